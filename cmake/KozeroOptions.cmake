@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The KoZeRO authors
+#
+# KozeroOptions.cmake: kozero_options, the flags that every target of KoZeRO takes, privately. They are the same
+# everywhere, since results must not depend on the file that a kernel is compiled in. No -ffast-math: it reorders sums.
+
+add_library(kozero_options INTERFACE)
+
+set(_flags -Wall -Wextra)
+if(KOZERO_MARCH)
+  list(APPEND _flags -march=${KOZERO_MARCH})
+endif()
+if(KOZERO_SANITIZE)
+  list(APPEND _flags -fsanitize=${KOZERO_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+  target_link_options(kozero_options INTERFACE -fsanitize=${KOZERO_SANITIZE})
+endif()
+
+target_compile_options(kozero_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${_flags}>")
+if(KOZERO_CUDA)
+  list(TRANSFORM _flags PREPEND -Xcompiler= OUTPUT_VARIABLE _host_flags)
+  target_compile_options(kozero_options INTERFACE
+    "$<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;--expt-relaxed-constexpr;${_host_flags}>")
+endif()

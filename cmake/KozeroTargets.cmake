@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The KoZeRO authors
+#
+# KozeroTargets.cmake: the three kinds of target.
+#   kozero_library(<folder> [SOURCES a.cpp ...] [HOST_SOURCES b.cpp ...] [PUBLIC_LINK ...] [PRIVATE_LINK ...])
+#   kozero_executable(<name> SOURCES main.cpp LINK ...)
+#   kozero_test(<name> SOURCES test_a.cpp ... LINK ... [LABELS unit] [RANKS 1 2 4] [TIMEOUT 300])
+#
+# Headers are included as <kozero/<folder>/x.hpp>. Each library has an include root of its own in the build tree, a link
+# to that one folder's headers, so a target sees the headers of what it links and no others: a wrong-way include does
+# not build. In a CUDA build nvcc compiles every source, but for HOST_SOURCES, which must not include Kokkos.
+
+include(KozeroOptions)
+
+# The folder that holds the headers of <folder>: beside the sources (kernels, io), or in include/kozero.
+function(kozero_header_folder folder result)
+  set(public ${PROJECT_SOURCE_DIR}/include/kozero/${folder})
+  if(IS_DIRECTORY ${public})
+    set(${result} ${public} PARENT_SCOPE)
+  else()
+    set(${result} ${CMAKE_CURRENT_SOURCE_DIR} PARENT_SCOPE)
+  endif()
+endfunction()
+
+function(kozero_include_root folder result)
+  set(root ${PROJECT_BINARY_DIR}/include/${folder})
+  kozero_header_folder(${folder} headers)
+  file(MAKE_DIRECTORY ${root}/kozero)
+  file(CREATE_LINK ${headers} ${root}/kozero/${folder} SYMBOLIC)
+  set(${result} ${root} PARENT_SCOPE)
+endfunction()
+
+function(kozero_compile_as_cuda)
+  if(KOZERO_CUDA)
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CUDA)
+  endif()
+endfunction()
+
+function(kozero_library folder)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HOST_SOURCES;PUBLIC_LINK;PRIVATE_LINK")
+  kozero_include_root(${folder} root)
+  if(arg_SOURCES OR arg_HOST_SOURCES)
+    add_library(kozero_${folder} STATIC ${arg_SOURCES} ${arg_HOST_SOURCES})
+    kozero_compile_as_cuda(${arg_SOURCES})
+    target_include_directories(kozero_${folder} PUBLIC ${root})
+    target_link_libraries(kozero_${folder} PUBLIC ${arg_PUBLIC_LINK} PRIVATE ${arg_PRIVATE_LINK} kozero_options)
+  else()
+    add_library(kozero_${folder} INTERFACE)
+    target_include_directories(kozero_${folder} INTERFACE ${root})
+    target_link_libraries(kozero_${folder} INTERFACE ${arg_PUBLIC_LINK})
+  endif()
+  add_library(kozero::${folder} ALIAS kozero_${folder})
+  set_property(GLOBAL APPEND PROPERTY KOZERO_FOLDERS ${folder})
+endfunction()
+
+# With CUDA the program is called <name>-cuda, so that both can be installed side by side.
+function(kozero_executable name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK")
+  add_executable(${name} ${arg_SOURCES})
+  kozero_compile_as_cuda(${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} kozero_options)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  if(KOZERO_CUDA)
+    set_target_properties(${name} PROPERTIES OUTPUT_NAME ${name}-cuda)
+  endif()
+  install(TARGETS ${name})
+endfunction()
+
+function(kozero_add_ctest name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABELS;TIMEOUT;PROCESSORS;THREADS" "COMMAND")
+  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS}
+                       ENVIRONMENT "OMP_NUM_THREADS=${arg_THREADS};OMP_PROC_BIND=false")
+endfunction()
+
+# Without RANKS one case, on 2 threads; with RANKS one case a count, each rank on 1 thread, labelled mpi.
+function(kozero_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LINK;LABELS;RANKS")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  kozero_compile_as_cuda(${arg_SOURCES})
+  if(NOT arg_RANKS)
+    target_link_libraries(${name} PRIVATE ${arg_LINK} kozero_test_main kozero_options)
+    kozero_add_ctest(${name} LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS 2 THREADS 2 COMMAND ${name})
+    return()
+  endif()
+  target_link_libraries(${name} PRIVATE ${arg_LINK} kozero_test_main_mpi kozero_options)
+  list(REMOVE_ITEM arg_LABELS unit)
+  list(APPEND arg_LABELS mpi)
+  foreach(ranks ${arg_RANKS})
+    kozero_add_ctest(${name}.${ranks} LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${ranks} THREADS 1
+                     COMMAND ${KOZERO_MPIEXEC} -n ${ranks} $<TARGET_FILE:${name}>)
+  endforeach()
+endfunction()

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The KoZeRO authors
+#
+# ParallelHdf5.cmake: external::hdf5, the C library of HDF5 1.10 or newer, built with the MPI found before.
+# Debian keeps one HDF5 for each MPI side by side and tells them apart by their pkg-config names only.
+
+if(NOT HDF5_ROOT AND NOT DEFINED ENV{HDF5_ROOT} AND MPI_CXX_COMPILER MATCHES "^/usr/bin/.*mpich$")
+  pkg_check_modules(KOZERO_HDF5 QUIET IMPORTED_TARGET hdf5-mpich>=1.10)
+endif()
+if(KOZERO_HDF5_FOUND)
+  add_library(external::hdf5 ALIAS PkgConfig::KOZERO_HDF5)
+  set(HDF5_VERSION ${KOZERO_HDF5_VERSION})
+else()
+  set(HDF5_PREFER_PARALLEL ON)
+  find_package(HDF5 1.10 QUIET COMPONENTS C)
+  if(NOT HDF5_FOUND OR NOT HDF5_IS_PARALLEL)
+    kozero_missing("Parallel HDF5 (1.10 or newer)" libhdf5-mpich-dev hdf5+mpi)
+  endif()
+  add_library(external::hdf5 INTERFACE IMPORTED)
+  target_include_directories(external::hdf5 INTERFACE ${HDF5_INCLUDE_DIRS})
+  target_compile_definitions(external::hdf5 INTERFACE ${HDF5_DEFINITIONS})
+  target_link_libraries(external::hdf5 INTERFACE ${HDF5_LIBRARIES} MPI::MPI_C)
+endif()

@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// parameter_access.hpp: how a model reaches its weights and gradients without knowing who holds them.
+//   acquire(u) ... use ... release(u)          forward, and again in backward
+//   gradient(u) ... add into it ... gradient_ready(u)   once per unit and micro-step, after its last contributor
+// The flat Views have the unit's extent; a tensor lies at its row's offset (ParameterTable). Backward adds into
+// gradient(u): it is zero, or holds earlier micro-steps. No communicator, rank or stage is visible from here.
+#pragma once
+#include <kozero/core/views.hpp>
+
+namespace kozero {
+
+template <class Scalar>
+class ParameterAccess {
+ public:
+  virtual ~ParameterAccess() = default;
+  /// The unit's weights, valid until release(unit). Acquiring a unit that is held is an internal error.
+  virtual Vector<const Scalar> acquire(int unit) = 0;
+  virtual void release(int unit) = 0;
+  /// The unit's gradient buffer, valid until gradient_ready(unit).
+  virtual Vector<float> gradient(int unit) = 0;
+  virtual void gradient_ready(int unit) = 0;
+};
+
+}  // namespace kozero

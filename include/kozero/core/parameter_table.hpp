@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// parameter_table.hpp: which tensors a model has, and where each lies in its unit.
+//   flat array = unit 0 | unit 1 | ...       unit = tensor, pad to 64, tensor, pad to 64, ...
+// A unit (the embedding, one transformer block, the head with the final norm) is what ZeRO gathers, reduces and cuts.
+// Inside a unit every tensor, or group of tensors that one kernel reads as one matrix, starts on a 64-element border.
+// The model fills the table once; zero, optim and io read it. Pads are zero and appear in no file, norm or count.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kozero {
+
+inline constexpr std::int64_t kAlignment = 64;  ///< elements: 256 bytes of f32
+
+/// The smallest multiple of kAlignment that is >= extent.
+constexpr std::int64_t aligned(std::int64_t extent) { return (extent + kAlignment - 1) / kAlignment * kAlignment; }
+
+enum class Initial { normal, zeros, ones };
+
+struct Parameter {
+  std::string name;                 ///< the published name: "h.0.attn.c_attn.weight"
+  std::vector<std::int64_t> shape;  ///< its published shape and orientation
+  int unit = 0;
+  std::int64_t offset = 0;  ///< elements from the unit's first
+  bool decay = true;        ///< weight decay applies
+  bool frozen = false;
+  Initial initial = Initial::normal;
+  float deviation = 0.02F;  ///< standard deviation of Initial::normal
+
+  [[nodiscard]] std::int64_t extent() const;
+};
+
+struct Unit {
+  std::string name;
+  std::int64_t extent = 0;  ///< elements with pads: a multiple of kAlignment
+  std::int64_t offset = 0;  ///< of its first element in the whole flat array
+  int slot = 0;             ///< units with the same slot are never in use together, so they may share one buffer
+};
+
+class ParameterTable {
+ public:
+  /// Opens a unit; later `add` calls put tensors into it. Returns its number.
+  int add_unit(const std::string& name, int slot);
+  /// Appends a tensor to the open unit on the next 64-element border. Returns the row's number.
+  int add(Parameter parameter) { return append(std::move(parameter), true); }
+  /// Appends a tensor directly behind the previous one: both are rows of one matrix for some kernel.
+  int add_joined(Parameter parameter) { return append(std::move(parameter), false); }
+
+  [[nodiscard]] const std::vector<Parameter>& rows() const { return rows_; }
+  [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
+  [[nodiscard]] const Parameter& row(int index) const { return rows_.at(static_cast<std::size_t>(index)); }
+  [[nodiscard]] const Unit& unit(int index) const { return units_.at(static_cast<std::size_t>(index)); }
+  [[nodiscard]] int num_units() const { return static_cast<int>(units_.size()); }
+  [[nodiscard]] int num_slots() const;
+  /// The largest unit of a slot, in elements.
+  [[nodiscard]] std::int64_t slot_extent(int slot) const;
+  /// Elements of the flat array, pads included.
+  [[nodiscard]] std::int64_t extent() const;
+  /// Elements of all tensors, pads excluded: the parameter count.
+  [[nodiscard]] std::int64_t num_parameters() const;
+
+ private:
+  int append(Parameter parameter, bool align);
+
+  std::vector<Parameter> rows_;
+  std::vector<Unit> units_;
+};
+
+}  // namespace kozero

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// timeline.hpp: seconds by phase of a step.
+//   { auto timer = timeline.phase("forward"); ... }   fences the device at both ends only where measuring is on
+// The trainer reads and clears the sums once a step.
+#pragma once
+#include <chrono>
+#include <map>
+#include <string>
+
+namespace kozero {
+
+class Timeline {
+ public:
+  class Scope {
+   public:
+    Scope(Timeline& timeline, const char* name) : timeline_(timeline), name_(name), start_(Clock::now()) {}
+    ~Scope() { timeline_.seconds_[name_] += std::chrono::duration<double>(Clock::now() - start_).count(); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    using Clock = std::chrono::steady_clock;
+    Timeline& timeline_;
+    const char* name_;
+    Clock::time_point start_;
+  };
+
+  [[nodiscard]] Scope phase(const char* name) { return Scope(*this, name); }
+  [[nodiscard]] const std::map<std::string, double>& seconds() const { return seconds_; }
+  void clear() { seconds_.clear(); }
+
+ private:
+  std::map<std::string, double> seconds_;
+};
+
+}  // namespace kozero

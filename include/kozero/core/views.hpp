@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// views.hpp: where arrays live and how they are spelled.
+// Device is the execution space this build computes on (OpenMP threads, or one CUDA device). All arrays are row-major
+// (LayoutRight) Kokkos Views without reference counting: their memory is owned by a MemoryLedger, planned at start.
+// Legend, everywhere: B batch, T positions, C channels, H heads, D head size, V vocabulary, L layers, N = B*T rows.
+#pragma once
+#include <Kokkos_Core.hpp>
+#include <cstdint>
+
+namespace kozero {
+
+using Device = Kokkos::DefaultExecutionSpace;
+using DeviceMemory = Device::memory_space;
+using Host = Kokkos::DefaultHostExecutionSpace;
+
+using Unmanaged = Kokkos::MemoryTraits<Kokkos::Unmanaged>;
+
+template <class T, class Memory = DeviceMemory>
+using Vector = Kokkos::View<T*, Kokkos::LayoutRight, Memory, Unmanaged>;
+template <class T, class Memory = DeviceMemory>
+using Matrix = Kokkos::View<T**, Kokkos::LayoutRight, Memory, Unmanaged>;
+template <class T, class Memory = DeviceMemory>
+using Tensor3 = Kokkos::View<T***, Kokkos::LayoutRight, Memory, Unmanaged>;
+
+template <class T>
+using HostVector = Vector<T, Kokkos::HostSpace>;
+template <class T>
+using HostMatrix = Matrix<T, Kokkos::HostSpace>;
+
+/// Token ids on the device; every tokenizer's ids fit.
+using Token = std::int32_t;
+
+/// The contiguous elements [first, first + extent) of a vector; of a planned vector (no memory), a planned one.
+template <class T, class Memory>
+Vector<T, Memory> slice(const Vector<T, Memory>& all, std::int64_t first, std::int64_t extent) {
+  T* begin = all.data() == nullptr ? nullptr : all.data() + first;
+  return Vector<T, Memory>(begin, static_cast<std::size_t>(extent));
+}
+
+/// A vector's memory read as a (rows, columns) matrix.
+template <class T, class Memory>
+Matrix<T, Memory> as_matrix(const Vector<T, Memory>& flat, std::int64_t rows, std::int64_t columns) {
+  return Matrix<T, Memory>(flat.data(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
+}
+
+}  // namespace kozero

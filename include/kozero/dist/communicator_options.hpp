@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// communicator_options.hpp: the sizes and limits of the back ends, equal on all ranks.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace kozero::dist {
+
+/// Bytes that can still be had for shared memory on this node; 0 where it has none.
+std::int64_t free_shared_memory();
+
+/// One line on stderr.
+void print_notice(const std::string& line);
+
+struct CommunicatorOptions {
+  double timeout_s = 600.0;                      ///< comm.timeout_s: how long a rank waits for another one
+  std::int64_t chunk_bytes = std::int64_t{8} << 20;    ///< of each of the two buffers that data passes through
+  std::int64_t message_bytes = std::int64_t{1} << 30;  ///< of the largest message: MPI counts in int
+  std::function<std::int64_t()> shm_free_bytes = free_shared_memory;
+  std::function<void(const std::string&)> notice = print_notice;  ///< called on rank 0
+};
+
+}  // namespace kozero::dist

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// environment.hpp: MPI's lifetime in this process, and which process of the job it is.
+//   Environment environment(&argc, &argv);   ...   the destructor finalizes
+// Asks for MPI_THREAD_MULTIPLE and keeps what was provided. MPI's errors are returned, not fatal: they become
+// Error(communication). Without a launcher the job is this one process. Where MPI was up already, it is left up.
+#pragma once
+
+namespace kozero::dist {
+
+class Environment {
+ public:
+  Environment(int* argc, char*** argv);
+  ~Environment();
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+  /// How many ranks share this node's memory, and this one's number among them.
+  [[nodiscard]] int local_ranks() const { return local_ranks_; }
+  [[nodiscard]] int local_rank() const { return local_rank_; }
+  /// Any thread may call MPI at any time (the I/O thread of asynchronous checkpoints).
+  [[nodiscard]] bool thread_multiple() const;
+  /// All ranks of the job, as an `MPI_Comm*`: for make_communicator.
+  [[nodiscard]] const void* world() const;
+
+  /// Ends every rank of the job at once: for an error that the other ranks know nothing of.
+  [[noreturn]] static void abort(int status);
+
+ private:
+  bool owned_ = false;
+  int provided_ = 0;
+  int rank_ = 0;
+  int size_ = 1;
+  int local_rank_ = 0;
+  int local_ranks_ = 1;
+};
+
+}  // namespace kozero::dist

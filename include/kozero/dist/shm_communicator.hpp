@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// shm_communicator.hpp: collectives through shared memory, for ranks of one node.
+//   rank r's window: two buffers of chunk_bytes, used in turn, and two counters of phases: published, consumed
+//   phase k:  wait until all have consumed phase k-2 -> fill buffer k mod 2, publish k -> read the peers' -> consume k
+//   reduce_scatter: each rank adds its slice out of the peers' buffers, in rank order: the same bits as mpi
+//   all_gather: each rank copies the others' slices out of their buffers
+// A wait spins briefly, then yields, so that more ranks than cores still move. Pointers are host memory.
+#pragma once
+#include <memory>
+#include <string>
+
+#include <kozero/core/ledger.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/dist/communicator_options.hpp>
+
+namespace kozero::dist {
+
+/// Why these ranks cannot use shared memory (several nodes, too little space): equal on all ranks; empty where they
+/// can. Collective over `mpi_comm`, an `MPI_Comm*`.
+std::string shm_obstacle(const void* mpi_comm, const CommunicatorOptions& options);
+
+/// Collective over `mpi_comm`, an `MPI_Comm*`, whose ranks have no obstacle.
+std::unique_ptr<Communicator> make_shm_communicator(const void* mpi_comm, MemoryLedger& ledger,
+                                                    const CommunicatorOptions& options);
+
+/// What each rank books.
+void book_shm_window(MemoryLedger& ledger, const CommunicatorOptions& options);
+
+}  // namespace kozero::dist

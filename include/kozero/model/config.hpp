@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// config.hpp: the shape of a network, resolved: presets applied, silent keys filled in.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kozero::model {
+
+struct Config {
+  std::string arch = "gpt2";     ///< "gpt2", "llama", "linear"
+  std::int64_t layers = 2;       ///< L
+  std::int64_t dim = 64;         ///< C; linear: inputs
+  std::int64_t heads = 2;        ///< H
+  std::int64_t kv_heads = 0;     ///< 0: as many as heads
+  std::int64_t head_dim = 0;     ///< D; 0: dim / heads
+  std::int64_t ffn = 0;          ///< hidden channels; 0: gpt2 4C, llama 8C/3 rounded up to 64; linear: outputs
+  std::int64_t vocab = 256;      ///< V
+  std::int64_t seq = 64;         ///< T
+  bool tie_embeddings = true;
+  float dropout = 0.0F;
+  float rope_theta = 10000.0F;
+  float norm_eps = 1e-5F;
+  std::uint64_t seed = 1;        ///< names the dropout streams and the linear demo's teacher
+};
+
+/// The config with every 0 that means "derived" replaced. Throws Error(deck) naming the key where shapes do not divide
+/// (dim by heads, heads by kv_heads, odd head_dim under RoPE) or arch is unknown.
+Config resolved(Config config);
+
+/// Applies a named preset's shape ("tiny", "gpt2-124m", "llama-1b" ...) over `config`'s layers, dim, heads, kv_heads, ffn,
+/// vocab, seq and so on. Throws Error(deck) with the accepted names and the nearest.
+Config with_preset(Config config, const std::string& preset);
+
+std::vector<std::string> preset_names();
+
+}  // namespace kozero::model

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// decoder.hpp: the decoder-only transformer: embedding, blocks, head; forward, and backward in the reverse order.
+//   x_0 = embedding(tokens)      x_{s+1} = sublayer_s(x_s), two sublayers a block      loss = head(x_2L, targets)
+// Each part's weights are acquired just before its use and released just after; its gradient is handed on as soon as its
+// last contributor has added to it. Of the activations, the residual states x_s are kept here, the rest in the parts.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include <kozero/model/embedding.hpp>
+#include <kozero/model/head.hpp>
+#include <kozero/model/model.hpp>
+#include <kozero/model/rotary_tables.hpp>
+#include <kozero/model/sublayer.hpp>
+
+namespace kozero::model {
+
+template <class Scalar>
+using Block = std::vector<std::unique_ptr<Sublayer<Scalar>>>;
+
+/// What makes one architecture: its tensors, and the parts that use them. Unit 0 is the embedding, unit 1 + l block l,
+/// the last unit the head.
+template <class Scalar>
+struct DecoderParts {
+  Config config;
+  ParameterTable table;
+  Embedding<Scalar> embedding;
+  std::vector<Block<Scalar>> blocks;
+  Head<Scalar> head;
+  std::shared_ptr<RotaryTables> rotary;  ///< null without RoPE
+};
+
+template <class Scalar>
+class Decoder : public Model<Scalar> {
+ public:
+  explicit Decoder(DecoderParts<Scalar> parts) : parts_(std::move(parts)) {}
+
+  [[nodiscard]] const ParameterTable& parameters() const override { return parts_.table; }
+  [[nodiscard]] const Config& config() const override { return parts_.config; }
+
+  void reserve(MemoryLedger& ledger, std::int64_t micro_batch) override;
+  double forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale) override;
+  double evaluate(ParameterAccess<Scalar>& access, const Batch& batch) override;
+  void next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs, std::int64_t num_tokens,
+                         Vector<float> logits) override;
+  [[nodiscard]] double flops_per_token() const override;
+
+ private:
+  static constexpr int kEmbedding = 0;
+  [[nodiscard]] int unit_of_block(std::size_t layer) const { return 1 + static_cast<int>(layer); }
+  [[nodiscard]] int head_unit() const { return parts_.table.num_units() - 1; }
+  [[nodiscard]] bool tied() const { return parts_.config.tie_embeddings; }
+
+  [[nodiscard]] Pass pass_of(const Batch& batch, float dropout) const;
+  [[nodiscard]] Matrix<Scalar> state(std::size_t index, const Pass& pass) const;
+  [[nodiscard]] Matrix<Scalar> last_state(const Pass& pass) const { return state(states_.size() - 1, pass); }
+
+  void forward(ParameterAccess<Scalar>& access, const Pass& pass, Vector<const Token> tokens);
+  Vector<const float> head_forward_backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx,
+                                            Vector<const Token> targets, float loss_scale);
+  void backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens);
+  [[nodiscard]] HeadUnits<const Scalar> acquire_head(ParameterAccess<Scalar>& access) const;
+  void release_head(ParameterAccess<Scalar>& access) const;
+
+  DecoderParts<Scalar> parts_;
+  Device space_;
+  std::int64_t micro_batch_ = 0;
+  std::vector<Matrix<Scalar>> states_;  // 2L + 1 residual states (N, C)
+  Matrix<Scalar> dstate_;               // (N, C), the gradient of the state that backward has reached
+  Vector<std::byte> scratch_;
+};
+
+}  // namespace kozero::model

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// head.hpp: the final norm, the product with the vocabulary, and the cross-entropy, in chunks of rows.
+//   h = norm(x) (N, C)      logits = h E^T, kChunkRows rows at a time      loss(n) = -log softmax(logits(n))(target(n))
+// Forward and backward are one call: a chunk's logits become their own gradient in place and are used up before the next
+// chunk, so the full (N, V) logits never exist. E (V, C) may be the token table (tied) or the head's own tensor.
+#pragma once
+#include <kozero/model/norm.hpp>
+#include <kozero/model/pass.hpp>
+
+namespace kozero::model {
+
+/// The head's unit, and the unit that holds E: the same View twice where the head is not tied.
+template <class T>
+struct HeadUnits {
+  Vector<T> head;
+  Vector<T> vocabulary;
+};
+
+template <class Scalar>
+class Head {
+ public:
+  static constexpr std::int64_t kChunkRows = 256;
+
+  Head(Norm<Scalar> norm, MatrixPlace vocabulary) : norm_(norm), vocabulary_(vocabulary) {}
+
+  void reserve(MemoryLedger& ledger, std::int64_t num_rows);
+  [[nodiscard]] std::int64_t scratch_bytes(std::int64_t num_rows) const;
+
+  /// Losses of the rows, and the gradient of scale * their sum: overwrites dx, adds into `gradients`. Returns the losses.
+  Vector<const float> forward_backward(const Pass& pass, Matrix<Scalar> dx, const HeadUnits<float>& gradients,
+                                       Matrix<const Scalar> x, Vector<const Token> targets, float scale,
+                                       const HeadUnits<const Scalar>& weights);
+
+  /// Losses of the rows without gradients.
+  Vector<const float> evaluate(const Pass& pass, Matrix<const Scalar> x, Vector<const Token> targets,
+                               const HeadUnits<const Scalar>& weights);
+
+  /// Logits (V) of the one row x (1, C).
+  void logits(const Pass& pass, Vector<float> out, Matrix<const Scalar> x, const HeadUnits<const Scalar>& weights);
+
+ private:
+  struct Gradients {
+    Vector<float> reduction;
+    Matrix<Scalar> logits;   // (kChunkRows, V)
+    Matrix<Scalar> dnormed;  // (N, C)
+  };
+
+  [[nodiscard]] Gradients carve(Scratch& scratch, std::int64_t num_rows) const;
+
+  Norm<Scalar> norm_;
+  MatrixPlace vocabulary_;
+  Matrix<Scalar> normed_;  // (N, C)
+  RowStatistics statistics_;
+  Vector<float> losses_;  // (N)
+};
+
+}  // namespace kozero::model

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// model.hpp: what the trainer knows of a network: its parameters, its loss with gradients, its next-token logits.
+// A model is single-device code. It reaches weights and gradients through ParameterAccess, never knows who holds them.
+//   order of use in forward_backward: embedding, block 0 ... block L-1, head (forward and backward at once), block L-1 ...
+//   block 0, embedding backward. gradient_ready comes once per unit, after its last contributor.
+// A batch of zero sequences makes the same calls to ParameterAccess and returns 0.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <kozero/core/ledger.hpp>
+#include <kozero/core/parameter_access.hpp>
+#include <kozero/core/parameter_table.hpp>
+#include <kozero/model/config.hpp>
+
+namespace kozero::model {
+
+/// One micro-step's sequences on this rank, in device memory.
+struct Batch {
+  Matrix<const Token> inputs;               ///< (B, T)
+  Matrix<const Token> targets;              ///< (B, T), the next tokens
+  Vector<const std::uint64_t> sample_ids;   ///< (B), epoch * 2^40 + sample: names the rows' random streams
+  [[nodiscard]] std::int64_t num_sequences() const { return static_cast<std::int64_t>(inputs.extent(0)); }
+};
+
+template <class Scalar>
+class Model {
+ public:
+  virtual ~Model() = default;
+  [[nodiscard]] virtual const ParameterTable& parameters() const = 0;
+  [[nodiscard]] virtual const Config& config() const = 0;
+
+  /// Takes activations and workspace for at most `micro_batch` sequences of config().seq tokens. Once, before use.
+  virtual void reserve(MemoryLedger& ledger, std::int64_t micro_batch) = 0;
+
+  /// The sum of the batch's token losses (nats, added in double in a fixed order); adds the gradient of
+  /// loss_scale * sum into the units' gradients. `loss_scale` is 1 / (tokens of the whole step over all ranks).
+  virtual double forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale) = 0;
+
+  /// The sum of the batch's token losses without dropout or gradients.
+  virtual double evaluate(ParameterAccess<Scalar>& access, const Batch& batch) = 0;
+
+  /// Logits (V) that follow the `num_tokens` <= T tokens in row 0 of `inputs`. Language models only.
+  virtual void next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs, std::int64_t num_tokens,
+                                 Vector<float> logits) = 0;
+
+  /// A closing line about the trained weights ("" for language models; the linear demo's distance to its teacher).
+  virtual std::string closing_line(ParameterAccess<Scalar>& /*access*/) { return ""; }
+
+  /// Floating point operations of training on one token, forward and backward: 6 N + 6 L C T (llm.c's formula; N
+  /// parameters that multiply, causal attention counted half).
+  [[nodiscard]] virtual double flops_per_token() const = 0;
+};
+
+/// The network `config.arch` names. Throws Error(deck) as `resolved` does.
+template <class Scalar>
+std::unique_ptr<Model<Scalar>> make_model(const Config& config);
+
+}  // namespace kozero::model

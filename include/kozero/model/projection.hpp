@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// projection.hpp: a linear map of rows, with its gradients.
+//   y = x W + b        W (I, O)   GPT-2's orientation          x (N, I)   y (N, O)   b (O), if any
+//   y = x W^T + b      W (O, I)   Llama's orientation
+// Backward overwrites dx and adds into W's and b's places in `gradient`. Runs on `space`; returns without fencing.
+#pragma once
+#include <optional>
+
+#include <kozero/model/tensor_place.hpp>
+
+namespace kozero::model {
+
+enum class Orientation { input_output, output_input };
+
+template <class Scalar>
+class Projection {
+ public:
+  Projection(Orientation orientation, MatrixPlace weight, std::optional<VectorPlace> bias = std::nullopt)
+      : orientation_(orientation), weight_(weight), bias_(bias) {}
+
+  [[nodiscard]] std::int64_t num_inputs() const;
+  [[nodiscard]] std::int64_t num_outputs() const;
+
+  void forward(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) const;
+
+  /// `workspace`: row_reduction_workspace(O) floats where there is a bias.
+  void backward(const Device& space, Matrix<Scalar> dx, Vector<float> gradient, Matrix<const Scalar> dy,
+                Matrix<const Scalar> x, Vector<const Scalar> weights, Vector<float> workspace) const;
+
+ private:
+  Orientation orientation_;
+  MatrixPlace weight_;
+  std::optional<VectorPlace> bias_;
+};
+
+}  // namespace kozero::model

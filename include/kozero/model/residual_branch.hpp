@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// residual_branch.hpp: where a branch joins the residual stream, and where its gradient leaves it.
+//   join:  y = x + dropout(y)          leave:  dbranch = dropout(dy), the same elements dropped
+// Without dropout `leave` copies nothing: it returns dy itself. Runs on the Pass's space; returns without fencing.
+#pragma once
+#include <kozero/model/pass.hpp>
+
+namespace kozero::model {
+
+template <class Scalar>
+void join(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, std::uint64_t dropout_key);
+
+/// `dbranch` is memory for the result, used only where the pass drops; its extent may be zero otherwise.
+template <class Scalar>
+Matrix<const Scalar> leave(const Pass& pass, Matrix<Scalar> dbranch, Matrix<const Scalar> dy,
+                           std::uint64_t dropout_key);
+
+/// The key of the random stream of one dropout site: "dropout.<layer>.<site>".
+std::uint64_t dropout_stream(std::uint64_t seed, std::int64_t layer, const std::string& site);
+
+}  // namespace kozero::model

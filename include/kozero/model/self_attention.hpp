@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// self_attention.hpp: the attention branch of a block, for any number of key/value heads.
+//   qkv = norm(x) Wqkv + b          (N, (H + 2 KV) D)    q heads | k heads | v heads; q and k rotated under RoPE
+//   heads = softmax(q k^T / sqrt(D), causal) v           (N, H D)
+//   y = x + dropout(heads Wo + b)
+// Keeps norm(x), qkv, heads and one logsumexp a row and head. Vaswani et al. 2017, arXiv:1706.03762; grouped-query:
+// Ainslie et al. 2023, arXiv:2305.13245.
+#pragma once
+#include <memory>
+
+#include <kozero/kernels/attention.hpp>
+#include <kozero/model/config.hpp>
+#include <kozero/model/norm.hpp>
+#include <kozero/model/projection.hpp>
+#include <kozero/model/rotary_tables.hpp>
+#include <kozero/model/sublayer.hpp>
+
+namespace kozero::model {
+
+template <class Scalar>
+class SelfAttention : public Sublayer<Scalar> {
+ public:
+  /// `rotary` may be null: positions are then not seen here.
+  SelfAttention(const Config& config, std::int64_t layer, Norm<Scalar> norm, Projection<Scalar> qkv,
+                Projection<Scalar> output, std::shared_ptr<const RotaryTables> rotary);
+
+  void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) override;
+  [[nodiscard]] std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const override;
+  void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override;
+  void backward(const Pass& pass, Matrix<Scalar> dx, Vector<float> gradient, Matrix<const Scalar> x,
+                Vector<const Scalar> weights) override;
+
+ private:
+  struct Activations {
+    Matrix<Scalar> normed;    // (N, C)
+    RowStatistics statistics;
+    Matrix<Scalar> qkv;       // (N, (H + 2 KV) D)
+    Matrix<Scalar> heads;     // (N, H D)
+    Matrix<float> logsumexp;  // (B H, T)
+  };
+  struct Gradients {
+    Vector<float> attention;  // the attention kernels' workspace, forward's too
+    Vector<float> reduction;  // sums over rows
+    Matrix<Scalar> dbranch;   // (N, C), only under dropout
+    Matrix<Scalar> dheads;    // (N, H D)
+    Matrix<Scalar> dqkv;      // (N, (H + 2 KV) D)
+    Matrix<Scalar> dnormed;   // (N, C)
+  };
+
+  [[nodiscard]] kernels::AttentionShape shape(std::int64_t batch, std::int64_t positions) const;
+  [[nodiscard]] kernels::AttentionShape shape(const Pass& pass) const;
+  [[nodiscard]] Activations used_part(const Pass& pass) const;
+  [[nodiscard]] Gradients carve(Scratch& scratch, const kernels::AttentionShape& shape) const;
+
+  Config config_;
+  std::int64_t layer_;
+  Norm<Scalar> norm_;
+  Projection<Scalar> qkv_;
+  Projection<Scalar> output_;
+  std::shared_ptr<const RotaryTables> rotary_;
+  std::uint64_t probability_stream_;
+  std::uint64_t output_stream_;
+  Activations activations_;
+};
+
+}  // namespace kozero::model

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// tensor_place.hpp: where a tensor lies in its unit's flat View, and how a model puts it there.
+//   place = add_matrix(table, "wte.weight", V, C);   place.in(access.acquire(unit))  is the (V, C) matrix
+// Weights and gradients have the same extents, so one place serves both.
+#pragma once
+#include <string>
+
+#include <kozero/core/parameter_table.hpp>
+#include <kozero/core/views.hpp>
+
+namespace kozero::model {
+
+struct MatrixPlace {
+  std::int64_t offset = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+
+  template <class T>
+  [[nodiscard]] Matrix<T> in(const Vector<T>& unit) const {
+    return as_matrix(slice(unit, offset, rows * columns), rows, columns);
+  }
+};
+
+struct VectorPlace {
+  std::int64_t offset = 0;
+  std::int64_t extent = 0;
+
+  template <class T>
+  [[nodiscard]] Vector<T> in(const Vector<T>& unit) const {
+    return slice(unit, offset, extent);
+  }
+};
+
+/// Appends a decayed tensor (rows, columns), normal with `deviation`, to the table's open unit.
+MatrixPlace add_matrix(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
+                       float deviation = 0.02F);
+
+/// Appends `rows` more rows, a tensor of their own, directly below `above`; returns the two as one matrix.
+MatrixPlace add_matrix_below(ParameterTable& table, const MatrixPlace& above, const std::string& name,
+                             std::int64_t rows, float deviation = 0.02F);
+
+/// Appends an undecayed vector (a bias or a norm's gain).
+VectorPlace add_vector(ParameterTable& table, const std::string& name, std::int64_t extent, Initial initial);
+
+}  // namespace kozero::model

@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// batch_loader.hpp: reads sequences into the model's batch.
+//   sample s of T tokens:  inputs x_0 ... x_{T-1}, targets x_1 ... x_T     (T+1 tokens are read)
+// A SampleSource is a random-access set of samples; the loader owns the device buffers of one micro-step.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <kozero/core/ledger.hpp>
+#include <kozero/model/model.hpp>
+
+namespace kozero::train {
+
+/// A set of samples, each a window of T+1 tokens, reachable in any order.
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  [[nodiscard]] virtual std::int64_t num_samples() const = 0;
+  /// Fills `window` (T+1 tokens) with sample `index`. Throws Error(input) where the data are damaged.
+  virtual void read(std::int64_t index, std::span<Token> window) const = 0;
+};
+
+/// A sample and the number that names its random streams.
+struct SampleName {
+  std::int64_t epoch = 0;
+  std::int64_t sample = 0;
+};
+
+class BatchLoader {
+ public:
+  /// Takes buffers for `micro_batch` sequences of `seq` tokens.
+  BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedger& ledger);
+
+  /// The named samples as a device batch, valid until the next load.
+  model::Batch load(const SampleSource& source, const std::vector<SampleName>& names);
+
+ private:
+  std::int64_t seq_;
+  Vector<Token> tokens_;             // inputs, then targets: (2, micro_batch, T)
+  Vector<std::uint64_t> sample_ids_; // (micro_batch)
+  std::vector<Token> host_tokens_;
+  std::vector<std::uint64_t> host_ids_;
+  std::vector<Token> window_;        // (T + 1)
+};
+
+}  // namespace kozero::train

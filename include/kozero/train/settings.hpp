@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// settings.hpp: what a deck means on a given number of ranks: shapes, batch sizes, step count, learning rate.
+//   global_batch = accumulate given: ranks * micro_batch * accumulate, otherwise the deck's, scaled by batch_scaling
+//   micro_steps  = ceil(ceil(global_batch / ranks) / micro_batch)       the same on all ranks
+#pragma once
+#include <string>
+
+#include <kozero/io/deck.hpp>
+#include <kozero/model/config.hpp>
+#include <kozero/optim/optimizer.hpp>
+#include <kozero/train/trainer.hpp>
+#include <kozero/zero/sharded_state.hpp>
+
+namespace kozero::train {
+
+struct BatchSizes {
+  std::int64_t global_batch = 0;  ///< sequences a step over all ranks
+  std::int64_t micro_batch = 0;   ///< the most sequences a rank holds at once
+  int micro_steps = 1;
+  double rate_factor = 1.0;       ///< on optim.lr and optim.min_lr, from train.batch_scaling
+};
+
+BatchSizes batch_sizes(const io::Deck& deck, int num_ranks);
+
+/// The deck's network: its preset, then the keys given; `data_vocab` tokens (0: not known) fill in a silent model.vocab.
+/// Throws Error(deck) where model.vocab is smaller than the data's.
+model::Config model_config(const io::Deck& deck, std::int64_t data_vocab);
+
+struct Settings {
+  model::Config model;
+  BatchSizes batch;
+  zero::Config zero;
+  optim::Config optim;
+  StepConfig step;
+  std::int64_t steps = 0;  ///< the total from the beginning
+  std::uint64_t seed = 1;
+};
+
+/// `num_samples` of the training data (0: not known; then run.epochs cannot be resolved and counts as one step).
+Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_vocab, std::int64_t num_samples);
+
+}  // namespace kozero::train

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// trainer.hpp: one training step, the same for every ZeRO configuration and model.
+//   for each micro-step: read a batch; forward and backward add gradients, which the sharded state reduces
+//   loss and gradient norm over all ranks; stop or skip before any bit of the state changes if one is not finite
+//   clip by the global norm; update this rank's pieces; publish them
+#pragma once
+#include <kozero/core/timeline.hpp>
+#include <kozero/optim/optimizer.hpp>
+#include <kozero/optim/schedule.hpp>
+#include <kozero/train/batch_loader.hpp>
+#include <kozero/train/sampler.hpp>
+#include <kozero/zero/sharded_state.hpp>
+
+namespace kozero::train {
+
+enum class OnNonFinite { stop, skip };
+
+struct StepConfig {
+  std::int64_t seq = 0;    ///< T: tokens of a sequence
+  int micro_steps = 1;     ///< A
+  double grad_clip = 1.0;  ///< largest global gradient norm; 0: no clipping
+  OnNonFinite on_nonfinite = OnNonFinite::stop;
+  optim::ScheduleConfig schedule;
+};
+
+struct StepResult {
+  std::int64_t step = 0;    ///< from 1
+  std::int64_t tokens = 0;  ///< predicted in this step, over all ranks
+  double loss = 0.0;        ///< mean over those tokens, nats
+  double grad_norm = 0.0;
+  double lr = 0.0;
+  bool skipped = false;     ///< the update was left out: the loss or the norm was not finite
+};
+
+/// The parts a step works on; all outlive the trainer.
+struct Parts {
+  model::Model<float>& model;
+  zero::ShardedState& state;
+  optim::Optimizer& optimizer;
+  dist::Communicator& comm;
+  Timeline& timeline;
+};
+
+class Trainer {
+ public:
+  Trainer(Parts parts, BatchLoader& loader, const Sampler& sampler, const SampleSource& source, StepConfig config);
+
+  /// One update. Throws Error(non_finite, seen by all ranks) naming the first bad tensor where config says stop.
+  StepResult step(std::int64_t step);
+
+  /// The mean loss per token over the first `max_samples` samples of a source, in natural order (all where max_samples
+  /// is 0), without dropout. The ranks share the samples; sums are added in rank order.
+  double evaluate(const SampleSource& source, std::int64_t max_samples, std::int64_t micro_batch);
+
+ private:
+  [[nodiscard]] model::Batch batch(std::int64_t step, int micro_step);
+  void refuse_non_finite(const StepResult& result) const;
+  void update(const StepResult& result);
+
+  Parts parts_;
+  BatchLoader& loader_;
+  const Sampler& sampler_;
+  const SampleSource& source_;
+  StepConfig config_;
+};
+
+}  // namespace kozero::train

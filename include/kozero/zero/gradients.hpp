@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// gradients.hpp: the gradients of all units, from the addends of backward to the reduced gradient that updates use.
+//   replicated | partial at rest: one full flat buffer; a unit is reduced in place into this rank's slice of it.
+//   sharded at rest:              a full buffer a slot for the unit at work; its slice is kept, the buffer reused.
+// With `reduced` accumulation, reduced slices of several micro-steps are added in an array of slices of its own. First
+// use of a unit in a micro-step finds zeros, or under `local` accumulation the earlier micro-steps' sum.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <kozero/core/ledger.hpp>
+#include <kozero/core/parameter_table.hpp>
+#include <kozero/dist/distributed_array.hpp>
+#include <kozero/zero/placement_row.hpp>
+
+namespace kozero::zero {
+
+class Gradients {
+ public:
+  /// `micro_steps` a step, known at start: a single one needs no array of sums beside the full buffer.
+  Gradients(const ParameterTable& table, dist::Communicator& comm, dist::Placement placement, Accumulation accumulation,
+            int micro_steps, MemoryLedger& ledger);
+
+  void begin_micro_step(int micro_step);
+  /// The unit's addend on this rank, to be added into. Valid until ready(unit).
+  Vector<float> addend(int unit);
+  /// The unit's addend is complete: reduces it where the accumulation order says so.
+  void ready(int unit);
+  /// After the last micro-step: brings every unit to its placement (a replicated gradient is gathered).
+  void finish();
+
+  /// This rank's slice of the reduced gradient, after finish().
+  [[nodiscard]] Vector<float> my_slice(int unit) const;
+  /// The whole reduced gradient of a unit, after finish(), where gradients are replicated.
+  [[nodiscard]] Vector<float> whole(int unit) const;
+
+  /// The global 2-norm of the reduced gradient: each rank sums the squares of its own slices in double, in unit order and
+  /// fixed blocks; the partial sums are gathered and added in rank order. The same bits for every placement.
+  [[nodiscard]] double norm() const;
+  /// The name of the first tensor with a non-finite element on any rank, "" where all are finite. Collective.
+  [[nodiscard]] std::string first_non_finite() const;
+
+ private:
+  [[nodiscard]] bool sharded() const { return placement_ == dist::Placement::sharded; }
+  [[nodiscard]] bool reduces_now() const;
+  [[nodiscard]] Vector<float> full(int unit) const;
+
+  const ParameterTable& table_;
+  dist::Communicator& comm_;
+  dist::Placement placement_;
+  Accumulation accumulation_;
+  int micro_steps_;
+  int micro_step_ = 0;
+  std::vector<Partition> partitions_;     // by unit
+  std::vector<std::int64_t> first_;       // by unit: where its slice begins in sums_
+  std::vector<bool> open_;                // by unit: its addend was handed out in this micro-step
+  Vector<float> flat_;                    // not sharded: the full flat buffer
+  std::vector<Vector<float>> slots_;      // sharded: by slot, the full buffer of the unit at work
+  Vector<float> sums_;                    // slices of the reduced gradient, where they have an array of their own
+};
+
+}  // namespace kozero::zero

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// sharded_state.hpp: weights and gradients of a model under one ZeRO stage, as the model and the trainer see them.
+//   trainer:  begin_micro_step(a); model.forward_backward(state, ...); ... finish_gradients();
+//             norm = gradient_norm(); for (piece : pieces()) optimizer.update(piece ...); publish();
+//   model:    ParameterAccess (acquire, release, gradient, gradient_ready).
+// Stages differ in what is stored, never in who owns what: a unit is cut by one Partition under every stage, and every
+// sum over ranks is in rank order, so all stages give the same bits. The stage itself is looked at only here.
+#pragma once
+#include <vector>
+
+#include <kozero/core/parameter_access.hpp>
+#include <kozero/core/unit_range.hpp>
+#include <kozero/zero/gradients.hpp>
+#include <kozero/zero/weights.hpp>
+
+namespace kozero::zero {
+
+struct Config {
+  int stage = 0;
+  Accumulation accumulation = Accumulation::local;
+  int micro_steps = 1;
+};
+
+/// What one rank updates of one unit: a slice of it, or all of it where the optimizer state is replicated.
+struct Piece {
+  UnitRange range;  ///< range.first: where its optimizer state begins in the rank's flat state
+  Vector<float> weights;
+  Vector<const float> gradient;
+};
+
+class ShardedState final : public ParameterAccess<float> {
+ public:
+  ShardedState(const ParameterTable& table, dist::Communicator& comm, const Config& config, MemoryLedger& ledger);
+
+  /// Fills every rank's own slices with the parameters' initial values, then publishes them.
+  void initialise(std::uint64_t seed);
+
+  Vector<const float> acquire(int unit) override { return weights_.acquire(unit); }
+  void release(int unit) override { weights_.release(unit); }
+  Vector<float> gradient(int unit) override { return gradients_.addend(unit); }
+  void gradient_ready(int unit) override { gradients_.ready(unit); }
+
+  void begin_micro_step(int micro_step) { gradients_.begin_micro_step(micro_step); }
+  void finish_gradients() { gradients_.finish(); }
+  [[nodiscard]] double gradient_norm() const { return gradients_.norm(); }
+  [[nodiscard]] std::string first_non_finite_gradient() const { return gradients_.first_non_finite(); }
+
+  /// In unit order; valid for the state's lifetime.
+  [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
+  /// Makes updated pieces visible to every rank.
+  void publish();
+
+  /// This rank's slices of the weights in unit order, for reading, writing files and loading; then publish_slices().
+  [[nodiscard]] std::vector<UnitRange> my_ranges() const;
+  [[nodiscard]] Vector<float> my_weights(int unit) const { return weights_.my_slice(unit); }
+  void publish_slices() { weights_.publish(); }
+
+ private:
+  const ParameterTable& table_;
+  dist::Communicator& comm_;
+  PlacementRow row_;
+  Weights weights_;
+  Gradients gradients_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace kozero::zero

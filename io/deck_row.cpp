@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// deck_row.cpp: what a row of the deck's schema accepts, in code and in words.
+#include <algorithm>
+#include <cmath>
+
+#include <kozero/io/deck_schema.hpp>
+
+namespace kozero::io {
+namespace {
+
+constexpr double kFewNumbers = 8;
+
+bool in_range(const Accepted& accepted, double value) {
+  const bool above = accepted.low_open ? value > accepted.low : value >= accepted.low;
+  const bool below = accepted.high_open ? value < accepted.high : value <= accepted.high;
+  return std::isfinite(value) && above && below;
+}
+
+bool one_of(const Accepted& accepted, const std::string& value) {
+  if (accepted.words.empty()) return !value.empty();
+  return std::find(accepted.words.begin(), accepted.words.end(), value) != accepted.words.end();
+}
+
+struct Fits {
+  const Accepted& accepted;
+  bool operator()(const bool* /*value*/) const { return true; }
+  bool operator()(const std::int64_t* value) const { return in_range(accepted, static_cast<double>(*value)); }
+  bool operator()(const double* value) const { return in_range(accepted, *value); }
+  bool operator()(const std::string* value) const { return one_of(accepted, *value); }
+  bool operator()(const std::vector<std::string>* values) const {
+    const auto fits = [this](const std::string& value) { return one_of(accepted, value); };
+    return !values->empty() && std::all_of(values->begin(), values->end(), fits);
+  }
+  bool operator()(const std::array<double, 2>* values) const {
+    return in_range(accepted, (*values)[0]) && in_range(accepted, (*values)[1]);
+  }
+};
+
+std::string plain(double number) {
+  return number == std::floor(number) ? std::to_string(static_cast<long long>(number)) : toml_number(number);
+}
+
+std::string range_text(const Accepted& accepted) {
+  if (accepted.high == kNoLimit && accepted.low == -kNoLimit) return "";
+  if (accepted.high == kNoLimit) return (accepted.low_open ? " > " : " >= ") + plain(accepted.low);
+  if (!accepted.high_open) return " from " + plain(accepted.low) + " to " + plain(accepted.high);
+  return (accepted.low_open ? " in (" : " in [") + plain(accepted.low) + ", " + plain(accepted.high) + ")";
+}
+
+std::string whole_numbers(const Accepted& accepted) {
+  if (accepted.high - accepted.low > kFewNumbers) return "whole numbers" + range_text(accepted);
+  std::vector<std::string> numbers;
+  for (double number = accepted.low; number <= accepted.high; ++number) numbers.push_back(plain(number));
+  return joined(numbers);
+}
+
+std::string words_text(const Accepted& accepted) {
+  if (accepted.words.empty()) return "texts in quotes";
+  std::vector<std::string> quoted;
+  for (const auto& word : accepted.words) quoted.push_back(toml_string(word));
+  return joined(quoted);
+}
+
+struct InWords {
+  const Accepted& accepted;
+  std::string operator()(const bool* /*value*/) const { return "true, false"; }
+  std::string operator()(const std::int64_t* /*value*/) const { return whole_numbers(accepted); }
+  std::string operator()(const double* /*value*/) const { return "numbers" + range_text(accepted); }
+  std::string operator()(const std::string* /*value*/) const { return words_text(accepted); }
+  std::string operator()(const std::vector<std::string>* /*value*/) const { return "lists of " + words_text(accepted); }
+  std::string operator()(const std::array<double, 2>* /*value*/) const {
+    return "lists of 2 numbers" + range_text(accepted);
+  }
+};
+
+}  // namespace
+
+const DeckRow* find_row(const std::string& key) {
+  const auto& rows = deck_schema();
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const DeckRow& each) { return each.key == key; });
+  return row == rows.end() ? nullptr : &*row;
+}
+
+std::string section_of(const std::string& key) { return key.substr(0, key.find('.')); }
+
+std::string name_of(const std::string& key) { return key.substr(key.find('.') + 1); }
+
+std::vector<std::string> deck_sections() {
+  std::vector<std::string> sections;
+  for (const auto& row : deck_schema()) {
+    if (sections.empty() || sections.back() != section_of(row.key)) sections.push_back(section_of(row.key));
+  }
+  return sections;
+}
+
+std::vector<std::string> names_in(const std::string& section) {
+  std::vector<std::string> names;
+  for (const auto& row : deck_schema()) {
+    if (section_of(row.key) == section) names.push_back(name_of(row.key));
+  }
+  return names;
+}
+
+bool accepts(const DeckRow& row, DeckValue value) { return std::visit(Fits{row.accepted}, value); }
+
+std::string accepted_text(const DeckRow& row) {
+  Deck deck;
+  const std::string verb = row.accepted.words.size() == 1 ? "accepted is " : "accepted are ";
+  return verb + std::visit(InWords{row.accepted}, row.value_in(deck));
+}
+
+std::string text_in(const Deck& deck, const DeckRow& row) {
+  Deck copy = deck;
+  return toml_text(row.value_in(copy));
+}
+
+bool holds_default(const Deck& deck, const DeckRow& row) { return text_in(deck, row) == text_in(Deck(), row); }
+
+void reset(Deck& deck, const DeckRow& row) {
+  Deck defaults;
+  const auto copy = [&](auto* value) { *value = *std::get<decltype(value)>(row.value_in(defaults)); };
+  std::visit(copy, row.value_in(deck));
+  deck.origins.erase(row.key);
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// file_descriptor.hpp: an open POSIX file that closes itself; every failure names the path and errno's text.
+// Throws Error(input) when opening for reading fails, Error(write) for everything that concerns output.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace kozero::io {
+
+class FileDescriptor {
+ public:
+  enum class Use { read, create, sync };  ///< create: must not exist; sync: an existing file or folder
+
+  FileDescriptor(const std::string& path, Use use);
+  ~FileDescriptor();
+  FileDescriptor(FileDescriptor&& other) noexcept
+      : path_(std::move(other.path_)), number_(std::exchange(other.number_, -1)) {}
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(FileDescriptor&&) = delete;
+
+  [[nodiscard]] int number() const { return number_; }
+  /// Writes all bytes, at the current position.
+  void write(std::string_view bytes) const;
+  /// Writes all bytes at `offset`.
+  void write_at(std::string_view bytes, std::int64_t offset) const;
+  /// Returns when the bytes are on the disk.
+  void sync() const;
+  /// Closes and checks: some file systems report a failed write only here.
+  void close();
+
+ private:
+  std::string path_;
+  int number_;
+};
+
+/// "No such file or directory" and the like, for the current errno.
+std::string errno_text();
+
+}  // namespace kozero::io

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// tokenizer.hpp: text <-> token ids, as the rest of KoZeRO sees it.
+//   decode(encode(bytes)) == bytes        for every byte sequence, UTF-8 or not
+// Each document of a corpus begins with end_of_text(), as llm.c's shards do; encode never yields a multi-byte
+// tokenizer's end-of-text id. One object serves one thread.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kozero/core/views.hpp>
+#include <kozero/io/text_source.hpp>
+
+namespace kozero::io {
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  [[nodiscard]] virtual std::vector<Token> encode(std::string_view text) const = 0;
+  /// Throws Error(input) for an id outside [0, vocab_size()).
+  [[nodiscard]] virtual std::string decode(std::span<const Token> tokens) const = 0;
+  [[nodiscard]] virtual int vocab_size() const = 0;
+  /// For the banner and descriptions: "bytes", "bpe:4096".
+  [[nodiscard]] virtual std::string name() const = 0;
+  /// The id that begins a document, or -1 where there is none.
+  [[nodiscard]] virtual Token end_of_text() const = 0;
+  /// Writes a file that make_tokenizer reads. Throws Error(write).
+  virtual void save(const std::string& path) const = 0;
+};
+
+/// What `data.tokenizer` asks for: "bytes"; "bpe:N", trained on `corpus` to at most N ids; or the path of a saved
+/// tokenizer. Throws Error(deck) with the accepted set, Error(input) for a malformed file.
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::vector<TextFile>& corpus = {});
+
+}  // namespace kozero::io

@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// utf8.hpp: which bytes are well-formed UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF).
+#pragma once
+#include <cstddef>
+#include <string_view>
+
+namespace kozero::io {
+
+/// Bytes of the well-formed character at the front of `text`, or 0 where there is none.
+std::size_t utf8_character(std::string_view text);
+
+/// Bytes of the longest well-formed prefix of `text`.
+std::size_t utf8_prefix(std::string_view text);
+
+}  // namespace kozero::io

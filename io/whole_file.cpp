@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include <kozero/core/error.hpp>
+#include <kozero/io/file_descriptor.hpp>
+#include <kozero/io/whole_file.hpp>
+
+namespace kozero::io {
+
+std::string partial_name(const std::string& path) { return path + ".partial"; }
+
+void publish(const std::string& path) {
+  const std::string partial = partial_name(path);
+  FileDescriptor(partial, FileDescriptor::Use::sync).sync();
+  if (std::rename(partial.c_str(), path.c_str()) != 0) {
+    throw Error(Failure::write, path + ": cannot rename " + partial + ": " + errno_text());
+  }
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  FileDescriptor(folder.empty() ? "." : folder, FileDescriptor::Use::sync).sync();
+}
+
+void write_whole_file(const std::string& path, std::string_view bytes) {
+  std::error_code ignored;
+  std::filesystem::remove(partial_name(path), ignored);
+  FileDescriptor file(partial_name(path), FileDescriptor::Use::create);
+  file.write(bytes);
+  file.close();
+  publish(path);
+}
+
+std::string read_whole_file(const std::string& path, std::int64_t limit) {
+  std::error_code problem;
+  const auto size = std::filesystem::file_size(path, problem);
+  if (problem) throw Error(Failure::input, path + ": cannot read: " + problem.message());
+  if (size > static_cast<std::uintmax_t>(limit)) {
+    throw Error(Failure::input, path + ": " + std::to_string(size) + " bytes, more than the " + std::to_string(limit) +
+                                    " such a file may have");
+  }
+  std::string bytes(size, '\0');
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(bytes.data(), static_cast<std::streamsize>(size))) {
+    throw Error(Failure::input, path + ": cannot read its " + std::to_string(size) + " bytes");
+  }
+  return bytes;
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// adamw.hpp: one step of Adam with decoupled weight decay, in one pass over weights, moments and gradient.
+//   g = gradient_scale * gradient;  master *= 1 - lr * weight_decay
+//   exp_avg += (1 - beta1) (g - exp_avg);  exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) g^2
+//   master -= (lr / correction1) exp_avg / (sqrt(exp_avg_sq) / sqrt(correction2) + eps)      all of one extent
+// PyTorch's AdamW formula (amsgrad off). Elementwise: the bits do not depend on how an array is cut. Returns without fencing.
+// Loshchilov, Hutter 2019, arXiv:1711.05101.
+#pragma once
+#include <cmath>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include <kozero/kernels/elements.hpp>
+
+namespace kozero::kernels {
+
+/// The step's scalars, rounded to float after they are combined; correction1 = 1 - beta1^t, correction2 = 1 - beta2^t at step t (from 1).
+struct AdamW {
+  double lr = 1e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+  double correction1 = 1.0;
+  double correction2 = 1.0;
+  double gradient_scale = 1.0;
+};
+
+template <class Space>
+void adamw_update(const Space& space, Vector<float> master, Vector<float> exp_avg, Vector<float> exp_avg_sq,
+                  Vector<const float> gradient, const AdamW& step) {
+  require(exp_avg.extent(0) == master.extent(0) && exp_avg_sq.extent(0) == master.extent(0) &&
+              gradient.extent(0) == master.extent(0),
+          "adamw_update: weights, moments and gradient differ in extent");
+  const auto keep = static_cast<float>(1.0 - step.lr * step.weight_decay);
+  const auto rate = static_cast<float>(step.lr / step.correction1);
+  const auto inverse_root = static_cast<float>(1.0 / std::sqrt(step.correction2));
+  const auto rest1 = static_cast<float>(1.0 - step.beta1);
+  const auto rest2 = static_cast<float>(1.0 - step.beta2);
+  const auto beta2 = static_cast<float>(step.beta2);
+  const auto eps = static_cast<float>(step.eps);
+  const auto scale = static_cast<float>(step.gradient_scale);
+  float* const w = master.data();
+  float* const m = exp_avg.data();
+  float* const v = exp_avg_sq.data();
+  const float* const grad = gradient.data();
+  for_each_element(space, "kozero::adamw_update", static_cast<std::int64_t>(master.extent(0)),
+                   KOKKOS_LAMBDA(std::int64_t i) {
+    const float g = scale * grad[i];
+    const float first = m[i] + rest1 * (g - m[i]);
+    const float second = beta2 * v[i] + rest2 * g * g;
+    const float denominator = Kokkos::sqrt(second) * inverse_root + eps;
+    m[i] = first;
+    v[i] = second;
+    w[i] = keep * w[i] - rate * (first / denominator);
+  });
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// bias.hpp: the gradient of a bias that was added to every row.
+//   dbias(c) += sum over n of dy(n, c)          dbias (C)   dy (N, C)
+// The workspace has row_reduction_workspace(C) floats. Runs on `space`; returns without fencing.
+#pragma once
+#include <kozero/kernels/row_blocks.hpp>
+
+namespace kozero::kernels {
+
+template <class Space, class T>
+void bias_backward(const Space& space, Vector<float> dbias, Matrix<const T> dy, Vector<float> workspace) {
+  require(dbias.extent(0) == dy.extent(1), "bias_backward: dbias (C) and dy (N, C) differ in C");
+  add_row_sums(
+      space, "kozero::bias_backward", dbias, static_cast<std::int64_t>(dy.extent(0)),
+      KOKKOS_LAMBDA(std::int64_t n, std::int64_t c) { return static_cast<float>(row_of(dy, n)[c]); }, workspace);
+}
+
+}  // namespace kozero::kernels

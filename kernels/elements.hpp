@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// elements.hpp: one call of a body for each element of a flat extent, in parallel.
+//   for_each_element(space, "kozero::gelu_forward", extent, KOKKOS_LAMBDA(std::int64_t i) { y(i) = ...; });
+// On a GPU each thread takes an element. On a host each index of the dispatch is a block of kElementBlock, an inner loop that
+// the compiler turns into SIMD: the body is copied there, so that no store of it can change what it captured.
+// Elements must not depend on each other; a body may read and write the same element of one array.
+#pragma once
+#include <Kokkos_Core.hpp>
+#include <cstdint>
+#include <string>
+
+namespace kozero::kernels {
+
+inline constexpr std::int64_t kElementBlock = 4096;
+
+/// Whether the space's threads run on the host, each with SIMD lanes of its own.
+template <class Space>
+inline constexpr bool runs_on_host = Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible;
+
+/// Calls the body for the elements of block `block`.
+template <class Body>
+struct ElementBlock {
+  Body body;
+  std::int64_t extent;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t block) const {
+    const Body local = body;
+    const std::int64_t first = block * kElementBlock;
+    const std::int64_t end = first + kElementBlock < extent ? first + kElementBlock : extent;
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDA_ARCH__)
+#pragma GCC ivdep
+#endif
+    for (std::int64_t i = first; i < end; ++i) local(i);
+  }
+};
+
+template <class Space, class Body>
+void for_each_element(const Space& space, const std::string& label, std::int64_t extent, const Body& body) {
+  using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>;
+  if (extent == 0) return;
+  if constexpr (runs_on_host<Space>) {
+    const std::int64_t blocks = (extent + kElementBlock - 1) / kElementBlock;
+    Kokkos::parallel_for(label, Policy(space, 0, blocks), ElementBlock<Body>{body, extent});
+  } else {
+    Kokkos::parallel_for(label, Policy(space, 0, extent), body);
+  }
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// reduce.hpp: one number from a whole vector: its sum, its sum of squares, its first value that is not finite.
+// The sums are in double, by blocks of kSumBlock elements added in block order, so the bits on a host depend on the extent
+// and the values alone, not on the threads; on a GPU the order is fixed by the device. These return a host value, so they fence.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <kozero/core/views.hpp>
+#include <kozero/kernels/elements.hpp>
+
+namespace kozero::kernels {
+
+inline constexpr std::int64_t kSumBlock = 4096;  ///< elements of a block
+
+/// What a sum adds for each element.
+struct Itself {
+  KOKKOS_INLINE_FUNCTION double operator()(float x) const { return x; }
+};
+struct Square {
+  KOKKOS_INLINE_FUNCTION double operator()(float x) const { return static_cast<double>(x) * static_cast<double>(x); }
+};
+
+/// The sum over one block of at most kSumBlock elements, by 16 lanes.
+template <class Term>
+double block_sum(const float* x, std::int64_t extent) {
+  constexpr int kSumLanes = 16;
+  double lanes[kSumLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kSumLanes <= extent; i += kSumLanes) {
+    for (int lane = 0; lane < kSumLanes; ++lane) lanes[lane] += Term()(x[i + lane]);
+  }
+  for (int lane = 0; i + lane < extent; ++lane) lanes[lane] += Term()(x[i + lane]);
+  double sum = 0.0;
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
+/// Host: writes block sums of a run of blocks that starts at `x`.
+template <class Term>
+struct BlockSums {
+  const float* x;
+  std::int64_t extent;
+  double* sums;
+
+  void operator()(std::int64_t block) const {
+    const std::int64_t first = block * kSumBlock;
+    sums[block] = block_sum<Term>(x + first, std::min(kSumBlock, extent - first));
+  }
+};
+
+/// Device: each thread adds elements at a stride that the extent alone decides.
+template <class Term>
+struct StridedSum {
+  const float* x;
+  std::int64_t extent;
+  std::int64_t stride;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t first, double& sum) const {
+    for (std::int64_t i = first; i < extent; i += stride) sum += Term()(x[i]);
+  }
+};
+
+template <class Space, class Term>
+double sum_terms(const Space& space, const std::string& label, Vector<const float> x) {
+  using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>;
+  const auto extent = static_cast<std::int64_t>(x.extent(0));
+  double total = 0.0;
+  if constexpr (runs_on_host<Space>) {
+    constexpr std::int64_t kBlocksAtOnce = 1024;
+    std::array<double, kBlocksAtOnce> sums{};
+    for (std::int64_t first = 0; first < extent; first += kBlocksAtOnce * kSumBlock) {
+      const std::int64_t rest = std::min(extent - first, kBlocksAtOnce * kSumBlock);
+      const std::int64_t blocks = (rest + kSumBlock - 1) / kSumBlock;
+      Kokkos::parallel_for(label, Policy(space, 0, blocks), BlockSums<Term>{x.data() + first, rest, sums.data()});
+      space.fence(label);
+      for (std::int64_t block = 0; block < blocks; ++block) total += sums[static_cast<std::size_t>(block)];
+    }
+  } else {
+    const std::int64_t threads = std::min<std::int64_t>(extent, 1 << 18);
+    Kokkos::parallel_reduce(label, Policy(space, 0, threads), StridedSum<Term>{x.data(), extent, threads}, total);
+  }
+  return total;
+}
+
+/// The sum of all elements.
+template <class Space>
+double sum_in_blocks(const Space& space, Vector<const float> x) {
+  return sum_terms<Space, Itself>(space, "kozero::sum_in_blocks", x);
+}
+
+/// The sum of the elements' squares.
+template <class Space>
+double sum_of_squares(const Space& space, Vector<const float> x) {
+  return sum_terms<Space, Square>(space, "kozero::sum_of_squares", x);
+}
+
+/// The smallest index whose element is an infinity or NaN, or -1. It also answers for +0 and denormals: they are finite.
+template <class Space>
+std::int64_t first_non_finite(const Space& space, Vector<const float> x) {
+  const auto extent = static_cast<std::int64_t>(x.extent(0));
+  const float* const data = x.data();
+  std::int64_t first = extent;
+  Kokkos::parallel_reduce(
+      "kozero::first_non_finite", Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, extent),
+      KOKKOS_LAMBDA(std::int64_t i, std::int64_t& smallest) {
+        const std::uint32_t bits = Kokkos::bit_cast<std::uint32_t>(data[i]);
+        const std::int64_t found = (bits & 0x7F800000U) == 0x7F800000U ? i : extent;
+        smallest = found < smallest ? found : smallest;
+      },
+      Kokkos::Min<std::int64_t>(first));
+  return first < extent ? first : -1;
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// rows.hpp: one call of a body for each row of a matrix, in parallel, with SIMD inside the row.
+//   for_each_row(space, "kozero::rmsnorm_forward", rows, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+//     const float squares = row_sum(team, columns, [&](std::int64_t c) { return ...; });
+//     for_each_column(team, columns, [&](std::int64_t c) { y(n, c) = ...; });
+//   });
+// A row belongs to one thread of a host, or to one warp of a GPU: RowTeam is that worker. A row's sum goes by fixed lanes (lane l
+// adds columns l, l + kLanes, ..., then the lanes are added in pairs), so its bits depend on the columns alone.
+#pragma once
+#include <Kokkos_Core.hpp>
+#include <cstdint>
+#include <string>
+
+#include <kozero/kernels/elements.hpp>
+
+namespace kozero::kernels {
+
+/// The worker of a row; the bodies only pass it on.
+template <class Space>
+using RowTeam = typename Kokkos::TeamPolicy<Space>::member_type;
+
+inline constexpr int kLanes = 32;        ///< partial sums of a row: a warp, or two to four SIMD registers
+inline constexpr int kRowsPerBlock = 8;  ///< rows of a thread block on a GPU
+
+/// The first element of row n.
+template <class View>
+KOKKOS_INLINE_FUNCTION auto row_of(const View& matrix, std::int64_t n) {
+  return matrix.data() + n * static_cast<std::int64_t>(matrix.extent(1));
+}
+
+/// Calls body(team, n) for the rows a team owns.
+template <class Space, class Body>
+struct RowsOfTeam {
+  Body body;
+  std::int64_t rows;
+
+  KOKKOS_FUNCTION void operator()(const RowTeam<Space>& team) const {
+    const std::int64_t n = static_cast<std::int64_t>(team.league_rank()) * team.team_size() + team.team_rank();
+    if (n < rows) body(team, n);
+  }
+};
+
+template <class Space, class Body>
+void for_each_row(const Space& space, const std::string& label, std::int64_t rows, const Body& body) {
+  if (rows == 0) return;
+  constexpr int kTeam = runs_on_host<Space> ? 1 : kRowsPerBlock;
+  constexpr int kVector = runs_on_host<Space> ? 1 : kLanes;
+  const std::int64_t teams = (rows + kTeam - 1) / kTeam;
+  Kokkos::parallel_for(label, Kokkos::TeamPolicy<Space>(space, static_cast<int>(teams), kTeam, kVector),
+                       RowsOfTeam<Space, Body>{body, rows});
+}
+
+/// sum of value(c) over the columns, by lanes on one host thread.
+template <class Value>
+KOKKOS_INLINE_FUNCTION float lane_sum(std::int64_t columns, const Value& value) {
+  float lanes[kLanes] = {};
+  std::int64_t c = 0;
+  for (; c + kLanes <= columns; c += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += value(c + lane);
+  }
+  for (int lane = 0; c + lane < columns; ++lane) lanes[lane] += value(c + lane);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
+}
+
+/// The sum of value(c) over c in [0, columns), the same on all lanes of the worker.
+template <class Team, class Value>
+KOKKOS_INLINE_FUNCTION float row_sum(const Team& team, std::int64_t columns, const Value& value) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); return lane_sum(columns, value);))
+  KOKKOS_IF_ON_DEVICE((float total = 0.0F; Kokkos::parallel_reduce(
+                           Kokkos::ThreadVectorRange(team, columns),
+                           [&](std::int64_t c, float& sum) { sum += value(c); }, total);
+                       return total;))
+}
+
+/// body(c) for c in [0, columns), as SIMD on one host thread.
+template <class Body>
+KOKKOS_INLINE_FUNCTION void simd_loop(std::int64_t columns, const Body& body) {
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDA_ARCH__)
+#pragma GCC ivdep
+#endif
+  for (std::int64_t c = 0; c < columns; ++c) body(c);
+}
+
+/// body(c) for c in [0, columns); the columns must not depend on each other.
+template <class Team, class Body>
+KOKKOS_INLINE_FUNCTION void for_each_column(const Team& team, std::int64_t columns, const Body& body) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); simd_loop(columns, body);))
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns), body);))
+}
+
+}  // namespace kozero::kernels

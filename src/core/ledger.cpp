@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kozero/core/error.hpp>
+#include <kozero/core/ledger.hpp>
+
+namespace kozero {
+namespace {
+
+/// Zeroes memory on the threads that will compute on it, in the static schedule the kernels use.
+void first_touch(const Vector<std::uint64_t>& words) {
+  const Device space;
+  Kokkos::parallel_for(
+      "kozero::first_touch", Kokkos::RangePolicy<Device>(space, 0, static_cast<std::int64_t>(words.extent(0))),
+      KOKKOS_LAMBDA(const std::int64_t i) { words(i) = 0; });
+  space.fence("kozero::first_touch");
+}
+
+}  // namespace
+
+MemoryLedger::~MemoryLedger() {
+  for (void* memory : owned_) Kokkos::kokkos_free<DeviceMemory>(memory);
+}
+
+void MemoryLedger::book(Memory category, const std::string& label, std::int64_t bytes) {
+  require(bytes >= 0, "MemoryLedger: negative extent for " + label);
+  if (bytes > 0) lines_.push_back(Line{category, label, bytes});
+}
+
+std::int64_t MemoryLedger::bytes(Memory category) const {
+  std::int64_t sum = 0;
+  for (const auto& line : lines_) sum += line.category == category ? line.bytes : 0;
+  return sum;
+}
+
+std::int64_t MemoryLedger::total() const {
+  std::int64_t sum = 0;
+  for (const auto& line : lines_) sum += line.bytes;
+  return sum;
+}
+
+void* MemoryLedger::take_bytes(Memory category, const std::string& label, std::int64_t bytes) {
+  book(category, label, bytes);
+  if (plans_only() || bytes == 0) return nullptr;
+  const std::int64_t words = (bytes + 7) / 8;
+  void* memory = nullptr;
+  try {
+    memory = Kokkos::kokkos_malloc<DeviceMemory>(label, static_cast<std::size_t>(words) * sizeof(std::uint64_t));
+  } catch (const std::exception&) {
+    throw Error(Failure::internal, "out of memory: " + std::to_string(bytes) + " bytes for " +
+                                       std::string(kMemoryNames[static_cast<std::size_t>(category)]) + " (" + label +
+                                       ") after " + std::to_string(total() - bytes) +
+                                       " bytes; `kozero plan` shows what each part and each number of ranks needs");
+  }
+  owned_.push_back(memory);
+  first_touch(Vector<std::uint64_t>(static_cast<std::uint64_t*>(memory), static_cast<std::size_t>(words)));
+  return memory;
+}
+
+}  // namespace kozero

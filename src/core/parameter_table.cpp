@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/parameter_table.hpp>
+
+namespace kozero {
+
+std::int64_t Parameter::extent() const {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+int ParameterTable::add_unit(const std::string& name, int slot) {
+  units_.push_back(Unit{name, 0, extent(), slot});
+  return num_units() - 1;
+}
+
+int ParameterTable::append(Parameter parameter, bool align) {
+  require(!units_.empty(), "ParameterTable: add before add_unit");
+  Unit& unit = units_.back();
+  const Parameter* previous = rows_.empty() || rows_.back().unit != num_units() - 1 ? nullptr : &rows_.back();
+  require(align || previous != nullptr, "ParameterTable: add_joined without a tensor to join: " + parameter.name);
+  const std::int64_t end = previous == nullptr ? 0 : previous->offset + previous->extent();
+  parameter.unit = num_units() - 1;
+  parameter.offset = align ? aligned(end) : end;
+  unit.extent = aligned(parameter.offset + parameter.extent());
+  rows_.push_back(std::move(parameter));
+  return static_cast<int>(rows_.size()) - 1;
+}
+
+int ParameterTable::num_slots() const {
+  int slots = 0;
+  for (const auto& unit : units_) slots = std::max(slots, unit.slot + 1);
+  return slots;
+}
+
+std::int64_t ParameterTable::slot_extent(int slot) const {
+  std::int64_t extent = 0;
+  for (const auto& unit : units_) {
+    if (unit.slot == slot) extent = std::max(extent, unit.extent);
+  }
+  return extent;
+}
+
+std::int64_t ParameterTable::extent() const { return units_.empty() ? 0 : units_.back().offset + units_.back().extent; }
+
+std::int64_t ParameterTable::num_parameters() const {
+  std::int64_t sum = 0;
+  for (const auto& row : rows_) sum += row.extent();
+  return sum;
+}
+
+}  // namespace kozero

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <bit>
+#include <cmath>
+#include <numbers>
+
+#include <kozero/core/random.hpp>
+
+namespace kozero {
+namespace {
+
+/// A bijective mixer of 64 bits (Stafford's variant 13 of the MurmurHash3 finaliser).
+std::uint64_t mixed(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+std::uint64_t stream_key(std::uint64_t seed, std::string_view name) {
+  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  return mixed(hash ^ mixed(seed + 0x9E3779B97F4A7C15ULL));
+}
+
+double normal_at(std::uint64_t key, std::uint64_t index) {
+  const Words4 words = philox(key, counter_of(index / 2));
+  // Two uniforms of 53 bits; the first in (0, 1], so that its logarithm is finite.
+  const auto wide = [&](int i) { return (static_cast<std::uint64_t>(words.x[i]) << 32 | words.x[i + 1]) >> 11; };
+  const double u = (static_cast<double>(wide(0)) + 1.0) * 0x1p-53;
+  const double angle = 2.0 * std::numbers::pi * (static_cast<double>(wide(2)) * 0x1p-53);
+  const double radius = std::sqrt(-2.0 * std::log(u));
+  return radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
+}
+
+std::uint64_t permuted(std::uint64_t key, std::uint64_t position, std::uint64_t extent) {
+  if (extent <= 1) return position;
+  const int half_bits = (std::bit_width(extent - 1) + 1) / 2;
+  const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
+  std::uint64_t value = position;
+  do {
+    std::uint64_t left = value >> half_bits;
+    std::uint64_t right = value & mask;
+    for (std::uint64_t round = 0; round < 6; ++round) {
+      const Words4 words = philox(key, counter_of(right, round));
+      const std::uint64_t next = left ^ ((static_cast<std::uint64_t>(words.x[1]) << 32 | words.x[0]) & mask);
+      left = right;
+      right = next;
+    }
+    value = left << half_bits | right;
+  } while (value >= extent);  // Cycle walking: the walk stays a bijection of [0, extent).
+  return value;
+}
+
+}  // namespace kozero

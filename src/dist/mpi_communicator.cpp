@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// mpi_communicator.cpp: slices exchanged by nonblocking messages and added here, in rank order.
+#include <Kokkos_Core.hpp>
+#include <array>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include <kozero/dist/mpi_communicator.hpp>
+
+#include "group_communicator.hpp"
+#include "host_threads.hpp"
+#include "pieces.hpp"
+
+namespace kozero::dist {
+namespace {
+
+constexpr int kTag = 0;  // messages between two ranks keep their order
+
+std::int64_t piece_of(int size, const CommunicatorOptions& options) {
+  return piece_extent(options.chunk_bytes, size - 1, sizeof(float));
+}
+
+std::int64_t buffer_extent(int size, const CommunicatorOptions& options) {
+  return (size - 1) * piece_of(size, options);
+}
+
+class MpiCommunicator final : public GroupCommunicator {
+ public:
+  MpiCommunicator(MPI_Comm parent, const CommunicatorOptions& options)
+      : GroupCommunicator(parent, options.timeout_s),
+        piece_(piece_of(size(), options)),
+        message_bytes_(options.message_bytes),
+        sources_(static_cast<std::size_t>(size())),
+        pending_{PendingMessages(2 * size()), PendingMessages(2 * size())} {
+    for (auto& buffer : received_) {
+      buffer = decltype(received_)::value_type("kozero::dist::mpi", static_cast<std::size_t>(buffer_extent(size(), options)));
+    }
+  }
+
+  [[nodiscard]] std::string name() const override { return "mpi"; }
+
+  void reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+    require(partition.num_ranks() == size(), "mpi reduce_scatter: a partition for another number of ranks");
+    Device().fence("kozero::dist::mpi::reduce_scatter");
+    const Pieces pieces(partition, piece_);
+    if (pieces.count() > 0) exchange(full, pieces, 0);
+    for (std::int64_t k = 0; k < pieces.count(); ++k) {
+      if (k + 1 < pieces.count()) exchange(full, pieces, k + 1);
+      wait(pending_[k % 2], "reduce_scatter");
+      for (int r = 0; r < size(); ++r) {
+        sources_[static_cast<std::size_t>(r)] = r == rank() ? full + pieces.begin(rank(), k) : received(k, r);
+      }
+      sum_in_order(sources_.data(), size(), pieces.size(rank(), k), slice + k * piece_);
+    }
+  }
+
+  void all_gather(const void* slice, void* full, const Partition& partition, std::size_t element_size) override {
+    require(partition.num_ranks() == size(), "mpi all_gather: a partition for another number of ranks");
+    Device().fence("kozero::dist::mpi::all_gather");
+    const auto element = static_cast<std::int64_t>(element_size);
+    const Pieces pieces(partition, piece_extent(message_bytes_, 1, element));
+    auto* all = static_cast<char*>(full);
+    char* own = all + partition.begin(rank()) * element;
+    copy_bytes(own, slice, partition.size(rank()) * element);
+    for (std::int64_t k = 0; k < pieces.count(); ++k) {
+      for (int step = 1; step < size(); ++step) {
+        receive(all + pieces.begin(upstream(step), k) * element, pieces.size(upstream(step), k) * element,
+                upstream(step), pending_[0]);
+        send(own + k * pieces.extent() * element, pieces.size(rank(), k) * element, downstream(step), pending_[0]);
+      }
+      wait(pending_[0], "all_gather");
+    }
+  }
+
+ private:
+  // In each step every rank sends to one rank and receives from one, so that no rank is everybody's first.
+  [[nodiscard]] int downstream(int step) const { return (rank() + step) % size(); }
+  [[nodiscard]] int upstream(int step) const { return (rank() - step + size()) % size(); }
+
+  float* received(std::int64_t k, int peer) { return received_[k % 2].data() + (peer - (peer > rank())) * piece_; }
+
+  void exchange(const float* full, const Pieces& pieces, std::int64_t k) {
+    constexpr std::int64_t kElement = sizeof(float);
+    for (int step = 1; step < size(); ++step) {
+      const int to = downstream(step);
+      receive(received(k, upstream(step)), pieces.size(rank(), k) * kElement, upstream(step), pending_[k % 2]);
+      send(full + pieces.begin(to, k), pieces.size(to, k) * kElement, to, pending_[k % 2]);
+    }
+  }
+
+  void receive(void* to, std::int64_t bytes, int peer, PendingMessages& pending) {
+    if (bytes == 0) return;
+    check(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, peer, kTag, mpi(), pending.add(peer)), "MPI_Irecv");
+  }
+
+  void send(const void* from, std::int64_t bytes, int peer, PendingMessages& pending) {
+    if (bytes == 0) return;
+    check(MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, peer, kTag, mpi(), pending.add(peer)), "MPI_Isend");
+  }
+
+  std::int64_t piece_;
+  std::int64_t message_bytes_;
+  std::array<Kokkos::View<float*, Kokkos::HostSpace>, 2> received_;
+  std::vector<const float*> sources_;
+  std::array<PendingMessages, 2> pending_;
+};
+
+}  // namespace
+
+void book_mpi_buffers(int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
+  const auto bytes = static_cast<std::int64_t>(sizeof(float)) * buffer_extent(size, options);
+  ledger.book(Memory::communication, "mpi receive buffers", 2 * bytes);
+}
+
+std::unique_ptr<Communicator> make_mpi_communicator(const void* mpi_comm, MemoryLedger& ledger,
+                                                    const CommunicatorOptions& options) {
+  auto comm = std::make_unique<MpiCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), options);
+  book_mpi_buffers(comm->size(), ledger, options);
+  return comm;
+}
+
+}  // namespace kozero::dist

@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// shm_communicator.cpp: windows of shared memory and the phases they pass through.
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include <kozero/dist/shm_communicator.hpp>
+
+#include "group_communicator.hpp"
+#include "host_threads.hpp"
+#include "patience.hpp"
+#include "pieces.hpp"
+
+namespace kozero::dist {
+namespace {
+
+constexpr std::int64_t kPage = 4096;
+
+// At the head of each rank's window: how many phases it has published and consumed. A cache line each.
+struct Phases {
+  alignas(64) std::atomic<std::uint64_t> published{0};
+  alignas(64) std::atomic<std::uint64_t> consumed{0};
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "counters in shared memory");
+static_assert(sizeof(Phases) <= kPage);
+
+std::int64_t buffer_bytes(const CommunicatorOptions& options) {
+  return (options.chunk_bytes + kPage - 1) / kPage * kPage;
+}
+
+std::int64_t window_bytes(const CommunicatorOptions& options) { return kPage + 2 * buffer_bytes(options); }
+
+std::string in_mib(std::int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
+
+class ShmCommunicator final : public GroupCommunicator {
+ public:
+  ShmCommunicator(MPI_Comm parent, const CommunicatorOptions& options)
+      : GroupCommunicator(parent, options.timeout_s),
+        buffer_bytes_(buffer_bytes(options)),
+        piece_(piece_extent(options.chunk_bytes, size() - 1, sizeof(float))),
+        windows_(static_cast<std::size_t>(size())),
+        sources_(static_cast<std::size_t>(size())) {
+    allocate(window_bytes(options));
+  }
+
+  ~ShmCommunicator() override {
+    if (abandoned()) return;
+    MPI_Win_unlock_all(window_);
+    MPI_Win_free(&window_);
+  }
+
+  [[nodiscard]] std::string name() const override { return "shm"; }
+
+  void reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+    require(partition.num_ranks() == size(), "shm reduce_scatter: a partition for another number of ranks");
+    Device().fence("kozero::dist::shm::reduce_scatter");
+    const Pieces pieces(partition, piece_);
+    for (std::int64_t k = 0; k < pieces.count(); ++k) {
+      await_buffer("reduce_scatter");
+      for (int r = 0; r < size(); ++r) {
+        if (r != rank()) copy_bytes(addend(rank(), r), full + pieces.begin(r, k), pieces.size(r, k) * kFloat);
+      }
+      publish();
+      for (int r = 0; r < size(); ++r) {
+        if (r != rank()) await_published(r, "reduce_scatter");
+        sources_[static_cast<std::size_t>(r)] = r == rank() ? full + pieces.begin(r, k) : addend(r, rank());
+      }
+      sum_in_order(sources_.data(), size(), pieces.size(rank(), k), slice + k * piece_);
+      consume();
+    }
+  }
+
+  void all_gather(const void* slice, void* full, const Partition& partition, std::size_t element_size) override {
+    require(partition.num_ranks() == size(), "shm all_gather: a partition for another number of ranks");
+    Device().fence("kozero::dist::shm::all_gather");
+    const auto element = static_cast<std::int64_t>(element_size);
+    const Pieces pieces(partition, piece_extent(buffer_bytes_, 1, element));
+    const auto* own = static_cast<const char*>(slice);
+    auto* all = static_cast<char*>(full);
+    for (std::int64_t k = 0; k < pieces.count(); ++k) {
+      await_buffer("all_gather");
+      copy_bytes(buffer(rank()), own + k * pieces.extent() * element, pieces.size(rank(), k) * element);
+      publish();
+      copy_bytes(all + pieces.begin(rank(), k) * element, own + k * pieces.extent() * element,
+                 pieces.size(rank(), k) * element);
+      for (int step = 1; step < size(); ++step) {
+        const int r = (rank() + step) % size();
+        await_published(r, "all_gather");
+        copy_bytes(all + pieces.begin(r, k) * element, buffer(r), pieces.size(r, k) * element);
+      }
+      consume();
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kFloat = sizeof(float);
+
+  void allocate(std::int64_t bytes) {
+    void* own = nullptr;
+    check(MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, mpi(), static_cast<void*>(&own), &window_),
+          "MPI_Win_allocate_shared");
+    check(MPI_Win_lock_all(MPI_MODE_NOCHECK, window_), "MPI_Win_lock_all");
+    for (int r = 0; r < size(); ++r) {
+      MPI_Aint extent = 0;
+      int unit = 0;
+      void* base = nullptr;
+      check(MPI_Win_shared_query(window_, r, &extent, &unit, static_cast<void*>(&base)), "MPI_Win_shared_query");
+      windows_[static_cast<std::size_t>(r)] = static_cast<char*>(base);
+    }
+    std::memset(own, 0, static_cast<std::size_t>(bytes));
+    new (own) Phases();
+    barrier();
+  }
+
+  [[nodiscard]] Phases& phases(int r) const {
+    return *std::launder(reinterpret_cast<Phases*>(windows_[static_cast<std::size_t>(r)]));
+  }
+
+  [[nodiscard]] char* buffer(int r) const {
+    return windows_[static_cast<std::size_t>(r)] + kPage + static_cast<std::int64_t>(phase_ % 2) * buffer_bytes_;
+  }
+
+  // What `from` adds to the slice of `to`, in the window of `from`.
+  [[nodiscard]] float* addend(int from, int to) const {
+    return reinterpret_cast<float*>(buffer(from)) + (to - (to > from)) * piece_;
+  }
+
+  void await(const std::atomic<std::uint64_t>& counter, std::uint64_t value, int r, const char* collective) {
+    Patience patience(timeout());
+    while (counter.load(std::memory_order_acquire) < value) {
+      if (!patience.pause()) lose(collective, "rank " + std::to_string(r));
+    }
+  }
+
+  // The buffer of this phase was last read two phases ago.
+  void await_buffer(const char* collective) {
+    for (int r = 0; r < size() && phase_ > 0; ++r) {
+      if (r != rank()) await(phases(r).consumed, phase_ - 1, r, collective);
+    }
+  }
+  void publish() { phases(rank()).published.store(phase_ + 1, std::memory_order_release); }
+  void await_published(int r, const char* collective) { await(phases(r).published, phase_ + 1, r, collective); }
+  void consume() { phases(rank()).consumed.store(++phase_, std::memory_order_release); }
+
+  std::int64_t buffer_bytes_;
+  std::int64_t piece_;
+  std::vector<char*> windows_;
+  std::vector<const float*> sources_;
+  std::uint64_t phase_ = 0;
+  MPI_Win window_ = MPI_WIN_NULL;
+};
+
+}  // namespace
+
+std::string shm_obstacle(const void* mpi_comm, const CommunicatorOptions& options) {
+  const MPI_Comm comm = *static_cast<const MPI_Comm*>(mpi_comm);
+  MPI_Comm node = MPI_COMM_NULL;
+  int on_node = 0;
+  int size = 0;
+  MPI_Comm_size(comm, &size);
+  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  MPI_Comm_size(node, &on_node);
+  MPI_Comm_free(&node);
+  if (on_node != size) {
+    return "the " + std::to_string(size) + " ranks do not share one node (" + std::to_string(on_node) + " are here)";
+  }
+  std::int64_t free_bytes = options.shm_free_bytes();
+  MPI_Bcast(&free_bytes, 1, MPI_INT64_T, 0, comm);
+  const std::int64_t needed = size * window_bytes(options);
+  if (free_bytes >= needed) return {};
+  return "shared memory needs " + in_mib(needed) + " and /dev/shm has " + in_mib(free_bytes) + " left";
+}
+
+void book_shm_window(MemoryLedger& ledger, const CommunicatorOptions& options) {
+  ledger.book(Memory::communication, "shm window", window_bytes(options));
+}
+
+std::unique_ptr<Communicator> make_shm_communicator(const void* mpi_comm, MemoryLedger& ledger,
+                                                    const CommunicatorOptions& options) {
+  auto comm = std::make_unique<ShmCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), options);
+  book_shm_window(ledger, options);
+  return comm;
+}
+
+}  // namespace kozero::dist

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include <kozero/core/error.hpp>
+#include <kozero/train/batch_loader.hpp>
+
+namespace kozero::train {
+
+BatchLoader::BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedger& ledger)
+    : seq_(seq), tokens_(ledger.take<Token>(Memory::workspace, "batch tokens", 2 * micro_batch * seq)),
+      sample_ids_(ledger.take<std::uint64_t>(Memory::workspace, "batch sample ids", micro_batch)),
+      host_tokens_(tokens_.extent(0)), host_ids_(sample_ids_.extent(0)), window_(static_cast<std::size_t>(seq + 1)) {}
+
+model::Batch BatchLoader::load(const SampleSource& source, const std::vector<SampleName>& names) {
+  const auto rows = static_cast<std::int64_t>(names.size());
+  const std::int64_t count = rows * seq_;
+  require(2 * count <= static_cast<std::int64_t>(host_tokens_.size()), "a batch is larger than micro_batch");
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const SampleName& name = names[static_cast<std::size_t>(row)];
+    source.read(name.sample, window_);
+    std::copy(window_.begin(), window_.end() - 1, host_tokens_.begin() + row * seq_);
+    std::copy(window_.begin() + 1, window_.end(), host_tokens_.begin() + count + row * seq_);
+    host_ids_[static_cast<std::size_t>(row)] =
+        static_cast<std::uint64_t>(name.epoch) << 40U | static_cast<std::uint64_t>(name.sample);
+  }
+  const auto tokens = slice(tokens_, 0, 2 * count);
+  const auto ids = slice(sample_ids_, 0, rows);
+  Kokkos::deep_copy(tokens, HostVector<Token>(host_tokens_.data(), static_cast<std::size_t>(2 * count)));
+  Kokkos::deep_copy(ids, HostVector<std::uint64_t>(host_ids_.data(), static_cast<std::size_t>(rows)));
+  const Vector<const Token> all(tokens);
+  return model::Batch{as_matrix(slice(all, 0, count), rows, seq_), as_matrix(slice(all, count, count), rows, seq_), ids};
+}
+
+}  // namespace kozero::train

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <string>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/random.hpp>
+#include <kozero/train/sampler.hpp>
+
+namespace kozero::train {
+
+Share share_of(const Share& all, std::int64_t part, std::int64_t parts) {
+  const std::int64_t first = all.count * part / parts;
+  const std::int64_t last = all.count * (part + 1) / parts;
+  return Share{all.first + first, last - first};
+}
+
+Sampler::Sampler(std::uint64_t seed, std::int64_t num_samples, std::int64_t global_batch)
+    : seed_(seed), num_samples_(num_samples), global_batch_(global_batch) {
+  if (num_samples < 1) {
+    throw Error(Failure::deck, "the data hold no whole sample of model.seq + 1 tokens: give more text or a smaller seq");
+  }
+}
+
+Share Sampler::positions(std::int64_t step) const {
+  const std::int64_t first = (step - 1) % steps_per_epoch() * global_batch_;
+  return Share{first, std::min(global_batch_, num_samples_ - first)};
+}
+
+std::int64_t Sampler::sample(std::int64_t epoch, std::int64_t position) const {
+  const std::uint64_t key = stream_key(seed_, "epoch." + std::to_string(epoch));
+  return static_cast<std::int64_t>(
+      permuted(key, static_cast<std::uint64_t>(position), static_cast<std::uint64_t>(num_samples_)));
+}
+
+}  // namespace kozero::train

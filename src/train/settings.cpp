@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
+#include <kozero/core/error.hpp>
+#include <kozero/train/settings.hpp>
+
+namespace kozero::train {
+namespace {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::int64_t global_batch) {
+  if (deck.run.epochs == 0) return deck.run.steps;
+  return std::max<std::int64_t>(1, deck.run.epochs * ceil_div(num_samples, global_batch));
+}
+
+optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std::int64_t steps) {
+  if (deck.optim.warmup_steps > steps) {
+    throw Error(Failure::deck, "optim.warmup_steps = " + std::to_string(deck.optim.warmup_steps) +
+                                   ": more than the run's " + std::to_string(steps) + " steps");
+  }
+  return {.kind = deck.optim.schedule,
+          .lr = deck.optim.lr * rate_factor,
+          .min_lr = deck.optim.min_lr * rate_factor,
+          .warmup_steps = deck.optim.warmup_steps,
+          .decay_steps = deck.optim.decay_steps,
+          .total_steps = steps};
+}
+
+}  // namespace
+
+BatchSizes batch_sizes(const io::Deck& deck, int num_ranks) {
+  BatchSizes sizes{.global_batch = deck.train.global_batch, .micro_batch = deck.train.micro_batch};
+  const double growth = static_cast<double>(num_ranks) / static_cast<double>(deck.train.base_ranks);
+  if (deck.train.batch_scaling != "none") {
+    sizes.global_batch =
+        std::max<std::int64_t>(1, std::llround(static_cast<double>(sizes.global_batch) * growth));
+    sizes.rate_factor = deck.train.batch_scaling == "linear" ? growth : std::sqrt(growth);
+  }
+  if (deck.train.accumulate > 0) sizes.global_batch = num_ranks * deck.train.micro_batch * deck.train.accumulate;
+  const std::int64_t most = ceil_div(sizes.global_batch, num_ranks);
+  sizes.micro_steps = static_cast<int>(ceil_div(most, deck.train.micro_batch));
+  sizes.micro_batch = ceil_div(most, sizes.micro_steps);
+  return sizes;
+}
+
+model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
+  const io::ModelKeys& keys = deck.model;
+  model::Config config;
+  config.arch = keys.arch;
+  if (keys.preset != "none") config = model::with_preset(config, keys.preset);
+  const auto given = [](std::int64_t key, std::int64_t& member) {
+    if (key > 0) member = key;
+  };
+  given(keys.layers, config.layers);
+  given(keys.dim, config.dim);
+  given(keys.heads, config.heads);
+  given(keys.kv_heads, config.kv_heads);
+  given(keys.head_dim, config.head_dim);
+  given(keys.ffn, config.ffn);
+  given(keys.seq, config.seq);
+  if (keys.vocab > 0 || keys.preset == "none") config.vocab = keys.vocab > 0 ? keys.vocab : std::max<std::int64_t>(data_vocab, 1);
+  if (config.arch != "linear" && config.vocab < data_vocab) {
+    throw Error(Failure::deck, "model.vocab = " + std::to_string(config.vocab) + ": the data's tokenizer has " +
+                                   std::to_string(data_vocab) + " tokens; leave the key out, or give at least that");
+  }
+  config.tie_embeddings = keys.tie_embeddings;
+  config.dropout = static_cast<float>(keys.dropout);
+  if (deck.is_set("model.rope_theta") || keys.preset == "none") config.rope_theta = static_cast<float>(keys.rope_theta);
+  if (deck.is_set("model.norm_eps") || keys.preset == "none") config.norm_eps = static_cast<float>(keys.norm_eps);
+  config.seed = static_cast<std::uint64_t>(deck.run.seed);
+  return model::resolved(config);
+}
+
+Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_vocab, std::int64_t num_samples) {
+  Settings settings;
+  settings.model = model_config(deck, data_vocab);
+  settings.batch = batch_sizes(deck, num_ranks);
+  settings.seed = static_cast<std::uint64_t>(deck.run.seed);
+  settings.steps = total_steps(deck, num_samples, settings.batch.global_batch);
+  const int stage = static_cast<int>(deck.zero.stage);
+  settings.zero = {stage, zero::accumulation_of(deck.zero.accumulation, stage), settings.batch.micro_steps};
+  settings.optim = {deck.optim.kind, deck.optim.betas[0], deck.optim.betas[1], deck.optim.eps,
+                    deck.optim.weight_decay, deck.optim.momentum};
+  settings.step = {.seq = settings.model.seq,
+                   .micro_steps = settings.batch.micro_steps,
+                   .grad_clip = deck.train.grad_clip,
+                   .on_nonfinite = deck.train.on_nonfinite == "skip" ? OnNonFinite::skip : OnNonFinite::stop,
+                   .schedule = schedule_of(deck, settings.batch.rate_factor, settings.steps)};
+  return settings;
+}
+
+}  // namespace kozero::train

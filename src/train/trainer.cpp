@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
+#include <kozero/core/error.hpp>
+#include <kozero/train/trainer.hpp>
+
+namespace kozero::train {
+
+Trainer::Trainer(Parts parts, BatchLoader& loader, const Sampler& sampler, const SampleSource& source,
+                 StepConfig config)
+    : parts_(parts), loader_(loader), sampler_(sampler), source_(source), config_(std::move(config)) {}
+
+StepResult Trainer::step(std::int64_t step) {
+  StepResult result{.step = step, .tokens = sampler_.positions(step).count * config_.seq};
+  const float loss_scale = 1.0F / static_cast<float>(result.tokens);
+  double loss = 0.0;
+  for (int micro_step = 0; micro_step < config_.micro_steps; ++micro_step) {
+    parts_.state.begin_micro_step(micro_step);
+    const model::Batch micro_batch = batch(step, micro_step);
+    auto timer = parts_.timeline.phase("forward_backward");
+    loss += parts_.model.forward_backward(parts_.state, micro_batch, loss_scale);
+  }
+  {
+    auto timer = parts_.timeline.phase("reduce");
+    parts_.state.finish_gradients();
+    result.loss = sum_in_rank_order(parts_.comm, loss) / static_cast<double>(result.tokens);
+    result.grad_norm = parts_.state.gradient_norm();
+  }
+  result.lr = optim::learning_rate(config_.schedule, step);
+  result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.grad_norm);
+  if (result.skipped) {
+    refuse_non_finite(result);
+  } else {
+    update(result);
+  }
+  return result;
+}
+
+model::Batch Trainer::batch(std::int64_t step, int micro_step) {
+  auto timer = parts_.timeline.phase("data");
+  const Share mine = share_of(sampler_.positions(step), parts_.comm.rank(), parts_.comm.size());
+  const Share now = share_of(mine, micro_step, config_.micro_steps);
+  const std::int64_t epoch = sampler_.epoch(step);
+  std::vector<SampleName> names;
+  for (std::int64_t position = now.first; position < now.first + now.count; ++position) {
+    names.push_back(SampleName{epoch, sampler_.sample(epoch, position)});
+  }
+  return loader_.load(source_, names);
+}
+
+void Trainer::update(const StepResult& result) {
+  const bool clips = config_.grad_clip > 0.0 && result.grad_norm > config_.grad_clip;
+  const optim::Step step{result.step, result.lr, clips ? config_.grad_clip / result.grad_norm : 1.0};
+  {
+    auto timer = parts_.timeline.phase("update");
+    for (const auto& piece : parts_.state.pieces()) {
+      parts_.optimizer.update(piece.range.first, piece.weights, piece.gradient, step);
+    }
+  }
+  auto timer = parts_.timeline.phase("publish");
+  parts_.state.publish();
+}
+
+void Trainer::refuse_non_finite(const StepResult& result) const {
+  const std::string tensor = parts_.state.first_non_finite_gradient();
+  if (config_.on_nonfinite == OnNonFinite::skip) return;
+  const std::string where = tensor.empty() ? "no gradient is, so the loss itself overflowed" : "first in the gradient of " + tensor;
+  throw Error(Failure::non_finite,
+              "step " + std::to_string(result.step) + ": the loss (" + std::to_string(result.loss) +
+                  ") or the gradient norm (" + std::to_string(result.grad_norm) + ") is not finite, " + where +
+                  "; the weights are those of the step before. Lower optim.lr, or set train.on_nonfinite = \"skip\"",
+              Error::Seen::by_all_ranks);
+}
+
+double Trainer::evaluate(const SampleSource& source, std::int64_t max_samples, std::int64_t micro_batch) {
+  const std::int64_t total = max_samples > 0 ? std::min(max_samples, source.num_samples()) : source.num_samples();
+  const Share mine = share_of(Share{0, total}, parts_.comm.rank(), parts_.comm.size());
+  // Every rank makes as many calls as the one with the largest share: a call may gather parameters.
+  const std::int64_t calls = ((total + parts_.comm.size() - 1) / parts_.comm.size() + micro_batch - 1) / micro_batch;
+  double loss = 0.0;
+  for (std::int64_t call = 0; call < calls; ++call) {
+    std::vector<SampleName> names;
+    const std::int64_t last = std::min((call + 1) * micro_batch, mine.count);
+    for (std::int64_t i = call * micro_batch; i < last; ++i) names.push_back(SampleName{0, mine.first + i});
+    loss += parts_.model.evaluate(parts_.state, loader_.load(source, names));
+  }
+  return sum_in_rank_order(parts_.comm, loss) / static_cast<double>(total * config_.seq);
+}
+
+}  // namespace kozero::train

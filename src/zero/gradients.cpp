@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include <kozero/core/error.hpp>
+#include <kozero/kernels/fill.hpp>
+#include <kozero/kernels/reduce.hpp>
+#include <kozero/zero/gradients.hpp>
+
+namespace kozero::zero {
+
+using dist::DistributedArray;
+using dist::Placement;
+
+namespace {
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+}  // namespace
+
+Gradients::Gradients(const ParameterTable& table, dist::Communicator& comm, Placement placement,
+                     Accumulation accumulation, int micro_steps, MemoryLedger& ledger)
+    : table_(table), comm_(comm), placement_(placement), accumulation_(accumulation), micro_steps_(micro_steps),
+      open_(at(table.num_units()), false) {
+  std::int64_t slices = 0;
+  for (const auto& unit : table.units()) {
+    partitions_.emplace_back(unit.extent, comm.size());
+    first_.push_back(slices);
+    slices += partitions_.back().size(comm.rank());
+  }
+  if (!sharded()) flat_ = ledger.take<float>(Memory::gradients, "gradients", table.extent());
+  if (sharded() || (accumulation == Accumulation::reduced && micro_steps > 1)) {
+    sums_ = ledger.take<float>(Memory::gradients, sharded() ? "gradient slices" : "sums of reduced slices", slices);
+  }
+  for (int slot = 0; sharded() && slot < table.num_slots(); ++slot) {
+    slots_.push_back(ledger.take<float>(Memory::gathered, "unreduced gradients, slot " + std::to_string(slot),
+                                        table.slot_extent(slot)));
+  }
+}
+
+void Gradients::begin_micro_step(int micro_step) {
+  for (int unit = 0; unit < table_.num_units(); ++unit) {
+    require(!open_[at(unit)], "gradient of unit " + table_.unit(unit).name + " was never ready");
+  }
+  micro_step_ = micro_step;
+}
+
+bool Gradients::reduces_now() const {
+  return accumulation_ == Accumulation::reduced || micro_step_ == micro_steps_ - 1;
+}
+
+Vector<float> Gradients::full(int unit) const {
+  const Unit& row = table_.unit(unit);
+  return sharded() ? slice(slots_[at(row.slot)], 0, row.extent) : slice(flat_, row.offset, row.extent);
+}
+
+Vector<float> Gradients::addend(int unit) {
+  const Vector<float> memory = full(unit);
+  if (!open_[at(unit)] && (accumulation_ == Accumulation::reduced || micro_step_ == 0)) {
+    kernels::fill(Device(), memory, 0.0F);
+  }
+  open_[at(unit)] = true;
+  return memory;
+}
+
+void Gradients::ready(int unit) {
+  const Vector<float> memory = addend(unit);
+  open_[at(unit)] = false;
+  if (!reduces_now()) return;
+  const Partition& cut = partitions_[at(unit)];
+  const Vector<float> in_place = slice(memory, cut.begin(comm_.rank()), cut.size(comm_.rank()));
+  const bool later_addend = sums_.extent(0) > 0 && micro_step_ > 0;
+  DistributedArray<float> addends(comm_, cut, Placement::partial, memory);
+  DistributedArray<float> reduced(comm_, cut, Placement::sharded, later_addend ? in_place : my_slice(unit));
+  redistribute(addends, reduced);
+  if (later_addend) kernels::add_into(Device(), my_slice(unit), Vector<const float>(in_place));
+}
+
+void Gradients::finish() {
+  if (placement_ != Placement::replicated) return;
+  for (int unit = 0; unit < table_.num_units(); ++unit) {
+    DistributedArray<float> sum(comm_, partitions_[at(unit)], Placement::sharded, my_slice(unit));
+    DistributedArray<float> everywhere(comm_, partitions_[at(unit)], Placement::replicated, full(unit));
+    redistribute(sum, everywhere);
+  }
+}
+
+Vector<float> Gradients::my_slice(int unit) const {
+  const Partition& cut = partitions_[at(unit)];
+  const std::int64_t extent = cut.size(comm_.rank());
+  if (sums_.extent(0) > 0) return slice(sums_, first_[at(unit)], extent);
+  return sharded() ? Vector<float>() : slice(full(unit), cut.begin(comm_.rank()), extent);
+}
+
+Vector<float> Gradients::whole(int unit) const {
+  require(placement_ == Placement::replicated, "only replicated gradients are whole at rest");
+  return full(unit);
+}
+
+double Gradients::norm() const {
+  double sum = 0.0;
+  for (int unit = 0; unit < table_.num_units(); ++unit) {
+    sum += kernels::sum_of_squares(Device(), Vector<const float>(my_slice(unit)));
+  }
+  return std::sqrt(sum_in_rank_order(comm_, sum));
+}
+
+std::string Gradients::first_non_finite() const {
+  std::int64_t found = table_.extent();
+  for (int unit = 0; unit < table_.num_units() && found == table_.extent(); ++unit) {
+    const std::int64_t index = kernels::first_non_finite(Device(), Vector<const float>(my_slice(unit)));
+    if (index >= 0) found = table_.unit(unit).offset + partitions_[at(unit)].begin(comm_.rank()) + index;
+  }
+  for (const double other : comm_.gather_control({static_cast<double>(found)})) {
+    found = std::min(found, static_cast<std::int64_t>(other));
+  }
+  for (const auto& row : table_.rows()) {
+    const std::int64_t first = table_.unit(row.unit).offset + row.offset;
+    if (found >= first && found < first + row.extent()) return row.name;
+  }
+  return "";
+}
+
+}  // namespace kozero::zero

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kozero/core/initial.hpp>
+#include <kozero/zero/sharded_state.hpp>
+
+namespace kozero::zero {
+
+using dist::Placement;
+
+ShardedState::ShardedState(const ParameterTable& table, dist::Communicator& comm, const Config& config,
+                           MemoryLedger& ledger)
+    : table_(table), comm_(comm), row_(placement_row(config.stage)), weights_(table, comm, row_.parameters, ledger),
+      gradients_(table, comm, row_.gradients, config.accumulation, config.micro_steps, ledger) {
+  if (row_.optimizer == Placement::sharded) {
+    for (const auto& range : my_ranges()) {
+      pieces_.push_back(Piece{range, weights_.my_slice(range.unit), gradients_.my_slice(range.unit)});
+    }
+    return;
+  }
+  for (int unit = 0; unit < table.num_units(); ++unit) {
+    const UnitRange all{unit, 0, table.unit(unit).extent, table.unit(unit).offset};
+    pieces_.push_back(Piece{all, weights_.whole(unit), gradients_.whole(unit)});
+  }
+}
+
+std::vector<UnitRange> ShardedState::my_ranges() const {
+  std::vector<UnitRange> ranges;
+  std::int64_t first = 0;
+  for (int unit = 0; unit < table_.num_units(); ++unit) {
+    const Partition& cut = weights_.partition(unit);
+    const std::int64_t extent = cut.size(comm_.rank());
+    ranges.push_back(UnitRange{unit, cut.begin(comm_.rank()), extent, first});
+    first += extent;
+  }
+  return ranges;
+}
+
+void ShardedState::initialise(std::uint64_t seed) {
+  for (const auto& range : my_ranges()) {
+    const Vector<float> mine = weights_.my_slice(range.unit);
+    const auto on_host = Kokkos::create_mirror_view(Kokkos::HostSpace(), mine);
+    const HostVector<float> values(on_host.data(), on_host.extent(0));
+    fill_initial_unit(table_, range.unit, seed, range.begin, values);
+    Kokkos::deep_copy(mine, on_host);
+  }
+  weights_.publish();
+}
+
+void ShardedState::publish() {
+  if (row_.optimizer == Placement::replicated) {
+    weights_.forget_gathered();
+  } else {
+    weights_.publish();
+  }
+}
+
+}  // namespace kozero::zero

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch_test_macros.hpp>
+#include <vector>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/initial.hpp>
+#include <kozero/core/parameter_table.hpp>
+#include <kozero/core/random.hpp>
+
+using namespace kozero;
+
+namespace {
+
+ParameterTable example() {
+  ParameterTable table;
+  table.add_unit("embedding", 0);
+  table.add({.name = "wte", .shape = {5, 13}});
+  table.add_unit("block", 1);
+  table.add({.name = "q", .shape = {13, 13}});
+  table.add_joined({.name = "k", .shape = {7, 13}});
+  table.add({.name = "norm", .shape = {13}, .decay = false, .initial = Initial::ones});
+  return table;
+}
+
+}  // namespace
+
+TEST_CASE("tensors start on 64-element borders, joined ones directly behind") {
+  const auto table = example();
+  CHECK(table.unit(0).extent == 128);  // 65 elements and pads
+  CHECK(table.unit(1).offset == 128);
+  CHECK(table.row(1).offset == 0);
+  CHECK(table.row(2).offset == 169);
+  CHECK(table.row(3).offset == 320);  // 169 + 91 = 260, aligned
+  CHECK(table.unit(1).extent == 384);
+  CHECK(table.extent() == 512);
+  CHECK(table.num_parameters() == 65 + 169 + 91 + 13);
+  CHECK(table.num_slots() == 2);
+  CHECK(table.slot_extent(1) == 384);
+}
+
+TEST_CASE("a joined tensor needs one before it") {
+  ParameterTable table;
+  CHECK_THROWS_AS(table.add({.name = "early", .shape = {1}}), Error);
+  table.add_unit("u", 0);
+  CHECK_THROWS_AS(table.add_joined({.name = "alone", .shape = {1}}), Error);
+}
+
+TEST_CASE("initial values do not depend on how a unit is cut") {
+  const auto table = example();
+  std::vector<float> whole(384, -1.0F);
+  fill_initial_unit(table, 1, 42, 0, HostVector<float>(whole.data(), whole.size()));
+  for (const std::int64_t cut : {1, 64, 170, 300, 383}) {
+    std::vector<float> left(static_cast<std::size_t>(cut)), right(static_cast<std::size_t>(384 - cut));
+    fill_initial_unit(table, 1, 42, 0, HostVector<float>(left.data(), left.size()));
+    fill_initial_unit(table, 1, 42, cut, HostVector<float>(right.data(), right.size()));
+    left.insert(left.end(), right.begin(), right.end());
+    CHECK(left == whole);
+  }
+  CHECK(whole[260] == 0.0F);  // a pad
+  CHECK(whole[320] == 1.0F);
+  CHECK(whole[333] == 0.0F);
+}

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// tiny_run.hpp: a few training steps of a tiny model on given ranks, for tests that compare whole runs.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kozero/core/ledger.hpp>
+#include <kozero/core/random.hpp>
+#include <kozero/train/assembly.hpp>
+
+namespace kozero::tests {
+
+/// Windows of tokens that are a function of (seed, sample, position).
+class NoiseSamples final : public train::SampleSource {
+ public:
+  NoiseSamples(std::int64_t num_samples, std::int64_t vocab) : num_samples_(num_samples), vocab_(vocab) {}
+  [[nodiscard]] std::int64_t num_samples() const override { return num_samples_; }
+  void read(std::int64_t index, std::span<Token> window) const override {
+    for (std::size_t t = 0; t < window.size(); ++t) {
+      const auto word = philox(7, counter_of(t, static_cast<std::uint64_t>(index))).x[0];
+      window[t] = static_cast<Token>(word % static_cast<std::uint32_t>(vocab_));
+    }
+  }
+
+ private:
+  std::int64_t num_samples_;
+  std::int64_t vocab_;
+};
+
+inline model::Config tiny_gpt2() {
+  return {.arch = "gpt2", .layers = 2, .dim = 26, .heads = 2, .vocab = 37, .seq = 7, .dropout = 0.1F, .seed = 5};
+}
+inline model::Config tiny_llama() {
+  return {.arch = "llama", .layers = 2, .dim = 24, .heads = 4, .kv_heads = 2, .ffn = 40, .vocab = 37, .seq = 7,
+          .tie_embeddings = false, .seed = 5};
+}
+
+struct TinyRun {
+  model::Config model;
+  int stage = 0;
+  zero::Accumulation accumulation = zero::Accumulation::reduced;
+  int micro_steps = 1;
+  std::int64_t global_batch = 5;
+  std::int64_t num_samples = 12;
+  std::int64_t steps = 3;
+  std::string optimizer = "adamw";
+};
+
+struct TinyResult {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<float> weights;  ///< this rank's slices in unit order
+  bool operator==(const TinyResult&) const = default;
+};
+
+/// A run put together as the program does it.
+class TinyTraining {
+ public:
+  TinyTraining(const TinyRun& run, dist::Communicator& comm, MemoryLedger& ledger)
+      : run_(run), assembly_(settings(run, comm.size()), comm, ledger), source_(run.num_samples, run.model.vocab),
+        sampler_(11, run.num_samples, run.global_batch) {
+    if (ledger.plans_only()) return;
+    state().initialise(3);
+    trainer_ = std::make_unique<train::Trainer>(assembly_.parts(), assembly_.loader(), sampler_, source_,
+                                                settings(run, comm.size()).step);
+  }
+
+  static train::Settings settings(const TinyRun& run, int num_ranks) {
+    train::Settings settings;
+    settings.model = model::resolved(run.model);
+    settings.batch = {.global_batch = run.global_batch,
+                      .micro_batch = (run.global_batch + num_ranks - 1) / num_ranks,
+                      .micro_steps = run.micro_steps};
+    settings.zero = {run.stage, run.accumulation, run.micro_steps};
+    settings.optim = {.kind = run.optimizer, .weight_decay = 0.1, .momentum = 0.9};
+    settings.step = {.seq = run.model.seq, .micro_steps = run.micro_steps, .grad_clip = 1.0};
+    settings.step.schedule = {.kind = "constant", .lr = 1e-2, .total_steps = run.steps};
+    return settings;
+  }
+
+  TinyResult result() {
+    TinyResult all;
+    for (std::int64_t step = 1; step <= run_.steps; ++step) {
+      const auto one = trainer_->step(step);
+      all.losses.push_back(one.loss);
+      all.norms.push_back(one.grad_norm);
+    }
+    all.weights = my_weights();
+    return all;
+  }
+
+  [[nodiscard]] std::vector<float> my_weights() {
+    std::vector<float> values;
+    for (const auto& range : assembly_.state().my_ranges()) {
+      const auto mine = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), assembly_.state().my_weights(range.unit));
+      values.insert(values.end(), mine.data(), mine.data() + mine.extent(0));
+    }
+    return values;
+  }
+
+  train::Trainer& trainer() { return *trainer_; }
+  model::Model<float>& model() { return assembly_.model(); }
+  zero::ShardedState& state() { return assembly_.state(); }
+
+ private:
+  TinyRun run_;
+  train::Assembly assembly_;
+  NoiseSamples source_;
+  train::Sampler sampler_;
+  std::unique_ptr<train::Trainer> trainer_;
+};
+
+}  // namespace kozero::tests
