@@ -17,10 +17,9 @@ if(NOT Kokkos_FOUND)
   find_package(Kokkos 4.7 QUIET CONFIG PATHS ${_prefix} NO_DEFAULT_PATH)
 endif()
 if(NOT Kokkos_FOUND)
-  message(FATAL_ERROR "Kokkos (4.7 or newer) was not found. Build it into your cache with: cmake/install_kokkos.sh ${_device} "
-                      "(./kozero.sh build does so). With Spack: spack add kokkos+openmp. Elsewhere: point CMAKE_PREFIX_PATH at it.")
+  kozero_missing("Kokkos (4.7 or newer)" DEBIAN cmake/install_kokkos.sh SPACK kokkos+openmp)
 endif()
-if(KOZERO_CUDA AND NOT "CUDA" IN_LIST Kokkos_DEVICES)
+if(Kokkos_FOUND AND KOZERO_CUDA AND NOT "CUDA" IN_LIST Kokkos_DEVICES)
   message(FATAL_ERROR "The Kokkos in ${Kokkos_DIR} has no CUDA: point Kokkos_DIR at one built with Kokkos_ENABLE_CUDA and "
                       "Kokkos_ENABLE_COMPILE_AS_CMAKE_LANGUAGE, or build one with: cmake/install_kokkos.sh cuda")
 endif()

@@ -17,6 +17,8 @@ endif()
 
 target_compile_options(kozero_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${_flags}>")
 if(KOZERO_CUDA)
+  # fmt 9 trusts no nvcc with constexpr, and then its own consteval functions do not compile.
+  target_compile_definitions(kozero_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>")
   list(TRANSFORM _flags PREPEND -Xcompiler= OUTPUT_VARIABLE _host_flags)
   target_compile_options(kozero_options INTERFACE
     "$<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;--expt-relaxed-constexpr;${_host_flags}>")

@@ -116,30 +116,29 @@ void BpeTokenizer::save(const std::string& path) const {
     merges.push_back(to_visible(bytes_of_[static_cast<std::size_t>(left)]) + " " +
                      to_visible(bytes_of_[static_cast<std::size_t>(right)]));
   }
-  const nlohmann::ordered_json added = {{"id", end_of_text()},  {"content", kEndOfText}, {"single_word", false},
-                                        {"lstrip", false},      {"rstrip", false},       {"normalized", false},
+  const nlohmann::ordered_json added = {{"id", end_of_text()}, {"content", kEndOfText}, {"single_word", false},
+                                        {"lstrip", false},     {"rstrip", false},       {"normalized", false},
                                         {"special", true}};
   const nlohmann::ordered_json byte_level = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  const nlohmann::ordered_json json = {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", nlohmann::ordered_json::array({added})},
-      {"normalizer", nullptr},
-      {"pre_tokenizer", byte_level},
-      {"post_processor", nullptr},
-      {"decoder", byte_level},
-      {"model",
-       {{"type", "BPE"},
-        {"dropout", nullptr},
-        {"unk_token", nullptr},
-        {"continuing_subword_prefix", nullptr},
-        {"end_of_word_suffix", nullptr},
-        {"fuse_unk", false},
-        {"byte_fallback", false},
-        {"vocab", vocab},
-        {"merges", merges}}}};
+  const nlohmann::ordered_json json = {{"version", "1.0"},
+                                       {"truncation", nullptr},
+                                       {"padding", nullptr},
+                                       {"added_tokens", nlohmann::ordered_json::array({added})},
+                                       {"normalizer", nullptr},
+                                       {"pre_tokenizer", byte_level},
+                                       {"post_processor", nullptr},
+                                       {"decoder", byte_level},
+                                       {"model",
+                                        {{"type", "BPE"},
+                                         {"dropout", nullptr},
+                                         {"unk_token", nullptr},
+                                         {"continuing_subword_prefix", nullptr},
+                                         {"end_of_word_suffix", nullptr},
+                                         {"fuse_unk", false},
+                                         {"byte_fallback", false},
+                                         {"vocab", vocab},
+                                         {"merges", merges}}}};
   write_whole_file(path, json.dump(1) + "\n");
 }
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // byte_tokenizer.hpp: a token is a byte, the vocabulary is 256.
-// Byte 0, which text does not hold, doubles as end-of-text: documents are told apart without a 257th id, and a byte 0 in
-// the input still round-trips.
+// Byte 0, which text does not hold, doubles as end-of-text: documents are told apart without a 257th id, and a byte 0
+// in the input still round-trips.
 #pragma once
 #include <kozero/io/tokenizer.hpp>
 

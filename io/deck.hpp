@@ -15,10 +15,10 @@
 namespace kozero::io {
 
 struct RunKeys {
-  std::string dir;           ///< silent: runs/ and the deck's name
+  std::string dir;  ///< silent: runs/ and the deck's name
   std::int64_t seed = 1;
-  std::int64_t steps = 0;    ///< 0: not given, epochs is
-  std::int64_t epochs = 0;   ///< 0: not given, steps is
+  std::int64_t steps = 0;   ///< 0: not given, epochs is
+  std::int64_t epochs = 0;  ///< 0: not given, steps is
   std::int64_t ranks = 1;
   std::int64_t threads = 0;  ///< 0: not given, the cores shared out
   std::string device = "auto";
@@ -60,7 +60,7 @@ struct DataKeys {
 struct TrainKeys {
   std::int64_t global_batch = 0;  ///< 0: not given, accumulate is
   std::int64_t micro_batch = 4;
-  std::int64_t accumulate = 0;    ///< 0: not given, derived from global_batch
+  std::int64_t accumulate = 0;  ///< 0: not given, derived from global_batch
   std::int64_t base_ranks = 1;
   std::string batch_scaling = "none";
   std::string precision = "f32";
@@ -138,8 +138,8 @@ struct Deck {
   [[nodiscard]] bool is_set(const std::string& key) const { return origins.count(key) != 0; }
 };
 
-/// Reads, completes and checks a deck. Relative paths under data are taken from the current directory, or, where nothing
-/// is there, from the folder above the deck's own (inputs/x.toml: the tree's top).
+/// Reads, completes and checks a deck. Relative paths under data are taken from the current directory, or, where
+/// nothing is there, from the folder above the deck's own (of inputs/x.toml: the tree's top).
 /// Throws Error(deck): one line with file and line, key, value, what is accepted and, for a wrong name, the nearest.
 Deck read_deck(const std::string& path, const std::vector<std::string>& overrides = {});
 
@@ -155,7 +155,7 @@ void write_resolved(const Deck& deck, const std::string& path);
 /// One line a key, equal on two ranks exactly where their decks say the same; origins are left out.
 std::string fingerprint(const Deck& deck);
 
-/// The first key in which two fingerprints differ, with both values: "train.global_batch: 8 and 16"; "" where none does.
+/// The first key in which two fingerprints differ, with both values ("zero.stage: 1 and 2"); "" where none does.
 std::string first_difference(const std::string& a, const std::string& b);
 
 /// The reference of all keys: name, default, accepted values, meaning, one line each.

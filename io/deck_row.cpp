@@ -55,6 +55,10 @@ std::string whole_numbers(const Accepted& accepted) {
   return joined(numbers);
 }
 
+std::string numbers(const Accepted& accepted) {
+  return (accepted.high == kNoLimit ? "finite numbers" : "numbers") + range_text(accepted);
+}
+
 std::string words_text(const Accepted& accepted) {
   if (accepted.words.empty()) return "texts in quotes";
   std::vector<std::string> quoted;
@@ -66,12 +70,10 @@ struct InWords {
   const Accepted& accepted;
   std::string operator()(const bool* /*value*/) const { return "true, false"; }
   std::string operator()(const std::int64_t* /*value*/) const { return whole_numbers(accepted); }
-  std::string operator()(const double* /*value*/) const { return "numbers" + range_text(accepted); }
+  std::string operator()(const double* /*value*/) const { return numbers(accepted); }
   std::string operator()(const std::string* /*value*/) const { return words_text(accepted); }
   std::string operator()(const std::vector<std::string>* /*value*/) const { return "lists of " + words_text(accepted); }
-  std::string operator()(const std::array<double, 2>* /*value*/) const {
-    return "lists of 2 numbers" + range_text(accepted);
-  }
+  std::string operator()(const std::array<double, 2>* /*value*/) const { return "lists of 2 " + numbers(accepted); }
 };
 
 }  // namespace

@@ -77,7 +77,7 @@ std::vector<DeckRow> model_rows() {
       {"model.kv_heads", kModel<&K::kv_heads>, from_to(1, kWide), "llama: key and value heads; divides heads",
        "the preset's, else as many as heads"},
       {"model.head_dim", kModel<&K::head_dim>, from_to(1, kWide), "llama: channels of a head; even", "dim / heads"},
-      {"model.ffn", kModel<&K::ffn>, from_to(1, kWide), "hidden channels of the feed-forward part; linear: outputs",
+      {"model.ffn", kModel<&K::ffn>, from_to(1, kWide), "hidden channels of a block; linear: outputs",
        "the preset's, else gpt2: 4 dim, llama: 8/3 dim rounded up to 64"},
       {"model.vocab", kModel<&K::vocab>, from_to(1, kWide), "token ids; with tokenizer bpe, how many to learn",
        "the preset's, else the tokenizer's"},
@@ -99,7 +99,7 @@ std::vector<DeckRow> data_rows() {
       {"data.text", kData<&K::text>, anything(), "UTF-8 files or folders to train on", "not the source of this run"},
       {"data.tokens", kData<&K::tokens>, anything(), "token shards (.bin) to train on", "not the source of this run"},
       {"data.synthetic", kData<&K::synthetic>, anything(), "train on a seeded Markov source of known entropy"},
-      {"data.tokenizer", kData<&K::tokenizer>, anything(), "bytes, bpe (learned from data.text), or a tokenizer's path"},
+      {"data.tokenizer", kData<&K::tokenizer>, anything(), "bytes, bpe (learned from the text), or a saved one's path"},
       {"data.val_fraction", kData<&K::val_fraction>, fraction(), "share of the data kept for validation"},
   };
 }
@@ -109,7 +109,7 @@ std::vector<DeckRow> train_rows() {
   return {
       {"train.global_batch", kTrain<&K::global_batch>, from_to(1, kWide), "sequences of a step, over all ranks",
        "micro_batch * ranks * accumulate"},
-      {"train.micro_batch", kTrain<&K::micro_batch>, from_to(1, kWide), "most sequences that a rank holds at once"},
+      {"train.micro_batch", kTrain<&K::micro_batch>, from_to(1, kWide), "most sequences a rank holds at once"},
       {"train.accumulate", kTrain<&K::accumulate>, from_to(1, kWide), "micro-steps of a step",
        "derived from global_batch"},
       {"train.base_ranks", kTrain<&K::base_ranks>, from_to(1, kWide), "rank count that batch_scaling starts from"},
@@ -139,7 +139,7 @@ std::vector<DeckRow> optim_rows() {
       {"optim.schedule", kOptim<&K::schedule>, words({"constant", "linear", "cosine", "wsd"}),
        "the rate after warm-up; wsd: constant, then a decay over the last decay_steps"},
       {"optim.warmup_steps", kOptim<&K::warmup_steps>, from_to(0, kMany), "steps of linear rise from 0 to lr"},
-      {"optim.decay_steps", kOptim<&K::decay_steps>, from_to(1, kMany), "length of the fall from lr to min_lr, in steps",
+      {"optim.decay_steps", kOptim<&K::decay_steps>, from_to(1, kMany), "steps of the fall from lr to min_lr",
        "from the end of warm-up to the last step"},
       {"optim.min_lr", kOptim<&K::min_lr>, from(0), "the rate at the end of the fall"},
   };
@@ -173,7 +173,7 @@ std::vector<DeckRow> comm_rows() {
        "who moves the bytes; auto: self on 1 rank, shm on one node, else mpi"},
       {"comm.throttle_gbit", kComm<&K::throttle_gbit>, from(0), "simulated bandwidth, Gbit/s", "", Built::later},
       {"comm.latency_us", kComm<&K::latency_us>, from(0), "simulated latency, microseconds", "", Built::later},
-      {"comm.timeout_s", kComm<&K::timeout_s>, above(0), "seconds after which a waiting collective names the lost rank"},
+      {"comm.timeout_s", kComm<&K::timeout_s>, above(0), "seconds until a waiting collective names the lost rank"},
   };
 }
 

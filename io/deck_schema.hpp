@@ -21,19 +21,19 @@ struct Accepted {
   double high = kNoLimit;
   bool low_open = false;
   bool high_open = false;
-  std::vector<std::string> words;
-  std::vector<std::string> later;  ///< words that a later version will accept
+  std::vector<std::string> words = {};
+  std::vector<std::string> later = {};  ///< words that a later version will accept
 };
 
 enum class Built { yes, later };
 
 struct DeckRow {
-  std::string key;                  ///< "zero.stage"
-  DeckValue (*value_in)(Deck&);     ///< where it lies
+  std::string key;               ///< "zero.stage"
+  DeckValue (*value_in)(Deck&);  ///< where it lies
   Accepted accepted;
   std::string help;
-  std::string when_silent = "";     ///< what a missing key means where the default is no value; written as a comment
-  Built built = Built::yes;         ///< later: any value but the default is refused as not built yet
+  std::string when_silent = "";  ///< what a missing key means where the default is no value; written as a comment
+  Built built = Built::yes;      ///< later: any value but the default is refused as not built yet
 };
 
 /// All rows, in the order of the written deck.

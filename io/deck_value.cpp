@@ -18,7 +18,7 @@ template <class List>
 std::string text_of(const List& values) {
   std::vector<std::string> texts;
   for (const auto& value : values) texts.push_back(text_of(value));
-  return "[" + joined(texts) + "]";
+  return bracketed(texts);
 }
 
 std::string escaped_control(char letter) {
@@ -58,6 +58,13 @@ std::string toml_string(const std::string& value) {
     }
   }
   return text + "\"";
+}
+
+std::string bracketed(const std::vector<std::string>& words) {
+  std::string text = "[";
+  text += joined(words);
+  text += "]";
+  return text;
 }
 
 std::string joined(const std::vector<std::string>& words) {

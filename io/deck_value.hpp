@@ -11,8 +11,8 @@
 namespace kozero::io {
 
 /// Points at the member of a Deck that holds a key's value.
-using DeckValue = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*,
-                               std::array<double, 2>*>;
+using DeckValue =
+    std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*, std::array<double, 2>*>;
 
 /// The value as TOML that reads back to the same bits: 12, 1e-4, "gpt2", ["a", "b"].
 std::string toml_text(DeckValue value);
@@ -22,5 +22,8 @@ std::string toml_string(const std::string& value);
 
 /// a, b, c
 std::string joined(const std::vector<std::string>& words);
+
+/// [a, b, c]
+std::string bracketed(const std::vector<std::string>& words);
 
 }  // namespace kozero::io

@@ -8,9 +8,7 @@
 
 namespace kozero::io {
 
-std::size_t PieceCache::slot_of(std::string_view piece) {
-  return std::hash<std::string_view>{}(piece) % kNumSlots;
-}
+std::size_t PieceCache::slot_of(std::string_view piece) { return std::hash<std::string_view>{}(piece) % kNumSlots; }
 
 bool PieceCache::find(std::string_view piece, std::vector<Token>& out) const {
   if (piece.size() > kMaxBytes) return false;

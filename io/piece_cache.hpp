@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // piece_cache.hpp: the tokens of pieces met before. Words repeat, so most pieces need no merging.
-// A fixed table of one-line slots, each holding the last short piece that fell into it: 4 MiB, no growth, no allocation.
+// A fixed table of one-line slots, each holding the last short piece that fell into it: 4 MiB, no growth, no
+// allocation.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // split_pattern.hpp: text cut into the pieces inside which byte-level BPE merges: a regular expression (PCRE2, Unicode
-// classes), applied from left to right. Every byte is in exactly one piece: what the expression does not match, and each
-// run of bytes that are not UTF-8, is a piece of its own.
+// classes), applied from left to right. Every byte is in exactly one piece: what the expression does not match, and
+// each run of bytes that are not UTF-8, is a piece of its own.
 //   PieceSplitter splitter(pattern, text);  for (std::string_view piece; splitter.next(piece);) ...
 #pragma once
 #include <memory>
@@ -23,7 +23,8 @@ class SplitPattern {
   SplitPattern(SplitPattern&&) noexcept;
   SplitPattern& operator=(SplitPattern&&) noexcept;
 
-  /// The first match in well-formed UTF-8 `text` at or after `start`, as [begin, end); end <= begin where there is none.
+  /// The first match in well-formed UTF-8 `text` at or after `start`, as [begin, end); end <= begin where there is
+  /// none.
   struct Range {
     std::size_t begin, end;
   };
@@ -46,7 +47,7 @@ class PieceSplitter {
   const SplitPattern& pattern_;
   std::string_view text_;
   std::size_t position_ = 0;
-  std::size_t valid_end_ = 0;   ///< [position_, valid_end_) is well-formed UTF-8
+  std::size_t valid_end_ = 0;  ///< [position_, valid_end_) is well-formed UTF-8
 };
 
 }  // namespace kozero::io

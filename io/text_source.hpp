@@ -3,10 +3,10 @@
 // text_source.hpp: a corpus: which files belong to it, and its text in blocks of bounded size.
 //   data.text = ["docs", "src", "notes.txt"]  ->  files in a fixed order  ->  blocks
 // A folder gives every text file below it in the order of their path's bytes. Left out are: binary files (a NUL byte in
-// the first 8 KiB), empty files, links, hidden names, node_modules and __pycache__, folders of builds, runs and prepared
-// tokens (known by the files they hold). A file that is named itself must be text. A file reached twice counts once.
-// A block ends before an ASCII white space that follows a visible ASCII character, wherever it has such a place: there
-// the split patterns of byte-level BPE always cut, so tokens do not depend on the size of a block.
+// the first 8 KiB), empty files, links, hidden names, node_modules and __pycache__, folders of builds, runs and
+// prepared tokens (known by the files they hold). A file that is named itself must be text. A file reached twice counts
+// once. A block ends before an ASCII white space that follows a visible ASCII character, wherever it has such a place:
+// there the split patterns of byte-level BPE always cut, so tokens do not depend on the size of a block.
 #pragma once
 #include <cstdint>
 #include <fstream>
@@ -21,7 +21,8 @@ struct TextFile {
   std::int64_t modified = 0;  ///< of the file system's clock, for fingerprints
 };
 
-/// The corpus's files. Throws Error(input) naming a path that is missing, unreadable or binary, or when nothing is found.
+/// The corpus's files. Throws Error(input) naming a path that is missing, unreadable or binary, or when nothing is
+/// found.
 std::vector<TextFile> find_text(const std::vector<std::string>& paths);
 
 /// The sum of the files' sizes.

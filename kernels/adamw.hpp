@@ -4,8 +4,8 @@
 //   g = gradient_scale * gradient;  master *= 1 - lr * weight_decay
 //   exp_avg += (1 - beta1) (g - exp_avg);  exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) g^2
 //   master -= (lr / correction1) exp_avg / (sqrt(exp_avg_sq) / sqrt(correction2) + eps)      all of one extent
-// PyTorch's AdamW formula (amsgrad off). Elementwise: the bits do not depend on how an array is cut. Returns without fencing.
-// Loshchilov, Hutter 2019, arXiv:1711.05101.
+// PyTorch's AdamW formula (amsgrad off). Elementwise: the bits do not depend on how an array is cut. Returns without
+// fencing. Loshchilov, Hutter 2019, arXiv:1711.05101.
 #pragma once
 #include <cmath>
 
@@ -15,7 +15,8 @@
 
 namespace kozero::kernels {
 
-/// The step's scalars, rounded to float after they are combined; correction1 = 1 - beta1^t, correction2 = 1 - beta2^t at step t (from 1).
+/// The step's scalars, rounded to float after they are combined; correction1 = 1 - beta1^t, correction2 = 1 - beta2^t
+/// at step t (from 1).
 struct AdamW {
   double lr = 1e-4;
   double beta1 = 0.9;
@@ -45,16 +46,16 @@ void adamw_update(const Space& space, Vector<float> master, Vector<float> exp_av
   float* const m = exp_avg.data();
   float* const v = exp_avg_sq.data();
   const float* const grad = gradient.data();
-  for_each_element(space, "kozero::adamw_update", static_cast<std::int64_t>(master.extent(0)),
-                   KOKKOS_LAMBDA(std::int64_t i) {
-    const float g = scale * grad[i];
-    const float first = m[i] + rest1 * (g - m[i]);
-    const float second = beta2 * v[i] + rest2 * g * g;
-    const float denominator = Kokkos::sqrt(second) * inverse_root + eps;
-    m[i] = first;
-    v[i] = second;
-    w[i] = keep * w[i] - rate * (first / denominator);
-  });
+  for_each_element(
+      space, "kozero::adamw_update", static_cast<std::int64_t>(master.extent(0)), KOKKOS_LAMBDA(std::int64_t i) {
+        const float g = scale * grad[i];
+        const float first = m[i] + rest1 * (g - m[i]);
+        const float second = beta2 * v[i] + rest2 * g * g;
+        const float denominator = Kokkos::sqrt(second) * inverse_root + eps;
+        m[i] = first;
+        v[i] = second;
+        w[i] = keep * w[i] - rate * (first / denominator);
+      });
 }
 
 }  // namespace kozero::kernels

@@ -3,9 +3,9 @@
 // dropout.hpp: elements set to zero at random, the kept ones scaled by 1 / (1 - p), in place.
 //   word = philox(key, counter_of(t * C + c, sample_ids(b)))[0]      x (N, C), row n = b * T + t
 //   x = uniform_of(word) >= p ? x / (1 - p) : 0
-// No mask is stored: the same call on the gradient is the backward. An element's fate depends on key, sample, position and
-// channel alone, not on ranks, threads or the batch it is in. p in [0, 1). Returns without fencing.
-// Srivastava et al., JMLR 15, 2014.
+// No mask is stored: the same call on the gradient is the backward. An element's fate depends on key, sample, position
+// and channel alone, not on ranks, threads or the batch it is in. p in [0, 1). Returns without fencing. Srivastava et
+// al., JMLR 15, 2014.
 #pragma once
 #include <kozero/core/error.hpp>
 #include <kozero/core/random.hpp>
@@ -24,16 +24,17 @@ void dropout(const Space& space, Matrix<T> x, Vector<const std::uint64_t> sample
           "dropout: sample_ids (B) and T do not fit x (B*T, C)");
   if (p == 0.0F) return;
   const float scale = 1.0F / (1.0F - p);
-  for_each_row(space, "kozero::dropout", rows, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-    const std::uint64_t sample = sample_ids(n / positions);
-    const auto first = static_cast<std::uint64_t>(n % positions * columns);
-    T* const row = row_of(x, n);
-    for_each_column(team, columns, [&](std::int64_t c) {
-      const Words4 words = philox(key, counter_of(first + static_cast<std::uint64_t>(c), sample));
-      const float kept = scale * static_cast<float>(row[c]);
-      row[c] = static_cast<T>(uniform_of(words.x[0]) >= p ? kept : 0.0F);
-    });
-  });
+  for_each_row(
+      space, "kozero::dropout", rows, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        const std::uint64_t sample = sample_ids(n / positions);
+        const auto first = static_cast<std::uint64_t>(n % positions * columns);
+        T* const row = row_of(x, n);
+        for_each_column(team, columns, [&](std::int64_t c) {
+          const Words4 words = philox(key, counter_of(first + static_cast<std::uint64_t>(c), sample));
+          const float kept = scale * static_cast<float>(row[c]);
+          row[c] = static_cast<T>(uniform_of(words.x[0]) >= p ? kept : 0.0F);
+        });
+      });
 }
 
 }  // namespace kozero::kernels

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // elements.hpp: one call of a body for each element of a flat extent, in parallel.
 //   for_each_element(space, "kozero::gelu_forward", extent, KOKKOS_LAMBDA(std::int64_t i) { y(i) = ...; });
-// On a GPU each thread takes an element. On a host each index of the dispatch is a block of kElementBlock, an inner loop that
-// the compiler turns into SIMD: the body is copied there, so that no store of it can change what it captured.
+// On a GPU each thread takes an element. On a host each index of the dispatch is a block of kElementBlock, an inner
+// loop that the compiler turns into SIMD: the body is copied there, so that no store of it can change what it captured.
 // Elements must not depend on each other; a body may read and write the same element of one array.
 #pragma once
-#include <Kokkos_Core.hpp>
 #include <cstdint>
+#include <Kokkos_Core.hpp>
 #include <string>
 
 namespace kozero::kernels {
@@ -16,7 +16,8 @@ inline constexpr std::int64_t kElementBlock = 4096;
 
 /// Whether the space's threads run on the host, each with SIMD lanes of its own.
 template <class Space>
-inline constexpr bool runs_on_host = Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible;
+inline constexpr bool runs_on_host =
+    Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible;
 
 /// Calls the body for the elements of block `block`.
 template <class Body>

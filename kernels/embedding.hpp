@@ -4,8 +4,8 @@
 //   x(n, :) = wte(tokens(n), :)               x (N, C)   wte (V, C)   tokens (N), each in [0, V)
 //   x(n, :) += wpe(n mod T, :)                wpe (at least T, C)   N a multiple of T
 //   dwte(tokens(n), :) += dx(n, :)            dwpe(n mod T, :) += dx(n, :)       both with n ascending
-// The gradients add in the order of the rows, without atomics: each element of a table has one worker. For tokens, worker
-// (k, tile) walks all rows and takes those whose token is k modulo kTokenBuckets. Returns without fencing.
+// The gradients add in the order of the rows, without atomics: each element of a table has one worker. For tokens,
+// worker (k, tile) walks all rows and takes those whose token is k modulo kTokenBuckets. Returns without fencing.
 #pragma once
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
@@ -21,12 +21,13 @@ void embedding_forward(const Space& space, Matrix<T> x, Vector<const Token> toke
   const auto columns = static_cast<std::int64_t>(x.extent(1));
   require(tokens.extent(0) == x.extent(0) && wte.extent(1) == x.extent(1),
           "embedding_forward: tokens (N) or wte (V, C) do not fit x (N, C)");
-  for_each_row(space, "kozero::embedding_forward", static_cast<std::int64_t>(x.extent(0)),
-               KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-    const T* const from = row_of(wte, tokens(n));
-    T* const to = row_of(x, n);
-    for_each_column(team, columns, [&](std::int64_t c) { to[c] = from[c]; });
-  });
+  for_each_row(
+      space, "kozero::embedding_forward", static_cast<std::int64_t>(x.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        const T* const from = row_of(wte, tokens(n));
+        T* const to = row_of(x, n);
+        for_each_column(team, columns, [&](std::int64_t c) { to[c] = from[c]; });
+      });
 }
 
 /// Adds the learned position vectors; `positions` is T.
@@ -35,14 +36,15 @@ void position_forward(const Space& space, Matrix<T> x, MatrixIn<T> wpe, std::int
   const auto columns = static_cast<std::int64_t>(x.extent(1));
   require(wpe.extent(1) == x.extent(1) && static_cast<std::int64_t>(wpe.extent(0)) >= positions,
           "position_forward: wpe (at least T, C) does not fit x (N, C)");
-  for_each_row(space, "kozero::position_forward", static_cast<std::int64_t>(x.extent(0)),
-               KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-    const T* const from = row_of(wpe, n % positions);
-    T* const to = row_of(x, n);
-    for_each_column(team, columns, [&](std::int64_t c) {
-      to[c] = static_cast<T>(static_cast<float>(to[c]) + static_cast<float>(from[c]));
-    });
-  });
+  for_each_row(
+      space, "kozero::position_forward", static_cast<std::int64_t>(x.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        const T* const from = row_of(wpe, n % positions);
+        T* const to = row_of(x, n);
+        for_each_column(team, columns, [&](std::int64_t c) {
+          to[c] = static_cast<T>(static_cast<float>(to[c]) + static_cast<float>(from[c]));
+        });
+      });
 }
 
 template <class Space, class T>
@@ -53,19 +55,20 @@ void embedding_backward(const Space& space, Matrix<float> dwte, Matrix<const T> 
           "embedding_backward: tokens (N) or dwte (V, C) do not fit dx (N, C)");
   constexpr std::int64_t kTile = runs_on_host<Space> ? 512 : kLanes;
   const std::int64_t tiles = (columns + kTile - 1) / kTile;
-  for_each_row(space, "kozero::embedding_backward", kTokenBuckets * tiles,
-               KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t item) {
-    const std::int64_t bucket = item / tiles;
-    const std::int64_t first = item % tiles * kTile;
-    const std::int64_t width = first + kTile < columns ? kTile : columns - first;
-    for (std::int64_t n = 0; n < rows; ++n) {
-      const std::int64_t token = tokens(n);
-      if (token % kTokenBuckets != bucket) continue;
-      const T* const from = row_of(dx, n) + first;
-      float* const to = row_of(dwte, token) + first;
-      for_each_column(team, width, [&](std::int64_t c) { to[c] += static_cast<float>(from[c]); });
-    }
-  });
+  for_each_row(
+      space, "kozero::embedding_backward", kTokenBuckets * tiles,
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t item) {
+        const std::int64_t bucket = item / tiles;
+        const std::int64_t first = item % tiles * kTile;
+        const std::int64_t width = first + kTile < columns ? kTile : columns - first;
+        for (std::int64_t n = 0; n < rows; ++n) {
+          const std::int64_t token = tokens(n);
+          if (token % kTokenBuckets != bucket) continue;
+          const T* const from = row_of(dx, n) + first;
+          float* const to = row_of(dwte, token) + first;
+          for_each_column(team, width, [&](std::int64_t c) { to[c] += static_cast<float>(from[c]); });
+        }
+      });
 }
 
 template <class Space, class T>
@@ -74,14 +77,14 @@ void position_backward(const Space& space, Matrix<float> dwpe, Matrix<const T> d
   const auto columns = static_cast<std::int64_t>(dx.extent(1));
   require(dwpe.extent(1) == dx.extent(1) && static_cast<std::int64_t>(dwpe.extent(0)) >= positions,
           "position_backward: dwpe (at least T, C) does not fit dx (N, C)");
-  for_each_row(space, "kozero::position_backward", positions,
-               KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t t) {
-    float* const to = row_of(dwpe, t);
-    for (std::int64_t n = t; n < rows; n += positions) {
-      const T* const from = row_of(dx, n);
-      for_each_column(team, columns, [&](std::int64_t c) { to[c] += static_cast<float>(from[c]); });
-    }
-  });
+  for_each_row(
+      space, "kozero::position_backward", positions, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t t) {
+        float* const to = row_of(dwpe, t);
+        for (std::int64_t n = t; n < rows; n += positions) {
+          const T* const from = row_of(dx, n);
+          for_each_column(team, columns, [&](std::int64_t c) { to[c] += static_cast<float>(from[c]); });
+        }
+      });
 }
 
 }  // namespace kozero::kernels

@@ -15,15 +15,16 @@ namespace kozero::kernels {
 template <class Space, class T>
 void fill(const Space& space, Vector<T> x, std::type_identity_t<T> value) {
   T* const out = x.data();
-  for_each_element(space, "kozero::fill", static_cast<std::int64_t>(x.extent(0)),
-                   KOKKOS_LAMBDA(std::int64_t i) { out[i] = value; });
+  for_each_element(
+      space, "kozero::fill", static_cast<std::int64_t>(x.extent(0)), KOKKOS_LAMBDA(std::int64_t i) { out[i] = value; });
 }
 
 template <class Space>
 void scale(const Space& space, Vector<float> x, float factor) {
   float* const out = x.data();
-  for_each_element(space, "kozero::scale", static_cast<std::int64_t>(x.extent(0)),
-                   KOKKOS_LAMBDA(std::int64_t i) { out[i] *= factor; });
+  for_each_element(
+      space, "kozero::scale", static_cast<std::int64_t>(x.extent(0)),
+      KOKKOS_LAMBDA(std::int64_t i) { out[i] *= factor; });
 }
 
 template <class Space>
@@ -31,8 +32,9 @@ void add_into(const Space& space, Vector<float> y, Vector<const float> x) {
   require(y.extent(0) == x.extent(0), "add_into: y and x differ in extent");
   const float* const in = x.data();
   float* const out = y.data();
-  for_each_element(space, "kozero::add_into", static_cast<std::int64_t>(y.extent(0)),
-                   KOKKOS_LAMBDA(std::int64_t i) { out[i] += in[i]; });
+  for_each_element(
+      space, "kozero::add_into", static_cast<std::int64_t>(y.extent(0)),
+      KOKKOS_LAMBDA(std::int64_t i) { out[i] += in[i]; });
 }
 
 }  // namespace kozero::kernels

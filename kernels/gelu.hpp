@@ -21,11 +21,12 @@ void gelu_forward(const Space& space, Vector<T> y, VectorIn<T> x) {
   require(y.extent(0) == x.extent(0), "gelu_forward: y and x differ in extent");
   const T* const in = x.data();
   T* const out = y.data();
-  for_each_element(space, "kozero::gelu_forward", static_cast<std::int64_t>(x.extent(0)), KOKKOS_LAMBDA(std::int64_t i) {
-    const float v = static_cast<float>(in[i]);
-    const float u2 = kGeluSlope * (v + kGeluCubic * (v * v * v));
-    out[i] = static_cast<T>(v * fast_sigmoid(u2));
-  });
+  for_each_element(
+      space, "kozero::gelu_forward", static_cast<std::int64_t>(x.extent(0)), KOKKOS_LAMBDA(std::int64_t i) {
+        const float v = static_cast<float>(in[i]);
+        const float u2 = kGeluSlope * (v + kGeluCubic * (v * v * v));
+        out[i] = static_cast<T>(v * fast_sigmoid(u2));
+      });
 }
 
 template <class Space, class T>
@@ -34,12 +35,13 @@ void gelu_backward(const Space& space, Vector<T> dx, VectorIn<T> dy, VectorIn<T>
   const T* const in = x.data();
   const T* const upper = dy.data();
   T* const out = dx.data();
-  for_each_element(space, "kozero::gelu_backward", static_cast<std::int64_t>(x.extent(0)), KOKKOS_LAMBDA(std::int64_t i) {
-    const float v = static_cast<float>(in[i]);
-    const float s = fast_sigmoid(kGeluSlope * (v + kGeluCubic * (v * v * v)));
-    const float du2 = kGeluSlope * (1.0F + 3.0F * kGeluCubic * (v * v));
-    out[i] = static_cast<T>(static_cast<float>(upper[i]) * (s + v * s * (1.0F - s) * du2));
-  });
+  for_each_element(
+      space, "kozero::gelu_backward", static_cast<std::int64_t>(x.extent(0)), KOKKOS_LAMBDA(std::int64_t i) {
+        const float v = static_cast<float>(in[i]);
+        const float s = fast_sigmoid(kGeluSlope * (v + kGeluCubic * (v * v * v)));
+        const float du2 = kGeluSlope * (1.0F + 3.0F * kGeluCubic * (v * v));
+        out[i] = static_cast<T>(static_cast<float>(upper[i]) * (s + v * s * (1.0F - s) * du2));
+      });
 }
 
 }  // namespace kozero::kernels

@@ -23,26 +23,27 @@ void layernorm_forward(const Space& space, Matrix<T> y, Vector<float> mean, Vect
               rstd.extent(0) == x.extent(0) && gamma.extent(0) == x.extent(1) && beta.extent(0) == x.extent(1),
           "layernorm_forward: the shapes do not fit x (N, C)");
   const float share = columns > 0 ? 1.0F / static_cast<float>(columns) : 0.0F;
-  for_each_row(space, "kozero::layernorm_forward", rows, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-    const T* const in = row_of(x, n);
-    T* const out = row_of(y, n);
-    const T* const weight = gamma.data();
-    const T* const shift = beta.data();
-    const float m = share * row_sum(team, columns, [&](std::int64_t c) { return static_cast<float>(in[c]); });
-    const float variance = share * row_sum(team, columns, [&](std::int64_t c) {
-                             const float d = static_cast<float>(in[c]) - m;
-                             return d * d;
-                           });
-    const float r = columns > 0 ? 1.0F / Kokkos::sqrt(variance + eps) : 0.0F;
-    for_each_column(team, columns, [&](std::int64_t c) {
-      const float xhat = (static_cast<float>(in[c]) - m) * r;
-      out[c] = static_cast<T>(static_cast<float>(weight[c]) * xhat + static_cast<float>(shift[c]));
-    });
-    Kokkos::single(Kokkos::PerThread(team), [&] {
-      mean(n) = m;
-      rstd(n) = r;
-    });
-  });
+  for_each_row(
+      space, "kozero::layernorm_forward", rows, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        const T* const in = row_of(x, n);
+        T* const out = row_of(y, n);
+        const T* const weight = gamma.data();
+        const T* const shift = beta.data();
+        const float m = share * row_sum(team, columns, [&](std::int64_t c) { return static_cast<float>(in[c]); });
+        const float variance = share * row_sum(team, columns, [&](std::int64_t c) {
+                                 const float d = static_cast<float>(in[c]) - m;
+                                 return d * d;
+                               });
+        const float r = columns > 0 ? 1.0F / Kokkos::sqrt(variance + eps) : 0.0F;
+        for_each_column(team, columns, [&](std::int64_t c) {
+          const float xhat = (static_cast<float>(in[c]) - m) * r;
+          out[c] = static_cast<T>(static_cast<float>(weight[c]) * xhat + static_cast<float>(shift[c]));
+        });
+        Kokkos::single(Kokkos::PerThread(team), [&] {
+          mean(n) = m;
+          rstd(n) = r;
+        });
+      });
 }
 
 /// The input's share of the backward.
@@ -51,23 +52,24 @@ void layernorm_add_dx(const Space& space, Matrix<T> dx, MatrixIn<T> dy, MatrixIn
                       Vector<const float> mean, Vector<const float> rstd) {
   const auto columns = static_cast<std::int64_t>(x.extent(1));
   const float share = columns > 0 ? 1.0F / static_cast<float>(columns) : 0.0F;
-  for_each_row(space, "kozero::layernorm_backward::dx", static_cast<std::int64_t>(x.extent(0)),
-               KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-    const T* const in = row_of(x, n);
-    const T* const upper = row_of(dy, n);
-    T* const out = row_of(dx, n);
-    const T* const weight = gamma.data();
-    const float m = mean(n);
-    const float r = rstd(n);
-    const auto g = [&](std::int64_t c) { return static_cast<float>(weight[c]) * static_cast<float>(upper[c]); };
-    const auto xhat = [&](std::int64_t c) { return (static_cast<float>(in[c]) - m) * r; };
-    const float mean_g = share * row_sum(team, columns, g);
-    const float mean_gx = share * row_sum(team, columns, [&](std::int64_t c) { return g(c) * xhat(c); });
-    for_each_column(team, columns, [&](std::int64_t c) {
-      const float slope = (g(c) - mean_g) - xhat(c) * mean_gx;
-      out[c] = static_cast<T>(static_cast<float>(out[c]) + r * slope);
-    });
-  });
+  for_each_row(
+      space, "kozero::layernorm_backward::dx", static_cast<std::int64_t>(x.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        const T* const in = row_of(x, n);
+        const T* const upper = row_of(dy, n);
+        T* const out = row_of(dx, n);
+        const T* const weight = gamma.data();
+        const float m = mean(n);
+        const float r = rstd(n);
+        const auto g = [&](std::int64_t c) { return static_cast<float>(weight[c]) * static_cast<float>(upper[c]); };
+        const auto xhat = [&](std::int64_t c) { return (static_cast<float>(in[c]) - m) * r; };
+        const float mean_g = share * row_sum(team, columns, g);
+        const float mean_gx = share * row_sum(team, columns, [&](std::int64_t c) { return g(c) * xhat(c); });
+        for_each_column(team, columns, [&](std::int64_t c) {
+          const float slope = (g(c) - mean_g) - xhat(c) * mean_gx;
+          out[c] = static_cast<T>(static_cast<float>(out[c]) + r * slope);
+        });
+      });
 }
 
 template <class Space, class T>

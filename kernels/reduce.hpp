@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // reduce.hpp: one number from a whole vector: its sum, its sum of squares, its first value that is not finite.
-// The sums are in double, by blocks of kSumBlock elements added in block order, so the bits on a host depend on the extent
-// and the values alone, not on the threads; on a GPU the order is fixed by the device. These return a host value, so they fence.
+// The sums are in double, by blocks of kSumBlock elements added in block order, so the bits on a host depend on the
+// extent and the values alone, not on the threads; on a GPU the order is fixed by the device. These return a host
+// value, so they fence.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -97,20 +98,42 @@ double sum_of_squares(const Space& space, Vector<const float> x) {
   return sum_terms<Space, Square>(space, "kozero::sum_of_squares", x);
 }
 
-/// The smallest index whose element is an infinity or NaN, or -1. It also answers for +0 and denormals: they are finite.
+/// Lowers `smallest` to a block's first element whose exponent bits are all ones: an infinity or NaN.
+struct FirstNonFinite {
+  const float* x;
+  std::int64_t extent;
+  std::int64_t block_extent;
+
+  KOKKOS_INLINE_FUNCTION static std::uint32_t magnitude_bits(float value) {
+    return Kokkos::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU;
+  }
+
+  KOKKOS_FUNCTION void operator()(std::int64_t block, std::int64_t& smallest) const {
+    constexpr std::uint32_t kInfinity = 0x7F800000U;
+    const std::int64_t first = block * block_extent;
+    const std::int64_t end = first + block_extent < extent ? first + block_extent : extent;
+    std::uint32_t largest = 0;
+    for (std::int64_t i = first; i < end; ++i) {
+      const std::uint32_t bits = magnitude_bits(x[i]);
+      largest = bits > largest ? bits : largest;
+    }
+    if (largest < kInfinity) return;
+    std::int64_t i = first;
+    while (magnitude_bits(x[i]) < kInfinity) ++i;
+    smallest = i < smallest ? i : smallest;
+  }
+};
+
+/// The smallest index whose element is an infinity or NaN, or -1.
 template <class Space>
 std::int64_t first_non_finite(const Space& space, Vector<const float> x) {
   const auto extent = static_cast<std::int64_t>(x.extent(0));
-  const float* const data = x.data();
+  const std::int64_t block_extent = runs_on_host<Space> ? kSumBlock : 1;
+  const std::int64_t blocks = (extent + block_extent - 1) / block_extent;
   std::int64_t first = extent;
-  Kokkos::parallel_reduce(
-      "kozero::first_non_finite", Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, extent),
-      KOKKOS_LAMBDA(std::int64_t i, std::int64_t& smallest) {
-        const std::uint32_t bits = Kokkos::bit_cast<std::uint32_t>(data[i]);
-        const std::int64_t found = (bits & 0x7F800000U) == 0x7F800000U ? i : extent;
-        smallest = found < smallest ? found : smallest;
-      },
-      Kokkos::Min<std::int64_t>(first));
+  Kokkos::parallel_reduce("kozero::first_non_finite",
+                          Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, blocks),
+                          FirstNonFinite{x.data(), extent, block_extent}, Kokkos::Min<std::int64_t>(first));
   return first < extent ? first : -1;
 }
 

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // rope.hpp: rotary position embedding of query and key heads, in place, and its gradient.
 //   (a, b) -> (a cos - b sin, b cos + a sin),  a = head(i), b = head(i + D/2), angle(t, i) = t theta^(-2i/D),  i < D/2
-// The row of qkv (N, heads * D) is q heads | k heads | v heads; the first `heads_to_rotate` heads turn. Row n has position
-// n mod T, T the rows of the tables (T, D/2). Backward turns the gradient back by the same angle. Hugging Face's pairing of
-// halves. Returns without fencing.      Su et al. 2021, arXiv:2104.09864.
+// The row of qkv (N, heads * D) is q heads | k heads | v heads; the first `heads_to_rotate` heads turn. Row n has
+// position n mod T, T the rows of the tables (T, D/2). Backward turns the gradient back by the same angle. Hugging
+// Face's pairing of halves. Returns without fencing.      Su et al. 2021, arXiv:2104.09864.
 #pragma once
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
@@ -18,15 +18,16 @@ void rope_tables(const Space& space, Matrix<float> cosines, Matrix<float> sines,
   const auto half = static_cast<std::int64_t>(cosines.extent(1));
   require(sines.extent(0) == cosines.extent(0) && sines.extent(1) == cosines.extent(1),
           "rope_tables: cosines and sines differ in shape");
-  for_each_row(space, "kozero::rope_tables", static_cast<std::int64_t>(cosines.extent(0)),
-               KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t t) {
-    for_each_column(team, half, [&](std::int64_t i) {
-      const double exponent = -static_cast<double>(i) / static_cast<double>(half);
-      const double angle = static_cast<double>(t) * Kokkos::pow(static_cast<double>(theta), exponent);
-      cosines(t, i) = static_cast<float>(Kokkos::cos(angle));
-      sines(t, i) = static_cast<float>(Kokkos::sin(angle));
-    });
-  });
+  for_each_row(
+      space, "kozero::rope_tables", static_cast<std::int64_t>(cosines.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t t) {
+        for_each_column(team, half, [&](std::int64_t i) {
+          const double exponent = -static_cast<double>(i) / static_cast<double>(half);
+          const double angle = static_cast<double>(t) * Kokkos::pow(static_cast<double>(theta), exponent);
+          cosines(t, i) = static_cast<float>(Kokkos::cos(angle));
+          sines(t, i) = static_cast<float>(Kokkos::sin(angle));
+        });
+      });
 }
 
 /// Turns the heads by `direction` (1 or -1) times their angle.
@@ -38,22 +39,23 @@ void rope_rotate(const Space& space, const std::string& label, Matrix<T> qkv, st
   require(sines.extent(0) == cosines.extent(0) && sines.extent(1) == cosines.extent(1) &&
               heads_to_rotate * 2 * half <= static_cast<std::int64_t>(qkv.extent(1)),
           label + ": the tables (T, D/2) do not fit the heads of qkv");
-  for_each_row(space, label, static_cast<std::int64_t>(qkv.extent(0)),
-               KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-    const float* const cosine = row_of(cosines, n % positions);
-    const float* const sine = row_of(sines, n % positions);
-    for (std::int64_t head = 0; head < heads_to_rotate; ++head) {
-      T* const first = row_of(qkv, n) + head * 2 * half;
-      T* const second = first + half;
-      for_each_column(team, half, [&](std::int64_t i) {
-        const float a = static_cast<float>(first[i]);
-        const float b = static_cast<float>(second[i]);
-        const float s = direction * sine[i];
-        first[i] = static_cast<T>(a * cosine[i] - b * s);
-        second[i] = static_cast<T>(b * cosine[i] + a * s);
+  for_each_row(
+      space, label, static_cast<std::int64_t>(qkv.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        const float* const cosine = row_of(cosines, n % positions);
+        const float* const sine = row_of(sines, n % positions);
+        for (std::int64_t head = 0; head < heads_to_rotate; ++head) {
+          T* const first = row_of(qkv, n) + head * 2 * half;
+          T* const second = first + half;
+          for_each_column(team, half, [&](std::int64_t i) {
+            const float a = static_cast<float>(first[i]);
+            const float b = static_cast<float>(second[i]);
+            const float s = direction * sine[i];
+            first[i] = static_cast<T>(a * cosine[i] - b * s);
+            second[i] = static_cast<T>(b * cosine[i] + a * s);
+          });
+        }
       });
-    }
-  });
 }
 
 template <class Space, class T>

@@ -5,11 +5,12 @@
 //     const float squares = row_sum(team, columns, [&](std::int64_t c) { return ...; });
 //     for_each_column(team, columns, [&](std::int64_t c) { y(n, c) = ...; });
 //   });
-// A row belongs to one thread of a host, or to one warp of a GPU: RowTeam is that worker. A row's sum goes by fixed lanes (lane l
-// adds columns l, l + kLanes, ..., then the lanes are added in pairs), so its bits depend on the columns alone.
+// A row belongs to one thread of a host, or to one warp of a GPU: RowTeam is that worker. A row's sum goes by fixed
+// lanes (lane l adds columns l, l + kLanes, ..., then the lanes are added in pairs), so its bits depend on the columns
+// alone.
 #pragma once
-#include <Kokkos_Core.hpp>
 #include <cstdint>
+#include <Kokkos_Core.hpp>
 #include <string>
 
 #include <kozero/kernels/elements.hpp>
@@ -70,10 +71,10 @@ KOKKOS_INLINE_FUNCTION float lane_sum(std::int64_t columns, const Value& value) 
 template <class Team, class Value>
 KOKKOS_INLINE_FUNCTION float row_sum(const Team& team, std::int64_t columns, const Value& value) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); return lane_sum(columns, value);))
-  KOKKOS_IF_ON_DEVICE((float total = 0.0F; Kokkos::parallel_reduce(
-                           Kokkos::ThreadVectorRange(team, columns),
-                           [&](std::int64_t c, float& sum) { sum += value(c); }, total);
-                       return total;))
+  KOKKOS_IF_ON_DEVICE(
+      (float total = 0.0F; Kokkos::parallel_reduce(
+           Kokkos::ThreadVectorRange(team, columns), [&](std::int64_t c, float& sum) { sum += value(c); }, total);
+       return total;))
 }
 
 /// body(c) for c in [0, columns), as SIMD on one host thread.

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // sgd.hpp: one step of stochastic gradient descent with momentum, in one pass.
 //   g = gradient_scale * gradient + weight_decay * master;  buffer = momentum * buffer + g;  master -= lr * buffer
-// PyTorch's SGD (dampening 0, no Nesterov): a buffer of zeros gives its first step. All of one extent. Elementwise: the bits
-// do not depend on how an array is cut. Returns without fencing.
+// PyTorch's SGD (dampening 0, no Nesterov): a buffer of zeros gives its first step. All of one extent. Elementwise: the
+// bits do not depend on how an array is cut. Returns without fencing.
 #pragma once
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
@@ -19,14 +19,14 @@ void sgd_update(const Space& space, Vector<float> master, Vector<float> momentum
   float* const w = master.data();
   float* const buffer = momentum_buffer.data();
   const float* const grad = gradient.data();
-  for_each_element(space, "kozero::sgd_update", static_cast<std::int64_t>(master.extent(0)),
-                   KOKKOS_LAMBDA(std::int64_t i) {
-    const float scaled = gradient_scale * grad[i];
-    const float g = scaled + weight_decay * w[i];
-    const float velocity = momentum * buffer[i] + g;
-    buffer[i] = velocity;
-    w[i] -= lr * velocity;
-  });
+  for_each_element(
+      space, "kozero::sgd_update", static_cast<std::int64_t>(master.extent(0)), KOKKOS_LAMBDA(std::int64_t i) {
+        const float scaled = gradient_scale * grad[i];
+        const float g = scaled + weight_decay * w[i];
+        const float velocity = momentum * buffer[i] + g;
+        buffer[i] = velocity;
+        w[i] -= lr * velocity;
+      });
 }
 
 }  // namespace kozero::kernels

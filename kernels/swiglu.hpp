@@ -18,16 +18,17 @@ void swiglu_forward(const Space& space, Matrix<T> y, MatrixIn<T> gate_up) {
   const auto width = static_cast<std::int64_t>(y.extent(1));
   require(gate_up.extent(0) == y.extent(0) && gate_up.extent(1) == 2 * y.extent(1),
           "swiglu_forward: gate_up (N, 2F) does not fit y (N, F)");
-  for_each_row(space, "kozero::swiglu_forward", static_cast<std::int64_t>(y.extent(0)),
-               KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-    const T* const gate = row_of(gate_up, n);
-    const T* const up = gate + width;
-    T* const out = row_of(y, n);
-    for_each_column(team, width, [&](std::int64_t c) {
-      const float z = static_cast<float>(gate[c]);
-      out[c] = static_cast<T>(z * fast_sigmoid(z) * static_cast<float>(up[c]));
-    });
-  });
+  for_each_row(
+      space, "kozero::swiglu_forward", static_cast<std::int64_t>(y.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        const T* const gate = row_of(gate_up, n);
+        const T* const up = gate + width;
+        T* const out = row_of(y, n);
+        for_each_column(team, width, [&](std::int64_t c) {
+          const float z = static_cast<float>(gate[c]);
+          out[c] = static_cast<T>(z * fast_sigmoid(z) * static_cast<float>(up[c]));
+        });
+      });
 }
 
 template <class Space, class T>
@@ -36,23 +37,24 @@ void swiglu_backward(const Space& space, Matrix<T> dgate_up, MatrixIn<T> dy, Mat
   require(gate_up.extent(0) == dy.extent(0) && gate_up.extent(1) == 2 * dy.extent(1) &&
               dgate_up.extent(0) == dy.extent(0) && dgate_up.extent(1) == 2 * dy.extent(1),
           "swiglu_backward: gate_up, dgate_up (N, 2F) do not fit dy (N, F)");
-  for_each_row(space, "kozero::swiglu_backward", static_cast<std::int64_t>(dy.extent(0)),
-               KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-    const T* const gate = row_of(gate_up, n);
-    const T* const up = gate + width;
-    const T* const upper = row_of(dy, n);
-    T* const dgate = row_of(dgate_up, n);
-    T* const dup = dgate + width;
-    for_each_column(team, width, [&](std::int64_t c) {
-      const float z = static_cast<float>(gate[c]);
-      const float d = static_cast<float>(upper[c]);
-      const float s = fast_sigmoid(z);
-      const float slope = s + z * s * (1.0F - s);
-      const float d_gate = d * static_cast<float>(up[c]) * slope;
-      dup[c] = static_cast<T>(d * (z * s));
-      dgate[c] = static_cast<T>(d_gate);
-    });
-  });
+  for_each_row(
+      space, "kozero::swiglu_backward", static_cast<std::int64_t>(dy.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        const T* const gate = row_of(gate_up, n);
+        const T* const up = gate + width;
+        const T* const upper = row_of(dy, n);
+        T* const dgate = row_of(dgate_up, n);
+        T* const dup = dgate + width;
+        for_each_column(team, width, [&](std::int64_t c) {
+          const float z = static_cast<float>(gate[c]);
+          const float d = static_cast<float>(upper[c]);
+          const float s = fast_sigmoid(z);
+          const float slope = s + z * s * (1.0F - s);
+          const float d_gate = d * static_cast<float>(up[c]) * slope;
+          dup[c] = static_cast<T>(d * (z * s));
+          dgate[c] = static_cast<T>(d_gate);
+        });
+      });
 }
 
 }  // namespace kozero::kernels

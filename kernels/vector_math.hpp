@@ -1,20 +1,21 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// vector_math.hpp: exponential, tanh and logistic function of a float, without branches, so that loops over them become SIMD.
+// vector_math.hpp: exponential, tanh and logistic function of a float, without branches, so that loops over them become
+// SIMD.
 //   exp(x) = 2^n * exp(r)     n = round(x / ln 2),  r = x - n * ln 2,  |r| <= ln(2) / 2,  exp(r) by its series to r^7
-// The series' remainder is below 6e-9 relative; all roundings together stay within 2 units in the last place (tested against
-// double). Overflow gives infinity, underflow goes through the denormals to zero, NaN stays NaN.
-// The rounding adds and subtracts 1.5 * 2^23, which -ffast-math would cancel: it must not be used on any file.
+// The series' remainder is below 6e-9 relative; all roundings together stay within 2 units in the last place (tested
+// against double). Overflow gives infinity, underflow goes through the denormals to zero, NaN stays NaN. The rounding
+// adds and subtracts 1.5 * 2^23, which -ffast-math would cancel: it must not be used on any file.
 #pragma once
-#include <Kokkos_Core.hpp>
 #include <cstdint>
+#include <Kokkos_Core.hpp>
 
 namespace kozero::kernels {
 
 /// x = n ln 2 + r, taken apart: the integer, and exp(r) - 1.
 struct SplitExponent {
-  std::int32_t power;    ///< n
-  float minus_one;       ///< exp(r) - 1
+  std::int32_t power;  ///< n
+  float minus_one;     ///< exp(r) - 1
 };
 
 /// Splits x in [-150 ln 2, 150 ln 2].

@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // group_communicator.cpp: control traffic by MPI's nonblocking collectives, so that a wait can yield and end.
-#include <array>
+#include <algorithm>
 #include <exception>
 
 #include <kozero/core/error.hpp>
 
 #include "group_communicator.hpp"
+#include "mpi_check.hpp"
 #include "patience.hpp"
 
 namespace kozero::dist {
@@ -14,20 +15,13 @@ namespace {
 
 constexpr std::int64_t kControlMessage = std::int64_t{1} << 30;
 
-std::string mpi_text(int code) {
-  std::array<char, MPI_MAX_ERROR_STRING> text{};
-  int length = 0;
-  MPI_Error_string(code, text.data(), &length);
-  return std::string(text.data(), static_cast<std::size_t>(length));
-}
-
 }  // namespace
 
 GroupCommunicator::GroupCommunicator(MPI_Comm parent, double timeout_s) : timeout_s_(timeout_s) {
-  check(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
-  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-  MPI_Comm_rank(comm_, &rank_);
-  MPI_Comm_size(comm_, &size_);
+  check_mpi(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
 }
 
 GroupCommunicator::~GroupCommunicator() {
@@ -35,11 +29,6 @@ GroupCommunicator::~GroupCommunicator() {
 }
 
 bool GroupCommunicator::abandoned() const { return lost_ || std::uncaught_exceptions() > 0; }
-
-void GroupCommunicator::check(int code, const char* call) const {
-  if (code == MPI_SUCCESS) return;
-  throw Error(Failure::communication, "rank " + std::to_string(rank_) + ": " + call + " failed: " + mpi_text(code));
-}
 
 void GroupCommunicator::lose(const char* collective, const std::string& whom) {
   lost_ = true;
@@ -53,13 +42,13 @@ void GroupCommunicator::wait(PendingMessages& messages, const char* collective) 
   Patience patience(timeout_s_);
   int done = 0;
   while (true) {
-    check(MPI_Testall(messages.count(), messages.requests(), &done, MPI_STATUSES_IGNORE), collective);
+    check_mpi(MPI_Testall(messages.count(), messages.requests(), &done, MPI_STATUSES_IGNORE), collective);
     if (done != 0) return messages.clear();
     if (!patience.pause()) break;
   }
   int late = 0;
   for (int finished = 1; late + 1 < messages.count(); ++late) {
-    MPI_Request_get_status(messages.requests()[late], &finished, MPI_STATUS_IGNORE);
+    check_mpi(MPI_Request_get_status(messages.requests()[late], &finished, MPI_STATUS_IGNORE), collective);
     if (finished == 0) break;
   }
   lose(collective, "rank " + std::to_string(messages.peer(late)));
@@ -69,7 +58,7 @@ void GroupCommunicator::wait(MPI_Request* request, const char* collective) {
   Patience patience(timeout_s_);
   int done = 0;
   while (true) {
-    check(MPI_Test(request, &done, MPI_STATUS_IGNORE), collective);
+    check_mpi(MPI_Test(request, &done, MPI_STATUS_IGNORE), collective);
     if (done != 0) return;
     if (!patience.pause()) lose(collective, "another rank");
   }
@@ -77,7 +66,7 @@ void GroupCommunicator::wait(MPI_Request* request, const char* collective) {
 
 void GroupCommunicator::barrier() {
   MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
+  check_mpi(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
   wait(&request, "barrier");
 }
 
@@ -85,8 +74,8 @@ std::vector<double> GroupCommunicator::gather_control(const std::vector<double>&
   std::vector<double> all(values.size() * static_cast<std::size_t>(size_));
   const int count = static_cast<int>(values.size());
   MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallgather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, comm_, &request),
-        "MPI_Iallgather");
+  check_mpi(MPI_Iallgather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, comm_, &request),
+            "MPI_Iallgather");
   wait(&request, "gather_control");
   return all;
 }
@@ -95,7 +84,7 @@ void GroupCommunicator::broadcast_bytes(void* bytes, std::int64_t count) {
   for (std::int64_t first = 0; first < count; first += kControlMessage) {
     MPI_Request request = MPI_REQUEST_NULL;
     const auto piece = static_cast<int>(std::min(kControlMessage, count - first));
-    check(MPI_Ibcast(static_cast<char*>(bytes) + first, piece, MPI_BYTE, 0, comm_, &request), "MPI_Ibcast");
+    check_mpi(MPI_Ibcast(static_cast<char*>(bytes) + first, piece, MPI_BYTE, 0, comm_, &request), "MPI_Ibcast");
     wait(&request, "broadcast_control");
   }
 }

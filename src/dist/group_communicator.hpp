@@ -53,8 +53,6 @@ class GroupCommunicator : public Communicator {
   /// No other rank can be expected to answer.
   [[nodiscard]] bool abandoned() const;
 
-  /// Throws Error(communication) with MPI's text unless `code` is MPI_SUCCESS.
-  void check(int code, const char* call) const;
   /// Throws Error(communication): this rank waited in `collective` for `whom` in vain.
   [[noreturn]] void lose(const char* collective, const std::string& whom);
   /// Waits for all of `messages` and clears them.

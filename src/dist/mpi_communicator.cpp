@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // mpi_communicator.cpp: slices exchanged by nonblocking messages and added here, in rank order.
-#include <Kokkos_Core.hpp>
 #include <array>
+#include <Kokkos_Core.hpp>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
@@ -10,6 +10,7 @@
 
 #include "group_communicator.hpp"
 #include "host_threads.hpp"
+#include "mpi_check.hpp"
 #include "pieces.hpp"
 
 namespace kozero::dist {
@@ -33,9 +34,8 @@ class MpiCommunicator final : public GroupCommunicator {
         message_bytes_(options.message_bytes),
         sources_(static_cast<std::size_t>(size())),
         pending_{PendingMessages(2 * size()), PendingMessages(2 * size())} {
-    for (auto& buffer : received_) {
-      buffer = decltype(received_)::value_type("kozero::dist::mpi", static_cast<std::size_t>(buffer_extent(size(), options)));
-    }
+    const auto extent = static_cast<std::size_t>(buffer_extent(size(), options));
+    for (auto& buffer : received_) buffer = Buffer("kozero::dist::mpi", extent);
   }
 
   [[nodiscard]] std::string name() const override { return "mpi"; }
@@ -74,6 +74,8 @@ class MpiCommunicator final : public GroupCommunicator {
   }
 
  private:
+  using Buffer = Kokkos::View<float*, Kokkos::HostSpace>;
+
   // In each step every rank sends to one rank and receives from one, so that no rank is everybody's first.
   [[nodiscard]] int downstream(int step) const { return (rank() + step) % size(); }
   [[nodiscard]] int upstream(int step) const { return (rank() - step + size()) % size(); }
@@ -91,17 +93,17 @@ class MpiCommunicator final : public GroupCommunicator {
 
   void receive(void* to, std::int64_t bytes, int peer, PendingMessages& pending) {
     if (bytes == 0) return;
-    check(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, peer, kTag, mpi(), pending.add(peer)), "MPI_Irecv");
+    check_mpi(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, peer, kTag, mpi(), pending.add(peer)), "MPI_Irecv");
   }
 
   void send(const void* from, std::int64_t bytes, int peer, PendingMessages& pending) {
     if (bytes == 0) return;
-    check(MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, peer, kTag, mpi(), pending.add(peer)), "MPI_Isend");
+    check_mpi(MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, peer, kTag, mpi(), pending.add(peer)), "MPI_Isend");
   }
 
   std::int64_t piece_;
   std::int64_t message_bytes_;
-  std::array<Kokkos::View<float*, Kokkos::HostSpace>, 2> received_;
+  std::array<Buffer, 2> received_;
   std::vector<const float*> sources_;
   std::array<PendingMessages, 2> pending_;
 };

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // shm_communicator.cpp: windows of shared memory and the phases they pass through.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <limits>
 #include <new>
 
 #include <kozero/core/error.hpp>
@@ -12,6 +12,7 @@
 
 #include "group_communicator.hpp"
 #include "host_threads.hpp"
+#include "mpi_check.hpp"
 #include "patience.hpp"
 #include "pieces.hpp"
 
@@ -19,20 +20,25 @@ namespace kozero::dist {
 namespace {
 
 constexpr std::int64_t kPage = 4096;
+constexpr std::int64_t kFloat = sizeof(float);
 
-// At the head of each rank's window: how many phases it has published and consumed. A cache line each.
-struct Phases {
-  alignas(64) std::atomic<std::uint64_t> published{0};
-  alignas(64) std::atomic<std::uint64_t> consumed{0};
-};
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "counters in shared memory");
-static_assert(sizeof(Phases) <= kPage);
+// At the head of each rank's window: how many phases it has published.
+using Published = std::atomic<std::uint64_t>;
+static_assert(Published::is_always_lock_free, "a counter in shared memory");
 
-std::int64_t buffer_bytes(const CommunicatorOptions& options) {
-  return (options.chunk_bytes + kPage - 1) / kPage * kPage;
+std::int64_t piece_of(int size, const CommunicatorOptions& options) {
+  return piece_extent(options.chunk_bytes, size - 1, kFloat);
 }
 
-std::int64_t window_bytes(const CommunicatorOptions& options) { return kPage + 2 * buffer_bytes(options); }
+// Room for a piece of every other rank, in whole pages.
+std::int64_t buffer_bytes(int size, const CommunicatorOptions& options) {
+  const std::int64_t bytes = std::max(options.chunk_bytes, (size - 1) * piece_of(size, options) * kFloat);
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+std::int64_t window_bytes(int size, const CommunicatorOptions& options) {
+  return kPage + 2 * buffer_bytes(size, options);
+}
 
 std::string in_mib(std::int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
 
@@ -40,11 +46,11 @@ class ShmCommunicator final : public GroupCommunicator {
  public:
   ShmCommunicator(MPI_Comm parent, const CommunicatorOptions& options)
       : GroupCommunicator(parent, options.timeout_s),
-        buffer_bytes_(buffer_bytes(options)),
-        piece_(piece_extent(options.chunk_bytes, size() - 1, sizeof(float))),
+        buffer_bytes_(buffer_bytes(size(), options)),
+        piece_(piece_of(size(), options)),
         windows_(static_cast<std::size_t>(size())),
         sources_(static_cast<std::size_t>(size())) {
-    allocate(window_bytes(options));
+    allocate(window_bytes(size(), options));
   }
 
   ~ShmCommunicator() override {
@@ -60,7 +66,6 @@ class ShmCommunicator final : public GroupCommunicator {
     Device().fence("kozero::dist::shm::reduce_scatter");
     const Pieces pieces(partition, piece_);
     for (std::int64_t k = 0; k < pieces.count(); ++k) {
-      await_buffer("reduce_scatter");
       for (int r = 0; r < size(); ++r) {
         if (r != rank()) copy_bytes(addend(rank(), r), full + pieces.begin(r, k), pieces.size(r, k) * kFloat);
       }
@@ -70,7 +75,7 @@ class ShmCommunicator final : public GroupCommunicator {
         sources_[static_cast<std::size_t>(r)] = r == rank() ? full + pieces.begin(r, k) : addend(r, rank());
       }
       sum_in_order(sources_.data(), size(), pieces.size(rank(), k), slice + k * piece_);
-      consume();
+      ++phase_;
     }
   }
 
@@ -82,7 +87,6 @@ class ShmCommunicator final : public GroupCommunicator {
     const auto* own = static_cast<const char*>(slice);
     auto* all = static_cast<char*>(full);
     for (std::int64_t k = 0; k < pieces.count(); ++k) {
-      await_buffer("all_gather");
       copy_bytes(buffer(rank()), own + k * pieces.extent() * element, pieces.size(rank(), k) * element);
       publish();
       copy_bytes(all + pieces.begin(rank(), k) * element, own + k * pieces.extent() * element,
@@ -92,32 +96,30 @@ class ShmCommunicator final : public GroupCommunicator {
         await_published(r, "all_gather");
         copy_bytes(all + pieces.begin(r, k) * element, buffer(r), pieces.size(r, k) * element);
       }
-      consume();
+      ++phase_;
     }
   }
 
  private:
-  static constexpr std::int64_t kFloat = sizeof(float);
-
   void allocate(std::int64_t bytes) {
     void* own = nullptr;
-    check(MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, mpi(), static_cast<void*>(&own), &window_),
-          "MPI_Win_allocate_shared");
-    check(MPI_Win_lock_all(MPI_MODE_NOCHECK, window_), "MPI_Win_lock_all");
+    check_mpi(MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, mpi(), static_cast<void*>(&own), &window_),
+              "MPI_Win_allocate_shared");
+    check_mpi(MPI_Win_lock_all(MPI_MODE_NOCHECK, window_), "MPI_Win_lock_all");
     for (int r = 0; r < size(); ++r) {
       MPI_Aint extent = 0;
       int unit = 0;
       void* base = nullptr;
-      check(MPI_Win_shared_query(window_, r, &extent, &unit, static_cast<void*>(&base)), "MPI_Win_shared_query");
+      check_mpi(MPI_Win_shared_query(window_, r, &extent, &unit, static_cast<void*>(&base)), "MPI_Win_shared_query");
       windows_[static_cast<std::size_t>(r)] = static_cast<char*>(base);
     }
     std::memset(own, 0, static_cast<std::size_t>(bytes));
-    new (own) Phases();
+    new (own) Published(0);
     barrier();
   }
 
-  [[nodiscard]] Phases& phases(int r) const {
-    return *std::launder(reinterpret_cast<Phases*>(windows_[static_cast<std::size_t>(r)]));
+  [[nodiscard]] Published& published(int r) const {
+    return *std::launder(reinterpret_cast<Published*>(windows_[static_cast<std::size_t>(r)]));
   }
 
   [[nodiscard]] char* buffer(int r) const {
@@ -129,22 +131,14 @@ class ShmCommunicator final : public GroupCommunicator {
     return reinterpret_cast<float*>(buffer(from)) + (to - (to > from)) * piece_;
   }
 
-  void await(const std::atomic<std::uint64_t>& counter, std::uint64_t value, int r, const char* collective) {
+  void publish() { published(rank()).store(phase_ + 1, std::memory_order_release); }
+
+  void await_published(int r, const char* collective) {
     Patience patience(timeout());
-    while (counter.load(std::memory_order_acquire) < value) {
+    while (published(r).load(std::memory_order_acquire) <= phase_) {
       if (!patience.pause()) lose(collective, "rank " + std::to_string(r));
     }
   }
-
-  // The buffer of this phase was last read two phases ago.
-  void await_buffer(const char* collective) {
-    for (int r = 0; r < size() && phase_ > 0; ++r) {
-      if (r != rank()) await(phases(r).consumed, phase_ - 1, r, collective);
-    }
-  }
-  void publish() { phases(rank()).published.store(phase_ + 1, std::memory_order_release); }
-  void await_published(int r, const char* collective) { await(phases(r).published, phase_ + 1, r, collective); }
-  void consume() { phases(rank()).consumed.store(++phase_, std::memory_order_release); }
 
   std::int64_t buffer_bytes_;
   std::int64_t piece_;
@@ -161,28 +155,26 @@ std::string shm_obstacle(const void* mpi_comm, const CommunicatorOptions& option
   MPI_Comm node = MPI_COMM_NULL;
   int on_node = 0;
   int size = 0;
-  MPI_Comm_size(comm, &size);
-  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-  MPI_Comm_size(node, &on_node);
-  MPI_Comm_free(&node);
-  if (on_node != size) {
-    return "the " + std::to_string(size) + " ranks do not share one node (" + std::to_string(on_node) + " are here)";
-  }
+  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
+  check_mpi(MPI_Comm_size(node, &on_node), "MPI_Comm_size");
+  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
+  if (on_node != size) return "the " + std::to_string(size) + " ranks do not share one node";
   std::int64_t free_bytes = options.shm_free_bytes();
-  MPI_Bcast(&free_bytes, 1, MPI_INT64_T, 0, comm);
-  const std::int64_t needed = size * window_bytes(options);
+  check_mpi(MPI_Bcast(&free_bytes, 1, MPI_INT64_T, 0, comm), "MPI_Bcast");
+  const std::int64_t needed = size * window_bytes(size, options);
   if (free_bytes >= needed) return {};
   return "shared memory needs " + in_mib(needed) + " and /dev/shm has " + in_mib(free_bytes) + " left";
 }
 
-void book_shm_window(MemoryLedger& ledger, const CommunicatorOptions& options) {
-  ledger.book(Memory::communication, "shm window", window_bytes(options));
+void book_shm_window(int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
+  ledger.book(Memory::communication, "shm window", window_bytes(size, options));
 }
 
 std::unique_ptr<Communicator> make_shm_communicator(const void* mpi_comm, MemoryLedger& ledger,
                                                     const CommunicatorOptions& options) {
   auto comm = std::make_unique<ShmCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), options);
-  book_shm_window(ledger, options);
+  book_shm_window(comm->size(), ledger, options);
   return comm;
 }
 

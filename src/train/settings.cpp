@@ -33,11 +33,10 @@ optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std:
 
 BatchSizes batch_sizes(const io::Deck& deck, int num_ranks) {
   BatchSizes sizes{.global_batch = deck.train.global_batch, .micro_batch = deck.train.micro_batch};
-  const double growth = static_cast<double>(num_ranks) / static_cast<double>(deck.train.base_ranks);
+  sizes.rate_factor = optim::scaled_rate(deck.train.batch_scaling, 1.0, num_ranks, deck.train.base_ranks);
   if (deck.train.batch_scaling != "none") {
-    sizes.global_batch =
-        std::max<std::int64_t>(1, std::llround(static_cast<double>(sizes.global_batch) * growth));
-    sizes.rate_factor = deck.train.batch_scaling == "linear" ? growth : std::sqrt(growth);
+    const double growth = static_cast<double>(num_ranks) / static_cast<double>(deck.train.base_ranks);
+    sizes.global_batch = std::max<std::int64_t>(1, std::llround(static_cast<double>(sizes.global_batch) * growth));
   }
   if (deck.train.accumulate > 0) sizes.global_batch = num_ranks * deck.train.micro_batch * deck.train.accumulate;
   const std::int64_t most = ceil_div(sizes.global_batch, num_ranks);
@@ -66,10 +65,11 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
     throw Error(Failure::deck, "model.vocab = " + std::to_string(config.vocab) + ": the data's tokenizer has " +
                                    std::to_string(data_vocab) + " tokens; leave the key out, or give at least that");
   }
-  config.tie_embeddings = keys.tie_embeddings;
+  const auto decides = [&](const char* key) { return keys.preset == "none" || deck.is_set(key); };
+  if (decides("model.tie_embeddings")) config.tie_embeddings = keys.tie_embeddings;
+  if (decides("model.rope_theta")) config.rope_theta = static_cast<float>(keys.rope_theta);
+  if (decides("model.norm_eps")) config.norm_eps = static_cast<float>(keys.norm_eps);
   config.dropout = static_cast<float>(keys.dropout);
-  if (deck.is_set("model.rope_theta") || keys.preset == "none") config.rope_theta = static_cast<float>(keys.rope_theta);
-  if (deck.is_set("model.norm_eps") || keys.preset == "none") config.norm_eps = static_cast<float>(keys.norm_eps);
   config.seed = static_cast<std::uint64_t>(deck.run.seed);
   return model::resolved(config);
 }

@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cmath>
 
 #include <kozero/core/error.hpp>
@@ -72,21 +71,6 @@ void Trainer::refuse_non_finite(const StepResult& result) const {
                   ") or the gradient norm (" + std::to_string(result.grad_norm) + ") is not finite, " + where +
                   "; the weights are those of the step before. Lower optim.lr, or set train.on_nonfinite = \"skip\"",
               Error::Seen::by_all_ranks);
-}
-
-double Trainer::evaluate(const SampleSource& source, std::int64_t max_samples, std::int64_t micro_batch) {
-  const std::int64_t total = max_samples > 0 ? std::min(max_samples, source.num_samples()) : source.num_samples();
-  const Share mine = share_of(Share{0, total}, parts_.comm.rank(), parts_.comm.size());
-  // Every rank makes as many calls as the one with the largest share: a call may gather parameters.
-  const std::int64_t calls = ((total + parts_.comm.size() - 1) / parts_.comm.size() + micro_batch - 1) / micro_batch;
-  double loss = 0.0;
-  for (std::int64_t call = 0; call < calls; ++call) {
-    std::vector<SampleName> names;
-    const std::int64_t last = std::min((call + 1) * micro_batch, mine.count);
-    for (std::int64_t i = call * micro_batch; i < last; ++i) names.push_back(SampleName{0, mine.first + i});
-    loss += parts_.model.evaluate(parts_.state, loader_.load(source, names));
-  }
-  return sum_in_rank_order(parts_.comm, loss) / static_cast<double>(total * config_.seq);
 }
 
 }  // namespace kozero::train

@@ -9,10 +9,10 @@ using dist::Placement;
 
 ShardedState::ShardedState(const ParameterTable& table, dist::Communicator& comm, const Config& config,
                            MemoryLedger& ledger)
-    : table_(table), comm_(comm), row_(placement_row(config.stage)), weights_(table, comm, row_.parameters, ledger),
+    : table_(table), row_(placement_row(config.stage)), weights_(table, comm, row_.parameters, ledger),
       gradients_(table, comm, row_.gradients, config.accumulation, config.micro_steps, ledger) {
   if (row_.optimizer == Placement::sharded) {
-    for (const auto& range : my_ranges()) {
+    for (const auto& range : weights_.my_ranges()) {
       pieces_.push_back(Piece{range, weights_.my_slice(range.unit), gradients_.my_slice(range.unit)});
     }
     return;
@@ -23,20 +23,8 @@ ShardedState::ShardedState(const ParameterTable& table, dist::Communicator& comm
   }
 }
 
-std::vector<UnitRange> ShardedState::my_ranges() const {
-  std::vector<UnitRange> ranges;
-  std::int64_t first = 0;
-  for (int unit = 0; unit < table_.num_units(); ++unit) {
-    const Partition& cut = weights_.partition(unit);
-    const std::int64_t extent = cut.size(comm_.rank());
-    ranges.push_back(UnitRange{unit, cut.begin(comm_.rank()), extent, first});
-    first += extent;
-  }
-  return ranges;
-}
-
 void ShardedState::initialise(std::uint64_t seed) {
-  for (const auto& range : my_ranges()) {
+  for (const auto& range : weights_.my_ranges()) {
     const Vector<float> mine = weights_.my_slice(range.unit);
     const auto on_host = Kokkos::create_mirror_view(Kokkos::HostSpace(), mine);
     const HostVector<float> values(on_host.data(), on_host.extent(0));

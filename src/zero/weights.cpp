@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
 
 #include <kozero/core/error.hpp>
 #include <kozero/zero/weights.hpp>
@@ -11,7 +12,17 @@ using dist::DistributedArray;
 using dist::Placement;
 
 namespace {
+
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+/// FNV-1a over the bits, folded to 52 so that a double carries it exactly.
+double hash_of(const Vector<float>& values) {
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), values);
+  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  for (std::size_t i = 0; i < host.extent(0); ++i) hash = (hash ^ std::bit_cast<std::uint32_t>(host(i))) * 0x100000001B3ULL;
+  return static_cast<double>(hash >> 12U);
+}
+
 }  // namespace
 
 Weights::Weights(const ParameterTable& table, dist::Communicator& comm, Placement placement, MemoryLedger& ledger)
@@ -63,6 +74,15 @@ Vector<float> Weights::my_slice(int unit) const {
   return slice(flat_, first, cut.size(comm_.rank()));
 }
 
+std::vector<UnitRange> Weights::my_ranges() const {
+  std::vector<UnitRange> ranges;
+  for (int unit = 0; unit < table_.num_units(); ++unit) {
+    const Partition& cut = partition(unit);
+    ranges.push_back(UnitRange{unit, cut.begin(comm_.rank()), cut.size(comm_.rank()), first_[at(unit)]});
+  }
+  return ranges;
+}
+
 DistributedArray<float> Weights::shard(int unit) const {
   return {comm_, partition(unit), Placement::sharded, my_slice(unit)};
 }
@@ -76,6 +96,16 @@ void Weights::publish() {
   forget_gathered();
   if (sharded()) return;
   for (int unit = 0; unit < table_.num_units(); ++unit) gather_into(unit, whole(unit));
+}
+
+std::string Weights::first_unequal_replica() const {
+  for (int unit = 0; !sharded() && unit < table_.num_units(); ++unit) {
+    const auto hashes = comm_.gather_control({hash_of(whole(unit))});
+    if (std::any_of(hashes.begin(), hashes.end(), [&](double hash) { return hash != hashes.front(); })) {
+      return table_.unit(unit).name;
+    }
+  }
+  return "";
 }
 
 void Weights::forget_gathered() { std::fill(in_slot_.begin(), in_slot_.end(), -1); }

@@ -38,7 +38,7 @@ inline void on_first_ranks(int num_ranks, const std::string& backend,
   if (group != MPI_COMM_NULL) {
     {
       MemoryLedger ledger;
-      const auto comm = dist::make_communicator(backend, group, ledger);
+      const auto comm = dist::make_communicator(backend, &group, ledger);
       body(*comm, ledger);
     }
     MPI_Comm_free(&group);

@@ -93,8 +93,8 @@ class TinyTraining {
 
   [[nodiscard]] std::vector<float> my_weights() {
     std::vector<float> values;
-    for (const auto& range : assembly_.state().my_ranges()) {
-      const auto mine = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), assembly_.state().my_weights(range.unit));
+    for (const auto& range : state().weights().my_ranges()) {
+      const auto mine = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), state().weights().my_slice(range.unit));
       values.insert(values.end(), mine.data(), mine.data() + mine.extent(0));
     }
     return values;

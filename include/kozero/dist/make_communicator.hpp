@@ -20,9 +20,9 @@ const std::vector<std::string>& backend_names();
 /// Throws Error(deck) for a name that is unknown or whose back end is not built. Needs no MPI.
 void check_backend_name(const std::string& backend);
 
-/// A communicator over `mpi_comm` (an `MPI_Comm*`, such as Environment::world()), whose ranks all call this. Buffers are
-/// booked under Memory::communication. Throws Error(deck, seen by all ranks) where the back end cannot serve these ranks;
-/// `auto` prints one line instead and takes mpi.
+/// A communicator over `mpi_comm` (an `MPI_Comm*`, such as Environment::world()), whose ranks all call this. Buffers
+/// are booked under Memory::communication. Throws Error(deck, seen by all ranks) where the back end cannot serve these
+/// ranks; `auto` prints one line instead and takes mpi.
 std::unique_ptr<Communicator> make_communicator(const std::string& backend, const void* mpi_comm, MemoryLedger& ledger,
                                                 const CommunicatorOptions& options = {});
 

@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // shm_communicator.hpp: collectives through shared memory, for ranks of one node.
-//   rank r's window: two buffers of chunk_bytes, used in turn, and two counters of phases: published, consumed
-//   phase k:  wait until all have consumed phase k-2 -> fill buffer k mod 2, publish k -> read the peers' -> consume k
+//   rank r's window: two buffers of chunk_bytes, used in turn, and the number of phases that it has published
+//   phase k:  fill buffer k mod 2  ->  publish k  ->  wait until all have published k  ->  read the peers' buffers
 //   reduce_scatter: each rank adds its slice out of the peers' buffers, in rank order: the same bits as mpi
 //   all_gather: each rank copies the others' slices out of their buffers
+// Two buffers are enough: who publishes phase k+1 has read all of phase k, and nobody passes phase k+1 before all have
+// published it; so when a rank fills a buffer again, in phase k+2, no one reads it any more.
 // A wait spins briefly, then yields, so that more ranks than cores still move. Pointers are host memory.
 #pragma once
 #include <memory>
@@ -24,7 +26,7 @@ std::string shm_obstacle(const void* mpi_comm, const CommunicatorOptions& option
 std::unique_ptr<Communicator> make_shm_communicator(const void* mpi_comm, MemoryLedger& ledger,
                                                     const CommunicatorOptions& options);
 
-/// What each rank books.
-void book_shm_window(MemoryLedger& ledger, const CommunicatorOptions& options);
+/// What a rank of `size` books.
+void book_shm_window(int size, MemoryLedger& ledger, const CommunicatorOptions& options);
 
 }  // namespace kozero::dist

@@ -25,7 +25,7 @@ class StagedCommunicator final : public CommunicatorDecorator {
  private:
   [[nodiscard]] std::int64_t piece_extent(std::size_t element_size) const;
 
-  Kokkos::View<char*, Kokkos::SharedHostPinnedSpace> stage_;
+  Kokkos::View<char*, Kokkos::SharedHostPinnedSpace> buffer_;
 };
 
 }  // namespace kozero::dist

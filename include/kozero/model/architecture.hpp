@@ -21,11 +21,4 @@ struct Architecture {
 template <class Scalar>
 const std::vector<Architecture<Scalar>>& architectures();
 
-/// Throws Error(deck) "model.KEY = VALUE: accepted ..." where the condition does not hold.
-void accept(bool holds, const std::string& key, const std::string& value, const std::string& accepted);
-void accept(bool holds, const std::string& key, std::int64_t value, const std::string& accepted);
-
-/// The shape of attention: derives kv_heads and head_dim, and checks that heads divide.
-void resolve_heads(Config& config);
-
 }  // namespace kozero::model

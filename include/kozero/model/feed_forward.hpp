@@ -43,7 +43,7 @@ class FeedForward : public Sublayer<Scalar> {
   };
 
   [[nodiscard]] Activations used_part(std::int64_t num_rows) const;
-  [[nodiscard]] Gradients carve(Scratch& scratch, std::int64_t num_rows) const;
+  Gradients carve(Scratch& scratch, std::int64_t num_rows) const;
 
   float dropout_;
   std::int64_t layer_;

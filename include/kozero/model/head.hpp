@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // head.hpp: the final norm, the product with the vocabulary, and the cross-entropy, in chunks of rows.
 //   h = norm(x) (N, C)      logits = h E^T, kChunkRows rows at a time      loss(n) = -log softmax(logits(n))(target(n))
-// Forward and backward are one call: a chunk's logits become their own gradient in place and are used up before the next
-// chunk, so the full (N, V) logits never exist. E (V, C) may be the token table (tied) or the head's own tensor.
+// Forward and backward are one call: a chunk's logits become their own gradient in place and are used up before the
+// next chunk, so the full (N, V) logits never exist. E (V, C) may be the token table (tied) or the head's own tensor.
 #pragma once
 #include <kozero/model/norm.hpp>
 #include <kozero/model/pass.hpp>
@@ -27,7 +27,7 @@ class Head {
   void reserve(MemoryLedger& ledger, std::int64_t num_rows);
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t num_rows) const;
 
-  /// Losses of the rows, and the gradient of scale * their sum: overwrites dx, adds into `gradients`. Returns the losses.
+  /// The rows' losses, and the gradient of scale * their sum: overwrites dx, adds into `gradients`.
   Vector<const float> forward_backward(const Pass& pass, Matrix<Scalar> dx, const HeadUnits<float>& gradients,
                                        Matrix<const Scalar> x, Vector<const Token> targets, float scale,
                                        const HeadUnits<const Scalar>& weights);
@@ -46,7 +46,7 @@ class Head {
     Matrix<Scalar> dnormed;  // (N, C)
   };
 
-  [[nodiscard]] Gradients carve(Scratch& scratch, std::int64_t num_rows) const;
+  Gradients carve(Scratch& scratch, std::int64_t num_rows) const;
 
   Norm<Scalar> norm_;
   MatrixPlace vocabulary_;

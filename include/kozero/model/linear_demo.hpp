@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_demo.hpp: the smallest model: a linear map that recovers its teacher.
 //   y = W x + b      x (dim), y (ffn)      loss = |y - y*|^2 / (2 ffn),  y* = W* x + b*
-// x ~ N(0, 1) from (seed, sample id), W* ~ N(0, 1/dim) and b* ~ N(0, 1) from the seed; a sample counts as one token, the
-// batch's tokens are not read. The exact minimum is W = W*, b = b*, loss 0.
+// x ~ N(0, 1) from (seed, sample id), W* ~ N(0, 1/dim) and b* ~ N(0, 1) from the seed; a sample counts as one token,
+// the batch's tokens are not read. The exact minimum is W = W*, b = b*, loss 0.
 #pragma once
 #include <kozero/model/model.hpp>
 #include <kozero/model/projection.hpp>
@@ -19,7 +19,7 @@ std::unique_ptr<Model<Scalar>> make_linear(const Config& config);
 template <class Scalar>
 class LinearDemo : public Model<Scalar> {
  public:
-  explicit LinearDemo(const Config& config);
+  LinearDemo(const Config& config, ParameterTable table, MatrixPlace weight, VectorPlace bias);
 
   [[nodiscard]] const ParameterTable& parameters() const override { return table_; }
   [[nodiscard]] const Config& config() const override { return config_; }

@@ -4,6 +4,8 @@
 //   join:  y = x + dropout(y)          leave:  dbranch = dropout(dy), the same elements dropped
 // Without dropout `leave` copies nothing: it returns dy itself. Runs on the Pass's space; returns without fencing.
 #pragma once
+#include <string>
+
 #include <kozero/model/pass.hpp>
 
 namespace kozero::model {

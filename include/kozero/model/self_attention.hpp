@@ -51,7 +51,7 @@ class SelfAttention : public Sublayer<Scalar> {
   [[nodiscard]] kernels::AttentionShape shape(std::int64_t batch, std::int64_t positions) const;
   [[nodiscard]] kernels::AttentionShape shape(const Pass& pass) const;
   [[nodiscard]] Activations used_part(const Pass& pass) const;
-  [[nodiscard]] Gradients carve(Scratch& scratch, const kernels::AttentionShape& shape) const;
+  Gradients carve(Scratch& scratch, const kernels::AttentionShape& shape) const;
 
   Config config_;
   std::int64_t layer_;

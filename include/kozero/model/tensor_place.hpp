@@ -16,8 +16,8 @@ struct MatrixPlace {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 
-  template <class T>
-  [[nodiscard]] Matrix<T> in(const Vector<T>& unit) const {
+  template <class T, class Memory>
+  [[nodiscard]] Matrix<T, Memory> in(const Vector<T, Memory>& unit) const {
     return as_matrix(slice(unit, offset, rows * columns), rows, columns);
   }
 };
@@ -26,8 +26,8 @@ struct VectorPlace {
   std::int64_t offset = 0;
   std::int64_t extent = 0;
 
-  template <class T>
-  [[nodiscard]] Vector<T> in(const Vector<T>& unit) const {
+  template <class T, class Memory>
+  [[nodiscard]] Vector<T, Memory> in(const Vector<T, Memory>& unit) const {
     return slice(unit, offset, extent);
   }
 };

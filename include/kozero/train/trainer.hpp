@@ -49,10 +49,6 @@ class Trainer {
   /// One update. Throws Error(non_finite, seen by all ranks) naming the first bad tensor where config says stop.
   StepResult step(std::int64_t step);
 
-  /// The mean loss per token over the first `max_samples` samples of a source, in natural order (all where max_samples
-  /// is 0), without dropout. The ranks share the samples; sums are added in rank order.
-  double evaluate(const SampleSource& source, std::int64_t max_samples, std::int64_t micro_batch);
-
  private:
   [[nodiscard]] model::Batch batch(std::int64_t step, int micro_step);
   void refuse_non_finite(const StepResult& result) const;

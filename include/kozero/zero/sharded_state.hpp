@@ -51,14 +51,11 @@ class ShardedState final : public ParameterAccess<float> {
   /// Makes updated pieces visible to every rank.
   void publish();
 
-  /// This rank's slices of the weights in unit order, for reading, writing files and loading; then publish_slices().
-  [[nodiscard]] std::vector<UnitRange> my_ranges() const;
-  [[nodiscard]] Vector<float> my_weights(int unit) const { return weights_.my_slice(unit); }
-  void publish_slices() { weights_.publish(); }
+  /// The weights themselves, for writing files and loading them.
+  [[nodiscard]] Weights& weights() { return weights_; }
 
  private:
   const ParameterTable& table_;
-  dist::Communicator& comm_;
   PlacementRow row_;
   Weights weights_;
   Gradients gradients_;

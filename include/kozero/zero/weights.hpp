@@ -10,6 +10,7 @@
 
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/parameter_table.hpp>
+#include <kozero/core/unit_range.hpp>
 #include <kozero/dist/distributed_array.hpp>
 
 namespace kozero::zero {
@@ -25,6 +26,8 @@ class Weights {
 
   /// This rank's slice of the unit, to be filled or updated in place; publish() makes it visible.
   [[nodiscard]] Vector<float> my_slice(int unit) const;
+  /// This rank's slices of all units, in unit order; `first` counts them as one flat array.
+  [[nodiscard]] std::vector<UnitRange> my_ranges() const;
   /// All elements of a replicated unit, to be updated in place by every rank alike.
   [[nodiscard]] Vector<float> whole(int unit) const;
 
@@ -32,6 +35,10 @@ class Weights {
   void publish();
   /// After whole units changed alike on every rank: nothing moves.
   void forget_gathered();
+
+  /// The name of the first unit whose replicas are not equal in bits on all ranks, "" where all are, or where weights
+  /// are sharded and have none. Collective.
+  [[nodiscard]] std::string first_unequal_replica() const;
 
   [[nodiscard]] const Partition& partition(int unit) const { return partitions_[static_cast<std::size_t>(unit)]; }
 

@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The KoZeRO authors
+#
+# install_packages.sh: installs what is missing on a Debian machine; called by kozero.sh.
+#   install_packages.sh tools                        compiler, CMake, Ninja, pkg-config
+#   install_packages.sh missing missing.txt PRESET   what CMake did not find (see cmake/Dependencies.cmake), Kokkos too
+# It says first what it is about to install. With KOZERO_NO_INSTALL=1, or without the right to install, it names the
+# packages and the Spack way instead, and fails.
+set -euo pipefail
+
+readonly kHere=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+readonly kSpackWay="with Spack: spack env activate . && spack install (spack.yaml in this folder), then the same command again"
+readonly kBackports=/etc/apt/sources.list.d/kozero-backports
+
+say() { echo "kozero: $*" >&2; }
+die() { say "$*"; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# ---- what is missing --------------------------------------------------------------------------------------------------
+
+missing_tools() {
+  have "${CXX:-c++}" || echo g++
+  have cmake || echo cmake
+  have ninja || echo ninja-build
+  have pkg-config || echo pkg-config
+}
+
+# What install_kokkos.sh needs to fetch, unpack and patch the sources.
+missing_kokkos_tools() {
+  python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+  [[ -e /etc/ssl/certs/ca-certificates.crt ]] || echo ca-certificates
+  have patch || echo patch
+}
+
+# Every Debian package that the CMake files name and dpkg does not have: what to ask for where CMake cannot be asked yet.
+missing_libraries_by_dpkg() {
+  local package
+  local named='s/^[^#]*DEBIAN "?([a-z0-9 -]*[a-z0-9])"? SPACK.*/\1/p'
+  for package in $(sed -nE "$named" "$kHere"/{Dependencies,MessagePassing,ParallelHdf5,OneDnn}.cmake); do
+    dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || echo "$package"
+  done
+}
+
+# ---- Debian -----------------------------------------------------------------------------------------------------------
+
+may_install() { [[ $(id -u) == 0 ]] || { have sudo && { sudo -n true 2>/dev/null || [[ -t 0 ]]; }; }; }
+
+as_root() { if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi; }
+
+# Silent; where it fails, it leaves its last lines.
+apt_get() {
+  local log
+  log=$(mktemp)
+  if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 "$@" >"$log" 2>&1; then
+    tail -n 15 "$log" >&2
+    rm -f "$log"
+    return 1
+  fi
+  rm -f "$log"
+}
+
+update_lists() { apt_get update || say "apt-get update failed; going on with the package lists that are here"; }
+
+# refuse PACKAGE...: where nothing may be installed, says what to ask for.
+refuse() {
+  say "missing: $*"
+  say "on Debian, as root: apt-get install $*"
+  [[ " $* " != *' catch2 '* ]] || say "  (catch2 must be 3.4 or newer: on Debian 12 it is in bookworm-backports)"
+  say "$kSpackWay"
+  exit 1
+}
+
+# The machine's own entry for bookworm, made one for bookworm-backports: same address, same key. Prints nothing if none.
+backports_entry() {
+  cat /etc/apt/sources.list.d/*.sources 2>/dev/null | grep -v '^#' | awk 'BEGIN { RS = "" }
+    /(^|\n)Suites:[^\n]*[ \t]bookworm([ \t\n]|$)/ && !/(^|\n)Enabled: *no/ {
+      count = split($0, line, "\n")
+      for (i = 1; i <= count; ++i) {
+        if (line[i] !~ /^[ \t]/) keep = line[i] ~ /^(Types|URIs|Signed-By|Trusted):/
+        if (keep) print line[i]
+      }
+      print "Suites: bookworm-backports\nComponents: main"
+      exit
+    }'
+}
+
+backports_line() {
+  cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
+    sed -nE 's/^deb[ \t]+(\[[^]]*\][ \t]+)?([^ \t]+)[ \t]+bookworm[ \t]+.*/deb \1\2 bookworm-backports main/p' | head -n 1
+}
+
+newest_catch2() { apt-cache madison catch2 2>/dev/null | awk -F ' *\\| *' '$2 !~ /^2/ { print $2; exit }'; }
+
+# Debian 12 has Catch2 2; 3 is in its backports.
+make_catch2_reachable() {
+  [[ -z $(newest_catch2) ]] || return 0
+  local entry
+  if entry=$(backports_entry || true) && [[ -n $entry ]]; then
+    say "adding bookworm-backports to the package sources: $kBackports.sources"
+    as_root tee "$kBackports.sources" <<<"$entry" >/dev/null
+  elif entry=$(backports_line || true) && [[ -n $entry ]]; then
+    say "adding bookworm-backports to the package sources: $kBackports.list"
+    as_root tee "$kBackports.list" <<<"$entry" >/dev/null
+  fi
+  update_lists
+  [[ -z $(newest_catch2) ]] || return 0
+  as_root rm -f "$kBackports.sources" "$kBackports.list"
+  say "Catch2 3 is not reachable: neither this machine's package sources nor bookworm-backports have it"
+}
+
+# apt_install PACKAGE...
+apt_install() {
+  local packages=("$@") index version
+  (($# > 0)) || return 0
+  have apt-get || { say "this is not Debian (no apt-get)"; refuse "$@"; }
+  [[ -z ${KOZERO_NO_INSTALL:-} ]] && may_install || refuse "$@"
+  have ccache || packages+=(ccache)
+  say "installing with apt-get: ${packages[*]}"
+  update_lists
+  for index in "${!packages[@]}"; do
+    [[ ${packages[index]} == catch2 ]] || continue
+    make_catch2_reachable
+    version=$(newest_catch2)
+    unset "packages[$index]"
+    [[ -z $version ]] || packages+=("catch2=$version" "libcatch2-dev=$version")
+  done
+  ((${#packages[@]} == 0)) || apt_get install --no-install-recommends "${packages[@]}" || die "apt-get could not install: ${packages[*]}"
+}
+
+# ---- the two ways in --------------------------------------------------------------------------------------------------
+
+install_tools() {
+  local tools
+  mapfile -t tools < <(missing_tools)
+  ((${#tools[@]} > 0)) || return 0
+  if [[ -n ${KOZERO_NO_INSTALL:-} ]] || ! may_install || ! have apt-get; then
+    mapfile -t -O "${#tools[@]}" tools < <(missing_kokkos_tools; missing_libraries_by_dpkg)
+  fi
+  apt_install "${tools[@]}"
+}
+
+install_missing() {
+  local list=$1 device=host packages kokkos=no
+  [[ $2 != cuda ]] || device=cuda
+  say "missing: $(cut -d '|' -f 1 "$list" | paste -s -d ',' | sed 's/,/, /g')"
+  ! grep -q '^Kokkos' "$list" || kokkos=yes
+  mapfile -t packages < <(grep -v '^Kokkos' "$list" | cut -d '|' -f 2 | tr ' ' '\n' | grep . || true
+                          [[ $kokkos == no ]] || missing_kokkos_tools)
+  apt_install "${packages[@]}"
+  if [[ $kokkos == yes ]]; then
+    [[ -z ${KOZERO_NO_INSTALL:-} ]] || { say "Kokkos would be built into $("$kHere/install_kokkos.sh" --print-prefix $device)"; say "$kSpackWay"; exit 1; }
+    "$kHere/install_kokkos.sh" $device >/dev/null
+  fi
+}
+
+case ${1:-} in
+  tools) install_tools ;;
+  missing) install_missing "$2" "$3" ;;
+  *) die "install_packages.sh: '${1:-}' is not one of: tools, missing" ;;
+esac

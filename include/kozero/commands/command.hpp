@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// command.hpp: what `kozero NAME ARGUMENTS` runs, one function a name.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <kozero/dist/environment.hpp>
+
+namespace kozero::commands {
+
+using Arguments = std::vector<std::string>;
+
+struct Command {
+  std::string name;
+  std::string arguments;  ///< "DECK [section.key=value ...]"
+  std::string summary;
+  /// Runs on every rank of the environment. Throws Error.
+  void (*run)(const dist::Environment& environment, const Arguments& arguments);
+};
+
+/// All commands, in the order of the help text.
+const std::vector<Command>& all_commands();
+
+/// Finds and runs the command that arguments[0] names. Throws Error(deck) with the nearest name for an unknown one.
+void run_command(const dist::Environment& environment, const Arguments& arguments);
+
+void train(const dist::Environment& environment, const Arguments& arguments);
+void verify(const dist::Environment& environment, const Arguments& arguments);
+void plan(const dist::Environment& environment, const Arguments& arguments);
+void eval(const dist::Environment& environment, const Arguments& arguments);
+void generate(const dist::Environment& environment, const Arguments& arguments);
+void prepare(const dist::Environment& environment, const Arguments& arguments);
+void keys(const dist::Environment& environment, const Arguments& arguments);
+void ranks(const dist::Environment& environment, const Arguments& arguments);
+
+}  // namespace kozero::commands

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// memory_plan.hpp: what a run needs of memory on its fullest rank (rank 0), by the constructors that training runs.
+// Model states in f32 for P parameters on n ranks, bytes, beside the booked lines:
+//   stage 0: 16 P     1: 8 P + 8 P/n     2: 4 P + 12 P/n     3: 16 P/n        Rajbhandari et al. 2020, arXiv:1910.02054
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <kozero/core/ledger.hpp>
+#include <kozero/train/settings.hpp>
+
+namespace kozero::plan {
+
+struct MemoryPlan {
+  int stage = 0;
+  int num_ranks = 1;
+  std::int64_t num_parameters = 0;
+  std::array<std::int64_t, kMemoryNames.size()> bytes{};  ///< by category
+  std::vector<MemoryLedger::Line> lines;
+
+  [[nodiscard]] std::int64_t of(Memory category) const { return bytes[static_cast<std::size_t>(category)]; }
+  [[nodiscard]] std::int64_t total() const;
+};
+
+/// The plan of `settings` on rank 0 of `num_ranks`, with nothing allocated.
+MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks);
+
+/// The formula's bytes of parameters, gradients and optimizer state (AdamW), per rank.
+double model_state_bytes(int stage, std::int64_t num_parameters, int num_ranks);
+
+/// The plans of all four stages for a deck on `num_ranks`. Where the deck's accumulation order is not available in
+/// another stage, that stage is planned with `auto`.
+std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, int num_ranks, std::int64_t data_vocab);
+
+/// A table of the plans, a column a stage, with the formula's line and the lowest stage within `available_bytes` a rank.
+std::string table_of(const std::vector<MemoryPlan>& plans, std::int64_t available_bytes);
+
+}  // namespace kozero::plan

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// evaluation.hpp: the mean loss of a model over a set of samples, shared among the ranks.
+//   loss = sum over samples and tokens / number of tokens      perplexity = e^loss
+//   bits per byte = loss / ln 2 / (bytes per token)
+#pragma once
+#include <kozero/dist/communicator.hpp>
+#include <kozero/train/batch_loader.hpp>
+
+namespace kozero::train {
+
+/// What evaluation needs; all outlive the call.
+struct Evaluator {
+  model::Model<float>& model;
+  ParameterAccess<float>& access;
+  dist::Communicator& comm;
+  BatchLoader& loader;
+  std::int64_t micro_batch;  ///< sequences a rank holds at once
+};
+
+struct Evaluation {
+  double loss = 0.0;  ///< nats per token
+  std::int64_t tokens = 0;
+};
+
+/// Over the first `max_samples` samples in natural order (all where it is 0), without dropout. Sums are in double, added
+/// in rank order.
+Evaluation evaluate(const Evaluator& evaluator, const SampleSource& source, std::int64_t max_samples);
+
+}  // namespace kozero::train

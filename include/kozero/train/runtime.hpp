@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// runtime.hpp: Kokkos with this rank's threads, flushing denormals, and where the threads may run.
+// Denormal moments slow AdamW tenfold, so FTZ and DAZ are set on every thread, always: results depend on them.
+#pragma once
+#include <optional>
+#include <string>
+
+#include <Kokkos_Core.hpp>
+
+namespace kozero::train {
+
+class Runtime {
+ public:
+  /// `threads` of this rank; 0: OMP_NUM_THREADS, or else the cores this process may use shared among the node's ranks.
+  Runtime(std::int64_t threads, int local_ranks);
+
+  [[nodiscard]] int threads() const { return threads_; }
+  /// "2 threads on CPUs 0-1".
+  [[nodiscard]] std::string placement() const;
+
+ private:
+  int threads_;
+  std::optional<Kokkos::ScopeGuard> kokkos_;
+};
+
+}  // namespace kozero::train

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// deck_check.cpp: checks between keys, most of them two tables: alternatives, and keys that only one choice reads.
+#include <algorithm>
+#include <type_traits>
+
+#include <kozero/core/views.hpp>
+#include <kozero/io/deck_check.hpp>
+#include <kozero/io/deck_refusal.hpp>
+#include <kozero/io/deck_schema.hpp>
+
+namespace kozero::io {
+namespace {
+
+/// Exactly one of these is given.
+const std::vector<std::vector<std::string>> kAlternatives = {
+    {"data.text", "data.tokens", "data.synthetic"},
+    {"run.steps", "run.epochs"},
+    {"train.global_batch", "train.accumulate"},
+};
+
+/// A key that is read only where another has one of these values (as TOML).
+struct ReadWhere {
+  std::string key;
+  std::string choice;
+  std::vector<std::string> values;
+};
+
+const std::vector<ReadWhere> kReadWhere = {
+    {"model.layers", "model.arch", {"\"gpt2\"", "\"llama\""}},
+    {"model.heads", "model.arch", {"\"gpt2\"", "\"llama\""}},
+    {"model.kv_heads", "model.arch", {"\"llama\""}},
+    {"model.head_dim", "model.arch", {"\"llama\""}},
+    {"model.rope_theta", "model.arch", {"\"llama\""}},
+    {"model.dropout", "model.arch", {"\"gpt2\""}},
+    {"data.tokenizer", "data.synthetic", {"false"}},
+    {"train.base_ranks", "train.batch_scaling", {"\"linear\"", "\"sqrt\""}},
+    {"optim.betas", "optim.kind", {"\"adamw\""}},
+    {"optim.eps", "optim.kind", {"\"adamw\""}},
+    {"optim.momentum", "optim.kind", {"\"sgd\""}},
+    {"optim.decay_steps", "optim.schedule", {"\"linear\"", "\"cosine\"", "\"wsd\""}},
+    {"optim.min_lr", "optim.schedule", {"\"linear\"", "\"cosine\"", "\"wsd\""}},
+};
+
+bool on_command_line(const Deck& deck, const std::string& key) {
+  return deck.is_set(key) && deck.origins.at(key) == "command line";
+}
+
+std::string text_of(const Deck& deck, const std::string& key) { return text_in(deck, *find_row(key)); }
+
+/// "optim.lr = 1e-4", with "(default)" where the user did not say it.
+std::string beside(const Deck& deck, const std::string& key) {
+  return key + " = " + text_of(deck, key) + (deck.is_set(key) ? "" : " (default)");
+}
+
+void check_alternatives(Deck& deck, const std::vector<std::string>& keys) {
+  std::vector<std::string> in_file;
+  std::vector<std::string> given;
+  for (const auto& key : keys) {
+    if (!holds_default(deck, *find_row(key))) (on_command_line(deck, key) ? given : in_file).push_back(key);
+  }
+  if (given.empty()) {
+    given = in_file;
+  } else {
+    for (const auto& key : in_file) reset(deck, *find_row(key));
+  }
+  if (given.empty()) refuse_missing(deck, keys.front(), "accepted is one of " + joined(keys));
+  if (given.size() == 1) return;
+  refuse_value(deck, given[1], "given beside " + given[0] + "; accepted is one of " + joined(keys));
+}
+
+void check_read(Deck& deck, const ReadWhere& rule) {
+  const std::string value = text_of(deck, rule.choice);
+  const DeckRow& row = *find_row(rule.key);
+  const bool read = std::find(rule.values.begin(), rule.values.end(), value) != rule.values.end();
+  if (read || holds_default(deck, row)) return;
+  if (on_command_line(deck, rule.choice) && !on_command_line(deck, rule.key)) {
+    reset(deck, row);
+  } else {
+    refuse_value(deck, rule.key,
+                 "nothing reads it where " + beside(deck, rule.choice) + "; accepted only with " + rule.choice + " = " +
+                     joined(rule.values));
+  }
+}
+
+void need(const Deck& deck, const std::string& key) {
+  if (deck.is_set(key) || deck.model.preset != "none") return;
+  refuse_missing(deck, key, "give it, or model.preset for a published shape");
+}
+
+void check_shape_given(const Deck& deck) {
+  need(deck, "model.dim");
+  if (deck.model.arch == "linear") return need(deck, "model.ffn");
+  for (const char* key : {"model.layers", "model.heads", "model.seq"}) need(deck, key);
+}
+
+void check_heads(const Deck& deck) {
+  const ModelKeys& model = deck.model;
+  if (model.heads == 0) return;
+  if (model.dim % model.heads != 0 && model.head_dim == 0) {
+    refuse_value(deck, "model.dim", "accepted are multiples of " + beside(deck, "model.heads"));
+  }
+  if (model.kv_heads != 0 && model.heads % model.kv_heads != 0) {
+    refuse_value(deck, "model.kv_heads", "accepted are divisors of " + beside(deck, "model.heads"));
+  }
+  const std::int64_t head_dim = model.head_dim != 0 ? model.head_dim : model.dim / model.heads;
+  if (model.arch == "llama" && head_dim % 2 != 0) {
+    refuse_value(deck, model.head_dim != 0 ? "model.head_dim" : "model.dim",
+                 "heads of " + std::to_string(head_dim) + " channels; accepted are even ones, since RoPE turns pairs");
+  }
+}
+
+void check_arch(const Deck& deck) {
+  const ModelKeys& model = deck.model;
+  const std::string family = model.preset.substr(0, model.preset.find('-'));
+  if ((family == "gpt2" || family == "llama") && family != model.arch) {
+    refuse_value(deck, "model.preset", "another architecture's; accepted are presets of " + beside(deck, "model.arch"));
+  }
+  if (model.arch == "linear" && model.preset != "none") {
+    refuse_value(deck, "model.preset", "model.arch = \"linear\" has no presets; accepted are model.dim and model.ffn");
+  }
+  if (model.arch == "linear" && !deck.data.synthetic) {
+    refuse_value(deck, "model.arch", "it makes its own data; accepted with it is data.synthetic = true");
+  }
+}
+
+void check_vocabulary(const Deck& deck) {
+  const bool reads_text = !deck.data.text.empty();
+  if (reads_text && deck.data.tokenizer == "bytes" && deck.is_set("model.vocab") && deck.model.vocab < 256) {
+    refuse_value(deck, "model.vocab", "data.tokenizer = \"bytes\" has 256 ids; accepted are 256 or more");
+  }
+  if (!reads_text || deck.data.tokenizer != "bpe") return;
+  need(deck, "model.vocab");
+  if (deck.is_set("model.vocab") && deck.model.vocab < 257) {
+    refuse_value(deck, "model.vocab", "data.tokenizer = \"bpe\" learns beyond the 256 bytes; accepted are 257 or more");
+  }
+}
+
+void check_schedule(const Deck& deck) {
+  const OptimKeys& optim = deck.optim;
+  const std::int64_t steps = deck.run.steps;
+  if (optim.min_lr > optim.lr) refuse_value(deck, "optim.min_lr", "accepted are at most " + beside(deck, "optim.lr"));
+  if (optim.schedule == "wsd" && optim.decay_steps == 0) {
+    refuse_missing(deck, "optim.decay_steps",
+                   "with optim.schedule = \"wsd\" " + accepted_text(*find_row("optim.decay_steps")));
+  }
+  if (steps != 0 && optim.warmup_steps > steps) {
+    refuse_value(deck, "optim.warmup_steps", "accepted are at most " + beside(deck, "run.steps"));
+  }
+  if (steps != 0 && optim.warmup_steps + optim.decay_steps > steps) {
+    refuse_value(deck, "optim.decay_steps",
+                 "after " + beside(deck, "optim.warmup_steps") + " beyond the end; accepted are at most " +
+                     std::to_string(steps - optim.warmup_steps));
+  }
+}
+
+void check_ranks(const Deck& deck) {
+  if (deck.comm.backend == "self" && deck.run.ranks > 1) {
+    refuse_value(deck, "comm.backend",
+                 "it is for one rank; accepted with " + beside(deck, "run.ranks") + " are \"auto\", \"mpi\", \"shm\"");
+  }
+  if (deck.zero.accumulation == "local" && deck.zero.stage >= 2) {
+    refuse_value(deck, "zero.accumulation",
+                 beside(deck, "zero.stage") + " holds no whole gradient; accepted are \"auto\", \"reduced\"");
+  }
+}
+
+void check_evaluation(const Deck& deck) {
+  if (deck.train.eval_every > 0 && deck.data.val_fraction == 0) {
+    refuse_value(deck, "train.eval_every",
+                 "no data to evaluate on; accepted is 0 where " + beside(deck, "data.val_fraction"));
+  }
+}
+
+void check_device(const Deck& deck) {
+  constexpr bool kOnHost = std::is_same_v<Device, Host>;
+  if (deck.run.device == "cuda" && kOnHost) {
+    refuse_value(deck, "run.device", "this is a host build; accepted are \"auto\", \"host\"");
+  }
+  if (deck.run.device == "host" && !kOnHost) {
+    refuse_value(deck, "run.device", "this is a CUDA build; accepted are \"auto\", \"cuda\"");
+  }
+}
+
+}  // namespace
+
+void check_deck(Deck& deck) {
+  for (const auto& keys : kAlternatives) check_alternatives(deck, keys);
+  for (const auto& rule : kReadWhere) check_read(deck, rule);
+  check_arch(deck);
+  check_shape_given(deck);
+  check_heads(deck);
+  check_vocabulary(deck);
+  check_schedule(deck);
+  check_ranks(deck);
+  check_evaluation(deck);
+  check_device(deck);
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// deck_read.cpp: a file and overrides into a Deck; then what silence means; then the whole-deck checks.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <kozero/io/deck_apply.hpp>
+#include <kozero/io/deck_check.hpp>
+#include <kozero/io/deck_refusal.hpp>
+
+namespace kozero::io {
+namespace {
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::error_code ignored;
+  if (!file || std::filesystem::is_directory(path, ignored)) refuse(path, "", "no readable file");
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// What the user did not say and another key decides.
+void complete(Deck& deck) {
+  const std::string& preset = deck.model.preset;
+  if (!deck.is_set("run.dir")) deck.run.dir = "runs/" + std::filesystem::path(deck.source).stem().string();
+  if (!deck.is_set("model.arch") && preset.rfind("llama-", 0) == 0) deck.model.arch = "llama";
+  if (!deck.is_set("model.tie_embeddings")) deck.model.tie_embeddings = deck.model.arch == "gpt2";
+}
+
+bool names_tokenizer_kind(const Deck& deck) { return deck.data.tokenizer == "bytes" || deck.data.tokenizer == "bpe"; }
+
+/// Points a relative path to the folder above the deck's, where it is there and not in the current directory.
+void find_path(const std::string& source, std::string& path) {
+  namespace fs = std::filesystem;
+  const auto above = (fs::path(source).parent_path() / ".." / path).lexically_normal();
+  std::error_code ignored;
+  if (!fs::path(path).is_absolute() && !fs::exists(path, ignored) && fs::exists(above, ignored)) path = above.string();
+}
+
+}  // namespace
+
+Deck parse_deck(const std::string& text, const std::string& source, const std::vector<std::string>& overrides) {
+  Deck deck;
+  deck.source = source;
+  for (const auto& given : given_in_text(text, source)) apply_given(given, deck);
+  for (const auto& each : overrides) apply_given(given_in_override(each), deck);
+  complete(deck);
+  check_deck(deck);
+  for (auto& path : deck.data.text) find_path(source, path);
+  for (auto& path : deck.data.tokens) find_path(source, path);
+  if (!names_tokenizer_kind(deck)) find_path(source, deck.data.tokenizer);
+  return deck;
+}
+
+Deck read_deck(const std::string& path, const std::vector<std::string>& overrides) {
+  return parse_deck(text_of_file(path), path, overrides);
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// deck_toml.cpp: which keys a TOML text or an override gives.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <kozero/io/deck_refusal.hpp>
+#include <kozero/io/deck_toml.hpp>
+#include <kozero/io/deck_value.hpp>
+
+namespace kozero::io {
+namespace {
+
+constexpr const char* kCommandLine = "command line";
+
+std::shared_ptr<toml::node> copy_of(const toml::node& value) {
+  return value.visit([](const auto& held) -> std::shared_ptr<toml::node> {
+    return std::make_shared<std::decay_t<decltype(held)>>(held);
+  });
+}
+
+toml::table parsed(const std::string& text, const std::string& source) {
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    const std::string where = source + ":" + std::to_string(error.source().begin.line);
+    refuse(where, "", "no TOML: " + std::string(error.description()));
+  }
+}
+
+/// The value of "key = TEXT", where TEXT is one TOML value and nothing more.
+std::optional<Given> value_of(const std::string& text) {
+  try {
+    const toml::table table = toml::parse("value = " + text);
+    if (table.size() != 1 || !table.contains("value")) return std::nullopt;
+    return Given{"", "", copy_of(*table.get("value")), kCommandLine};
+  } catch (const toml::parse_error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::vector<Given> given_in_text(const std::string& text, const std::string& source) {
+  std::vector<std::pair<toml::source_index, Given>> found;
+  const auto add = [&](const std::string& section, const std::string& name, const toml::key& key,
+                       const toml::node& value) {
+    const auto line = key.source().begin.line;
+    found.push_back({line, Given{section, name, copy_of(value), source + ":" + std::to_string(line)}});
+  };
+  const toml::table table = parsed(text, source);
+  for (const auto& [section, keys] : table) {
+    const toml::table* inside = keys.as_table();
+    if (inside == nullptr) add("", std::string(section.str()), section, keys);
+    if (inside == nullptr) continue;
+    if (inside->empty()) add(std::string(section.str()), "", section, keys);
+    for (const auto& [name, value] : *inside) add(std::string(section.str()), std::string(name.str()), name, value);
+  }
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Given> given;
+  for (auto& [line, each] : found) given.push_back(std::move(each));
+  return given;
+}
+
+Given given_in_override(const std::string& override_text) {
+  const auto equals = override_text.find('=');
+  if (equals == std::string::npos) refuse(kCommandLine, override_text, "overrides are written section.key=value");
+  const std::string key = override_text.substr(0, equals);
+  const std::string text = override_text.substr(equals + 1);
+  auto given = value_of(text);
+  if (!given) given = value_of(toml_string(text));
+  if (!given) refuse(kCommandLine, key, "the value is neither TOML nor UTF-8 text");
+  const auto dot = key.find('.');
+  given->section = dot == std::string::npos ? "" : key.substr(0, dot);
+  given->name = dot == std::string::npos ? key : key.substr(dot + 1);
+  return *given;
+}
+
+std::string shown(const toml::node& value) {
+  if (const auto* text = value.as_string()) return toml_string(text->get());
+  if (const auto* number = value.as_integer()) return std::to_string(number->get());
+  if (const auto* number = value.as_floating_point()) return toml_number(number->get());
+  if (const auto* truth = value.as_boolean()) return truth->get() ? "true" : "false";
+  if (value.is_table()) return "a table";
+  if (!value.is_array()) return "a date or time";
+  std::vector<std::string> texts;
+  for (const auto& element : *value.as_array()) texts.push_back(shown(element));
+  return bracketed(texts);
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <hdf5.h>
+
+#include <algorithm>
+
+#include <kozero/io/hdf5_file.hpp>
+#include <kozero/io/hyperslabs.hpp>
+
+namespace kozero::io {
+
+namespace {
+
+constexpr std::int64_t kElementsPerCall = std::int64_t{1} << 28;  // 1 GiB: counts in MPI-IO stay below 2^31
+
+std::vector<hsize_t> sizes(const std::vector<std::int64_t>& numbers) { return {numbers.begin(), numbers.end()}; }
+
+/// The dataset's space with the flat range selected.
+Hdf5Handle selected(const Hdf5Handle& dataset, const std::vector<std::int64_t>& shape, std::int64_t begin,
+                    std::int64_t end) {
+  Hdf5Handle space(H5Dget_space(dataset.id()), H5Sclose);
+  if (!space.valid() || H5Sselect_none(space.id()) < 0) return {};
+  for (const Hyperslab& slab : hyperslabs(shape, begin, end)) {
+    const auto offset = sizes(slab.offset);
+    const auto count = sizes(slab.count);
+    if (H5Sselect_hyperslab(space.id(), H5S_SELECT_OR, offset.data(), nullptr, count.data(), nullptr) < 0) return {};
+  }
+  return space;
+}
+
+/// Calls `transfer(memory space, file space, first element)` for parts of the range that one call can move.
+template <class Transfer>
+bool in_parts(const Hdf5Handle& dataset, const std::vector<std::int64_t>& shape, std::int64_t begin, std::int64_t end,
+              const Transfer& transfer) {
+  for (std::int64_t first = begin; first < end; first += kElementsPerCall) {
+    const std::int64_t last = std::min(end, first + kElementsPerCall);
+    const Hdf5Handle file_space = selected(dataset, shape, first, last);
+    const auto extent = static_cast<hsize_t>(last - first);
+    const Hdf5Handle memory_space(H5Screate_simple(1, &extent, nullptr), H5Sclose);
+    if (!file_space.valid() || !memory_space.valid()) return false;
+    if (transfer(memory_space.id(), file_space.id(), first - begin) < 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void Hdf5Dataset::write(std::int64_t begin, std::int64_t end, const float* from) const {
+  const Hdf5Lock lock;
+  const auto transfer = [&](hid_t memory, hid_t file, std::int64_t first) {
+    return H5Dwrite(handle_.id(), H5T_NATIVE_FLOAT, memory, file, H5P_DEFAULT, from + first);
+  };
+  if (!in_parts(handle_, shape_, begin, end, transfer)) fail_hdf5(Failure::write, label_, "write");
+}
+
+void Hdf5Dataset::read(std::int64_t begin, std::int64_t end, float* to) const {
+  const Hdf5Lock lock;
+  const auto transfer = [&](hid_t memory, hid_t file, std::int64_t first) {
+    return H5Dread(handle_.id(), H5T_NATIVE_FLOAT, memory, file, H5P_DEFAULT, to + first);
+  };
+  if (!in_parts(handle_, shape_, begin, end, transfer)) fail_hdf5(Failure::input, label_, "read");
+}
+
+void Hdf5Dataset::close() {
+  const Hdf5Lock lock;
+  if (!handle_.release()) fail_hdf5(Failure::write, label_, "close");
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// hdf5_file.hpp: what KoZeRO does with an HDF5 file: groups, f32 datasets written and read by flat ranges, attributes.
+// A dataset is contiguous, f32 little endian, its space taken at once and never filled. In a file that several ranks
+// opened together, everything but Hdf5Dataset::write and read is collective. Each call takes the lock, reads every
+// return code, and throws Error(write or input) with path, object and HDF5's innermost message.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <kozero/io/hdf5_handle.hpp>
+#include <kozero/io/hdf5_open.hpp>
+
+namespace kozero::io {
+
+class Hdf5Dataset {
+ public:
+  Hdf5Dataset(Hdf5Handle handle, std::string label, std::vector<std::int64_t> shape)
+      : handle_(std::move(handle)), label_(std::move(label)), shape_(std::move(shape)) {}
+
+  [[nodiscard]] const std::vector<std::int64_t>& shape() const { return shape_; }
+  /// Elements [begin, end) of the row-major array; memory holds end - begin floats.
+  void write(std::int64_t begin, std::int64_t end, const float* from) const;
+  void read(std::int64_t begin, std::int64_t end, float* to) const;
+  void close();
+
+ private:
+  Hdf5Handle handle_;
+  std::string label_;  ///< file and dataset, for messages
+  std::vector<std::int64_t> shape_;
+};
+
+class Hdf5File {
+ public:
+  Hdf5File(const std::string& path, Hdf5Access access, const void* mpi_handle)
+      : path_(path), handle_(open_hdf5(path, access, mpi_handle)) {}
+
+  void create_group(const std::string& name);
+  Hdf5Dataset create_dataset(const std::string& name, const std::vector<std::int64_t>& shape);
+  /// Also throws where the dataset is not of f32.
+  [[nodiscard]] Hdf5Dataset open_dataset(const std::string& name) const;
+  /// The names in a group, sorted.
+  [[nodiscard]] std::vector<std::string> names(const std::string& group) const;
+
+  // Attributes of the root group.
+  void write_attribute(const std::string& name, const std::string& text);
+  void write_attribute(const std::string& name, std::int64_t number);
+  [[nodiscard]] std::string read_text_attribute(const std::string& name) const;
+  [[nodiscard]] std::int64_t read_number_attribute(const std::string& name) const;
+
+  /// Flushes to the disk and closes; a file that is only destroyed may be incomplete.
+  void close();
+
+ private:
+  [[nodiscard]] Hdf5Handle open_attribute(const std::string& name) const;
+
+  std::string path_;
+  Hdf5Handle handle_;
+};
+
+}  // namespace kozero::io

@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// log.hpp: what the run tells: rank 0's lines, on the terminal and in log.txt; other ranks have a silent log.
+// A terminal's last line may be a status that comes and goes (a progress bar); said lines appear above it.
+#pragma once
+#include <fstream>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+namespace kozero::io {
+
+class Log {
+ public:
+  /// Silent: other ranks.
+  Log() = default;
+  /// Speaks to `terminal`. `interactive`: statuses are shown there.
+  Log(std::ostream& terminal, bool interactive) : terminal_(&terminal), interactive_(interactive) {}
+  /// Rank 0's on standard output, interactive where that is a terminal.
+  static Log on_standard_output();
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  /// Appends to the file from now on. Throws Error(write). Nothing on a silent log.
+  void record_in(const std::string& path);
+
+  /// A line for both.
+  void say(std::string_view line);
+  /// A line for the file alone.
+  void note(std::string_view line);
+  /// Replaces the terminal's status, cut to its width; "" removes it.
+  void status(std::string_view line);
+  [[nodiscard]] bool interactive() const { return interactive_; }
+
+ private:
+  std::ostream* terminal_ = nullptr;
+  bool interactive_ = false;
+  bool status_shown_ = false;
+  std::string path_;
+  std::ofstream file_;
+};
+
+/// Columns of the terminal on standard output, 80 where unknown.
+int terminal_width();
+
+}  // namespace kozero::io

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/io/metrics.hpp>
+
+namespace kozero::io {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// nlohmann-json prints the shortest digits that round-trip, and null for what is not finite.
+Json number_or_null(const std::optional<double>& number) { return number ? Json(*number) : Json(nullptr); }
+
+template <class Map>
+Json object_of(const Map& map) {
+  Json object = Json::object();
+  for (const auto& [key, value] : map) object[key] = value;
+  return object;
+}
+
+}  // namespace
+
+std::string to_json_line(const StepMetrics& metrics) {
+  Json line = Json::object();
+  line["step"] = metrics.step;
+  line["tokens"] = metrics.tokens;
+  line["loss"] = metrics.loss;
+  line["val_loss"] = number_or_null(metrics.val_loss);
+  line["grad_norm"] = metrics.grad_norm;
+  line["lr"] = metrics.lr;
+  line["step_s"] = metrics.step_s;
+  line["tokens_per_s"] = metrics.tokens_per_s;
+  line["mfu"] = number_or_null(metrics.mfu);
+  line["seconds"] = object_of(metrics.seconds);
+  line["bytes_sent"] = object_of(metrics.bytes_sent);
+  line["memory"] = object_of(metrics.memory);
+  return line.dump();
+}
+
+MetricsFile::MetricsFile(const std::string& path) : path_(path) {
+  if (std::filesystem::exists(path)) throw Error(Failure::write, path + ": exists already; a run is never overwritten");
+  file_.open(path);
+  if (!file_) throw Error(Failure::write, path + ": cannot create");
+}
+
+void MetricsFile::write(const StepMetrics& metrics) {
+  file_ << to_json_line(metrics) << '\n' << std::flush;
+  if (!file_) throw Error(Failure::write, path_ + ": cannot write step " + std::to_string(metrics.step));
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include <kozero/core/error.hpp>
+#include <kozero/io/prepare.hpp>
+#include <kozero/io/prepared_folder.hpp>
+#include <kozero/io/token_shard_writer.hpp>
+#include <kozero/io/token_shards.hpp>
+#include <kozero/io/tokenizer.hpp>
+#include <kozero/io/whole_file.hpp>
+
+namespace kozero::io {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kTokensPerShard = 100'000'000;  // as llm.c's
+constexpr std::int64_t kStretchBytes = std::int64_t{64} << 10;
+constexpr std::int64_t kMinBlockBytes = 256;
+constexpr const char* kTokenizerFile = "tokenizer.json";
+
+/// The shards of one side: train_000000.bin, train_000001.bin ...
+class SplitWriter {
+ public:
+  SplitWriter(std::string folder, std::string side, std::int64_t vocab)
+      : folder_(std::move(folder)), side_(std::move(side)), vocab_(vocab) {}
+
+  void append(std::span<const Token> tokens) {
+    while (!tokens.empty()) {
+      if (!shard_) open();
+      const auto room = static_cast<std::size_t>(kTokensPerShard - shard_->num_tokens());
+      const auto here = tokens.first(std::min(tokens.size(), room));
+      shard_->append(here);
+      split_.tokens += static_cast<std::int64_t>(here.size());
+      tokens = tokens.subspan(here.size());
+      if (shard_->num_tokens() == kTokensPerShard) close();
+    }
+  }
+  void count_bytes(std::size_t bytes) { split_.bytes += static_cast<std::int64_t>(bytes); }
+
+  TokenSplit finish() {
+    if (shard_) close();
+    return split_;
+  }
+
+ private:
+  void open() {
+    std::string number = std::to_string(split_.files.size());
+    number.insert(0, 6 - std::min<std::size_t>(number.size(), 6), '0');
+    split_.files.push_back((fs::path(folder_) / (side_ + "_" + number + ".bin")).string());
+    shard_ = std::make_unique<TokenShardWriter>(split_.files.back(), vocab_);
+  }
+  void close() {
+    shard_->close();
+    shard_.reset();
+  }
+
+  std::string folder_, side_;
+  std::int64_t vocab_;
+  std::unique_ptr<TokenShardWriter> shard_;
+  TokenSplit split_;
+};
+
+/// Which bytes of the corpus are for validation.
+class Stretches {
+ public:
+  Stretches(std::int64_t total, double fraction) : total_(total), fraction_(fraction) {
+    parts_ = std::max(1.0, std::floor(static_cast<double>(total) * fraction / static_cast<double>(kStretchBytes)));
+  }
+  [[nodiscard]] bool is_validation(std::int64_t offset) const {
+    const double part = static_cast<double>(offset) / static_cast<double>(total_) * parts_;
+    return part - std::floor(part) >= 1.0 - fraction_;
+  }
+  /// Blocks small enough that sides, which change between blocks, have the sizes asked for within a few percent.
+  [[nodiscard]] std::int64_t block_bytes() const {
+    const auto stretch = static_cast<std::int64_t>(static_cast<double>(total_) * fraction_ / parts_);
+    return fraction_ == 0.0 ? kStretchBytes : std::clamp(stretch / 16, kMinBlockBytes, kStretchBytes);
+  }
+
+ private:
+  std::int64_t total_;
+  double fraction_, parts_;
+};
+
+void tokenize(const std::vector<TextFile>& files, const Tokenizer& tokenizer, double val_fraction, SplitWriter& train,
+              SplitWriter& val) {
+  const Stretches stretches(total_bytes(files), val_fraction);
+  const Token separator = tokenizer.end_of_text();
+  const SplitWriter* previous = nullptr;
+  TextReader reader(files, stretches.block_bytes());
+  for (TextBlock block; reader.next(block);) {
+    SplitWriter& side = stretches.is_validation(block.offset) ? val : train;
+    if ((block.starts_document || &side != previous) && separator >= 0) side.append(std::span(&separator, 1));
+    side.append(tokenizer.encode(block.text));
+    side.count_bytes(block.text.size());
+    previous = &side;
+  }
+}
+
+void make_folder(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& folder,
+                 const std::string& fingerprint) {
+  fs::create_directories(folder);
+  const auto tokenizer = make_tokenizer(order.tokenizer, files);
+  PreparedTokens tokens;
+  tokens.tokenizer = tokenizer->name();
+  tokens.tokenizer_file = (fs::path(folder) / kTokenizerFile).string();
+  tokens.vocab = tokenizer->vocab_size();
+  tokens.fingerprint = fingerprint;
+  tokenizer->save(tokens.tokenizer_file);
+  SplitWriter train(folder, "train", tokens.vocab);
+  SplitWriter val(folder, "val", tokens.vocab);
+  tokenize(files, *tokenizer, order.val_fraction, train, val);
+  tokens.train = train.finish();
+  tokens.val = val.finish();
+  write_description(folder, tokens);
+}
+
+bool holds_prepared(const std::string& folder) { return fs::exists(fs::path(folder) / kTokensDescription); }
+
+/// Whether the folder was made from the same text and its shards are as they were.
+bool is_current(const std::string& folder, const std::string& fingerprint) {
+  if (!holds_prepared(folder)) return false;
+  try {
+    const auto tokens = read_prepared(folder);
+    const auto whole = [&](const TokenSplit& split) {
+      return split.files.empty() ? split.tokens == 0
+                                 : TokenShards(split.files, tokens.vocab).num_tokens() == split.tokens;
+    };
+    return tokens.fingerprint == fingerprint && fs::exists(tokens.tokenizer_file) && whole(tokens.train) &&
+           whole(tokens.val);
+  } catch (const Error&) {
+    return false;  // damaged: made anew
+  }
+}
+
+/// Puts the finished temporary folder in the place of whatever prepared tokens were there.
+void replace(const std::string& temporary, const std::string& folder) {
+  if (fs::exists(folder) && !fs::is_empty(folder) && !holds_prepared(folder)) {
+    throw Error(Failure::write, folder + ": holds files that are not prepared tokens; name another folder");
+  }
+  fs::remove_all(folder);
+  fs::rename(temporary, folder);
+}
+
+}  // namespace
+
+PreparedTokens prepare(const PrepareOrder& order) {
+  if (!(order.val_fraction >= 0.0 && order.val_fraction < 1.0)) {
+    throw Error(Failure::deck, "data.val_fraction = " + std::to_string(order.val_fraction) +
+                                   ": accepted are numbers from 0 to below 1");
+  }
+  const auto files = find_text(order.text);
+  const std::string fingerprint = fingerprint_of(order, files);
+  const std::string folder = (fs::path(order.folder) / "").parent_path().string();  // without a trailing slash
+  const bool current = is_current(folder, fingerprint);
+  if (!current) {
+    const std::string temporary = partial_name(folder) + "." + std::to_string(::getpid());
+    try {
+      make_folder(order, files, temporary, fingerprint);
+      replace(temporary, folder);
+    } catch (const fs::filesystem_error& problem) {
+      fs::remove_all(temporary);
+      throw Error(Failure::write, problem.path1().string() + ": " + problem.code().message());
+    } catch (...) {
+      fs::remove_all(temporary);
+      throw;
+    }
+  }
+  auto tokens = read_prepared(folder);
+  tokens.reused = current;
+  return tokens;
+}
+
+}  // namespace kozero::io

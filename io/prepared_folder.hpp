@@ -1,0 +1,21 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// prepared_folder.hpp: tokens.json, the description of a folder of prepared tokens, and the fingerprint in it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <kozero/io/prepare.hpp>
+#include <kozero/io/text_source.hpp>
+
+namespace kozero::io {
+
+inline constexpr const char* kTokensDescription = "tokens.json";
+
+/// 16 hexadecimal digits that change with the text files' paths, sizes and times, the tokenizer and val_fraction.
+std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile>& files);
+
+/// Writes folder/tokens.json; file names in it are relative to the folder.
+void write_description(const std::string& folder, const PreparedTokens& tokens);
+
+}  // namespace kozero::io

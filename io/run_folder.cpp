@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+
+#include <kozero/core/error.hpp>
+#include <kozero/io/file_descriptor.hpp>
+#include <kozero/io/run_folder.hpp>
+
+namespace kozero::io {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Creates the empty log; false where it is there already. Only one of several processes gets true.
+bool mark(const fs::path& folder) {
+  const std::string path = (folder / kLogFile).string();
+  std::FILE* file = std::fopen(path.c_str(), "wx");
+  if (file == nullptr && errno != EEXIST) throw Error(Failure::write, path + ": cannot create: " + errno_text());
+  if (file != nullptr) std::fclose(file);
+  return file != nullptr;
+}
+
+bool take(const fs::path& folder) {
+  if (fs::exists(folder) && (!fs::is_directory(folder) || !fs::is_empty(folder))) return false;
+  fs::create_directories(folder);
+  return mark(folder);
+}
+
+}  // namespace
+
+std::string create_run_folder(const std::string& wanted) {
+  const fs::path first = (fs::path(wanted) / "").parent_path();  // without a trailing slash
+  if (first.empty()) throw Error(Failure::deck, "run.dir = \"" + wanted + "\": accepted is the path of a folder");
+  try {
+    for (int number = 1;; ++number) {
+      const fs::path folder = number == 1 ? first : fs::path(first.string() + "-" + std::to_string(number));
+      if (take(folder)) return folder.string();
+    }
+  } catch (const fs::filesystem_error& problem) {
+    throw Error(Failure::write, "run.dir: " + problem.path1().string() + ": " + problem.code().message());
+  }
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// run_folder.hpp: the folder that a run owns. Nothing is ever overwritten: where the wanted one holds anything, -2, -3
+// ... is appended to its name. An empty log.txt marks a folder as taken.
+#pragma once
+#include <string>
+
+namespace kozero::io {
+
+inline constexpr const char* kLogFile = "log.txt";
+
+/// Makes the folder (and its parents), or takes an empty one, and returns its name. Two processes that ask at once get
+/// two folders. One rank calls it and tells the others. Throws Error(write).
+std::string create_run_folder(const std::string& wanted);
+
+}  // namespace kozero::io

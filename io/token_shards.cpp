@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include <kozero/core/error.hpp>
+#include <kozero/io/token_shards.hpp>
+
+namespace kozero::io {
+
+TokenShards::TokenShards(const std::vector<std::string>& paths, std::int64_t vocab) {
+  if (paths.empty()) throw Error(Failure::deck, "data.tokens: no file given");
+  std::int64_t end = 0;
+  for (const auto& path : paths) {
+    shards_.emplace_back(path, vocab);
+    end += shards_.back().num_tokens();
+    ends_.push_back(end);
+  }
+}
+
+void TokenShards::read(std::int64_t first, std::span<Token> out) const {
+  require(first >= 0 && first + static_cast<std::int64_t>(out.size()) <= num_tokens(),
+          "TokenShards: read of tokens outside the sequence");
+  auto shard = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), first) - ends_.begin());
+  while (!out.empty()) {
+    const std::int64_t begin = ends_[shard] - shards_[shard].num_tokens();
+    const auto here = std::min(static_cast<std::int64_t>(out.size()), ends_[shard] - first);
+    shards_[shard].read(first - begin, out.first(static_cast<std::size_t>(here)));
+    out = out.subspan(static_cast<std::size_t>(here));
+    first += here;
+    ++shard;
+  }
+}
+
+}  // namespace kozero::io

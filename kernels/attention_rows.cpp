@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_rows.cpp: attention.hpp on GPUs, by the kernels of attention_rows.hpp.
+#include <kozero/kernels/attention_rows.hpp>
+
+namespace kozero::kernels {
+
+std::int64_t attention_workspace(const AttentionShape& shape) { return shape.batch * shape.heads * shape.positions; }
+
+template <class Space, class T>
+void attention_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp, MatrixIn<T> qkv,
+                       const AttentionShape& shape, Vector<float>) {
+  attention_rows_forward(space, y, logsumexp, qkv, shape);
+}
+
+template <class Space, class T>
+void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, MatrixIn<T> y,
+                        Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
+                        Vector<float> workspace) {
+  attention_rows_backward(space, dqkv, dy, y, logsumexp, qkv, shape, workspace);
+}
+
+template void attention_forward<Device, float>(const Device&, Matrix<float>, Matrix<float>, Matrix<const float>,
+                                               const AttentionShape&, Vector<float>);
+template void attention_backward<Device, float>(const Device&, Matrix<float>, Matrix<const float>, Matrix<const float>,
+                                                Matrix<const float>, Matrix<const float>, const AttentionShape&,
+                                                Vector<float>);
+
+}  // namespace kozero::kernels

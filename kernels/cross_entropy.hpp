@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// cross_entropy.hpp: the negative log-likelihood of each row's target under the softmax of its logits, with gradient.
+//   loss(n) = m + log(sum_v exp(x(n,v) - m)) - x(n, target(n))        m = max_v x(n,v)
+//   d loss(n) / d x(n,v) = softmax(x(n,:))(v) - [v = target(n)]       x (N, V)   losses, targets (N)
+// cross_entropy writes scale times the gradient over the logits, so no second (N, V) array exists. V > 0, and targets
+// are in [0, V).
+// Sums are in float by fixed lanes: a row's bits depend on the row alone. A row with a NaN has a NaN loss.
+// Runs on `space`; returns without fencing.
+#pragma once
+#include <cstdint>
+#include <Kokkos_Core.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include <kozero/kernels/inputs.hpp>
+#include <kozero/kernels/row_max.hpp>
+#include <kozero/kernels/rows.hpp>
+#include <kozero/kernels/vector_math.hpp>
+
+namespace kozero::kernels {
+
+template <class Logits>
+void require_targets(const Vector<float>& losses, const Logits& logits, const Vector<const Token>& targets) {
+  require(losses.extent(0) == logits.extent(0) && targets.extent(0) == logits.extent(0),
+          "cross_entropy: losses and targets must have one element for each row of the logits");
+}
+
+/// The losses alone.
+template <class Space, class T>
+void cross_entropy_forward(const Space& space, Vector<float> losses, Matrix<T> logits, Vector<const Token> targets) {
+  require_targets(losses, logits, targets);
+  const auto columns = static_cast<std::int64_t>(logits.extent(1));
+  for_each_row(
+      space, "kozero::cross_entropy_forward", static_cast<std::int64_t>(logits.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        const auto* const x = row_of(logits, n);
+        const float largest = row_max(team, columns, [&](std::int64_t v) { return static_cast<float>(x[v]); });
+        const float sum =
+            row_sum(team, columns, [&](std::int64_t v) { return fast_exp(static_cast<float>(x[v]) - largest); });
+        const float loss = largest - static_cast<float>(x[targets(n)]) + Kokkos::log(sum);
+        Kokkos::single(Kokkos::PerThread(team), [&]() { losses(n) = loss; });
+      });
+}
+
+/// The losses, and scale times the gradient in place of the logits.
+template <class Space, class T>
+void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> logits, Vector<const Token> targets,
+                   float scale) {
+  require_targets(losses, logits, targets);
+  const auto columns = static_cast<std::int64_t>(logits.extent(1));
+  for_each_row(
+      space, "kozero::cross_entropy", static_cast<std::int64_t>(logits.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        T* const x = row_of(logits, n);
+        const Token target = targets(n);
+        const float largest = row_max(team, columns, [&](std::int64_t v) { return static_cast<float>(x[v]); });
+        const float sum =
+            row_sum(team, columns, [&](std::int64_t v) { return fast_exp(static_cast<float>(x[v]) - largest); });
+        const float loss = largest - static_cast<float>(x[target]) + Kokkos::log(sum);
+        Kokkos::single(Kokkos::PerThread(team), [&]() { losses(n) = loss; });
+        const float factor = scale / sum;
+        for_each_column(team, columns, [=](std::int64_t v) {  // by value, so that no store to x changes them: SIMD
+          const float hit = static_cast<Token>(v) == target ? scale : 0.0F;
+          x[v] = static_cast<T>(factor * fast_exp(static_cast<float>(x[v]) - largest) - hit);
+        });
+      });
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// matmul_onednn.cpp: the matrix product on the host, by oneDNN's matmul primitive.
+// A primitive with its memory objects is made once for each shape; a call only sets the data pointers.
+// Operands are read where they lie, except that b is first copied into oneDNN's own block format where a row of some
+// operand is a multiple of 4 KiB: columns then fall on few cache sets, and on some processors the plain product runs at
+// half speed.
+#include <cstddef>
+#include <dnnl.hpp>
+#include <Kokkos_Profiling_ScopedRegion.hpp>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include <kozero/kernels/matmul.hpp>
+
+namespace kozero::kernels {
+namespace {
+
+using Memory = dnnl::memory;
+using Arguments = std::unordered_map<int, Memory>;
+
+/// Memory that all products share, since they run one after another: it only ever grows.
+struct SharedBytes {
+  std::unique_ptr<std::byte[]> bytes;
+  std::size_t extent = 0;
+
+  void* at_least(std::size_t wanted) {
+    if (wanted > extent) {
+      bytes = std::make_unique_for_overwrite<std::byte[]>(wanted);
+      extent = wanted;
+    }
+    return bytes.get();
+  }
+};
+
+struct Library {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  SharedBytes packed;
+  SharedBytes scratch;
+};
+
+Library& library() {
+  static Library library;
+  return library;
+}
+
+/// The layout of op(x) with the given extents, x row-major.
+Memory::desc layout(std::int64_t rows, std::int64_t columns, Op op) {
+  const Memory::dims strides = op == Op::none ? Memory::dims{columns, 1} : Memory::dims{1, rows};
+  return {Memory::dims{rows, columns}, Memory::data_type::f32, strides};
+}
+
+bool collides_in_cache(std::int64_t row) { return row % (4096 / static_cast<std::int64_t>(sizeof(float))) == 0; }
+
+/// Whether packing b pays: its cost, k * n, against the product's, m * k * n, and a bound on the copy's size.
+bool packs_b(const ProductShape& shape) {
+  constexpr std::int64_t kFewestRows = 128;
+  constexpr std::int64_t kLargestCopy = std::int64_t{1} << 24;
+  const std::int64_t row_a = shape.op_a == Op::none ? shape.k : shape.m;
+  const std::int64_t row_b = shape.op_b == Op::none ? shape.n : shape.k;
+  return shape.m >= kFewestRows && shape.k * shape.n <= kLargestCopy &&
+         (collides_in_cache(row_a) || collides_in_cache(row_b) || collides_in_cache(shape.n));
+}
+
+class Product {
+ public:
+  explicit Product(const ProductShape& shape) : b_plain_(layout(shape.k, shape.n, shape.op_b)) {
+    const dnnl::engine& engine = library().engine;
+    const auto description = describe(shape);
+    primitive_ = dnnl::matmul(description);
+    b_used_ = description.weights_desc();
+    scratch_ = description.scratchpad_desc().get_size();
+    if (b_used_ != b_plain_) {
+      pack_ = dnnl::reorder(dnnl::reorder::primitive_desc(engine, b_plain_, engine, b_used_));
+      pack_arguments_ = {{DNNL_ARG_FROM, empty(b_plain_)}, {DNNL_ARG_TO, empty(b_used_)}};
+    }
+    arguments_ = {{DNNL_ARG_SRC, empty(description.src_desc())},
+                  {DNNL_ARG_WEIGHTS, empty(b_used_)},
+                  {DNNL_ARG_DST, empty(description.dst_desc())},
+                  {DNNL_ARG_SCRATCHPAD, empty(description.scratchpad_desc())}};
+    if (shape.has_bias) arguments_.emplace(DNNL_ARG_BIAS, empty(description.bias_desc()));
+  }
+
+  void run(float* c, const float* a, const float* b, const float* bias) {
+    Library& shared = library();
+    set(arguments_, DNNL_ARG_SRC, a);
+    set(arguments_, DNNL_ARG_WEIGHTS, b_used_ == b_plain_ ? b : pack(b));
+    set(arguments_, DNNL_ARG_DST, c);
+    set(arguments_, DNNL_ARG_SCRATCHPAD, shared.scratch.at_least(scratch_));
+    if (bias != nullptr) set(arguments_, DNNL_ARG_BIAS, bias);
+    primitive_.execute(shared.stream, arguments_);
+    shared.stream.wait();
+  }
+
+ private:
+  static dnnl::matmul::primitive_desc describe(const ProductShape& shape) {
+    const Memory::desc a = layout(shape.m, shape.k, shape.op_a);
+    const Memory::desc b = packs_b(shape)
+                               ? Memory::desc({shape.k, shape.n}, Memory::data_type::f32, Memory::format_tag::any)
+                               : layout(shape.k, shape.n, shape.op_b);
+    const Memory::desc c = layout(shape.m, shape.n, Op::none);
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (shape.accumulate) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0F);
+      attributes.set_post_ops(sum);
+    }
+    const auto operation =
+        shape.has_bias ? dnnl::matmul::desc(a, b, layout(1, shape.n, Op::none), c) : dnnl::matmul::desc(a, b, c);
+    return {operation, attributes, library().engine};
+  }
+
+  static Memory empty(const Memory::desc& description) { return {description, library().engine, nullptr}; }
+
+  /// oneDNN's memory objects have no const: the primitive only reads a, b and bias.
+  static void set(Arguments& arguments, int name, const void* data) {
+    arguments.at(name).set_data_handle(const_cast<void*>(data));
+  }
+
+  const void* pack(const float* b) {
+    Library& shared = library();
+    void* const packed = shared.packed.at_least(b_used_.get_size());
+    set(pack_arguments_, DNNL_ARG_FROM, b);
+    set(pack_arguments_, DNNL_ARG_TO, packed);
+    pack_.execute(shared.stream, pack_arguments_);
+    return packed;
+  }
+
+  Memory::desc b_plain_, b_used_;
+  std::size_t scratch_ = 0;
+  dnnl::matmul primitive_;
+  dnnl::reorder pack_;
+  Arguments arguments_, pack_arguments_;
+};
+
+Product& product(const ProductShape& shape) {
+  library();  // made before the products, so that it outlives them
+  static std::map<ProductShape, Product> products;
+  return products.try_emplace(shape, shape).first->second;
+}
+
+}  // namespace
+
+template <class Space, class Out, class In>
+void multiply(const Space&, const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
+  const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
+  try {
+    product(shape).run(c, a, b, bias);
+  } catch (const dnnl::error& error) {
+    throw Error(Failure::internal, std::string("matmul: oneDNN: ") + error.what());
+  }
+}
+
+template void multiply<Device, float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
+                                             const float*);
+
+std::int64_t matmul_memory() { return static_cast<std::int64_t>(library().packed.extent + library().scratch.extent); }
+
+}  // namespace kozero::kernels

@@ -1,0 +1,197 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The KoZeRO authors
+#
+# kozero.sh: from a fresh clone to a run. Finds what is missing, installs it (Debian), configures, builds, runs.
+# Installing is done by cmake/install_packages.sh and cmake/install_kokkos.sh.
+set -euo pipefail
+
+readonly kRoot=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+readonly kPresets='release debug asan cuda'
+
+say() { echo "kozero: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+usage() {
+  cat <<'TEXT'
+usage: ./kozero.sh [--preset P] [-n RANKS] COMMAND [ARGUMENT...]
+
+  build             install what is missing, configure and build
+  test [ARGS]       the same, then run the tests; ARGS go to ctest (-L unit, -R partition, ...)
+  help              this text
+  train, verify, plan, eval, generate, inspect, prepare, ...
+                    build, then run kozero COMMAND ARGUMENT...; ./kozero.sh --help lists them
+
+  --preset P        release (default), debug, asan or cuda; each builds in build/P
+  -n RANKS          run under mpiexec on RANKS ranks; for train and verify the default is the deck's run.ranks
+
+  KOZERO_NO_INSTALL=1   only say what is missing, install nothing
+  KOZERO_BUILD_JOBS=N   compile with N jobs
+  OMP_NUM_THREADS=N     threads of a rank (default: the cores, divided by the ranks)
+TEXT
+}
+
+# ---- configure and build ----------------------------------------------------------------------------------------------
+
+# What a configuration depends on and ninja does not watch: the door, the environment, which folders exist.
+configuration_key() {
+  cd "$kRoot"
+  { cat kozero.sh CMakePresets.json cmake/*.* cmake/patches/*
+    ls CMakeLists.txt ./*/CMakeLists.txt src/*/CMakeLists.txt src/main.cpp tests/*/CMakeLists.txt 2>/dev/null || true
+    printf '%s\n' "$kRoot" "$1" "${CXX:-}" "${CUDACXX:-}" "${CMAKE_PREFIX_PATH:-}" "${SPACK_ENV:-}" "${KOZERO_CUDA_ARCH:-}"
+  } | sha256sum | cut -d ' ' -f 1
+}
+
+# Runs cmake from a fresh cache, which may remember what was missing; its output goes to configure.log.
+configure() {
+  local build=$kRoot/build/$1
+  mkdir -p "$build"
+  rm -f "$build/missing.txt" "$build/configured"
+  cmake --fresh -S "$kRoot" --preset "$1" "${@:2}" >"$build/configure.log" 2>&1
+}
+
+configuration_failed() {
+  { sed -n '/CMake Error/,$p' "$kRoot/build/$1/configure.log" | grep . || cat "$kRoot/build/$1/configure.log"; } | head -n 30 >&2
+  die "configuring failed; the whole output is in build/$1/configure.log"
+}
+
+# Where nothing but Catch2 cannot be had, everything but the tests still works.
+configure_without_tests() {
+  local missing=$kRoot/build/$1/missing.txt
+  [[ $(grep -c . "$missing") == 1 ]] && grep -q '^Catch2' "$missing" || return 1
+  say "Catch2 3 cannot be installed here: the tests are left out, all else works"
+  configure "$1" -DKOZERO_TESTS=OFF
+}
+
+# Configures the preset $1 for the command $2, installing first what it lacks, unless all is as it was.
+ensure_configured() {
+  local preset=$1 command=$2 build=$kRoot/build/$1 key before
+  key=$(configuration_key "$preset")
+  before=$(cat "$build/configured" 2>/dev/null || true)
+  if [[ $before == "$key" ]] || [[ $before == "$key, without tests" && $command != test ]]; then return; fi
+  "$kRoot/cmake/install_packages.sh" tools
+  [[ $preset != cuda ]] || find_cuda_compiler
+  say "configuring (preset $preset)"
+  if ! configure "$preset"; then
+    [[ -s $build/missing.txt ]] || configuration_failed "$preset"
+    "$kRoot/cmake/install_packages.sh" missing "$build/missing.txt" "$preset"
+    if ! configure "$preset"; then
+      [[ $command != test ]] && configure_without_tests "$preset" || configuration_failed "$preset"
+      key+=", without tests"
+    fi
+  fi
+  sed -n 's/^-- KoZeRO/KoZeRO/p; s/^--   /  /p' "$build/configure.log" >&2
+  echo "$key" >"$build/configured"
+}
+
+find_cuda_compiler() {
+  command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]] ||
+    die "the preset cuda needs the CUDA Toolkit (12 or newer): nvcc is neither on the PATH nor in /usr/local/cuda/bin"
+}
+
+# ccache shares objects between clones at different paths, but never between machines with different CPUs.
+share_compiler_cache() {
+  command -v ccache >/dev/null || return 0
+  export CCACHE_BASEDIR=$kRoot CCACHE_NOHASHDIR=1
+  CCACHE_NAMESPACE=$("${CXX:-c++}" -march=native -Q --help=target 2>/dev/null | sha256sum | cut -c 1-12)
+  export CCACHE_NAMESPACE
+}
+
+# build_target PRESET TARGET: says nothing where nothing is to be done.
+build_target() {
+  local build=$kRoot/build/$1
+  share_compiler_cache
+  if [[ $(ninja -C "$build" -n "$2" 2>/dev/null) == *'no work to do'* ]]; then return; fi
+  say "building $2 (preset $1)"
+  ninja -C "$build" ${KOZERO_BUILD_JOBS:+-j "$KOZERO_BUILD_JOBS"} "$2" >&2 || die "the build failed (preset $1)"
+}
+
+# ---- run --------------------------------------------------------------------------------------------------------------
+
+binary_of() {
+  local name=kozero
+  [[ $1 != cuda ]] || name=kozero-cuda
+  echo "$kRoot/build/$1/$name"
+}
+
+under_a_launcher() { [[ -n ${PMI_RANK:-}${PMIX_RANK:-}${SLURM_PROCID:-}${OMPI_COMM_WORLD_RANK:-} ]]; }
+
+run_tests() {
+  local preset=$1 build=$kRoot/build/$1 start=$SECONDS status=0
+  shift
+  [[ $preset != asan ]] || export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+  ctest --test-dir "$build" --output-on-failure --parallel "$(nproc)" --no-tests=error "$@" || status=$?
+  if ((status == 0)); then say "all tests passed in $((SECONDS - start)) s (preset $preset)"; else
+    say "tests FAILED (preset $preset); their output is above and in $build/Testing/Temporary/LastTest.log"
+  fi
+  return "$status"
+}
+
+# run_ranks PRESET RANKS COMMAND...: each rank gets an equal share of the cores, and stays on it while there is one.
+run_ranks() {
+  local preset=$1 ranks=$2 cores launcher
+  shift 2
+  cores=$(nproc)
+  IFS=';' read -r -a launcher <<<"$(sed -n 's/^KOZERO_MPIEXEC:INTERNAL=//p' "$kRoot/build/$preset/CMakeCache.txt")"
+  export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > ranks ? cores / ranks : 1))}
+  if [[ ${launcher[0]} == *mpich* ]] && ((ranks * OMP_NUM_THREADS <= cores)); then
+    launcher+=(-bind-to "hwthread:$OMP_NUM_THREADS")
+  fi
+  exec "${launcher[@]}" -n "$ranks" "$(binary_of "$preset")" "$@"
+}
+
+# run_command PRESET RANKS COMMAND...: RANKS may be empty.
+run_command() {
+  local preset=$1 ranks=$2 binary
+  shift 2
+  binary=$(binary_of "$preset")
+  [[ -x $binary ]] || die "there is no program kozero in this tree's build: $binary"
+  export OMP_PROC_BIND=${OMP_PROC_BIND:-false}  # bound by OpenMP alone, the ranks of a node all sit on its first core
+  if [[ -z $ranks && $1 =~ ^(train|verify)$ ]] && ! under_a_launcher; then
+    ranks=$("$binary" ranks "${@:2}") || exit $?
+    [[ $ranks =~ ^[1-9][0-9]*$ ]] || die "kozero ranks answered '$ranks' instead of a number"
+  fi
+  if ((${ranks:-1} > 1)); then run_ranks "$preset" "$ranks" "$@"; fi
+  exec "$binary" "$@"
+}
+
+# ---- the command line -------------------------------------------------------------------------------------------------
+
+check_preset() { [[ " $kPresets " == *" $1 "* ]] || die "--preset '$1' is not one of: $kPresets"; }
+check_ranks() { [[ $1 =~ ^[1-9][0-9]*$ ]] || die "-n '$1' is not a number of ranks (1 or more)"; }
+
+main() {
+  local preset=release ranks=''
+  while (($# > 0)); do
+    case $1 in
+      --preset) (($# > 1)) || die "--preset wants a name: $kPresets"; preset=$2; shift 2 ;;
+      --preset=*) preset=${1#*=}; shift ;;
+      -n) (($# > 1)) || die "-n wants a number of ranks"; ranks=$2; shift 2; check_ranks "$ranks" ;;
+      *) break ;;
+    esac
+  done
+  local command=${1:-help}
+  if [[ $command == build || $command == test ]] && [[ ${2:-} == --preset && -n ${3:-} ]]; then
+    preset=$3
+    set -- "$command" "${@:4}"
+  fi
+  check_preset "$preset"
+  case $command in
+    help) usage ;;
+    build)
+      (($# == 1)) || die "build takes no argument '$2'; a preset is chosen with --preset"
+      ensure_configured "$preset" build
+      build_target "$preset" all
+      say "built: build/$preset" ;;
+    test)
+      ensure_configured "$preset" test
+      build_target "$preset" all
+      run_tests "$preset" "${@:2}" ;;
+    *)
+      ensure_configured "$preset" "$command"
+      build_target "$preset" kozero
+      run_command "$preset" "$ranks" "$@" ;;
+  esac
+}
+
+main "$@"

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// banner.hpp: what a run says of itself before its first step, and the closing line about its loss.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <kozero/plan/memory_plan.hpp>
+#include <kozero/train/runtime.hpp>
+
+namespace kozero::commands {
+
+inline constexpr double kMiB = 1024.0 * 1024.0;
+
+struct Banner {
+  const io::Deck& deck;
+  const train::Settings& settings;
+  const plan::MemoryPlan& plan;
+  const dist::Communicator& comm;
+  const train::Runtime& runtime;
+  const ParameterTable& parameters;
+  const std::string& data;
+};
+
+std::vector<std::string> lines_of(const Banner& banner);
+
+/// "validation   loss 1.9 ..., perplexity ..., bits per byte ...".
+std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token);
+
+/// loss in nats per token -> bits per byte of text.
+double bits_per_byte(double loss, double bytes_per_token);
+
+/// Every line behind four blanks; control characters and bytes that are no UTF-8 are left to the terminal as '?'.
+std::string indented(const std::string& text);
+
+}  // namespace kozero::commands

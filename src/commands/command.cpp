@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iostream>
+
+#include <kozero/commands/command.hpp>
+#include <kozero/core/error.hpp>
+
+namespace kozero::commands {
+namespace {
+
+void help(const dist::Environment& environment, const Arguments& /*arguments*/) {
+  if (environment.rank() != 0) return;
+  std::cout << "kozero trains GPT-2 and Llama models with ZeRO stages 0-3.\n\nusage: kozero COMMAND ARGUMENTS\n\n";
+  for (const auto& command : all_commands()) {
+    if (command.summary.empty()) continue;
+    std::cout << "  " << command.name << ' ' << command.arguments << "\n      " << command.summary << "\n";
+  }
+  std::cout << "\nSeveral ranks: ./kozero.sh -n RANKS COMMAND ..., or mpiexec -n RANKS kozero COMMAND ..., or srun.\n"
+               "Exit status: 0 done, 1 internal, 2 deck or usage, 3 bad input file, 4 write failed, 5 rank or\n"
+               "communication lost, 6 non-finite, 75 stopped on request: run again.\n";
+}
+
+}  // namespace
+
+const std::vector<Command>& all_commands() {
+  static const std::vector<Command> kCommands = {
+      {"train", "DECK [section.key=value ...] [--json]", "train a model as the deck says", train},
+      {"verify", "DECK [section.key=value ...] [--steps N]", "show that all ZeRO stages give the same bits for a deck", verify},
+      {"plan", "DECK [section.key=value ...] [--ranks N] [--json]", "what each stage needs of memory, without allocating it", plan},
+      {"eval", "DECK | RUN | WEIGHTS [data.key=value ...] [--json]", "loss, perplexity and bits per byte of trained weights", eval},
+      {"generate", "DECK | RUN | WEIGHTS [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] [--top-p P] [--seed S]",
+       "continue a text with trained weights", generate},
+      {"prepare", "TEXT... OUT [--tokenizer bytes|bpe:N|FILE] [--val-fraction X]", "turn text into token shards", prepare},
+      {"keys", "", "every key of an input deck, with default, accepted values and meaning", keys},
+      {"ranks", "DECK [section.key=value ...]", "", ranks},
+      {"help", "", "this text", help},
+  };
+  return kCommands;
+}
+
+void run_command(const dist::Environment& environment, const Arguments& arguments) {
+  const std::string name = arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" ? "help" : arguments[0];
+  std::vector<std::string> names;
+  for (const auto& command : all_commands()) {
+    if (command.name == name) return command.run(environment, {arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end()});
+    names.push_back(command.name);
+  }
+  const std::string nearest = nearest_name(name, names.data(), names.data() + names.size());
+  throw Error(Failure::deck,
+              "unknown command \"" + name + "\"" + (nearest.empty() ? "" : ": did you mean " + nearest + "?") +
+                  " `kozero help` lists them",
+              Error::Seen::by_all_ranks);
+}
+
+}  // namespace kozero::commands

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kozero/core/error.hpp>
+
+#include "deck_arguments.hpp"
+
+namespace kozero::commands {
+
+void parse(CLI::App& app, const Arguments& arguments) {
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    throw Error(Failure::deck, app.get_name() + ": " + error.what() + "; usage: kozero " + app.get_name() + " " +
+                                   app.get_description(),
+                Error::Seen::by_all_ranks);
+  }
+}
+
+void DeckArguments::add_to(CLI::App& app) {
+  app.add_option("deck", path)->required();
+  app.add_option("overrides", overrides);
+}
+
+io::Deck DeckArguments::read() const { return io::read_deck(path, overrides); }
+
+}  // namespace kozero::commands

@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// deck_arguments.hpp: "DECK [section.key=value ...] [--flags]" of a command line.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <kozero/commands/command.hpp>
+#include <kozero/io/deck.hpp>
+
+namespace kozero::commands {
+
+/// Parses `arguments`. Throws Error(deck, seen by all ranks) with the parser's reason and how the command is used.
+void parse(CLI::App& app, const Arguments& arguments);
+
+struct DeckArguments {
+  std::string path;
+  std::vector<std::string> overrides;
+  void add_to(CLI::App& app);
+  /// Throws Error(deck).
+  [[nodiscard]] io::Deck read() const;
+};
+
+}  // namespace kozero::commands

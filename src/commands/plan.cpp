@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include <kozero/io/memory.hpp>
+#include <kozero/plan/memory_plan.hpp>
+#include <kozero/train/data_set.hpp>
+
+#include "deck_arguments.hpp"
+#include "session.hpp"
+
+namespace kozero::commands {
+namespace {
+
+nlohmann::ordered_json json_of(const std::vector<plan::MemoryPlan>& plans) {
+  nlohmann::ordered_json stages = nlohmann::ordered_json::array();
+  for (const auto& plan : plans) {
+    nlohmann::ordered_json stage = {{"stage", plan.stage}, {"ranks", plan.num_ranks}, {"total", plan.total()},
+                                    {"formula", plan::model_state_bytes(plan.stage, plan.num_parameters, plan.num_ranks)}};
+    for (std::size_t i = 0; i < kMemoryNames.size(); ++i) stage[std::string(kMemoryNames[i])] = plan.bytes[i];
+    stages.push_back(stage);
+  }
+  return {{"parameters", plans.front().num_parameters}, {"stages", stages}};
+}
+
+}  // namespace
+
+void plan(const dist::Environment& environment, const Arguments& arguments) {
+  CLI::App app("DECK [section.key=value ...] [--ranks N] [--json]", "plan");
+  DeckArguments deck_arguments;
+  deck_arguments.add_to(app);
+  int num_ranks = 0;
+  bool as_json = false;
+  app.add_option("--ranks", num_ranks)->check(CLI::PositiveNumber);
+  app.add_flag("--json", as_json);
+  parse(app, arguments);
+
+  Session session(environment, [&] { return deck_arguments.read(); });
+  const io::Deck& deck = session.deck();
+  if (num_ranks == 0) num_ranks = static_cast<int>(deck.run.ranks);
+  const auto plans = plan::plans_of_all_stages(deck, num_ranks, train::vocab_of(deck));
+  if (!session.is_first_rank()) return;
+  if (as_json) {
+    std::cout << json_of(plans).dump() << std::endl;
+    return;
+  }
+  std::cout << deck.source << ": " << plans.front().num_parameters << " parameters on " << num_ranks
+            << (num_ranks == 1 ? " rank" : " ranks") << "; the deck asks for stage " << deck.zero.stage << "\n\n"
+            << plan::table_of(plans, io::available_memory() / num_ranks);
+}
+
+}  // namespace kozero::commands

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include <kozero/core/error.hpp>
+#include <kozero/io/prepare.hpp>
+
+#include "deck_arguments.hpp"
+
+namespace kozero::commands {
+
+void prepare(const dist::Environment& environment, const Arguments& arguments) {
+  CLI::App app("TEXT... OUT [--tokenizer bytes|bpe:N|FILE] [--val-fraction X]", "prepare");
+  std::vector<std::string> paths;
+  io::PrepareOrder order;
+  app.add_option("paths", paths)->required()->expected(2, -1);
+  app.add_option("--tokenizer", order.tokenizer);
+  app.add_option("--val-fraction", order.val_fraction);
+  parse(app, arguments);
+  if (environment.size() > 1) {
+    throw Error(Failure::deck, "prepare runs on one rank: start it without -n", Error::Seen::by_all_ranks);
+  }
+  order.folder = paths.back();
+  order.text.assign(paths.begin(), paths.end() - 1);
+  const io::PreparedTokens made = io::prepare(order);
+  std::cout << fmt::format("{}{}: {} training and {} validation tokens ({}, vocabulary {}) in {} shards\n", order.folder,
+                           made.reused ? " (already made)" : "", made.train.tokens, made.val.tokens, made.tokenizer,
+                           made.vocab, made.train.files.size() + made.val.files.size());
+}
+
+}  // namespace kozero::commands

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// session.hpp: what every command that works on a deck begins with: the deck agreed on, Kokkos up, ranks connected.
+// The deck says how many threads Kokkos gets and Kokkos is needed to talk, so each rank reads first and then agrees:
+// where any rank's deck cannot be read or differs, every rank throws.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include <kozero/core/ledger.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/dist/environment.hpp>
+#include <kozero/io/deck.hpp>
+#include <kozero/train/runtime.hpp>
+
+namespace kozero::commands {
+
+class Session {
+ public:
+  /// Throws Error, seen by all ranks, of the lowest rank whose `read` failed; or naming the first key that ranks disagree on.
+  Session(const dist::Environment& environment, const std::function<io::Deck()>& read);
+
+  [[nodiscard]] const dist::Environment& environment() const { return environment_; }
+  [[nodiscard]] const io::Deck& deck() const { return deck_; }
+  [[nodiscard]] const train::Runtime& runtime() const { return *runtime_; }
+  /// Carries agreements; a run's data move through a communicator of its own.
+  [[nodiscard]] dist::Communicator& control() { return *control_; }
+  [[nodiscard]] bool is_first_rank() const { return environment_.rank() == 0; }
+
+ private:
+  const dist::Environment& environment_;
+  io::Deck deck_;
+  std::optional<train::Runtime> runtime_;
+  MemoryLedger ledger_{MemoryLedger::Mode::plan};
+  std::unique_ptr<dist::Communicator> control_;
+};
+
+}  // namespace kozero::commands

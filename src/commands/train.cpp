@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include "deck_arguments.hpp"
+#include "session.hpp"
+#include "training_run.hpp"
+
+namespace kozero::commands {
+namespace {
+
+nlohmann::ordered_json json_of(const RunSummary& summary) {
+  nlohmann::ordered_json json = {{"folder", summary.folder},
+                                 {"steps", summary.steps},
+                                 {"first_loss", summary.first_loss},
+                                 {"last_loss", summary.last_loss},
+                                 {"val_loss", nullptr},
+                                 {"tokens_per_s", summary.median_tokens_per_s},
+                                 {"peak_memory", summary.peak_memory}};
+  if (summary.val_loss) json["val_loss"] = *summary.val_loss;
+  return json;
+}
+
+}  // namespace
+
+void train(const dist::Environment& environment, const Arguments& arguments) {
+  CLI::App app("DECK [section.key=value ...] [--json]", "train");
+  DeckArguments deck_arguments;
+  deck_arguments.add_to(app);
+  bool as_json = false;
+  app.add_flag("--json", as_json);
+  parse(app, arguments);
+
+  Session session(environment, [&] { return deck_arguments.read(); });
+  const RunSummary summary = TrainingRun(session).execute();
+  if (as_json && environment.rank() == 0) std::cout << json_of(summary).dump() << std::endl;
+}
+
+}  // namespace kozero::commands

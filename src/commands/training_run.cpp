@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/agreed.hpp>
+#include <kozero/dist/make_communicator.hpp>
+#include <kozero/io/memory.hpp>
+#include <kozero/io/progress.hpp>
+#include <kozero/io/run_folder.hpp>
+#include <kozero/train/evaluation.hpp>
+#include <kozero/train/generator.hpp>
+#include <kozero/train/trained_weights.hpp>
+
+#include "banner.hpp"
+#include "resolved_deck.hpp"
+#include "training_run.hpp"
+
+namespace kozero::commands {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0.0;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(Session& session)
+    : session_(session), deck_(session.deck()), control_(session.control()),
+      log_(session.is_first_rank() ? io::Log::on_standard_output() : io::Log()) {
+  const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, train::vocab_of(deck_)).seq; });
+  data_ = train::open_data(deck_, seq, deck_.run.dir + "-tokens", control_);
+  settings_ = dist::agreed(control_, [&] {
+    return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples());
+  });
+  plan_ = plan::memory_plan(settings_, deck_.comm.backend, control_.size());
+  refuse_what_does_not_fit();
+  create_folder();
+  comm_ = std::make_unique<dist::CountedCommunicator>(
+      dist::make_communicator(deck_.comm.backend, session.environment().world(), ledger_, {.timeout_s = deck_.comm.timeout_s}));
+  assembly_ = std::make_unique<train::Assembly>(settings_, *comm_, ledger_);
+}
+
+void TrainingRun::create_folder() {
+  folder_ = dist::agreed(control_, [&] { return control_.rank() == 0 ? io::create_run_folder(deck_.run.dir) : ""; });
+  folder_ = control_.broadcast_control(folder_);
+  dist::agreed(control_, [&] {
+    if (control_.rank() != 0) return true;
+    log_.record_in(path_of("log.txt"));
+    io::write_resolved(resolved_deck(deck_, settings_, folder_), path_of(train::kDeckFile));
+    if (data_.tokenizer != nullptr) data_.tokenizer->save(path_of(train::kTokenizerFile));
+    return true;
+  });
+  summary_.folder = folder_;
+}
+
+void TrainingRun::refuse_what_does_not_fit() const {
+  const std::int64_t here = io::available_memory() / std::max(1, session_.environment().local_ranks());
+  double least = static_cast<double>(here);
+  for (const double available : control_.gather_control({static_cast<double>(here)})) least = std::min(least, available);
+  if (least <= 0.0 || static_cast<double>(plan_.total()) <= least) return;
+  const auto plans = plan::plans_of_all_stages(deck_, control_.size(), data_.vocab);
+  const auto fits = std::find_if(plans.begin(), plans.end(), [&](const plan::MemoryPlan& plan) {
+    return static_cast<double>(plan.total()) <= least;
+  });
+  const std::string advice = fits == plans.end()
+                                 ? "no stage fits: use more ranks, a smaller train.micro_batch or model"
+                                 : fmt::format("the lowest stage that fits is {}", fits->stage);
+  throw Error(Failure::deck,
+              fmt::format("the run needs {:.0f} MiB a rank and {:.0f} MiB are available; {} (`kozero plan` shows each part)",
+                          static_cast<double>(plan_.total()) / kMiB, least / kMiB, advice),
+              Error::Seen::by_all_ranks);
+}
+
+RunSummary TrainingRun::execute() {
+  say_banner();
+  assembly_->state().initialise(settings_.seed);
+  comm_->reset();
+  train_all_steps();
+  say_memory();
+  save_weights();
+  say_evaluation();
+  say_sample();
+  log_.say(fmt::format("everything lies in {}: {}, {}, metrics.jsonl, log.txt", folder_, train::kWeightsFile, train::kDeckFile));
+  if (stopped_early_) {
+    throw Error(Failure::preempted,
+                fmt::format("stopped after step {} of {}: run.max_minutes = {} are over; the weights of that step are in {}",
+                            summary_.steps, settings_.steps, deck_.run.max_minutes, folder_),
+                Error::Seen::by_all_ranks);
+  }
+  return summary_;
+}
+
+void TrainingRun::say_banner() {
+  const Banner banner{deck_, settings_, plan_, *comm_, session_.runtime(), assembly_->model().parameters(), data_.description};
+  for (const auto& line : lines_of(banner)) log_.say(line);
+  if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
+}
+
+void TrainingRun::train_all_steps() {
+  const train::Sampler sampler(settings_.seed, data_.train->num_samples(), settings_.batch.global_batch);
+  train::Trainer trainer(assembly_->parts(), assembly_->loader(), sampler, *data_.train, settings_.step);
+  std::optional<io::MetricsFile> metrics;
+  if (control_.rank() == 0) metrics.emplace(path_of("metrics.jsonl"));
+  io::Progress progress(log_, settings_.steps, deck_.log.every);
+  for (std::int64_t step = 1; step <= settings_.steps && !stopped_early_; ++step) {
+    comm_->reset();
+    assembly_->timeline().clear();
+    const auto step_start = Clock::now();
+    const train::StepResult result = trainer.step(step);
+    const double seconds = seconds_since(step_start);
+    tokens_ += result.tokens;
+    if (step == 1) summary_.first_loss = result.loss;
+    if (step > 1 || settings_.steps == 1) tokens_per_s_.push_back(static_cast<double>(result.tokens) / seconds);
+    summary_.last_loss = result.loss;
+    summary_.steps = step;
+    io::StepMetrics row = metrics_of(result, seconds);
+    progress.update({step, result.loss, row.tokens_per_s, seconds, io::resident_memory().current});
+    if (result.skipped) log_.say(fmt::format("step {}: loss or gradient not finite; the update was left out", step));
+    row.val_loss = evaluate_after(step);
+    if (metrics) metrics->write(row);
+    check_replicas(step);
+    stopped_early_ = step < settings_.steps && out_of_time();
+  }
+  summary_.median_tokens_per_s = median(tokens_per_s_);
+}
+
+io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double seconds) const {
+  io::StepMetrics row;
+  row.step = result.step;
+  row.tokens = tokens_;
+  row.loss = result.loss;
+  row.grad_norm = result.grad_norm;
+  row.lr = result.lr;
+  row.step_s = seconds;
+  row.tokens_per_s = static_cast<double>(result.tokens) / seconds;
+  row.seconds = assembly_->timeline().seconds();
+  for (const auto& count : comm_->counts()) {
+    row.bytes_sent[std::string(count.collective)] = count.bytes;
+    row.seconds[std::string(count.collective)] = count.seconds;
+  }
+  for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
+    row.memory[std::string(kMemoryNames[i])] = ledger_.bytes(static_cast<Memory>(i));
+  }
+  const auto resident = io::resident_memory();
+  row.memory["resident"] = resident.current;
+  row.memory["peak"] = resident.peak;
+  return row;
+}
+
+std::optional<double> TrainingRun::evaluate_after(std::int64_t step) {
+  if (data_.validation == nullptr || deck_.train.eval_every == 0 || step % deck_.train.eval_every != 0) return std::nullopt;
+  const train::Evaluator evaluator{assembly_->model(), assembly_->state(), *comm_, assembly_->loader(),
+                                   settings_.batch.micro_batch};
+  const std::int64_t samples = deck_.train.eval_batches * settings_.batch.global_batch;
+  const double loss = train::evaluate(evaluator, *data_.validation, samples).loss;
+  log_.say(fmt::format("step {}: validation loss {:.4f}", step, loss));
+  return loss;
+}
+
+void TrainingRun::check_replicas(std::int64_t step) {
+  if (deck_.run.check_every == 0 || step % deck_.run.check_every != 0) return;
+  const std::string unit = assembly_->state().weights().first_unequal_replica();
+  if (unit.empty()) return;
+  throw Error(Failure::internal,
+              fmt::format("step {}: the ranks' copies of {} differ; a rank computes or stores wrongly: check its memory",
+                          step, unit),
+              Error::Seen::by_all_ranks);
+}
+
+bool TrainingRun::out_of_time() const {
+  if (deck_.run.max_minutes <= 0.0) return false;
+  const bool mine = seconds_since(start_) > 60.0 * deck_.run.max_minutes;
+  return comm_->broadcast_control(mine ? "1" : "0") == "1";
+}
+
+void TrainingRun::save_weights() {
+  const io::WeightsDescription description{model_json(settings_.model), summary_.steps, tokens_};
+  train::save_weights(path_of(train::kWeightsFile), assembly_->model().parameters(), assembly_->state().weights(), *comm_,
+                      description);
+}
+
+void TrainingRun::say_memory() {
+  const auto peaks = control_.gather_control({static_cast<double>(io::resident_memory().peak)});
+  summary_.peak_memory = static_cast<std::int64_t>(*std::max_element(peaks.begin(), peaks.end()));
+  log_.say(fmt::format("memory       planned {:.1f} MiB, booked {:.1f} MiB, measured at most {:.1f} MiB a rank (with the program)",
+                        static_cast<double>(plan_.total()) / kMiB, static_cast<double>(ledger_.total()) / kMiB,
+                        static_cast<double>(summary_.peak_memory) / kMiB));
+}
+
+void TrainingRun::say_evaluation() {
+  log_.say(fmt::format("loss         {:.4f} at step 1, {:.4f} at step {} ({:.0f} %), {:.0f} tokens/s (median)",
+                        summary_.first_loss, summary_.last_loss, summary_.steps,
+                        100.0 * summary_.last_loss / summary_.first_loss, summary_.median_tokens_per_s));
+  const std::string closing = assembly_->model().closing_line(assembly_->state());
+  if (!closing.empty()) log_.say(closing);
+  if (data_.validation == nullptr) return;
+  const train::Evaluator evaluator{assembly_->model(), assembly_->state(), *comm_, assembly_->loader(),
+                                   settings_.batch.micro_batch};
+  summary_.val_loss = train::evaluate(evaluator, *data_.validation, 0).loss;
+  log_.say(evaluation_line(*summary_.val_loss, data_.bytes_per_token));
+}
+
+void TrainingRun::say_sample() {
+  if (data_.tokenizer == nullptr) return;
+  train::Generator generator(assembly_->model(), assembly_->state(), *comm_, data_.tokenizer->vocab_size(), ledger_);
+  const std::vector<Token> prompt = data_.tokenizer->encode("\n");
+  const auto tokens = generator.continued(prompt, 120, {.temperature = 0.8, .top_k = 40, .seed = settings_.seed});
+  log_.say("a sample of what it writes:\n" + indented(data_.tokenizer->decode(tokens)));
+}
+
+}  // namespace kozero::commands

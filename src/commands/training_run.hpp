@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// training_run.hpp: a whole run, from a checked deck to its folder's last line.
+//   data, settings and plan; memory; banner; steps with metrics and evaluations; weights file, closing evaluation, sample
+#pragma once
+#include <optional>
+
+#include <kozero/dist/counted_communicator.hpp>
+#include <kozero/io/log.hpp>
+#include <kozero/io/metrics.hpp>
+#include <kozero/plan/memory_plan.hpp>
+#include <kozero/train/assembly.hpp>
+#include <kozero/train/data_set.hpp>
+
+#include "session.hpp"
+
+namespace kozero::commands {
+
+/// What a run leaves in numbers, for `--json`.
+struct RunSummary {
+  std::string folder;
+  std::int64_t steps = 0;
+  double first_loss = 0.0;
+  double last_loss = 0.0;
+  std::optional<double> val_loss;
+  double median_tokens_per_s = 0.0;
+  std::int64_t peak_memory = 0;  ///< bytes, the largest of any rank
+};
+
+class TrainingRun {
+ public:
+  /// Opens the data, plans and takes the memory, creates the run's folder. Throws Error, seen by all ranks, before any
+  /// large memory is taken where the plan does not fit.
+  explicit TrainingRun(Session& session);
+
+  RunSummary execute();
+
+ private:
+  void create_folder();
+  void refuse_what_does_not_fit() const;
+  void say_banner();
+  void say_memory();
+  void train_all_steps();
+  std::optional<double> evaluate_after(std::int64_t step);
+  void check_replicas(std::int64_t step);
+  [[nodiscard]] bool out_of_time() const;
+  io::StepMetrics metrics_of(const train::StepResult& result, double seconds) const;
+  void save_weights();
+  void say_evaluation();
+  void say_sample();
+  [[nodiscard]] std::string path_of(const char* file) const { return folder_ + "/" + file; }
+
+  Session& session_;
+  const io::Deck& deck_;
+  dist::Communicator& control_;
+  std::string folder_;
+  io::Log log_;
+  train::DataSet data_;
+  train::Settings settings_;
+  plan::MemoryPlan plan_;
+  MemoryLedger ledger_;
+  std::unique_ptr<dist::CountedCommunicator> comm_;
+  std::unique_ptr<train::Assembly> assembly_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::int64_t tokens_ = 0;  ///< predicted so far
+  std::vector<double> tokens_per_s_;
+  RunSummary summary_;
+  bool stopped_early_ = false;
+};
+
+}  // namespace kozero::commands

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <bit>
+#include <cmath>
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/agreed.hpp>
+#include <kozero/dist/make_communicator.hpp>
+#include <kozero/train/assembly.hpp>
+#include <kozero/train/data_set.hpp>
+
+#include "deck_arguments.hpp"
+#include "session.hpp"
+
+namespace kozero::commands {
+namespace {
+
+/// What must be equal in bits under every stage.
+struct Trace {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<double> weight_hashes;  ///< by rank, of its slices
+  bool operator==(const Trace&) const = default;
+};
+
+double hash_of_slices(const zero::Weights& weights) {
+  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  for (const auto& range : weights.my_ranges()) {
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), weights.my_slice(range.unit));
+    for (std::size_t i = 0; i < host.extent(0); ++i) {
+      hash = (hash ^ std::bit_cast<std::uint32_t>(host(i))) * 0x100000001B3ULL;
+    }
+  }
+  return static_cast<double>(hash >> 12U);
+}
+
+Trace run_stage(const train::Settings& settings, const train::DataSet& data, const io::Deck& deck,
+                const dist::Environment& environment, std::int64_t steps) {
+  MemoryLedger ledger;
+  const auto comm = dist::make_communicator(deck.comm.backend, environment.world(), ledger);
+  train::Assembly assembly(settings, *comm, ledger);
+  assembly.state().initialise(settings.seed);
+  const train::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
+  train::Trainer trainer(assembly.parts(), assembly.loader(), sampler, *data.train, settings.step);
+  Trace trace;
+  for (std::int64_t step = 1; step <= steps; ++step) {
+    const auto result = trainer.step(step);
+    trace.losses.push_back(result.loss);
+    trace.norms.push_back(result.grad_norm);
+  }
+  trace.weight_hashes = comm->gather_control({hash_of_slices(assembly.state().weights())});
+  return trace;
+}
+
+std::string row_of(int stage, const Trace& trace, bool equal) {
+  double hash = 0.0;
+  for (const double one : trace.weight_hashes) hash = std::fmod(31.0 * hash + one, 0x1p48);
+  return fmt::format("{:>5}  {:>22.17g}  {:>22.17g}  {:012x}  {}\n", stage, trace.losses.back(), trace.norms.back(),
+                     static_cast<std::uint64_t>(hash), equal ? "equal" : "DIFFERS");
+}
+
+}  // namespace
+
+void verify(const dist::Environment& environment, const Arguments& arguments) {
+  CLI::App app("DECK [section.key=value ...] [--steps N]", "verify");
+  DeckArguments deck_arguments;
+  deck_arguments.add_to(app);
+  std::int64_t steps = 3;
+  app.add_option("--steps", steps)->check(CLI::PositiveNumber);
+  parse(app, arguments);
+
+  Session session(environment, [&] { return deck_arguments.read(); });
+  dist::Communicator& comm = session.control();
+  io::Deck deck = session.deck();
+  deck.zero.accumulation = "reduced";
+  const auto seq = dist::agreed(comm, [&] { return train::model_config(deck, train::vocab_of(deck)).seq; });
+  const train::DataSet data = train::open_data(deck, seq, deck.run.dir + "-tokens", comm);
+
+  Trace first;
+  bool all_equal = true;
+  if (environment.rank() == 0) {
+    std::cout << fmt::format("{} on {} {}, {} steps, every bit of {} losses, norms and the final weights\n\nstage  {:>22}  {:>22}  {:>12}\n",
+                             deck.source, comm.size(), comm.size() == 1 ? "rank" : "ranks", steps, steps, "last loss",
+                             "last gradient norm", "weights");
+  }
+  for (int stage = 0; stage <= 3; ++stage) {
+    deck.zero.stage = stage;
+    const auto settings = dist::agreed(
+        comm, [&] { return train::settings_of(deck, comm.size(), data.vocab, data.train->num_samples()); });
+    const Trace trace = run_stage(settings, data, deck, environment, steps);
+    if (stage == 0) first = trace;
+    all_equal = all_equal && trace == first;
+    if (environment.rank() == 0) std::cout << row_of(stage, trace, trace == first) << std::flush;
+  }
+  if (!all_equal) throw Error(Failure::internal, "the stages do not agree", Error::Seen::by_all_ranks);
+  if (environment.rank() == 0) std::cout << "\nall stages agree bit for bit" << std::endl;
+}
+
+}  // namespace kozero::commands

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// distributed_array.cpp: placements, and the collective of each pair of them.
+#include <type_traits>
+#include <utility>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/distributed_array.hpp>
+
+namespace kozero::dist {
+namespace {
+
+template <class T>
+void copy(const Vector<T>& from, const Vector<T>& to) {
+  if (from.data() != to.data() && from.extent(0) > 0) Kokkos::deep_copy(to, from);
+}
+
+template <class T>
+void reduce(const DistributedArray<T>& source, const Vector<T>& slice) {
+  static_assert(std::is_same_v<T, float>, "partial sums are stored and added in float");
+  source.comm().reduce_scatter(source.local().data(), slice.data(), source.partition());
+}
+
+template <class T>
+void gather(const Vector<T>& slice, const DistributedArray<T>& destination) {
+  destination.comm().all_gather(slice.data(), destination.local().data(), destination.partition(), sizeof(T));
+}
+
+}  // namespace
+
+template <class T>
+DistributedArray<T>::DistributedArray(Communicator& comm, Partition partition, Placement placement, Vector<T> local)
+    : comm_(&comm), partition_(std::move(partition)), placement_(placement), local_(local) {
+  require(partition_.num_ranks() == comm.size(), "DistributedArray: a partition for another number of ranks");
+  const std::int64_t extent = placement == Placement::sharded ? partition_.size(comm.rank()) : partition_.extent();
+  require(static_cast<std::int64_t>(local.extent(0)) == extent, "DistributedArray: " + std::to_string(local.extent(0)) +
+                                                                    " local elements where the placement has " +
+                                                                    std::to_string(extent));
+}
+
+template <class T>
+Vector<T> DistributedArray<T>::my_slice() const {
+  if (placement_ == Placement::sharded) return local_;
+  return slice(local_, partition_.begin(comm_->rank()), partition_.size(comm_->rank()));
+}
+
+template <class T>
+void redistribute(const DistributedArray<T>& source, DistributedArray<T>& destination) {
+  require(&source.comm() == &destination.comm() && source.partition().extent() == destination.partition().extent(),
+          "redistribute: the arrays have different communicators or extents");
+  const auto from = source.placement();
+  const auto to = destination.placement();
+  require(to != Placement::partial, "redistribute: nothing becomes Partial");
+  if (from == Placement::partial) {
+    reduce(source, destination.my_slice());
+    if (to == Placement::replicated) gather(destination.my_slice(), destination);
+  } else if (from == Placement::sharded && to == Placement::replicated) {
+    gather(source.my_slice(), destination);
+  } else if (to == Placement::sharded) {
+    copy(source.my_slice(), destination.local());
+  } else {
+    copy(source.local(), destination.local());
+  }
+}
+
+template class DistributedArray<float>;
+template void redistribute(const DistributedArray<float>&, DistributedArray<float>&);
+
+}  // namespace kozero::dist

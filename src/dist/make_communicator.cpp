@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// make_communicator.cpp: the table of back ends. A new one is a row here and a file of its own.
+#include <mpi.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include <kozero/dist/make_communicator.hpp>
+#include <kozero/dist/mpi_communicator.hpp>
+#include <kozero/dist/planned_communicator.hpp>
+#include <kozero/dist/self_communicator.hpp>
+#include <kozero/dist/shm_communicator.hpp>
+#include <kozero/dist/staged_communicator.hpp>
+
+#include "mpi_check.hpp"
+
+namespace kozero::dist {
+namespace {
+
+const std::vector<std::string> kLaterBackends = {"nccl", "ring"};
+
+constexpr bool kHostReadsDevice = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
+
+struct Group {
+  const void* mpi_comm;
+  int rank;
+  int size;
+};
+
+Group group_of(const void* mpi_comm) {
+  Group group{mpi_comm, 0, 1};
+  const auto comm = *static_cast<const MPI_Comm*>(mpi_comm);
+  check_mpi(MPI_Comm_rank(comm, &group.rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm, &group.size), "MPI_Comm_size");
+  return group;
+}
+
+// What `auto` means for these ranks; one line where it is not what they would expect.
+std::string choose(const Group& group, const CommunicatorOptions& options) {
+  if (group.size == 1) return "self";
+  const std::string obstacle = shm_obstacle(group.mpi_comm, options);
+  if (obstacle.empty()) return "shm";
+  if (group.rank == 0) options.notice("comm.backend = auto takes mpi: " + obstacle);
+  return "mpi";
+}
+
+[[noreturn]] void refuse(const std::string& backend, const std::string& reason) {
+  throw Error(Failure::deck, "comm.backend = " + backend + ": " + reason, Error::Seen::by_all_ranks);
+}
+
+std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> comm, MemoryLedger& ledger,
+                                     const CommunicatorOptions& options) {
+  if (kHostReadsDevice) return comm;
+  return std::make_unique<StagedCommunicator>(std::move(comm), ledger, options.chunk_bytes);
+}
+
+}  // namespace
+
+const std::vector<std::string>& backend_names() {
+  static const std::vector<std::string> names = {"auto", "self", "mpi", "shm"};
+  return names;
+}
+
+void check_backend_name(const std::string& backend) {
+  const auto& names = backend_names();
+  if (std::find(names.begin(), names.end(), backend) != names.end()) return;
+  const bool later = std::find(kLaterBackends.begin(), kLaterBackends.end(), backend) != kLaterBackends.end();
+  std::string text = later ? "not built yet; accepted are " : "accepted are ";
+  for (const auto& name : names) text += (name == names.front() ? "" : ", ") + name;
+  const std::string nearest = nearest_name(backend, names.data(), names.data() + names.size());
+  refuse(backend, nearest.empty() || later ? text : text + "; nearest is " + nearest);
+}
+
+std::unique_ptr<Communicator> make_communicator(const std::string& backend, const void* mpi_comm, MemoryLedger& ledger,
+                                                const CommunicatorOptions& options) {
+  check_backend_name(backend);
+  const Group group = group_of(mpi_comm);
+  const std::string name = backend == "auto" ? choose(group, options) : backend;
+  if (name == "self") {
+    if (group.size > 1)
+      refuse(name, "it serves one rank, but " + std::to_string(group.size) + " were started; take auto");
+    return make_self_communicator();
+  }
+  if (name == "mpi") return staged(make_mpi_communicator(mpi_comm, ledger, options), ledger, options);
+  const std::string obstacle = backend == "auto" ? "" : shm_obstacle(mpi_comm, options);
+  if (!obstacle.empty()) refuse(name, obstacle + "; take mpi, or auto");
+  return staged(make_shm_communicator(mpi_comm, ledger, options), ledger, options);
+}
+
+std::unique_ptr<Communicator> make_planned_communicator(const std::string& backend, int rank, int size,
+                                                        MemoryLedger& ledger, const CommunicatorOptions& options) {
+  check_backend_name(backend);
+  const bool alone = backend == "self" || (backend == "auto" && size == 1);
+  if (backend == "self" && size > 1) refuse(backend, "it serves one rank, not " + std::to_string(size) + "; take auto");
+  if (!alone && backend == "mpi") book_mpi_buffers(size, ledger, options);
+  if (!alone && backend != "mpi") book_shm_window(size, ledger, options);
+  if (!alone && !kHostReadsDevice) {
+    ledger.book(Memory::staging, "communication staging", StagedCommunicator::buffer_bytes(size, options.chunk_bytes));
+  }
+  return std::make_unique<PlannedCommunicator>(rank, size);
+}
+
+}  // namespace kozero::dist

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kozero/core/error.hpp>
+#include <kozero/model/architecture.hpp>
+#include <kozero/model/gpt2.hpp>
+#include <kozero/model/linear_demo.hpp>
+#include <kozero/model/llama.hpp>
+
+namespace kozero::model {
+
+template <class Scalar>
+const std::vector<Architecture<Scalar>>& architectures() {
+  static const std::vector<Architecture<Scalar>> list = {
+      {"gpt2", resolve_gpt2, make_gpt2<Scalar>},
+      {"llama", resolve_llama, make_llama<Scalar>},
+      {"linear", resolve_linear, make_linear<Scalar>},
+  };
+  return list;
+}
+
+template <class Scalar>
+std::unique_ptr<Model<Scalar>> make_model(const Config& config) {
+  const Config complete = resolved(config);
+  for (const auto& architecture : architectures<Scalar>()) {
+    if (architecture.name == complete.arch) return architecture.make(complete);
+  }
+  throw Error(Failure::internal, "make_model: no architecture " + complete.arch);
+}
+
+template const std::vector<Architecture<float>>& architectures<float>();
+template std::unique_ptr<Model<float>> make_model<float>(const Config&);
+
+}  // namespace kozero::model

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include <kozero/core/error.hpp>
+#include <kozero/kernels/reduce.hpp>
+#include <kozero/model/decoder.hpp>
+#include <kozero/model/rows.hpp>
+
+namespace kozero::model {
+
+template <class Scalar>
+void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch) {
+  const Config& config = parts_.config;
+  const std::int64_t num_rows = micro_batch * config.seq;
+  micro_batch_ = micro_batch;
+
+  std::int64_t scratch = parts_.head.scratch_bytes(num_rows);
+  states_.push_back(ledger.take<Scalar>(Memory::activations, "embedding", num_rows, config.dim));
+  for (std::size_t layer = 0; layer < parts_.blocks.size(); ++layer) {
+    for (const auto& sublayer : parts_.blocks[layer]) {
+      sublayer->reserve(ledger, micro_batch, config.seq);
+      scratch = std::max(scratch, sublayer->scratch_bytes(micro_batch, config.seq));
+      const std::string label = "block." + std::to_string(layer) + " residual";
+      states_.push_back(ledger.take<Scalar>(Memory::activations, label, num_rows, config.dim));
+    }
+  }
+  parts_.head.reserve(ledger, num_rows);
+  dstate_ = ledger.take<Scalar>(Memory::activations, "residual gradient", num_rows, config.dim);
+  scratch_ = ledger.take<std::byte>(Memory::workspace, "layer scratch", scratch);
+  if (parts_.rotary) parts_.rotary->reserve(ledger, space_, config.seq, config.head_dim);
+}
+
+template <class Scalar>
+double Decoder<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale) {
+  const Pass pass = pass_of(batch, parts_.config.dropout);
+  const auto tokens = flat(batch.inputs);
+  const auto dx = rows(dstate_, 0, pass.num_rows());
+
+  forward(access, pass, tokens);
+  const auto losses = head_forward_backward(access, pass, dx, flat(batch.targets), loss_scale);
+  backward(access, pass, dx, tokens);
+  return kernels::sum_in_blocks(pass.space, losses);
+}
+
+template <class Scalar>
+double Decoder<Scalar>::evaluate(ParameterAccess<Scalar>& access, const Batch& batch) {
+  const Pass pass = pass_of(batch, 0.0F);
+  forward(access, pass, flat(batch.inputs));
+  const auto losses = parts_.head.evaluate(pass, last_state(pass), flat(batch.targets), acquire_head(access));
+  release_head(access);
+  return kernels::sum_in_blocks(pass.space, losses);
+}
+
+template <class Scalar>
+void Decoder<Scalar>::next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs,
+                                        std::int64_t num_tokens, Vector<float> logits) {
+  const auto given = static_cast<std::int64_t>(inputs.extent(1));
+  require(num_tokens >= 1 && num_tokens <= given && given <= parts_.config.seq,
+          "next_token_logits: " + std::to_string(num_tokens) + " tokens of " + std::to_string(given));
+  Batch prefix;
+  prefix.inputs = Matrix<const Token>(inputs.data(), 1, static_cast<std::size_t>(num_tokens));
+  const Pass pass = pass_of(prefix, 0.0F);
+  forward(access, pass, flat(prefix.inputs));
+  parts_.head.logits(pass, logits, rows(last_state(pass), num_tokens - 1, 1), acquire_head(access));
+  release_head(access);
+}
+
+template <class Scalar>
+void Decoder<Scalar>::forward(ParameterAccess<Scalar>& access, const Pass& pass, Vector<const Token> tokens) {
+  parts_.embedding.forward(pass, state(0, pass), tokens, access.acquire(kEmbedding));
+  access.release(kEmbedding);
+
+  std::size_t index = 0;
+  for (std::size_t layer = 0; layer < parts_.blocks.size(); ++layer) {
+    const auto weights = access.acquire(unit_of_block(layer));
+    for (const auto& sublayer : parts_.blocks[layer]) {
+      sublayer->forward(pass, state(index + 1, pass), state(index, pass), weights);
+      ++index;
+    }
+    access.release(unit_of_block(layer));
+  }
+}
+
+template <class Scalar>
+Vector<const float> Decoder<Scalar>::head_forward_backward(ParameterAccess<Scalar>& access, const Pass& pass,
+                                                           Matrix<Scalar> dx, Vector<const Token> targets,
+                                                           float loss_scale) {
+  const HeadUnits<const Scalar> weights = acquire_head(access);
+  const auto gradient = access.gradient(head_unit());
+  const HeadUnits<float> gradients{gradient, tied() ? access.gradient(kEmbedding) : gradient};
+  const auto losses =
+      parts_.head.forward_backward(pass, dx, gradients, last_state(pass), targets, loss_scale, weights);
+  release_head(access);
+  access.gradient_ready(head_unit());
+  return losses;
+}
+
+template <class Scalar>
+void Decoder<Scalar>::backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx,
+                               Vector<const Token> tokens) {
+  std::size_t index = states_.size() - 1;
+  for (std::size_t layer = parts_.blocks.size(); layer-- > 0;) {
+    const int unit = unit_of_block(layer);
+    const auto weights = access.acquire(unit);
+    const auto gradient = access.gradient(unit);
+    for (auto sublayer = parts_.blocks[layer].rbegin(); sublayer != parts_.blocks[layer].rend(); ++sublayer) {
+      --index;
+      (*sublayer)->backward(pass, dx, gradient, state(index, pass), weights);
+    }
+    access.release(unit);
+    access.gradient_ready(unit);
+  }
+  parts_.embedding.backward(pass, dx, tokens, access.gradient(kEmbedding));
+  access.gradient_ready(kEmbedding);
+}
+
+template <class Scalar>
+HeadUnits<const Scalar> Decoder<Scalar>::acquire_head(ParameterAccess<Scalar>& access) const {
+  const auto head = access.acquire(head_unit());
+  return {head, tied() ? access.acquire(kEmbedding) : head};
+}
+
+template <class Scalar>
+void Decoder<Scalar>::release_head(ParameterAccess<Scalar>& access) const {
+  if (tied()) access.release(kEmbedding);
+  access.release(head_unit());
+}
+
+template <class Scalar>
+Pass Decoder<Scalar>::pass_of(const Batch& batch, float dropout) const {
+  Pass pass;
+  pass.space = space_;
+  pass.batch = batch.num_sequences();
+  pass.positions = pass.batch == 0 ? parts_.config.seq : static_cast<std::int64_t>(batch.inputs.extent(1));
+  pass.sample_ids = batch.sample_ids;
+  pass.dropout = dropout;
+  pass.scratch_memory = scratch_;
+  require(pass.batch <= micro_batch_ && pass.positions <= parts_.config.seq,
+          "Decoder: a batch of " + std::to_string(pass.batch) + " x " + std::to_string(pass.positions) +
+              " tokens where " + std::to_string(micro_batch_) + " x " + std::to_string(parts_.config.seq) +
+              " are reserved");
+  return pass;
+}
+
+template <class Scalar>
+Matrix<Scalar> Decoder<Scalar>::state(std::size_t index, const Pass& pass) const {
+  return rows(states_[index], 0, pass.num_rows());
+}
+
+template <class Scalar>
+double Decoder<Scalar>::flops_per_token() const {
+  const Config& config = parts_.config;
+  double multiplying = 0.0;
+  for (const auto& row : parts_.table.rows()) {
+    const bool only_looked_up = row.unit == kEmbedding && !(tied() && row.offset == 0);
+    if (row.shape.size() > 1 && !only_looked_up) multiplying += static_cast<double>(row.extent());
+  }
+  const auto attention = static_cast<double>(config.layers * config.heads * config.head_dim * config.seq);
+  return 6.0 * multiplying + 6.0 * attention;
+}
+
+template class Decoder<float>;
+
+}  // namespace kozero::model

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include <kozero/kernels/gelu.hpp>
+#include <kozero/kernels/row_blocks.hpp>
+#include <kozero/kernels/swiglu.hpp>
+#include <kozero/model/feed_forward.hpp>
+#include <kozero/model/residual_branch.hpp>
+#include <kozero/model/rows.hpp>
+
+namespace kozero::model {
+
+template <class Scalar>
+FeedForward<Scalar>::FeedForward(const Config& config, std::int64_t layer, Activation activation, Norm<Scalar> norm,
+                                 Projection<Scalar> up, Projection<Scalar> down)
+    : dropout_(config.dropout),
+      layer_(layer),
+      activation_(activation),
+      norm_(norm),
+      up_(up),
+      down_(down),
+      output_stream_(dropout_stream(config.seed, layer, "mlp_output")) {}
+
+template <class Scalar>
+void FeedForward<Scalar>::reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) {
+  const std::int64_t num_rows = batch * positions;
+  const std::string label = "block." + std::to_string(layer_) + " mlp ";
+  const auto take = [&](const char* name, std::int64_t columns) {
+    return ledger.take<Scalar>(Memory::activations, label + name, num_rows, columns);
+  };
+  activations_.normed = take("norm", norm_.num_channels());
+  activations_.statistics = norm_.reserve(ledger, label + "norm", num_rows);
+  activations_.hidden = take("hidden", up_.num_outputs());
+  activations_.active = take("active", down_.num_inputs());
+}
+
+template <class Scalar>
+auto FeedForward<Scalar>::used_part(std::int64_t num_rows) const -> Activations {
+  return Activations{rows(activations_.normed, 0, num_rows), activations_.statistics,
+                     rows(activations_.hidden, 0, num_rows), rows(activations_.active, 0, num_rows)};
+}
+
+template <class Scalar>
+auto FeedForward<Scalar>::carve(Scratch& scratch, std::int64_t num_rows) const -> Gradients {
+  const std::int64_t widest = std::max(up_.num_outputs(), norm_.num_channels());
+  Gradients part;
+  part.reduction = scratch.vector<float>(kernels::row_reduction_workspace(widest));
+  part.dbranch = scratch.matrix<Scalar>(dropout_ > 0.0F ? num_rows : 0, down_.num_outputs());
+  part.dactive = scratch.matrix<Scalar>(num_rows, down_.num_inputs());
+  const bool in_place = activation_ == Activation::gelu;
+  part.dhidden = in_place ? part.dactive : scratch.matrix<Scalar>(num_rows, up_.num_outputs());
+  part.dnormed = scratch.matrix<Scalar>(num_rows, norm_.num_channels());
+  return part;
+}
+
+template <class Scalar>
+std::int64_t FeedForward<Scalar>::scratch_bytes(std::int64_t batch, std::int64_t positions) const {
+  Scratch plan;
+  carve(plan, batch * positions);
+  return plan.bytes();
+}
+
+template <class Scalar>
+void FeedForward<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
+                                  Vector<const Scalar> weights) {
+  const Activations a = used_part(pass.num_rows());
+  norm_.forward(pass.space, a.normed, a.statistics, x, weights);
+  up_.forward(pass.space, a.hidden, a.normed, weights);
+  if (activation_ == Activation::gelu) {
+    kernels::gelu_forward(pass.space, flat(a.active), flat(a.hidden));
+  } else {
+    kernels::swiglu_forward(pass.space, a.active, a.hidden);
+  }
+  down_.forward(pass.space, y, a.active, weights);
+  join<Scalar>(pass, y, x, output_stream_);
+}
+
+template <class Scalar>
+void FeedForward<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, Vector<float> gradient,
+                                   Matrix<const Scalar> x, Vector<const Scalar> weights) {
+  const Activations a = used_part(pass.num_rows());
+  Scratch scratch = pass.scratch();
+  const Gradients d = carve(scratch, pass.num_rows());
+
+  const Matrix<const Scalar> dbranch = leave<Scalar>(pass, d.dbranch, dx, output_stream_);
+  down_.backward(pass.space, d.dactive, gradient, dbranch, a.active, weights, d.reduction);
+  if (activation_ == Activation::gelu) {
+    kernels::gelu_backward(pass.space, flat(d.dhidden), flat(d.dactive), flat(a.hidden));
+  } else {
+    kernels::swiglu_backward(pass.space, d.dhidden, d.dactive, a.hidden);
+  }
+  up_.backward(pass.space, d.dnormed, gradient, d.dhidden, a.normed, weights, d.reduction);
+  norm_.backward(pass.space, dx, gradient, d.dnormed, x, a.statistics, weights, d.reduction);
+}
+
+template class FeedForward<float>;
+
+}  // namespace kozero::model

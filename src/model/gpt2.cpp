@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include <kozero/model/accept.hpp>
+#include <kozero/model/decoder.hpp>
+#include <kozero/model/feed_forward.hpp>
+#include <kozero/model/gpt2.hpp>
+#include <kozero/model/self_attention.hpp>
+
+namespace kozero::model {
+namespace {
+
+constexpr float kDeviation = 0.02F;
+
+template <class Scalar>
+Norm<Scalar> add_norm(ParameterTable& table, const std::string& name, const Config& config) {
+  const auto gain = add_vector(table, name + ".weight", config.dim, Initial::ones);
+  const auto shift = add_vector(table, name + ".bias", config.dim, Initial::zeros);
+  return Norm<Scalar>(config.norm_eps, gain, shift);
+}
+
+template <class Scalar>
+Projection<Scalar> add_projection(ParameterTable& table, const std::string& name, std::int64_t inputs,
+                                  std::int64_t outputs, float deviation) {
+  const auto weight = add_matrix(table, name + ".weight", inputs, outputs, deviation);
+  const auto bias = add_vector(table, name + ".bias", outputs, Initial::zeros);
+  return Projection<Scalar>(Orientation::input_output, weight, bias);
+}
+
+/// The tensors of one block in their published order, and the two sublayers that use them.
+template <class Scalar>
+Block<Scalar> add_block(ParameterTable& table, const Config& config, std::int64_t layer) {
+  const std::string prefix = "h." + std::to_string(layer);
+  const float into_residual = kDeviation / std::sqrt(2.0F * static_cast<float>(config.layers));
+  const std::int64_t dim = config.dim;
+  table.add_unit("block." + std::to_string(layer), 1);
+
+  const auto norm_1 = add_norm<Scalar>(table, prefix + ".ln_1", config);
+  const auto qkv = add_projection<Scalar>(table, prefix + ".attn.c_attn", dim, 3 * dim, kDeviation);
+  const auto heads = add_projection<Scalar>(table, prefix + ".attn.c_proj", dim, dim, into_residual);
+  const auto norm_2 = add_norm<Scalar>(table, prefix + ".ln_2", config);
+  const auto up = add_projection<Scalar>(table, prefix + ".mlp.c_fc", dim, config.ffn, kDeviation);
+  const auto down = add_projection<Scalar>(table, prefix + ".mlp.c_proj", config.ffn, dim, into_residual);
+
+  Block<Scalar> block;
+  block.push_back(std::make_unique<SelfAttention<Scalar>>(config, layer, norm_1, qkv, heads, nullptr));
+  block.push_back(std::make_unique<FeedForward<Scalar>>(config, layer, Activation::gelu, norm_2, up, down));
+  return block;
+}
+
+}  // namespace
+
+void resolve_gpt2(Config& config) {
+  if (config.kv_heads == 0) config.kv_heads = config.heads;
+  accept(config.kv_heads == config.heads, "kv_heads", config.kv_heads,
+         "model.heads = " + std::to_string(config.heads) + " under arch gpt2");
+  accept(config.dim % config.heads == 0, "heads", config.heads,
+         "a divisor of model.dim = " + std::to_string(config.dim));
+  const std::int64_t head_dim = config.dim / config.heads;
+  accept(config.head_dim == 0 || config.head_dim == head_dim, "head_dim", config.head_dim,
+         "dim / heads = " + std::to_string(head_dim) + " under arch gpt2");
+  config.head_dim = head_dim;
+  if (config.ffn == 0) config.ffn = 4 * config.dim;
+}
+
+template <class Scalar>
+std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
+  ParameterTable table;
+  table.add_unit("embedding", 0);
+  const auto wte = add_matrix(table, "wte.weight", config.vocab, config.dim, kDeviation);
+  const auto wpe = add_matrix(table, "wpe.weight", config.seq, config.dim, kDeviation);
+
+  std::vector<Block<Scalar>> blocks;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    blocks.push_back(add_block<Scalar>(table, config, layer));
+  }
+
+  table.add_unit("head", config.tie_embeddings ? 2 : 0);
+  const auto norm = add_norm<Scalar>(table, "ln_f", config);
+  const auto vocabulary =
+      config.tie_embeddings ? wte : add_matrix(table, "lm_head.weight", config.vocab, config.dim, kDeviation);
+
+  return std::make_unique<Decoder<Scalar>>(DecoderParts<Scalar>{config, std::move(table),
+                                                                Embedding<Scalar>(config, wte, wpe), std::move(blocks),
+                                                                Head<Scalar>(norm, vocabulary), nullptr});
+}
+
+template std::unique_ptr<Model<float>> make_gpt2<float>(const Config&);
+
+}  // namespace kozero::model

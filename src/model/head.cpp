@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include <kozero/kernels/cross_entropy.hpp>
+#include <kozero/kernels/fill.hpp>
+#include <kozero/kernels/matmul.hpp>
+#include <kozero/kernels/row_blocks.hpp>
+#include <kozero/model/head.hpp>
+#include <kozero/model/rows.hpp>
+
+namespace kozero::model {
+
+using kernels::Op;
+
+template <class Scalar>
+void Head<Scalar>::reserve(MemoryLedger& ledger, std::int64_t num_rows) {
+  normed_ = ledger.take<Scalar>(Memory::activations, "head norm", num_rows, norm_.num_channels());
+  statistics_ = norm_.reserve(ledger, "head norm", num_rows);
+  losses_ = ledger.take<float>(Memory::activations, "losses", num_rows);
+}
+
+template <class Scalar>
+auto Head<Scalar>::carve(Scratch& scratch, std::int64_t num_rows) const -> Gradients {
+  Gradients part;
+  part.reduction = scratch.vector<float>(kernels::row_reduction_workspace(norm_.num_channels()));
+  part.logits = scratch.matrix<Scalar>(std::min(kChunkRows, num_rows), vocabulary_.rows);
+  part.dnormed = scratch.matrix<Scalar>(num_rows, norm_.num_channels());
+  return part;
+}
+
+template <class Scalar>
+std::int64_t Head<Scalar>::scratch_bytes(std::int64_t num_rows) const {
+  Scratch plan;
+  carve(plan, num_rows);
+  return plan.bytes();
+}
+
+template <class Scalar>
+Vector<const float> Head<Scalar>::forward_backward(const Pass& pass, Matrix<Scalar> dx,
+                                                   const HeadUnits<float>& gradients, Matrix<const Scalar> x,
+                                                   Vector<const Token> targets, float scale,
+                                                   const HeadUnits<const Scalar>& weights) {
+  const std::int64_t num_rows = pass.num_rows();
+  const auto vocabulary = vocabulary_.in(weights.vocabulary);    // (V, C)
+  const auto dvocabulary = vocabulary_.in(gradients.vocabulary);  // (V, C)
+  const auto normed = rows(normed_, 0, num_rows);
+  Scratch scratch = pass.scratch();
+  const Gradients d = carve(scratch, num_rows);
+
+  norm_.forward(pass.space, normed, statistics_, x, weights.head);
+  for (std::int64_t first = 0; first < num_rows; first += kChunkRows) {
+    const std::int64_t count = std::min(kChunkRows, num_rows - first);
+    const auto logits = rows(d.logits, 0, count);
+    const auto chunk = rows(normed, first, count);
+    kernels::matmul(pass.space, logits, Op::none, chunk, Op::transpose, vocabulary, false);
+    kernels::cross_entropy(pass.space, slice(losses_, first, count), logits, slice(targets, first, count), scale);
+    kernels::matmul(pass.space, rows(d.dnormed, first, count), Op::none, logits, Op::none, vocabulary, false);
+    kernels::matmul(pass.space, dvocabulary, Op::transpose, logits, Op::none, chunk, true);
+  }
+  kernels::fill(pass.space, flat(dx), Scalar(0));
+  norm_.backward(pass.space, dx, gradients.head, d.dnormed, x, statistics_, weights.head, d.reduction);
+  return slice(losses_, 0, num_rows);
+}
+
+template <class Scalar>
+Vector<const float> Head<Scalar>::evaluate(const Pass& pass, Matrix<const Scalar> x, Vector<const Token> targets,
+                                           const HeadUnits<const Scalar>& weights) {
+  const std::int64_t num_rows = pass.num_rows();
+  const auto vocabulary = vocabulary_.in(weights.vocabulary);
+  const auto normed = rows(normed_, 0, num_rows);
+  Scratch scratch = pass.scratch();
+  const Gradients d = carve(scratch, num_rows);
+
+  norm_.forward(pass.space, normed, statistics_, x, weights.head);
+  for (std::int64_t first = 0; first < num_rows; first += kChunkRows) {
+    const std::int64_t count = std::min(kChunkRows, num_rows - first);
+    const auto logits = rows(d.logits, 0, count);
+    kernels::matmul(pass.space, logits, Op::none, rows(normed, first, count), Op::transpose, vocabulary, false);
+    kernels::cross_entropy_forward(pass.space, slice(losses_, first, count), logits, slice(targets, first, count));
+  }
+  return slice(losses_, 0, num_rows);
+}
+
+template <class Scalar>
+void Head<Scalar>::logits(const Pass& pass, Vector<float> out, Matrix<const Scalar> x,
+                          const HeadUnits<const Scalar>& weights) {
+  const auto normed = rows(normed_, 0, 1);
+  norm_.forward(pass.space, normed, statistics_, x, weights.head);
+  kernels::matmul(pass.space, as_matrix(out, 1, vocabulary_.rows), Op::none, normed, Op::transpose,
+                  vocabulary_.in(weights.vocabulary), false);
+}
+
+template class Head<float>;
+
+}  // namespace kozero::model

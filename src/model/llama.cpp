@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kozero/model/accept.hpp>
+#include <kozero/model/decoder.hpp>
+#include <kozero/model/feed_forward.hpp>
+#include <kozero/model/llama.hpp>
+#include <kozero/model/self_attention.hpp>
+
+namespace kozero::model {
+namespace {
+
+template <class Scalar>
+Norm<Scalar> add_norm(ParameterTable& table, const std::string& name, const Config& config) {
+  return Norm<Scalar>(config.norm_eps, add_vector(table, name + ".weight", config.dim, Initial::ones));
+}
+
+/// The tensors of one block in their published order, and the two sublayers that use them.
+template <class Scalar>
+Block<Scalar> add_block(ParameterTable& table, const Config& config, std::int64_t layer,
+                        const std::shared_ptr<const RotaryTables>& rotary) {
+  const std::string prefix = "model.layers." + std::to_string(layer);
+  const std::string attention = prefix + ".self_attn";
+  const std::int64_t dim = config.dim;
+  const std::int64_t heads_dim = config.heads * config.head_dim;
+  const std::int64_t kv_dim = config.kv_heads * config.head_dim;
+  const auto projection = [](const MatrixPlace& place) {
+    return Projection<Scalar>(Orientation::output_input, place);
+  };
+  table.add_unit("block." + std::to_string(layer), 1);
+
+  const auto q = add_matrix(table, attention + ".q_proj.weight", heads_dim, dim);
+  const auto qk = add_matrix_below(table, q, attention + ".k_proj.weight", kv_dim);
+  const auto qkv = add_matrix_below(table, qk, attention + ".v_proj.weight", kv_dim);
+  const auto heads = add_matrix(table, attention + ".o_proj.weight", dim, heads_dim);
+  const auto gate = add_matrix(table, prefix + ".mlp.gate_proj.weight", config.ffn, dim);
+  const auto gate_up = add_matrix_below(table, gate, prefix + ".mlp.up_proj.weight", config.ffn);
+  const auto down = add_matrix(table, prefix + ".mlp.down_proj.weight", dim, config.ffn);
+  const auto norm_1 = add_norm<Scalar>(table, prefix + ".input_layernorm", config);
+  const auto norm_2 = add_norm<Scalar>(table, prefix + ".post_attention_layernorm", config);
+
+  Block<Scalar> block;
+  block.push_back(std::make_unique<SelfAttention<Scalar>>(config, layer, norm_1, projection(qkv), projection(heads),
+                                                          rotary));
+  block.push_back(std::make_unique<FeedForward<Scalar>>(config, layer, Activation::swiglu, norm_2,
+                                                        projection(gate_up), projection(down)));
+  return block;
+}
+
+}  // namespace
+
+void resolve_llama(Config& config) {
+  if (config.kv_heads == 0) config.kv_heads = config.heads;
+  accept(config.heads % config.kv_heads == 0, "kv_heads", config.kv_heads,
+         "a divisor of model.heads = " + std::to_string(config.heads));
+  accept(config.head_dim > 0 || config.dim % config.heads == 0, "heads", config.heads,
+         "a divisor of model.dim = " + std::to_string(config.dim) + ", or model.head_dim given");
+  if (config.head_dim == 0) config.head_dim = config.dim / config.heads;
+  accept(config.head_dim % 2 == 0, "head_dim", config.head_dim, "an even number: RoPE turns pairs of channels");
+  accept(config.dropout == 0.0F, "dropout", std::to_string(config.dropout), "0 under arch llama, which has none");
+  if (config.ffn == 0) config.ffn = (8 * config.dim / 3 + 63) / 64 * 64;
+}
+
+template <class Scalar>
+std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
+  const auto rotary = std::make_shared<RotaryTables>();
+  rotary->theta = config.rope_theta;
+
+  ParameterTable table;
+  table.add_unit("embedding", 0);
+  const auto tokens = add_matrix(table, "model.embed_tokens.weight", config.vocab, config.dim);
+
+  std::vector<Block<Scalar>> blocks;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    blocks.push_back(add_block<Scalar>(table, config, layer, rotary));
+  }
+
+  table.add_unit("head", config.tie_embeddings ? 2 : 0);
+  const auto norm = add_norm<Scalar>(table, "model.norm", config);
+  const auto vocabulary =
+      config.tie_embeddings ? tokens : add_matrix(table, "lm_head.weight", config.vocab, config.dim);
+
+  return std::make_unique<Decoder<Scalar>>(DecoderParts<Scalar>{config, std::move(table),
+                                                                Embedding<Scalar>(config, tokens), std::move(blocks),
+                                                                Head<Scalar>(norm, vocabulary), rotary});
+}
+
+template std::unique_ptr<Model<float>> make_llama<float>(const Config&);
+
+}  // namespace kozero::model

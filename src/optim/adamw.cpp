@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include <kozero/kernels/adamw.hpp>
+
+#include "flat_optimizer.hpp"
+#include "kinds.hpp"
+
+namespace kozero::optim {
+namespace {
+
+class AdamW final : public FlatOptimizer {
+ public:
+  AdamW(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger)
+      : FlatOptimizer(std::move(segments), ledger),
+        config_(config),
+        exp_avg_(take_state("exp_avg")),
+        exp_avg_sq_(take_state("exp_avg_sq")) {}
+
+  [[nodiscard]] std::string name() const override { return "adamw"; }
+
+ private:
+  void update_run(std::int64_t first, Vector<float> weights, Vector<const float> gradient, bool decay,
+                  const Step& step) override {
+    const auto extent = static_cast<std::int64_t>(weights.extent(0));
+    const auto number = static_cast<double>(step.number);
+    const kernels::AdamW scalars{.lr = step.lr,
+                                 .beta1 = config_.beta1,
+                                 .beta2 = config_.beta2,
+                                 .eps = config_.eps,
+                                 .weight_decay = decay ? config_.weight_decay : 0.0,
+                                 .correction1 = 1.0 - std::pow(config_.beta1, number),
+                                 .correction2 = 1.0 - std::pow(config_.beta2, number),
+                                 .gradient_scale = step.gradient_scale};
+    kernels::adamw_update(Device(), weights, slice(exp_avg_, first, extent), slice(exp_avg_sq_, first, extent),
+                          gradient, scalars);
+  }
+
+  Config config_;
+  Vector<float> exp_avg_;
+  Vector<float> exp_avg_sq_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adamw(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger) {
+  return std::make_unique<AdamW>(config, std::move(segments), ledger);
+}
+
+}  // namespace kozero::optim

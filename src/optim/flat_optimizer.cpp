@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include "flat_optimizer.hpp"
+
+#include <algorithm>
+
+#include <kozero/core/error.hpp>
+
+namespace kozero::optim {
+
+FlatOptimizer::FlatOptimizer(std::vector<Segment> segments, MemoryLedger& ledger)
+    : segments_(std::move(segments)), ledger_(ledger) {
+  for (const Segment& segment : segments_) {
+    require(segment.first == extent_ && segment.extent >= 0, "optimizer: the segments leave a gap or overlap");
+    extent_ += segment.extent;
+  }
+}
+
+Vector<float> FlatOptimizer::take_state(const std::string& name) {
+  states_.push_back(NamedState{name, ledger_.take<float>(Memory::optimizer, name, extent_)});
+  return states_.back().values;
+}
+
+void FlatOptimizer::update(std::int64_t first, Vector<float> weights, Vector<const float> gradient, const Step& step) {
+  const std::int64_t end = first + static_cast<std::int64_t>(weights.extent(0));
+  require(gradient.extent(0) == weights.extent(0), "optimizer: weights and gradient differ in extent");
+  require(first >= 0 && end <= extent_, "optimizer: the part lies outside the flat array");
+  const auto touched = std::partition_point(segments_.begin(), segments_.end(), [first](const Segment& segment) {
+    return segment.first + segment.extent <= first;
+  });
+  for (auto segment = touched; segment != segments_.end() && segment->first < end; ++segment) {
+    const std::int64_t begin = std::max(first, segment->first);
+    const std::int64_t extent = std::min(end, segment->first + segment->extent) - begin;
+    if (segment->frozen || extent == 0) continue;
+    update_run(begin, slice(weights, begin - first, extent), slice(gradient, begin - first, extent), segment->decay,
+               step);
+  }
+}
+
+}  // namespace kozero::optim

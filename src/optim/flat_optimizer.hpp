@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// flat_optimizer.hpp: what all optimizers here share: the walk over the segments that a part of the flat array touches.
+// A kind of optimizer derives from it, takes its states with take_state() in its constructor, and updates one run of
+// elements with equal flags at a time.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <kozero/optim/optimizer.hpp>
+
+namespace kozero::optim {
+
+class FlatOptimizer : public Optimizer {
+ public:
+  void update(std::int64_t first, Vector<float> weights, Vector<const float> gradient, const Step& step) final;
+  [[nodiscard]] std::vector<NamedState> states() const final { return states_; }
+
+ protected:
+  /// The segments must be ascending, start at 0 and leave no gap.
+  FlatOptimizer(std::vector<Segment> segments, MemoryLedger& ledger);
+
+  /// Takes a zeroed state over the whole flat array.
+  Vector<float> take_state(const std::string& name);
+
+ private:
+  /// Updates flat elements [first, first + weights.extent(0)), none of them frozen.
+  virtual void update_run(std::int64_t first, Vector<float> weights, Vector<const float> gradient, bool decay,
+                          const Step& step) = 0;
+
+  std::vector<Segment> segments_;
+  std::int64_t extent_ = 0;
+  MemoryLedger& ledger_;
+  std::vector<NamedState> states_;
+};
+
+}  // namespace kozero::optim

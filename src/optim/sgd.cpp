@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kozero/kernels/sgd.hpp>
+
+#include "flat_optimizer.hpp"
+#include "kinds.hpp"
+
+namespace kozero::optim {
+namespace {
+
+class Sgd final : public FlatOptimizer {
+ public:
+  Sgd(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger)
+      : FlatOptimizer(std::move(segments), ledger), config_(config), momentum_buffer_(take_state("momentum_buffer")) {}
+
+  [[nodiscard]] std::string name() const override { return "sgd"; }
+
+ private:
+  void update_run(std::int64_t first, Vector<float> weights, Vector<const float> gradient, bool decay,
+                  const Step& step) override {
+    const auto extent = static_cast<std::int64_t>(weights.extent(0));
+    kernels::sgd_update(Device(), weights, slice(momentum_buffer_, first, extent), gradient,
+                        static_cast<float>(step.lr), static_cast<float>(config_.momentum),
+                        decay ? static_cast<float>(config_.weight_decay) : 0.0F,
+                        static_cast<float>(step.gradient_scale));
+  }
+
+  Config config_;
+  Vector<float> momentum_buffer_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_sgd(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger) {
+  return std::make_unique<Sgd>(config, std::move(segments), ledger);
+}
+
+}  // namespace kozero::optim

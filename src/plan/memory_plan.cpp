@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <kozero/dist/make_communicator.hpp>
+#include <kozero/plan/memory_plan.hpp>
+#include <kozero/train/assembly.hpp>
+
+namespace kozero::plan {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+std::string row_of(const std::string& name, const std::vector<double>& bytes) {
+  std::string row = fmt::format("{:<28}", name);
+  for (const double value : bytes) row += fmt::format("{:>14.1f}", value / kMiB);
+  return row + "\n";
+}
+
+template <class Value>
+std::vector<double> each(const std::vector<MemoryPlan>& plans, const Value& value) {
+  std::vector<double> values;
+  for (const auto& plan : plans) values.push_back(static_cast<double>(value(plan)));
+  return values;
+}
+
+}  // namespace
+
+std::int64_t MemoryPlan::total() const {
+  std::int64_t sum = 0;
+  for (const auto value : bytes) sum += value;
+  return sum;
+}
+
+MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks) {
+  MemoryLedger ledger(MemoryLedger::Mode::plan);
+  const auto comm = dist::make_planned_communicator(backend, 0, num_ranks, ledger);
+  train::Assembly assembly(settings, *comm, ledger);
+  MemoryPlan plan;
+  plan.stage = settings.zero.stage;
+  plan.num_ranks = num_ranks;
+  plan.num_parameters = assembly.model().parameters().num_parameters();
+  for (std::size_t i = 0; i < plan.bytes.size(); ++i) plan.bytes[i] = ledger.bytes(static_cast<Memory>(i));
+  plan.lines = ledger.lines();
+  return plan;
+}
+
+double model_state_bytes(int stage, std::int64_t num_parameters, int num_ranks) {
+  const auto all = static_cast<double>(num_parameters);
+  const double share = all / num_ranks;
+  const zero::PlacementRow row = zero::placement_row(stage);
+  const auto held = [&](dist::Placement placement) { return placement == dist::Placement::sharded ? share : all; };
+  return 4.0 * held(row.parameters) + 4.0 * held(row.gradients) + 8.0 * held(row.optimizer);
+}
+
+std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, int num_ranks, std::int64_t data_vocab) {
+  std::vector<MemoryPlan> plans;
+  for (int stage = 0; stage <= 3; ++stage) {
+    io::Deck staged = deck;
+    staged.zero.stage = stage;
+    if (stage >= 2 && deck.zero.accumulation == "local") staged.zero.accumulation = "auto";
+    plans.push_back(memory_plan(train::settings_of(staged, num_ranks, data_vocab, 0), deck.comm.backend, num_ranks));
+  }
+  return plans;
+}
+
+std::string table_of(const std::vector<MemoryPlan>& plans, std::int64_t available_bytes) {
+  std::string table = fmt::format("{:<28}", "MiB on the fullest rank");
+  for (const auto& plan : plans) table += fmt::format("{:>14}", fmt::format("stage {}", plan.stage));
+  table += "\n";
+  for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
+    const auto values = each(plans, [&](const MemoryPlan& plan) { return plan.bytes[i]; });
+    double sum = 0.0;
+    for (const double value : values) sum += value;
+    if (sum > 0.0) table += row_of(std::string(kMemoryNames[i]), values);
+  }
+  table += row_of("total", each(plans, [](const MemoryPlan& plan) { return plan.total(); }));
+  table += row_of("model states by formula", each(plans, [](const MemoryPlan& plan) {
+                    return model_state_bytes(plan.stage, plan.num_parameters, plan.num_ranks);
+                  }));
+  for (const auto& plan : plans) {
+    if (plan.total() > available_bytes) continue;
+    return table + fmt::format("lowest stage within {:.0f} MiB a rank: {}\n",
+                               static_cast<double>(available_bytes) / kMiB, plan.stage);
+  }
+  return table + fmt::format("no stage fits {:.0f} MiB a rank: use more ranks, a smaller train.micro_batch or model\n",
+                             static_cast<double>(available_bytes) / kMiB);
+}
+
+}  // namespace kozero::plan

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include <kozero/train/evaluation.hpp>
+#include <kozero/train/sampler.hpp>
+
+namespace kozero::train {
+
+Evaluation evaluate(const Evaluator& evaluator, const SampleSource& source, std::int64_t max_samples) {
+  dist::Communicator& comm = evaluator.comm;
+  const std::int64_t total = max_samples > 0 ? std::min(max_samples, source.num_samples()) : source.num_samples();
+  const Share mine = share_of(Share{0, total}, comm.rank(), comm.size());
+  // Every rank makes as many calls as the one with the largest share: a call may gather parameters.
+  const std::int64_t most = (total + comm.size() - 1) / comm.size();
+  double loss = 0.0;
+  for (std::int64_t first = 0; first < most; first += evaluator.micro_batch) {
+    std::vector<SampleName> names;
+    for (std::int64_t i = first; i < std::min(first + evaluator.micro_batch, mine.count); ++i) {
+      names.push_back(SampleName{0, mine.first + i});
+    }
+    loss += evaluator.model.evaluate(evaluator.access, evaluator.loader.load(source, names));
+  }
+  const std::int64_t tokens = total * evaluator.model.config().seq;
+  return Evaluation{sum_in_rank_order(comm, loss) / static_cast<double>(tokens), tokens};
+}
+
+}  // namespace kozero::train

@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// rank_groups.hpp: groups of 1, 2, ... ranks inside one MPI test program.
+//   for_each_group_size([](const RankGroup& group) { ... make_communicator("mpi", group.handle(), ledger) ... });
+#pragma once
+#include <mpi.h>
+
+namespace kozero::test {
+
+/// The ranks of the world that pass the same colour, in the world's order.
+class RankGroup {
+ public:
+  explicit RankGroup(int colour) {
+    MPI_Comm_split(MPI_COMM_WORLD, colour, 0, &comm_);
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
+  }
+  ~RankGroup() { MPI_Comm_free(&comm_); }
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
+
+  [[nodiscard]] const void* handle() const { return &comm_; }
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+inline int world_size() {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+inline int world_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+/// For n = 1, 2, ... world size: the first n ranks call `body` as a group, and so do the others as one of theirs.
+template <class Body>
+void for_each_group_size(const Body& body) {
+  for (int n = 1; n <= world_size(); ++n) {
+    const RankGroup group(world_rank() < n ? 0 : 1);
+    body(group);
+  }
+}
+
+}  // namespace kozero::test

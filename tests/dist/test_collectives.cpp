@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_collectives.cpp: reduce_scatter and all_gather of every back end against a loop over the ranks, in bits.
+#include <catch2/catch_test_macros.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/counted_communicator.hpp>
+#include <kozero/dist/make_communicator.hpp>
+#include <kozero/dist/staged_communicator.hpp>
+
+#include <cmath>
+#include <cstring>
+
+#include "rank_groups.hpp"
+
+using namespace kozero;
+using namespace kozero::dist;
+using kozero::test::RankGroup;
+
+namespace {
+
+// Small buffers and messages, so that small arrays cross their ends.
+CommunicatorOptions small_buffers() {
+  CommunicatorOptions options;
+  options.timeout_s = 60.0;
+  options.chunk_bytes = 3000;
+  options.message_bytes = 500;
+  return options;
+}
+
+struct Case {
+  std::string what;
+  std::unique_ptr<CountedCommunicator> comm;
+};
+
+// Every back end, made once for all checks: on more ranks than cores MPI is slow to make one.
+std::vector<Case> all_back_ends(const RankGroup& group, MemoryLedger& ledger) {
+  std::vector<Case> cases;
+  const auto add = [&](const std::string& what, std::unique_ptr<Communicator> comm) {
+    cases.push_back({what, std::make_unique<CountedCommunicator>(std::move(comm))});
+  };
+  const auto make = [&](const char* name, const CommunicatorOptions& options = small_buffers()) {
+    return make_communicator(name, group.handle(), ledger, options);
+  };
+  add("mpi", make("mpi"));
+  add("shm", make("shm"));
+  add("mpi, default buffers", make("mpi", CommunicatorOptions{}));
+  add("shm, default buffers", make("shm", CommunicatorOptions{}));
+  add("staged", std::make_unique<StagedCommunicator>(make("mpi"), ledger, 2000));
+  if (group.size() == 1) add("self", make("self"));
+  return cases;
+}
+
+// Values of many magnitudes and both signs: the order of a sum shows in its bits.
+std::uint32_t scrambled(std::uint32_t x) {
+  x = (x ^ (x >> 15)) * 2246822519U;
+  x = (x ^ (x >> 13)) * 3266489917U;
+  return x ^ (x >> 16);
+}
+
+float value_of(int rank, std::int64_t i) {
+  const std::uint32_t mantissa = scrambled(static_cast<std::uint32_t>(i * 64 + rank));
+  const std::uint32_t exponent = scrambled(mantissa);
+  const float magnitude = std::ldexp(static_cast<float>(mantissa >> 8), static_cast<int>(exponent % 16));
+  return exponent % 3 == 0 ? -magnitude : magnitude;
+}
+
+std::vector<float> addend_of(int rank, std::int64_t extent) {
+  std::vector<float> values(static_cast<std::size_t>(extent));
+  for (std::int64_t i = 0; i < extent; ++i) values[static_cast<std::size_t>(i)] = value_of(rank, i);
+  return values;
+}
+
+float sum_of_ranks(int n, std::int64_t i) {
+  float sum = value_of(0, i);
+  for (int r = 1; r < n; ++r) sum += value_of(r, i);
+  return sum;
+}
+
+bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof(float)) == 0; }
+
+std::vector<std::int64_t> extents_for(int n) {
+  return {0, 1, 63, 65, 130, 64 * n, 64 * n + 1, 1000, 4097, 64 * 31 * n - 5};
+}
+
+std::int64_t wrong_sums(const Partition& partition, int rank, const float* slice) {
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < partition.size(rank); ++i) {
+    wrong += !same_bits(slice[i], sum_of_ranks(partition.num_ranks(), partition.begin(rank) + i));
+  }
+  return wrong;
+}
+
+unsigned char byte_at(std::int64_t i) { return static_cast<unsigned char>((i * 131 + i / 251) & 0xFF); }
+
+std::int64_t wrong_bytes(const std::vector<unsigned char>& full) {
+  std::int64_t wrong = 0;
+  for (std::size_t i = 0; i < full.size(); ++i) wrong += full[i] != byte_at(static_cast<std::int64_t>(i));
+  return wrong;
+}
+
+void check_reduce_scatter(Communicator& comm, std::int64_t extent) {
+  const Partition partition(extent, comm.size());
+  const auto own = addend_of(comm.rank(), extent);
+  const auto size = static_cast<std::size_t>(partition.size(comm.rank()));
+
+  std::vector<float> apart(size + 1, -1.0F);
+  comm.reduce_scatter(own.data(), apart.data(), partition);
+  CHECK(wrong_sums(partition, comm.rank(), apart.data()) == 0);
+  CHECK(apart.back() == -1.0F);
+
+  std::vector<float> full = own;
+  float* in_place = full.data() + partition.begin(comm.rank());
+  comm.reduce_scatter(full.data(), in_place, partition);
+  CHECK(wrong_sums(partition, comm.rank(), in_place) == 0);
+  std::copy_n(own.data() + partition.begin(comm.rank()), size, in_place);
+  CHECK(full == own);  // nothing but the slice was written
+}
+
+void check_all_gather(Communicator& comm, std::int64_t extent, std::int64_t element) {
+  const Partition partition(extent, comm.size());
+  const std::int64_t first = partition.begin(comm.rank()) * element;
+  std::vector<unsigned char> slice(static_cast<std::size_t>(partition.size(comm.rank()) * element));
+  for (std::size_t i = 0; i < slice.size(); ++i) slice[i] = byte_at(first + static_cast<std::int64_t>(i));
+
+  std::vector<unsigned char> full(static_cast<std::size_t>(extent * element), 0);
+  comm.all_gather(slice.data(), full.data(), partition, static_cast<std::size_t>(element));
+  CHECK(wrong_bytes(full) == 0);
+
+  std::vector<unsigned char> in_place(full.size(), 0);
+  std::copy(slice.begin(), slice.end(), in_place.begin() + first);
+  comm.all_gather(in_place.data() + first, in_place.data(), partition, static_cast<std::size_t>(element));
+  CHECK(wrong_bytes(in_place) == 0);
+}
+
+// Reduced and gathered again and again, with no barrier between.
+void check_rounds(Communicator& comm) {
+  const Partition partition(1000, comm.size());
+  for (int round = 1; round <= 20; ++round) {
+    const auto value = [&](int rank) { return value_of(rank, 999) * static_cast<float>(round); };
+    auto full = addend_of(comm.rank(), 1000);
+    for (auto& x : full) x *= static_cast<float>(round);
+    float* slice = full.data() + partition.begin(comm.rank());
+    comm.reduce_scatter(full.data(), slice, partition);
+    comm.all_gather(slice, full.data(), partition, sizeof(float));
+    float expected = value(0);
+    for (int r = 1; r < comm.size(); ++r) expected += value(r);
+    CHECK(same_bits(full.back(), expected));
+  }
+}
+
+void check_counts(CountedCommunicator& comm, std::int64_t extent) {
+  const Partition partition(extent, comm.size());
+  const std::int64_t own = partition.size(comm.rank());
+  std::vector<float> full(static_cast<std::size_t>(extent), 1.0F);
+  float* slice = full.data() + partition.begin(comm.rank());
+  comm.reset();
+  comm.reduce_scatter(full.data(), slice, partition);
+  comm.all_gather(slice, full.data(), partition, sizeof(float));
+  comm.all_gather(slice, full.data(), partition, 2);
+  comm.barrier();
+
+  const auto counts = comm.counts();
+  CHECK(counts[0].collective == "reduce_scatter");
+  CHECK(counts[0].calls == 1);
+  CHECK(counts[0].bytes == 4 * (extent - own));
+  CHECK(counts[1].collective == "all_gather");
+  CHECK(counts[1].calls == 2);
+  CHECK(counts[1].bytes == (4 + 2) * (comm.size() - 1) * own);
+  CHECK(counts[1].seconds >= 0.0);
+  CHECK(sum_in_rank_order(comm, static_cast<double>(counts[0].bytes)) == 4.0 * (comm.size() - 1) * extent);
+  CHECK(sum_in_rank_order(comm, static_cast<double>(counts[1].bytes)) == 6.0 * (comm.size() - 1) * extent);
+
+  comm.reset();
+  CHECK(comm.counts()[0].bytes == 0);
+  CHECK(comm.counts()[0].collective == "reduce_scatter");
+}
+
+void check_refusal(Communicator& comm) {
+  std::vector<float> full(100);
+  const Partition wrong(100, comm.size() + 1);
+  CHECK_THROWS_AS(comm.reduce_scatter(full.data(), full.data(), wrong), Error);
+  CHECK_THROWS_AS(comm.all_gather(full.data(), full.data(), wrong, 4), Error);
+}
+
+}  // namespace
+
+TEST_CASE("the test's values show the order of a sum", "[collectives]") {
+  int differ = 0;
+  for (std::int64_t i = 0; i < 1000; ++i) {
+    const float forward = (value_of(0, i) + value_of(1, i)) + value_of(2, i);
+    const float backward = (value_of(2, i) + value_of(1, i)) + value_of(0, i);
+    differ += !same_bits(forward, backward);
+  }
+  CHECK(differ > 100);
+}
+
+TEST_CASE("every back end adds in rank order, gathers every slice and counts its bytes", "[collectives]") {
+  const RankGroup group(0);
+  MemoryLedger ledger;
+  for (const auto& [what, comm] : all_back_ends(group, ledger)) {
+    for (const std::int64_t extent : extents_for(group.size())) {
+      CAPTURE(what, group.size(), extent);
+      check_reduce_scatter(*comm, extent);
+      for (const std::int64_t element : {1, 2, 4, 8}) check_all_gather(*comm, extent, element);
+      check_counts(*comm, extent);
+    }
+    CAPTURE(what, group.size());
+    check_rounds(*comm);
+    check_refusal(*comm);
+  }
+}
+
+TEST_CASE("groups inside a job work side by side", "[collectives]") {
+  const RankGroup group(kozero::test::world_rank() % 2);
+  MemoryLedger ledger;
+  for (const char* name : {"mpi", "shm"}) {
+    CAPTURE(name, group.size());
+    const auto comm = make_communicator(name, group.handle(), ledger, small_buffers());
+    check_reduce_scatter(*comm, 4097);
+    check_all_gather(*comm, 4097, 4);
+  }
+}

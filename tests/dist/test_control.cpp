@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_control.cpp: control traffic, agreement on errors, and waits that end.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/environment.hpp>
+#include <kozero/dist/make_communicator.hpp>
+
+#include <mpi.h>
+
+#include <optional>
+
+#include "rank_groups.hpp"
+
+using namespace kozero;
+using namespace kozero::dist;
+using Catch::Matchers::ContainsSubstring;
+using kozero::test::RankGroup;
+
+namespace {
+
+std::optional<Error> error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+CommunicatorOptions small_buffers() {
+  CommunicatorOptions options;
+  options.chunk_bytes = 4096;
+  return options;
+}
+
+// Gathered values come in rank order.
+void check_gather(Communicator& comm) {
+  const double r = comm.rank();
+  std::vector<double> expected;
+  for (int i = 0; i < comm.size(); ++i) expected.insert(expected.end(), {i + 0.5, -1.0 * i});
+  CHECK(comm.gather_control({r + 0.5, -r}) == expected);
+  CHECK(comm.gather_control({}).empty());
+  comm.barrier();
+}
+
+// Sums of doubles are in rank order.
+void check_sum(Communicator& comm) {
+  const auto value = [](int rank) {
+    return (rank % 2 == 0 ? 1.0 : -1.0) * (1.0 + rank / 3.0) * (rank == 0 ? 1e17 : 1.0);
+  };
+  double expected = 0.0;
+  for (int r = 0; r < comm.size(); ++r) expected += value(r);
+  CHECK(sum_in_rank_order(comm, value(comm.rank())) == expected);
+}
+
+// Rank 0's bytes reach every rank.
+void check_broadcast(Communicator& comm) {
+  std::string bytes(5000, 'x');
+  bytes[7] = '\0';
+  CHECK(comm.broadcast_control(comm.rank() == 0 ? bytes : "ignored") == bytes);
+  CHECK(comm.broadcast_control(comm.rank() == 0 ? "" : "ignored").empty());
+}
+
+// Ranks agree on the lowest rank's message.
+void check_agree(Communicator& comm) {
+  CHECK_NOTHROW(agree(comm, 4, ""));
+  const int lowest = comm.size() / 2;
+  const std::string own =
+      comm.rank() < lowest ? "" : std::string("rank ") + std::to_string(comm.rank()) + ": disk \xC3\xA9 full";
+  const auto error = error_of([&] { agree(comm, comm.rank() == lowest ? 4 : 3, own); });
+  REQUIRE(error.has_value());
+  CHECK(error->what() == "rank " + std::to_string(lowest) + ": disk \xC3\xA9 full");
+  CHECK(error->exit_status() == 4);
+  CHECK(error->seen_by_all_ranks());
+  comm.barrier();
+}
+
+}  // namespace
+
+TEST_CASE("ranks exchange control values and agree on errors", "[control]") {
+  const RankGroup group(0);
+  MemoryLedger ledger;
+  for (const char* name : {"mpi", "shm", "auto"}) {
+    CAPTURE(name, group.size());
+    const auto comm = make_communicator(name, group.handle(), ledger, small_buffers());
+    check_gather(*comm);
+    check_sum(*comm);
+    check_broadcast(*comm);
+    check_agree(*comm);
+  }
+}
+
+TEST_CASE("a rank that does not come is named", "[control]") {
+  const RankGroup group(0);
+  if (group.size() == 1) return;
+  for (const char* name : {"mpi", "shm"}) {
+    CAPTURE(name);
+    MemoryLedger ledger;
+    CommunicatorOptions options = small_buffers();
+    options.timeout_s = 0.2;
+    const auto comm = make_communicator(name, group.handle(), ledger, options);
+    const int missing = group.size() - 1;
+    const Partition partition(64 * group.size(), group.size());
+    std::vector<float> full(static_cast<std::size_t>(partition.extent()), 1.0F);
+    std::vector<float> slice(64);
+    if (group.rank() != missing) {
+      const auto error = error_of([&] { comm->reduce_scatter(full.data(), slice.data(), partition); });
+      REQUIRE(error.has_value());
+      CHECK(error->failure() == Failure::communication);
+      CHECK_FALSE(error->seen_by_all_ranks());
+      CHECK_THAT(error->what(),
+                 ContainsSubstring("rank " + std::to_string(group.rank()) +
+                                   " waited 0.2 s in reduce_scatter for rank " + std::to_string(missing)));
+    } else {
+      const auto error = error_of([&] { comm->barrier(); });  // nobody comes here
+      REQUIRE(error.has_value());
+      CHECK_THAT(error->what(), ContainsSubstring("waited 0.2 s in barrier for another rank"));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+}
+
+TEST_CASE("the environment knows its ranks and leaves a running MPI up", "[environment]") {
+  {
+    const Environment environment(nullptr, nullptr);
+    CHECK(environment.rank() == kozero::test::world_rank());
+    CHECK(environment.size() == kozero::test::world_size());
+    CHECK(environment.local_ranks() == environment.size());  // tests run on one node
+    CHECK(environment.local_rank() == environment.rank());
+    CHECK(environment.thread_multiple());
+    MemoryLedger ledger;
+    CHECK(make_communicator("auto", environment.world(), ledger)->size() == environment.size());
+  }
+  int finalized = 1;
+  MPI_Finalized(&finalized);
+  CHECK(finalized == 0);
+}

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_make_communicator.cpp: which back end a name gives, what is refused, and what is booked.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/make_communicator.hpp>
+
+#include <mpi.h>
+
+#include "rank_groups.hpp"
+
+using namespace kozero;
+using namespace kozero::dist;
+using Catch::Matchers::Message;
+using kozero::test::for_each_group_size;
+using kozero::test::RankGroup;
+
+TEST_CASE("auto takes self for one rank and shm on one node", "[make]") {
+  for_each_group_size([](const RankGroup& group) {
+    MemoryLedger ledger;
+    CHECK(make_communicator("auto", group.handle(), ledger)->name() == (group.size() == 1 ? "self" : "shm"));
+  });
+}
+
+TEST_CASE("the handle is an MPI communicator of the same ranks", "[make]") {
+  const RankGroup group(kozero::test::world_rank() % 2);
+  for (const char* name : {"mpi", "shm", "auto"}) {
+    MemoryLedger ledger;
+    const auto comm = make_communicator(name, group.handle(), ledger);
+    int size = 0;
+    int rank = -1;
+    MPI_Comm_size(*static_cast<const MPI_Comm*>(comm->mpi_handle()), &size);
+    MPI_Comm_rank(*static_cast<const MPI_Comm*>(comm->mpi_handle()), &rank);
+    CHECK(size == group.size());
+    CHECK(rank == group.rank());
+  }
+}
+
+TEST_CASE("without space in shared memory auto says so once and takes mpi, shm is refused", "[make]") {
+  const RankGroup group(0);
+  if (group.size() == 1) return;
+  MemoryLedger ledger;
+  std::vector<std::string> notices;
+  CommunicatorOptions options;
+  options.shm_free_bytes = [] { return std::int64_t{5} << 20; };
+  options.notice = [&](const std::string& line) { notices.push_back(line); };
+
+  const std::string needed = std::to_string(16 * group.size() + 1) + " MiB";
+  const std::string obstacle = "shared memory needs " + needed + " and /dev/shm has 5 MiB left";
+  CHECK(make_communicator("auto", group.handle(), ledger, options)->name() == "mpi");
+  if (group.rank() == 0) {
+    CHECK(notices == std::vector<std::string>{"comm.backend = auto takes mpi: " + obstacle});
+  } else {
+    CHECK(notices.empty());
+  }
+  CHECK_THROWS_MATCHES(make_communicator("shm", group.handle(), ledger, options), Error,
+                       Message("comm.backend = shm: " + obstacle + "; take mpi, or auto"));
+  CHECK(notices.size() <= 1);
+}
+
+TEST_CASE("the space is enough where it is just enough", "[make]") {
+  const RankGroup group(0);
+  MemoryLedger ledger;
+  CommunicatorOptions options;
+  options.chunk_bytes = 8192;
+  std::int64_t free_bytes = group.size() * (4096 + 2 * 8192);
+  options.shm_free_bytes = [&] { return free_bytes; };
+  CHECK(make_communicator("shm", group.handle(), ledger, options)->name() == "shm");
+  --free_bytes;
+  CHECK_THROWS_AS(make_communicator("shm", group.handle(), ledger, options), Error);
+}
+
+TEST_CASE("self is refused to several ranks", "[make]") {
+  const RankGroup group(0);
+  MemoryLedger ledger;
+  if (group.size() == 1) {
+    CHECK(make_communicator("self", group.handle(), ledger)->name() == "self");
+  } else {
+    CHECK_THROWS_MATCHES(make_communicator("self", group.handle(), ledger), Error,
+                         Message("comm.backend = self: it serves one rank, but " + std::to_string(group.size()) +
+                                 " were started; take auto"));
+  }
+}
+
+TEST_CASE("a plan books what the run books", "[make]") {
+  const RankGroup group(0);
+  for (const char* name : {"auto", "mpi", "shm"}) {
+    CAPTURE(name, group.size());
+    MemoryLedger real;
+    MemoryLedger plan(MemoryLedger::Mode::plan);
+    const auto comm = make_communicator(name, group.handle(), real);
+    const auto planned = make_planned_communicator(name, group.rank(), group.size(), plan);
+    if (std::string(name) != "auto") CHECK(comm->name() == name);
+    CHECK(plan.total() == real.total());
+    CHECK(plan.bytes(Memory::communication) == real.bytes(Memory::communication));
+    CHECK(real.total() <= (std::int64_t{16} << 20) + 4096);
+  }
+}

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_one_rank.cpp: what needs no MPI: names, the self and the planned communicator.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/make_communicator.hpp>
+#include <kozero/dist/self_communicator.hpp>
+
+using namespace kozero;
+using namespace kozero::dist;
+using Catch::Matchers::Message;
+
+TEST_CASE("accepted back ends", "[names]") {
+  for (const auto& name : backend_names()) CHECK_NOTHROW(check_backend_name(name));
+  CHECK(backend_names() == std::vector<std::string>{"auto", "self", "mpi", "shm"});
+}
+
+TEST_CASE("other back ends are refused with the accepted ones", "[names]") {
+  CHECK_THROWS_MATCHES(check_backend_name("nccl"), Error,
+                       Message("comm.backend = nccl: not built yet; accepted are auto, self, mpi, shm"));
+  CHECK_THROWS_MATCHES(check_backend_name("ring"), Error,
+                       Message("comm.backend = ring: not built yet; accepted are auto, self, mpi, shm"));
+  CHECK_THROWS_MATCHES(check_backend_name("gossip"), Error,
+                       Message("comm.backend = gossip: accepted are auto, self, mpi, shm"));
+  CHECK_THROWS_MATCHES(check_backend_name("slef"), Error,
+                       Message("comm.backend = slef: accepted are auto, self, mpi, shm; nearest is self"));
+}
+
+TEST_CASE("self copies, and in place does nothing", "[self]") {
+  const auto comm = make_self_communicator();
+  CHECK(comm->rank() == 0);
+  CHECK(comm->size() == 1);
+  const Partition partition(5, 1);
+  MemoryLedger ledger;
+  const auto full = ledger.take<float>(Memory::workspace, "full", 5);
+  const auto slice = ledger.take<float>(Memory::workspace, "slice", 5);
+  Kokkos::deep_copy(full, 3.0F);
+  comm->reduce_scatter(full.data(), slice.data(), partition);
+  Kokkos::deep_copy(full, 0.0F);
+  comm->all_gather(slice.data(), full.data(), partition, sizeof(float));
+  comm->reduce_scatter(full.data(), full.data(), partition);
+  const auto result = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), full);
+  for (std::size_t i = 0; i < 5; ++i) CHECK(result(i) == 3.0F);
+  CHECK(comm->gather_control({1.0, 2.0}) == std::vector<double>{1.0, 2.0});
+  CHECK(comm->broadcast_control("x") == "x");
+  CHECK_THROWS_AS(comm->reduce_scatter(full.data(), full.data(), Partition(5, 2)), Error);
+}
+
+TEST_CASE("a planned communicator has a place, and no peers", "[planned]") {
+  MemoryLedger ledger(MemoryLedger::Mode::plan);
+  const auto comm = make_planned_communicator("auto", 2, 7, ledger);
+  CHECK(comm->rank() == 2);
+  CHECK(comm->size() == 7);
+  CHECK(comm->name() == "planned");
+  CHECK(comm->mpi_handle() == nullptr);
+  const Partition partition(100, 7);
+  CHECK_THROWS_MATCHES(comm->reduce_scatter(nullptr, nullptr, partition), Error,
+                       Message("reduce_scatter was called while planning, where no rank has peers"));
+  CHECK_THROWS_AS(comm->all_gather(nullptr, nullptr, partition, 4), Error);
+  CHECK_THROWS_AS(comm->barrier(), Error);
+  CHECK_THROWS_AS(comm->gather_control({}), Error);
+  CHECK_THROWS_AS(comm->broadcast_control(""), Error);
+  CHECK_THROWS_AS(make_planned_communicator("self", 0, 2, ledger), Error);
+}

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_partition.cpp: the arithmetic of slices and of their pieces, without MPI.
+#include <catch2/catch_test_macros.hpp>
+
+#include <kozero/core/partition.hpp>
+
+#include <vector>
+
+using kozero::kAlignment;
+using kozero::Partition;
+
+namespace {
+
+const std::vector<std::int64_t> kExtents = {0, 1, 63, 64, 65, 127, 128, 129, 448, 575, 1000, 4096, 4097, 123457};
+
+}  // namespace
+
+TEST_CASE("every element has one owner", "[partition]") {
+  for (const std::int64_t extent : kExtents) {
+    for (int n = 1; n <= 9; ++n) {
+      CAPTURE(extent, n);
+      const Partition partition(extent, n);
+      std::vector<int> owners(static_cast<std::size_t>(extent), 0);
+      for (int r = 0; r < n; ++r) {
+        for (std::int64_t i = partition.begin(r); i < partition.end(r); ++i) ++owners[static_cast<std::size_t>(i)];
+      }
+      CHECK(owners == std::vector<int>(static_cast<std::size_t>(extent), 1));
+    }
+  }
+}
+
+TEST_CASE("slices follow each other, aligned, equal up to the last ones", "[partition]") {
+  for (const std::int64_t extent : kExtents) {
+    for (int n = 1; n <= 9; ++n) {
+      CAPTURE(extent, n);
+      const Partition partition(extent, n);
+      CHECK(partition.begin(0) == 0);
+      CHECK(partition.end(n - 1) == extent);
+      for (int r = 0; r + 1 < n; ++r) {
+        CHECK(partition.end(r) == partition.begin(r + 1));
+        CHECK(partition.size(r) >= partition.size(r + 1));
+        if (partition.size(r + 1) > 0) CHECK(partition.size(r) == partition.largest());
+        if (partition.size(r + 1) > 0) CHECK(partition.begin(r + 1) % kAlignment == 0);
+      }
+      CHECK(partition.largest() < (extent + n - 1) / n + kAlignment);
+    }
+  }
+}
+
+TEST_CASE("few elements leave the last ranks empty", "[partition]") {
+  const Partition partition(130, 7);  // ceil(130 / 7) = 19 -> slices of 64
+  CHECK(partition.size(0) == 64);
+  CHECK(partition.size(1) == 64);
+  CHECK(partition.size(2) == 2);
+  for (int r = 3; r < 7; ++r) CHECK(partition.size(r) == 0);
+  CHECK(Partition(130, 1).size(0) == 130);
+}
+
+TEST_CASE("extents beyond 32 bits", "[partition]") {
+  const std::int64_t extent = (std::int64_t{1} << 40) + 7;
+  const Partition partition(extent, 3);
+  CHECK(partition.size(0) + partition.size(1) + partition.size(2) == extent);
+  CHECK(partition.begin(2) == 2 * partition.largest());
+}

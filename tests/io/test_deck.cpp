@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_deck.cpp: values, overrides, what silence means, the written deck, the fingerprint.
+#include <catch2/catch_test_macros.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <kozero/core/error.hpp>
+#include <kozero/io/deck.hpp>
+#include <kozero/io/deck_schema.hpp>
+
+namespace {
+
+using namespace kozero;
+using namespace kozero::io;
+namespace fs = std::filesystem;
+
+const std::string kSmallest = R"(run.steps = 10
+[model]
+layers = 2
+dim = 64
+heads = 4
+seq = 32
+[data]
+text = ["a.txt"]
+[train]
+global_batch = 8
+)";
+
+Deck smallest(const std::vector<std::string>& overrides = {}) {
+  return parse_deck(kSmallest, "a/small.toml", overrides);
+}
+
+/// An empty folder that is the current directory as long as this lives.
+class Folder {
+ public:
+  Folder() : before_(fs::current_path()), path_(fs::temp_directory_path() / "kozero_test_deck") {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+    fs::current_path(path_);
+  }
+  ~Folder() {
+    fs::current_path(before_);
+    fs::remove_all(path_);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+ private:
+  fs::path before_;
+  fs::path path_;
+};
+
+void write_file(const fs::path& path, const std::string& text) {
+  if (path.has_parent_path()) fs::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+}
+
+}  // namespace
+
+TEST_CASE("a silent deck has the promised defaults") {
+  const Deck deck = smallest();
+  CHECK(deck.run.dir == "runs/small");
+  CHECK(deck.model.dropout == 0.0);
+  CHECK(deck.model.tie_embeddings);
+  CHECK(deck.optim.lr == 1e-4);
+  CHECK(deck.optim.weight_decay == 0.01);
+  CHECK(deck.train.grad_clip == 1.0);
+  CHECK(deck.zero.stage == 0);
+  CHECK(deck.is_set("model.dim"));
+  CHECK_FALSE(deck.is_set("optim.lr"));
+  CHECK_FALSE(smallest({"model.arch=llama"}).model.tie_embeddings);
+  CHECK(smallest({"model.arch=llama", "model.tie_embeddings=true"}).model.tie_embeddings);
+  CHECK(smallest({"model.preset=llama-1b"}).model.arch == "llama");
+  CHECK(smallest({"model.preset=tiny"}).model.arch == "gpt2");
+}
+
+TEST_CASE("overrides are TOML, else text, and one value is a list of one") {
+  CHECK(smallest({"zero.stage=3"}).zero.stage == 3);
+  CHECK(smallest({"zero.stage=3", "zero.stage=1"}).zero.stage == 1);
+  CHECK(smallest({"optim.lr=1"}).optim.lr == 1.0);
+  CHECK(smallest({"optim.kind=sgd"}).optim.kind == "sgd");
+  CHECK(smallest({"optim.kind=\"sgd\""}).optim.kind == "sgd");
+  CHECK(smallest({"run.dir=my run # 2"}).run.dir == "my run # 2");
+  CHECK(smallest({"run.dir=a=b"}).run.dir == "a=b");
+  CHECK(smallest({"run.dir=x\ny = 1"}).run.dir == "x\ny = 1");
+  CHECK(smallest({"data.text=book.txt"}).data.text == std::vector<std::string>{"book.txt"});
+  CHECK(smallest({"data.text=['x', 'y']"}).data.text == std::vector<std::string>{"x", "y"});
+  CHECK(smallest({"optim.betas=[0.5, 0.75]"}).optim.betas == std::array<double, 2>{0.5, 0.75});
+  CHECK(smallest({"zero.stage=3"}).origins.at("zero.stage") == "command line");
+  CHECK(smallest().origins.at("model.dim") == "a/small.toml:4");
+  CHECK(smallest().origins.at("run.steps") == "a/small.toml:1");
+}
+
+TEST_CASE("what the command line chooses replaces what the file chose otherwise") {
+  const Deck epochs = smallest({"run.epochs=2"});
+  CHECK(epochs.run.epochs == 2);
+  CHECK(epochs.run.steps == 0);
+  CHECK_FALSE(epochs.is_set("run.steps"));
+  const Deck synthetic = smallest({"data.synthetic=true"});
+  CHECK(synthetic.data.synthetic);
+  CHECK(synthetic.data.text.empty());
+  CHECK(smallest({"data.synthetic=false"}).data.text.size() == 1);
+  CHECK(smallest({"train.accumulate=3"}).train.global_batch == 0);
+  const std::string with_betas = kSmallest + "[optim]\nbetas = [0.5, 0.6]\nmin_lr = 1e-5\nschedule = \"cosine\"\n";
+  const Deck sgd = parse_deck(with_betas, "b.toml", {"optim.kind=sgd", "optim.schedule=constant"});
+  CHECK(sgd.optim.betas == OptimKeys().betas);
+  CHECK(sgd.optim.min_lr == 0.0);
+}
+
+TEST_CASE("parts that are not built may be named with the value that means none") {
+  const Deck deck = smallest({"checkpoint.every=0", "checkpoint.resume=none", "zero.overlap=false", "log.timeline=none",
+                              "zero.offload_optimizer=none", "model.rope_scaling=none", "comm.throttle_gbit=0"});
+  CHECK(deck.checkpoint.every == 0);
+}
+
+TEST_CASE("the written deck reads back as the same deck and says where values came from") {
+  const std::vector<std::vector<std::string>> cases = {
+      {},
+      {"model.arch=llama", "model.kv_heads=2", "zero.stage=3"},
+      {"model.preset=llama-8b", "train.accumulate=2"},
+      {"optim.lr=0.12345678901234567", "optim.betas=[0.1, 1e-300]", "optim.eps=3e-17", "run.max_minutes=1e22"},
+      {"run.dir=quote \" back \\ tab \t line \n bell \a delete \x7f end", "data.text=['\xc3\xa4', 'b']"},
+      {"model.arch=linear", "model.ffn=3", "data.synthetic=true", "optim.kind=sgd", "optim.momentum=0.5"},
+      {"run.seed=9223372036854775807", "run.epochs=1"},
+  };
+  for (const auto& overrides : cases) {
+    const Deck deck = smallest(overrides);
+    const Deck again = parse_deck(resolved_text(deck), "deck.toml");
+    CHECK(first_difference(fingerprint(deck), fingerprint(again)).empty());
+    CHECK(fingerprint(deck) == fingerprint(again));
+  }
+  const std::string text = resolved_text(smallest({"zero.stage=3"}));
+  CHECK(text.find("stage = 3  # command line\n") != std::string::npos);
+  CHECK(text.find("dim = 64  # a/small.toml:4\n") != std::string::npos);
+  CHECK(text.find("lr = 1e-4  # default\n") != std::string::npos);
+  CHECK(text.find("# epochs: run.steps is given\n") != std::string::npos);
+}
+
+TEST_CASE("a preset's shape stays open in the written deck") {
+  const Deck deck = parse_deck(resolved_text(smallest({"model.preset=llama-8b"})), "deck.toml");
+  CHECK_FALSE(deck.is_set("model.rope_theta"));
+  CHECK_FALSE(deck.is_set("model.norm_eps"));
+  CHECK_FALSE(deck.is_set("model.tie_embeddings"));
+  CHECK(deck.is_set("model.dim"));
+}
+
+TEST_CASE("fingerprints name the first key that differs, whatever the origin") {
+  const std::string here = fingerprint(smallest({"zero.stage=1", "train.global_batch=8"}));
+  CHECK(fingerprint(smallest({"zero.stage=1"})) == here);
+  CHECK(first_difference(here, fingerprint(smallest({"zero.stage=2"}))) == "zero.stage: 1 and 2");
+  CHECK(first_difference(here, fingerprint(smallest({"zero.stage=1", "data.text=b"}))) ==
+        "data.text: [\"a.txt\"] and [\"b\"]");
+  CHECK(first_difference(here, here).empty());
+}
+
+TEST_CASE("data is looked up in the current directory, then above the deck's folder") {
+  const Folder folder;
+  write_file("tree/inputs/a.toml", kSmallest + "[optim]\n");
+  write_file("tree/a.txt", "above");
+  CHECK(read_deck("tree/inputs/a.toml").data.text.front() == "tree/a.txt");
+  write_file("a.txt", "here");
+  CHECK(read_deck("tree/inputs/a.toml").data.text.front() == "a.txt");
+  CHECK(read_deck("tree/inputs/a.toml", {"data.text=nowhere.txt"}).data.text.front() == "nowhere.txt");
+}
+
+TEST_CASE("the resolved deck is written, or the failure names the file") {
+  const Folder folder;
+  write_resolved(smallest(), "deck.toml");
+  CHECK(fingerprint(read_deck("deck.toml")) == fingerprint(smallest()));
+  try {
+    write_resolved(smallest(), "no/such/folder/deck.toml");
+    FAIL("nothing was thrown");
+  } catch (const Error& error) {
+    CHECK(error.failure() == Failure::write);
+    CHECK(std::string(error.what()) == "no/such/folder/deck.toml: the resolved deck could not be written");
+  }
+}
+
+TEST_CASE("every row has a name of its own, a meaning, and a default that it accepts or calls silent") {
+  std::set<std::string> keys;
+  for (const auto& row : deck_schema()) {
+    INFO(row.key);
+    CHECK(keys.insert(row.key).second);
+    CHECK_FALSE(row.help.empty());
+    Deck deck;
+    CHECK((accepts(row, row.value_in(deck)) || !row.when_silent.empty()));
+  }
+  const std::string reference = deck_reference();
+  CHECK(reference.find("zero.stage: what is sharded") != std::string::npos);
+  CHECK(reference.find("silent: 0; accepted are 0, 1, 2, 3\n") != std::string::npos);
+}

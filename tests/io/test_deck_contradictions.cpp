@@ -1,0 +1,275 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_deck_contradictions.cpp: parts not built yet, contradictions, missing keys, files that are no decks.
+#include "deck_refusals.hpp"
+
+#include <type_traits>
+
+#include <kozero/core/views.hpp>
+
+TEST_CASE("a part that is not built yet is refused as such, never ignored") {
+  check_refusals({
+      {R"(train.precision = "bf16")",
+       {},
+       R"(x.toml:8: train.precision = "bf16": not built yet in this version (bf16, fp16 come later);)"
+       R"( accepted is "f32")"},
+      {R"(train.precision = "f64")", {}, R"(x.toml:8: train.precision = "f64": accepted is "f32")"},
+      {R"(train.gradient_dtype = "bf16")",
+       {},
+       R"(x.toml:8: train.gradient_dtype = "bf16": not built yet in this version (bf16 comes later);)"
+       R"( accepted is "f32")"},
+      {R"(zero.reduce_dtype = "bf16")",
+       {},
+       R"(x.toml:8: zero.reduce_dtype = "bf16": not built yet in this version (bf16 comes later); accepted)"
+       R"( is "f32")"},
+      {R"(model.arch = "qwen3")",
+       {},
+       R"(x.toml:8: model.arch = "qwen3": not built yet in this version (qwen2, qwen3 come later);)"
+       R"( accepted are "gpt2", "llama", "linear")"},
+      {R"(model.preset = "qwen-0.6b")",
+       {},
+       R"(x.toml:8: model.preset = "qwen-0.6b": not built yet in this version (qwen-0.6b, qwen-8b come)"
+       R"( later); accepted are "none", "tiny", "small", "medium", "gpt2-124m", "gpt2-350m", "gpt2-774m",)"
+       R"( "gpt2-1558m", "llama-1b", "llama-8b", "llama-13b")"},
+      {R"(comm.backend = "nccl")",
+       {},
+       R"(x.toml:8: comm.backend = "nccl": not built yet in this version (ring, nccl come later); accepted)"
+       R"( are "auto", "self", "mpi", "shm")"},
+      {R"(log.timeline = "rank0")",
+       {},
+       R"(x.toml:8: log.timeline = "rank0": not built yet in this version (rank0, all come later);)"
+       R"( accepted is "none")"},
+      {"zero.offload_optimizer = true",
+       {},
+       R"(x.toml:8: zero.offload_optimizer = true: not built yet in this version; remove the key)"},
+      {R"(zero.offload_parameters = "disk")",
+       {},
+       R"(x.toml:8: zero.offload_parameters = "disk": not built yet in this version; remove the key)"},
+      {"zero.overlap = true", {}, R"(x.toml:8: zero.overlap = true: not built yet in this version; remove the key)"},
+      {"zero.prefetch_units = 1",
+       {},
+       R"(x.toml:8: zero.prefetch_units = 1: not built yet in this version; remove the key)"},
+      {"zero.reduce_bucket_mib = 25",
+       {},
+       R"(x.toml:8: zero.reduce_bucket_mib = 25: not built yet in this version; remove the key)"},
+      {"zero.gather_bucket_mib = 25",
+       {},
+       R"(x.toml:8: zero.gather_bucket_mib = 25: not built yet in this version; remove the key)"},
+      {"zero.shard_group = 2", {}, R"(x.toml:8: zero.shard_group = 2: not built yet in this version; remove the key)"},
+      {"train.recompute = true",
+       {},
+       R"(x.toml:8: train.recompute = true: not built yet in this version; remove the key)"},
+      {"comm.throttle_gbit = 10",
+       {},
+       R"(x.toml:8: comm.throttle_gbit = 10: not built yet in this version; remove the key)"},
+      {"comm.latency_us = 50.0",
+       {},
+       R"(x.toml:8: comm.latency_us = 50.0: not built yet in this version; remove the key)"},
+      {"checkpoint.every = 100",
+       {},
+       R"(x.toml:8: checkpoint.every = 100: not built yet in this version; remove the key)"},
+      {"checkpoint.keep = 3", {}, R"(x.toml:8: checkpoint.keep = 3: not built yet in this version; remove the key)"},
+      {"checkpoint.async = true",
+       {},
+       R"(x.toml:8: checkpoint.async = true: not built yet in this version; remove the key)"},
+      {"checkpoint.staging_mib = 64",
+       {},
+       R"(x.toml:8: checkpoint.staging_mib = 64: not built yet in this version; remove the key)"},
+      {R"(checkpoint.on_error = "continue")",
+       {},
+       R"(x.toml:8: checkpoint.on_error = "continue": not built yet in this version; remove the key)"},
+      {R"(checkpoint.resume = "auto")",
+       {},
+       R"(x.toml:8: checkpoint.resume = "auto": not built yet in this version; remove the key)"},
+      {"log.tensorboard = true",
+       {},
+       R"(x.toml:8: log.tensorboard = true: not built yet in this version; remove the key)"},
+      {R"(model.rope_scaling = "llama3")",
+       {},
+       R"(x.toml:8: model.rope_scaling = "llama3": not built yet in this version; remove the key)"},
+      {"model.qkv_bias = true",
+       {},
+       R"(x.toml:8: model.qkv_bias = true: not built yet in this version; remove the key)"},
+      {"model.qk_norm = true", {}, R"(x.toml:8: model.qk_norm = true: not built yet in this version; remove the key)"},
+      {R"(model.init = "weights.h5")",
+       {},
+       R"(x.toml:8: model.init = "weights.h5": not built yet in this version; remove the key)"},
+      {"",
+       {"checkpoint.resume=auto"},
+       R"(command line: checkpoint.resume = "auto": not built yet in this version; remove the key)"},
+  });
+}
+
+TEST_CASE("keys that contradict each other or do nothing are refused") {
+  check_refusals({
+      {"run.epochs = 2",
+       {},
+       R"(x.toml:8: run.epochs = 2: given beside run.steps; accepted is one of run.steps, run.epochs)"},
+      {"train.accumulate = 2",
+       {},
+       R"(x.toml:8: train.accumulate = 2: given beside train.global_batch; accepted is one of)"
+       R"( train.global_batch, train.accumulate)"},
+      {R"(data.tokens = ["a.bin"])",
+       {},
+       R"(x.toml:8: data.tokens = ["a.bin"]: given beside data.text; accepted is one of data.text,)"
+       R"( data.tokens, data.synthetic)"},
+      {"data.synthetic = true",
+       {},
+       R"(x.toml:8: data.synthetic = true: given beside data.text; accepted is one of data.text,)"
+       R"( data.tokens, data.synthetic)"},
+      {"",
+       {"data.tokens=a.bin", "data.synthetic=true"},
+       R"(command line: data.synthetic = true: given beside data.tokens; accepted is one of data.text,)"
+       R"( data.tokens, data.synthetic)"},
+      {"", {"model.heads=5"}, R"(x.toml:3: model.dim = 64: accepted are multiples of model.heads = 5)"},
+      {"model.arch = \"llama\"\nmodel.kv_heads = 3",
+       {},
+       R"(x.toml:9: model.kv_heads = 3: accepted are divisors of model.heads = 4)"},
+      {"model.kv_heads = 2",
+       {},
+       R"(x.toml:8: model.kv_heads = 2: nothing reads it where model.arch = "gpt2" (default); accepted)"
+       R"( only with model.arch = "llama")"},
+      {"model.head_dim = 16",
+       {},
+       R"(x.toml:8: model.head_dim = 16: nothing reads it where model.arch = "gpt2" (default); accepted)"
+       R"( only with model.arch = "llama")"},
+      {"model.rope_theta = 5e5",
+       {},
+       R"(x.toml:8: model.rope_theta = 5e5: nothing reads it where model.arch = "gpt2" (default); accepted)"
+       R"( only with model.arch = "llama")"},
+      {"model.arch = \"llama\"\nmodel.dropout = 0.1",
+       {},
+       R"(x.toml:9: model.dropout = 0.1: nothing reads it where model.arch = "llama"; accepted only with)"
+       R"( model.arch = "gpt2")"},
+      {R"(model.arch = "llama")",
+       {"model.dim=12"},
+       R"(command line: model.dim = 12: heads of 3 channels; accepted are even ones, since RoPE turns)"
+       R"( pairs)"},
+      {"model.arch = \"llama\"\nmodel.head_dim = 15",
+       {},
+       R"(x.toml:9: model.head_dim = 15: heads of 15 channels; accepted are even ones, since RoPE turns)"
+       R"( pairs)"},
+      {"model.arch = \"llama\"\nmodel.preset = \"gpt2-124m\"",
+       {},
+       R"(x.toml:9: model.preset = "gpt2-124m": another architecture's; accepted are presets of model.arch)"
+       R"( = "llama")"},
+      {"",
+       {"model.arch=linear"},
+       R"(command line: model.arch = "linear": it makes its own data; accepted with it is data.synthetic =)"
+       R"( true)"},
+      {R"(model.arch = "linear")",
+       {"data.synthetic=true"},
+       R"(x.toml:2: model.layers = 2: nothing reads it where model.arch = "linear"; accepted only with)"
+       R"( model.arch = "gpt2", "llama")"},
+      {"model.vocab = 100",
+       {},
+       R"(x.toml:8: model.vocab = 100: data.tokenizer = "bytes" has 256 ids; accepted are 256 or more)"},
+      {R"(data.tokenizer = "bpe")",
+       {},
+       R"(x.toml: model.vocab: missing; give it, or model.preset for a published shape)"},
+      {"data.tokenizer = \"bpe\"\nmodel.vocab = 256",
+       {},
+       R"(x.toml:9: model.vocab = 256: data.tokenizer = "bpe" learns beyond the 256 bytes; accepted are)"
+       R"( 257 or more)"},
+      {"optim.min_lr = 0.1\noptim.schedule = \"cosine\"",
+       {},
+       R"(x.toml:8: optim.min_lr = 0.1: accepted are at most optim.lr = 1e-4 (default))"},
+      {"optim.min_lr = 1e-5",
+       {},
+       R"(x.toml:8: optim.min_lr = 1e-5: nothing reads it where optim.schedule = "constant" (default);)"
+       R"( accepted only with optim.schedule = "linear", "cosine", "wsd")"},
+      {"optim.decay_steps = 5",
+       {},
+       R"(x.toml:8: optim.decay_steps = 5: nothing reads it where optim.schedule = "constant" (default);)"
+       R"( accepted only with optim.schedule = "linear", "cosine", "wsd")"},
+      {"optim.warmup_steps = 11", {}, R"(x.toml:8: optim.warmup_steps = 11: accepted are at most run.steps = 10)"},
+      {"optim.schedule = \"linear\"\noptim.warmup_steps = 5\noptim.decay_steps = 6",
+       {},
+       R"(x.toml:10: optim.decay_steps = 6: after optim.warmup_steps = 5 beyond the end; accepted are at)"
+       R"( most 5)"},
+      {R"(optim.schedule = "wsd")",
+       {},
+       R"(x.toml: optim.decay_steps: missing; with optim.schedule = "wsd" accepted are whole numbers from)"
+       R"( 1 to 1000000000000)"},
+      {"optim.momentum = 0.9",
+       {},
+       R"(x.toml:8: optim.momentum = 0.9: nothing reads it where optim.kind = "adamw" (default); accepted)"
+       R"( only with optim.kind = "sgd")"},
+      {"optim.kind = \"sgd\"\noptim.eps = 1e-6",
+       {},
+       R"(x.toml:9: optim.eps = 1e-6: nothing reads it where optim.kind = "sgd"; accepted only with)"
+       R"( optim.kind = "adamw")"},
+      {R"(optim.kind = "sgd")",
+       {"optim.betas=[0.5, 0.5]"},
+       R"(command line: optim.betas = [0.5, 0.5]: nothing reads it where optim.kind = "sgd"; accepted only)"
+       R"( with optim.kind = "adamw")"},
+      {"train.base_ranks = 4",
+       {},
+       R"(x.toml:8: train.base_ranks = 4: nothing reads it where train.batch_scaling = "none" (default);)"
+       R"( accepted only with train.batch_scaling = "linear", "sqrt")"},
+      {"comm.backend = \"self\"\nrun.ranks = 2",
+       {},
+       R"(x.toml:8: comm.backend = "self": it is for one rank; accepted with run.ranks = 2 are "auto",)"
+       R"( "mpi", "shm")"},
+      {"zero.stage = 2\nzero.accumulation = \"local\"",
+       {},
+       R"(x.toml:9: zero.accumulation = "local": zero.stage = 2 holds no whole gradient; accepted are)"
+       R"( "auto", "reduced")"},
+      {"train.eval_every = 5\ndata.val_fraction = 0",
+       {},
+       R"(x.toml:8: train.eval_every = 5: no data to evaluate on; accepted is 0 where data.val_fraction =)"
+       R"( 0.0)"},
+  });
+}
+
+TEST_CASE("the build's own device is the only one") {
+  const bool on_host = std::is_same_v<kozero::Device, kozero::Host>;
+  const std::string other = on_host ? "cuda" : "host";
+  const std::string message = on_host ? R"(run.device = "cuda": this is a host build; accepted are "auto", "host")"
+                                      : R"(run.device = "host": this is a CUDA build; accepted are "auto", "cuda")";
+  CHECK(refusal_of(kGoodDeck, {"run.device=" + other}) == "command line: " + message);
+  CHECK(refusal_of(kGoodDeck, {"run.device=auto"}).empty());
+}
+
+TEST_CASE("a deck that lacks what it needs is refused with the key") {
+  CHECK(refusal_of("", {}) == "x.toml: data.text: missing; accepted is one of data.text, data.tokens, data.synthetic");
+  std::vector<std::string> given = {"data.text=a.txt"};
+  CHECK(refusal_of("", given) == "x.toml: run.steps: missing; accepted is one of run.steps, run.epochs");
+  given.push_back("run.steps=1");
+  CHECK(refusal_of("", given) ==
+        "x.toml: train.global_batch: missing; accepted is one of train.global_batch, train.accumulate");
+  given.push_back("train.accumulate=1");
+  for (const std::string key : {"model.dim", "model.layers", "model.heads", "model.seq"}) {
+    CHECK(refusal_of("", given) == "x.toml: " + key + ": missing; give it, or model.preset for a published shape");
+    given.push_back(key + "=2");
+  }
+  CHECK(refusal_of("", given).empty());
+  CHECK(refusal_of("[run]\n", given).empty());
+}
+
+TEST_CASE("a text that is no TOML is refused with its line") {
+  for (const std::string line : {"zero.stage = ", "[zero", "zero.stage = 1 2", "run.steps = 11", "run = 5", "= 3"}) {
+    const std::string message = refusal_of(kGoodDeck + line, {});
+    CHECK(message.rfind("x.toml:8: no TOML: ", 0) == 0);
+    CHECK(message.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("a message is one line, however long or odd the value") {
+  const std::string endless(5000, 'x');
+  CHECK(refusal_of(kGoodDeck, {"zero.stage=\"a\\nb\""}) ==
+        R"(command line: zero.stage = "a\u000ab": accepted are 0, 1, 2, 3)");
+  CHECK(refusal_of(kGoodDeck, {"zero.stage=" + endless}).size() < 200);
+  CHECK(refusal_of(kGoodDeck, {"a\nb.c=1"}).find('\n') == std::string::npos);
+}
+
+TEST_CASE("a file that cannot be read is refused by name") {
+  for (const std::string path : {"no/such/deck.toml", "."}) {
+    try {
+      kozero::io::read_deck(path);
+      FAIL("nothing was thrown");
+    } catch (const kozero::Error& error) {
+      CHECK(std::string(error.what()) == path + ": no readable file");
+    }
+  }
+}

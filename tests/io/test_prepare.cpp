@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include <kozero/io/prepare.hpp>
+#include <kozero/io/token_shards.hpp>
+#include <kozero/io/tokenizer.hpp>
+
+#include "scratch_folder.hpp"
+#include "thrown.hpp"
+
+namespace kozero::io {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinRel;
+
+namespace {
+
+std::string story(int first, int lines) {
+  std::string text;
+  for (int i = first; i < first + lines; ++i) {
+    text +=
+        "line " + std::to_string(i) + ": the quick brown fox jumps over the lazy dog " + std::to_string(i * i) + "\n";
+  }
+  return text;
+}
+
+std::vector<Token> tokens_of(const TokenSplit& split, std::int64_t vocab) {
+  if (split.files.empty()) return {};
+  const TokenShards shards(split.files, vocab);
+  std::vector<Token> tokens(static_cast<std::size_t>(shards.num_tokens()));
+  shards.read(0, tokens);
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("text becomes train and validation tokens, all of it, once") {
+  const ScratchFolder folder("prepare");
+  folder.put("text/a.txt", story(0, 2000));
+  folder.put("text/b.txt", story(2000, 1000));
+  for (const std::string tokenizer : {"bytes", "bpe:500"}) {
+    const auto made = prepare({{folder / "text"}, tokenizer, 0.1, folder / ("out-" + tokenizer)});
+    CHECK(!made.reused);
+    CHECK(made.tokenizer == tokenizer);
+    const auto again = make_tokenizer(made.tokenizer_file);
+    CHECK(again->vocab_size() == made.vocab);
+    std::string train, val;
+    for (const Token token : tokens_of(made.train, made.vocab)) {
+      if (token != again->end_of_text()) train += again->decode(std::vector<Token>{token});
+    }
+    for (const Token token : tokens_of(made.val, made.vocab)) {
+      if (token != again->end_of_text()) val += again->decode(std::vector<Token>{token});
+    }
+    CHECK(train.size() + val.size() == story(0, 3000).size());
+    CHECK(made.train.bytes == static_cast<std::int64_t>(train.size()));
+    CHECK(made.val.bytes == static_cast<std::int64_t>(val.size()));
+    CHECK_THAT(static_cast<double>(val.size()), WithinRel(0.1 * static_cast<double>(train.size() + val.size()), 0.15));
+    CHECK(train.starts_with("line 0:"));
+    CHECK(tokens_of(made.train, made.vocab)[0] == again->end_of_text());
+  }
+}
+
+TEST_CASE("validation stretches lie evenly over a large corpus") {
+  const ScratchFolder folder("stretches");
+  folder.put("text/a.txt", story(0, 40000));  // about 2.4 MB
+  const auto made = prepare({{folder / "text"}, "bytes", 0.1, folder / "out"});
+  std::int64_t stretches = 0;
+  for (const Token token : tokens_of(made.val, 256)) stretches += token == 0 ? 1 : 0;
+  CHECK(stretches == static_cast<std::int64_t>(0.1 * static_cast<double>(story(0, 40000).size()) / 65536.0));
+}
+
+TEST_CASE("prepared tokens are reused until something changes") {
+  const ScratchFolder folder("reuse");
+  const auto text = folder.put("text/a.txt", story(0, 300));
+  PrepareOrder order{{folder / "text"}, "bytes", 0.1, folder / "out/"};
+  CHECK(!prepare(order).reused);
+  CHECK(prepare(order).reused);
+  const auto read = read_prepared(folder / "out");
+  CHECK(read.train.tokens == prepare(order).train.tokens);
+
+  SECTION("the fraction") { order.val_fraction = 0.2; }
+  SECTION("the tokenizer") { order.tokenizer = "bpe:300"; }
+  SECTION("the text's size") { folder.put("text/a.txt", story(0, 301)); }
+  SECTION("the text's time") { fs::last_write_time(text, fs::last_write_time(text) + std::chrono::seconds(2)); }
+  SECTION("another file") { folder.put("text/b.txt", "more\n"); }
+  SECTION("a damaged shard") { fs::resize_file(read.train.files[0], 2000); }
+  SECTION("a missing tokenizer") { fs::remove(read.tokenizer_file); }
+  CHECK(!prepare(order).reused);
+  CHECK(prepare(order).reused);
+  for (const auto& entry : fs::directory_iterator(folder.path())) {
+    CHECK_THAT(entry.path().string(), !ContainsSubstring("partial"));
+  }
+}
+
+TEST_CASE("without a fraction there is no validation split") {
+  const ScratchFolder folder("noval");
+  folder.put("a.txt", story(0, 10));
+  const auto made = prepare({{folder / "a.txt"}, "bytes", 0.0, folder / "out"});
+  CHECK(made.val.files.empty());
+  CHECK(made.val.tokens == 0);
+  CHECK(prepare({{folder / "a.txt"}, "bytes", 0.0, folder / "out"}).reused);
+}
+
+TEST_CASE("what cannot be prepared is refused, and other people's folders stay") {
+  const ScratchFolder folder("refuse");
+  const auto text = folder.put("a.txt", story(0, 10));
+  folder.put("mine/thesis.tex", "years of work");
+  const auto error = thrown_by([&] { prepare({{text}, "bytes", 0.1, folder / "mine"}); });
+  CHECK(error.status == 4);
+  CHECK_THAT(error.text, ContainsSubstring("mine: holds files that are not prepared tokens; name another folder"));
+  CHECK(bytes_of(folder / "mine/thesis.tex") == "years of work");
+  CHECK(!fs::exists(folder / "mine/tokens.json"));
+  for (const double fraction : {-0.1, 1.0, std::nan("")}) {
+    CHECK(thrown_by([&] { prepare({{text}, "bytes", fraction, folder / "out"}); }).status == 2);
+  }
+  const std::vector<std::pair<std::string, std::string>> descriptions = {
+      {"{", "parse error"},
+      {"[]", "type"},
+      {R"({"format": "x", "version": 1})", "not a description of tokens"},
+      {R"({"format": "kozero-tokens", "version": 1, "train": {"files": ["../../etc/passwd"]}})", "leaves the folder"}};
+  for (const auto& [json, reason] : descriptions) {
+    folder.put("bad/tokens.json", json);
+    const auto bad = thrown_by([&] { read_prepared(folder / "bad"); });
+    CHECK(bad.status == 3);
+    CHECK_THAT(bad.text, ContainsSubstring("tokens.json: ") && ContainsSubstring(reason));
+  }
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch_test_macros.hpp>
+
+#include <filesystem>
+#include <limits>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <kozero/io/log.hpp>
+#include <kozero/io/memory.hpp>
+#include <kozero/io/metrics.hpp>
+#include <kozero/io/progress.hpp>
+#include <kozero/io/readable.hpp>
+#include <kozero/io/run_folder.hpp>
+#include <kozero/io/whole_file.hpp>
+
+#include "scratch_folder.hpp"
+#include "thrown.hpp"
+
+namespace kozero::io {
+
+namespace {
+
+StepMetrics some_metrics() {
+  StepMetrics metrics;
+  metrics.step = 3;
+  metrics.tokens = 6144;
+  metrics.loss = 0.1 + 0.2;
+  metrics.grad_norm = 1.0 / 3.0;
+  metrics.lr = 1e-4;
+  metrics.step_s = 0.125;
+  metrics.tokens_per_s = 16384.0;
+  metrics.seconds = {{"forward", 0.0625}, {"update", 1e-9}};
+  metrics.bytes_sent = {{"all_gather", 123456789012}};
+  metrics.memory = {{"parameters", 4096}};
+  return metrics;
+}
+
+}  // namespace
+
+TEST_CASE("a metrics line has the stable schema and round-trip digits") {
+  CHECK(to_json_line(some_metrics()) ==
+        R"({"step":3,"tokens":6144,"loss":0.30000000000000004,"val_loss":null,"grad_norm":0.3333333333333333,)"
+        R"("lr":0.0001,"step_s":0.125,"tokens_per_s":16384.0,"mfu":null,"seconds":{"forward":0.0625,"update":1e-09},)"
+        R"("bytes_sent":{"all_gather":123456789012},"memory":{"parameters":4096}})");
+  auto metrics = some_metrics();
+  metrics.loss = std::numeric_limits<double>::quiet_NaN();
+  metrics.grad_norm = std::numeric_limits<double>::infinity();
+  metrics.val_loss = 0.7;
+  const auto json = nlohmann::json::parse(to_json_line(metrics));
+  CHECK(json["loss"].is_null());
+  CHECK(json["grad_norm"].is_null());
+  CHECK(json["val_loss"].get<double>() == 0.7);
+}
+
+TEST_CASE("metrics are there as soon as they are written, and never overwritten") {
+  const ScratchFolder folder("metrics");
+  MetricsFile file(folder / "metrics.jsonl");
+  file.write(some_metrics());
+  file.write(some_metrics());
+  const std::string line = to_json_line(some_metrics()) + "\n";
+  CHECK(bytes_of(folder / "metrics.jsonl") == line + line);
+  CHECK(thrown_by([&] { MetricsFile(folder / "metrics.jsonl"); }).status == 4);
+  CHECK(thrown_by([&] { MetricsFile(folder / "no/metrics.jsonl"); }).status == 4);
+}
+
+TEST_CASE("a full disk is reported with the step") {
+  if (!std::filesystem::exists("/dev/full")) SKIP("no /dev/full here");
+  const ScratchFolder folder("full");
+  std::filesystem::create_symlink("/dev/full", folder / "log.txt");
+  std::ostringstream terminal;
+  Log log(terminal, false);
+  log.record_in(folder / "log.txt");
+  const auto error = thrown_by([&] { log.say("line"); });
+  CHECK(error.status == 4);
+  CHECK(error.text == (folder / "log.txt") + ": cannot write");
+}
+
+TEST_CASE("the log says on the terminal and in the file; other ranks are silent") {
+  const ScratchFolder folder("log");
+  std::ostringstream terminal;
+  {
+    Log log(terminal, true);
+    log.say("before the folder");
+    log.record_in(folder / "log.txt");
+    log.say("one");
+    log.status("50 %");
+    log.note("file only");
+    log.say("two");
+    log.status("60 %");
+  }
+  CHECK(bytes_of(folder / "log.txt") == "one\nfile only\ntwo\n");
+  CHECK(terminal.str() == "before the folder\none\n\r\x1b[K50 %\r\x1b[Ktwo\n\r\x1b[K60 %\r\x1b[K");
+  Log silent;
+  silent.record_in(folder / "other.txt");
+  silent.say("nothing");
+  silent.status("nothing");
+  CHECK(!std::filesystem::exists(folder / "other.txt"));
+  CHECK(thrown_by([&] { Log(terminal, false).record_in(folder / "no/log.txt"); }).status == 4);
+}
+
+TEST_CASE("progress in a pipe is a plain line every few steps") {
+  std::ostringstream terminal;
+  Log log(terminal, false);
+  Progress progress(log, 10, 4);
+  for (std::int64_t step = 1; step <= 10; ++step) progress.update({step, 2.5, 12345.0, 10.0, std::int64_t{3} << 20});
+  CHECK(terminal.str() ==
+        "step 1/10  loss 2.5000  12.3 k tokens/s  1 min 30 s left  3.0 MiB\n"
+        "step 4/10  loss 2.5000  12.3 k tokens/s  1 min 00 s left  3.0 MiB\n"
+        "step 8/10  loss 2.5000  12.3 k tokens/s  20 s left  3.0 MiB\n"
+        "step 10/10  loss 2.5000  12.3 k tokens/s  0 s left  3.0 MiB\n");
+}
+
+TEST_CASE("progress on a terminal is a bar, and plain lines in the file") {
+  const ScratchFolder folder("bar");
+  std::ostringstream terminal;
+  Log log(terminal, true);
+  log.record_in(folder / "log.txt");
+  Progress progress(log, 8, 0);
+  for (std::int64_t step = 1; step <= 8; ++step) progress.update({step, 1.0, 10.0, 1.0, 1024});
+  CHECK(terminal.str().starts_with("\r\x1b[K[==>             ]  1/8  loss 1.0000  10 tokens/s  7 s left  1.0 KiB"));
+  CHECK(terminal.str().ends_with("\r\x1b[K"));
+  CHECK(
+      bytes_of(folder / "log.txt") ==
+      "step 1/8  loss 1.0000  10 tokens/s  7 s left  1.0 KiB\nstep 8/8  loss 1.0000  10 tokens/s  0 s left  1.0 KiB\n");
+}
+
+TEST_CASE("numbers as people read them") {
+  CHECK(readable_bytes(0) == "0 B");
+  CHECK(readable_bytes(1023) == "1023 B");
+  CHECK(readable_bytes(1024) == "1.0 KiB");
+  CHECK(readable_bytes(std::int64_t{5} << 40) == "5.0 TiB");
+  CHECK(readable_count(0.0) == "0");
+  CHECK(readable_count(258.4) == "258");
+  CHECK(readable_count(999.7) == "1.00 k");
+  CHECK(readable_count(12345.0) == "12.3 k");
+  CHECK(readable_count(124439808.0) == "124 M");
+  CHECK(readable_seconds(59.6) == "1 min 00 s");
+  CHECK(readable_seconds(7500.0) == "2 h 05 min");
+  CHECK(readable_seconds(std::numeric_limits<double>::quiet_NaN()) == "?");
+}
+
+TEST_CASE("a run's folder is never one that holds anything") {
+  const ScratchFolder folder("runs");
+  CHECK(create_run_folder(folder / "deep/run") == folder / "deep/run");
+  CHECK(create_run_folder(folder / "deep/run/") == folder / "deep/run-2");
+  folder.put("deep/run-3", "a file");
+  CHECK(create_run_folder(folder / "deep/run") == folder / "deep/run-4");
+  std::filesystem::create_directories(folder / "made");
+  CHECK(create_run_folder(folder / "made") == folder / "made");
+  CHECK(create_run_folder(folder / "made") == folder / "made-2");
+  folder.put("mine/notes.md", "someone's");
+  CHECK(create_run_folder(folder / "mine") == folder / "mine-2");
+  const auto error = thrown_by([&] { create_run_folder(folder / "deep/run-3/x"); });
+  CHECK(error.status == 4);
+  CHECK(thrown_by([] { create_run_folder(""); }).status == 2);
+}
+
+TEST_CASE("the process's memory is what it holds") {
+  const auto before = resident_memory();
+  std::vector<char> block(64 << 20, 'x');
+  const auto with = resident_memory();
+  CHECK(before.current > 0);
+  CHECK(with.current >= before.current + (60 << 20));
+  CHECK(with.peak >= with.current);
+  CHECK(block[12345] == 'x');
+}
+
+TEST_CASE("a whole file is complete or absent") {
+  const ScratchFolder folder("whole");
+  write_whole_file(folder / "a", "first");
+  folder.put("a.partial", "left by a crash");
+  write_whole_file(folder / "a", "second");
+  CHECK(read_whole_file(folder / "a", 6) == "second");
+  CHECK(!std::filesystem::exists(folder / "a.partial"));
+  CHECK(thrown_by([&] { read_whole_file(folder / "a", 5); }).status == 3);
+  CHECK(thrown_by([&] { read_whole_file(folder / "b", 5); }).status == 3);
+  CHECK(thrown_by([&] { write_whole_file(folder / "no/a", ""); }).status == 4);
+}
+
+}  // namespace kozero::io

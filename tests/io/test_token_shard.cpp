@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+
+#include <kozero/io/token_shard_writer.hpp>
+#include <kozero/io/token_shards.hpp>
+
+#include "scratch_folder.hpp"
+#include "thrown.hpp"
+
+namespace kozero::io {
+
+using Catch::Matchers::EndsWith;
+
+namespace {
+
+std::vector<Token> counted_tokens(std::int64_t first, std::int64_t count, std::int64_t vocab) {
+  std::vector<Token> tokens(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    tokens[static_cast<std::size_t>(i)] = static_cast<Token>((first + i) * 7919 % vocab);
+  }
+  return tokens;
+}
+
+void write_shard(const std::string& path, std::int64_t vocab, const std::vector<Token>& tokens) {
+  TokenShardWriter writer(path, vocab);
+  writer.append(std::span(tokens).first(tokens.size() / 3));
+  writer.append(std::span(tokens).subspan(tokens.size() / 3));
+  writer.close();
+}
+
+/// A shard made by hand, as a stranger would.
+std::string raw_shard(std::int32_t magic, std::int32_t version, std::int32_t count, const std::string& payload) {
+  std::array<std::int32_t, 256> header{};
+  header[0] = magic;
+  header[1] = version;
+  header[2] = count;
+  std::string bytes(1024, '\0');
+  std::memcpy(bytes.data(), header.data(), bytes.size());
+  return bytes + payload;
+}
+
+}  // namespace
+
+TEST_CASE("token shards are llm.c's, narrow and wide") {
+  const ScratchFolder folder("shards");
+  for (const std::int64_t vocab : {256, 65536, 65537, 151936}) {
+    const auto tokens = counted_tokens(0, 1001, vocab);
+    write_shard(folder / "a.bin", vocab, tokens);
+    const bool wide = vocab > 65536;
+    const std::string bytes = bytes_of(folder / "a.bin");
+    std::array<std::int32_t, 3> header{};
+    std::memcpy(header.data(), bytes.data(), sizeof(header));
+    CHECK(header == std::array<std::int32_t, 3>{wide ? 20240801 : 20240520, wide ? 7 : 1, 1001});
+    CHECK(bytes.size() == 1024 + 1001 * (wide ? 4U : 2U));
+
+    const TokenShard shard(folder / "a.bin", vocab);
+    CHECK(shard.num_tokens() == 1001);
+    std::vector<Token> read(500);
+    shard.read(501, read);
+    CHECK(std::equal(read.begin(), read.end(), tokens.begin() + 501));
+    CHECK(thrown_by([&] { shard.read(502, read); }).status == 1);
+    CHECK(!std::filesystem::exists(folder / "a.bin.partial"));
+  }
+}
+
+TEST_CASE("a writer that fails leaves no file") {
+  const ScratchFolder folder("noshard");
+  const std::vector<Token> bad = {1, 2, 300};
+  CHECK(thrown_by([&] { write_shard(folder / "a.bin", 256, bad); }).status == 1);
+  CHECK(std::filesystem::is_empty(folder.path()));
+  CHECK(thrown_by([&] { TokenShardWriter(folder / "no/where.bin", 256); }).status == 4);
+}
+
+TEST_CASE("hostile shards are refused in one line") {
+  const ScratchFolder folder("hostile");
+  const std::string four(8, '\1');
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "not a token shard: 0 bytes, less than the header's 1024"},
+      {std::string(1023, 'x'), "not a token shard: 1023 bytes, less than the header's 1024"},
+      {raw_shard(1, 1, 4, four), "not a token shard: magic 1, accepted are 20240520 and 20240801"},
+      {raw_shard(20240520, 2, 4, four), "not a token shard: version 2, accepted with magic 20240520 is 1"},
+      {raw_shard(20240801, 1, 2, four), "not a token shard: version 1, accepted with magic 20240801 is 7"},
+      {raw_shard(20240520, 1, -1, four), "not a token shard: a count of -1 tokens"},
+      {raw_shard(20240520, 1, 5, four),
+       "not a token shard: its header counts 5 tokens, 1034 bytes, but it has 1032: truncated"},
+      {raw_shard(20240520, 1, 3, four), "not a token shard: its header counts 3 tokens, 1030 bytes, but it has 1032"},
+      {raw_shard(20240801, 7, 2147483647, four),
+       "not a token shard: its header counts 2147483647 tokens, 8589935612 bytes, but it has 1032: truncated"}};
+  for (const auto& [bytes, reason] : cases) {
+    const auto path = folder.put("bad.bin", bytes);
+    const auto error = thrown_by([&] { TokenShard(path, 50257); });
+    CHECK(error.status == 3);
+    CHECK(error.text == path + ": " + reason);
+  }
+  CHECK_THAT(thrown_by([&] { TokenShard(folder / "none.bin", 9); }).text,
+             EndsWith("none.bin: cannot open: No such file or directory"));
+  CHECK_THAT(thrown_by([&] { TokenShard(folder.path(), 9); }).text, EndsWith(": not a regular file"));
+}
+
+TEST_CASE("ids outside the vocabulary are found where they are read") {
+  const ScratchFolder folder("ids");
+  write_shard(folder / "a.bin", 50257, {5, 6, 700, 8});
+  const TokenShard narrow(folder / "a.bin", 256);
+  std::vector<Token> two(2);
+  narrow.read(0, two);
+  const auto error = thrown_by([&] { narrow.read(1, two); });
+  CHECK(error.status == 3);
+  CHECK(error.text == (folder / "a.bin") + ": token 2 is 700, outside the vocabulary of 256");
+  CHECK(thrown_by([&] { TokenShard(folder / "a.bin", 700).read(1, two); }).status == 3);
+  CHECK(thrown_by([&] { TokenShard(folder / "a.bin", 701).read(1, two); }).status == 0);
+  const auto path = folder.put("b.bin", raw_shard(20240801, 7, 1, "\xFF\xFF\xFF\xFF"));
+  std::vector<Token> one(1);
+  CHECK(thrown_by([&] { TokenShard(path, INT32_MAX).read(0, one); }).text ==
+        path + ": token 0 is 4294967295, outside the vocabulary of 2147483647");
+}
+
+TEST_CASE("several shards read as one sequence") {
+  const ScratchFolder folder("sequence");
+  const std::vector<std::int64_t> sizes = {10, 0, 1, 57};
+  std::vector<std::string> paths;
+  std::int64_t total = 0;
+  for (const std::int64_t size : sizes) {
+    paths.push_back(folder / (std::to_string(paths.size()) + ".bin"));
+    write_shard(paths.back(), 300, counted_tokens(total, size, 300));
+    total += size;
+  }
+  const TokenShards shards(paths, 300);
+  REQUIRE(shards.num_tokens() == total);
+  const auto all = counted_tokens(0, total, 300);
+  for (std::int64_t first = 0; first <= total; ++first) {
+    std::vector<Token> read(static_cast<std::size_t>(std::min<std::int64_t>(15, total - first)));
+    shards.read(first, read);
+    CHECK(std::equal(read.begin(), read.end(), all.begin() + first));
+  }
+  std::vector<Token> one(1);
+  CHECK(thrown_by([&] { shards.read(total, one); }).status == 1);
+  CHECK(thrown_by([] { TokenShards({}, 300); }).text == "data.tokens: no file given");
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <chrono>
+#include <iostream>
+#include <random>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include <kozero/io/bpe_tokenizer.hpp>
+#include <kozero/io/bpe_training.hpp>
+#include <kozero/io/merge_learner.hpp>
+#include <kozero/io/tokenizer.hpp>
+
+#include "scratch_folder.hpp"
+#include "thrown.hpp"
+
+namespace kozero::io {
+
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// English-like text: words of a small vocabulary with a skewed frequency.
+std::string words(std::size_t bytes, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::string> vocabulary;
+  for (int i = 0; i < 3000; ++i) {
+    std::string word;
+    for (unsigned n = 2 + random() % 8; n > 0; --n) word.push_back(static_cast<char>('a' + random() % 26));
+    vocabulary.push_back(word);
+  }
+  std::string text;
+  while (text.size() < bytes) {
+    const double u = static_cast<double>(random() % 10000 + 1) / 10000.0;
+    text += vocabulary[static_cast<std::size_t>(2999.0 * u * u * u)];
+    text += random() % 12 == 0 ? (random() % 2 == 0 ? ".\n" : ", it's ") : " ";
+  }
+  return text;
+}
+
+std::string random_bytes(std::size_t size, unsigned seed) {
+  std::mt19937 random(seed);
+  std::string bytes(size, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random() & 0xFF);
+  return bytes;
+}
+
+const std::vector<std::string>& odd_texts() {
+  static const std::vector<std::string> texts = {
+      "",
+      "a",
+      " ",
+      "\n\n\n",
+      "  two  blanks ",
+      "it's we've I'd 12345 x_y != z",
+      "<|endoftext|>",
+      "\xC3\xA9t\xC3\xA9 \xE4\xBD\xA0\xE5\xA5\xBD \xF0\x9F\x98\x80 \xE3\x80\x80wide",
+      std::string("\0nul\0", 5),
+      "\xC3",
+      "\xE4\xBD",
+      "\xF0\x9F\x98",
+      "\xC0\xAF",
+      "\xED\xA0\x80",
+      "\xF4\x90\x80\x80",
+      "ok\xFF\xFE ok\x80",
+      "\xF8\x88"};
+  return texts;
+}
+
+BpeTokenizer trained(const ScratchFolder& folder, int vocab) {
+  const std::string corpus = folder.put("corpus.txt", words(200000, 1));
+  return train_bpe(find_text({corpus}), vocab);
+}
+
+/// Merging as the definition says it: the lowest merge present, everywhere from the left, again and again.
+std::vector<Token> merged_naively(const std::string& piece, const std::vector<Merge>& merges) {
+  std::vector<Token> tokens;
+  for (const char byte : piece) tokens.push_back(static_cast<unsigned char>(byte));
+  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
+    for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+      if (tokens[i] != merges[rank].first || tokens[i + 1] != merges[rank].second) continue;
+      tokens[i] = static_cast<Token>(256 + rank);
+      tokens.erase(tokens.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    }
+  }
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("every byte sequence round-trips through both tokenizers") {
+  const ScratchFolder folder("roundtrip");
+  const auto bytes = make_tokenizer("bytes");
+  const auto bpe = trained(folder, 1000);
+  for (const Tokenizer* tokenizer : {static_cast<const Tokenizer*>(bytes.get()), static_cast<const Tokenizer*>(&bpe)}) {
+    for (const auto& text : odd_texts()) CHECK(tokenizer->decode(tokenizer->encode(text)) == text);
+    const std::string noise = random_bytes(100000, 7);
+    CHECK(tokenizer->decode(tokenizer->encode(noise)) == noise);
+    for (const Token token : tokenizer->encode(noise)) REQUIRE((token >= 0 && token < tokenizer->vocab_size()));
+  }
+}
+
+TEST_CASE("byte-pair encoding shortens what it was trained on and never yields end-of-text") {
+  const ScratchFolder folder("shorten");
+  const auto bpe = trained(folder, 2000);
+  CHECK(bpe.vocab_size() == 2000);
+  CHECK(bpe.name() == "bpe:2000");
+  CHECK(bpe.end_of_text() == 1999);
+  const std::string text = words(20000, 2);
+  const auto tokens = bpe.encode(text);
+  CHECK(static_cast<double>(text.size()) / static_cast<double>(tokens.size()) > 1.5);
+  for (const Token token : bpe.encode("a<|endoftext|>b")) CHECK(token != bpe.end_of_text());
+  CHECK(bpe.decode(std::vector<Token>{bpe.end_of_text()}) == "<|endoftext|>");
+}
+
+TEST_CASE("merges are learnt by count, ties by the smaller ids") {
+  const auto merges = learn_merges({{"abab", 3}, {"cd", 6}, {"x", 99}, {"yz", 1}}, 10);
+  REQUIRE(merges.size() == 3);  // ab and cd are met 6 times, then (ab)(ab) 3 times; yz only once
+  CHECK(merges[0] == Merge{'a', 'b'});
+  CHECK(merges[1] == Merge{'c', 'd'});
+  CHECK(merges[2] == Merge{256, 256});
+}
+
+TEST_CASE("a vocabulary never holds a token twice") {
+  std::mt19937 random(13);
+  PieceCounts pieces;  // of two letters and runs, where ways to the same token are most likely
+  for (int i = 0; i < 3000; ++i) {
+    std::string piece;
+    for (unsigned n = 1 + random() % 14; n > 0; --n) piece.append(1 + random() % 3, random() % 2 == 0 ? 'a' : 'b');
+    ++pieces[piece];
+  }
+  const BpeTokenizer bpe(learn_merges(pieces, 3000));
+  CHECK(bpe.vocab_size() > 900);
+  std::set<std::string> seen;
+  for (Token id = 0; id < bpe.vocab_size(); ++id) CHECK(seen.insert(bpe.decode(std::vector<Token>{id})).second);
+}
+
+TEST_CASE("the heap merges as the definition does") {
+  std::mt19937 random(11);
+  PieceCounts pieces;
+  for (int i = 0; i < 400; ++i) {
+    std::string piece;
+    for (unsigned n = 1 + random() % 9; n > 0; --n) piece.push_back(static_cast<char>('a' + random() % 3));
+    ++pieces[piece];
+  }
+  const auto merges = learn_merges(pieces, 60);
+  const MergeRules rules(merges);
+  for (int i = 0; i < 300; ++i) {
+    std::string piece;
+    for (unsigned n = random() % 30; n > 0; --n) piece.push_back(static_cast<char>('a' + random() % 3));
+    std::vector<Token> tokens;
+    rules.apply(piece, tokens);
+    REQUIRE(tokens == merged_naively(piece, merges));
+  }
+}
+
+TEST_CASE("a saved tokenizer is read back equal, and is a Hugging Face tokenizer.json") {
+  const ScratchFolder folder("saved");
+  const auto bpe = trained(folder, 600);
+  bpe.save(folder / "tokenizer.json");
+  const auto again = make_tokenizer(folder / "tokenizer.json");
+  CHECK(again->vocab_size() == bpe.vocab_size());
+  const std::string text = words(5000, 3) + odd_texts()[7] + odd_texts()[13];
+  CHECK(again->encode(text) == bpe.encode(text));
+  again->save(folder / "twice.json");
+  CHECK(bytes_of(folder / "twice.json") == bytes_of(folder / "tokenizer.json"));
+
+  const auto json = nlohmann::json::parse(bytes_of(folder / "tokenizer.json"));
+  CHECK(json["model"]["type"] == "BPE");
+  CHECK(json["model"]["vocab"]["\xC4\xA0"] == 32);  // the blank, in GPT-2's alphabet
+  CHECK(json["model"]["vocab"].size() == 600);
+  CHECK(json["model"]["merges"].size() == 343);
+
+  make_tokenizer("bytes")->save(folder / "bytes.json");
+  CHECK(make_tokenizer(folder / "bytes.json")->name() == "bytes");
+}
+
+TEST_CASE("training is repeatable") {
+  const ScratchFolder folder("repeat");
+  trained(folder, 700).save(folder / "a.json");
+  trained(folder, 700).save(folder / "b.json");
+  CHECK(bytes_of(folder / "a.json") == bytes_of(folder / "b.json"));
+}
+
+TEST_CASE("a tokenizer's spec and files are refused with the accepted set") {
+  const ScratchFolder folder("refused");
+  for (const char* spec : {"byte", "bpe:", "bpe:12", "bpe:4096x", "bpe:-5", "bpe:99999999999", "no/such/file.json"}) {
+    const auto error = thrown_by([&] { make_tokenizer(spec); });
+    CHECK(error.status == 2);
+    CHECK_THAT(error.text, ContainsSubstring(std::string("data.tokenizer = \"") + spec + "\": accepted are \"bytes\""));
+  }
+  CHECK_THAT(thrown_by([] { make_tokenizer("byte"); }).text, ContainsSubstring("did you mean \"bytes\"?"));
+  CHECK_THAT(thrown_by([] { make_tokenizer("bpe:4096"); }).text,
+             ContainsSubstring("is trained on text: give data.text"));
+
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"", "no model.merges"},
+      {"[1, 2", "no model.merges"},
+      {R"({"model": 3})", "no model.merges"},
+      {R"({"model": {"merges": [7]}})", "merge 7 is not \"left right\""},
+      {R"({"model": {"merges": ["ab c"]}})", "uses a token that no earlier merge made"},
+      {R"({"model": {"merges": ["a b", "a b"]}})", "makes a token twice"},
+      {R"({"model": {"merges": ["a b"]}})", "model.vocab has 0 entries, the merges make 258"},
+      {R"({"model": {"merges": [], "vocab": 5}})", "model.vocab"}};
+  for (const auto& [bytes, reason] : files) {
+    const auto path = folder.put("bad.json", bytes);
+    const auto error = thrown_by([&] { make_tokenizer(path); });
+    CHECK(error.status == 3);
+    CHECK_THAT(error.text, ContainsSubstring(path) && ContainsSubstring(reason));
+  }
+  CHECK(thrown_by([] { (void)make_tokenizer("bytes")->decode(std::vector<Token>{256}); }).status == 3);
+}
+
+TEST_CASE("encoding time grows with the text, not with its square") {
+  const ScratchFolder folder("linear");
+  const auto bpe = trained(folder, 1000);
+  for (const std::string& text : {std::string(1 << 20, 'a'), std::string(1 << 20, ' '), std::string(1 << 20, '\xFF')}) {
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(bpe.decode(bpe.encode(text)) == text);
+    CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < 5.0);
+  }
+}
+
+TEST_CASE("encoding speed", "[.speed]") {
+  const ScratchFolder folder("speed");
+  const auto bpe = trained(folder, 4000);
+  const std::string text = words(20'000'000, 5);
+  const auto start = std::chrono::steady_clock::now();
+  const auto tokens = bpe.encode(text);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::cout << "BPE encode: " << static_cast<double>(text.size()) / seconds / 1e6 << " MB/s, " << tokens.size()
+            << " tokens\n";
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch_test_macros.hpp>
+
+#include <string>
+
+#include <kozero/io/byte_alphabet.hpp>
+#include <kozero/io/split_pattern.hpp>
+#include <kozero/io/utf8.hpp>
+
+#include "thrown.hpp"
+
+namespace kozero::io {
+
+namespace {
+
+std::string encoded(unsigned code) {
+  const auto tail = [&](unsigned shift) { return static_cast<char>(0x80U | ((code >> shift) & 0x3FU)); };
+  if (code < 0x80) return {static_cast<char>(code)};
+  if (code < 0x800) return {static_cast<char>(0xC0U | (code >> 6U)), tail(0)};
+  if (code < 0x10000) return {static_cast<char>(0xE0U | (code >> 12U)), tail(6), tail(0)};
+  return {static_cast<char>(0xF0U | (code >> 18U)), tail(12), tail(6), tail(0)};
+}
+
+std::vector<std::string> pieces(const std::string& text) {
+  const SplitPattern pattern(kGpt2Split);
+  PieceSplitter splitter(pattern, text);
+  std::vector<std::string> found;
+  for (std::string_view piece; splitter.next(piece);) found.emplace_back(piece);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("exactly the Unicode scalar values are well-formed UTF-8") {
+  for (unsigned code = 0; code < 0x110400; ++code) {
+    const bool scalar = code < 0xD800 || (code > 0xDFFF && code < 0x110000);
+    const std::string bytes = encoded(code);
+    if (utf8_character(bytes) != (scalar ? bytes.size() : 0)) FAIL("code point " << code);
+  }
+  for (const char* bad :
+       {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xF0\x8F\xBF\xBF", "\xF5\x80\x80\x80", "\xC3(", "\xE4\xBD("}) {
+    CHECK(utf8_character(bad) == 0);
+  }
+  CHECK(utf8_character("") == 0);
+}
+
+TEST_CASE("the well-formed prefix ends at the first bad byte") {
+  for (std::size_t length = 0; length < 40; ++length) {
+    const std::string good = std::string(length, 'x') + "\xC3\xA9";
+    CHECK(utf8_prefix(good) == good.size());
+    CHECK(utf8_prefix(good + "\xFFtail") == good.size());
+    CHECK(utf8_prefix(std::string(length, 'x') + "\xC3") == length);
+  }
+}
+
+TEST_CASE("text is split as GPT-2 splits it") {
+  CHECK(pieces("Hello world, it's 42!\n\n  x") ==
+        std::vector<std::string>{"Hello", " world", ",", " it", "'s", " 42", "!", "\n\n ", " x"});
+  CHECK(pieces("a  ") == std::vector<std::string>{"a", "  "});
+  CHECK(pieces("\xC3\xA9t\xC3\xA9\xFF\xFE ok") == std::vector<std::string>{"\xC3\xA9t\xC3\xA9", "\xFF\xFE", " ok"});
+  CHECK(pieces("").empty());
+}
+
+TEST_CASE("a malformed split pattern is named") {
+  const auto error = thrown_by([] { SplitPattern("a(b"); });
+  CHECK(error.status == 3);
+  CHECK(error.text == "split pattern: missing closing parenthesis at offset 3");
+}
+
+TEST_CASE("GPT-2's byte alphabet is a bijection") {
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all.push_back(static_cast<char>(byte));
+  CHECK(from_visible(to_visible(all)) == all);
+  CHECK(to_visible(" \n") == "\xC4\xA0\xC4\x8A");
+  CHECK(to_visible("aZ~") == "aZ~");
+  CHECK(!from_visible(" "));
+  CHECK(!from_visible("\xE4\xBD\xA0"));
+  CHECK(!from_visible("\xC4"));
+}
+
+}  // namespace kozero::io

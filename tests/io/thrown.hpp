@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// thrown.hpp: the error that a call ends in, so that a test can compare status and text.
+#pragma once
+#include <string>
+
+#include <kozero/core/error.hpp>
+
+namespace kozero::io {
+
+struct Thrown {
+  int status = 0;
+  std::string text;  ///< "" where nothing was thrown
+};
+
+template <class Call>
+Thrown thrown_by(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return {error.exit_status(), error.what()};
+  }
+  return {};
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// reference.hpp: arrays and comparisons for kernel tests.
+// A Filled array is owned by the test, holds repeatable numbers, and lends the Views that kernels take.
+// central_difference is the derivative of a double function of one array along one element: what every backward is
+// compared with.
+#pragma once
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include <kozero/core/random.hpp>
+#include <kozero/core/views.hpp>
+
+namespace kozero::kernels::reference {
+
+/// Repeatable numbers in [-1, 1), other ones for each seed. Their sums round, so order shows.
+inline std::vector<float> numbers(std::int64_t extent, std::uint64_t seed) {
+  std::vector<float> values(static_cast<std::size_t>(extent));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = (2.0F * uniform_of(philox(seed, counter_of(i)).x[0]) - 1.0F) / 1.1F;
+  }
+  return values;
+}
+
+/// Device memory with a copy to and from the host.
+template <class T>
+class Filled {
+ public:
+  explicit Filled(const std::vector<T>& values)
+      : memory_(Kokkos::view_alloc("filled", Kokkos::WithoutInitializing), values.size()) {
+    Kokkos::deep_copy(memory_, HostVector<const T>(values.data(), values.size()));
+  }
+  explicit Filled(std::int64_t extent) : Filled(std::vector<T>(static_cast<std::size_t>(extent), T{})) {}
+
+  [[nodiscard]] Vector<T> vector() const { return Vector<T>(memory_.data(), memory_.extent(0)); }
+  [[nodiscard]] Vector<const T> input() const { return vector(); }
+  [[nodiscard]] Matrix<T> matrix(std::int64_t rows, std::int64_t columns) const {
+    return as_matrix(vector(), rows, columns);
+  }
+  [[nodiscard]] Matrix<const T> input(std::int64_t rows, std::int64_t columns) const { return matrix(rows, columns); }
+  [[nodiscard]] std::vector<T> values() const {
+    std::vector<T> host(memory_.extent(0));
+    Kokkos::deep_copy(HostVector<T>(host.data(), host.size()), memory_);
+    return host;
+  }
+
+ private:
+  Kokkos::View<T*, DeviceMemory> memory_;
+};
+
+inline std::vector<double> in_double(const std::vector<float>& values) { return {values.begin(), values.end()}; }
+
+/// d f(x) / d x[i] by a central difference.
+template <class Function>
+double central_difference(const Function& f, std::vector<double> x, std::size_t i, double step = 1e-5) {
+  const double at = x[i];
+  x[i] = at + step;
+  const double above = f(x);
+  x[i] = at - step;
+  return (above - f(x)) / (2.0 * step);
+}
+
+/// sum of weights[i] * y[i]: the scalar whose gradient with respect to y is `weights`.
+inline double weighted_sum(const std::vector<float>& weights, const std::vector<double>& y) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < y.size(); ++i) sum += static_cast<double>(weights[i]) * y[i];
+  return sum;
+}
+
+/// Requires |got - expected| <= tolerance for all elements.
+template <class Expected>
+void require_near(const std::vector<float>& got, const std::vector<Expected>& expected, double tolerance) {
+  REQUIRE(got.size() == expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::abs(static_cast<double>(got[i]) - static_cast<double>(expected[i])) <= tolerance) continue;
+    CAPTURE(i, got[i], expected[i], tolerance);
+    FAIL("an element is too far from the expected one");
+  }
+}
+
+/// Whether two arrays have the same bits.
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+}  // namespace kozero::kernels::reference

@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_attention.cpp: both attention kernels against plain loops in double, their gradient against differences.
+// Shapes: odd heads and positions, several strips, grouped queries, one key head for all, dropout, nothing at all.
+#include <cmath>
+#include <limits>
+
+#include <catch2/generators/catch_generators.hpp>
+
+#include <kozero/kernels/attention_rows.hpp>
+
+#include "reference.hpp"
+
+#if defined(KOKKOS_ENABLE_OPENMP)
+#include <omp.h>
+#endif
+
+namespace kozero::kernels {
+namespace {
+
+using reference::Filled;
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+struct Attended {
+  std::vector<double> y;
+  std::vector<double> logsumexp;
+};
+
+/// p(i, 0..i) of one head, and its logsumexp.
+std::vector<double> probabilities(const AttentionShape& shape, const std::vector<double>& qkv, const QueryRow& row,
+                                  double& lse) {
+  const std::int64_t stride = shape.qkv_columns();
+  std::vector<double> p(at(row.position + 1));
+  double sum = 0.0;
+  for (std::int64_t j = 0; j <= row.position; ++j) {
+    double score = 0.0;
+    for (std::int64_t d = 0; d < shape.head_dim; ++d) {
+      score += qkv[at(shape.query(row.batch, row.head) + row.position * stride + d)] *
+               qkv[at(shape.key_of(row.batch, row.kv) + j * stride + d)];
+    }
+    p[at(j)] = std::exp(score / std::sqrt(static_cast<double>(shape.head_dim)));
+    sum += p[at(j)];
+  }
+  for (double& x : p) x /= sum;
+  lse = std::log(sum);
+  return p;
+}
+
+Attended plain_attention(const AttentionShape& shape, const std::vector<double>& qkv) {
+  Attended result{std::vector<double>(at(shape.rows() * shape.y_columns())),
+                  std::vector<double>(at(shape.batch * shape.heads * shape.positions))};
+  for (std::int64_t n = 0; n < shape.batch * shape.heads * shape.positions; ++n) {
+    const QueryRow row(shape, n);
+    const std::vector<double> p = probabilities(shape, qkv, row, result.logsumexp[at(n)]);
+    for (std::int64_t j = 0; j <= row.position; ++j) {
+      const double weight = p[at(j)] * static_cast<double>(shape.kept(row.batch, row.head, row.position, j));
+      for (std::int64_t d = 0; d < shape.head_dim; ++d) {
+        result.y[at(shape.output(row.batch, row.head) + row.position * shape.y_columns() + d)] +=
+            weight * qkv[at(shape.value_of(row.batch, row.kv) + j * shape.qkv_columns() + d)];
+      }
+    }
+  }
+  return result;
+}
+
+/// The gradient of sum(dy * y) with respect to qkv.
+std::vector<double> plain_gradient(const AttentionShape& shape, const std::vector<double>& qkv,
+                                   const std::vector<float>& dy) {
+  std::vector<double> dqkv(qkv.size());
+  const std::int64_t stride = shape.qkv_columns();
+  const double scale = 1.0 / std::sqrt(static_cast<double>(shape.head_dim));
+  for (std::int64_t n = 0; n < shape.batch * shape.heads * shape.positions; ++n) {
+    const QueryRow row(shape, n);
+    double lse = 0.0;
+    const std::vector<double> p = probabilities(shape, qkv, row, lse);
+    const std::int64_t out = shape.output(row.batch, row.head) + row.position * shape.y_columns();
+    const std::int64_t query = shape.query(row.batch, row.head) + row.position * stride;
+    std::vector<double> dp(p.size());
+    double mean = 0.0;
+    for (std::int64_t j = 0; j <= row.position; ++j) {
+      const std::int64_t value = shape.value_of(row.batch, row.kv) + j * stride;
+      const auto kept = static_cast<double>(shape.kept(row.batch, row.head, row.position, j));
+      for (std::int64_t d = 0; d < shape.head_dim; ++d) {
+        const auto dy_d = static_cast<double>(dy[at(out + d)]);
+        dp[at(j)] += kept * dy_d * qkv[at(value + d)];
+        dqkv[at(value + d)] += kept * p[at(j)] * dy_d;
+      }
+      mean += p[at(j)] * dp[at(j)];
+    }
+    for (std::int64_t j = 0; j <= row.position; ++j) {
+      const double ds = scale * p[at(j)] * (dp[at(j)] - mean);
+      const std::int64_t key = shape.key_of(row.batch, row.kv) + j * stride;
+      for (std::int64_t d = 0; d < shape.head_dim; ++d) {
+        dqkv[at(query + d)] += ds * qkv[at(key + d)];
+        dqkv[at(key + d)] += ds * qkv[at(query + d)];
+      }
+    }
+  }
+  return dqkv;
+}
+
+struct Results {
+  std::vector<float> y, logsumexp, dqkv;
+};
+
+/// One run of forward and backward, by the device's own kernel or by that of rows. Outputs start as NaN: all must be
+/// written.
+Results run(const Device& space, bool by_rows, const AttentionShape& shape, const std::vector<float>& input,
+            const std::vector<float>& gradient) {
+  const std::int64_t rows = shape.rows();
+  const std::int64_t lines = shape.batch * shape.heads;
+  const std::vector<float> unset(input.size(), std::numeric_limits<float>::quiet_NaN());
+  const auto part = [&](std::int64_t extent) { return std::vector<float>(unset.begin(), unset.begin() + extent); };
+  const Filled<float> qkv(input), dy(gradient), dqkv(unset), y(part(rows * shape.y_columns())),
+      logsumexp(part(lines * shape.positions));
+  const Filled<float> workspace(std::max(attention_workspace(shape), lines * shape.positions));
+  const auto y_view = y.matrix(rows, shape.y_columns());
+  const auto lse_view = logsumexp.matrix(lines, shape.positions);
+  const auto qkv_view = qkv.input(rows, shape.qkv_columns());
+  const auto dqkv_view = dqkv.matrix(rows, shape.qkv_columns());
+  const auto dy_view = dy.input(rows, shape.y_columns());
+  if (by_rows) {
+    attention_rows_forward(space, y_view, lse_view, qkv_view, shape);
+    attention_rows_backward(space, dqkv_view, dy_view, y_view, lse_view, qkv_view, shape, workspace.vector());
+  } else {
+    attention_forward(space, y_view, lse_view, qkv_view, shape, workspace.vector());
+    attention_backward(space, dqkv_view, dy_view, y_view, lse_view, qkv_view, shape, workspace.vector());
+  }
+  space.fence();
+  return {y.values(), logsumexp.values(), dqkv.values()};
+}
+
+struct Inputs {
+  explicit Inputs(const AttentionShape& shape)
+      : qkv(reference::numbers(shape.rows() * shape.qkv_columns(), 5)),
+        dy(reference::numbers(shape.rows() * shape.y_columns(), 6)) {}
+  std::vector<float> qkv, dy;
+};
+
+/// Both kernels against the loops. With dropout, `ids` names the sequences' samples.
+void check(AttentionShape shape, const std::vector<std::uint64_t>& ids = {}) {
+  const Filled<std::uint64_t> device_ids(ids);
+  AttentionShape on_device = shape;
+  on_device.sample_ids = device_ids.vector().data();
+  shape.sample_ids = ids.data();
+  const Inputs in(shape);
+  const std::vector<double> qkv = reference::in_double(in.qkv);
+  const Attended expected = plain_attention(shape, qkv);
+  const std::vector<double> gradient = plain_gradient(shape, qkv, in.dy);
+  for (const bool by_rows : {false, true}) {
+    CAPTURE(by_rows, shape.batch, shape.positions, shape.heads, shape.kv_heads, shape.head_dim, shape.dropout);
+    const Results got = run(Device(), by_rows, on_device, in.qkv, in.dy);
+    reference::require_near(got.y, expected.y, 2e-6);
+    reference::require_near(got.logsumexp, expected.logsumexp, 2e-6);
+    reference::require_near(got.dqkv, gradient, 2e-5);
+  }
+}
+
+AttentionShape shape_of(std::int64_t batch, std::int64_t positions, std::int64_t heads, std::int64_t kv_heads,
+                        std::int64_t head_dim) {
+  return {batch, positions, heads, kv_heads, head_dim};
+}
+
+}  // namespace
+
+TEST_CASE("the reference gradient of attention agrees with central differences", "[attention]") {
+  const std::vector<std::uint64_t> ids{11, 4};
+  AttentionShape shape = shape_of(2, 5, 4, 2, 3);
+  const auto share = GENERATE(0.0F, 0.4F);
+  shape.dropout = share;
+  shape.sample_ids = ids.data();
+  const Inputs in(shape);
+  const std::vector<double> qkv = reference::in_double(in.qkv);
+  const std::vector<double> gradient = plain_gradient(shape, qkv, in.dy);
+  const auto loss = [&](const std::vector<double>& x) {
+    return reference::weighted_sum(in.dy, plain_attention(shape, x).y);
+  };
+  for (std::size_t i = 0; i < qkv.size(); ++i) {
+    CAPTURE(i);
+    REQUIRE(std::abs(gradient[i] - reference::central_difference(loss, qkv, i)) < 1e-8);
+  }
+}
+
+TEST_CASE("attention agrees with plain loops", "[attention]") {
+  check(shape_of(2, 7, 3, 3, 13));
+  check(shape_of(1, 1, 1, 1, 1));
+  check(shape_of(3, 33, 2, 2, 16));
+}
+
+TEST_CASE("attention agrees with plain loops over several strips", "[attention]") {
+  check(shape_of(1, 64, 2, 2, 8));
+  check(shape_of(1, 65, 1, 1, 5));
+  check(shape_of(2, 131, 2, 2, 7));
+}
+
+TEST_CASE("query heads share key heads", "[attention]") {
+  check(shape_of(2, 9, 4, 2, 5));
+  check(shape_of(2, 70, 6, 1, 3));
+}
+
+TEST_CASE("attention drops probabilities by the sample's own numbers", "[attention]") {
+  const std::vector<std::uint64_t> ids{7, 3, 7};
+  AttentionShape shape = shape_of(3, 67, 4, 2, 5);
+  shape.dropout = 0.3F;
+  shape.key = 99;
+  shape.sample_ids = ids.data();
+  check(shape, ids);
+
+  std::int64_t dropped = 0;
+  for (std::int64_t i = 0; i < 67; ++i) {
+    for (std::int64_t j = 0; j < 67; ++j) {
+      REQUIRE(shape.kept(0, 1, i, j) == shape.kept(2, 1, i, j));
+      dropped += shape.kept(0, 1, i, j) == 0.0F ? 1 : 0;
+    }
+  }
+  REQUIRE(std::abs(static_cast<double>(dropped) / (67.0 * 67.0) - 0.3) < 0.03);
+}
+
+TEST_CASE("attention of nothing does nothing", "[attention]") {
+  check(shape_of(0, 7, 2, 2, 5));
+  check(shape_of(2, 0, 2, 2, 5));
+}
+
+TEST_CASE("large scores stay finite", "[attention]") {
+  const AttentionShape shape = shape_of(1, 20, 1, 1, 4);
+  Inputs in(shape);
+  for (float& x : in.qkv) x *= 100.0F;
+  for (const bool by_rows : {false, true}) {
+    const Results got = run(Device(), by_rows, shape, in.qkv, in.dy);
+    for (const float x : got.y) REQUIRE(std::isfinite(x));
+    for (const float x : got.dqkv) REQUIRE(std::isfinite(x));
+  }
+}
+
+TEST_CASE("attention repeats bit for bit", "[attention]") {
+  const AttentionShape shape = shape_of(3, 150, 4, 2, 16);
+  const Inputs in(shape);
+  for (const bool by_rows : {false, true}) {
+    const Results first = run(Device(), by_rows, shape, in.qkv, in.dy);
+    const Results second = run(Device(), by_rows, shape, in.qkv, in.dy);
+    REQUIRE(reference::same_bits(first.y, second.y));
+    REQUIRE(reference::same_bits(first.logsumexp, second.logsumexp));
+    REQUIRE(reference::same_bits(first.dqkv, second.dqkv));
+  }
+}
+
+#if defined(KOKKOS_ENABLE_OPENMP) && !defined(KOKKOS_ENABLE_CUDA)
+TEST_CASE("attention has the same bits on one thread and on all", "[attention]") {
+  const AttentionShape shape = shape_of(3, 150, 4, 2, 16);
+  const Inputs in(shape);
+  const int threads = omp_get_max_threads();
+  const Results all = run(Device(), false, shape, in.qkv, in.dy);
+  omp_set_num_threads(1);
+  const Results one = run(Kokkos::OpenMP(1), false, shape, in.qkv, in.dy);
+  omp_set_num_threads(threads);
+  REQUIRE(reference::same_bits(all.y, one.y));
+  REQUIRE(reference::same_bits(all.logsumexp, one.logsumexp));
+  REQUIRE(reference::same_bits(all.dqkv, one.dqkv));
+}
+#endif
+
+TEST_CASE("attention refuses arrays of other extents", "[attention]") {
+  const Filled<float> x(1000);
+  const AttentionShape shape = shape_of(1, 4, 2, 2, 3);
+  REQUIRE_THROWS(attention_forward(Device(), x.matrix(4, 7), x.matrix(2, 4), x.input(4, 18), shape, x.vector()));
+  REQUIRE_THROWS(
+      attention_forward(Device(), x.matrix(4, 6), x.matrix(2, 4), x.input(4, 18), shape_of(1, 4, 3, 2, 3), x.vector()));
+}
+
+}  // namespace kozero::kernels

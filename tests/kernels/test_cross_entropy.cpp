@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_cross_entropy.cpp: losses and gradients against plain loops in double and against central differences.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <kozero/kernels/cross_entropy.hpp>
+
+#include "reference.hpp"
+
+namespace kozero::kernels {
+namespace {
+
+using reference::Filled;
+
+/// The loss of one row of `columns` logits that begins at `first`.
+double plain_loss(const std::vector<double>& x, std::size_t first, std::size_t columns, std::size_t target) {
+  const double largest = *std::max_element(x.begin() + static_cast<std::ptrdiff_t>(first),
+                                           x.begin() + static_cast<std::ptrdiff_t>(first + columns));
+  double sum = 0.0;
+  for (std::size_t v = 0; v < columns; ++v) sum += std::exp(x[first + v] - largest);
+  return largest + std::log(sum) - x[first + target];
+}
+
+struct Batch {
+  std::int64_t rows, columns;
+  float spread;
+  [[nodiscard]] std::vector<float> logits() const {
+    std::vector<float> values = reference::numbers(rows * columns, 8);
+    for (float& x : values) x *= spread;
+    return values;
+  }
+  [[nodiscard]] std::vector<Token> targets() const {
+    std::vector<Token> ids(static_cast<std::size_t>(rows));
+    for (std::size_t n = 0; n < ids.size(); ++n)
+      ids[n] = static_cast<Token>((n * 7 + 3) % static_cast<std::size_t>(columns));
+    return ids;
+  }
+  /// scale * d loss / d logits in double.
+  [[nodiscard]] std::vector<double> gradient(double scale) const {
+    const std::vector<double> x = reference::in_double(logits());
+    const std::vector<Token> ids = targets();
+    std::vector<double> result(x.size());
+    const auto width = static_cast<std::size_t>(columns);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t n = i / width;
+      const std::size_t target = static_cast<std::size_t>(ids[n]);
+      const double log_p = x[i] - x[n * width + target] - plain_loss(x, n * width, width, target);
+      result[i] = scale * (std::exp(log_p) - (i % width == target ? 1.0 : 0.0));
+    }
+    return result;
+  }
+  [[nodiscard]] std::vector<double> losses() const {
+    const std::vector<double> x = reference::in_double(logits());
+    const std::vector<Token> ids = targets();
+    std::vector<double> result;
+    for (std::size_t n = 0; n < ids.size(); ++n) {
+      const auto width = static_cast<std::size_t>(columns);
+      result.push_back(plain_loss(x, n * width, width, static_cast<std::size_t>(ids[n])));
+    }
+    return result;
+  }
+};
+
+void check(const Batch& batch) {
+  CAPTURE(batch.rows, batch.columns, batch.spread);
+  const Filled<float> logits(batch.logits());
+  const Filled<Token> targets(batch.targets());
+  const Filled<float> losses(batch.rows);
+  const double tolerance = 2e-6 * std::max(1.0F, batch.spread);
+  cross_entropy_forward(Device(), losses.vector(), logits.input(batch.rows, batch.columns), targets.input());
+  reference::require_near(losses.values(), batch.losses(), tolerance);
+  REQUIRE(reference::same_bits(logits.values(), batch.logits()));
+
+  const std::vector<float> forward = losses.values();
+  cross_entropy(Device(), losses.vector(), logits.matrix(batch.rows, batch.columns), targets.input(), 0.25F);
+  REQUIRE(reference::same_bits(losses.values(), forward));
+  reference::require_near(logits.values(), batch.gradient(0.25), tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("cross-entropy agrees with plain loops", "[cross_entropy]") {
+  check({7, 13, 1.0F});
+  check({3, 1, 1.0F});
+  check({5, 32, 3.0F});
+  check({3, 5003, 5.0F});
+}
+
+TEST_CASE("cross-entropy of large logits stays finite", "[cross_entropy]") { check({4, 65, 300.0F}); }
+
+TEST_CASE("cross-entropy of no rows does nothing", "[cross_entropy]") { check({0, 13, 1.0F}); }
+
+TEST_CASE("the reference gradient of cross-entropy agrees with central differences", "[cross_entropy]") {
+  const Batch batch{2, 13, 2.0F};
+  const std::vector<double> x = reference::in_double(batch.logits());
+  const std::vector<Token> ids = batch.targets();
+  const auto sum = [&](const std::vector<double>& at) {
+    return plain_loss(at, 0, 13, static_cast<std::size_t>(ids[0])) +
+           plain_loss(at, 13, 13, static_cast<std::size_t>(ids[1]));
+  };
+  const std::vector<double> gradient = batch.gradient(1.0);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    REQUIRE(std::abs(reference::central_difference(sum, x, i) - gradient[i]) < 1e-8);
+}
+
+TEST_CASE("a row with a NaN has a NaN loss, and no other row has", "[cross_entropy]") {
+  const Batch batch{3, 40, 1.0F};
+  std::vector<float> values = batch.logits();
+  values[45] = std::numeric_limits<float>::quiet_NaN();
+  const Filled<float> logits(values);
+  const Filled<Token> targets(batch.targets());
+  const Filled<float> losses(batch.rows);
+  cross_entropy(Device(), losses.vector(), logits.matrix(3, 40), targets.input(), 1.0F);
+  const std::vector<float> got = losses.values();
+  REQUIRE(std::isfinite(got[0]));
+  REQUIRE(std::isnan(got[1]));
+  REQUIRE(std::isfinite(got[2]));
+}
+
+TEST_CASE("cross-entropy by chunks of rows has the bits of the whole", "[cross_entropy]") {
+  const Batch batch{7, 77, 2.0F};
+  const Filled<float> whole(batch.logits()), parts(batch.logits()), losses(7), part_losses(7);
+  const Filled<Token> targets(batch.targets());
+  cross_entropy(Device(), losses.vector(), whole.matrix(7, 77), targets.input(), 0.5F);
+  for (std::int64_t first = 0; first < 7; first += 3) {
+    const std::int64_t rows = std::min<std::int64_t>(3, 7 - first);
+    cross_entropy(Device(), slice(part_losses.vector(), first, rows),
+                  as_matrix(slice(parts.vector(), first * 77, rows * 77), rows, 77),
+                  slice(targets.input(), first, rows), 0.5F);
+  }
+  REQUIRE(reference::same_bits(whole.values(), parts.values()));
+  REQUIRE(reference::same_bits(losses.values(), part_losses.values()));
+}
+
+}  // namespace kozero::kernels

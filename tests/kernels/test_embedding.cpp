@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kozero/kernels/embedding.hpp>
+
+#include "reference.hpp"
+
+namespace kozero::kernels {
+namespace {
+
+using reference::Filled;
+
+constexpr std::int64_t kBatch = 3;
+constexpr std::int64_t kPositions = 7;
+constexpr std::int64_t kRows = kBatch * kPositions;
+constexpr std::int64_t kVocabulary = 37;
+
+/// Tokens with many repeats, the first and the last of the vocabulary among them.
+std::vector<Token> tokens() {
+  std::vector<Token> ids;
+  for (std::int64_t n = 0; n < kRows; ++n) ids.push_back(static_cast<Token>(n * n % kVocabulary));
+  ids.front() = 0;
+  ids.back() = static_cast<Token>(kVocabulary - 1);
+  return ids;
+}
+
+TEST_CASE("embedding and position forward look rows up and add them") {
+  constexpr std::int64_t kChannels = 13;
+  const std::vector<float> wte = reference::numbers(kVocabulary * kChannels, 1);
+  const std::vector<float> wpe = reference::numbers(9 * kChannels, 2);
+  const std::vector<Token> ids = tokens();
+  const Filled<float> table(wte), places(wpe), x(std::vector<float>(kRows * kChannels, 5.0F));
+  const Filled<Token> device_tokens(ids);
+  embedding_forward(Device(), x.matrix(kRows, kChannels), device_tokens.input(), table.input(kVocabulary, kChannels));
+  position_forward(Device(), x.matrix(kRows, kChannels), places.input(9, kChannels), kPositions);
+  std::vector<float> expected;
+  for (std::size_t n = 0; n < ids.size(); ++n) {
+    for (std::size_t c = 0; c < kChannels; ++c) {
+      expected.push_back(wte[static_cast<std::size_t>(ids[n]) * kChannels + c] + wpe[n % kPositions * kChannels + c]);
+    }
+  }
+  CHECK(reference::same_bits(x.values(), expected));
+}
+
+TEST_CASE("embedding_backward adds rows in ascending order, the same bits as a plain loop") {
+  for (const std::int64_t channels : {13, 600}) {
+    const std::vector<float> dx = reference::numbers(kRows * channels, 3);
+    const std::vector<Token> ids = tokens();
+    std::vector<float> expected = reference::numbers(kVocabulary * channels, 4);
+    const Filled<float> gradient(dx), dwte(expected);
+    const Filled<Token> device_tokens(ids);
+    embedding_backward(Device(), dwte.matrix(kVocabulary, channels), gradient.input(kRows, channels),
+                       device_tokens.input());
+    const auto width = static_cast<std::size_t>(channels);
+    for (std::size_t i = 0; i < dx.size(); ++i)
+      expected[static_cast<std::size_t>(ids[i / width]) * width + i % width] += dx[i];
+    CHECK(reference::same_bits(dwte.values(), expected));
+  }
+}
+
+TEST_CASE("position_backward adds over the batch in ascending order and leaves later positions alone") {
+  constexpr std::int64_t kChannels = 13;
+  const std::vector<float> dx = reference::numbers(kRows * kChannels, 3);
+  std::vector<float> expected = reference::numbers(9 * kChannels, 4);
+  const Filled<float> gradient(dx), dwpe(expected);
+  position_backward(Device(), dwpe.matrix(9, kChannels), gradient.input(kRows, kChannels), kPositions);
+  for (std::size_t i = 0; i < dx.size(); ++i) expected[i % (kPositions * kChannels)] += dx[i];
+  CHECK(reference::same_bits(dwpe.values(), expected));
+}
+
+TEST_CASE("embedding kernels take no rows") {
+  const Filled<float> none(0), table(std::vector<float>(kVocabulary * 13, 1.0F));
+  const Filled<Token> no_tokens(0);
+  embedding_forward(Device(), none.matrix(0, 13), no_tokens.input(), table.input(kVocabulary, 13));
+  position_forward(Device(), none.matrix(0, 13), table.input(kVocabulary, 13), kPositions);
+  embedding_backward(Device(), table.matrix(kVocabulary, 13), none.input(0, 13), no_tokens.input());
+  position_backward(Device(), table.matrix(kVocabulary, 13), none.input(0, 13), kPositions);
+  CHECK(table.values() == std::vector<float>(kVocabulary * 13, 1.0F));
+}
+
+}  // namespace
+}  // namespace kozero::kernels

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kozero/kernels/layernorm.hpp>
+
+#include "reference.hpp"
+
+namespace kozero::kernels {
+namespace {
+
+using reference::central_difference;
+using reference::Filled;
+using reference::in_double;
+
+constexpr float kEps = 1e-5F;
+
+struct Shape {
+  std::int64_t rows;
+  std::int64_t columns;
+};
+constexpr Shape kShapes[] = {{7, 13}, {1, 1}, {70, 67}, {33, 64}};
+
+/// The inputs of one case.
+struct Case {
+  Shape shape;
+  std::vector<float> x, gamma, beta, dy;
+
+  explicit Case(Shape s)
+      : shape(s),
+        x(reference::numbers(s.rows * s.columns, 1)),
+        gamma(reference::numbers(s.columns, 2)),
+        beta(reference::numbers(s.columns, 3)),
+        dy(reference::numbers(s.rows * s.columns, 4)) {}
+};
+
+std::vector<double> expected_output(std::size_t columns, const std::vector<double>& x, const std::vector<double>& gamma,
+                                    const std::vector<double>& beta) {
+  std::vector<double> y(x.size());
+  for (std::size_t row = 0; row < x.size(); row += columns) {
+    double mean = 0.0;
+    double variance = 0.0;
+    for (std::size_t c = 0; c < columns; ++c) mean += x[row + c] / static_cast<double>(columns);
+    for (std::size_t c = 0; c < columns; ++c) variance += std::pow(x[row + c] - mean, 2) / static_cast<double>(columns);
+    const double rstd = 1.0 / std::sqrt(variance + static_cast<double>(kEps));
+    for (std::size_t c = 0; c < columns; ++c) y[row + c] = gamma[c] * (x[row + c] - mean) * rstd + beta[c];
+  }
+  return y;
+}
+
+struct Outputs {
+  std::vector<float> y, dx, dgamma, dbeta;
+};
+
+/// Runs forward and backward; each gradient starts at `start`.
+template <class Space>
+Outputs run(const Case& c, float start) {
+  const auto [rows, columns] = c.shape;
+  const auto filled = [&](std::size_t extent) { return Filled<float>(std::vector<float>(extent, start)); };
+  const Filled<float> x(c.x), gamma(c.gamma), beta(c.beta), dy(c.dy);
+  const Filled<float> y(rows * columns), mean(rows), rstd(rows), workspace(row_reduction_workspace(columns));
+  const Filled<float> dx = filled(c.x.size());
+  const Filled<float> dgamma = filled(c.gamma.size());
+  const Filled<float> dbeta = filled(c.beta.size());
+  layernorm_forward(Space(), y.matrix(rows, columns), mean.vector(), rstd.vector(), x.input(rows, columns),
+                    gamma.input(), beta.input(), kEps);
+  layernorm_backward(Space(), dx.matrix(rows, columns), dgamma.vector(), dbeta.vector(), dy.input(rows, columns),
+                     x.input(rows, columns), gamma.input(), mean.vector(), rstd.vector(), workspace.vector());
+  Space().fence();
+  return {y.values(), dx.values(), dgamma.values(), dbeta.values()};
+}
+
+TEST_CASE("layernorm_forward follows its formula") {
+  for (const Shape shape : kShapes) {
+    const Case c(shape);
+    const auto columns = static_cast<std::size_t>(shape.columns);
+    reference::require_near(run<Device>(c, 0.0F).y,
+                            expected_output(columns, in_double(c.x), in_double(c.gamma), in_double(c.beta)), 1e-5);
+  }
+}
+
+TEST_CASE("layernorm_backward adds the central differences of the forward") {
+  const Case c(kShapes[0]);
+  const Outputs got = run<Device>(c, 0.5F);
+  const auto x = in_double(c.x);
+  const auto gamma = in_double(c.gamma);
+  const auto beta = in_double(c.beta);
+  const auto loss = [&](const std::vector<double>& x_, const std::vector<double>& gamma_,
+                        const std::vector<double>& beta_) {
+    return reference::weighted_sum(c.dy, expected_output(13, x_, gamma_, beta_));
+  };
+  const auto of_x = [&](const std::vector<double>& at) { return loss(at, gamma, beta); };
+  const auto of_gamma = [&](const std::vector<double>& at) { return loss(x, at, beta); };
+  const auto of_beta = [&](const std::vector<double>& at) { return loss(x, gamma, at); };
+  std::vector<double> dx, dgamma, dbeta;
+  for (std::size_t i = 0; i < x.size(); ++i) dx.push_back(0.5 + central_difference(of_x, x, i));
+  for (std::size_t i = 0; i < gamma.size(); ++i) dgamma.push_back(0.5 + central_difference(of_gamma, gamma, i));
+  for (std::size_t i = 0; i < beta.size(); ++i) dbeta.push_back(0.5 + central_difference(of_beta, beta, i));
+  reference::require_near(got.dx, dx, 1e-5);
+  reference::require_near(got.dgamma, dgamma, 1e-5);
+  reference::require_near(got.dbeta, dbeta, 1e-5);
+}
+
+TEST_CASE("layernorm takes zero extents") {
+  CHECK(run<Device>(Case({0, 13}), 0.5F).dgamma == std::vector<float>(13, 0.5F));
+  CHECK(run<Device>(Case({7, 0}), 0.5F).y.empty());
+}
+
+TEST_CASE("layernorm gives the same bits on one thread as on all") {
+  if constexpr (runs_on_host<Device>) {
+    const Case c({203, 67});
+    const Outputs all = run<Device>(c, 0.5F);
+    const Outputs one = run<Kokkos::Serial>(c, 0.5F);
+    CHECK(reference::same_bits(all.y, one.y));
+    CHECK(reference::same_bits(all.dx, one.dx));
+    CHECK(reference::same_bits(all.dgamma, one.dgamma));
+    CHECK(reference::same_bits(all.dbeta, one.dbeta));
+  }
+}
+
+TEST_CASE("layernorm_forward refuses shapes that do not fit") {
+  const Filled<float> x(7 * 13), vector(13), rows(7);
+  CHECK_THROWS_AS(layernorm_forward(Device(), x.matrix(7, 13), rows.vector(), rows.vector(), x.input(7, 13),
+                                    vector.input(), rows.input(), kEps),
+                  Error);
+}
+
+}  // namespace
+}  // namespace kozero::kernels

@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kozero/kernels/rmsnorm.hpp>
+
+#include "reference.hpp"
+
+namespace kozero::kernels {
+namespace {
+
+using reference::central_difference;
+using reference::Filled;
+using reference::in_double;
+
+constexpr float kEps = 1e-5F;
+
+struct Shape {
+  std::int64_t rows;
+  std::int64_t columns;
+};
+constexpr Shape kShapes[] = {{7, 13}, {1, 1}, {70, 67}, {33, 64}};
+
+/// The inputs of one case.
+struct Case {
+  Shape shape;
+  std::vector<float> x, gamma, dy;
+
+  explicit Case(Shape s)
+      : shape(s),
+        x(reference::numbers(s.rows * s.columns, 1)),
+        gamma(reference::numbers(s.columns, 2)),
+        dy(reference::numbers(s.rows * s.columns, 4)) {}
+};
+
+std::vector<double> expected_output(std::size_t columns, const std::vector<double>& x,
+                                    const std::vector<double>& gamma) {
+  std::vector<double> y(x.size());
+  for (std::size_t row = 0; row < x.size(); row += columns) {
+    double square = 0.0;
+    for (std::size_t c = 0; c < columns; ++c) square += x[row + c] * x[row + c] / static_cast<double>(columns);
+    const double rstd = 1.0 / std::sqrt(square + static_cast<double>(kEps));
+    for (std::size_t c = 0; c < columns; ++c) y[row + c] = gamma[c] * x[row + c] * rstd;
+  }
+  return y;
+}
+
+struct Outputs {
+  std::vector<float> y, dx, dgamma;
+};
+
+/// Runs forward and backward; each gradient starts at `start`.
+template <class Space>
+Outputs run(const Case& c, float start) {
+  const auto [rows, columns] = c.shape;
+  const Filled<float> x(c.x), gamma(c.gamma), dy(c.dy);
+  const Filled<float> y(rows * columns), rstd(rows), workspace(row_reduction_workspace(columns));
+  const Filled<float> dx(std::vector<float>(c.x.size(), start));
+  const Filled<float> dgamma(std::vector<float>(c.gamma.size(), start));
+  rmsnorm_forward(Space(), y.matrix(rows, columns), rstd.vector(), x.input(rows, columns), gamma.input(), kEps);
+  rmsnorm_backward(Space(), dx.matrix(rows, columns), dgamma.vector(), dy.input(rows, columns), x.input(rows, columns),
+                   gamma.input(), rstd.vector(), workspace.vector());
+  Space().fence();
+  return {y.values(), dx.values(), dgamma.values()};
+}
+
+TEST_CASE("rmsnorm_forward follows its formula") {
+  for (const Shape shape : kShapes) {
+    const Case c(shape);
+    reference::require_near(
+        run<Device>(c, 0.0F).y,
+        expected_output(static_cast<std::size_t>(shape.columns), in_double(c.x), in_double(c.gamma)), 1e-5);
+  }
+}
+
+TEST_CASE("rmsnorm_backward adds the central differences of the forward") {
+  const Case c(kShapes[0]);
+  const Outputs got = run<Device>(c, 0.5F);
+  const auto x = in_double(c.x);
+  const auto gamma = in_double(c.gamma);
+  const auto of_x = [&](const std::vector<double>& at) {
+    return reference::weighted_sum(c.dy, expected_output(13, at, gamma));
+  };
+  const auto of_gamma = [&](const std::vector<double>& at) {
+    return reference::weighted_sum(c.dy, expected_output(13, x, at));
+  };
+  std::vector<double> dx, dgamma;
+  for (std::size_t i = 0; i < x.size(); ++i) dx.push_back(0.5 + central_difference(of_x, x, i));
+  for (std::size_t i = 0; i < gamma.size(); ++i) dgamma.push_back(0.5 + central_difference(of_gamma, gamma, i));
+  reference::require_near(got.dx, dx, 1e-5);
+  reference::require_near(got.dgamma, dgamma, 1e-5);
+}
+
+TEST_CASE("rmsnorm takes zero extents") {
+  CHECK(run<Device>(Case({0, 13}), 0.5F).dgamma == std::vector<float>(13, 0.5F));
+  CHECK(run<Device>(Case({7, 0}), 0.5F).y.empty());
+}
+
+TEST_CASE("rmsnorm gives the same bits on one thread as on all") {
+  if constexpr (runs_on_host<Device>) {
+    const Case c({203, 67});
+    const Outputs all = run<Device>(c, 0.5F);
+    const Outputs one = run<Kokkos::Serial>(c, 0.5F);
+    CHECK(reference::same_bits(all.y, one.y));
+    CHECK(reference::same_bits(all.dx, one.dx));
+    CHECK(reference::same_bits(all.dgamma, one.dgamma));
+  }
+}
+
+}  // namespace
+}  // namespace kozero::kernels

@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_decoder.cpp: the order of calls, batches of every size, chunks of the head, and the three ways to a loss.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+
+#include <kozero/model/head.hpp>
+
+#include "tiny_models.hpp"
+
+namespace kozero::tests {
+namespace {
+
+using Catch::Approx;
+
+std::vector<std::vector<float>> all_gradients(const TinyModel& tiny) {
+  std::vector<std::vector<float>> all;
+  for (std::size_t row = 0; row < tiny.model->parameters().rows().size(); ++row) {
+    all.push_back(tiny.access.gradient_of(static_cast<int>(row)));
+  }
+  return all;
+}
+
+void check_close(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t row = 0; row < a.size(); ++row) {
+    float largest = 0.0F;
+    float difference = 0.0F;
+    for (std::size_t i = 0; i < a[row].size(); ++i) {
+      largest = std::max(largest, std::abs(a[row][i]));
+      difference = std::max(difference, std::abs(a[row][i] - b[row][i]));
+    }
+    INFO("row " << row);
+    CHECK(difference <= 2e-5F * largest);
+  }
+}
+
+const std::vector<std::string> kTiedCalls = {
+    "acquire embedding", "release embedding",                                      //
+    "acquire block.0",   "release block.0",                                        //
+    "acquire block.1",   "release block.1",                                        //
+    "acquire head",      "acquire embedding", "release embedding", "release head", "ready head",
+    "acquire block.1",   "release block.1",   "ready block.1",                     //
+    "acquire block.0",   "release block.0",   "ready block.0",                     //
+    "ready embedding"};
+
+const std::vector<std::string> kUntiedCalls = {
+    "acquire embedding", "release embedding",                   //
+    "acquire block.0",   "release block.0",                     //
+    "acquire block.1",   "release block.1",                     //
+    "acquire head",      "release head",      "ready head",     //
+    "acquire block.1",   "release block.1",   "ready block.1",  //
+    "acquire block.0",   "release block.0",   "ready block.0",  //
+    "ready embedding"};
+
+TEST_CASE("units are acquired, released and handed on in the agreed order") {
+  for (const bool tied : {true, false}) {
+    for (const auto& config : {tiny_gpt2(tied), tiny_llama(tied)}) {
+      TinyModel tiny(config, 2);
+      const auto batch = TokenBatch::noise(2, 7, 19);
+      tiny.model->forward_backward(tiny.access, batch.view(), 1.0F);
+      CHECK(tiny.access.calls == (tied ? kTiedCalls : kUntiedCalls));
+      CHECK_FALSE(tiny.access.holds_any());
+    }
+  }
+}
+
+TEST_CASE("a batch of zero sequences makes the same calls, costs nothing and adds nothing") {
+  TinyModel tiny(tiny_gpt2(true, 0.1F), 2);
+  const auto batch = TokenBatch::noise(2, 7, 19);
+  CHECK(tiny.model->forward_backward(tiny.access, batch.part(0, 0), 1.0F) == 0.0);
+  CHECK(tiny.access.calls == kTiedCalls);
+  for (const auto& gradient : all_gradients(tiny)) {
+    for (const float value : gradient) CHECK(value == 0.0F);
+  }
+  CHECK(tiny.model->evaluate(tiny.access, model::Batch{}) == 0.0);
+}
+
+TEST_CASE("a batch in parts gives the loss and gradient of the whole") {
+  for (const auto& config : {tiny_gpt2(true, 0.3F), tiny_gpt2(false), tiny_llama(false)}) {
+    const auto batch = TokenBatch::noise(3, 7, 19, 11);
+    TinyModel whole(config, 3);
+    TinyModel parts(config, 3);
+    const double loss = whole.model->forward_backward(whole.access, batch.view(), 0.1F);
+    double sum = parts.model->forward_backward(parts.access, batch.part(0, 1), 0.1F);
+    sum += parts.model->forward_backward(parts.access, batch.part(1, 2), 0.1F);
+    CHECK(sum == Approx(loss).epsilon(1e-6));
+    check_close(all_gradients(whole), all_gradients(parts));
+  }
+}
+
+TEST_CASE("the head's chunks of rows, the last one short, give what one chunk gives") {
+  model::Config config = tiny_gpt2(true);
+  config.seq = 100;
+  const auto batch = TokenBatch::noise(3, 100, 19);
+  STATIC_REQUIRE(100 < model::Head<float>::kChunkRows);
+  STATIC_REQUIRE(300 > model::Head<float>::kChunkRows);
+  TinyModel chunked(config, 3);
+  TinyModel single(config, 1);
+  const double loss = chunked.model->forward_backward(chunked.access, batch.view(), 0.1F);
+  double sum = 0.0;
+  for (int b = 0; b < 3; ++b) sum += single.model->forward_backward(single.access, batch.part(b, 1), 0.1F);
+  CHECK(sum == Approx(loss).epsilon(1e-6));
+  check_close(all_gradients(chunked), all_gradients(single));
+  CHECK(chunked.model->evaluate(chunked.access, batch.view()) == Approx(loss).epsilon(1e-7));
+}
+
+TEST_CASE("evaluation gives the training loss without dropout and touches no gradient") {
+  TinyModel tiny(tiny_gpt2(true), 3);
+  TinyModel dropping(tiny_gpt2(true, 0.4F), 3);
+  const auto batch = TokenBatch::noise(3, 7, 19);
+  const double evaluated = dropping.model->evaluate(dropping.access, batch.view());
+  for (const auto& gradient : all_gradients(dropping)) {
+    for (const float value : gradient) CHECK(value == 0.0F);
+  }
+  CHECK(evaluated == tiny.model->forward_backward(tiny.access, batch.view(), 1.0F));
+  CHECK(evaluated != dropping.model->forward_backward(dropping.access, batch.view(), 1.0F));
+}
+
+TEST_CASE("next-token logits at each prefix give the loss of the sequence") {
+  for (const auto& config : {tiny_gpt2(true), tiny_llama(false)}) {
+    TinyModel tiny(config, 2);
+    const auto owner = TokenBatch::noise(1, 7, 19);
+    const auto batch = owner.view();
+    const Kokkos::View<float*, Kokkos::LayoutRight, DeviceMemory> logits("logits", 19);
+    const auto host = Kokkos::create_mirror_view(logits);
+    const auto targets = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), batch.targets);
+    double loss = 0.0;
+    for (std::int64_t t = 0; t < 7; ++t) {
+      tiny.model->next_token_logits(tiny.access, batch.inputs, t + 1, Vector<float>(logits.data(), 19));
+      Kokkos::deep_copy(host, logits);
+      double sum = 0.0;
+      for (int v = 0; v < 19; ++v) sum += std::exp(double{host(v)});
+      loss += std::log(sum) - double{host(targets(0, t))};
+    }
+    CHECK(loss == Approx(tiny.model->evaluate(tiny.access, batch)).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("a shorter window than seq is evaluated; a longer batch than reserved is refused") {
+  TinyModel tiny(tiny_llama(true), 2);
+  CHECK(tiny.model->evaluate(tiny.access, TokenBatch::noise(2, 4, 19).view()) > 0.0);
+  CHECK_THROWS_AS(tiny.model->evaluate(tiny.access, TokenBatch::noise(3, 7, 19).view()), Error);
+  CHECK_THROWS_AS(tiny.model->evaluate(tiny.access, TokenBatch::noise(1, 8, 19).view()), Error);
+}
+
+TEST_CASE("dropout is a function of the sample, and unbiased") {
+  TinyModel tiny(tiny_gpt2(true, 0.1F), 1);
+  const auto same = TokenBatch::noise(1, 7, 19, 3);
+  const double first = tiny.model->forward_backward(tiny.access, same.view(), 1.0F);
+  CHECK(first == tiny.model->forward_backward(tiny.access, same.view(), 1.0F));
+
+  // To second order in the noise the mean loss over samples stays near the loss without dropout.
+  std::vector<Token> tokens(7);
+  for (Token t = 0; t < 7; ++t) tokens[static_cast<std::size_t>(t)] = (5 * t) % 19;
+  const double without = tiny.model->evaluate(tiny.access, TokenBatch(tokens, tokens, 7).view());
+  double mean = 0.0;
+  double spread = 0.0;
+  constexpr int kDraws = 400;
+  for (std::uint64_t sample = 0; sample < kDraws; ++sample) {
+    const TokenBatch drawn(tokens, tokens, 7, sample);
+    const double loss = tiny.model->forward_backward(tiny.access, drawn.view(), 1.0F);
+    mean += loss / kDraws;
+    spread += std::abs(loss - without) / kDraws;
+  }
+  CHECK(spread > 0.01 * without);
+  CHECK(mean == Approx(without).epsilon(0.15));
+}
+
+TEST_CASE("a planning ledger books what a run takes, without touching memory") {
+  for (const auto& config : {tiny_gpt2(true, 0.1F), tiny_llama(false), model::Config{.arch = "linear", .dim = 5}}) {
+    MemoryLedger plan(MemoryLedger::Mode::plan);
+    MemoryLedger run;
+    model::make_model<float>(config)->reserve(plan, 3);
+    model::make_model<float>(config)->reserve(run, 3);
+    CHECK(plan.total() == run.total());
+    CHECK(plan.bytes(Memory::activations) == run.bytes(Memory::activations));
+    CHECK(plan.bytes(Memory::activations) > 0);
+    CHECK(plan.bytes(Memory::parameters) == 0);
+  }
+}
+
+}  // namespace
+}  // namespace kozero::tests

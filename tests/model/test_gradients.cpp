@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_gradients.cpp: the gradient of a whole network against central differences of its loss.
+// For every tensor, along the gradient itself and along a random direction d:
+//   <gradient, d> = (8 (L(h) - L(-h)) - (L(2h) - L(-2h))) / 12h,  L(s) = loss(weights + s d)        error O(h^4)
+// The loss is a sum in double of float losses, so differences of directions of unit length are good to about 1e-3.
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <functional>
+
+#include "tiny_models.hpp"
+
+namespace kozero::tests {
+namespace {
+
+constexpr double kStep = 2e-2;
+
+double length(const std::vector<double>& x) {
+  double sum = 0.0;
+  for (const double value : x) sum += value * value;
+  return std::sqrt(sum);
+}
+
+double product(const std::vector<float>& a, const std::vector<double>& b) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += double{a[i]} * b[i];
+  return sum;
+}
+
+/// Unit vectors: the gradient's direction and a random one.
+std::vector<std::vector<double>> directions(const std::vector<float>& gradient, std::uint64_t key) {
+  std::vector<std::vector<double>> all{{gradient.begin(), gradient.end()}, {}};
+  for (std::size_t i = 0; i < gradient.size(); ++i) all[1].push_back(normal_at(key, i));
+  for (auto& direction : all) {
+    const double scale = length(direction);
+    for (double& value : direction) value /= scale;
+  }
+  return all;
+}
+
+double slope(TinyModel& tiny, int row, const std::vector<double>& direction, const std::function<double()>& loss) {
+  const std::vector<float> start = tiny.access.weight(row);
+  const auto loss_at = [&](double s) {
+    std::vector<float> moved = start;
+    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += static_cast<float>(s * direction[i]);
+    tiny.access.set_weight(row, moved);
+    return loss();
+  };
+  const double near = loss_at(kStep) - loss_at(-kStep);
+  const double far = loss_at(2 * kStep) - loss_at(-2 * kStep);
+  tiny.access.set_weight(row, start);
+  return (8.0 * near - far) / (12.0 * kStep);
+}
+
+/// Each tensor's gradient of scale * loss against the slopes of the loss.
+void check_gradients(const model::Config& config) {
+  constexpr float kScale = 0.5F;
+  TinyModel tiny(config, 3);
+  const auto batch = TokenBatch::noise(3, tiny.model->config().seq, config.vocab, 40);
+  const auto loss = [&] { return tiny.model->forward_backward(tiny.access, batch.view(), kScale); };
+  loss();
+  const auto& rows = tiny.model->parameters().rows();
+  std::vector<std::vector<float>> gradients;
+  for (std::size_t row = 0; row < rows.size(); ++row) gradients.push_back(tiny.access.gradient_of(static_cast<int>(row)));
+
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    INFO(config.arch << " " << rows[row].name);
+    const double size = length({gradients[row].begin(), gradients[row].end()});
+    REQUIRE(size > 1e-3);
+    for (const auto& direction : directions(gradients[row], 1000 * row)) {
+      const double expected = kScale * slope(tiny, static_cast<int>(row), direction, loss);
+      CHECK(std::abs(product(gradients[row], direction) - expected) < 2e-3 * size);
+    }
+  }
+}
+
+TEST_CASE("gpt2: every tensor's gradient is the slope of the loss") {
+  check_gradients(tiny_gpt2(true));
+  check_gradients(tiny_gpt2(false));
+}
+
+TEST_CASE("gpt2 with dropout: the gradient is of the loss with the same elements dropped") {
+  check_gradients(tiny_gpt2(true, 0.2F));
+}
+
+TEST_CASE("llama: every tensor's gradient is the slope of the loss") {
+  check_gradients(tiny_llama(true));
+  check_gradients(tiny_llama(false));
+}
+
+TEST_CASE("linear demo: gradients are the slope of the loss") {
+  check_gradients({.arch = "linear", .dim = 7, .ffn = 3, .vocab = 2, .seed = 9});
+}
+
+}  // namespace
+}  // namespace kozero::tests

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch_test_macros.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/partition.hpp>
+#include <kozero/optim/optimizer.hpp>
+
+namespace kozero::optim {
+namespace {
+
+/// Two units: weight (100, decays), bias (30), q and k joined (40 + 24) | a frozen table (64), weight (10, decays).
+ParameterTable table() {
+  ParameterTable made;
+  made.add_unit("first", 0);
+  made.add({.name = "weight", .shape = {10, 10}});
+  made.add({.name = "bias", .shape = {30}, .decay = false});
+  made.add({.name = "q", .shape = {40}});
+  made.add_joined({.name = "k", .shape = {24}});
+  made.add_unit("second", 1);
+  made.add({.name = "frozen", .shape = {64}, .frozen = true});
+  made.add({.name = "last", .shape = {10}});
+  return made;
+}
+
+std::string flags(bool decay, bool frozen) { return frozen ? "f" : decay ? "d" : "."; }
+
+/// One letter an element: decays, frozen, or neither (pads too).
+std::string letters(const std::vector<Segment>& segments) {
+  std::string text;
+  for (const Segment& segment : segments) {
+    REQUIRE(segment.first == static_cast<std::int64_t>(text.size()));
+    for (std::int64_t i = 0; i < segment.extent; ++i) text += flags(segment.decay, segment.frozen);
+  }
+  return text;
+}
+
+std::string run_of(std::size_t extent, char letter) { return std::string(extent, letter); }
+
+const std::string kWhole =
+    run_of(100, 'd') + run_of(92, '.') + run_of(64, 'd') + run_of(64, 'f') + run_of(10, 'd') + run_of(54, '.');
+
+TEST_CASE("segments carry the tensors' flags, pads without decay, neighbours merged") {
+  const auto segments = segments_of(table(), {{0, 0, 256, 0}, {1, 0, 128, 256}});
+  CHECK(letters(segments) == kWhole);
+  CHECK(segments.size() == 6);
+}
+
+TEST_CASE("the slices of any number of ranks put together give the whole") {
+  for (int num_ranks = 1; num_ranks <= 9; ++num_ranks) {
+    std::string first, second;
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      const Partition a(256, num_ranks);
+      const Partition b(128, num_ranks);
+      const std::vector<UnitRange> ranges = {{0, a.begin(rank), a.size(rank), 0},
+                                             {1, b.begin(rank), b.size(rank), a.size(rank)}};
+      const std::string mine = letters(segments_of(table(), ranges));
+      REQUIRE(mine.size() == static_cast<std::size_t>(a.size(rank) + b.size(rank)));
+      first += mine.substr(0, static_cast<std::size_t>(a.size(rank)));
+      second += mine.substr(static_cast<std::size_t>(a.size(rank)));
+    }
+    CHECK(first + second == kWhole);
+  }
+}
+
+TEST_CASE("a range may start inside a tensor, and no range gives no segment") {
+  CHECK(letters(segments_of(table(), {{0, 90, 20, 0}})) == run_of(10, 'd') + run_of(10, '.'));
+  CHECK(segments_of(table(), {}).empty());
+}
+
+TEST_CASE("ranges that leave a gap are refused") {
+  CHECK_THROWS_AS(segments_of(table(), {{0, 0, 64, 0}, {1, 0, 64, 128}}), Error);
+}
+
+}  // namespace
+}  // namespace kozero::optim

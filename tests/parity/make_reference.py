@@ -1,0 +1,171 @@
+# SPDX-FileCopyrightText: The KoZeRO authors
+# SPDX-License-Identifier: Apache-2.0
+"""make_reference.py: ten AdamW steps of a tiny GPT-2 and a tiny Llama in plain PyTorch, kept for the C++ parity test.
+
+  python make_reference.py FOLDER       writes gpt2.json, gpt2.bin, llama.json, llama.bin; needs torch and numpy
+
+NAME.json: the shape, the optimizer's numbers, the tokens (steps, B, T + 1), ten losses, and the tensors in file order.
+NAME.bin: float32, little-endian: the initial weights, the first step's gradients, the weights after ten steps, each
+tensor after tensor in that order. The names and orientations are Hugging Face's; the mathematics is written here from
+the papers, in float32 on one thread. Each run is repeated in float64, and the distance of the two is printed: it is the
+share of the test's bounds that PyTorch's own rounding takes.
+"""
+import json
+import math
+import pathlib
+import sys
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+STEPS, BATCH, T, VOCAB, DIM, HEADS, LAYERS = 10, 3, 16, 61, 32, 4, 2
+OPTIMIZER = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+
+GPT2 = dict(arch="gpt2", layers=LAYERS, dim=DIM, heads=HEADS, kv_heads=HEADS, ffn=4 * DIM, tie_embeddings=True)
+LLAMA = dict(arch="llama", layers=LAYERS, dim=DIM, heads=HEADS, kv_heads=2, ffn=88, tie_embeddings=False)
+SHARED = dict(vocab=VOCAB, seq=T, norm_eps=1e-5, rope_theta=10000.0)
+
+
+def gpt2_shapes():
+    shapes = {"wte.weight": (VOCAB, DIM), "wpe.weight": (T, DIM)}
+    for layer in range(LAYERS):
+        h = f"h.{layer}"
+        shapes |= {f"{h}.ln_1.weight": (DIM,), f"{h}.ln_1.bias": (DIM,)}
+        shapes |= {f"{h}.attn.c_attn.weight": (DIM, 3 * DIM), f"{h}.attn.c_attn.bias": (3 * DIM,)}
+        shapes |= {f"{h}.attn.c_proj.weight": (DIM, DIM), f"{h}.attn.c_proj.bias": (DIM,)}
+        shapes |= {f"{h}.ln_2.weight": (DIM,), f"{h}.ln_2.bias": (DIM,)}
+        shapes |= {f"{h}.mlp.c_fc.weight": (DIM, 4 * DIM), f"{h}.mlp.c_fc.bias": (4 * DIM,)}
+        shapes |= {f"{h}.mlp.c_proj.weight": (4 * DIM, DIM), f"{h}.mlp.c_proj.bias": (DIM,)}
+    return shapes | {"ln_f.weight": (DIM,), "ln_f.bias": (DIM,)}
+
+
+def llama_shapes():
+    head, kv, ffn = DIM // HEADS, LLAMA["kv_heads"], LLAMA["ffn"]
+    shapes = {"model.embed_tokens.weight": (VOCAB, DIM)}
+    for layer in range(LAYERS):
+        h = f"model.layers.{layer}"
+        shapes |= {f"{h}.self_attn.q_proj.weight": (HEADS * head, DIM)}
+        shapes |= {f"{h}.self_attn.k_proj.weight": (kv * head, DIM), f"{h}.self_attn.v_proj.weight": (kv * head, DIM)}
+        shapes |= {f"{h}.self_attn.o_proj.weight": (DIM, HEADS * head)}
+        shapes |= {f"{h}.mlp.gate_proj.weight": (ffn, DIM), f"{h}.mlp.up_proj.weight": (ffn, DIM)}
+        shapes |= {f"{h}.mlp.down_proj.weight": (DIM, ffn)}
+        shapes |= {f"{h}.input_layernorm.weight": (DIM,), f"{h}.post_attention_layernorm.weight": (DIM,)}
+    return shapes | {"model.norm.weight": (DIM,), "lm_head.weight": (VOCAB, DIM)}
+
+
+def initial(shapes, seed):
+    """Weights with deviation 0.1; gains near 1 and biases near 0, so that none of their gradients is special."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = {}
+    for name, shape in shapes.items():
+        gain = len(shape) == 1 and name.endswith(".weight")
+        weights[name] = torch.randn(shape, generator=generator) * 0.1 + (1.0 if gain else 0.0)
+    return weights
+
+
+def attention(q, k, v):
+    """q (B, T, H, D), k and v (B, T, KV, D) -> (B, T, H * D); causal."""
+    groups = q.shape[2] // k.shape[2]
+    q, k, v = (x.transpose(1, 2) for x in (q, k.repeat_interleave(groups, 2), v.repeat_interleave(groups, 2)))
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    future = torch.ones(T, T, dtype=torch.bool).triu(1)
+    return (scores.masked_fill(future, -math.inf).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+def rotated(x):
+    """RoPE in Hugging Face's half-split form: channel i is paired with channel i + D/2."""
+    half = x.shape[-1] // 2
+    frequencies = SHARED["rope_theta"] ** (-torch.arange(half, dtype=x.dtype) / half)
+    angles = torch.outer(torch.arange(T, dtype=x.dtype), frequencies)[:, None, :]
+    first, second = x[..., :half], x[..., half:]
+    return torch.cat([first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin()], -1)
+
+
+def gpt2_logits(w, tokens):
+    def norm(x, name):
+        return F.layer_norm(x, (DIM,), w[name + ".weight"], w[name + ".bias"], SHARED["norm_eps"])
+
+    def linear(x, name):
+        return x @ w[name + ".weight"] + w[name + ".bias"]
+
+    x = w["wte.weight"][tokens] + w["wpe.weight"]
+    for layer in range(LAYERS):
+        h = f"h.{layer}"
+        qkv = linear(norm(x, f"{h}.ln_1"), f"{h}.attn.c_attn").unflatten(-1, (3, HEADS, DIM // HEADS))
+        x = x + linear(attention(*qkv.unbind(2)), f"{h}.attn.c_proj")
+        hidden = linear(norm(x, f"{h}.ln_2"), f"{h}.mlp.c_fc")
+        x = x + linear(F.gelu(hidden, approximate="tanh"), f"{h}.mlp.c_proj")
+    return norm(x, "ln_f") @ w["wte.weight"].T
+
+
+def llama_logits(w, tokens):
+    def norm(x, name):
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + SHARED["norm_eps"]) * w[name + ".weight"]
+
+    def linear(x, name):
+        return x @ w[name + ".weight"].T
+
+    x = w["model.embed_tokens.weight"][tokens]
+    for layer in range(LAYERS):
+        h = f"model.layers.{layer}"
+        y = norm(x, f"{h}.input_layernorm")
+        q, k, v = (linear(y, f"{h}.self_attn.{p}_proj").unflatten(-1, (-1, DIM // HEADS)) for p in "qkv")
+        x = x + linear(attention(rotated(q), rotated(k), v), f"{h}.self_attn.o_proj")
+        y = norm(x, f"{h}.post_attention_layernorm")
+        x = x + linear(F.silu(linear(y, f"{h}.mlp.gate_proj")) * linear(y, f"{h}.mlp.up_proj"), f"{h}.mlp.down_proj")
+    return norm(x, "model.norm") @ w["lm_head.weight"].T
+
+
+def train(logits, start, tokens, clip, dtype):
+    """Losses of all steps, the first gradients, the last weights."""
+    w = {name: value.to(dtype).clone().requires_grad_() for name, value in start.items()}
+    decayed = [value for value in w.values() if value.dim() > 1]
+    others = [value for value in w.values() if value.dim() == 1]
+    plain = OPTIMIZER | dict(weight_decay=0.0)
+    optimizer = torch.optim.AdamW([dict(params=decayed, **OPTIMIZER), dict(params=others, **plain)])
+    losses, first = [], None
+    for batch in tokens:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(logits(w, batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+        loss.backward()
+        first = first or {name: value.grad.clone() for name, value in w.items()}
+        if clip:
+            torch.nn.utils.clip_grad_norm_(w.values(), clip)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, first, {name: value.detach() for name, value in w.items()}
+
+
+def distance(a, b):
+    """The largest difference of two sets of tensors, as a share of each tensor's largest entry. GPT-2's key biases are
+    left out: their exact gradient is zero, so Adam divides one rounding error by another."""
+    def one(name):
+        difference = (a[name] - b[name]).abs()
+        if name.endswith("c_attn.bias"):
+            difference[DIM : 2 * DIM] = 0.0
+        return (difference.max() / b[name].abs().max()).item()
+
+    return max(one(name) for name in a)
+
+
+def write(folder, config, shapes, logits, seed, clip):
+    generator = torch.Generator().manual_seed(seed + 100)
+    tokens = torch.randint(0, VOCAB, (STEPS, BATCH, T + 1), generator=generator)
+    start = initial(shapes, seed)
+    losses, gradients, weights = train(logits, start, tokens, clip, torch.float32)
+    exact = train(logits, start, tokens, clip, torch.float64)
+    print(config["arch"], "float32 against float64: losses", max(abs(a / b - 1) for a, b in zip(losses, exact[0])),
+          "gradients", distance(gradients, exact[1]), "weights", distance(weights, exact[2]))
+    record = dict(config=config | SHARED, optimizer=OPTIMIZER, clip=clip, batch=BATCH, tokens=tokens.tolist(),
+                  losses=losses, tensors=[dict(name=n, shape=list(s)) for n, s in shapes.items()])
+    path = pathlib.Path(folder) / config["arch"]
+    path.with_suffix(".json").write_text(json.dumps(record) + "\n")
+    parts = [values[n].numpy().astype("<f4").ravel() for values in (start, gradients, weights) for n in shapes]
+    np.concatenate(parts).tofile(path.with_suffix(".bin"))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    write(sys.argv[1], GPT2, gpt2_shapes(), gpt2_logits, seed=1, clip=0.0)
+    write(sys.argv[1], LLAMA, llama_shapes(), llama_logits, seed=2, clip=1.0)

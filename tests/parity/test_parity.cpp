@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_parity.cpp: ten AdamW steps of a tiny GPT-2 and a tiny Llama against PyTorch's float32 (make_reference.py).
+//   losses: relative 1e-5        first gradients: 1e-5 of each tensor's largest entry
+//   weights after ten steps: 1e-5 of each tensor's largest entry + 1e-2 lr
+// GPT-2's key biases are apart: they shift all of a row's scores alike, so their exact gradient is zero.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include <kozero/kernels/adamw.hpp>
+#include <kozero/kernels/reduce.hpp>
+#include <support/resident_access.hpp>
+#include <support/token_batch.hpp>
+
+namespace kozero::tests {
+namespace {
+
+using Values = std::vector<std::vector<float>>;  // by row of the ParameterTable
+
+Values read_tensors(std::istream& file, const ParameterTable& table, const nlohmann::json& tensors) {
+  Values values(table.rows().size());
+  REQUIRE(tensors.size() == values.size());
+  for (const auto& tensor : tensors) {
+    const auto same_name = [&](const Parameter& row) { return row.name == tensor["name"].get<std::string>(); };
+    const auto row = std::find_if(table.rows().begin(), table.rows().end(), same_name);
+    INFO(tensor.dump());
+    REQUIRE(row != table.rows().end());
+    REQUIRE(row->shape == tensor["shape"].get<std::vector<std::int64_t>>());
+    auto& place = values[static_cast<std::size_t>(row - table.rows().begin())];
+    place.resize(static_cast<std::size_t>(row->extent()));
+    file.read(reinterpret_cast<char*>(place.data()), static_cast<std::streamsize>(place.size() * sizeof(float)));
+    REQUIRE(file.good());
+  }
+  return values;
+}
+
+nlohmann::json read_record(const std::string& path) {
+  std::ifstream file(path + ".json");
+  REQUIRE(file.good());
+  return nlohmann::json::parse(file);
+}
+
+model::Config config_of(const nlohmann::json& record) {
+  const auto& c = record["config"];
+  return {.arch = c["arch"],     .layers = c["layers"],     .dim = c["dim"],
+          .heads = c["heads"],   .kv_heads = c["kv_heads"], .ffn = c["ffn"],
+          .vocab = c["vocab"],   .seq = c["seq"],           .tie_embeddings = c["tie_embeddings"],
+          .rope_theta = c["rope_theta"], .norm_eps = c["norm_eps"]};
+}
+
+/// Elements of a row that are GPT-2's key biases: [first, last).
+std::pair<std::size_t, std::size_t> key_biases(const Parameter& row) {
+  if (!row.name.ends_with("attn.c_attn.bias")) return {0, 0};
+  const auto third = static_cast<std::size_t>(row.extent() / 3);
+  return {third, 2 * third};
+}
+
+/// Each element within share * its tensor's largest entry + absolute, key biases left out.
+void check_close(const ParameterTable& table, const Values& ours, const Values& theirs, float share, float absolute) {
+  for (std::size_t row = 0; row < ours.size(); ++row) {
+    const auto [first, last] = key_biases(table.rows()[row]);
+    float largest = 0.0F;
+    float difference = 0.0F;
+    for (std::size_t i = 0; i < ours[row].size(); ++i) {
+      largest = std::max(largest, std::abs(theirs[row][i]));
+      if (i >= first && i < last) continue;
+      difference = std::max(difference, std::abs(ours[row][i] - theirs[row][i]));
+    }
+    INFO(table.rows()[row].name << ": off by " << difference << ", largest entry " << largest);
+    CHECK(difference <= share * largest + absolute);
+  }
+}
+
+/// The C++ side: a resident model with AdamW's moments, one ParameterTable row at a time.
+class Training {
+ public:
+  explicit Training(const nlohmann::json& record)
+      : record_(record), model_(model::make_model<float>(config_of(record))), access_(model_->parameters()) {
+    model_->reserve(ledger_, record["batch"].get<std::int64_t>());
+    for (const auto& row : table().rows()) {
+      moments_.emplace_back(row.name + " m", static_cast<std::size_t>(row.extent()));
+      squares_.emplace_back(row.name + " v", static_cast<std::size_t>(row.extent()));
+    }
+  }
+
+  [[nodiscard]] const ParameterTable& table() const { return model_->parameters(); }
+  [[nodiscard]] int num_rows() const { return static_cast<int>(table().rows().size()); }
+
+  void set(const Values& weights) {
+    for (int row = 0; row < num_rows(); ++row) access_.set_weight(row, weights[static_cast<std::size_t>(row)]);
+  }
+
+  /// The mean loss of step `step` (from 0) and its gradients.
+  double forward_backward(std::size_t step) {
+    std::vector<Token> inputs;
+    std::vector<Token> targets;
+    for (const auto& window : record_["tokens"][step]) {
+      const auto tokens = window.get<std::vector<Token>>();
+      inputs.insert(inputs.end(), tokens.begin(), tokens.end() - 1);
+      targets.insert(targets.end(), tokens.begin() + 1, tokens.end());
+    }
+    const auto num_tokens = static_cast<double>(inputs.size());
+    const TokenBatch batch(inputs, targets, model_->config().seq);
+    access_.clear_gradients();
+    return model_->forward_backward(access_, batch.view(), static_cast<float>(1.0 / num_tokens)) / num_tokens;
+  }
+
+  void update(std::size_t step) {
+    const auto& optimizer = record_["optimizer"];
+    kernels::AdamW adamw;
+    adamw.lr = optimizer["lr"];
+    adamw.beta1 = optimizer["betas"][0];
+    adamw.beta2 = optimizer["betas"][1];
+    adamw.eps = optimizer["eps"];
+    adamw.correction1 = 1.0 - std::pow(adamw.beta1, static_cast<double>(step + 1));
+    adamw.correction2 = 1.0 - std::pow(adamw.beta2, static_cast<double>(step + 1));
+    adamw.gradient_scale = clipping();
+    for (int row = 0; row < num_rows(); ++row) {
+      adamw.weight_decay = table().row(row).decay ? optimizer["weight_decay"].get<double>() : 0.0;
+      kernels::adamw_update(Device(), access_.weight_view(row), state(moments_, row), state(squares_, row),
+                            access_.gradient_view(row), adamw);
+    }
+    Kokkos::fence();
+  }
+
+  [[nodiscard]] Values gradients() const { return all([this](int row) { return access_.gradient_of(row); }); }
+  [[nodiscard]] Values weights() const { return all([this](int row) { return access_.weight(row); }); }
+
+ private:
+  using Storage = std::vector<Kokkos::View<float*, Kokkos::LayoutRight, DeviceMemory>>;
+
+  static Vector<float> state(const Storage& storage, int row) {
+    const auto& view = storage[static_cast<std::size_t>(row)];
+    return Vector<float>(view.data(), view.extent(0));
+  }
+
+  /// clip_grad_norm_'s factor.
+  [[nodiscard]] double clipping() const {
+    const double clip = record_["clip"];
+    if (clip == 0.0) return 1.0;
+    double squares = 0.0;
+    for (int row = 0; row < num_rows(); ++row) {
+      squares += kernels::sum_of_squares(Device(), Vector<const float>(access_.gradient_view(row)));
+    }
+    return std::min(1.0, clip / (std::sqrt(squares) + 1e-6));
+  }
+
+  template <class Get>
+  [[nodiscard]] Values all(const Get& get) const {
+    Values values;
+    for (int row = 0; row < num_rows(); ++row) values.push_back(get(row));
+    return values;
+  }
+
+  const nlohmann::json& record_;
+  MemoryLedger ledger_;
+  std::unique_ptr<model::Model<float>> model_;
+  ResidentAccess access_;
+  Storage moments_;
+  Storage squares_;
+};
+
+void compare(const std::string& arch) {
+  const std::string path = std::string(KOZERO_TEST_DATA) + "/" + arch;
+  const auto record = read_record(path);
+  const float lr = record["optimizer"]["lr"];
+  Training training(record);
+  std::ifstream file(path + ".bin", std::ios::binary);
+  const Values initial = read_tensors(file, training.table(), record["tensors"]);
+  const Values gradients = read_tensors(file, training.table(), record["tensors"]);
+  const Values weights = read_tensors(file, training.table(), record["tensors"]);
+
+  training.set(initial);
+  for (std::size_t step = 0; step < record["losses"].size(); ++step) {
+    const double loss = training.forward_backward(step);
+    CHECK(loss == Catch::Approx(record["losses"][step].get<double>()).epsilon(1e-5));
+    if (step == 0) check_close(training.table(), training.gradients(), gradients, 1e-5F, 0.0F);
+    const Values ours = training.gradients();
+    for (std::size_t row = 0; row < ours.size(); ++row) {
+      const auto [first, last] = key_biases(training.table().rows()[row]);
+      for (std::size_t i = first; i < last; ++i) CHECK(std::abs(ours[row][i]) < 1e-6F);
+    }
+    training.update(step);
+  }
+  check_close(training.table(), training.weights(), weights, 1e-5F, 1e-2F * lr);
+}
+
+TEST_CASE("GPT-2 trains as PyTorch does") { compare("gpt2"); }
+
+TEST_CASE("Llama with grouped queries, clipped, trains as PyTorch does") { compare("llama"); }
+
+}  // namespace
+}  // namespace kozero::tests

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_floor.cpp: training on the synthetic source comes within 2 % of its entropy.
+#include <catch2/catch_test_macros.hpp>
+
+#include <kozero/dist/make_communicator.hpp>
+#include <kozero/train/assembly.hpp>
+#include <kozero/train/data_set.hpp>
+#include <kozero/train/evaluation.hpp>
+
+#include "groups.hpp"
+
+using namespace kozero;
+
+TEST_CASE("a tiny model reaches the Markov source's entropy within 2 %") {
+  const io::Deck deck = io::parse_deck(
+      "run.steps = 250\nmodel.layers = 1\nmodel.dim = 32\nmodel.heads = 2\nmodel.seq = 32\nmodel.vocab = 24\n"
+      "data.synthetic = true\ntrain.global_batch = 32\ntrain.micro_batch = 32\noptim.lr = 1e-2\n"
+      "optim.schedule = \"cosine\"\noptim.warmup_steps = 10\noptim.weight_decay = 0.0\n",
+      "floor.toml");
+  tests::on_first_ranks(1, "self", [&](dist::Communicator& comm, MemoryLedger& ledger) {
+    const train::DataSet data = train::open_data(deck, 32, "", comm);
+    const auto settings = train::settings_of(deck, 1, data.vocab, data.train->num_samples());
+    train::Assembly assembly(settings, comm, ledger);
+    assembly.state().initialise(settings.seed);
+    const train::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
+    train::Trainer trainer(assembly.parts(), assembly.loader(), sampler, *data.train, settings.step);
+    for (std::int64_t step = 1; step <= settings.steps; ++step) trainer.step(step);
+    const train::Evaluator evaluator{assembly.model(), assembly.state(), comm, assembly.loader(), 32};
+    const double loss = train::evaluate(evaluator, *data.validation, 0).loss;
+    CHECK(loss > *data.loss_floor - 0.02);
+    CHECK(loss < 1.02 * *data.loss_floor);
+  });
+}

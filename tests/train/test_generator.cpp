@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch_test_macros.hpp>
+#include <map>
+#include <vector>
+
+#include <kozero/train/generator.hpp>
+
+using namespace kozero;
+using train::pick_token;
+using train::Sampling;
+
+namespace {
+
+const std::vector<float> kLogits = {0.0F, 2.0F, 1.0F, -1.0F, 2.0F};
+
+/// The tokens that a fine grid of uniforms picks, with their shares.
+std::map<Token, double> shares(const Sampling& sampling) {
+  constexpr int kCount = 10000;
+  std::map<Token, double> result;
+  for (int i = 0; i < kCount; ++i) result[pick_token(kLogits, sampling, (i + 0.5) / kCount)] += 1.0 / kCount;
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("temperature 0 takes the likeliest, the lower id of equals") {
+  CHECK(pick_token(kLogits, {.temperature = 0.0}, 0.99) == 1);
+}
+
+TEST_CASE("temperature 1 picks with softmax's probabilities") {
+  const double sum = std::exp(0.0) + 2 * std::exp(2.0) + std::exp(1.0) + std::exp(-1.0);
+  const auto picked = shares({});
+  CHECK(picked.size() == 5);
+  for (const auto& [token, share] : picked) {
+    CHECK(std::abs(share - std::exp(static_cast<double>(kLogits[static_cast<std::size_t>(token)])) / sum) < 2e-4);
+  }
+}
+
+TEST_CASE("a low temperature sharpens, a high one flattens") {
+  CHECK(shares({.temperature = 0.5})[2] < shares({})[2]);
+  CHECK(shares({.temperature = 5.0})[3] > shares({})[3]);
+}
+
+TEST_CASE("top-k keeps the k likeliest, top-p the smallest set that reaches p") {
+  CHECK(shares({.top_k = 2}).size() == 2);
+  CHECK(shares({.top_k = 3}).count(2) == 1);
+  CHECK(shares({.top_p = 0.5}).size() == 2);   // 0.406 each for tokens 1 and 4
+  CHECK(shares({.top_p = 0.85}).size() == 3);
+  CHECK(shares({.top_p = 1e-9}).size() == 1);
+}

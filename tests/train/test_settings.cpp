@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_settings.cpp: what a deck means on a number of ranks.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/train/settings.hpp>
+
+using namespace kozero;
+
+namespace {
+
+io::Deck deck_with(const std::vector<std::string>& overrides) {
+  return io::parse_deck("run.steps = 10\nmodel.layers = 1\nmodel.dim = 8\nmodel.heads = 2\nmodel.seq = 4\n"
+                        "data.synthetic = true\nmodel.vocab = 16\ntrain.global_batch = 12\ntrain.micro_batch = 3\n",
+                        "test.toml", overrides);
+}
+
+}  // namespace
+
+TEST_CASE("the global batch is fixed, micro-steps follow from ranks") {
+  const auto deck = deck_with({});
+  for (const auto& [ranks, micro_steps, micro_batch] :
+       std::vector<std::array<std::int64_t, 3>>{{1, 4, 3}, {2, 2, 3}, {3, 2, 2}, {5, 1, 3}, {12, 1, 1}, {13, 1, 1}}) {
+    const auto batch = train::batch_sizes(deck, static_cast<int>(ranks));
+    CHECK(batch.global_batch == 12);
+    CHECK(batch.micro_steps == micro_steps);
+    CHECK(batch.micro_batch == micro_batch);
+  }
+}
+
+TEST_CASE("batch scaling grows batch and rate from base_ranks") {
+  const auto linear = train::batch_sizes(deck_with({"train.batch_scaling=linear", "train.base_ranks=2"}), 6);
+  CHECK(linear.global_batch == 36);
+  CHECK(linear.rate_factor == Catch::Approx(3.0));
+  const auto root = train::batch_sizes(deck_with({"train.batch_scaling=sqrt"}), 4);
+  CHECK(root.global_batch == 48);
+  CHECK(root.rate_factor == Catch::Approx(2.0));
+}
+
+TEST_CASE("epochs become steps, the last of an epoch may be incomplete") {
+  auto deck = deck_with({});
+  deck.run.steps = 0;
+  deck.run.epochs = 2;
+  CHECK(train::settings_of(deck, 1, 16, 25).steps == 6);
+}
+
+TEST_CASE("a vocabulary smaller than the data's is refused") {
+  CHECK_THROWS_AS(train::model_config(deck_with({}), 17), Error);
+  CHECK(train::model_config(deck_with({"model.vocab=64"}), 17).vocab == 64);
+}
+
+TEST_CASE("a warm-up longer than the run is refused when epochs say how long it is") {
+  auto deck = deck_with({});
+  deck.run.steps = 0;
+  deck.run.epochs = 1;
+  deck.optim.warmup_steps = 100;
+  CHECK_THROWS_AS(train::settings_of(deck, 1, 16, 25), Error);
+}
