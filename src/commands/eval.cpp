@@ -34,6 +34,7 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
   const std::string cache = trained.run().folder + "/eval-tokens";
   const train::DataSet data = train::open_data(deck, trained.settings().model.seq, cache, trained.session().control());
   const train::SampleSource* source = own_data ? data.validation.get() : data.train.get();
+  const auto& bytes_per_token = own_data ? data.validation_bytes_per_token : data.train_bytes_per_token;
   if (source == nullptr) {
     throw Error(Failure::deck, "the run kept no validation data: name some, for example 'data.text=[\"FILE\"]'",
                 Error::Seen::by_all_ranks);
@@ -43,11 +44,11 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
                                    trained.settings().batch.micro_batch};
   const train::Evaluation result = train::evaluate(evaluator, *source, 0);
   if (environment.rank() != 0) return;
-  std::cout << evaluation_line(result.loss, data.bytes_per_token) << ", " << result.tokens << " tokens" << std::endl;
+  std::cout << evaluation_line(result.loss, bytes_per_token) << ", " << result.tokens << " tokens" << std::endl;
   if (!as_json) return;
   nlohmann::ordered_json json = {{"loss", result.loss}, {"perplexity", std::exp(result.loss)}, {"bits_per_byte", nullptr},
                                  {"tokens", result.tokens}};
-  if (data.bytes_per_token) json["bits_per_byte"] = bits_per_byte(result.loss, *data.bytes_per_token);
+  if (bytes_per_token) json["bits_per_byte"] = bits_per_byte(result.loss, *bytes_per_token);
   std::cout << json.dump() << std::endl;
 }
 

@@ -209,7 +209,7 @@ void TrainingRun::say_evaluation() {
   const train::Evaluator evaluator{assembly_->model(), assembly_->state(), *comm_, assembly_->loader(),
                                    settings_.batch.micro_batch};
   summary_.val_loss = train::evaluate(evaluator, *data_.validation, 0).loss;
-  log_.say(evaluation_line(*summary_.val_loss, data_.bytes_per_token));
+  log_.say(evaluation_line(*summary_.val_loss, data_.validation_bytes_per_token));
 }
 
 void TrainingRun::say_sample() {

@@ -82,6 +82,11 @@ std::unique_ptr<SampleSource> all_windows(const std::vector<std::string>& files,
   return count == 0 ? nullptr : std::make_unique<TokenSamples>(shards, seq, 0, count);
 }
 
+std::optional<double> bytes_per_token(const io::TokenSplit& split) {
+  if (split.tokens == 0) return std::nullopt;
+  return static_cast<double>(split.bytes) / static_cast<double>(split.tokens);
+}
+
 DataSet linear_data() {
   DataSet data;
   data.train = std::make_unique<NumberedSamples>();
@@ -127,9 +132,8 @@ DataSet text_data(const io::Deck& deck, std::int64_t seq, const std::string& cac
                                            prepared.train.tokens, seq + 1));
   }
   data.validation = all_windows(prepared.val.files, prepared.vocab, seq);
-  if (prepared.val.tokens > 0) {
-    data.bytes_per_token = static_cast<double>(prepared.val.bytes) / static_cast<double>(prepared.val.tokens);
-  }
+  data.train_bytes_per_token = bytes_per_token(prepared.train);
+  data.validation_bytes_per_token = bytes_per_token(prepared.val);
   data.description = fmt::format("{} + {} tokens ({}) of {:.2f} MB text", prepared.train.tokens, prepared.val.tokens,
                                  prepared.tokenizer,
                                  static_cast<double>(prepared.train.bytes + prepared.val.bytes) / 1e6);

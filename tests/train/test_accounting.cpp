@@ -27,9 +27,9 @@ struct Accounts {
 
 Accounts accounts_of(const TinyRun& run, int num_ranks) {
   Accounts accounts;
-  tests::on_first_ranks(num_ranks, num_ranks == 1 ? "self" : "mpi", [&](dist::Communicator& inner, MemoryLedger& ledger) {
-    MPI_Comm group = *static_cast<const MPI_Comm*>(inner.mpi_handle());
-    dist::CountedCommunicator comm(dist::make_communicator(num_ranks == 1 ? "self" : "mpi", &group, ledger));
+  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& group) {
+    MemoryLedger ledger;
+    dist::CountedCommunicator comm(dist::make_communicator(group.name(), group.mpi_handle(), ledger));
     tests::TinyTraining training(run, comm, ledger);
     comm.reset();
     training.trainer().step(1);
@@ -107,10 +107,12 @@ TEST_CASE("parameters, gradients and optimizer state take the formula's bytes, p
 TEST_CASE("the plan is what training books, on every rank's part") {
   const TinyRun run{.model = tests::tiny_gpt2(), .stage = 2, .micro_steps = 2};
   const int num_ranks = tests::group_sizes().back();
-  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& comm, MemoryLedger& real) {
-    tests::TinyTraining training(run, comm, real);
+  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& group) {
+    MemoryLedger real;
+    const auto comm = dist::make_communicator("mpi", group.mpi_handle(), real);
+    tests::TinyTraining training(run, *comm, real);
     MemoryLedger plan(MemoryLedger::Mode::plan);
-    const auto planned = dist::make_planned_communicator("mpi", comm.rank(), comm.size(), plan);
+    const auto planned = dist::make_planned_communicator("mpi", comm->rank(), comm->size(), plan);
     tests::TinyTraining nothing(run, *planned, plan);
     for (int i = 0; i < static_cast<int>(kMemoryNames.size()); ++i) {
       CHECK(plan.bytes(static_cast<Memory>(i)) == real.bytes(static_cast<Memory>(i)));

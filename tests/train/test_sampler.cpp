@@ -61,7 +61,7 @@ TEST_CASE("shares are contiguous, cover all, and differ by at most one") {
   for (std::int64_t count = 0; count < 20; ++count) {
     std::int64_t next = 5;
     for (std::int64_t part = 0; part < 7; ++part) {
-      const Share share = share_of({5, count}, part, 7);
+      const Share share = train::share_of({5, count}, part, 7);
       CHECK(share.first == next);
       CHECK((share.count == count / 7 || share.count == count / 7 + 1));
       next += share.count;

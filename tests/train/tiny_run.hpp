@@ -75,7 +75,8 @@ class TinyTraining {
                       .micro_steps = run.micro_steps};
     settings.zero = {run.stage, run.accumulation, run.micro_steps};
     settings.optim = {.kind = run.optimizer, .weight_decay = 0.1, .momentum = 0.9};
-    settings.step = {.seq = run.model.seq, .micro_steps = run.micro_steps, .grad_clip = 1.0};
+    settings.step.seq = run.model.seq;
+    settings.step.micro_steps = run.micro_steps;
     settings.step.schedule = {.kind = "constant", .lr = 1e-2, .total_steps = run.steps};
     return settings;
   }

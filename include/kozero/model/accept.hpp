@@ -4,6 +4,7 @@
 //   accept(heads > 0, "heads", heads, "a whole number above 0")
 //   throws  model.heads = 0: accepted: a whole number above 0
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include <kozero/core/error.hpp>

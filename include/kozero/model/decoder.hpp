@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // decoder.hpp: the decoder-only transformer: embedding, blocks, head; forward, and backward in the reverse order.
 //   x_0 = embedding(tokens)      x_{s+1} = sublayer_s(x_s), two sublayers a block      loss = head(x_2L, targets)
-// Each part's weights are acquired just before its use and released just after; its gradient is handed on as soon as
-// its last contributor has added to it. Of the activations, the residual states x_s are kept here, the rest in the parts.
+// Each part's weights are acquired just before its use and released just after; its gradient is handed on when its
+// last contributor has added to it. Of the activations, the states x_s are kept here, the rest in the parts.
 #pragma once
 #include <memory>
 #include <vector>

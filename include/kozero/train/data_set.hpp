@@ -19,11 +19,12 @@ namespace kozero::train {
 
 struct DataSet {
   std::unique_ptr<SampleSource> train;
-  std::unique_ptr<SampleSource> validation;  ///< null where the deck keeps none, or there is no whole sample
+  std::unique_ptr<SampleSource> validation;         ///< null where the deck keeps none, or there is no whole sample
+  std::optional<double> train_bytes_per_token;      ///< of the text, where known
+  std::optional<double> validation_bytes_per_token;
   std::unique_ptr<io::Tokenizer> tokenizer;  ///< null for synthetic data
   std::int64_t vocab = 0;                    ///< tokens the data can hold; 0 for the linear demo
   std::optional<double> loss_floor;          ///< nats per token, where known
-  std::optional<double> bytes_per_token;     ///< of the validation text, where known
   std::string description;                   ///< one line for the banner
 };
 
