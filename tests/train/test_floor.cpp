@@ -14,9 +14,9 @@ using namespace kozero;
 
 TEST_CASE("a tiny model reaches the Markov source's entropy within 2 %") {
   const io::Deck deck = io::parse_deck(
-      "run.steps = 600\nmodel.layers = 1\nmodel.dim = 32\nmodel.heads = 2\nmodel.seq = 32\nmodel.vocab = 24\n"
+      "run.steps = 1000\nmodel.layers = 1\nmodel.dim = 32\nmodel.heads = 2\nmodel.seq = 32\nmodel.vocab = 24\n"
       "data.synthetic = true\ntrain.global_batch = 32\ntrain.micro_batch = 32\noptim.lr = 1e-2\n"
-      "optim.schedule = \"cosine\"\noptim.warmup_steps = 10\noptim.weight_decay = 0.0\n",
+      "optim.schedule = \"cosine\"\noptim.warmup_steps = 10\noptim.weight_decay = 0.0\noptim.betas = [0.9, 0.99]\n",
       "floor.toml");
   tests::on_first_ranks(1, "self", [&](dist::Communicator& comm) {
     MemoryLedger ledger;
@@ -28,7 +28,8 @@ TEST_CASE("a tiny model reaches the Markov source's entropy within 2 %") {
     train::Trainer trainer(assembly.parts(), assembly.loader(), sampler, *data.train, settings.step);
     for (std::int64_t step = 1; step <= settings.steps; ++step) trainer.step(step);
     const train::Evaluator evaluator{assembly.model(), assembly.state(), comm, assembly.loader(), 32};
-    const double loss = train::evaluate(evaluator, *data.validation, 0).loss;
+    // Many samples, of an endless source: the mean's own deviation is below 0.3 % of the floor.
+    const double loss = train::evaluate(evaluator, *data.train, 4096).loss;
     CHECK(loss > *data.loss_floor - 0.02);
     CHECK(loss < 1.02 * *data.loss_floor);
   });
