@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 
@@ -26,7 +27,8 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
   TrainedModel trained(named.path, named.overrides, environment);
   // Text given here is read with the run's own tokenizer, all of it: nothing of it is kept for training.
   io::Deck deck = trained.run().deck;
-  const bool own_data = named.overrides.empty();
+  const bool own_data = std::none_of(named.overrides.begin(), named.overrides.end(),
+                                     [](const std::string& key) { return key.rfind("data.", 0) == 0; });
   if (!own_data && !trained.run().tokenizer.empty()) {
     deck.data.tokenizer = trained.run().tokenizer;
     deck.data.val_fraction = 0.0;
