@@ -159,12 +159,16 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
   return row;
 }
 
-std::optional<double> TrainingRun::evaluate_after(std::int64_t step) {
-  if (data_.validation == nullptr || deck_.train.eval_every == 0 || step % deck_.train.eval_every != 0) return std::nullopt;
+double TrainingRun::validation_loss() {
   const train::Evaluator evaluator{assembly_->model(), assembly_->state(), *comm_, assembly_->loader(),
                                    settings_.batch.micro_batch};
   const std::int64_t samples = deck_.train.eval_batches * settings_.batch.global_batch;
-  const double loss = train::evaluate(evaluator, *data_.validation, samples).loss;
+  return train::evaluate(evaluator, *data_.validation, samples).loss;
+}
+
+std::optional<double> TrainingRun::evaluate_after(std::int64_t step) {
+  if (data_.validation == nullptr || deck_.train.eval_every == 0 || step % deck_.train.eval_every != 0) return std::nullopt;
+  const double loss = validation_loss();
   log_.say(fmt::format("step {}: validation loss {:.4f}", step, loss));
   return loss;
 }
@@ -206,9 +210,7 @@ void TrainingRun::say_evaluation() {
   const std::string closing = assembly_->model().closing_line(assembly_->state());
   if (!closing.empty()) log_.say(closing);
   if (data_.validation == nullptr) return;
-  const train::Evaluator evaluator{assembly_->model(), assembly_->state(), *comm_, assembly_->loader(),
-                                   settings_.batch.micro_batch};
-  summary_.val_loss = train::evaluate(evaluator, *data_.validation, 0).loss;
+  summary_.val_loss = validation_loss();
   log_.say(evaluation_line(*summary_.val_loss, data_.validation_bytes_per_token));
 }
 
@@ -216,7 +218,7 @@ void TrainingRun::say_sample() {
   if (data_.tokenizer == nullptr) return;
   train::Generator generator(assembly_->model(), assembly_->state(), *comm_, data_.tokenizer->vocab_size(), ledger_);
   const std::vector<Token> prompt = data_.tokenizer->encode("\n");
-  const auto tokens = generator.continued(prompt, 120, {.temperature = 0.8, .top_k = 40, .seed = settings_.seed});
+  const auto tokens = generator.continued(prompt, 240, {.temperature = 0.8, .top_k = 40, .seed = settings_.seed});
   log_.say("a sample of what it writes:\n" + indented(data_.tokenizer->decode(tokens)));
 }
 

@@ -41,6 +41,8 @@ class TrainingRun {
   void say_banner();
   void say_memory();
   void train_all_steps();
+  /// Over the first train.eval_batches global batches of the validation data.
+  double validation_loss();
   std::optional<double> evaluate_after(std::int64_t step);
   void check_replicas(std::int64_t step);
   [[nodiscard]] bool out_of_time() const;

@@ -99,7 +99,9 @@ DataSet synthetic_data(const io::Deck& deck) {
   const auto source = std::make_shared<const io::MarkovSource>(vocab, static_cast<std::uint64_t>(deck.run.seed));
   DataSet data;
   data.train = std::make_unique<MarkovSamples>(source, 0, kSyntheticSamples);
-  data.validation = std::make_unique<MarkovSamples>(source, kSyntheticSamples, kSyntheticValidation);
+  if (deck.data.val_fraction > 0.0) {
+    data.validation = std::make_unique<MarkovSamples>(source, kSyntheticSamples, kSyntheticValidation);
+  }
   data.vocab = vocab;
   data.loss_floor = source->entropy_rate();
   data.description = fmt::format("Markov chain over {} tokens, loss floor {:.4f}", vocab, source->entropy_rate());

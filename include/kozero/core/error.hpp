@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // error.hpp: the one exception type, and the exit status each kind of failure ends in.
-//   throw Error(Failure::deck, "zero.stage = 5: accepted are 0, 1, 2, 3")
+//   throw Error(Failure::deck, "model.heads = 0: accepted are 1 and more")
 // Whoever detects a failure throws; src/main.cpp alone catches, prints `[rank r] ...` once and returns the status.
-// An error that every rank meets with the same text is `shared`: main ends it by MPI_Finalize instead of MPI_Abort.
+// An error that every rank meets with the same text is `shared`: main ends it in good order instead of aborting the job.
 #pragma once
 #include <stdexcept>
 #include <string>

@@ -4,7 +4,7 @@
 //   acquire(u) ... use ... release(u)          forward, and again in backward
 //   gradient(u) ... add into it ... gradient_ready(u)   once per unit and micro-step, after its last contributor
 // The flat Views have the unit's extent; a tensor lies at its row's offset (ParameterTable). Backward adds into
-// gradient(u): it is zero, or holds earlier micro-steps. No communicator, rank or stage is visible from here.
+// gradient(u): it is zero, or holds earlier micro-steps. No communicator or rank is visible from here, nor what is sharded.
 #pragma once
 #include <kozero/core/views.hpp>
 
