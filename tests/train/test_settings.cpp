@@ -58,3 +58,15 @@ TEST_CASE("a warm-up longer than the run is refused when epochs say how long it 
   deck.optim.warmup_steps = 100;
   CHECK_THROWS_AS(train::settings_of(deck, 1, 16, 25), Error);
 }
+
+TEST_CASE("every preset of the models is a preset of the deck, and keys given beside it win") {
+  for (const auto& name : model::preset_names()) {
+    const auto deck = io::parse_deck("run.steps = 1\ndata.synthetic = true\ntrain.global_batch = 1\nmodel.seq = 8\n"
+                                     "model.vocab = 16\n",
+                                     "test.toml", {"model.preset=" + name});
+    const auto config = train::model_config(deck, 1);
+    CHECK(config.seq == 8);
+    CHECK(config.vocab == 16);
+    CHECK(config.layers == model::with_preset({}, name).layers);
+  }
+}

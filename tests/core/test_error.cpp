@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+
+#include <kozero/core/error.hpp>
+
+using namespace kozero;
+
+namespace {
+
+std::string nearest(const std::string& given) {
+  static const std::array<std::string, 4> kNames = {"stage", "accumulation", "overlap", "shard_group"};
+  return nearest_name(given, kNames.data(), kNames.data() + kNames.size());
+}
+
+}  // namespace
+
+TEST_CASE("the nearest name is offered only where it is near") {
+  CHECK(nearest("stge") == "stage");
+  CHECK(nearest("Stage") == "stage");
+  CHECK(nearest("accumulate") == "accumulation");
+  CHECK(nearest("shardgroup") == "shard_group");
+  CHECK(nearest("zebra").empty());
+  CHECK(nearest("").empty());
+}
+
+TEST_CASE("a broken invariant is an internal error with its text") {
+  require(true, "unseen");
+  try {
+    require(false, "the slot is held");
+    FAIL("no exception");
+  } catch (const Error& error) {
+    CHECK(error.exit_status() == 1);
+    CHECK(std::string(error.what()) == "the slot is held");
+    CHECK_FALSE(error.seen_by_all_ranks());
+  }
+}
