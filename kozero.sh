@@ -137,6 +137,7 @@ run_ranks() {
   if [[ ${launcher[0]} == *mpich* ]] && ((ranks * OMP_NUM_THREADS <= cores)); then
     launcher+=(-bind-to "hwthread:$OMP_NUM_THREADS")
   fi
+  if [[ -t 1 ]]; then export KOZERO_TERMINAL=${COLUMNS:-$(tput cols 2>/dev/null || echo 80)}; fi  # mpiexec makes it a pipe
   exec "${launcher[@]}" -n "$ranks" "$(binary_of "$preset")" "$@"
 }
 
