@@ -50,6 +50,17 @@ void FileDescriptor::write_at(std::string_view bytes, std::int64_t offset) const
   write(bytes);
 }
 
+void FileDescriptor::read_at(std::span<char> bytes, std::int64_t offset) const {
+  while (!bytes.empty()) {
+    const ssize_t got = ::pread(number_, bytes.data(), bytes.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw Error(Failure::input, path_ + ": cannot read: " + errno_text());
+    if (got == 0) throw Error(Failure::input, path_ + ": ends at byte " + std::to_string(offset));
+    bytes = bytes.subspan(static_cast<std::size_t>(got));
+    offset += got;
+  }
+}
+
 void FileDescriptor::sync() const {
   if (::fsync(number_) != 0) fail_write(path_, "fsync");
 }
