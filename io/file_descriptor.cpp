@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,6 +49,27 @@ void FileDescriptor::write(std::string_view bytes) const {
 void FileDescriptor::write_at(std::string_view bytes, std::int64_t offset) const {
   if (::lseek(number_, offset, SEEK_SET) < 0) fail_write(path_, "seek");
   write(bytes);
+}
+
+void FileDescriptor::read_at(char* to, std::int64_t count, std::int64_t offset) const {
+  while (count > 0) {
+    const ssize_t came = ::pread(number_, to, static_cast<std::size_t>(count), offset);
+    if (came < 0 && errno == EINTR) continue;
+    if (came < 0) throw Error(Failure::input, path_ + ": cannot read: " + errno_text());
+    if (came == 0) {
+      throw Error(Failure::input, path_ + ": it ends at byte " + std::to_string(offset) + ", while it is read");
+    }
+    to += came;
+    count -= came;
+    offset += came;
+  }
+}
+
+std::int64_t FileDescriptor::size() const {
+  struct stat status {};
+  if (::fstat(number_, &status) != 0) throw Error(Failure::input, path_ + ": cannot stat: " + errno_text());
+  if (!S_ISREG(status.st_mode)) throw Error(Failure::input, path_ + ": not a regular file");
+  return status.st_size;
 }
 
 void FileDescriptor::sync() const {

@@ -27,6 +27,10 @@ class FileDescriptor {
   void write(std::string_view bytes) const;
   /// Writes all bytes at `offset`.
   void write_at(std::string_view bytes, std::int64_t offset) const;
+  /// Reads exactly `count` bytes from `offset`. Throws Error(input), also where the file ends before.
+  void read_at(char* to, std::int64_t count, std::int64_t offset) const;
+  /// Throws Error(input) where it is not a regular file.
+  [[nodiscard]] std::int64_t size() const;
   /// Returns when the bytes are on the disk.
   void sync() const;
   /// Closes and checks: some file systems report a failed write only here.
