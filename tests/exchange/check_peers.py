@@ -25,10 +25,10 @@ def distance(ours, theirs):
 
 def loaded_logits(folder):
     """Also says which class transformers chose, and that it found exactly its tensors."""
-    model, report = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    model, report = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, dtype="auto")
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         assert not report[kind], (str(folder), kind, report[kind])
-    return type(model).__name__, make_folders.logits_of(model.eval())
+    return type(model).__name__, make_folders.logits_of(model)
 
 
 def main():

@@ -44,15 +44,16 @@ def randomized(model, seed):
 
 def logits_of(model):
     with torch.no_grad():
-        return model.float()(torch.tensor([TOKENS])).logits[0, -1].tolist()
+        return model.eval()(torch.tensor([TOKENS])).logits[0, -1].tolist()
 
 
 def save(folder, model, dtype=torch.float32, **how):
     folder.mkdir(parents=True)
-    model = model.to(dtype)
-    model.save_pretrained(folder, **how)
+    model.to(dtype).save_pretrained(folder, **how)
     (folder / "generation_config.json").unlink(missing_ok=True)
-    (folder / "logits.json").write_text(json.dumps(dict(tokens=TOKENS, logits=logits_of(model))) + "\n")
+    # Read again: to(dtype) has rounded RoPE's frequencies too, which no file holds.
+    stored = type(model).from_pretrained(folder, dtype=torch.float32)
+    (folder / "logits.json").write_text(json.dumps(dict(tokens=TOKENS, logits=logits_of(stored))) + "\n")
 
 
 def rename(folder, change):
