@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -59,6 +60,13 @@ void FileDescriptor::read_at(std::span<char> bytes, std::int64_t offset) const {
     bytes = bytes.subspan(static_cast<std::size_t>(got));
     offset += got;
   }
+}
+
+std::int64_t FileDescriptor::size() const {
+  struct stat status {};
+  if (::fstat(number_, &status) != 0) throw Error(Failure::input, path_ + ": cannot stat: " + errno_text());
+  if (!S_ISREG(status.st_mode)) throw Error(Failure::input, path_ + ": not a regular file");
+  return status.st_size;
 }
 
 void FileDescriptor::sync() const {

@@ -30,6 +30,8 @@ class FileDescriptor {
   void write_at(std::string_view bytes, std::int64_t offset) const;
   /// Fills `bytes` from `offset`; a file that ends before is an error.
   void read_at(std::span<char> bytes, std::int64_t offset) const;
+  /// Throws Error(input) where it is not a regular file.
+  [[nodiscard]] std::int64_t size() const;
   /// Returns when the bytes are on the disk.
   void sync() const;
   /// Closes and checks: some file systems report a failed write only here.

@@ -13,6 +13,13 @@ namespace {
 
 constexpr std::int64_t kFormatVersion = 1;
 
+void write_attributes(Hdf5File& file, const WeightsDescription& description) {
+  file.write_attribute("format_version", kFormatVersion);
+  file.write_attribute("description", description.model);
+  file.write_attribute("step", description.step);
+  file.write_attribute("tokens", description.tokens);
+}
+
 WeightsDescription describe(const Hdf5File& file) {
   const std::int64_t version = file.read_number_attribute("format_version");
   if (version != kFormatVersion) {
@@ -31,16 +38,18 @@ Hdf5File open_together(dist::Communicator& comm, const std::string& path) {
 
 }  // namespace
 
+std::string weights_dataset(const std::string& name) { return std::string("/") + kParameterGroup + "/" + name; }
+
+void begin_weights(Hdf5File& file, const WeightsDescription& description) {
+  write_attributes(file, description);
+  file.create_group(std::string("/") + kParameterGroup);
+}
+
 void write_tensor_file(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
                        const std::vector<TensorGroup<const float>>& groups, const WeightsDescription& description) {
   for (const auto& group : groups) require_complete(comm, table, group);
   auto file = dist::agreed(comm, [&] { return Hdf5File(path, Hdf5Access::create, comm.mpi_handle()); });
-  dist::agreed(comm, [&] {
-    file.write_attribute("format_version", kFormatVersion);
-    file.write_attribute("description", description.model);
-    file.write_attribute("step", description.step);
-    file.write_attribute("tokens", description.tokens);
-  });
+  dist::agreed(comm, [&] { write_attributes(file, description); });
   for (const auto& group : groups) write_group(comm, file, table, group);
   dist::agreed(comm, [&] { file.close(); });
 }

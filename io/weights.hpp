@@ -13,6 +13,8 @@
 
 namespace kozero::io {
 
+class Hdf5File;
+
 /// What such a file says of itself.
 struct WeightsDescription {
   std::string model;        ///< JSON, given by the caller
@@ -38,6 +40,12 @@ void write_weights(dist::Communicator& comm, const std::string& path, const Para
 /// Fills any slices of the parameters, pads with zeros. Throws Error(input).
 WeightsDescription read_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
                                 const std::vector<UnitSlice<float>>& slices);
+
+/// What a new file begins with: its attributes and the group of its tensors. Collective in a file opened together.
+void begin_weights(Hdf5File& file, const WeightsDescription& description);
+
+/// Where a tensor lies: "/parameters/NAME".
+std::string weights_dataset(const std::string& name);
 
 /// On this process alone. Throws Error(input).
 WeightsDescription read_description(const std::string& path);

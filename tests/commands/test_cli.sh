@@ -110,6 +110,32 @@ linear_demo() {
   expect 0 'stage 2 on 2 ranks' cat run/log.txt
 }
 
+exchange() {
+  make_text
+  # shellcheck disable=SC2086
+  expect 0 'everything lies' "$kozero" train "$inputs/quickstart.toml" $tiny data.tokenizer=bpe:300
+  expect 0 'hf: 16 tensors, .* in 1 file, gpt2 for transformers' "$kozero" export run hf
+  expect 0 'again: gpt2, 16 tensors' "$kozero" import hf again
+  expect 0 'validation   loss' "$kozero" eval run 'data.text=["text"]'
+  cp out.txt first.txt
+  expect 0 "$(head -n 1 first.txt)" "$kozero" eval again 'data.text=["text"]'
+  expect 0 '^line' "$kozero" generate run --prompt line --tokens 20 --temperature 0
+  cp out.txt first.txt
+  expect 0 "$(head -n 1 first.txt)" "$kozero" generate again --prompt line --tokens 20 --temperature 0
+  expect 0 same sh -c 'h5diff run/weights.h5 again/weights.h5 /parameters && echo same'
+  expect 0 'in [2-9] files' "$kozero" export run shards --max-shard-mib 0.01
+  expect 0 'again2: gpt2, 16 tensors' "$kozero" import shards again2
+  expect 0 same sh -c 'h5diff run/weights.h5 again2/weights.h5 /parameters && echo same'
+  expect 3 'data.text: give-data.text: no such file' "$kozero" eval again
+  expect 2 'hf: there is something already' "$kozero" export run hf
+  expect 2 'export runs on one rank' on 2 export run hf2
+  expect 3 'hf/config.json: model_type = "qwen2": not built yet' sh -c "sed -i s/gpt2/qwen2/ hf/config.json; '$kozero' import hf x"
+  head -c 3000 shards/model-00002-of-* >cut && cp cut shards/model-00002-of-*
+  expect 3 '^\[rank 0\] error: shards/model-00002-of-.*: tensor .*: it is truncated$' "$kozero" import shards x
+  rm again/tokenizer.json
+  expect 2 'data.tokenizer' "$kozero" eval again 'data.text=["text"]'
+}
+
 refusals() {
   make_text
   expect 2 '^\[rank 0\] error: .*did you mean stage\?$' "$kozero" train "$inputs/quickstart.toml" zero.stge=3
