@@ -59,7 +59,7 @@ void TrainingRun::create_folder() {
     if (control_.rank() != 0) return true;
     log_.record_in(path_of("log.txt"));
     io::write_resolved(resolved_deck(deck_, settings_, folder_), path_of(train::kDeckFile));
-    if (data_.tokenizer != nullptr) data_.tokenizer->save(path_of(train::kTokenizerFile));
+    if (data_.tokenizer != nullptr) data_.tokenizer->save(path_of(data_.tokenizer->file_name()));
     return true;
   });
   summary_.folder = folder_;

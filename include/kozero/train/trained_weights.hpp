@@ -14,6 +14,7 @@ namespace kozero::train {
 inline constexpr const char* kWeightsFile = "weights.h5";
 inline constexpr const char* kDeckFile = "deck.toml";
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
+inline constexpr const char* kTokenizerModelFile = "tokenizer.model";  ///< in its place where it is a SentencePiece model
 
 /// Writes every rank's slices. Collective. Throws Error(write).
 void save_weights(const std::string& path, const ParameterTable& table, const zero::Weights& weights,
