@@ -13,6 +13,19 @@ namespace kozero::io {
 
 const char* const kGpt2Split = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
+const std::array<PublishedSplit, 4> kPublishedSplits = {{
+    {"GPT-2", kGpt2Split},
+    {"Llama 3", R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+                R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {"Qwen 2 and 3", R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+                     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {"o200k", R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+              R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+              R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+              R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+              R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+}};
+
 namespace {
 
 std::string pcre2_text(int code) {

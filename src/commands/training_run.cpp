@@ -67,7 +67,7 @@ void TrainingRun::create_folder() {
     log_.record_in(path_of("log.txt"));
     if (!resume_.folder.empty()) continue_folder();
     io::write_resolved(resolved_deck(deck_, settings_, folder_), path_of(train::kDeckFile));
-    if (data_.tokenizer != nullptr) data_.tokenizer->save(path_of(train::kTokenizerFile));
+    if (data_.tokenizer != nullptr) data_.tokenizer->save(path_of(data_.tokenizer->file_name()));
   });
   summary_.folder = folder_;
 }
@@ -255,7 +255,10 @@ void TrainingRun::save_checkpoint(std::int64_t step) {
   const io::CheckpointRecord record = record_after(step);
   if (control_.rank() == 0) {
     texts[train::kDeckFile] = record.deck;
-    if (data_.tokenizer != nullptr) texts[train::kTokenizerFile] = io::read_whole_file(path_of(train::kTokenizerFile), std::int64_t{1} << 30);
+    if (data_.tokenizer != nullptr) {
+      const std::string file = data_.tokenizer->file_name();
+      texts[file] = io::read_whole_file(path_of(file.c_str()), std::int64_t{1} << 30);
+    }
   }
   const std::string folder = io::checkpoint_folder(folder_, step);
   const std::int64_t bytes = train::save_checkpoint(folder, assembly_->parts(), record, texts);

@@ -74,7 +74,8 @@ TrainedRun find_run(const std::string& path, const std::vector<std::string>& ove
     throw Error(Failure::deck,
                 path + ": " + deck.string() + " is missing, which says what model the weights belong to");
   }
-  const fs::path tokenizer = folder / kTokenizerFile;
+  fs::path tokenizer = folder / kTokenizerFile;
+  if (!fs::exists(tokenizer)) tokenizer = folder / kTokenizerModelFile;
   return TrainedRun{io::read_deck(deck.string(), overrides), folder.string(), weights.string(),
                     fs::exists(tokenizer) ? tokenizer.string() : ""};
 }
