@@ -90,14 +90,17 @@ TEST_CASE("a run repeats bit for bit") {
   });
 }
 
-TEST_CASE("weights, dropout and data order do not depend on ranks: losses agree up to rounding") {
+TEST_CASE("weights, dropout and data order depend on neither ranks nor micro-steps: steps agree up to rounding") {
   std::vector<TinyResult> results;
   tests::on_each_group("mpi", [&](dist::Communicator& comm) {
-    results.push_back(result_of({.model = tests::tiny_gpt2()}, comm));
+    for (const int micro_steps : {1, 3}) {
+      results.push_back(result_of({.model = tests::tiny_gpt2(), .micro_steps = micro_steps}, comm));
+    }
   });
   for (const auto& result : results) {
     for (std::size_t i = 0; i < result.losses.size(); ++i) {
       CHECK(std::abs(result.losses[i] - results.front().losses[i]) < 1e-5);
+      CHECK(std::abs(result.norms[i] - results.front().norms[i]) < 1e-4 * results.front().norms[i]);
     }
   }
 }

@@ -62,6 +62,19 @@ TEST_CASE("a step moves the weights by the schedule's rate times the clipped nor
   });
 }
 
+TEST_CASE("an incomplete step is the step of a smaller batch: it divides by its own tokens") {
+  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+    MemoryLedger ledger, small_ledger;
+    TinyTraining training({.model = tests::tiny_gpt2(), .global_batch = 5}, comm, ledger);
+    TinyTraining small({.model = tests::tiny_gpt2(), .global_batch = 2}, comm, small_ledger);
+    const auto last = training.trainer().step(3);  // samples 10 and 11 of 12
+    const auto same = small.trainer().step(6);
+    CHECK(last.tokens == 2 * 7);
+    CHECK(last.loss == Catch::Approx(same.loss).epsilon(1e-6));
+    CHECK(last.grad_norm == Catch::Approx(same.grad_norm).epsilon(1e-5));
+  });
+}
+
 TEST_CASE("AdamW's number is the step's: how far a first update goes says which") {
   tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
     for (const std::int64_t step : {1, 3}) {
