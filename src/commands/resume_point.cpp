@@ -8,6 +8,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
+#include <kozero/io/run_folder.hpp>
 #include <kozero/io/weights.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/trained_weights.hpp>
@@ -104,11 +105,12 @@ ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& 
   point.record = mine;
   const std::string& resume = deck.checkpoint.resume;
   if (resume == "none") return point;
+  const std::string run_dir = io::without_trailing_slash(deck.run.dir);
   if (resume == "auto") {
-    use_newest(point, deck.run.dir, comm);
-    if (!point.source.empty() || may_begin_anew(deck.run.dir)) point.folder = deck.run.dir;
+    use_newest(point, run_dir, comm);
+    if (!point.source.empty() || may_begin_anew(run_dir)) point.folder = run_dir;
   } else {
-    use_path(point, resume, deck.run.dir, comm);
+    use_path(point, resume, run_dir, comm);
   }
   point.folder = comm.broadcast_control(point.folder);
   if (!point.source.empty()) refuse_disagreement(point, mine, deck.run.steps);

@@ -63,8 +63,8 @@ io::WeightsDescription load_weights(const std::string& path, const ParameterTabl
 TrainedRun find_run(const std::string& path, const std::vector<std::string>& overrides) {
   const fs::path folder = run_folder_of(path);
   const bool names_weights = !fs::is_directory(path) && fs::path(path).extension() != ".toml";
-  fs::path weights = names_weights ? fs::path(path) : folder / kWeightsFile;
-  if (!fs::exists(weights) && fs::exists(folder / io::kStateFile)) weights = folder / io::kStateFile;
+  const char* kept = fs::exists(folder / io::kStateFile) ? io::kStateFile : kWeightsFile;
+  const fs::path weights = names_weights ? fs::path(path) : folder / kept;
   if (!fs::exists(weights)) {
     throw Error(Failure::deck, path + ": no trained weights at " + weights.string() +
                                    "; give a run's folder, a weights file in it, a checkpoint, or a deck that was trained");

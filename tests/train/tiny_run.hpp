@@ -124,9 +124,9 @@ class TinyTraining {
   }
 
   train::Trainer& trainer() { return *trainer_; }
+  train::Parts parts() { return assembly_.parts(); }
   train::BatchLoader& loader() { return assembly_.loader(); }
   const NoiseSamples& source() const { return source_; }
-  train::Parts parts() { return assembly_.parts(); }
   model::Model<float>& model() { return assembly_.model(); }
   zero::ShardedState& state() { return assembly_.state(); }
 

@@ -36,8 +36,8 @@ struct TrainedRun {
   std::string tokenizer;  ///< "" where the data were synthetic
 };
 
-/// Finds a run by its folder, a file in it, one of its checkpoints, or a deck (.toml) by its newest run. `overrides` change
-/// the run's deck.
+/// Finds a run by its folder, a file in it, one of its checkpoints, or a deck (.toml) by its newest run. `overrides`
+/// change the run's deck.
 /// Throws Error(deck) with what is missing and how it is made.
 TrainedRun find_run(const std::string& path, const std::vector<std::string>& overrides);
 
