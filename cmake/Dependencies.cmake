@@ -65,6 +65,10 @@ kozero_pkg_config(sentencepiece sentencepiece WHAT "SentencePiece" DEBIAN libsen
 kozero_pkg_config(utf8proc libutf8proc WHAT "utf8proc" DEBIAN libutf8proc-dev SPACK utf8proc)
 if(KOZERO_TESTS)
   kozero_find(Catch2 3.4 WHAT "Catch2 (3.4 or newer)" DEBIAN catch2 SPACK catch2@3)
+  find_program(KOZERO_H5DUMP NAMES h5dump DOC "HDF5's own reader: tests read a weights file with it")
+  if(NOT KOZERO_H5DUMP)
+    kozero_missing("HDF5's tools" DEBIAN hdf5-tools SPACK hdf5+tools)
+  endif()
 endif()
 
 if(KOZERO_CUDA)

@@ -34,7 +34,7 @@ struct StepResult {
   double grad_norm = 0.0;
   double lr = 0.0;
   bool skipped = false;     ///< the update was left out: the loss or the norm was not finite
-  std::string bad_tensor;   ///< where it was: the first tensor whose gradient is not finite, "" where none is
+  std::string bad_tensor = {};  ///< where it was: the first tensor whose gradient is not finite, "" where none is
 };
 
 /// The parts a step works on; all outlive the trainer.
