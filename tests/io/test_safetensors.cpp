@@ -94,6 +94,8 @@ TEST_CASE("16-bit tensors are widened while they are read; other types are refus
   CHECK(pair == std::vector<float>{1.0F, -2.0F});
   file.read(file.entries()[1], 0, 2, pair.data());
   CHECK(pair == std::vector<float>{1.0F, -2.0F});
+  file.read(file.entries()[0], 1, 1, pair.data());
+  CHECK(pair[0] == -2.0F);
   const auto refused = thrown_by([&] { file.read(file.entries()[2], 0, 1, pair.data()); });
   CHECK(refused.text == file.path() + ": tensor i: dtype I32; accepted are F32, F16, BF16");
 }
