@@ -137,6 +137,7 @@ run_ranks() {
   if [[ ${launcher[0]} == *mpich* ]] && ((ranks * OMP_NUM_THREADS <= cores)); then
     launcher+=(-bind-to "hwthread:$OMP_NUM_THREADS")
   fi
+  if [[ -t 1 ]]; then export KOZERO_TERMINAL=${COLUMNS:-$(tput cols 2>/dev/null || echo 80)}; fi  # mpiexec makes it a pipe
   exec "${launcher[@]}" -n "$ranks" "$(binary_of "$preset")" "$@"
 }
 
@@ -147,7 +148,7 @@ run_command() {
   binary=$(binary_of "$preset")
   [[ -x $binary ]] || die "there is no program kozero in this tree's build: $binary"
   export OMP_PROC_BIND=${OMP_PROC_BIND:-false}  # bound by OpenMP alone, the ranks of a node all sit on its first core
-  if [[ -z $ranks && $1 =~ ^(train|verify)$ ]] && ! under_a_launcher; then
+  if [[ -z $ranks && $1 =~ ^(train|verify)$ && ! " ${*:2} " =~ \ (-h|--help)\  ]] && ! under_a_launcher; then
     ranks=$("$binary" ranks "${@:2}") || exit $?
     [[ $ranks =~ ^[1-9][0-9]*$ ]] || die "kozero ranks answered '$ranks' instead of a number"
   fi

@@ -51,25 +51,15 @@ void FileDescriptor::write_at(std::string_view bytes, std::int64_t offset) const
   write(bytes);
 }
 
-void FileDescriptor::read_at(char* to, std::int64_t count, std::int64_t offset) const {
-  while (count > 0) {
-    const ssize_t came = ::pread(number_, to, static_cast<std::size_t>(count), offset);
-    if (came < 0 && errno == EINTR) continue;
-    if (came < 0) throw Error(Failure::input, path_ + ": cannot read: " + errno_text());
-    if (came == 0) {
-      throw Error(Failure::input, path_ + ": it ends at byte " + std::to_string(offset) + ", while it is read");
-    }
-    to += came;
-    count -= came;
-    offset += came;
+void FileDescriptor::read_at(std::span<char> bytes, std::int64_t offset) const {
+  while (!bytes.empty()) {
+    const ssize_t got = ::pread(number_, bytes.data(), bytes.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw Error(Failure::input, path_ + ": cannot read: " + errno_text());
+    if (got == 0) throw Error(Failure::input, path_ + ": ends at byte " + std::to_string(offset));
+    bytes = bytes.subspan(static_cast<std::size_t>(got));
+    offset += got;
   }
-}
-
-std::int64_t FileDescriptor::size() const {
-  struct stat status {};
-  if (::fstat(number_, &status) != 0) throw Error(Failure::input, path_ + ": cannot stat: " + errno_text());
-  if (!S_ISREG(status.st_mode)) throw Error(Failure::input, path_ + ": not a regular file");
-  return status.st_size;
 }
 
 void FileDescriptor::sync() const {
@@ -78,6 +68,13 @@ void FileDescriptor::sync() const {
 
 void FileDescriptor::close() {
   if (::close(std::exchange(number_, -1)) != 0) fail_write(path_, "close");
+}
+
+std::int64_t FileDescriptor::size() const {
+  struct stat status {};
+  if (::fstat(number_, &status) != 0) throw Error(Failure::input, path_ + ": cannot stat: " + errno_text());
+  if (!S_ISREG(status.st_mode)) throw Error(Failure::input, path_ + ": not a regular file");
+  return status.st_size;
 }
 
 }  // namespace kozero::io

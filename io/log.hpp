@@ -16,7 +16,8 @@ class Log {
   Log() = default;
   /// Speaks to `terminal`. `interactive`: statuses are shown there.
   Log(std::ostream& terminal, bool interactive) : terminal_(&terminal), interactive_(interactive) {}
-  /// Rank 0's on standard output, interactive where that is a terminal.
+  /// Rank 0's on standard output, interactive where that is a terminal, or KOZERO_TERMINAL says how wide one is that a
+  /// launcher stands before.
   static Log on_standard_output();
   ~Log();
   Log(const Log&) = delete;

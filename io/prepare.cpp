@@ -11,6 +11,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/io/prepare.hpp>
 #include <kozero/io/prepared_folder.hpp>
+#include <kozero/io/run_folder.hpp>
 #include <kozero/io/token_shard_writer.hpp>
 #include <kozero/io/token_shards.hpp>
 #include <kozero/io/tokenizer.hpp>
@@ -159,7 +160,7 @@ PreparedTokens prepare(const PrepareOrder& order) {
   }
   const auto files = find_text(order.text);
   const std::string fingerprint = fingerprint_of(order, files);
-  const std::string folder = (fs::path(order.folder) / "").parent_path().string();  // without a trailing slash
+  const std::string folder = without_trailing_slash(order.folder);
   const bool current = is_current(folder, fingerprint);
   if (!current) {
     const std::string temporary = partial_name(folder) + "." + std::to_string(::getpid());

@@ -31,8 +31,10 @@ bool take(const fs::path& folder) {
 
 }  // namespace
 
+std::string without_trailing_slash(const std::string& folder) { return (fs::path(folder) / "").parent_path().string(); }
+
 std::string create_run_folder(const std::string& wanted) {
-  const fs::path first = (fs::path(wanted) / "").parent_path();  // without a trailing slash
+  const fs::path first = without_trailing_slash(wanted);
   if (first.empty()) throw Error(Failure::deck, "run.dir = \"" + wanted + "\": accepted is the path of a folder");
   try {
     for (int number = 1;; ++number) {

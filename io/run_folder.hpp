@@ -13,4 +13,7 @@ inline constexpr const char* kLogFile = "log.txt";
 /// two folders. One rank calls it and tells the others. Throws Error(write).
 std::string create_run_folder(const std::string& wanted);
 
+/// `folder` without slashes at its end, so that "-2" or "-tokens" can follow its name.
+std::string without_trailing_slash(const std::string& folder);
+
 }  // namespace kozero::io

@@ -24,7 +24,7 @@ std::string read_header(const std::string& path, const FileDescriptor& file) {
     throw Error(Failure::input, path + ": " + std::to_string(size) + " bytes are too few for a safetensors file");
   }
   std::uint64_t length = 0;
-  file.read_at(reinterpret_cast<char*>(&length), kLengthBytes, 0);
+  file.read_at({reinterpret_cast<char*>(&length), sizeof(length)}, 0);
   if (length > static_cast<std::uint64_t>(kMaxHeaderBytes)) {
     throw Error(Failure::input, path + ": a header of " + std::to_string(length) + " bytes; accepted are at most " +
                                     std::to_string(kMaxHeaderBytes));
@@ -34,7 +34,7 @@ std::string read_header(const std::string& path, const FileDescriptor& file) {
                                     std::to_string(size) + ": it is truncated");
   }
   std::string header(length, '\0');
-  file.read_at(header.data(), static_cast<std::int64_t>(length), kLengthBytes);
+  file.read_at(header, kLengthBytes);
   return header;
 }
 
@@ -66,7 +66,7 @@ void SafetensorsFile::read(const TensorEntry& entry, std::int64_t first, std::in
   }
   const std::int64_t width = wide ? 4 : 2;
   char* const into = reinterpret_cast<char*>(to) + (wide ? 0 : count * 2);
-  file_.read_at(into, count * width, data_begin_ + entry.begin + first * width);
+  file_.read_at({into, static_cast<std::size_t>(count * width)}, data_begin_ + entry.begin + first * width);
   if (entry.dtype == "F16") widen(to, count, float_of_f16);
   if (entry.dtype == "BF16") widen(to, count, float_of_bf16);
 }

@@ -3,7 +3,6 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
-#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -31,15 +30,6 @@ constexpr std::int64_t kMaxFileBytes = std::int64_t{256} << 20;
                                  (near.empty() ? "" : "; did you mean \"" + near + "\"?"));
 }
 
-/// N of "bpe:N"; nothing where the spec has another form.
-std::optional<int> bpe_size(const std::string& spec) {
-  if (!spec.starts_with("bpe:")) return std::nullopt;
-  int size = 0;
-  const auto [end, problem] = std::from_chars(spec.data() + 4, spec.data() + spec.size(), size);
-  if (problem != std::errc() || end != spec.data() + spec.size() || size < kMinVocab || size > kMaxVocab) refuse(spec);
-  return size;
-}
-
 /// A saved tokenizer of either kind.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   const auto json = nlohmann::json::parse(read_whole_file(path, kMaxFileBytes), nullptr, false);
@@ -50,6 +40,14 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
 }
 
 }  // namespace
+
+std::optional<int> bpe_size(const std::string& spec) {
+  if (!spec.starts_with("bpe:")) return std::nullopt;
+  int size = 0;
+  const auto [end, problem] = std::from_chars(spec.data() + 4, spec.data() + spec.size(), size);
+  if (problem != std::errc() || end != spec.data() + spec.size() || size < kMinVocab || size > kMaxVocab) refuse(spec);
+  return size;
+}
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::vector<TextFile>& corpus) {
   if (spec == "bytes") return std::make_unique<ByteTokenizer>();

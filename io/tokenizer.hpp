@@ -6,6 +6,7 @@
 // tokenizer's end-of-text id. One object serves one thread.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,9 @@ class Tokenizer {
   /// Writes a file that make_tokenizer reads. Throws Error(write).
   virtual void save(const std::string& path) const = 0;
 };
+
+/// N of "bpe:N"; nothing where the spec has another form. Throws Error(deck) with the accepted set.
+std::optional<int> bpe_size(const std::string& spec);
 
 /// What `data.tokenizer` asks for: "bytes"; "bpe:N", trained on `corpus` to at most N ids; or the path of a saved
 /// tokenizer. Throws Error(deck) with the accepted set, Error(input) for a malformed file.

@@ -26,7 +26,7 @@ void together(dist::Communicator& comm, const Work& work) {
   });
 }
 
-std::string dataset_name(const Parameter& row) { return weights_dataset(row.name); }
+std::string dataset_name(const Parameter& row) { return std::string("/") + kGroup + "/" + row.name; }
 
 /// Calls `visit(first, last, values)` for the parts of the tensor, as ranges of its elements, that the slices hold.
 template <class T, class Visit>
@@ -68,7 +68,13 @@ void write_tensors(dist::Communicator& comm, Hdf5File& file, const ParameterTabl
 void write_file(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
                 const std::vector<UnitSlice<const float>>& slices, const WeightsDescription& description) {
   auto file = dist::agreed(comm, [&] { return Hdf5File(path, Hdf5Access::create, comm.mpi_handle()); });
-  together(comm, [&] { begin_weights(file, description); });
+  together(comm, [&] {
+    file.write_attribute("format_version", kFormatVersion);
+    file.write_attribute("description", description.model);
+    file.write_attribute("step", description.step);
+    file.write_attribute("tokens", description.tokens);
+    file.create_group(kGroup);
+  });
   write_tensors(comm, file, table, slices);
   together(comm, [&] { file.close(); });
 }
@@ -115,16 +121,6 @@ void read_tensor(const Hdf5File& file, const std::string& path, const Parameter&
 }
 
 }  // namespace
-
-std::string weights_dataset(const std::string& name) { return std::string("/") + kGroup + "/" + name; }
-
-void begin_weights(Hdf5File& file, const WeightsDescription& description) {
-  file.write_attribute("format_version", kFormatVersion);
-  file.write_attribute("description", description.model);
-  file.write_attribute("step", description.step);
-  file.write_attribute("tokens", description.tokens);
-  file.create_group(kGroup);
-}
 
 void write_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
                    const std::vector<UnitSlice<const float>>& slices, const WeightsDescription& description) {

@@ -15,8 +15,6 @@
 
 namespace kozero::io {
 
-class Hdf5File;
-
 /// Elements [begin, begin + values.extent(0)) of a unit, pads included: what one rank owns of it.
 template <class T>
 struct UnitSlice {
@@ -40,12 +38,6 @@ void write_weights(dist::Communicator& comm, const std::string& path, const Para
 /// not the table's.
 WeightsDescription read_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
                                 const std::vector<UnitSlice<float>>& slices);
-
-/// What a new file begins with: its attributes and the group of its tensors. Collective in a file opened together.
-void begin_weights(Hdf5File& file, const WeightsDescription& description);
-
-/// Where a tensor lies: "/parameters/NAME".
-std::string weights_dataset(const std::string& name);
 
 /// On this process alone. Throws Error(input).
 WeightsDescription read_description(const std::string& path);

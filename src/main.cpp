@@ -36,6 +36,11 @@ int run(const kozero::dist::Environment& environment, const kozero::commands::Ar
 }  // namespace
 
 int main(int argc, char** argv) {
-  const kozero::dist::Environment environment(&argc, &argv);
-  return run(environment, kozero::commands::Arguments(argv + 1, argv + argc));
+  try {
+    const kozero::dist::Environment environment(&argc, &argv);
+    return run(environment, kozero::commands::Arguments(argv + 1, argv + argc));
+  } catch (const kozero::Error& error) {  // MPI itself did not come up
+    print_line(0, error.what());
+    return error.exit_status();
+  }
 }

@@ -13,9 +13,12 @@ namespace {
 
 const char* name_of(dist::Placement placement) {
   switch (placement) {
-    case dist::Placement::replicated: return "replicated";
-    case dist::Placement::sharded: return "sharded";
-    case dist::Placement::partial: return "partial";
+    case dist::Placement::replicated:
+      return "replicated";
+    case dist::Placement::sharded:
+      return "sharded";
+    case dist::Placement::partial:
+      return "partial";
   }
   return "";
 }
@@ -33,8 +36,8 @@ std::string batch_line(const Banner& banner) {
   return fmt::format(
       "batch        {} sequences of {} tokens a step = at most {} a rank at once x {} {} x {} {}, gradients added {}",
       batch.global_batch, banner.settings.model.seq, batch.micro_batch, banner.comm.size(),
-      banner.comm.size() == 1 ? "rank" : "ranks", batch.micro_steps, batch.micro_steps == 1 ? "micro-step" : "micro-steps",
-      local ? "locally, then reduced" : "after reduction");
+      banner.comm.size() == 1 ? "rank" : "ranks", batch.micro_steps,
+      batch.micro_steps == 1 ? "micro-step" : "micro-steps", local ? "locally, then reduced" : "after reduction");
 }
 
 std::string model_line(const Banner& banner) {
@@ -43,9 +46,10 @@ std::string model_line(const Banner& banner) {
     return fmt::format("model        linear, {} inputs, {} outputs: {} parameters", model.dim, model.ffn,
                        banner.parameters.num_parameters());
   }
-  return fmt::format("model        {}, {} layers, {} channels, {} heads, vocabulary {}: {:.2f} M parameters in {} units",
-                     model.arch, model.layers, model.dim, model.heads, model.vocab,
-                     static_cast<double>(banner.parameters.num_parameters()) / 1e6, banner.parameters.num_units());
+  return fmt::format(
+      "model        {}, {} layers, {} channels, {} heads, vocabulary {}: {:.2f} M parameters in {} units", model.arch,
+      model.layers, model.dim, model.heads, model.vocab, static_cast<double>(banner.parameters.num_parameters()) / 1e6,
+      banner.parameters.num_units());
 }
 
 std::string memory_line(const Banner& banner) {

@@ -21,20 +21,32 @@ void help(const dist::Environment& environment, const Arguments& /*arguments*/) 
                "communication lost, 6 non-finite, 75 stopped on request: run again.\n";
 }
 
+bool asks_for_help(const std::string& argument) { return argument == "--help" || argument == "-h"; }
+
+void say_usage(const dist::Environment& environment, const Command& command) {
+  if (environment.rank() != 0) return;
+  std::cout << "usage: kozero " << command.name << ' ' << command.arguments << "\n  " << command.summary << std::endl;
+}
+
 }  // namespace
 
 const std::vector<Command>& all_commands() {
   static const std::vector<Command> kCommands = {
       {"train", "DECK [section.key=value ...] [--json]", "train a model as the deck says", train},
-      {"verify", "DECK [section.key=value ...] [--steps N]", "show that all ZeRO stages give the same bits for a deck", verify},
-      {"plan", "DECK [section.key=value ...] [--ranks N] [--json]", "what each stage needs of memory, without allocating it", plan},
-      {"eval", "DECK | RUN | WEIGHTS [data.key=value ...] [--json]", "loss, perplexity and bits per byte of trained weights", eval},
-      {"generate", "DECK | RUN | WEIGHTS [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] [--top-p P] [--seed S]",
+      {"verify", "DECK [section.key=value ...] [--steps N]", "show that all ZeRO stages give the same bits for a deck",
+       verify},
+      {"plan", "DECK [section.key=value ...] [--ranks N] [--json]",
+       "what each stage needs of memory, without allocating it", plan},
+      {"eval", "DECK | RUN | WEIGHTS [data.key=value ...] [--json]",
+       "loss, perplexity and bits per byte of trained weights", eval},
+      {"generate",
+       "DECK | RUN | WEIGHTS [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] [--top-p P] [--seed S]",
        "continue a text with trained weights", generate},
-      {"export", "DECK | RUN | WEIGHTS OUT [--max-shard-mib N]", "trained weights as a folder for Hugging Face's transformers",
-       export_weights},
+      {"prepare", "TEXT... OUT [--tokenizer bytes|bpe:N|FILE] [--val-fraction X]", "turn text into token shards",
+       prepare},
+      {"export", "DECK | RUN | WEIGHTS OUT [--max-shard-mib N]",
+       "trained weights as a folder for Hugging Face's transformers", export_weights},
       {"import", "HF_FOLDER OUT", "a Hugging Face folder (gpt2, llama; safetensors) as a run's folder", import_weights},
-      {"prepare", "TEXT... OUT [--tokenizer bytes|bpe:N|FILE] [--val-fraction X]", "turn text into token shards", prepare},
       {"keys", "", "every key of an input deck, with default, accepted values and meaning", keys},
       {"ranks", "DECK [section.key=value ...]", "", ranks},
       {"help", "", "this text", help},
@@ -43,16 +55,20 @@ const std::vector<Command>& all_commands() {
 }
 
 void run_command(const dist::Environment& environment, const Arguments& arguments) {
-  const std::string name = arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" ? "help" : arguments[0];
+  const std::string name = arguments.empty() || asks_for_help(arguments[0]) ? "help" : arguments[0];
+  const Arguments rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
   std::vector<std::string> names;
   for (const auto& command : all_commands()) {
-    if (command.name == name) return command.run(environment, {arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end()});
+    if (command.name == name) {
+      const bool explains = std::any_of(rest.begin(), rest.end(), asks_for_help);
+      return explains ? say_usage(environment, command) : command.run(environment, rest);
+    }
     names.push_back(command.name);
   }
   const std::string nearest = nearest_name(name, names.data(), names.data() + names.size());
   throw Error(Failure::deck,
-              "unknown command \"" + name + "\"" + (nearest.empty() ? "" : ": did you mean " + nearest + "?") +
-                  " `kozero help` lists them",
+              "unknown command \"" + name + "\"" + (nearest.empty() ? "; " : ": did you mean " + nearest + "? ") +
+                  "`kozero help` lists them",
               Error::Seen::by_all_ranks);
 }
 

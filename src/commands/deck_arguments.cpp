@@ -7,13 +7,15 @@
 namespace kozero::commands {
 
 void parse(CLI::App& app, const Arguments& arguments) {
+  app.set_help_flag();  // run_command answers --help
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
-    throw Error(Failure::deck, app.get_name() + ": " + error.what() + "; usage: kozero " + app.get_name() + " " +
-                                   app.get_description(),
-                Error::Seen::by_all_ranks);
+    throw Error(
+        Failure::deck,
+        app.get_name() + ": " + error.what() + "; usage: kozero " + app.get_name() + " " + app.get_description(),
+        Error::Seen::by_all_ranks);
   }
 }
 

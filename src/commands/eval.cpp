@@ -25,16 +25,17 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
   parse(app, arguments);
 
   TrainedModel trained(named.path, named.overrides, environment);
-  // Text given here is read with the run's own tokenizer, all of it: nothing of it is kept for training.
+  // Text is read with the run's own tokenizer: one learned anew from text that has changed would name other ids. Text
+  // given here is read whole: nothing of it is kept for training.
   io::Deck deck = trained.run().deck;
+  if (!trained.run().tokenizer.empty()) deck.data.tokenizer = trained.run().tokenizer;
   const bool own_data = std::none_of(named.overrides.begin(), named.overrides.end(),
                                      [](const std::string& key) { return key.rfind("data.", 0) == 0; });
-  if (!own_data && !trained.run().tokenizer.empty()) {
-    deck.data.tokenizer = trained.run().tokenizer;
-    deck.data.val_fraction = 0.0;
-  }
-  if (!own_data && trained.run().tokenizer.empty() && !deck.data.text.empty() && !deck.is_set("data.tokenizer")) {
-    throw Error(Failure::deck, trained.run().folder + ": the run has no tokenizer: give data.tokens, or data.tokenizer=FILE",
+  if (!own_data) deck.data.val_fraction = 0.0;
+  const bool is_text = !own_data && !deck.data.text.empty();
+  if (is_text && trained.run().tokenizer.empty() && !deck.is_set("data.tokenizer")) {
+    throw Error(Failure::deck,
+                trained.run().folder + ": the run has no tokenizer: give data.tokens, or data.tokenizer=FILE",
                 Error::Seen::by_all_ranks);
   }
   const std::string cache = trained.run().folder + "/eval-tokens";
@@ -52,7 +53,9 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
   if (environment.rank() != 0) return;
   std::cout << evaluation_line(result.loss, bytes_per_token) << ", " << result.tokens << " tokens" << std::endl;
   if (!as_json) return;
-  nlohmann::ordered_json json = {{"loss", result.loss}, {"perplexity", std::exp(result.loss)}, {"bits_per_byte", nullptr},
+  nlohmann::ordered_json json = {{"loss", result.loss},
+                                 {"perplexity", std::exp(result.loss)},
+                                 {"bits_per_byte", nullptr},
                                  {"tokens", result.tokens}};
   if (bytes_per_token) json["bits_per_byte"] = bits_per_byte(result.loss, *bytes_per_token);
   std::cout << json.dump() << std::endl;

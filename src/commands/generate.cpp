@@ -35,7 +35,8 @@ void generate(const dist::Environment& environment, const Arguments& arguments) 
     }
     return io::make_tokenizer(trained.run().tokenizer);
   });
-  train::Generator generator(trained.model(), trained.access(), trained.comm(), tokenizer->vocab_size(), trained.ledger());
+  train::Generator generator(trained.model(), trained.access(), trained.comm(), tokenizer->vocab_size(),
+                             trained.ledger());
   std::vector<Token> tokens = tokenizer->encode(prompt);
   if (tokens.empty()) tokens = tokenizer->encode("\n");
   const auto more = generator.continued(tokens, count, sampling);

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <kozero/dist/agreed.hpp>
 #include <kozero/io/memory.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/data_set.hpp>
@@ -17,8 +18,11 @@ namespace {
 nlohmann::ordered_json json_of(const std::vector<plan::MemoryPlan>& plans) {
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (const auto& plan : plans) {
-    nlohmann::ordered_json stage = {{"stage", plan.stage}, {"ranks", plan.num_ranks}, {"total", plan.total()},
-                                    {"formula", plan::model_state_bytes(plan.stage, plan.num_parameters, plan.num_ranks)}};
+    nlohmann::ordered_json stage = {
+        {"stage", plan.stage},
+        {"ranks", plan.num_ranks},
+        {"total", plan.total()},
+        {"formula", plan::model_state_bytes(plan.stage, plan.num_parameters, plan.num_ranks)}};
     for (std::size_t i = 0; i < kMemoryNames.size(); ++i) stage[std::string(kMemoryNames[i])] = plan.bytes[i];
     stages.push_back(stage);
   }
@@ -40,7 +44,8 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   Session session(environment, [&] { return deck_arguments.read(); });
   const io::Deck& deck = session.deck();
   if (num_ranks == 0) num_ranks = static_cast<int>(deck.run.ranks);
-  const auto plans = plan::plans_of_all_stages(deck, num_ranks, train::vocab_of(deck));
+  const auto plans = dist::agreed(session.control(),
+                                  [&] { return plan::plans_of_all_stages(deck, num_ranks, train::vocab_of(deck)); });
   if (!session.is_first_rank()) return;
   if (as_json) {
     std::cout << json_of(plans).dump() << std::endl;

@@ -6,6 +6,12 @@
 #include "session.hpp"
 
 namespace kozero::commands {
+namespace {
+
+/// Agreements wait for work of any length, such as rank 0's reading of a large text.
+constexpr double kAgreementTimeout = 7.0 * 24.0 * 3600.0;
+
+}  // namespace
 
 Session::Session(const dist::Environment& environment, const std::function<io::Deck()>& read)
     : environment_(environment) {
@@ -16,9 +22,13 @@ Session::Session(const dist::Environment& environment, const std::function<io::D
   } catch (const Error& error) {
     status = error.exit_status();
     message = error.what();
+  } catch (const std::exception& error) {
+    status = static_cast<int>(Failure::internal);
+    message = error.what();
   }
   runtime_.emplace(status == 0 ? deck_.run.threads : 1, environment.local_ranks());
-  control_ = dist::make_communicator(environment.size() == 1 ? "self" : "mpi", environment.world(), ledger_);
+  control_ = dist::make_communicator(environment.size() == 1 ? "self" : "mpi", environment.world(), ledger_,
+                                     {.timeout_s = kAgreementTimeout});
   dist::agree(*control_, status, message);
 
   const std::string mine = io::fingerprint(deck_);
@@ -26,6 +36,10 @@ Session::Session(const dist::Environment& environment, const std::function<io::D
   const std::string refusal = "ranks 0 and " + std::to_string(control_->rank()) + " disagree on " + difference +
                               ": give every rank the same deck and overrides";
   dist::agree(*control_, static_cast<int>(Failure::deck), difference.empty() ? "" : refusal);
+}
+
+std::unique_ptr<dist::Communicator> Session::connect(MemoryLedger& ledger) const {
+  return dist::make_communicator(deck_.comm.backend, environment_.world(), ledger, {.timeout_s = deck_.comm.timeout_s});
 }
 
 }  // namespace kozero::commands

@@ -18,7 +18,8 @@ namespace kozero::commands {
 
 class Session {
  public:
-  /// Throws Error, seen by all ranks, of the lowest rank whose `read` failed; or naming the first key that ranks disagree on.
+  /// Throws Error, seen by all ranks, of the lowest rank whose `read` failed; or naming the first key that ranks
+  /// disagree on.
   Session(const dist::Environment& environment, const std::function<io::Deck()>& read);
 
   [[nodiscard]] const dist::Environment& environment() const { return environment_; }
@@ -26,6 +27,8 @@ class Session {
   [[nodiscard]] const train::Runtime& runtime() const { return *runtime_; }
   /// Carries agreements; a run's data move through a communicator of its own.
   [[nodiscard]] dist::Communicator& control() { return *control_; }
+  /// One for a run's data, as comm.backend and comm.timeout_s say. Its buffers are booked in `ledger`. Collective.
+  [[nodiscard]] std::unique_ptr<dist::Communicator> connect(MemoryLedger& ledger) const;
   [[nodiscard]] bool is_first_rank() const { return environment_.rank() == 0; }
 
  private:

@@ -12,13 +12,10 @@ namespace kozero::commands {
 namespace {
 
 nlohmann::ordered_json json_of(const RunSummary& summary) {
-  nlohmann::ordered_json json = {{"folder", summary.folder},
-                                 {"steps", summary.steps},
-                                 {"first_loss", summary.first_loss},
-                                 {"last_loss", summary.last_loss},
-                                 {"val_loss", nullptr},
-                                 {"tokens_per_s", summary.median_tokens_per_s},
-                                 {"peak_memory", summary.peak_memory}};
+  nlohmann::ordered_json json = {
+      {"folder", summary.folder},          {"steps", summary.steps}, {"first_loss", summary.first_loss},
+      {"last_loss", summary.last_loss},    {"val_loss", nullptr},    {"tokens_per_s", summary.median_tokens_per_s},
+      {"peak_memory", summary.peak_memory}};
   if (summary.val_loss) json["val_loss"] = *summary.val_loss;
   return json;
 }

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <kozero/dist/agreed.hpp>
-#include <kozero/dist/make_communicator.hpp>
 
 #include "trained_model.hpp"
 
@@ -10,8 +9,9 @@ namespace kozero::commands {
 TrainedModel::TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
                            const dist::Environment& environment)
     : session_(environment, [&] { return (run_ = train::find_run(path, overrides)).deck; }),
-      settings_(dist::agreed(session_.control(), [&] { return train::settings_of(run_.deck, environment.size(), 0, 0); })),
-      comm_(dist::make_communicator(run_.deck.comm.backend, environment.world(), ledger_)),
+      settings_(
+          dist::agreed(session_.control(), [&] { return train::settings_of(run_.deck, environment.size(), 0, 0); })),
+      comm_(session_.connect(ledger_)),
       model_(model::make_model<float>(settings_.model)),
       weights_(std::make_unique<zero::FrozenWeights>(model_->parameters(), *comm_, settings_.zero.stage, ledger_)) {
   model_->reserve(ledger_, settings_.batch.micro_batch);

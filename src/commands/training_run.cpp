@@ -9,7 +9,6 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
-#include <kozero/dist/make_communicator.hpp>
 #include <kozero/io/memory.hpp>
 #include <kozero/io/progress.hpp>
 #include <kozero/io/run_folder.hpp>
@@ -37,18 +36,18 @@ double median(std::vector<double> values) {
 }  // namespace
 
 TrainingRun::TrainingRun(Session& session)
-    : session_(session), deck_(session.deck()), control_(session.control()),
+    : session_(session),
+      deck_(session.deck()),
+      control_(session.control()),
       log_(session.is_first_rank() ? io::Log::on_standard_output() : io::Log()) {
   const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, train::vocab_of(deck_)).seq; });
-  data_ = train::open_data(deck_, seq, deck_.run.dir + "-tokens", control_);
-  settings_ = dist::agreed(control_, [&] {
-    return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples());
-  });
+  data_ = train::open_data(deck_, seq, io::without_trailing_slash(deck_.run.dir) + "-tokens", control_);
+  settings_ = dist::agreed(
+      control_, [&] { return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples()); });
   plan_ = plan::memory_plan(settings_, deck_.comm.backend, control_.size());
   refuse_what_does_not_fit();
   create_folder();
-  comm_ = std::make_unique<dist::CountedCommunicator>(
-      dist::make_communicator(deck_.comm.backend, session.environment().world(), ledger_, {.timeout_s = deck_.comm.timeout_s}));
+  comm_ = std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));
   assembly_ = std::make_unique<train::Assembly>(settings_, *comm_, ledger_);
 }
 
@@ -68,19 +67,20 @@ void TrainingRun::create_folder() {
 void TrainingRun::refuse_what_does_not_fit() const {
   const std::int64_t here = io::available_memory() / std::max(1, session_.environment().local_ranks());
   double least = static_cast<double>(here);
-  for (const double available : control_.gather_control({static_cast<double>(here)})) least = std::min(least, available);
+  for (const double available : control_.gather_control({static_cast<double>(here)}))
+    least = std::min(least, available);
   if (least <= 0.0 || static_cast<double>(plan_.total()) <= least) return;
   const auto plans = plan::plans_of_all_stages(deck_, control_.size(), data_.vocab);
   const auto fits = std::find_if(plans.begin(), plans.end(), [&](const plan::MemoryPlan& plan) {
     return static_cast<double>(plan.total()) <= least;
   });
-  const std::string advice = fits == plans.end()
-                                 ? "no stage fits: use more ranks, a smaller train.micro_batch or model"
-                                 : fmt::format("the lowest stage that fits is {}", fits->stage);
-  throw Error(Failure::deck,
-              fmt::format("the run needs {:.0f} MiB a rank and {:.0f} MiB are available; {} (`kozero plan` shows each part)",
-                          static_cast<double>(plan_.total()) / kMiB, least / kMiB, advice),
-              Error::Seen::by_all_ranks);
+  const std::string advice = fits == plans.end() ? "no stage fits: use more ranks, a smaller train.micro_batch or model"
+                                                 : fmt::format("the lowest stage that fits is {}", fits->stage);
+  throw Error(
+      Failure::deck,
+      fmt::format("the run needs {:.0f} MiB a rank and {:.0f} MiB are available; {} (`kozero plan` shows each part)",
+                  static_cast<double>(plan_.total()) / kMiB, least / kMiB, advice),
+      Error::Seen::by_all_ranks);
 }
 
 RunSummary TrainingRun::execute() {
@@ -92,18 +92,21 @@ RunSummary TrainingRun::execute() {
   save_weights();
   say_evaluation();
   say_sample();
-  log_.say(fmt::format("everything lies in {}: {}, {}, metrics.jsonl, log.txt", folder_, train::kWeightsFile, train::kDeckFile));
+  log_.say(fmt::format("everything lies in {}: {}, {}, metrics.jsonl, log.txt", folder_, train::kWeightsFile,
+                       train::kDeckFile));
   if (stopped_early_) {
-    throw Error(Failure::preempted,
-                fmt::format("stopped after step {} of {}: run.max_minutes = {} are over; the weights of that step are in {}",
-                            summary_.steps, settings_.steps, deck_.run.max_minutes, folder_),
-                Error::Seen::by_all_ranks);
+    throw Error(
+        Failure::preempted,
+        fmt::format("stopped after step {} of {}: run.max_minutes = {} are over; the weights of that step are in {}",
+                    summary_.steps, settings_.steps, deck_.run.max_minutes, folder_),
+        Error::Seen::by_all_ranks);
   }
   return summary_;
 }
 
 void TrainingRun::say_banner() {
-  const Banner banner{deck_, settings_, plan_, *comm_, session_.runtime(), assembly_->model().parameters(), data_.description};
+  const Banner banner{
+      deck_, settings_, plan_, *comm_, session_.runtime(), assembly_->model().parameters(), data_.description};
   for (const auto& line : lines_of(banner)) log_.say(line);
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }
@@ -127,7 +130,10 @@ void TrainingRun::train_all_steps() {
     summary_.steps = step;
     io::StepMetrics row = metrics_of(result, seconds);
     progress.update({step, result.loss, row.tokens_per_s, seconds, io::resident_memory().current});
-    if (result.skipped) log_.say(fmt::format("step {}: loss or gradient not finite; the update was left out", step));
+    if (result.skipped) {
+      log_.say(fmt::format("step {}: {} is not finite; the update was left out", step,
+                           result.bad_tensor.empty() ? "the loss" : "the gradient of " + result.bad_tensor));
+    }
     row.val_loss = evaluate_after(step);
     if (metrics) metrics->write(row);
     check_replicas(step);
@@ -167,7 +173,8 @@ double TrainingRun::validation_loss() {
 }
 
 std::optional<double> TrainingRun::evaluate_after(std::int64_t step) {
-  if (data_.validation == nullptr || deck_.train.eval_every == 0 || step % deck_.train.eval_every != 0) return std::nullopt;
+  if (data_.validation == nullptr || deck_.train.eval_every == 0 || step % deck_.train.eval_every != 0)
+    return std::nullopt;
   const double loss = validation_loss();
   log_.say(fmt::format("step {}: validation loss {:.4f}", step, loss));
   return loss;
@@ -177,10 +184,11 @@ void TrainingRun::check_replicas(std::int64_t step) {
   if (deck_.run.check_every == 0 || step % deck_.run.check_every != 0) return;
   const std::string unit = assembly_->state().weights().first_unequal_replica();
   if (unit.empty()) return;
-  throw Error(Failure::internal,
-              fmt::format("step {}: the ranks' copies of {} differ; a rank computes or stores wrongly: check its memory",
-                          step, unit),
-              Error::Seen::by_all_ranks);
+  throw Error(
+      Failure::internal,
+      fmt::format("step {}: the ranks' copies of {} differ; a rank computes or stores wrongly: check its memory", step,
+                  unit),
+      Error::Seen::by_all_ranks);
 }
 
 bool TrainingRun::out_of_time() const {
@@ -191,22 +199,23 @@ bool TrainingRun::out_of_time() const {
 
 void TrainingRun::save_weights() {
   const io::WeightsDescription description{model_json(settings_.model), summary_.steps, tokens_};
-  train::save_weights(path_of(train::kWeightsFile), assembly_->model().parameters(), assembly_->state().weights(), *comm_,
-                      description);
+  train::save_weights(path_of(train::kWeightsFile), assembly_->model().parameters(), assembly_->state().weights(),
+                      *comm_, description);
 }
 
 void TrainingRun::say_memory() {
   const auto peaks = control_.gather_control({static_cast<double>(io::resident_memory().peak)});
   summary_.peak_memory = static_cast<std::int64_t>(*std::max_element(peaks.begin(), peaks.end()));
-  log_.say(fmt::format("memory       planned {:.1f} MiB, booked {:.1f} MiB, measured at most {:.1f} MiB a rank (with the program)",
-                        static_cast<double>(plan_.total()) / kMiB, static_cast<double>(ledger_.total()) / kMiB,
-                        static_cast<double>(summary_.peak_memory) / kMiB));
+  log_.say(fmt::format(
+      "memory       planned {:.1f} MiB, booked {:.1f} MiB, measured at most {:.1f} MiB a rank (with the program)",
+      static_cast<double>(plan_.total()) / kMiB, static_cast<double>(ledger_.total()) / kMiB,
+      static_cast<double>(summary_.peak_memory) / kMiB));
 }
 
 void TrainingRun::say_evaluation() {
   log_.say(fmt::format("loss         {:.4f} at step 1, {:.4f} at step {} ({:.0f} %), {:.0f} tokens/s (median)",
-                        summary_.first_loss, summary_.last_loss, summary_.steps,
-                        100.0 * summary_.last_loss / summary_.first_loss, summary_.median_tokens_per_s));
+                       summary_.first_loss, summary_.last_loss, summary_.steps,
+                       100.0 * summary_.last_loss / summary_.first_loss, summary_.median_tokens_per_s));
   const std::string closing = assembly_->model().closing_line(assembly_->state());
   if (!closing.empty()) log_.say(closing);
   if (data_.validation == nullptr) return;

@@ -8,7 +8,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
-#include <kozero/dist/make_communicator.hpp>
+#include <kozero/io/run_folder.hpp>
 #include <kozero/train/assembly.hpp>
 #include <kozero/train/data_set.hpp>
 
@@ -37,10 +37,10 @@ double hash_of_slices(const zero::Weights& weights) {
   return static_cast<double>(hash >> 12U);
 }
 
-Trace run_stage(const train::Settings& settings, const train::DataSet& data, const io::Deck& deck,
-                const dist::Environment& environment, std::int64_t steps) {
+Trace run_stage(const train::Settings& settings, const train::DataSet& data, const Session& session,
+                std::int64_t steps) {
   MemoryLedger ledger;
-  const auto comm = dist::make_communicator(deck.comm.backend, environment.world(), ledger);
+  const auto comm = session.connect(ledger);
   train::Assembly assembly(settings, *comm, ledger);
   assembly.state().initialise(settings.seed);
   const train::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
@@ -77,20 +77,21 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   io::Deck deck = session.deck();
   deck.zero.accumulation = "reduced";
   const auto seq = dist::agreed(comm, [&] { return train::model_config(deck, train::vocab_of(deck)).seq; });
-  const train::DataSet data = train::open_data(deck, seq, deck.run.dir + "-tokens", comm);
+  const train::DataSet data = train::open_data(deck, seq, io::without_trailing_slash(deck.run.dir) + "-tokens", comm);
 
   Trace first;
   bool all_equal = true;
   if (environment.rank() == 0) {
-    std::cout << fmt::format("{} on {} {}, {} steps, every bit of {} losses, norms and the final weights\n\nstage  {:>22}  {:>22}  {:>12}\n",
-                             deck.source, comm.size(), comm.size() == 1 ? "rank" : "ranks", steps, steps, "last loss",
-                             "last gradient norm", "weights");
+    std::cout << fmt::format(
+        "{} on {} {}, {} steps, every bit of {} losses, norms and the final weights\n\nstage  {:>22}  {:>22}  {:>12}\n",
+        deck.source, comm.size(), comm.size() == 1 ? "rank" : "ranks", steps, steps, "last loss", "last gradient norm",
+        "weights");
   }
   for (int stage = 0; stage <= 3; ++stage) {
     deck.zero.stage = stage;
     const auto settings = dist::agreed(
         comm, [&] { return train::settings_of(deck, comm.size(), data.vocab, data.train->num_samples()); });
-    const Trace trace = run_stage(settings, data, deck, environment, steps);
+    const Trace trace = run_stage(settings, data, session, steps);
     if (stage == 0) first = trace;
     all_equal = all_equal && trace == first;
     if (environment.rank() == 0) std::cout << row_of(stage, trace, trace == first) << std::flush;

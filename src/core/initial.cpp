@@ -19,8 +19,12 @@ void fill_initial(const Parameter& parameter, std::uint64_t seed, std::int64_t f
           case Initial::normal:
             out(i) = static_cast<float>(deviation * normal_at(key, static_cast<std::uint64_t>(first + i)));
             break;
-          case Initial::zeros: out(i) = 0.0F; break;
-          case Initial::ones: out(i) = 1.0F; break;
+          case Initial::zeros:
+            out(i) = 0.0F;
+            break;
+          case Initial::ones:
+            out(i) = 1.0F;
+            break;
         }
       });
   space.fence("kozero::fill_initial");

@@ -5,7 +5,8 @@
 namespace kozero::train {
 
 Assembly::Assembly(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger)
-    : comm_(comm), model_(model::make_model<float>(settings.model)),
+    : comm_(comm),
+      model_(model::make_model<float>(settings.model)),
       state_(std::make_unique<zero::ShardedState>(model_->parameters(), comm, settings.zero, ledger)),
       loader_(std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger)) {
   std::vector<UnitRange> ranges;

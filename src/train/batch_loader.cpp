@@ -8,9 +8,17 @@
 namespace kozero::train {
 
 BatchLoader::BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedger& ledger)
-    : seq_(seq), tokens_(ledger.take<Token>(Memory::workspace, "batch tokens", 2 * micro_batch * seq)),
-      sample_ids_(ledger.take<std::uint64_t>(Memory::workspace, "batch sample ids", micro_batch)),
-      host_tokens_(tokens_.extent(0)), host_ids_(sample_ids_.extent(0)), window_(static_cast<std::size_t>(seq + 1)) {}
+    : seq_(seq),
+      tokens_(ledger.take<Token>(Memory::workspace, "batch tokens", 2 * micro_batch * seq)),
+      sample_ids_(ledger.take<std::uint64_t>(Memory::workspace, "batch sample ids", micro_batch)) {
+  const auto host_bytes = (2 * micro_batch * seq + seq + 1) * static_cast<std::int64_t>(sizeof(Token)) +
+                          micro_batch * static_cast<std::int64_t>(sizeof(std::uint64_t));
+  ledger.book(Memory::staging, "batch on the host", host_bytes);
+  if (ledger.plans_only()) return;
+  host_tokens_.resize(tokens_.extent(0));
+  host_ids_.resize(sample_ids_.extent(0));
+  window_.resize(static_cast<std::size_t>(seq + 1));
+}
 
 model::Batch BatchLoader::load(const SampleSource& source, const std::vector<SampleName>& names) {
   const auto rows = static_cast<std::int64_t>(names.size());
@@ -29,7 +37,8 @@ model::Batch BatchLoader::load(const SampleSource& source, const std::vector<Sam
   Kokkos::deep_copy(tokens, HostVector<Token>(host_tokens_.data(), static_cast<std::size_t>(2 * count)));
   Kokkos::deep_copy(ids, HostVector<std::uint64_t>(host_ids_.data(), static_cast<std::size_t>(rows)));
   const Vector<const Token> all(tokens);
-  return model::Batch{as_matrix(slice(all, 0, count), rows, seq_), as_matrix(slice(all, count, count), rows, seq_), ids};
+  return model::Batch{as_matrix(slice(all, 0, count), rows, seq_), as_matrix(slice(all, count, count), rows, seq_),
+                      ids};
 }
 
 }  // namespace kozero::train

@@ -64,7 +64,8 @@ class NumberedSamples final : public SampleSource {
 std::int64_t bpe_vocab(const io::Deck& deck) {
   if (deck.model.vocab > 0) return deck.model.vocab;
   if (deck.model.preset != "none") return model::with_preset({}, deck.model.preset).vocab;
-  throw Error(Failure::deck, "data.tokenizer = \"bpe\": give model.vocab, how many ids to learn, or write \"bpe:4096\"");
+  throw Error(Failure::deck,
+              "data.tokenizer = \"bpe\": give model.vocab, how many ids to learn, or write \"bpe:4096\"");
 }
 
 std::string tokenizer_spec(const io::Deck& deck) {
@@ -110,10 +111,17 @@ DataSet synthetic_data(const io::Deck& deck) {
 
 DataSet token_data(const io::Deck& deck, std::int64_t seq) {
   DataSet data;
-  if (deck.is_set("data.tokenizer")) data.tokenizer = io::make_tokenizer(deck.data.tokenizer);
   data.vocab = vocab_of(deck);
+  if (deck.is_set("data.tokenizer")) {
+    data.tokenizer = io::make_tokenizer(deck.data.tokenizer);
+    data.vocab = std::max<std::int64_t>(data.vocab, data.tokenizer->vocab_size());
+  }
   const auto shards = std::make_shared<const io::TokenShards>(deck.data.tokens, data.vocab);
   const std::int64_t all = windows(*shards, seq);
+  if (all == 0) {
+    throw Error(Failure::deck, fmt::format("data.tokens holds {} tokens, not one sample of model.seq + 1 = {}",
+                                           shards->num_tokens(), seq + 1));
+  }
   const auto kept = static_cast<std::int64_t>(std::floor(static_cast<double>(all) * deck.data.val_fraction));
   data.train = std::make_unique<TokenSamples>(shards, seq, 0, all - kept);
   if (kept > 0) data.validation = std::make_unique<TokenSamples>(shards, seq, all - kept, kept);
@@ -136,9 +144,9 @@ DataSet text_data(const io::Deck& deck, std::int64_t seq, const std::string& cac
   data.validation = all_windows(prepared.val.files, prepared.vocab, seq);
   data.train_bytes_per_token = bytes_per_token(prepared.train);
   data.validation_bytes_per_token = bytes_per_token(prepared.val);
-  data.description = fmt::format("{} + {} tokens ({}) of {:.2f} MB text", prepared.train.tokens, prepared.val.tokens,
-                                 prepared.tokenizer,
-                                 static_cast<double>(prepared.train.bytes + prepared.val.bytes) / 1e6);
+  data.description =
+      fmt::format("{} + {} tokens ({}) of {:.2f} MB text", prepared.train.tokens, prepared.val.tokens,
+                  prepared.tokenizer, static_cast<double>(prepared.train.bytes + prepared.val.bytes) / 1e6);
   return data;
 }
 
@@ -146,15 +154,17 @@ DataSet text_data(const io::Deck& deck, std::int64_t seq, const std::string& cac
 
 std::int64_t vocab_of(const io::Deck& deck) {
   if (deck.model.vocab > 0) return deck.model.vocab;
-  if (deck.data.synthetic) return kSyntheticVocab;
+  if (deck.data.synthetic && deck.model.preset == "none") return kSyntheticVocab;
+  if (deck.data.synthetic) return model::with_preset({}, deck.model.preset).vocab;
   if (!deck.data.text.empty() && deck.data.tokenizer == "bpe") return bpe_vocab(deck);
-  if (deck.data.tokenizer.rfind("bpe:", 0) == 0) return std::stoll(deck.data.tokenizer.substr(4));
+  if (const auto size = io::bpe_size(deck.data.tokenizer)) return *size;
   if (deck.data.tokens.empty() || deck.is_set("data.tokenizer")) {
     return io::make_tokenizer(deck.data.tokenizer)->vocab_size();
   }
   if (deck.model.preset != "none") return model::with_preset({}, deck.model.preset).vocab;
-  throw Error(Failure::deck, "data.tokens: the shards do not say how many tokens there are; give model.vocab, or the "
-                             "tokenizer file as data.tokenizer");
+  throw Error(Failure::deck,
+              "data.tokens: the shards do not say how many tokens there are; give model.vocab, or the "
+              "tokenizer file as data.tokenizer");
 }
 
 DataSet open_data(const io::Deck& deck, std::int64_t seq, const std::string& cache, dist::Communicator& comm) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include <kozero/core/error.hpp>
@@ -12,15 +13,15 @@
 namespace kozero::train {
 namespace {
 
-/// Token ids, likeliest first, cut to the top_k.
+/// Token ids, likeliest first, cut to the top_k. NaN is the least likely.
 std::vector<Token> candidates(std::span<const float> logits, std::int64_t top_k) {
   std::vector<Token> ids(logits.size());
   std::iota(ids.begin(), ids.end(), Token{0});
-  const auto likelier = [&](Token a, Token b) {
-    const float x = logits[static_cast<std::size_t>(a)];
-    const float y = logits[static_cast<std::size_t>(b)];
-    return x != y ? x > y : a < b;
+  const auto logit = [&](Token id) {
+    const float value = logits[static_cast<std::size_t>(id)];
+    return std::isnan(value) ? -std::numeric_limits<float>::infinity() : value;
   };
+  const auto likelier = [&](Token a, Token b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; };
   std::sort(ids.begin(), ids.end(), likelier);
   if (top_k > 0 && top_k < static_cast<std::int64_t>(ids.size())) ids.resize(static_cast<std::size_t>(top_k));
   return ids;
@@ -56,10 +57,14 @@ Token pick_token(std::span<const float> logits, const Sampling& sampling, double
 
 Generator::Generator(model::Model<float>& model, ParameterAccess<float>& access, dist::Communicator& comm,
                      std::int64_t vocab, MemoryLedger& ledger)
-    : model_(model), access_(access), comm_(comm), vocab_(vocab),
+    : model_(model),
+      access_(access),
+      comm_(comm),
+      vocab_(vocab),
       context_(ledger.take<Token>(Memory::workspace, "generation context", 1, model.config().seq)),
       logits_(ledger.take<float>(Memory::workspace, "generation logits", model.config().vocab)),
-      host_context_(context_.extent(1)), host_logits_(logits_.extent(0)) {}
+      host_context_(context_.extent(1)),
+      host_logits_(logits_.extent(0)) {}
 
 std::vector<Token> Generator::continued(const std::vector<Token>& prompt, std::int64_t count,
                                         const Sampling& sampling) {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <cstdlib>
 #include <sched.h>
 #include <unistd.h>
+#include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #if defined(__SSE__)
@@ -53,7 +53,8 @@ int default_threads(int local_ranks) {
 void flush_denormals() {
 #if defined(__SSE__)
   const Host space;
-  Kokkos::parallel_for("kozero::flush_denormals", Kokkos::RangePolicy<Host, Kokkos::Schedule<Kokkos::Static>>(space, 0, space.concurrency()),
+  Kokkos::parallel_for("kozero::flush_denormals",
+                       Kokkos::RangePolicy<Host, Kokkos::Schedule<Kokkos::Static>>(space, 0, space.concurrency()),
                        [](const int) { _mm_setcsr(_mm_getcsr() | 0x8040U); });
   space.fence("kozero::flush_denormals");
 #endif

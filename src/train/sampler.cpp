@@ -18,7 +18,8 @@ Share share_of(const Share& all, std::int64_t part, std::int64_t parts) {
 Sampler::Sampler(std::uint64_t seed, std::int64_t num_samples, std::int64_t global_batch)
     : seed_(seed), num_samples_(num_samples), global_batch_(global_batch) {
   if (num_samples < 1) {
-    throw Error(Failure::deck, "the data hold no whole sample of model.seq + 1 tokens: give more text or a smaller seq");
+    throw Error(Failure::deck,
+                "the data hold no whole sample of model.seq + 1 tokens: give more text or a smaller seq");
   }
 }
 

@@ -16,11 +16,16 @@ std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::in
   return std::max<std::int64_t>(1, deck.run.epochs * ceil_div(num_samples, global_batch));
 }
 
+/// The deck's own check knows run.steps; how long run.epochs is, only the data say.
+void refuse_schedule_beyond(std::int64_t steps, const io::OptimKeys& optim) {
+  if (optim.warmup_steps + optim.decay_steps <= steps) return;
+  const std::string key = optim.warmup_steps > steps ? "warmup_steps" : "decay_steps";
+  const std::int64_t value = optim.warmup_steps > steps ? optim.warmup_steps : optim.decay_steps;
+  throw Error(Failure::deck, "optim." + key + " = " + std::to_string(value) + ": beyond the end; run.epochs makes " +
+                                 std::to_string(steps) + " steps of these data");
+}
+
 optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std::int64_t steps) {
-  if (deck.optim.warmup_steps > steps) {
-    throw Error(Failure::deck, "optim.warmup_steps = " + std::to_string(deck.optim.warmup_steps) +
-                                   ": more than the run's " + std::to_string(steps) + " steps");
-  }
   return {.kind = deck.optim.schedule,
           .lr = deck.optim.lr * rate_factor,
           .min_lr = deck.optim.min_lr * rate_factor,
@@ -60,7 +65,8 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
   given(keys.head_dim, config.head_dim);
   given(keys.ffn, config.ffn);
   given(keys.seq, config.seq);
-  if (keys.vocab > 0 || keys.preset == "none") config.vocab = keys.vocab > 0 ? keys.vocab : std::max<std::int64_t>(data_vocab, 1);
+  if (keys.vocab > 0 || keys.preset == "none")
+    config.vocab = keys.vocab > 0 ? keys.vocab : std::max<std::int64_t>(data_vocab, 1);
   if (config.arch != "linear" && config.vocab < data_vocab) {
     throw Error(Failure::deck, "model.vocab = " + std::to_string(config.vocab) + ": the data's tokenizer has " +
                                    std::to_string(data_vocab) + " tokens; leave the key out, or give at least that");
@@ -80,10 +86,11 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   settings.batch = batch_sizes(deck, num_ranks);
   settings.seed = static_cast<std::uint64_t>(deck.run.seed);
   settings.steps = total_steps(deck, num_samples, settings.batch.global_batch);
+  if (num_samples > 0) refuse_schedule_beyond(settings.steps, deck.optim);
   const int stage = static_cast<int>(deck.zero.stage);
   settings.zero = {stage, zero::accumulation_of(deck.zero.accumulation, stage), settings.batch.micro_steps};
-  settings.optim = {deck.optim.kind, deck.optim.betas[0], deck.optim.betas[1], deck.optim.eps,
-                    deck.optim.weight_decay, deck.optim.momentum};
+  settings.optim = {deck.optim.kind, deck.optim.betas[0],     deck.optim.betas[1],
+                    deck.optim.eps,  deck.optim.weight_decay, deck.optim.momentum};
   settings.step = {.seq = settings.model.seq,
                    .micro_steps = settings.batch.micro_steps,
                    .grad_clip = deck.train.grad_clip,

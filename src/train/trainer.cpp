@@ -29,11 +29,12 @@ StepResult Trainer::step(std::int64_t step) {
   }
   result.lr = optim::learning_rate(config_.schedule, step);
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.grad_norm);
-  if (result.skipped) {
-    refuse_non_finite(result);
-  } else {
+  if (!result.skipped) {
     update(result);
+    return result;
   }
+  result.bad_tensor = parts_.state.first_non_finite_gradient();
+  if (config_.on_nonfinite == OnNonFinite::stop) refuse_non_finite(result);
   return result;
 }
 
@@ -62,10 +63,9 @@ void Trainer::update(const StepResult& result) {
   parts_.state.publish();
 }
 
-void Trainer::refuse_non_finite(const StepResult& result) const {
-  const std::string tensor = parts_.state.first_non_finite_gradient();
-  if (config_.on_nonfinite == OnNonFinite::skip) return;
-  const std::string where = tensor.empty() ? "no gradient is, so the loss itself overflowed" : "first in the gradient of " + tensor;
+void Trainer::refuse_non_finite(const StepResult& result) {
+  const std::string where =
+      result.bad_tensor.empty() ? "though every gradient is" : "first in the gradient of " + result.bad_tensor;
   throw Error(Failure::non_finite,
               "step " + std::to_string(result.step) + ": the loss (" + std::to_string(result.loss) +
                   ") or the gradient norm (" + std::to_string(result.grad_norm) + ") is not finite, " + where +

@@ -18,8 +18,14 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 Gradients::Gradients(const ParameterTable& table, dist::Communicator& comm, Placement placement,
                      Accumulation accumulation, int micro_steps, MemoryLedger& ledger)
-    : table_(table), comm_(comm), placement_(placement), accumulation_(accumulation), micro_steps_(micro_steps),
+    : table_(table),
+      comm_(comm),
+      placement_(placement),
+      accumulation_(accumulation),
+      micro_steps_(micro_steps),
       open_(at(table.num_units()), false) {
+  require(!sharded() || accumulation == Accumulation::reduced || micro_steps == 1,
+          "sharded gradients keep no whole addend from one micro-step to the next");
   std::int64_t slices = 0;
   for (const auto& unit : table.units()) {
     partitions_.emplace_back(unit.extent, comm.size());

@@ -9,7 +9,9 @@ using dist::Placement;
 
 ShardedState::ShardedState(const ParameterTable& table, dist::Communicator& comm, const Config& config,
                            MemoryLedger& ledger)
-    : table_(table), row_(placement_row(config.stage)), weights_(table, comm, row_.parameters, ledger),
+    : table_(table),
+      row_(placement_row(config.stage)),
+      weights_(table, comm, row_.parameters, ledger),
       gradients_(table, comm, row_.gradients, config.accumulation, config.micro_steps, ledger) {
   if (row_.optimizer == Placement::sharded) {
     for (const auto& range : weights_.my_ranges()) {

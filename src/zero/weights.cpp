@@ -19,7 +19,8 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 double hash_of(const Vector<float>& values) {
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), values);
   std::uint64_t hash = 0xCBF29CE484222325ULL;
-  for (std::size_t i = 0; i < host.extent(0); ++i) hash = (hash ^ std::bit_cast<std::uint32_t>(host(i))) * 0x100000001B3ULL;
+  for (std::size_t i = 0; i < host.extent(0); ++i)
+    hash = (hash ^ std::bit_cast<std::uint32_t>(host(i))) * 0x100000001B3ULL;
   return static_cast<double>(hash >> 12U);
 }
 
@@ -50,8 +51,8 @@ Vector<const float> Weights::acquire(int unit) {
   int& resident = in_slot_[at(slot)];
   const Vector<float> gathered = slice(slots_[at(slot)], 0, table_.unit(unit).extent);
   if (resident != unit) {
-    require(resident < 0 || !held_[at(resident)],
-            "unit " + table_.unit(unit).name + " needs the slot that " + table_.unit(std::max(resident, 0)).name + " holds");
+    require(resident < 0 || !held_[at(resident)], "unit " + table_.unit(unit).name + " needs the slot that " +
+                                                      table_.unit(std::max(resident, 0)).name + " holds");
     gather_into(unit, gathered);
     resident = unit;
   }

@@ -61,6 +61,14 @@ train_eval_generate() {
   # shellcheck disable=SC2086
   expect 0 'everything lies in run-2' "$kozero" train "$inputs/quickstart.toml" $tiny zero.stage=3
   expect 0 'dir = "run-2"' cat run-2/deck.toml
+  # shellcheck disable=SC2086
+  expect 0 'everything lies in slash:' "$kozero" train "$inputs/quickstart.toml" $tiny run.dir=slash/
+  sed "s|^dir *=.*||" "$inputs/quickstart.toml" >my.toml
+  # shellcheck disable=SC2086
+  expect 0 'everything lies in runs/my-2' sh -c "'$kozero' train my.toml $small run.dir=runs/my 'data.text=[\"text\"]' &&
+    '$kozero' train my.toml $small run.dir=runs/my 'data.text=[\"text\"]'"
+  rm runs/my/weights.h5
+  expect 0 'validation   loss' "$kozero" eval my.toml
 }
 
 same_losses_on_any_ranks() {
@@ -86,6 +94,11 @@ bpe() {
   make_text
   # shellcheck disable=SC2086
   expect 0 'vocabulary 300' "$kozero" train "$inputs/quickstart.toml" $tiny data.tokenizer=bpe:300
+  echo 'another text, whose pairs are others: zzz zzz zzz zzz' >text/a.txt
+  for i in $(seq 1 400); do echo "zzz $i xyxyxy"; done >>text/a.txt
+  expect 0 'validation   loss' "$kozero" eval run
+  expect 0 same sh -c 'cmp run/tokenizer.json run/eval-tokens/tokenizer.json && echo same'
+  make_text
   expect 0 'already made' sh -c "'$kozero' prepare text out --tokenizer bpe:300 && '$kozero' prepare text out --tokenizer bpe:300"
   # shellcheck disable=SC2086
   expect 0 'tokens in 1 shards' "$kozero" train "$inputs/quickstart.toml" $small 'data.tokens=["out/train_000000.bin"]' \
@@ -130,6 +143,7 @@ refusals() {
   expect 0 '^1$' sh -c 'wc -l <refusal.txt'
   expect 2 'unknown command "trian": did you mean train' "$kozero" trian
   expect 2 'usage: kozero train DECK' "$kozero" train
+  expect 2 'accepted are "bytes", "bpe:N"' on 2 train "$inputs/quickstart.toml" data.tokenizer=bpe:many
   expect 2 'nowhere.toml' on 2 train nowhere.toml
   expect 2 'ranks 0 and 1 disagree on run.seed: 1 and 2' $mpiexec -n 1 "$kozero" train "$inputs/quickstart.toml" : \
     -n 1 "$kozero" train "$inputs/quickstart.toml" run.seed=2
@@ -141,6 +155,9 @@ refusals() {
   # shellcheck disable=SC2086
   expect 6 'not finite.*lower|not finite.*Lower' on 2 train "$inputs/quickstart.toml" $tiny optim.lr=1e38 train.grad_clip=0
   # shellcheck disable=SC2086
+  expect 0 'step 3: the gradient of .* is not finite; the update was left out' "$kozero" train "$inputs/quickstart.toml" $tiny \
+    optim.lr=1e38 train.grad_clip=0 train.on_nonfinite=skip
+  # shellcheck disable=SC2086
   expect 75 'run.max_minutes' on 2 train "$inputs/quickstart.toml" $tiny run.steps=100000 run.max_minutes=0.02
 }
 
@@ -150,6 +167,7 @@ plan_fits() {
   expect 0 '^2$' "$kozero" ranks "$inputs/quickstart.toml"
   expect 0 'zero.stage' "$kozero" keys
   expect 0 'usage: kozero COMMAND' "$kozero" help
+  expect 0 '^usage: kozero train DECK' on 2 train --help
 }
 
 "$case"

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -48,4 +50,12 @@ TEST_CASE("top-k keeps the k likeliest, top-p the smallest set that reaches p") 
   CHECK(shares({.top_p = 0.5}).size() == 2);   // 0.406 each for tokens 1 and 4
   CHECK(shares({.top_p = 0.85}).size() == 3);
   CHECK(shares({.top_p = 1e-9}).size() == 1);
+}
+
+TEST_CASE("logits that are not numbers pick a token all the same, a number first") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> logits(500, kNan);
+  CHECK(pick_token(logits, {.top_k = 40}, 0.5) < 500);
+  logits[77] = -3.0F;
+  for (const double temperature : {0.0, 1.0}) CHECK(pick_token(logits, {.temperature = temperature}, 0.5) == 77);
 }

@@ -12,9 +12,10 @@ using namespace kozero;
 namespace {
 
 io::Deck deck_with(const std::vector<std::string>& overrides) {
-  return io::parse_deck("run.steps = 10\nmodel.layers = 1\nmodel.dim = 8\nmodel.heads = 2\nmodel.seq = 4\n"
-                        "data.synthetic = true\nmodel.vocab = 16\ntrain.global_batch = 12\ntrain.micro_batch = 3\n",
-                        "test.toml", overrides);
+  return io::parse_deck(
+      "run.steps = 10\nmodel.layers = 1\nmodel.dim = 8\nmodel.heads = 2\nmodel.seq = 4\n"
+      "data.synthetic = true\nmodel.vocab = 16\ntrain.global_batch = 12\ntrain.micro_batch = 3\n",
+      "test.toml", overrides);
 }
 
 }  // namespace
@@ -55,15 +56,23 @@ TEST_CASE("a warm-up longer than the run is refused when epochs say how long it 
   auto deck = deck_with({});
   deck.run.steps = 0;
   deck.run.epochs = 1;
+  deck.optim.warmup_steps = 2;
+  deck.optim.decay_steps = 1;
+  CHECK(train::settings_of(deck, 1, 16, 25).steps == 3);
+  deck.optim.decay_steps = 2;
+  CHECK_THROWS_AS(train::settings_of(deck, 1, 16, 25), Error);
+  deck.optim.decay_steps = 0;
   deck.optim.warmup_steps = 100;
   CHECK_THROWS_AS(train::settings_of(deck, 1, 16, 25), Error);
+  CHECK(train::settings_of(deck, 1, 16, 0).steps == 1);  // planning: how much data there is is not known
 }
 
 TEST_CASE("every preset of the models is a preset of the deck, and keys given beside it win") {
   for (const auto& name : model::preset_names()) {
-    const auto deck = io::parse_deck("run.steps = 1\ndata.synthetic = true\ntrain.global_batch = 1\nmodel.seq = 8\n"
-                                     "model.vocab = 16\n",
-                                     "test.toml", {"model.preset=" + name});
+    const auto deck = io::parse_deck(
+        "run.steps = 1\ndata.synthetic = true\ntrain.global_batch = 1\nmodel.seq = 8\n"
+        "model.vocab = 16\n",
+        "test.toml", {"model.preset=" + name});
     const auto config = train::model_config(deck, 1);
     CHECK(config.seq == 8);
     CHECK(config.vocab == 16);

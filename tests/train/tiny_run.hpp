@@ -33,8 +33,16 @@ inline model::Config tiny_gpt2() {
   return {.arch = "gpt2", .layers = 2, .dim = 26, .heads = 2, .vocab = 37, .seq = 7, .dropout = 0.1F, .seed = 5};
 }
 inline model::Config tiny_llama() {
-  return {.arch = "llama", .layers = 2, .dim = 24, .heads = 4, .kv_heads = 2, .ffn = 40, .vocab = 37, .seq = 7,
-          .tie_embeddings = false, .seed = 5};
+  return {.arch = "llama",
+          .layers = 2,
+          .dim = 24,
+          .heads = 4,
+          .kv_heads = 2,
+          .ffn = 40,
+          .vocab = 37,
+          .seq = 7,
+          .tie_embeddings = false,
+          .seed = 5};
 }
 
 struct TinyRun {
@@ -46,6 +54,11 @@ struct TinyRun {
   std::int64_t num_samples = 12;
   std::int64_t steps = 3;
   std::string optimizer = "adamw";
+  double weight_decay = 0.1;
+  double momentum = 0.9;
+  double grad_clip = 1.0;
+  train::OnNonFinite on_nonfinite = train::OnNonFinite::stop;
+  optim::ScheduleConfig schedule = {.kind = "constant", .lr = 1e-2};
 };
 
 struct TinyResult {
@@ -59,7 +72,9 @@ struct TinyResult {
 class TinyTraining {
  public:
   TinyTraining(const TinyRun& run, dist::Communicator& comm, MemoryLedger& ledger)
-      : run_(run), assembly_(settings(run, comm.size()), comm, ledger), source_(run.num_samples, run.model.vocab),
+      : run_(run),
+        assembly_(settings(run, comm.size()), comm, ledger),
+        source_(run.num_samples, run.model.vocab),
         sampler_(11, run.num_samples, run.global_batch) {
     if (ledger.plans_only()) return;
     state().initialise(3);
@@ -74,10 +89,13 @@ class TinyTraining {
                       .micro_batch = (run.global_batch + num_ranks - 1) / num_ranks,
                       .micro_steps = run.micro_steps};
     settings.zero = {run.stage, run.accumulation, run.micro_steps};
-    settings.optim = {.kind = run.optimizer, .weight_decay = 0.1, .momentum = 0.9};
+    settings.optim = {.kind = run.optimizer, .weight_decay = run.weight_decay, .momentum = run.momentum};
     settings.step.seq = run.model.seq;
     settings.step.micro_steps = run.micro_steps;
-    settings.step.schedule = {.kind = "constant", .lr = 1e-2, .total_steps = run.steps};
+    settings.step.grad_clip = run.grad_clip;
+    settings.step.on_nonfinite = run.on_nonfinite;
+    settings.step.schedule = run.schedule;
+    settings.step.schedule.total_steps = run.steps;
     return settings;
   }
 
@@ -95,13 +113,16 @@ class TinyTraining {
   [[nodiscard]] std::vector<float> my_weights() {
     std::vector<float> values;
     for (const auto& range : state().weights().my_ranges()) {
-      const auto mine = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), state().weights().my_slice(range.unit));
+      const auto mine =
+          Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), state().weights().my_slice(range.unit));
       values.insert(values.end(), mine.data(), mine.data() + mine.extent(0));
     }
     return values;
   }
 
   train::Trainer& trainer() { return *trainer_; }
+  train::BatchLoader& loader() { return assembly_.loader(); }
+  const NoiseSamples& source() const { return source_; }
   model::Model<float>& model() { return assembly_.model(); }
   zero::ShardedState& state() { return assembly_.state(); }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // timeline.hpp: seconds by phase of a step.
-//   { auto timer = timeline.phase("forward"); ... }   fences the device at both ends only where measuring is on
+//   { auto timer = timeline.phase("forward_backward"); ... }     from construction to destruction, without a fence
 // The trainer reads and clears the sums once a step.
 #pragma once
 #include <chrono>

@@ -19,7 +19,6 @@ class Assembly {
   [[nodiscard]] zero::ShardedState& state() { return *state_; }
   [[nodiscard]] BatchLoader& loader() { return *loader_; }
   [[nodiscard]] Timeline& timeline() { return timeline_; }
-  [[nodiscard]] dist::Communicator& comm() { return comm_; }
 
  private:
   dist::Communicator& comm_;

@@ -31,7 +31,7 @@ struct TrainedRun {
   std::string tokenizer;  ///< "" where the data were synthetic
 };
 
-/// Finds a run by its folder, its weights file, or a deck (.toml) whose run.dir it is. `overrides` change the run's deck.
+/// Finds a run by its folder, a file in it, or a deck (.toml) by its newest run. `overrides` change the run's deck.
 /// Throws Error(deck) with what is missing and how it is made.
 TrainedRun find_run(const std::string& path, const std::vector<std::string>& overrides);
 

@@ -5,6 +5,8 @@
 //   loss and gradient norm over all ranks; stop or skip before any bit of the state changes if one is not finite
 //   clip by the global norm; update this rank's pieces; publish them
 #pragma once
+#include <string>
+
 #include <kozero/core/timeline.hpp>
 #include <kozero/optim/optimizer.hpp>
 #include <kozero/optim/schedule.hpp>
@@ -31,6 +33,7 @@ struct StepResult {
   double grad_norm = 0.0;
   double lr = 0.0;
   bool skipped = false;     ///< the update was left out: the loss or the norm was not finite
+  std::string bad_tensor;   ///< where it was: the first tensor whose gradient is not finite, "" where none is
 };
 
 /// The parts a step works on; all outlive the trainer.
@@ -51,7 +54,7 @@ class Trainer {
 
  private:
   [[nodiscard]] model::Batch batch(std::int64_t step, int micro_step);
-  void refuse_non_finite(const StepResult& result) const;
+  [[noreturn]] static void refuse_non_finite(const StepResult& result);
   void update(const StepResult& result);
 
   Parts parts_;

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_data_set.cpp: which tokens a deck's samples hold, and which decks name no usable data.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <io/scratch_folder.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/dist/self_communicator.hpp>
+#include <kozero/io/token_shard_writer.hpp>
+#include <kozero/train/data_set.hpp>
+#include <kozero/train/settings.hpp>
+
+using namespace kozero;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+constexpr std::int64_t kSeq = 4;
+
+io::Deck deck_with(const std::vector<std::string>& overrides) {
+  return io::parse_deck(
+      "run.steps = 10\nmodel.layers = 1\nmodel.dim = 8\nmodel.heads = 2\nmodel.seq = 4\n"
+      "train.global_batch = 1\n",
+      "test.toml", overrides);
+}
+
+/// A shard of the tokens 0, 1, 2 ... count-1.
+std::string shard_of(const io::ScratchFolder& folder, std::int64_t count) {
+  const std::string path = folder / ("count_" + std::to_string(count) + ".bin");
+  io::TokenShardWriter writer(path, 1000);
+  for (Token token = 0; token < count; ++token) writer.append(std::span(&token, 1));
+  writer.close();
+  return path;
+}
+
+std::vector<Token> sample_of(const train::SampleSource& source, std::int64_t index) {
+  std::vector<Token> window(kSeq + 1);
+  source.read(index, window);
+  return window;
+}
+
+train::DataSet opened(const io::Deck& deck, const std::string& cache) {
+  return train::open_data(deck, kSeq, cache, *dist::make_self_communicator());
+}
+
+}  // namespace
+
+TEST_CASE("sample s begins at token s T; validation is the tail that training does not see") {
+  const io::ScratchFolder folder("data_set");
+  const auto data =
+      opened(deck_with({"data.tokens=" + shard_of(folder, 42), "model.vocab=1000", "data.val_fraction=0.3"}), "");
+  REQUIRE(data.validation != nullptr);
+  CHECK(data.train->num_samples() == 7);  // of 10 windows
+  CHECK(data.validation->num_samples() == 3);
+  CHECK(sample_of(*data.train, 0) == std::vector<Token>{0, 1, 2, 3, 4});
+  CHECK(sample_of(*data.train, 6) == std::vector<Token>{24, 25, 26, 27, 28});
+  CHECK(sample_of(*data.validation, 0) == std::vector<Token>{28, 29, 30, 31, 32});
+  CHECK(sample_of(*data.validation, 2) == std::vector<Token>{36, 37, 38, 39, 40});
+}
+
+TEST_CASE("too few tokens are refused before anything is made of them") {
+  const io::ScratchFolder folder("data_set_short");
+  const auto deck = deck_with({"data.tokens=" + shard_of(folder, 4), "model.vocab=1000"});
+  CHECK_THROWS_MATCHES(opened(deck, ""), Error, MessageMatches(ContainsSubstring("4 tokens, not one sample")));
+  const auto text = deck_with({"data.text=" + folder.put("short.txt", "abc")});
+  CHECK_THROWS_MATCHES(opened(text, folder / "cache"), Error, MessageMatches(ContainsSubstring("not one sample")));
+}
+
+TEST_CASE("a tokenizer with more ids than the model is refused, for shards too") {
+  const io::ScratchFolder folder("data_set_vocab");
+  const auto deck = deck_with({"data.tokens=" + shard_of(folder, 42), "data.tokenizer=bytes", "model.vocab=100"});
+  const auto data = opened(deck, "");
+  CHECK(data.vocab == 256);
+  CHECK_THROWS_MATCHES(train::model_config(deck, data.vocab), Error,
+                       MessageMatches(ContainsSubstring("model.vocab = 100")));
+}
+
+TEST_CASE("the synthetic source has the model's tokens, named by key, by preset, or by neither") {
+  CHECK(train::vocab_of(deck_with({"data.synthetic=true", "model.vocab=24"})) == 24);
+  CHECK(train::vocab_of(deck_with({"data.synthetic=true", "model.preset=gpt2-124m"})) == 50257);
+  CHECK(train::vocab_of(deck_with({"data.synthetic=true"})) == 64);
+}
+
+TEST_CASE("the vocabulary of a deck is known without its text, or refused as a deck's mistake") {
+  CHECK(train::vocab_of(deck_with({"data.text=text"})) == 256);
+  CHECK(train::vocab_of(deck_with({"data.text=text", "data.tokenizer=bpe:300"})) == 300);
+  for (const char* spec : {"bpe:many", "bpe:1", "bpe:300x", "nowhere.json"}) {
+    CHECK_THROWS_AS(train::vocab_of(deck_with({"data.text=text", std::string("data.tokenizer=") + spec})), Error);
+  }
+  CHECK_THROWS_MATCHES(train::vocab_of(deck_with({"data.tokens=a.bin"})), Error,
+                       MessageMatches(ContainsSubstring("give model.vocab")));
+}

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_evaluation.cpp: the mean loss over samples, however ranks share them out; and that it leaves training alone.
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+
+#include <kozero/train/evaluation.hpp>
+
+#include "groups.hpp"
+#include "tiny_run.hpp"
+
+using namespace kozero;
+using tests::TinyRun;
+using tests::TinyTraining;
+
+namespace {
+
+constexpr std::int64_t kMicroBatch = 1;  // what seven ranks hold of a global batch of 5
+
+train::Evaluation evaluation_of(TinyTraining& training, dist::Communicator& comm, std::int64_t max_samples) {
+  const train::Evaluator evaluator{training.model(), training.state(), comm, training.loader(), kMicroBatch};
+  return train::evaluate(evaluator, training.source(), max_samples);
+}
+
+}  // namespace
+
+TEST_CASE("the same mean on any rank count and under every stage, with uneven and empty shares") {
+  for (const std::int64_t max_samples : {0, 1, 5}) {
+    std::vector<double> losses;
+    tests::on_each_group("mpi", [&](dist::Communicator& comm) {
+      for (const int stage : {0, 3}) {
+        MemoryLedger ledger;
+        TinyTraining training({.model = tests::tiny_gpt2(), .stage = stage}, comm, ledger);
+        const auto evaluation = evaluation_of(training, comm, max_samples);
+        CHECK(evaluation.tokens == (max_samples == 0 ? 12 : max_samples) * 7);
+        losses.push_back(evaluation.loss);
+      }
+    });
+    for (const double loss : losses) CHECK(std::abs(loss - losses.front()) < 1e-6);
+    if (!losses.empty()) CHECK(std::abs(losses.front() - std::log(37.0)) < 0.2);
+  }
+}
+
+TEST_CASE("evaluation knows no dropout, and the next training step is as without it") {
+  tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](dist::Communicator& comm) {
+    const TinyRun run{.model = tests::tiny_gpt2(), .stage = 3, .micro_steps = 2};
+    TinyRun without_dropout = run;
+    without_dropout.model.dropout = 0.0F;
+    MemoryLedger ledger, other_ledger;
+    TinyTraining training(run, comm, ledger), other(without_dropout, comm, other_ledger);
+    CHECK(evaluation_of(training, comm, 0).loss == evaluation_of(other, comm, 0).loss);
+
+    MemoryLedger plain_ledger;
+    TinyTraining plain(run, comm, plain_ledger);
+    for (const std::int64_t step : {1, 2, 3}) {
+      evaluation_of(training, comm, 5);
+      CHECK(training.trainer().step(step).loss == plain.trainer().step(step).loss);
+    }
+    CHECK(training.my_weights() == plain.my_weights());
+  });
+}

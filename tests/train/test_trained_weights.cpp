@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_trained_weights.cpp: which run a path names.
+#include <catch2/catch_test_macros.hpp>
+
+#include <io/scratch_folder.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/train/trained_weights.hpp>
+
+using namespace kozero;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string deck_in(const std::string& folder) {
+  return "run.dir = \"" + folder +
+         "\"\nrun.steps = 1\nmodel.layers = 1\nmodel.dim = 8\nmodel.heads = 2\nmodel.seq = 4\n"
+         "data.synthetic = true\ntrain.global_batch = 1\n";
+}
+
+void put_run(const io::ScratchFolder& scratch, const std::string& name, bool finished) {
+  scratch.put(name + "/deck.toml", deck_in(scratch / name));
+  if (finished) scratch.put(name + "/weights.h5", "");
+}
+
+}  // namespace
+
+TEST_CASE("a folder, a file in it and its own deck name that run; the user's deck names its newest finished one") {
+  const io::ScratchFolder scratch("trained");
+  const std::string deck = scratch.put("my.toml", deck_in(scratch / "run"));
+  CHECK_THROWS_AS(train::find_run(deck, {}), Error);
+  put_run(scratch, "run", true);
+  CHECK(train::find_run(deck, {}).folder == scratch / "run");
+  put_run(scratch, "run-2", true);
+  put_run(scratch, "run-3", false);
+  CHECK(train::find_run(deck, {}).folder == scratch / "run-2");
+  CHECK(train::find_run(deck, {}).weights == scratch / "run-2/weights.h5");
+  for (const char* path : {"run", "run/weights.h5", "run/deck.toml"}) {
+    CHECK(train::find_run(scratch / path, {}).folder == scratch / "run");
+    CHECK(train::find_run(scratch / path, {}).weights == scratch / "run/weights.h5");
+  }
+  CHECK_THROWS_AS(train::find_run(scratch / "run-3", {}), Error);
+  const std::string slashed = scratch.put("slashed.toml", deck_in(scratch / "run/"));
+  CHECK(train::find_run(slashed, {}).folder == scratch / "run-2");
+}
+
+TEST_CASE("a bare file name lies in the folder one is in") {
+  const io::ScratchFolder scratch("trained_here");
+  put_run(scratch, "run", true);
+  const fs::path before = fs::current_path();
+  fs::current_path(scratch / "run");
+  CHECK(train::find_run("weights.h5", {}).folder == ".");
+  fs::current_path(before);
+}
+
+TEST_CASE("overrides change the run's deck") {
+  const io::ScratchFolder scratch("trained_overridden");
+  put_run(scratch, "run", true);
+  CHECK(train::find_run(scratch / "run", {"run.seed=7"}).deck.run.seed == 7);
+}

@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_trainer.cpp: what one step does to the weights: the schedule's rate, clipping, and nothing where a number is
+// bad.
+//   SGD without momentum and decay: |w_after - w_before| = lr * min(norm, grad_clip)
+#include <algorithm>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <limits>
+
+#include <kozero/core/error.hpp>
+
+#include "groups.hpp"
+#include "tiny_run.hpp"
+
+using namespace kozero;
+using tests::TinyRun;
+using tests::TinyTraining;
+
+namespace {
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double squares = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) squares += std::pow(static_cast<double>(a[i]) - b[i], 2);
+  return std::sqrt(squares);
+}
+
+/// Sets one weight of rank 0's first slice, on every rank's copy.
+void set_first_weight(TinyTraining& training, const dist::Communicator& comm, float value) {
+  const auto mine = training.state().weights().my_slice(0);
+  if (comm.rank() == 0) mine(0) = value;
+  training.state().weights().publish();
+}
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+}  // namespace
+
+TEST_CASE("a step moves the weights by the schedule's rate times the clipped norm") {
+  tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
+    for (const double grad_clip : {0.0, 0.01, 1e6}) {
+      MemoryLedger ledger;
+      TinyTraining training({.model = tests::tiny_llama(),
+                             .steps = 4,
+                             .optimizer = "sgd",
+                             .weight_decay = 0.0,
+                             .momentum = 0.0,
+                             .grad_clip = grad_clip,
+                             .schedule = {.kind = "linear", .lr = 0.5, .warmup_steps = 2}},
+                            comm, ledger);
+      const std::vector<double> rates = {0.25, 0.5, 0.5, 0.25};
+      for (std::int64_t step = 1; step <= 4; ++step) {
+        const auto before = training.my_weights();
+        const auto result = training.trainer().step(step);
+        const double norm = grad_clip > 0.0 ? std::min(grad_clip, result.grad_norm) : result.grad_norm;
+        const double rate = rates[static_cast<std::size_t>(step - 1)];
+        CHECK(result.lr == rate);
+        CHECK(distance(before, training.my_weights()) == Catch::Approx(rate * norm).epsilon(1e-3));
+      }
+    }
+  });
+}
+
+TEST_CASE("AdamW's number is the step's: how far a first update goes says which") {
+  tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
+    for (const std::int64_t step : {1, 3}) {
+      MemoryLedger ledger;
+      TinyTraining training({.model = tests::tiny_llama(), .weight_decay = 0.0}, comm, ledger);
+      const auto before = training.my_weights();
+      training.trainer().step(step);
+      const auto after = training.my_weights();
+      // m / c1 over the root of v / c2, of one gradient g far above eps: (1 - b1) / (1 - b1^t) sqrt((1 - b2^t) / (1 -
+      // b2))
+      const double t = static_cast<double>(step);
+      const double moved = 0.01 * 0.1 / (1.0 - std::pow(0.9, t)) * std::sqrt((1.0 - std::pow(0.999, t)) / 0.001);
+      double farthest = 0.0;
+      for (std::size_t i = 0; i < after.size(); ++i) {
+        farthest = std::max(farthest, std::abs(static_cast<double>(after[i]) - before[i]));
+      }
+      CHECK(farthest == Catch::Approx(moved).epsilon(1e-2));
+    }
+  });
+}
+
+TEST_CASE("a step with a bad number changes no bit; skip goes on, stop says where") {
+  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+    for (const int stage : {0, 1, 2, 3}) {
+      MemoryLedger ledger;
+      TinyTraining training({.model = tests::tiny_gpt2(), .stage = stage, .on_nonfinite = train::OnNonFinite::skip},
+                            comm, ledger);
+      training.trainer().step(1);
+      const auto good = training.my_weights();
+      const float first = comm.rank() == 0 ? good.front() : 0.0F;
+      set_first_weight(training, comm, kNan);
+      const auto result = training.trainer().step(2);
+      CHECK(result.skipped);
+      CHECK(result.bad_tensor == "wte.weight");
+      set_first_weight(training, comm, first);
+      CHECK(training.my_weights() == good);
+      CHECK_FALSE(training.trainer().step(3).skipped);
+    }
+  });
+}
+
+TEST_CASE("stop ends in status 6 on every rank, naming step and tensor") {
+  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+    MemoryLedger ledger;
+    TinyTraining training({.model = tests::tiny_gpt2(), .stage = 2}, comm, ledger);
+    set_first_weight(training, comm, kNan);
+    std::string text;
+    try {
+      training.trainer().step(1);
+    } catch (const Error& error) {
+      text = error.what();
+      CHECK(error.failure() == Failure::non_finite);
+      CHECK(error.seen_by_all_ranks());
+    }
+    CHECK(text.find("step 1: ") == 0);
+    CHECK(text.find("gradient of wte.weight") != std::string::npos);
+  });
+}
+
+TEST_CASE("a gradient that overflows under a finite loss is caught by the norm") {
+  tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
+    int only_the_gradient = 0;
+    for (const float weight : {1e37F, 3e37F, 1e38F, 2e38F, 3e38F}) {
+      MemoryLedger ledger;
+      TinyTraining training({.model = {.arch = "linear", .dim = 1, .ffn = 1, .vocab = 2, .seq = 1},
+                             .global_batch = 1,
+                             .optimizer = "sgd",
+                             .on_nonfinite = train::OnNonFinite::skip},
+                            comm, ledger);
+      for (std::int64_t step = 1; step <= 12; ++step) {
+        set_first_weight(training, comm, weight);
+        const auto result = training.trainer().step(step);
+        CHECK(result.skipped == !(std::isfinite(result.loss) && std::isfinite(result.grad_norm)));
+        only_the_gradient += std::isfinite(result.loss) && result.skipped;
+      }
+    }
+    CHECK(only_the_gradient > 0);
+  });
+}

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_gradients.cpp: addends of all ranks and micro-steps against a plain sum, for each placement and order.
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <limits>
+
+#include <kozero/core/error.hpp>
+#include <kozero/zero/gradients.hpp>
+
+#include "tiny_table.hpp"
+
+using namespace kozero;
+using dist::Placement;
+using zero::Accumulation;
+using zero::Gradients;
+
+namespace {
+
+constexpr int kMicroSteps = 2;
+
+struct Kind {
+  Placement placement;
+  Accumulation accumulation;
+};
+const std::vector<Kind> kKinds = {{Placement::replicated, Accumulation::local},
+                                  {Placement::replicated, Accumulation::reduced},
+                                  {Placement::partial, Accumulation::local},
+                                  {Placement::partial, Accumulation::reduced},
+                                  {Placement::sharded, Accumulation::reduced}};
+
+/// Small whole numbers, so that every order of adding gives the same float.
+float addend_at(int step, int micro_step, int rank, std::int64_t index) {
+  return static_cast<float>((step * 31 + micro_step * 7 + rank * 3 + index) % 11 - 5);
+}
+
+float sum_at(int step, int num_ranks, std::int64_t index) {
+  float sum = 0.0F;
+  for (int micro_step = 0; micro_step < kMicroSteps; ++micro_step) {
+    for (int rank = 0; rank < num_ranks; ++rank) sum += addend_at(step, micro_step, rank, index);
+  }
+  return sum;
+}
+
+/// One step; units become ready last to first, as in backward. Pads stay zero.
+void take_step(Gradients& gradients, const ParameterTable& table, int step, int rank) {
+  for (int micro_step = 0; micro_step < kMicroSteps; ++micro_step) {
+    gradients.begin_micro_step(micro_step);
+    for (int unit = table.num_units() - 1; unit >= 0; --unit) {
+      const auto addend = gradients.addend(unit);
+      for (const auto& row : table.rows()) {
+        for (std::int64_t i = 0; row.unit == unit && i < row.extent(); ++i) {
+          addend(row.offset + i) += addend_at(step, micro_step, rank, row.offset + i);
+        }
+      }
+      gradients.ready(unit);
+    }
+  }
+  gradients.finish();
+}
+
+bool slices_are_sums(const Gradients& gradients, const ParameterTable& table, int step,
+                     const dist::Communicator& comm) {
+  bool all = true;
+  for (const auto& row : table.rows()) {
+    const Partition cut(table.unit(row.unit).extent, comm.size());
+    const auto mine = gradients.my_slice(row.unit);
+    for (std::int64_t at = row.offset; at < row.offset + row.extent(); ++at) {
+      if (at < cut.begin(comm.rank()) || at >= cut.end(comm.rank())) continue;
+      all = all && mine(at - cut.begin(comm.rank())) == sum_at(step, comm.size(), at);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("slices hold the sum over ranks and micro-steps of their step alone, and the norm is the sum's") {
+  const auto table = tests::tiny_table();
+  for (const auto& kind : kKinds) {
+    MemoryLedger ledger;
+    const auto comm = tests::all_ranks(ledger);
+    Gradients gradients(table, *comm, kind.placement, kind.accumulation, kMicroSteps, ledger);
+    for (const int step : {1, 2}) {
+      take_step(gradients, table, step, comm->rank());
+      CHECK(slices_are_sums(gradients, table, step, *comm));
+      double squares = 0.0;
+      for (const auto& row : table.rows()) {
+        for (std::int64_t i = 0; i < row.extent(); ++i)
+          squares += std::pow(sum_at(step, comm->size(), row.offset + i), 2);
+      }
+      CHECK(gradients.norm() == Catch::Approx(std::sqrt(squares)).epsilon(1e-12));
+    }
+    if (kind.placement != Placement::replicated) continue;
+    for (const auto& row : table.rows()) {
+      CHECK(gradients.whole(row.unit)(row.offset + row.extent() - 1) ==
+            sum_at(2, comm->size(), row.offset + row.extent() - 1));
+    }
+  }
+}
+
+TEST_CASE("the first non-finite tensor is named alike on all ranks, whichever rank owns or added it") {
+  const auto table = tests::tiny_table();
+  for (const auto& kind : kKinds) {
+    for (const auto& bad : table.rows()) {
+      MemoryLedger ledger;
+      const auto comm = tests::all_ranks(ledger);
+      Gradients gradients(table, *comm, kind.placement, kind.accumulation, 1, ledger);
+      gradients.begin_micro_step(0);
+      for (int unit = table.num_units() - 1; unit >= 0; --unit) {
+        const auto addend = gradients.addend(unit);
+        // On the last rank: the tensor's last element, and one of the last tensor, which comes after.
+        if (comm->rank() == comm->size() - 1) {
+          if (unit == bad.unit) addend(bad.offset + bad.extent() - 1) = std::numeric_limits<float>::quiet_NaN();
+          if (unit == table.num_units() - 1) addend(4) = std::numeric_limits<float>::infinity();
+        }
+        gradients.ready(unit);
+      }
+      gradients.finish();
+      CHECK_FALSE(std::isfinite(gradients.norm()));
+      CHECK(gradients.first_non_finite() == bad.name);
+    }
+  }
+}
+
+TEST_CASE("a unit whose gradient is never ready, and local sums of sharded gradients, are internal errors") {
+  const auto table = tests::tiny_table();
+  MemoryLedger ledger;
+  const auto comm = tests::all_ranks(ledger);
+  Gradients gradients(table, *comm, Placement::sharded, Accumulation::reduced, 1, ledger);
+  gradients.begin_micro_step(0);
+  gradients.addend(1);
+  CHECK_THROWS_AS(gradients.begin_micro_step(1), Error);
+  CHECK_THROWS_AS(Gradients(table, *comm, Placement::sharded, Accumulation::local, 2, ledger), Error);
+}

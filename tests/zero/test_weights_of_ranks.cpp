@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_weights_of_ranks.cpp: what acquire shows after slices were filled, changed and published.
+#include <catch2/catch_test_macros.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/counted_communicator.hpp>
+#include <kozero/zero/weights.hpp>
+
+#include "tiny_table.hpp"
+
+using namespace kozero;
+using dist::Placement;
+using zero::Weights;
+
+namespace {
+
+float value_at(int round, int unit, std::int64_t index) {
+  return static_cast<float>(round * 1000 + unit * 400 + index);
+}
+
+void fill_slices(const Weights& weights, int round) {
+  for (const auto& range : weights.my_ranges()) {
+    const auto mine = weights.my_slice(range.unit);
+    for (std::int64_t i = 0; i < range.extent; ++i) mine(i) = value_at(round, range.unit, range.begin + i);
+  }
+}
+
+bool shows(Weights& weights, const ParameterTable& table, int unit, int round) {
+  const auto all = weights.acquire(unit);
+  bool equal = static_cast<std::int64_t>(all.extent(0)) == table.unit(unit).extent;
+  for (std::int64_t i = 0; equal && i < table.unit(unit).extent; ++i) equal = all(i) == value_at(round, unit, i);
+  weights.release(unit);
+  return equal;
+}
+
+std::int64_t gathers(const dist::CountedCommunicator& comm) { return comm.counts()[1].calls; }
+
+}  // namespace
+
+TEST_CASE("acquire shows every rank's slices as they were published last") {
+  const auto table = tests::tiny_table();
+  for (const auto placement : {Placement::replicated, Placement::sharded}) {
+    MemoryLedger ledger;
+    const auto comm = tests::all_ranks(ledger);
+    Weights weights(table, *comm, placement, ledger);
+    for (const int round : {1, 2}) {
+      fill_slices(weights, round);
+      weights.publish();
+      for (int unit = 0; unit < table.num_units(); ++unit) CHECK(shows(weights, table, unit, round));
+    }
+  }
+}
+
+TEST_CASE("a sharded unit is gathered once while its slot is its own") {
+  const auto table = tests::tiny_table();
+  MemoryLedger ledger;
+  dist::CountedCommunicator comm(tests::all_ranks(ledger));
+  Weights weights(table, comm, Placement::sharded, ledger);
+  fill_slices(weights, 1);
+  weights.publish();
+  for (const int unit : {0, 1, 1, 2, 0}) CHECK(shows(weights, table, unit, 1));
+  CHECK(gathers(comm) == 3);
+  CHECK(shows(weights, table, 1, 1));  // unit 2 took its slot
+  CHECK(gathers(comm) == 4);
+}
+
+TEST_CASE("holding a unit twice, or two units of one slot, is an internal error") {
+  const auto table = tests::tiny_table();
+  MemoryLedger ledger;
+  const auto comm = tests::all_ranks(ledger);
+  Weights weights(table, *comm, Placement::sharded, ledger);
+  weights.acquire(1);
+  CHECK_THROWS_AS(weights.acquire(1), Error);
+  CHECK_THROWS_AS(weights.acquire(2), Error);
+  CHECK_THROWS_AS(weights.release(0), Error);
+}
+
+TEST_CASE("a replica that differs in one bit is named on every rank") {
+  const auto table = tests::tiny_table();
+  MemoryLedger ledger;
+  const auto comm = tests::all_ranks(ledger);
+  Weights weights(table, *comm, Placement::replicated, ledger);
+  fill_slices(weights, 1);
+  weights.publish();
+  CHECK(weights.first_unequal_replica().empty());
+  if (comm->size() == 1) return;
+  if (comm->rank() == 1) weights.whole(1)(3) = -weights.whole(1)(3);
+  CHECK(weights.first_unequal_replica() == "block.0");
+}

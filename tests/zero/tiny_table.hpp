@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// tiny_table.hpp: a table of three units in two slots, whose slices are uneven and, from 3 ranks on, partly empty.
+#pragma once
+#include <string>
+
+#include <dist/rank_groups.hpp>
+#include <kozero/core/parameter_table.hpp>
+#include <kozero/dist/make_communicator.hpp>
+
+namespace kozero::tests {
+
+inline Parameter vector_row(const std::string& name, std::int64_t extent) {
+  Parameter row;
+  row.name = name;
+  row.shape = {extent};
+  return row;
+}
+
+inline ParameterTable tiny_table() {
+  ParameterTable table;
+  table.add_unit("embedding", 0);
+  table.add(vector_row("a", 130));
+  table.add_unit("block.0", 1);
+  table.add(vector_row("b", 70));
+  table.add(vector_row("c", 200));
+  table.add_unit("block.1", 1);
+  table.add(vector_row("d", 5));
+  return table;
+}
+
+/// All ranks of the test program.
+inline std::unique_ptr<dist::Communicator> all_ranks(MemoryLedger& ledger) {
+  const test::RankGroup group(0);
+  return dist::make_communicator(group.size() == 1 ? "self" : "mpi", group.handle(), ledger);
+}
+
+}  // namespace kozero::tests
