@@ -129,13 +129,15 @@ class ChangedFolder {
     folder_.put("hf/config.json", config_text(config_, -1));
   }
   std::vector<io::PlannedTensor> tensors;  ///< of zeros
+  float last_value = 0.0F;                 ///< the last tensor's last value
 
   std::string refusal() {
     fs::remove(folder_ / "hf/model.safetensors");
     io::SafetensorsWriter writer(folder_ / "hf/model.safetensors", tensors);
     for (const auto& tensor : tensors) {
-      const std::vector<float> zeros(static_cast<std::size_t>(tensor.bytes() / 4));
-      writer.append(zeros.data(), static_cast<std::int64_t>(zeros.size()));
+      std::vector<float> values(static_cast<std::size_t>(tensor.bytes() / 4));
+      if (&tensor == &tensors.back()) values.back() = last_value;
+      writer.append(values.data(), static_cast<std::int64_t>(values.size()));
     }
     writer.close();
     fs::remove_all(folder_ / "out");
@@ -159,6 +161,9 @@ TEST_CASE("Tensors that are not the model's are refused; buffers of old versions
   folder.tensors.push_back({"transformer.h.0.attn.masked_bias", {}});
   folder.tensors.push_back({"lm_head.weight", {31, 12}});  // tied, and equal
   CHECK(folder.refusal().empty());
+  folder.last_value = 1e-30F;
+  CHECK(folder.refusal() == "lm_head.weight: config.json ties it to wte.weight, but their values differ");
+  folder.last_value = 0.0F;
   folder.tensors.back().shape = {31, 11};
   CHECK(folder.refusal() == "lm_head.weight: shape (31, 11), config.json makes it (31, 12)");
 
