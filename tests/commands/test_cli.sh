@@ -92,17 +92,6 @@ bpe() {
     data.tokenizer=out/tokenizer.json
 }
 
-published_tokenizer() {
-  make_text
-  # shellcheck disable=SC2086
-  expect 0 'vocabulary 400' "$kozero" train "$inputs/quickstart.toml" $tiny run.dir=run "data.tokenizer=$tokenizers/qwen.json"
-  expect 0 'x qzq' "$kozero" generate run --prompt 'x qzq' --tokens 3
-  # shellcheck disable=SC2086
-  expect 0 'vocabulary 500' "$kozero" train "$inputs/quickstart.toml" $tiny run.dir=run2 "data.tokenizer=$tokenizers/bpe.model"
-  expect 0 'tokens' "$kozero" eval run2 'data.text=["text"]'
-  expect 0 'sentencepiece:500' "$kozero" prepare text out --tokenizer "$tokenizers/bpe.model"
-}
-
 linear_demo() {
   expect 0 'largest' on 2 train "$inputs/linear_demo.toml" run.dir=run
   expect 0 'stage 2 on 2 ranks' cat run/log.txt
