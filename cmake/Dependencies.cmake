@@ -59,7 +59,7 @@ kozero_find(tomlplusplus 3.3 WHAT "toml++" DEBIAN libtomlplusplus-dev SPACK toml
 kozero_find(nlohmann_json 3.11 WHAT "nlohmann-json" DEBIAN nlohmann-json3-dev SPACK nlohmann-json)
 kozero_find(CLI11 2.1 WHAT "CLI11" DEBIAN libcli11-dev SPACK cli11)
 kozero_find(fmt 9 WHAT "fmt" DEBIAN libfmt-dev SPACK fmt)
-kozero_pkg_config(pcre2 libpcre2-8 WHAT "PCRE2" DEBIAN libpcre2-dev SPACK pcre2)
+kozero_pkg_config(pcre2 libpcre2-8>=10.40 WHAT "PCRE2 (10.40 or newer)" DEBIAN libpcre2-dev SPACK pcre2)
 kozero_pkg_config(xxhash libxxhash>=0.8 WHAT "xxHash (0.8 or newer)" DEBIAN libxxhash-dev SPACK xxhash)
 kozero_pkg_config(sentencepiece sentencepiece WHAT "SentencePiece" DEBIAN libsentencepiece-dev SPACK sentencepiece)
 kozero_pkg_config(utf8proc libutf8proc WHAT "utf8proc" DEBIAN libutf8proc-dev SPACK utf8proc)

@@ -99,7 +99,7 @@ std::vector<DeckRow> data_rows() {
       {"data.text", kData<&K::text>, anything(), "UTF-8 files or folders to train on", "not the source of this run"},
       {"data.tokens", kData<&K::tokens>, anything(), "token shards (.bin) to train on", "not the source of this run"},
       {"data.synthetic", kData<&K::synthetic>, anything(), "train on a seeded Markov source of known entropy"},
-      {"data.tokenizer", kData<&K::tokenizer>, anything(), "bytes, bpe (learned from the text), or a saved one's path"},
+      {"data.tokenizer", kData<&K::tokenizer>, anything(), "bytes, bpe (learned from the text), or a file: tokenizer.json, .model"},
       {"data.val_fraction", kData<&K::val_fraction>, fraction(), "share of the data kept for validation"},
   };
 }

@@ -25,8 +25,9 @@ TEXTS = [
     "", " ", "a", "Hello world", "it's we've I'd they'll YOU'RE it'S o'clock ''s 'sun", "'\u017f long s", "12 345 6789 1,234.56 x2y",
     "  two  blanks \n\n\n  and lines\r\n\r\nof both\tkinds  \t x ", "end.\nnext!\r\n/path/to", "\n", "\n\n a", "   ",
     "caf\u00e9 cafe\u0301 \u212b A\u030a \u1e9b\u0323 \uac00 \u1100\u1161 q\u0307\u0323 \u0344 \u2126",
+    "marks \U00010f40\U00010f49\U00010f47 \u0d15\u0d3b\u0334 \U00011935\U00011930 a\u0316\u1ac1\u0301 a\u0301\u0316",
     "\u4f60\u597d\uff0c\u4e16\u754c\u3002 \u3053\u3093\u306b\u3061\u306f \uc548\ub155 \u0645\u0631\u062d\u0628\u0627 \u0928\u092e\u0938\u094d\u0924\u0947",
-    "\U0001f600 \U0001f468\u200d\U0001f469\u200d\U0001f467 \u2764\ufe0f\U0001f44d\U0001f3fd!", "\u3000wide\u00a0hard\u2003em\u2028line\u0085next\u180emvs\u200bzero",
+    "\U0001f600 \U0001f468\u200d\U0001f469\u200d\U0001f467 \u2764\ufe0f\U0001f44d\U0001f3fd!", "\u3000wide\u00a0hard\u2003em\u2028line\u0085next \u180emvs\u200bzero",
     "<|endoftext|>", "a<|endoftext|>b <|im_start|>user\nhi<|im_end|>\n<|im_start", "<|begin_of_text|>The<|begin_of_text|> end",
     "caf\u00e9<normal>caf\u00e9 <s>x</s> <unk> <0x41>", "\x00\x01\x1c\x1f\x7f\x85", "snake_case CamelCase XMLHttp #include <x.hpp> a=b+c; // !!!\n",
     "\u00bd \u2155 \u0663\u0664 \u2167 x\u00b2", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "The cat sat on the mat. " * 4,
@@ -80,8 +81,7 @@ def sentencepiece_model(corpus, vocab, kind, **options):
 
 def llama2_like(corpus, vocab):
     return sentencepiece_model(corpus, vocab, "bpe", byte_fallback=True, normalization_rule_name="identity",
-                               remove_extra_whitespaces=False, split_digits=True, allow_whitespace_only_pieces=True,
-                               character_coverage=0.99995)
+                               remove_extra_whitespaces=False, split_digits=True, allow_whitespace_only_pieces=True, character_coverage=0.98)
 
 
 def small_set():
