@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -21,8 +22,7 @@ constexpr std::size_t kWords = 4;  ///< of 32 bits, which a double carries exact
 
 using Words = std::array<double, kWords>;
 
-Words words_of(std::string_view bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+Words words_of(const XXH128_hash_t& hash) {
   constexpr std::uint64_t kLow = 0xFFFFFFFF;
   return {static_cast<double>(hash.high64 >> 32U), static_cast<double>(hash.high64 & kLow),
           static_cast<double>(hash.low64 >> 32U), static_cast<double>(hash.low64 & kLow)};
@@ -46,18 +46,30 @@ std::int64_t size_of(dist::Communicator& comm, const std::string& path) {
   return std::stoll(comm.broadcast_control(std::to_string(mine)));
 }
 
-std::int64_t num_blocks(std::int64_t size) { return (size + kBlockBytes - 1) / kBlockBytes; }
+/// A span's hash, read in pieces that stay in a core's cache.
+Words words_of(const FileDescriptor& file, const Span& span, std::vector<char>& piece) {
+  const std::unique_ptr<XXH3_state_t, void (*)(XXH3_state_t*)> state(XXH3_createState(),
+                                                                     [](XXH3_state_t* old) { XXH3_freeState(old); });
+  require(state != nullptr && XXH3_128bits_reset(state.get()) == XXH_OK, "XXH3: no state");
+  for (std::int64_t done = 0; done < span.extent;) {
+    const auto extent = std::min(static_cast<std::int64_t>(piece.size()), span.extent - done);
+    file.read_at({piece.data(), static_cast<std::size_t>(extent)}, span.offset + done);
+    require(XXH3_128bits_update(state.get(), piece.data(), static_cast<std::size_t>(extent)) == XXH_OK, "XXH3: update");
+    done += extent;
+  }
+  return words_of(XXH3_128bits_digest(state.get()));
+}
 
-/// The hashes of this rank's blocks, `rounds` of them; those past the end are zero.
-std::vector<double> my_words(dist::Communicator& comm, const std::string& path, std::int64_t size, std::int64_t rounds) {
+/// The hashes of this rank's spans, `rounds` of them; those past the last are zero.
+std::vector<double> my_words(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans,
+                             std::size_t rounds) {
+  constexpr std::size_t kPiece = std::size_t{256} << 10;
   const FileDescriptor file(path, FileDescriptor::Use::read);
-  std::vector<char> buffer(static_cast<std::size_t>(std::min(size, kBlockBytes)));
+  std::vector<char> piece(kPiece);
   std::vector<double> words;
-  for (std::int64_t round = 0; round < rounds; ++round) {
-    const std::int64_t first = (round * comm.size() + comm.rank()) * kBlockBytes;
-    const auto extent = static_cast<std::size_t>(std::clamp<std::int64_t>(size - first, 0, kBlockBytes));
-    if (extent > 0) file.read_at({buffer.data(), extent}, first);
-    const Words one = extent > 0 ? words_of({buffer.data(), extent}) : Words{};
+  for (std::size_t round = 0; round < rounds; ++round) {
+    const std::size_t mine = round * static_cast<std::size_t>(comm.size()) + static_cast<std::size_t>(comm.rank());
+    const Words one = mine < spans.size() ? words_of(file, spans[mine], piece) : Words{};
     words.insert(words.end(), one.begin(), one.end());
   }
   return words;
@@ -65,19 +77,31 @@ std::vector<double> my_words(dist::Communicator& comm, const std::string& path, 
 
 }  // namespace
 
-std::string xxh3_128(std::string_view bytes) { return digits_of(words_of(bytes).data()); }
+std::string xxh3_128(std::string_view bytes) { return digits_of(words_of(XXH3_128bits(bytes.data(), bytes.size())).data()); }
 
-FileHashes hash_blocks(dist::Communicator& comm, const std::string& path) {
-  FileHashes hashes{size_of(comm, path), {}};
-  const std::int64_t blocks = num_blocks(hashes.size);
-  const std::int64_t rounds = (blocks + comm.size() - 1) / comm.size();
-  const auto mine = dist::agreed(comm, [&] { return my_words(comm, path, hashes.size, rounds); });
+std::vector<Span> blocks_of(std::int64_t offset, std::int64_t extent) {
+  std::vector<Span> spans;
+  for (std::int64_t done = 0; done < extent; done += kBlockBytes) {
+    spans.push_back({offset + done, std::min(kBlockBytes, extent - done)});
+  }
+  return spans;
+}
+
+std::vector<std::string> hash_spans(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const std::size_t rounds = (spans.size() + ranks - 1) / ranks;
+  const auto mine = dist::agreed(comm, [&] { return my_words(comm, path, spans, rounds); });
   const auto all = comm.gather_control(mine);
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    const std::int64_t place = block % comm.size() * rounds + block / comm.size();
-    hashes.blocks.push_back(digits_of(all.data() + place * static_cast<std::int64_t>(kWords)));
+  std::vector<std::string> hashes;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    hashes.push_back(digits_of(all.data() + (i % ranks * rounds + i / ranks) * kWords));
   }
   return hashes;
+}
+
+FileHashes hash_blocks(dist::Communicator& comm, const std::string& path) {
+  const std::int64_t size = size_of(comm, path);
+  return {size, hash_spans(comm, path, blocks_of(0, size))};
 }
 
 void verify_blocks(dist::Communicator& comm, const std::string& path, const FileHashes& wanted) {
@@ -92,7 +116,7 @@ void verify_blocks(dist::Communicator& comm, const std::string& path, const File
   const std::int64_t block = differs - found.blocks.begin();
   throw Error(Failure::input,
               fmt::format("{}: bytes {} to {} are not what the manifest says (block {} of {})", path, block * kBlockBytes,
-                          std::min(size, (block + 1) * kBlockBytes) - 1, block + 1, num_blocks(size)),
+                          std::min(size, (block + 1) * kBlockBytes) - 1, block + 1, blocks_of(0, size).size()),
               Error::Seen::by_all_ranks);
 }
 

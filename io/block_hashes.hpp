@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// block_hashes.hpp: XXH3-128 of every 16 MiB block of a file, the blocks shared out over ranks.
+// block_hashes.hpp: XXH3-128 of every 16 MiB block of a file, or of parts of it, the blocks shared out over ranks.
 //   block b = bytes [b * kBlockBytes, min((b + 1) * kBlockBytes, size))        rank b mod n hashes it
 // It tells an accident (a flipped bit, a file cut short) from the bytes that were written; it is no signature.
 // XXH3: Y. Collet, xxHash 0.8.
@@ -25,6 +25,18 @@ struct FileHashes {
 
 /// XXH3-128 as 32 hexadecimal digits.
 std::string xxh3_128(std::string_view bytes);
+
+/// Bytes [offset, offset + extent) of a file, extent <= kBlockBytes.
+struct Span {
+  std::int64_t offset = 0;
+  std::int64_t extent = 0;
+};
+
+/// [offset, offset + extent) cut into blocks, the last one short.
+std::vector<Span> blocks_of(std::int64_t offset, std::int64_t extent);
+
+/// The hash of each span, shared out over the ranks in turn. Collective. Throws Error(input), seen by all ranks.
+std::vector<std::string> hash_spans(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans);
 
 /// Collective. Throws Error(input), seen by all ranks, where the file cannot be read.
 FileHashes hash_blocks(dist::Communicator& comm, const std::string& path);

@@ -5,7 +5,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/io/checkpoint.hpp>
-#include <kozero/io/file_descriptor.hpp>
+#include <kozero/io/disk_space.hpp>
 #include <kozero/io/weights.hpp>
 #include <kozero/io/whole_file.hpp>
 
@@ -33,43 +33,97 @@ void create_folder(const std::string& folder) {
   if (problem) throw Error(Failure::write, partial_name(folder) + ": cannot create: " + problem.message());
 }
 
-void write_contents(dist::Communicator& comm, const std::string& partial, const ParameterTable& table,
-                    const CheckpointContents& contents, Manifest& manifest) {
+void require_space(const std::string& folder, std::int64_t needed) {
+  const std::int64_t free = free_disk_bytes(folder);
+  if (free >= needed) return;
+  throw Error(Failure::write, folder + ": not begun: the checkpoint " + space_text(needed, free) +
+                                  "; make room, or keep fewer by checkpoint.keep");
+}
+
+/// The error that ends a save, with what the disk had at that time.
+Error with_space(const Error& problem, const std::string& folder, std::int64_t needed) {
+  if (problem.failure() != Failure::write) return problem;
+  std::string space;
+  try {
+    space = "; the checkpoint " + space_text(needed, free_disk_bytes(folder));
+  } catch (const Error&) {
+    space = "; the checkpoint takes " + std::to_string(needed) + " bytes";
+  }
+  const auto seen = problem.seen_by_all_ranks() ? Error::Seen::by_all_ranks : Error::Seen::by_this_rank;
+  return {Failure::write, problem.what() + space, seen};
+}
+
+FileHashes hashes_of(const std::string& bytes) {
+  FileHashes hashes{static_cast<std::int64_t>(bytes.size()), {}};
+  for (std::size_t first = 0; first < bytes.size(); first += kBlockBytes) {
+    hashes.blocks.push_back(xxh3_128(std::string_view(bytes).substr(first, kBlockBytes)));
+  }
+  return hashes;
+}
+
+/// The state file's hashes and its datasets', read in one pass over the ranks.
+void hash_state(dist::Communicator& comm, const std::string& path, const std::vector<TensorPlace>& tensors,
+                Manifest& manifest) {
+  manifest.files[kStateFile] = hash_blocks(comm, path);
+  std::vector<Span> spans;
+  for (const auto& tensor : tensors) {
+    const auto blocks = blocks_of(tensor.offset, tensor.bytes);
+    spans.insert(spans.end(), blocks.begin(), blocks.end());
+  }
+  const auto hashes = hash_spans(comm, path, spans);
+  auto next = hashes.begin();
+  for (const auto& tensor : tensors) {
+    std::string digits;
+    for (std::size_t i = blocks_of(tensor.offset, tensor.bytes).size(); i > 0; --i) digits += *next++;
+    manifest.datasets[tensor.name] = xxh3_128(digits);
+  }
+}
+
+Manifest write_contents(dist::Communicator& comm, const std::string& partial, const ParameterTable& table,
+                        const CheckpointContents& contents) {
   const auto path_of = [&](const std::string& name) { return partial + "/" + name; };
   const CheckpointRecord& record = contents.record;
-  write_tensor_file(comm, path_of(kStateFile), table, contents.groups, {record.model, record.step, record.tokens});
-  on_first_rank(comm, [&] {
-    FileDescriptor(path_of(kStateFile), FileDescriptor::Use::sync).sync();
-    for (const auto& [name, bytes] : contents.texts) write_whole_file(path_of(name), bytes);
-  });
-  manifest.record = record;
-  manifest.files[kStateFile] = hash_blocks(comm, path_of(kStateFile));
+  Manifest manifest{record, {}, {}};
+  const auto tensors = write_tensor_file(comm, path_of(kStateFile), table, contents.groups,
+                                         {record.model, record.step, record.tokens, contents.ties});
+  hash_state(comm, path_of(kStateFile), tensors, manifest);
   on_first_rank(comm, [&] {
     for (const auto& [name, bytes] : contents.texts) {
-      manifest.files[name] = {static_cast<std::int64_t>(bytes.size()), {}};
-      for (std::size_t first = 0; first < bytes.size(); first += kBlockBytes) {
-        manifest.files[name].blocks.push_back(xxh3_128(std::string_view(bytes).substr(first, kBlockBytes)));
-      }
+      write_whole_file(path_of(name), bytes);
+      manifest.files[name] = hashes_of(bytes);
     }
     write_whole_file(path_of(kManifestFile), manifest_text(manifest));
   });
+  return manifest;
 }
 
 }  // namespace
 
+std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointContents& contents) {
+  constexpr std::int64_t kMargin = std::int64_t{1} << 20;
+  std::int64_t bytes = kMargin;
+  for (const auto& [name, text] : contents.texts) bytes += static_cast<std::int64_t>(text.size());
+  const auto group = table.num_parameters() * static_cast<std::int64_t>(sizeof(float));
+  return bytes + static_cast<std::int64_t>(contents.groups.size()) * group;
+}
+
 std::int64_t write_checkpoint(dist::Communicator& comm, const std::string& folder, const ParameterTable& table,
                               const CheckpointContents& contents) {
-  Manifest manifest;
-  on_first_rank(comm, [&] { create_folder(folder); });
+  const std::int64_t needed = checkpoint_bytes(table, contents);
+  on_first_rank(comm, [&] {
+    require_space(folder, needed);
+    create_folder(folder);
+  });
   try {
-    write_contents(comm, partial_name(folder), table, contents, manifest);
+    const Manifest manifest = write_contents(comm, partial_name(folder), table, contents);
     on_first_rank(comm, [&] { publish(folder); });
-  } catch (...) {
+    return manifest.files.at(kStateFile).size;
+  } catch (const Error& problem) {
+    const Error whole = with_space(problem, folder, needed);
     std::error_code ignored;
     if (comm.rank() == 0) fs::remove_all(partial_name(folder), ignored);
-    throw;
+    throw Error(whole);
   }
-  return manifest.files[kStateFile].size;
 }
 
 Manifest read_manifest(const std::string& folder) {

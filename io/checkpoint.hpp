@@ -22,10 +22,15 @@ struct CheckpointContents {
   CheckpointRecord record;
   std::vector<TensorGroup<const float>> groups;  ///< parameters first
   std::map<std::string, std::string> texts;      ///< small files: name -> bytes, rank 0's
+  Ties ties = {};                                ///< of the parameters
 };
 
-/// Returns the bytes written. Collective. Throws Error(write), seen by all ranks, and leaves nothing behind; where the
-/// folder exists already too.
+/// What a checkpoint takes on its file system, a margin for metadata included.
+std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointContents& contents);
+
+/// Returns the bytes of the state. Collective; makes no MPI call but control messages. Throws Error(write), seen by all
+/// ranks, with path, reason, the bytes it takes and those free, and leaves nothing behind: where the disk is too full for
+/// it, before a byte is written; where a call fails; where the folder exists already.
 std::int64_t write_checkpoint(dist::Communicator& comm, const std::string& folder, const ParameterTable& table,
                               const CheckpointContents& contents);
 

@@ -109,7 +109,7 @@ struct CommKeys {
 struct CheckpointKeys {
   std::int64_t every = 0;
   std::int64_t keep = 0;
-  bool async = false;
+  bool async = true;
   std::int64_t staging_mib = 0;
   std::string on_error = "stop";
   std::string resume = "none";

@@ -182,9 +182,12 @@ std::vector<DeckRow> checkpoint_rows() {
   return {
       {"checkpoint.every", kCheckpoint<&K::every>, from(0), "steps between checkpoints, the last step's too; 0: none"},
       {"checkpoint.keep", kCheckpoint<&K::keep>, from(0), "newest checkpoints to keep; 0: all"},
-      {"checkpoint.async", kCheckpoint<&K::async>, anything(), "write while training goes on", "", Built::later},
-      {"checkpoint.staging_mib", kCheckpoint<&K::staging_mib>, from(0), "host staging, MiB", "", Built::later},
-      {"checkpoint.on_error", kCheckpoint<&K::on_error>, anything(), "what a failed save does", "", Built::later},
+      {"checkpoint.async", kCheckpoint<&K::async>, anything(),
+       "write from a copy in host memory while training goes on"},
+      {"checkpoint.staging_mib", kCheckpoint<&K::staging_mib>, from_to(0, kWide),
+       "most MiB a rank gives to that copy; 0: what it needs"},
+      {"checkpoint.on_error", kCheckpoint<&K::on_error>, words({"stop", "continue"}),
+       "what a save that fails does to the run; an older checkpoint stays in any case"},
       {"checkpoint.resume", kCheckpoint<&K::resume>, anything(),
        "where to go on from: none, auto (the newest complete checkpoint in run.dir), a checkpoint, a run, a weights file"},
   };

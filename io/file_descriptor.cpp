@@ -15,7 +15,14 @@ namespace kozero::io {
 namespace {
 
 int flags_of(FileDescriptor::Use use) {
-  return O_CLOEXEC | (use == FileDescriptor::Use::create ? O_WRONLY | O_CREAT | O_EXCL : O_RDONLY);
+  switch (use) {
+    case FileDescriptor::Use::create:
+      return O_CLOEXEC | O_WRONLY | O_CREAT | O_EXCL;
+    case FileDescriptor::Use::update:
+      return O_CLOEXEC | O_WRONLY;
+    default:
+      return O_CLOEXEC | O_RDONLY;
+  }
 }
 
 [[noreturn]] void fail_write(const std::string& path, const char* what) {
@@ -47,8 +54,23 @@ void FileDescriptor::write(std::string_view bytes) const {
 }
 
 void FileDescriptor::write_at(std::string_view bytes, std::int64_t offset) const {
-  if (::lseek(number_, offset, SEEK_SET) < 0) fail_write(path_, "seek");
-  write(bytes);
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(number_, bytes.data(), bytes.size(), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail_write(path_, "write");
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+    offset += written;
+  }
+}
+
+void FileDescriptor::start_sync(std::int64_t offset, std::int64_t extent) const noexcept {
+#if defined(SYNC_FILE_RANGE_WRITE)
+  // Only a hint: whether the bytes arrived is what sync() tells.
+  static_cast<void>(::sync_file_range(number_, offset, extent, SYNC_FILE_RANGE_WRITE));
+#else
+  static_cast<void>(offset);
+  static_cast<void>(extent);
+#endif
 }
 
 void FileDescriptor::read_at(std::span<char> bytes, std::int64_t offset) const {

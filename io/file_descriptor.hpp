@@ -13,7 +13,8 @@ namespace kozero::io {
 
 class FileDescriptor {
  public:
-  enum class Use { read, create, sync };  ///< create: must not exist; sync: an existing file or folder
+  /// create: must not exist; update: an existing file, written; sync: an existing file or folder
+  enum class Use { read, create, update, sync };
 
   FileDescriptor(const std::string& path, Use use);
   ~FileDescriptor();
@@ -26,8 +27,10 @@ class FileDescriptor {
   [[nodiscard]] int number() const { return number_; }
   /// Writes all bytes, at the current position.
   void write(std::string_view bytes) const;
-  /// Writes all bytes at `offset`.
+  /// Writes all bytes at `offset`; the current position stays.
   void write_at(std::string_view bytes, std::int64_t offset) const;
+  /// Asks the system to begin moving these bytes to the disk, and does not wait: less is left for sync().
+  void start_sync(std::int64_t offset, std::int64_t extent) const noexcept;
   /// Fills `bytes` from `offset`; a file that ends before is an error.
   void read_at(std::span<char> bytes, std::int64_t offset) const;
   /// Throws Error(input) where it is not a regular file.

@@ -10,11 +10,11 @@ namespace {
 
 constexpr std::size_t kMaxTextBytes = std::size_t{64} << 20;
 
-/// Creates the root attribute and writes its one value.
-bool write_value(hid_t file, const std::string& name, hid_t file_type, hid_t memory_type, const void* value) {
+/// Creates the attribute of a file's root or a dataset and writes its one value.
+bool write_value(hid_t owner, const std::string& name, hid_t file_type, hid_t memory_type, const void* value) {
   const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose);
   if (!space.valid()) return false;
-  const Hdf5Handle attribute(H5Acreate2(file, name.c_str(), file_type, space.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  const Hdf5Handle attribute(H5Acreate2(owner, name.c_str(), file_type, space.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
   return attribute.valid() && H5Awrite(attribute.id(), memory_type, value) >= 0;
 }
 
@@ -24,6 +24,11 @@ Hdf5Handle text_type(std::size_t bytes) {
   const bool set = type.valid() && H5Tset_size(type.id(), bytes) >= 0 && H5Tset_cset(type.id(), H5T_CSET_UTF8) >= 0 &&
                    H5Tset_strpad(type.id(), H5T_STR_NULLTERM) >= 0;
   return set ? std::move(type) : Hdf5Handle();
+}
+
+bool write_text(hid_t owner, const std::string& name, const std::string& text) {
+  const Hdf5Handle type = text_type(text.size() + 1);
+  return type.valid() && write_value(owner, name, type.id(), type.id(), text.c_str());
 }
 
 /// Whether the attribute is one value and not an array.
@@ -36,10 +41,12 @@ bool is_single(const Hdf5Handle& attribute) {
 
 void Hdf5File::write_attribute(const std::string& name, const std::string& text) {
   const Hdf5Lock lock;
-  const Hdf5Handle type = text_type(text.size() + 1);
-  if (!type.valid() || !write_value(handle_.id(), name, type.id(), type.id(), text.c_str())) {
-    fail_hdf5(Failure::write, path_, "write attribute " + name);
-  }
+  if (!write_text(handle_.id(), name, text)) fail_hdf5(Failure::write, path_, "write attribute " + name);
+}
+
+void Hdf5Dataset::write_attribute(const std::string& name, const std::string& text) {
+  const Hdf5Lock lock;
+  if (!write_text(handle_.id(), name, text)) fail_hdf5(Failure::write, label_, "write attribute " + name);
 }
 
 void Hdf5File::write_attribute(const std::string& name, std::int64_t number) {

@@ -61,6 +61,13 @@ void Hdf5Dataset::read(std::int64_t begin, std::int64_t end, float* to) const {
   if (!in_parts(handle_, shape_, begin, end, transfer)) fail_hdf5(Failure::input, label_, "read");
 }
 
+std::int64_t Hdf5Dataset::offset() const {
+  const Hdf5Lock lock;
+  const haddr_t first = H5Dget_offset(handle_.id());
+  if (first == HADDR_UNDEF) fail_hdf5(Failure::write, label_, "find its place");
+  return static_cast<std::int64_t>(first);
+}
+
 void Hdf5Dataset::close() {
   const Hdf5Lock lock;
   if (!handle_.release()) fail_hdf5(Failure::write, label_, "close");

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // hdf5_file.hpp: what KoZeRO does with an HDF5 file: groups, f32 datasets written and read by flat ranges, attributes.
-// A dataset is contiguous, f32 little endian, its space taken at once and never filled. In a file that several ranks
-// opened together, everything but Hdf5Dataset::write and read is collective. Each call takes the lock, reads every
-// return code, and throws Error(write or input) with path, object and HDF5's innermost message.
+// A dataset is contiguous, f32 little endian, its space taken at once and never filled: element i lies at byte
+// offset() + 4 i of the file. In a file that several ranks opened together, everything but Hdf5Dataset::write and read is
+// collective. Each call takes the lock, reads every return code, and throws Error(write or input) with path, object and
+// HDF5's innermost message.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -23,6 +24,9 @@ class Hdf5Dataset {
   /// Elements [begin, end) of the row-major array; memory holds end - begin floats.
   void write(std::int64_t begin, std::int64_t end, const float* from) const;
   void read(std::int64_t begin, std::int64_t end, float* to) const;
+  /// The file's byte where the first element lies.
+  [[nodiscard]] std::int64_t offset() const;
+  void write_attribute(const std::string& name, const std::string& text);
   void close();
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kFormatVersion = 1;
+constexpr int kFormatVersion = 2;
 constexpr int kIndent = 1;
 
 std::string hash_of(const Json& json) { return xxh3_128(json.dump(kIndent)); }
@@ -42,18 +42,20 @@ CheckpointRecord record_of(const Json& json) {
 Manifest manifest_of(Json json) {
   const int version = json.at("format_version").get<int>();
   if (version != kFormatVersion) {
-    throw Error(Failure::input, "format_version " + std::to_string(version) + ", accepted is " + std::to_string(kFormatVersion));
+    throw Error(Failure::input, "format_version " + std::to_string(version) + ", accepted is " + std::to_string(kFormatVersion) +
+                                    (version < kFormatVersion ? ": an older version of KoZeRO wrote it" : ": a newer version of KoZeRO wrote it"));
   }
   const std::string hash = json.at("hash").get<std::string>();
   json.erase("hash");
   if (hash != hash_of(json)) throw Error(Failure::input, "its own hash does not fit its text");
-  Manifest manifest{record_of(json), {}};
+  Manifest manifest{record_of(json), {}, {}};
   for (const auto& [name, file] : json.at("files").items()) {
     if (name.empty() || name.find('/') != std::string::npos || name[0] == '.') {
       throw Error(Failure::input, "file name \"" + name + "\" is no plain name");
     }
     manifest.files[name] = hashes_of(file);
   }
+  manifest.datasets = json.at("datasets").get<std::map<std::string, std::string>>();
   return manifest;
 }
 
@@ -76,6 +78,7 @@ std::string manifest_text(const Manifest& manifest) {
                {"block_bytes", kBlockBytes},
                {"files", Json::object()}};
   for (const auto& [name, hashes] : manifest.files) json["files"][name] = json_of(hashes);
+  json["datasets"] = manifest.datasets;
   json["hash"] = hash_of(json);
   return json.dump(kIndent) + "\n";
 }

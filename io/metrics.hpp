@@ -9,6 +9,7 @@
 //   step_s         wall seconds of the step        tokens_per_s   over all ranks
 //   mfu            model flops utilisation, 0..1, or null where the peak is not known
 //   seconds        {phase: seconds on rank 0}      bytes_sent     {collective: bytes this rank sent in this step}
+//     checkpoint   of them: how long training stood still for a save between the step before and this one
 //   memory         {category: bytes on rank 0}, "resident" and "peak" being the process's own
 #pragma once
 #include <cstdint>

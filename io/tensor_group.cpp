@@ -49,6 +49,19 @@ void compare_names(const Hdf5File& file, const std::string& group, const Paramet
   }
 }
 
+/// The disk begins with each chunk while the next one is written.
+void write_in_chunks(const FileDescriptor& file, std::string_view bytes, std::int64_t offset) {
+  constexpr std::size_t kChunk = std::size_t{8} << 20;
+  constexpr std::size_t kWorthStarting = std::size_t{1} << 20;
+  for (std::size_t first = 0; first < bytes.size(); first += kChunk) {
+    const std::string_view chunk = bytes.substr(first, kChunk);
+    const std::int64_t place = offset + static_cast<std::int64_t>(first);
+    file.write_at(chunk, place);
+    if (chunk.size() < kWorthStarting) continue;
+    file.start_sync(place, static_cast<std::int64_t>(chunk.size()));
+  }
+}
+
 Hdf5Dataset open_tensor(const Hdf5File& file, const Parameter& row, const std::string& group) {
   auto dataset = file.open_dataset("/" + group + "/" + row.name);
   if (dataset.shape() == row.shape) return dataset;
@@ -69,18 +82,14 @@ void require_complete(dist::Communicator& comm, const ParameterTable& table, con
           "group " + group.name + ": the ranks' slices do not hold every element exactly once");
 }
 
-void write_group(dist::Communicator& comm, Hdf5File& file, const ParameterTable& table,
-                 const TensorGroup<const float>& group) {
-  dist::agreed(comm, [&] { file.create_group("/" + group.name); });
-  for (const auto& row : table.rows()) {
-    auto dataset =
-        dist::agreed(comm, [&] { return file.create_dataset("/" + group.name + "/" + row.name, row.shape); });
-    dist::agreed(comm, [&] {
-      for_each_part(row, group.slices, [&](std::int64_t first, std::int64_t last, const float* from) {
-        dataset.write(first, last, from);
-      });
+void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
+                 const std::vector<TensorPlace>& places) {
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    for_each_part(table.rows()[i], group.slices, [&](std::int64_t first, std::int64_t last, const float* from) {
+      const auto bytes = static_cast<std::size_t>(last - first) * sizeof(float);
+      write_in_chunks(file, {reinterpret_cast<const char*>(from), bytes},
+                      places[i].offset + first * static_cast<std::int64_t>(sizeof(float)));
     });
-    dist::agreed(comm, [&] { dataset.close(); });
   }
 }
 

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tensor_group.hpp: one f32 value for every element of every parameter, as a group of an HDF5 file.
 //   /<group>/<name>   each tensor under its published name, shape and orientation; contiguous, no pads
-// The group knows no rank count and no placement: each rank writes its own slices as unions of hyperslabs of the shaped
-// datasets, nothing is gathered, and any rank count reads them back.
-// All functions are collective over the ranks that opened the file; after each phase they agree on the worst status.
+// The group knows no rank count and no placement: each rank writes its own slices to where they lie in the file, nothing
+// is gathered, and any rank count reads them back, as unions of hyperslabs of the shaped datasets.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,7 +11,9 @@
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/io/file_descriptor.hpp>
 #include <kozero/io/hdf5_file.hpp>
+#include <kozero/io/tensor_places.hpp>
 
 namespace kozero::io {
 
@@ -34,14 +35,14 @@ struct TensorGroup {
 inline constexpr const char* kParameterGroup = "parameters";
 
 /// Throws Error(internal) unless the slices of all ranks hold every element of every tensor exactly once: datasets are
-/// not filled at creation, so an element that no rank writes would be garbage in the file.
+/// not filled at creation, so an element that no rank writes would be garbage in the file. Collective.
 void require_complete(dist::Communicator& comm, const ParameterTable& table, const TensorGroup<const float>& group);
 
-/// Creates the group and its datasets, and writes the slices. Throws Error(write).
-void write_group(dist::Communicator& comm, Hdf5File& file, const ParameterTable& table,
-                 const TensorGroup<const float>& group);
+/// Writes this rank's slices to the group's tensors, which lie at `places`, in the table's order. Throws Error(write).
+void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
+                 const std::vector<TensorPlace>& places);
 
-/// Fills any slices, pads with zeros. Throws Error(input) naming file, tensor and reason where the group's tensors are
+/// Fills any slices, pads with zeros. Collective, with agreement. Throws Error(input) naming file, tensor and reason where the group's tensors are
 /// not the table's.
 void read_group(dist::Communicator& comm, const Hdf5File& file, const ParameterTable& table,
                 const TensorGroup<float>& group);

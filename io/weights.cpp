@@ -27,7 +27,19 @@ WeightsDescription describe(const Hdf5File& file) {
                                     std::to_string(kFormatVersion));
   }
   return {file.read_text_attribute("description"), file.read_number_attribute("step"),
-          file.read_number_attribute("tokens")};
+          file.read_number_attribute("tokens"), {}};
+}
+
+/// All but the tensors' values.
+void create_file(const std::string& path, const std::vector<TensorGroup<const float>>& groups,
+                 const WeightsDescription& description, std::vector<std::vector<TensorPlace>>& places) {
+  Hdf5File file(path, Hdf5Access::create, nullptr);
+  write_attributes(file, description);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const bool has_ties = groups[i].name == kParameterGroup;
+    create_tensors(file, groups[i].name, places[i], has_ties ? description.ties : Ties());
+  }
+  file.close();
 }
 
 Hdf5File open_together(dist::Communicator& comm, const std::string& path) {
@@ -45,13 +57,28 @@ void begin_weights(Hdf5File& file, const WeightsDescription& description) {
   file.create_group(std::string("/") + kParameterGroup);
 }
 
-void write_tensor_file(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
-                       const std::vector<TensorGroup<const float>>& groups, const WeightsDescription& description) {
-  for (const auto& group : groups) require_complete(comm, table, group);
-  auto file = dist::agreed(comm, [&] { return Hdf5File(path, Hdf5Access::create, comm.mpi_handle()); });
-  dist::agreed(comm, [&] { write_attributes(file, description); });
-  for (const auto& group : groups) write_group(comm, file, table, group);
-  dist::agreed(comm, [&] { file.close(); });
+std::vector<TensorPlace> write_tensor_file(dist::Communicator& comm, const std::string& path,
+                                           const ParameterTable& table,
+                                           const std::vector<TensorGroup<const float>>& groups,
+                                           const WeightsDescription& description) {
+  std::vector<std::vector<TensorPlace>> places;
+  for (const auto& group : groups) {
+    require_complete(comm, table, group);
+    places.push_back(tensors_of(group.name, table));
+  }
+  dist::agreed(comm, [&] {
+    if (comm.rank() == 0) create_file(path, groups, description, places);
+  });
+  for (auto& tensors : places) share_offsets(comm, tensors);
+  dist::agreed(comm, [&] {
+    FileDescriptor file(path, FileDescriptor::Use::update);
+    for (std::size_t i = 0; i < groups.size(); ++i) write_group(file, table, groups[i], places[i]);
+    file.sync();
+    file.close();
+  });
+  std::vector<TensorPlace> all;
+  for (const auto& tensors : places) all.insert(all.end(), tensors.begin(), tensors.end());
+  return all;
 }
 
 std::vector<std::string> read_tensor_file(dist::Communicator& comm, const std::string& path,

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // weights.hpp: a file of a model's tensors, plain or with training state.
 //   /parameters/<name>   always        /optimizer/<state>/<name>   in a checkpoint
-//   root attributes: format_version, description, step, tokens
+//   root attributes: format_version, description, step, tokens; a tied tensor has tied_to, the other's name
 // A weights file alone is written under a temporary name, synced, renamed; a checkpoint does that with its folder.
 // All functions but read_description are collective; after each phase the ranks agree on the worst status.
 #pragma once
@@ -20,12 +20,15 @@ struct WeightsDescription {
   std::string model;        ///< JSON, given by the caller
   std::int64_t step = 0;    ///< updates done
   std::int64_t tokens = 0;  ///< tokens seen
+  Ties ties = {};           ///< written beside the tensors; not read back
 };
 
-/// A whole file under its own name, replacing an older one; it is durable when its data are, not before. Over all ranks
-/// a group's slices must hold every element of every tensor exactly once (internal error). Throws Error(write).
-void write_tensor_file(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
-                       const std::vector<TensorGroup<const float>>& groups, const WeightsDescription& description);
+/// A whole file under its own name, replacing an older one, and on the disk; returns where its tensors lie. Over all
+/// ranks a group's slices must hold every element of every tensor exactly once (internal error). Throws Error(write).
+std::vector<TensorPlace> write_tensor_file(dist::Communicator& comm, const std::string& path,
+                                           const ParameterTable& table,
+                                           const std::vector<TensorGroup<const float>>& groups,
+                                           const WeightsDescription& description);
 
 /// Fills the slices of the groups; returns the names of those that the file lacks. The first group must be there; where
 /// any other is not, the first alone is read.

@@ -46,14 +46,18 @@ TrainingRun::TrainingRun(Session& session)
       log_(session.is_first_rank() ? io::Log::on_standard_output() : io::Log()) {
   const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, train::vocab_of(deck_)).seq; });
   data_ = train::open_data(deck_, seq, io::without_trailing_slash(deck_.run.dir) + "-tokens", control_);
+  tokenizer_ = train::identity_of(data_.tokenizer.get());
   settings_ = dist::agreed(
       control_, [&] { return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples()); });
+  settings_.staged = settings_.staged && can_save_beside(session.environment());
   plan_ = plan::memory_plan(settings_, deck_.comm.backend, control_.size());
   refuse_what_does_not_fit();
   resume_ = find_resume_point(deck_, record_after(0), control_);
   create_folder();
   comm_ = std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));
   assembly_ = std::make_unique<train::Assembly>(settings_, *comm_, ledger_);
+  small_files_ = dist::agreed(control_, [&] { return small_files(); });
+  saving_.emplace(session, *assembly_, log_, folder_);
 }
 
 void TrainingRun::create_folder() {
@@ -86,7 +90,7 @@ io::CheckpointRecord TrainingRun::record_after(std::int64_t step) const {
           .global_batch = settings_.batch.global_batch,
           .num_samples = data_.train->num_samples(),
           .model = model_json(settings_.model),
-          .tokenizer = train::identity_of(data_.tokenizer.get()),
+          .tokenizer = tokenizer_,
           .deck = io::resolved_text(resolved_deck(deck_, settings_, folder_))};
 }
 
@@ -116,6 +120,7 @@ RunSummary TrainingRun::execute() {
   train_all_steps();
   say_memory();
   save_weights();
+  saving_->finish();
   say_evaluation();
   say_sample();
   log_.say(fmt::format("everything lies in {}: {}, {}, metrics.jsonl, log.txt", folder_, train::kWeightsFile,
@@ -135,6 +140,9 @@ void TrainingRun::say_banner() {
   const Banner banner{
       deck_, settings_, plan_, *comm_, session_.runtime(), assembly_->model().parameters(), data_.description};
   for (const auto& line : lines_of(banner)) log_.say(line);
+  if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
+    log_.say("note         saving is synchronous: this MPI gives no MPI_THREAD_MULTIPLE");
+  }
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }
 
@@ -188,13 +196,14 @@ void TrainingRun::train_all_steps() {
     if (metrics) metrics->write(row);
     check_replicas(step);
     stopped_early_ = step < settings_.steps && out_of_time();
-    const std::int64_t every = deck_.checkpoint.every;
-    if (every > 0 && (step % every == 0 || step == settings_.steps || stopped_early_)) save_checkpoint(step);
+    saving_->look();
+    const bool is_last = step == settings_.steps || stopped_early_;
+    if (saving_->due(step, is_last)) saving_->save(record_after(step), small_files_);
   }
   summary_.median_tokens_per_s = median(tokens_per_s_);
 }
 
-io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double seconds) const {
+io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double seconds) {
   io::StepMetrics row;
   row.step = result.step;
   row.tokens = tokens_;
@@ -204,6 +213,7 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
   row.step_s = seconds;
   row.tokens_per_s = static_cast<double>(result.tokens) / seconds;
   row.seconds = assembly_->timeline().seconds();
+  if (deck_.checkpoint.every > 0) row.seconds["checkpoint"] = saving_->take_stall();
   for (const auto& count : comm_->counts()) {
     row.bytes_sent[std::string(count.collective)] = count.bytes;
     row.seconds[std::string(count.collective)] = count.seconds;
@@ -249,29 +259,19 @@ bool TrainingRun::out_of_time() const {
   return comm_->broadcast_control(mine ? "1" : "0") == "1";
 }
 
-void TrainingRun::save_checkpoint(std::int64_t step) {
-  const auto start = Clock::now();
+std::map<std::string, std::string> TrainingRun::small_files() const {
   std::map<std::string, std::string> texts;
-  const io::CheckpointRecord record = record_after(step);
-  if (control_.rank() == 0) {
-    texts[train::kDeckFile] = record.deck;
-    if (data_.tokenizer != nullptr) {
-      const std::string file = data_.tokenizer->file_name();
-      texts[file] = io::read_whole_file(path_of(file), std::int64_t{1} << 30);
-    }
-  }
-  const std::string folder = io::checkpoint_folder(folder_, step);
-  const std::int64_t bytes = train::save_checkpoint(folder, assembly_->parts(), record, texts);
-  dist::agreed(control_, [&] {
-    if (control_.rank() == 0) io::prune_checkpoints(folder_, deck_.checkpoint.keep);
-  });
-  const double seconds = seconds_since(start);
-  log_.say(fmt::format("checkpoint   {}: {} in {:.2f} s ({:.2f} GB/s)", folder, io::readable_bytes(bytes), seconds,
-                       static_cast<double>(bytes) / 1e9 / seconds));
+  if (control_.rank() != 0) return texts;
+  texts[train::kDeckFile] = io::resolved_text(resolved_deck(deck_, settings_, folder_));
+  if (data_.tokenizer == nullptr) return texts;
+  const std::string file = data_.tokenizer->file_name();
+  texts[file] = io::read_whole_file(path_of(file), std::int64_t{1} << 30);
+  return texts;
 }
 
 void TrainingRun::save_weights() {
-  const io::WeightsDescription description{model_json(settings_.model), summary_.steps, tokens_};
+  const io::WeightsDescription description{model_json(settings_.model), summary_.steps, tokens_,
+                                           train::ties_of(assembly_->model())};
   train::save_weights(path_of(train::kWeightsFile), assembly_->model().parameters(), assembly_->state().weights(),
                       *comm_, description);
 }

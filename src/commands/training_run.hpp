@@ -14,6 +14,7 @@
 #include <kozero/train/data_set.hpp>
 
 #include "resume_point.hpp"
+#include "saving.hpp"
 #include "session.hpp"
 
 namespace kozero::commands {
@@ -40,6 +41,7 @@ class TrainingRun {
  private:
   /// This run's state besides tensors, after `step`; what a checkpoint must agree with.
   [[nodiscard]] io::CheckpointRecord record_after(std::int64_t step) const;
+  [[nodiscard]] std::map<std::string, std::string> small_files() const;
   void create_folder();
   void continue_folder();
   void refuse_what_does_not_fit() const;
@@ -53,9 +55,8 @@ class TrainingRun {
   std::optional<double> evaluate_after(std::int64_t step);
   void check_replicas(std::int64_t step);
   [[nodiscard]] bool out_of_time() const;
-  io::StepMetrics metrics_of(const train::StepResult& result, double seconds) const;
+  io::StepMetrics metrics_of(const train::StepResult& result, double seconds);
   void save_weights();
-  void save_checkpoint(std::int64_t step);
   void say_evaluation();
   void say_sample();
   [[nodiscard]] std::string path_of(const std::string& file) const { return folder_ + "/" + file; }
@@ -66,12 +67,15 @@ class TrainingRun {
   std::string folder_;
   io::Log log_;
   train::DataSet data_;
+  std::string tokenizer_;                           ///< its identity
+  std::map<std::string, std::string> small_files_;  ///< of every checkpoint, rank 0's
   train::Settings settings_;
   plan::MemoryPlan plan_;
   ResumePoint resume_;
   MemoryLedger ledger_;
   std::unique_ptr<dist::CountedCommunicator> comm_;
   std::unique_ptr<train::Assembly> assembly_;
+  std::optional<Saving> saving_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::int64_t tokens_ = 0;  ///< predicted so far
   std::vector<double> tokens_per_s_;

@@ -76,6 +76,7 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   dist::Communicator& comm = session.control();
   io::Deck deck = session.deck();
   deck.zero.accumulation = "reduced";
+  deck.checkpoint.async = false;  // nothing is saved, so nothing is staged
   const auto seq = dist::agreed(comm, [&] { return train::model_config(deck, train::vocab_of(deck)).seq; });
   const train::DataSet data = train::open_data(deck, seq, io::without_trailing_slash(deck.run.dir) + "-tokens", comm);
 

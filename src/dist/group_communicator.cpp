@@ -8,7 +8,6 @@
 
 #include "group_communicator.hpp"
 #include "mpi_check.hpp"
-#include "patience.hpp"
 
 namespace kozero::dist {
 namespace {
@@ -17,7 +16,8 @@ constexpr std::int64_t kControlMessage = std::int64_t{1} << 30;
 
 }  // namespace
 
-GroupCommunicator::GroupCommunicator(MPI_Comm parent, double timeout_s) : timeout_s_(timeout_s) {
+GroupCommunicator::GroupCommunicator(MPI_Comm parent, double timeout_s, Waiting waiting)
+    : timeout_s_(timeout_s), waiting_(waiting) {
   check_mpi(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
@@ -39,7 +39,7 @@ void GroupCommunicator::lose(const char* collective, const std::string& whom) {
 }
 
 void GroupCommunicator::wait(PendingMessages& messages, const char* collective) {
-  Patience patience(timeout_s_);
+  Patience patience(timeout_s_, waiting_);
   int done = 0;
   while (true) {
     check_mpi(MPI_Testall(messages.count(), messages.requests(), &done, MPI_STATUSES_IGNORE), collective);
@@ -55,7 +55,7 @@ void GroupCommunicator::wait(PendingMessages& messages, const char* collective) 
 }
 
 void GroupCommunicator::wait(MPI_Request* request, const char* collective) {
-  Patience patience(timeout_s_);
+  Patience patience(timeout_s_, waiting_);
   int done = 0;
   while (true) {
     check_mpi(MPI_Test(request, &done, MPI_STATUS_IGNORE), collective);

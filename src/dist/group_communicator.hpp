@@ -8,6 +8,8 @@
 
 #include <kozero/dist/communicator.hpp>
 
+#include "patience.hpp"
+
 namespace kozero::dist {
 
 /// Messages under way, with the rank at the other end of each; at most `capacity` of them.
@@ -34,7 +36,7 @@ class PendingMessages {
 
 class GroupCommunicator : public Communicator {
  public:
-  GroupCommunicator(MPI_Comm parent, double timeout_s);
+  GroupCommunicator(MPI_Comm parent, double timeout_s, Waiting waiting = Waiting::yields);
   ~GroupCommunicator() override;
   GroupCommunicator(const GroupCommunicator&) = delete;
   GroupCommunicator& operator=(const GroupCommunicator&) = delete;
@@ -66,6 +68,7 @@ class GroupCommunicator : public Communicator {
   int rank_ = 0;
   int size_ = 1;
   double timeout_s_;
+  Waiting waiting_;
   bool lost_ = false;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <kozero/train/assembly.hpp>
+#include <kozero/train/checkpoint.hpp>
 
 namespace kozero::train {
 
@@ -13,6 +14,8 @@ Assembly::Assembly(const Settings& settings, dist::Communicator& comm, MemoryLed
   for (const auto& piece : state_->pieces()) ranges.push_back(piece.range);
   optimizer_ = optim::make_optimizer(settings.optim, optim::segments_of(model_->parameters(), ranges), ledger);
   model_->reserve(ledger, settings.batch.micro_batch);
+  if (!settings.staged) return;
+  staging_ = std::make_unique<Staging>(owned_state(parts()), settings.staging_mib, ledger);
 }
 
 }  // namespace kozero::train

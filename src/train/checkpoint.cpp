@@ -45,20 +45,34 @@ void compare(std::vector<std::string>& differences, const std::string& what, con
 
 }  // namespace
 
+std::vector<StateGroup> owned_state(const Parts& parts) {
+  const zero::Weights& weights = parts.state.weights();
+  std::vector<StateGroup> groups = {{io::kParameterGroup, slices_of(weights)}};
+  for (const auto& state : parts.optimizer.states()) {
+    groups.push_back({group_of(state), owned(state, parts.state.pieces(), weights.my_ranges())});
+  }
+  return groups;
+}
+
+io::Ties ties_of(const model::Model<float>& model) {
+  if (!model.config().tie_embeddings) return {};
+  return {{model.parameters().rows().front().name, "lm_head.weight"}};
+}
+
+io::CheckpointContents contents_of(const Parts& parts, const io::CheckpointRecord& record,
+                                   const std::map<std::string, std::string>& texts, std::vector<HostSlices>& slices) {
+  io::CheckpointContents contents{record, {}, texts, ties_of(parts.model)};
+  for (const auto& group : owned_state(parts)) {
+    slices.emplace_back(group.slices).fetch();
+    contents.groups.push_back({group.name, slices.back().named<const float>()});
+  }
+  return contents;
+}
+
 std::int64_t save_checkpoint(const std::string& folder, const Parts& parts, const io::CheckpointRecord& record,
                              const std::map<std::string, std::string>& texts) {
-  const zero::Weights& weights = parts.state.weights();
-  std::vector<HostSlices> slices = {HostSlices(slices_of(weights))};
-  std::vector<std::string> names = {io::kParameterGroup};
-  for (const auto& state : parts.optimizer.states()) {
-    slices.emplace_back(owned(state, parts.state.pieces(), weights.my_ranges()));
-    names.push_back(group_of(state));
-  }
-  io::CheckpointContents contents{record, {}, texts};
-  for (std::size_t i = 0; i < slices.size(); ++i) {
-    slices[i].fetch();
-    contents.groups.push_back({names[i], slices[i].named<const float>()});
-  }
+  std::vector<HostSlices> slices;
+  const auto contents = contents_of(parts, record, texts, slices);
   return io::write_checkpoint(parts.comm, folder, parts.model.parameters(), contents);
 }
 

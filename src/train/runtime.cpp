@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <vector>
 
 #if defined(__SSE__)
@@ -61,6 +62,21 @@ void flush_denormals() {
 }
 
 }  // namespace
+
+void run_on_any_cpu() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  std::error_code problem;
+  for (std::filesystem::directory_iterator thread("/proc/self/task", problem), end; !problem && thread != end;
+       thread.increment(problem)) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    const int id = std::atoi(thread->path().filename().c_str());
+    if (sched_getaffinity(id, sizeof(one), &one) == 0) CPU_OR(&all, &all, &one);
+  }
+  // Where it is refused the thread stays on one core: slower, not wrong.
+  if (CPU_COUNT(&all) > 0) static_cast<void>(sched_setaffinity(0, sizeof(all), &all));
+}
 
 Runtime::Runtime(std::int64_t threads, int local_ranks)
     : threads_(threads > 0 ? static_cast<int>(threads) : default_threads(local_ranks)) {

@@ -88,6 +88,8 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   settings.steps = total_steps(deck, num_samples, settings.batch.global_batch);
   if (num_samples > 0) refuse_schedule_beyond(settings.steps, deck.optim);
   const int stage = static_cast<int>(deck.zero.stage);
+  settings.staged = deck.checkpoint.every > 0 && deck.checkpoint.async;
+  settings.staging_mib = deck.checkpoint.staging_mib;
   settings.zero = {stage, zero::accumulation_of(deck.zero.accumulation, stage), settings.batch.micro_steps};
   settings.optim = {deck.optim.kind, deck.optim.betas[0],     deck.optim.betas[1],
                     deck.optim.eps,  deck.optim.weight_decay, deck.optim.momentum};

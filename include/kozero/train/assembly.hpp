@@ -6,6 +6,7 @@
 #include <memory>
 
 #include <kozero/train/settings.hpp>
+#include <kozero/train/staging.hpp>
 
 namespace kozero::train {
 
@@ -19,6 +20,8 @@ class Assembly {
   [[nodiscard]] zero::ShardedState& state() { return *state_; }
   [[nodiscard]] BatchLoader& loader() { return *loader_; }
   [[nodiscard]] Timeline& timeline() { return timeline_; }
+  /// nullptr where saving is synchronous.
+  [[nodiscard]] Staging* staging() { return staging_.get(); }
 
  private:
   dist::Communicator& comm_;
@@ -27,6 +30,7 @@ class Assembly {
   std::unique_ptr<zero::ShardedState> state_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<BatchLoader> loader_;
+  std::unique_ptr<Staging> staging_;
 };
 
 }  // namespace kozero::train

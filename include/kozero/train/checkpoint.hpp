@@ -10,9 +10,21 @@
 
 #include <kozero/io/checkpoint.hpp>
 #include <kozero/io/tokenizer.hpp>
+#include <kozero/train/staging.hpp>
 #include <kozero/train/trainer.hpp>
 
 namespace kozero::train {
+
+/// What this rank writes: its own slices of a replicated state too, so that every element has one writer.
+std::vector<StateGroup> owned_state(const Parts& parts);
+
+/// A tied embedding is the head's matrix too.
+io::Ties ties_of(const model::Model<float>& model);
+
+/// What a checkpoint of the present state holds. `slices` keep the values on the host; on a host build they are the state
+/// itself.
+io::CheckpointContents contents_of(const Parts& parts, const io::CheckpointRecord& record,
+                                   const std::map<std::string, std::string>& texts, std::vector<HostSlices>& slices);
 
 /// Returns the bytes of the state's file. Collective. Throws Error(write), seen by all ranks.
 std::int64_t save_checkpoint(const std::string& folder, const Parts& parts, const io::CheckpointRecord& record,

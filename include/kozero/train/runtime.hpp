@@ -10,6 +10,9 @@
 
 namespace kozero::train {
 
+/// Lets the calling thread run wherever this rank's threads may: a thread inherits the one core that its maker is bound to.
+void run_on_any_cpu();
+
 class Runtime {
  public:
   /// `threads` of this rank; 0: OMP_NUM_THREADS, or else the cores this process may use shared among the node's ranks.

@@ -35,6 +35,8 @@ struct Settings {
   StepConfig step;
   std::int64_t steps = 0;  ///< the total from the beginning
   std::uint64_t seed = 1;
+  bool staged = false;           ///< checkpoints are written from a copy, while training goes on
+  std::int64_t staging_mib = 0;  ///< the most that copy may take; 0: what it needs
 };
 
 /// `num_samples` of the training data (0: not known; then run.epochs cannot be resolved and counts as one step).

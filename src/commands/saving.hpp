@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// saving.hpp: a run's checkpoints by the deck's [checkpoint] keys: when, how, and what is said of each.
+//   after each step: look(), then save(...) where due(step); at the end finish()
+// A save that fails is told of on the next look, on all ranks: it ends the run with Error(write), or is a warning where
+// checkpoint.on_error = "continue". A lost rank ends it in any case.
+#pragma once
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include <kozero/io/log.hpp>
+#include <kozero/train/assembly.hpp>
+#include <kozero/train/checkpoint_saver.hpp>
+
+#include "session.hpp"
+
+namespace kozero::commands {
+
+class Saving {
+ public:
+  /// Of the run in `folder`. Collective.
+  Saving(Session& session, train::Assembly& assembly, io::Log& log, std::string folder);
+
+  /// Whether a save follows this step, which may be the run's last.
+  [[nodiscard]] bool due(std::int64_t step, bool last) const;
+  /// Waits for the save before, then begins this one. `texts`: small files, rank 0's.
+  void save(const io::CheckpointRecord& record, std::map<std::string, std::string> texts);
+  /// Tells of a save that has ended on all ranks. Collective.
+  void look();
+  /// Waits for the last save and tells of it.
+  void finish();
+  /// Seconds that training stood still for saving since this was asked last.
+  [[nodiscard]] double take_stall() { return std::exchange(stall_s_, 0.0); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void tell(const train::SaveReport& report) const;
+  void settle(const train::SaveReport& report) const;
+
+  const io::CheckpointKeys& keys_;
+  dist::Communicator& control_;
+  io::Log& log_;
+  std::string folder_;
+  train::CheckpointSaver saver_;
+  Clock::time_point last_begin_ = Clock::now();
+  double interval_s_ = 0.0;  ///< between the last two saves' beginnings
+  double waited_s_ = 0.0;    ///< by the save under way, for the one before it
+  double stall_s_ = 0.0;
+};
+
+/// Whether a save may run beside the training: any thread may call MPI, or no other rank is there to be called.
+bool can_save_beside(const dist::Environment& environment);
+
+}  // namespace kozero::commands

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+
+#include <kozero/dist/agreed.hpp>
+#include <kozero/io/checkpoint_folders.hpp>
+#include <kozero/train/checkpoint_saver.hpp>
+#include <kozero/train/runtime.hpp>
+
+namespace kozero::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+}  // namespace
+
+CheckpointSaver::CheckpointSaver(Parts parts, Staging* staging, std::unique_ptr<dist::Communicator> comm)
+    : parts_(parts), staging_(staging), comm_(std::move(comm)) {}
+
+void CheckpointSaver::begin(const SaveOrder& order) {
+  require(!under_way(), "CheckpointSaver: a save is under way");
+  const auto start = Clock::now();
+  if (staging_ == nullptr) {
+    std::vector<HostSlices> slices;
+    SaveReport report = write(order, contents_of(parts_, order.record, order.texts, slices));
+    report.seconds = report.stall_s = seconds_since(start);
+    std::promise<SaveReport> done;
+    done.set_value(std::move(report));
+    report_ = done.get_future();
+    return;
+  }
+  staging_->capture();
+  io::CheckpointContents contents{order.record, staging_->groups(), order.texts, ties_of(parts_.model)};
+  const double stall_s = seconds_since(start);
+  report_ = std::async(std::launch::async, [this, order, contents = std::move(contents), start, stall_s] {
+    run_on_any_cpu();
+    SaveReport report = write(order, contents);
+    report.seconds = seconds_since(start);
+    report.stall_s = stall_s;
+    return report;
+  });
+}
+
+SaveReport CheckpointSaver::write(const SaveOrder& order, const io::CheckpointContents& contents) const {
+  SaveReport report{.step = order.record.step, .folder = io::checkpoint_folder(order.run_folder, order.record.step)};
+  try {
+    report.bytes = io::write_checkpoint(*comm_, report.folder, parts_.model.parameters(), contents);
+    dist::agreed(*comm_, [&] {
+      if (comm_->rank() == 0) io::prune_checkpoints(order.run_folder, order.keep);
+    });
+  } catch (const Error& problem) {
+    report.problem = problem;
+  } catch (const std::exception& problem) {
+    report.problem = Error(Failure::internal, problem.what());
+  }
+  return report;
+}
+
+std::optional<SaveReport> CheckpointSaver::ended(dist::Communicator& comm) {
+  if (!under_way()) return std::nullopt;
+  const bool busy = report_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  if (sum_in_rank_order(comm, busy ? 1.0 : 0.0) > 0.0) return std::nullopt;
+  return report_.get();
+}
+
+std::optional<SaveReport> CheckpointSaver::wait() {
+  if (!under_way()) return std::nullopt;
+  return report_.get();
+}
+
+}  // namespace kozero::train
