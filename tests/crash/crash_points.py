@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The KoZeRO authors
+"""crash_points.py CASE KOZERO MPIEXEC PRELOAD DECK [--every K] [--kills N]: saves that are killed or fail at a counted call.
+
+Each trial begins with a run's folder that has a checkpoint of step 1, goes on over steps 2 and 3 (a save each; keep 2, so
+that one is pruned) on 2 ranks with failing_calls.cpp preloaded, and is ended at the n-th call that changes a checkpoint's
+files. Then the run must go on from a checkpoint no older than what was said to be complete, to the state of a run that
+nothing happened to: the hashes of all datasets are compared. CASE:
+  kill   N random kills of one rank or of all, among all calls of all ranks   fail   every K-th call fails, ENOSPC and EIO
+  full   a file system too small for the next checkpoint                      modes  one thread only; on_error = continue
+Exit status 0: all as expected, 1: something was not, 77: it cannot be tried here.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+RANKS = 2
+NO_SPACE, IO_ERROR = 28, 5  # errno
+TEXTS = {NO_SPACE: "No space left on device", IO_ERROR: "Input/output error"}
+SMALL = ["model.layers=1", "model.dim=16", "model.heads=2", "model.seq=16", "train.global_batch=4", "train.micro_batch=2",
+         "train.eval_every=0", "optim.warmup_steps=0", "optim.schedule=constant", "checkpoint.every=1", "run.steps=3"]
+
+
+class Trials:
+    def __init__(self, options, folder):
+        self.options, self.folder, self.failures = options, folder, 0
+        (folder / "text").write_text("".join(f"line {i}: the quick brown fox jumps over the lazy dog.\n" for i in range(200)))
+        self.train(folder / "whole", "checkpoint.keep=0")
+        self.hashes = {step: self.datasets(folder / "whole", step) for step in (1, 2, 3)}
+        self.train(folder / "begun", "run.max_minutes=1e-9")
+
+    def train(self, run, *overrides, preload=None):
+        """Goes on with the run, or begins it; all that it says, and its exit status (124: it hangs)."""
+        command = [self.options.kozero, "train", self.options.deck, *SMALL, f'data.text=["{self.folder}/text"]',
+                   f"run.dir={run}", "checkpoint.resume=auto", *overrides]
+        settings = {"OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false"}
+        if preload is not None:
+            settings |= {"LD_PRELOAD": self.options.preload, "ASAN_OPTIONS": "verify_asan_link_order=0", **preload}
+        command = ["env", *(f"{key}={value}" for key, value in settings.items()), *command]
+        with open(self.folder / "said", "w+", errors="replace") as said:
+            try:
+                status = subprocess.run([*self.options.mpiexec.split(), "-n", str(RANKS), *command], stdout=said,
+                                        stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=60).returncode
+            except subprocess.TimeoutExpired:
+                status = 124
+            said.seek(0)
+            return status, said.read()
+
+    def datasets(self, run, step):
+        return json.loads((run / f"step_{step:09}" / "manifest.json").read_text())["datasets"]
+
+    def expect(self, holds, what, said):
+        if holds:
+            return
+        self.failures += 1
+        print(f"FAILED: {what}; it said:\n    " + said.replace("\n", "\n    "), flush=True)
+
+    def fresh(self):
+        run = self.folder / "run"
+        shutil.rmtree(run, ignore_errors=True)
+        shutil.copytree(self.folder / "begun", run)
+        return run
+
+    def counted_calls(self, overrides):
+        """(rank, number, "call path") of a run in which nothing happens."""
+        run = self.fresh()
+        log = self.folder / "calls"
+        for old in self.folder.glob("calls.*"):
+            old.unlink()
+        status, said = self.train(run, *overrides, preload={"KOZERO_CALLS_UNDER": f"{run}/step_", "KOZERO_CALLS_LOG": log})
+        self.expect(status == 0, "the run that counts calls", said)
+        calls = []
+        for rank in range(RANKS):
+            for line in pathlib.Path(f"{log}.{rank}").read_text().splitlines():
+                number, what = line.split(" ", 1)
+                calls.append((rank, int(number), what.replace(f"{run}/", "")))
+        return calls
+
+    def goes_on(self, run, said_before, name):
+        """What follows an interruption: the newest complete checkpoint loads, and the end is that of the whole run."""
+        complete = [int(step) for step in re.findall(r"^checkpoint   .*/step_(\d+):", said_before, re.M)]
+        status, said = self.train(run, "checkpoint.keep=0")
+        self.expect(status == 0, f"{name}: the run after it ends with status {status}", said)
+        step = int((re.findall(r"^resume       after step (\d+),", said, re.M) or [0])[-1])
+        self.expect(step >= max([1, *complete]), f"{name}: went on from step {step}, complete were {complete}", said)
+        self.expect("skipped" not in said, f"{name}: a checkpoint under its own name is broken", said)
+        for done in {step, 3}:
+            same = (run / f"step_{done:09}").exists() and self.datasets(run, done) == self.hashes[done]
+            self.expect(same, f"{name}: step {done} is not what was computed", said)
+
+    def trial(self, call, action, mode):
+        rank, number, what = call
+        run = self.fresh()
+        name = f"{action} at rank {rank}'s call {number} ({what}), {mode}"
+        status, said = self.train(run, mode, "checkpoint.keep=2", preload={
+            "KOZERO_CALLS_UNDER": f"{run}/step_", "KOZERO_CALLS_AT": number, "KOZERO_CALLS_RANK": rank,
+            "KOZERO_CALLS_DO": action})
+        self.expect(status not in (0, 124) or not str(action).startswith("kill"), f"{name}: status {status}", said)
+        if action in TEXTS:
+            self.check_message(status, said, what, action, name)
+        self.goes_on(run, said, name)
+
+    def check_message(self, status, said, what, error, name):
+        errors = [line for line in said.splitlines() if line.startswith("[rank")]
+        if status == 0:  # what is left over may stay: the next save removes it
+            self.expect(what.startswith("unlink"), f"{name}: nobody noticed", said)
+            return
+        wanted = r"\[rank 0\] error: the checkpoint of step [23]: .*/step_00000000\d.*" + TEXTS[error]
+        self.expect(status == 4 and len(errors) == 1 and re.match(wanted, errors[0]) is not None,
+                    f"{name}: status {status}, wanted 4 and one line that names file and reason", said)
+        # Removing an older one takes no space; all else says what it takes and what is free.
+        self.expect(what.startswith(("unlink", "rename")) or " bytes) are free" in said, f"{name}: no bytes needed", said)
+
+
+MODES = ("checkpoint.async=true", "checkpoint.async=false")
+
+
+def kill(trials, options):
+    calls = trials.counted_calls(["checkpoint.keep=2"])
+    chance = random.Random(options.seed)
+    for i in range(options.kills):
+        trials.trial(chance.choice(calls), chance.choice(("kill", "kill all")), MODES[i % 2])
+    print(f"{options.kills} kills among {len(calls)} calls, seed {options.seed}")
+
+
+def fail(trials, options):
+    calls = trials.counted_calls(["checkpoint.keep=2"])
+    chosen = calls[options.first % options.every::options.every]
+    for i, call in enumerate(chosen):
+        trials.trial(call, (NO_SPACE, IO_ERROR)[i % 2], MODES[i // 2 % 2])
+    print(f"{len(chosen)} of {len(calls)} calls failed")
+
+
+def modes(trials, options):
+    status, said = trials.train(trials.fresh(), preload={"KOZERO_MPI_FUNNELED": "1"})
+    trials.expect(status == 0 and "saving is synchronous: this MPI gives no MPI_THREAD_MULTIPLE" in said, "one thread", said)
+    run = trials.fresh()
+    rename = next(call for call in trials.counted_calls(["checkpoint.keep=2"]) if call[2] == "rename step_000000002.partial")
+    for mode in MODES:
+        run = trials.fresh()
+        status, said = trials.train(run, mode, "checkpoint.on_error=continue", preload={
+            "KOZERO_CALLS_UNDER": f"{run}/step_", "KOZERO_CALLS_AT": rename[1], "KOZERO_CALLS_RANK": rename[0],
+            "KOZERO_CALLS_DO": NO_SPACE})
+        wanted = r"^warning      the checkpoint of step 2: .*step_000000002: cannot rename .*No space left on device; the " \
+                 r"checkpoint takes .*; training goes on"
+        trials.expect(status == 0 and re.search(wanted, said, re.M) is not None, f"on_error = continue, {mode}", said)
+        left = sorted(path.name for path in run.glob("step_*"))
+        trials.expect(left == ["step_000000001", "step_000000003"], f"on_error = continue, {mode}: {left}", said)
+        trials.expect(trials.datasets(run, 3) == trials.hashes[3], f"on_error = continue, {mode}: another state", said)
+
+
+def full(trials, options):
+    disk = trials.folder / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1500k", "tmpfs", disk], capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        print("skipped: a small file system cannot be mounted here: " + mounted.stderr.strip())
+        sys.exit(77)
+    try:
+        run = disk / "run"
+        shutil.copytree(trials.folder / "begun", run)
+        for mode in MODES:
+            (disk / "ballast").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize - (1 << 18)))
+            status, said = trials.train(run, mode)
+            wanted = r"^\[rank 0\] error: the checkpoint of step 2: .*/step_000000002: not begun: the checkpoint takes .* bytes\) and " \
+                     r".* bytes\) are free; make room"
+            trials.expect(status == 4 and re.search(wanted, said, re.M) is not None, f"a full disk, {mode}: status {status}", said)
+            (disk / "ballast").unlink()
+        trials.goes_on(run, "", "a full disk")
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("case", choices=("kill", "fail", "full", "modes"))
+    for name in ("kozero", "mpiexec", "preload", "deck"):
+        parser.add_argument(name)
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        trials = Trials(options, pathlib.Path(folder))
+        globals()[options.case](trials, options)
+    print("all as expected" if trials.failures == 0 else f"{trials.failures} were not as expected")
+    sys.exit(trials.failures > 0)
+
+
+main()
