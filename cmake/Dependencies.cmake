@@ -4,6 +4,7 @@
 # Dependencies.cmake: finds what KoZeRO stands on and gives each part one imported target:
 #   Kokkos::kokkos  MPI::MPI_CXX  external::hdf5  DNNL::dnnl  Catch2::Catch2
 #   tomlplusplus::tomlplusplus  nlohmann_json::nlohmann_json  CLI11::CLI11  fmt::fmt  external::pcre2  external::xxhash
+#   external::sentencepiece  external::utf8proc
 #   with KOZERO_CUDA: CUDA::cublasLt, external::nccl
 # What is missing stops the configuration, all of it at once, with the remedy. Nothing is downloaded here: kozero.sh
 # installs, and reads from missing.txt in the build folder what (name|Debian packages|Spack spec, one part a line).
@@ -58,8 +59,10 @@ kozero_find(tomlplusplus 3.3 WHAT "toml++" DEBIAN libtomlplusplus-dev SPACK toml
 kozero_find(nlohmann_json 3.11 WHAT "nlohmann-json" DEBIAN nlohmann-json3-dev SPACK nlohmann-json)
 kozero_find(CLI11 2.1 WHAT "CLI11" DEBIAN libcli11-dev SPACK cli11)
 kozero_find(fmt 9 WHAT "fmt" DEBIAN libfmt-dev SPACK fmt)
-kozero_pkg_config(pcre2 libpcre2-8 WHAT "PCRE2" DEBIAN libpcre2-dev SPACK pcre2)
+kozero_pkg_config(pcre2 libpcre2-8>=10.40 WHAT "PCRE2 (10.40 or newer)" DEBIAN libpcre2-dev SPACK pcre2)
 kozero_pkg_config(xxhash libxxhash>=0.8 WHAT "xxHash (0.8 or newer)" DEBIAN libxxhash-dev SPACK xxhash)
+kozero_pkg_config(sentencepiece sentencepiece WHAT "SentencePiece" DEBIAN libsentencepiece-dev SPACK sentencepiece)
+kozero_pkg_config(utf8proc libutf8proc WHAT "utf8proc" DEBIAN libutf8proc-dev SPACK utf8proc)
 if(KOZERO_TESTS)
   kozero_find(Catch2 3.4 WHAT "Catch2 (3.4 or newer)" DEBIAN catch2 SPACK catch2@3)
   find_program(KOZERO_H5DUMP NAMES h5dump DOC "HDF5's own reader: tests read a weights file with it")

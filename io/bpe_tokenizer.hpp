@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// bpe_tokenizer.hpp: byte-level byte-pair encoding.
-//   text -> pieces (split pattern) -> bytes -> merges        ids: 0..255 bytes, then the merges, last <|endoftext|>
-// Saved as a Hugging Face tokenizer.json (model BPE with "vocab" and "merges", pre-tokenizer and decoder ByteLevel), so
-// that peers read it too; this class reads what it wrote, and checks all of it.
+// bpe_tokenizer.hpp: byte-level byte-pair encoding, as a tokenizer.json describes it.
+//   text -> added tokens | rest -> normaliser -> pieces (split pattern) -> bytes -> merges -> ids
+// Encodes as Hugging Face's tokenizers without the tokens that a post-processor would put around the text; decodes to
+// the bytes, special tokens written out. Bytes that are not UTF-8, which Hugging Face's do not take, are pieces of their
+// own.
 #pragma once
-#include <nlohmann/json_fwd.hpp>
-
+#include <kozero/io/added_tokens.hpp>
+#include <kozero/io/merge_learner.hpp>
 #include <kozero/io/merge_rules.hpp>
 #include <kozero/io/piece_cache.hpp>
 #include <kozero/io/split_pattern.hpp>
@@ -14,24 +15,39 @@
 
 namespace kozero::io {
 
+struct TokenizerJson;
+
 class BpeTokenizer : public Tokenizer {
  public:
-  /// With GPT-2's split pattern.
-  explicit BpeTokenizer(std::vector<Merge> merges);
-  /// From a parsed tokenizer.json. Throws Error(input) naming `path` and what is wrong.
-  static BpeTokenizer load(const std::string& path, const nlohmann::json& json);
+  /// From the bytes of a tokenizer.json. Throws Error(input) naming `path` and what is wrong.
+  BpeTokenizer(const std::string& path, std::string json_text);
+  /// From learnt merges, with GPT-2's split pattern.
+  explicit BpeTokenizer(const std::vector<Merge>& merges);
 
   [[nodiscard]] std::vector<Token> encode(std::string_view text) const override;
+  [[nodiscard]] std::vector<Token> encode_rest(std::string_view text) const override;
   [[nodiscard]] std::string decode(std::span<const Token> tokens) const override;
   [[nodiscard]] int vocab_size() const override { return static_cast<int>(bytes_of_.size()); }
   [[nodiscard]] std::string name() const override { return "bpe:" + std::to_string(vocab_size()); }
-  [[nodiscard]] Token end_of_text() const override { return vocab_size() - 1; }
+  [[nodiscard]] Token end_of_text() const override { return end_of_text_; }
   void save(const std::string& path) const override;
 
  private:
+  BpeTokenizer(std::string json_text, TokenizerJson json);
+
+  [[nodiscard]] std::vector<Token> encode_text(std::string_view text, bool add_prefix_space) const;
+  void encode_unnormalized(std::string_view text, bool add_prefix_space, std::vector<Token>& tokens) const;
+  void encode_plain(std::string_view text, bool add_prefix_space, std::vector<Token>& tokens) const;
+  void encode_pieces(std::string_view text, std::vector<Token>& tokens) const;
+
+  std::string json_text_;  ///< saved as it came
+  AddedTokens added_, added_normalized_;
   SplitPattern pattern_;
   MergeRules rules_;
-  std::vector<std::string> bytes_of_;  ///< what each id decodes to
+  std::vector<std::string> bytes_of_;                     ///< what each id decodes to
+  std::unordered_map<std::string_view, Token> whole_;  ///< pieces that are tokens whatever the merges make of them
+  bool nfc_, add_prefix_space_;
+  Token end_of_text_;
   mutable PieceCache cache_;
 };
 

@@ -29,6 +29,19 @@ const std::array<int, 256>& character_of_byte() {
   return table;
 }
 
+/// The byte of each character below U+0180, or -1.
+const std::array<int, 0x180>& byte_of_character() {
+  static const auto table = [] {
+    std::array<int, 0x180> of{};
+    of.fill(-1);
+    for (int byte = 0; byte < 256; ++byte) {
+      of[static_cast<std::size_t>(character_of_byte()[static_cast<std::size_t>(byte)])] = byte;
+    }
+    return of;
+  }();
+  return table;
+}
+
 }  // namespace
 
 std::string to_visible(std::string_view bytes) {
@@ -53,9 +66,8 @@ std::optional<std::string> from_visible(std::string_view visible) {
       if (character > 0xDF || i + 1 == visible.size()) return std::nullopt;
       character = ((character & 0x1F) << 6) | (static_cast<unsigned char>(visible[++i]) & 0x3F);
     }
-    int byte = 0;
-    while (byte < 256 && character_of_byte()[static_cast<std::size_t>(byte)] != character) ++byte;
-    if (byte == 256) return std::nullopt;
+    const int byte = character < 0x180 ? byte_of_character()[static_cast<std::size_t>(character)] : -1;
+    if (byte < 0) return std::nullopt;
     bytes.push_back(static_cast<char>(byte));
   }
   return bytes;

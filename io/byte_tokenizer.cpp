@@ -26,7 +26,7 @@ std::string ByteTokenizer::decode(std::span<const Token> tokens) const {
 }
 
 void ByteTokenizer::save(const std::string& path) const {
-  write_whole_file(path, "{\"kozero_tokenizer\": \"bytes\"}\n");
+  write_whole_file(path, file_text());
 }
 
 }  // namespace kozero::io

@@ -16,6 +16,8 @@ class ByteTokenizer : public Tokenizer {
   [[nodiscard]] std::string name() const override { return "bytes"; }
   [[nodiscard]] Token end_of_text() const override { return 0; }
   void save(const std::string& path) const override;
+  /// What save writes.
+  static std::string file_text() { return "{\"kozero_tokenizer\": \"bytes\"}\n"; }
 };
 
 }  // namespace kozero::io

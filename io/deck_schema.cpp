@@ -99,7 +99,7 @@ std::vector<DeckRow> data_rows() {
       {"data.text", kData<&K::text>, anything(), "UTF-8 files or folders to train on", "not the source of this run"},
       {"data.tokens", kData<&K::tokens>, anything(), "token shards (.bin) to train on", "not the source of this run"},
       {"data.synthetic", kData<&K::synthetic>, anything(), "train on a seeded Markov source of known entropy"},
-      {"data.tokenizer", kData<&K::tokenizer>, anything(), "bytes, bpe (learned from the text), or a saved one's path"},
+      {"data.tokenizer", kData<&K::tokenizer>, anything(), "bytes, bpe (learned from the text), or a file: tokenizer.json, .model"},
       {"data.val_fraction", kData<&K::val_fraction>, fraction(), "share of the data kept for validation"},
   };
 }
@@ -180,12 +180,13 @@ std::vector<DeckRow> comm_rows() {
 std::vector<DeckRow> checkpoint_rows() {
   using K = CheckpointKeys;
   return {
-      {"checkpoint.every", kCheckpoint<&K::every>, from(0), "steps between checkpoints", "", Built::later},
-      {"checkpoint.keep", kCheckpoint<&K::keep>, from(0), "newest checkpoints to keep", "", Built::later},
+      {"checkpoint.every", kCheckpoint<&K::every>, from(0), "steps between checkpoints, the last step's too; 0: none"},
+      {"checkpoint.keep", kCheckpoint<&K::keep>, from(0), "newest checkpoints to keep; 0: all"},
       {"checkpoint.async", kCheckpoint<&K::async>, anything(), "write while training goes on", "", Built::later},
       {"checkpoint.staging_mib", kCheckpoint<&K::staging_mib>, from(0), "host staging, MiB", "", Built::later},
       {"checkpoint.on_error", kCheckpoint<&K::on_error>, anything(), "what a failed save does", "", Built::later},
-      {"checkpoint.resume", kCheckpoint<&K::resume>, anything(), "where to go on from", "", Built::later},
+      {"checkpoint.resume", kCheckpoint<&K::resume>, anything(),
+       "where to go on from: none, auto (the newest complete checkpoint in run.dir), a checkpoint, a run, a weights file"},
   };
 }
 

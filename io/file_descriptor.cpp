@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,6 +49,24 @@ void FileDescriptor::write(std::string_view bytes) const {
 void FileDescriptor::write_at(std::string_view bytes, std::int64_t offset) const {
   if (::lseek(number_, offset, SEEK_SET) < 0) fail_write(path_, "seek");
   write(bytes);
+}
+
+void FileDescriptor::read_at(std::span<char> bytes, std::int64_t offset) const {
+  while (!bytes.empty()) {
+    const ssize_t got = ::pread(number_, bytes.data(), bytes.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw Error(Failure::input, path_ + ": cannot read: " + errno_text());
+    if (got == 0) throw Error(Failure::input, path_ + ": ends at byte " + std::to_string(offset));
+    bytes = bytes.subspan(static_cast<std::size_t>(got));
+    offset += got;
+  }
+}
+
+std::int64_t FileDescriptor::size() const {
+  struct stat status {};
+  if (::fstat(number_, &status) != 0) throw Error(Failure::input, path_ + ": cannot stat: " + errno_text());
+  if (!S_ISREG(status.st_mode)) throw Error(Failure::input, path_ + ": not a regular file");
+  return status.st_size;
 }
 
 void FileDescriptor::sync() const {

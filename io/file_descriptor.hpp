@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // file_descriptor.hpp: an open POSIX file that closes itself; every failure names the path and errno's text.
-// Throws Error(input) when opening for reading fails, Error(write) for everything that concerns output.
+// Throws Error(input) when opening for reading or reading fails, Error(write) for everything that concerns output.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,10 @@ class FileDescriptor {
   void write(std::string_view bytes) const;
   /// Writes all bytes at `offset`.
   void write_at(std::string_view bytes, std::int64_t offset) const;
+  /// Fills `bytes` from `offset`; a file that ends before is an error.
+  void read_at(std::span<char> bytes, std::int64_t offset) const;
+  /// Throws Error(input) where it is not a regular file.
+  [[nodiscard]] std::int64_t size() const;
   /// Returns when the bytes are on the disk.
   void sync() const;
   /// Closes and checks: some file systems report a failed write only here.

@@ -46,8 +46,22 @@ bool read_shape(const Hdf5Handle& dataset, std::vector<std::int64_t>& shape) {
 
 void Hdf5File::create_group(const std::string& name) {
   const Hdf5Lock lock;
-  const Hdf5Handle group(H5Gcreate2(handle_.id(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
+  const Hdf5Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+  Hdf5Handle group;
+  if (links.valid() && H5Pset_create_intermediate_group(links.id(), 1) >= 0) {
+    group = Hdf5Handle(H5Gcreate2(handle_.id(), name.c_str(), links.id(), H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
+  }
   if (!group.valid()) fail_hdf5(Failure::write, path_, "create group " + name);
+}
+
+bool Hdf5File::has_group(const std::string& name) const {
+  const Hdf5Lock lock;
+  for (std::size_t end = name.find('/'); ; end = name.find('/', end + 1)) {
+    const htri_t exists = H5Lexists(handle_.id(), name.substr(0, end).c_str(), H5P_DEFAULT);
+    if (exists < 0) fail_hdf5(Failure::input, path_, "look for " + name);
+    if (exists == 0) return false;
+    if (end == std::string::npos) return true;
+  }
 }
 
 Hdf5Dataset Hdf5File::create_dataset(const std::string& name, const std::vector<std::int64_t>& shape) {

@@ -36,7 +36,11 @@ class Hdf5File {
   Hdf5File(const std::string& path, Hdf5Access access, const void* mpi_handle)
       : path_(path), handle_(open_hdf5(path, access, mpi_handle)) {}
 
+  [[nodiscard]] const std::string& path() const { return path_; }
+  /// Makes the groups above it too.
   void create_group(const std::string& name);
+  /// Whether the file holds the object at "a/b/c".
+  [[nodiscard]] bool has_group(const std::string& name) const;
   Hdf5Dataset create_dataset(const std::string& name, const std::vector<std::int64_t>& shape);
   /// Also throws where the dataset is not of f32.
   [[nodiscard]] Hdf5Dataset open_dataset(const std::string& name) const;

@@ -9,12 +9,15 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include <kozero/io/merge_rules.hpp>
+#include <kozero/core/views.hpp>
 
 namespace kozero::io {
 
+/// The ids that are joined: 0..255 are the bytes, 256 + r is what merge r makes.
+using Merge = std::pair<Token, Token>;
 using PieceCounts = std::map<std::string, std::int64_t>;
 
 /// At most `num_merges` merges; fewer where no pair is met twice any more.

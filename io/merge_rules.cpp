@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <functional>
 #include <queue>
 
 #include <kozero/core/error.hpp>
@@ -21,59 +22,59 @@ struct Link {
   std::int32_t previous, next;
 };
 
-/// A possible merge, lowest id first, then leftmost. Stale where the neighbours have changed since.
+/// A possible merge, lowest rank first, then leftmost. Stale where the neighbours have changed since.
 struct Candidate {
-  Token made;
-  std::int32_t position;
+  std::int32_t rank, position;
   friend bool operator>(const Candidate& a, const Candidate& b) {
-    return a.made != b.made ? a.made > b.made : a.position > b.position;
+    return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
   }
 };
 
-std::vector<Link> links_of(std::string_view piece) {
+std::vector<Link> links_of(const ByteIds& bytes, std::string_view piece) {
   const auto size = static_cast<std::int32_t>(piece.size());
   std::vector<Link> links(piece.size());
   for (std::int32_t i = 0; i < size; ++i) {
-    links[static_cast<std::size_t>(i)] = {static_cast<unsigned char>(piece[static_cast<std::size_t>(i)]), i - 1,
-                                          i + 1 < size ? i + 1 : -1};
+    const auto byte = static_cast<unsigned char>(piece[static_cast<std::size_t>(i)]);
+    links[static_cast<std::size_t>(i)] = {bytes[byte], i - 1, i + 1 < size ? i + 1 : -1};
   }
   return links;
 }
 
 }  // namespace
 
-MergeRules::MergeRules(std::vector<Merge> merges) : merges_(std::move(merges)) {
-  made_.reserve(merges_.size());
-  for (std::size_t rank = 0; rank < merges_.size(); ++rank) {
-    made_.emplace(key_of(merges_[rank].first, merges_[rank].second), static_cast<Token>(256 + rank));
-  }
+MergeRules::MergeRules(const ByteIds& bytes, std::span<const MergeRule> rules) : bytes_(bytes) {
+  made_.reserve(rules.size());
+  std::int32_t rank = 0;
+  for (const auto& [left, right, made] : rules) made_.emplace(key_of(left, right), Made{rank++, made});
 }
 
-Token MergeRules::joined(Token left, Token right) const {
+MergeRules::Made MergeRules::joined(Token left, Token right) const {
   const auto found = made_.find(key_of(left, right));
-  return found == made_.end() ? kNone : found->second;
+  return found == made_.end() ? Made{-1, kNone} : found->second;
 }
 
-void MergeRules::apply(std::string_view piece, std::vector<Token>& out) const {
+std::int64_t MergeRules::apply(std::string_view piece, std::vector<Token>& out) const {
   require(piece.size() < (std::size_t{1} << 31), "MergeRules: a piece of 2 GiB");
-  auto links = links_of(piece);
+  auto links = links_of(bytes_, piece);
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
   const auto at = [&](std::int32_t position) -> Link& { return links[static_cast<std::size_t>(position)]; };
   const auto made_at = [&](std::int32_t position) {
     const Link& link = at(position);
-    return link.token == kNone || link.next < 0 ? kNone : joined(link.token, at(link.next).token);
+    return link.token == kNone || link.next < 0 ? Made{-1, kNone} : joined(link.token, at(link.next).token);
   };
   const auto propose = [&](std::int32_t position) {
-    if (const Token made = made_at(position); made != kNone) candidates.push({made, position});
+    if (const Made made = made_at(position); made.rank >= 0) candidates.push({made.rank, position});
   };
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(piece.size()); ++i) propose(i);
-  while (!candidates.empty()) {
-    const auto [made, position] = candidates.top();
+  std::int64_t looked_at = 0;
+  for (; !candidates.empty(); ++looked_at) {
+    const auto [rank, position] = candidates.top();
     candidates.pop();
-    if (made_at(position) != made) continue;
+    const Made made = made_at(position);
+    if (made.rank != rank) continue;
     Link& left = at(position);
     Link& right = at(left.next);
-    left.token = made;
+    left.token = made.token;
     left.next = right.next;
     right.token = kNone;
     if (left.next >= 0) at(left.next).previous = position;
@@ -81,6 +82,7 @@ void MergeRules::apply(std::string_view piece, std::vector<Token>& out) const {
     if (left.previous >= 0) propose(left.previous);
   }
   for (std::int32_t i = piece.empty() ? -1 : 0; i >= 0; i = at(i).next) out.push_back(at(i).token);
+  return looked_at;
 }
 
 }  // namespace kozero::io

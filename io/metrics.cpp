@@ -6,6 +6,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/io/metrics.hpp>
+#include <kozero/io/whole_file.hpp>
 
 namespace kozero::io {
 
@@ -21,6 +22,19 @@ Json object_of(const Map& map) {
   Json object = Json::object();
   for (const auto& [key, value] : map) object[key] = value;
   return object;
+}
+
+/// The file's lines up to a step, without half-written ones.
+std::string lines_until(const std::string& path, std::int64_t step) {
+  std::ifstream file(path);
+  std::string kept;
+  for (std::string line; std::getline(file, line);) {
+    const Json json = Json::parse(line, nullptr, false);
+    const auto found = json.is_object() ? json.find("step") : json.end();
+    if (found == json.end() || !found->is_number_integer()) continue;
+    if (found->get<std::int64_t>() <= step) kept += line + '\n';
+  }
+  return kept;
 }
 
 }  // namespace
@@ -46,6 +60,12 @@ MetricsFile::MetricsFile(const std::string& path) : path_(path) {
   if (std::filesystem::exists(path)) throw Error(Failure::write, path + ": exists already; a run is never overwritten");
   file_.open(path);
   if (!file_) throw Error(Failure::write, path + ": cannot create");
+}
+
+MetricsFile::MetricsFile(const std::string& path, std::int64_t step) : path_(path) {
+  write_whole_file(path, lines_until(path, step));
+  file_.open(path, std::ios::app);
+  if (!file_) throw Error(Failure::write, path + ": cannot append");
 }
 
 void MetricsFile::write(const StepMetrics& metrics) {

@@ -42,6 +42,8 @@ class MetricsFile {
  public:
   /// Creates the file; an existing one is an error: a run is never overwritten.
   explicit MetricsFile(const std::string& path);
+  /// Goes on with the file of a run that continues after `step`: later lines are dropped, and what is no whole line.
+  MetricsFile(const std::string& path, std::int64_t step);
   void write(const StepMetrics& metrics);
 
  private:

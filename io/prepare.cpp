@@ -26,7 +26,6 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kTokensPerShard = 100'000'000;  // as llm.c's
 constexpr std::int64_t kStretchBytes = std::int64_t{64} << 10;
 constexpr std::int64_t kMinBlockBytes = 256;
-constexpr const char* kTokenizerFile = "tokenizer.json";
 
 /// The shards of one side: train_000000.bin, train_000001.bin ...
 class SplitWriter {
@@ -100,7 +99,7 @@ void tokenize(const std::vector<TextFile>& files, const Tokenizer& tokenizer, do
   for (TextBlock block; reader.next(block);) {
     SplitWriter& side = stretches.is_validation(block.offset) ? val : train;
     if ((block.starts_document || &side != previous) && separator >= 0) side.append(std::span(&separator, 1));
-    side.append(tokenizer.encode(block.text));
+    side.append(block.starts_document ? tokenizer.encode(block.text) : tokenizer.encode_rest(block.text));
     side.count_bytes(block.text.size());
     previous = &side;
   }
@@ -112,7 +111,7 @@ void make_folder(const PrepareOrder& order, const std::vector<TextFile>& files, 
   const auto tokenizer = make_tokenizer(order.tokenizer, files);
   PreparedTokens tokens;
   tokens.tokenizer = tokenizer->name();
-  tokens.tokenizer_file = (fs::path(folder) / kTokenizerFile).string();
+  tokens.tokenizer_file = (fs::path(folder) / tokenizer->file_name()).string();
   tokens.vocab = tokenizer->vocab_size();
   tokens.fingerprint = fingerprint;
   tokenizer->save(tokens.tokenizer_file);

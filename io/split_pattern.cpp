@@ -13,12 +13,35 @@ namespace kozero::io {
 
 const char* const kGpt2Split = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
+const std::array<PublishedSplit, 4> kPublishedSplits = {{
+    {"GPT-2", kGpt2Split},
+    {"Llama 3", R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+                R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {"Qwen 2 and 3", R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+                     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {"o200k", R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+              R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+              R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+              R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+              R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+}};
+
 namespace {
 
 std::string pcre2_text(int code) {
   std::array<PCRE2_UCHAR, 256> text{};
   pcre2_get_error_message(code, text.data(), text.size());
   return reinterpret_cast<const char*>(text.data());
+}
+
+/// The expression with \s and \S by Unicode's White_Space: PCRE2's own \s counts U+180E, which Oniguruma's does not.
+std::string with_unicode_space(std::string expression) {
+  for (std::size_t at = 0; (at = expression.find('\\', at)) != std::string::npos; at += 2) {
+    const char letter = at + 1 < expression.size() ? expression[at + 1] : '\0';
+    if (letter == 's') expression.replace(at, 2, R"(\p{White_Space})");
+    if (letter == 'S') expression.replace(at, 2, R"(\P{White_Space})");
+  }
+  return expression;
 }
 
 }  // namespace
@@ -35,7 +58,8 @@ struct SplitPattern::Compiled {
 SplitPattern::SplitPattern(const std::string& expression) : compiled_(std::make_unique<Compiled>()) {
   int problem = 0;
   PCRE2_SIZE offset = 0;
-  compiled_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
+  const std::string unicode = with_unicode_space(expression);
+  compiled_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(unicode.data()), unicode.size(),
                                   PCRE2_UTF | PCRE2_UCP, &problem, &offset, nullptr);
   if (compiled_->code == nullptr) {
     throw Error(Failure::input, "split pattern: " + pcre2_text(problem) + " at offset " + std::to_string(offset));

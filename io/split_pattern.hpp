@@ -5,6 +5,7 @@
 // each run of bytes that are not UTF-8, is a piece of its own.
 //   PieceSplitter splitter(pattern, text);  for (std::string_view piece; splitter.next(piece);) ...
 #pragma once
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,6 +15,14 @@ namespace kozero::io {
 /// GPT-2's expression: contractions, letters, digits, other marks, each with one leading blank, and white space.
 /// Radford et al. 2019, encoder.py.
 extern const char* const kGpt2Split;
+
+/// The expressions that published tokenizers split with. PCRE2 cuts with them as Oniguruma does, which they were written
+/// for; of an expression at large that is not so.
+struct PublishedSplit {
+  const char* name;
+  const char* expression;
+};
+extern const std::array<PublishedSplit, 4> kPublishedSplits;
 
 class SplitPattern {
  public:

@@ -5,8 +5,9 @@
 // A folder gives every text file below it in the order of their path's bytes. Left out are: binary files (a NUL byte in
 // the first 8 KiB), empty files, links, hidden names, node_modules and __pycache__, folders of builds, runs and
 // prepared tokens (known by the files they hold). A file that is named itself must be text. A file reached twice counts
-// once. A block ends before an ASCII white space that follows a visible ASCII character, wherever it has such a place:
-// there the split patterns of byte-level BPE always cut, so tokens do not depend on the size of a block.
+// once. A block ends before an ASCII white space that follows a visible ASCII character (a line's end only after a
+// letter or digit), wherever it has such a place: there the split patterns of byte-level BPE always cut, so tokens do
+// not depend on the size of a block.
 #pragma once
 #include <cstdint>
 #include <fstream>

@@ -4,12 +4,12 @@
 #include <charconv>
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include <kozero/core/error.hpp>
 #include <kozero/io/bpe_tokenizer.hpp>
 #include <kozero/io/bpe_training.hpp>
 #include <kozero/io/byte_tokenizer.hpp>
+#include <kozero/io/sentencepiece_check.hpp>
+#include <kozero/io/sentencepiece_tokenizer.hpp>
 #include <kozero/io/tokenizer.hpp>
 #include <kozero/io/whole_file.hpp>
 
@@ -19,24 +19,24 @@ namespace {
 
 constexpr int kMinVocab = 257;  // the bytes and end-of-text
 constexpr int kMaxVocab = 1'000'000;
-constexpr std::int64_t kMaxFileBytes = std::int64_t{256} << 20;
+constexpr std::int64_t kMaxFileBytes = std::int64_t{128} << 20;
 
 [[noreturn]] void refuse(const std::string& spec) {
   const std::array<std::string, 2> names = {"bytes", "bpe:4096"};
   const std::string near = nearest_name(spec, names.data(), names.data() + names.size());
   throw Error(Failure::deck, "data.tokenizer = \"" + spec + "\": accepted are \"bytes\", \"bpe:N\" with N from " +
                                  std::to_string(kMinVocab) + " to " + std::to_string(kMaxVocab) +
-                                 ", or the path of a saved tokenizer" +
+                                 ", or the path of a tokenizer.json or a SentencePiece model" +
                                  (near.empty() ? "" : "; did you mean \"" + near + "\"?"));
 }
 
-/// A saved tokenizer of either kind.
+/// A file of any kind. A SentencePiece model begins with the tag of its first piece, which is a line's end: what else
+/// begins with white space or a brace is JSON.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
-  const auto json = nlohmann::json::parse(read_whole_file(path, kMaxFileBytes), nullptr, false);
-  if (json.is_object() && json.value("kozero_tokenizer", nlohmann::json()) == "bytes") {
-    return std::make_unique<ByteTokenizer>();
-  }
-  return std::make_unique<BpeTokenizer>(BpeTokenizer::load(path, json));
+  std::string bytes = read_whole_file(path, kMaxFileBytes);
+  if (looks_like_sentencepiece(bytes)) return std::make_unique<SentencePieceTokenizer>(path, std::move(bytes));
+  if (bytes == ByteTokenizer::file_text()) return std::make_unique<ByteTokenizer>();
+  return std::make_unique<BpeTokenizer>(path, std::move(bytes));
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::ve
   if (const auto size = bpe_size(spec)) {
     if (corpus.empty()) {
       throw Error(Failure::deck, "data.tokenizer = \"" + spec +
-                                     "\" is trained on text: give data.text, or the path of a saved tokenizer");
+                                     "\" is trained on text: give data.text, or the path of a tokenizer's file");
     }
     return std::make_unique<BpeTokenizer>(train_bpe(corpus, *size));
   }

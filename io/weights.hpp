@@ -1,43 +1,51 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// weights.hpp: the plain weights file: every tensor under its published name, shape and orientation, in f32.
-//   /parameters/<name>   contiguous, no pads        root attributes: format_version, description, step, tokens
-// The file knows no rank count and no placement: each rank writes its own slices as unions of hyperslabs of the shaped
-// datasets, nothing is gathered, and any rank count reads them back. Written under a temporary name, synced, renamed.
+// weights.hpp: a file of a model's tensors, plain or with training state.
+//   /parameters/<name>   always        /optimizer/<state>/<name>   in a checkpoint
+//   root attributes: format_version, description, step, tokens
+// A weights file alone is written under a temporary name, synced, renamed; a checkpoint does that with its folder.
 // All functions but read_description are collective; after each phase the ranks agree on the worst status.
 #pragma once
 #include <string>
 #include <vector>
 
-#include <kozero/core/parameter_table.hpp>
-#include <kozero/core/views.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/io/tensor_group.hpp>
 
 namespace kozero::io {
 
-/// Elements [begin, begin + values.extent(0)) of a unit, pads included: what one rank owns of it.
-template <class T>
-struct UnitSlice {
-  int unit = 0;
-  std::int64_t begin = 0;
-  HostVector<T> values;
-};
+class Hdf5File;
 
-/// What a weights file says of itself.
+/// What such a file says of itself.
 struct WeightsDescription {
   std::string model;        ///< JSON, given by the caller
   std::int64_t step = 0;    ///< updates done
   std::int64_t tokens = 0;  ///< tokens seen
 };
 
-/// Over all ranks, `slices` must hold every element of every tensor exactly once (internal error). Throws Error(write).
+/// A whole file under its own name, replacing an older one; it is durable when its data are, not before. Over all ranks
+/// a group's slices must hold every element of every tensor exactly once (internal error). Throws Error(write).
+void write_tensor_file(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
+                       const std::vector<TensorGroup<const float>>& groups, const WeightsDescription& description);
+
+/// Fills the slices of the groups; returns the names of those that the file lacks. The first group must be there; where
+/// any other is not, the first alone is read.
+/// Throws Error(input) naming file, tensor and reason where a group's tensors are not the table's.
+std::vector<std::string> read_tensor_file(dist::Communicator& comm, const std::string& path,
+                                          const ParameterTable& table, const std::vector<TensorGroup<float>>& groups);
+
+/// The plain weights file: the parameters alone, complete or absent. Throws Error(write).
 void write_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
                    const std::vector<UnitSlice<const float>>& slices, const WeightsDescription& description);
 
-/// Fills any slices, pads with zeros. Throws Error(input) naming file, tensor and reason where the file's tensors are
-/// not the table's.
+/// Fills any slices of the parameters, pads with zeros. Throws Error(input).
 WeightsDescription read_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
                                 const std::vector<UnitSlice<float>>& slices);
+
+/// What a new file begins with: its attributes and the group of its tensors. Collective in a file opened together.
+void begin_weights(Hdf5File& file, const WeightsDescription& description);
+
+/// Where a tensor lies: "/parameters/NAME".
+std::string weights_dataset(const std::string& name);
 
 /// On this process alone. Throws Error(input).
 WeightsDescription read_description(const std::string& path);

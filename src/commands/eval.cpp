@@ -32,6 +32,12 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
   const bool own_data = std::none_of(named.overrides.begin(), named.overrides.end(),
                                      [](const std::string& key) { return key.rfind("data.", 0) == 0; });
   if (!own_data) deck.data.val_fraction = 0.0;
+  const bool is_text = !own_data && !deck.data.text.empty();
+  if (is_text && trained.run().tokenizer.empty() && !deck.is_set("data.tokenizer")) {
+    throw Error(Failure::deck,
+                trained.run().folder + ": the run has no tokenizer: give data.tokens, or data.tokenizer=FILE",
+                Error::Seen::by_all_ranks);
+  }
   const std::string cache = trained.run().folder + "/eval-tokens";
   const train::DataSet data = train::open_data(deck, trained.settings().model.seq, cache, trained.session().control());
   const train::SampleSource* source = own_data ? data.validation.get() : data.train.get();

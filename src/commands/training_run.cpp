@@ -9,9 +9,13 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
+#include <kozero/io/checkpoint_folders.hpp>
 #include <kozero/io/memory.hpp>
 #include <kozero/io/progress.hpp>
+#include <kozero/io/readable.hpp>
 #include <kozero/io/run_folder.hpp>
+#include <kozero/io/whole_file.hpp>
+#include <kozero/train/checkpoint.hpp>
 #include <kozero/train/evaluation.hpp>
 #include <kozero/train/generator.hpp>
 #include <kozero/train/trained_weights.hpp>
@@ -46,22 +50,44 @@ TrainingRun::TrainingRun(Session& session)
       control_, [&] { return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples()); });
   plan_ = plan::memory_plan(settings_, deck_.comm.backend, control_.size());
   refuse_what_does_not_fit();
+  resume_ = find_resume_point(deck_, record_after(0), control_);
   create_folder();
   comm_ = std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));
   assembly_ = std::make_unique<train::Assembly>(settings_, *comm_, ledger_);
 }
 
 void TrainingRun::create_folder() {
-  folder_ = dist::agreed(control_, [&] { return control_.rank() == 0 ? io::create_run_folder(deck_.run.dir) : ""; });
+  folder_ = dist::agreed(control_, [&] {
+    const bool creates = control_.rank() == 0 && resume_.folder.empty();
+    return creates ? io::create_run_folder(deck_.run.dir) : resume_.folder;
+  });
   folder_ = control_.broadcast_control(folder_);
   dist::agreed(control_, [&] {
-    if (control_.rank() != 0) return true;
+    if (control_.rank() != 0) return;
     log_.record_in(path_of("log.txt"));
+    if (!resume_.folder.empty()) continue_folder();
     io::write_resolved(resolved_deck(deck_, settings_, folder_), path_of(train::kDeckFile));
-    if (data_.tokenizer != nullptr) data_.tokenizer->save(path_of(train::kTokenizerFile));
-    return true;
+    if (data_.tokenizer != nullptr) data_.tokenizer->save(path_of(data_.tokenizer->file_name()));
   });
   summary_.folder = folder_;
+}
+
+void TrainingRun::continue_folder() {
+  log_.note("");
+  io::prune_checkpoints(folder_, 0);
+  for (const auto& name : io::set_aside_after(folder_, resume_.record.step)) log_.say("set aside    " + name);
+}
+
+io::CheckpointRecord TrainingRun::record_after(std::int64_t step) const {
+  return {.step = step,
+          .tokens = tokens_,
+          .optimizer_start = settings_.step.optimizer_start,
+          .seed = settings_.seed,
+          .global_batch = settings_.batch.global_batch,
+          .num_samples = data_.train->num_samples(),
+          .model = model_json(settings_.model),
+          .tokenizer = train::identity_of(data_.tokenizer.get()),
+          .deck = io::resolved_text(resolved_deck(deck_, settings_, folder_))};
 }
 
 void TrainingRun::refuse_what_does_not_fit() const {
@@ -85,7 +111,7 @@ void TrainingRun::refuse_what_does_not_fit() const {
 
 RunSummary TrainingRun::execute() {
   say_banner();
-  assembly_->state().initialise(settings_.seed);
+  begin();
   comm_->reset();
   train_all_steps();
   say_memory();
@@ -97,8 +123,9 @@ RunSummary TrainingRun::execute() {
   if (stopped_early_) {
     throw Error(
         Failure::preempted,
-        fmt::format("stopped after step {} of {}: run.max_minutes = {} are over; the weights of that step are in {}",
-                    summary_.steps, settings_.steps, deck_.run.max_minutes, folder_),
+        fmt::format("stopped after step {} of {}: run.max_minutes = {} are over; the weights of that step are in {}{}",
+                    summary_.steps, settings_.steps, deck_.run.max_minutes, folder_,
+                    deck_.checkpoint.every > 0 ? "; checkpoint.resume=auto goes on" : ""),
         Error::Seen::by_all_ranks);
   }
   return summary_;
@@ -111,21 +138,44 @@ void TrainingRun::say_banner() {
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }
 
+void TrainingRun::begin() {
+  for (const auto& reason : resume_.skipped) log_.say("skipped      " + reason);
+  if (resume_.source.empty()) {
+    if (!resume_.folder.empty()) log_.say("resume       no complete checkpoint in " + folder_ + ": from the beginning");
+    assembly_->state().initialise(settings_.seed);
+    return;
+  }
+  const auto absent = train::load_state(resume_.state_file, assembly_->parts());
+  const io::CheckpointRecord& saved = resume_.record;
+  summary_.steps = saved.step;
+  tokens_ = saved.tokens;
+  settings_.step.optimizer_start = absent.empty() ? saved.optimizer_start : saved.step;
+  log_.say(fmt::format("resume       after step {}, {} tokens, from {}", saved.step, saved.tokens, resume_.source));
+  if (!absent.empty()) log_.say("warning      weights only: no " + absent.front() + " there, the optimizer's state begins anew");
+  if (saved.seed != settings_.seed) log_.say(fmt::format("note         run.seed is {} and was {}: another order of the data", settings_.seed, saved.seed));
+  const std::int64_t samples = data_.train->num_samples();
+  if (saved.num_samples != samples) {
+    log_.say(fmt::format("note         the data have {} samples and had {}: another order of the data", samples, saved.num_samples));
+  }
+}
+
 void TrainingRun::train_all_steps() {
   const train::Sampler sampler(settings_.seed, data_.train->num_samples(), settings_.batch.global_batch);
   train::Trainer trainer(assembly_->parts(), assembly_->loader(), sampler, *data_.train, settings_.step);
   std::optional<io::MetricsFile> metrics;
-  if (control_.rank() == 0) metrics.emplace(path_of("metrics.jsonl"));
+  const std::int64_t first = resume_.record.step + 1;
+  if (control_.rank() == 0 && resume_.folder.empty()) metrics.emplace(path_of("metrics.jsonl"));
+  if (control_.rank() == 0 && !resume_.folder.empty()) metrics.emplace(path_of("metrics.jsonl"), resume_.record.step);
   io::Progress progress(log_, settings_.steps, deck_.log.every);
-  for (std::int64_t step = 1; step <= settings_.steps && !stopped_early_; ++step) {
+  for (std::int64_t step = first; step <= settings_.steps && !stopped_early_; ++step) {
     comm_->reset();
     assembly_->timeline().clear();
     const auto step_start = Clock::now();
     const train::StepResult result = trainer.step(step);
     const double seconds = seconds_since(step_start);
     tokens_ += result.tokens;
-    if (step == 1) summary_.first_loss = result.loss;
-    if (step > 1 || settings_.steps == 1) tokens_per_s_.push_back(static_cast<double>(result.tokens) / seconds);
+    if (step == first) summary_.first_loss = result.loss;
+    if (step > first || settings_.steps == first) tokens_per_s_.push_back(static_cast<double>(result.tokens) / seconds);
     summary_.last_loss = result.loss;
     summary_.steps = step;
     io::StepMetrics row = metrics_of(result, seconds);
@@ -138,6 +188,8 @@ void TrainingRun::train_all_steps() {
     if (metrics) metrics->write(row);
     check_replicas(step);
     stopped_early_ = step < settings_.steps && out_of_time();
+    const std::int64_t every = deck_.checkpoint.every;
+    if (every > 0 && (step % every == 0 || step == settings_.steps || stopped_early_)) save_checkpoint(step);
   }
   summary_.median_tokens_per_s = median(tokens_per_s_);
 }
@@ -197,6 +249,27 @@ bool TrainingRun::out_of_time() const {
   return comm_->broadcast_control(mine ? "1" : "0") == "1";
 }
 
+void TrainingRun::save_checkpoint(std::int64_t step) {
+  const auto start = Clock::now();
+  std::map<std::string, std::string> texts;
+  const io::CheckpointRecord record = record_after(step);
+  if (control_.rank() == 0) {
+    texts[train::kDeckFile] = record.deck;
+    if (data_.tokenizer != nullptr) {
+      const std::string file = data_.tokenizer->file_name();
+      texts[file] = io::read_whole_file(path_of(file), std::int64_t{1} << 30);
+    }
+  }
+  const std::string folder = io::checkpoint_folder(folder_, step);
+  const std::int64_t bytes = train::save_checkpoint(folder, assembly_->parts(), record, texts);
+  dist::agreed(control_, [&] {
+    if (control_.rank() == 0) io::prune_checkpoints(folder_, deck_.checkpoint.keep);
+  });
+  const double seconds = seconds_since(start);
+  log_.say(fmt::format("checkpoint   {}: {} in {:.2f} s ({:.2f} GB/s)", folder, io::readable_bytes(bytes), seconds,
+                       static_cast<double>(bytes) / 1e9 / seconds));
+}
+
 void TrainingRun::save_weights() {
   const io::WeightsDescription description{model_json(settings_.model), summary_.steps, tokens_};
   train::save_weights(path_of(train::kWeightsFile), assembly_->model().parameters(), assembly_->state().weights(),
@@ -213,9 +286,12 @@ void TrainingRun::say_memory() {
 }
 
 void TrainingRun::say_evaluation() {
-  log_.say(fmt::format("loss         {:.4f} at step 1, {:.4f} at step {} ({:.0f} %), {:.0f} tokens/s (median)",
-                       summary_.first_loss, summary_.last_loss, summary_.steps,
-                       100.0 * summary_.last_loss / summary_.first_loss, summary_.median_tokens_per_s));
+  const std::int64_t first = resume_.record.step + 1;
+  if (summary_.steps >= first) {
+    log_.say(fmt::format("loss         {:.4f} at step {}, {:.4f} at step {} ({:.0f} %), {:.0f} tokens/s (median)",
+                         summary_.first_loss, first, summary_.last_loss, summary_.steps,
+                         100.0 * summary_.last_loss / summary_.first_loss, summary_.median_tokens_per_s));
+  }
   const std::string closing = assembly_->model().closing_line(assembly_->state());
   if (!closing.empty()) log_.say(closing);
   if (data_.validation == nullptr) return;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // training_run.hpp: a whole run, from a checked deck to its folder's last line.
-//   data, settings and plan; memory; banner; steps with metrics and evaluations; weights file, closing evaluation,
-//   sample
+//   data, settings and plan; resume point; memory; banner; steps with metrics, evaluations and checkpoints; weights file,
+//   closing evaluation, sample
 #pragma once
 #include <optional>
 
@@ -13,6 +13,7 @@
 #include <kozero/train/assembly.hpp>
 #include <kozero/train/data_set.hpp>
 
+#include "resume_point.hpp"
 #include "session.hpp"
 
 namespace kozero::commands {
@@ -37,9 +38,14 @@ class TrainingRun {
   RunSummary execute();
 
  private:
+  /// This run's state besides tensors, after `step`; what a checkpoint must agree with.
+  [[nodiscard]] io::CheckpointRecord record_after(std::int64_t step) const;
   void create_folder();
+  void continue_folder();
   void refuse_what_does_not_fit() const;
   void say_banner();
+  /// Initial weights, or those and the optimizer's state of the resume point.
+  void begin();
   void say_memory();
   void train_all_steps();
   /// Over the first train.eval_batches global batches of the validation data.
@@ -49,9 +55,10 @@ class TrainingRun {
   [[nodiscard]] bool out_of_time() const;
   io::StepMetrics metrics_of(const train::StepResult& result, double seconds) const;
   void save_weights();
+  void save_checkpoint(std::int64_t step);
   void say_evaluation();
   void say_sample();
-  [[nodiscard]] std::string path_of(const char* file) const { return folder_ + "/" + file; }
+  [[nodiscard]] std::string path_of(const std::string& file) const { return folder_ + "/" + file; }
 
   Session& session_;
   const io::Deck& deck_;
@@ -61,6 +68,7 @@ class TrainingRun {
   train::DataSet data_;
   train::Settings settings_;
   plan::MemoryPlan plan_;
+  ResumePoint resume_;
   MemoryLedger ledger_;
   std::unique_ptr<dist::CountedCommunicator> comm_;
   std::unique_ptr<train::Assembly> assembly_;

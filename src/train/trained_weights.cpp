@@ -3,43 +3,15 @@
 #include <filesystem>
 
 #include <kozero/core/error.hpp>
+#include <kozero/io/checkpoint.hpp>
 #include <kozero/io/run_folder.hpp>
 #include <kozero/train/trained_weights.hpp>
 
 namespace kozero::train {
-namespace {
 
 namespace fs = std::filesystem;
 
-/// Host copies of a rank's slices; on a host build they are the weights' own memory.
-class HostSlices {
- public:
-  explicit HostSlices(const zero::Weights& weights) {
-    for (const auto& range : weights.my_ranges()) {
-      device_.push_back(weights.my_slice(range.unit));
-      host_.push_back(Kokkos::create_mirror_view(Kokkos::HostSpace(), device_.back()));
-    }
-  }
-  void fetch() {
-    for (std::size_t i = 0; i < host_.size(); ++i) Kokkos::deep_copy(host_[i], device_[i]);
-  }
-  void store() {
-    for (std::size_t i = 0; i < host_.size(); ++i) Kokkos::deep_copy(device_[i], host_[i]);
-  }
-  template <class T>
-  std::vector<io::UnitSlice<T>> named(const std::vector<UnitRange>& ranges) const {
-    std::vector<io::UnitSlice<T>> slices;
-    for (std::size_t i = 0; i < host_.size(); ++i) {
-      slices.push_back({ranges[i].unit, ranges[i].begin, HostVector<T>(host_[i].data(), host_[i].extent(0))});
-    }
-    return slices;
-  }
-
- private:
-  using HostMirror = decltype(Kokkos::create_mirror_view(Kokkos::HostSpace(), Vector<float>()));
-  std::vector<Vector<float>> device_;
-  std::vector<HostMirror> host_;
-};
+namespace {
 
 /// The folder of `path`, "." for a bare file name.
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
@@ -66,17 +38,23 @@ fs::path run_folder_of(const fs::path& path) {
 
 }  // namespace
 
+std::vector<DeviceSlice> slices_of(const zero::Weights& weights) {
+  std::vector<DeviceSlice> slices;
+  for (const auto& range : weights.my_ranges()) slices.push_back({range.unit, range.begin, weights.my_slice(range.unit)});
+  return slices;
+}
+
 void save_weights(const std::string& path, const ParameterTable& table, const zero::Weights& weights,
                   dist::Communicator& comm, const io::WeightsDescription& description) {
-  HostSlices slices(weights);
+  HostSlices slices(slices_of(weights));
   slices.fetch();
-  io::write_weights(comm, path, table, slices.named<const float>(weights.my_ranges()), description);
+  io::write_weights(comm, path, table, slices.named<const float>(), description);
 }
 
 io::WeightsDescription load_weights(const std::string& path, const ParameterTable& table, zero::Weights& weights,
                                     dist::Communicator& comm) {
-  HostSlices slices(weights);
-  const auto description = io::read_weights(comm, path, table, slices.named<float>(weights.my_ranges()));
+  HostSlices slices(slices_of(weights));
+  const auto description = io::read_weights(comm, path, table, slices.named<float>());
   slices.store();
   weights.publish();
   return description;
@@ -85,17 +63,19 @@ io::WeightsDescription load_weights(const std::string& path, const ParameterTabl
 TrainedRun find_run(const std::string& path, const std::vector<std::string>& overrides) {
   const fs::path folder = run_folder_of(path);
   const bool names_weights = !fs::is_directory(path) && fs::path(path).extension() != ".toml";
-  const fs::path weights = names_weights ? fs::path(path) : folder / kWeightsFile;
+  const char* kept = fs::exists(folder / io::kStateFile) ? io::kStateFile : kWeightsFile;
+  const fs::path weights = names_weights ? fs::path(path) : folder / kept;
   if (!fs::exists(weights)) {
     throw Error(Failure::deck, path + ": no trained weights at " + weights.string() +
-                                   "; give a run's folder, a weights file in it, or a deck that was trained");
+                                   "; give a run's folder, a weights file in it, a checkpoint, or a deck that was trained");
   }
   const fs::path deck = folder / kDeckFile;
   if (!fs::exists(deck)) {
     throw Error(Failure::deck,
                 path + ": " + deck.string() + " is missing, which says what model the weights belong to");
   }
-  const fs::path tokenizer = folder / kTokenizerFile;
+  fs::path tokenizer = folder / kTokenizerFile;
+  if (!fs::exists(tokenizer)) tokenizer = folder / kTokenizerModelFile;
   return TrainedRun{io::read_deck(deck.string(), overrides), folder.string(), weights.string(),
                     fs::exists(tokenizer) ? tokenizer.string() : ""};
 }

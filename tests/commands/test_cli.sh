@@ -111,6 +111,32 @@ linear_demo() {
   expect 0 'stage 2 on 2 ranks' cat run/log.txt
 }
 
+exchange() {
+  make_text
+  # shellcheck disable=SC2086
+  expect 0 'everything lies' "$kozero" train "$inputs/quickstart.toml" $tiny data.tokenizer=bpe:300
+  expect 0 'hf: 16 tensors, .* in 1 file, gpt2 for transformers' "$kozero" export run hf
+  expect 0 'again: gpt2, 16 tensors' "$kozero" import hf again
+  expect 0 'validation   loss' "$kozero" eval run 'data.text=["text"]'
+  cp out.txt first.txt
+  expect 0 "$(head -n 1 first.txt)" "$kozero" eval again 'data.text=["text"]'
+  expect 0 '^line' "$kozero" generate run --prompt line --tokens 20 --temperature 0
+  cp out.txt first.txt
+  expect 0 "$(head -n 1 first.txt)" "$kozero" generate again --prompt line --tokens 20 --temperature 0
+  expect 0 same sh -c 'h5diff run/weights.h5 again/weights.h5 /parameters && echo same'
+  expect 0 'in [2-9] files' "$kozero" export run shards --max-shard-mib 0.01
+  expect 0 'again2: gpt2, 16 tensors' "$kozero" import shards again2
+  expect 0 same sh -c 'h5diff run/weights.h5 again2/weights.h5 /parameters && echo same'
+  expect 3 'data.text: give-data.text: no such file' "$kozero" eval again
+  expect 2 'hf: there is something already' "$kozero" export run hf
+  expect 2 'export runs on one rank' on 2 export run hf2
+  expect 3 'hf/config.json: model_type = "qwen2": not built yet' sh -c "sed -i s/gpt2/qwen2/ hf/config.json; '$kozero' import hf x"
+  head -c 3000 shards/model-00002-of-* >cut && cp cut shards/model-00002-of-*
+  expect 3 '^\[rank 0\] error: shards/model-00002-of-.*: tensor .*: it is truncated$' "$kozero" import shards x
+  rm again/tokenizer.json
+  expect 2 'data.tokenizer' "$kozero" eval again 'data.text=["text"]'
+}
+
 refusals() {
   make_text
   expect 2 '^\[rank 0\] error: .*did you mean stage\?$' "$kozero" train "$inputs/quickstart.toml" zero.stge=3
@@ -143,6 +169,94 @@ plan_fits() {
   expect 0 'zero.stage' "$kozero" keys
   expect 0 'usage: kozero COMMAND' "$kozero" help
   expect 0 '^usage: kozero train DECK' on 2 train --help
+}
+
+# The losses and gradient norms of a run, in all their digits, with the steps.
+trace() {
+  sed 's/^{"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/' "$1/metrics.jsonl"
+}
+
+# Kills a process and all that it started, at once.
+kill_all() {
+  for child in $(pgrep -P "$1"); do kill_all "$child"; done
+  kill -9 "$1" 2>/dev/null
+}
+
+# Stopped after one step (run.max_minutes), a run goes on in its folder as if it had never stopped; elsewhere too.
+resume() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny checkpoint.every=4 checkpoint.keep=0 train.micro_batch=1
+  expect 0 'checkpoint   whole/step_000000012' on 2 train "$@" run.dir=whole
+  expect 75 'stopped after step 1 .*checkpoint.resume=auto goes on' on 2 train "$@" run.max_minutes=1e-9
+  expect 0 'resume       after step 1, 96 tokens, from run/step_000000001' on 2 train "$@" checkpoint.resume=auto
+  trace whole >whole.txt
+  trace run >run.txt
+  expect 0 same sh -c 'cmp whole.txt run.txt && echo same'
+  expect 0 'stopped after step 1|step 12' cat run/log.txt
+  expect 0 '^step_000000001 step_000000004 step_000000008 step_000000012 $' sh -c "ls run | grep step_ | tr '\n' ' '"
+  # Another rank count and stage, a broken checkpoint passed over by name and set aside, older ones pruned.
+  printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
+  expect 0 'skipped      run/step_000000012/state.h5: bytes 0 to' on 3 train "$@" checkpoint.resume=auto zero.stage=3 \
+    checkpoint.keep=2
+  expect 0 'set aside    run/step_000000012.old' cat run/log.txt
+  expect 0 'resume       after step 8, 768 tokens' cat run/log.txt
+  expect 0 '^12$' sh -c 'wc -l <run/metrics.jsonl'
+  expect 0 '^step_000000008 step_000000012 step_000000012.old $' sh -c "ls run | grep step_ | tr '\n' ' '"
+  # A path: from another run's folder into one of its own; a weights file, with a fresh optimizer.
+  expect 0 'everything lies in run-2' on 2 train "$@" checkpoint.resume=whole/step_000000008
+  trace run-2 >run.txt
+  expect 0 same sh -c 'tail -n 4 whole.txt | cmp - run.txt && echo same'
+  expect 0 'warning      weights only: no optimizer/exp_avg' on 2 train "$@" checkpoint.resume=whole/weights.h5 run.steps=14
+  # What disagrees is named; what is broken is refused.
+  expect 2 'model.dim is 32 and was 16; .*the global batch is 5 and was 6' "$kozero" train "$@" model.dim=32 \
+    train.global_batch=5 checkpoint.resume=whole/step_000000008
+  expect 2 'run.steps = 5: .*step 8; give at least that' "$kozero" train "$@" run.steps=5 checkpoint.resume=whole/step_000000008
+  expect 3 'step_000000012.old/state.h5: bytes' "$kozero" train "$@" checkpoint.resume=run/step_000000012.old
+  expect 2 'nowhere": nothing is there' "$kozero" train "$@" checkpoint.resume=nowhere
+}
+
+# A checkpoint is a model: inspect, eval and h5ls read it.
+inspect() {
+  make_text
+  # shellcheck disable=SC2086
+  expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny checkpoint.every=12
+  expect 0 '/optimizer/exp_avg_sq/wte.weight  f32  \(256, 16\)' "$kozero" inspect run/step_000000012
+  expect 0 'step         12, 1152 tokens' on 2 inspect run/step_000000012 --verify
+  expect 0 'optimizer/exp_avg/h.0.attn.c_attn.weight Dataset \{16, 48\}' h5ls -r run/step_000000012/state.h5
+  expect 0 'validation   loss' "$kozero" eval run
+  cp out.txt first.txt
+  expect 0 "$(cut -d, -f1 first.txt)" on 3 eval run/step_000000012
+  printf x | dd of=run/step_000000012/deck.toml bs=1 seek=30 conv=notrunc 2>/dev/null
+  expect 3 'deck.toml: bytes 0 to' on 2 inspect run/step_000000012 --verify
+}
+
+# kill -9 of all ranks at random times: each time the newest complete checkpoint loads, and it is what was computed.
+crash() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny train.eval_every=0 optim.schedule=constant checkpoint.every=2 checkpoint.keep=2
+  expect 75 'stopped after step 1' on 2 train "$@" run.max_minutes=1e-9
+  last=1
+  for round in 1 2 3 4 5 6 7 8 9 10; do
+    on 2 train "$@" run.steps=100000 checkpoint.resume=auto >crash.txt 2>&1 </dev/null &
+    sleep "0.$((RANDOM % 9 + 1))"
+    until grep -q '^resume' crash.txt || ! kill -0 $! 2>/dev/null; do sleep 0.05; done
+    sleep "0.0$((RANDOM % 10))$((RANDOM % 10))"
+    kill_all $!
+    wait $! 2>/dev/null
+    expect 0 'resume       after step' cat crash.txt
+    step=$(sed -n 's/^resume       after step \([0-9]*\),.*/\1/p' crash.txt)
+    [ "${step:-0}" -ge "$last" ] || { echo "round $round: went on from step $step, before $last"; failures=$((failures + 1)); }
+    last=$step
+  done
+  expect 0 'everything lies' on 2 train "$@" run.steps=$((last + 200)) checkpoint.resume=auto
+  # shellcheck disable=SC2086
+  expect 0 'everything lies' on 2 train "$@" run.steps=$((last + 200)) run.dir=whole checkpoint.every=0
+  trace run >run.txt
+  trace whole >whole.txt
+  expect 0 same sh -c 'cmp whole.txt run.txt && echo same'
+  expect 0 '^2$' sh -c 'ls run | grep -c step_'
 }
 
 "$case"

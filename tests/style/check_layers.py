@@ -16,9 +16,10 @@ BELOW = {
     "optim": "core kernels",
     "zero": "core kernels dist",
     "io": "core dist",
+    "exchange": "core kernels dist model io",
     "train": "core kernels dist model optim zero io",
     "plan": "core kernels dist model optim zero io train",
-    "commands": "core kernels dist model optim zero io train plan",
+    "commands": "core kernels dist model optim zero io exchange train plan",
 }
 
 

@@ -99,9 +99,12 @@ class TinyTraining {
     return settings;
   }
 
-  TinyResult result() {
+  TinyResult result() { return result_of_steps(1, run_.steps); }
+
+  /// Trains steps `first` to `last`.
+  TinyResult result_of_steps(std::int64_t first, std::int64_t last) {
     TinyResult all;
-    for (std::int64_t step = 1; step <= run_.steps; ++step) {
+    for (std::int64_t step = first; step <= last; ++step) {
       const auto one = trainer_->step(step);
       all.losses.push_back(one.loss);
       all.norms.push_back(one.grad_norm);
@@ -121,6 +124,7 @@ class TinyTraining {
   }
 
   train::Trainer& trainer() { return *trainer_; }
+  train::Parts parts() { return assembly_.parts(); }
   train::BatchLoader& loader() { return assembly_.loader(); }
   const NoiseSamples& source() const { return source_; }
   model::Model<float>& model() { return assembly_.model(); }

@@ -30,7 +30,10 @@ void verify(const dist::Environment& environment, const Arguments& arguments);
 void plan(const dist::Environment& environment, const Arguments& arguments);
 void eval(const dist::Environment& environment, const Arguments& arguments);
 void generate(const dist::Environment& environment, const Arguments& arguments);
+void inspect(const dist::Environment& environment, const Arguments& arguments);
 void prepare(const dist::Environment& environment, const Arguments& arguments);
+void export_weights(const dist::Environment& environment, const Arguments& arguments);
+void import_weights(const dist::Environment& environment, const Arguments& arguments);
 void keys(const dist::Environment& environment, const Arguments& arguments);
 void ranks(const dist::Environment& environment, const Arguments& arguments);
 

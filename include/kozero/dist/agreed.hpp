@@ -16,11 +16,17 @@ namespace kozero::dist {
 
 template <class Work>
 auto agreed(Communicator& comm, const Work& work) {
-  std::optional<std::invoke_result_t<Work>> result;
+  using Result = std::invoke_result_t<Work>;
+  constexpr bool kReturns = !std::is_void_v<Result>;
+  std::optional<std::conditional_t<kReturns, Result, bool>> result;
   int status = 0;
   std::string message;
   try {
-    result.emplace(work());
+    if constexpr (kReturns) {
+      result.emplace(work());
+    } else {
+      work();
+    }
   } catch (const Error& error) {
     status = error.exit_status();
     message = error.what();
@@ -29,7 +35,7 @@ auto agreed(Communicator& comm, const Work& work) {
     message = error.what();
   }
   agree(comm, status, message);
-  return std::move(*result);
+  if constexpr (kReturns) return std::move(*result);
 }
 
 }  // namespace kozero::dist

@@ -7,6 +7,7 @@
 
 #include <kozero/io/deck.hpp>
 #include <kozero/io/weights.hpp>
+#include <kozero/train/host_slices.hpp>
 #include <kozero/zero/weights.hpp>
 
 namespace kozero::train {
@@ -14,6 +15,10 @@ namespace kozero::train {
 inline constexpr const char* kWeightsFile = "weights.h5";
 inline constexpr const char* kDeckFile = "deck.toml";
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
+inline constexpr const char* kTokenizerModelFile = "tokenizer.model";  ///< in its place where it is a SentencePiece model
+
+/// This rank's slices of all units.
+std::vector<DeviceSlice> slices_of(const zero::Weights& weights);
 
 /// Writes every rank's slices. Collective. Throws Error(write).
 void save_weights(const std::string& path, const ParameterTable& table, const zero::Weights& weights,
@@ -31,7 +36,8 @@ struct TrainedRun {
   std::string tokenizer;  ///< "" where the data were synthetic
 };
 
-/// Finds a run by its folder, a file in it, or a deck (.toml) by its newest run. `overrides` change the run's deck.
+/// Finds a run by its folder, a file in it, one of its checkpoints, or a deck (.toml) by its newest run. `overrides`
+/// change the run's deck.
 /// Throws Error(deck) with what is missing and how it is made.
 TrainedRun find_run(const std::string& path, const std::vector<std::string>& overrides);
 

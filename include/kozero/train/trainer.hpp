@@ -24,6 +24,7 @@ struct StepConfig {
   double grad_clip = 1.0;  ///< largest global gradient norm; 0: no clipping
   OnNonFinite on_nonfinite = OnNonFinite::stop;
   optim::ScheduleConfig schedule;
+  std::int64_t optimizer_start = 0;  ///< updates made before the optimizer's state began
 };
 
 struct StepResult {

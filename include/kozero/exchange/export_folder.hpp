@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// export_folder.hpp: a run's weights file as a folder that Hugging Face's transformers loads with no code.
+//   OUT/  config.json  [tokenizer.json  tokenizer_config.json]
+//         model.safetensors, or shards with model.safetensors.index.json
+// Tensors stream from HDF5 in pieces, on one process: memory is a piece, whatever the model. The values are copied in
+// bits. A tied head is left out, as transformers does.
+#pragma once
+#include <string>
+
+#include <kozero/core/parameter_table.hpp>
+#include <kozero/model/config.hpp>
+
+namespace kozero::exchange {
+
+struct ExportOrder {
+  std::string weights;    ///< weights.h5
+  std::string tokenizer;  ///< tokenizer.json, or ""
+  std::string out;        ///< not there, or empty
+  model::Config config;   ///< resolved
+  std::int64_t max_shard_bytes = 0;  ///< 0: one file; a tensor is never cut
+};
+
+struct Exported {
+  std::int64_t tensors = 0;
+  std::int64_t bytes = 0;
+  std::int64_t files = 0;  ///< of weights
+  std::string remark;      ///< about the tokenizer; "" where there is nothing to say
+};
+
+/// Throws Error(deck, input or write).
+Exported export_folder(const ExportOrder& order, const ParameterTable& table);
+
+}  // namespace kozero::exchange

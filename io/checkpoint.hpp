@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// checkpoint.hpp: one checkpoint, a folder that is complete or absent.
+//   step_000001000/   state.h5   further small files   manifest.json
+// Written as step_000001000.partial: state.h5, the small files, the manifest last, each synced; then one rename and a
+// sync of the parent. Every rank writes and hashes its own share; after each phase the ranks agree on the worst status.
+// libhdf5 reads only bytes that the manifest vouches for. It guards against accidents, not against malice.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include <kozero/io/manifest.hpp>
+#include <kozero/io/tensor_group.hpp>
+
+namespace kozero::io {
+
+inline constexpr const char* kStateFile = "state.h5";
+inline constexpr const char* kManifestFile = "manifest.json";
+
+struct CheckpointContents {
+  CheckpointRecord record;
+  std::vector<TensorGroup<const float>> groups;  ///< parameters first
+  std::map<std::string, std::string> texts;      ///< small files: name -> bytes, rank 0's
+};
+
+/// Returns the bytes written. Collective. Throws Error(write), seen by all ranks, and leaves nothing behind; where the
+/// folder exists already too.
+std::int64_t write_checkpoint(dist::Communicator& comm, const std::string& folder, const ParameterTable& table,
+                              const CheckpointContents& contents);
+
+/// The manifest on its own, read on this process. Throws Error(input).
+Manifest read_manifest(const std::string& folder);
+
+/// Reads the manifest and compares every byte of every file with it. Collective. Throws Error(input), seen by all ranks.
+Manifest verify_checkpoint(dist::Communicator& comm, const std::string& folder);
+
+}  // namespace kozero::io

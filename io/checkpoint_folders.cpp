@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/agreed.hpp>
+#include <kozero/io/checkpoint_folders.hpp>
+#include <kozero/io/whole_file.hpp>
+
+namespace kozero::io {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step_";
+
+/// The step of a folder's name, -1 where it is not the name of a checkpoint.
+std::int64_t step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  std::int64_t step = -1;
+  if (!name.starts_with(kPrefix)) return -1;
+  const auto [end, problem] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+  return problem == std::errc() && end == name.data() + name.size() ? step : -1;
+}
+
+bool is_leftover(const fs::path& folder) {
+  return folder.extension() == partial_name("") && step_of(fs::path(folder).replace_extension()) >= 0;
+}
+
+std::vector<fs::path> folders_in(const std::string& run_folder) {
+  std::vector<fs::path> folders;
+  std::error_code problem;
+  if (!fs::is_directory(run_folder, problem)) return folders;
+  for (fs::directory_iterator entry(run_folder, problem), end; !problem && entry != end; entry.increment(problem)) {
+    std::error_code ignored;
+    if (entry->is_directory(ignored)) folders.push_back(entry->path());
+  }
+  if (problem) throw Error(Failure::input, run_folder + ": cannot list: " + problem.message());
+  return folders;
+}
+
+void rename_folder(const fs::path& from, const fs::path& to) {
+  std::error_code problem;
+  fs::rename(from, to, problem);
+  if (problem) throw Error(Failure::write, from.string() + ": cannot rename to " + to.string() + ": " + problem.message());
+}
+
+void remove_folder(const fs::path& folder) {
+  std::error_code problem;
+  fs::remove_all(folder, problem);
+  if (problem) throw Error(Failure::write, folder.string() + ": cannot remove: " + problem.message());
+}
+
+}  // namespace
+
+std::string checkpoint_folder(const std::string& run_folder, std::int64_t step) {
+  return fmt::format("{}/{}{:09}", run_folder, kPrefix, step);
+}
+
+std::vector<std::string> checkpoints_in(const std::string& run_folder) {
+  std::vector<fs::path> folders = folders_in(run_folder);
+  std::erase_if(folders, [](const fs::path& folder) { return step_of(folder) < 0; });
+  std::sort(folders.begin(), folders.end(), [](const fs::path& a, const fs::path& b) { return step_of(a) > step_of(b); });
+  std::vector<std::string> names;
+  for (const auto& folder : folders) names.push_back(folder.string());
+  return names;
+}
+
+std::optional<FoundCheckpoint> newest_complete(dist::Communicator& comm, const std::string& run_folder,
+                                               std::vector<std::string>& skipped) {
+  std::string lines;
+  const auto mine = dist::agreed(comm, [&] { return comm.rank() == 0 ? checkpoints_in(run_folder) : std::vector<std::string>(); });
+  for (const auto& folder : mine) lines += folder + '\n';
+  std::istringstream folders(comm.broadcast_control(lines));
+  for (std::string folder; std::getline(folders, folder);) {
+    try {
+      return FoundCheckpoint{folder, verify_checkpoint(comm, folder)};
+    } catch (const Error& problem) {
+      if (problem.failure() != Failure::input) throw;
+      skipped.emplace_back(problem.what());
+    }
+  }
+  return std::nullopt;
+}
+
+void prune_checkpoints(const std::string& run_folder, std::int64_t keep) {
+  for (const auto& folder : folders_in(run_folder)) {
+    if (is_leftover(folder)) remove_folder(folder);
+  }
+  const auto all = checkpoints_in(run_folder);
+  for (std::size_t i = static_cast<std::size_t>(keep); keep > 0 && i < all.size(); ++i) {
+    rename_folder(all[i], partial_name(all[i]));
+    remove_folder(partial_name(all[i]));
+  }
+}
+
+std::vector<std::string> set_aside_after(const std::string& run_folder, std::int64_t step) {
+  std::vector<std::string> renamed;
+  for (const auto& folder : checkpoints_in(run_folder)) {
+    if (step_of(folder) <= step) continue;
+    std::string aside = folder + ".old";
+    for (int number = 2; fs::exists(aside); ++number) aside = fmt::format("{}.old-{}", folder, number);
+    rename_folder(folder, aside);
+    renamed.push_back(aside);
+  }
+  return renamed;
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// checkpoint_folders.hpp: the checkpoints of a run's folder: step_000000100, step_000000200, ...
+// What is being written or removed is called .partial and counts for nothing; a crash at any moment leaves either whole
+// checkpoints or such leftovers.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <kozero/io/checkpoint.hpp>
+
+namespace kozero::io {
+
+/// "RUN/step_000001000"
+std::string checkpoint_folder(const std::string& run_folder, std::int64_t step);
+
+/// By name alone, newest first; none where the run's folder is not there. Throws Error(input).
+std::vector<std::string> checkpoints_in(const std::string& run_folder);
+
+struct FoundCheckpoint {
+  std::string folder;
+  Manifest manifest;
+};
+
+/// The newest one whose every byte is as it was written; each broken one before it adds its reason to `skipped`.
+/// Collective. Throws Error, seen by all ranks.
+std::optional<FoundCheckpoint> newest_complete(dist::Communicator& comm, const std::string& run_folder,
+                                               std::vector<std::string>& skipped);
+
+/// Removes leftovers of writing and all but the newest `keep` (0: all stay). One process. Throws Error(write).
+void prune_checkpoints(const std::string& run_folder, std::int64_t keep);
+
+/// Renames the checkpoints after `step`, which a continued run is about to write anew, to *.old, *.old-2 ...; returns
+/// the new names. One process. Throws Error(write).
+std::vector<std::string> set_aside_after(const std::string& run_folder, std::int64_t step);
+
+}  // namespace kozero::io

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <nlohmann/json.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/io/manifest.hpp>
+
+namespace kozero::io {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kFormatVersion = 1;
+constexpr int kIndent = 1;
+
+std::string hash_of(const Json& json) { return xxh3_128(json.dump(kIndent)); }
+
+Json json_of(const FileHashes& hashes) { return {{"size", hashes.size}, {"xxh3_128", hashes.blocks}}; }
+
+FileHashes hashes_of(const Json& json) {
+  FileHashes hashes{json.at("size").get<std::int64_t>(), json.at("xxh3_128").get<std::vector<std::string>>()};
+  const auto blocks = static_cast<std::int64_t>(hashes.blocks.size());
+  const bool fits = hashes.size >= 0 && blocks == hashes.size / kBlockBytes + (hashes.size % kBlockBytes > 0 ? 1 : 0);
+  if (!fits) throw Error(Failure::input, "a file of " + std::to_string(hashes.size) + " bytes with " + std::to_string(blocks) + " block hashes");
+  return hashes;
+}
+
+CheckpointRecord record_of(const Json& json) {
+  const Json& data = json.at("data");
+  return {.step = json.at("step").get<std::int64_t>(),
+          .tokens = json.at("tokens").get<std::int64_t>(),
+          .optimizer_start = json.at("optimizer_start").get<std::int64_t>(),
+          .seed = data.at("seed").get<std::uint64_t>(),
+          .global_batch = data.at("global_batch").get<std::int64_t>(),
+          .num_samples = data.at("num_samples").get<std::int64_t>(),
+          .model = json.at("model").dump(),
+          .tokenizer = json.at("tokenizer").get<std::string>(),
+          .deck = json.at("deck").get<std::string>()};
+}
+
+Manifest manifest_of(Json json) {
+  const int version = json.at("format_version").get<int>();
+  if (version != kFormatVersion) {
+    throw Error(Failure::input, "format_version " + std::to_string(version) + ", accepted is " + std::to_string(kFormatVersion));
+  }
+  const std::string hash = json.at("hash").get<std::string>();
+  json.erase("hash");
+  if (hash != hash_of(json)) throw Error(Failure::input, "its own hash does not fit its text");
+  Manifest manifest{record_of(json), {}};
+  for (const auto& [name, file] : json.at("files").items()) {
+    if (name.empty() || name.find('/') != std::string::npos || name[0] == '.') {
+      throw Error(Failure::input, "file name \"" + name + "\" is no plain name");
+    }
+    manifest.files[name] = hashes_of(file);
+  }
+  return manifest;
+}
+
+}  // namespace
+
+std::string manifest_text(const Manifest& manifest) {
+  const CheckpointRecord& record = manifest.record;
+  Json json = {{"format_version", kFormatVersion},
+               {"step", record.step},
+               {"tokens", record.tokens},
+               {"optimizer_start", record.optimizer_start},
+               {"data",
+                {{"seed", record.seed},
+                 {"global_batch", record.global_batch},
+                 {"num_samples", record.num_samples},
+                 {"next_step", record.step + 1}}},
+               {"model", Json::parse(record.model)},
+               {"tokenizer", record.tokenizer},
+               {"deck", record.deck},
+               {"block_bytes", kBlockBytes},
+               {"files", Json::object()}};
+  for (const auto& [name, hashes] : manifest.files) json["files"][name] = json_of(hashes);
+  json["hash"] = hash_of(json);
+  return json.dump(kIndent) + "\n";
+}
+
+Manifest parse_manifest(const std::string& text, const std::string& path) {
+  try {
+    return manifest_of(Json::parse(text));
+  } catch (const Json::parse_error& problem) {
+    throw Error(Failure::input, path + ": no JSON from byte " + std::to_string(problem.byte) + " on");
+  } catch (const Json::exception& problem) {
+    throw Error(Failure::input, path + ": " + problem.what());
+  } catch (const Error& problem) {
+    throw Error(Failure::input, path + ": " + problem.what());
+  }
+}
+
+}  // namespace kozero::io

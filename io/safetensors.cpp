@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+
+#include <kozero/core/error.hpp>
+#include <kozero/io/float_formats.hpp>
+#include <kozero/io/safetensors.hpp>
+#include <kozero/io/safetensors_index.hpp>
+
+namespace kozero::io {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors holds little-endian numbers");
+
+constexpr std::int64_t kLengthBytes = 8;
+
+/// The header's text, once its length is known to be possible.
+std::string read_header(const std::string& path, const FileDescriptor& file) {
+  const std::int64_t size = file.size();
+  if (size < kLengthBytes) {
+    throw Error(Failure::input, path + ": " + std::to_string(size) + " bytes are too few for a safetensors file");
+  }
+  std::uint64_t length = 0;
+  file.read_at({reinterpret_cast<char*>(&length), kLengthBytes}, 0);
+  if (length > static_cast<std::uint64_t>(kMaxHeaderBytes)) {
+    throw Error(Failure::input, path + ": a header of " + std::to_string(length) + " bytes; accepted are at most " +
+                                    std::to_string(kMaxHeaderBytes));
+  }
+  if (static_cast<std::int64_t>(length) > size - kLengthBytes) {
+    throw Error(Failure::input, path + ": a header of " + std::to_string(length) + " bytes in a file of " +
+                                    std::to_string(size) + ": it is truncated");
+  }
+  std::string header(length, '\0');
+  file.read_at(header, kLengthBytes);
+  return header;
+}
+
+/// 16-bit values in the upper half of `to`'s memory become floats in place, first to last.
+template <class Convert>
+void widen(float* to, std::int64_t count, const Convert& convert) {
+  const char* from = reinterpret_cast<const char*>(to) + count * 2;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, from + 2 * i, sizeof(bits));
+    to[i] = convert(bits);
+  }
+}
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), file_(path, FileDescriptor::Use::read) {
+  const std::string header = read_header(path, file_);
+  data_begin_ = kLengthBytes + static_cast<std::int64_t>(header.size());
+  entries_ = parse_safetensors_header(path, header, file_.size() - data_begin_);
+}
+
+void SafetensorsFile::read(const TensorEntry& entry, std::int64_t first, std::int64_t count, float* to) const {
+  require(first >= 0 && count >= 0 && first <= entry.extent() - count, "SafetensorsFile::read: not in the tensor");
+  const bool wide = entry.dtype == "F32";
+  if (!wide && entry.dtype != "F16" && entry.dtype != "BF16") {
+    throw Error(Failure::input, path_ + ": tensor " + shown(entry.name) + ": dtype " + entry.dtype +
+                                    "; accepted are F32, F16, BF16");
+  }
+  const std::int64_t width = wide ? 4 : 2;
+  char* const into = reinterpret_cast<char*>(to) + (wide ? 0 : count * 2);
+  file_.read_at({into, static_cast<std::size_t>(count * width)}, data_begin_ + entry.begin + first * width);
+  if (entry.dtype == "F16") widen(to, count, float_of_f16);
+  if (entry.dtype == "BF16") widen(to, count, float_of_bf16);
+}
+
+SafetensorsFolder::SafetensorsFolder(const std::string& folder) {
+  const std::filesystem::path base(folder);
+  path_ = (base / kSafetensorsFile).string();
+  if (std::filesystem::exists(path_)) {
+    files_.emplace_back(path_);
+    add(files_.front());
+    return;
+  }
+  const std::string index = (base / kSafetensorsIndex).string();
+  if (!std::filesystem::exists(index)) {
+    throw Error(Failure::input, folder + ": no " + kSafetensorsFile + " and no " + kSafetensorsIndex);
+  }
+  path_ = index;
+  const auto map = read_safetensors_index(index);
+  for (const auto& name : shards_of(map)) files_.emplace_back((base / name).string());
+  for (const auto& file : files_) add(file);
+  check_safetensors_index(index, map, tensors_);
+}
+
+void SafetensorsFolder::add(const SafetensorsFile& file) {
+  for (const auto& entry : file.entries()) {
+    const auto [place, is_first] = tensors_.emplace(entry.name, StoredTensor{&file, &entry});
+    if (is_first) continue;
+    throw Error(Failure::input, file.path() + ": tensor " + shown(entry.name) + ": it is in " +
+                                    std::filesystem::path(place->second.file->path()).filename().string() + " too");
+  }
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/agreed.hpp>
+#include <kozero/io/tensor_group.hpp>
+
+namespace kozero::io {
+
+namespace {
+
+/// The tensor's name in messages: bare for a parameter, with its group for what belongs to one.
+std::string label_of(const std::string& group, const std::string& name) {
+  return group == kParameterGroup ? name : group + "/" + name;
+}
+
+/// Calls `visit(first, last, values)` for the parts of the tensor, as ranges of its elements, that the slices hold.
+template <class T, class Visit>
+void for_each_part(const Parameter& row, const std::vector<UnitSlice<T>>& slices, const Visit& visit) {
+  for (const auto& slice : slices) {
+    if (slice.unit != row.unit) continue;
+    const std::int64_t begin = std::max(slice.begin, row.offset);
+    const std::int64_t end =
+        std::min(slice.begin + static_cast<std::int64_t>(slice.values.extent(0)), row.offset + row.extent());
+    if (begin < end) visit(begin - row.offset, end - row.offset, slice.values.data() + (begin - slice.begin));
+  }
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return text + ")";
+}
+
+/// The group must hold the table's tensors and no others.
+void compare_names(const Hdf5File& file, const std::string& group, const ParameterTable& table) {
+  const auto found = file.names("/" + group);
+  std::set<std::string> wanted;
+  for (const auto& row : table.rows()) wanted.insert(row.name);
+  for (const auto& name : found) {
+    if (wanted.contains(name)) continue;
+    throw Error(Failure::input, file.path() + ": tensor " + label_of(group, name) + " is not one of the model's");
+  }
+  for (const auto& name : wanted) {
+    if (std::binary_search(found.begin(), found.end(), name)) continue;
+    throw Error(Failure::input, file.path() + ": tensor " + label_of(group, name) + " is missing");
+  }
+}
+
+Hdf5Dataset open_tensor(const Hdf5File& file, const Parameter& row, const std::string& group) {
+  auto dataset = file.open_dataset("/" + group + "/" + row.name);
+  if (dataset.shape() == row.shape) return dataset;
+  throw Error(Failure::input, file.path() + ": tensor " + label_of(group, row.name) + " has shape " +
+                                  shape_text(dataset.shape()) + ", the model's is " + shape_text(row.shape));
+}
+
+}  // namespace
+
+void require_complete(dist::Communicator& comm, const ParameterTable& table, const TensorGroup<const float>& group) {
+  std::int64_t mine = 0;
+  for (const auto& row : table.rows()) {
+    for_each_part(row, group.slices,
+                  [&](std::int64_t first, std::int64_t last, const float*) { mine += last - first; });
+  }
+  const double all = dist::sum_in_rank_order(comm, static_cast<double>(mine));
+  require(all == static_cast<double>(table.num_parameters()),
+          "group " + group.name + ": the ranks' slices do not hold every element exactly once");
+}
+
+void write_group(dist::Communicator& comm, Hdf5File& file, const ParameterTable& table,
+                 const TensorGroup<const float>& group) {
+  dist::agreed(comm, [&] { file.create_group("/" + group.name); });
+  for (const auto& row : table.rows()) {
+    auto dataset =
+        dist::agreed(comm, [&] { return file.create_dataset("/" + group.name + "/" + row.name, row.shape); });
+    dist::agreed(comm, [&] {
+      for_each_part(row, group.slices, [&](std::int64_t first, std::int64_t last, const float* from) {
+        dataset.write(first, last, from);
+      });
+    });
+    dist::agreed(comm, [&] { dataset.close(); });
+  }
+}
+
+void read_group(dist::Communicator& comm, const Hdf5File& file, const ParameterTable& table,
+                const TensorGroup<float>& group) {
+  for (const auto& slice : group.slices) std::fill_n(slice.values.data(), slice.values.extent(0), 0.0F);
+  // Opening is collective and finds the same on every rank; reading is each rank's own.
+  const auto datasets = dist::agreed(comm, [&] {
+    compare_names(file, group.name, table);
+    std::vector<Hdf5Dataset> opened;
+    for (const auto& row : table.rows()) opened.push_back(open_tensor(file, row, group.name));
+    return opened;
+  });
+  dist::agreed(comm, [&] {
+    for (std::size_t i = 0; i < datasets.size(); ++i) {
+      for_each_part(table.rows()[i], group.slices,
+                    [&](std::int64_t first, std::int64_t last, float* to) { datasets[i].read(first, last, to); });
+    }
+  });
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/io/bpe_vocabulary.hpp>
+#include <kozero/io/byte_alphabet.hpp>
+#include <kozero/io/json_excerpt.hpp>
+#include <kozero/io/nfc.hpp>
+#include <kozero/io/split_pattern.hpp>
+#include <kozero/io/tokenizer_json.hpp>
+
+namespace kozero::io {
+
+namespace {
+
+using Json = nlohmann::json;
+
+/// Reads one file; every refusal names it.
+class Reader {
+ public:
+  Reader(std::string path, const Json& json) : path_(std::move(path)), json_(json) {}
+
+  TokenizerJson read() {
+    check_model();
+    auto vocabulary = read_bpe_vocabulary(path_, json_["model"]);
+    if (flag(json_["model"], "ignore_merges", false)) {
+      for (const auto& [visible, id] : vocabulary.id_of) {
+        if (from_visible(visible)) read_.whole.push_back(id);
+      }
+    }
+    read_normalizer();
+    read_pre_tokenizer();
+    check_decoder();
+    read_added_tokens(vocabulary);
+    read_.end_of_text = end_of_text(vocabulary);
+    for (const auto& visible : vocabulary.visible) read_.bytes_of.push_back(from_visible(visible).value_or(visible));
+    read_.bytes = vocabulary.bytes;
+    read_.merges = std::move(vocabulary.merges);
+    return std::move(read_);
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& reason) const { throw Error(Failure::input, path_ + ": " + reason); }
+
+  /// A member that may be absent: null then.
+  static const Json& member(const Json& object, const char* name) {
+    static const Json kNull;
+    const auto found = object.is_object() ? object.find(name) : object.end();
+    return !object.is_object() || found == object.end() ? kNull : *found;
+  }
+
+  bool flag(const Json& object, const char* name, bool otherwise) const {
+    const Json& value = member(object, name);
+    if (value.is_null()) return otherwise;
+    if (!value.is_boolean()) refuse(std::string(name) + " = " + json_excerpt(value) + " is neither true nor false");
+    return value.get<bool>();
+  }
+
+  /// A part's steps: those of a Sequence (in its member `list`), or itself; none for null.
+  std::vector<Json> steps(const char* part, const char* list) const {
+    const Json& value = member(json_, part);
+    if (value.is_null()) return {};
+    if (!value.is_object()) refuse(std::string(part) + " = " + json_excerpt(value) + " is not supported");
+    if (member(value, "type") != "Sequence") return {value};
+    const Json& all = member(value, list);
+    if (!all.is_array()) refuse(std::string(part) + ": a Sequence without " + list);
+    return {all.begin(), all.end()};
+  }
+
+  void check_model() const {
+    const Json& model = member(json_, "model");
+    if (!model.is_object()) refuse("no model");
+    const Json& type = member(model, "type");
+    if (type != "BPE" && !type.is_null()) refuse("model.type = " + json_excerpt(type) + " is not supported; BPE is");
+    for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+      const Json& value = member(model, affix);
+      if (!value.is_null() && value != "") refuse(std::string("model.") + affix + " = " + json_excerpt(value) + " is not supported");
+    }
+    const Json& dropout = member(model, "dropout");
+    if (!dropout.is_null() && dropout != 0) refuse("model.dropout = " + json_excerpt(dropout) + " is not supported");
+    for (const char* whole_text : {"truncation", "padding"}) {
+      const Json& value = member(json_, whole_text);
+      if (!value.is_null()) refuse(std::string(whole_text) + " = " + json_excerpt(value) + " is not supported");
+    }
+  }
+
+  void read_normalizer() {
+    for (const Json& step : steps("normalizer", "normalizers")) {
+      if (member(step, "type") != "NFC") refuse("normalizer " + json_excerpt(step) + " is not supported; NFC is");
+      read_.nfc = true;
+    }
+  }
+
+  void read_pre_tokenizer() {
+    const auto all = steps("pre_tokenizer", "pretokenizers");
+    if (all.empty() || all.size() > 2 || member(all.back(), "type") != "ByteLevel") {
+      refuse("pre_tokenizer " + json_excerpt(member(json_, "pre_tokenizer")) +
+             " is not supported; ByteLevel is, alone or after one Split");
+    }
+    const bool own_split = flag(all.back(), "use_regex", true);
+    read_.add_prefix_space = flag(all.back(), "add_prefix_space", true);
+    if (all.size() == 1) {
+      if (!own_split) refuse("pre_tokenizer: ByteLevel with use_regex = false and no Split before it is not supported");
+      read_.split = kGpt2Split;
+      return;
+    }
+    if (own_split || read_.add_prefix_space) {
+      refuse("pre_tokenizer: ByteLevel with use_regex or add_prefix_space after another step is not supported");
+    }
+    read_.split = split_of(all.front());
+  }
+
+  std::string split_of(const Json& step) const {
+    if (member(step, "type") != "Split") refuse("pre_tokenizer " + json_excerpt(step) + " is not supported; Split is");
+    if (member(step, "behavior") != "Isolated" || flag(step, "invert", false)) {
+      refuse("pre_tokenizer: a Split with behavior " + json_excerpt(member(step, "behavior")) + ", invert " +
+             json_excerpt(member(step, "invert")) + " is not supported; Isolated and false are");
+    }
+    const Json& expression = member(member(step, "pattern"), "Regex");
+    for (const auto& [name, published] : kPublishedSplits) {
+      if (expression == published) return published;
+    }
+    std::string names;
+    for (const auto& split : kPublishedSplits) names += (names.empty() ? "" : ", ") + std::string(split.name);
+    refuse("pre_tokenizer: the Split pattern " + json_excerpt(member(step, "pattern")) + " is not supported; those of " + names +
+           " are");
+  }
+
+  void check_decoder() const {
+    const auto all = steps("decoder", "decoders");
+    if (all.size() != 1 || member(all[0], "type") != "ByteLevel") {
+      refuse("decoder " + json_excerpt(member(json_, "decoder")) + " is not supported; ByteLevel is");
+    }
+  }
+
+  void read_added_tokens(BpeVocabulary& vocabulary) {
+    const Json& all = member(json_, "added_tokens");
+    if (!all.is_null() && !all.is_array()) refuse("added_tokens is not a list");
+    for (const Json& token : all) {
+      const Json &content = member(token, "content"), &id = member(token, "id");
+      if (!content.is_string() || !id.is_number_unsigned()) refuse("added token " + json_excerpt(token) + " has no content or no id");
+      for (const char* option : {"single_word", "lstrip", "rstrip"}) {
+        if (flag(token, option, false)) refuse("added token " + json_excerpt(content) + ": " + option + " is not supported");
+      }
+      const auto& text = content.get_ref<const std::string&>();
+      add_token(path_, vocabulary, text, static_cast<std::int64_t>(std::min<std::uint64_t>(id.get<std::uint64_t>(), INT32_MAX)));
+      const Token number = vocabulary.id_of.at(text);
+      if (flag(token, "normalized", false)) {
+        read_.added_normalized.emplace_back(read_.nfc ? to_nfc(text) : text, number);
+      } else {
+        read_.added.emplace_back(text, number);
+      }
+    }
+  }
+
+  /// What the post-processor puts before a text; else the best known name among the added tokens.
+  Token end_of_text(const BpeVocabulary& vocabulary) const {
+    for (const Json& step : steps("post_processor", "processors")) {
+      const Json& single = member(step, "single");
+      if (!single.is_array() || single.empty()) continue;
+      const Json& id = member(member(single[0], "SpecialToken"), "id");
+      if (!id.is_string()) continue;
+      if (const auto found = vocabulary.id_of.find(id.get<std::string>()); found != vocabulary.id_of.end()) return found->second;
+    }
+    constexpr std::array<const char*, 5> kNames = {"<|endoftext|>", "<|end_of_text|>", "<|begin_of_text|>", "</s>", "<s>"};
+    for (const char* name : kNames) {
+      if (const auto found = vocabulary.id_of.find(name); found != vocabulary.id_of.end()) return found->second;
+    }
+    return -1;
+  }
+
+  std::string path_;
+  const Json& json_;
+  TokenizerJson read_;
+};
+
+}  // namespace
+
+TokenizerJson read_tokenizer_json(const std::string& path, std::string_view text) {
+  constexpr int kMaxDepth = 32;
+  const auto bounded = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > kMaxDepth) throw Error(Failure::input, path + ": nested more than " + std::to_string(kMaxDepth) + " deep");
+    return true;
+  };
+  Json json;
+  try {
+    json = Json::parse(text, bounded);
+  } catch (const Json::parse_error& problem) {
+    throw Error(Failure::input, path + ": not JSON: wrong or cut off at byte " + std::to_string(problem.byte));
+  }
+  return Reader(path, json).read();
+}
+
+}  // namespace kozero::io

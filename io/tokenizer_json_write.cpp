@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <nlohmann/json.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/io/byte_alphabet.hpp>
+#include <kozero/io/tokenizer_json.hpp>
+
+namespace kozero::io {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kEndOfText = "<|endoftext|>";
+
+/// What the ids of bytes and merges stand for, as visible text.
+std::vector<std::string> visible_of(const std::vector<Merge>& merges) {
+  std::vector<std::string> visible;
+  for (int byte = 0; byte < 256; ++byte) visible.push_back(to_visible(std::string(1, static_cast<char>(byte))));
+  for (const auto& [left, right] : merges) {
+    const auto known = static_cast<Token>(visible.size());
+    require(left >= 0 && left < known && right >= 0 && right < known, "tokenizer_json_of: a merge of unknown ids");
+    visible.push_back(visible[static_cast<std::size_t>(left)] + visible[static_cast<std::size_t>(right)]);
+  }
+  return visible;
+}
+
+}  // namespace
+
+std::string tokenizer_json_of(const std::vector<Merge>& merges) {
+  const auto visible = visible_of(merges);
+  Json vocab = Json::object(), pairs = Json::array();
+  auto& entries = vocab.get_ref<Json::object_t&>();  // known to differ: not searched, as operator[] would
+  for (std::size_t id = 0; id < visible.size(); ++id) entries.Container::emplace_back(visible[id], id);
+  entries.Container::emplace_back(kEndOfText, visible.size());
+  for (const auto& [left, right] : merges) {
+    pairs.push_back(visible[static_cast<std::size_t>(left)] + " " + visible[static_cast<std::size_t>(right)]);
+  }
+  const Json added = {{"id", visible.size()}, {"content", kEndOfText}, {"single_word", false}, {"lstrip", false},
+                      {"rstrip", false},      {"normalized", false},   {"special", true}};
+  const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  const Json json = {{"version", "1.0"},
+                     {"truncation", nullptr},
+                     {"padding", nullptr},
+                     {"added_tokens", Json::array({added})},
+                     {"normalizer", nullptr},
+                     {"pre_tokenizer", byte_level},
+                     {"post_processor", nullptr},
+                     {"decoder", byte_level},
+                     {"model",
+                      {{"type", "BPE"},
+                       {"dropout", nullptr},
+                       {"unk_token", nullptr},
+                       {"continuing_subword_prefix", nullptr},
+                       {"end_of_word_suffix", nullptr},
+                       {"fuse_unk", false},
+                       {"byte_fallback", false},
+                       {"vocab", vocab},
+                       {"merges", pairs}}}};
+  return json.dump(1) + "\n";
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include <kozero/core/error.hpp>
+#include <kozero/exchange/config_json.hpp>
+#include <kozero/exchange/import_folder.hpp>
+#include <kozero/model/model.hpp>
+#include <kozero/train/runtime.hpp>
+
+#include "banner.hpp"
+#include "deck_arguments.hpp"
+#include "resolved_deck.hpp"
+
+namespace kozero::commands {
+
+void import_weights(const dist::Environment& environment, const Arguments& arguments) {
+  CLI::App app("HF_FOLDER OUT", "import");
+  exchange::ImportOrder order;
+  app.add_option("folder", order.folder)->required();
+  app.add_option("out", order.out)->required();
+  parse(app, arguments);
+  if (environment.size() > 1) {
+    throw Error(Failure::deck, "import runs on one rank: start it without -n", Error::Seen::by_all_ranks);
+  }
+  const train::Runtime runtime(1, 1);
+  order.config = exchange::read_config(order.folder + "/config.json");
+  order.description = model_json(order.config);
+  const auto model = model::make_model<float>(order.config);
+  const auto made = exchange::import_folder(order, model->parameters());
+  std::cout << fmt::format("{}: {}, {} tensors, {:.1f} MiB of f32\n", order.out, order.config.arch, made.tensors,
+                           static_cast<double>(made.bytes) / kMiB);
+  if (!made.remark.empty()) std::cout << "note: " << made.remark << "\n";
+}
+
+}  // namespace kozero::commands

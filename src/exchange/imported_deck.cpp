@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kozero/io/deck.hpp>
+
+#include "imported_deck.hpp"
+#include "shortest.hpp"
+
+namespace kozero::exchange {
+namespace {
+
+/// Sets a key and says where its value came from.
+class Filler {
+ public:
+  explicit Filler(io::Deck& deck) : deck_(deck) {}
+  template <class T>
+  void set(const std::string& key, T& member, const T& value, const char* origin = "config.json") {
+    member = value;
+    deck_.origins[key] = origin;
+  }
+
+ private:
+  io::Deck& deck_;
+};
+
+void fill_model(io::Deck& deck, const model::Config& config) {
+  Filler fill(deck);
+  io::ModelKeys& keys = deck.model;
+  fill.set("model.arch", keys.arch, config.arch);
+  fill.set("model.layers", keys.layers, config.layers);
+  fill.set("model.dim", keys.dim, config.dim);
+  fill.set("model.heads", keys.heads, config.heads);
+  fill.set("model.ffn", keys.ffn, config.ffn);
+  fill.set("model.vocab", keys.vocab, config.vocab);
+  fill.set("model.seq", keys.seq, config.seq);
+  fill.set("model.tie_embeddings", keys.tie_embeddings, config.tie_embeddings);
+  fill.set("model.norm_eps", keys.norm_eps, shortest(config.norm_eps));
+  if (config.arch != "llama") return;
+  fill.set("model.kv_heads", keys.kv_heads, config.kv_heads);
+  fill.set("model.head_dim", keys.head_dim, config.head_dim);
+  fill.set("model.rope_theta", keys.rope_theta, shortest(config.rope_theta));
+}
+
+}  // namespace
+
+void write_imported_deck(const model::Config& config, const std::string& out, bool has_tokenizer,
+                         const std::string& path) {
+  io::Deck deck;
+  fill_model(deck, config);
+  Filler fill(deck);
+  fill.set("run.dir", deck.run.dir, out, "import");
+  fill.set("run.steps", deck.run.steps, std::int64_t{1}, "import");
+  fill.set("train.global_batch", deck.train.global_batch, std::int64_t{8}, "import");
+  fill.set("train.micro_batch", deck.train.micro_batch, std::int64_t{1}, "import");
+  fill.set("data.val_fraction", deck.data.val_fraction, 0.0, "import");
+  if (has_tokenizer) {
+    fill.set("data.text", deck.data.text, {"give-data.text"}, "import: names no data");
+    fill.set("data.tokenizer", deck.data.tokenizer, out + "/tokenizer.json", "import");
+  } else {
+    fill.set("data.tokens", deck.data.tokens, {"give-data.tokens"}, "import: names no data");
+  }
+  io::write_resolved(deck, path);
+}
+
+}  // namespace kozero::exchange

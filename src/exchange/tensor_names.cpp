@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <set>
+
+#include <kozero/core/error.hpp>
+#include <kozero/exchange/chunks.hpp>
+
+#include "tensor_names.hpp"
+
+namespace kozero::exchange {
+namespace {
+
+constexpr const char* kGpt2Prefix = "transformer.";
+constexpr const char* kHead = "lm_head.weight";
+
+[[noreturn]] void refuse(const std::string& path, const std::string& tensor, const std::string& reason) {
+  throw Error(Failure::input, path + ": tensor " + io::shown(tensor) + ": " + reason);
+}
+
+/// The tensor under its plain name or, for GPT-2, its prefixed one.
+std::optional<io::StoredTensor> find(const model::Config& config, const std::string& name,
+                                     const io::SafetensorsFolder& folder, std::set<std::string>& used) {
+  const auto& tensors = folder.tensors();
+  const auto plain = tensors.find(name);
+  const std::string exported = exported_name(config, name);
+  const auto prefixed = exported == name ? tensors.end() : tensors.find(exported);
+  if (plain != tensors.end() && prefixed != tensors.end()) {
+    refuse(folder.path(), name, "it is there with and without the prefix " + std::string(kGpt2Prefix));
+  }
+  const auto found = plain != tensors.end() ? plain : prefixed;
+  if (found == tensors.end()) return std::nullopt;
+  used.insert(found->first);
+  return found->second;
+}
+
+void check(const io::StoredTensor& tensor, const std::vector<std::int64_t>& shape) {
+  const auto& entry = *tensor.entry;
+  if (entry.shape != shape) {
+    refuse(tensor.file->path(), entry.name,
+           "shape " + io::shape_text(entry.shape) + ", config.json makes it " + io::shape_text(shape));
+  }
+  if (entry.dtype != "F32" && entry.dtype != "F16" && entry.dtype != "BF16") {
+    refuse(tensor.file->path(), entry.name, "dtype " + entry.dtype + "; accepted are F32, F16, BF16");
+  }
+}
+
+/// Constants that old versions of transformers stored beside the weights.
+std::set<std::string> buffers_of(const model::Config& config) {
+  std::set<std::string> names;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::string number = std::to_string(layer);
+    if (config.arch == "llama") names.insert("model.layers." + number + ".self_attn.rotary_emb.inv_freq");
+    if (config.arch != "gpt2") continue;
+    for (const char* buffer : {".attn.bias", ".attn.masked_bias"}) {
+      names.insert("h." + number + buffer);
+      names.insert(kGpt2Prefix + ("h." + number) + buffer);
+    }
+  }
+  return names;
+}
+
+/// Tied matrices that a file holds twice must be equal in bits: else neither would be the model.
+void check_tied_copy(const io::StoredTensor& head, const io::StoredTensor& embedding) {
+  check(head, embedding.entry->shape);
+  for_each_chunk(head.entry->extent(), [&, ours = std::vector<float>(), theirs = std::vector<float>()](
+                                           std::int64_t first, std::int64_t count) mutable {
+    ours.resize(static_cast<std::size_t>(count));
+    theirs.resize(static_cast<std::size_t>(count));
+    head.file->read(*head.entry, first, count, ours.data());
+    embedding.file->read(*embedding.entry, first, count, theirs.data());
+    if (std::memcmp(ours.data(), theirs.data(), ours.size() * sizeof(float)) != 0) {
+      refuse(head.file->path(), head.entry->name,
+             "config.json ties it to " + embedding.entry->name + ", but their values differ");
+    }
+  });
+}
+
+}  // namespace
+
+std::string exported_name(const model::Config& config, const std::string& name) {
+  return config.arch == "gpt2" && name != kHead ? kGpt2Prefix + name : name;
+}
+
+std::vector<io::StoredTensor> tensors_of(const model::Config& config, const ParameterTable& table,
+                                         const io::SafetensorsFolder& folder) {
+  std::set<std::string> used;
+  std::vector<io::StoredTensor> tensors;
+  for (const auto& row : table.rows()) {
+    const auto found = find(config, row.name, folder, used);
+    if (!found) refuse(folder.path(), row.name, "it is missing");
+    check(*found, row.shape);
+    tensors.push_back(*found);
+  }
+  const auto head = folder.tensors().find(kHead);
+  if (config.tie_embeddings && head != folder.tensors().end()) {
+    check_tied_copy(head->second, tensors.front());
+    used.insert(kHead);
+  }
+  const auto buffers = buffers_of(config);
+  for (const auto& [name, tensor] : folder.tensors()) {
+    if (used.contains(name) || buffers.contains(name)) continue;
+    refuse(tensor.file->path(), name, "it is not one of the model's");
+  }
+  return tensors;
+}
+
+}  // namespace kozero::exchange

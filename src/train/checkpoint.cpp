@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/io/weights.hpp>
+#include <kozero/train/checkpoint.hpp>
+#include <kozero/train/trained_weights.hpp>
+
+namespace kozero::train {
+namespace {
+
+std::string group_of(const optim::NamedState& state) { return "optimizer/" + state.name; }
+
+/// All that this rank holds of a state.
+std::vector<DeviceSlice> held(const optim::NamedState& state, const std::vector<zero::Piece>& pieces) {
+  std::vector<DeviceSlice> slices;
+  for (const auto& piece : pieces) {
+    const UnitRange& range = piece.range;
+    slices.push_back({range.unit, range.begin, slice(state.values, range.first, range.extent)});
+  }
+  return slices;
+}
+
+/// What this rank owns of a state: of a whole unit its slice, so that every element has one writer.
+std::vector<DeviceSlice> owned(const optim::NamedState& state, const std::vector<zero::Piece>& pieces,
+                               const std::vector<UnitRange>& ranges) {
+  std::vector<DeviceSlice> slices;
+  for (const auto& whole : held(state, pieces)) {
+    for (const auto& mine : ranges) {
+      if (mine.unit != whole.unit) continue;
+      slices.push_back({mine.unit, mine.begin, slice(whole.values, mine.begin - whole.begin, mine.extent)});
+    }
+  }
+  return slices;
+}
+
+void compare(std::vector<std::string>& differences, const std::string& what, const std::string& saved,
+             const std::string& mine) {
+  if (saved != mine) differences.push_back(fmt::format("{} is {} and was {}", what, mine, saved));
+}
+
+}  // namespace
+
+std::int64_t save_checkpoint(const std::string& folder, const Parts& parts, const io::CheckpointRecord& record,
+                             const std::map<std::string, std::string>& texts) {
+  const zero::Weights& weights = parts.state.weights();
+  std::vector<HostSlices> slices = {HostSlices(slices_of(weights))};
+  std::vector<std::string> names = {io::kParameterGroup};
+  for (const auto& state : parts.optimizer.states()) {
+    slices.emplace_back(owned(state, parts.state.pieces(), weights.my_ranges()));
+    names.push_back(group_of(state));
+  }
+  io::CheckpointContents contents{record, {}, texts};
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    slices[i].fetch();
+    contents.groups.push_back({names[i], slices[i].named<const float>()});
+  }
+  return io::write_checkpoint(parts.comm, folder, parts.model.parameters(), contents);
+}
+
+std::vector<std::string> load_state(const std::string& file, const Parts& parts) {
+  std::vector<HostSlices> slices = {HostSlices(slices_of(parts.state.weights()))};
+  std::vector<io::TensorGroup<float>> groups = {{io::kParameterGroup, slices[0].named<float>()}};
+  for (const auto& state : parts.optimizer.states()) {
+    slices.emplace_back(held(state, parts.state.pieces()));
+    groups.push_back({group_of(state), slices.back().named<float>()});
+  }
+  const auto absent = io::read_tensor_file(parts.comm, file, parts.model.parameters(), groups);
+  for (std::size_t i = 0; i < (absent.empty() ? slices.size() : 1); ++i) slices[i].store();
+  parts.state.weights().publish();
+  return absent;
+}
+
+std::string identity_of(const io::Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return "none";
+  std::string bytes;
+  for (Token id = 0; id < tokenizer->vocab_size(); ++id) {
+    const std::string token = tokenizer->decode(std::vector<Token>{id});
+    bytes += std::to_string(token.size()) + ":" + token;
+  }
+  return fmt::format("{} {}", tokenizer->name(), io::xxh3_128(bytes));
+}
+
+std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {
+  std::vector<std::string> differences;
+  const auto model_then = nlohmann::ordered_json::parse(saved.model);
+  const auto model_now = nlohmann::ordered_json::parse(mine.model);
+  for (const auto& [key, value] : model_now.items()) {
+    compare(differences, "model." + key, model_then.contains(key) ? model_then[key].dump() : "not given", value.dump());
+  }
+  compare(differences, "the tokenizer", saved.tokenizer, mine.tokenizer);
+  compare(differences, "the global batch", std::to_string(saved.global_batch), std::to_string(mine.global_batch));
+  return differences;
+}
+
+}  // namespace kozero::train

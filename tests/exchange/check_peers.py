@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: The KoZeRO authors
+# SPDX-License-Identifier: Apache-2.0
+"""check_peers.py KOZERO PRINT_LOGITS FOLDER: import and export against transformers, on random models made here.
+
+For each form of make_folders.py: the imported model's logits are transformers' (relative 1e-4 of the largest), and
+what is exported from it (in one file, and in shards) loads with no code, no tensor missing or left over, with the same
+logits.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+
+import torch
+from transformers import AutoModelForCausalLM
+
+import make_folders
+
+BOUND = 1e-4
+
+
+def distance(ours, theirs):
+    return max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) / max(abs(b) for b in theirs)
+
+
+def loaded_logits(folder):
+    """Also says which class transformers chose, and that it found exactly its tensors."""
+    model, report = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, dtype="auto")
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        assert not report[kind], (str(folder), kind, report[kind])
+    return type(model).__name__, make_folders.logits_of(model)
+
+
+def main():
+    kozero, print_logits, root = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+    torch.set_num_threads(1)
+    make_folders.all_forms(root)
+    wrong = 0
+    for folder in sorted(root.iterdir()):
+        wanted = json.loads((folder / "logits.json").read_text())
+        run = folder / "imported"
+        subprocess.run([kozero, "import", str(folder), str(run)], check=True, stdout=subprocess.DEVNULL)
+        tokens = [str(token) for token in wanted["tokens"]]
+        printed = subprocess.run([print_logits, str(folder), str(run), *tokens], check=True, stdout=subprocess.PIPE,
+                                 text=True)
+        found = {"imported": distance([float(word) for word in printed.stdout.split()], wanted["logits"])}
+        for name, options in (("exported", []), ("shards", ["--max-shard-mib", "0.01"])):
+            out = folder / name
+            subprocess.run([kozero, "export", str(run), str(out), *options], check=True, stdout=subprocess.DEVNULL)
+            kind, logits = loaded_logits(out)
+            assert kind == ("GPT2LMHeadModel" if "gpt2" in folder.name else "LlamaForCausalLM"), kind
+            found[name] = distance(logits, wanted["logits"])
+        print(folder.name, *(f"{name} {value:.2e}" for name, value in found.items()))
+        wrong += any(not value <= BOUND for value in found.values())
+    return 1 if wrong else 0
+
+
+sys.exit(main())

