@@ -194,6 +194,8 @@ resume() {
   trace run >run.txt
   expect 0 same sh -c 'cmp whole.txt run.txt && echo same'
   expect 0 'stopped after step 1|step 12' cat run/log.txt
+  expect 0 'checkpoint   .* GB/s\), training stood still [0-9.]+ s, [0-9.]+ % of the' cat whole/log.txt
+  expect 0 '"checkpoint":0\.0*[1-9]' cat whole/metrics.jsonl
   expect 0 '^step_000000001 step_000000004 step_000000008 step_000000012 $' sh -c "ls run | grep step_ | tr '\n' ' '"
   # Another rank count and stage, a broken checkpoint passed over by name and set aside, older ones pruned.
   printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
@@ -224,6 +226,8 @@ inspect() {
   expect 0 '/optimizer/exp_avg_sq/wte.weight  f32  \(256, 16\)' "$kozero" inspect run/step_000000012
   expect 0 'step         12, 1152 tokens' on 2 inspect run/step_000000012 --verify
   expect 0 'optimizer/exp_avg/h.0.attn.c_attn.weight Dataset \{16, 48\}' h5ls -r run/step_000000012/state.h5
+  expect 0 'Attribute: tied_to' h5ls -v run/step_000000012/state.h5/parameters/wte.weight
+  expect 0 'lm_head.weight' h5dump -a /parameters/wte.weight/tied_to run/weights.h5
   expect 0 'validation   loss' "$kozero" eval run
   cp out.txt first.txt
   expect 0 "$(cut -d, -f1 first.txt)" on 3 eval run/step_000000012

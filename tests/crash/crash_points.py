@@ -113,10 +113,12 @@ class Trials:
             self.expect(what.startswith("unlink"), f"{name}: nobody noticed", said)
             return
         wanted = r"\[rank 0\] error: the checkpoint of step [23]: .*/step_00000000\d.*" + TEXTS[error]
+        if what.endswith("/run"):  # synced for the weights file too
+            wanted = r"\[rank 0\] error: .*/run: cannot fsync: " + TEXTS[error]
         self.expect(status == 4 and len(errors) == 1 and re.match(wanted, errors[0]) is not None,
                     f"{name}: status {status}, wanted 4 and one line that names file and reason", said)
         # Removing an older one takes no space; all else says what it takes and what is free.
-        self.expect(what.startswith(("unlink", "rename")) or " bytes) are free" in said, f"{name}: no bytes needed", said)
+        self.expect(what.startswith(("unlink", "rename", "fsync /")) or " bytes) are free" in said, f"{name}: no bytes needed", said)
 
 
 MODES = ("checkpoint.async=true", "checkpoint.async=false")

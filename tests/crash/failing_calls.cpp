@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // failing_calls.cpp: a library to preload, which counts a program's calls that change files and ends it, or fails, at one.
-//   KOZERO_CALLS_UNDER   counted are calls on paths that hold this text, and fsync of its folder
+//   KOZERO_CALLS_UNDER   counted are calls on paths that hold this text, and, after the first of them, fsync of its folder
 //   KOZERO_CALLS_LOG     a file to which each counted call is appended: "number call path"; ".RANK" is added to its name
 //   KOZERO_CALLS_AT      the call, from 1, at which it happens; KOZERO_CALLS_RANK: on this rank
 //   KOZERO_CALLS_DO      "kill": SIGKILL to this rank; "kill all": to all that its launcher started; or an errno: it fails
@@ -73,7 +73,7 @@ void kill_siblings() {
 bool fails(const char* call, const std::string& path) {
   const std::string under = setting("KOZERO_CALLS_UNDER");
   const bool is_parent = path + "/" == under.substr(0, under.find_last_of('/') + 1) && std::strcmp(call, "fsync") == 0;
-  if (under.empty() || (path.find(under) == std::string::npos && !is_parent)) return false;
+  if (under.empty() || (path.find(under) == std::string::npos && (!is_parent || calls == 0))) return false;
   const int number = ++calls;
   const std::string log = setting("KOZERO_CALLS_LOG");
   if (!log.empty()) append(log + "." + rank(), std::to_string(number) + " " + call + " " + path + "\n");

@@ -5,12 +5,15 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/dist/control_communicator.hpp>
 #include <kozero/dist/environment.hpp>
 #include <kozero/dist/make_communicator.hpp>
 
 #include <mpi.h>
 
+#include <functional>
 #include <optional>
+#include <thread>
 
 #include "rank_groups.hpp"
 
@@ -91,6 +94,26 @@ TEST_CASE("ranks exchange control values and agree on errors", "[control]") {
     check_broadcast(*comm);
     check_agree(*comm);
   }
+}
+
+TEST_CASE("a thread beside the training exchanges control values of its own, and nothing else", "[control]") {
+  const RankGroup group(0);
+  MemoryLedger ledger;
+  const auto training = make_communicator("auto", group.handle(), ledger, small_buffers());
+  const auto control = make_control_communicator(group.handle(), 60.0);
+  check_agree(*control);
+  std::vector<std::string> heard;
+  std::thread beside([&] {
+    for (int i = 0; i < 50; ++i) heard.push_back(control->broadcast_control(std::to_string(i)));
+  });
+  bool in_order = true;
+  for (int i = 0; i < 200; ++i) in_order = in_order && training->broadcast_control(std::to_string(-i)) == std::to_string(-i);
+  beside.join();
+  CHECK(in_order);
+  for (int i = 0; i < 50; ++i) CHECK(heard[static_cast<std::size_t>(i)] == std::to_string(i));
+  if (group.size() == 1) return;
+  const Partition partition(64 * group.size(), group.size());
+  CHECK(error_of([&] { control->all_gather(nullptr, nullptr, partition, 4); })->failure() == Failure::internal);
 }
 
 TEST_CASE("a rank that does not come is named", "[control]") {

@@ -8,6 +8,7 @@
 
 #include <kozero/dist/self_communicator.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
+#include <kozero/io/disk_space.hpp>
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"
@@ -63,6 +64,47 @@ TEST_CASE("a checkpoint reads back as it was written") {
   CHECK(manifest.files.size() == 2);
   CHECK(manifest.files.at(kStateFile).size == static_cast<std::int64_t>(fs::file_size(path + "/state.h5")));
   CHECK(!fs::exists(path + ".partial"));
+}
+
+TEST_CASE("a dataset's hash is that of its values alone, and one that spans blocks is the hash of their hashes") {
+  Checkpoints all;
+  const Manifest manifest = verify_checkpoint(all.comm, all.save(1));
+  const ParameterTable table = small_table();
+  CHECK(manifest.datasets.size() == table.rows().size());
+  for (const auto& row : table.rows()) {
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < row.extent(); ++i) values.push_back(value_of(row.unit, row.offset + i));
+    const std::string bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+    CHECK(manifest.datasets.at("parameters/" + row.name) == xxh3_128(xxh3_128(bytes)));
+  }
+  const std::string large(static_cast<std::size_t>(kBlockBytes) + 5, 'x');
+  const std::string path = all.folder.put("large", "begin" + large);
+  const auto hashes = hash_spans(all.comm, path, blocks_of(5, static_cast<std::int64_t>(large.size())));
+  CHECK(hashes == std::vector<std::string>{xxh3_128(large.substr(5)), xxh3_128("xxxxx")});
+}
+
+TEST_CASE("a checkpoint of an older format is refused as such") {
+  Checkpoints all;
+  const std::string path = all.save(1);
+  std::string text = bytes_of(path + "/manifest.json");
+  text.replace(text.find("\"format_version\": 2"), 19, "\"format_version\": 1");
+  std::ofstream(path + "/manifest.json") << text;
+  CHECK_THAT(all.verify(path), ContainsSubstring("format_version 1, accepted is 2: an older version of KoZeRO wrote it"));
+}
+
+TEST_CASE("a disk that is too full for a checkpoint is found before anything is written") {
+  CHECK(free_disk_bytes("/tmp/not/there/yet") == free_disk_bytes("/tmp"));
+  CHECK(space_text(2048, 1) == "takes 2.0 KiB (2048 bytes) and 1 B (1 bytes) are free");
+  Checkpoints all;
+  ParameterTable table;
+  table.add_unit("embedding", 0);
+  table.add({.name = "wte", .shape = {std::int64_t{1} << 31, std::int64_t{1} << 20}});
+  const auto error = thrown_by([&] {
+    write_checkpoint(all.comm, all.folder / "step_1", table, {{.model = "{}"}, {{kParameterGroup, {}}}, {}});
+  });
+  CHECK(error.status == 4);
+  CHECK_THAT(error.text, ContainsSubstring("step_1: not begun: the checkpoint takes 8192.0 TiB (9007199255789568 bytes) and "));
+  CHECK(fs::is_empty(all.folder.path()));
 }
 
 TEST_CASE("any flipped bit of any file is found") {
@@ -145,6 +187,7 @@ TEST_CASE("nothing is left of a save that fails") {
   const CheckpointContents contents{{.model = "{}"}, {{kParameterGroup, mine.readable()}}, {{"no/such/folder", "x"}}};
   const auto error = thrown_by([&] { write_checkpoint(all.comm, all.folder / "step_1", table, contents); });
   CHECK(error.status == 4);
+  CHECK_THAT(error.text, ContainsSubstring("; the checkpoint takes 1.0 MiB (") && ContainsSubstring(" bytes) are free"));
   CHECK(fs::is_empty(all.folder.path()));
 }
 

@@ -29,6 +29,7 @@ class SharedFolder {
   }
   SharedFolder(const SharedFolder&) = delete;
   SharedFolder& operator=(const SharedFolder&) = delete;
+  [[nodiscard]] std::string path() const { return path_.string(); }
   [[nodiscard]] std::string operator/(const std::string& name) const { return (path_ / name).string(); }
 
  private:

@@ -5,7 +5,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <kozero/train/checkpoint.hpp>
+#include <kozero/dist/control_communicator.hpp>
+#include <kozero/train/checkpoint_saver.hpp>
 
 #include "groups.hpp"
 #include "shared_folder.hpp"
@@ -46,6 +47,17 @@ void number_elements(TinyTraining& training, bool fill, int& wrong) {
   }
 }
 
+/// One block, odd sizes, and units that leave ranks short or empty slices.
+model::Config smallest_gpt2() {
+  return {.arch = "gpt2", .layers = 1, .dim = 10, .heads = 2, .vocab = 23, .seq = 5, .dropout = 0.1F, .seed = 5};
+}
+
+/// Saved under stage s on s + 1 ranks a network of several units; otherwise the smallest model there is.
+model::Config model_of(int saved) {
+  if (saved % 5 == 0) return smallest_gpt2();
+  return {.arch = "linear", .layers = 1, .dim = 13, .vocab = 1, .seq = 1, .tie_embeddings = false, .seed = 5};
+}
+
 io::CheckpointRecord record_of(std::int64_t step) { return {.step = step, .tokens = 35 * step, .model = "{}", .tokenizer = "none"}; }
 
 }  // namespace
@@ -57,14 +69,14 @@ TEST_CASE("saved under any stage and rank count, loaded under all 16: equal in b
     const std::string path = folder / ("step_" + std::to_string(saved));
     tests::on_first_ranks(1 + saved / 4, "mpi", [&](dist::Communicator& comm) {
       MemoryLedger ledger;
-      TinyTraining training({.model = tests::tiny_gpt2(), .stage = saved % 4}, comm, ledger);
+      TinyTraining training({.model = model_of(saved), .stage = saved % 4}, comm, ledger);
       number_elements(training, true, numbered);
       train::save_checkpoint(path, training.parts(), record_of(saved));
     });
     tests::on_each_group("mpi", [&](dist::Communicator& comm) {
       for (int stage = 0; stage <= 3; ++stage) {
         MemoryLedger ledger;
-        TinyTraining training({.model = tests::tiny_gpt2(), .stage = stage}, comm, ledger);
+        TinyTraining training({.model = model_of(saved), .stage = stage}, comm, ledger);
         CHECK(train::load_state(path + "/state.h5", training.parts()).empty());
         int wrong = 0;
         number_elements(training, false, wrong);
@@ -77,30 +89,98 @@ TEST_CASE("saved under any stage and rank count, loaded under all 16: equal in b
   if (test::world_rank() == 0) CHECK(numbered > 0);
 }
 
-TEST_CASE("a run that stops after step 2 and goes on gives the bits of one that never stopped") {
+namespace {
+
+/// A run that saves after step 2 and goes on, and one that begins there, have the same bits to the end.
+void check_restart(const TinyRun& run, const std::string& path, dist::Communicator& comm) {
+  MemoryLedger ledger;
+  TinyTraining continuous(run, comm, ledger);
+  continuous.result_of_steps(1, 2);
+  train::CheckpointSaver saver(continuous.parts(), continuous.staging(), dist::make_control_communicator(comm.mpi_handle(), 60.0));
+  CHECK(saver.asynchronous() == run.staged);
+  saver.begin({path, record_of(2), {}, 0});
+  const TinyResult wanted = continuous.result_of_steps(3, 5);  // beside the writing, where that is asynchronous
+  const auto report = saver.wait();
+  REQUIRE(report);
+  REQUIRE(!report->problem);
+  CHECK(report->step == 2);
+  CHECK(report->stall_s <= report->seconds);
+  MemoryLedger again;
+  TinyTraining restarted(run, comm, again);
+  const auto manifest = io::verify_checkpoint(comm, report->folder);
+  CHECK(manifest.record.step == 2);
+  CHECK(manifest.record.tokens == 70);
+  CHECK(train::load_state(report->folder + "/state.h5", restarted.parts()).empty());
+  CHECK(restarted.result_of_steps(3, 5) == wanted);
+}
+
+}  // namespace
+
+TEST_CASE("a run that stops after step 2 and goes on gives the bits of one that never stopped, saved beside it or not") {
   const SharedFolder folder;
   for (const std::string optimizer : {"adamw", "sgd"}) {
     for (const int micro_steps : {1, 3}) {
-      for (int stage = 0; stage <= 3; ++stage) {
-        const std::string path = folder / (optimizer + std::to_string(10 * micro_steps + stage));
-        const TinyRun run{.model = tests::tiny_gpt2(), .stage = stage, .micro_steps = micro_steps, .steps = 5, .optimizer = optimizer};
-        tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) {
-          MemoryLedger ledger;
-          TinyTraining continuous(run, comm, ledger);
-          continuous.result_of_steps(1, 2);
-          train::save_checkpoint(path, continuous.parts(), record_of(2));
-          const TinyResult wanted = continuous.result_of_steps(3, 5);
-          MemoryLedger again;
-          TinyTraining restarted(run, comm, again);
-          const auto manifest = io::verify_checkpoint(comm, path);
-          CHECK(manifest.record.step == 2);
-          CHECK(manifest.record.tokens == 70);
-          CHECK(train::load_state(path + "/state.h5", restarted.parts()).empty());
-          CHECK(restarted.result_of_steps(3, 5) == wanted);
-        });
+      for (int kind = 0; kind < 8; ++kind) {
+        TinyRun run{.model = smallest_gpt2(), .stage = kind / 2, .micro_steps = micro_steps, .steps = 5, .optimizer = optimizer};
+        run.staged = kind % 2 == 1;
+        const std::string path = folder / (optimizer + std::to_string(10 * micro_steps + kind));
+        tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) { check_restart(run, path, comm); });
       }
     }
   }
+}
+
+TEST_CASE("what is saved is the state at begin(), whatever training does to it while it is written") {
+  const SharedFolder folder;
+  const auto hashes = [&](const std::string& name, bool staged) {
+    std::map<std::string, std::string> datasets;
+    tests::on_first_ranks(2, "mpi", [&](dist::Communicator& comm) {
+      MemoryLedger ledger;
+      TinyTraining training({.model = smallest_gpt2(), .stage = 1, .staged = staged}, comm, ledger);
+      training.result_of_steps(1, 1);
+      train::CheckpointSaver saver(training.parts(), training.staging(), dist::make_control_communicator(comm.mpi_handle(), 60.0));
+      saver.begin({folder / name, record_of(1), {}, 0});
+      int wrong = 0;
+      number_elements(training, true, wrong);
+      datasets = io::verify_checkpoint(comm, saver.wait()->folder).datasets;
+    });
+    return datasets;
+  };
+  CHECK(hashes("beside", true) == hashes("at once", false));
+}
+
+TEST_CASE("a save that fails beside the training is reported to every rank when all have ended") {
+  const SharedFolder folder;
+  tests::on_first_ranks(test::world_size(), "mpi", [&](dist::Communicator& comm) {
+    MemoryLedger ledger;
+    TinyTraining training({.model = smallest_gpt2(), .stage = 3, .staged = true}, comm, ledger);
+    train::CheckpointSaver saver(training.parts(), training.staging(), dist::make_control_communicator(comm.mpi_handle(), 60.0));
+    CHECK(!saver.ended(comm));
+    for (const bool exists : {false, true}) {
+      saver.begin({folder.path(), record_of(7), {}, 0});
+      CHECK(saver.under_way());
+      CHECK_THROWS_WITH(saver.begin({folder.path(), record_of(8), {}, 0}), ContainsSubstring("under way"));
+      auto report = saver.ended(comm);
+      while (!report) report = saver.ended(comm);
+      CHECK(report->problem.has_value() == exists);
+      if (report->problem) CHECK_THAT(report->problem->what(), ContainsSubstring("step_000000007: exists already"));
+    }
+    CHECK(!saver.wait());
+  });
+}
+
+TEST_CASE("staging that is too small for the state is refused with what it needs") {
+  tests::on_first_ranks(1, "mpi", [&](dist::Communicator& comm) {
+    MemoryLedger ledger(MemoryLedger::Mode::plan);
+    TinyTraining training({.model = {.arch = "gpt2", .layers = 1, .dim = 160, .heads = 2, .vocab = 64, .seq = 8}}, comm, ledger);
+    const auto groups = train::owned_state(training.parts());
+    CHECK_THROWS_WITH(train::Staging(groups, 3, ledger),
+                      "checkpoint.staging_mib = 3: a rank's share of the state needs 4 MiB; accepted are that and more, or 0 for "
+                      "what it needs; checkpoint.async = false and more ranks need less");
+    const std::int64_t before = ledger.bytes(Memory::staging);
+    const train::Staging staging(groups, 4, ledger);
+    CHECK(staging.bytes() == ledger.bytes(Memory::staging) - before);
+  });
 }
 
 TEST_CASE("a checkpoint without this optimizer's states loads weights only, and names the absent") {

@@ -61,6 +61,7 @@ struct TinyRun {
   double momentum = 0.9;
   double grad_clip = 1.0;
   train::OnNonFinite on_nonfinite = train::OnNonFinite::stop;
+  bool staged = false;  ///< saves are asynchronous
   optim::ScheduleConfig schedule = {.kind = "constant", .lr = 1e-2};
 };
 
@@ -93,6 +94,7 @@ class TinyTraining {
                       .micro_steps = run.micro_steps};
     settings.zero = {run.stage, run.accumulation, run.micro_steps};
     settings.optim = {.kind = run.optimizer, .weight_decay = run.weight_decay, .momentum = run.momentum};
+    settings.staged = run.staged;
     settings.step.seq = run.model.seq;
     settings.step.micro_steps = run.micro_steps;
     settings.step.grad_clip = run.grad_clip;
@@ -130,6 +132,7 @@ class TinyTraining {
   train::Parts parts() { return assembly_.parts(); }
   train::BatchLoader& loader() { return assembly_.loader(); }
   const NoiseSamples& source() const { return source_; }
+  train::Staging* staging() { return assembly_.staging(); }
   model::Model<float>& model() { return assembly_.model(); }
   zero::ShardedState& state() { return assembly_.state(); }
 
