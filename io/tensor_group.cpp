@@ -96,7 +96,7 @@ void write_group(const FileDescriptor& file, const ParameterTable& table, const 
 void read_group(dist::Communicator& comm, const Hdf5File& file, const ParameterTable& table,
                 const TensorGroup<float>& group) {
   for (const auto& slice : group.slices) std::fill_n(slice.values.data(), slice.values.extent(0), 0.0F);
-  // Opening is collective and finds the same on every rank; reading is each rank's own.
+  // Every rank opens the file for itself and finds the same: no rank waits inside libhdf5 for another.
   const auto datasets = dist::agreed(comm, [&] {
     compare_names(file, group.name, table);
     std::vector<Hdf5Dataset> opened;

@@ -43,7 +43,7 @@ void create_file(const std::string& path, const std::vector<TensorGroup<const fl
 }
 
 Hdf5File open_together(dist::Communicator& comm, const std::string& path) {
-  auto file = dist::agreed(comm, [&] { return Hdf5File(path, Hdf5Access::read, comm.mpi_handle()); });
+  auto file = dist::agreed(comm, [&] { return Hdf5File(path, Hdf5Access::read, nullptr); });
   dist::agreed(comm, [&] { describe(file); });
   return file;
 }
