@@ -168,6 +168,16 @@ plan_fits() {
   expect 0 '^2$' "$kozero" ranks "$inputs/quickstart.toml"
   expect 0 'zero.stage' "$kozero" keys
   expect 0 'usage: kozero COMMAND' "$kozero" help
+  # shellcheck disable=SC2086
+  expect 0 'medians of the ratios: a save has [0-9.]+ of the speed of plain writing' on 2 bench checkpoint \
+    "$inputs/synthetic.toml" run.dir=bench-run --runs 2 --json
+  expect 0 '"save_over_write":[0-9.]+,"stall_over_copy":[0-9.]+}$' cat out.txt
+  expect 0 '^0$' sh -c 'ls -d bench-run* 2>/dev/null | wc -l'
+  expect 2 'bench "chekpoint": did you mean checkpoint\? accepted are checkpoint DECK' on 2 bench chekpoint
+  make_text
+  # shellcheck disable=SC2086
+  expect 2 "checkpoint.staging_mib = 1: a rank's share of the state needs 11 MiB; accepted are that and more" on 2 train \
+    "$inputs/quickstart.toml" 'data.text=["text"]' checkpoint.every=5 checkpoint.staging_mib=1
   expect 0 '^usage: kozero train DECK' on 2 train --help
 }
 

@@ -34,6 +34,7 @@ void inspect(const dist::Environment& environment, const Arguments& arguments);
 void prepare(const dist::Environment& environment, const Arguments& arguments);
 void export_weights(const dist::Environment& environment, const Arguments& arguments);
 void import_weights(const dist::Environment& environment, const Arguments& arguments);
+void bench(const dist::Environment& environment, const Arguments& arguments);
 void keys(const dist::Environment& environment, const Arguments& arguments);
 void ranks(const dist::Environment& environment, const Arguments& arguments);
 

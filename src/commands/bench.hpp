@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// bench.hpp: the benches of `kozero bench NAME`, each a function that measures beside something plain in the same run.
+#pragma once
+#include <kozero/commands/command.hpp>
+
+namespace kozero::commands {
+
+/// Saving a checkpoint beside plain writing of as many bytes, its stall beside a plain copy of them.
+void bench_checkpoint(const dist::Environment& environment, const Arguments& arguments);
+
+}  // namespace kozero::commands
