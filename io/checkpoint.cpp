@@ -25,21 +25,6 @@ void on_first_rank(dist::Communicator& comm, const Work& work) {
   });
 }
 
-void create_folder(const std::string& folder) {
-  std::error_code problem;
-  fs::remove_all(partial_name(folder), problem);
-  if (!problem && fs::exists(folder)) throw Error(Failure::write, folder + ": exists already; nothing is overwritten");
-  if (!problem) fs::create_directories(partial_name(folder), problem);
-  if (problem) throw Error(Failure::write, partial_name(folder) + ": cannot create: " + problem.message());
-}
-
-void require_space(const std::string& folder, std::int64_t needed) {
-  const std::int64_t free = free_disk_bytes(folder);
-  if (free >= needed) return;
-  throw Error(Failure::write, folder + ": not begun: the checkpoint " + space_text(needed, free) +
-                                  "; make room, or keep fewer by checkpoint.keep");
-}
-
 /// The error that ends a save, with what the disk had at that time.
 Error with_space(const Error& problem, const std::string& folder, std::int64_t needed) {
   if (problem.failure() != Failure::write) return problem;
@@ -51,6 +36,22 @@ Error with_space(const Error& problem, const std::string& folder, std::int64_t n
   }
   const auto seen = problem.seen_by_all_ranks() ? Error::Seen::by_all_ranks : Error::Seen::by_this_rank;
   return {Failure::write, problem.what() + space, seen};
+}
+
+void create_folder(const std::string& folder, std::int64_t needed) {
+  std::error_code problem;
+  fs::remove_all(partial_name(folder), problem);
+  if (!problem && fs::exists(folder)) throw Error(Failure::write, folder + ": exists already; nothing is overwritten");
+  if (!problem) fs::create_directories(partial_name(folder), problem);
+  if (!problem) return;
+  throw with_space(Error(Failure::write, partial_name(folder) + ": cannot create: " + problem.message()), folder, needed);
+}
+
+void require_space(const std::string& folder, std::int64_t needed) {
+  const std::int64_t free = free_disk_bytes(folder);
+  if (free >= needed) return;
+  throw Error(Failure::write, folder + ": not begun: the checkpoint " + space_text(needed, free) +
+                                  "; make room, or keep fewer by checkpoint.keep");
 }
 
 FileHashes hashes_of(const std::string& bytes) {
@@ -112,7 +113,7 @@ std::int64_t write_checkpoint(dist::Communicator& comm, const std::string& folde
   const std::int64_t needed = checkpoint_bytes(table, contents);
   on_first_rank(comm, [&] {
     require_space(folder, needed);
-    create_folder(folder);
+    create_folder(folder, needed);
   });
   try {
     const Manifest manifest = write_contents(comm, partial_name(folder), table, contents);

@@ -63,6 +63,10 @@ void FileDescriptor::write_at(std::string_view bytes, std::int64_t offset) const
   }
 }
 
+void FileDescriptor::resize(std::int64_t size) const {
+  if (::ftruncate(number_, size) != 0) fail_write(path_, "resize");
+}
+
 void FileDescriptor::start_sync(std::int64_t offset, std::int64_t extent) const noexcept {
 #if defined(SYNC_FILE_RANGE_WRITE)
   // Only a hint: whether the bytes arrived is what sync() tells.

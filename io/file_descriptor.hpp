@@ -29,6 +29,8 @@ class FileDescriptor {
   void write(std::string_view bytes) const;
   /// Writes all bytes at `offset`; the current position stays.
   void write_at(std::string_view bytes, std::int64_t offset) const;
+  /// Cuts the file, or lengthens it by a hole.
+  void resize(std::int64_t size) const;
   /// Asks the system to begin moving these bytes to the disk, and does not wait: less is left for sync().
   void start_sync(std::int64_t offset, std::int64_t extent) const noexcept;
   /// Fills `bytes` from `offset`; a file that ends before is an error.

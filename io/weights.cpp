@@ -4,6 +4,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
+#include <kozero/io/memory_file.hpp>
 #include <kozero/io/weights.hpp>
 #include <kozero/io/whole_file.hpp>
 
@@ -33,13 +34,19 @@ WeightsDescription describe(const Hdf5File& file) {
 /// All but the tensors' values.
 void create_file(const std::string& path, const std::vector<TensorGroup<const float>>& groups,
                  const WeightsDescription& description, std::vector<std::vector<TensorPlace>>& places) {
-  Hdf5File file(path, Hdf5Access::create, nullptr);
+  const MemoryFile draft;
+  Hdf5File file(draft.path(), Hdf5Access::create, nullptr);
   write_attributes(file, description);
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const bool has_ties = groups[i].name == kParameterGroup;
     create_tensors(file, groups[i].name, places[i], has_ties ? description.ties : Ties());
   }
   file.close();
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+  FileDescriptor copy(path, FileDescriptor::Use::create);
+  draft.copy_to(copy);
+  copy.close();
 }
 
 Hdf5File open_together(dist::Communicator& comm, const std::string& path) {
