@@ -90,8 +90,8 @@ std::vector<DeckRow> model_rows() {
       {"model.qk_norm", kModel<&K::qk_norm>, anything(), "RMSNorm of each head's q and k", "", Built::later},
       {"model.norm_eps", kModel<&K::norm_eps>, above(0), "added to the variance in every norm"},
       {"model.init", kModel<&K::init>, anything(),
-       "weights to start from: random, or the path of a run, checkpoint, weights file or Hugging Face folder to fine-tune; "
-       "keys of the model and the tokenizer, left out, come from there"},
+       "weights to start from: random, or the path of a run, checkpoint, weights file or Hugging Face folder to "
+       "fine-tune; keys of the model and the tokenizer, left out, come from there"},
   };
 }
 

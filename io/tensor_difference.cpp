@@ -56,8 +56,8 @@ std::vector<TensorDifference> differences_of(dist::Communicator& comm, const Hdf
   const auto numbers = dealt_out(comm, tensors.size(), 5, [&](std::size_t item) -> std::vector<double> {
     const std::string& name = tensors[item].name;
     const auto one = difference_of(a.open_dataset(name), b.open_dataset(name), tensors[item].extent());
-    return {static_cast<double>(one.count), static_cast<double>(one.first), bits_as_number(one.a), bits_as_number(one.b),
-            one.largest};
+    return {static_cast<double>(one.count), static_cast<double>(one.first), bits_as_number(one.a),
+            bits_as_number(one.b), one.largest};
   });
   std::vector<TensorDifference> all;
   for (const auto& one : numbers) {

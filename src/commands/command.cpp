@@ -40,12 +40,12 @@ const std::vector<Command>& all_commands() {
       {"eval", "DECK | RUN | WEIGHTS | CHECKPOINT | HF_FOLDER [data.key=value ...] [--json]",
        "loss, perplexity and bits per byte of trained weights", eval},
       {"generate",
-       "DECK | RUN | WEIGHTS | CHECKPOINT | HF_FOLDER [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] [--top-p P] "
-       "[--seed S]",
+       "DECK | RUN | WEIGHTS | CHECKPOINT | HF_FOLDER [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] "
+       "[--top-p P] [--seed S] [data.tokenizer=FILE]",
        "continue a text with trained weights", generate},
       {"inspect", "CHECKPOINT | RUN | WEIGHTS [--tensors PATTERN] [--stats] [--verify] [--diff OTHER] [--json]",
-       "what is in a checkpoint (--stats: norms and extremes; --verify: every byte against the manifest); with --diff, as "
-       "cmp: status 0 where all tensors are equal in bits, 1 where one differs",
+       "what is in a checkpoint (--stats: norms and extremes; --verify: every byte against the manifest); with --diff, "
+       "as cmp: status 0 where all tensors are equal in bits, 1 where one differs",
        inspect},
       {"prepare", "TEXT... OUT [--tokenizer bytes|bpe:N|FILE] [--val-fraction X]", "turn text into token shards",
        prepare},

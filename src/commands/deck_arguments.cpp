@@ -29,7 +29,8 @@ void DeckArguments::add_to(CLI::App& app) {
 
 bool DeckArguments::gives(const std::string& key) const {
   const std::string wanted = key.ends_with('.') ? key : key + "=";
-  return std::any_of(overrides.begin(), overrides.end(), [&](const std::string& each) { return each.starts_with(wanted); });
+  return std::any_of(overrides.begin(), overrides.end(),
+                     [&](const std::string& each) { return each.starts_with(wanted); });
 }
 
 io::Deck DeckArguments::read() const { return with_initial_model(io::read_deck(path, overrides)); }

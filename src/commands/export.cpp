@@ -27,7 +27,8 @@ struct ExportArguments {
 };
 
 ExportArguments parsed(const Arguments& arguments) {
-  CLI::App app("DECK | RUN | WEIGHTS | CHECKPOINT OUT [--dtype f32|bf16|f16] [--max-shard-mib N] [--weights-only]", "export");
+  CLI::App app("DECK | RUN | WEIGHTS | CHECKPOINT OUT [--dtype f32|bf16|f16] [--max-shard-mib N] [--weights-only]",
+               "export");
   ExportArguments given;
   app.add_option("path", given.path)->required();
   app.add_option("out", given.order.out)->required();
@@ -46,9 +47,10 @@ ExportArguments parsed(const Arguments& arguments) {
 void say(const ExportArguments& given, const WeightsSource& source, const exchange::Exported& made) {
   const auto& order = given.order;
   const std::string use = given.weights_only ? "with no tokenizer" : order.config.arch + " for transformers";
-  std::cout << fmt::format("{}: {} tensors, {:.1f} MiB of {} in {} file{}, {}\nfrom {} ({})\n", order.out, made.tensors,
-                           static_cast<double>(made.bytes) / kMiB, order.dtype, made.files, made.files == 1 ? "" : "s", use,
-                           source.path, name_of(source.kind));
+  std::cout << fmt::format("{}: {} tensors, {:.1f} MiB of {} in {} file{}, {}\n", order.out, made.tensors,
+                           static_cast<double>(made.bytes) / kMiB, order.dtype, made.files,
+                           made.files == 1 ? "" : "s", use);
+  std::cout << fmt::format("from {} ({})\n", source.path, name_of(source.kind));
   if (!made.remark.empty()) std::cout << "note: " << made.remark << "\n";
 }
 
@@ -62,7 +64,8 @@ void export_weights(const dist::Environment& environment, const Arguments& argum
   WeightsSource source;
   Session session(environment, [&] { return deck_of(source = find_weights(given.path), {}); });
   if (source.kind == WeightsSource::Kind::hugging_face) {
-    throw Error(Failure::deck, given.path + ": it is a Hugging Face folder; import it first", Error::Seen::by_all_ranks);
+    throw Error(Failure::deck, given.path + ": it is a Hugging Face folder; import it first",
+                Error::Seen::by_all_ranks);
   }
   if (source.kind == WeightsSource::Kind::checkpoint) io::verify_checkpoint(session.control(), source.path);
   exchange::ExportOrder& order = given.order;

@@ -13,7 +13,8 @@
 namespace kozero::commands {
 
 void generate(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK | RUN | WEIGHTS | CHECKPOINT | HF_FOLDER [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] [--top-p P] [--seed S]",
+  CLI::App app("DECK | RUN | WEIGHTS | CHECKPOINT | HF_FOLDER [--prompt TEXT] [--tokens N] [--temperature X] "
+               "[--top-k K] [--top-p P] [--seed S] [data.tokenizer=FILE]",
                "generate");
   DeckArguments named;
   named.add_to(app);

@@ -75,9 +75,10 @@ void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
   }
   const std::int64_t ids = ids_of(deck.data.tokenizer);
   if (deck.model.vocab == 0 || ids <= deck.model.vocab) return;
-  throw Error(Failure::deck, fmt::format("data.tokenizer = \"{}\": its {} ids are more than the {} of {}; left out, the "
-                                         "model's own tokenizer is taken",
-                                         deck.data.tokenizer, ids, deck.model.vocab, named(deck)));
+  throw Error(Failure::deck,
+              fmt::format("data.tokenizer = \"{}\": its {} ids are more than the {} of {}; left out, the model's own "
+                          "tokenizer is taken",
+                          deck.data.tokenizer, ids, deck.model.vocab, named(deck)));
 }
 
 }  // namespace

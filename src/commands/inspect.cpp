@@ -30,7 +30,8 @@ struct InspectArguments {
 };
 
 InspectArguments parsed(const Arguments& arguments) {
-  CLI::App app("CHECKPOINT | RUN | WEIGHTS [--tensors PATTERN] [--stats] [--verify] [--diff OTHER] [--json]", "inspect");
+  CLI::App app("CHECKPOINT | RUN | WEIGHTS [--tensors PATTERN] [--stats] [--verify] [--diff OTHER] [--json]",
+               "inspect");
   InspectArguments given;
   app.add_option("checkpoint", given.path)->required();
   app.add_option("--tensors", given.pattern);
@@ -44,14 +45,16 @@ InspectArguments parsed(const Arguments& arguments) {
 
 std::string record_lines(const Inspected& inspected) {
   const io::CheckpointRecord& record = inspected.record;
-  std::string lines = fmt::format("{}{}\nstep         {}, {} tokens\n", inspected.manifest ? "checkpoint   " : "weights file ",
-                                  inspected.path, record.step, record.tokens);
+  const char* kind = inspected.manifest ? "checkpoint   " : "weights file ";
+  std::string lines =
+      fmt::format("{}{}\nstep         {}, {} tokens\n", kind, inspected.path, record.step, record.tokens);
   if (!inspected.manifest) return lines + fmt::format("model        {}\n", record.model);
   lines += fmt::format("data         seed {}, global batch {}, {} samples, next step {}\n", record.seed,
                        record.global_batch, record.num_samples, record.step + 1);
   lines += fmt::format("tokenizer    {}\nmodel        {}\n", record.tokenizer, record.model);
   for (const auto& [name, hashes] : inspected.manifest->files) {
-    lines += fmt::format("file         {}, {}, {} blocks\n", name, io::readable_bytes(hashes.size), hashes.blocks.size());
+    lines +=
+        fmt::format("file         {}, {}, {} blocks\n", name, io::readable_bytes(hashes.size), hashes.blocks.size());
   }
   return lines;
 }
@@ -71,9 +74,9 @@ Json record_json(const Inspected& inspected) {
 }
 
 std::string statistics_text(const io::TensorStatistics& stats) {
-  const bool any = stats.min <= stats.max;
-  return fmt::format("  norm {:.6g}  min {}  max {}  non-finite {}", stats.norm, any ? fmt::format("{:.6g}", stats.min) : "-",
-                     any ? fmt::format("{:.6g}", stats.max) : "-", stats.non_finite);
+  const auto text = [&](double value) { return stats.min <= stats.max ? fmt::format("{:.6g}", value) : "-"; };
+  return fmt::format("  norm {:.6g}  min {}  max {}  non-finite {}", stats.norm, text(stats.min), text(stats.max),
+                     stats.non_finite);
 }
 
 Json tensor_json(const io::ListedTensor& tensor, const io::TensorStatistics* stats) {
@@ -103,8 +106,10 @@ void say_difference(const InspectArguments& given, const Inspected& a, const Ins
     std::cout << std::flush;
   }
   if (found.different == 0) return;
-  throw Error(Failure::internal, fmt::format("{} and {} differ in {} of {} tensors", a.path, b.path, found.different, found.tensors),
-              Error::Seen::by_all_ranks);
+  throw Error(
+      Failure::internal,  // whose status is that of cmp and diff where files differ
+      fmt::format("{} and {} differ in {} of {} tensors", a.path, b.path, found.different, found.tensors),
+      Error::Seen::by_all_ranks);
 }
 
 void say_contents(const InspectArguments& given, const Inspected& subject, Session& session) {

@@ -64,7 +64,8 @@ void add_missing(const io::ListedTensor& tensor, const std::string& holder, Comp
 
 void add_shapes(const io::ListedTensor& a, const io::ListedTensor& b, Comparison& all) {
   ++all.different;
-  all.lines.push_back(fmt::format("{}: shape ({}) and ({})", a.name, fmt::join(a.shape, ", "), fmt::join(b.shape, ", ")));
+  all.lines.push_back(
+      fmt::format("{}: shape ({}) and ({})", a.name, fmt::join(a.shape, ", "), fmt::join(b.shape, ", ")));
   all.json["tensors"].push_back({{"name", a.name}, {"shapes", {a.shape, b.shape}}});
 }
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // inspect_difference.hpp: inspect --diff: where two checkpoints or weights files differ.
-//   what their records say differently; tensors that one lacks; of each tensor that differs its first element that does,
-//   both values, how many differ and by how much at most
+//   what their records say differently; tensors that one lacks; of each tensor that differs its first element that
+//   does, both values, how many differ and by how much at most
 #pragma once
 #include <cstdint>
 #include <string>
@@ -21,7 +21,8 @@ struct Comparison {
   std::int64_t different = 0;  ///< of them, in bits, shape or presence; records do not count
 };
 
-/// Of the tensors whose names `pattern` fits, all where it is empty. Collective. Throws Error(input), seen by all ranks.
+/// Of the tensors whose names `pattern` fits, all where it is empty. Collective.
+/// Throws Error(input), seen by all ranks.
 Comparison compared(const Inspected& a, const Inspected& b, const std::string& pattern, dist::Communicator& comm);
 
 }  // namespace kozero::commands

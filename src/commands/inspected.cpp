@@ -27,15 +27,17 @@ bool is_checkpoint(const fs::path& folder) { return fs::exists(folder / io::kMan
 /// The checkpoint or weights file that the path names.
 std::string subject_of(const std::string& given) {
   const std::string path = io::without_trailing_slash(given);
-  if (fs::is_regular_file(path)) return fs::path(path).filename() == io::kStateFile ? fs::absolute(path).parent_path().string() : path;
+  const bool is_state = fs::path(path).filename() == io::kStateFile;
+  if (fs::is_regular_file(path) && !is_state) return path;
+  if (is_state) return (fs::path(".") / path).parent_path().lexically_normal().string();
   if (is_checkpoint(path)) return path;
   for (const auto& folder : io::checkpoints_in(path)) {
     if (is_checkpoint(folder)) return folder;
   }
   const fs::path weights = fs::path(path) / train::kWeightsFile;
   if (fs::exists(weights)) return weights.string();
-  throw Error(Failure::deck, path + ": nothing to inspect; accepted are a checkpoint (step_...), a run's folder that has one, "
-                             "a weights file");
+  throw Error(Failure::deck, path + ": nothing to inspect; accepted are a checkpoint (step_...), a run's folder that "
+                                    "has one, a weights file");
 }
 
 /// Rows and optimizer states by the same parts that train, without memory for them.
@@ -49,7 +51,9 @@ std::vector<io::ListedTensor> by_deck(const io::Deck& deck) {
   std::vector<io::ListedTensor> tensors;
   for (const auto& group : groups) {
     const auto first = static_cast<std::ptrdiff_t>(tensors.size());
-    for (const auto& row : assembly.model().parameters().rows()) tensors.push_back({group + "/" + row.name, row.shape});
+    for (const auto& row : assembly.model().parameters().rows()) {
+      tensors.push_back({group + "/" + row.name, row.shape});
+    }
     std::sort(tensors.begin() + first, tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   }
   return tensors;
@@ -77,7 +81,8 @@ Inspected find_inspected(const std::string& path) {
 }
 
 std::vector<io::ListedTensor> tensors_of(const Inspected& inspected) {
-  if (inspected.manifest) return by_deck(io::parse_deck(inspected.record.deck, inspected.path + "/" + io::kManifestFile));
+  const std::string manifest = inspected.path + "/" + io::kManifestFile;
+  if (inspected.manifest) return by_deck(io::parse_deck(inspected.record.deck, manifest));
   return io::list_tensors(io::Hdf5File(inspected.path, io::Hdf5Access::read, nullptr));
 }
 

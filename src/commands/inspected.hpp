@@ -25,8 +25,8 @@ Inspected find_inspected(const std::string& path);
 /// The tensors with their shapes: of a checkpoint by its deck, unopened. Throws Error(input or deck).
 std::vector<io::ListedTensor> tensors_of(const Inspected& inspected);
 
-/// Compares every byte with the manifest; returns one line of what was compared. Collective. Throws Error(input), seen by
-/// all ranks; Error(deck) for a weights file, for whose bytes nothing vouches.
+/// Compares every byte with the manifest; returns one line of what was compared. Collective. Throws Error(input), seen
+/// by all ranks; Error(deck) for a weights file, for whose bytes nothing vouches.
 std::string verified(const Inspected& inspected, dist::Communicator& comm);
 
 /// Opens the HDF5 file on this process alone; of a checkpoint, after its bytes were verified. Collective.

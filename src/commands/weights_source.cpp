@@ -54,8 +54,8 @@ WeightsSource find_weights(const std::string& path) {
   const train::RunFiles files = train::find_run(path);
   const bool in_checkpoint = fs::path(files.weights).filename() == io::kStateFile;
   const std::string no_tokenizer = files.tokenizer.empty() ? files.weights + " has no tokenizer beside it" : "";
-  return {in_checkpoint ? Kind::checkpoint : Kind::weights_file, in_checkpoint ? files.folder : files.weights, files.deck,
-          files.tokenizer, no_tokenizer};
+  if (in_checkpoint) return {Kind::checkpoint, files.folder, files.deck, files.tokenizer, no_tokenizer};
+  return {Kind::weights_file, files.weights, files.deck, files.tokenizer, no_tokenizer};
 }
 
 model::Config shape_of(const WeightsSource& source) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// weights_source.hpp: the trained weights that a path names: where they lie, of what model they are, how ranks get them.
-//   a run's folder, a weights file, a checkpoint, a deck that was trained, a Hugging Face folder (config.json, safetensors)
+// weights_source.hpp: the trained weights that a path names: where they lie, of what model, how the ranks get them.
+//   a run's folder, a weights file, a checkpoint, a deck that was trained, a Hugging Face folder with config.json
 // A checkpoint's bytes are compared with its manifest before libhdf5 reads them.
 #pragma once
 #include <string>

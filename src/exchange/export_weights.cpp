@@ -12,7 +12,9 @@
 namespace kozero::exchange {
 
 Exported export_weights(const std::string& weights, const std::string& out, const ParameterTable& table) {
-  if (std::filesystem::exists(out)) throw Error(Failure::deck, out + ": there is something already; name a file that is not there");
+  if (std::filesystem::exists(out)) {
+    throw Error(Failure::deck, out + ": there is something already; name a file that is not there");
+  }
   // With no slices, this reads nothing but compares every name and shape.
   const auto description = io::read_weights(*dist::make_self_communicator(), weights, table, {});
   const io::Hdf5File source(weights, io::Hdf5Access::read, nullptr);

@@ -20,7 +20,8 @@ void FolderWeights::read(const io::UnitSlice<float>& slice) const {
     const std::int64_t begin = std::max(slice.begin, row.offset);
     const std::int64_t end = std::min(slice_end, row.offset + row.extent());
     if (begin >= end) continue;
-    tensors_[i].file->read(*tensors_[i].entry, begin - row.offset, end - begin, slice.values.data() + (begin - slice.begin));
+    float* const to = slice.values.data() + (begin - slice.begin);
+    tensors_[i].file->read(*tensors_[i].entry, begin - row.offset, end - begin, to);
   }
 }
 

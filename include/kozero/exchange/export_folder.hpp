@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// export_folder.hpp: a weights file or a checkpoint's state as a folder that Hugging Face's transformers loads with no code.
+// export_folder.hpp: a weights file or a checkpoint's state as a folder that Hugging Face's transformers loads with no
+// code.
 //   OUT/  config.json  [tokenizer.json | tokenizer.model  tokenizer_config.json]
 //         model.safetensors, or shards with model.safetensors.index.json
 // Tensors stream from HDF5 in pieces, on one process: memory is a piece, whatever the model. f32 values are copied in
