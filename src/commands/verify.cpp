@@ -14,6 +14,7 @@
 #include <kozero/train/data_set.hpp>
 
 #include "deck_arguments.hpp"
+#include "initial_model.hpp"
 #include "session.hpp"
 
 namespace kozero::commands {
@@ -40,7 +41,7 @@ Trace run_stage(const train::Settings& settings, const train::DataSet& data, con
   MemoryLedger ledger;
   const auto comm = session.connect(ledger);
   train::Assembly assembly(settings, *comm, ledger);
-  assembly.state().initialise(settings.seed);
+  begin_weights(session.deck(), assembly, *comm);
   const train::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
   train::Trainer trainer(assembly.parts(), assembly.loader(), sampler, *data.train, settings.step);
   Trace trace;
