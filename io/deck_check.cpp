@@ -84,7 +84,7 @@ void check_read(Deck& deck, const ReadWhere& rule) {
 }
 
 void need(const Deck& deck, const std::string& key) {
-  if (deck.is_set(key) || deck.model.preset != "none") return;
+  if (deck.is_set(key) || deck.model.preset != "none" || deck.model.init != "random") return;
   refuse_missing(deck, key, "give it, or model.preset for a published shape");
 }
 

@@ -89,7 +89,9 @@ std::vector<DeckRow> model_rows() {
       {"model.qkv_bias", kModel<&K::qkv_bias>, anything(), "biases on q, k and v", "", Built::later},
       {"model.qk_norm", kModel<&K::qk_norm>, anything(), "RMSNorm of each head's q and k", "", Built::later},
       {"model.norm_eps", kModel<&K::norm_eps>, above(0), "added to the variance in every norm"},
-      {"model.init", kModel<&K::init>, anything(), "weights to start from", "", Built::later},
+      {"model.init", kModel<&K::init>, anything(),
+       "weights to start from: random, or the path of a run, checkpoint, weights file or Hugging Face folder to "
+       "fine-tune; keys of the model and the tokenizer, left out, come from there"},
   };
 }
 

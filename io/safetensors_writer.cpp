@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstring>
 
 #include <kozero/core/error.hpp>
+#include <kozero/io/float_formats.hpp>
+#include <kozero/io/safetensors_header.hpp>
 #include <kozero/io/safetensors_writer.hpp>
 #include <kozero/io/whole_file.hpp>
 
@@ -17,7 +20,7 @@ std::string head_of(const std::vector<PlannedTensor>& tensors) {
   std::int64_t begin = 0;
   for (const auto& tensor : tensors) {
     const std::int64_t end = begin + tensor.bytes();
-    json[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+    json[tensor.name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
     begin = end;
   }
   std::string header = json.dump();
@@ -28,29 +31,70 @@ std::string head_of(const std::vector<PlannedTensor>& tensors) {
   return head + header;
 }
 
-}  // namespace
-
-std::int64_t PlannedTensor::bytes() const {
-  std::int64_t bytes = sizeof(float);
-  for (const std::int64_t dim : shape) bytes *= dim;
-  return bytes;
+/// Rounds the values; the place of the first finite one that becomes infinite, or -1.
+template <class Round>
+std::int64_t narrow(const float* values, std::int64_t count, std::uint16_t* to, std::uint16_t infinity, Round round) {
+  std::int64_t first = -1;
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i] = round(values[i]);
+    if (first < 0 && (to[i] & 0x7FFFU) == infinity && is_finite(values[i])) first = i;
+  }
+  return first;
 }
 
+}  // namespace
+
+std::int64_t PlannedTensor::extent() const {
+  std::int64_t extent = 1;
+  for (const std::int64_t dim : shape) extent *= dim;
+  return extent;
+}
+
+std::int64_t PlannedTensor::bytes() const { return extent() * bytes_of_dtype(dtype); }
+
 SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<PlannedTensor>& tensors)
-    : path_(path), file_(partial_name(path), FileDescriptor::Use::create) {
-  for (const auto& tensor : tensors) missing_ += tensor.bytes();
+    : path_(path), file_(partial_name(path), FileDescriptor::Use::create), tensors_(tensors) {
   file_.write(head_of(tensors));
 }
 
 void SafetensorsWriter::append(const float* values, std::int64_t count) {
-  const auto bytes = count * static_cast<std::int64_t>(sizeof(float));
-  require(bytes <= missing_, "SafetensorsWriter: more values than were announced");
-  file_.write({reinterpret_cast<const char*>(values), static_cast<std::size_t>(bytes)});
-  missing_ -= bytes;
+  while (count > 0) {
+    skip_complete();
+    require(next_ < tensors_.size(), "SafetensorsWriter: more values than were announced");
+    const std::int64_t fitting = std::min(count, tensors_[next_].extent() - written_);
+    append_to_tensor(values, fitting);
+    values += fitting;
+    count -= fitting;
+  }
+}
+
+void SafetensorsWriter::skip_complete() {
+  while (next_ < tensors_.size() && written_ == tensors_[next_].extent()) {
+    ++next_;
+    written_ = 0;
+  }
+}
+
+void SafetensorsWriter::append_to_tensor(const float* values, std::int64_t count) {
+  const PlannedTensor& tensor = tensors_[next_];
+  const auto* bytes = reinterpret_cast<const char*>(values);
+  if (tensor.dtype != "F32") {
+    narrow_.resize(static_cast<std::size_t>(count));
+    const std::int64_t beyond = tensor.dtype == "F16" ? narrow(values, count, narrow_.data(), 0x7C00U, f16_of_float)
+                                                      : narrow(values, count, narrow_.data(), 0x7F80U, bf16_of_float);
+    if (beyond >= 0) {
+      throw Error(Failure::input, "tensor " + shown(tensor.name) + ": its value " + std::to_string(values[beyond]) +
+                                      " is beyond " + tensor.dtype + "; accepted is a wider dtype");
+    }
+    bytes = reinterpret_cast<const char*>(narrow_.data());
+  }
+  file_.write({bytes, static_cast<std::size_t>(count * bytes_of_dtype(tensor.dtype))});
+  written_ += count;
 }
 
 void SafetensorsWriter::close() {
-  require(missing_ == 0, "SafetensorsWriter: fewer values than were announced");
+  skip_complete();
+  require(next_ == tensors_.size(), "SafetensorsWriter: fewer values than were announced");
   file_.close();
   publish(path_);
 }

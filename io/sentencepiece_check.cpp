@@ -12,6 +12,8 @@ namespace kozero::io {
 
 namespace {
 
+constexpr std::string_view kBlank = "\xE2\x96\x81";  // U+2581, which stands for a blank in pieces
+
 /// A field of a protobuf message: its number, and its bytes where it has a length or a fixed width.
 struct Field {
   std::uint64_t number;
@@ -28,9 +30,15 @@ class Checker {
     while (!bytes.empty()) {
       const Field field = next(bytes);
       if (field.number == 1) check_piece(message(field));
-      if (field.number == 3 || field.number == 5) check_normalizer(message(field));
+      if (field.number == 2) read_trainer(message(field));
+      if (field.number == 3) read_normalizer(message(field));
+      if (field.number == 5) check_map_of(message(field));
     }
     if (num_pieces_ == 0) refuse("it has no pieces");
+  }
+
+  [[nodiscard]] bool words_are_apart() const {
+    return merges_ && blanks_before_words_ && keeps_characters_ && keeps_blanks_ && !piece_crosses_words_;
   }
 
  private:
@@ -86,14 +94,47 @@ class Checker {
       }
       if (field.number == 3 && (field.wire != 0 || field.value < 1 || field.value > 6)) refuse(where + " is of no known type");
     }
+    const std::size_t word = first_not_blank(text);
+    piece_crosses_words_ = piece_crosses_words_ || text.find(kBlank, word) != std::string_view::npos;
     if (text.empty() || text.find('\0') != std::string_view::npos) refuse(where + " is empty or holds a byte 0");
   }
 
-  void check_normalizer(std::string_view bytes) const {
+  static std::size_t first_not_blank(std::string_view text) {
+    std::size_t place = 0;
+    while (text.substr(place).starts_with(kBlank)) place += kBlank.size();
+    return place;
+  }
+
+  void read_trainer(std::string_view bytes) {
     while (!bytes.empty()) {
       const Field field = next(bytes);
-      if (field.number == 2 && !message(field).empty()) check_character_map(message(field));
+      if (field.number == 3) merges_ = field.value == 2;
+      if (field.number == 24) blanks_before_words_ = field.value == 0;
     }
+  }
+
+  void read_normalizer(std::string_view bytes) {
+    keeps_characters_ = !check_map_of(bytes);
+    keeps_blanks_ = false;  // as the format's defaults have it
+    bool shows_blanks = true;
+    while (!bytes.empty()) {
+      const Field field = next(bytes);
+      if (field.number == 4) keeps_blanks_ = field.value == 0;
+      if (field.number == 5) shows_blanks = field.value != 0;
+    }
+    keeps_blanks_ = keeps_blanks_ && shows_blanks;
+  }
+
+  /// Whether a normaliser has a character map.
+  bool check_map_of(std::string_view bytes) const {
+    bool has_map = false;
+    while (!bytes.empty()) {
+      const Field field = next(bytes);
+      if (field.number != 2 || message(field).empty()) continue;
+      check_character_map(field.bytes);
+      has_map = true;
+    }
+    return has_map;
   }
 
   /// The map: the size of the trie in bytes, the trie, then texts that each end with a byte 0.
@@ -121,6 +162,11 @@ class Checker {
 
   std::string path_;
   std::int64_t num_pieces_ = 0;
+  bool merges_ = false;
+  bool blanks_before_words_ = true;
+  bool keeps_characters_ = false;
+  bool keeps_blanks_ = false;
+  bool piece_crosses_words_ = false;
 };
 
 }  // namespace
@@ -130,6 +176,10 @@ bool looks_like_sentencepiece(std::string_view bytes) {
   return bytes.starts_with('\n') && first != std::string_view::npos && bytes[first] != '{' && bytes[first] != '[';
 }
 
-void check_sentencepiece(const std::string& path, std::string_view bytes) { Checker(path).check_model(bytes); }
+bool check_sentencepiece(const std::string& path, std::string_view bytes) {
+  Checker checker(path);
+  checker.check_model(bytes);
+  return checker.words_are_apart();
+}
 
 }  // namespace kozero::io

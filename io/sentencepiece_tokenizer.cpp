@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sentencepiece_processor.h>
 
+#include <algorithm>
+
 #include <kozero/core/error.hpp>
 #include <kozero/io/sentencepiece_check.hpp>
 #include <kozero/io/sentencepiece_tokenizer.hpp>
@@ -20,11 +22,17 @@ std::vector<Token> ids_of(const sentencepiece::SentencePieceProcessor& processor
   return tokens;
 }
 
+/// Where the text's first word, with the blanks before it, ends.
+std::size_t first_word(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(' ');
+  return begin == std::string_view::npos ? text.size() : std::min(text.find(' ', begin), text.size());
+}
+
 }  // namespace
 
 SentencePieceTokenizer::SentencePieceTokenizer(const std::string& path, std::string model)
     : model_(std::move(model)), processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
-  check_sentencepiece(path, model_);
+  const bool words_are_apart = check_sentencepiece(path, model_);
   try {
     const auto status = processor_->LoadFromSerializedProto(model_);
     if (!status.ok()) throw Error(Failure::input, path + ": not a SentencePiece model: " + status.ToString());
@@ -36,11 +44,32 @@ SentencePieceTokenizer::SentencePieceTokenizer(const std::string& path, std::str
   blank_ = processor_->IsUnknown(found) ? -1 : found;
   const auto letter = processor_->EncodeAsPieces("a");
   blank_before_text_ = !letter.empty() && letter.front().rfind(kBlank, 0) == 0;
+  word_by_word_ = words_are_apart && blank_before_text_ && blank_ >= 0;
 }
 
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
 
-std::vector<Token> SentencePieceTokenizer::encode(std::string_view text) const { return ids_of(*processor_, text); }
+std::vector<Token> SentencePieceTokenizer::encode(std::string_view text) const {
+  // A U+2581 of the text's own is as good as a blank, but no word is cut there.
+  if (!word_by_word_ || text.find(kBlank) != std::string_view::npos) return ids_of(*processor_, text);
+  std::size_t end = first_word(text);
+  std::vector<Token> tokens = ids_of(*processor_, text.substr(0, end));
+  while (end < text.size()) {
+    const std::string_view word = text.substr(end, first_word(text.substr(end)));
+    encode_word(word, tokens);
+    end += word.size();
+  }
+  return tokens;
+}
+
+/// The word begins with a blank, which the library puts in its place before any text but the empty one.
+void SentencePieceTokenizer::encode_word(std::string_view word, std::vector<Token>& tokens) const {
+  if (cache_.find(word, tokens)) return;
+  std::vector<Token> ids = ids_of(*processor_, word.substr(1));
+  if (ids.empty()) ids.push_back(blank_);
+  cache_.keep(word, ids);
+  tokens.insert(tokens.end(), ids.begin(), ids.end());
+}
 
 std::vector<Token> SentencePieceTokenizer::encode_rest(std::string_view text) const {
   if (!blank_before_text_) return encode(text);

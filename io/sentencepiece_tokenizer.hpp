@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // sentencepiece_tokenizer.hpp: a SentencePiece model, unigram or BPE, through its library.
 // Ids and text are the library's: the model's normaliser applies, control symbols have no text, and bytes that are not
-// UTF-8 become U+FFFD. Documents begin with the model's <s>, else with its </s>.
+// UTF-8 become U+FFFD. Documents begin with the model's <s>, else with its </s>. Where words are apart (sentencepiece_check),
+// the library sees each word once and a cache knows it after that: the same ids, several times as fast.
 // Kudo, Richardson 2018, arXiv:1808.06226.
 #pragma once
 #include <memory>
 
+#include <kozero/io/piece_cache.hpp>
 #include <kozero/io/tokenizer.hpp>
 
 namespace sentencepiece {
@@ -31,10 +33,14 @@ class SentencePieceTokenizer : public Tokenizer {
   void save(const std::string& path) const override;
 
  private:
+  void encode_word(std::string_view word, std::vector<Token>& tokens) const;
+
   std::string model_;  ///< saved as it came
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   Token blank_;             ///< of a blank alone, or -1
   bool blank_before_text_;  ///< a text gets a blank before it
+  bool word_by_word_;
+  mutable PieceCache cache_;
 };
 
 }  // namespace kozero::io

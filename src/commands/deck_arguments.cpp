@@ -1,8 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include <kozero/core/error.hpp>
 
 #include "deck_arguments.hpp"
+#include "initial_model.hpp"
 
 namespace kozero::commands {
 
@@ -24,6 +27,12 @@ void DeckArguments::add_to(CLI::App& app) {
   app.add_option("overrides", overrides);
 }
 
-io::Deck DeckArguments::read() const { return io::read_deck(path, overrides); }
+bool DeckArguments::gives(const std::string& key) const {
+  const std::string wanted = key.ends_with('.') ? key : key + "=";
+  return std::any_of(overrides.begin(), overrides.end(),
+                     [&](const std::string& each) { return each.starts_with(wanted); });
+}
+
+io::Deck DeckArguments::read() const { return with_initial_model(io::read_deck(path, overrides)); }
 
 }  // namespace kozero::commands

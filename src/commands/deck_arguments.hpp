@@ -19,7 +19,9 @@ struct DeckArguments {
   std::string path;
   std::vector<std::string> overrides;
   void add_to(CLI::App& app);
-  /// Throws Error(deck).
+  /// Whether an override is of this key, or, for "data.", of this section.
+  [[nodiscard]] bool gives(const std::string& key) const;
+  /// Completed by what model.init names. Throws Error(deck), or Error(input) where that cannot be read.
   [[nodiscard]] io::Deck read() const;
 };
 

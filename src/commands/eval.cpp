@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 
 #include <nlohmann/json.hpp>
@@ -15,9 +15,40 @@
 #include "trained_model.hpp"
 
 namespace kozero::commands {
+namespace {
+
+[[noreturn]] void refuse(const std::string& text) { throw Error(Failure::deck, text, Error::Seen::by_all_ranks); }
+
+/// Text is read with the weights' own tokenizer: one learned anew from text that has changed would name other ids. Text
+/// given here is read whole: nothing of it is kept for training.
+io::Deck evaluated_deck(TrainedModel& trained, const DeckArguments& named) {
+  const WeightsSource& source = trained.source();
+  io::Deck deck = trained.deck();
+  const bool own_data = !named.gives("data.");
+  if (own_data && source.deck.empty()) {
+    refuse(source.path + ": no data come with it: give some, for example 'data.text=[\"FILE\"]'");
+  }
+  if (!own_data) deck.data.val_fraction = 0.0;
+  if (named.gives("data.tokenizer")) return deck;
+  if (!source.tokenizer.empty()) deck.data.tokenizer = source.tokenizer;
+  if (source.tokenizer.empty()) deck.origins.erase("data.tokenizer");  // a resolved deck writes the default down
+  if (source.tokenizer.empty() && !own_data && !deck.data.text.empty()) {
+    refuse("no text without a tokenizer: " + source.no_tokenizer + ": give data.tokens, or data.tokenizer=FILE");
+  }
+  return deck;
+}
+
+/// Where tokens of the evaluated text are kept: in the run's folder, of a checkpoint beside it; else under runs/.
+std::string cache_of(const TrainedModel& trained) {
+  const WeightsSource& source = trained.source();
+  if (source.deck.empty()) return trained.deck().run.dir + "-eval-tokens";
+  return (std::filesystem::path(source.path).parent_path() / "eval-tokens").string();
+}
+
+}  // namespace
 
 void eval(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK | RUN | WEIGHTS [data.key=value ...] [--json]", "eval");
+  CLI::App app("DECK | RUN | WEIGHTS | CHECKPOINT | HF_FOLDER [data.key=value ...] [--json]", "eval");
   DeckArguments named;
   named.add_to(app);
   bool as_json = false;
@@ -25,21 +56,11 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
   parse(app, arguments);
 
   TrainedModel trained(named.path, named.overrides, environment);
-  // Text is read with the run's own tokenizer: one learned anew from text that has changed would name other ids. Text
-  // given here is read whole: nothing of it is kept for training.
-  io::Deck deck = trained.run().deck;
-  if (!trained.run().tokenizer.empty()) deck.data.tokenizer = trained.run().tokenizer;
-  const bool own_data = std::none_of(named.overrides.begin(), named.overrides.end(),
-                                     [](const std::string& key) { return key.rfind("data.", 0) == 0; });
-  if (!own_data) deck.data.val_fraction = 0.0;
-  const bool is_text = !own_data && !deck.data.text.empty();
-  if (is_text && trained.run().tokenizer.empty() && !deck.is_set("data.tokenizer")) {
-    throw Error(Failure::deck,
-                trained.run().folder + ": the run has no tokenizer: give data.tokens, or data.tokenizer=FILE",
-                Error::Seen::by_all_ranks);
-  }
-  const std::string cache = trained.run().folder + "/eval-tokens";
-  const train::DataSet data = train::open_data(deck, trained.settings().model.seq, cache, trained.session().control());
+  const bool own_data = !named.gives("data.");
+  const io::Deck deck = evaluated_deck(trained, named);
+  const train::DataSet data = train::open_data(deck, trained.settings().model.seq, cache_of(trained),
+                                               trained.session().control());
+  if (deck.model.arch != "linear") trained.accept_vocabulary(data.vocab);
   const train::SampleSource* source = own_data ? data.validation.get() : data.train.get();
   const auto& bytes_per_token = own_data ? data.validation_bytes_per_token : data.train_bytes_per_token;
   if (source == nullptr) {

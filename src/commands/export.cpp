@@ -7,38 +7,75 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/exchange/export_folder.hpp>
-#include <kozero/train/trained_weights.hpp>
+#include <kozero/exchange/export_weights.hpp>
+#include <kozero/io/checkpoint.hpp>
+#include <kozero/train/settings.hpp>
 
 #include "banner.hpp"
 #include "deck_arguments.hpp"
 #include "session.hpp"
+#include "weights_source.hpp"
 
 namespace kozero::commands {
+namespace {
 
-void export_weights(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK | RUN | WEIGHTS OUT [--max-shard-mib N]", "export");
+struct ExportArguments {
   std::string path;
   exchange::ExportOrder order;
   double shard_mib = 0.0;
-  app.add_option("path", path)->required();
-  app.add_option("out", order.out)->required();
-  app.add_option("--max-shard-mib", shard_mib)->check(CLI::Range(1e-6, 1e9));
+  bool weights_only = false;
+};
+
+ExportArguments parsed(const Arguments& arguments) {
+  CLI::App app("DECK | RUN | WEIGHTS | CHECKPOINT OUT [--dtype f32|bf16|f16] [--max-shard-mib N] [--weights-only]",
+               "export");
+  ExportArguments given;
+  app.add_option("path", given.path)->required();
+  app.add_option("out", given.order.out)->required();
+  const auto* dtype = app.add_option("--dtype", given.order.dtype);
+  const auto* shards = app.add_option("--max-shard-mib", given.shard_mib)->check(CLI::Range(1e-6, 1e9));
+  app.add_flag("--weights-only", given.weights_only);
   parse(app, arguments);
+  if (given.weights_only && (dtype->count() > 0 || shards->count() > 0)) {
+    throw Error(Failure::deck, "--weights-only writes one file of f32: --dtype and --max-shard-mib are for a folder",
+                Error::Seen::by_all_ranks);
+  }
+  given.order.max_shard_bytes = static_cast<std::int64_t>(std::ceil(given.shard_mib * kMiB));
+  return given;
+}
+
+void say(const ExportArguments& given, const WeightsSource& source, const exchange::Exported& made) {
+  const auto& order = given.order;
+  const std::string use = given.weights_only ? "with no tokenizer" : order.config.arch + " for transformers";
+  std::cout << fmt::format("{}: {} tensors, {:.1f} MiB of {} in {} file{}, {}\n", order.out, made.tensors,
+                           static_cast<double>(made.bytes) / kMiB, order.dtype, made.files,
+                           made.files == 1 ? "" : "s", use);
+  std::cout << fmt::format("from {} ({})\n", source.path, name_of(source.kind));
+  if (!made.remark.empty()) std::cout << "note: " << made.remark << "\n";
+}
+
+}  // namespace
+
+void export_weights(const dist::Environment& environment, const Arguments& arguments) {
+  ExportArguments given = parsed(arguments);
   if (environment.size() > 1) {
     throw Error(Failure::deck, "export runs on one rank: start it without -n", Error::Seen::by_all_ranks);
   }
-  train::TrainedRun run;
-  const Session session(environment, [&] { return (run = train::find_run(path, {})).deck; });
-  order.weights = run.weights;
-  order.tokenizer = run.tokenizer;
-  order.config = train::model_config(run.deck, 0);
-  order.max_shard_bytes = static_cast<std::int64_t>(std::ceil(shard_mib * kMiB));
+  WeightsSource source;
+  Session session(environment, [&] { return deck_of(source = find_weights(given.path), {}); });
+  if (source.kind == WeightsSource::Kind::hugging_face) {
+    throw Error(Failure::deck, given.path + ": it is a Hugging Face folder; import it first",
+                Error::Seen::by_all_ranks);
+  }
+  if (source.kind == WeightsSource::Kind::checkpoint) io::verify_checkpoint(session.control(), source.path);
+  exchange::ExportOrder& order = given.order;
+  order.weights = hdf5_file_of(source);
+  order.tokenizer = source.tokenizer;
+  order.config = train::model_config(session.deck(), 0);
   const auto model = model::make_model<float>(order.config);
-  const auto made = exchange::export_folder(order, model->parameters());
-  std::cout << fmt::format("{}: {} tensors, {:.1f} MiB of f32 in {} file{}, {} for transformers\n", order.out,
-                           made.tensors, static_cast<double>(made.bytes) / kMiB, made.files,
-                           made.files == 1 ? "" : "s", order.config.arch);
-  if (!made.remark.empty()) std::cout << "note: " << made.remark << "\n";
+  const auto made = given.weights_only ? exchange::export_weights(order.weights, order.out, model->parameters())
+                                       : exchange::export_folder(order, model->parameters());
+  say(given, source, made);
 }
 
 }  // namespace kozero::commands

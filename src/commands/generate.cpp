@@ -13,7 +13,8 @@
 namespace kozero::commands {
 
 void generate(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK | RUN | WEIGHTS [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] [--top-p P] [--seed S]",
+  CLI::App app("DECK | RUN | WEIGHTS | CHECKPOINT | HF_FOLDER [--prompt TEXT] [--tokens N] [--temperature X] "
+               "[--top-k K] [--top-p P] [--seed S] [data.tokenizer=FILE]",
                "generate");
   DeckArguments named;
   named.add_to(app);
@@ -30,11 +31,14 @@ void generate(const dist::Environment& environment, const Arguments& arguments) 
 
   TrainedModel trained(named.path, named.overrides, environment);
   const auto tokenizer = dist::agreed(trained.session().control(), [&] {
-    if (trained.run().tokenizer.empty()) {
-      throw Error(Failure::deck, trained.run().folder + ": the run has no tokenizer: its data were no text");
+    const bool names_one = named.gives("data.tokenizer");
+    if (trained.source().tokenizer.empty() && !names_one) {
+      throw Error(Failure::deck, "no text without a tokenizer: " + trained.source().no_tokenizer +
+                                     ": give data.tokenizer=FILE");
     }
-    return io::make_tokenizer(trained.run().tokenizer);
+    return io::make_tokenizer(names_one ? trained.deck().data.tokenizer : trained.source().tokenizer);
   });
+  trained.accept_vocabulary(tokenizer->vocab_size());
   train::Generator generator(trained.model(), trained.access(), trained.comm(), tokenizer->vocab_size(),
                              trained.ledger());
   std::vector<Token> tokens = tokenizer->encode(prompt);

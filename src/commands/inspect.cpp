@@ -5,60 +5,151 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
-#include <kozero/io/checkpoint.hpp>
-#include <kozero/io/hdf5_file.hpp>
 #include <kozero/io/readable.hpp>
+#include <kozero/io/tensor_statistics.hpp>
 
 #include "deck_arguments.hpp"
+#include "inspect_difference.hpp"
+#include "inspected.hpp"
 #include "session.hpp"
 
 namespace kozero::commands {
 namespace {
 
-std::string record_lines(const std::string& path, const io::Manifest& manifest) {
-  const io::CheckpointRecord& record = manifest.record;
-  std::string lines = fmt::format("checkpoint   {}\nstep         {}, {} tokens\n", path, record.step, record.tokens);
+using Json = nlohmann::ordered_json;
+
+struct InspectArguments {
+  std::string path;
+  std::string other;
+  std::string pattern;
+  bool stats = false;
+  bool verify = false;
+  bool as_json = false;
+};
+
+InspectArguments parsed(const Arguments& arguments) {
+  CLI::App app("CHECKPOINT | RUN | WEIGHTS [--tensors PATTERN] [--stats] [--verify] [--diff OTHER] [--json]",
+               "inspect");
+  InspectArguments given;
+  app.add_option("checkpoint", given.path)->required();
+  app.add_option("--tensors", given.pattern);
+  auto* stats = app.add_flag("--stats", given.stats);
+  auto* verify = app.add_flag("--verify", given.verify);
+  app.add_option("--diff", given.other)->excludes(stats)->excludes(verify);
+  app.add_flag("--json", given.as_json);
+  parse(app, arguments);
+  return given;
+}
+
+std::string record_lines(const Inspected& inspected) {
+  const io::CheckpointRecord& record = inspected.record;
+  const char* kind = inspected.manifest ? "checkpoint   " : "weights file ";
+  std::string lines =
+      fmt::format("{}{}\nstep         {}, {} tokens\n", kind, inspected.path, record.step, record.tokens);
+  if (!inspected.manifest) return lines + fmt::format("model        {}\n", record.model);
   lines += fmt::format("data         seed {}, global batch {}, {} samples, next step {}\n", record.seed,
                        record.global_batch, record.num_samples, record.step + 1);
   lines += fmt::format("tokenizer    {}\nmodel        {}\n", record.tokenizer, record.model);
-  for (const auto& [name, hashes] : manifest.files) {
-    lines += fmt::format("file         {}, {}, {} blocks\n", name, io::readable_bytes(hashes.size), hashes.blocks.size());
+  for (const auto& [name, hashes] : inspected.manifest->files) {
+    lines +=
+        fmt::format("file         {}, {}, {} blocks\n", name, io::readable_bytes(hashes.size), hashes.blocks.size());
   }
   return lines;
 }
 
-void print_tensors(const io::Hdf5File& file, const std::string& group) {
-  for (const auto& name : file.names(group)) {
-    const auto dataset = file.open_dataset(group + "/" + name);
-    std::cout << fmt::format("{}/{}  f32  ({})\n", group, name, fmt::join(dataset.shape(), ", "));
-  }
+Json record_json(const Inspected& inspected) {
+  const io::CheckpointRecord& record = inspected.record;
+  Json json = {{"path", inspected.path}, {"step", record.step}, {"tokens", record.tokens}};
+  json["model"] = Json::parse(record.model, nullptr, /*allow_exceptions=*/false);
+  if (!inspected.manifest) return json;
+  json["data"] = {{"seed", record.seed},
+                  {"global_batch", record.global_batch},
+                  {"num_samples", record.num_samples},
+                  {"next_step", record.step + 1}};
+  json["tokenizer"] = record.tokenizer;
+  json["deck"] = record.deck;
+  return json;
 }
 
-void print_all(const std::string& folder, const io::Manifest& manifest) {
-  std::cout << "\n" << manifest.record.deck << "\n";
-  const io::Hdf5File file(folder + "/" + io::kStateFile, io::Hdf5Access::read, nullptr);
-  print_tensors(file, "/parameters");
-  if (!file.has_group("optimizer")) return;
-  for (const auto& state : file.names("/optimizer")) print_tensors(file, "/optimizer/" + state);
+std::string statistics_text(const io::TensorStatistics& stats) {
+  const auto text = [&](double value) { return stats.min <= stats.max ? fmt::format("{:.6g}", value) : "-"; };
+  return fmt::format("  norm {:.6g}  min {}  max {}  non-finite {}", stats.norm, text(stats.min), text(stats.max),
+                     stats.non_finite);
+}
+
+Json tensor_json(const io::ListedTensor& tensor, const io::TensorStatistics* stats) {
+  Json json = {{"name", tensor.name}, {"dtype", "f32"}, {"shape", tensor.shape}};
+  if (stats == nullptr) return json;
+  const bool any = stats->min <= stats->max;
+  json["norm"] = stats->norm;
+  json["min"] = any ? Json(stats->min) : Json();
+  json["max"] = any ? Json(stats->max) : Json();
+  json["non_finite"] = stats->non_finite;
+  return json;
+}
+
+std::vector<io::ListedTensor> chosen(const std::vector<io::ListedTensor>& tensors, const InspectArguments& given) {
+  auto some = io::chosen_tensors(tensors, given.pattern);
+  if (!some.empty()) return some;
+  throw Error(Failure::deck, "--tensors " + given.pattern + ": fits no tensor; names are like " + tensors.front().name);
+}
+
+void say_difference(const InspectArguments& given, const Inspected& a, const Inspected& b, Session& session) {
+  Comparison found = compared(a, b, given.pattern, session.control());
+  if (session.is_first_rank()) {
+    for (const auto& line : found.lines) std::cout << line << "\n";
+    if (found.different == 0) std::cout << fmt::format("no difference in {} tensors\n", found.tensors);
+    found.json["different"] = found.different;
+    if (given.as_json) std::cout << found.json.dump() << "\n";
+    std::cout << std::flush;
+  }
+  if (found.different == 0) return;
+  throw Error(
+      Failure::internal,  // whose status is that of cmp and diff where files differ
+      fmt::format("{} and {} differ in {} of {} tensors", a.path, b.path, found.different, found.tensors),
+      Error::Seen::by_all_ranks);
+}
+
+void say_contents(const InspectArguments& given, const Inspected& subject, Session& session) {
+  std::vector<io::ListedTensor> tensors;
+  std::vector<io::TensorStatistics> stats;
+  if (given.stats) {
+    const io::Hdf5File file = opened(subject, session.control());
+    tensors = dist::agreed(session.control(), [&] { return chosen(io::list_tensors(file), given); });
+    stats = io::statistics_of(session.control(), file, tensors);
+  } else {
+    tensors = dist::agreed(session.control(), [&] { return chosen(tensors_of(subject), given); });
+  }
+  if (!session.is_first_rank()) return;
+  std::cout << record_lines(subject) << "\n";
+  if (!given.stats && given.pattern.empty() && subject.manifest) std::cout << subject.record.deck << "\n";
+  Json json = record_json(subject);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    std::cout << fmt::format("{}  f32  ({}){}\n", tensors[i].name, fmt::join(tensors[i].shape, ", "),
+                             given.stats ? statistics_text(stats[i]) : "");
+    json["tensors"].push_back(tensor_json(tensors[i], given.stats ? &stats[i] : nullptr));
+  }
+  if (given.as_json) std::cout << json.dump() << "\n";
+  std::cout << std::flush;
 }
 
 }  // namespace
 
 void inspect(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("CHECKPOINT [--verify]", "inspect");
-  std::string folder;
-  bool only_verifies = false;
-  app.add_option("checkpoint", folder)->required();
-  app.add_flag("--verify", only_verifies);
-  parse(app, arguments);
-
-  Session session(environment, [&] { return io::parse_deck(io::read_manifest(folder).record.deck, folder); });
-  const io::Manifest manifest = io::verify_checkpoint(session.control(), folder);
-  if (!session.is_first_rank()) return;
-  std::cout << record_lines(folder, manifest) << "verified     every byte is as it was written\n";
-  if (!only_verifies) print_all(folder, manifest);
-  std::cout << std::flush;
+  const InspectArguments given = parsed(arguments);
+  Inspected subject;
+  Inspected other;
+  Session session(environment, [&] {
+    subject = find_inspected(given.path);
+    if (!given.other.empty()) other = find_inspected(given.other);
+    return io::Deck();
+  });
+  if (!given.other.empty()) return say_difference(given, subject, other, session);
+  if (!given.verify) return say_contents(given, subject, session);
+  const std::string line = verified(subject, session.control());
+  if (session.is_first_rank()) std::cout << line << std::endl;
 }
 
 }  // namespace kozero::commands

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include <kozero/core/error.hpp>
+
 #include "resolved_deck.hpp"
 
 namespace kozero::commands {
@@ -43,6 +45,30 @@ std::string model_json(const model::Config& config) {
                                        {"rope_theta", config.rope_theta},
                                        {"norm_eps", config.norm_eps}};
   return json.dump();
+}
+
+model::Config config_of(const std::string& model_json, const std::string& path) {
+  model::Config config;
+  try {
+    const auto json = nlohmann::json::parse(model_json);
+    json.at("arch").get_to(config.arch);
+    json.at("layers").get_to(config.layers);
+    json.at("dim").get_to(config.dim);
+    json.at("heads").get_to(config.heads);
+    json.at("kv_heads").get_to(config.kv_heads);
+    json.at("head_dim").get_to(config.head_dim);
+    json.at("ffn").get_to(config.ffn);
+    json.at("vocab").get_to(config.vocab);
+    json.at("seq").get_to(config.seq);
+    json.at("tie_embeddings").get_to(config.tie_embeddings);
+    json.at("rope_theta").get_to(config.rope_theta);
+    json.at("norm_eps").get_to(config.norm_eps);
+    return model::resolved(config);
+  } catch (const nlohmann::json::exception& problem) {
+    throw Error(Failure::input, path + ": its description of the model: " + problem.what());
+  } catch (const Error& problem) {
+    throw Error(Failure::input, path + ": its description of the model: " + problem.what());
+  }
 }
 
 }  // namespace kozero::commands

@@ -14,4 +14,7 @@ io::Deck resolved_deck(io::Deck deck, const train::Settings& settings, const std
 /// The model's shape as JSON, for the weights file.
 std::string model_json(const model::Config& config);
 
+/// The shape that such a text tells. Throws Error(input) naming `path` and what is wrong.
+model::Config config_of(const std::string& model_json, const std::string& path);
+
 }  // namespace kozero::commands

@@ -1,43 +1,45 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// trained_model.hpp: a finished run's model with its weights, for evaluation and generation.
+// trained_model.hpp: a model with its trained weights, for evaluation and generation.
 #pragma once
 #include <memory>
 
 #include <kozero/train/batch_loader.hpp>
 #include <kozero/train/settings.hpp>
-#include <kozero/train/trained_weights.hpp>
 #include <kozero/zero/frozen_weights.hpp>
 
 #include "session.hpp"
+#include "weights_source.hpp"
 
 namespace kozero::commands {
 
 class TrainedModel {
  public:
-  /// Reads the run that `path` names, with its deck changed by `overrides`.
+  /// Reads the weights that `path` names (weights_source.hpp), with their deck changed by `overrides`.
   /// Collective. Throws Error, seen by all ranks.
   TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
                const dist::Environment& environment);
 
   [[nodiscard]] Session& session() { return session_; }
-  [[nodiscard]] const train::TrainedRun& run() const { return run_; }
+  [[nodiscard]] const io::Deck& deck() const { return session_.deck(); }
+  [[nodiscard]] const WeightsSource& source() const { return source_; }
   [[nodiscard]] const train::Settings& settings() const { return settings_; }
-  [[nodiscard]] const io::WeightsDescription& description() const { return description_; }
   [[nodiscard]] model::Model<float>& model() { return *model_; }
   [[nodiscard]] ParameterAccess<float>& access() { return *weights_; }
   [[nodiscard]] dist::Communicator& comm() { return *comm_; }
   [[nodiscard]] MemoryLedger& ledger() { return ledger_; }
 
+  /// Throws Error(deck) where a tokenizer has more ids than the model.
+  void accept_vocabulary(std::int64_t ids) const;
+
  private:
-  train::TrainedRun run_;
+  WeightsSource source_;
   Session session_;
   train::Settings settings_;
   MemoryLedger ledger_;
   std::unique_ptr<dist::Communicator> comm_;
   std::unique_ptr<model::Model<float>> model_;
   std::unique_ptr<zero::FrozenWeights> weights_;
-  io::WeightsDescription description_;
 };
 
 }  // namespace kozero::commands

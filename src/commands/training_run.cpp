@@ -21,6 +21,7 @@
 #include <kozero/train/trained_weights.hpp>
 
 #include "banner.hpp"
+#include "initial_model.hpp"
 #include "resolved_deck.hpp"
 #include "training_run.hpp"
 
@@ -152,9 +153,11 @@ void TrainingRun::begin() {
   for (const auto& reason : resume_.skipped) log_.say("skipped      " + reason);
   if (resume_.source.empty()) {
     if (!resume_.folder.empty()) log_.say("resume       no complete checkpoint in " + folder_ + ": from the beginning");
-    assembly_->state().initialise(settings_.seed);
+    const std::string line = begin_weights(deck_, *assembly_, *comm_);
+    if (!line.empty()) log_.say(line);
     return;
   }
+  if (deck_.model.init != kRandom) log_.say("note         model.init is not read: checkpoint.resume wins");
   const auto absent = train::load_state(resume_.state_file, assembly_->parts());
   const io::CheckpointRecord& saved = resume_.record;
   summary_.steps = saved.step;

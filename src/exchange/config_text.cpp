@@ -51,7 +51,7 @@ Json llama_json(const model::Config& config) {
 
 }  // namespace
 
-std::string config_text(const model::Config& config, int end_of_text) {
+std::string config_text(const model::Config& config, int end_of_text, const std::string& dtype) {
   if (config.arch != "gpt2" && config.arch != "llama") {
     throw Error(Failure::deck, "model.arch = \"" + config.arch +
                                    "\": Hugging Face has no such network; accepted for export are \"gpt2\", \"llama\"");
@@ -62,8 +62,8 @@ std::string config_text(const model::Config& config, int end_of_text) {
   const Json document = end_of_text >= 0 && end_of_text < config.vocab ? Json(end_of_text) : Json(nullptr);
   json["bos_token_id"] = document;
   json["eos_token_id"] = document;
-  json["torch_dtype"] = "float32";
-  json["dtype"] = "float32";
+  json["torch_dtype"] = dtype;
+  json["dtype"] = dtype;
   json["use_cache"] = true;
   return json.dump(2) + "\n";
 }

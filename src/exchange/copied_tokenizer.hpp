@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// copied_tokenizer.hpp: tokenizer.json from one folder to another, byte for byte.
+// copied_tokenizer.hpp: a tokenizer's file from one folder to another, byte for byte.
 #pragma once
 #include <string>
 

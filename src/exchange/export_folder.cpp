@@ -33,13 +33,27 @@ struct Shard {
   std::int64_t bytes = 0;
 };
 
-std::int64_t bytes_of(const Parameter& row) { return row.extent() * static_cast<std::int64_t>(sizeof(float)); }
+/// A stored type as the command line, safetensors and transformers call it.
+struct StoredType {
+  const char* name;
+  const char* safetensors;
+  const char* transformers;
+};
+
+const StoredType& stored_type(const std::string& name) {
+  static constexpr std::array<StoredType, 3> kTypes = {
+      {{"f32", "F32", "float32"}, {"bf16", "BF16", "bfloat16"}, {"f16", "F16", "float16"}}};
+  for (const auto& type : kTypes) {
+    if (name == type.name) return type;
+  }
+  throw Error(Failure::deck, "--dtype " + name + ": accepted are f32, bf16, f16");
+}
 
 /// Consecutive rows, as many as fit.
-std::vector<Shard> shards_of(const ParameterTable& table, std::int64_t most) {
+std::vector<Shard> shards_of(const ParameterTable& table, std::int64_t element_bytes, std::int64_t most) {
   std::vector<Shard> shards(1);
   for (std::size_t i = 0; i < table.rows().size(); ++i) {
-    const std::int64_t bytes = bytes_of(table.rows()[i]);
+    const std::int64_t bytes = table.rows()[i].extent() * element_bytes;
     if (most > 0 && shards.back().bytes > 0 && shards.back().bytes + bytes > most) shards.push_back({i, i, 0});
     shards.back().bytes += bytes;
     shards.back().last = i + 1;
@@ -58,7 +72,8 @@ void write_shard(const std::string& path, const Shard& shard, const ExportOrder&
                  const io::Hdf5File& weights) {
   std::vector<io::PlannedTensor> planned;
   for (std::size_t i = shard.first; i < shard.last; ++i) {
-    planned.push_back({exported_name(order.config, table.rows()[i].name), table.rows()[i].shape});
+    planned.push_back({exported_name(order.config, table.rows()[i].name), table.rows()[i].shape,
+                       stored_type(order.dtype).safetensors});
   }
   io::SafetensorsWriter writer(path, planned);
   std::vector<float> piece;
@@ -73,33 +88,46 @@ void write_shard(const std::string& path, const Shard& shard, const ExportOrder&
   writer.close();
 }
 
-/// tokenizer.json as it is, and what AutoTokenizer needs beside it. Returns the id of end-of-text, or -1.
+constexpr const char* kSentencePieceFile = "tokenizer.model";
+
+/// tokenizer_config.json, by which AutoTokenizer knows what to make of the tokenizer's file.
+nlohmann::ordered_json tokenizer_config(const io::Tokenizer& tokenizer, std::int64_t seq) {
+  const bool is_sentencepiece = tokenizer.file_name() == kSentencePieceFile;
+  nlohmann::ordered_json json = {{"tokenizer_class", is_sentencepiece ? "LlamaTokenizer" : "PreTrainedTokenizerFast"},
+                                 {"model_max_length", seq},
+                                 {"clean_up_tokenization_spaces", false}};
+  if (is_sentencepiece) {
+    json["add_bos_token"] = false;
+  } else if (tokenizer.end_of_text() >= 0) {
+    const std::array<Token, 1> id = {tokenizer.end_of_text()};
+    json["bos_token"] = json["eos_token"] = tokenizer.decode(id);
+  }
+  return json;
+}
+
+/// The tokenizer's file as it is, and its config beside it. Returns the id of end-of-text, or -1.
 int write_tokenizer(const ExportOrder& order, const FolderGuard& folder, std::string& remark) {
   if (order.tokenizer.empty()) {
     remark = "the run has no tokenizer";
     return -1;
   }
   const auto tokenizer = io::make_tokenizer(order.tokenizer);
-  copy_tokenizer(order.tokenizer, folder / "tokenizer.json");
+  copy_tokenizer(order.tokenizer, folder / tokenizer->file_name());
   if (tokenizer->name() == "bytes") {
     remark = "its tokenizer is plain bytes, which Hugging Face has no class for; token ids are the text's bytes";
     return -1;
   }
-  const int end_of_text = tokenizer->end_of_text();
-  nlohmann::ordered_json json = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                                 {"model_max_length", order.config.seq},
-                                 {"clean_up_tokenization_spaces", false}};
-  if (end_of_text >= 0) {
-    const std::array<Token, 1> id = {end_of_text};
-    json["bos_token"] = json["eos_token"] = tokenizer->decode(id);
+  if (tokenizer->file_name() == kSentencePieceFile) {
+    remark = "tokenizer.model is a SentencePiece model, which transformers reads where it is of BPE kind";
   }
-  io::write_whole_file(folder / "tokenizer_config.json", json.dump(2) + "\n");
-  return end_of_text;
+  io::write_whole_file(folder / "tokenizer_config.json", tokenizer_config(*tokenizer, order.config.seq).dump(2) + "\n");
+  return tokenizer->end_of_text();
 }
 
 }  // namespace
 
 Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
+  const StoredType& type = stored_type(order.dtype);
   config_text(order.config, -1);
   // With no slices, this reads nothing but compares every name and shape.
   io::read_weights(*dist::make_self_communicator(), order.weights, table, {});
@@ -108,7 +136,7 @@ Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
   FolderGuard folder(order.out);
   Exported result;
   const int end_of_text = write_tokenizer(order, folder, result.remark);
-  const auto shards = shards_of(table, order.max_shard_bytes);
+  const auto shards = shards_of(table, io::bytes_of_dtype(type.safetensors), order.max_shard_bytes);
   io::WeightMap map;
   for (std::size_t index = 0; index < shards.size(); ++index) {
     const std::string name = shard_name(index, shards.size());
@@ -121,7 +149,7 @@ Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
   if (shards.size() > 1) {
     io::write_whole_file(folder / io::kSafetensorsIndex, io::safetensors_index_text(map, result.bytes));
   }
-  io::write_whole_file(folder / "config.json", config_text(order.config, end_of_text));
+  io::write_whole_file(folder / "config.json", config_text(order.config, end_of_text, type.transformers));
   folder.commit();
   result.tensors = static_cast<std::int64_t>(map.size());
   result.files = static_cast<std::int64_t>(shards.size());

@@ -5,14 +5,14 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/exchange/chunks.hpp>
+#include <kozero/exchange/folder_tokenizer.hpp>
 #include <kozero/exchange/import_folder.hpp>
+#include <kozero/exchange/imported_deck.hpp>
 #include <kozero/io/safetensors.hpp>
-#include <kozero/io/tokenizer.hpp>
 #include <kozero/io/weights_stream.hpp>
 
 #include "copied_tokenizer.hpp"
 #include "folder_guard.hpp"
-#include "imported_deck.hpp"
 #include "tensor_names.hpp"
 
 namespace kozero::exchange {
@@ -36,21 +36,16 @@ void write_weights(const std::string& path, const ImportOrder& order, const Para
   stream.close();
 }
 
-/// Copies tokenizer.json where KoZeRO can read it and its ids are the model's. Returns the reason where not.
-std::string take_tokenizer(const ImportOrder& order, const FolderGuard& out) {
-  const std::string path = (fs::path(order.folder) / "tokenizer.json").string();
-  if (!fs::exists(path)) return order.folder + " has no tokenizer.json: give data.tokens, not data.text";
-  try {
-    const int vocab = io::make_tokenizer(path)->vocab_size();
-    if (vocab > order.config.vocab) {
-      return path + ": its " + std::to_string(vocab) + " ids are more than the model's " +
-             std::to_string(order.config.vocab) + "; left out: give data.tokens, not data.text";
-    }
-  } catch (const Error& error) {
-    return std::string(error.what()) + "; left out: give data.tokens, not data.text";
+/// The tokenizer's name in OUT, "" where none comes along; `remark` says why.
+std::string take_tokenizer(const ImportOrder& order, const FolderGuard& out, std::string& remark) {
+  const FolderTokenizer found = tokenizer_of(order.folder, order.config.vocab);
+  if (found.path.empty()) {
+    remark = found.reason + (found.is_there ? "; left out" : "") + ": give data.tokens, not data.text";
+    return "";
   }
-  copy_tokenizer(path, out / "tokenizer.json");
-  return "";
+  const std::string name = fs::path(found.path).filename().string();
+  copy_tokenizer(found.path, out / name);
+  return name;
 }
 
 }  // namespace
@@ -61,8 +56,9 @@ Imported import_folder(const ImportOrder& order, const ParameterTable& table) {
   FolderGuard folder(order.out);
   write_weights(folder / "weights.h5", order, table, tensors);
   Imported result;
-  result.remark = take_tokenizer(order, folder);
-  write_imported_deck(order.config, order.out, result.remark.empty(), folder / "deck.toml");
+  const std::string tokenizer = take_tokenizer(order, folder, result.remark);
+  const std::string tokenizer_path = tokenizer.empty() ? "" : (fs::path(order.out) / tokenizer).string();
+  io::write_resolved(imported_deck(order.config, order.out, tokenizer_path), folder / "deck.toml");
   folder.commit();
   result.tensors = static_cast<std::int64_t>(tensors.size());
   result.bytes = table.num_parameters() * static_cast<std::int64_t>(sizeof(float));

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/io/deck.hpp>
+#include <kozero/exchange/imported_deck.hpp>
 
-#include "imported_deck.hpp"
 #include "shortest.hpp"
 
 namespace kozero::exchange {
@@ -42,23 +41,22 @@ void fill_model(io::Deck& deck, const model::Config& config) {
 
 }  // namespace
 
-void write_imported_deck(const model::Config& config, const std::string& out, bool has_tokenizer,
-                         const std::string& path) {
+io::Deck imported_deck(const model::Config& config, const std::string& run_dir, const std::string& tokenizer) {
   io::Deck deck;
   fill_model(deck, config);
   Filler fill(deck);
-  fill.set("run.dir", deck.run.dir, out, "import");
+  fill.set("run.dir", deck.run.dir, run_dir, "import");
   fill.set("run.steps", deck.run.steps, std::int64_t{1}, "import");
   fill.set("train.global_batch", deck.train.global_batch, std::int64_t{8}, "import");
   fill.set("train.micro_batch", deck.train.micro_batch, std::int64_t{1}, "import");
   fill.set("data.val_fraction", deck.data.val_fraction, 0.0, "import");
-  if (has_tokenizer) {
+  if (!tokenizer.empty()) {
     fill.set("data.text", deck.data.text, {"give-data.text"}, "import: names no data");
-    fill.set("data.tokenizer", deck.data.tokenizer, out + "/tokenizer.json", "import");
+    fill.set("data.tokenizer", deck.data.tokenizer, tokenizer, "import");
   } else {
     fill.set("data.tokens", deck.data.tokens, {"give-data.tokens"}, "import: names no data");
   }
-  io::write_resolved(deck, path);
+  return deck;
 }
 
 }  // namespace kozero::exchange

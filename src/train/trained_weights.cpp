@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include <kozero/core/error.hpp>
-#include <kozero/io/checkpoint.hpp>
+#include <kozero/io/checkpoint_folders.hpp>
 #include <kozero/io/run_folder.hpp>
 #include <kozero/train/trained_weights.hpp>
 
@@ -16,13 +16,23 @@ namespace {
 /// The folder of `path`, "." for a bare file name.
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
+bool is_checkpoint(const fs::path& folder) { return fs::exists(folder / io::kManifestFile); }
+
+/// By name alone; "" where there is none.
+std::string newest_checkpoint(const fs::path& run_folder) {
+  for (const auto& folder : io::checkpoints_in(run_folder.string())) {
+    if (is_checkpoint(folder)) return folder;
+  }
+  return "";
+}
+
 /// Of DIR, DIR-2, DIR-3 ... the last that holds weights, as create_run_folder numbers them; DIR where none does.
 fs::path newest_run(const std::string& run_dir) {
   const std::string dir = io::without_trailing_slash(run_dir);
   fs::path newest = dir;
   fs::path folder = dir;
   for (int number = 2; fs::exists(folder); ++number) {
-    if (fs::exists(folder / kWeightsFile)) newest = folder;
+    if (fs::exists(folder / kWeightsFile) || !newest_checkpoint(folder).empty()) newest = folder;
     folder = dir + "-" + std::to_string(number);
   }
   return newest;
@@ -34,6 +44,25 @@ fs::path run_folder_of(const fs::path& path) {
   const bool kept_with_weights = fs::exists(folder_of(path) / kWeightsFile);
   if (path.extension() == ".toml" && !kept_with_weights) return newest_run(io::read_deck(path.string()).run.dir);
   return folder_of(path);
+}
+
+/// The latest weights of a folder; a path where nothing is if it has none.
+fs::path weights_in(const fs::path& folder) {
+  if (is_checkpoint(folder)) return folder / io::kStateFile;
+  const fs::path plain = folder / kWeightsFile;
+  const std::string checkpoint = newest_checkpoint(folder);
+  if (checkpoint.empty()) return plain;
+  const bool is_later =
+      !fs::exists(plain) || io::read_manifest(checkpoint).record.step > io::read_description(plain.string()).step;
+  return is_later ? fs::path(checkpoint) / io::kStateFile : plain;
+}
+
+/// The first of these files that is there, or "".
+std::string first_of(const fs::path& folder, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (fs::exists(folder / name)) return (folder / name).string();
+  }
+  return "";
 }
 
 }  // namespace
@@ -60,24 +89,18 @@ io::WeightsDescription load_weights(const std::string& path, const ParameterTabl
   return description;
 }
 
-TrainedRun find_run(const std::string& path, const std::vector<std::string>& overrides) {
-  const fs::path folder = run_folder_of(path);
+RunFiles find_run(const std::string& path) {
+  const fs::path named = run_folder_of(path);
   const bool names_weights = !fs::is_directory(path) && fs::path(path).extension() != ".toml";
-  const char* kept = fs::exists(folder / io::kStateFile) ? io::kStateFile : kWeightsFile;
-  const fs::path weights = names_weights ? fs::path(path) : folder / kept;
+  const fs::path weights = names_weights ? fs::path(path) : weights_in(named);
   if (!fs::exists(weights)) {
     throw Error(Failure::deck, path + ": no trained weights at " + weights.string() +
-                                   "; give a run's folder, a weights file in it, a checkpoint, or a deck that was trained");
+                                   "; give a run's folder, a weights file, a checkpoint, a Hugging Face folder (with "
+                                   "config.json), or a deck that was trained");
   }
-  const fs::path deck = folder / kDeckFile;
-  if (!fs::exists(deck)) {
-    throw Error(Failure::deck,
-                path + ": " + deck.string() + " is missing, which says what model the weights belong to");
-  }
-  fs::path tokenizer = folder / kTokenizerFile;
-  if (!fs::exists(tokenizer)) tokenizer = folder / kTokenizerModelFile;
-  return TrainedRun{io::read_deck(deck.string(), overrides), folder.string(), weights.string(),
-                    fs::exists(tokenizer) ? tokenizer.string() : ""};
+  const fs::path folder = folder_of(weights);
+  return {folder.string(), weights.string(), first_of(folder, {kDeckFile}),
+          first_of(folder, {kTokenizerFile, kTokenizerModelFile})};
 }
 
 }  // namespace kozero::train

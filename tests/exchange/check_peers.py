@@ -4,15 +4,17 @@
 
 For each form of make_folders.py: the imported model's logits are transformers' (relative 1e-4 of the largest), and
 what is exported from it (in one file, and in shards) loads with no code, no tensor missing or left over, with the same
-logits.
+logits; 16-bit exports hold torch's own rounding; a SentencePiece model gives the library's ids.
 """
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
 import torch
-from transformers import AutoModelForCausalLM
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import make_folders
 
@@ -29,6 +31,40 @@ def loaded_logits(folder):
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         assert not report[kind], (str(folder), kind, report[kind])
     return type(model).__name__, make_folders.logits_of(model)
+
+
+def check_narrow(kozero, run, exported, folder):
+    """16-bit exports hold what torch rounds to, in bits, and transformers takes them as their type."""
+    exact = load_file(exported / "model.safetensors")
+    for name, dtype in (("bf16", torch.bfloat16), ("f16", torch.float16)):
+        out = folder / name
+        subprocess.run([kozero, "export", str(run), str(out), "--dtype", name], check=True, stdout=subprocess.DEVNULL)
+        narrow = load_file(out / "model.safetensors")
+        assert narrow.keys() == exact.keys(), (folder, name)
+        for tensor, values in exact.items():
+            assert torch.equal(narrow[tensor], values.to(dtype)), (str(folder), name, tensor)
+        assert AutoModelForCausalLM.from_pretrained(out, dtype="auto").dtype == dtype, (str(folder), name)
+
+
+def check_sentencepiece(kozero, root):
+    """A tokenizer.model goes in and out, and transformers makes the library's ids of it."""
+    try:
+        import google.protobuf  # noqa: F401  transformers reads the model by it
+        import sentencepiece
+    except ImportError as missing:
+        print(f"tokenizer.model: not compared, {missing}")
+        return
+    model = pathlib.Path(__file__).parent.parent / "data/tokenizers/bpe.model"
+    folder = root / "with-model"
+    make_folders.save(folder, make_folders.randomized(make_folders.llama(vocab_size=500), 20))
+    shutil.copy(model, folder / "tokenizer.model")
+    subprocess.run([kozero, "import", str(folder), str(folder / "run")], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([kozero, "export", str(folder / "run"), str(folder / "out")], check=True, stdout=subprocess.DEVNULL)
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    tokenizer = AutoTokenizer.from_pretrained(folder / "out")
+    for text in ("the quick brown fox", "x qzq", "a\nb", "line 1: the lazy dog.", "\u00e9t\u00e9 \u4f60"):
+        assert tokenizer(text)["input_ids"] == theirs.encode(text), text
+    print("tokenizer.model: ids equal")
 
 
 def main():
@@ -50,8 +86,10 @@ def main():
             kind, logits = loaded_logits(out)
             assert kind == ("GPT2LMHeadModel" if "gpt2" in folder.name else "LlamaForCausalLM"), kind
             found[name] = distance(logits, wanted["logits"])
+        check_narrow(kozero, run, folder / "exported", folder)
         print(folder.name, *(f"{name} {value:.2e}" for name, value in found.items()))
         wrong += any(not value <= BOUND for value in found.values())
+    check_sentencepiece(kozero, root)
     return 1 if wrong else 0
 
 

@@ -198,7 +198,7 @@ TEST_CASE("The tokenizer comes along where KoZeRO can read it") {
   const io::ScratchFolder folder("with_tokenizer");
   fs::copy(std::string(KOZERO_TEST_DATA) + "/gpt2", folder / "hf");
   CHECK(import(folder / "hf", folder / "a").remark ==
-        (folder / "hf") + " has no tokenizer.json: give data.tokens, not data.text");
+        (folder / "hf") + " has no tokenizer.json and no tokenizer.model: give data.tokens, not data.text");
   folder.put("hf/tokenizer.json", "{}");
   const std::string remark = import(folder / "hf", folder / "b").remark;
   CHECK(remark.starts_with((folder / "hf/tokenizer.json") + ": "));

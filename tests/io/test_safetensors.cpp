@@ -42,6 +42,74 @@ TEST_CASE("16-bit floats become f32 exactly, all of them") {
   }
 }
 
+/// The 16-bit value nearest to `value` among all finite ones and, beyond them, infinity; ties to an even last bit.
+template <class Widen>
+std::uint16_t nearest(float value, std::uint16_t infinity, Widen widen) {
+  const auto size = static_cast<double>(std::abs(value));
+  std::uint16_t low = 0;
+  std::uint16_t high = infinity;  // widen grows with the bits: the pair around the value
+  while (high - low > 1) {
+    const auto middle = static_cast<std::uint16_t>((low + high) / 2);
+    (static_cast<double>(widen(middle)) <= size ? low : high) = middle;
+  }
+  const double step = static_cast<double>(widen(low)) - static_cast<double>(widen(static_cast<std::uint16_t>(low - 1)));
+  const double above = high == infinity ? static_cast<double>(widen(low)) + step : static_cast<double>(widen(high));
+  const double down = size - static_cast<double>(widen(low));
+  const double up = above - size;
+  const std::uint16_t bits = down < up || (down == up && low % 2 == 0) ? low : high;
+  return static_cast<std::uint16_t>(bits | (std::signbit(value) ? 0x8000U : 0U));
+}
+
+TEST_CASE("f32 becomes the nearest 16-bit float, ties to even") {
+  for (int value = 0; value < 1 << 16; ++value) {
+    const auto bits = static_cast<std::uint16_t>(value);
+    if (!std::isnan(float_of_f16(bits)) && f16_of_float(float_of_f16(bits)) != bits) FAIL("f16 " << value);
+    if (!std::isnan(float_of_bf16(bits)) && bf16_of_float(float_of_bf16(bits)) != bits) FAIL("bf16 " << value);
+  }
+  for (std::uint32_t i = 0; i < 400'000; ++i) {
+    // All exponents; every other one with a last half that ties, or nearly.
+    std::uint32_t bits = i * 2654435761U;
+    if (i % 2 == 0) bits = (bits & 0xFFFFE000U) + 0x1000U + i / 2 % 3 - 1;
+    if (i % 4 == 1) bits = (bits & 0xFFFF0000U) + 0x8000U + i / 4 % 3 - 1;
+    if (i % 8 == 3) bits = (bits & 0x87FFFFFFU) | 0x38000000U;  // around f16's subnormals
+    const auto value = std::bit_cast<float>(bits);
+    if (!std::isfinite(value) || std::fpclassify(value) == FP_SUBNORMAL) continue;
+    if (f16_of_float(value) != nearest(value, 0x7C00, float_of_f16)) FAIL("f16 of " << value << " " << std::hex << bits);
+    if (bf16_of_float(value) != nearest(value, 0x7F80, float_of_bf16)) FAIL("bf16 of " << value << " " << std::hex << bits);
+  }
+  CHECK(f16_of_float(65519.0F) == 0x7BFF);
+  CHECK(f16_of_float(65520.0F) == 0x7C00);
+  CHECK(std::isnan(float_of_f16(f16_of_float(std::bit_cast<float>(0x7F800001U)))));
+  CHECK(std::isnan(float_of_bf16(bf16_of_float(std::bit_cast<float>(0xFF800001U)))));
+  CHECK(f16_of_float(-INFINITY) == 0xFC00);
+  CHECK(bf16_of_float(std::bit_cast<float>(0x00008001U)) == 1);  // denormals count too
+}
+
+TEST_CASE("A tensor may be stored in 16 bits; a value beyond them is refused by the tensor's name") {
+  const ScratchFolder folder("safetensors_narrow");
+  const std::string path = folder / "model.safetensors";
+  SafetensorsWriter writer(path, {{"h", {2}, "F16"}, {"b", {3}, "BF16"}, {"f", {1}}});
+  const std::vector<float> values = {1.5F, -INFINITY, 3.0F, 65520.0F, -0.0F, 0.1F};
+  writer.append(values.data(), 4);
+  writer.append(values.data() + 4, 2);
+  writer.close();
+  const SafetensorsFolder read(folder.path());
+  std::vector<float> three(3);
+  const auto& b = read.tensors().at("b");
+  CHECK(b.entry->end - b.entry->begin == 6);
+  b.file->read(*b.entry, 0, 3, three.data());
+  CHECK(three == std::vector<float>{3.0F, 65536.0F, -0.0F});
+  const auto& h = read.tensors().at("h");
+  h.file->read(*h.entry, 0, 2, three.data());
+  CHECK(three[0] == 1.5F);
+  CHECK(three[1] == -INFINITY);
+  SafetensorsWriter beyond(folder / "beyond", {{"a", {2}, "F16"}, {"c", {2}, "F16"}});
+  const std::vector<float> large = {1.0F, 65519.0F, -65520.0F, 0.0F};
+  const auto thrown = thrown_by([&] { beyond.append(large.data(), 4); });
+  CHECK(thrown.status == 3);
+  CHECK(thrown.text == "tensor c: its value -65520.000000 is beyond F16; accepted is a wider dtype");
+}
+
 TEST_CASE("What the writer writes, in pieces, the reader reads, in pieces") {
   const ScratchFolder folder("safetensors");
   const std::string path = folder / "model.safetensors";

@@ -14,7 +14,8 @@ namespace kozero::exchange {
 model::Config read_config(const std::string& path);
 
 /// config.json for transformers, in both forms. `end_of_text`: the id that begins and ends documents, or -1.
+/// `dtype` names the stored weights' type as transformers does.
 /// Throws Error(deck) where Hugging Face has no such network (arch linear).
-std::string config_text(const model::Config& config, int end_of_text);
+std::string config_text(const model::Config& config, int end_of_text, const std::string& dtype = "float32");
 
 }  // namespace kozero::exchange

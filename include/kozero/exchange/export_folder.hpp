@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// export_folder.hpp: a run's weights file as a folder that Hugging Face's transformers loads with no code.
-//   OUT/  config.json  [tokenizer.json  tokenizer_config.json]
+// export_folder.hpp: a weights file or a checkpoint's state as a folder that Hugging Face's transformers loads with no
+// code.
+//   OUT/  config.json  [tokenizer.json | tokenizer.model  tokenizer_config.json]
 //         model.safetensors, or shards with model.safetensors.index.json
-// Tensors stream from HDF5 in pieces, on one process: memory is a piece, whatever the model. The values are copied in
-// bits. A tied head is left out, as transformers does.
+// Tensors stream from HDF5 in pieces, on one process: memory is a piece, whatever the model. f32 values are copied in
+// bits; bf16 and f16 are the nearest, ties to even. A tied head is left out, as transformers does.
 #pragma once
 #include <string>
 
@@ -14,11 +15,12 @@
 namespace kozero::exchange {
 
 struct ExportOrder {
-  std::string weights;    ///< weights.h5
-  std::string tokenizer;  ///< tokenizer.json, or ""
+  std::string weights;    ///< weights.h5, or state.h5
+  std::string tokenizer;  ///< its file, or ""
   std::string out;        ///< not there, or empty
   model::Config config;   ///< resolved
   std::int64_t max_shard_bytes = 0;  ///< 0: one file; a tensor is never cut
+  std::string dtype = "f32";         ///< f32, bf16, f16
 };
 
 struct Exported {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // import_folder.hpp: a Hugging Face folder as a run's folder, for eval, generate and further training.
-//   HF_FOLDER/  config.json  safetensors  [tokenizer.json]   ->   OUT/  weights.h5  deck.toml  [tokenizer.json]
+//   HF_FOLDER/  config.json  safetensors  [tokenizer]   ->   OUT/  weights.h5  deck.toml  [tokenizer]
 // Tensors stream in pieces, on one process; f16 and bf16 become f32 exactly. Everything of the folder is checked
 // against the network that config.json names before anything is written.
 #pragma once

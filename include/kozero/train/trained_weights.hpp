@@ -28,17 +28,16 @@ void save_weights(const std::string& path, const ParameterTable& table, const ze
 io::WeightsDescription load_weights(const std::string& path, const ParameterTable& table, zero::Weights& weights,
                                     dist::Communicator& comm);
 
-/// The files of a finished run.
-struct TrainedRun {
-  io::Deck deck;          ///< resolved, every shape in it
-  std::string folder;
-  std::string weights;
-  std::string tokenizer;  ///< "" where the data were synthetic
+/// Trained weights and the files that come with them.
+struct RunFiles {
+  std::string folder;     ///< where they lie
+  std::string weights;    ///< weights.h5, or a checkpoint's state.h5
+  std::string deck;       ///< resolved, every shape in it; "" where the weights lie alone
+  std::string tokenizer;  ///< "" where the data were synthetic, or the weights lie alone
 };
 
-/// Finds a run by its folder, a file in it, one of its checkpoints, or a deck (.toml) by its newest run. `overrides`
-/// change the run's deck.
-/// Throws Error(deck) with what is missing and how it is made.
-TrainedRun find_run(const std::string& path, const std::vector<std::string>& overrides);
+/// Finds them by a run's folder (its weights file or its newest checkpoint, whichever is of the later step), a weights
+/// file, a checkpoint, or a deck (.toml) by its newest run. Throws Error(deck) with what is missing and how it is made.
+RunFiles find_run(const std::string& path);
 
 }  // namespace kozero::train

@@ -5,12 +5,12 @@
 #pragma once
 #include <string>
 
+#include <kozero/io/deck.hpp>
 #include <kozero/model/config.hpp>
 
 namespace kozero::exchange {
 
-/// `has_tokenizer`: OUT/tokenizer.json is there. Throws Error(write).
-void write_imported_deck(const model::Config& config, const std::string& out, bool has_tokenizer,
-                         const std::string& path);
+/// Every key of the model is set. `tokenizer`: the path of its file, or "".
+io::Deck imported_deck(const model::Config& config, const std::string& run_dir, const std::string& tokenizer);
 
 }  // namespace kozero::exchange

@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// initial_model.hpp: model.init: the model and the weights that a run begins with.
+//   random   drawn from run.seed
+//   PATH     fine-tuning: weights_source.hpp's weights, a fresh optimizer, step 0, the deck's own data
+// Keys of the model that the deck leaves out, and data.tokenizer, come from PATH; those it gives must agree, but for
+// model.seq under rotary positions, of which no weight depends, and model.dropout.
+#pragma once
+#include <string>
+
+#include <kozero/io/deck.hpp>
+#include <kozero/train/assembly.hpp>
+
+namespace kozero::commands {
+
+inline constexpr const char* kRandom = "random";
+
+/// The deck with what PATH says filled in. Throws Error(deck) naming each key that disagrees, and where the tokenizer
+/// has more ids than the model; Error(input) where PATH cannot be read.
+io::Deck with_initial_model(io::Deck deck);
+
+/// Fills and publishes the weights of step 0; returns a line for the log, "" where they are random. Collective.
+std::string begin_weights(const io::Deck& deck, train::Assembly& assembly, dist::Communicator& comm);
+
+}  // namespace kozero::commands

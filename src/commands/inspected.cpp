@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/agreed.hpp>
+#include <kozero/dist/make_communicator.hpp>
+#include <kozero/io/checkpoint_folders.hpp>
+#include <kozero/io/readable.hpp>
+#include <kozero/io/run_folder.hpp>
+#include <kozero/io/weights.hpp>
+#include <kozero/train/assembly.hpp>
+#include <kozero/train/trained_weights.hpp>
+
+#include "inspected.hpp"
+
+namespace kozero::commands {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_checkpoint(const fs::path& folder) { return fs::exists(folder / io::kManifestFile); }
+
+/// The checkpoint or weights file that the path names.
+std::string subject_of(const std::string& given) {
+  const std::string path = io::without_trailing_slash(given);
+  const bool is_state = fs::path(path).filename() == io::kStateFile;
+  if (fs::is_regular_file(path) && !is_state) return path;
+  if (is_state) return (fs::path(".") / path).parent_path().lexically_normal().string();
+  if (is_checkpoint(path)) return path;
+  for (const auto& folder : io::checkpoints_in(path)) {
+    if (is_checkpoint(folder)) return folder;
+  }
+  const fs::path weights = fs::path(path) / train::kWeightsFile;
+  if (fs::exists(weights)) return weights.string();
+  throw Error(Failure::deck, path + ": nothing to inspect; accepted are a checkpoint (step_...), a run's folder that "
+                                    "has one, a weights file");
+}
+
+/// Rows and optimizer states by the same parts that train, without memory for them.
+std::vector<io::ListedTensor> by_deck(const io::Deck& deck) {
+  MemoryLedger ledger(MemoryLedger::Mode::plan);
+  const auto comm = dist::make_planned_communicator("self", 0, 1, ledger);
+  train::Assembly assembly(train::settings_of(deck, 1, 0, 0), *comm, ledger);
+  std::vector<std::string> groups = {"/parameters"};
+  for (const auto& state : assembly.parts().optimizer.states()) groups.push_back("/optimizer/" + state.name);
+  std::sort(groups.begin() + 1, groups.end());
+  std::vector<io::ListedTensor> tensors;
+  for (const auto& group : groups) {
+    const auto first = static_cast<std::ptrdiff_t>(tensors.size());
+    for (const auto& row : assembly.model().parameters().rows()) {
+      tensors.push_back({group + "/" + row.name, row.shape});
+    }
+    std::sort(tensors.begin() + first, tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  }
+  return tensors;
+}
+
+std::string hdf5_file_of(const Inspected& inspected) {
+  return inspected.manifest ? inspected.path + "/" + io::kStateFile : inspected.path;
+}
+
+}  // namespace
+
+Inspected find_inspected(const std::string& path) {
+  Inspected inspected;
+  inspected.path = subject_of(path);
+  if (fs::is_directory(inspected.path)) {
+    inspected.manifest = io::read_manifest(inspected.path);
+    inspected.record = inspected.manifest->record;
+    return inspected;
+  }
+  const auto description = io::read_description(inspected.path);
+  inspected.record.step = description.step;
+  inspected.record.tokens = description.tokens;
+  inspected.record.model = description.model;
+  return inspected;
+}
+
+std::vector<io::ListedTensor> tensors_of(const Inspected& inspected) {
+  const std::string manifest = inspected.path + "/" + io::kManifestFile;
+  if (inspected.manifest) return by_deck(io::parse_deck(inspected.record.deck, manifest));
+  return io::list_tensors(io::Hdf5File(inspected.path, io::Hdf5Access::read, nullptr));
+}
+
+std::string verified(const Inspected& inspected, dist::Communicator& comm) {
+  if (!inspected.manifest) {
+    throw Error(Failure::deck, inspected.path + ": a weights file has no manifest to verify it by; name a checkpoint",
+                Error::Seen::by_all_ranks);
+  }
+  const io::Manifest manifest = io::verify_checkpoint(comm, inspected.path);
+  std::int64_t bytes = 0;
+  for (const auto& [name, hashes] : manifest.files) bytes += hashes.size;
+  return fmt::format("verified     {}: every byte of {} files, {}, is as it was written", inspected.path,
+                     manifest.files.size(), io::readable_bytes(bytes));
+}
+
+io::Hdf5File opened(const Inspected& inspected, dist::Communicator& comm) {
+  if (inspected.manifest) io::verify_checkpoint(comm, inspected.path);
+  return dist::agreed(comm, [&] { return io::Hdf5File(hdf5_file_of(inspected), io::Hdf5Access::read, nullptr); });
+}
+
+}  // namespace kozero::commands

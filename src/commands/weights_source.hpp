@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// weights_source.hpp: the trained weights that a path names: where they lie, of what model, how the ranks get them.
+//   a run's folder, a weights file, a checkpoint, a deck that was trained, a Hugging Face folder with config.json
+// A checkpoint's bytes are compared with its manifest before libhdf5 reads them.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <kozero/core/parameter_table.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/io/deck.hpp>
+#include <kozero/model/config.hpp>
+#include <kozero/zero/weights.hpp>
+
+namespace kozero::commands {
+
+struct WeightsSource {
+  enum class Kind { weights_file, checkpoint, hugging_face };
+  Kind kind = Kind::weights_file;
+  std::string path;       ///< the weights file, or the folder of the other kinds
+  std::string deck;       ///< the deck.toml beside them, or ""
+  std::string tokenizer;  ///< its file, or ""
+  std::string no_tokenizer;  ///< then: why
+};
+
+/// Looks at names alone, and at a Hugging Face folder's config and tokenizer. Throws Error(deck or input).
+WeightsSource find_weights(const std::string& path);
+
+/// The network of the weights: from config.json, the manifest, or the weights file. Throws Error(input).
+model::Config shape_of(const WeightsSource& source);
+
+/// The deck that they were trained by, or a plain one with their shape, which names no data. `overrides` change it.
+io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides);
+
+/// The HDF5 file of the parameters; for kinds that have one.
+std::string hdf5_file_of(const WeightsSource& source);
+
+/// "weights file", "checkpoint", "Hugging Face folder".
+const char* name_of(WeightsSource::Kind kind);
+
+/// Fills every rank's slices and publishes them; `config` is the network of `table`. Host memory, where the device's is
+/// another, is one unit's slice. Collective. Throws Error(input), seen by all ranks.
+void load(const WeightsSource& source, const model::Config& config, const ParameterTable& table, zero::Weights& weights,
+          dist::Communicator& comm);
+
+}  // namespace kozero::commands

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The KoZeRO authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# cli_case.sh: read by the scripts beside it, with their arguments KOZERO MPIEXEC INPUTS CASE: a folder of the case's own,
+# what is expected of a command, and a tiny job. A script ends in `run_case`.
+set -u
+kozero=$1
+mpiexec=$2
+inputs=$3
+case=$4
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+export OMP_NUM_THREADS=1 OMP_PROC_BIND=false
+failures=0
+
+# expect STATUS PATTERN COMMAND...: the command ends in STATUS and says PATTERN (an extended regular expression).
+expect() {
+  local status=$1 pattern=$2
+  shift 2
+  "$@" >out.txt 2>&1 </dev/null
+  local came=$?
+  if [ "$came" != "$status" ] || ! grep -Eq -- "$pattern" out.txt; then
+    printf 'FAILED: %s\n  wanted status %s and /%s/, got status %s and:\n' "$*" "$status" "$pattern" "$came"
+    sed 's/^/    /' out.txt
+    failures=$((failures + 1))
+  fi
+}
+
+# also PATTERN: the last command said this too.
+also() {
+  if ! grep -Eq -- "$1" out.txt; then
+    printf 'FAILED: the command before said no /%s/, but:\n' "$1"
+    sed 's/^/    /' out.txt
+    failures=$((failures + 1))
+  fi
+}
+
+# lines COUNT PATTERN: so many lines of the last command's output fit.
+lines() {
+  local came
+  came=$(grep -Ec -- "$2" out.txt)
+  [ "$came" = "$1" ] && return
+  printf 'FAILED: wanted %s lines with /%s/, got %s\n' "$1" "$2" "$came"
+  failures=$((failures + 1))
+}
+
+on() {
+  local ranks=$1
+  shift
+  $mpiexec -n "$ranks" "$kozero" "$@"
+}
+
+make_text() {
+  mkdir -p text
+  for i in $(seq 1 400); do echo "line $i: the quick brown fox jumps over the lazy dog, again and again."; done >text/a.txt
+}
+
+small="run.steps=12 run.dir=run model.layers=1 model.dim=16 model.heads=2 model.seq=16
+       train.global_batch=6 train.micro_batch=2 train.eval_every=5 optim.warmup_steps=2 log.every=4"
+tiny="$small data.text=[\"text\"]"
+
+run_case() {
+  "$case"
+  [ "$failures" = 0 ] && echo "$case: all as expected"
+  exit "$failures"
+}

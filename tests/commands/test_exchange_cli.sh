@@ -1,0 +1,233 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The KoZeRO authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_exchange_cli.sh KOZERO MPIEXEC INPUTS CASE: what users do with checkpoints and with Hugging Face folders: look into
+# them, compare, evaluate, fine-tune, export. As test_cli.sh.
+# shellcheck source=tests/commands/cli_case.sh disable=SC2154
+. "$(dirname "$0")/cli_case.sh"
+tokenizers=$inputs/../tests/data/tokenizers
+
+# A run of 12 steps with a checkpoint each 6; and a deck that fine-tunes without naming a model.
+make_run() {
+  make_text
+  # shellcheck disable=SC2086
+  expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny checkpoint.every=6 "$@"
+}
+
+make_deck() {
+  cat >tune.toml <<'DECK'
+[data]
+text = ["text"]
+[run]
+dir = "tuned"
+steps = 3
+[train]
+global_batch = 6
+micro_batch = 2
+[checkpoint]
+every = 1
+DECK
+}
+
+inspect_tensors() {
+  make_run
+  expect 0 'step         12, 1152 tokens' "$kozero" inspect run
+  expect 0 '^/optimizer/exp_avg_sq/wte.weight  f32  \(256, 16\)$' "$kozero" inspect run/step_000000006
+  also '^tokenizer    bytes '
+  also '^stage = 2  # '
+  lines 48 '  f32  \('
+  expect 0 '^/parameters/wpe.weight  f32  \(16, 16\)$' "$kozero" inspect run --tensors '/parameters/w?e*'
+  lines 2 '  f32  \('
+  expect 0 '^/parameters/ln_f.weight  f32  \(16\)  norm [0-9.]+  min 0\.[0-9]+  max 1\.[0-9]+  non-finite 0$' \
+    "$kozero" inspect run/weights.h5 --stats
+  expect 0 '"norm":[0-9.]+,' "$kozero" inspect run --stats --json
+  grep '"norm"' out.txt >first.txt
+  for ranks in 2 3; do
+    expect 0 '"non_finite":0' on $ranks inspect run --stats --json
+    grep '"norm"' out.txt >again.txt
+    expect 0 same sh -c 'cmp first.txt again.txt && echo same'
+  done
+  expect 0 '^verified     run/step_000000012: every byte of 3 files, .* is as it was written$' on 2 inspect run --verify
+  lines 1 ''
+  expect 2 'tensors x\*: fits no tensor; names are like /parameters/h.0.attn.c_attn.bias$' on 2 inspect run --tensors 'x*'
+  expect 2 'run/weights.h5: a weights file has no manifest to verify it by' "$kozero" inspect run/weights.h5 --verify
+  expect 2 'text: nothing to inspect; accepted are a checkpoint' "$kozero" inspect text
+  # Only what opens the state compares its bytes first.
+  printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
+  expect 0 'step         12' "$kozero" inspect run/step_000000012
+  for flag in --verify --stats "--diff run/step_000000006"; do
+    # shellcheck disable=SC2086
+    expect 3 'state.h5: bytes 0 to .* are not what the manifest says' on 2 inspect run/step_000000012 $flag
+  done
+}
+
+inspect_differences() {
+  make_run
+  # shellcheck disable=SC2086
+  expect 0 'everything lies in run-2' on 2 train "$inputs/quickstart.toml" $tiny checkpoint.every=6 zero.stage=3
+  expect 0 '^no difference in 48 tensors$' "$kozero" inspect run --diff run-2
+  also '^deck zero.stage: 2 and 3$'
+  expect 0 '^no difference in 16 tensors$' on 3 inspect run --diff run/weights.h5 --tensors '/parameters/*'
+  expect 1 'error: run/step_000000012 and run/weights.h5 differ in 32 of 48 tensors$' on 3 inspect run --diff run/weights.h5
+  also '^/optimizer/exp_avg/wte.weight: only in run/step_000000012$'
+  expect 1 '^step: 6 and 12$' "$kozero" inspect run/step_000000006 --diff run/step_000000012
+  also '^/parameters/wpe.weight: first at \(0, 0\): -?0\.[0-9]+ and -?0\.[0-9]+; 256 of 256 differ, by at most 0\.0'
+  cp out.txt first.txt
+  expect 1 'differ in 48 of 48' on 3 inspect run/step_000000006 --diff run/step_000000012
+  cp out.txt again.txt
+  expect 0 same sh -c 'sort first.txt >a; sort again.txt >b; cmp a b && echo same'
+  # A single bit of one element, as h5py or a bad disk would change it: h5dump finds the place, inspect the bit.
+  place=$(h5dump -p -H -d /parameters/ln_f.bias run/weights.h5 | sed -n 's/.*OFFSET \([0-9]*\).*/\1/p')
+  cp run/weights.h5 bit.h5
+  byte=$(dd if=bit.h5 bs=1 skip=$((place + 12)) count=1 2>/dev/null | od -An -tu1 | tr -d ' ')
+  # shellcheck disable=SC2059
+  printf "\\$(printf %03o $((byte ^ 1)))" | dd of=bit.h5 bs=1 seek=$((place + 12)) conv=notrunc 2>/dev/null
+  expect 1 '^/parameters/ln_f.bias: first at \(3\): .*; 1 of 16 differ, by at most' "$kozero" inspect run/weights.h5 --diff bit.h5
+  also 'differ in 1 of 16 tensors'
+  expect 1 '"first":\[3\],"values":\["-?0' "$kozero" inspect run/weights.h5 --diff bit.h5 --json
+}
+
+# eval and generate of a folder as it was published, under any stage, with no import and nothing written into it.
+read_folder() {
+  make_run data.tokenizer=bpe:300
+  expect 0 '^hf: 16 tensors, .* of f32 in 1 file, gpt2 for transformers$' "$kozero" export run/step_000000012 hf
+  also '^from run/step_000000012 \(checkpoint\)$'
+  ls hf >before.txt
+  expect 0 'validation   loss' "$kozero" eval run 'data.text=["text"]' --json
+  loss=$(sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' out.txt)
+  expect 0 "\"loss\":$loss," "$kozero" eval hf 'data.text=["text"]' zero.stage=3 --json
+  expect 0 "\"loss\":${loss%???}" on 2 eval hf/ 'data.text=["text"]' zero.stage=1 --json
+  expect 0 "\"loss\":${loss%???}" on 3 eval hf 'data.text=["text"]' zero.stage=3 --json
+  expect 0 "\"loss\":$loss," "$kozero" eval run/step_000000012 'data.text=["text"]' --json
+  expect 0 '^line' "$kozero" generate run --prompt line --tokens 20 --temperature 0
+  head -n 1 out.txt >first.txt
+  expect 0 "$(cat first.txt)" on 2 generate hf zero.stage=3 --prompt line --tokens 20 --temperature 0
+  expect 0 same sh -c 'ls hf | cmp - before.txt && echo same'
+  expect 2 'hf: no data come with it: give some' on 2 eval hf
+  mv hf/tokenizer.json kept.json
+  expect 2 'no text without a tokenizer: hf has no tokenizer.json and no tokenizer.model: give data.tokens, or data.tokenizer=FILE$' \
+    on 2 eval hf 'data.text=["text"]'
+  expect 2 'no text without a tokenizer: hf has no' "$kozero" generate hf
+  expect 0 "\"loss\":$loss," "$kozero" eval hf 'data.text=["text"]' data.tokenizer=kept.json --json
+  expect 0 "$(cat first.txt)" "$kozero" generate hf --prompt line --tokens 20 --temperature 0 data.tokenizer=kept.json
+  echo '{"model": {"type": "WordLevel"}}' >hf/tokenizer.json
+  expect 2 'no text without a tokenizer: hf/tokenizer.json: ' "$kozero" generate hf
+  head -c 3000 hf/model.safetensors >cut && cp cut hf/model.safetensors
+  expect 3 'hf/model.safetensors: .*truncated' on 2 eval hf 'data.text=["text"]'
+}
+
+# Fine-tuning: under every stage the weights of step 0 are the file's, bit for bit (a rate of 0 keeps them).
+fine_tune_weights() {
+  make_run
+  make_deck
+  expect 0 'hf:' "$kozero" export run hf
+  for how in "0 3 run" "1 2 hf" "2 2 run/step_000000012" "3 3 hf"; do
+    # shellcheck disable=SC2086
+    set -- $how
+    rm -rf tuned
+    expect 0 '^init         weights of .*, a fresh optimizer$' on "$2" train tune.toml model.init="$3" optim.lr=0 run.steps=1 \
+      zero.stage="$1"
+    expect 0 '^no difference in 16 tensors$' "$kozero" inspect tuned --diff run/weights.h5 --tensors '/parameters/*'
+  done
+  expect 0 '^dim = 16  # model.init$' cat tuned/deck.toml
+  expect 0 same sh -c 'cmp run/tokenizer.json tuned/tokenizer.json && echo same'
+  # One step over all of a text of whole windows has the loss that eval gives.
+  head -c 8064 text/a.txt >whole.txt
+  expect 0 '"tokens":8064}' "$kozero" eval hf 'data.text=["whole.txt"]' data.tokenizer=run/tokenizer.json --json
+  loss=$(sed -n 's/.*"loss":\([0-9]\.[0-9]\{9\}\).*/\1/p' out.txt)
+  expect 0 "\"first_loss\":$loss" on 2 train tune.toml model.init=hf 'data.text=["whole.txt"]' data.val_fraction=0 \
+    train.global_batch=504 run.steps=1 --json
+}
+
+# It learns, and goes on from its own checkpoint: checkpoint.resume wins over model.init.
+fine_tune_goes_on() {
+  make_run data.tokenizer=bpe:300
+  make_deck
+  expect 0 'w.h5: 16 tensors, .* of f32 in 1 file, with no tokenizer' "$kozero" export run w.h5 --weights-only
+  set -- tune.toml model.init=w.h5 data.tokenizer=run/tokenizer.json optim.lr=1e-2
+  expect 0 'everything lies in tuned:' on 2 train "$@"
+  expect 1 'differ in 16 of 16' "$kozero" inspect tuned/weights.h5 --diff w.h5
+  mkdir whole && mv tuned/step_000000003 whole/
+  rm tuned/weights.h5
+  expect 0 '^resume       after step 2' on 2 train "$@" checkpoint.resume=auto
+  also '^note         model.init is not read: checkpoint.resume wins$'
+  expect 0 '^no difference in 48 tensors$' "$kozero" inspect tuned --diff whole/step_000000003
+  expect 0 'validation   loss' "$kozero" eval tuned
+  # All stages, and the plan, begin from it too.
+  expect 0 'all stages agree bit for bit' on 2 verify tune.toml model.init=run
+  expect 0 '"stage":3' "$kozero" plan tune.toml model.init=run --json
+}
+
+fine_tune_refusals() {
+  make_run data.tokenizer=bpe:300
+  make_deck
+  expect 0 'hf:' "$kozero" export run hf
+  expect 2 'model.init = "hf": the deck disagrees with it: model.dim is 32 and was 16; model.head_dim is 16 and was 8; model.seq is 8 and was 16; keys that are left out are taken from there$' \
+    on 2 train tune.toml model.init=hf model.dim=32 model.seq=8
+  expect 2 'the deck disagrees with it: model.arch is "llama" and was "gpt2"' "$kozero" train tune.toml model.init=run model.arch=llama
+  expect 2 'data.tokenizer = "bpe:301": its 301 ids are more than the 300 of model.init = "hf"' \
+    on 2 train tune.toml model.init=hf data.tokenizer=bpe:301
+  expect 2 'nowhere: no trained weights at nowhere; give a run.s folder, a weights file' on 2 train tune.toml model.init=nowhere
+  rm hf/tokenizer.json
+  expect 2 'model.init = "hf": no tokenizer comes with it: hf has no tokenizer.json and no tokenizer.model: give data.tokenizer, or data.tokens' \
+    on 2 train tune.toml model.init=hf
+  printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
+  expect 3 'run/step_000000012/state.h5: bytes 0 to' on 2 train tune.toml model.init=run/step_000000012
+  rm run/weights.h5
+  expect 3 'run/step_000000012/state.h5: bytes 0 to' on 2 eval run
+  rm -r run/step_000000012
+  expect 0 'weights of run/step_000000006 \(checkpoint\)' on 2 train tune.toml model.init=run
+}
+
+export_kinds() {
+  make_run data.tokenizer=bpe:300
+  expect 0 '^half: 16 tensors, .* of bf16 in [2-9] files, gpt2' "$kozero" export run half --dtype bf16 --max-shard-mib 0.005
+  expect 0 '"dtype": "bfloat16"' cat half/config.json
+  expect 0 '"dtype":"BF16"' cat half/model-00001-of-*
+  expect 0 'f16 in 1 file' "$kozero" export run/step_000000006 half2 --dtype f16
+  expect 0 'half-run: gpt2' "$kozero" import half half-run
+  # Rounded once, nothing is lost on the second way.
+  expect 0 'bf16' "$kozero" export half-run again --dtype bf16 --max-shard-mib 0.005
+  for shard in half/model*; do expect 0 same sh -c "cmp $shard again/${shard#half/} && echo same"; done
+  expect 1 'differ in 1[0-6] of 16 tensors' "$kozero" inspect run/weights.h5 --diff half-run/weights.h5
+  expect 0 '^w.h5: 16 tensors' "$kozero" export run/step_000000012 w.h5 --weights-only
+  expect 0 '^no difference in 16 tensors$' "$kozero" inspect w.h5 --diff run/weights.h5
+  expect 0 'wte.weight +Dataset \{300, 16\}' h5ls -r w.h5
+  expect 2 'w.h5: there is something already' "$kozero" export run w.h5 --weights-only
+  expect 2 'weights-only writes one file of f32' "$kozero" export run x --weights-only --dtype f16
+  expect 2 'dtype f64: accepted are f32, bf16, f16' "$kozero" export run x --dtype f64
+  expect 2 'half: it is a Hugging Face folder; import it first' "$kozero" export half x
+  printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
+  expect 3 'state.h5: bytes 0 to' "$kozero" export run/step_000000012 x
+  expect 0 no sh -c 'ls x x.partial 2>/dev/null || echo no'
+}
+
+# A SentencePiece model goes out with the weights and comes in again.
+sentencepiece_folder() {
+  make_run data.tokenizer="$tokenizers/bpe.model"
+  expect 0 'note: tokenizer.model is a SentencePiece model' "$kozero" export run hf
+  expect 0 same sh -c "cmp hf/tokenizer.model '$tokenizers/bpe.model' && echo same"
+  expect 0 '"tokenizer_class": "LlamaTokenizer"' cat hf/tokenizer_config.json
+  expect 0 '^in: gpt2, 16 tensors, .*f32$' "$kozero" import hf in
+  expect 0 same sh -c "cmp in/tokenizer.model '$tokenizers/bpe.model' && echo same"
+  expect 0 '"loss":' "$kozero" eval run 'data.text=["text"]' --json
+  loss=$(sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' out.txt)
+  expect 0 "\"loss\":$loss," "$kozero" eval in 'data.text=["text"]' --json
+  # tokenizer.json goes first; what KoZeRO cannot read of it, the model beside it can.
+  echo '{"model": {"type": "WordLevel"}}' >hf/tokenizer.json
+  expect 0 "\"loss\":$loss," "$kozero" eval hf 'data.text=["text"]' --json
+}
+
+published_tokenizer() {
+  make_text
+  # shellcheck disable=SC2086
+  expect 0 'vocabulary 405' "$kozero" train "$inputs/quickstart.toml" $tiny run.dir=run "data.tokenizer=$tokenizers/qwen.json"
+  expect 0 'x qzq' "$kozero" generate run --prompt 'x qzq' --tokens 3
+  # shellcheck disable=SC2086
+  expect 0 'vocabulary 500' "$kozero" train "$inputs/quickstart.toml" $tiny run.dir=run2 "data.tokenizer=$tokenizers/bpe.model"
+  expect 0 'tokens' "$kozero" eval run2 'data.text=["text"]'
+  expect 0 'sentencepiece:500' "$kozero" prepare text out --tokenizer "$tokenizers/bpe.model"
+}
+
+run_case
