@@ -48,7 +48,7 @@ const std::vector<Command>& all_commands() {
        prepare},
       {"export", "DECK | RUN | WEIGHTS OUT [--max-shard-mib N]",
        "trained weights as a folder for Hugging Face's transformers", export_weights},
-      {"import", "HF_FOLDER OUT", "a Hugging Face folder (gpt2, llama; safetensors) as a run's folder", import_weights},
+      {"import", "HF_FOLDER OUT", "a Hugging Face folder (gpt2, llama, qwen2, qwen3; safetensors) as a run's folder", import_weights},
       {"keys", "", "every key of an input deck, with default, accepted values and meaning", keys},
       {"ranks", "DECK [section.key=value ...]", "", ranks},
       {"help", "", "this text", help},
