@@ -62,19 +62,19 @@ void FileDescriptor::read_at(std::span<char> bytes, std::int64_t offset) const {
   }
 }
 
+std::int64_t FileDescriptor::size() const {
+  struct stat status {};
+  if (::fstat(number_, &status) != 0) throw Error(Failure::input, path_ + ": cannot stat: " + errno_text());
+  if (!S_ISREG(status.st_mode)) throw Error(Failure::input, path_ + ": not a regular file");
+  return status.st_size;
+}
+
 void FileDescriptor::sync() const {
   if (::fsync(number_) != 0) fail_write(path_, "fsync");
 }
 
 void FileDescriptor::close() {
   if (::close(std::exchange(number_, -1)) != 0) fail_write(path_, "close");
-}
-
-std::int64_t FileDescriptor::size() const {
-  struct stat status {};
-  if (::fstat(number_, &status) != 0) throw Error(Failure::input, path_ + ": cannot stat: " + errno_text());
-  if (!S_ISREG(status.st_mode)) throw Error(Failure::input, path_ + ": not a regular file");
-  return status.st_size;
 }
 
 }  // namespace kozero::io

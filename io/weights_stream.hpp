@@ -8,9 +8,6 @@
 
 namespace kozero::io {
 
-/// Where a tensor lies in a weights file: "/parameters/NAME".
-std::string weights_dataset(const std::string& name);
-
 class WeightsStream {
  public:
   WeightsStream(const std::string& path, const WeightsDescription& description);

@@ -257,7 +257,7 @@ void TrainingRun::save_checkpoint(std::int64_t step) {
     texts[train::kDeckFile] = record.deck;
     if (data_.tokenizer != nullptr) {
       const std::string file = data_.tokenizer->file_name();
-      texts[file] = io::read_whole_file(path_of(file.c_str()), std::int64_t{1} << 30);
+      texts[file] = io::read_whole_file(path_of(file), std::int64_t{1} << 30);
     }
   }
   const std::string folder = io::checkpoint_folder(folder_, step);

@@ -58,7 +58,7 @@ class TrainingRun {
   void save_checkpoint(std::int64_t step);
   void say_evaluation();
   void say_sample();
-  [[nodiscard]] std::string path_of(const char* file) const { return folder_ + "/" + file; }
+  [[nodiscard]] std::string path_of(const std::string& file) const { return folder_ + "/" + file; }
 
   Session& session_;
   const io::Deck& deck_;

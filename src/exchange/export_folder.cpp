@@ -17,7 +17,6 @@
 #include <kozero/io/safetensors_writer.hpp>
 #include <kozero/io/tokenizer.hpp>
 #include <kozero/io/weights.hpp>
-#include <kozero/io/weights_stream.hpp>
 #include <kozero/io/whole_file.hpp>
 
 #include "copied_tokenizer.hpp"
