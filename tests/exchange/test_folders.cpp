@@ -107,6 +107,7 @@ std::vector<model::Config> configs() {
   model::Config qwen2 = llama, qwen3 = tied;
   qwen2.arch = "qwen2";
   qwen3.arch = "qwen3";
+  qwen2.layers = qwen3.layers = 1;
   qwen3.rope_scaling.factor = 8.0F;
   std::vector<model::Config> all = {gpt2, untied, llama, tied, qwen2, qwen3};
   for (auto& config : all) config = model::resolved(config);
