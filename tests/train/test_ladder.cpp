@@ -39,13 +39,13 @@ void climb(TinyRun run, dist::Communicator& comm) {
 
 TEST_CASE("all stages give the same bits") {
   tests::on_each_group("mpi", [](dist::Communicator& comm) {
-    for (const auto& model : {tests::tiny_gpt2(), tests::tiny_llama(), tests::tiny_qwen2(), tests::tiny_qwen3()}) {
+    for (const auto& model : {tests::tiny_gpt2(), tests::tiny_llama()}) {
       for (const int micro_steps : {1, 3}) climb({.model = model, .micro_steps = micro_steps}, comm);
     }
   });
 }
 
-TEST_CASE("tied Llama and Qwen3, untied GPT-2, and SGD with momentum climb too") {
+TEST_CASE("tied Llama and Qwen3, Qwen2, untied GPT-2, and SGD with momentum climb too") {
   tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](dist::Communicator& comm) {
     auto llama = tests::tiny_llama();
     llama.tie_embeddings = true;
@@ -54,6 +54,7 @@ TEST_CASE("tied Llama and Qwen3, untied GPT-2, and SGD with momentum climb too")
     auto qwen3 = tests::tiny_qwen3();
     qwen3.tie_embeddings = true;
     climb({.model = llama, .micro_steps = 2}, comm);
+    climb({.model = tests::tiny_qwen2(), .micro_steps = 2}, comm);
     climb({.model = qwen3, .micro_steps = 2}, comm);
     climb({.model = gpt2, .micro_steps = 2}, comm);
     climb({.model = tests::tiny_gpt2(), .optimizer = "sgd"}, comm);

@@ -87,7 +87,12 @@ TEST_CASE("RoPE's scaling and Qwen's parts reach the model; a preset's scaling g
   CHECK(llama.qk_norm);
   CHECK_FALSE(llama.qkv_bias);
   CHECK(train::model_config(deck_with({"model.arch=qwen2"}), 1).qkv_bias);
-  CHECK(train::model_config(deck_with({"model.preset=llama-1b"}), 1).rope_scaling.factor == 32.0F);
-  CHECK(train::model_config(deck_with({"model.preset=llama-1b", scaling}), 1).rope_scaling.factor == 8.0F);
-  CHECK(train::model_config(deck_with({"model.preset=llama-1b", "model.rope_scaling=none"}), 1).rope_scaling.factor == 1.0F);
+  const auto factor_beside = [](const std::vector<std::string>& overrides) {
+    auto all = overrides;
+    all.insert(all.end(), {"model.preset=llama-1b", "model.heads=32", "model.dim=2048"});
+    return train::model_config(deck_with(all), 1).rope_scaling.factor;
+  };
+  CHECK(factor_beside({}) == 32.0F);
+  CHECK(factor_beside({scaling}) == 8.0F);
+  CHECK(factor_beside({"model.rope_scaling=none"}) == 1.0F);
 }
