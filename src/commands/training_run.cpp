@@ -46,8 +46,10 @@ TrainingRun::TrainingRun(Session& session)
       log_(session.is_first_rank() ? io::Log::on_standard_output() : io::Log()) {
   const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, train::vocab_of(deck_)).seq; });
   data_ = train::open_data(deck_, seq, io::without_trailing_slash(deck_.run.dir) + "-tokens", control_);
-  settings_ = dist::agreed(
-      control_, [&] { return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples()); });
+  settings_ = dist::agreed(control_, [&] {
+    train::require_whole_sample(data_, deck_, seq);
+    return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples());
+  });
   plan_ = plan::memory_plan(settings_, deck_.comm.backend, control_.size());
   refuse_what_does_not_fit();
   resume_ = find_resume_point(deck_, record_after(0), control_);

@@ -89,8 +89,10 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   }
   for (int stage = 0; stage <= 3; ++stage) {
     deck.zero.stage = stage;
-    const auto settings = dist::agreed(
-        comm, [&] { return train::settings_of(deck, comm.size(), data.vocab, data.train->num_samples()); });
+    const auto settings = dist::agreed(comm, [&] {
+      train::require_whole_sample(data, deck, seq);
+      return train::settings_of(deck, comm.size(), data.vocab, data.train->num_samples());
+    });
     const Trace trace = run_stage(settings, data, session, steps);
     if (stage == 0) first = trace;
     all_equal = all_equal && trace == first;

@@ -21,14 +21,24 @@ BatchLoader::BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedge
 }
 
 model::Batch BatchLoader::load(const SampleSource& source, const std::vector<SampleName>& names) {
+  return load(source, names, seq_);
+}
+
+model::Batch BatchLoader::load_tail(const SampleSource& source) {
+  require(source.tail() > 0 && source.tail() < seq_, "a tail has more than no and fewer than model.seq targets");
+  return load(source, {SampleName{0, source.num_samples()}}, source.tail());
+}
+
+model::Batch BatchLoader::load(const SampleSource& source, const std::vector<SampleName>& names, std::int64_t seq) {
   const auto rows = static_cast<std::int64_t>(names.size());
-  const std::int64_t count = rows * seq_;
+  const std::int64_t count = rows * seq;
+  const std::span<Token> window(window_.data(), static_cast<std::size_t>(seq + 1));
   require(2 * count <= static_cast<std::int64_t>(host_tokens_.size()), "a batch is larger than micro_batch");
   for (std::int64_t row = 0; row < rows; ++row) {
     const SampleName& name = names[static_cast<std::size_t>(row)];
-    source.read(name.sample, window_);
-    std::copy(window_.begin(), window_.end() - 1, host_tokens_.begin() + row * seq_);
-    std::copy(window_.begin() + 1, window_.end(), host_tokens_.begin() + count + row * seq_);
+    source.read(name.sample, window);
+    std::copy(window.begin(), window.end() - 1, host_tokens_.begin() + row * seq);
+    std::copy(window.begin() + 1, window.end(), host_tokens_.begin() + count + row * seq);
     host_ids_[static_cast<std::size_t>(row)] =
         static_cast<std::uint64_t>(name.epoch) << 40U | static_cast<std::uint64_t>(name.sample);
   }
@@ -37,7 +47,7 @@ model::Batch BatchLoader::load(const SampleSource& source, const std::vector<Sam
   Kokkos::deep_copy(tokens, HostVector<Token>(host_tokens_.data(), static_cast<std::size_t>(2 * count)));
   Kokkos::deep_copy(ids, HostVector<std::uint64_t>(host_ids_.data(), static_cast<std::size_t>(rows)));
   const Vector<const Token> all(tokens);
-  return model::Batch{as_matrix(slice(all, 0, count), rows, seq_), as_matrix(slice(all, count, count), rows, seq_),
+  return model::Batch{as_matrix(slice(all, 0, count), rows, seq), as_matrix(slice(all, count, count), rows, seq),
                       ids};
 }
 

@@ -19,12 +19,16 @@ constexpr std::int64_t kSyntheticSamples = std::int64_t{1} << 24;  ///< an epoch
 constexpr std::int64_t kSyntheticValidation = 256;
 constexpr std::int64_t kSyntheticVocab = 64;
 
-/// Samples [first, first + count) of the windows of a token sequence.
+/// Samples [first, first + count) of the windows of a token sequence, and what lies behind its last window.
 class TokenSamples final : public SampleSource {
  public:
   TokenSamples(std::shared_ptr<const io::TokenShards> shards, std::int64_t seq, std::int64_t first, std::int64_t count)
       : shards_(std::move(shards)), seq_(seq), first_(first), count_(count) {}
   [[nodiscard]] std::int64_t num_samples() const override { return count_; }
+  [[nodiscard]] std::int64_t tail() const override {
+    const std::int64_t behind = shards_->num_tokens() - 1 - (first_ + count_) * seq_;
+    return behind < seq_ ? behind : 0;
+  }
   void read(std::int64_t index, std::span<Token> window) const override {
     shards_->read((first_ + index) * seq_, window);
   }
@@ -79,8 +83,8 @@ std::int64_t windows(const io::TokenShards& shards, std::int64_t seq) {
 std::unique_ptr<SampleSource> all_windows(const std::vector<std::string>& files, std::int64_t vocab, std::int64_t seq) {
   if (files.empty()) return nullptr;
   const auto shards = std::make_shared<const io::TokenShards>(files, vocab);
-  const std::int64_t count = windows(*shards, seq);
-  return count == 0 ? nullptr : std::make_unique<TokenSamples>(shards, seq, 0, count);
+  if (shards->num_tokens() < 2) return nullptr;
+  return std::make_unique<TokenSamples>(shards, seq, 0, windows(*shards, seq));
 }
 
 std::optional<double> bytes_per_token(const io::TokenSplit& split) {
@@ -118,9 +122,8 @@ DataSet token_data(const io::Deck& deck, std::int64_t seq) {
   }
   const auto shards = std::make_shared<const io::TokenShards>(deck.data.tokens, data.vocab);
   const std::int64_t all = windows(*shards, seq);
-  if (all == 0) {
-    throw Error(Failure::deck, fmt::format("data.tokens holds {} tokens, not one sample of model.seq + 1 = {}",
-                                           shards->num_tokens(), seq + 1));
+  if (shards->num_tokens() < 2) {
+    throw Error(Failure::deck, fmt::format("data.tokens holds {} tokens: nothing to predict", shards->num_tokens()));
   }
   const auto kept = static_cast<std::int64_t>(std::floor(static_cast<double>(all) * deck.data.val_fraction));
   data.train = std::make_unique<TokenSamples>(shards, seq, 0, all - kept);
@@ -138,8 +141,7 @@ DataSet text_data(const io::Deck& deck, std::int64_t seq, const std::string& cac
   data.vocab = prepared.vocab;
   data.train = all_windows(prepared.train.files, prepared.vocab, seq);
   if (data.train == nullptr) {
-    throw Error(Failure::deck, fmt::format("data.text holds {} training tokens, not one sample of model.seq + 1 = {}",
-                                           prepared.train.tokens, seq + 1));
+    throw Error(Failure::deck, fmt::format("data.text holds {} training tokens: nothing to predict", prepared.train.tokens));
   }
   data.validation = all_windows(prepared.val.files, prepared.vocab, seq);
   data.train_bytes_per_token = bytes_per_token(prepared.train);
@@ -174,6 +176,13 @@ DataSet open_data(const io::Deck& deck, std::int64_t seq, const std::string& cac
     if (!deck.data.tokens.empty()) return token_data(deck, seq);
     return text_data(deck, seq, cache, comm);
   });
+}
+
+void require_whole_sample(const DataSet& data, const io::Deck& deck, std::int64_t seq) {
+  if (data.train->num_samples() > 0) return;
+  throw Error(Failure::deck, fmt::format("{} holds {} training tokens, not one sample of model.seq + 1 = {}",
+                                         deck.data.tokens.empty() ? "data.text" : "data.tokens", data.train->tail() + 1,
+                                         seq + 1));
 }
 
 }  // namespace kozero::train

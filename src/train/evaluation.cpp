@@ -21,7 +21,13 @@ Evaluation evaluate(const Evaluator& evaluator, const SampleSource& source, std:
     }
     loss += evaluator.model.evaluate(evaluator.access, evaluator.loader.load(source, names));
   }
-  const std::int64_t tokens = total * evaluator.model.config().seq;
+  const std::int64_t tail = total == source.num_samples() ? source.tail() : 0;
+  if (tail > 0) {
+    const bool is_mine = comm.rank() == 0;
+    loss += evaluator.model.evaluate(evaluator.access,
+                                     is_mine ? evaluator.loader.load_tail(source) : evaluator.loader.load(source, {}));
+  }
+  const std::int64_t tokens = total * evaluator.model.config().seq + tail;
   return Evaluation{sum_in_rank_order(comm, loss) / static_cast<double>(tokens), tokens};
 }
 

@@ -61,12 +61,37 @@ TEST_CASE("sample s begins at token s T; validation is the tail that training do
   CHECK(sample_of(*data.validation, 2) == std::vector<Token>{36, 37, 38, 39, 40});
 }
 
+TEST_CASE("what lies behind the last whole window is its part's tail") {
+  const io::ScratchFolder folder("data_set_tail");
+  const auto opened_with = [&](std::int64_t tokens, const std::string& val_fraction) {
+    return opened(
+        deck_with({"data.tokens=" + shard_of(folder, tokens), "model.vocab=1000", "data.val_fraction=" + val_fraction}), "");
+  };
+  const auto split = opened_with(44, "0.3");
+  CHECK(split.train->tail() == 0);
+  CHECK(split.validation->tail() == 3);
+  std::vector<Token> window(4);
+  split.validation->read(3, window);
+  CHECK(window == std::vector<Token>{40, 41, 42, 43});
+  CHECK(opened_with(44, "0").train->tail() == 3);
+  CHECK(opened_with(41, "0").train->tail() == 0);
+  CHECK(opened_with(42, "0").train->tail() == 1);
+  const auto small = opened_with(3, "0");
+  CHECK(small.train->num_samples() == 0);
+  CHECK(small.train->tail() == 2);
+}
+
 TEST_CASE("too few tokens are refused before anything is made of them") {
   const io::ScratchFolder folder("data_set_short");
   const auto deck = deck_with({"data.tokens=" + shard_of(folder, 4), "model.vocab=1000"});
-  CHECK_THROWS_MATCHES(opened(deck, ""), Error, MessageMatches(ContainsSubstring("4 tokens, not one sample")));
+  const auto refused = [](const train::DataSet& data, const io::Deck& of) { train::require_whole_sample(data, of, kSeq); };
+  CHECK_THROWS_MATCHES(refused(opened(deck, ""), deck), Error,
+                       MessageMatches(ContainsSubstring("data.tokens holds 4 training tokens, not one sample of model.seq + 1 = 5")));
   const auto text = deck_with({"data.text=" + folder.put("short.txt", "abc")});
-  CHECK_THROWS_MATCHES(opened(text, folder / "cache"), Error, MessageMatches(ContainsSubstring("not one sample")));
+  CHECK_THROWS_MATCHES(refused(opened(text, folder / "cache"), text), Error,
+                       MessageMatches(ContainsSubstring("data.text holds") && ContainsSubstring("not one sample")));
+  const auto one = deck_with({"data.tokens=" + shard_of(folder, 1), "model.vocab=1000"});
+  CHECK_THROWS_MATCHES(opened(one, ""), Error, MessageMatches(ContainsSubstring("holds 1 tokens: nothing to predict")));
 }
 
 TEST_CASE("a tokenizer with more ids than the model is refused, for shards too") {

@@ -41,6 +41,25 @@ TEST_CASE("the same mean on any rank count and under every stage, with uneven an
   }
 }
 
+TEST_CASE("the tail counts where all samples do: its targets, once, whatever the rank count") {
+  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+    MemoryLedger ledger;
+    TinyTraining training({.model = tests::tiny_gpt2(), .stage = 3}, comm, ledger);
+    const train::Evaluator evaluator{training.model(), training.state(), comm, training.loader(), kMicroBatch};
+    const tests::NoiseSamples whole(4, 37), tailed(4, 37, 3), only_tail(0, 37, 3);
+    const auto without = train::evaluate(evaluator, whole, 0);
+    CHECK(train::evaluate(evaluator, tailed, 3).tokens == 3 * 7);
+    const auto with = train::evaluate(evaluator, tailed, 4);
+    CHECK(with.tokens == 4 * 7 + 3);
+    const double tail_loss = with.loss * 31 - without.loss * 28;
+    CHECK(tail_loss > 0.0);
+    const auto short_text = train::evaluate(evaluator, only_tail, 0);
+    CHECK(short_text.tokens == 3);
+    CHECK(std::abs(short_text.loss - std::log(37.0)) < 0.5);
+    CHECK(std::abs(tail_loss / 3 - std::log(37.0)) < 0.5);
+  });
+}
+
 TEST_CASE("evaluation knows no dropout, and the next training step is as without it") {
   tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](dist::Communicator& comm) {
     const TinyRun run{.model = tests::tiny_gpt2(), .stage = 3, .micro_steps = 2};

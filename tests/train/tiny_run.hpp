@@ -15,8 +15,10 @@ namespace kozero::tests {
 /// Windows of tokens that are a function of (seed, sample, position).
 class NoiseSamples final : public train::SampleSource {
  public:
-  NoiseSamples(std::int64_t num_samples, std::int64_t vocab) : num_samples_(num_samples), vocab_(vocab) {}
+  NoiseSamples(std::int64_t num_samples, std::int64_t vocab, std::int64_t tail = 0)
+      : num_samples_(num_samples), vocab_(vocab), tail_(tail) {}
   [[nodiscard]] std::int64_t num_samples() const override { return num_samples_; }
+  [[nodiscard]] std::int64_t tail() const override { return tail_; }
   void read(std::int64_t index, std::span<Token> window) const override {
     for (std::size_t t = 0; t < window.size(); ++t) {
       const auto word = philox(7, counter_of(t, static_cast<std::uint64_t>(index))).x[0];
@@ -27,6 +29,7 @@ class NoiseSamples final : public train::SampleSource {
  private:
   std::int64_t num_samples_;
   std::int64_t vocab_;
+  std::int64_t tail_;
 };
 
 inline model::Config tiny_gpt2() {

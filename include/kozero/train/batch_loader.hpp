@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_loader.hpp: reads sequences into the model's batch.
 //   sample s of T tokens:  inputs x_0 ... x_{T-1}, targets x_1 ... x_T     (T+1 tokens are read)
-// A SampleSource is a random-access set of samples; the loader owns the device buffers of one micro-step.
+// A SampleSource is a random-access set of samples, with a last one that may be shorter; the loader owns the device buffers of one micro-step.
 #pragma once
 #include <memory>
 #include <span>
@@ -18,7 +18,9 @@ class SampleSource {
  public:
   virtual ~SampleSource() = default;
   [[nodiscard]] virtual std::int64_t num_samples() const = 0;
-  /// Fills `window` (T+1 tokens) with sample `index`. Throws Error(input) where the data are damaged.
+  /// Targets behind the last whole sample, fewer than T: training leaves them out, evaluation does not.
+  [[nodiscard]] virtual std::int64_t tail() const { return 0; }
+  /// Fills `window` (T+1 tokens) with sample `index`; at index num_samples() the tail (tail()+1 tokens). Throws Error(input) where the data are damaged.
   virtual void read(std::int64_t index, std::span<Token> window) const = 0;
 };
 
@@ -35,8 +37,12 @@ class BatchLoader {
 
   /// The named samples as a device batch, valid until the next load.
   model::Batch load(const SampleSource& source, const std::vector<SampleName>& names);
+  /// The source's tail as a batch of one short sequence, valid until the next load.
+  model::Batch load_tail(const SampleSource& source);
 
  private:
+  model::Batch load(const SampleSource& source, const std::vector<SampleName>& names, std::int64_t seq);
+
   std::int64_t seq_;
   Vector<Token> tokens_;             // inputs, then targets: (2, micro_batch, T)
   Vector<std::uint64_t> sample_ids_; // (micro_batch)

@@ -4,7 +4,8 @@
 //   text:      rank 0 makes token shards in a cache folder (or finds them made), then every rank maps them
 //   tokens:    token shards as they are; a tail of val_fraction of the samples is kept for validation
 //   synthetic: a Markov source whose entropy is the loss's floor; for the linear demo, numbered samples without tokens
-// Sample s of T+1 tokens starts at token s*T, so that every token is predicted once in a pass.
+// Sample s of T+1 tokens starts at token s*T, so that every token is predicted once in a pass; what is left behind the
+// last whole sample is the source's tail.
 #pragma once
 #include <memory>
 #include <optional>
@@ -19,7 +20,7 @@ namespace kozero::train {
 
 struct DataSet {
   std::unique_ptr<SampleSource> train;
-  std::unique_ptr<SampleSource> validation;         ///< null where the deck keeps none, or there is no whole sample
+  std::unique_ptr<SampleSource> validation;         ///< null where the deck keeps none
   std::optional<double> train_bytes_per_token;      ///< of the text, where known
   std::optional<double> validation_bytes_per_token;
   std::unique_ptr<io::Tokenizer> tokenizer;  ///< null for synthetic data
@@ -35,5 +36,8 @@ std::int64_t vocab_of(const io::Deck& deck);
 /// Opens the deck's data for sequences of `seq` tokens; every rank calls it. `cache` is the folder for token shards made
 /// from text. Throws Error(deck | input | write), seen by all ranks.
 DataSet open_data(const io::Deck& deck, std::int64_t seq, const std::string& cache, dist::Communicator& comm);
+
+/// Training needs one whole sample. Throws Error(deck) naming the key and what it holds.
+void require_whole_sample(const DataSet& data, const io::Deck& deck, std::int64_t seq);
 
 }  // namespace kozero::train

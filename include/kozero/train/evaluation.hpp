@@ -23,8 +23,8 @@ struct Evaluation {
   std::int64_t tokens = 0;
 };
 
-/// Over the first `max_samples` samples in natural order (all where it is 0), without dropout. Sums are in double, added
-/// in rank order.
+/// Over the first `max_samples` samples in natural order, without dropout; where it is 0 or they are all, over the
+/// source's tail too, so that every token is predicted once. Sums are in double, added in rank order.
 Evaluation evaluate(const Evaluator& evaluator, const SampleSource& source, std::int64_t max_samples);
 
 }  // namespace kozero::train
