@@ -191,6 +191,8 @@ TokenizerJson read_tokenizer_json(const std::string& path, std::string_view text
     json = Json::parse(text, bounded);
   } catch (const Json::parse_error& problem) {
     throw Error(Failure::input, path + ": not JSON: wrong or cut off at byte " + std::to_string(problem.byte));
+  } catch (const Json::out_of_range&) {
+    throw Error(Failure::input, path + ": not JSON: a number that is too large");
   }
   return Reader(path, json).read();
 }

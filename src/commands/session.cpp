@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <kozero/core/error.hpp>
+#include <kozero/dist/agreed.hpp>
 #include <kozero/dist/make_communicator.hpp>
 
 #include "session.hpp"
@@ -15,21 +16,11 @@ constexpr double kAgreementTimeout = 7.0 * 24.0 * 3600.0;
 
 Session::Session(const dist::Environment& environment, const std::function<io::Deck()>& read)
     : environment_(environment) {
-  int status = 0;
-  std::string message;
-  try {
-    deck_ = read();
-  } catch (const Error& error) {
-    status = error.exit_status();
-    message = error.what();
-  } catch (const std::exception& error) {
-    status = static_cast<int>(Failure::internal);
-    message = error.what();
-  }
-  runtime_.emplace(status == 0 ? deck_.run.threads : 1, environment.local_ranks());
+  auto reading = dist::attempted(read);
+  runtime_.emplace(reading.status == 0 ? reading.result->run.threads : 1, environment.cpu_sharers());
   control_ = dist::make_communicator(environment.size() == 1 ? "self" : "mpi", environment.world(), ledger_,
                                      {.timeout_s = kAgreementTimeout});
-  dist::agree(*control_, status, message);
+  deck_ = dist::agreed(*control_, std::move(reading));
 
   const std::string mine = io::fingerprint(deck_);
   const std::string difference = io::first_difference(control_->broadcast_control(mine), mine);

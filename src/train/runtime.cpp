@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <sched.h>
-#include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
 #include <vector>
@@ -40,14 +39,11 @@ std::string as_ranges(const std::vector<int>& cpus) {
   return text;
 }
 
-int default_threads(int local_ranks) {
+int default_threads(int cpu_sharers) {
   const char* variable = std::getenv("OMP_NUM_THREADS");
   const int wanted = variable == nullptr ? 0 : std::atoi(variable);
   if (wanted > 0) return wanted;
-  const int cpus = std::max<int>(1, static_cast<int>(allowed_cpus().size()));
-  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  // A launcher that binds has shared the cores out already; otherwise all ranks see them all.
-  return cpus < cores ? cpus : std::max(1, cpus / local_ranks);
+  return std::max(1, static_cast<int>(allowed_cpus().size()) / cpu_sharers);
 }
 
 void flush_denormals() {
@@ -62,8 +58,8 @@ void flush_denormals() {
 
 }  // namespace
 
-Runtime::Runtime(std::int64_t threads, int local_ranks)
-    : threads_(threads > 0 ? static_cast<int>(threads) : default_threads(local_ranks)) {
+Runtime::Runtime(std::int64_t threads, int cpu_sharers)
+    : threads_(threads > 0 ? static_cast<int>(threads) : default_threads(cpu_sharers)) {
   kokkos_.emplace(Kokkos::InitializationSettings().set_num_threads(threads_).set_disable_warnings(true));
   flush_denormals();
 }

@@ -15,14 +15,21 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-/// FNV-1a over the bits, folded to 52 so that a double carries it exactly.
-double hash_of(const Vector<float>& values) {
-  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), values);
-  std::uint64_t hash = 0xCBF29CE484222325ULL;
-  for (std::size_t i = 0; i < host.extent(0); ++i)
-    hash = (hash ^ std::bit_cast<std::uint32_t>(host(i))) * 0x100000001B3ULL;
-  return static_cast<double>(hash >> 12U);
-}
+/// FNV-1a over the bits of values, one part after another.
+class BitHash {
+ public:
+  void add(const Vector<float>& values) {
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), values);
+    for (std::size_t i = 0; i < host.extent(0); ++i) {
+      hash_ = (hash_ ^ std::bit_cast<std::uint32_t>(host(i))) * 0x100000001B3ULL;
+    }
+  }
+  /// Folded to 52 bits, which a double carries exactly.
+  [[nodiscard]] double folded() const { return static_cast<double>(hash_ >> 12U); }
+
+ private:
+  std::uint64_t hash_ = 0xCBF29CE484222325ULL;
+};
 
 }  // namespace
 
@@ -101,12 +108,20 @@ void Weights::publish() {
 
 std::string Weights::first_unequal_replica() const {
   for (int unit = 0; !sharded() && unit < table_.num_units(); ++unit) {
-    const auto hashes = comm_.gather_control({hash_of(whole(unit))});
+    BitHash mine;
+    mine.add(whole(unit));
+    const auto hashes = comm_.gather_control({mine.folded()});
     if (std::any_of(hashes.begin(), hashes.end(), [&](double hash) { return hash != hashes.front(); })) {
       return table_.unit(unit).name;
     }
   }
   return "";
+}
+
+double Weights::hash_of_my_slices() const {
+  BitHash hash;
+  for (const auto& range : my_ranges()) hash.add(my_slice(range.unit));
+  return hash.folded();
 }
 
 void Weights::forget_gathered() { std::fill(in_slot_.begin(), in_slot_.end(), -1); }

@@ -1,11 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_safetensors_hostile.cpp: files that lie, each with its exact message, and seeded mutations of an honest one.
+// test_safetensors_hostile.cpp: files that lie, each with its exact message. tests/fuzz changes an honest one.
 #include <catch2/catch_test_macros.hpp>
-#include <chrono>
 #include <vector>
 
-#include <kozero/core/random.hpp>
 #include <kozero/io/safetensors.hpp>
 
 #include "safetensors_bytes.hpp"
@@ -109,43 +107,6 @@ TEST_CASE("Too many tensors are refused before they are kept") {
   }
   const auto thrown = thrown_by([&] { parse_safetensors_header("x", header_of(entries), 0); });
   CHECK(thrown.text == "x: more than 200000 tensors");
-}
-
-TEST_CASE("Seeded mutations: every file is read or refused in one line") {
-  const ScratchFolder folder("mutations");
-  const std::string honest = safetensors_bytes(
-      header_of("\"__metadata__\":{\"format\":\"pt\"}," + entry_text("wte.weight", "F32", "[2,3]", "[0,24]") + "," +
-                entry_text("h.0.bias", "BF16", "[4]", "[24,32]") + "," + entry_text("none", "F16", "[0]", "[32,32]")),
-      32);
-  const auto key = stream_key(7, "safetensors mutations");
-  int refused = 0;
-  for (std::uint64_t round = 0; round < 4000; ++round) {
-    const auto words = philox(key, counter_of(round));
-    std::string bytes = honest;
-    for (std::uint32_t change = 0; change <= words.x[0] % 3 && !bytes.empty(); ++change) {
-      const auto draw = philox(key, counter_of(round, change + 1));
-      const std::size_t place = draw.x[0] % bytes.size();
-      switch (draw.x[1] % 5) {
-        case 0: bytes[place] = static_cast<char>(bytes[place] ^ (1 << draw.x[2] % 8)); break;
-        case 1: bytes[place] = static_cast<char>(draw.x[2]); break;
-        case 2: bytes.erase(place, 1 + draw.x[2] % 8); break;
-        case 3: bytes.insert(place, bytes.substr(draw.x[2] % bytes.size(), 1 + draw.x[3] % 8)); break;
-        default: bytes.resize(place + 1); break;
-      }
-    }
-    const std::string path = folder.put("x.safetensors", bytes);
-    const auto thrown = thrown_by([&] {
-      const SafetensorsFile file(path);
-      std::vector<float> values(64);
-      for (const auto& entry : file.entries()) file.read(entry, 0, entry.extent(), values.data());
-    });
-    refused += thrown.status == 3 ? 1 : 0;
-    const bool one_line = thrown.text.find('\n') == std::string::npos;
-    const bool named = thrown.text.empty() || thrown.text.starts_with(path + ": ");
-    if ((thrown.status != 0 && thrown.status != 3) || !one_line || !named) FAIL("round " << round << ": " << thrown.text);
-  }
-  CHECK(refused > 3000);
-  CHECK(refused < 4000);
 }
 
 }  // namespace

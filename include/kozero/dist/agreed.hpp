@@ -6,6 +6,7 @@
 #pragma once
 #include <exception>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -14,28 +15,45 @@
 
 namespace kozero::dist {
 
-template <class Work>
-auto agreed(Communicator& comm, const Work& work) {
-  using Result = std::invoke_result_t<Work>;
-  constexpr bool kReturns = !std::is_void_v<Result>;
-  std::optional<std::conditional_t<kReturns, Result, bool>> result;
+/// What came of this rank's work: a result, or the exit status and text of what it threw.
+template <class Result>
+struct Attempt {
+  std::optional<std::conditional_t<std::is_void_v<Result>, bool, Result>> result;
   int status = 0;
   std::string message;
+};
+
+template <class Work>
+auto attempted(const Work& work) {
+  using Result = std::invoke_result_t<Work>;
+  Attempt<Result> attempt;
   try {
-    if constexpr (kReturns) {
-      result.emplace(work());
-    } else {
+    if constexpr (std::is_void_v<Result>) {
       work();
+    } else {
+      attempt.result.emplace(work());
     }
   } catch (const Error& error) {
-    status = error.exit_status();
-    message = error.what();
+    attempt.status = error.exit_status();
+    attempt.message = error.what();
   } catch (const std::exception& error) {
-    status = static_cast<int>(Failure::internal);
-    message = error.what();
+    attempt.status = static_cast<int>(Failure::internal);
+    attempt.message = error.what();
   }
-  agree(comm, status, message);
-  if constexpr (kReturns) return std::move(*result);
+  return attempt;
+}
+
+/// The ranks agree on attempts made before they could talk.
+template <class Result>
+Result agreed(Communicator& comm, Attempt<Result> attempt) {
+  agree(comm, attempt.status, attempt.message);
+  if constexpr (!std::is_void_v<Result>) return std::move(*attempt.result);
+}
+
+template <class Work>
+  requires std::is_invocable_v<Work>
+auto agreed(Communicator& comm, const Work& work) {
+  return agreed(comm, attempted(work));
 }
 
 }  // namespace kozero::dist

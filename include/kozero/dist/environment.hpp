@@ -20,6 +20,8 @@ class Environment {
   /// How many ranks share this node's memory, and this one's number among them.
   [[nodiscard]] int local_ranks() const { return local_ranks_; }
   [[nodiscard]] int local_rank() const { return local_rank_; }
+  /// How many of them may run on exactly this rank's CPUs, this one counted: 1 where a launcher binds each to its own.
+  [[nodiscard]] int cpu_sharers() const { return cpu_sharers_; }
   /// Any thread may call MPI at any time (the I/O thread of asynchronous checkpoints).
   [[nodiscard]] bool thread_multiple() const;
   /// All ranks of the job, as an `MPI_Comm*`: for make_communicator.
@@ -35,6 +37,7 @@ class Environment {
   int size_ = 1;
   int local_rank_ = 0;
   int local_ranks_ = 1;
+  int cpu_sharers_ = 1;
 };
 
 }  // namespace kozero::dist

@@ -12,8 +12,9 @@ namespace kozero::train {
 
 class Runtime {
  public:
-  /// `threads` of this rank; 0: OMP_NUM_THREADS, or else the cores this process may use shared among the node's ranks.
-  Runtime(std::int64_t threads, int local_ranks);
+  /// `threads` of this rank; 0: OMP_NUM_THREADS, or else the CPUs this process may use, shared with `cpu_sharers` - 1 other
+  /// ranks that may use the same.
+  Runtime(std::int64_t threads, int cpu_sharers);
 
   [[nodiscard]] int threads() const { return threads_; }
   /// "2 threads on CPUs 0-1".

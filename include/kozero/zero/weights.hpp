@@ -40,6 +40,9 @@ class Weights {
   /// are sharded and have none. Collective.
   [[nodiscard]] std::string first_unequal_replica() const;
 
+  /// A hash of the bits this rank owns, 52 bits wide: the same under every placement.
+  [[nodiscard]] double hash_of_my_slices() const;
+
   [[nodiscard]] const Partition& partition(int unit) const { return partitions_[static_cast<std::size_t>(unit)]; }
 
  private:

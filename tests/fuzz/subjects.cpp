@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kozero/dist/self_communicator.hpp>
+#include <kozero/exchange/config_json.hpp>
+#include <kozero/io/checkpoint_folders.hpp>
+#include <kozero/io/deck.hpp>
+#include <kozero/io/safetensors.hpp>
+#include <kozero/io/safetensors_index.hpp>
+#include <kozero/io/token_shard.hpp>
+#include <kozero/io/token_shard_writer.hpp>
+#include <kozero/io/tokenizer.hpp>
+
+#include "safetensors_bytes.hpp"
+#include "subjects.hpp"
+#include "weights_case.hpp"
+
+namespace kozero::tests {
+namespace {
+
+Subject subject(const std::string& name, const std::string& path, std::function<void()> read) {
+  return {name, path, io::bytes_of(path), std::move(read)};
+}
+
+void read_values(const io::SafetensorsFile& file) {
+  for (const auto& entry : file.entries()) {
+    std::vector<float> values(static_cast<std::size_t>(entry.extent()));
+    file.read(entry, 0, entry.extent(), values.data());
+  }
+}
+
+std::string safetensors() {
+  using io::entry_text;
+  return io::safetensors_bytes(
+      io::header_of("\"__metadata__\":{\"format\":\"pt\"}," + entry_text("wte.weight", "F32", "[2,3]", "[0,24]") + "," +
+                    entry_text("h.0.bias", "BF16", "[4]", "[24,32]") + "," + entry_text("none", "F16", "[0]", "[32,32]")),
+      32);
+}
+
+/// A checkpoint of the small table; returns its folder.
+std::string save_checkpoint(const io::ScratchFolder& folder) {
+  const ParameterTable table = io::small_table();
+  io::RankSlices mine(table, 0, 1);
+  mine.set_values();
+  const io::CheckpointRecord record{
+      .step = 5, .tokens = 50, .seed = 7, .model = R"({"dim":16})", .tokenizer = "bytes 0", .deck = "[run]\nsteps = 9\n"};
+  const std::string path = io::checkpoint_folder(folder.path(), 5);
+  io::write_checkpoint(*dist::make_self_communicator(), path, table, {record, {{io::kParameterGroup, mine.readable()}}, {}});
+  return path;
+}
+
+/// As the program reads it: libhdf5 only after the manifest has vouched for the bytes.
+void read_checkpoint(const std::string& path) {
+  const auto comm = dist::make_self_communicator();
+  io::verify_checkpoint(*comm, path);
+  const ParameterTable table = io::small_table();
+  io::RankSlices mine(table, 0, 1);
+  io::read_tensor_file(*comm, path + "/" + io::kStateFile, table, {{io::kParameterGroup, mine.slices}});
+}
+
+std::string write_shard(const std::string& path, std::int64_t vocab) {
+  io::TokenShardWriter writer(path, vocab);
+  for (Token token = 0; token < 300; ++token) writer.append(std::span(&token, 1));
+  writer.close();
+  return path;
+}
+
+void read_shard(const std::string& path, std::int64_t vocab) {
+  const io::TokenShard shard(path, vocab);
+  std::vector<Token> tokens(static_cast<std::size_t>(shard.num_tokens()));
+  shard.read(0, tokens);
+}
+
+void add_safetensors(std::vector<Subject>& all, const io::ScratchFolder& folder) {
+  const std::string one = folder.put("model.safetensors", safetensors());
+  all.push_back(subject("safetensors", one, [one] { read_values(io::SafetensorsFile(one)); }));
+  folder.put("hf/a.safetensors", safetensors());
+  const std::string index = folder.put("hf/model.safetensors.index.json",
+                                       io::safetensors_index_text({{"wte.weight", "a.safetensors"},
+                                                                   {"h.0.bias", "a.safetensors"},
+                                                                   {"none", "a.safetensors"}}, 32));
+  all.push_back(subject("safetensors index", index, [hf = folder / "hf"] { io::SafetensorsFolder opened(hf); }));
+  model::Config config{.arch = "llama", .layers = 2, .dim = 32, .heads = 4, .vocab = 64, .seq = 16};
+  const std::string json = folder.put("config.json", exchange::config_text(model::resolved(config), 1));
+  all.push_back(subject("config.json", json, [json] { exchange::read_config(json); }));
+}
+
+void add_tokenizers(std::vector<Subject>& all, const io::ScratchFolder& folder) {
+  for (const char* name : {"gpt2.json", "qwen.json", "prefix.json", "bpe.model", "unigram.model"}) {
+    const std::string path = folder.put(name, io::bytes_of(std::string(KOZERO_TOKENIZERS) + "/" + name));
+    all.push_back(subject(name, path, [path] {
+      const auto tokenizer = io::make_tokenizer(path);
+      const auto tokens = tokenizer->encode("The cat \xE2\x84\xAB 12 <normal>\n\xFF");
+      (void)tokenizer->decode(tokens);
+    }));
+  }
+}
+
+}  // namespace
+
+std::vector<Subject> all_subjects(const io::ScratchFolder& folder) {
+  std::vector<Subject> all;
+  const std::string checkpoint = save_checkpoint(folder);
+  for (const char* file : {io::kManifestFile, io::kStateFile}) {
+    all.push_back(subject(file, checkpoint + "/" + file, [checkpoint] { read_checkpoint(checkpoint); }));
+  }
+  add_safetensors(all, folder);
+  add_tokenizers(all, folder);
+  for (const std::int64_t vocab : {1000, 100000}) {
+    const std::string path = write_shard(folder / (std::to_string(vocab) + ".bin"), vocab);
+    all.push_back(subject("token shard of " + std::to_string(vocab), path, [=] { read_shard(path, vocab); }));
+  }
+  const std::string deck = folder.put("deck.toml", io::bytes_of(std::string(KOZERO_INPUTS) + "/quickstart.toml"));
+  all.push_back(subject("deck", deck, [deck] { io::read_deck(deck); }));
+  all.back().refusal = 2;
+  return all;
+}
+
+}  // namespace kozero::tests

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_mutations.cpp: files that had an accident are read or refused in one line: no crash, no hang, no greed.
+//   KOZERO_MUTATIONS=10000 KOZERO_BUILD_JOBS=2 ./kozero.sh --preset asan test -R mutations      the whole: 10,000 a kind of file
+#include <catch2/catch_test_macros.hpp>
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "heap_peak.hpp"
+#include "mutated.hpp"
+#include "subjects.hpp"
+#include "thrown.hpp"
+
+namespace kozero::tests {
+namespace {
+
+constexpr unsigned kSeconds = 5;
+constexpr std::int64_t kSpareBytes = 100'000'000;
+
+std::uint64_t num_rounds() {
+  const char* given = std::getenv("KOZERO_MUTATIONS");
+  return given == nullptr ? 300 : std::strtoull(given, nullptr, 10);
+}
+
+/// What is read at the moment, for the alarm.
+std::string at_work;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+void say_hang(int /*signal*/) {
+  const char text[] = " hangs\n";
+  if (::write(STDERR_FILENO, at_work.data(), at_work.size()) < 0 || ::write(STDERR_FILENO, text, sizeof(text) - 1) < 0) {
+    ::_exit(2);
+  }
+  ::_exit(1);
+}
+
+/// What is wrong with the way the file was read, "" where nothing is; counts refusals.
+std::string fault_of(const Subject& subject, const std::string& bytes, std::uint64_t& refused) {
+  reset_heap_peak();
+  ::alarm(kSeconds);
+  io::Thrown thrown;
+  try {
+    thrown = io::thrown_by(subject.read);
+  } catch (const std::exception& other) {
+    thrown = {1, other.what()};
+  }
+  ::alarm(0);
+  const std::int64_t allowed = 2 * static_cast<std::int64_t>(bytes.size()) + kSpareBytes;
+  if (heap_peak() > allowed) return "it took " + std::to_string(heap_peak()) + " bytes";
+  if (thrown.status == 0) return "";
+  ++refused;
+  if (thrown.status != subject.refusal) return "exit status " + std::to_string(thrown.status) + ": " + thrown.text;
+  if (thrown.text.find('\n') != std::string::npos) return "more than one line: " + thrown.text;
+  const std::string folder = subject.path.substr(0, subject.path.rfind('/'));
+  if (thrown.text.find(folder) == std::string::npos) return "the file is not named: " + thrown.text;
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("every kind of file, changed by accident, is read or refused in one line") {
+  const io::ScratchFolder folder("fuzz");
+  REQUIRE(::signal(SIGALRM, say_hang) != SIG_ERR);
+  for (const auto& subject : all_subjects(folder)) {
+    REQUIRE(io::thrown_by(subject.read).text.empty());
+    const std::string path = std::filesystem::relative(subject.path, folder.path()).string();
+    std::uint64_t refused = 0;
+    for (std::uint64_t round = 0; round < num_rounds(); ++round) {
+      at_work = subject.name + ", round " + std::to_string(round);
+      const std::string bytes = mutated(subject.honest, subject.name, round);
+      folder.put(path, bytes);
+      const std::string fault = fault_of(subject, bytes, refused);
+      if (!fault.empty()) FAIL_CHECK(at_work << ": " << fault);
+    }
+    folder.put(path, subject.honest);
+    CAPTURE(subject.name, refused);
+    CHECK(refused > 0);
+    CHECK((refused > num_rounds() * 9 / 10 || subject.name != "state.h5"));
+  }
+}
+
+}  // namespace kozero::tests
