@@ -27,6 +27,14 @@ struct RunKeys {
   std::int64_t check_every = 0;
 };
 
+/// Llama 3's stretching of the rotary angles, {type = "llama3", factor = ...}; factor 1 is "none".
+struct RopeScalingKeys {
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  std::int64_t original_seq = 8192;
+};
+
 /// A 0 in layers ... seq is "not given": the preset's, or derived.
 struct ModelKeys {
   std::string arch = "gpt2";
@@ -39,12 +47,12 @@ struct ModelKeys {
   std::int64_t ffn = 0;
   std::int64_t vocab = 0;
   std::int64_t seq = 0;
-  bool tie_embeddings = true;  ///< silent: true for gpt2, false for llama
+  bool tie_embeddings = true;  ///< silent: true for gpt2, else false
   double dropout = 0;
   double rope_theta = 10000;
-  std::string rope_scaling = "none";
-  bool qkv_bias = false;
-  bool qk_norm = false;
+  RopeScalingKeys rope_scaling;
+  bool qkv_bias = false;  ///< silent: true for qwen2, else false
+  bool qk_norm = false;   ///< silent: true for qwen3, else false
   double norm_eps = 1e-5;
   std::string init = "random";
 };

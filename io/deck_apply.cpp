@@ -34,12 +34,31 @@ struct Store {
     return array != nullptr && array->size() == 2 && Store{*array->get(0)}(&(*out)[0]) &&
            Store{*array->get(1)}(&(*out)[1]);
   }
+  bool operator()(RopeScalingKeys* out) const {
+    *out = {};
+    std::string text;
+    if (node.is_string()) return (*this)(&text) && text == "none";
+    const toml::table* table = node.as_table();
+    if (table == nullptr || !table->contains("type") || !table->contains("factor")) return false;
+    return std::all_of(table->begin(), table->end(),
+                       [&](const auto& each) { return Store{each.second}.member(each.first.str(), *out); });
+  }
 
  private:
   template <class TomlValue, class T>
   static bool exactly(const TomlValue* value, T& out) {
     if (value != nullptr) out = static_cast<T>(value->get());
     return value != nullptr;
+  }
+
+  /// One key of the table under rope_scaling; false where there is no such.
+  bool member(std::string_view key, RopeScalingKeys& out) const {
+    std::string type;
+    if (key == "type") return (*this)(&type) && type == "llama3";
+    if (key == "factor") return (*this)(&out.factor);
+    if (key == "low_freq_factor") return (*this)(&out.low_freq_factor);
+    if (key == "high_freq_factor") return (*this)(&out.high_freq_factor);
+    return key == "original_seq" && (*this)(&out.original_seq);
   }
 };
 

@@ -26,12 +26,18 @@ struct ReadWhere {
   std::vector<std::string> values;
 };
 
+const std::vector<std::string> kLlamaFamily = {"\"llama\"", "\"qwen2\"", "\"qwen3\""};
+const std::vector<std::string> kDecoders = {"\"gpt2\"", "\"llama\"", "\"qwen2\"", "\"qwen3\""};
+
 const std::vector<ReadWhere> kReadWhere = {
-    {"model.layers", "model.arch", {"\"gpt2\"", "\"llama\""}},
-    {"model.heads", "model.arch", {"\"gpt2\"", "\"llama\""}},
-    {"model.kv_heads", "model.arch", {"\"llama\""}},
-    {"model.head_dim", "model.arch", {"\"llama\""}},
-    {"model.rope_theta", "model.arch", {"\"llama\""}},
+    {"model.layers", "model.arch", kDecoders},
+    {"model.heads", "model.arch", kDecoders},
+    {"model.kv_heads", "model.arch", kLlamaFamily},
+    {"model.head_dim", "model.arch", kLlamaFamily},
+    {"model.rope_theta", "model.arch", kLlamaFamily},
+    {"model.rope_scaling", "model.arch", kLlamaFamily},
+    {"model.qkv_bias", "model.arch", {"\"llama\"", "\"qwen2\""}},
+    {"model.qk_norm", "model.arch", {"\"llama\"", "\"qwen3\""}},
     {"model.dropout", "model.arch", {"\"gpt2\""}},
     {"data.tokenizer", "data.synthetic", {"false"}},
     {"train.base_ranks", "train.batch_scaling", {"\"linear\"", "\"sqrt\""}},
@@ -41,6 +47,10 @@ const std::vector<ReadWhere> kReadWhere = {
     {"optim.decay_steps", "optim.schedule", {"\"linear\"", "\"cosine\"", "\"wsd\""}},
     {"optim.min_lr", "optim.schedule", {"\"linear\"", "\"cosine\"", "\"wsd\""}},
 };
+
+bool holds(const std::vector<std::string>& values, const std::string& value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
 
 bool on_command_line(const Deck& deck, const std::string& key) {
   return deck.is_set(key) && deck.origins.at(key) == "command line";
@@ -72,8 +82,7 @@ void check_alternatives(Deck& deck, const std::vector<std::string>& keys) {
 void check_read(Deck& deck, const ReadWhere& rule) {
   const std::string value = text_of(deck, rule.choice);
   const DeckRow& row = *find_row(rule.key);
-  const bool read = std::find(rule.values.begin(), rule.values.end(), value) != rule.values.end();
-  if (read || holds_default(deck, row)) return;
+  if (holds(rule.values, value) || holds_default(deck, row)) return;
   if (on_command_line(deck, rule.choice) && !on_command_line(deck, rule.key)) {
     reset(deck, row);
   } else {
@@ -104,7 +113,7 @@ void check_heads(const Deck& deck) {
     refuse_value(deck, "model.kv_heads", "accepted are divisors of " + beside(deck, "model.heads"));
   }
   const std::int64_t head_dim = model.head_dim != 0 ? model.head_dim : model.dim / model.heads;
-  if (model.arch == "llama" && head_dim % 2 != 0) {
+  if (holds(kLlamaFamily, toml_string(model.arch)) && head_dim % 2 != 0) {
     refuse_value(deck, model.head_dim != 0 ? "model.head_dim" : "model.dim",
                  "heads of " + std::to_string(head_dim) + " channels; accepted are even ones, since RoPE turns pairs");
   }
@@ -112,8 +121,8 @@ void check_heads(const Deck& deck) {
 
 void check_arch(const Deck& deck) {
   const ModelKeys& model = deck.model;
-  const std::string family = model.preset.substr(0, model.preset.find('-'));
-  if ((family == "gpt2" || family == "llama") && family != model.arch) {
+  const std::string arch = arch_of_preset(model.preset);
+  if (!arch.empty() && arch != model.arch) {
     refuse_value(deck, "model.preset", "another architecture's; accepted are presets of " + beside(deck, "model.arch"));
   }
   if (model.arch == "linear" && model.preset != "none") {
@@ -122,6 +131,16 @@ void check_arch(const Deck& deck) {
   if (model.arch == "linear" && !deck.data.synthetic) {
     refuse_value(deck, "model.arch", "it makes its own data; accepted with it is data.synthetic = true");
   }
+}
+
+/// What the name of an architecture says of its parts.
+void check_parts(const Deck& deck) {
+  const ModelKeys& model = deck.model;
+  const auto refuse_without = [&](const std::string& key) {
+    refuse_value(deck, key, beside(deck, "model.arch") + " has it; accepted are true, or model.arch = \"llama\"");
+  };
+  if (model.arch == "qwen2" && !model.qkv_bias) refuse_without("model.qkv_bias");
+  if (model.arch == "qwen3" && !model.qk_norm) refuse_without("model.qk_norm");
 }
 
 void check_vocabulary(const Deck& deck) {
@@ -184,10 +203,18 @@ void check_device(const Deck& deck) {
 
 }  // namespace
 
+std::string arch_of_preset(const std::string& preset) {
+  const auto dash = preset.find('-');
+  if (dash == std::string::npos) return "";
+  const std::string family = preset.substr(0, dash);
+  return family == "qwen" ? "qwen3" : family;
+}
+
 void check_deck(Deck& deck) {
   for (const auto& keys : kAlternatives) check_alternatives(deck, keys);
   for (const auto& rule : kReadWhere) check_read(deck, rule);
   check_arch(deck);
+  check_parts(deck);
   check_shape_given(deck);
   check_heads(deck);
   check_vocabulary(deck);

@@ -10,4 +10,7 @@ namespace kozero::io {
 /// that the choice leaves without meaning (optim.betas) fall back to their defaults instead.
 void check_deck(Deck& deck);
 
+/// The architecture that a preset is of; "" where it is a shape for any.
+std::string arch_of_preset(const std::string& preset);
+
 }  // namespace kozero::io

@@ -23,8 +23,10 @@ std::string text_of_file(const std::string& path) {
 void complete(Deck& deck) {
   const std::string& preset = deck.model.preset;
   if (!deck.is_set("run.dir")) deck.run.dir = "runs/" + std::filesystem::path(deck.source).stem().string();
-  if (!deck.is_set("model.arch") && preset.rfind("llama-", 0) == 0) deck.model.arch = "llama";
+  if (!deck.is_set("model.arch") && !arch_of_preset(preset).empty()) deck.model.arch = arch_of_preset(preset);
   if (!deck.is_set("model.tie_embeddings")) deck.model.tie_embeddings = deck.model.arch == "gpt2";
+  if (!deck.is_set("model.qkv_bias")) deck.model.qkv_bias = deck.model.arch == "qwen2";
+  if (!deck.is_set("model.qk_norm")) deck.model.qk_norm = deck.model.arch == "qwen3";
 }
 
 bool names_tokenizer_kind(const Deck& deck) { return deck.data.tokenizer == "bytes" || deck.data.tokenizer == "bpe"; }

@@ -10,6 +10,7 @@ namespace kozero::io {
 namespace {
 
 constexpr double kFewNumbers = 8;
+constexpr std::int64_t kMostPositions = 1 << 24;
 
 bool in_range(const Accepted& accepted, double value) {
   const bool above = accepted.low_open ? value > accepted.low : value >= accepted.low;
@@ -34,6 +35,12 @@ struct Fits {
   }
   bool operator()(const std::array<double, 2>* values) const {
     return in_range(accepted, (*values)[0]) && in_range(accepted, (*values)[1]);
+  }
+  bool operator()(const RopeScalingKeys* scaling) const {
+    const auto finite = [](double number) { return std::isfinite(number); };
+    return finite(scaling->factor) && scaling->factor >= 1 && scaling->low_freq_factor > 0 &&
+           finite(scaling->high_freq_factor) && scaling->high_freq_factor > scaling->low_freq_factor &&
+           scaling->original_seq >= 1 && scaling->original_seq <= kMostPositions;
   }
 };
 
@@ -74,6 +81,10 @@ struct InWords {
   std::string operator()(const std::string* /*value*/) const { return words_text(accepted); }
   std::string operator()(const std::vector<std::string>* /*value*/) const { return "lists of " + words_text(accepted); }
   std::string operator()(const std::array<double, 2>* /*value*/) const { return "lists of 2 " + numbers(accepted); }
+  std::string operator()(const RopeScalingKeys* /*value*/) const {
+    return R"("none", {type = "llama3", factor = 8.0, low_freq_factor = 1.0, high_freq_factor = 4.0, )"
+           R"(original_seq = 8192} (type and factor needed, 1 <= factor, 0 < low_freq_factor < high_freq_factor))";
+  }
 };
 
 }  // namespace

@@ -82,9 +82,14 @@ std::string shown(const toml::node& value) {
   if (const auto* number = value.as_integer()) return std::to_string(number->get());
   if (const auto* number = value.as_floating_point()) return toml_number(number->get());
   if (const auto* truth = value.as_boolean()) return truth->get() ? "true" : "false";
-  if (value.is_table()) return "a table";
-  if (!value.is_array()) return "a date or time";
   std::vector<std::string> texts;
+  if (const auto* table = value.as_table()) {
+    for (const auto& [key, element] : *table) texts.push_back(std::string(key.str()) + " = " + shown(element));
+    std::string text = "{";
+    text += joined(texts);
+    return text += "}";
+  }
+  if (!value.is_array()) return "a date or time";
   for (const auto& element : *value.as_array()) texts.push_back(shown(element));
   return bracketed(texts);
 }

@@ -30,7 +30,7 @@ std::vector<Given> given_in_text(const std::string& text, const std::string& sou
 /// The key of "section.key=value": the value as TOML, or what is no TOML as a string.
 Given given_in_override(const std::string& override_text);
 
-/// A value for messages: 5, "adam", [1, 2], a table, a date.
+/// A value for messages: 5, "adam", [1, 2], {a = 1}, a date.
 std::string shown(const toml::node& value);
 
 }  // namespace kozero::io

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include <kozero/io/deck.hpp>
 #include <kozero/io/deck_value.hpp>
 
 namespace kozero::io {
@@ -13,6 +14,14 @@ std::string text_of(bool value) { return value ? "true" : "false"; }
 std::string text_of(std::int64_t value) { return std::to_string(value); }
 std::string text_of(double value) { return toml_number(value); }
 std::string text_of(const std::string& value) { return toml_string(value); }
+
+std::string text_of(const RopeScalingKeys& scaling) {
+  if (scaling.factor == 1.0) return "\"none\"";
+  return "{type = \"llama3\", factor = " + text_of(scaling.factor) +
+         ", low_freq_factor = " + text_of(scaling.low_freq_factor) +
+         ", high_freq_factor = " + text_of(scaling.high_freq_factor) +
+         ", original_seq = " + text_of(scaling.original_seq) + "}";
+}
 
 template <class List>
 std::string text_of(const List& values) {

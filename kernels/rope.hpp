@@ -1,20 +1,21 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // rope.hpp: rotary position embedding of query and key heads, in place, and its gradient.
-//   (a, b) -> (a cos - b sin, b cos + a sin),  a = head(i), b = head(i + D/2), angle(t, i) = t theta^(-2i/D),  i < D/2
+//   (a, b) -> (a cos - b sin, b cos + a sin),  a = head(i), b = head(i + D/2), angle(t, i) = t frequency(i),  i < D/2
 // The row of qkv (N, heads * D) is q heads | k heads | v heads; the first `heads_to_rotate` heads turn. Row n has
 // position n mod T, T the rows of the tables (T, D/2). Backward turns the gradient back by the same angle. Hugging
 // Face's pairing of halves. Returns without fencing.      Su et al. 2021, arXiv:2104.09864.
 #pragma once
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/kernels/rope_frequencies.hpp>
 #include <kozero/kernels/rows.hpp>
 
 namespace kozero::kernels {
 
 /// Fills the tables (T, D/2); angles are in double.
 template <class Space>
-void rope_tables(const Space& space, Matrix<float> cosines, Matrix<float> sines, float theta) {
+void rope_tables(const Space& space, Matrix<float> cosines, Matrix<float> sines, const RopeFrequencies& frequencies) {
   const auto half = static_cast<std::int64_t>(cosines.extent(1));
   require(sines.extent(0) == cosines.extent(0) && sines.extent(1) == cosines.extent(1),
           "rope_tables: cosines and sines differ in shape");
@@ -22,8 +23,7 @@ void rope_tables(const Space& space, Matrix<float> cosines, Matrix<float> sines,
       space, "kozero::rope_tables", static_cast<std::int64_t>(cosines.extent(0)),
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t t) {
         for_each_column(team, half, [&](std::int64_t i) {
-          const double exponent = -static_cast<double>(i) / static_cast<double>(half);
-          const double angle = static_cast<double>(t) * Kokkos::pow(static_cast<double>(theta), exponent);
+          const double angle = static_cast<double>(t) * frequencies(i, half);
           cosines(t, i) = static_cast<float>(Kokkos::cos(angle));
           sines(t, i) = static_cast<float>(Kokkos::sin(angle));
         });

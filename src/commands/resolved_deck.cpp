@@ -21,7 +21,7 @@ io::Deck resolved_deck(io::Deck deck, const train::Settings& settings, const std
     fill("vocab", deck.model.vocab, config.vocab);
     fill("seq", deck.model.seq, config.seq);
   }
-  if (config.arch == "llama") {
+  if (config.rotary) {
     fill("kv_heads", deck.model.kv_heads, config.kv_heads);
     fill("head_dim", deck.model.head_dim, config.head_dim);
   }
@@ -32,20 +32,40 @@ io::Deck resolved_deck(io::Deck deck, const train::Settings& settings, const std
 }
 
 std::string model_json(const model::Config& config) {
-  const nlohmann::ordered_json json = {{"arch", config.arch},
-                                       {"layers", config.layers},
-                                       {"dim", config.dim},
-                                       {"heads", config.heads},
-                                       {"kv_heads", config.kv_heads},
-                                       {"head_dim", config.head_dim},
-                                       {"ffn", config.ffn},
-                                       {"vocab", config.vocab},
-                                       {"seq", config.seq},
-                                       {"tie_embeddings", config.tie_embeddings},
-                                       {"rope_theta", config.rope_theta},
-                                       {"norm_eps", config.norm_eps}};
+  nlohmann::ordered_json json = {{"arch", config.arch},
+                                 {"layers", config.layers},
+                                 {"dim", config.dim},
+                                 {"heads", config.heads},
+                                 {"kv_heads", config.kv_heads},
+                                 {"head_dim", config.head_dim},
+                                 {"ffn", config.ffn},
+                                 {"vocab", config.vocab},
+                                 {"seq", config.seq},
+                                 {"tie_embeddings", config.tie_embeddings},
+                                 {"rope_theta", config.rope_theta},
+                                 {"norm_eps", config.norm_eps}};
+  if (config.qkv_bias) json["qkv_bias"] = true;
+  if (config.qk_norm) json["qk_norm"] = true;
+  const model::RopeScaling& scaling = config.rope_scaling;
+  if (scaling.factor != 1.0F) {
+    json["rope_scaling"] = {{"factor", scaling.factor},
+                            {"low_freq_factor", scaling.low_freq_factor},
+                            {"high_freq_factor", scaling.high_freq_factor},
+                            {"original_seq", scaling.original_seq}};
+  }
   return json.dump();
 }
+
+namespace {
+
+void read_scaling(const nlohmann::json& json, model::RopeScaling& scaling) {
+  json.at("factor").get_to(scaling.factor);
+  json.at("low_freq_factor").get_to(scaling.low_freq_factor);
+  json.at("high_freq_factor").get_to(scaling.high_freq_factor);
+  json.at("original_seq").get_to(scaling.original_seq);
+}
+
+}  // namespace
 
 model::Config config_of(const std::string& model_json, const std::string& path) {
   model::Config config;
@@ -63,6 +83,9 @@ model::Config config_of(const std::string& model_json, const std::string& path) 
     json.at("tie_embeddings").get_to(config.tie_embeddings);
     json.at("rope_theta").get_to(config.rope_theta);
     json.at("norm_eps").get_to(config.norm_eps);
+    config.qkv_bias = json.value("qkv_bias", false);
+    config.qk_norm = json.value("qk_norm", false);
+    if (json.contains("rope_scaling")) read_scaling(json["rope_scaling"], config.rope_scaling);
     return model::resolved(config);
   } catch (const nlohmann::json::exception& problem) {
     throw Error(Failure::input, path + ": its description of the model: " + problem.what());

@@ -33,10 +33,16 @@ void fill_model(io::Deck& deck, const model::Config& config) {
   fill.set("model.seq", keys.seq, config.seq);
   fill.set("model.tie_embeddings", keys.tie_embeddings, config.tie_embeddings);
   fill.set("model.norm_eps", keys.norm_eps, shortest(config.norm_eps));
-  if (config.arch != "llama") return;
+  if (!config.rotary) return;
   fill.set("model.kv_heads", keys.kv_heads, config.kv_heads);
   fill.set("model.head_dim", keys.head_dim, config.head_dim);
   fill.set("model.rope_theta", keys.rope_theta, shortest(config.rope_theta));
+  const model::RopeScaling& scaling = config.rope_scaling;
+  fill.set("model.rope_scaling", keys.rope_scaling,
+           {shortest(scaling.factor), shortest(scaling.low_freq_factor), shortest(scaling.high_freq_factor),
+            scaling.original_seq});
+  fill.set("model.qkv_bias", keys.qkv_bias, config.qkv_bias);
+  fill.set("model.qk_norm", keys.qk_norm, config.qk_norm);
 }
 
 }  // namespace

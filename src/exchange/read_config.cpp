@@ -1,98 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
 #include <map>
+#include <optional>
 
-#include <nlohmann/json.hpp>
-
-#include <kozero/core/error.hpp>
 #include <kozero/exchange/config_json.hpp>
-#include <kozero/io/safetensors_header.hpp>
-#include <kozero/io/whole_file.hpp>
+
+#include "config_keys.hpp"
 
 namespace kozero::exchange {
 namespace {
 
+using Keys = ConfigKeys;
 using Json = nlohmann::json;
-
-constexpr std::int64_t kMaxConfigBytes = 4 << 20;
-constexpr std::int64_t kMostExtent = 1 << 24;  // the deck's widest
-
-/// A config.json, asked key by key. A key that is absent or null has its default.
-class Keys {
- public:
-  Keys(std::string path, Json json) : path_(std::move(path)), json_(std::move(json)) {}
-
-  [[nodiscard]] bool has(const std::string& key) const { return json_.contains(key) && !json_[key].is_null(); }
-  [[nodiscard]] const Json& value(const std::string& key) const { return json_[key]; }
-
-  [[noreturn]] void refuse(const std::string& key, const std::string& accepted) const {
-    const std::string given = has(key) ? io::shown(json_[key].dump(-1, ' ', true)) : "absent";
-    throw Error(Failure::input, path_ + ": " + key + " = " + given + ": " + accepted);
-  }
-
-  /// A whole number from 1 to 2^24; `silent` where the key is absent, 0 for a key that must be there.
-  [[nodiscard]] std::int64_t extent(const std::string& key, std::int64_t silent) const {
-    if (!has(key) && silent > 0) return silent;
-    const bool fits = has(key) && json_[key].is_number_unsigned() && json_[key].get<std::uint64_t>() >= 1 &&
-                      json_[key].get<std::uint64_t>() <= static_cast<std::uint64_t>(kMostExtent);
-    if (!fits) refuse(key, "accepted is a whole number from 1 to " + std::to_string(kMostExtent));
-    return json_[key].get<std::int64_t>();
-  }
-
-  [[nodiscard]] float positive(const std::string& key, double silent) const {
-    if (!has(key)) return static_cast<float>(silent);
-    const float number = json_[key].is_number() ? static_cast<float>(json_[key].get<double>()) : 0.0F;
-    if (!(number > 0.0F) || !std::isfinite(number)) refuse(key, "accepted is a number above 0");
-    return number;
-  }
-
-  [[nodiscard]] bool flag(const std::string& key, bool silent) const {
-    if (!has(key)) return silent;
-    if (!json_[key].is_boolean()) refuse(key, "accepted are true and false");
-    return json_[key].get<bool>();
-  }
-
-  [[nodiscard]] std::string word(const std::string& key, const std::string& silent) const {
-    if (!has(key)) return silent;
-    if (!json_[key].is_string()) refuse(key, "accepted is a text");
-    return json_[key].get<std::string>();
-  }
-
-  /// Whatever the key is, it must have this value, spoken or silent.
-  void want(const std::string& key, const Json& silent, const Json& accepted) const {
-    const Json& given = has(key) ? json_[key] : silent;
-    if (given != accepted) refuse(key, "accepted is " + accepted.dump() + ", KoZeRO has no other");
-  }
-
-  /// The object under `key` as keys of its own.
-  [[nodiscard]] Keys inside(const std::string& key) const {
-    if (!json_[key].is_object()) refuse(key, "accepted is an object");
-    return Keys(path_ + ": " + key, json_[key]);
-  }
-
- private:
-  std::string path_;
-  Json json_;
-};
-
-/// Stops the parser where a config would nest beyond reason.
-bool shallow(int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {
-  if (depth > 16) throw Error(Failure::input, "nested deeper than a config is");
-  return true;
-}
-
-Keys read_keys(const std::string& path) {
-  Json json;
-  try {
-    json = Json::parse(io::read_whole_file(path, kMaxConfigBytes), shallow, /*allow_exceptions=*/false);
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    throw Error(Failure::input, text.starts_with(path) ? text : path + ": " + text);
-  }
-  if (!json.is_object()) throw Error(Failure::input, path + ": not a JSON object");
-  return Keys(path, std::move(json));
-}
 
 /// The types that tensors may have; each tensor's own type is in its file.
 void check_stored_type(const Keys& keys) {
@@ -107,25 +26,42 @@ void check_stored_type(const Keys& keys) {
   }
 }
 
-/// A scaling other than none is refused by its name; the old name of "rope_type" was "type".
-void check_scaling(const Keys& keys, const std::string& key) {
-  const Keys scaling = keys.inside(key);
-  for (const char* name : {"rope_type", "type"}) {
-    const std::string type = scaling.word(name, "default");
-    if (type != "default") {
-      keys.refuse(key, "RoPE scaling \"" + io::shown(type) + "\" is not built yet; accepted is \"default\", none");
-    }
+struct Rope {
+  float theta = 0.0F;
+  model::RopeScaling scaling;
+  bool operator==(const Rope&) const = default;
+};
+
+/// A scaling other than Llama 3's is refused by its name; the old name of "rope_type" was "type".
+Rope read_rope(const Keys& keys, const std::string& key, float outer_theta) {
+  const Keys inside = keys.inside(key);
+  if (inside.holds_objects()) keys.refuse(key, "accepted is one RoPE for all layers");
+  const std::string type = inside.word("rope_type", inside.word("type", "default"));
+  if (inside.word("type", type) != type) keys.refuse(key, "accepted is a type that equals rope_type");
+  if (type != "default" && type != "llama3") {
+    keys.refuse(key, "KoZeRO has no RoPE scaling \"" + io::shown(type) + "\"; accepted are \"default\", \"llama3\"");
   }
-  scaling.want("partial_rotary_factor", 1.0, 1.0);
+  inside.want("partial_rotary_factor", 1.0, 1.0);
+  Rope rope{.theta = inside.positive("rope_theta", outer_theta), .scaling = {}};
+  if (type == "llama3") {
+    rope.scaling = {inside.positive("factor", 0.0), inside.positive("low_freq_factor", 0.0),
+                    inside.positive("high_freq_factor", 0.0), inside.extent("original_max_position_embeddings", 0)};
+  }
+  return rope;
 }
 
-float rope_theta(const Keys& keys) {
+/// The old form, or the new; where both are there they must say the same.
+Rope read_rope(const Keys& keys) {
   keys.want("partial_rotary_factor", 1.0, 1.0);
+  const float outer_theta = keys.positive("rope_theta", 10000.0);
+  std::optional<Rope> rope;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (keys.has(key)) check_scaling(keys, key);
+    if (!keys.has(key)) continue;
+    const Rope found = read_rope(keys, key, outer_theta);
+    if (rope && found != *rope) keys.refuse(key, "accepted beside rope_scaling is what says the same");
+    rope = found;
   }
-  const float old_form = keys.positive("rope_theta", 10000.0);
-  return keys.has("rope_parameters") ? keys.inside("rope_parameters").positive("rope_theta", old_form) : old_form;
+  return rope.value_or(Rope{outer_theta, {}});
 }
 
 model::Config read_gpt2(const Keys& keys) {
@@ -149,35 +85,77 @@ model::Config read_gpt2(const Keys& keys) {
   return config;
 }
 
-model::Config read_llama(const Keys& keys) {
+/// What transformers takes where a config is silent.
+struct Silent {
+  std::int64_t ffn, vocab, seq;
+};
+
+/// What Llama's family shares.
+model::Config read_rotary(const Keys& keys, const Silent& silent) {
   model::Config config;
-  config.arch = "llama";
   config.layers = keys.extent("num_hidden_layers", 32);
   config.dim = keys.extent("hidden_size", 4096);
   config.heads = keys.extent("num_attention_heads", 32);
   config.kv_heads = keys.extent("num_key_value_heads", config.heads);
   if (keys.has("head_dim")) config.head_dim = keys.extent("head_dim", 0);
-  config.ffn = keys.extent("intermediate_size", 11008);
-  config.vocab = keys.extent("vocab_size", 32000);
-  config.seq = keys.extent("max_position_embeddings", 2048);
+  config.ffn = keys.extent("intermediate_size", silent.ffn);
+  config.vocab = keys.extent("vocab_size", silent.vocab);
+  config.seq = keys.extent("max_position_embeddings", silent.seq);
   config.norm_eps = keys.positive("rms_norm_eps", 1e-6);
   config.tie_embeddings = keys.flag("tie_word_embeddings", false);
-  config.rope_theta = rope_theta(keys);
+  const Rope rope = read_rope(keys);
+  config.rope_theta = rope.theta;
+  config.rope_scaling = rope.scaling;
   keys.want("hidden_act", "silu", "silu");
+  return config;
+}
+
+model::Config read_llama(const Keys& keys) {
+  model::Config config = read_rotary(keys, {.ffn = 11008, .vocab = 32000, .seq = 2048});
+  config.arch = "llama";
   keys.want("attention_bias", false, false);
   keys.want("mlp_bias", false, false);
   return config;
 }
 
+/// Every layer must see the whole sequence. transformers takes 32 key heads where the key is silent, which nobody means.
+model::Config read_qwen(const Keys& keys) {
+  model::Config config = read_rotary(keys, {.ffn = 22016, .vocab = 151936, .seq = 32768});
+  config.kv_heads = keys.extent("num_key_value_heads", 0);
+  keys.want("use_sliding_window", false, false);
+  for (const Json& kind : keys.has("layer_types") ? keys.value("layer_types") : Json::array()) {
+    if (kind != "full_attention") keys.refuse("layer_types", "accepted is \"full_attention\" for every layer");
+  }
+  return config;
+}
+
+model::Config read_qwen2(const Keys& keys) {
+  model::Config config = read_qwen(keys);
+  config.arch = "qwen2";
+  return config;
+}
+
+model::Config read_qwen3(const Keys& keys) {
+  model::Config config = read_qwen(keys);
+  config.arch = "qwen3";
+  config.head_dim = keys.extent("head_dim", 128);
+  keys.want("attention_bias", false, false);
+  return config;
+}
+
+const std::map<std::string, model::Config (*)(const Keys&)> kReaders = {
+    {"gpt2", read_gpt2}, {"llama", read_llama}, {"qwen2", read_qwen2}, {"qwen3", read_qwen3}};
+
 }  // namespace
 
 model::Config read_config(const std::string& path) {
-  const Keys keys = read_keys(path);
-  const std::string type = keys.word("model_type", "");
-  if (type == "qwen2" || type == "qwen3") keys.refuse("model_type", "not built yet; accepted are \"gpt2\", \"llama\"");
-  if (type != "gpt2" && type != "llama") keys.refuse("model_type", "accepted are \"gpt2\", \"llama\"");
+  const Keys keys = read_config_keys(path);
+  const auto reader = kReaders.find(keys.word("model_type", ""));
+  if (reader == kReaders.end()) {
+    keys.refuse("model_type", "accepted are \"gpt2\", \"llama\", \"qwen2\", \"qwen3\"");
+  }
   check_stored_type(keys);
-  const model::Config config = type == "gpt2" ? read_gpt2(keys) : read_llama(keys);
+  const model::Config config = reader->second(keys);
   try {
     return model::resolved(config);
   } catch (const Error& error) {

@@ -52,7 +52,7 @@ std::set<std::string> buffers_of(const model::Config& config) {
   std::set<std::string> names;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const std::string number = std::to_string(layer);
-    if (config.arch == "llama") names.insert("model.layers." + number + ".self_attn.rotary_emb.inv_freq");
+    if (config.rotary) names.insert("model.layers." + number + ".self_attn.rotary_emb.inv_freq");
     if (config.arch != "gpt2") continue;
     for (const char* buffer : {".attn.bias", ".attn.masked_bias"}) {
       names.insert("h." + number + buffer);

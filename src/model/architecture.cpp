@@ -5,6 +5,7 @@
 #include <kozero/model/gpt2.hpp>
 #include <kozero/model/linear_demo.hpp>
 #include <kozero/model/llama.hpp>
+#include <kozero/model/qwen.hpp>
 
 namespace kozero::model {
 
@@ -13,6 +14,8 @@ const std::vector<Architecture<Scalar>>& architectures() {
   static const std::vector<Architecture<Scalar>> list = {
       {"gpt2", resolve_gpt2, make_gpt2<Scalar>},
       {"llama", resolve_llama, make_llama<Scalar>},
+      {"qwen2", resolve_qwen2, make_llama<Scalar>},
+      {"qwen3", resolve_qwen3, make_llama<Scalar>},
       {"linear", resolve_linear, make_linear<Scalar>},
   };
   return list;

@@ -34,6 +34,13 @@ void accept_numbers(const Config& config) {
          "a number from 0 up to, but not, 1");
   accept(config.rope_theta > 0.0F, "rope_theta", text(config.rope_theta), "a number above 0");
   accept(config.norm_eps > 0.0F, "norm_eps", text(config.norm_eps), "a number above 0");
+  const RopeScaling& scaling = config.rope_scaling;
+  accept(scaling.factor >= 1.0F, "rope_scaling.factor", text(scaling.factor), "a number of at least 1");
+  accept(scaling.low_freq_factor > 0.0F, "rope_scaling.low_freq_factor", text(scaling.low_freq_factor),
+         "a number above 0");
+  accept(scaling.high_freq_factor > scaling.low_freq_factor, "rope_scaling.high_freq_factor",
+         text(scaling.high_freq_factor), "a number above low_freq_factor = " + text(scaling.low_freq_factor));
+  accept_range("rope_scaling.original_seq", scaling.original_seq, 1, kMostChannels);
 }
 
 }  // namespace

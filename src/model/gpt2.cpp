@@ -44,7 +44,8 @@ Block<Scalar> add_block(ParameterTable& table, const Config& config, std::int64_
   const auto down = add_projection<Scalar>(table, prefix + ".mlp.c_proj", config.ffn, dim, into_residual);
 
   Block<Scalar> block;
-  block.push_back(std::make_unique<SelfAttention<Scalar>>(config, layer, norm_1, qkv, heads, nullptr));
+  block.push_back(std::make_unique<SelfAttention<Scalar>>(config, layer, norm_1,
+                                                          AttentionWeights<Scalar>{qkv, heads, std::nullopt}, nullptr));
   block.push_back(std::make_unique<FeedForward<Scalar>>(config, layer, Activation::gelu, norm_2, up, down));
   return block;
 }

@@ -127,7 +127,7 @@ double LinearDemo<Scalar>::evaluate(ParameterAccess<Scalar>& access, const Batch
 template <class Scalar>
 void LinearDemo<Scalar>::next_token_logits(ParameterAccess<Scalar>& /*access*/, Matrix<const Token> /*inputs*/,
                                            std::int64_t /*num_tokens*/, Vector<float> /*logits*/) {
-  throw Error(Failure::deck, "model.arch = \"linear\" has no tokens to generate: use gpt2 or llama");
+  throw Error(Failure::deck, "model.arch = \"linear\" has no tokens to generate: use a language model");
 }
 
 template <class Scalar>

@@ -14,6 +14,35 @@ Norm<Scalar> add_norm(ParameterTable& table, const std::string& name, const Conf
   return Norm<Scalar>(config.norm_eps, add_vector(table, name + ".weight", config.dim, Initial::ones));
 }
 
+template <class Scalar>
+Projection<Scalar> projection(const MatrixPlace& weight, std::optional<VectorPlace> bias = std::nullopt) {
+  return Projection<Scalar>(Orientation::output_input, weight, bias);
+}
+
+/// q, k and v, each a tensor of its own, as one matrix and, with biases, one vector.
+template <class Scalar>
+Projection<Scalar> add_qkv(ParameterTable& table, const Config& config, const std::string& attention) {
+  const std::int64_t heads_dim = config.heads * config.head_dim;
+  const std::int64_t kv_dim = config.kv_heads * config.head_dim;
+  const auto q = add_matrix(table, attention + ".q_proj.weight", heads_dim, config.dim);
+  const auto qk = add_matrix_below(table, q, attention + ".k_proj.weight", kv_dim);
+  const auto qkv = add_matrix_below(table, qk, attention + ".v_proj.weight", kv_dim);
+  if (!config.qkv_bias) return projection<Scalar>(qkv);
+
+  const auto q_bias = add_vector(table, attention + ".q_proj.bias", heads_dim, Initial::zeros);
+  const auto qk_bias = add_vector_behind(table, q_bias, attention + ".k_proj.bias", kv_dim, Initial::zeros);
+  const auto qkv_bias = add_vector_behind(table, qk_bias, attention + ".v_proj.bias", kv_dim, Initial::zeros);
+  return projection<Scalar>(qkv, qkv_bias);
+}
+
+template <class Scalar>
+std::optional<QkNorm<Scalar>> add_qk_norm(ParameterTable& table, const Config& config, const std::string& attention) {
+  if (!config.qk_norm) return std::nullopt;
+  const auto query = add_vector(table, attention + ".q_norm.weight", config.head_dim, Initial::ones);
+  const auto key = add_vector(table, attention + ".k_norm.weight", config.head_dim, Initial::ones);
+  return QkNorm<Scalar>(config, query, key);
+}
+
 /// The tensors of one block in their published order, and the two sublayers that use them.
 template <class Scalar>
 Block<Scalar> add_block(ParameterTable& table, const Config& config, std::int64_t layer,
@@ -21,34 +50,29 @@ Block<Scalar> add_block(ParameterTable& table, const Config& config, std::int64_
   const std::string prefix = "model.layers." + std::to_string(layer);
   const std::string attention = prefix + ".self_attn";
   const std::int64_t dim = config.dim;
-  const std::int64_t heads_dim = config.heads * config.head_dim;
-  const std::int64_t kv_dim = config.kv_heads * config.head_dim;
-  const auto projection = [](const MatrixPlace& place) {
-    return Projection<Scalar>(Orientation::output_input, place);
-  };
   table.add_unit("block." + std::to_string(layer), 1);
 
-  const auto q = add_matrix(table, attention + ".q_proj.weight", heads_dim, dim);
-  const auto qk = add_matrix_below(table, q, attention + ".k_proj.weight", kv_dim);
-  const auto qkv = add_matrix_below(table, qk, attention + ".v_proj.weight", kv_dim);
-  const auto heads = add_matrix(table, attention + ".o_proj.weight", dim, heads_dim);
+  const auto qkv = add_qkv<Scalar>(table, config, attention);
+  const auto heads = add_matrix(table, attention + ".o_proj.weight", dim, config.heads * config.head_dim);
+  const auto qk_norm = add_qk_norm<Scalar>(table, config, attention);
   const auto gate = add_matrix(table, prefix + ".mlp.gate_proj.weight", config.ffn, dim);
   const auto gate_up = add_matrix_below(table, gate, prefix + ".mlp.up_proj.weight", config.ffn);
   const auto down = add_matrix(table, prefix + ".mlp.down_proj.weight", dim, config.ffn);
   const auto norm_1 = add_norm<Scalar>(table, prefix + ".input_layernorm", config);
   const auto norm_2 = add_norm<Scalar>(table, prefix + ".post_attention_layernorm", config);
 
+  const AttentionWeights<Scalar> weights{qkv, projection<Scalar>(heads), qk_norm};
   Block<Scalar> block;
-  block.push_back(std::make_unique<SelfAttention<Scalar>>(config, layer, norm_1, projection(qkv), projection(heads),
-                                                          rotary));
+  block.push_back(std::make_unique<SelfAttention<Scalar>>(config, layer, norm_1, weights, rotary));
   block.push_back(std::make_unique<FeedForward<Scalar>>(config, layer, Activation::swiglu, norm_2,
-                                                        projection(gate_up), projection(down)));
+                                                        projection<Scalar>(gate_up), projection<Scalar>(down)));
   return block;
 }
 
 }  // namespace
 
 void resolve_llama(Config& config) {
+  config.rotary = true;
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   accept(config.heads % config.kv_heads == 0, "kv_heads", config.kv_heads,
          "a divisor of model.heads = " + std::to_string(config.heads));
@@ -56,7 +80,7 @@ void resolve_llama(Config& config) {
          "a divisor of model.dim = " + std::to_string(config.dim) + ", or model.head_dim given");
   if (config.head_dim == 0) config.head_dim = config.dim / config.heads;
   accept(config.head_dim % 2 == 0, "head_dim", config.head_dim, "an even number: RoPE turns pairs of channels");
-  accept(config.dropout == 0.0F, "dropout", std::to_string(config.dropout), "0 under arch llama, which has none");
+  accept(config.dropout == 0.0F, "dropout", std::to_string(config.dropout), "0 under arch " + config.arch + ", which has none");
   if (config.ffn == 0) config.ffn = (8 * config.dim / 3 + 63) / 64 * 64;
 }
 
@@ -64,6 +88,7 @@ template <class Scalar>
 std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
   const auto rotary = std::make_shared<RotaryTables>();
   rotary->theta = config.rope_theta;
+  rotary->scaling = config.rope_scaling;
 
   ParameterTable table;
   table.add_unit("embedding", 0);

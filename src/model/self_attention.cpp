@@ -12,13 +12,14 @@ namespace kozero::model {
 
 template <class Scalar>
 SelfAttention<Scalar>::SelfAttention(const Config& config, std::int64_t layer, Norm<Scalar> norm,
-                                     Projection<Scalar> qkv, Projection<Scalar> output,
+                                     const AttentionWeights<Scalar>& weights,
                                      std::shared_ptr<const RotaryTables> rotary)
     : config_(config),
       layer_(layer),
       norm_(norm),
-      qkv_(qkv),
-      output_(output),
+      qkv_(weights.qkv),
+      output_(weights.output),
+      qk_norm_(weights.qk_norm),
       rotary_(std::move(rotary)),
       probability_stream_(dropout_stream(config.seed, layer, "attention")),
       output_stream_(dropout_stream(config.seed, layer, "attention_output")) {}
@@ -67,11 +68,15 @@ auto SelfAttention<Scalar>::used_part(const Pass& pass) const -> Activations {
 }
 
 template <class Scalar>
-auto SelfAttention<Scalar>::carve(Scratch& scratch, const kernels::AttentionShape& shape) const -> Gradients {
+auto SelfAttention<Scalar>::carve(Scratch& scratch, const kernels::AttentionShape& shape) const -> Temporaries {
   const std::int64_t num_rows = shape.batch * shape.positions;
   const std::int64_t widest = std::max(qkv_.num_outputs(), norm_.num_channels());
-  Gradients part;
+  Temporaries part;
   part.attention = scratch.vector<float>(kernels::attention_workspace(shape));
+  if (qk_norm_) {
+    part.normed_qkv = scratch.matrix<Scalar>(num_rows, qkv_.num_outputs());
+    part.qk_rstd = scratch.matrix<float>(num_rows, qk_norm_->num_heads());
+  }
   part.reduction = scratch.vector<float>(kernels::row_reduction_workspace(widest));
   part.dbranch = scratch.matrix<Scalar>(config_.dropout > 0.0F ? num_rows : 0, output_.num_outputs());
   part.dheads = scratch.matrix<Scalar>(num_rows, output_.num_inputs());
@@ -87,20 +92,37 @@ std::int64_t SelfAttention<Scalar>::scratch_bytes(std::int64_t batch, std::int64
   return plan.bytes();
 }
 
+/// What attention reads: qkv with q and k normed and turned. Without a QkNorm it is a.qkv itself, turned in place.
+template <class Scalar>
+Matrix<const Scalar> SelfAttention<Scalar>::turned_qkv(const Pass& pass, const Activations& a, const Temporaries& t,
+                                                       Vector<const Scalar> weights) const {
+  const Matrix<Scalar> qkv = qk_norm_ ? t.normed_qkv : a.qkv;
+  if (qk_norm_) qk_norm_->forward(pass.space, qkv, t.qk_rstd, a.qkv, weights);
+  if (rotary_) {
+    kernels::rope_forward(pass.space, qkv, config_.heads + config_.kv_heads, config_.head_dim,
+                          rows(rotary_->cosines, 0, pass.positions), rows(rotary_->sines, 0, pass.positions));
+  }
+  return qkv;
+}
+
+template <class Scalar>
+void SelfAttention<Scalar>::rotate_back(const Pass& pass, Matrix<Scalar> dqkv) const {
+  if (!rotary_) return;
+  kernels::rope_backward(pass.space, dqkv, config_.heads + config_.kv_heads, config_.head_dim,
+                         rows(rotary_->cosines, 0, pass.positions), rows(rotary_->sines, 0, pass.positions));
+}
+
 template <class Scalar>
 void SelfAttention<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
                                     Vector<const Scalar> weights) {
   const Activations a = used_part(pass);
   Scratch scratch = pass.scratch();
-  const Vector<float> workspace = carve(scratch, shape(pass)).attention;
+  const Temporaries t = carve(scratch, shape(pass));
 
   norm_.forward(pass.space, a.normed, a.statistics, x, weights);
   qkv_.forward(pass.space, a.qkv, a.normed, weights);
-  if (rotary_) {
-    kernels::rope_forward(pass.space, a.qkv, config_.heads + config_.kv_heads, config_.head_dim,
-                          rows(rotary_->cosines, 0, pass.positions), rows(rotary_->sines, 0, pass.positions));
-  }
-  kernels::attention_forward(pass.space, a.heads, a.logsumexp, a.qkv, shape(pass), workspace);
+  const Matrix<const Scalar> qkv = turned_qkv(pass, a, t, weights);
+  kernels::attention_forward(pass.space, a.heads, a.logsumexp, qkv, shape(pass), t.attention);
   output_.forward(pass.space, y, a.heads, weights);
   join<Scalar>(pass, y, x, output_stream_);
 }
@@ -110,17 +132,16 @@ void SelfAttention<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, Vector
                                      Matrix<const Scalar> x, Vector<const Scalar> weights) {
   const Activations a = used_part(pass);
   Scratch scratch = pass.scratch();
-  const Gradients d = carve(scratch, shape(pass));
+  const Temporaries t = carve(scratch, shape(pass));
 
-  const Matrix<const Scalar> dbranch = leave<Scalar>(pass, d.dbranch, dx, output_stream_);
-  output_.backward(pass.space, d.dheads, gradient, dbranch, a.heads, weights, d.reduction);
-  kernels::attention_backward(pass.space, d.dqkv, d.dheads, a.heads, a.logsumexp, a.qkv, shape(pass), d.attention);
-  if (rotary_) {
-    kernels::rope_backward(pass.space, d.dqkv, config_.heads + config_.kv_heads, config_.head_dim,
-                           rows(rotary_->cosines, 0, pass.positions), rows(rotary_->sines, 0, pass.positions));
-  }
-  qkv_.backward(pass.space, d.dnormed, gradient, d.dqkv, a.normed, weights, d.reduction);
-  norm_.backward(pass.space, dx, gradient, d.dnormed, x, a.statistics, weights, d.reduction);
+  const Matrix<const Scalar> dbranch = leave<Scalar>(pass, t.dbranch, dx, output_stream_);
+  output_.backward(pass.space, t.dheads, gradient, dbranch, a.heads, weights, t.reduction);
+  const Matrix<const Scalar> qkv = qk_norm_ ? turned_qkv(pass, a, t, weights) : a.qkv;
+  kernels::attention_backward(pass.space, t.dqkv, t.dheads, a.heads, a.logsumexp, qkv, shape(pass), t.attention);
+  rotate_back(pass, t.dqkv);
+  if (qk_norm_) qk_norm_->backward(pass.space, t.dqkv, gradient, a.qkv, t.qk_rstd, weights, t.reduction);
+  qkv_.backward(pass.space, t.dnormed, gradient, t.dqkv, a.normed, weights, t.reduction);
+  norm_.backward(pass.space, dx, gradient, t.dnormed, x, a.statistics, weights, t.reduction);
 }
 
 template class SelfAttention<float>;

@@ -13,6 +13,15 @@ Parameter matrix_row(const std::string& name, std::int64_t rows, std::int64_t co
   return parameter;
 }
 
+Parameter undecayed_vector(const std::string& name, std::int64_t extent, Initial initial) {
+  Parameter parameter;
+  parameter.name = name;
+  parameter.shape = {extent};
+  parameter.decay = false;
+  parameter.initial = initial;
+  return parameter;
+}
+
 }  // namespace
 
 MatrixPlace add_matrix(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
@@ -28,12 +37,13 @@ MatrixPlace add_matrix_below(ParameterTable& table, const MatrixPlace& above, co
 }
 
 VectorPlace add_vector(ParameterTable& table, const std::string& name, std::int64_t extent, Initial initial) {
-  Parameter parameter;
-  parameter.name = name;
-  parameter.shape = {extent};
-  parameter.decay = false;
-  parameter.initial = initial;
-  return VectorPlace{table.row(table.add(std::move(parameter))).offset, extent};
+  return VectorPlace{table.row(table.add(undecayed_vector(name, extent, initial))).offset, extent};
+}
+
+VectorPlace add_vector_behind(ParameterTable& table, const VectorPlace& before, const std::string& name,
+                              std::int64_t extent, Initial initial) {
+  table.add_joined(undecayed_vector(name, extent, initial));
+  return VectorPlace{before.offset, before.extent + extent};
 }
 
 }  // namespace kozero::model

@@ -103,8 +103,14 @@ std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const 
   std::vector<std::string> differences;
   const auto model_then = nlohmann::ordered_json::parse(saved.model);
   const auto model_now = nlohmann::ordered_json::parse(mine.model);
+  const auto text_in = [](const auto& model, const std::string& key) {
+    return model.contains(key) ? model[key].dump() : std::string("not given");
+  };
   for (const auto& [key, value] : model_now.items()) {
-    compare(differences, "model." + key, model_then.contains(key) ? model_then[key].dump() : "not given", value.dump());
+    compare(differences, "model." + key, text_in(model_then, key), value.dump());
+  }
+  for (const auto& [key, value] : model_then.items()) {
+    if (!model_now.contains(key)) compare(differences, "model." + key, value.dump(), text_in(model_now, key));
   }
   compare(differences, "the tokenizer", saved.tokenizer, mine.tokenizer);
   compare(differences, "the global batch", std::to_string(saved.global_batch), std::to_string(mine.global_batch));

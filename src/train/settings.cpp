@@ -50,6 +50,15 @@ BatchSizes batch_sizes(const io::Deck& deck, int num_ranks) {
   return sizes;
 }
 
+namespace {
+
+model::RopeScaling rope_scaling_of(const io::RopeScalingKeys& keys) {
+  return {static_cast<float>(keys.factor), static_cast<float>(keys.low_freq_factor),
+          static_cast<float>(keys.high_freq_factor), keys.original_seq};
+}
+
+}  // namespace
+
 model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
   const io::ModelKeys& keys = deck.model;
   model::Config config;
@@ -74,7 +83,10 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
   const auto decides = [&](const char* key) { return keys.preset == "none" || deck.is_set(key); };
   if (decides("model.tie_embeddings")) config.tie_embeddings = keys.tie_embeddings;
   if (decides("model.rope_theta")) config.rope_theta = static_cast<float>(keys.rope_theta);
+  if (decides("model.rope_scaling")) config.rope_scaling = rope_scaling_of(keys.rope_scaling);
   if (decides("model.norm_eps")) config.norm_eps = static_cast<float>(keys.norm_eps);
+  config.qkv_bias = keys.qkv_bias;
+  config.qk_norm = keys.qk_norm;
   config.dropout = static_cast<float>(keys.dropout);
   config.seed = static_cast<std::uint64_t>(deck.run.seed);
   return model::resolved(config);

@@ -19,6 +19,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import make_folders
 
 BOUND = 1e-4
+KINDS = dict(gpt2="GPT2LMHeadModel", llama="LlamaForCausalLM", llama3="LlamaForCausalLM", qwen2="Qwen2ForCausalLM",
+             qwen3="Qwen3ForCausalLM")
 
 
 def distance(ours, theirs):
@@ -84,7 +86,7 @@ def main():
             out = folder / name
             subprocess.run([kozero, "export", str(run), str(out), *options], check=True, stdout=subprocess.DEVNULL)
             kind, logits = loaded_logits(out)
-            assert kind == ("GPT2LMHeadModel" if "gpt2" in folder.name else "LlamaForCausalLM"), kind
+            assert kind == KINDS[folder.name.split("-")[0]], kind
             found[name] = distance(logits, wanted["logits"])
         check_narrow(kozero, run, folder / "exported", folder)
         print(folder.name, *(f"{name} {value:.2e}" for name, value in found.items()))

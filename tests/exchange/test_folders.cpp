@@ -58,6 +58,12 @@ TEST_CASE("GPT-2 without prefix, tied, f32: transformers' logits") { check_logit
 
 TEST_CASE("Llama with grouped queries, bf16, in shards: transformers' logits") { check_logits("llama"); }
 
+TEST_CASE("Llama with Llama 3's RoPE scaling: transformers' logits") { check_logits("llama3"); }
+
+TEST_CASE("Qwen2, tied, with biases: transformers' logits") { check_logits("qwen2"); }
+
+TEST_CASE("Qwen3, with norms of q and k and wide heads: transformers' logits") { check_logits("qwen3"); }
+
 /// A weights file whose every element has bits of its own, NaNs and denormals among them.
 std::vector<std::uint32_t> write_run(const std::string& path, const ParameterTable& table) {
   std::vector<std::uint32_t> all;
@@ -98,7 +104,14 @@ std::vector<model::Config> configs() {
                       .vocab = 31, .seq = 7, .tie_embeddings = false, .rope_theta = 500.0F};
   model::Config tied = llama;
   tied.tie_embeddings = true;
-  return {model::resolved(gpt2), model::resolved(untied), model::resolved(llama), model::resolved(tied)};
+  model::Config qwen2 = llama, qwen3 = tied;
+  qwen2.arch = "qwen2";
+  qwen3.arch = "qwen3";
+  qwen2.layers = qwen3.layers = 1;
+  qwen3.rope_scaling.factor = 8.0F;
+  std::vector<model::Config> all = {gpt2, untied, llama, tied, qwen2, qwen3};
+  for (auto& config : all) config = model::resolved(config);
+  return all;
 }
 
 TEST_CASE("import(export(x)) = x in bits: whole, and in shards") {

@@ -79,7 +79,8 @@ void add_safetensors(std::vector<Subject>& all, const io::ScratchFolder& folder)
                                                                    {"h.0.bias", "a.safetensors"},
                                                                    {"none", "a.safetensors"}}, 32));
   all.push_back(subject("safetensors index", index, [hf = folder / "hf"] { io::SafetensorsFolder opened(hf); }));
-  model::Config config{.arch = "llama", .layers = 2, .dim = 32, .heads = 4, .vocab = 64, .seq = 16};
+  model::Config config{.arch = "qwen3", .layers = 2, .dim = 32, .heads = 4, .vocab = 64, .seq = 16};
+  config.rope_scaling.factor = 8.0F;
   const std::string json = folder.put("config.json", exchange::config_text(model::resolved(config), 1));
   all.push_back(subject("config.json", json, [json] { exchange::read_config(json); }));
 }

@@ -75,6 +75,37 @@ TEST_CASE("a silent deck has the promised defaults") {
   CHECK(smallest({"model.arch=llama", "model.tie_embeddings=true"}).model.tie_embeddings);
   CHECK(smallest({"model.preset=llama-1b"}).model.arch == "llama");
   CHECK(smallest({"model.preset=tiny"}).model.arch == "gpt2");
+  CHECK(smallest({"model.preset=qwen2-0.5b"}).model.arch == "qwen2");
+  CHECK(smallest({"model.preset=qwen-0.6b"}).model.arch == "qwen3");
+  CHECK(smallest({"model.preset=qwen-8b"}).model.qk_norm);
+}
+
+TEST_CASE("qwen2 and qwen3 say which part they have; llama may be given either; another arch takes it back") {
+  const auto parts = [](const std::vector<std::string>& overrides) {
+    const Deck deck = smallest(overrides);
+    return std::pair(deck.model.qkv_bias, deck.model.qk_norm);
+  };
+  CHECK(parts({"model.arch=llama"}) == std::pair(false, false));
+  CHECK(parts({"model.arch=qwen2"}) == std::pair(true, false));
+  CHECK(parts({"model.arch=qwen3"}) == std::pair(false, true));
+  CHECK(parts({"model.arch=llama", "model.qk_norm=true", "model.qkv_bias=true"}) == std::pair(true, true));
+  const Deck qwen2 = parse_deck(resolved_text(smallest({"model.arch=qwen2"})), "deck.toml", {"model.arch=gpt2"});
+  CHECK_FALSE(qwen2.model.qkv_bias);
+}
+
+TEST_CASE("RoPE's scaling is one table, what it leaves out is Llama 3's") {
+  const auto scaling = smallest({"model.arch=llama", "model.rope_scaling={type=\"llama3\", factor=32}"}).model.rope_scaling;
+  CHECK(scaling.factor == 32.0);
+  CHECK(scaling.low_freq_factor == 1.0);
+  CHECK(scaling.high_freq_factor == 4.0);
+  CHECK(scaling.original_seq == 8192);
+  const std::string table = "[model.rope_scaling]\ntype = \"llama3\"\nfactor = 2.5\nhigh_freq_factor = 3\noriginal_seq = 64\n";
+  const Deck deck = parse_deck(kSmallest + table, "b.toml", {"model.arch=qwen3"});
+  CHECK(deck.model.rope_scaling.factor == 2.5);
+  CHECK(deck.model.rope_scaling.high_freq_factor == 3.0);
+  CHECK(resolved_text(deck).find("rope_scaling = {type = \"llama3\", factor = 2.5, low_freq_factor = 1.0, "
+                                 "high_freq_factor = 3.0, original_seq = 64}  # b.toml:") != std::string::npos);
+  CHECK(parse_deck(kSmallest + table, "b.toml", {"model.arch=qwen3", "model.rope_scaling=none"}).model.rope_scaling.factor == 1.0);
 }
 
 TEST_CASE("overrides are TOML, else text, and one value is a list of one") {
@@ -121,6 +152,8 @@ TEST_CASE("the written deck reads back as the same deck and says where values ca
       {},
       {"model.arch=llama", "model.kv_heads=2", "zero.stage=3"},
       {"model.preset=llama-8b", "train.accumulate=2"},
+      {"model.preset=qwen-8b"},
+      {"model.arch=qwen2", "model.rope_scaling={type='llama3', factor=8, low_freq_factor=0.3}"},
       {"optim.lr=0.12345678901234567", "optim.betas=[0.1, 1e-300]", "optim.eps=3e-17", "run.max_minutes=1e22"},
       {"run.dir=quote \" back \\ tab \t line \n bell \a delete \x7f end", "data.text=['\xc3\xa4', 'b']"},
       {"model.arch=linear", "model.ffn=3", "data.synthetic=true", "optim.kind=sgd", "optim.momentum=0.5"},

@@ -29,14 +29,14 @@ TEST_CASE("a name that is no key or section is refused with what there is and th
        R"( train, optim, zero, comm, checkpoint, log)"},
       {"[[zero]]\nstage = 1",
        {},
-       R"(x.toml:8: zero = [a table]: a section, not a key; accepted is [zero] with keys below it)"},
+       R"(x.toml:8: zero = [{stage = 1}]: a section, not a key; accepted is [zero] with keys below it)"},
       {"train.lr = 1e-3", {}, R"(x.toml:8: train.lr = 0.001: no such key; did you mean optim.lr?)"},
       {"optim.learning_rate = 1e-3",
        {},
        R"(x.toml:8: optim.learning_rate = 0.001: no such key; accepted in [optim] are kind, lr, betas,)"
        R"( eps, weight_decay, momentum, schedule, warmup_steps, decay_steps, min_lr)"},
-      {"zero.stage.x = 1", {}, R"(x.toml:8: zero.stage = a table: accepted are 0, 1, 2, 3)"},
-      {"[zero.stage]\nx = 1", {}, R"(x.toml:8: zero.stage = a table: accepted are 0, 1, 2, 3)"},
+      {"zero.stage.x = 1", {}, R"(x.toml:8: zero.stage = {x = 1}: accepted are 0, 1, 2, 3)"},
+      {"[zero.stage]\nx = 1", {}, R"(x.toml:8: zero.stage = {x = 1}: accepted are 0, 1, 2, 3)"},
       {"",
        {"zero.stge=2"},
        R"(command line: zero.stge = 2: no such key; accepted in [zero] are stage, accumulation,)"
@@ -73,7 +73,7 @@ TEST_CASE("a value of another type is refused with the accepted ones") {
        {},
        R"(x.toml:8: optim.betas = ["a", "b"]: accepted are lists of 2 numbers in [0, 1))"},
       {"run.dir = 2024-01-01", {}, R"(x.toml:8: run.dir = a date or time: accepted are texts in quotes)"},
-      {"model.dropout = {a = 1}", {}, R"(x.toml:8: model.dropout = a table: accepted are numbers in [0, 1))"},
+      {"model.dropout = {a = 1}", {}, R"(x.toml:8: model.dropout = {a = 1}: accepted are numbers in [0, 1))"},
       {"", {"data.text=[]"}, R"(command line: data.text = []: accepted are lists of texts in quotes)"},
       {"", {"run.dir=7"}, R"(command line: run.dir = 7: accepted are texts in quotes)"},
       {"", {"run.dir="}, R"(command line: run.dir = "": accepted are texts in quotes)"},
@@ -137,12 +137,13 @@ TEST_CASE("a word out of its set is refused with the set and the nearest") {
   check_refusals({
       {R"(model.arch = "lama")",
        {},
-       R"(x.toml:8: model.arch = "lama": accepted are "gpt2", "llama", "linear"; did you mean llama?)"},
+       R"(x.toml:8: model.arch = "lama": accepted are "gpt2", "llama", "qwen2", "qwen3", "linear"; did)"
+       R"( you mean llama?)"},
       {R"(model.preset = "gpt2-125m")",
        {},
        R"(x.toml:8: model.preset = "gpt2-125m": accepted are "none", "tiny", "small", "medium",)"
-       R"( "gpt2-124m", "gpt2-350m", "gpt2-774m", "gpt2-1558m", "llama-1b", "llama-8b", "llama-13b"; did)"
-       R"( you mean gpt2-124m?)"},
+       R"( "gpt2-124m", "gpt2-350m", "gpt2-774m", "gpt2-1558m", "llama-1b", "llama-8b", "llama-13b",)"
+       R"( "qwen2-0.5b", "qwen-0.6b", "qwen-8b"; did you mean gpt2-124m?)"},
       {R"(optim.kind = "adam")",
        {},
        R"(x.toml:8: optim.kind = "adam": accepted are "adamw", "sgd"; did you mean adamw?)"},
@@ -162,4 +163,19 @@ TEST_CASE("a word out of its set is refused with the set and the nearest") {
        {},
        R"(x.toml:8: train.on_nonfinite = "ignore": accepted are "stop", "skip")"},
   });
+}
+
+TEST_CASE("a RoPE scaling that is not Llama 3's, whole and in range, is refused with what is accepted") {
+  const std::string accepted =
+      R"(: accepted are "none", {type = "llama3", factor = 8.0, low_freq_factor = 1.0, high_freq_factor = 4.0,)"
+      R"( original_seq = 8192} (type and factor needed, 1 <= factor, 0 < low_freq_factor < high_freq_factor))";
+  for (const std::string value :
+       {R"("llama3")", R"({factor = 8.0})", R"({type = "llama3"})", R"({factor = 4.0, type = "yarn"})",
+        R"({factor = 0.5, type = "llama3"})", R"({factor = inf, type = "llama3"})",
+        R"({factor = 2.0, kind = 3, type = "llama3"})", R"({factor = 2.0, high_freq_factor = 1.0, type = "llama3"})",
+        R"({factor = 2.0, low_freq_factor = 0.0, type = "llama3"})",
+        R"({factor = 2.0, original_seq = 8192.5, type = "llama3"})", R"({factor = "2", type = "llama3"})", "8.0", "{}"}) {
+    const std::string line = "model.rope_scaling = " + value;
+    CHECK(refusal_of(kGoodDeck + "model.arch = \"llama\"\n" + line, {}) == "x.toml:9: " + line + accepted);
+  }
 }

@@ -50,7 +50,28 @@ TEST_CASE("presets have the published parameter counts") {
   CHECK(parameters_of("llama-1b") == 1235814400);
   CHECK(parameters_of("llama-8b") == 8030261248);
   CHECK(parameters_of("llama-13b") == 13015864320);
-  CHECK(model::preset_names().size() == 10);
+  CHECK(parameters_of("qwen2-0.5b") == 494032768);
+  CHECK(parameters_of("qwen-0.6b") == 596049920);
+  CHECK(parameters_of("qwen-8b") == 8190735360);
+  CHECK(model::preset_names().size() == 13);
+}
+
+TEST_CASE("qwen2 is llama with biases, qwen3 with norms of q and k; presets bring RoPE's stretching and eps") {
+  CHECK(resolved({.arch = "qwen2"}).qkv_bias);
+  CHECK_FALSE(resolved({.arch = "qwen2"}).qk_norm);
+  CHECK(resolved({.arch = "qwen3"}).qk_norm);
+  CHECK_FALSE(resolved({.arch = "qwen3"}).qkv_bias);
+  CHECK(resolved({.arch = "qwen3", .dim = 512, .heads = 8}).ffn == 1408);
+  for (const char* arch : {"llama", "qwen2", "qwen3"}) CHECK(resolved({.arch = arch}).rotary);
+  CHECK_FALSE(resolved({.arch = "gpt2"}).rotary);
+
+  const Config small = resolved(with_preset({}, "qwen-0.6b"));
+  CHECK(small.head_dim == 128);
+  CHECK(small.norm_eps == 1e-6F);
+  CHECK(small.rope_theta == 1e6F);
+  CHECK(small.rope_scaling == model::RopeScaling{});
+  CHECK(with_preset({}, "llama-1b").rope_scaling == model::RopeScaling{32.0F, 1.0F, 4.0F, 8192});
+  CHECK(with_preset({}, "llama-8b").rope_scaling == model::RopeScaling{});
 }
 
 TEST_CASE("small presets are shapes for any arch") {
@@ -64,7 +85,7 @@ TEST_CASE("small presets are shapes for any arch") {
 TEST_CASE("impossible values are refused, naming key, value and what is accepted") {
   const auto refused = [](const Config& config) { return refusal([&] { resolved(config); }); };
   CHECK(refused({.arch = "gtp2"}) ==
-        "model.arch = \"gtp2\": accepted: gpt2, llama, linear; did you mean \"gpt2\"?");
+        "model.arch = \"gtp2\": accepted: gpt2, llama, qwen2, qwen3, linear; did you mean \"gpt2\"?");
   CHECK(refused({.dim = 64, .heads = 5}) == "model.heads = 5: accepted: a divisor of model.dim = 64");
   CHECK(refused({.layers = 0}) == "model.layers = 0: accepted: a whole number from 1 to 65536");
   CHECK(refused({.heads = 2, .kv_heads = 1}) == "model.kv_heads = 1: accepted: model.heads = 2 under arch gpt2");
@@ -77,6 +98,16 @@ TEST_CASE("impossible values are refused, naming key, value and what is accepted
   CHECK(refused({.arch = "llama", .dim = 63, .heads = 2}) ==
         "model.heads = 2: accepted: a divisor of model.dim = 63, or model.head_dim given");
   CHECK_THAT(refused({.arch = "llama", .dropout = 0.1F}), Catch::Matchers::StartsWith("model.dropout = 0.1"));
+  CHECK(refused({.arch = "qwen3", .dropout = 0.5F}) ==
+        "model.dropout = 0.500000: accepted: 0 under arch qwen3, which has none");
+  CHECK(refused({.arch = "llama", .rope_scaling = {.factor = 0.5F}}) ==
+        "model.rope_scaling.factor = 0.500000: accepted: a number of at least 1");
+  CHECK(refused({.arch = "llama", .rope_scaling = {.factor = 2.0F, .low_freq_factor = 4.0F}}) ==
+        "model.rope_scaling.high_freq_factor = 4.000000: accepted: a number above low_freq_factor = 4.000000");
+  CHECK_THAT(refused({.arch = "llama", .rope_scaling = {.low_freq_factor = 0.0F}}),
+             Catch::Matchers::StartsWith("model.rope_scaling.low_freq_factor = 0"));
+  CHECK_THAT(refused({.arch = "llama", .rope_scaling = {.original_seq = 0}}),
+             Catch::Matchers::StartsWith("model.rope_scaling.original_seq = 0"));
   CHECK_THAT(refused({.dropout = 1.0F}), Catch::Matchers::StartsWith("model.dropout = 1"));
   CHECK_THAT(refused({.vocab = std::int64_t{1} << 31}), Catch::Matchers::StartsWith("model.vocab = 2147483648"));
   CHECK_THAT(refused({.norm_eps = 0.0F}), Catch::Matchers::StartsWith("model.norm_eps"));
@@ -100,6 +131,33 @@ TEST_CASE("biases and norms do not decay, q, k, v and gate, up lie as one matrix
   CHECK(rows[3].offset == rows[2].offset + rows[2].extent());
   CHECK(rows[4].offset % kAlignment == 0);
   CHECK(rows[6].offset == rows[5].offset + rows[5].extent());
+}
+
+TEST_CASE("Hugging Face's tensors of Qwen: the biases of q, k, v lie as one vector, all of it undecayed") {
+  const auto names_behind = [](const Config& config) {
+    const auto network = model::make_model<float>(config);
+    const auto& rows = network->parameters().rows();
+    std::vector<std::string> names;
+    for (const auto& row : rows) {
+      CHECK(row.decay == (row.shape.size() == 2));
+      const std::string prefix = "model.layers.0.self_attn.";
+      if (row.name.rfind(prefix, 0) == 0) names.push_back(row.name.substr(prefix.size()));
+    }
+    return names;
+  };
+  const Config shape{.layers = 1, .dim = 12, .heads = 2, .kv_heads = 1, .head_dim = 10, .vocab = 7, .seq = 4};
+  Config qwen2 = shape, qwen3 = shape;
+  qwen2.arch = "qwen2";
+  qwen3.arch = "qwen3";
+  CHECK(names_behind(qwen2) == std::vector<std::string>{"q_proj.weight", "k_proj.weight", "v_proj.weight", "q_proj.bias",
+                                                        "k_proj.bias", "v_proj.bias", "o_proj.weight"});
+  CHECK(names_behind(qwen3) == std::vector<std::string>{"q_proj.weight", "k_proj.weight", "v_proj.weight",
+                                                        "o_proj.weight", "q_norm.weight", "k_norm.weight"});
+  const auto network = model::make_model<float>(qwen2);
+  const auto& rows = network->parameters().rows();
+  CHECK(rows[4].offset % kAlignment == 0);
+  CHECK(rows[5].offset == rows[4].offset + 20);
+  CHECK(rows[6].offset == rows[5].offset + 10);
 }
 
 TEST_CASE("flops of a token: 6 N + 6 L C T over the parameters that multiply") {

@@ -56,7 +56,7 @@ const std::vector<std::string> kUntiedCalls = {
 
 TEST_CASE("units are acquired, released and handed on in the agreed order") {
   for (const bool tied : {true, false}) {
-    for (const auto& config : {tiny_gpt2(tied), tiny_llama(tied)}) {
+    for (const auto& config : {tiny_gpt2(tied), tiny_llama(tied), tiny_qwen3(tied)}) {
       TinyModel tiny(config, 2);
       const auto batch = TokenBatch::noise(2, 7, 19);
       tiny.model->forward_backward(tiny.access, batch.view(), 1.0F);
@@ -78,7 +78,7 @@ TEST_CASE("a batch of zero sequences makes the same calls, costs nothing and add
 }
 
 TEST_CASE("a batch in parts gives the loss and gradient of the whole") {
-  for (const auto& config : {tiny_gpt2(true, 0.3F), tiny_gpt2(false), tiny_llama(false)}) {
+  for (const auto& config : {tiny_gpt2(true, 0.3F), tiny_gpt2(false), tiny_llama(false), tiny_qwen3(true)}) {
     const auto batch = TokenBatch::noise(3, 7, 19, 11);
     TinyModel whole(config, 3);
     TinyModel parts(config, 3);
@@ -119,7 +119,7 @@ TEST_CASE("evaluation gives the training loss without dropout and touches no gra
 }
 
 TEST_CASE("next-token logits at each prefix give the loss of the sequence") {
-  for (const auto& config : {tiny_gpt2(true), tiny_llama(false)}) {
+  for (const auto& config : {tiny_gpt2(true), tiny_llama(false), tiny_qwen3(false)}) {
     TinyModel tiny(config, 2);
     const auto owner = TokenBatch::noise(1, 7, 19);
     const auto batch = owner.view();
@@ -169,7 +169,8 @@ TEST_CASE("dropout is a function of the sample, and unbiased") {
 }
 
 TEST_CASE("a planning ledger books what a run takes, without touching memory") {
-  for (const auto& config : {tiny_gpt2(true, 0.1F), tiny_llama(false), model::Config{.arch = "linear", .dim = 5}}) {
+  const model::Config linear{.arch = "linear", .dim = 5};
+  for (const auto& config : {tiny_gpt2(true, 0.1F), tiny_llama(false), tiny_qwen2(false), tiny_qwen3(true), linear}) {
     MemoryLedger plan(MemoryLedger::Mode::plan);
     MemoryLedger run;
     model::make_model<float>(config)->reserve(plan, 3);
@@ -179,6 +180,16 @@ TEST_CASE("a planning ledger books what a run takes, without touching memory") {
     CHECK(plan.bytes(Memory::activations) > 0);
     CHECK(plan.bytes(Memory::parameters) == 0);
   }
+}
+
+TEST_CASE("a norm of q and k keeps no further activation") {
+  MemoryLedger plain(MemoryLedger::Mode::plan);
+  MemoryLedger normed(MemoryLedger::Mode::plan);
+  model::make_model<float>(tiny_llama(true))->reserve(plain, 3);
+  model::make_model<float>(tiny_qwen3(true))->reserve(normed, 3);
+  CHECK(normed.bytes(Memory::activations) == plain.bytes(Memory::activations));
+  const std::int64_t num_rows = 3 * 7;
+  CHECK(normed.bytes(Memory::workspace) >= plain.bytes(Memory::workspace) + num_rows * (8 * 6 + 6) * 4);
 }
 
 }  // namespace

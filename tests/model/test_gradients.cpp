@@ -13,7 +13,7 @@
 namespace kozero::tests {
 namespace {
 
-constexpr double kStep = 2e-2;
+constexpr double kStep = 1e-2;
 
 double length(const std::vector<double>& x) {
   double sum = 0.0;
@@ -86,6 +86,22 @@ TEST_CASE("gpt2 with dropout: the gradient is of the loss with the same elements
 TEST_CASE("llama: every tensor's gradient is the slope of the loss") {
   check_gradients(tiny_llama(true));
   check_gradients(tiny_llama(false));
+}
+
+TEST_CASE("qwen2: every tensor's gradient is the slope of the loss, the biases' too") {
+  check_gradients(tiny_qwen2(true));
+}
+
+TEST_CASE("qwen3: every tensor's gradient is the slope of the loss, the gains' of q and k too") {
+  check_gradients(tiny_qwen3(true));
+  check_gradients(tiny_qwen3(false));
+}
+
+TEST_CASE("llama with stretched RoPE, biases, and norms of q and k at once: gradients are the slope of the loss") {
+  model::Config config = tiny_llama(true);
+  config.qkv_bias = config.qk_norm = true;
+  config.rope_scaling = {.factor = 4.0F, .original_seq = 20};
+  check_gradients(config);
 }
 
 TEST_CASE("linear demo: gradients are the slope of the loss") {

@@ -20,6 +20,18 @@ inline model::Config tiny_llama(bool tied) {
           .seq = 7, .tie_embeddings = tied, .seed = 5};
 }
 
+inline model::Config tiny_qwen2(bool tied) {
+  model::Config config = tiny_llama(tied);
+  config.arch = "qwen2";
+  return config;
+}
+
+inline model::Config tiny_qwen3(bool tied) {
+  model::Config config = tiny_llama(tied);
+  config.arch = "qwen3";
+  return config;
+}
+
 /// A model with its memory and resident weights. Weights are wide, gains and biases not at their usual 1 and 0, so that
 /// every gradient is far from zero.
 struct TinyModel {

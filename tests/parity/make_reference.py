@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
-"""make_reference.py: ten AdamW steps of a tiny GPT-2 and a tiny Llama in plain PyTorch, kept for the C++ parity test.
+"""make_reference.py: ten AdamW steps of a tiny GPT-2, Llama, Qwen2 and Qwen3 in plain PyTorch, for the C++ parity test.
 
-  python make_reference.py FOLDER       writes gpt2.json, gpt2.bin, llama.json, llama.bin; needs torch and numpy
+  python make_reference.py FOLDER       writes NAME.json and NAME.bin for gpt2, llama, qwen2, qwen3; needs torch, numpy
 
 NAME.json: the shape, the optimizer's numbers, the tokens (steps, B, T + 1), ten losses, and the tensors in file order.
 NAME.bin: float32, little-endian: the initial weights, the first step's gradients, the weights after ten steps, each
@@ -10,6 +10,7 @@ tensor after tensor in that order. The names and orientations are Hugging Face's
 the papers, in float32 on one thread. Each run is repeated in float64, and the distance of the two is printed: it is the
 share of the test's bounds that PyTorch's own rounding takes.
 """
+import functools
 import json
 import math
 import pathlib
@@ -24,6 +25,10 @@ OPTIMIZER = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 
 GPT2 = dict(arch="gpt2", layers=LAYERS, dim=DIM, heads=HEADS, kv_heads=HEADS, ffn=4 * DIM, tie_embeddings=True)
 LLAMA = dict(arch="llama", layers=LAYERS, dim=DIM, heads=HEADS, kv_heads=2, ffn=88, tie_embeddings=False)
+QWEN = dict(layers=1, dim=DIM, heads=HEADS, kv_heads=2, ffn=24, tie_embeddings=True)
+QWEN2 = dict(arch="qwen2", **QWEN)
+STRETCH = dict(factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_seq=30)
+QWEN3 = dict(arch="qwen3", head_dim=12, rope_scaling=STRETCH, **QWEN)
 SHARED = dict(vocab=VOCAB, seq=T, norm_eps=1e-5, rope_theta=10000.0)
 
 
@@ -40,18 +45,24 @@ def gpt2_shapes():
     return shapes | {"ln_f.weight": (DIM,), "ln_f.bias": (DIM,)}
 
 
-def llama_shapes():
-    head, kv, ffn = DIM // HEADS, LLAMA["kv_heads"], LLAMA["ffn"]
+def llama_shapes(config):
+    head, kv, ffn = config.get("head_dim", DIM // HEADS), config["kv_heads"], config["ffn"]
     shapes = {"model.embed_tokens.weight": (VOCAB, DIM)}
-    for layer in range(LAYERS):
+    for layer in range(config["layers"]):
         h = f"model.layers.{layer}"
         shapes |= {f"{h}.self_attn.q_proj.weight": (HEADS * head, DIM)}
         shapes |= {f"{h}.self_attn.k_proj.weight": (kv * head, DIM), f"{h}.self_attn.v_proj.weight": (kv * head, DIM)}
+        if config["arch"] == "qwen2":
+            rows = dict(q=HEADS * head, k=kv * head, v=kv * head)
+            shapes |= {f"{h}.self_attn.{p}_proj.bias": (rows[p],) for p in "qkv"}
+        if config["arch"] == "qwen3":
+            shapes |= {f"{h}.self_attn.{p}_norm.weight": (head,) for p in "qk"}
         shapes |= {f"{h}.self_attn.o_proj.weight": (DIM, HEADS * head)}
         shapes |= {f"{h}.mlp.gate_proj.weight": (ffn, DIM), f"{h}.mlp.up_proj.weight": (ffn, DIM)}
         shapes |= {f"{h}.mlp.down_proj.weight": (DIM, ffn)}
         shapes |= {f"{h}.input_layernorm.weight": (DIM,), f"{h}.post_attention_layernorm.weight": (DIM,)}
-    return shapes | {"model.norm.weight": (DIM,), "lm_head.weight": (VOCAB, DIM)}
+    shapes |= {"model.norm.weight": (DIM,)}
+    return shapes if config["tie_embeddings"] else shapes | {"lm_head.weight": (VOCAB, DIM)}
 
 
 def initial(shapes, seed):
@@ -73,10 +84,19 @@ def attention(q, k, v):
     return (scores.masked_fill(future, -math.inf).softmax(-1) @ v).transpose(1, 2).flatten(2)
 
 
-def rotated(x):
+def stretched(frequencies, factor, low_freq_factor, high_freq_factor, original_seq):
+    """Llama 3.1's rule: by how often a pair turns within the original window."""
+    turns = original_seq * frequencies / (2 * math.pi)
+    kept = ((turns - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0, 1)
+    return kept * frequencies + (1 - kept) * frequencies / factor
+
+
+def rotated(x, scaling=None):
     """RoPE in Hugging Face's half-split form: channel i is paired with channel i + D/2."""
     half = x.shape[-1] // 2
     frequencies = SHARED["rope_theta"] ** (-torch.arange(half, dtype=x.dtype) / half)
+    if scaling:
+        frequencies = stretched(frequencies, **scaling)
     angles = torch.outer(torch.arange(T, dtype=x.dtype), frequencies)[:, None, :]
     first, second = x[..., :half], x[..., half:]
     return torch.cat([first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin()], -1)
@@ -99,22 +119,31 @@ def gpt2_logits(w, tokens):
     return norm(x, "ln_f") @ w["wte.weight"].T
 
 
-def llama_logits(w, tokens):
+def llama_logits(config, w, tokens):
+    """Llama's family: a bias and a norm of q and k are there where their tensors are."""
+    head, scaling = config.get("head_dim", DIM // HEADS), config.get("rope_scaling")
+
     def norm(x, name):
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + SHARED["norm_eps"]) * w[name + ".weight"]
 
     def linear(x, name):
-        return x @ w[name + ".weight"].T
+        y = x @ w[name + ".weight"].T
+        return y + w[name + ".bias"] if name + ".bias" in w else y
+
+    def turned(x, name):
+        return rotated(norm(x, name) if name + ".weight" in w else x, scaling)
 
     x = w["model.embed_tokens.weight"][tokens]
-    for layer in range(LAYERS):
+    for layer in range(config["layers"]):
         h = f"model.layers.{layer}"
         y = norm(x, f"{h}.input_layernorm")
-        q, k, v = (linear(y, f"{h}.self_attn.{p}_proj").unflatten(-1, (-1, DIM // HEADS)) for p in "qkv")
-        x = x + linear(attention(rotated(q), rotated(k), v), f"{h}.self_attn.o_proj")
+        q, k, v = (linear(y, f"{h}.self_attn.{p}_proj").unflatten(-1, (-1, head)) for p in "qkv")
+        q, k = turned(q, f"{h}.self_attn.q_norm"), turned(k, f"{h}.self_attn.k_norm")
+        x = x + linear(attention(q, k, v), f"{h}.self_attn.o_proj")
         y = norm(x, f"{h}.post_attention_layernorm")
         x = x + linear(F.silu(linear(y, f"{h}.mlp.gate_proj")) * linear(y, f"{h}.mlp.up_proj"), f"{h}.mlp.down_proj")
-    return norm(x, "model.norm") @ w["lm_head.weight"].T
+    vocabulary = "model.embed_tokens.weight" if config["tie_embeddings"] else "lm_head.weight"
+    return norm(x, "model.norm") @ w[vocabulary].T
 
 
 def train(logits, start, tokens, clip, dtype):
@@ -168,4 +197,5 @@ def write(folder, config, shapes, logits, seed, clip):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     write(sys.argv[1], GPT2, gpt2_shapes(), gpt2_logits, seed=1, clip=0.0)
-    write(sys.argv[1], LLAMA, llama_shapes(), llama_logits, seed=2, clip=1.0)
+    for seed, config in enumerate((LLAMA, QWEN2, QWEN3), start=2):
+        write(sys.argv[1], config, llama_shapes(config), functools.partial(llama_logits, config), seed, clip=1.0)

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_parity.cpp: ten AdamW steps of a tiny GPT-2 and a tiny Llama against PyTorch's float32 (make_reference.py).
+// test_parity.cpp: ten AdamW steps of a tiny GPT-2, Llama, Qwen2 and Qwen3 against PyTorch's float32 (make_reference.py).
 //   losses: relative 1e-5        first gradients: 1e-5 of each tensor's largest entry
 //   weights after ten steps: 1e-5 of each tensor's largest entry + 1e-2 lr
 // GPT-2's key biases are apart: they shift all of a row's scores alike, so their exact gradient is zero.
@@ -47,10 +47,16 @@ nlohmann::json read_record(const std::string& path) {
 
 model::Config config_of(const nlohmann::json& record) {
   const auto& c = record["config"];
-  return {.arch = c["arch"],     .layers = c["layers"],     .dim = c["dim"],
-          .heads = c["heads"],   .kv_heads = c["kv_heads"], .ffn = c["ffn"],
-          .vocab = c["vocab"],   .seq = c["seq"],           .tie_embeddings = c["tie_embeddings"],
-          .rope_theta = c["rope_theta"], .norm_eps = c["norm_eps"]};
+  model::Config config{.arch = c["arch"],     .layers = c["layers"],     .dim = c["dim"],
+                       .heads = c["heads"],   .kv_heads = c["kv_heads"], .head_dim = c.value("head_dim", 0),
+                       .ffn = c["ffn"],       .vocab = c["vocab"],       .seq = c["seq"],
+                       .tie_embeddings = c["tie_embeddings"], .rope_theta = c["rope_theta"], .norm_eps = c["norm_eps"]};
+  if (c.contains("rope_scaling")) {
+    const auto& scaling = c["rope_scaling"];
+    config.rope_scaling = {scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"],
+                           scaling["original_seq"]};
+  }
+  return config;
 }
 
 /// Elements of a row that are GPT-2's key biases: [first, last).
@@ -193,6 +199,10 @@ void compare(const std::string& arch) {
 TEST_CASE("GPT-2 trains as PyTorch does") { compare("gpt2"); }
 
 TEST_CASE("Llama with grouped queries, clipped, trains as PyTorch does") { compare("llama"); }
+
+TEST_CASE("Qwen2, its biases too, trains as PyTorch does") { compare("qwen2"); }
+
+TEST_CASE("Qwen3 with stretched RoPE trains as PyTorch does") { compare("qwen3"); }
 
 }  // namespace
 }  // namespace kozero::tests

@@ -50,6 +50,23 @@ Accounts accounts_of(const TinyRun& run, int num_ranks) {
   return accounts;
 }
 
+void check_plan(const TinyRun& run) {
+  const int num_ranks = tests::group_sizes().back();
+  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& group) {
+    MemoryLedger real;
+    const auto comm = dist::make_communicator("mpi", group.mpi_handle(), real);
+    tests::TinyTraining training(run, *comm, real);
+    MemoryLedger plan(MemoryLedger::Mode::plan);
+    const auto planned = dist::make_planned_communicator("mpi", comm->rank(), comm->size(), plan);
+    tests::TinyTraining nothing(run, *planned, plan);
+    for (int i = 0; i < static_cast<int>(kMemoryNames.size()); ++i) {
+      CHECK(plan.bytes(static_cast<Memory>(i)) == real.bytes(static_cast<Memory>(i)));
+    }
+    // The copy that is saved from: weights and two moments of this rank's own slices.
+    CHECK(3 * real.bytes(Memory::optimizer) == 2 * training.staging()->bytes());
+  });
+}
+
 }  // namespace
 
 TEST_CASE("stages 0, 1 and 2 send 2V a rank pair, with local accumulation whatever the micro-steps") {
@@ -105,19 +122,7 @@ TEST_CASE("parameters, gradients and optimizer state take the formula's bytes, p
 }
 
 TEST_CASE("the plan is what training books, on every rank's part") {
-  const TinyRun run{.model = tests::tiny_gpt2(), .stage = 2, .micro_steps = 2, .staged = true};
-  const int num_ranks = tests::group_sizes().back();
-  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& group) {
-    MemoryLedger real;
-    const auto comm = dist::make_communicator("mpi", group.mpi_handle(), real);
-    tests::TinyTraining training(run, *comm, real);
-    MemoryLedger plan(MemoryLedger::Mode::plan);
-    const auto planned = dist::make_planned_communicator("mpi", comm->rank(), comm->size(), plan);
-    tests::TinyTraining nothing(run, *planned, plan);
-    for (int i = 0; i < static_cast<int>(kMemoryNames.size()); ++i) {
-      CHECK(plan.bytes(static_cast<Memory>(i)) == real.bytes(static_cast<Memory>(i)));
-    }
-    // The copy that is saved from: weights and two moments of this rank's own slices.
-    CHECK(3 * real.bytes(Memory::optimizer) == 2 * training.staging()->bytes());
-  });
+  for (const auto& model : {tests::tiny_gpt2(), tests::tiny_qwen3()}) {
+    check_plan({.model = model, .stage = 2, .micro_steps = 2, .staged = true});
+  }
 }

@@ -219,4 +219,8 @@ TEST_CASE("each difference between a deck and a checkpoint is named") {
   CHECK(train::disagreements(saved, mine) ==
         std::vector<std::string>{"model.dim is 32 and was 16", "model.vocab is 7 and was not given",
                                  "the tokenizer is bytes 2 and was bytes 1", "the global batch is 9 and was 8"});
+  io::CheckpointRecord scaled = saved;
+  scaled.model = R"({"arch": "gpt2", "dim": 16, "rope_scaling": {"factor": 8.0}})";
+  CHECK(train::disagreements(scaled, saved) ==
+        std::vector<std::string>{R"(model.rope_scaling is not given and was {"factor":8.0})"});
 }

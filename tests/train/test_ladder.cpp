@@ -45,13 +45,17 @@ TEST_CASE("all stages give the same bits") {
   });
 }
 
-TEST_CASE("tied Llama, untied GPT-2, and SGD with momentum climb too") {
+TEST_CASE("tied Llama and Qwen3, Qwen2, untied GPT-2, and SGD with momentum climb too") {
   tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](dist::Communicator& comm) {
     auto llama = tests::tiny_llama();
     llama.tie_embeddings = true;
     auto gpt2 = tests::tiny_gpt2();
     gpt2.tie_embeddings = false;
+    auto qwen3 = tests::tiny_qwen3();
+    qwen3.tie_embeddings = true;
     climb({.model = llama, .micro_steps = 2}, comm);
+    climb({.model = tests::tiny_qwen2(), .micro_steps = 2}, comm);
+    climb({.model = qwen3, .micro_steps = 2}, comm);
     climb({.model = gpt2, .micro_steps = 2}, comm);
     climb({.model = tests::tiny_gpt2(), .optimizer = "sgd"}, comm);
   });

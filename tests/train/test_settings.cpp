@@ -79,3 +79,20 @@ TEST_CASE("every preset of the models is a preset of the deck, and keys given be
     CHECK(config.layers == model::with_preset({}, name).layers);
   }
 }
+
+TEST_CASE("RoPE's scaling and Qwen's parts reach the model; a preset's scaling gives way to the deck's") {
+  const std::string scaling = "model.rope_scaling={type=\"llama3\", factor=8, low_freq_factor=0.5, original_seq=64}";
+  const auto llama = train::model_config(deck_with({"model.arch=llama", scaling, "model.qk_norm=true"}), 1);
+  CHECK(llama.rope_scaling == model::RopeScaling{8.0F, 0.5F, 4.0F, 64});
+  CHECK(llama.qk_norm);
+  CHECK_FALSE(llama.qkv_bias);
+  CHECK(train::model_config(deck_with({"model.arch=qwen2"}), 1).qkv_bias);
+  const auto factor_beside = [](const std::vector<std::string>& overrides) {
+    auto all = overrides;
+    all.insert(all.end(), {"model.preset=llama-1b", "model.heads=32", "model.dim=2048"});
+    return train::model_config(deck_with(all), 1).rope_scaling.factor;
+  };
+  CHECK(factor_beside({}) == 32.0F);
+  CHECK(factor_beside({scaling}) == 8.0F);
+  CHECK(factor_beside({"model.rope_scaling=none"}) == 1.0F);
+}

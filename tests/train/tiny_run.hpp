@@ -48,6 +48,20 @@ inline model::Config tiny_llama() {
           .seed = 5};
 }
 
+inline model::Config tiny_qwen2() {
+  model::Config config = tiny_llama();
+  config.arch = "qwen2";
+  return config;
+}
+/// Wide heads, and RoPE stretched within the window.
+inline model::Config tiny_qwen3() {
+  model::Config config = tiny_llama();
+  config.arch = "qwen3";
+  config.head_dim = 10;
+  config.rope_scaling = {.factor = 4.0F, .original_seq = 20};
+  return config;
+}
+
 struct TinyRun {
   model::Config model;
   int stage = 0;

@@ -8,20 +8,33 @@
 
 namespace kozero::model {
 
+/// Llama 3's stretching of RoPE (kernels/rope_frequencies.hpp); factor 1 is none.
+struct RopeScaling {
+  float factor = 1.0F;
+  float low_freq_factor = 1.0F;
+  float high_freq_factor = 4.0F;
+  std::int64_t original_seq = 8192;
+  bool operator==(const RopeScaling&) const = default;
+};
+
 struct Config {
-  std::string arch = "gpt2";     ///< "gpt2", "llama", "linear"
+  std::string arch = "gpt2";     ///< "gpt2", "llama", "qwen2", "qwen3", "linear"
   std::int64_t layers = 2;       ///< L
   std::int64_t dim = 64;         ///< C; linear: inputs
   std::int64_t heads = 2;        ///< H
   std::int64_t kv_heads = 0;     ///< 0: as many as heads
   std::int64_t head_dim = 0;     ///< D; 0: dim / heads
-  std::int64_t ffn = 0;          ///< hidden channels; 0: gpt2 4C, llama 8C/3 rounded up to 64; linear: outputs
+  std::int64_t ffn = 0;          ///< hidden channels; 0: gpt2 4C, else 8C/3 rounded up to 64; linear: outputs
   std::int64_t vocab = 256;      ///< V
   std::int64_t seq = 64;         ///< T
   bool tie_embeddings = true;
   float dropout = 0.0F;
   float rope_theta = 10000.0F;
+  RopeScaling rope_scaling = {};
   float norm_eps = 1e-5F;
+  bool qkv_bias = false;         ///< biases on q, k and v; resolved to true under qwen2
+  bool qk_norm = false;          ///< RMSNorm of each q and k head; resolved to true under qwen3
+  bool rotary = false;           ///< resolved: positions are RoPE's, kv_heads and head_dim are free (Llama's family)
   std::uint64_t seed = 1;        ///< names the dropout streams and the linear demo's teacher
 };
 

@@ -1,29 +1,40 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // self_attention.hpp: the attention branch of a block, for any number of key/value heads.
-//   qkv = norm(x) Wqkv + b          (N, (H + 2 KV) D)    q heads | k heads | v heads; q and k rotated under RoPE
+//   qkv = norm(x) Wqkv + b          (N, (H + 2 KV) D)    q heads | k heads | v heads
+//   q, k = rope(qk_norm(q, k))      each where the network has it
 //   heads = softmax(q k^T / sqrt(D), causal) v           (N, H D)
 //   y = x + dropout(heads Wo + b)
-// Keeps norm(x), qkv, heads and one logsumexp a row and head. Vaswani et al. 2017, arXiv:1706.03762; grouped-query:
-// Ainslie et al. 2023, arXiv:2305.13245.
+// Keeps norm(x), qkv, heads and one logsumexp a row and head. RoPE turns qkv where it lies. With a QkNorm qkv is kept as
+// it was before, which its backward needs, and what attention reads is made in scratch, once more in backward: no layer
+// keeps a second qkv. Vaswani et al. 2017, arXiv:1706.03762; grouped-query: Ainslie et al. 2023, arXiv:2305.13245.
 #pragma once
 #include <memory>
+#include <optional>
 
 #include <kozero/kernels/attention.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/model/norm.hpp>
 #include <kozero/model/projection.hpp>
+#include <kozero/model/qk_norm.hpp>
 #include <kozero/model/rotary_tables.hpp>
 #include <kozero/model/sublayer.hpp>
 
 namespace kozero::model {
 
 template <class Scalar>
+struct AttentionWeights {
+  Projection<Scalar> qkv;
+  Projection<Scalar> output;
+  std::optional<QkNorm<Scalar>> qk_norm;
+};
+
+template <class Scalar>
 class SelfAttention : public Sublayer<Scalar> {
  public:
   /// `rotary` may be null: positions are then not seen here.
-  SelfAttention(const Config& config, std::int64_t layer, Norm<Scalar> norm, Projection<Scalar> qkv,
-                Projection<Scalar> output, std::shared_ptr<const RotaryTables> rotary);
+  SelfAttention(const Config& config, std::int64_t layer, Norm<Scalar> norm, const AttentionWeights<Scalar>& weights,
+                std::shared_ptr<const RotaryTables> rotary);
 
   void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) override;
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const override;
@@ -39,9 +50,11 @@ class SelfAttention : public Sublayer<Scalar> {
     Matrix<Scalar> heads;     // (N, H D)
     Matrix<float> logsumexp;  // (B H, T)
   };
-  struct Gradients {
-    Vector<float> attention;  // the attention kernels' workspace, forward's too
-    Vector<float> reduction;  // sums over rows
+  struct Temporaries {
+    Vector<float> attention;    // the attention kernels' workspace
+    Matrix<Scalar> normed_qkv;  // (N, (H + 2 KV) D), only with a QkNorm
+    Matrix<float> qk_rstd;      // (N, H + KV), only with a QkNorm
+    Vector<float> reduction;    // backward's sums over rows
     Matrix<Scalar> dbranch;   // (N, C), only under dropout
     Matrix<Scalar> dheads;    // (N, H D)
     Matrix<Scalar> dqkv;      // (N, (H + 2 KV) D)
@@ -51,13 +64,17 @@ class SelfAttention : public Sublayer<Scalar> {
   [[nodiscard]] kernels::AttentionShape shape(std::int64_t batch, std::int64_t positions) const;
   [[nodiscard]] kernels::AttentionShape shape(const Pass& pass) const;
   [[nodiscard]] Activations used_part(const Pass& pass) const;
-  Gradients carve(Scratch& scratch, const kernels::AttentionShape& shape) const;
+  Temporaries carve(Scratch& scratch, const kernels::AttentionShape& shape) const;
+  Matrix<const Scalar> turned_qkv(const Pass& pass, const Activations& a, const Temporaries& t,
+                                  Vector<const Scalar> weights) const;
+  void rotate_back(const Pass& pass, Matrix<Scalar> dqkv) const;
 
   Config config_;
   std::int64_t layer_;
   Norm<Scalar> norm_;
   Projection<Scalar> qkv_;
   Projection<Scalar> output_;
+  std::optional<QkNorm<Scalar>> qk_norm_;
   std::shared_ptr<const RotaryTables> rotary_;
   std::uint64_t probability_stream_;
   std::uint64_t output_stream_;

@@ -43,4 +43,8 @@ MatrixPlace add_matrix_below(ParameterTable& table, const MatrixPlace& above, co
 /// Appends an undecayed vector (a bias or a norm's gain).
 VectorPlace add_vector(ParameterTable& table, const std::string& name, std::int64_t extent, Initial initial);
 
+/// Appends `extent` more elements, a vector of their own, directly behind `before`; returns the two as one vector.
+VectorPlace add_vector_behind(ParameterTable& table, const VectorPlace& before, const std::string& name,
+                              std::int64_t extent, Initial initial);
+
 }  // namespace kozero::model
