@@ -12,19 +12,23 @@ namespace kozero::io {
 
 class MemoryFile {
  public:
-  /// Empty. Throws Error(write).
+  /// Empty, under a name of its own in /dev/shm. Throws Error(write).
   MemoryFile();
   ~MemoryFile();
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
-  /// Opens like any file's in this process, as long as this object lives.
-  [[nodiscard]] std::string path() const { return "/proc/self/fd/" + std::to_string(number_); }
+  /// Opens like any file's, until the name is taken away.
+  [[nodiscard]] const std::string& path() const { return path_; }
+  /// From now on the file lives as long as it is open: once the library has it, so that no kill leaves it behind.
+  void remove_name();
   /// Gives `file` this one's size and all bytes that were written here; its holes stay holes. Throws Error(write).
   void copy_to(const FileDescriptor& file) const;
 
  private:
+  std::string path_ = "/dev/shm/kozero-XXXXXX";
   int number_;
+  bool has_name_ = true;
 };
 
 }  // namespace kozero::io

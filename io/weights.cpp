@@ -34,8 +34,9 @@ WeightsDescription describe(const Hdf5File& file) {
 /// All but the tensors' values.
 void create_file(const std::string& path, const std::vector<TensorGroup<const float>>& groups,
                  const WeightsDescription& description, std::vector<std::vector<TensorPlace>>& places) {
-  const MemoryFile draft;
+  MemoryFile draft;
   Hdf5File file(draft.path(), Hdf5Access::create, nullptr);
+  draft.remove_name();
   write_attributes(file, description);
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const bool has_ties = groups[i].name == kParameterGroup;

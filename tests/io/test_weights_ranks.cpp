@@ -116,7 +116,7 @@ TEST_CASE("a failure on any rank is every rank's, with one text") {
     RankSlices mine(table, comm.rank(), comm.size());
     const auto nowhere = thrown_by([&] { write_weights(comm, folder / "no/where.h5", table, mine.readable(), {}); });
     CHECK(nowhere.status == 4);
-    CHECK_THAT(nowhere.text, ContainsSubstring("no/where.h5.partial: cannot create: "));
+    CHECK_THAT(nowhere.text, ContainsSubstring("no/where.h5.partial: cannot open: "));
     const auto missing = thrown_by([&] { read_weights(comm, folder / "none.h5", table, mine.slices); });
     CHECK(missing.status == 3);
     CHECK_THAT(missing.text, ContainsSubstring("none.h5: cannot open: "));
