@@ -22,6 +22,7 @@
 
 #include "banner.hpp"
 #include "initial_model.hpp"
+#include "median.hpp"
 #include "resolved_deck.hpp"
 #include "training_run.hpp"
 
@@ -31,12 +32,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0.0;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 }  // namespace
 
