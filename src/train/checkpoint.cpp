@@ -55,8 +55,7 @@ std::vector<StateGroup> owned_state(const Parts& parts) {
 }
 
 io::Ties ties_of(const model::Model<float>& model) {
-  if (!model.config().tie_embeddings) return {};
-  return {{model.parameters().rows().front().name, "lm_head.weight"}};
+  return model.config().tie_embeddings ? io::tied_head(model.parameters()) : io::Ties();
 }
 
 io::CheckpointContents contents_of(const Parts& parts, const io::CheckpointRecord& record,
