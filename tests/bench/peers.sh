@@ -8,13 +8,13 @@
 #   stage1-4x256, stage3-4x256              2 ranks of 1 thread, the same 4 sequences, beside DDP and ZeroRedundancyOptimizer,
 #                                           and beside FSDP2
 # GPT-2 124M's shape; llama: 12 layers of 768 channels, 12 heads, 4 key/value heads.
-# KOZERO_PEER_PYTHON names a python that has torch; KOZERO_PEERS the folder with torch_gpt.py; KOZERO the program
-# (build/release/kozero unless said).
+# KOZERO_PEER_PYTHON names a python that has torch; KOZERO_PEERS a folder with another torch_gpt.py than the one beside this
+# script; KOZERO the program (build/release/kozero unless said).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kozero=${KOZERO:-$here/../../build/release/kozero}
 python=${KOZERO_PEER_PYTHON:?names no python: give one that has torch}
-peer=${KOZERO_PEERS:?names no folder: give the one with torch_gpt.py}/torch_gpt.py
+peer=${KOZERO_PEERS:-$here}/torch_gpt.py
 runs=5 steps=6 precision=f32
 while (($# > 0)); do
   case $1 in
