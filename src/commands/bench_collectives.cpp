@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // bench_collectives.cpp: what gradients and weights cost to move: reduce-scatter and all-gather of f32 on each back end that
-// these ranks can use, beside MPI_Reduce_scatter_block and MPI_Allgather. Each round runs all of them; medians of the slowest
+// these ranks can use, beside MPI's own reduce_scatter_block and allgather. Each round runs all of them; medians of the slowest
 // rank's seconds are printed.
 //   bus bandwidth = S / t * (n - 1) / n        S bytes of the full array, n ranks (the definition of nccl-tests)
 #include <algorithm>
@@ -41,7 +41,7 @@ struct Row {
 /// MPI's own collectives first, then every back end that has no obstacle here.
 std::vector<Contender> contenders_of(const dist::Environment& environment, MemoryLedger& ledger) {
   std::vector<Contender> contenders;
-  contenders.push_back({"MPI_Reduce_scatter_block, MPI_Allgather", dist::make_mpi_collectives(environment.world())});
+  contenders.push_back({"reduce_scatter_block, allgather", dist::make_mpi_collectives(environment.world())});
   const std::vector<std::pair<std::string, std::string>> backends = {
       {"mpi", "pairwise messages, added in rank order"}, {"shm", "shared windows, added in rank order"}};
   for (const auto& [name, algorithm] : backends) {
