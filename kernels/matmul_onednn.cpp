@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 
 #include <kozero/kernels/matmul.hpp>
@@ -160,7 +161,9 @@ void multiply_floats(const ProductShape& shape, float* c, const float* a, const 
 template <class Space, class Out, class In>
 void multiply(const Space&, const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
-  if (!shape.has_bias) return multiply_floats(shape, c, a, b);
+  if constexpr (std::is_same_v<In, float>) {
+    if (!shape.has_bias) return multiply_floats(shape, c, a, b);
+  }
   try {
     product(shape).run(c, a, b, bias);
   } catch (const dnnl::error& error) {
