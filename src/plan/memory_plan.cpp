@@ -39,7 +39,7 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   MemoryPlan plan;
   plan.stage = settings.zero.stage;
   plan.num_ranks = num_ranks;
-  plan.num_parameters = assembly.model().parameters().num_parameters();
+  plan.num_parameters = assembly.network().parameters().num_parameters();
   for (std::size_t i = 0; i < plan.bytes.size(); ++i) plan.bytes[i] = ledger.bytes(static_cast<Memory>(i));
   plan.lines = ledger.lines();
   return plan;

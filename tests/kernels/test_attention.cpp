@@ -114,7 +114,7 @@ Results run(const Device& space, bool by_rows, const AttentionShape& shape, cons
   const auto part = [&](std::int64_t extent) { return std::vector<float>(unset.begin(), unset.begin() + extent); };
   const Filled<float> qkv(input), dy(gradient), dqkv(unset), y(part(rows * shape.y_columns())),
       logsumexp(part(lines * shape.positions));
-  const Filled<float> workspace(std::max(attention_workspace(shape), lines * shape.positions));
+  const Filled<float> workspace(std::max(attention_workspace<float>(shape), lines * shape.positions));
   const auto y_view = y.matrix(rows, shape.y_columns());
   const auto lse_view = logsumexp.matrix(lines, shape.positions);
   const auto qkv_view = qkv.input(rows, shape.qkv_columns());

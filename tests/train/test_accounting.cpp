@@ -44,7 +44,7 @@ Accounts accounts_of(const TinyRun& run, int num_ranks) {
       accounts.held += one;
       accounts.largest = std::max(accounts.largest, one);
     }
-    accounts.table = training.model().parameters();
+    accounts.table = training.network().parameters();
     accounts.here = true;
   });
   return accounts;

@@ -23,7 +23,7 @@ namespace {
 
 /// Gives every element of every tensor, in weights and optimizer state, a value of its own: a function of its place.
 void number_elements(TinyTraining& training, bool fill, int& wrong) {
-  const ParameterTable& table = training.model().parameters();
+  const ParameterTable& table = training.network().parameters();
   const auto visit = [&](int kind, int unit, std::int64_t begin, const Vector<float>& values) {
     for (const auto& row : table.rows()) {
       for (std::int64_t i = 0; row.unit == unit && i < row.extent(); ++i) {
