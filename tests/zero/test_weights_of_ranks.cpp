@@ -52,6 +52,34 @@ TEST_CASE("acquire shows every rank's slices as they were published last") {
   }
 }
 
+TEST_CASE("weights in bf16 are rounded from their master, whose bits stay") {
+  const auto table = tests::tiny_table();
+  const zero::WeightPlacements rows[] = {{Placement::replicated, Placement::replicated},
+                                         {Placement::replicated, Placement::sharded},
+                                         {Placement::sharded, Placement::sharded}};
+  for (const auto& placements : rows) {
+    MemoryLedger ledger;
+    const auto comm = tests::all_ranks(ledger);
+    zero::WeightsOf<Bfloat16> weights(table, *comm, placements, ledger);
+    for (const auto& range : weights.my_ranges()) {
+      for (std::int64_t i = 0; i < range.extent; ++i) weights.my_slice(range.unit)(i) = value_at(1, range.unit, range.begin + i);
+    }
+    const double hash = weights.hash_of_my_slices();
+    weights.publish();
+    CHECK(weights.first_unequal_replica().empty());
+    for (int unit = 0; unit < table.num_units(); ++unit) {
+      const auto shown = weights.acquire(unit);
+      bool equal = true;
+      for (std::int64_t i = 0; i < table.unit(unit).extent; ++i) {
+        equal = equal && shown(i).bits() == Bfloat16(value_at(1, unit, i)).bits();
+      }
+      CHECK(equal);
+      weights.release(unit);
+    }
+    CHECK(weights.hash_of_my_slices() == hash);
+  }
+}
+
 TEST_CASE("a sharded unit is gathered once while its slot is its own") {
   const auto table = tests::tiny_table();
   MemoryLedger ledger;

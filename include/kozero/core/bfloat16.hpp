@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bfloat16.hpp: the upper half of a float, for storage: 8 bits of exponent, 8 of significand (one of them implied).
 //   Bfloat16(x) rounds to nearest, ties to even, |error| <= 2^-9 |x|       static_cast<float>(b) is exact
-// A NaN stays a NaN, an overflow becomes infinity. There is no arithmetic: kernels compute in float. Both conversions are
+// Every NaN becomes one NaN, an overflow infinity. There is no arithmetic: kernels compute in float. Both conversions are
 // integer operations without a branch, so that loops over them become SIMD.
 #pragma once
 #include <cstdint>
@@ -22,11 +22,10 @@ class Bfloat16 {
 
  private:
   KOKKOS_INLINE_FUNCTION static std::uint16_t rounded(float value) {
-    constexpr std::uint32_t kInfinity = 0x7F800000U;
+    constexpr std::uint32_t kNaN = 0x7FC00000U;
     const auto bits = Kokkos::bit_cast<std::uint32_t>(value);
     const std::uint32_t nearest = bits + 0x7FFFU + ((bits >> 16) & 1U);
-    const std::uint32_t quiet = bits | 0x400000U;  // a NaN whose upper half is no infinity
-    return static_cast<std::uint16_t>(((bits & 0x7FFFFFFFU) > kInfinity ? quiet : nearest) >> 16);
+    return static_cast<std::uint16_t>((value != value ? kNaN : nearest) >> 16);
   }
 
   std::uint16_t bits_;
