@@ -52,7 +52,7 @@ endmacro()
 
 include(KokkosLibrary)
 include(MessagePassing)
-include(ParallelHdf5)
+include(Hdf5)
 include(OneDnn)
 
 kozero_find(tomlplusplus 3.3 WHAT "toml++" DEBIAN libtomlplusplus-dev SPACK tomlplusplus)

@@ -2,16 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <hdf5.h>
 
-#include <algorithm>
-
 #include <kozero/io/hdf5_file.hpp>
 #include <kozero/io/hyperslabs.hpp>
 
 namespace kozero::io {
 
 namespace {
-
-constexpr std::int64_t kElementsPerCall = std::int64_t{1} << 28;  // 1 GiB: counts in MPI-IO stay below 2^31
 
 std::vector<hsize_t> sizes(const std::vector<std::int64_t>& numbers) { return {numbers.begin(), numbers.end()}; }
 
@@ -28,37 +24,18 @@ Hdf5Handle selected(const Hdf5Handle& dataset, const std::vector<std::int64_t>& 
   return space;
 }
 
-/// Calls `transfer(memory space, file space, first element)` for parts of the range that one call can move.
-template <class Transfer>
-bool in_parts(const Hdf5Handle& dataset, const std::vector<std::int64_t>& shape, std::int64_t begin, std::int64_t end,
-              const Transfer& transfer) {
-  for (std::int64_t first = begin; first < end; first += kElementsPerCall) {
-    const std::int64_t last = std::min(end, first + kElementsPerCall);
-    const Hdf5Handle file_space = selected(dataset, shape, first, last);
-    const auto extent = static_cast<hsize_t>(last - first);
-    const Hdf5Handle memory_space(H5Screate_simple(1, &extent, nullptr), H5Sclose);
-    if (!file_space.valid() || !memory_space.valid()) return false;
-    if (transfer(memory_space.id(), file_space.id(), first - begin) < 0) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
-void Hdf5Dataset::write(std::int64_t begin, std::int64_t end, const float* from) const {
-  const Hdf5Lock lock;
-  const auto transfer = [&](hid_t memory, hid_t file, std::int64_t first) {
-    return H5Dwrite(handle_.id(), H5T_NATIVE_FLOAT, memory, file, H5P_DEFAULT, from + first);
-  };
-  if (!in_parts(handle_, shape_, begin, end, transfer)) fail_hdf5(Failure::write, label_, "write");
-}
-
 void Hdf5Dataset::read(std::int64_t begin, std::int64_t end, float* to) const {
+  if (begin == end) return;
   const Hdf5Lock lock;
-  const auto transfer = [&](hid_t memory, hid_t file, std::int64_t first) {
-    return H5Dread(handle_.id(), H5T_NATIVE_FLOAT, memory, file, H5P_DEFAULT, to + first);
-  };
-  if (!in_parts(handle_, shape_, begin, end, transfer)) fail_hdf5(Failure::input, label_, "read");
+  const Hdf5Handle file_space = selected(handle_, shape_, begin, end);
+  const auto extent = static_cast<hsize_t>(end - begin);
+  const Hdf5Handle memory_space(H5Screate_simple(1, &extent, nullptr), H5Sclose);
+  if (!file_space.valid() || !memory_space.valid() ||
+      H5Dread(handle_.id(), H5T_NATIVE_FLOAT, memory_space.id(), file_space.id(), H5P_DEFAULT, to) < 0) {
+    fail_hdf5(Failure::input, label_, "read");
+  }
 }
 
 std::int64_t Hdf5Dataset::offset() const {

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// hdf5_file.hpp: what KoZeRO does with an HDF5 file: groups, f32 datasets written and read by flat ranges, attributes.
+// hdf5_file.hpp: what KoZeRO does with an HDF5 file: groups, f32 datasets laid out and read by flat ranges, attributes.
 // A dataset is contiguous, f32 little endian, its space taken at once and never filled: element i lies at byte
-// offset() + 4 i of the file. In a file that several ranks opened together, everything but Hdf5Dataset::write and read is
-// collective. Each call takes the lock, reads every return code, and throws Error(write or input) with path, object and
-// HDF5's innermost message.
+// offset() + 4 i of the file, where its owner writes it with no help of libhdf5. Each call takes the lock, reads every
+// return code, and throws Error(write or input) with path, object and HDF5's innermost message.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -22,7 +21,6 @@ class Hdf5Dataset {
 
   [[nodiscard]] const std::vector<std::int64_t>& shape() const { return shape_; }
   /// Elements [begin, end) of the row-major array; memory holds end - begin floats.
-  void write(std::int64_t begin, std::int64_t end, const float* from) const;
   void read(std::int64_t begin, std::int64_t end, float* to) const;
   /// The file's byte where the first element lies.
   [[nodiscard]] std::int64_t offset() const;
@@ -37,8 +35,8 @@ class Hdf5Dataset {
 
 class Hdf5File {
  public:
-  Hdf5File(const std::string& path, Hdf5Access access, const void* mpi_handle)
-      : path_(path), handle_(open_hdf5(path, access, mpi_handle)) {}
+  Hdf5File(const std::string& path, Hdf5Access access, std::int64_t user_block = 0)
+      : path_(path), handle_(open_hdf5(path, access, user_block)) {}
 
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Makes the groups above it too.

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <hdf5.h>
-#include <mpi.h>
+
+#include <algorithm>
 
 #include <kozero/io/hdf5_open.hpp>
 
@@ -10,29 +11,26 @@ namespace kozero::io {
 namespace {
 
 constexpr hsize_t kAlignedFrom = 256 << 10;
-constexpr hsize_t kBorder = 1 << 20;
-
-/// Data moves independently; metadata collectively, so that one rank reads it and none rereads it.
-bool use_ranks(hid_t properties, const void* mpi_handle) {
-  if (mpi_handle == nullptr) return true;
-  const MPI_Comm communicator = *static_cast<const MPI_Comm*>(mpi_handle);
-  return H5Pset_fapl_mpio(properties, communicator, MPI_INFO_NULL) >= 0 &&
-         H5Pset_all_coll_metadata_ops(properties, true) >= 0 && H5Pset_coll_metadata_write(properties, true) >= 0;
-}
+constexpr std::int64_t kBorder = 1 << 20;
 
 }  // namespace
 
-Hdf5Handle open_hdf5(const std::string& path, Hdf5Access access, const void* mpi_handle) {
+Hdf5Handle open_hdf5(const std::string& path, Hdf5Access access, std::int64_t user_block) {
   const Hdf5Lock lock;
   const bool creates = access == Hdf5Access::create;
   const Failure failure = creates ? Failure::write : Failure::input;
+  // HDF5 wants a user block to end on a border.
+  const auto border = static_cast<hsize_t>(user_block > 0 ? std::min(user_block, kBorder) : kBorder);
   const Hdf5Handle properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  if (!properties.valid() || H5Pset_alignment(properties.id(), kAlignedFrom, kBorder) < 0 ||
-      H5Pset_libver_bounds(properties.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST) < 0 ||
-      !use_ranks(properties.id(), mpi_handle)) {
+  if (!properties.valid() || H5Pset_alignment(properties.id(), kAlignedFrom, border) < 0 ||
+      H5Pset_libver_bounds(properties.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST) < 0) {
     fail_hdf5(failure, path, "set the file's access properties");
   }
-  Hdf5Handle file(creates ? H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, properties.id())
+  const Hdf5Handle layout(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
+  if (!layout.valid() || H5Pset_userblock(layout.id(), static_cast<hsize_t>(user_block)) < 0) {
+    fail_hdf5(failure, path, "set the file's layout");
+  }
+  Hdf5Handle file(creates ? H5Fcreate(path.c_str(), H5F_ACC_TRUNC, layout.id(), properties.id())
                           : H5Fopen(path.c_str(), H5F_ACC_RDONLY, properties.id()),
                   H5Fclose);
   if (!file.valid()) fail_hdf5(failure, path, creates ? "create" : "open");

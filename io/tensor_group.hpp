@@ -13,6 +13,7 @@
 #include <kozero/dist/communicator.hpp>
 #include <kozero/io/file_descriptor.hpp>
 #include <kozero/io/hdf5_file.hpp>
+#include <kozero/io/laid_out_file.hpp>
 #include <kozero/io/tensor_places.hpp>
 
 namespace kozero::io {
@@ -31,8 +32,6 @@ struct TensorGroup {
   std::string name;  ///< "parameters", "optimizer/exp_avg"
   std::vector<UnitSlice<T>> slices;
 };
-
-inline constexpr const char* kParameterGroup = "parameters";
 
 /// Throws Error(internal) unless the slices of all ranks hold every element of every tensor exactly once: datasets are
 /// not filled at creation, so an element that no rank writes would be garbage in the file. Collective.

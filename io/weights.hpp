@@ -3,25 +3,17 @@
 // weights.hpp: a file of a model's tensors, plain or with training state.
 //   /parameters/<name>   always        /optimizer/<state>/<name>   in a checkpoint
 //   root attributes: format_version, description, step, tokens; a tied tensor has tied_to, the other's name
-// A weights file alone is written under a temporary name, synced, renamed; a checkpoint does that with its folder.
-// All functions but read_description are collective; after each phase the ranks agree on the worst status.
+// A weights file alone is sealed (seal.hpp), written under a temporary name, synced, renamed; a checkpoint does that with
+// its folder and manifest. What is read was verified before: verify_seal, verify_checkpoint.
+// All functions are collective; after each phase the ranks agree on the worst status.
 #pragma once
 #include <string>
 #include <vector>
 
 #include <kozero/io/tensor_group.hpp>
+#include <kozero/io/weights_description.hpp>
 
 namespace kozero::io {
-
-class Hdf5File;
-
-/// What such a file says of itself.
-struct WeightsDescription {
-  std::string model;        ///< JSON, given by the caller
-  std::int64_t step = 0;    ///< updates done
-  std::int64_t tokens = 0;  ///< tokens seen
-  Ties ties = {};           ///< written beside the tensors; not read back
-};
 
 /// A whole file under its own name, replacing an older one, and on the disk; returns where its tensors lie. Over all
 /// ranks a group's slices must hold every element of every tensor exactly once (internal error). Throws Error(write).
@@ -44,13 +36,7 @@ void write_weights(dist::Communicator& comm, const std::string& path, const Para
 WeightsDescription read_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
                                 const std::vector<UnitSlice<float>>& slices);
 
-/// What a new file begins with: its attributes and the group of its tensors. Collective in a file opened together.
-void begin_weights(Hdf5File& file, const WeightsDescription& description);
-
 /// Where a tensor lies: "/parameters/NAME".
 std::string weights_dataset(const std::string& name);
-
-/// On this process alone. Throws Error(input).
-WeightsDescription read_description(const std::string& path);
 
 }  // namespace kozero::io

@@ -1,24 +1,30 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// weights_stream.hpp: writes a weights file (weights.hpp) on one process, tensor by tensor, whole or in pieces.
-// Every element of each tensor must be written before its dataset is closed. Throws Error(write).
+// weights_stream.hpp: writes a weights file (weights.hpp) on one process, tensor by tensor, in pieces of any size.
+// Every element of every tensor must be written before the file is closed. Throws Error(write).
 #pragma once
-#include <kozero/io/hdf5_file.hpp>
-#include <kozero/io/weights.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <kozero/io/file_descriptor.hpp>
+#include <kozero/io/laid_out_file.hpp>
 
 namespace kozero::io {
 
 class WeightsStream {
  public:
-  WeightsStream(const std::string& path, const WeightsDescription& description);
-  /// The tensor's dataset, to be written and closed before the next one.
-  Hdf5Dataset create(const Parameter& row);
-  /// Syncs and gives the file its name.
+  WeightsStream(const std::string& path, const ParameterTable& table, const WeightsDescription& description);
+  /// Elements [first, first + values.size()) of the table's tensor `index`.
+  void write(std::size_t index, std::int64_t first, std::span<const float> values) const;
+  /// Syncs and seals the file and gives it its name.
   void close();
 
  private:
   std::string path_;
-  Hdf5File file_;
+  WeightsDescription description_;
+  std::vector<TensorPlace> places_;
+  FileDescriptor file_;
 };
 
 }  // namespace kozero::io

@@ -67,13 +67,13 @@ void export_weights(const dist::Environment& environment, const Arguments& argum
     throw Error(Failure::deck, given.path + ": it is a Hugging Face folder; import it first",
                 Error::Seen::by_all_ranks);
   }
-  if (source.kind == WeightsSource::Kind::checkpoint) io::verify_checkpoint(session.control(), source.path);
+  verify_source(source, session.control());
   exchange::ExportOrder& order = given.order;
   order.weights = hdf5_file_of(source);
   order.tokenizer = source.tokenizer;
   order.config = train::model_config(session.deck(), 0);
   const auto model = model::make_model<float>(order.config);
-  const auto made = given.weights_only ? exchange::export_weights(order.weights, order.out, model->parameters())
+  const auto made = given.weights_only ? exchange::export_weights(order.weights, order.out, model->parameters(), order.config.tie_embeddings)
                                        : exchange::export_folder(order, model->parameters());
   say(given, source, made);
 }

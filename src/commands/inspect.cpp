@@ -115,10 +115,10 @@ void say_difference(const InspectArguments& given, const Inspected& a, const Ins
 void say_contents(const InspectArguments& given, const Inspected& subject, Session& session) {
   std::vector<io::ListedTensor> tensors;
   std::vector<io::TensorStatistics> stats;
-  if (given.stats) {
+  if (given.stats || !subject.manifest) {
     const io::Hdf5File file = opened(subject, session.control());
     tensors = dist::agreed(session.control(), [&] { return chosen(io::list_tensors(file), given); });
-    stats = io::statistics_of(session.control(), file, tensors);
+    if (given.stats) stats = io::statistics_of(session.control(), file, tensors);
   } else {
     tensors = dist::agreed(session.control(), [&] { return chosen(tensors_of(subject), given); });
   }

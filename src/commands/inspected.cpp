@@ -11,7 +11,7 @@
 #include <kozero/io/checkpoint_folders.hpp>
 #include <kozero/io/readable.hpp>
 #include <kozero/io/run_folder.hpp>
-#include <kozero/io/weights.hpp>
+#include <kozero/io/seal.hpp>
 #include <kozero/train/assembly.hpp>
 #include <kozero/train/trained_weights.hpp>
 
@@ -73,7 +73,7 @@ Inspected find_inspected(const std::string& path) {
     inspected.record = inspected.manifest->record;
     return inspected;
   }
-  const auto description = io::read_description(inspected.path);
+  const auto description = io::read_seal(inspected.path);
   inspected.record.step = description.step;
   inspected.record.tokens = description.tokens;
   inspected.record.model = description.model;
@@ -81,15 +81,13 @@ Inspected find_inspected(const std::string& path) {
 }
 
 std::vector<io::ListedTensor> tensors_of(const Inspected& inspected) {
-  const std::string manifest = inspected.path + "/" + io::kManifestFile;
-  if (inspected.manifest) return by_deck(io::parse_deck(inspected.record.deck, manifest));
-  return io::list_tensors(io::Hdf5File(inspected.path, io::Hdf5Access::read, nullptr));
+  return by_deck(io::parse_deck(inspected.record.deck, inspected.path + "/" + io::kManifestFile));
 }
 
 std::string verified(const Inspected& inspected, dist::Communicator& comm) {
   if (!inspected.manifest) {
-    throw Error(Failure::deck, inspected.path + ": a weights file has no manifest to verify it by; name a checkpoint",
-                Error::Seen::by_all_ranks);
+    io::verify_seal(comm, inspected.path);
+    return fmt::format("verified     {}: every byte is as it was written", inspected.path);
   }
   const io::Manifest manifest = io::verify_checkpoint(comm, inspected.path);
   std::int64_t bytes = 0;
@@ -100,7 +98,8 @@ std::string verified(const Inspected& inspected, dist::Communicator& comm) {
 
 io::Hdf5File opened(const Inspected& inspected, dist::Communicator& comm) {
   if (inspected.manifest) io::verify_checkpoint(comm, inspected.path);
-  return dist::agreed(comm, [&] { return io::Hdf5File(hdf5_file_of(inspected), io::Hdf5Access::read, nullptr); });
+  if (!inspected.manifest) io::verify_seal(comm, inspected.path);
+  return dist::agreed(comm, [&] { return io::Hdf5File(hdf5_file_of(inspected), io::Hdf5Access::read); });
 }
 
 }  // namespace kozero::commands

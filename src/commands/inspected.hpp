@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // inspected.hpp: what inspect looks at: a checkpoint or a weights file.
-// A checkpoint's record and tensor list come from its manifest alone; its state is opened only when its bytes are those
-// that the manifest vouches for.
+// A checkpoint's record and tensor list come from its manifest alone, a weights file's record from its seal; either is
+// opened only when its bytes are those that manifest or seal vouch for.
 #pragma once
 #include <optional>
 #include <string>
@@ -22,14 +22,14 @@ struct Inspected {
 /// A run's folder names its newest checkpoint, or else its weights file. Throws Error(deck or input).
 Inspected find_inspected(const std::string& path);
 
-/// The tensors with their shapes: of a checkpoint by its deck, unopened. Throws Error(input or deck).
+/// A checkpoint's tensors with their shapes, by its deck: its state stays unopened. Throws Error(input or deck).
 std::vector<io::ListedTensor> tensors_of(const Inspected& inspected);
 
-/// Compares every byte with the manifest; returns one line of what was compared. Collective. Throws Error(input), seen
-/// by all ranks; Error(deck) for a weights file, for whose bytes nothing vouches.
+/// Compares every byte with the manifest or seal; returns one line of what was compared. Collective. Throws
+/// Error(input), seen by all ranks.
 std::string verified(const Inspected& inspected, dist::Communicator& comm);
 
-/// Opens the HDF5 file on this process alone; of a checkpoint, after its bytes were verified. Collective.
+/// Opens the HDF5 file on this process alone; after its bytes were verified. Collective.
 io::Hdf5File opened(const Inspected& inspected, dist::Communicator& comm);
 
 }  // namespace kozero::commands

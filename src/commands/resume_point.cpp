@@ -9,7 +9,7 @@
 #include <kozero/dist/agreed.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
 #include <kozero/io/run_folder.hpp>
-#include <kozero/io/weights.hpp>
+#include <kozero/io/seal.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/trained_weights.hpp>
 
@@ -53,10 +53,11 @@ void use_newest(ResumePoint& point, const std::string& run_folder, dist::Communi
 
 void use_weights(ResumePoint& point, const std::string& path, dist::Communicator& comm) {
   const auto description = dist::agreed(comm, [&] {
-    auto read = io::read_description(path);
+    auto read = io::read_seal(path);
     if (!nlohmann::json::accept(read.model)) throw Error(Failure::input, path + ": its description is no JSON");
     return read;
   });
+  io::verify_seal(comm, path);
   point.source = path;
   point.state_file = path;
   point.record.step = description.step;

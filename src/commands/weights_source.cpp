@@ -10,6 +10,7 @@
 #include <kozero/exchange/imported_deck.hpp>
 #include <kozero/io/checkpoint.hpp>
 #include <kozero/io/run_folder.hpp>
+#include <kozero/io/seal.hpp>
 #include <kozero/train/trained_weights.hpp>
 
 #include "resolved_deck.hpp"
@@ -61,7 +62,7 @@ WeightsSource find_weights(const std::string& path) {
 model::Config shape_of(const WeightsSource& source) {
   if (source.kind == Kind::hugging_face) return exchange::read_config(config_file(source));
   if (source.kind == Kind::checkpoint) return config_of(io::read_manifest(source.path).record.model, source.path);
-  return config_of(io::read_description(source.path).model, source.path);
+  return config_of(io::read_seal(source.path).model, source.path);
 }
 
 io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides) {
@@ -80,6 +81,11 @@ const char* name_of(WeightsSource::Kind kind) {
   return kind == Kind::checkpoint ? "checkpoint" : "weights file";
 }
 
+void verify_source(const WeightsSource& source, dist::Communicator& comm) {
+  if (source.kind == Kind::checkpoint) io::verify_checkpoint(comm, source.path);
+  if (source.kind == Kind::weights_file) io::verify_seal(comm, source.path);
+}
+
 void load(const WeightsSource& source, const model::Config& config, const ParameterTable& table, zero::Weights& weights,
           dist::Communicator& comm) {
   if (source.kind == Kind::hugging_face) {
@@ -87,7 +93,7 @@ void load(const WeightsSource& source, const model::Config& config, const Parame
     weights.publish();
     return;
   }
-  if (source.kind == Kind::checkpoint) io::verify_checkpoint(comm, source.path);
+  verify_source(source, comm);
   train::load_weights(hdf5_file_of(source), table, weights, comm);
 }
 

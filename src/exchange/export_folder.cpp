@@ -131,7 +131,7 @@ Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
   config_text(order.config, -1);
   // With no slices, this reads nothing but compares every name and shape.
   io::read_weights(*dist::make_self_communicator(), order.weights, table, {});
-  const io::Hdf5File weights(order.weights, io::Hdf5Access::read, nullptr);
+  const io::Hdf5File weights(order.weights, io::Hdf5Access::read);
 
   FolderGuard folder(order.out);
   Exported result;

@@ -22,16 +22,15 @@ namespace fs = std::filesystem;
 
 void write_weights(const std::string& path, const ImportOrder& order, const ParameterTable& table,
                    const std::vector<io::StoredTensor>& tensors) {
-  io::WeightsStream stream(path, {.model = order.description});
+  const auto ties = order.config.tie_embeddings ? io::tied_head(table) : io::Ties();
+  io::WeightsStream stream(path, table, {.model = order.description, .ties = ties});
   std::vector<float> piece;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    auto dataset = stream.create(table.rows()[i]);
     for_each_chunk(table.rows()[i].extent(), [&](std::int64_t first, std::int64_t count) {
       piece.resize(static_cast<std::size_t>(count));
       tensors[i].file->read(*tensors[i].entry, first, count, piece.data());
-      dataset.write(first, first + count, piece.data());
+      stream.write(i, first, piece);
     });
-    dataset.close();
   }
   stream.close();
 }

@@ -55,8 +55,7 @@ std::vector<StateGroup> owned_state(const Parts& parts) {
 }
 
 io::Ties ties_of(const model::Network& network) {
-  if (!network.config().tie_embeddings) return {};
-  return {{network.parameters().rows().front().name, "lm_head.weight"}};
+  return network.config().tie_embeddings ? io::tied_head(network.parameters()) : io::Ties();
 }
 
 io::CheckpointContents contents_of(const Parts& parts, const io::CheckpointRecord& record,

@@ -5,6 +5,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
 #include <kozero/io/run_folder.hpp>
+#include <kozero/io/seal.hpp>
 #include <kozero/train/trained_weights.hpp>
 
 namespace kozero::train {
@@ -53,7 +54,7 @@ fs::path weights_in(const fs::path& folder) {
   const std::string checkpoint = newest_checkpoint(folder);
   if (checkpoint.empty()) return plain;
   const bool is_later =
-      !fs::exists(plain) || io::read_manifest(checkpoint).record.step > io::read_description(plain.string()).step;
+      !fs::exists(plain) || io::read_manifest(checkpoint).record.step > io::read_seal(plain.string()).step;
   return is_later ? fs::path(checkpoint) / io::kStateFile : plain;
 }
 

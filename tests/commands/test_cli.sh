@@ -177,7 +177,7 @@ resume() {
   expect 0 same sh -c 'cmp whole.txt run.txt && echo same'
   expect 0 'stopped after step 1|step 12' cat run/log.txt
   expect 0 'checkpoint   .* GB/s\), training stood still [0-9.]+ s, [0-9.]+ % of the' cat whole/log.txt
-  expect 0 '"checkpoint":0\.0*[1-9]' cat whole/metrics.jsonl
+  expect 0 '"checkpoint":[0-9.]*[1-9]' cat whole/metrics.jsonl
   expect 0 '^step_000000001 step_000000004 step_000000008 step_000000012 $' sh -c "ls run | grep step_ | tr '\n' ' '"
   # Another rank count and stage, a broken checkpoint passed over by name and set aside, older ones pruned.
   printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null

@@ -51,7 +51,7 @@ inspect_tensors() {
   expect 0 '^verified     run/step_000000012: every byte of 3 files, .* is as it was written$' on 2 inspect run --verify
   lines 1 ''
   expect 2 'tensors x\*: fits no tensor; names are like /parameters/h.0.attn.c_attn.bias$' on 2 inspect run --tensors 'x*'
-  expect 2 'run/weights.h5: a weights file has no manifest to verify it by' "$kozero" inspect run/weights.h5 --verify
+  expect 0 '^verified     run/weights.h5: every byte is as it was written$' on 2 inspect run/weights.h5 --verify
   expect 2 'text: nothing to inspect; accepted are a checkpoint' "$kozero" inspect text
   # Only what opens the state compares its bytes first.
   printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
@@ -77,15 +77,22 @@ inspect_differences() {
   expect 1 'differ in 48 of 48' on 3 inspect run/step_000000006 --diff run/step_000000012
   cp out.txt again.txt
   expect 0 same sh -c 'sort first.txt >a; sort again.txt >b; cmp a b && echo same'
-  # A single bit of one element, as h5py or a bad disk would change it: h5dump finds the place, inspect the bit.
-  place=$(h5dump -p -H -d /parameters/ln_f.bias run/weights.h5 | sed -n 's/.*OFFSET \([0-9]*\).*/\1/p')
-  cp run/weights.h5 bit.h5
-  byte=$(dd if=bit.h5 bs=1 skip=$((place + 12)) count=1 2>/dev/null | od -An -tu1 | tr -d ' ')
+  # A single bit of one element, changed where no seal is: inspect finds it.
+  expect 0 'gpt2 for transformers' "$kozero" export run/weights.h5 hf
+  header=$(od -An -tu8 -N8 hf/model.safetensors | tr -d ' ')
+  begin=$(head -c $((8 + header)) hf/model.safetensors | tail -c +9 | sed 's/.*ln_f\.bias":{[^}]*"data_offsets":\[\([0-9]*\).*/\1/')
+  place=$((8 + header + begin + 12))
+  byte=$(od -An -tu1 -j $place -N1 hf/model.safetensors | tr -d ' ')
   # shellcheck disable=SC2059
-  printf "\\$(printf %03o $((byte ^ 1)))" | dd of=bit.h5 bs=1 seek=$((place + 12)) conv=notrunc 2>/dev/null
-  expect 1 '^/parameters/ln_f.bias: first at \(3\): .*; 1 of 16 differ, by at most' "$kozero" inspect run/weights.h5 --diff bit.h5
+  printf "\\$(printf %03o $((byte ^ 1)))" | dd of=hf/model.safetensors bs=1 seek=$place conv=notrunc 2>/dev/null
+  expect 0 '^bit: gpt2' "$kozero" import hf bit
+  expect 1 '^/parameters/ln_f.bias: first at \(3\): .*; 1 of 16 differ, by at most' \
+    "$kozero" inspect run/weights.h5 --diff bit/weights.h5
   also 'differ in 1 of 16 tensors'
-  expect 1 '"first":\[3\],"values":\["-?0' "$kozero" inspect run/weights.h5 --diff bit.h5 --json
+  expect 1 '"first":\[3\],"values":\["-?0' "$kozero" inspect run/weights.h5 --diff bit/weights.h5 --json
+  # One that a bad disk changes is told by the seal.
+  printf x | dd of=run/weights.h5 bs=1 seek=9000 conv=notrunc 2>/dev/null
+  expect 3 'run/weights.h5: bytes 4096 to [0-9]* are not what its seal says' on 2 eval run/weights.h5
 }
 
 # eval and generate of a folder as it was published, under any stage, with no import and nothing written into it.

@@ -16,6 +16,7 @@
 #include <kozero/io/float_formats.hpp>
 #include <kozero/io/hdf5_file.hpp>
 #include <kozero/io/tokenizer.hpp>
+#include <kozero/io/seal.hpp>
 #include <kozero/io/weights.hpp>
 #include <kozero/model/model.hpp>
 
@@ -41,7 +42,7 @@ struct Sample {
   }
   [[nodiscard]] std::vector<float> tensor(const std::string& file, const Parameter& row) const {
     std::vector<float> values(static_cast<std::size_t>(row.extent()));
-    const io::Hdf5File opened(file, io::Hdf5Access::read, nullptr);
+    const io::Hdf5File opened(file, io::Hdf5Access::read);
     opened.open_dataset(io::weights_dataset(row.name)).read(0, row.extent(), values.data());
     return values;
   }
@@ -123,12 +124,12 @@ TEST_CASE("exported as bf16 and f16: the nearest values, said in config.json, ha
 TEST_CASE("the parameters alone in one plain file, with step and tokens; nothing is overwritten") {
   const Sample sample("llama");
   const std::string out = sample.folder / "w.h5";
-  const auto made = export_weights(sample.weights, out, sample.table);
+  const auto made = export_weights(sample.weights, out, sample.table, false);
   CHECK(made.tensors == static_cast<std::int64_t>(sample.table.rows().size()));
   CHECK(made.bytes == 4 * sample.table.num_parameters());
   for (const auto& row : sample.table.rows()) CHECK(sample.tensor(out, row) == sample.tensor(sample.weights, row));
-  CHECK(io::read_description(out).model == "{}");
-  const auto again = io::thrown_by([&] { export_weights(sample.weights, out, sample.table); });
+  CHECK(io::read_seal(out).model == "{}");
+  const auto again = io::thrown_by([&] { export_weights(sample.weights, out, sample.table, false); });
   CHECK(again.status == 2);
   CHECK(again.text == out + ": there is something already; name a file that is not there");
 }

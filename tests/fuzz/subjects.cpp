@@ -6,6 +6,7 @@
 #include <kozero/io/deck.hpp>
 #include <kozero/io/safetensors.hpp>
 #include <kozero/io/safetensors_index.hpp>
+#include <kozero/io/seal.hpp>
 #include <kozero/io/token_shard.hpp>
 #include <kozero/io/token_shard_writer.hpp>
 #include <kozero/io/tokenizer.hpp>
@@ -57,6 +58,25 @@ void read_checkpoint(const std::string& path) {
   io::read_tensor_file(*comm, path + "/" + io::kStateFile, table, {{io::kParameterGroup, mine.slices}});
 }
 
+/// As the program reads it: libhdf5 only after the seal has vouched for the bytes.
+void read_weights_file(const std::string& path) {
+  const auto comm = dist::make_self_communicator();
+  io::read_seal(path);
+  io::verify_seal(*comm, path);
+  const ParameterTable table = io::small_table();
+  io::RankSlices mine(table, 0, 1);
+  io::read_weights(*comm, path, table, mine.slices);
+}
+
+void add_weights(std::vector<Subject>& all, const io::ScratchFolder& folder) {
+  const ParameterTable table = io::small_table();
+  io::RankSlices mine(table, 0, 1);
+  mine.set_values();
+  const std::string path = folder / "weights.h5";
+  io::write_weights(*dist::make_self_communicator(), path, table, mine.readable(), {.model = R"({"dim":16})", .step = 5});
+  all.push_back(subject("weights.h5", path, [path] { read_weights_file(path); }));
+}
+
 std::string write_shard(const std::string& path, std::int64_t vocab) {
   io::TokenShardWriter writer(path, vocab);
   for (Token token = 0; token < 300; ++token) writer.append(std::span(&token, 1));
@@ -104,6 +124,7 @@ std::vector<Subject> all_subjects(const io::ScratchFolder& folder) {
   for (const char* file : {io::kManifestFile, io::kStateFile}) {
     all.push_back(subject(file, checkpoint + "/" + file, [checkpoint] { read_checkpoint(checkpoint); }));
   }
+  add_weights(all, folder);
   add_safetensors(all, folder);
   add_tokenizers(all, folder);
   for (const std::int64_t vocab : {1000, 100000}) {

@@ -10,6 +10,7 @@
 #include <dist/rank_groups.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/io/dealt_out.hpp>
+#include <kozero/io/file_descriptor.hpp>
 #include <kozero/io/tensor_difference.hpp>
 #include <kozero/io/tensor_statistics.hpp>
 #include <train/groups.hpp>
@@ -31,20 +32,22 @@ struct NamedTensor {
 /// Rank 0 writes the file; all wait for it.
 void write_file(const std::string& path, const std::vector<NamedTensor>& tensors) {
   if (test::world_rank() == 0) {
-    Hdf5File file(path, Hdf5Access::create, nullptr);
+    Hdf5File file(path, Hdf5Access::create);
     file.create_group("/parameters");
     file.create_group("/optimizer/exp_avg");
-    for (const auto& tensor : tensors) {
-      auto dataset = file.create_dataset(tensor.name, tensor.shape);
-      dataset.write(0, static_cast<std::int64_t>(tensor.values.size()), tensor.values.data());
-      dataset.close();
-    }
+    std::vector<std::int64_t> offsets;
+    for (const auto& tensor : tensors) offsets.push_back(file.create_dataset(tensor.name, tensor.shape).offset());
     file.close();
+    const FileDescriptor values(path, FileDescriptor::Use::update);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const auto& all = tensors[i].values;
+      values.write_at({reinterpret_cast<const char*>(all.data()), all.size() * sizeof(float)}, offsets[i]);
+    }
   }
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-Hdf5File open(const std::string& path) { return Hdf5File(path, Hdf5Access::read, nullptr); }
+Hdf5File open(const std::string& path) { return Hdf5File(path, Hdf5Access::read); }
 
 /// More than one block and more than one piece, of all sizes and signs.
 std::vector<float> many_values() {

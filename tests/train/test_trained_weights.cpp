@@ -71,7 +71,7 @@ void put_checkpoint(const io::ScratchFolder& scratch, const std::string& run, st
 
 /// A weights file of no tensors.
 void put_weights(const std::string& path, std::int64_t step) {
-  io::WeightsStream(path, {.model = "{}", .step = step}).close();
+  io::WeightsStream(path, {}, {.model = "{}", .step = step}).close();
 }
 
 }  // namespace

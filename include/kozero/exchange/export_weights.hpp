@@ -10,7 +10,8 @@
 
 namespace kozero::exchange {
 
-/// Streams from `weights` to `out`, which must not be there. Throws Error(deck, input or write).
-Exported export_weights(const std::string& weights, const std::string& out, const ParameterTable& table);
+/// Streams from `weights`, verified before, to `out`, which must not be there. `tied`: the head's values are the
+/// embedding's. Throws Error(deck, input or write).
+Exported export_weights(const std::string& weights, const std::string& out, const ParameterTable& table, bool tied);
 
 }  // namespace kozero::exchange
