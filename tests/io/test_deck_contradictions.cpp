@@ -70,6 +70,10 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
       {"run.epochs = 2",
        {},
        R"(x.toml:8: run.epochs = 2: given beside run.steps; accepted is one of run.steps, run.epochs)"},
+      {R"(zero.gather_dtype = "bf16")",
+       {},
+       R"(x.toml:8: zero.gather_dtype = "bf16": weights travel as they are stored; accepted with)"
+       R"( train.precision = "f32" (default) are "auto", "f32")"},
       {"train.accumulate = 2",
        {},
        R"(x.toml:8: train.accumulate = 2: given beside train.global_batch; accepted is one of)"
