@@ -12,7 +12,7 @@ TEST_CASE("a part that is not built yet is refused as such, never ignored") {
       {R"(train.precision = "fp16")",
        {},
        R"(x.toml:8: train.precision = "fp16": not built yet in this version (fp16 comes later);)"
-       R"( accepted are "f32", "bf16")"},
+       R"( accepted are "f32", "bf16"; did you mean bf16?)"},
       {R"(train.precision = "f64")", {}, R"(x.toml:8: train.precision = "f64": accepted are "f32", "bf16")"},
       {R"(train.gradient_dtype = "bf16")",
        {},
