@@ -68,20 +68,25 @@ class Trials:
         shutil.copytree(self.folder / "begun", run)
         return run
 
-    def counted_calls(self, overrides):
-        """(rank, number, "call path") of a run in which nothing happens."""
-        run = self.fresh()
+    def train_counted(self, run, *overrides, **preload):
+        """As train(); and every counted call's "call path" by (rank, number)."""
         log = self.folder / "calls"
         for old in self.folder.glob("calls.*"):
             old.unlink()
-        status, said = self.train(run, *overrides, preload={"KOZERO_CALLS_UNDER": f"{run}/step_", "KOZERO_CALLS_LOG": log})
-        self.expect(status == 0, "the run that counts calls", said)
-        calls = []
+        status, said = self.train(run, *overrides, preload={"KOZERO_CALLS_UNDER": f"{run}/step_", "KOZERO_CALLS_LOG": log,
+                                                            **preload})
+        calls = {}
         for rank in range(RANKS):
             for line in pathlib.Path(f"{log}.{rank}").read_text().splitlines():
                 number, what = line.split(" ", 1)
-                calls.append((rank, int(number), what.replace(f"{run}/", "")))
-        return calls
+                calls[rank, int(number)] = what.replace(f"{run}/", "")
+        return status, said, calls
+
+    def counted_calls(self, overrides):
+        """(rank, number, "call path") of a run in which nothing happens."""
+        status, said, calls = self.train_counted(self.fresh(), *overrides)
+        self.expect(status == 0, "the run that counts calls", said)
+        return [(rank, number, what) for (rank, number), what in calls.items()]
 
     def goes_on(self, run, said_before, name):
         """What follows an interruption: the newest complete checkpoint loads, and the end is that of the whole run."""
@@ -96,12 +101,13 @@ class Trials:
             self.expect(same, f"{name}: step {done} is not what was computed", said)
 
     def trial(self, call, action, mode):
-        rank, number, what = call
+        rank, number, _ = call
         run = self.fresh()
+        status, said, calls = self.train_counted(run, mode, "checkpoint.keep=2", KOZERO_CALLS_AT=number,
+                                                 KOZERO_CALLS_RANK=rank, KOZERO_CALLS_DO=action)
+        # Beside the training the order of calls is not always the same.
+        what = calls.get((rank, number), "none")
         name = f"{action} at rank {rank}'s call {number} ({what}), {mode}"
-        status, said = self.train(run, mode, "checkpoint.keep=2", preload={
-            "KOZERO_CALLS_UNDER": f"{run}/step_", "KOZERO_CALLS_AT": number, "KOZERO_CALLS_RANK": rank,
-            "KOZERO_CALLS_DO": action})
         self.expect(status not in (0, 124) or not str(action).startswith("kill"), f"{name}: status {status}", said)
         if action in TEXTS:
             self.check_message(status, said, what, action, name)
