@@ -98,7 +98,7 @@ struct ZeroKeys {
   double reduce_bucket_mib = 0;
   double gather_bucket_mib = 0;
   std::string reduce_dtype = "f32";
-  std::string gather_dtype = "f32";
+  std::string gather_dtype = "auto";
   std::string accumulation = "auto";
   bool overlap = false;
   std::int64_t prefetch_units = 0;

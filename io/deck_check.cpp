@@ -184,6 +184,14 @@ void check_ranks(const Deck& deck) {
   }
 }
 
+void check_types(const Deck& deck) {
+  if (deck.zero.gather_dtype != "auto" && deck.zero.gather_dtype != deck.train.precision) {
+    refuse_value(deck, "zero.gather_dtype",
+                 "weights travel as they are stored; accepted with " + beside(deck, "train.precision") +
+                     " are \"auto\", \"" + deck.train.precision + "\"");
+  }
+}
+
 void check_evaluation(const Deck& deck) {
   if (deck.train.eval_every > 0 && deck.data.val_fraction == 0) {
     refuse_value(deck, "train.eval_every",
@@ -220,6 +228,7 @@ void check_deck(Deck& deck) {
   check_vocabulary(deck);
   check_schedule(deck);
   check_ranks(deck);
+  check_types(deck);
   check_evaluation(deck);
   check_device(deck);
 }

@@ -61,7 +61,8 @@ struct AttentionShape {
   }
 };
 
-/// Floats of workspace that attention_forward and attention_backward need.
+/// Floats of workspace that attention_forward and attention_backward need for arrays of T.
+template <class T>
 std::int64_t attention_workspace(const AttentionShape& shape);
 
 template <class Space, class T>

@@ -5,12 +5,15 @@
 //   backward   dP = dY V^T    dS = P * (m dP - rowsum(dY * Y))
 //              dQ = dS K / sqrt(D)     dK += dS^T Q / sqrt(D)     dV += (m P)^T dY
 // A strip that ends at row n needs the first n keys only. Its (R, n) arrays stay in a core's second-level cache; the
-// small products are oneDNN's sgemm, which runs on the calling thread alone inside a parallel region. A task of forward
+// small products are oneDNN's sgemm, which runs on the calling thread alone inside a parallel region; of 16-bit arrays it
+// is given float copies, and sums of dK and dV stay in float until all strips have added. A task of forward
 // is a strip; a task of backward is a key head with all the query heads and strips that add into it, in a fixed order.
 #include <dnnl.h>
 
 #include <algorithm>
+#include <type_traits>
 
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/row_max.hpp>
 #include <kozero/kernels/rows.hpp>
@@ -25,18 +28,88 @@ constexpr std::int64_t kStrip = 64;
 /// sets.
 std::int64_t scratch_row(const AttentionShape& shape) { return (shape.positions + 15) / 16 * 16 + 16; }
 
-std::int64_t scratch_of_thread(const AttentionShape& shape) { return 2 * kStrip * scratch_row(shape); }
+/// A thread's scratch: two (R, n) arrays, and, where T is no float, float copies of what a strip and its key head read
+/// and write.
+template <class T>
+struct ThreadScratch {
+  std::int64_t score_row;
+  float *p, *ds;                    // (R, n)
+  float *query, *output;            // (R, D)
+  float *key, *value;               // (n, D)
+  float *key_sum, *value_sum;       // (n, D)
+  std::int64_t extent;
 
-/// A row-major matrix inside a larger one.
-struct Block {
-  const float* data;
-  std::int64_t row;  ///< floats from one row to the next
+  ThreadScratch(const AttentionShape& shape, float* memory) : score_row(scratch_row(shape)), extent(0) {
+    const auto take = [&](std::int64_t floats) {
+      float* const begin = memory == nullptr ? nullptr : memory + extent;
+      extent += (floats + 15) / 16 * 16;
+      return begin;
+    };
+    const std::int64_t of_strip = std::is_same_v<T, float> ? 0 : kStrip * shape.head_dim;
+    const std::int64_t of_head = std::is_same_v<T, float> ? 0 : shape.positions * shape.head_dim;
+    p = take(kStrip * score_row);
+    ds = take(kStrip * score_row);
+    query = take(of_strip);
+    output = take(of_strip);
+    key = take(of_head);
+    value = take(of_head);
+    key_sum = take(of_head);
+    value_sum = take(of_head);
+  }
 };
 
+template <class T>
+std::int64_t scratch_of_thread(const AttentionShape& shape) {
+  return ThreadScratch<T>(shape, nullptr).extent;
+}
+
+/// A row-major matrix inside a larger one.
+template <class T>
+struct Block {
+  T* data;
+  std::int64_t row;  ///< elements from one row to the next
+};
+using FloatsIn = Block<const float>;
+
+/// A matrix (rows, D) in float: itself, or a copy of it at `copy`.
+template <class T>
+FloatsIn in_float(Block<const T> from, std::int64_t rows, std::int64_t head_dim, float* copy) {
+  if constexpr (std::is_same_v<T, float>) {
+    return from;
+  } else {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const T* const in = from.data + r * from.row;
+      float* const out = copy + r * head_dim;
+      simd_loop(head_dim, [=](std::int64_t d) { out[d] = static_cast<float>(in[d]); });
+    }
+    return {copy, head_dim};
+  }
+}
+
+/// Where a product writes a matrix of T in float: itself, or `copy`, which store() then rounds into it.
+template <class T>
+Block<float> float_target(Block<T> to, std::int64_t head_dim, float* copy) {
+  if constexpr (std::is_same_v<T, float>) {
+    return to;
+  } else {
+    return {copy, head_dim};
+  }
+}
+template <class T>
+void store(Block<T> to, std::int64_t rows, std::int64_t head_dim, Block<float> from) {
+  if constexpr (std::is_same_v<T, float>) return;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float* const in = from.data + r * from.row;
+    T* const out = to.data + r * to.row;
+    simd_loop(head_dim, [=](std::int64_t d) { out[d] = static_cast<T>(in[d]); });
+  }
+}
+
 /// out (m, n) = alpha op(a) op(b) + beta out.
-void small_product(float* out, std::int64_t out_row, char op_a, Block a, char op_b, Block b, std::int64_t m,
-                   std::int64_t n, std::int64_t k, float alpha, float beta) {
-  const dnnl_status_t status = dnnl_sgemm(op_a, op_b, m, n, k, alpha, a.data, a.row, b.data, b.row, beta, out, out_row);
+void small_product(Block<float> out, char op_a, FloatsIn a, char op_b, FloatsIn b, std::int64_t m, std::int64_t n,
+                   std::int64_t k, float alpha, float beta) {
+  const dnnl_status_t status =
+      dnnl_sgemm(op_a, op_b, m, n, k, alpha, a.data, a.row, b.data, b.row, beta, out.data, out.row);
   if (status != dnnl_success) Kokkos::abort("kozero::attention: oneDNN's sgemm failed");
 }
 
@@ -63,11 +136,12 @@ void for_each_task(const Space& space, const char* label, std::int64_t tasks, st
   });
 }
 
+template <class T>
 struct Forward {
   AttentionShape shape;
-  float* y;
+  T* y;
   float* logsumexp;
-  const float* qkv;
+  const T* qkv;
 
   /// Turns the scores of row i into probabilities that still have to be divided by their sum; returns the sum.
   [[nodiscard]] float exponentials(const Strip& strip, std::int64_t i, float* scores) const {
@@ -84,41 +158,55 @@ struct Forward {
     return sum;
   }
 
-  void operator()(const Strip& strip, float* scratch) const {
+  void operator()(const Strip& strip, float* memory) const {
+    const ThreadScratch<T> scratch(shape, memory);
     const std::int64_t row = shape.qkv_columns();
-    const std::int64_t score_row = scratch_row(shape);
     const std::int64_t kv = strip.head / shape.group();
-    const Block q{qkv + shape.query(strip.batch, strip.head) + strip.first * row, row};
-    const Block k{qkv + shape.key_of(strip.batch, kv), row};
-    const Block v{qkv + shape.value_of(strip.batch, kv), row};
-    small_product(scratch, score_row, 'N', q, 'T', k, strip.rows(), strip.end, shape.head_dim, 1.0F, 0.0F);
+    const std::int64_t dim = shape.head_dim;
+    const auto part = [=, this](std::int64_t first) { return Block<const T>{qkv + first, row}; };
+    const FloatsIn q = in_float(part(shape.query(strip.batch, strip.head) + strip.first * row), strip.rows(), dim,
+                                scratch.query);
+    const FloatsIn k = in_float(part(shape.key_of(strip.batch, kv)), strip.end, dim, scratch.key);
+    const FloatsIn v = in_float(part(shape.value_of(strip.batch, kv)), strip.end, dim, scratch.value);
+    const Block<float> p{scratch.p, scratch.score_row};
+    small_product(p, 'N', q, 'T', k, strip.rows(), strip.end, dim, 1.0F, 0.0F);
     float sums[kStrip];
-    for (std::int64_t r = 0; r < strip.rows(); ++r)
-      sums[r] = exponentials(strip, strip.first + r, scratch + r * score_row);
+    for (std::int64_t r = 0; r < strip.rows(); ++r) sums[r] = exponentials(strip, strip.first + r, p.data + r * p.row);
     const std::int64_t y_row = shape.y_columns();
-    float* const out = y + shape.output(strip.batch, strip.head) + strip.first * y_row;
-    small_product(out, y_row, 'N', {scratch, score_row}, 'N', v, strip.rows(), shape.head_dim, strip.end, 1.0F, 0.0F);
+    const Block<T> out{y + shape.output(strip.batch, strip.head) + strip.first * y_row, y_row};
+    const Block<float> sum = float_target(out, dim, scratch.output);
+    small_product(sum, 'N', {p.data, p.row}, 'N', v, strip.rows(), dim, strip.end, 1.0F, 0.0F);
     for (std::int64_t r = 0; r < strip.rows(); ++r) {
       const float inverse = 1.0F / sums[r];
-      simd_loop(shape.head_dim, [=](std::int64_t d) { out[r * y_row + d] *= inverse; });
+      const float* const from = sum.data + r * sum.row;
+      T* const to = out.data + r * out.row;
+      simd_loop(dim, [=](std::int64_t d) { to[d] = static_cast<T>(from[d] * inverse); });
     }
   }
 };
 
+template <class T>
 struct Backward {
   AttentionShape shape;
-  float* dqkv;
-  const float* dy;
-  const float* y;
+  T* dqkv;
+  const T* dy;
+  const T* y;
   const float* logsumexp;
-  const float* qkv;
+  const T* qkv;
+
+  /// What all strips of a key head share: its keys and values, and where their gradients are summed.
+  struct KeyHead {
+    FloatsIn key, value;
+    Block<float> key_sum, value_sum;
+  };
 
   /// Row i: p holds scores, dp the gradient of m p; afterwards p holds m p, and dp the gradient of the scaled scores.
   void score_gradient(const Strip& strip, std::int64_t i, float* p, float* dp) const {
     const std::int64_t at = shape.output(strip.batch, strip.head) + i * shape.y_columns();
-    const float* const y_i = y + at;
-    const float* const dy_i = dy + at;
-    const float delta = lane_sum(shape.head_dim, [=](std::int64_t d) { return y_i[d] * dy_i[d]; });
+    const T* const y_i = y + at;
+    const T* const dy_i = dy + at;
+    const float delta = lane_sum(
+        shape.head_dim, [=](std::int64_t d) { return static_cast<float>(y_i[d]) * static_cast<float>(dy_i[d]); });
     const float lse = logsumexp[(strip.batch * shape.heads + strip.head) * shape.positions + i];
     const float scale = shape.scale();
     const std::int64_t keys = i + 1;
@@ -136,50 +224,63 @@ struct Backward {
     std::fill(dp + keys, dp + strip.end, 0.0F);
   }
 
-  /// Writes the strip's dq, and adds into its key head's dk and dv, or overwrites them where `overwrite`.
-  void strip_gradient(const Strip& strip, bool overwrite, float* scratch) const {
+  /// Writes the strip's dq, and adds into its key head's sums, or overwrites them where `overwrite`.
+  void strip_gradient(const Strip& strip, bool overwrite, const KeyHead& head, const ThreadScratch<T>& scratch) const {
     const std::int64_t row = shape.qkv_columns();
-    const std::int64_t score_row = scratch_row(shape);
-    const std::int64_t kv = strip.head / shape.group();
+    const std::int64_t y_row = shape.y_columns();
+    const std::int64_t dim = shape.head_dim;
     const std::int64_t query = shape.query(strip.batch, strip.head) + strip.first * row;
-    const std::int64_t key = shape.key_of(strip.batch, kv);
-    const std::int64_t value = shape.value_of(strip.batch, kv);
-    const Block q{qkv + query, row};
-    const Block k{qkv + key, row};
-    const Block v{qkv + value, row};
-    const Block dy_strip{dy + shape.output(strip.batch, strip.head) + strip.first * shape.y_columns(),
-                         shape.y_columns()};
-    float* const p = scratch;
-    float* const ds = scratch + kStrip * score_row;
+    const std::int64_t output = shape.output(strip.batch, strip.head) + strip.first * y_row;
     const std::int64_t rows = strip.rows();
     const std::int64_t keys = strip.end;
+    const FloatsIn q = in_float(Block<const T>{qkv + query, row}, rows, dim, scratch.query);
+    const FloatsIn dy_strip = in_float(Block<const T>{dy + output, y_row}, rows, dim, scratch.output);
+    const Block<float> p{scratch.p, scratch.score_row};
+    const Block<float> ds{scratch.ds, scratch.score_row};
+    const FloatsIn p_in{p.data, p.row};
+    const FloatsIn ds_in{ds.data, ds.row};
     const float beta = overwrite ? 0.0F : 1.0F;
-    small_product(p, score_row, 'N', q, 'T', k, rows, keys, shape.head_dim, 1.0F, 0.0F);
-    small_product(ds, score_row, 'N', dy_strip, 'T', v, rows, keys, shape.head_dim, 1.0F, 0.0F);
+    small_product(p, 'N', q, 'T', head.key, rows, keys, dim, 1.0F, 0.0F);
+    small_product(ds, 'N', dy_strip, 'T', head.value, rows, keys, dim, 1.0F, 0.0F);
     for (std::int64_t r = 0; r < rows; ++r)
-      score_gradient(strip, strip.first + r, p + r * score_row, ds + r * score_row);
-    const Block ds_strip{ds, score_row};
-    small_product(dqkv + query, row, 'N', ds_strip, 'N', k, rows, shape.head_dim, keys, shape.scale(), 0.0F);
-    small_product(dqkv + key, row, 'T', ds_strip, 'N', q, keys, shape.head_dim, rows, shape.scale(), beta);
-    small_product(dqkv + value, row, 'T', {p, score_row}, 'N', dy_strip, keys, shape.head_dim, rows, 1.0F, beta);
+      score_gradient(strip, strip.first + r, p.data + r * p.row, ds.data + r * ds.row);
+    small_product(head.key_sum, 'T', ds_in, 'N', q, keys, dim, rows, shape.scale(), beta);
+    small_product(head.value_sum, 'T', p_in, 'N', dy_strip, keys, dim, rows, 1.0F, beta);
+    const Block<T> dq{dqkv + query, row};
+    const Block<float> dq_sum = float_target(dq, dim, scratch.query);  // q is read no more
+    small_product(dq_sum, 'N', ds_in, 'N', head.key, rows, dim, keys, shape.scale(), 0.0F);
+    store(dq, rows, dim, dq_sum);
   }
 
   /// All gradients of one key head. The last strip comes first: it reaches every key, so it may overwrite.
-  void operator()(std::int64_t batch, std::int64_t kv, float* scratch) const {
+  void operator()(std::int64_t batch, std::int64_t kv, float* memory) const {
+    const ThreadScratch<T> scratch(shape, memory);
+    const std::int64_t row = shape.qkv_columns();
+    const std::int64_t dim = shape.head_dim;
+    const std::int64_t key = shape.key_of(batch, kv);
+    const std::int64_t value = shape.value_of(batch, kv);
+    const Block<T> dkey{dqkv + key, row};
+    const Block<T> dvalue{dqkv + value, row};
+    const KeyHead head{in_float(Block<const T>{qkv + key, row}, shape.positions, dim, scratch.key),
+                       in_float(Block<const T>{qkv + value, row}, shape.positions, dim, scratch.value),
+                       float_target(dkey, dim, scratch.key_sum), float_target(dvalue, dim, scratch.value_sum)};
     const std::int64_t strips = (shape.positions + kStrip - 1) / kStrip;
     for (std::int64_t member = 0; member < shape.group(); ++member) {
       for (std::int64_t s = strips - 1; s >= 0; --s) {
         const Strip strip{batch, kv * shape.group() + member, s * kStrip, std::min((s + 1) * kStrip, shape.positions)};
-        strip_gradient(strip, member == 0 && s == strips - 1, scratch);
+        strip_gradient(strip, member == 0 && s == strips - 1, head, scratch);
       }
     }
+    store(dkey, shape.positions, dim, head.key_sum);
+    store(dvalue, shape.positions, dim, head.value_sum);
   }
 };
 
 }  // namespace
 
+template <class T>
 std::int64_t attention_workspace(const AttentionShape& shape) {
-  return Device().concurrency() * scratch_of_thread(shape);
+  return Device().concurrency() * scratch_of_thread<T>(shape);
 }
 
 template <class Space, class T>
@@ -187,9 +288,9 @@ void attention_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp,
                        const AttentionShape& shape, Vector<float> workspace) {
   require_attention(shape, y, logsumexp, qkv);
   const std::int64_t strips = (shape.positions + kStrip - 1) / kStrip;
-  const Forward forward{shape, y.data(), logsumexp.data(), qkv.data()};
+  const Forward<T> forward{shape, y.data(), logsumexp.data(), qkv.data()};
   for_each_task(
-      space, "kozero::attention_forward", shape.batch * shape.heads * strips, scratch_of_thread(shape), workspace,
+      space, "kozero::attention_forward", shape.batch * shape.heads * strips, scratch_of_thread<T>(shape), workspace,
       [=](std::int64_t index, float* scratch) {
         const std::int64_t first = index % strips * kStrip;
         const std::int64_t head = index / strips;
@@ -203,16 +304,23 @@ void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, Matr
                         Vector<float> workspace) {
   require_attention(shape, y, logsumexp, qkv);
   require_attention(shape, dy, logsumexp, dqkv);
-  const Backward backward{shape, dqkv.data(), dy.data(), y.data(), logsumexp.data(), qkv.data()};
+  const Backward<T> backward{shape, dqkv.data(), dy.data(), y.data(), logsumexp.data(), qkv.data()};
   for_each_task(
-      space, "kozero::attention_backward", shape.batch * shape.kv_heads, scratch_of_thread(shape), workspace,
+      space, "kozero::attention_backward", shape.batch * shape.kv_heads, scratch_of_thread<T>(shape), workspace,
       [=](std::int64_t index, float* scratch) { backward(index / shape.kv_heads, index % shape.kv_heads, scratch); });
 }
 
+template std::int64_t attention_workspace<float>(const AttentionShape&);
+template std::int64_t attention_workspace<Bfloat16>(const AttentionShape&);
 template void attention_forward<Device, float>(const Device&, Matrix<float>, Matrix<float>, Matrix<const float>,
                                                const AttentionShape&, Vector<float>);
+template void attention_forward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<float>, Matrix<const Bfloat16>,
+                                                  const AttentionShape&, Vector<float>);
 template void attention_backward<Device, float>(const Device&, Matrix<float>, Matrix<const float>, Matrix<const float>,
                                                 Matrix<const float>, Matrix<const float>, const AttentionShape&,
                                                 Vector<float>);
+template void attention_backward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<const Bfloat16>,
+                                                   Matrix<const Bfloat16>, Matrix<const float>, Matrix<const Bfloat16>,
+                                                   const AttentionShape&, Vector<float>);
 
 }  // namespace kozero::kernels

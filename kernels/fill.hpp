@@ -19,12 +19,12 @@ void fill(const Space& space, Vector<T> x, std::type_identity_t<T> value) {
       space, "kozero::fill", static_cast<std::int64_t>(x.extent(0)), KOKKOS_LAMBDA(std::int64_t i) { out[i] = value; });
 }
 
-template <class Space>
-void scale(const Space& space, Vector<float> x, float factor) {
-  float* const out = x.data();
+template <class Space, class T>
+void scale(const Space& space, Vector<T> x, float factor) {
+  T* const out = x.data();
   for_each_element(
       space, "kozero::scale", static_cast<std::int64_t>(x.extent(0)),
-      KOKKOS_LAMBDA(std::int64_t i) { out[i] *= factor; });
+      KOKKOS_LAMBDA(std::int64_t i) { out[i] = static_cast<T>(factor * static_cast<float>(out[i])); });
 }
 
 template <class Space>

@@ -12,6 +12,7 @@
 #include <string>
 #include <type_traits>
 
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/kernels/matmul.hpp>
 
 namespace kozero::kernels {
@@ -52,8 +53,8 @@ Library& library() {
 
 template <class T>
 constexpr cudaDataType_t data_type() {
-  static_assert(std::is_same_v<T, float>, "matmul: no cuBLASLt type is named for this storage type");
-  return CUDA_R_32F;
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, Bfloat16>, "matmul: no cuBLASLt type is named for this one");
+  return std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_16BF;
 }
 
 /// One shape's descriptors and algorithm. It lives as long as the process.
@@ -66,7 +67,10 @@ class Product {
     check(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, plain_b ? CUBLAS_OP_N : CUBLAS_OP_T);
     set(CUBLASLT_MATMUL_DESC_TRANSB, plain_a ? CUBLAS_OP_N : CUBLAS_OP_T);
-    if (shape.has_bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    if (shape.has_bias) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type<In>());
+    }
     a_ = layout(data_type<In>(), plain_a ? shape.m : shape.k, plain_a ? shape.k : shape.m);
     b_ = layout(data_type<In>(), plain_b ? shape.k : shape.n, plain_b ? shape.n : shape.k);
     c_ = layout(data_type<Out>(), shape.m, shape.n);
@@ -111,11 +115,12 @@ class Product {
     prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
     prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    const std::uint32_t alignment = sizeof(float);  // a tensor may start at any element
-    prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
-    prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
-    prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
-    prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
+    const std::uint32_t of_in = sizeof(In);  // a tensor may start at any element
+    const std::uint32_t of_out = sizeof(Out);
+    prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, of_in);
+    prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, of_in);
+    prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_out);
+    prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_out);
     cublasLtMatmulHeuristicResult_t result{};
     int found = 0;
     const cublasStatus_t status =
@@ -143,6 +148,10 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
 
 template void multiply<Device, float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
                                              const float*);
+template void multiply<Device, float, Bfloat16>(const Device&, const ProductShape&, float*, const Bfloat16*,
+                                                const Bfloat16*, const Bfloat16*);
+template void multiply<Device, Bfloat16, Bfloat16>(const Device&, const ProductShape&, Bfloat16*, const Bfloat16*,
+                                                   const Bfloat16*, const Bfloat16*);
 
 std::int64_t matmul_memory() { return static_cast<std::int64_t>(kWorkspaceBytes); }
 

@@ -16,13 +16,26 @@
 #include <type_traits>
 #include <unordered_map>
 
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/kernels/matmul.hpp>
 
 namespace kozero::kernels {
 namespace {
 
 using Memory = dnnl::memory;
+using Type = Memory::data_type;
 using Arguments = std::unordered_map<int, Memory>;
+
+template <class T>
+constexpr Type type_of() {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, Bfloat16>, "matmul: no oneDNN type is named for this one");
+  return std::is_same_v<T, float> ? Type::f32 : Type::bf16;
+}
+
+/// What the arrays of a product hold.
+struct ProductTypes {
+  Type out, in;
+};
 
 /// Memory that all products share, since they run one after another: it only ever grows.
 struct SharedBytes {
@@ -51,9 +64,9 @@ Library& library() {
 }
 
 /// The layout of op(x) with the given extents, x row-major.
-Memory::desc layout(std::int64_t rows, std::int64_t columns, Op op) {
+Memory::desc layout(std::int64_t rows, std::int64_t columns, Op op, Type type) {
   const Memory::dims strides = op == Op::none ? Memory::dims{columns, 1} : Memory::dims{1, rows};
-  return {Memory::dims{rows, columns}, Memory::data_type::f32, strides};
+  return {Memory::dims{rows, columns}, type, strides};
 }
 
 bool collides_in_cache(std::int64_t row) { return row % (4096 / static_cast<std::int64_t>(sizeof(float))) == 0; }
@@ -70,9 +83,9 @@ bool packs_b(const ProductShape& shape) {
 
 class Product {
  public:
-  explicit Product(const ProductShape& shape) : b_plain_(layout(shape.k, shape.n, shape.op_b)) {
+  Product(const ProductShape& shape, ProductTypes types) : b_plain_(layout(shape.k, shape.n, shape.op_b, types.in)) {
     const dnnl::engine& engine = library().engine;
-    const auto description = describe(shape);
+    const auto description = describe(shape, types);
     primitive_ = dnnl::matmul(description);
     b_used_ = description.weights_desc();
     scratch_ = description.scratchpad_desc().get_size();
@@ -87,7 +100,7 @@ class Product {
     if (shape.has_bias) arguments_.emplace(DNNL_ARG_BIAS, empty(description.bias_desc()));
   }
 
-  void run(float* c, const float* a, const float* b, const float* bias) {
+  void run(void* c, const void* a, const void* b, const void* bias) {
     Library& shared = library();
     set(arguments_, DNNL_ARG_SRC, a);
     set(arguments_, DNNL_ARG_WEIGHTS, b_used_ == b_plain_ ? b : pack(b));
@@ -99,12 +112,11 @@ class Product {
   }
 
  private:
-  static dnnl::matmul::primitive_desc describe(const ProductShape& shape) {
-    const Memory::desc a = layout(shape.m, shape.k, shape.op_a);
-    const Memory::desc b = packs_b(shape)
-                               ? Memory::desc({shape.k, shape.n}, Memory::data_type::f32, Memory::format_tag::any)
-                               : layout(shape.k, shape.n, shape.op_b);
-    const Memory::desc c = layout(shape.m, shape.n, Op::none);
+  static dnnl::matmul::primitive_desc describe(const ProductShape& shape, ProductTypes types) {
+    const Memory::desc a = layout(shape.m, shape.k, shape.op_a, types.in);
+    const Memory::desc b = packs_b(shape) ? Memory::desc({shape.k, shape.n}, types.in, Memory::format_tag::any)
+                                          : layout(shape.k, shape.n, shape.op_b, types.in);
+    const Memory::desc c = layout(shape.m, shape.n, Op::none, types.out);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (shape.accumulate) {
@@ -113,7 +125,7 @@ class Product {
       attributes.set_post_ops(sum);
     }
     const auto operation =
-        shape.has_bias ? dnnl::matmul::desc(a, b, layout(1, shape.n, Op::none), c) : dnnl::matmul::desc(a, b, c);
+        shape.has_bias ? dnnl::matmul::desc(a, b, layout(1, shape.n, Op::none, types.in), c) : dnnl::matmul::desc(a, b, c);
     return {operation, attributes, library().engine};
   }
 
@@ -124,7 +136,7 @@ class Product {
     arguments.at(name).set_data_handle(const_cast<void*>(data));
   }
 
-  const void* pack(const float* b) {
+  const void* pack(const void* b) {
     Library& shared = library();
     void* const packed = shared.packed.at_least(b_used_.get_size());
     set(pack_arguments_, DNNL_ARG_FROM, b);
@@ -140,10 +152,11 @@ class Product {
   Arguments arguments_, pack_arguments_;
 };
 
+template <class Out, class In>
 Product& product(const ProductShape& shape) {
   library();  // made before the products, so that it outlives them
   static std::map<ProductShape, Product> products;
-  return products.try_emplace(shape, shape).first->second;
+  return products.try_emplace(shape, shape, ProductTypes{type_of<Out>(), type_of<In>()}).first->second;
 }
 
 /// c = op(a) op(b), plus c where shape.accumulate.
@@ -165,7 +178,7 @@ void multiply(const Space&, const ProductShape& shape, Out* c, const In* a, cons
     if (!shape.has_bias) return multiply_floats(shape, c, a, b);
   }
   try {
-    product(shape).run(c, a, b, bias);
+    product<Out, In>(shape).run(c, a, b, bias);
   } catch (const dnnl::error& error) {
     throw Error(Failure::internal, std::string("matmul: oneDNN: ") + error.what());
   }
@@ -173,6 +186,10 @@ void multiply(const Space&, const ProductShape& shape, Out* c, const In* a, cons
 
 template void multiply<Device, float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
                                              const float*);
+template void multiply<Device, float, Bfloat16>(const Device&, const ProductShape&, float*, const Bfloat16*,
+                                                const Bfloat16*, const Bfloat16*);
+template void multiply<Device, Bfloat16, Bfloat16>(const Device&, const ProductShape&, Bfloat16*, const Bfloat16*,
+                                                   const Bfloat16*, const Bfloat16*);
 
 std::int64_t matmul_memory() { return static_cast<std::int64_t>(library().packed.extent + library().scratch.extent); }
 

@@ -25,24 +25,24 @@ struct Square {
 };
 
 /// The sum over one block of at most kSumBlock elements, by 16 lanes.
-template <class Term>
-double block_sum(const float* x, std::int64_t extent) {
+template <class Term, class T>
+double block_sum(const T* x, std::int64_t extent) {
   constexpr int kSumLanes = 16;
   double lanes[kSumLanes] = {};
   std::int64_t i = 0;
   for (; i + kSumLanes <= extent; i += kSumLanes) {
-    for (int lane = 0; lane < kSumLanes; ++lane) lanes[lane] += Term()(x[i + lane]);
+    for (int lane = 0; lane < kSumLanes; ++lane) lanes[lane] += Term()(static_cast<float>(x[i + lane]));
   }
-  for (int lane = 0; i + lane < extent; ++lane) lanes[lane] += Term()(x[i + lane]);
+  for (int lane = 0; i + lane < extent; ++lane) lanes[lane] += Term()(static_cast<float>(x[i + lane]));
   double sum = 0.0;
   for (const double lane : lanes) sum += lane;
   return sum;
 }
 
 /// Host: writes block sums of a run of blocks that starts at `x`.
-template <class Term>
+template <class Term, class T>
 struct BlockSums {
-  const float* x;
+  const T* x;
   std::int64_t extent;
   double* sums;
 
@@ -53,19 +53,19 @@ struct BlockSums {
 };
 
 /// Device: each thread adds elements at a stride that the extent alone decides.
-template <class Term>
+template <class Term, class T>
 struct StridedSum {
-  const float* x;
+  const T* x;
   std::int64_t extent;
   std::int64_t stride;
 
   KOKKOS_FUNCTION void operator()(std::int64_t first, double& sum) const {
-    for (std::int64_t i = first; i < extent; i += stride) sum += Term()(x[i]);
+    for (std::int64_t i = first; i < extent; i += stride) sum += Term()(static_cast<float>(x[i]));
   }
 };
 
-template <class Space, class Term>
-double sum_terms(const Space& space, const std::string& label, Vector<const float> x) {
+template <class Term, class Space, class T>
+double sum_terms(const Space& space, const std::string& label, Vector<const T> x) {
   using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>;
   const auto extent = static_cast<std::int64_t>(x.extent(0));
   double total = 0.0;
@@ -75,13 +75,13 @@ double sum_terms(const Space& space, const std::string& label, Vector<const floa
     for (std::int64_t first = 0; first < extent; first += kBlocksAtOnce * kSumBlock) {
       const std::int64_t rest = std::min(extent - first, kBlocksAtOnce * kSumBlock);
       const std::int64_t blocks = (rest + kSumBlock - 1) / kSumBlock;
-      Kokkos::parallel_for(label, Policy(space, 0, blocks), BlockSums<Term>{x.data() + first, rest, sums.data()});
+      Kokkos::parallel_for(label, Policy(space, 0, blocks), BlockSums<Term, T>{x.data() + first, rest, sums.data()});
       space.fence(label);
       for (std::int64_t block = 0; block < blocks; ++block) total += sums[static_cast<std::size_t>(block)];
     }
   } else {
     const std::int64_t threads = std::min<std::int64_t>(extent, 1 << 18);
-    Kokkos::parallel_reduce(label, Policy(space, 0, threads), StridedSum<Term>{x.data(), extent, threads}, total);
+    Kokkos::parallel_reduce(label, Policy(space, 0, threads), StridedSum<Term, T>{x.data(), extent, threads}, total);
   }
   return total;
 }
@@ -89,13 +89,13 @@ double sum_terms(const Space& space, const std::string& label, Vector<const floa
 /// The sum of all elements.
 template <class Space>
 double sum_in_blocks(const Space& space, Vector<const float> x) {
-  return sum_terms<Space, Itself>(space, "kozero::sum_in_blocks", x);
+  return sum_terms<Itself>(space, "kozero::sum_in_blocks", x);
 }
 
 /// The sum of the elements' squares.
-template <class Space>
-double sum_of_squares(const Space& space, Vector<const float> x) {
-  return sum_terms<Space, Square>(space, "kozero::sum_of_squares", x);
+template <class Space, class T>
+double sum_of_squares(const Space& space, Vector<T> x) {
+  return sum_terms<Square>(space, "kozero::sum_of_squares", Vector<const T>(x));
 }
 
 /// Lowers `smallest` to a block's first element whose exponent bits are all ones: an infinity or NaN.

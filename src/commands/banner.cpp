@@ -52,6 +52,12 @@ std::string model_line(const Banner& banner) {
       banner.parameters.num_units());
 }
 
+const char* precision_line(Precision precision) {
+  return precision == Precision::f32
+             ? "precision    f32"
+             : "precision    bf16 weights and activations; f32 master weights, moments, gradients and sums";
+}
+
 std::string memory_line(const Banner& banner) {
   std::string line = fmt::format("memory plan  {:.1f} MiB a rank:", static_cast<double>(banner.plan.total()) / kMiB);
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
@@ -72,6 +78,7 @@ std::vector<std::string> lines_of(const Banner& banner) {
       fmt::format("data         {}", banner.data),
       stage_line(banner),
       batch_line(banner),
+      precision_line(banner.settings.precision),
       fmt::format("optimizer    {}, lr {} {}, {} steps", deck.optim.kind, banner.settings.step.schedule.lr,
                   deck.optim.schedule, banner.settings.steps),
       fmt::format("running on   {} a rank, communicator {}", banner.runtime.placement(), banner.comm.name()),

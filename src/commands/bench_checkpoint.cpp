@@ -100,7 +100,7 @@ class CheckpointBench {
     for (const auto& group : groups) {
       for (const auto& slice : group.slices) fill_with_noise(slice.values);
     }
-    bytes_ = std::ssize(groups) * assembly.model().parameters().num_parameters() * static_cast<std::int64_t>(sizeof(float));
+    bytes_ = std::ssize(groups) * assembly.network().parameters().num_parameters() * static_cast<std::int64_t>(sizeof(float));
   }
 
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }

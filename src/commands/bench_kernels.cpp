@@ -35,9 +35,14 @@ struct TimedKernel {
 };
 
 KernelShapes shapes_of(const train::Settings& settings) {
-  if (settings.model.arch == "linear")
-    throw Error(Failure::deck, "bench kernels: model.arch = linear has no kernels worth timing; accepted: gpt2, llama, qwen2, qwen3");
   return {settings.model, settings.batch.micro_batch, settings.batch.micro_steps};
+}
+
+train::Settings settings_of(const io::Deck& deck, int num_ranks) {
+  const auto settings = train::settings_of(deck, num_ranks, train::vocab_of(deck), 0);
+  if (settings.model.arch != "linear") return settings;
+  throw Error(Failure::deck,
+              "bench kernels: model.arch = linear has no kernels worth timing; accepted: gpt2, llama, qwen2, qwen3");
 }
 
 void time_once(TimedKernel& timed, OperandRings& rings) {
@@ -50,12 +55,13 @@ void time_once(TimedKernel& timed, OperandRings& rings) {
 }
 
 /// The kernels of `shapes`, the probe first. A round before the first makes what a kernel makes once, and is not counted.
+template <class Scalar>
 std::vector<TimedKernel> timed_kernels(const KernelShapes& shapes, int rounds) {
   MemoryLedger ledger;
   OperandRings rings(ledger, shapes.largest_call_bytes());
   std::vector<KernelCase> cases = {stream_probe(rings)};
-  add_product_cases<float>(cases, shapes, rings);
-  add_stream_cases<float>(cases, shapes, rings);
+  add_product_cases<Scalar>(cases, shapes, rings);
+  add_stream_cases<Scalar>(cases, shapes, rings);
   std::vector<TimedKernel> kernels;
   for (auto& one : cases) kernels.push_back({std::move(one), {}});
   for (int round = 0; round <= rounds; ++round) {
@@ -125,15 +131,15 @@ void bench_kernels(const dist::Environment& environment, const Arguments& argume
   parse(app, arguments);
 
   Session session(environment, [&] { return deck_arguments.read(); });
-  const KernelShapes shapes = dist::agreed(session.control(), [&] {
-    const int ranks = session.control().size();
-    return shapes_of(train::settings_of(session.deck(), ranks, train::vocab_of(session.deck()), 0));
-  });
-  const auto kernels = timed_kernels(shapes, rounds);
+  const auto settings =
+      dist::agreed(session.control(), [&] { return settings_of(session.deck(), session.control().size()); });
+  const KernelShapes shapes = shapes_of(settings);
+  const auto kernels = settings.precision == Precision::f32 ? timed_kernels<float>(shapes, rounds)
+                                                            : timed_kernels<Bfloat16>(shapes, rounds);
   if (!session.is_first_rank()) return;
   const Best best(kernels);
-  std::cout << fmt::format("{}: {}, {} sequences of {} tokens a micro-step, f32, {} a rank\n", session.deck().source,
-                           shapes.model.arch, shapes.batch, shapes.model.seq, session.runtime().placement());
+  std::cout << fmt::format("{}: {}, {} sequences of {} tokens a micro-step, {}, {} a rank\n", session.deck().source,
+                           shapes.model.arch, shapes.batch, shapes.model.seq, name_of(settings.precision), session.runtime().placement());
   print_table(kernels, best);
   if (as_json) print_json(kernels, best);
 }

@@ -68,7 +68,7 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
                 Error::Seen::by_all_ranks);
   }
   train::BatchLoader loader(trained.settings().batch.micro_batch, trained.settings().model.seq, trained.ledger());
-  const train::Evaluator evaluator{trained.model(), trained.access(), trained.comm(), loader,
+  const train::Evaluator evaluator{trained.network(), trained.comm(), loader,
                                    trained.settings().batch.micro_batch};
   const train::Evaluation result = train::evaluate(evaluator, *source, 0);
   if (environment.rank() != 0) return;

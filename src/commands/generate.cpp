@@ -39,7 +39,7 @@ void generate(const dist::Environment& environment, const Arguments& arguments) 
     return io::make_tokenizer(names_one ? trained.deck().data.tokenizer : trained.source().tokenizer);
   });
   trained.accept_vocabulary(tokenizer->vocab_size());
-  train::Generator generator(trained.model(), trained.access(), trained.comm(), tokenizer->vocab_size(),
+  train::Generator generator(trained.network(), trained.comm(), tokenizer->vocab_size(),
                              trained.ledger());
   std::vector<Token> tokens = tokenizer->encode(prompt);
   if (tokens.empty()) tokens = tokenizer->encode("\n");

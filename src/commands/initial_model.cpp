@@ -100,7 +100,7 @@ std::string begin_weights(const io::Deck& deck, train::Assembly& assembly, dist:
     return "";
   }
   const WeightsSource source = dist::agreed(comm, [&] { return find_weights(deck.model.init); });
-  load(source, assembly.model().config(), assembly.model().parameters(), assembly.state().weights(), comm);
+  load(source, assembly.network().config(), assembly.network().parameters(), assembly.state().weights(), comm);
   return fmt::format("init         weights of {} ({}), a fresh optimizer", source.path, name_of(source.kind));
 }
 

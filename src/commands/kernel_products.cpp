@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/matmul.hpp>
 #include <kozero/model/head.hpp>
@@ -107,7 +108,7 @@ void add_attention(std::vector<KernelCase>& cases, const KernelShapes& shapes, O
                      kernels::attention_forward(Device(), out.take<Scalar>(shape.rows(), shape.y_columns()),
                                                 out.take<float>(lengths, shape.positions),
                                                 in.take<const Scalar>(shape.rows(), shape.qkv_columns()), shape,
-                                                out.take<float>(kernels::attention_workspace(shape)));
+                                                out.take<float>(kernels::attention_workspace<Scalar>(shape)));
                    }});
   cases.push_back({"attention backward", text, calls, KernelCase::Measure::operations, 5.0 * square, [=, &in, &out] {
                      kernels::attention_backward(Device(), out.take<Scalar>(shape.rows(), shape.qkv_columns()),
@@ -115,7 +116,7 @@ void add_attention(std::vector<KernelCase>& cases, const KernelShapes& shapes, O
                                                  in.take<const Scalar>(shape.rows(), shape.y_columns()),
                                                  in.take<const float>(lengths, shape.positions),
                                                  in.take<const Scalar>(shape.rows(), shape.qkv_columns()), shape,
-                                                 out.take<float>(kernels::attention_workspace(shape)));
+                                                 out.take<float>(kernels::attention_workspace<Scalar>(shape)));
                    }});
 }
 
@@ -137,5 +138,6 @@ void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shape
 }
 
 template void add_product_cases<float>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
+template void add_product_cases<Bfloat16>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
 
 }  // namespace kozero::commands

@@ -5,9 +5,11 @@
 
 #include <fmt/format.h>
 
+#include <kozero/core/precision.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/kernels/adamw.hpp>
 #include <kozero/kernels/bias.hpp>
+#include <kozero/kernels/convert.hpp>
 #include <kozero/kernels/cross_entropy.hpp>
 #include <kozero/kernels/embedding.hpp>
 #include <kozero/kernels/fill.hpp>
@@ -201,6 +203,7 @@ void add_loss(Streams& streams, const KernelShapes& shapes) {
 }
 
 /// What a step does with weights and gradients, in portions of a block's.
+template <class Scalar>
 void add_update(Streams& streams, const KernelShapes& shapes) {
   const model::Config& model = shapes.model;
   const std::int64_t tables = model.vocab * model.dim * (model.tie_embeddings ? 1 : 2);
@@ -214,6 +217,10 @@ void add_update(Streams& streams, const KernelShapes& shapes) {
   streams.add("adamw", extent, 7.0 * kFloat, [](const Operands& o) {
     kernels::adamw_update(Device(), o.flat_output<float>(), o.flat_output<float>(), o.flat_output<float>(),
                           o.flat_input<float>(), {.weight_decay = 0.01, .correction1 = 0.1, .correction2 = 0.001});
+  });
+  if (!has_master<Scalar>) return;
+  streams.add("weights rounded from master", extent, kFloat + sizeof(Scalar), [](const Operands& o) {
+    kernels::convert(Device(), o.flat_output<Scalar>(), o.flat_input<float>());
   });
 }
 
@@ -237,10 +244,11 @@ void add_stream_cases(std::vector<KernelCase>& cases, const KernelShapes& shapes
   add_rope<Scalar>(streams, shapes);
   add_sums<Scalar>(streams, shapes);
   add_loss<Scalar>(streams, shapes);
-  add_update(streams, shapes);
+  add_update<Scalar>(streams, shapes);
 }
 
 template void add_stream_cases<float>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
+template void add_stream_cases<Bfloat16>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
 
 KernelCase stream_probe(OperandRings& rings) {
   std::vector<KernelCase> probe;

@@ -16,12 +16,15 @@ constexpr std::int64_t kSkew = 5 * kBorder;                  // no two operands 
 
 std::int64_t ring_bytes(std::int64_t call_bytes) { return std::max(kSmallest, 2 * call_bytes); }
 
+/// Noise whose halves are noise in [0, 1) too, read as bf16.
 void fill_with_noise(const Vector<float>& values) {
   Kokkos::parallel_for(
       "kozero::bench::operands",
       Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, static_cast<std::int64_t>(values.extent(0))),
       KOKKOS_LAMBDA(const std::int64_t i) {
-        values(static_cast<std::size_t>(i)) = uniform_of(philox(3, counter_of(static_cast<std::uint64_t>(i))).x[0]);
+        const float noise = uniform_of(philox(3, counter_of(static_cast<std::uint64_t>(i))).x[0]);
+        const auto high = Kokkos::bit_cast<std::uint32_t>(noise) >> 16;
+        values(static_cast<std::size_t>(i)) = Kokkos::bit_cast<float>(high << 16 | high);
       });
   Device().fence("kozero::bench::operands");
 }

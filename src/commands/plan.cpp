@@ -22,11 +22,13 @@ nlohmann::ordered_json json_of(const std::vector<plan::MemoryPlan>& plans) {
         {"stage", plan.stage},
         {"ranks", plan.num_ranks},
         {"total", plan.total()},
-        {"formula", plan::model_state_bytes(plan.stage, plan.num_parameters, plan.num_ranks)}};
+        {"formula", plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_ranks)}};
     for (std::size_t i = 0; i < kMemoryNames.size(); ++i) stage[std::string(kMemoryNames[i])] = plan.bytes[i];
     stages.push_back(stage);
   }
-  return {{"parameters", plans.front().num_parameters}, {"stages", stages}};
+  return {{"parameters", plans.front().num_parameters},
+          {"precision", name_of(plans.front().precision)},
+          {"stages", stages}};
 }
 
 }  // namespace

@@ -12,11 +12,12 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
     : session_(environment, [&] { return deck_of(source_ = find_weights(path), overrides); }),
       settings_(dist::agreed(session_.control(),
                              [&] { return train::settings_of(session_.deck(), environment.size(), 0, 0); })),
-      comm_(session_.connect(ledger_)),
-      model_(model::make_model<float>(settings_.model)),
-      weights_(std::make_unique<zero::FrozenWeights>(model_->parameters(), *comm_, settings_.zero.stage, ledger_)) {
-  model_->reserve(ledger_, settings_.batch.micro_batch);
-  load(source_, settings_.model, model_->parameters(), weights_->weights(), *comm_);
+      comm_(session_.connect(ledger_)) {
+  auto model = model::make_model<float>(settings_.model);
+  weights_ = std::make_unique<zero::FrozenWeights>(model->parameters(), *comm_, settings_.zero.stage, ledger_);
+  network_ = std::make_unique<model::NetworkOf<float>>(std::move(model), *weights_);
+  network_->reserve(ledger_, settings_.batch.micro_batch);
+  load(source_, settings_.model, network_->parameters(), weights_->weights(), *comm_);
 }
 
 void TrainedModel::accept_vocabulary(std::int64_t ids) const {

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// trained_model.hpp: a model with its trained weights, for evaluation and generation.
+// trained_model.hpp: a model with its trained weights, in f32, for evaluation and generation.
 #pragma once
 #include <memory>
 
+#include <kozero/model/network.hpp>
 #include <kozero/train/batch_loader.hpp>
 #include <kozero/train/settings.hpp>
 #include <kozero/zero/frozen_weights.hpp>
@@ -24,8 +25,7 @@ class TrainedModel {
   [[nodiscard]] const io::Deck& deck() const { return session_.deck(); }
   [[nodiscard]] const WeightsSource& source() const { return source_; }
   [[nodiscard]] const train::Settings& settings() const { return settings_; }
-  [[nodiscard]] model::Model<float>& model() { return *model_; }
-  [[nodiscard]] ParameterAccess<float>& access() { return *weights_; }
+  [[nodiscard]] model::Network& network() { return *network_; }
   [[nodiscard]] dist::Communicator& comm() { return *comm_; }
   [[nodiscard]] MemoryLedger& ledger() { return ledger_; }
 
@@ -38,8 +38,8 @@ class TrainedModel {
   train::Settings settings_;
   MemoryLedger ledger_;
   std::unique_ptr<dist::Communicator> comm_;
-  std::unique_ptr<model::Model<float>> model_;
   std::unique_ptr<zero::FrozenWeights> weights_;
+  std::unique_ptr<model::Network> network_;  // behind what it reads
 };
 
 }  // namespace kozero::commands

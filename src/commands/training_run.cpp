@@ -136,7 +136,7 @@ RunSummary TrainingRun::execute() {
 
 void TrainingRun::say_banner() {
   const Banner banner{
-      deck_, settings_, plan_, *comm_, session_.runtime(), assembly_->model().parameters(), data_.description};
+      deck_, settings_, plan_, *comm_, session_.runtime(), assembly_->network().parameters(), data_.description};
   for (const auto& line : lines_of(banner)) log_.say(line);
   if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
     log_.say("note         saving is synchronous: this MPI gives no MPI_THREAD_MULTIPLE");
@@ -228,7 +228,7 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
 }
 
 double TrainingRun::validation_loss() {
-  const train::Evaluator evaluator{assembly_->model(), assembly_->state(), *comm_, assembly_->loader(),
+  const train::Evaluator evaluator{assembly_->network(), *comm_, assembly_->loader(),
                                    settings_.batch.micro_batch};
   const std::int64_t samples = deck_.train.eval_batches * settings_.batch.global_batch;
   return train::evaluate(evaluator, *data_.validation, samples).loss;
@@ -271,8 +271,8 @@ std::map<std::string, std::string> TrainingRun::small_files() const {
 
 void TrainingRun::save_weights() {
   const io::WeightsDescription description{model_json(settings_.model), summary_.steps, tokens_,
-                                           train::ties_of(assembly_->model())};
-  train::save_weights(path_of(train::kWeightsFile), assembly_->model().parameters(), assembly_->state().weights(),
+                                           train::ties_of(assembly_->network())};
+  train::save_weights(path_of(train::kWeightsFile), assembly_->network().parameters(), assembly_->state().weights(),
                       *comm_, description);
 }
 
@@ -292,7 +292,7 @@ void TrainingRun::say_evaluation() {
                          summary_.first_loss, first, summary_.last_loss, summary_.steps,
                          100.0 * summary_.last_loss / summary_.first_loss, summary_.median_tokens_per_s));
   }
-  const std::string closing = assembly_->model().closing_line(assembly_->state());
+  const std::string closing = assembly_->network().closing_line();
   if (!closing.empty()) log_.say(closing);
   if (data_.validation == nullptr) return;
   summary_.val_loss = validation_loss();
@@ -301,7 +301,7 @@ void TrainingRun::say_evaluation() {
 
 void TrainingRun::say_sample() {
   if (data_.tokenizer == nullptr) return;
-  train::Generator generator(assembly_->model(), assembly_->state(), *comm_, data_.tokenizer->vocab_size(), ledger_);
+  train::Generator generator(assembly_->network(), *comm_, data_.tokenizer->vocab_size(), ledger_);
   const std::vector<Token> prompt = data_.tokenizer->encode("\n");
   const auto tokens = generator.continued(prompt, 240, {.temperature = 0.8, .top_k = 40, .seed = settings_.seed});
   log_.say("a sample of what it writes:\n" + indented(data_.tokenizer->decode(tokens)));

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/distributed_array.hpp>
 
@@ -17,8 +18,11 @@ void copy(const Vector<T>& from, const Vector<T>& to) {
 
 template <class T>
 void reduce(const DistributedArray<T>& source, const Vector<T>& slice) {
-  static_assert(std::is_same_v<T, float>, "partial sums are stored and added in float");
-  source.comm().reduce_scatter(source.local().data(), slice.data(), source.partition());
+  if constexpr (std::is_same_v<T, float>) {
+    source.comm().reduce_scatter(source.local().data(), slice.data(), source.partition());
+  } else {
+    throw Error(Failure::internal, "redistribute: partial sums are stored and added in float");
+  }
 }
 
 template <class T>
@@ -64,6 +68,8 @@ void redistribute(const DistributedArray<T>& source, DistributedArray<T>& destin
 }
 
 template class DistributedArray<float>;
+template class DistributedArray<Bfloat16>;
 template void redistribute(const DistributedArray<float>&, DistributedArray<float>&);
+template void redistribute(const DistributedArray<Bfloat16>&, DistributedArray<Bfloat16>&);
 
 }  // namespace kozero::dist

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/model/architecture.hpp>
 #include <kozero/model/gpt2.hpp>
@@ -31,6 +32,8 @@ std::unique_ptr<Model<Scalar>> make_model(const Config& config) {
 }
 
 template const std::vector<Architecture<float>>& architectures<float>();
+template const std::vector<Architecture<Bfloat16>>& architectures<Bfloat16>();
 template std::unique_ptr<Model<float>> make_model<float>(const Config&);
+template std::unique_ptr<Model<Bfloat16>> make_model<Bfloat16>(const Config&);
 
 }  // namespace kozero::model

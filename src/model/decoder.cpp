@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/kernels/reduce.hpp>
 #include <kozero/model/decoder.hpp>
@@ -161,5 +162,6 @@ double Decoder<Scalar>::flops_per_token() const {
 }
 
 template class Decoder<float>;
+template class Decoder<Bfloat16>;
 
 }  // namespace kozero::model

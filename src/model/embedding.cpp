@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/kernels/dropout.hpp>
 #include <kozero/kernels/embedding.hpp>
 #include <kozero/model/embedding.hpp>
@@ -34,5 +35,6 @@ void Embedding<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, Vector<con
 }
 
 template class Embedding<float>;
+template class Embedding<Bfloat16>;
 
 }  // namespace kozero::model

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/kernels/gelu.hpp>
 #include <kozero/kernels/row_blocks.hpp>
 #include <kozero/kernels/swiglu.hpp>
@@ -95,5 +96,6 @@ void FeedForward<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, Vector<f
 }
 
 template class FeedForward<float>;
+template class FeedForward<Bfloat16>;
 
 }  // namespace kozero::model

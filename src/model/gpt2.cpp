@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/model/accept.hpp>
 #include <kozero/model/decoder.hpp>
 #include <kozero/model/feed_forward.hpp>
@@ -88,5 +89,6 @@ std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
 }
 
 template std::unique_ptr<Model<float>> make_gpt2<float>(const Config&);
+template std::unique_ptr<Model<Bfloat16>> make_gpt2<Bfloat16>(const Config&);
 
 }  // namespace kozero::model

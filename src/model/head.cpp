@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/kernels/cross_entropy.hpp>
 #include <kozero/kernels/fill.hpp>
 #include <kozero/kernels/matmul.hpp>
@@ -92,5 +93,6 @@ void Head<Scalar>::logits(const Pass& pass, Vector<float> out, Matrix<const Scal
 }
 
 template class Head<float>;
+template class Head<Bfloat16>;
 
 }  // namespace kozero::model

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/kernels/fill.hpp>
 #include <kozero/kernels/reduce.hpp>
@@ -21,14 +22,16 @@ namespace {
 template <class Scalar>
 void draw(std::uint64_t key, std::uint64_t first, double deviation, const HostVector<Scalar>& out) {
   for (std::size_t i = 0; i < out.extent(0); ++i) {
-    out(i) = static_cast<Scalar>(deviation * normal_at(key, first + i));
+    out(i) = static_cast<Scalar>(static_cast<float>(deviation * normal_at(key, first + i)));
   }
 }
 
 template <class Scalar>
 double largest_difference(const HostVector<Scalar>& a, const HostVector<Scalar>& b) {
   double largest = 0.0;
-  for (std::size_t i = 0; i < a.extent(0); ++i) largest = std::max(largest, std::abs(double{a(i)} - double{b(i)}));
+  for (std::size_t i = 0; i < a.extent(0); ++i) {
+    largest = std::max(largest, std::abs(double{static_cast<float>(a(i))} - double{static_cast<float>(b(i))}));
+  }
   return largest;
 }
 
@@ -160,6 +163,8 @@ std::unique_ptr<Model<Scalar>> make_linear(const Config& config) {
 }
 
 template class LinearDemo<float>;
+template class LinearDemo<Bfloat16>;
 template std::unique_ptr<Model<float>> make_linear<float>(const Config&);
+template std::unique_ptr<Model<Bfloat16>> make_linear<Bfloat16>(const Config&);
 
 }  // namespace kozero::model

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/model/accept.hpp>
 #include <kozero/model/decoder.hpp>
 #include <kozero/model/feed_forward.hpp>
@@ -110,5 +111,6 @@ std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
 }
 
 template std::unique_ptr<Model<float>> make_llama<float>(const Config&);
+template std::unique_ptr<Model<Bfloat16>> make_llama<Bfloat16>(const Config&);
 
 }  // namespace kozero::model

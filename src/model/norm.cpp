@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/kernels/layernorm.hpp>
 #include <kozero/kernels/rmsnorm.hpp>
 #include <kozero/model/norm.hpp>
@@ -45,5 +46,6 @@ void Norm<Scalar>::backward(const Device& space, Matrix<Scalar> dx, Vector<float
 }
 
 template class Norm<float>;
+template class Norm<Bfloat16>;
 
 }  // namespace kozero::model

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/kernels/bias.hpp>
 #include <kozero/kernels/matmul.hpp>
 #include <kozero/model/projection.hpp>
@@ -45,5 +46,6 @@ void Projection<Scalar>::backward(const Device& space, Matrix<Scalar> dx, Vector
 }
 
 template class Projection<float>;
+template class Projection<Bfloat16>;
 
 }  // namespace kozero::model

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/model/qk_norm.hpp>
 
 namespace kozero::model {
@@ -25,5 +26,6 @@ void QkNorm<Scalar>::backward(const Device& space, Matrix<Scalar> dqkv, Vector<f
 }
 
 template class QkNorm<float>;
+template class QkNorm<Bfloat16>;
 
 }  // namespace kozero::model

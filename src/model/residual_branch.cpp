@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/kernels/dropout.hpp>
 #include <kozero/kernels/residual.hpp>
@@ -30,6 +31,8 @@ std::uint64_t dropout_stream(std::uint64_t seed, std::int64_t layer, const std::
 }
 
 template void join<float>(const Pass&, Matrix<float>, Matrix<const float>, std::uint64_t);
+template void join<Bfloat16>(const Pass&, Matrix<Bfloat16>, Matrix<const Bfloat16>, std::uint64_t);
 template Matrix<const float> leave<float>(const Pass&, Matrix<float>, Matrix<const float>, std::uint64_t);
+template Matrix<const Bfloat16> leave<Bfloat16>(const Pass&, Matrix<Bfloat16>, Matrix<const Bfloat16>, std::uint64_t);
 
 }  // namespace kozero::model

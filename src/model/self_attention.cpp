@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/kernels/rope.hpp>
 #include <kozero/kernels/row_blocks.hpp>
 #include <kozero/model/residual_branch.hpp>
@@ -72,7 +73,7 @@ auto SelfAttention<Scalar>::carve(Scratch& scratch, const kernels::AttentionShap
   const std::int64_t num_rows = shape.batch * shape.positions;
   const std::int64_t widest = std::max(qkv_.num_outputs(), norm_.num_channels());
   Temporaries part;
-  part.attention = scratch.vector<float>(kernels::attention_workspace(shape));
+  part.attention = scratch.vector<float>(kernels::attention_workspace<Scalar>(shape));
   if (qk_norm_) {
     part.normed_qkv = scratch.matrix<Scalar>(num_rows, qkv_.num_outputs());
     part.qk_rstd = scratch.matrix<float>(num_rows, qk_norm_->num_heads());
@@ -145,5 +146,6 @@ void SelfAttention<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, Vector
 }
 
 template class SelfAttention<float>;
+template class SelfAttention<Bfloat16>;
 
 }  // namespace kozero::model

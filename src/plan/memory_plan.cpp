@@ -39,18 +39,21 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   MemoryPlan plan;
   plan.stage = settings.zero.stage;
   plan.num_ranks = num_ranks;
-  plan.num_parameters = assembly.model().parameters().num_parameters();
+  plan.precision = settings.precision;
+  plan.num_parameters = assembly.network().parameters().num_parameters();
   for (std::size_t i = 0; i < plan.bytes.size(); ++i) plan.bytes[i] = ledger.bytes(static_cast<Memory>(i));
   plan.lines = ledger.lines();
   return plan;
 }
 
-double model_state_bytes(int stage, std::int64_t num_parameters, int num_ranks) {
+double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, int num_ranks) {
   const auto all = static_cast<double>(num_parameters);
   const double share = all / num_ranks;
   const zero::PlacementRow row = zero::placement_row(stage);
   const auto held = [&](dist::Placement placement) { return placement == dist::Placement::sharded ? share : all; };
-  return 4.0 * held(row.parameters) + 4.0 * held(row.gradients) + 8.0 * held(row.optimizer);
+  const ParameterBytes bytes = parameter_bytes(precision);
+  return static_cast<double>(bytes.stored) * held(row.parameters) + 4.0 * held(row.gradients) +
+         static_cast<double>(8 + bytes.master) * held(row.optimizer);
 }
 
 std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, int num_ranks, std::int64_t data_vocab) {
@@ -75,8 +78,8 @@ std::string table_of(const std::vector<MemoryPlan>& plans, std::int64_t availabl
     if (sum > 0.0) table += row_of(std::string(kMemoryNames[i]), values);
   }
   table += row_of("total", each(plans, [](const MemoryPlan& plan) { return plan.total(); }));
-  table += row_of("model states by formula", each(plans, [](const MemoryPlan& plan) {
-                    return model_state_bytes(plan.stage, plan.num_parameters, plan.num_ranks);
+  table += row_of(fmt::format("states by formula, {}", name_of(plans.front().precision)), each(plans, [](const MemoryPlan& plan) {
+                    return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_ranks);
                   }));
   for (const auto& plan : plans) {
     if (plan.total() > available_bytes) continue;

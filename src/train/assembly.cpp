@@ -5,15 +5,26 @@
 
 namespace kozero::train {
 
+template <class Scalar>
+void Assembly::store_weights_as(const Settings& settings, MemoryLedger& ledger) {
+  auto model = model::make_model<Scalar>(settings.model);
+  auto state = std::make_unique<zero::ShardedStateOf<Scalar>>(model->parameters(), comm_, settings.zero, ledger);
+  network_ = std::make_unique<model::NetworkOf<Scalar>>(std::move(model), *state);
+  state_ = std::move(state);
+}
+
 Assembly::Assembly(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger)
-    : comm_(comm),
-      model_(model::make_model<float>(settings.model)),
-      state_(std::make_unique<zero::ShardedState>(model_->parameters(), comm, settings.zero, ledger)),
-      loader_(std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger)) {
+    : comm_(comm) {
+  if (settings.precision == Precision::bf16) {
+    store_weights_as<Bfloat16>(settings, ledger);
+  } else {
+    store_weights_as<float>(settings, ledger);
+  }
+  loader_ = std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger);
   std::vector<UnitRange> ranges;
   for (const auto& piece : state_->pieces()) ranges.push_back(piece.range);
-  optimizer_ = optim::make_optimizer(settings.optim, optim::segments_of(model_->parameters(), ranges), ledger);
-  model_->reserve(ledger, settings.batch.micro_batch);
+  optimizer_ = optim::make_optimizer(settings.optim, optim::segments_of(network_->parameters(), ranges), ledger);
+  network_->reserve(ledger, settings.batch.micro_batch);
   if (!settings.staged) return;
   staging_ = std::make_unique<Staging>(owned_state(parts()), settings.staging_mib, ledger);
 }

@@ -54,13 +54,13 @@ std::vector<StateGroup> owned_state(const Parts& parts) {
   return groups;
 }
 
-io::Ties ties_of(const model::Model<float>& model) {
-  return model.config().tie_embeddings ? io::tied_head(model.parameters()) : io::Ties();
+io::Ties ties_of(const model::Network& network) {
+  return network.config().tie_embeddings ? io::tied_head(network.parameters()) : io::Ties();
 }
 
 io::CheckpointContents contents_of(const Parts& parts, const io::CheckpointRecord& record,
                                    const std::map<std::string, std::string>& texts, std::vector<HostSlices>& slices) {
-  io::CheckpointContents contents{record, {}, texts, ties_of(parts.model)};
+  io::CheckpointContents contents{record, {}, texts, ties_of(parts.network)};
   for (const auto& group : owned_state(parts)) {
     slices.emplace_back(group.slices).fetch();
     contents.groups.push_back({group.name, slices.back().named<const float>()});
@@ -72,7 +72,7 @@ std::int64_t save_checkpoint(const std::string& folder, const Parts& parts, cons
                              const std::map<std::string, std::string>& texts) {
   std::vector<HostSlices> slices;
   const auto contents = contents_of(parts, record, texts, slices);
-  return io::write_checkpoint(parts.comm, folder, parts.model.parameters(), contents);
+  return io::write_checkpoint(parts.comm, folder, parts.network.parameters(), contents);
 }
 
 std::vector<std::string> load_state(const std::string& file, const Parts& parts) {
@@ -82,7 +82,7 @@ std::vector<std::string> load_state(const std::string& file, const Parts& parts)
     slices.emplace_back(held(state, parts.state.pieces()));
     groups.push_back({group_of(state), slices.back().named<float>()});
   }
-  const auto absent = io::read_tensor_file(parts.comm, file, parts.model.parameters(), groups);
+  const auto absent = io::read_tensor_file(parts.comm, file, parts.network.parameters(), groups);
   for (std::size_t i = 0; i < (absent.empty() ? slices.size() : 1); ++i) slices[i].store();
   parts.state.weights().publish();
   return absent;

@@ -32,7 +32,7 @@ void CheckpointSaver::begin(const SaveOrder& order) {
     return;
   }
   staging_->capture();
-  io::CheckpointContents contents{order.record, staging_->groups(), order.texts, ties_of(parts_.model)};
+  io::CheckpointContents contents{order.record, staging_->groups(), order.texts, ties_of(parts_.network)};
   const double stall_s = seconds_since(start);
   report_ = std::async(std::launch::async, [this, order, contents = std::move(contents), start, stall_s] {
     run_on_any_cpu();
@@ -46,7 +46,7 @@ void CheckpointSaver::begin(const SaveOrder& order) {
 SaveReport CheckpointSaver::write(const SaveOrder& order, const io::CheckpointContents& contents) const {
   SaveReport report{.step = order.record.step, .folder = io::checkpoint_folder(order.run_folder, order.record.step)};
   try {
-    report.bytes = io::write_checkpoint(*comm_, report.folder, parts_.model.parameters(), contents);
+    report.bytes = io::write_checkpoint(*comm_, report.folder, parts_.network.parameters(), contents);
     dist::agreed(*comm_, [&] {
       if (comm_->rank() == 0) io::prune_checkpoints(order.run_folder, order.keep);
     });

@@ -19,15 +19,15 @@ Evaluation evaluate(const Evaluator& evaluator, const SampleSource& source, std:
     for (std::int64_t i = first; i < std::min(first + evaluator.micro_batch, mine.count); ++i) {
       names.push_back(SampleName{0, mine.first + i});
     }
-    loss += evaluator.model.evaluate(evaluator.access, evaluator.loader.load(source, names));
+    loss += evaluator.network.evaluate(evaluator.loader.load(source, names));
   }
   const std::int64_t tail = total == source.num_samples() ? source.tail() : 0;
   if (tail > 0) {
     const bool is_mine = comm.rank() == 0;
-    loss += evaluator.model.evaluate(evaluator.access,
-                                     is_mine ? evaluator.loader.load_tail(source) : evaluator.loader.load(source, {}));
+    loss += evaluator.network.evaluate(is_mine ? evaluator.loader.load_tail(source)
+                                               : evaluator.loader.load(source, {}));
   }
-  const std::int64_t tokens = total * evaluator.model.config().seq + tail;
+  const std::int64_t tokens = total * evaluator.network.config().seq + tail;
   return Evaluation{sum_in_rank_order(comm, loss) / static_cast<double>(tokens), tokens};
 }
 

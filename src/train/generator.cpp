@@ -55,14 +55,12 @@ Token pick_token(std::span<const float> logits, const Sampling& sampling, double
   return ids[weights.size() - 1];
 }
 
-Generator::Generator(model::Model<float>& model, ParameterAccess<float>& access, dist::Communicator& comm,
-                     std::int64_t vocab, MemoryLedger& ledger)
-    : model_(model),
-      access_(access),
+Generator::Generator(model::Network& network, dist::Communicator& comm, std::int64_t vocab, MemoryLedger& ledger)
+    : network_(network),
       comm_(comm),
       vocab_(vocab),
-      context_(ledger.take<Token>(Memory::workspace, "generation context", 1, model.config().seq)),
-      logits_(ledger.take<float>(Memory::workspace, "generation logits", model.config().vocab)),
+      context_(ledger.take<Token>(Memory::workspace, "generation context", 1, network.config().seq)),
+      logits_(ledger.take<float>(Memory::workspace, "generation logits", network.config().vocab)),
       host_context_(context_.extent(1)),
       host_logits_(logits_.extent(0)) {}
 
@@ -90,7 +88,7 @@ std::span<const float> Generator::logits_after(const std::vector<Token>& tokens)
   std::fill(host_context_.begin(), host_context_.end(), Token{0});
   std::copy(tokens.end() - static_cast<std::ptrdiff_t>(seen), tokens.end(), host_context_.begin());
   Kokkos::deep_copy(context_, HostMatrix<Token>(host_context_.data(), 1, host_context_.size()));
-  model_.next_token_logits(access_, context_, static_cast<std::int64_t>(seen), logits_);
+  network_.next_token_logits(context_, static_cast<std::int64_t>(seen), logits_);
   Kokkos::deep_copy(HostVector<float>(host_logits_.data(), host_logits_.size()), logits_);
   return host_logits_;
 }

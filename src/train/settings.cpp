@@ -94,6 +94,7 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
 
 Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_vocab, std::int64_t num_samples) {
   Settings settings;
+  settings.precision = deck.train.precision == "bf16" ? Precision::bf16 : Precision::f32;
   settings.model = model_config(deck, data_vocab);
   settings.batch = batch_sizes(deck, num_ranks);
   settings.seed = static_cast<std::uint64_t>(deck.run.seed);

@@ -19,7 +19,7 @@ StepResult Trainer::step(std::int64_t step) {
     parts_.state.begin_micro_step(micro_step);
     const model::Batch micro_batch = batch(step, micro_step);
     auto timer = parts_.timeline.phase("forward_backward");
-    loss += parts_.model.forward_backward(parts_.state, micro_batch, loss_scale);
+    loss += parts_.network.forward_backward(micro_batch, loss_scale);
   }
   {
     auto timer = parts_.timeline.phase("reduce");

@@ -7,41 +7,59 @@ namespace kozero::zero {
 
 using dist::Placement;
 
+namespace {
+
+/// A master is updated beside the optimizer's state, so it lies as that does.
+WeightPlacements placements_of(const PlacementRow& row) { return {row.parameters, row.optimizer}; }
+
+}  // namespace
+
 ShardedState::ShardedState(const ParameterTable& table, dist::Communicator& comm, const Config& config,
-                           MemoryLedger& ledger)
+                           std::unique_ptr<Weights> weights, MemoryLedger& ledger)
     : table_(table),
       row_(placement_row(config.stage)),
-      weights_(table, comm, row_.parameters, ledger),
+      weights_(std::move(weights)),
       gradients_(table, comm, row_.gradients, config.accumulation, config.micro_steps, ledger) {
   if (row_.optimizer == Placement::sharded) {
-    for (const auto& range : weights_.my_ranges()) {
-      pieces_.push_back(Piece{range, weights_.my_slice(range.unit), gradients_.my_slice(range.unit)});
+    for (const auto& range : weights_->my_ranges()) {
+      pieces_.push_back(Piece{range, weights_->my_slice(range.unit), gradients_.my_slice(range.unit)});
     }
     return;
   }
   for (int unit = 0; unit < table.num_units(); ++unit) {
     const UnitRange all{unit, 0, table.unit(unit).extent, table.unit(unit).offset};
-    pieces_.push_back(Piece{all, weights_.whole(unit), gradients_.whole(unit)});
+    pieces_.push_back(Piece{all, weights_->whole(unit), gradients_.whole(unit)});
   }
 }
 
 void ShardedState::initialise(std::uint64_t seed) {
-  for (const auto& range : weights_.my_ranges()) {
-    const Vector<float> mine = weights_.my_slice(range.unit);
+  for (const auto& range : weights_->my_ranges()) {
+    const Vector<float> mine = weights_->my_slice(range.unit);
     const auto on_host = Kokkos::create_mirror_view(Kokkos::HostSpace(), mine);
     const HostVector<float> values(on_host.data(), on_host.extent(0));
     fill_initial_unit(table_, range.unit, seed, range.begin, values);
     Kokkos::deep_copy(mine, on_host);
   }
-  weights_.publish();
+  weights_->publish();
 }
 
 void ShardedState::publish() {
   if (row_.optimizer == Placement::replicated) {
-    weights_.forget_gathered();
+    weights_->publish_whole();
   } else {
-    weights_.publish();
+    weights_->publish();
   }
 }
+
+template <class Scalar>
+ShardedStateOf<Scalar>::ShardedStateOf(const ParameterTable& table, dist::Communicator& comm, const Config& config,
+                                       MemoryLedger& ledger)
+    : ShardedState(table, comm, config,
+                   std::make_unique<WeightsOf<Scalar>>(table, comm, placements_of(placement_row(config.stage)), ledger),
+                   ledger),
+      weights_of_(static_cast<WeightsOf<Scalar>&>(weights())) {}
+
+template class ShardedStateOf<float>;
+template class ShardedStateOf<Bfloat16>;
 
 }  // namespace kozero::zero

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
+#include <type_traits>
 
 #include <kozero/core/error.hpp>
+#include <kozero/kernels/convert.hpp>
 #include <kozero/zero/weights.hpp>
 
 namespace kozero::zero {
@@ -15,14 +17,16 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
+std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
+std::uint32_t bits_of(Bfloat16 value) { return value.bits(); }
+
 /// FNV-1a over the bits of values, one part after another.
 class BitHash {
  public:
-  void add(const Vector<float>& values) {
+  template <class T>
+  void add(const Vector<T>& values) {
     const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), values);
-    for (std::size_t i = 0; i < host.extent(0); ++i) {
-      hash_ = (hash_ ^ std::bit_cast<std::uint32_t>(host(i))) * 0x100000001B3ULL;
-    }
+    for (std::size_t i = 0; i < host.extent(0); ++i) hash_ = (hash_ ^ bits_of(host(i))) * 0x100000001B3ULL;
   }
   /// Folded to 52 bits, which a double carries exactly.
   [[nodiscard]] double folded() const { return static_cast<double>(hash_ >> 12U); }
@@ -33,53 +37,13 @@ class BitHash {
 
 }  // namespace
 
-Weights::Weights(const ParameterTable& table, dist::Communicator& comm, Placement placement, MemoryLedger& ledger)
-    : table_(table), comm_(comm), placement_(placement), held_(at(table.num_units()), false) {
+Weights::Weights(const ParameterTable& table, dist::Communicator& comm) : table_(table), comm_(comm) {
   std::int64_t slices = 0;
   for (const auto& unit : table.units()) {
     partitions_.emplace_back(unit.extent, comm.size());
     first_.push_back(slices);
     slices += partitions_.back().size(comm.rank());
   }
-  flat_ = ledger.take<float>(Memory::parameters, "weights", sharded() ? slices : table.extent());
-  if (!sharded()) return;
-  for (int slot = 0; slot < table.num_slots(); ++slot) {
-    slots_.push_back(ledger.take<float>(Memory::gathered, "gathered weights, slot " + std::to_string(slot),
-                                        table.slot_extent(slot)));
-  }
-  in_slot_.assign(slots_.size(), -1);
-}
-
-Vector<const float> Weights::acquire(int unit) {
-  require(!held_[at(unit)], "unit " + table_.unit(unit).name + " is acquired twice");
-  held_[at(unit)] = true;
-  if (!sharded()) return whole(unit);
-  const int slot = table_.unit(unit).slot;
-  int& resident = in_slot_[at(slot)];
-  const Vector<float> gathered = slice(slots_[at(slot)], 0, table_.unit(unit).extent);
-  if (resident != unit) {
-    require(resident < 0 || !held_[at(resident)], "unit " + table_.unit(unit).name + " needs the slot that " +
-                                                      table_.unit(std::max(resident, 0)).name + " holds");
-    gather_into(unit, gathered);
-    resident = unit;
-  }
-  return gathered;
-}
-
-void Weights::release(int unit) {
-  require(held_[at(unit)], "unit " + table_.unit(unit).name + " is released without acquire");
-  held_[at(unit)] = false;
-}
-
-Vector<float> Weights::whole(int unit) const {
-  require(!sharded(), "sharded weights have no whole units at rest");
-  return slice(flat_, table_.unit(unit).offset, table_.unit(unit).extent);
-}
-
-Vector<float> Weights::my_slice(int unit) const {
-  const Partition& cut = partition(unit);
-  const std::int64_t first = sharded() ? first_[at(unit)] : table_.unit(unit).offset + cut.begin(comm_.rank());
-  return slice(flat_, first, cut.size(comm_.rank()));
 }
 
 std::vector<UnitRange> Weights::my_ranges() const {
@@ -91,39 +55,139 @@ std::vector<UnitRange> Weights::my_ranges() const {
   return ranges;
 }
 
-DistributedArray<float> Weights::shard(int unit) const {
-  return {comm_, partition(unit), Placement::sharded, my_slice(unit)};
-}
-
-void Weights::gather_into(int unit, const Vector<float>& whole) const {
-  DistributedArray<float> replicated(comm_, partition(unit), Placement::replicated, whole);
-  redistribute(shard(unit), replicated);
-}
-
-void Weights::publish() {
-  forget_gathered();
-  if (sharded()) return;
-  for (int unit = 0; unit < table_.num_units(); ++unit) gather_into(unit, whole(unit));
-}
-
-std::string Weights::first_unequal_replica() const {
-  for (int unit = 0; !sharded() && unit < table_.num_units(); ++unit) {
-    BitHash mine;
-    mine.add(whole(unit));
-    const auto hashes = comm_.gather_control({mine.folded()});
-    if (std::any_of(hashes.begin(), hashes.end(), [&](double hash) { return hash != hashes.front(); })) {
-      return table_.unit(unit).name;
-    }
-  }
-  return "";
-}
-
 double Weights::hash_of_my_slices() const {
   BitHash hash;
   for (const auto& range : my_ranges()) hash.add(my_slice(range.unit));
   return hash.folded();
 }
 
-void Weights::forget_gathered() { std::fill(in_slot_.begin(), in_slot_.end(), -1); }
+std::int64_t Weights::extent(Placement placement) const {
+  if (placement != Placement::sharded) return table_.extent();
+  return partitions_.empty() ? 0 : first_.back() + partitions_.back().size(comm_.rank());
+}
+
+template <class T>
+Vector<T> Weights::slice_in(const Vector<T>& flat, Placement placement, int unit) const {
+  const Partition& cut = partition(unit);
+  const bool sharded = placement == Placement::sharded;
+  const std::int64_t first = sharded ? first_[at(unit)] : table_.unit(unit).offset + cut.begin(comm_.rank());
+  return slice(flat, first, cut.size(comm_.rank()));
+}
+
+template <class T>
+Vector<T> Weights::unit_in(const Vector<T>& flat, int unit) const {
+  return slice(flat, table_.unit(unit).offset, table_.unit(unit).extent);
+}
+
+template <class T>
+void Weights::gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const {
+  const DistributedArray<T> shard(comm_, partition(unit), Placement::sharded, slice);
+  DistributedArray<T> replicated(comm_, partition(unit), Placement::replicated, whole);
+  redistribute(shard, replicated);
+}
+
+template <class T>
+bool Weights::replicas_agree(const Vector<T>& whole) const {
+  BitHash mine;
+  mine.add(whole);
+  const auto hashes = comm_.gather_control({mine.folded()});
+  return std::all_of(hashes.begin(), hashes.end(), [&](double hash) { return hash == hashes.front(); });
+}
+
+template <class Scalar>
+WeightsOf<Scalar>::WeightsOf(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements,
+                             MemoryLedger& ledger)
+    : Weights(table, comm), placements_(placements), held_(at(table.num_units()), false) {
+  flat_ = ledger.take<Scalar>(Memory::parameters, "weights", extent(placements_.stored));
+  if constexpr (has_master<Scalar>) {
+    master_ = ledger.take<float>(Memory::optimizer, "master weights", extent(placements_.master));
+  } else {
+    placements_.master = placements_.stored;
+    master_ = flat_;
+  }
+  for (int slot = 0; sharded() && slot < table.num_slots(); ++slot) {
+    slots_.push_back(ledger.take<Scalar>(Memory::gathered, "gathered weights, slot " + std::to_string(slot),
+                                         table.slot_extent(slot)));
+  }
+  in_slot_.assign(slots_.size(), -1);
+}
+
+template <class Scalar>
+Vector<const Scalar> WeightsOf<Scalar>::acquire(int unit) {
+  require(!held_[at(unit)], "unit " + table().unit(unit).name + " is acquired twice");
+  held_[at(unit)] = true;
+  if (!sharded()) return unit_in(flat_, unit);
+  const int slot = table().unit(unit).slot;
+  int& resident = in_slot_[at(slot)];
+  const Vector<Scalar> gathered = slice(slots_[at(slot)], 0, table().unit(unit).extent);
+  if (resident != unit) {
+    require(resident < 0 || !held_[at(resident)], "unit " + table().unit(unit).name + " needs the slot that " +
+                                                      table().unit(std::max(resident, 0)).name + " holds");
+    gather(unit, slice_in(flat_, placements_.stored, unit), gathered);
+    resident = unit;
+  }
+  return gathered;
+}
+
+template <class Scalar>
+void WeightsOf<Scalar>::release(int unit) {
+  require(held_[at(unit)], "unit " + table().unit(unit).name + " is released without acquire");
+  held_[at(unit)] = false;
+}
+
+template <class Scalar>
+Vector<float> WeightsOf<Scalar>::my_slice(int unit) const {
+  return slice_in(master_, placements_.master, unit);
+}
+
+template <class Scalar>
+Vector<float> WeightsOf<Scalar>::whole(int unit) const {
+  require(whole_master(), "sharded weights have no whole units at rest");
+  return unit_in(master_, unit);
+}
+
+template <class Scalar>
+void WeightsOf<Scalar>::round(int unit) const {
+  if constexpr (has_master<Scalar>) {
+    if (whole_master()) {
+      kernels::convert(Device(), unit_in(flat_, unit), unit_in(master_, unit));
+    } else {
+      kernels::convert(Device(), slice_in(flat_, placements_.stored, unit), my_slice(unit));
+    }
+  }
+}
+
+template <class Scalar>
+void WeightsOf<Scalar>::publish() {
+  forget_gathered();
+  for (int unit = 0; unit < table().num_units(); ++unit) {
+    if (whole_master()) gather(unit, my_slice(unit), whole(unit));
+    round(unit);
+    if (!whole_master() && !sharded()) gather(unit, slice_in(flat_, placements_.stored, unit), unit_in(flat_, unit));
+  }
+}
+
+template <class Scalar>
+void WeightsOf<Scalar>::publish_whole() {
+  forget_gathered();
+  for (int unit = 0; unit < table().num_units(); ++unit) round(unit);
+}
+
+template <class Scalar>
+std::string WeightsOf<Scalar>::first_unequal_replica() const {
+  for (int unit = 0; !sharded() && unit < table().num_units(); ++unit) {
+    const bool agree = replicas_agree(unit_in(flat_, unit)) && (!whole_master() || replicas_agree(whole(unit)));
+    if (!agree) return table().unit(unit).name;
+  }
+  return "";
+}
+
+template <class Scalar>
+void WeightsOf<Scalar>::forget_gathered() {
+  std::fill(in_slot_.begin(), in_slot_.end(), -1);
+}
+
+template class WeightsOf<float>;
+template class WeightsOf<Bfloat16>;
 
 }  // namespace kozero::zero

@@ -134,6 +134,25 @@ refusals() {
   expect 75 'run.max_minutes' on 2 train "$inputs/quickstart.toml" $tiny run.steps=100000 run.max_minutes=0.02
 }
 
+# Weights and activations in 16 bits: all stages agree; what was saved goes on in f32, and the other way round; files hold f32.
+bf16() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny train.micro_batch=1 checkpoint.every=4
+  expect 0 'all stages agree bit for bit' on 2 verify "$@" train.precision=bf16
+  expect 75 'precision    bf16 weights and activations; f32 master weights' on 2 train "$@" train.precision=bf16 \
+    run.max_minutes=1e-9
+  expect 0 'resume       after step 1, ' on 3 train "$@" checkpoint.resume=auto run.steps=4
+  expect 0 'precision    f32$' cat run/log.txt
+  expect 0 'resume       after step 4, ' on 2 train "$@" checkpoint.resume=auto train.precision=bf16 zero.stage=3
+  expect 0 'h.0.attn.c_attn.weight Dataset \{16, 48\}' h5ls -r run/step_000000012/state.h5
+  expect 0 'Type: *native float' h5ls -v run/step_000000012/state.h5/parameters/ln_f.weight
+  expect 0 'validation   loss' "$kozero" eval run
+  expect 0 'states by formula, bf16' "$kozero" plan "$inputs/gpt2_124m.toml" train.precision=bf16 --ranks 8
+  expect 2 'zero.gather_dtype = "f32": weights travel as they are stored; accepted with train.precision = "bf16"' \
+    "$kozero" plan "$inputs/gpt2_124m.toml" train.precision=bf16 zero.gather_dtype=f32
+}
+
 plan_fits() {
   expect 0 'lowest stage within' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8
   expect 0 '"stage":3,"ranks":8' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --json
@@ -165,6 +184,9 @@ benches() {
   expect 0 '^rope forward, backward +32 x 24 .* GB/s' "$kozero" bench kernels "$inputs/synthetic.toml" $shape model.arch=llama \
     model.kv_heads=1 --runs 1
   also '^attention backward +B 2 H 2 KV 1 T 16 D 8 '
+  # shellcheck disable=SC2086
+  expect 0 'a micro-step, bf16, ' "$kozero" bench kernels "$inputs/synthetic.toml" $shape train.precision=bf16 --runs 1
+  also '^weights rounded from master .* GB/s'
   expect 2 'bench kernels: model.arch = linear' "$kozero" bench kernels "$inputs/linear_demo.toml" --runs 1
   expect 0 '^ +2 shm +shared windows, added in rank order( +[0-9.]+){5}$' on 2 bench collectives --mib 1,2 --runs 2 --json
   also '^{"collectives":\[{"mib":1,"ranks":2,"backend":"MPI.s own",.*"over_mpi":1.0},.*}\]}$'

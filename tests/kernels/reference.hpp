@@ -4,37 +4,55 @@
 // A Filled array is owned by the test, holds repeatable numbers, and lends the Views that kernels take.
 // central_difference is the derivative of a double function of one array along one element: what every backward is
 // compared with.
+// Kernels are tested in each storage type T: inputs are numbers that T can hold, expected values are made of them in
+// double, and outputs in T may differ by float's tolerance or, of 16 bits, by 2^-8 of the largest: one rounding is 2^-9.
 #pragma once
+#include <algorithm>
+#include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/core/views.hpp>
 
 namespace kozero::kernels::reference {
 
-/// Repeatable numbers in [-1, 1), other ones for each seed. Their sums round, so order shows.
-inline std::vector<float> numbers(std::int64_t extent, std::uint64_t seed) {
+/// The values as T holds them.
+template <class T>
+std::vector<float> stored_as(std::vector<float> values) {
+  for (float& value : values) value = static_cast<float>(static_cast<T>(value));
+  return values;
+}
+
+/// Repeatable numbers in [-1, 1) that T can hold, other ones for each seed. Their sums round, so order shows.
+template <class T = float>
+std::vector<float> numbers(std::int64_t extent, std::uint64_t seed) {
   std::vector<float> values(static_cast<std::size_t>(extent));
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = (2.0F * uniform_of(philox(seed, counter_of(i)).x[0]) - 1.0F) / 1.1F;
   }
-  return values;
+  return stored_as<T>(std::move(values));
 }
 
-/// Device memory with a copy to and from the host.
+/// Device memory with a copy to and from the host, where 16-bit values are floats.
 template <class T>
 class Filled {
  public:
-  explicit Filled(const std::vector<T>& values)
+  using Value = std::conditional_t<std::is_same_v<T, Bfloat16>, float, T>;
+
+  explicit Filled(const std::vector<Value>& values)
       : memory_(Kokkos::view_alloc("filled", Kokkos::WithoutInitializing), values.size()) {
-    Kokkos::deep_copy(memory_, HostVector<const T>(values.data(), values.size()));
+    const auto host = Kokkos::create_mirror_view(memory_);
+    for (std::size_t i = 0; i < values.size(); ++i) host(i) = static_cast<T>(values[i]);
+    Kokkos::deep_copy(memory_, host);
   }
-  explicit Filled(std::int64_t extent) : Filled(std::vector<T>(static_cast<std::size_t>(extent), T{})) {}
+  explicit Filled(std::int64_t extent) : Filled(std::vector<Value>(static_cast<std::size_t>(extent), Value{})) {}
 
   [[nodiscard]] Vector<T> vector() const { return Vector<T>(memory_.data(), memory_.extent(0)); }
   [[nodiscard]] Vector<const T> input() const { return vector(); }
@@ -42,10 +60,11 @@ class Filled {
     return as_matrix(vector(), rows, columns);
   }
   [[nodiscard]] Matrix<const T> input(std::int64_t rows, std::int64_t columns) const { return matrix(rows, columns); }
-  [[nodiscard]] std::vector<T> values() const {
-    std::vector<T> host(memory_.extent(0));
-    Kokkos::deep_copy(HostVector<T>(host.data(), host.size()), memory_);
-    return host;
+  [[nodiscard]] std::vector<Value> values() const {
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), memory_);
+    std::vector<Value> copied;
+    for (std::size_t i = 0; i < host.extent(0); ++i) copied.push_back(static_cast<Value>(host(i)));
+    return copied;
   }
 
  private:
@@ -80,6 +99,14 @@ void require_near(const std::vector<float>& got, const std::vector<Expected>& ex
     CAPTURE(i, got[i], expected[i], tolerance);
     FAIL("an element is too far from the expected one");
   }
+}
+
+/// The same of outputs in T, `tolerance` being float's.
+template <class T, class Expected>
+void require_near_in(const std::vector<float>& got, const std::vector<Expected>& expected, double tolerance) {
+  double largest = 0.0;
+  for (const auto value : expected) largest = std::max(largest, std::abs(static_cast<double>(value)));
+  require_near(got, expected, std::is_same_v<T, float> ? tolerance : 0x1p-8 * largest);
 }
 
 /// Whether two arrays have the same bits.

@@ -106,15 +106,16 @@ struct Results {
 
 /// One run of forward and backward, by the device's own kernel or by that of rows. Outputs start as NaN: all must be
 /// written.
+template <class T>
 Results run(const Device& space, bool by_rows, const AttentionShape& shape, const std::vector<float>& input,
             const std::vector<float>& gradient) {
   const std::int64_t rows = shape.rows();
   const std::int64_t lines = shape.batch * shape.heads;
   const std::vector<float> unset(input.size(), std::numeric_limits<float>::quiet_NaN());
   const auto part = [&](std::int64_t extent) { return std::vector<float>(unset.begin(), unset.begin() + extent); };
-  const Filled<float> qkv(input), dy(gradient), dqkv(unset), y(part(rows * shape.y_columns())),
-      logsumexp(part(lines * shape.positions));
-  const Filled<float> workspace(std::max(attention_workspace(shape), lines * shape.positions));
+  const Filled<T> qkv(input), dy(gradient), dqkv(unset), y(part(rows * shape.y_columns()));
+  const Filled<float> logsumexp(part(lines * shape.positions));
+  const Filled<float> workspace(std::max(attention_workspace<T>(shape), lines * shape.positions));
   const auto y_view = y.matrix(rows, shape.y_columns());
   const auto lse_view = logsumexp.matrix(lines, shape.positions);
   const auto qkv_view = qkv.input(rows, shape.qkv_columns());
@@ -131,29 +132,31 @@ Results run(const Device& space, bool by_rows, const AttentionShape& shape, cons
   return {y.values(), logsumexp.values(), dqkv.values()};
 }
 
+template <class T = float>
 struct Inputs {
   explicit Inputs(const AttentionShape& shape)
-      : qkv(reference::numbers(shape.rows() * shape.qkv_columns(), 5)),
-        dy(reference::numbers(shape.rows() * shape.y_columns(), 6)) {}
+      : qkv(reference::numbers<T>(shape.rows() * shape.qkv_columns(), 5)),
+        dy(reference::numbers<T>(shape.rows() * shape.y_columns(), 6)) {}
   std::vector<float> qkv, dy;
 };
 
 /// Both kernels against the loops. With dropout, `ids` names the sequences' samples.
+template <class T>
 void check(AttentionShape shape, const std::vector<std::uint64_t>& ids = {}) {
   const Filled<std::uint64_t> device_ids(ids);
   AttentionShape on_device = shape;
   on_device.sample_ids = device_ids.vector().data();
   shape.sample_ids = ids.data();
-  const Inputs in(shape);
+  const Inputs<T> in(shape);
   const std::vector<double> qkv = reference::in_double(in.qkv);
   const Attended expected = plain_attention(shape, qkv);
   const std::vector<double> gradient = plain_gradient(shape, qkv, in.dy);
   for (const bool by_rows : {false, true}) {
     CAPTURE(by_rows, shape.batch, shape.positions, shape.heads, shape.kv_heads, shape.head_dim, shape.dropout);
-    const Results got = run(Device(), by_rows, on_device, in.qkv, in.dy);
-    reference::require_near(got.y, expected.y, 2e-6);
+    const Results got = run<T>(Device(), by_rows, on_device, in.qkv, in.dy);
+    reference::require_near_in<T>(got.y, expected.y, 2e-6);
     reference::require_near(got.logsumexp, expected.logsumexp, 2e-6);
-    reference::require_near(got.dqkv, gradient, 2e-5);
+    reference::require_near_in<T>(got.dqkv, gradient, 2e-5);
   }
 }
 
@@ -170,7 +173,7 @@ TEST_CASE("the reference gradient of attention agrees with central differences",
   const auto share = GENERATE(0.0F, 0.4F);
   shape.dropout = share;
   shape.sample_ids = ids.data();
-  const Inputs in(shape);
+  const Inputs<> in(shape);
   const std::vector<double> qkv = reference::in_double(in.qkv);
   const std::vector<double> gradient = plain_gradient(shape, qkv, in.dy);
   const auto loss = [&](const std::vector<double>& x) {
@@ -182,30 +185,30 @@ TEST_CASE("the reference gradient of attention agrees with central differences",
   }
 }
 
-TEST_CASE("attention agrees with plain loops", "[attention]") {
-  check(shape_of(2, 7, 3, 3, 13));
-  check(shape_of(1, 1, 1, 1, 1));
-  check(shape_of(3, 33, 2, 2, 16));
+TEMPLATE_TEST_CASE("attention agrees with plain loops", "[attention]", float, Bfloat16) {
+  check<TestType>(shape_of(2, 7, 3, 3, 13));
+  check<TestType>(shape_of(1, 1, 1, 1, 1));
+  check<TestType>(shape_of(3, 33, 2, 2, 16));
 }
 
-TEST_CASE("attention agrees with plain loops over several strips", "[attention]") {
-  check(shape_of(1, 64, 2, 2, 8));
-  check(shape_of(1, 65, 1, 1, 5));
-  check(shape_of(2, 131, 2, 2, 7));
+TEMPLATE_TEST_CASE("attention agrees with plain loops over several strips", "[attention]", float, Bfloat16) {
+  check<TestType>(shape_of(1, 64, 2, 2, 8));
+  check<TestType>(shape_of(1, 65, 1, 1, 5));
+  check<TestType>(shape_of(2, 131, 2, 2, 7));
 }
 
-TEST_CASE("query heads share key heads", "[attention]") {
-  check(shape_of(2, 9, 4, 2, 5));
-  check(shape_of(2, 70, 6, 1, 3));
+TEMPLATE_TEST_CASE("query heads share key heads", "[attention]", float, Bfloat16) {
+  check<TestType>(shape_of(2, 9, 4, 2, 5));
+  check<TestType>(shape_of(2, 70, 6, 1, 3));
 }
 
-TEST_CASE("attention drops probabilities by the sample's own numbers", "[attention]") {
+TEMPLATE_TEST_CASE("attention drops probabilities by the sample's own numbers", "[attention]", float, Bfloat16) {
   const std::vector<std::uint64_t> ids{7, 3, 7};
   AttentionShape shape = shape_of(3, 67, 4, 2, 5);
   shape.dropout = 0.3F;
   shape.key = 99;
   shape.sample_ids = ids.data();
-  check(shape, ids);
+  check<TestType>(shape, ids);
 
   std::int64_t dropped = 0;
   for (std::int64_t i = 0; i < 67; ++i) {
@@ -217,28 +220,28 @@ TEST_CASE("attention drops probabilities by the sample's own numbers", "[attenti
   REQUIRE(std::abs(static_cast<double>(dropped) / (67.0 * 67.0) - 0.3) < 0.03);
 }
 
-TEST_CASE("attention of nothing does nothing", "[attention]") {
-  check(shape_of(0, 7, 2, 2, 5));
-  check(shape_of(2, 0, 2, 2, 5));
+TEMPLATE_TEST_CASE("attention of nothing does nothing", "[attention]", float, Bfloat16) {
+  check<TestType>(shape_of(0, 7, 2, 2, 5));
+  check<TestType>(shape_of(2, 0, 2, 2, 5));
 }
 
 TEST_CASE("large scores stay finite", "[attention]") {
   const AttentionShape shape = shape_of(1, 20, 1, 1, 4);
-  Inputs in(shape);
+  Inputs<> in(shape);
   for (float& x : in.qkv) x *= 100.0F;
   for (const bool by_rows : {false, true}) {
-    const Results got = run(Device(), by_rows, shape, in.qkv, in.dy);
+    const Results got = run<float>(Device(), by_rows, shape, in.qkv, in.dy);
     for (const float x : got.y) REQUIRE(std::isfinite(x));
     for (const float x : got.dqkv) REQUIRE(std::isfinite(x));
   }
 }
 
-TEST_CASE("attention repeats bit for bit", "[attention]") {
+TEMPLATE_TEST_CASE("attention repeats bit for bit", "[attention]", float, Bfloat16) {
   const AttentionShape shape = shape_of(3, 150, 4, 2, 16);
-  const Inputs in(shape);
+  const Inputs<> in(shape);
   for (const bool by_rows : {false, true}) {
-    const Results first = run(Device(), by_rows, shape, in.qkv, in.dy);
-    const Results second = run(Device(), by_rows, shape, in.qkv, in.dy);
+    const Results first = run<TestType>(Device(), by_rows, shape, in.qkv, in.dy);
+    const Results second = run<TestType>(Device(), by_rows, shape, in.qkv, in.dy);
     REQUIRE(reference::same_bits(first.y, second.y));
     REQUIRE(reference::same_bits(first.logsumexp, second.logsumexp));
     REQUIRE(reference::same_bits(first.dqkv, second.dqkv));
@@ -246,13 +249,13 @@ TEST_CASE("attention repeats bit for bit", "[attention]") {
 }
 
 #if defined(KOKKOS_ENABLE_OPENMP) && !defined(KOKKOS_ENABLE_CUDA)
-TEST_CASE("attention has the same bits on one thread and on all", "[attention]") {
+TEMPLATE_TEST_CASE("attention has the same bits on one thread and on all", "[attention]", float, Bfloat16) {
   const AttentionShape shape = shape_of(3, 150, 4, 2, 16);
-  const Inputs in(shape);
+  const Inputs<> in(shape);
   const int threads = omp_get_max_threads();
-  const Results all = run(Device(), false, shape, in.qkv, in.dy);
+  const Results all = run<TestType>(Device(), false, shape, in.qkv, in.dy);
   omp_set_num_threads(1);
-  const Results one = run(Kokkos::OpenMP(1), false, shape, in.qkv, in.dy);
+  const Results one = run<TestType>(Kokkos::OpenMP(1), false, shape, in.qkv, in.dy);
   omp_set_num_threads(threads);
   REQUIRE(reference::same_bits(all.y, one.y));
   REQUIRE(reference::same_bits(all.logsumexp, one.logsumexp));

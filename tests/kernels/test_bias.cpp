@@ -9,9 +9,9 @@ namespace {
 
 using reference::Filled;
 
-template <class Space>
+template <class Space, class T = float>
 std::vector<float> column_sums(const std::vector<float>& dy, std::int64_t rows, std::int64_t columns, float start) {
-  const Filled<float> gradient(dy);
+  const Filled<T> gradient(dy);
   const Filled<float> dbias(std::vector<float>(static_cast<std::size_t>(columns), start));
   const Filled<float> workspace(reference::numbers(row_reduction_workspace(columns), 99));
   bias_backward(Space(), dbias.vector(), gradient.input(rows, columns), workspace.vector());
@@ -19,13 +19,13 @@ std::vector<float> column_sums(const std::vector<float>& dy, std::int64_t rows, 
   return dbias.values();
 }
 
-TEST_CASE("bias_backward adds the column sums to what is there") {
+TEMPLATE_TEST_CASE("bias_backward adds the column sums to what is there", "", float, Bfloat16) {
   for (const std::int64_t rows : {1, 7, 31, 32, 33, 200}) {
     for (const std::int64_t columns : {1, 13, 520, 4103}) {
-      const std::vector<float> dy = reference::numbers(rows * columns, 5);
+      const std::vector<float> dy = reference::numbers<TestType>(rows * columns, 5);
       std::vector<double> expected(static_cast<std::size_t>(columns), 2.0);
       for (std::size_t i = 0; i < dy.size(); ++i) expected[i % expected.size()] += dy[i];
-      reference::require_near(column_sums<Device>(dy, rows, columns, 2.0F), expected, 1e-4);
+      reference::require_near(column_sums<Device, TestType>(dy, rows, columns, 2.0F), expected, 1e-4);
     }
   }
 }

@@ -23,13 +23,14 @@ double plain_loss(const std::vector<double>& x, std::size_t first, std::size_t c
   return largest + std::log(sum) - x[first + target];
 }
 
+template <class T = float>
 struct Batch {
   std::int64_t rows, columns;
   float spread;
   [[nodiscard]] std::vector<float> logits() const {
     std::vector<float> values = reference::numbers(rows * columns, 8);
     for (float& x : values) x *= spread;
-    return values;
+    return reference::stored_as<T>(values);
   }
   [[nodiscard]] std::vector<Token> targets() const {
     std::vector<Token> ids(static_cast<std::size_t>(rows));
@@ -63,9 +64,10 @@ struct Batch {
   }
 };
 
-void check(const Batch& batch) {
+template <class T>
+void check(const Batch<T>& batch) {
   CAPTURE(batch.rows, batch.columns, batch.spread);
-  const Filled<float> logits(batch.logits());
+  const Filled<T> logits(batch.logits());
   const Filled<Token> targets(batch.targets());
   const Filled<float> losses(batch.rows);
   const double tolerance = 2e-6 * std::max(1.0F, batch.spread);
@@ -76,24 +78,26 @@ void check(const Batch& batch) {
   const std::vector<float> forward = losses.values();
   cross_entropy(Device(), losses.vector(), logits.matrix(batch.rows, batch.columns), targets.input(), 0.25F);
   REQUIRE(reference::same_bits(losses.values(), forward));
-  reference::require_near(logits.values(), batch.gradient(0.25), tolerance);
+  reference::require_near_in<T>(logits.values(), batch.gradient(0.25), tolerance);
 }
 
 }  // namespace
 
-TEST_CASE("cross-entropy agrees with plain loops", "[cross_entropy]") {
-  check({7, 13, 1.0F});
-  check({3, 1, 1.0F});
-  check({5, 32, 3.0F});
-  check({3, 5003, 5.0F});
+TEMPLATE_TEST_CASE("cross-entropy agrees with plain loops", "[cross_entropy]", float, Bfloat16) {
+  check<TestType>({7, 13, 1.0F});
+  check<TestType>({3, 1, 1.0F});
+  check<TestType>({5, 32, 3.0F});
+  check<TestType>({3, 5003, 5.0F});
 }
 
-TEST_CASE("cross-entropy of large logits stays finite", "[cross_entropy]") { check({4, 65, 300.0F}); }
+TEMPLATE_TEST_CASE("cross-entropy of large logits stays finite", "[cross_entropy]", float, Bfloat16) {
+  check<TestType>({4, 65, 300.0F});
+}
 
-TEST_CASE("cross-entropy of no rows does nothing", "[cross_entropy]") { check({0, 13, 1.0F}); }
+TEST_CASE("cross-entropy of no rows does nothing", "[cross_entropy]") { check<float>({0, 13, 1.0F}); }
 
 TEST_CASE("the reference gradient of cross-entropy agrees with central differences", "[cross_entropy]") {
-  const Batch batch{2, 13, 2.0F};
+  const Batch<> batch{2, 13, 2.0F};
   const std::vector<double> x = reference::in_double(batch.logits());
   const std::vector<Token> ids = batch.targets();
   const auto sum = [&](const std::vector<double>& at) {
@@ -106,7 +110,7 @@ TEST_CASE("the reference gradient of cross-entropy agrees with central differenc
 }
 
 TEST_CASE("a row with a NaN has a NaN loss, and no other row has", "[cross_entropy]") {
-  const Batch batch{3, 40, 1.0F};
+  const Batch<> batch{3, 40, 1.0F};
   std::vector<float> values = batch.logits();
   values[45] = std::numeric_limits<float>::quiet_NaN();
   const Filled<float> logits(values);
@@ -120,7 +124,7 @@ TEST_CASE("a row with a NaN has a NaN loss, and no other row has", "[cross_entro
 }
 
 TEST_CASE("cross-entropy by chunks of rows has the bits of the whole", "[cross_entropy]") {
-  const Batch batch{7, 77, 2.0F};
+  const Batch<> batch{7, 77, 2.0F};
   const Filled<float> whole(batch.logits()), parts(batch.logits()), losses(7), part_losses(7);
   const Filled<Token> targets(batch.targets());
   cross_entropy(Device(), losses.vector(), whole.matrix(7, 77), targets.input(), 0.5F);

@@ -11,24 +11,26 @@ using reference::Filled;
 
 constexpr std::uint64_t kKey = 77;
 
+template <class T = float>
 std::vector<float> dropped(const std::vector<float>& x, const std::vector<std::uint64_t>& samples,
                            std::int64_t positions, std::int64_t channels, float p) {
-  const Filled<float> values(x);
+  const Filled<T> values(x);
   const Filled<std::uint64_t> ids(samples);
   const auto rows = static_cast<std::int64_t>(samples.size()) * positions;
   dropout(Device(), values.matrix(rows, channels), ids.input(), positions, p, kKey);
   return values.values();
 }
 
-TEST_CASE("dropout keeps what its random word says and scales it") {
+TEMPLATE_TEST_CASE("dropout keeps what its random word says and scales it", "", float, Bfloat16) {
   const std::vector<std::uint64_t> samples = {5, 1ULL << 40};
-  const std::vector<float> x = reference::numbers(2 * 7 * 13, 1);
+  const std::vector<float> x = reference::numbers<TestType>(2 * 7 * 13, 1);
   std::vector<float> expected;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const Words4 words = philox(kKey, counter_of(i % (7 * 13), samples[i / (7 * 13)]));
     expected.push_back(uniform_of(words.x[0]) >= 0.25F ? x[i] * (1.0F / 0.75F) : 0.0F);
   }
-  CHECK(reference::same_bits(dropped(x, samples, 7, 13, 0.25F), expected));
+  const auto got = dropped<TestType>(x, samples, 7, 13, 0.25F);
+  CHECK(reference::same_bits(got, reference::stored_as<TestType>(expected)));
 }
 
 TEST_CASE("a sample's dropout does not depend on the batch it is in") {

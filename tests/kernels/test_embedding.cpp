@@ -23,12 +23,12 @@ std::vector<Token> tokens() {
   return ids;
 }
 
-TEST_CASE("embedding and position forward look rows up and add them") {
+TEMPLATE_TEST_CASE("embedding and position forward look rows up and add them", "", float, Bfloat16) {
   constexpr std::int64_t kChannels = 13;
-  const std::vector<float> wte = reference::numbers(kVocabulary * kChannels, 1);
-  const std::vector<float> wpe = reference::numbers(9 * kChannels, 2);
+  const std::vector<float> wte = reference::numbers<TestType>(kVocabulary * kChannels, 1);
+  const std::vector<float> wpe = reference::numbers<TestType>(9 * kChannels, 2);
   const std::vector<Token> ids = tokens();
-  const Filled<float> table(wte), places(wpe), x(std::vector<float>(kRows * kChannels, 5.0F));
+  const Filled<TestType> table(wte), places(wpe), x(std::vector<float>(kRows * kChannels, 5.0F));
   const Filled<Token> device_tokens(ids);
   embedding_forward(Device(), x.matrix(kRows, kChannels), device_tokens.input(), table.input(kVocabulary, kChannels));
   position_forward(Device(), x.matrix(kRows, kChannels), places.input(9, kChannels), kPositions);
@@ -38,15 +38,16 @@ TEST_CASE("embedding and position forward look rows up and add them") {
       expected.push_back(wte[static_cast<std::size_t>(ids[n]) * kChannels + c] + wpe[n % kPositions * kChannels + c]);
     }
   }
-  CHECK(reference::same_bits(x.values(), expected));
+  CHECK(reference::same_bits(x.values(), reference::stored_as<TestType>(expected)));
 }
 
-TEST_CASE("embedding_backward adds rows in ascending order, the same bits as a plain loop") {
+TEMPLATE_TEST_CASE("embedding_backward adds rows in ascending order, the same bits as a plain loop", "", float, Bfloat16) {
   for (const std::int64_t channels : {13, 600}) {
-    const std::vector<float> dx = reference::numbers(kRows * channels, 3);
+    const std::vector<float> dx = reference::numbers<TestType>(kRows * channels, 3);
     const std::vector<Token> ids = tokens();
     std::vector<float> expected = reference::numbers(kVocabulary * channels, 4);
-    const Filled<float> gradient(dx), dwte(expected);
+    const Filled<TestType> gradient(dx);
+    const Filled<float> dwte(expected);
     const Filled<Token> device_tokens(ids);
     embedding_backward(Device(), dwte.matrix(kVocabulary, channels), gradient.input(kRows, channels),
                        device_tokens.input());
@@ -57,11 +58,13 @@ TEST_CASE("embedding_backward adds rows in ascending order, the same bits as a p
   }
 }
 
-TEST_CASE("position_backward adds over the batch in ascending order and leaves later positions alone") {
+TEMPLATE_TEST_CASE("position_backward adds over the batch in ascending order and leaves later positions alone", "", float,
+                   Bfloat16) {
   constexpr std::int64_t kChannels = 13;
-  const std::vector<float> dx = reference::numbers(kRows * kChannels, 3);
+  const std::vector<float> dx = reference::numbers<TestType>(kRows * kChannels, 3);
   std::vector<float> expected = reference::numbers(9 * kChannels, 4);
-  const Filled<float> gradient(dx), dwpe(expected);
+  const Filled<TestType> gradient(dx);
+  const Filled<float> dwpe(expected);
   position_backward(Device(), dwpe.matrix(9, kChannels), gradient.input(kRows, kChannels), kPositions);
   for (std::size_t i = 0; i < dx.size(); ++i) expected[i % (kPositions * kChannels)] += dx[i];
   CHECK(reference::same_bits(dwpe.values(), expected));

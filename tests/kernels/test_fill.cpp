@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kozero/kernels/convert.hpp>
 #include <kozero/kernels/fill.hpp>
 #include <kozero/kernels/residual.hpp>
 
@@ -32,10 +33,32 @@ TEST_CASE("fill, scale, add_into and residual_add do what they say, for any exte
   }
 }
 
+TEST_CASE("fill, scale and residual_add round to 16 bits once, convert each element") {
+  for (const std::int64_t extent : {0, 1, 13, 5000}) {
+    const std::vector<float> y = reference::numbers(extent, 1);
+    const std::vector<float> rounded = reference::stored_as<Bfloat16>(y);
+    std::vector<float> thrice, sum;
+    for (const float value : rounded) thrice.push_back(3.0F * value);
+    for (std::size_t i = 0; i < rounded.size(); ++i) sum.push_back(rounded[i] + 7.0F);
+    const Filled<float> wide(y);
+    const Filled<Bfloat16> a(extent), b(extent);
+    convert(Device(), a.vector(), wide.vector());
+    CHECK(reference::same_bits(a.values(), rounded));
+    convert(Device(), wide.vector(), a.vector());
+    CHECK(reference::same_bits(wide.values(), rounded));
+    fill(Device(), b.vector(), Bfloat16(7.0F));
+    residual_add(Device(), b.vector(), a.input());
+    CHECK(reference::same_bits(b.values(), reference::stored_as<Bfloat16>(sum)));
+    scale(Device(), a.vector(), 3.0F);
+    CHECK(reference::same_bits(a.values(), reference::stored_as<Bfloat16>(thrice)));
+  }
+}
+
 TEST_CASE("vectors of different extents are refused") {
   const Filled<float> a(3), b(4);
   CHECK_THROWS_AS(add_into(Device(), a.vector(), b.input()), Error);
   CHECK_THROWS_AS(residual_add(Device(), a.vector(), b.input()), Error);
+  CHECK_THROWS_AS(convert(Device(), a.vector(), b.input()), Error);
 }
 
 }  // namespace

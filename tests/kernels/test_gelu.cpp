@@ -16,32 +16,33 @@ double gelu(double x) {
 }
 
 /// 5003 points of [-12, 12], both ends and zero among them.
+template <class T>
 std::vector<float> points() {
   std::vector<float> x;
   for (int i = 0; i < 5003; ++i) x.push_back(static_cast<float>(-12.0 + 24.0 * i / 5002.0));
-  return x;
+  return reference::stored_as<T>(x);
 }
 
-TEST_CASE("gelu_forward follows the tanh form") {
-  const std::vector<float> x = points();
-  const Filled<float> in(x), out(static_cast<std::int64_t>(x.size()));
+TEMPLATE_TEST_CASE("gelu_forward follows the tanh form", "", float, Bfloat16) {
+  const std::vector<float> x = points<TestType>();
+  const Filled<TestType> in(x), out(static_cast<std::int64_t>(x.size()));
   gelu_forward(Device(), out.vector(), in.input());
   std::vector<double> expected;
   for (const float v : x) expected.push_back(gelu(v));
-  reference::require_near(out.values(), expected, 2e-6);
+  reference::require_near_in<TestType>(out.values(), expected, 2e-6);
 }
 
-TEST_CASE("gelu_backward is the derivative times dy, also in place") {
-  const std::vector<float> x = points();
-  const std::vector<float> dy = reference::numbers(static_cast<std::int64_t>(x.size()), 8);
-  const Filled<float> in(x), upper(dy), out(std::vector<float>(x.size(), 9.0F));
+TEMPLATE_TEST_CASE("gelu_backward is the derivative times dy, also in place", "", float, Bfloat16) {
+  const std::vector<float> x = points<TestType>();
+  const std::vector<float> dy = reference::numbers<TestType>(static_cast<std::int64_t>(x.size()), 8);
+  const Filled<TestType> in(x), upper(dy), out(std::vector<float>(x.size(), 9.0F));
   gelu_backward(Device(), out.vector(), upper.input(), in.input());
   std::vector<double> expected;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double at = x[i];
     expected.push_back(dy[i] * (gelu(at + 1e-5) - gelu(at - 1e-5)) / 2e-5);
   }
-  reference::require_near(out.values(), expected, 2e-6);
+  reference::require_near_in<TestType>(out.values(), expected, 2e-6);
   gelu_backward(Device(), upper.vector(), upper.input(), in.input());
   CHECK(reference::same_bits(out.values(), upper.values()));
 }

@@ -20,16 +20,17 @@ struct Shape {
 constexpr Shape kShapes[] = {{7, 13}, {1, 1}, {70, 67}, {33, 64}};
 
 /// The inputs of one case.
+template <class T = float>
 struct Case {
   Shape shape;
   std::vector<float> x, gamma, beta, dy;
 
   explicit Case(Shape s)
       : shape(s),
-        x(reference::numbers(s.rows * s.columns, 1)),
-        gamma(reference::numbers(s.columns, 2)),
-        beta(reference::numbers(s.columns, 3)),
-        dy(reference::numbers(s.rows * s.columns, 4)) {}
+        x(reference::numbers<T>(s.rows * s.columns, 1)),
+        gamma(reference::numbers<T>(s.columns, 2)),
+        beta(reference::numbers<T>(s.columns, 3)),
+        dy(reference::numbers<T>(s.rows * s.columns, 4)) {}
 };
 
 std::vector<double> expected_output(std::size_t columns, const std::vector<double>& x, const std::vector<double>& gamma,
@@ -51,13 +52,13 @@ struct Outputs {
 };
 
 /// Runs forward and backward; each gradient starts at `start`.
-template <class Space>
-Outputs run(const Case& c, float start) {
+template <class Space, class T>
+Outputs run(const Case<T>& c, float start) {
   const auto [rows, columns] = c.shape;
   const auto filled = [&](std::size_t extent) { return Filled<float>(std::vector<float>(extent, start)); };
-  const Filled<float> x(c.x), gamma(c.gamma), beta(c.beta), dy(c.dy);
-  const Filled<float> y(rows * columns), mean(rows), rstd(rows), workspace(row_reduction_workspace(columns));
-  const Filled<float> dx = filled(c.x.size());
+  const Filled<T> x(c.x), gamma(c.gamma), beta(c.beta), dy(c.dy), y(rows * columns);
+  const Filled<float> mean(rows), rstd(rows), workspace(row_reduction_workspace(columns));
+  const Filled<T> dx(std::vector<float>(c.x.size(), start));
   const Filled<float> dgamma = filled(c.gamma.size());
   const Filled<float> dbeta = filled(c.beta.size());
   layernorm_forward(Space(), y.matrix(rows, columns), mean.vector(), rstd.vector(), x.input(rows, columns),
@@ -68,17 +69,17 @@ Outputs run(const Case& c, float start) {
   return {y.values(), dx.values(), dgamma.values(), dbeta.values()};
 }
 
-TEST_CASE("layernorm_forward follows its formula") {
+TEMPLATE_TEST_CASE("layernorm_forward follows its formula", "", float, Bfloat16) {
   for (const Shape shape : kShapes) {
-    const Case c(shape);
+    const Case<TestType> c(shape);
     const auto columns = static_cast<std::size_t>(shape.columns);
-    reference::require_near(run<Device>(c, 0.0F).y,
-                            expected_output(columns, in_double(c.x), in_double(c.gamma), in_double(c.beta)), 1e-5);
+    reference::require_near_in<TestType>(
+        run<Device>(c, 0.0F).y, expected_output(columns, in_double(c.x), in_double(c.gamma), in_double(c.beta)), 1e-5);
   }
 }
 
-TEST_CASE("layernorm_backward adds the central differences of the forward") {
-  const Case c(kShapes[0]);
+TEMPLATE_TEST_CASE("layernorm_backward adds the central differences of the forward", "", float, Bfloat16) {
+  const Case<TestType> c(kShapes[0]);
   const Outputs got = run<Device>(c, 0.5F);
   const auto x = in_double(c.x);
   const auto gamma = in_double(c.gamma);
@@ -94,7 +95,7 @@ TEST_CASE("layernorm_backward adds the central differences of the forward") {
   for (std::size_t i = 0; i < x.size(); ++i) dx.push_back(0.5 + central_difference(of_x, x, i));
   for (std::size_t i = 0; i < gamma.size(); ++i) dgamma.push_back(0.5 + central_difference(of_gamma, gamma, i));
   for (std::size_t i = 0; i < beta.size(); ++i) dbeta.push_back(0.5 + central_difference(of_beta, beta, i));
-  reference::require_near(got.dx, dx, 1e-5);
+  reference::require_near_in<TestType>(got.dx, dx, 1e-5);
   reference::require_near(got.dgamma, dgamma, 1e-5);
   reference::require_near(got.dbeta, dbeta, 1e-5);
 }

@@ -19,16 +19,17 @@ struct Shape {
 };
 const Shape kShapes[] = {{7, {3, 1, 5}}, {1, {1, 1, 1}}, {35, {4, 2, 67}}, {33, {6, 3, 32}}};
 
+template <class T = float>
 struct Case {
   Shape shape;
   std::vector<float> qkv, query_gain, key_gain, dy;
 
   explicit Case(Shape s)
       : shape(s),
-        qkv(reference::numbers(s.rows * s.heads.columns(), 1)),
-        query_gain(reference::numbers(s.heads.head_dim, 2)),
-        key_gain(reference::numbers(s.heads.head_dim, 3)),
-        dy(reference::numbers(s.rows * s.heads.columns(), 4)) {}
+        qkv(reference::numbers<T>(s.rows * s.heads.columns(), 1)),
+        query_gain(reference::numbers<T>(s.heads.head_dim, 2)),
+        key_gain(reference::numbers<T>(s.heads.head_dim, 3)),
+        dy(reference::numbers<T>(s.rows * s.heads.columns(), 4)) {}
 };
 
 /// Head by head, in double; values are as they were.
@@ -54,16 +55,16 @@ struct Outputs {
 };
 
 /// Runs forward and backward; the gains' gradients start at `start`.
-template <class Space>
-Outputs run(const Case& c, float start) {
+template <class Space, class T>
+Outputs run(const Case<T>& c, float start) {
   const auto& [rows, heads] = c.shape;
   const std::int64_t columns = heads.columns();
-  const Filled<float> qkv(c.qkv), dqkv(c.dy), y(rows * columns), rstd(rows * heads.normed());
-  const Filled<float> query_gain(c.query_gain), key_gain(c.key_gain);
+  const Filled<T> qkv(c.qkv), dqkv(c.dy), y(rows * columns), query_gain(c.query_gain), key_gain(c.key_gain);
+  const Filled<float> rstd(rows * heads.normed());
   const Filled<float> dquery(std::vector<float>(c.query_gain.size(), start));
   const Filled<float> dkey(std::vector<float>(c.key_gain.size(), start));
   const Filled<float> workspace(row_reduction_workspace(heads.head_dim));
-  const QkVectors<const float> gains{query_gain.input(), key_gain.input()};
+  const QkVectors<const T> gains{query_gain.input(), key_gain.input()};
   const auto rstds = rstd.matrix(rows, heads.normed());
   qk_norm_forward(Space(), y.matrix(rows, columns), rstds, qkv.input(rows, columns), gains, heads, kEps);
   qk_norm_backward(Space(), dqkv.matrix(rows, columns), {dquery.vector(), dkey.vector()}, qkv.input(rows, columns),
@@ -72,17 +73,17 @@ Outputs run(const Case& c, float start) {
   return {y.values(), dqkv.values(), dquery.values(), dkey.values()};
 }
 
-TEST_CASE("qk_norm_forward norms each query and key head and leaves the values") {
+TEMPLATE_TEST_CASE("qk_norm_forward norms each query and key head and leaves the values", "", float, Bfloat16) {
   for (const Shape& shape : kShapes) {
-    const Case c(shape);
+    const Case<TestType> c(shape);
     const auto y = run<Device>(c, 0.0F).y;
-    reference::require_near(
+    reference::require_near_in<TestType>(
         y, expected_output(shape.heads, in_double(c.qkv), in_double(c.query_gain), in_double(c.key_gain)), 1e-5);
   }
 }
 
-TEST_CASE("qk_norm_backward gives the central differences of the forward") {
-  const Case c(kShapes[0]);
+TEMPLATE_TEST_CASE("qk_norm_backward gives the central differences of the forward", "", float, Bfloat16) {
+  const Case<TestType> c(kShapes[0]);
   const Outputs got = run<Device>(c, 0.5F);
   const auto qkv = in_double(c.qkv);
   const auto query = in_double(c.query_gain);
@@ -99,7 +100,7 @@ TEST_CASE("qk_norm_backward gives the central differences of the forward") {
     dquery.push_back(0.5 + central_difference([&](const At& at) { return loss(qkv, at, key); }, query, i));
     dkey.push_back(0.5 + central_difference([&](const At& at) { return loss(qkv, query, at); }, key, i));
   }
-  reference::require_near(got.dqkv, dqkv, 1e-5);
+  reference::require_near_in<TestType>(got.dqkv, dqkv, 1e-5);
   reference::require_near(got.dquery_gain, dquery, 1e-5);
   reference::require_near(got.dkey_gain, dkey, 1e-5);
 }

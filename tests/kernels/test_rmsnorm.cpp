@@ -20,15 +20,16 @@ struct Shape {
 constexpr Shape kShapes[] = {{7, 13}, {1, 1}, {70, 67}, {33, 64}};
 
 /// The inputs of one case.
+template <class T = float>
 struct Case {
   Shape shape;
   std::vector<float> x, gamma, dy;
 
   explicit Case(Shape s)
       : shape(s),
-        x(reference::numbers(s.rows * s.columns, 1)),
-        gamma(reference::numbers(s.columns, 2)),
-        dy(reference::numbers(s.rows * s.columns, 4)) {}
+        x(reference::numbers<T>(s.rows * s.columns, 1)),
+        gamma(reference::numbers<T>(s.columns, 2)),
+        dy(reference::numbers<T>(s.rows * s.columns, 4)) {}
 };
 
 std::vector<double> expected_output(std::size_t columns, const std::vector<double>& x,
@@ -48,12 +49,12 @@ struct Outputs {
 };
 
 /// Runs forward and backward; each gradient starts at `start`.
-template <class Space>
-Outputs run(const Case& c, float start) {
+template <class Space, class T>
+Outputs run(const Case<T>& c, float start) {
   const auto [rows, columns] = c.shape;
-  const Filled<float> x(c.x), gamma(c.gamma), dy(c.dy);
-  const Filled<float> y(rows * columns), rstd(rows), workspace(row_reduction_workspace(columns));
-  const Filled<float> dx(std::vector<float>(c.x.size(), start));
+  const Filled<T> x(c.x), gamma(c.gamma), dy(c.dy), y(rows * columns);
+  const Filled<float> rstd(rows), workspace(row_reduction_workspace(columns));
+  const Filled<T> dx(std::vector<float>(c.x.size(), start));
   const Filled<float> dgamma(std::vector<float>(c.gamma.size(), start));
   rmsnorm_forward(Space(), y.matrix(rows, columns), rstd.vector(), x.input(rows, columns), gamma.input(), kEps);
   rmsnorm_backward(Space(), dx.matrix(rows, columns), dgamma.vector(), dy.input(rows, columns), x.input(rows, columns),
@@ -62,17 +63,17 @@ Outputs run(const Case& c, float start) {
   return {y.values(), dx.values(), dgamma.values()};
 }
 
-TEST_CASE("rmsnorm_forward follows its formula") {
+TEMPLATE_TEST_CASE("rmsnorm_forward follows its formula", "", float, Bfloat16) {
   for (const Shape shape : kShapes) {
-    const Case c(shape);
-    reference::require_near(
+    const Case<TestType> c(shape);
+    reference::require_near_in<TestType>(
         run<Device>(c, 0.0F).y,
         expected_output(static_cast<std::size_t>(shape.columns), in_double(c.x), in_double(c.gamma)), 1e-5);
   }
 }
 
-TEST_CASE("rmsnorm_backward adds the central differences of the forward") {
-  const Case c(kShapes[0]);
+TEMPLATE_TEST_CASE("rmsnorm_backward adds the central differences of the forward", "", float, Bfloat16) {
+  const Case<TestType> c(kShapes[0]);
   const Outputs got = run<Device>(c, 0.5F);
   const auto x = in_double(c.x);
   const auto gamma = in_double(c.gamma);
@@ -85,7 +86,7 @@ TEST_CASE("rmsnorm_backward adds the central differences of the forward") {
   std::vector<double> dx, dgamma;
   for (std::size_t i = 0; i < x.size(); ++i) dx.push_back(0.5 + central_difference(of_x, x, i));
   for (std::size_t i = 0; i < gamma.size(); ++i) dgamma.push_back(0.5 + central_difference(of_gamma, gamma, i));
-  reference::require_near(got.dx, dx, 1e-5);
+  reference::require_near_in<TestType>(got.dx, dx, 1e-5);
   reference::require_near(got.dgamma, dgamma, 1e-5);
 }
 

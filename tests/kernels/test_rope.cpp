@@ -47,19 +47,19 @@ std::vector<double> expected_output(const std::vector<double>& qkv, double direc
   return out;
 }
 
-TEST_CASE("rope turns the first heads by position and leaves the others") {
-  const std::vector<float> values = reference::numbers(kRows * kWidth, 1);
+TEMPLATE_TEST_CASE("rope turns the first heads by position and leaves the others", "", float, Bfloat16) {
+  const std::vector<float> values = reference::numbers<TestType>(kRows * kWidth, 1);
   const Tables tables;
-  const Filled<float> qkv(values);
+  const Filled<TestType> qkv(values);
   rope_forward(Device(), qkv.matrix(kRows, kWidth), kTurning, kHeadDim, tables.cosine(), tables.sine());
-  reference::require_near(qkv.values(), expected_output(reference::in_double(values), 1.0), 1e-6);
+  reference::require_near_in<TestType>(qkv.values(), expected_output(reference::in_double(values), 1.0), 1e-6);
 }
 
-TEST_CASE("rope_backward is the forward's transpose, and its inverse") {
-  const std::vector<float> values = reference::numbers(kRows * kWidth, 1);
-  const std::vector<float> dy = reference::numbers(kRows * kWidth, 2);
+TEMPLATE_TEST_CASE("rope_backward is the forward's transpose, and its inverse", "", float, Bfloat16) {
+  const std::vector<float> values = reference::numbers<TestType>(kRows * kWidth, 1);
+  const std::vector<float> dy = reference::numbers<TestType>(kRows * kWidth, 2);
   const Tables tables;
-  const Filled<float> gradient(dy);
+  const Filled<TestType> gradient(dy);
   rope_backward(Device(), gradient.matrix(kRows, kWidth), kTurning, kHeadDim, tables.cosine(), tables.sine());
   const auto loss = [&](const std::vector<double>& at) {
     return reference::weighted_sum(dy, expected_output(at, 1.0));
@@ -68,9 +68,10 @@ TEST_CASE("rope_backward is the forward's transpose, and its inverse") {
   for (std::size_t i = 0; i < values.size(); ++i) {
     expected.push_back(reference::central_difference(loss, reference::in_double(values), i));
   }
-  reference::require_near(gradient.values(), expected, 1e-5);
+  reference::require_near_in<TestType>(gradient.values(), expected, 1e-5);
   rope_forward(Device(), gradient.matrix(kRows, kWidth), kTurning, kHeadDim, tables.cosine(), tables.sine());
-  reference::require_near(gradient.values(), dy, 1e-6);
+  // a and b were rounded once on the way, the result again.
+  reference::require_near(gradient.values(), dy, std::is_same_v<TestType, float> ? 1e-6 : 3 * 0x1p-9);
 }
 
 TEST_CASE("rope takes no rows and refuses tables of another head size") {

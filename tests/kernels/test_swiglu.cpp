@@ -23,22 +23,24 @@ std::vector<double> expected_output(const std::vector<double>& gate_up) {
   return y;
 }
 
+template <class T>
 std::vector<float> wide_numbers() {
   std::vector<float> values = reference::numbers(kRows * 2 * kWidth, 1);
   for (float& value : values) value *= 6.0F;
-  return values;
+  return reference::stored_as<T>(values);
 }
 
-TEST_CASE("swiglu_forward follows its formula") {
-  const Filled<float> gate_up(wide_numbers()), y(kRows * kWidth);
+TEMPLATE_TEST_CASE("swiglu_forward follows its formula", "", float, Bfloat16) {
+  const Filled<TestType> gate_up(wide_numbers<TestType>()), y(kRows * kWidth);
   swiglu_forward(Device(), y.matrix(kRows, kWidth), gate_up.input(kRows, 2 * kWidth));
-  reference::require_near(y.values(), expected_output(reference::in_double(wide_numbers())), 1e-5);
+  reference::require_near_in<TestType>(y.values(), expected_output(reference::in_double(wide_numbers<TestType>())), 1e-5);
 }
 
-TEST_CASE("swiglu_backward overwrites with the central differences of the forward, also in place") {
-  const std::vector<float> values = wide_numbers();
-  const std::vector<float> dy = reference::numbers(kRows * kWidth, 2);
-  const Filled<float> gate_up(values), upper(dy), out(std::vector<float>(values.size(), 9.0F));
+TEMPLATE_TEST_CASE("swiglu_backward overwrites with the central differences of the forward, also in place", "", float,
+                   Bfloat16) {
+  const std::vector<float> values = wide_numbers<TestType>();
+  const std::vector<float> dy = reference::numbers<TestType>(kRows * kWidth, 2);
+  const Filled<TestType> gate_up(values), upper(dy), out(std::vector<float>(values.size(), 9.0F));
   swiglu_backward(Device(), out.matrix(kRows, 2 * kWidth), upper.input(kRows, kWidth),
                   gate_up.input(kRows, 2 * kWidth));
   const auto loss = [&](const std::vector<double>& at) { return reference::weighted_sum(dy, expected_output(at)); };
@@ -46,7 +48,7 @@ TEST_CASE("swiglu_backward overwrites with the central differences of the forwar
   for (std::size_t i = 0; i < values.size(); ++i) {
     expected.push_back(reference::central_difference(loss, reference::in_double(values), i));
   }
-  reference::require_near(out.values(), expected, 1e-5);
+  reference::require_near_in<TestType>(out.values(), expected, 1e-5);
   swiglu_backward(Device(), gate_up.matrix(kRows, 2 * kWidth), upper.input(kRows, kWidth),
                   gate_up.input(kRows, 2 * kWidth));
   CHECK(reference::same_bits(out.values(), gate_up.values()));

@@ -23,7 +23,7 @@ namespace {
 
 /// Gives every element of every tensor, in weights and optimizer state, a value of its own: a function of its place.
 void number_elements(TinyTraining& training, bool fill, int& wrong) {
-  const ParameterTable& table = training.model().parameters();
+  const ParameterTable& table = training.network().parameters();
   const auto visit = [&](int kind, int unit, std::int64_t begin, const Vector<float>& values) {
     for (const auto& row : table.rows()) {
       for (std::int64_t i = 0; row.unit == unit && i < row.extent(); ++i) {
@@ -89,6 +89,35 @@ TEST_CASE("saved under any stage and rank count, loaded under all 16: equal in b
   if (test::world_rank() == 0) CHECK(numbered > 0);
 }
 
+TEST_CASE("a file knows no precision: saved in one, loaded in the other, master and moments are equal in bytes") {
+  const SharedFolder folder;
+  int numbered = 0;
+  for (const auto saved : {Precision::f32, Precision::bf16}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      const std::string path = folder / (std::string(name_of(saved)) + std::to_string(stage));
+      tests::on_first_ranks(1 + stage, "mpi", [&](dist::Communicator& comm) {
+        MemoryLedger ledger;
+        TinyTraining training({.model = smallest_gpt2(), .precision = saved, .stage = stage}, comm, ledger);
+        number_elements(training, true, numbered);
+        train::save_checkpoint(path, training.parts(), record_of(stage));
+      });
+      tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) {
+        for (int other = 0; other < 8; ++other) {
+          MemoryLedger ledger;
+          const auto loaded = other < 4 ? Precision::f32 : Precision::bf16;
+          TinyTraining training({.model = smallest_gpt2(), .precision = loaded, .stage = other % 4}, comm, ledger);
+          CHECK(train::load_state(path + "/state.h5", training.parts()).empty());
+          int wrong = 0;
+          number_elements(training, false, wrong);
+          INFO("saved in " << name_of(saved) << ", loaded in " << name_of(loaded) << " under stage " << other % 4);
+          CHECK(wrong == 0);
+          CHECK(training.state().weights().first_unequal_replica().empty());
+        }
+      });
+    }
+  }
+}
+
 namespace {
 
 /// A run that saves after step 2 and goes on, and one that begins there, have the same bits to the end.
@@ -127,6 +156,16 @@ TEST_CASE("a run that stops after step 2 and goes on gives the bits of one that 
         tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) { check_restart(run, path, comm); });
       }
     }
+  }
+}
+
+TEST_CASE("a run in bf16 that stops and goes on gives the bits of one that never stopped") {
+  const SharedFolder folder;
+  for (int stage = 0; stage <= 3; ++stage) {
+    const TinyRun run{.model = smallest_gpt2(), .precision = Precision::bf16, .stage = stage, .micro_steps = 2, .steps = 5,
+                      .staged = stage % 2 == 1};
+    const std::string path = folder / std::to_string(stage);
+    tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) { check_restart(run, path, comm); });
   }
 }
 

@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kMicroBatch = 1;  // what seven ranks hold of a global batch of 5
 
 train::Evaluation evaluation_of(TinyTraining& training, dist::Communicator& comm, std::int64_t max_samples) {
-  const train::Evaluator evaluator{training.model(), training.state(), comm, training.loader(), kMicroBatch};
+  const train::Evaluator evaluator{training.network(), comm, training.loader(), kMicroBatch};
   return train::evaluate(evaluator, training.source(), max_samples);
 }
 
@@ -45,7 +45,7 @@ TEST_CASE("the tail counts where all samples do: its targets, once, whatever the
   tests::on_each_group("mpi", [](dist::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining training({.model = tests::tiny_gpt2(), .stage = 3}, comm, ledger);
-    const train::Evaluator evaluator{training.model(), training.state(), comm, training.loader(), kMicroBatch};
+    const train::Evaluator evaluator{training.network(), comm, training.loader(), kMicroBatch};
     const tests::NoiseSamples whole(4, 37), tailed(4, 37, 3), only_tail(0, 37, 3);
     const auto without = train::evaluate(evaluator, whole, 0);
     CHECK(train::evaluate(evaluator, tailed, 3).tokens == 3 * 7);

@@ -27,7 +27,7 @@ TEST_CASE("a tiny model reaches the Markov source's entropy within 2 %") {
     const train::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
     train::Trainer trainer(assembly.parts(), assembly.loader(), sampler, *data.train, settings.step);
     for (std::int64_t step = 1; step <= settings.steps; ++step) trainer.step(step);
-    const train::Evaluator evaluator{assembly.model(), assembly.state(), comm, assembly.loader(), 32};
+    const train::Evaluator evaluator{assembly.network(), comm, assembly.loader(), 32};
     // Many samples, of an endless source: the mean's own deviation is below 0.3 % of the floor.
     const double loss = train::evaluate(evaluator, *data.train, 4096).loss;
     CHECK(loss > *data.loss_floor - 0.02);

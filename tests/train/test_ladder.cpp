@@ -45,6 +45,16 @@ TEST_CASE("all stages give the same bits") {
   });
 }
 
+TEST_CASE("all stages give the same bits in bf16") {
+  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+    for (const auto& model : {tests::tiny_gpt2(), tests::tiny_qwen3()}) {
+      for (const int micro_steps : {1, 3}) {
+        climb({.model = model, .precision = Precision::bf16, .micro_steps = micro_steps}, comm);
+      }
+    }
+  });
+}
+
 TEST_CASE("tied Llama and Qwen3, Qwen2, untied GPT-2, and SGD with momentum climb too") {
   tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](dist::Communicator& comm) {
     auto llama = tests::tiny_llama();
@@ -62,13 +72,32 @@ TEST_CASE("tied Llama and Qwen3, Qwen2, untied GPT-2, and SGD with momentum clim
 }
 
 TEST_CASE("mpi and shm give the same bits") {
-  const TinyRun run{.model = tests::tiny_gpt2(), .stage = 3, .micro_steps = 2};
-  for (const int num_ranks : tests::group_sizes()) {
-    TinyResult by_mpi, by_shm;
-    tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& comm) { by_mpi = result_of(run, comm); });
-    tests::on_first_ranks(num_ranks, "shm", [&](dist::Communicator& comm) { by_shm = result_of(run, comm); });
-    CHECK(by_mpi == by_shm);
+  for (const auto precision : {Precision::f32, Precision::bf16}) {
+    const TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .stage = 3, .micro_steps = 2};
+    for (const int num_ranks : tests::group_sizes()) {
+      TinyResult by_mpi, by_shm;
+      tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& comm) { by_mpi = result_of(run, comm); });
+      tests::on_first_ranks(num_ranks, "shm", [&](dist::Communicator& comm) { by_shm = result_of(run, comm); });
+      CHECK(by_mpi == by_shm);
+    }
   }
+}
+
+TEST_CASE("bf16 follows f32 from step to step, in every network") {
+  tests::on_first_ranks(2, "mpi", [](dist::Communicator& comm) {
+    for (const auto& model : {tests::tiny_gpt2(), tests::tiny_llama(), tests::tiny_qwen2(), tests::tiny_qwen3()}) {
+      TinyRun run{.model = model, .stage = 3, .steps = 5};
+      const TinyResult wide = result_of(run, comm);
+      run.precision = Precision::bf16;
+      const TinyResult narrow = result_of(run, comm);
+      INFO(model.arch);
+      CHECK(wide.losses != narrow.losses);
+      for (std::size_t i = 0; i < wide.losses.size(); ++i) {
+        CHECK(std::abs(narrow.losses[i] - wide.losses[i]) < 0.01 * wide.losses[i]);
+        CHECK(std::abs(narrow.norms[i] - wide.norms[i]) < 0.05 * wide.norms[i]);
+      }
+    }
+  });
 }
 
 TEST_CASE("local and reduced accumulation: the same bits with one micro-step, nearly the same with three") {

@@ -64,6 +64,7 @@ inline model::Config tiny_qwen3() {
 
 struct TinyRun {
   model::Config model;
+  Precision precision = Precision::f32;
   int stage = 0;
   zero::Accumulation accumulation = zero::Accumulation::reduced;
   int micro_steps = 1;
@@ -102,6 +103,7 @@ class TinyTraining {
 
   static train::Settings settings(const TinyRun& run, int num_ranks) {
     train::Settings settings;
+    settings.precision = run.precision;
     settings.model = model::resolved(run.model);
     settings.batch = {.global_batch = run.global_batch,
                       .micro_batch = (run.global_batch + num_ranks - 1) / num_ranks,
@@ -147,7 +149,7 @@ class TinyTraining {
   train::BatchLoader& loader() { return assembly_.loader(); }
   const NoiseSamples& source() const { return source_; }
   train::Staging* staging() { return assembly_.staging(); }
-  model::Model<float>& model() { return assembly_.model(); }
+  model::Network& network() { return assembly_.network(); }
   zero::ShardedState& state() { return assembly_.state(); }
 
  private:

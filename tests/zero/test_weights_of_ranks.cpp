@@ -11,7 +11,7 @@
 
 using namespace kozero;
 using dist::Placement;
-using zero::Weights;
+using Weights = zero::WeightsOf<float>;
 
 namespace {
 
@@ -43,7 +43,7 @@ TEST_CASE("acquire shows every rank's slices as they were published last") {
   for (const auto placement : {Placement::replicated, Placement::sharded}) {
     MemoryLedger ledger;
     const auto comm = tests::all_ranks(ledger);
-    Weights weights(table, *comm, placement, ledger);
+    Weights weights(table, *comm, {placement, placement}, ledger);
     for (const int round : {1, 2}) {
       fill_slices(weights, round);
       weights.publish();
@@ -52,11 +52,39 @@ TEST_CASE("acquire shows every rank's slices as they were published last") {
   }
 }
 
+TEST_CASE("weights in bf16 are rounded from their master, whose bits stay") {
+  const auto table = tests::tiny_table();
+  const zero::WeightPlacements rows[] = {{Placement::replicated, Placement::replicated},
+                                         {Placement::replicated, Placement::sharded},
+                                         {Placement::sharded, Placement::sharded}};
+  for (const auto& placements : rows) {
+    MemoryLedger ledger;
+    const auto comm = tests::all_ranks(ledger);
+    zero::WeightsOf<Bfloat16> weights(table, *comm, placements, ledger);
+    for (const auto& range : weights.my_ranges()) {
+      for (std::int64_t i = 0; i < range.extent; ++i) weights.my_slice(range.unit)(i) = value_at(1, range.unit, range.begin + i);
+    }
+    const double hash = weights.hash_of_my_slices();
+    weights.publish();
+    CHECK(weights.first_unequal_replica().empty());
+    for (int unit = 0; unit < table.num_units(); ++unit) {
+      const auto shown = weights.acquire(unit);
+      bool equal = true;
+      for (std::int64_t i = 0; i < table.unit(unit).extent; ++i) {
+        equal = equal && shown(i).bits() == Bfloat16(value_at(1, unit, i)).bits();
+      }
+      CHECK(equal);
+      weights.release(unit);
+    }
+    CHECK(weights.hash_of_my_slices() == hash);
+  }
+}
+
 TEST_CASE("a sharded unit is gathered once while its slot is its own") {
   const auto table = tests::tiny_table();
   MemoryLedger ledger;
   dist::CountedCommunicator comm(tests::all_ranks(ledger));
-  Weights weights(table, comm, Placement::sharded, ledger);
+  Weights weights(table, comm, {Placement::sharded, Placement::sharded}, ledger);
   fill_slices(weights, 1);
   weights.publish();
   for (const int unit : {0, 1, 1, 2, 0}) CHECK(shows(weights, table, unit, 1));
@@ -69,7 +97,7 @@ TEST_CASE("holding a unit twice, or two units of one slot, is an internal error"
   const auto table = tests::tiny_table();
   MemoryLedger ledger;
   const auto comm = tests::all_ranks(ledger);
-  Weights weights(table, *comm, Placement::sharded, ledger);
+  Weights weights(table, *comm, {Placement::sharded, Placement::sharded}, ledger);
   weights.acquire(1);
   CHECK_THROWS_AS(weights.acquire(1), Error);
   CHECK_THROWS_AS(weights.acquire(2), Error);
@@ -80,7 +108,7 @@ TEST_CASE("a replica that differs in one bit is named on every rank") {
   const auto table = tests::tiny_table();
   MemoryLedger ledger;
   const auto comm = tests::all_ranks(ledger);
-  Weights weights(table, *comm, Placement::replicated, ledger);
+  Weights weights(table, *comm, {Placement::replicated, Placement::replicated}, ledger);
   fill_slices(weights, 1);
   weights.publish();
   CHECK(weights.first_unequal_replica().empty());

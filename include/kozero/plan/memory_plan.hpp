@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // memory_plan.hpp: what a run needs of memory on its fullest rank (rank 0), by the constructors that training runs.
-// Model states in f32 for P parameters on n ranks, bytes, beside the booked lines:
-//   stage 0: 16 P     1: 8 P + 8 P/n     2: 4 P + 12 P/n     3: 16 P/n        Rajbhandari et al. 2020, arXiv:1910.02054
+// Model states for P parameters on n ranks, bytes, beside the booked lines:
+//   f32     stage 0: 16 P     1: 8 P + 8 P/n      2: 4 P + 12 P/n     3: 16 P/n
+//   bf16    stage 0: 18 P     1: 6 P + 12 P/n     2: 2 P + 16 P/n     3: 18 P/n       with master weights, gradients in f32
+// Rajbhandari et al. 2020, arXiv:1910.02054.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,6 +19,7 @@ namespace kozero::plan {
 struct MemoryPlan {
   int stage = 0;
   int num_ranks = 1;
+  Precision precision = Precision::f32;
   std::int64_t num_parameters = 0;
   std::array<std::int64_t, kMemoryNames.size()> bytes{};  ///< by category
   std::vector<MemoryLedger::Line> lines;
@@ -28,8 +31,8 @@ struct MemoryPlan {
 /// The plan of `settings` on rank 0 of `num_ranks`, with nothing allocated.
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks);
 
-/// The formula's bytes of parameters, gradients and optimizer state (AdamW), per rank.
-double model_state_bytes(int stage, std::int64_t num_parameters, int num_ranks);
+/// The formula's bytes of parameters, gradients and optimizer state (AdamW, and the master), per rank.
+double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, int num_ranks);
 
 /// The plans of all four stages for a deck on `num_ranks`. Where the deck's accumulation order is not available in
 /// another stage, that stage is planned with `auto`.

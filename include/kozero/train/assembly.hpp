@@ -15,8 +15,8 @@ class Assembly {
   /// Takes all memory of a run from `ledger`. Weights are zero until initialise() or a file is read into them.
   Assembly(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger);
 
-  [[nodiscard]] Parts parts() { return Parts{*model_, *state_, *optimizer_, comm_, timeline_}; }
-  [[nodiscard]] model::Model<float>& model() { return *model_; }
+  [[nodiscard]] Parts parts() { return Parts{*network_, *state_, *optimizer_, comm_, timeline_}; }
+  [[nodiscard]] model::Network& network() { return *network_; }
   [[nodiscard]] zero::ShardedState& state() { return *state_; }
   [[nodiscard]] BatchLoader& loader() { return *loader_; }
   [[nodiscard]] Timeline& timeline() { return timeline_; }
@@ -24,10 +24,14 @@ class Assembly {
   [[nodiscard]] Staging* staging() { return staging_.get(); }
 
  private:
+  /// Makes network and state with weights of this type.
+  template <class Scalar>
+  void store_weights_as(const Settings& settings, MemoryLedger& ledger);
+
   dist::Communicator& comm_;
   Timeline timeline_;
-  std::unique_ptr<model::Model<float>> model_;
   std::unique_ptr<zero::ShardedState> state_;
+  std::unique_ptr<model::Network> network_;  // behind what it reads
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<BatchLoader> loader_;
   std::unique_ptr<Staging> staging_;

@@ -19,7 +19,7 @@ namespace kozero::train {
 std::vector<StateGroup> owned_state(const Parts& parts);
 
 /// A tied embedding is the head's matrix too.
-io::Ties ties_of(const model::Model<float>& model);
+io::Ties ties_of(const model::Network& network);
 
 /// What a checkpoint of the present state holds. `slices` keep the values on the host; on a host build they are the state
 /// itself.

@@ -5,14 +5,14 @@
 //   bits per byte = loss / ln 2 / (bytes per token)
 #pragma once
 #include <kozero/dist/communicator.hpp>
+#include <kozero/model/network.hpp>
 #include <kozero/train/batch_loader.hpp>
 
 namespace kozero::train {
 
 /// What evaluation needs; all outlive the call.
 struct Evaluator {
-  model::Model<float>& model;
-  ParameterAccess<float>& access;
+  model::Network& network;
   dist::Communicator& comm;
   BatchLoader& loader;
   std::int64_t micro_batch;  ///< sequences a rank holds at once

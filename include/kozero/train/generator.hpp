@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <kozero/dist/communicator.hpp>
-#include <kozero/model/model.hpp>
+#include <kozero/model/network.hpp>
 
 namespace kozero::train {
 
@@ -26,8 +26,7 @@ Token pick_token(std::span<const float> logits, const Sampling& sampling, double
 class Generator {
  public:
   /// Takes a context of T tokens and one row of logits. `vocab`: tokens that may be picked (a padded model has more).
-  Generator(model::Model<float>& model, ParameterAccess<float>& access, dist::Communicator& comm, std::int64_t vocab,
-            MemoryLedger& ledger);
+  Generator(model::Network& network, dist::Communicator& comm, std::int64_t vocab, MemoryLedger& ledger);
 
   /// `count` tokens that follow `prompt` (at least one token). Collective: every rank gets the same ones.
   std::vector<Token> continued(const std::vector<Token>& prompt, std::int64_t count, const Sampling& sampling);
@@ -35,8 +34,7 @@ class Generator {
  private:
   [[nodiscard]] std::span<const float> logits_after(const std::vector<Token>& tokens);
 
-  model::Model<float>& model_;
-  ParameterAccess<float>& access_;
+  model::Network& network_;
   dist::Communicator& comm_;
   std::int64_t vocab_;
   Matrix<Token> context_;  // (1, T)

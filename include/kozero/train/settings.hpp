@@ -6,6 +6,7 @@
 #pragma once
 #include <string>
 
+#include <kozero/core/precision.hpp>
 #include <kozero/io/deck.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/optim/optimizer.hpp>
@@ -28,6 +29,7 @@ BatchSizes batch_sizes(const io::Deck& deck, int num_ranks);
 model::Config model_config(const io::Deck& deck, std::int64_t data_vocab);
 
 struct Settings {
+  Precision precision = Precision::f32;
   model::Config model;
   BatchSizes batch;
   zero::Config zero;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include <kozero/core/timeline.hpp>
+#include <kozero/model/network.hpp>
 #include <kozero/optim/optimizer.hpp>
 #include <kozero/optim/schedule.hpp>
 #include <kozero/train/batch_loader.hpp>
@@ -39,7 +40,7 @@ struct StepResult {
 
 /// The parts a step works on; all outlive the trainer.
 struct Parts {
-  model::Model<float>& model;
+  model::Network& network;
   zero::ShardedState& state;
   optim::Optimizer& optimizer;
   dist::Communicator& comm;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// frozen_weights.hpp: weights without gradients, for evaluation and generation.
+// frozen_weights.hpp: weights without gradients, in f32, for evaluation and generation.
 // Replicated or sharded as `zero.stage` asks for training, so that what trains sharded can be evaluated sharded.
 #pragma once
 #include <kozero/core/error.hpp>
@@ -13,7 +13,7 @@ namespace kozero::zero {
 class FrozenWeights final : public ParameterAccess<float> {
  public:
   FrozenWeights(const ParameterTable& table, dist::Communicator& comm, int stage, MemoryLedger& ledger)
-      : weights_(table, comm, placement_row(stage).parameters, ledger) {}
+      : weights_(table, comm, {placement_row(stage).parameters, placement_row(stage).parameters}, ledger) {}
 
   Vector<const float> acquire(int unit) override { return weights_.acquire(unit); }
   void release(int unit) override { weights_.release(unit); }
@@ -23,7 +23,7 @@ class FrozenWeights final : public ParameterAccess<float> {
   [[nodiscard]] Weights& weights() { return weights_; }
 
  private:
-  Weights weights_;
+  WeightsOf<float> weights_;
 };
 
 }  // namespace kozero::zero

@@ -3,10 +3,11 @@
 // sharded_state.hpp: weights and gradients of a model under one ZeRO stage, as the model and the trainer see them.
 //   trainer:  begin_micro_step(a); model.forward_backward(state, ...); ... finish_gradients();
 //             norm = gradient_norm(); for (piece : pieces()) optimizer.update(piece ...); publish();
-//   model:    ParameterAccess (acquire, release, gradient, gradient_ready).
+//   model:    ParameterAccess (acquire, release, gradient, gradient_ready), which ShardedStateOf<Scalar> is.
 // Stages differ in what is stored, never in who owns what: a unit is cut by one Partition under every stage, and every
 // sum over ranks is in rank order, so all stages give the same bits. The stage itself is looked at only here.
 #pragma once
+#include <memory>
 #include <vector>
 
 #include <kozero/core/parameter_access.hpp>
@@ -25,21 +26,18 @@ struct Config {
 /// What one rank updates of one unit: a slice of it, or all of it where the optimizer state is replicated.
 struct Piece {
   UnitRange range;  ///< range.first: where its optimizer state begins in the rank's flat state
-  Vector<float> weights;
+  Vector<float> weights;  ///< their master
   Vector<const float> gradient;
 };
 
-class ShardedState final : public ParameterAccess<float> {
+class ShardedState {
  public:
-  ShardedState(const ParameterTable& table, dist::Communicator& comm, const Config& config, MemoryLedger& ledger);
+  virtual ~ShardedState() = default;
+  ShardedState(const ShardedState&) = delete;
+  ShardedState& operator=(const ShardedState&) = delete;
 
   /// Fills every rank's own slices with the parameters' initial values, then publishes them.
   void initialise(std::uint64_t seed);
-
-  Vector<const float> acquire(int unit) override { return weights_.acquire(unit); }
-  void release(int unit) override { weights_.release(unit); }
-  Vector<float> gradient(int unit) override { return gradients_.addend(unit); }
-  void gradient_ready(int unit) override { gradients_.ready(unit); }
 
   void begin_micro_step(int micro_step) { gradients_.begin_micro_step(micro_step); }
   void finish_gradients() { gradients_.finish(); }
@@ -52,14 +50,35 @@ class ShardedState final : public ParameterAccess<float> {
   void publish();
 
   /// The weights themselves, for writing files and loading them.
-  [[nodiscard]] Weights& weights() { return weights_; }
+  [[nodiscard]] Weights& weights() { return *weights_; }
+
+ protected:
+  ShardedState(const ParameterTable& table, dist::Communicator& comm, const Config& config,
+               std::unique_ptr<Weights> weights, MemoryLedger& ledger);
+
+  [[nodiscard]] Gradients& gradients() { return gradients_; }
 
  private:
   const ParameterTable& table_;
   PlacementRow row_;
-  Weights weights_;
+  std::unique_ptr<Weights> weights_;
   Gradients gradients_;
   std::vector<Piece> pieces_;
+};
+
+/// The state of a model that reads weights of this type.
+template <class Scalar>
+class ShardedStateOf final : public ShardedState, public ParameterAccess<Scalar> {
+ public:
+  ShardedStateOf(const ParameterTable& table, dist::Communicator& comm, const Config& config, MemoryLedger& ledger);
+
+  Vector<const Scalar> acquire(int unit) override { return weights_of_.acquire(unit); }
+  void release(int unit) override { weights_of_.release(unit); }
+  Vector<float> gradient(int unit) override { return gradients().addend(unit); }
+  void gradient_ready(int unit) override { gradients().ready(unit); }
+
+ private:
+  WeightsOf<Scalar>& weights_of_;
 };
 
 }  // namespace kozero::zero

@@ -5,60 +5,110 @@
 //   sharded:    this rank's slices in unit order; acquire(u) all-gathers unit u into the buffer of u's slot.
 // A gathered unit stays in its slot until another unit needs the slot or the weights change, so that the last block of
 // forward is not gathered again for backward, and a tied embedding is gathered once a step.
+// The truth is in float: the master. In f32 it is the weights themselves; of 16-bit weights it is an array of its own with
+// the optimizer state's placement, from which they are rounded when they are published.
 #pragma once
+#include <string>
 #include <vector>
 
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/parameter_table.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/core/unit_range.hpp>
 #include <kozero/dist/distributed_array.hpp>
 
 namespace kozero::zero {
 
+/// Where this rank keeps a part of every unit.
+struct WeightPlacements {
+  dist::Placement stored;
+  dist::Placement master;  ///< read where the weights have a master of their own
+};
+
+/// The weights as those see them who fill, update and save them: their master.
 class Weights {
  public:
-  /// Takes the memory of its placement (replicated or sharded) from `ledger`.
-  Weights(const ParameterTable& table, dist::Communicator& comm, dist::Placement placement, MemoryLedger& ledger);
+  Weights(const ParameterTable& table, dist::Communicator& comm);
+  virtual ~Weights() = default;
+  Weights(const Weights&) = delete;
+  Weights& operator=(const Weights&) = delete;
 
-  /// All elements of the unit, valid until release. Throws Error(internal) where the unit or its slot is held.
-  Vector<const float> acquire(int unit);
-  void release(int unit);
-
-  /// This rank's slice of the unit, to be filled or updated in place; publish() makes it visible.
-  [[nodiscard]] Vector<float> my_slice(int unit) const;
+  /// This rank's slice of the unit's master, to be filled or updated in place; publish() makes it visible.
+  [[nodiscard]] virtual Vector<float> my_slice(int unit) const = 0;
+  /// All elements of the unit's master where it is replicated, to be updated in place by every rank alike.
+  [[nodiscard]] virtual Vector<float> whole(int unit) const = 0;
   /// This rank's slices of all units, in unit order; `first` counts them as one flat array.
   [[nodiscard]] std::vector<UnitRange> my_ranges() const;
-  /// All elements of a replicated unit, to be updated in place by every rank alike.
-  [[nodiscard]] Vector<float> whole(int unit) const;
 
-  /// After slices changed: replicated weights are gathered anew; gathered copies of sharded ones are forgotten.
-  void publish();
+  /// After slices changed: a replicated master is gathered anew, weights are rounded from it and, where replicated,
+  /// gathered; gathered copies of sharded ones are forgotten.
+  virtual void publish() = 0;
   /// After whole units changed alike on every rank: nothing moves.
-  void forget_gathered();
+  virtual void publish_whole() = 0;
 
   /// The name of the first unit whose replicas are not equal in bits on all ranks, "" where all are, or where weights
   /// are sharded and have none. Collective.
-  [[nodiscard]] std::string first_unequal_replica() const;
+  [[nodiscard]] virtual std::string first_unequal_replica() const = 0;
 
-  /// A hash of the bits this rank owns, 52 bits wide: the same under every placement.
+  /// A hash of the master's bits that this rank owns, 52 bits wide: the same under every placement.
   [[nodiscard]] double hash_of_my_slices() const;
 
   [[nodiscard]] const Partition& partition(int unit) const { return partitions_[static_cast<std::size_t>(unit)]; }
 
- private:
-  [[nodiscard]] bool sharded() const { return placement_ == dist::Placement::sharded; }
-  [[nodiscard]] dist::DistributedArray<float> shard(int unit) const;
-  void gather_into(int unit, const Vector<float>& whole) const;
+ protected:
+  [[nodiscard]] const ParameterTable& table() const { return table_; }
+  [[nodiscard]] dist::Communicator& comm() const { return comm_; }
+  /// Elements of a flat array of that placement on this rank.
+  [[nodiscard]] std::int64_t extent(dist::Placement placement) const;
+  /// This rank's slice of a unit in such an array.
+  template <class T>
+  [[nodiscard]] Vector<T> slice_in(const Vector<T>& flat, dist::Placement placement, int unit) const;
+  /// The whole of a unit in a replicated one.
+  template <class T>
+  [[nodiscard]] Vector<T> unit_in(const Vector<T>& flat, int unit) const;
+  /// Gathers every rank's slice of a unit into `whole`.
+  template <class T>
+  void gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const;
+  template <class T>
+  [[nodiscard]] bool replicas_agree(const Vector<T>& whole) const;
 
+ private:
   const ParameterTable& table_;
   dist::Communicator& comm_;
-  dist::Placement placement_;
-  std::vector<Partition> partitions_;      // by unit
-  std::vector<std::int64_t> first_;        // by unit: where its slice begins in a sharded flat array
-  Vector<float> flat_;                     // replicated: table extent; sharded: this rank's slices
-  std::vector<Vector<float>> slots_;       // by slot, sharded only
-  std::vector<int> in_slot_;               // by slot: the unit gathered there, or -1
-  std::vector<bool> held_;                 // by unit
+  std::vector<Partition> partitions_;  // by unit
+  std::vector<std::int64_t> first_;    // by unit: where its slice begins in a sharded flat array
+};
+
+/// The same, and what a model of that type reads.
+template <class Scalar>
+class WeightsOf final : public Weights {
+ public:
+  /// Takes the memory of their placements from `ledger`.
+  WeightsOf(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements, MemoryLedger& ledger);
+
+  /// All elements of the unit, valid until release. Throws Error(internal) where the unit or its slot is held.
+  Vector<const Scalar> acquire(int unit);
+  void release(int unit);
+
+  [[nodiscard]] Vector<float> my_slice(int unit) const override;
+  [[nodiscard]] Vector<float> whole(int unit) const override;
+  void publish() override;
+  void publish_whole() override;
+  [[nodiscard]] std::string first_unequal_replica() const override;
+
+ private:
+  [[nodiscard]] bool sharded() const { return placements_.stored == dist::Placement::sharded; }
+  [[nodiscard]] bool whole_master() const { return placements_.master == dist::Placement::replicated; }
+  /// Rounds what this rank has of a unit's master; of replicated weights the others' slices may still be old.
+  void round(int unit) const;
+  void forget_gathered();
+
+  WeightPlacements placements_;
+  Vector<Scalar> flat_;                // replicated: table extent; sharded: this rank's slices
+  Vector<float> master_;               // flat_ itself in f32
+  std::vector<Vector<Scalar>> slots_;  // by slot, sharded only
+  std::vector<int> in_slot_;           // by slot: the unit gathered there, or -1
+  std::vector<bool> held_;             // by unit
 };
 
 }  // namespace kozero::zero

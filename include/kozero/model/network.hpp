@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// network.hpp: a model together with the weights it reads, for those who need not know in which type they are stored.
+//   Network is what training, evaluation and generation see; NetworkOf<Scalar> is a Model<Scalar> and its access
+// Each call is the model's own (model.hpp), with the access put in.
+#pragma once
+#include <memory>
+#include <utility>
+
+#include <kozero/model/model.hpp>
+
+namespace kozero::model {
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  [[nodiscard]] virtual const ParameterTable& parameters() const = 0;
+  [[nodiscard]] virtual const Config& config() const = 0;
+  virtual void reserve(MemoryLedger& ledger, std::int64_t micro_batch) = 0;
+  virtual double forward_backward(const Batch& batch, float loss_scale) = 0;
+  virtual double evaluate(const Batch& batch) = 0;
+  virtual void next_token_logits(Matrix<const Token> inputs, std::int64_t num_tokens, Vector<float> logits) = 0;
+  virtual std::string closing_line() = 0;
+};
+
+template <class Scalar>
+class NetworkOf final : public Network {
+ public:
+  /// `access` outlives it.
+  NetworkOf(std::unique_ptr<Model<Scalar>> model, ParameterAccess<Scalar>& access)
+      : model_(std::move(model)), access_(access) {}
+
+  [[nodiscard]] const ParameterTable& parameters() const override { return model_->parameters(); }
+  [[nodiscard]] const Config& config() const override { return model_->config(); }
+  void reserve(MemoryLedger& ledger, std::int64_t micro_batch) override { model_->reserve(ledger, micro_batch); }
+  double forward_backward(const Batch& batch, float loss_scale) override {
+    return model_->forward_backward(access_, batch, loss_scale);
+  }
+  double evaluate(const Batch& batch) override { return model_->evaluate(access_, batch); }
+  void next_token_logits(Matrix<const Token> inputs, std::int64_t num_tokens, Vector<float> logits) override {
+    model_->next_token_logits(access_, inputs, num_tokens, logits);
+  }
+  std::string closing_line() override { return model_->closing_line(access_); }
+
+ private:
+  std::unique_ptr<Model<Scalar>> model_;
+  ParameterAccess<Scalar>& access_;
+};
+
+}  // namespace kozero::model

@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// convert.hpp: a vector in another storage type: weights rounded from their master.
+//   y = T(x)                                                x, y of one extent
+// To 16 bits it rounds to nearest, ties to even. Elementwise: the bits do not depend on how an array is cut. Runs on
+// `space`; returns without fencing.
+#pragma once
+#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include <kozero/kernels/elements.hpp>
+
+namespace kozero::kernels {
+
+template <class Space, class T, class From>
+void convert(const Space& space, Vector<T> y, Vector<From> x) {
+  require(y.extent(0) == x.extent(0), "convert: x and y differ in extent");
+  const From* const in = x.data();
+  T* const out = y.data();
+  for_each_element(
+      space, "kozero::convert", static_cast<std::int64_t>(x.extent(0)),
+      KOKKOS_LAMBDA(std::int64_t i) { out[i] = static_cast<T>(static_cast<float>(in[i])); });
+}
+
+}  // namespace kozero::kernels
