@@ -44,7 +44,7 @@ class PhaseCounter {
   }
 
  private:
-  static constexpr int kSpins = 2000;  // some microseconds
+  static constexpr int kSpins = 20000;  // some ten microseconds
 
   [[nodiscard]] bool is_published(std::uint64_t phase) const { return phase_.load(std::memory_order_acquire) >= phase; }
 
