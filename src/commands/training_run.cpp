@@ -139,7 +139,7 @@ void TrainingRun::say_banner() {
       deck_, settings_, plan_, *comm_, session_.runtime(), assembly_->network().parameters(), data_.description};
   for (const auto& line : lines_of(banner)) log_.say(line);
   if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
-    log_.say("note         saving is synchronous: this MPI gives no MPI_THREAD_MULTIPLE");
+    log_.say("note         saving is synchronous: this MPI may be called by one thread alone");
   }
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }
