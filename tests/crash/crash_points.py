@@ -77,7 +77,8 @@ class Trials:
                                                             **preload})
         calls = {}
         for rank in range(RANKS):
-            for line in pathlib.Path(f"{log}.{rank}").read_text().splitlines():
+            mine = pathlib.Path(f"{log}.{rank}")  # none where it was ended before its first call
+            for line in mine.read_text().splitlines() if mine.exists() else []:
                 number, what = line.split(" ", 1)
                 calls[rank, int(number)] = what.replace(f"{run}/", "")
         return status, said, calls
