@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <hdf5.h>
 
-#include <algorithm>
 #include <string_view>
 #include <type_traits>
 
 #include <kozero/io/hdf5_handle.hpp>
+#include <kozero/io/readable.hpp>
 
 namespace kozero::io {
 
@@ -27,15 +27,14 @@ herr_t keep_first(unsigned number, const H5E_error2_t* record, void* text) {
 
 /// Where a system call failed, its reason stands in a long record of two lines: "... error message = 'No space left on
 /// device', buf = ...". That reason; otherwise the whole on one line.
-std::string on_one_line(std::string text) {
+std::string reason_in(const std::string& text) {
   constexpr std::string_view kBefore = "error message = '";
   const std::size_t begin = text.find(kBefore);
   if (begin != std::string::npos) {
     const std::size_t first = begin + kBefore.size();
     return text.substr(first, text.find('\'', first) - first);
   }
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
+  return on_one_line(text);
 }
 
 }  // namespace
@@ -45,7 +44,7 @@ Hdf5Lock::Hdf5Lock() : lock_(mutex()) { H5Eset_auto2(H5E_DEFAULT, nullptr, nullp
 void fail_hdf5(Failure failure, const std::string& path, const std::string& what) {
   std::string reason = "HDF5 gives no reason";
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &reason);
-  throw Error(failure, path + ": cannot " + what + ": " + on_one_line(reason));
+  throw Error(failure, path + ": cannot " + what + ": " + reason_in(reason));
 }
 
 bool Hdf5Handle::release() noexcept {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// readable.hpp: numbers as people read them, in few characters.
+// readable.hpp: numbers as people read them, in few characters; texts from elsewhere on one line.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,5 +15,8 @@ std::string readable_count(double count);
 
 /// "4 s", "1 min 05 s", "2 h 05 min"; "?" for what is not a time.
 std::string readable_seconds(double seconds);
+
+/// The text with blanks for line ends and other control characters.
+std::string on_one_line(std::string text);
 
 }  // namespace kozero::io

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <kozero/core/error.hpp>
+#include <kozero/io/readable.hpp>
 #include <kozero/io/sentencepiece_check.hpp>
 #include <kozero/io/sentencepiece_tokenizer.hpp>
 #include <kozero/io/whole_file.hpp>
@@ -35,10 +36,10 @@ SentencePieceTokenizer::SentencePieceTokenizer(const std::string& path, std::str
   const bool words_are_apart = check_sentencepiece(path, model_);
   try {
     const auto status = processor_->LoadFromSerializedProto(model_);
-    if (!status.ok()) throw Error(Failure::input, path + ": not a SentencePiece model: " + status.ToString());
+    if (!status.ok()) throw Error(Failure::input, path + ": not a SentencePiece model: " + on_one_line(status.ToString()));
   } catch (const std::exception& problem) {
     if (dynamic_cast<const Error*>(&problem) != nullptr) throw;
-    throw Error(Failure::input, path + ": not a SentencePiece model: " + problem.what());
+    throw Error(Failure::input, path + ": not a SentencePiece model: " + on_one_line(problem.what()));
   }
   const Token found = processor_->PieceToId(kBlank);
   blank_ = processor_->IsUnknown(found) ? -1 : found;

@@ -21,9 +21,10 @@ inline constexpr std::int64_t kRowBlocks = 32;
 /// Floats of workspace that the backward of bias, layernorm or rmsnorm needs for that many columns.
 constexpr std::int64_t row_reduction_workspace(std::int64_t columns) { return kRowBlocks * columns; }
 
-/// Columns that one worker sums at a time: a warp's lanes, or what stays in a host core's first cache.
+/// Columns that one worker sums at a time: a warp's lanes, or what stays in a host core's first cache; on a host mostly a
+/// whole row, so that rows are read as one stream.
 template <class Space>
-inline constexpr std::int64_t kColumnTile = runs_on_host<Space> ? 512 : kLanes;
+inline constexpr std::int64_t kColumnTile = runs_on_host<Space> ? 4096 : kLanes;
 
 template <class Space, class Value>
 void add_row_sums(const Space& space, const std::string& label, Vector<float> out, std::int64_t rows,

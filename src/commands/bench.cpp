@@ -12,6 +12,9 @@ const std::vector<Command>& benches() {
   static const std::vector<Command> kBenches = {
       {"checkpoint", "DECK [section.key=value ...] [--runs N] [--json]", "saving beside plain writing and copying",
        bench_checkpoint},
+      {"kernels", "DECK [section.key=value ...] [--runs N] [--json]",
+       "every kernel of a step beside the best product and a stream", bench_kernels},
+      {"collectives", "[--mib LIST] [--runs N] [--json]", "reduce-scatter and all-gather beside MPI's", bench_collectives},
   };
   return kBenches;
 }

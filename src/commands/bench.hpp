@@ -9,4 +9,10 @@ namespace kozero::commands {
 /// Saving a checkpoint beside plain writing of as many bytes, its stall beside a plain copy of them.
 void bench_checkpoint(const dist::Environment& environment, const Arguments& arguments);
 
+/// Every kernel of a step at a deck's shapes: time, operations or bytes a second, share of the best product or of a stream.
+void bench_kernels(const dist::Environment& environment, const Arguments& arguments);
+
+/// Reduce-scatter and all-gather of each back end beside MPI's own collectives.
+void bench_collectives(const dist::Environment& environment, const Arguments& arguments);
+
 }  // namespace kozero::commands

@@ -26,17 +26,13 @@
 
 #include "bench.hpp"
 #include "deck_arguments.hpp"
+#include "median.hpp"
 #include "session.hpp"
 
 namespace kozero::commands {
 namespace {
 
 namespace fs = std::filesystem;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// Seconds of `work` on the slowest rank, all of them having begun together.
 template <class Work>

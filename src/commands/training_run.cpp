@@ -22,6 +22,7 @@
 
 #include "banner.hpp"
 #include "initial_model.hpp"
+#include "median.hpp"
 #include "resolved_deck.hpp"
 #include "training_run.hpp"
 
@@ -31,12 +32,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0.0;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 }  // namespace
 
@@ -144,7 +139,7 @@ void TrainingRun::say_banner() {
       deck_, settings_, plan_, *comm_, session_.runtime(), assembly_->network().parameters(), data_.description};
   for (const auto& line : lines_of(banner)) log_.say(line);
   if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
-    log_.say("note         saving is synchronous: this MPI gives no MPI_THREAD_MULTIPLE");
+    log_.say("note         saving is synchronous: this MPI may be called by one thread alone");
   }
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }

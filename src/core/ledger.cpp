@@ -1,10 +1,29 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#if defined(__linux__)
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
 #include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
 
 namespace kozero {
 namespace {
+
+/// Asks for 2 MiB pages under host memory: fewer misses when a product or a stream walks through it. Where the kernel
+/// refuses, nothing changes but the speed. Blocks smaller than `kLarge` share their pages with others.
+void ask_for_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::int64_t bytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+  constexpr std::int64_t kLarge = std::int64_t{1} << 20;
+  constexpr bool kOnHost = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
+  if (!kOnHost || bytes < kLarge) return;
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto first = (reinterpret_cast<std::uintptr_t>(memory) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<std::uintptr_t>(memory) + static_cast<std::uintptr_t>(bytes)) / page * page;
+  static_cast<void>(madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE));
+#endif
+}
 
 /// Zeroes memory on the threads that will compute on it, in the static schedule the kernels use.
 void first_touch(const Vector<std::uint64_t>& words) {
@@ -52,6 +71,7 @@ void* MemoryLedger::take_bytes(Memory category, const std::string& label, std::i
                                        " bytes; `kozero plan` shows what each part and each number of ranks needs");
   }
   owned_.push_back(memory);
+  ask_for_large_pages(memory, bytes);
   first_touch(Vector<std::uint64_t>(static_cast<std::uint64_t*>(memory), static_cast<std::size_t>(words)));
   return memory;
 }

@@ -2,18 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // shm_communicator.cpp: windows of shared memory and the phases they pass through.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <new>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/dist/phase_counter.hpp>
 #include <kozero/dist/shm_communicator.hpp>
 
 #include "group_communicator.hpp"
 #include "host_threads.hpp"
 #include "mpi_check.hpp"
-#include "patience.hpp"
 #include "pieces.hpp"
 
 namespace kozero::dist {
@@ -21,10 +20,6 @@ namespace {
 
 constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kFloat = sizeof(float);
-
-// At the head of each rank's window: how many phases it has published.
-using Published = std::atomic<std::uint64_t>;
-static_assert(Published::is_always_lock_free, "a counter in shared memory");
 
 std::int64_t piece_of(int size, const CommunicatorOptions& options) {
   return piece_extent(options.chunk_bytes, size - 1, kFloat);
@@ -114,12 +109,13 @@ class ShmCommunicator final : public GroupCommunicator {
       windows_[static_cast<std::size_t>(r)] = static_cast<char*>(base);
     }
     std::memset(own, 0, static_cast<std::size_t>(bytes));
-    new (own) Published(0);
+    new (own) PhaseCounter;
     barrier();
   }
 
-  [[nodiscard]] Published& published(int r) const {
-    return *std::launder(reinterpret_cast<Published*>(windows_[static_cast<std::size_t>(r)]));
+  // At the head of the rank's window.
+  [[nodiscard]] PhaseCounter& published(int r) const {
+    return *std::launder(reinterpret_cast<PhaseCounter*>(windows_[static_cast<std::size_t>(r)]));
   }
 
   [[nodiscard]] char* buffer(int r) const {
@@ -131,13 +127,10 @@ class ShmCommunicator final : public GroupCommunicator {
     return reinterpret_cast<float*>(buffer(from)) + (to - (to > from)) * piece_;
   }
 
-  void publish() { published(rank()).store(phase_ + 1, std::memory_order_release); }
+  void publish() { published(rank()).publish(phase_ + 1); }
 
   void await_published(int r, const char* collective) {
-    Patience patience(timeout());
-    while (published(r).load(std::memory_order_acquire) <= phase_) {
-      if (!patience.pause()) lose(collective, "rank " + std::to_string(r));
-    }
+    if (!published(r).await(phase_ + 1, timeout())) lose(collective, "rank " + std::to_string(r));
   }
 
   std::int64_t buffer_bytes_;

@@ -159,17 +159,40 @@ plan_fits() {
   expect 0 '^2$' "$kozero" ranks "$inputs/quickstart.toml"
   expect 0 'zero.stage' "$kozero" keys
   expect 0 'usage: kozero COMMAND' "$kozero" help
-  # shellcheck disable=SC2086
-  expect 0 'medians of the ratios: a save has [0-9.]+ of the speed of plain writing' on 2 bench checkpoint \
-    "$inputs/synthetic.toml" run.dir=bench-run --runs 2 --json
-  also '"save_over_write":[0-9.]+,"stall_over_copy":[0-9.]+}$'
-  expect 0 '^0$' sh -c 'ls -d bench-run* 2>/dev/null | wc -l'
-  expect 2 'bench "chekpoint": did you mean checkpoint\? accepted are checkpoint DECK' on 2 bench chekpoint
   make_text
   # shellcheck disable=SC2086
   expect 2 "checkpoint.staging_mib = 1: a rank's share of the state needs 11 MiB; accepted are that and more" on 2 train \
     "$inputs/quickstart.toml" 'data.text=["text"]' checkpoint.every=5 checkpoint.staging_mib=1
   expect 0 '^usage: kozero train DECK' on 2 train --help
+}
+
+benches() {
+  # shellcheck disable=SC2086
+  expect 0 'medians of the ratios: a save has [0-9.]+ of the speed of plain writing' on 2 bench checkpoint \
+    "$inputs/synthetic.toml" run.dir=bench-run --runs 2 --json
+  also '"save_over_write":[0-9.]+,"stall_over_copy":[0-9.]+}$'
+  expect 0 '^0$' sh -c 'ls -d bench-run* 2>/dev/null | wc -l'
+  local shape="model.layers=1 model.dim=16 model.heads=2 model.seq=16 train.micro_batch=2"
+  # shellcheck disable=SC2086
+  expect 0 'ms in all for the kernels of a step; shares are of [0-9.]+ GFLOP/s' "$kozero" bench kernels "$inputs/synthetic.toml" \
+    $shape --runs 2 --json
+  also '^mlp up to weights +32 x 64 x 16 +2 .* GFLOP/s +[0-9]+ %$'
+  also '^layernorm forward +32 x 16 +6 .* GB/s'
+  also '^adamw .* GB/s +[0-9]+ %$'
+  also '^{"kernels":\[{"kernel":"stream probe a = b \+ s c",.*"share":1.0},.*}\]}$'
+  # shellcheck disable=SC2086
+  expect 0 '^rope forward, backward +32 x 24 .* GB/s' "$kozero" bench kernels "$inputs/synthetic.toml" $shape model.arch=llama \
+    model.kv_heads=1 --runs 1
+  also '^attention backward +B 2 H 2 KV 1 T 16 D 8 '
+  # shellcheck disable=SC2086
+  expect 0 'a micro-step, bf16, ' "$kozero" bench kernels "$inputs/synthetic.toml" $shape train.precision=bf16 --runs 1
+  also '^weights rounded from master .* GB/s'
+  expect 2 'bench kernels: model.arch = linear' "$kozero" bench kernels "$inputs/linear_demo.toml" --runs 1
+  expect 0 '^ +2 shm +shared windows, added in rank order( +[0-9.]+){5}$' on 2 bench collectives --mib 1,2 --runs 2 --json
+  also '^{"collectives":\[{"mib":1,"ranks":2,"backend":"MPI.s own",.*"over_mpi":1.0},.*}\]}$'
+  lines 6 '^ +[12] (MPI.s own|mpi|shm) '
+  expect 2 'one rank has nobody to send to' "$kozero" bench collectives
+  expect 2 'bench "chekpoint": did you mean checkpoint\? accepted are checkpoint DECK' on 2 bench chekpoint
 }
 
 # The losses and gradient norms of a run, in all their digits, with the steps.

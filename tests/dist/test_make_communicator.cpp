@@ -44,6 +44,7 @@ TEST_CASE("without space in shared memory auto says so once and takes mpi, shm i
   MemoryLedger ledger;
   std::vector<std::string> notices;
   CommunicatorOptions options;
+  options.chunk_bytes = std::int64_t{8} << 20;
   options.shm_free_bytes = [] { return std::int64_t{5} << 20; };
   options.notice = [&](const std::string& line) { notices.push_back(line); };
 

@@ -40,6 +40,14 @@ void* operator new(std::size_t bytes, std::align_val_t border) {
   return counted(std::aligned_alloc(static_cast<std::size_t>(border),
                                     (bytes + static_cast<std::size_t>(border)) & ~(static_cast<std::size_t>(border) - 1)));
 }
+void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
+  try {
+    return operator new(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void operator delete(void* memory, const std::nothrow_t& /*tag*/) noexcept { returned(memory); }
 void operator delete(void* memory) noexcept { returned(memory); }
 void operator delete(void* memory, std::size_t /*bytes*/) noexcept { returned(memory); }
 void operator delete(void* memory, std::align_val_t /*border*/) noexcept { returned(memory); }

@@ -3,7 +3,7 @@
 // ledger.hpp: who owns how many bytes, planned and real, by one and the same code.
 // Every large buffer is taken from a MemoryLedger under a category and a label. A ledger that only plans hands out Views
 // with a null pointer and the right extent, so `kozero plan` runs the constructors that training runs.
-// Memory is zeroed on the device's threads (first touch), 64-byte aligned, and lives as long as the ledger.
+// Memory is zeroed on the device's threads (first touch), 64-byte aligned, on large pages, and lives as long as the ledger.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -7,7 +7,7 @@
 //   all_gather: each rank copies the others' slices out of their buffers
 // Two buffers are enough: who publishes phase k+1 has read all of phase k, and nobody passes phase k+1 before all have
 // published it; so when a rank fills a buffer again, in phase k+2, no one reads it any more.
-// A wait spins briefly, then yields, so that more ranks than cores still move. Pointers are host memory.
+// A wait spins briefly, then sleeps, so that more ranks than cores still move. Pointers are host memory.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// bench_kernels.cpp: the time of every kernel of a training step at a deck's shapes, beside what the machine can give.
+// Each round calls every kernel once, and the probe of memory before all; medians over the rounds are printed. A product's
+// share is of the fastest product, another kernel's of the probe: both are measured here, in the same rounds. kernel_case.hpp
+// says which operations and bytes count; operands come from memory, not from a cache (operand_rings.hpp).
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/agreed.hpp>
+#include <kozero/train/data_set.hpp>
+#include <kozero/train/settings.hpp>
+
+#include "bench.hpp"
+#include "deck_arguments.hpp"
+#include "kernel_case.hpp"
+#include "median.hpp"
+#include "session.hpp"
+
+namespace kozero::commands {
+namespace {
+
+struct TimedKernel {
+  KernelCase kernel;
+  std::vector<double> seconds;
+
+  [[nodiscard]] bool multiplies() const { return kernel.measure == KernelCase::Measure::operations; }
+  /// Operations or bytes a second.
+  [[nodiscard]] double rate() const { return kernel.work / median(seconds); }
+};
+
+KernelShapes shapes_of(const train::Settings& settings) {
+  return {settings.model, settings.batch.micro_batch, settings.batch.micro_steps};
+}
+
+train::Settings settings_of(const io::Deck& deck, int num_ranks) {
+  const auto settings = train::settings_of(deck, num_ranks, train::vocab_of(deck), 0);
+  if (settings.model.arch != "linear") return settings;
+  throw Error(Failure::deck,
+              "bench kernels: model.arch = linear has no kernels worth timing; accepted: gpt2, llama, qwen2, qwen3");
+}
+
+void time_once(TimedKernel& timed, OperandRings& rings) {
+  rings.inputs.begin_call();
+  rings.outputs.begin_call();
+  const auto start = std::chrono::steady_clock::now();
+  timed.kernel.call();
+  Device().fence("kozero::bench::kernel");
+  timed.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+}
+
+/// The kernels of `shapes`, the probe first. A round before the first makes what a kernel makes once, and is not counted.
+template <class Scalar>
+std::vector<TimedKernel> timed_kernels(const KernelShapes& shapes, int rounds) {
+  MemoryLedger ledger;
+  OperandRings rings(ledger, shapes.largest_call_bytes());
+  std::vector<KernelCase> cases = {stream_probe(rings)};
+  add_product_cases<Scalar>(cases, shapes, rings);
+  add_stream_cases<Scalar>(cases, shapes, rings);
+  std::vector<TimedKernel> kernels;
+  for (auto& one : cases) kernels.push_back({std::move(one), {}});
+  for (int round = 0; round <= rounds; ++round) {
+    for (auto& one : kernels) {
+      time_once(one, rings);
+      if (round == 0) one.seconds.clear();
+    }
+  }
+  return kernels;
+}
+
+/// What shares are of: the fastest product's operations a second, and the probe's bytes a second.
+struct Best {
+  double product = 0.0;
+  double stream = 0.0;
+
+  explicit Best(const std::vector<TimedKernel>& kernels) : stream(kernels.front().rate()) {
+    for (const auto& one : kernels) {
+      if (one.multiplies()) product = std::max(product, one.rate());
+    }
+  }
+  [[nodiscard]] double share(const TimedKernel& one) const {
+    return one.rate() / (one.multiplies() ? product : stream);
+  }
+};
+
+void print_table(const std::vector<TimedKernel>& kernels, const Best& best) {
+  std::cout << fmt::format("{:<38}{:<32}{:>6}{:>11}{:>11}{:>16}{:>8}\n", "kernel", "shape", "calls", "ms a call",
+                           "ms a step", "rate", "share");
+  double step = 0.0;
+  for (const auto& one : kernels) {
+    const double milliseconds = 1e3 * median(one.seconds);
+    const double in_step = milliseconds * static_cast<double>(one.kernel.calls);
+    step += in_step;
+    std::cout << fmt::format("{:<38}{:<32}{:>6}{:>11.3f}{:>11.2f}{:>9.1f} {}{:>7.0f} %\n", one.kernel.name,
+                             one.kernel.shape, one.kernel.calls, milliseconds, in_step, one.rate() / 1e9,
+                             one.multiplies() ? "GFLOP/s" : "GB/s   ", 100.0 * best.share(one));
+  }
+  std::cout << fmt::format("{:.1f} ms in all for the kernels of a step; shares are of {:.1f} GFLOP/s, the fastest product, and of "
+                           "{:.1f} GB/s, the stream probe\n",
+                           step, best.product / 1e9, best.stream / 1e9);
+}
+
+void print_json(const std::vector<TimedKernel>& kernels, const Best& best) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const auto& one : kernels) {
+    rows.push_back({{"kernel", one.kernel.name},
+                    {"shape", one.kernel.shape},
+                    {"calls", one.kernel.calls},
+                    {"seconds", median(one.seconds)},
+                    {one.multiplies() ? "flop_per_s" : "bytes_per_s", one.rate()},
+                    {"share", best.share(one)}});
+  }
+  std::cout << nlohmann::ordered_json{{"kernels", rows}}.dump() << std::endl;
+}
+
+}  // namespace
+
+void bench_kernels(const dist::Environment& environment, const Arguments& arguments) {
+  CLI::App app("DECK [section.key=value ...] [--runs N] [--json]", "bench kernels");
+  DeckArguments deck_arguments;
+  deck_arguments.add_to(app);
+  int rounds = 7;
+  bool as_json = false;
+  app.add_option("--runs", rounds)->check(CLI::PositiveNumber);
+  app.add_flag("--json", as_json);
+  parse(app, arguments);
+
+  Session session(environment, [&] { return deck_arguments.read(); });
+  const auto settings =
+      dist::agreed(session.control(), [&] { return settings_of(session.deck(), session.control().size()); });
+  const KernelShapes shapes = shapes_of(settings);
+  const auto kernels = settings.precision == Precision::f32 ? timed_kernels<float>(shapes, rounds)
+                                                            : timed_kernels<Bfloat16>(shapes, rounds);
+  if (!session.is_first_rank()) return;
+  const Best best(kernels);
+  std::cout << fmt::format("{}: {}, {} sequences of {} tokens a micro-step, {}, {} a rank\n", session.deck().source,
+                           shapes.model.arch, shapes.batch, shapes.model.seq, name_of(settings.precision), session.runtime().placement());
+  print_table(kernels, best);
+  if (as_json) print_json(kernels, best);
+}
+
+}  // namespace kozero::commands

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// kernel_case.hpp: the kernels of a training step, each at the shapes of one network, ready to be timed.
+//   operations  of a product 2 M N K; of causal attention 2 B H T^2 D forward, 5 B H T^2 D backward (half of the square)
+//   bytes       every array that goes in or comes out once, one that is updated in place twice; what a kernel reads a
+//               second time, and what a cache reads before it is overwritten, are not counted
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <kozero/model/config.hpp>
+
+#include "operand_rings.hpp"
+
+namespace kozero::commands {
+
+struct KernelCase {
+  enum class Measure { operations, bytes };
+
+  std::string name;   ///< "qkv forward"
+  std::string shape;  ///< "1024 x 2304 x 768"
+  std::int64_t calls = 1;  ///< in a step
+  Measure measure = Measure::bytes;
+  double work = 0.0;           ///< operations or bytes of a call
+  std::function<void()> call;  ///< once, with the rings' next operands; returns without fencing
+};
+
+/// What the cases are made of.
+struct KernelShapes {
+  model::Config model;
+  std::int64_t batch = 1;        ///< sequences of a micro-step on this rank
+  std::int64_t micro_steps = 1;
+
+  [[nodiscard]] std::int64_t rows() const { return batch * model.seq; }
+  [[nodiscard]] bool gated() const { return model.rotary; }
+  [[nodiscard]] std::int64_t qkv_columns() const { return (model.heads + 2 * model.kv_heads) * model.head_dim; }
+  [[nodiscard]] std::int64_t up_columns() const { return gated() ? 2 * model.ffn : model.ffn; }
+  /// Rows of the head that are worked on at once.
+  [[nodiscard]] std::int64_t head_rows() const;
+  /// Weights of a block, which the optimizer's cases update.
+  [[nodiscard]] std::int64_t block_extent() const;
+  /// The most that one call takes of either ring.
+  [[nodiscard]] std::int64_t largest_call_bytes() const;
+};
+
+/// Matrix products, forward and both backward ones, and attention.
+template <class Scalar>
+void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shapes, OperandRings& rings);
+
+/// Everything else: what moves more bytes than it computes.
+template <class Scalar>
+void add_stream_cases(std::vector<KernelCase>& cases, const KernelShapes& shapes, OperandRings& rings);
+
+/// a = b + s c over arrays larger than any cache: what memory can give.
+KernelCase stream_probe(OperandRings& rings);
+
+}  // namespace kozero::commands

@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// kernel_products.cpp: the kernels whose time is that of multiplying: products at every shape of the network, attention.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <kozero/core/bfloat16.hpp>
+#include <kozero/kernels/attention.hpp>
+#include <kozero/kernels/matmul.hpp>
+#include <kozero/model/head.hpp>
+
+#include "kernel_case.hpp"
+
+namespace kozero::commands {
+
+using kernels::Op;
+
+std::int64_t KernelShapes::head_rows() const { return std::min(model::Head<float>::kChunkRows, rows()); }
+
+std::int64_t KernelShapes::block_extent() const {
+  return model.dim * (qkv_columns() + model.heads * model.head_dim + up_columns() + model.ffn);
+}
+
+std::int64_t KernelShapes::largest_call_bytes() const {
+  const std::int64_t widest = std::max({qkv_columns(), up_columns(), model.dim});
+  const std::int64_t head = model.vocab * (model.dim + head_rows()) + 2 * head_rows() * model.dim;
+  const std::int64_t block = 4 * rows() * widest + 3 * block_extent();
+  return static_cast<std::int64_t>(sizeof(float)) * (std::max(head, block) + (std::int64_t{1} << 20));
+}
+
+namespace {
+
+/// y (M, N) = x (M, K) W, with W stored as (K, N), or as (N, K) where `outputs_first`.
+struct Layer {
+  std::string name;
+  std::int64_t rows, inputs, outputs;
+  bool outputs_first;
+  std::int64_t calls;
+};
+
+template <class Scalar>
+class Products {
+ public:
+  Products(std::vector<KernelCase>& cases, OperandRings& rings) : cases_(cases), rings_(rings) {}
+
+  void add(const Layer& layer) {
+    auto& in = rings_.inputs;
+    auto& out = rings_.outputs;
+    const auto weights = [=, &in] {
+      return layer.outputs_first ? in.take<const Scalar>(layer.outputs, layer.inputs)
+                                 : in.take<const Scalar>(layer.inputs, layer.outputs);
+    };
+    add(layer, "forward", [=, &in, &out] {
+      kernels::matmul(Device(), out.take<Scalar>(layer.rows, layer.outputs), Op::none,
+                      in.take<const Scalar>(layer.rows, layer.inputs), layer.outputs_first ? Op::transpose : Op::none,
+                      weights(), false);
+    });
+    add(layer, "to input", [=, &in, &out] {
+      kernels::matmul(Device(), out.take<Scalar>(layer.rows, layer.inputs), Op::none,
+                      in.take<const Scalar>(layer.rows, layer.outputs), layer.outputs_first ? Op::none : Op::transpose,
+                      weights(), false);
+    });
+    add(layer, "to weights", [=, &in, &out] {
+      const auto x = in.take<const Scalar>(layer.rows, layer.inputs);
+      const auto dy = in.take<const Scalar>(layer.rows, layer.outputs);
+      if (layer.outputs_first) {
+        kernels::matmul(Device(), out.take<float>(layer.outputs, layer.inputs), Op::transpose, dy, Op::none, x, true);
+      } else {
+        kernels::matmul(Device(), out.take<float>(layer.inputs, layer.outputs), Op::transpose, x, Op::none, dy, true);
+      }
+    });
+  }
+
+ private:
+  void add(const Layer& layer, const std::string& direction, std::function<void()> call) {
+    const double operations = 2.0 * static_cast<double>(layer.rows) * static_cast<double>(layer.inputs * layer.outputs);
+    cases_.push_back({layer.name + " " + direction, fmt::format("{} x {} x {}", layer.rows, layer.outputs, layer.inputs),
+                      layer.calls, KernelCase::Measure::operations, operations, std::move(call)});
+  }
+
+  std::vector<KernelCase>& cases_;
+  OperandRings& rings_;
+};
+
+kernels::AttentionShape attention_shape(const KernelShapes& shapes) {
+  kernels::AttentionShape shape;
+  shape.batch = shapes.batch;
+  shape.positions = shapes.model.seq;
+  shape.heads = shapes.model.heads;
+  shape.kv_heads = shapes.model.kv_heads;
+  shape.head_dim = shapes.model.head_dim;
+  return shape;
+}
+
+template <class Scalar>
+void add_attention(std::vector<KernelCase>& cases, const KernelShapes& shapes, OperandRings& rings) {
+  const auto shape = attention_shape(shapes);
+  auto& in = rings.inputs;
+  auto& out = rings.outputs;
+  const auto lengths = shape.batch * shape.heads;
+  const double square = static_cast<double>(lengths * shape.head_dim) * static_cast<double>(shape.positions) *
+                        static_cast<double>(shape.positions);
+  const std::string text = fmt::format("B {} H {} KV {} T {} D {}", shape.batch, shape.heads, shape.kv_heads,
+                                       shape.positions, shape.head_dim);
+  const std::int64_t calls = shapes.model.layers * shapes.micro_steps;
+  cases.push_back({"attention forward", text, calls, KernelCase::Measure::operations, 2.0 * square, [=, &in, &out] {
+                     kernels::attention_forward(Device(), out.take<Scalar>(shape.rows(), shape.y_columns()),
+                                                out.take<float>(lengths, shape.positions),
+                                                in.take<const Scalar>(shape.rows(), shape.qkv_columns()), shape,
+                                                out.take<float>(kernels::attention_workspace<Scalar>(shape)));
+                   }});
+  cases.push_back({"attention backward", text, calls, KernelCase::Measure::operations, 5.0 * square, [=, &in, &out] {
+                     kernels::attention_backward(Device(), out.take<Scalar>(shape.rows(), shape.qkv_columns()),
+                                                 in.take<const Scalar>(shape.rows(), shape.y_columns()),
+                                                 in.take<const Scalar>(shape.rows(), shape.y_columns()),
+                                                 in.take<const float>(lengths, shape.positions),
+                                                 in.take<const Scalar>(shape.rows(), shape.qkv_columns()), shape,
+                                                 out.take<float>(kernels::attention_workspace<Scalar>(shape)));
+                   }});
+}
+
+}  // namespace
+
+template <class Scalar>
+void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shapes, OperandRings& rings) {
+  const model::Config& model = shapes.model;
+  const bool outputs_first = model.rotary;  // as Llama's weights are published; GPT-2's have the inputs first
+  const std::int64_t calls = model.layers * shapes.micro_steps;
+  Products<Scalar> products(cases, rings);
+  products.add({"qkv", shapes.rows(), model.dim, shapes.qkv_columns(), outputs_first, calls});
+  products.add({"attention out", shapes.rows(), model.heads * model.head_dim, model.dim, outputs_first, calls});
+  products.add({"mlp up", shapes.rows(), model.dim, shapes.up_columns(), outputs_first, calls});
+  products.add({"mlp down", shapes.rows(), model.ffn, model.dim, outputs_first, calls});
+  const std::int64_t chunks = (shapes.rows() + shapes.head_rows() - 1) / shapes.head_rows();
+  products.add({"head", shapes.head_rows(), model.dim, model.vocab, true, chunks * shapes.micro_steps});
+  add_attention<Scalar>(cases, shapes, rings);
+}
+
+template void add_product_cases<float>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
+template void add_product_cases<Bfloat16>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
+
+}  // namespace kozero::commands

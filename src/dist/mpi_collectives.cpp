@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <limits>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include <kozero/dist/mpi_collectives.hpp>
+
+#include "group_communicator.hpp"
+#include "mpi_check.hpp"
+
+namespace kozero::dist {
+namespace {
+
+class MpiCollectives final : public GroupCommunicator {
+ public:
+  explicit MpiCollectives(MPI_Comm parent) : GroupCommunicator(parent, 600.0) {}
+
+  [[nodiscard]] std::string name() const override { return "MPI's own"; }
+
+  void reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+    Device().fence("kozero::dist::mpi_collectives::reduce_scatter");
+    const int count = equal_slices(partition, 1);
+    require(slice != full + partition.begin(rank()), "MPI's own reduce_scatter does not work in place");
+    check_mpi(MPI_Reduce_scatter_block(full, slice, count, MPI_FLOAT, MPI_SUM, mpi()), "MPI_Reduce_scatter_block");
+  }
+
+  void all_gather(const void* slice, void* full, const Partition& partition, std::size_t element_size) override {
+    Device().fence("kozero::dist::mpi_collectives::all_gather");
+    const int count = equal_slices(partition, static_cast<std::int64_t>(element_size));
+    const void* const own = static_cast<char*>(full) + partition.begin(rank()) * static_cast<std::int64_t>(element_size);
+    check_mpi(MPI_Allgather(slice == own ? MPI_IN_PLACE : slice, count, MPI_BYTE, full, count, MPI_BYTE, mpi()),
+              "MPI_Allgather");
+  }
+
+ private:
+  /// The bytes of a slice, or its elements where `element` is 1.
+  [[nodiscard]] int equal_slices(const Partition& partition, std::int64_t element) const {
+    require(partition.num_ranks() == size() && partition.largest() * size() == partition.extent() &&
+                partition.largest() * element <= std::numeric_limits<int>::max(),
+            "MPI's own collectives: the slices are not equal, or too large");
+    return static_cast<int>(partition.largest() * element);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_mpi_collectives(const void* mpi_comm) {
+  return std::make_unique<MpiCollectives>(*static_cast<const MPI_Comm*>(mpi_comm));
+}
+
+}  // namespace kozero::dist
