@@ -48,9 +48,7 @@ TEST_CASE("all stages give the same bits") {
 TEST_CASE("all stages give the same bits in bf16") {
   tests::on_each_group("mpi", [](dist::Communicator& comm) {
     for (const auto& model : {tests::tiny_gpt2(), tests::tiny_qwen3()}) {
-      for (const int micro_steps : {1, 3}) {
-        climb({.model = model, .precision = Precision::bf16, .micro_steps = micro_steps}, comm);
-      }
+      climb({.model = model, .precision = Precision::bf16, .micro_steps = 2}, comm);
     }
   });
 }
