@@ -77,7 +77,9 @@ std::vector<double> my_words(dist::Communicator& comm, const std::string& path, 
 
 }  // namespace
 
-std::string xxh3_128(std::string_view bytes) { return digits_of(words_of(XXH3_128bits(bytes.data(), bytes.size())).data()); }
+std::string xxh3_128(std::string_view bytes) {
+  return digits_of(words_of(XXH3_128bits(bytes.data(), bytes.size())).data());
+}
 
 std::vector<Span> blocks_of(std::int64_t offset, std::int64_t extent) {
   std::vector<Span> spans;
@@ -111,13 +113,15 @@ void verify_blocks(dist::Communicator& comm, const std::string& path, const File
                 Error::Seen::by_all_ranks);
   }
   const FileHashes found = hash_blocks(comm, path);
-  const auto [differs, other] = std::mismatch(found.blocks.begin(), found.blocks.end(), wanted.blocks.begin(), wanted.blocks.end());
+  const auto [differs, other] =
+      std::mismatch(found.blocks.begin(), found.blocks.end(), wanted.blocks.begin(), wanted.blocks.end());
   if (differs == found.blocks.end() && other == wanted.blocks.end()) return;
   const std::int64_t block = differs - found.blocks.begin();
-  throw Error(Failure::input,
-              fmt::format("{}: bytes {} to {} are not what the manifest says (block {} of {})", path, block * kBlockBytes,
-                          std::min(size, (block + 1) * kBlockBytes) - 1, block + 1, blocks_of(0, size).size()),
-              Error::Seen::by_all_ranks);
+  throw Error(
+      Failure::input,
+      fmt::format("{}: bytes {} to {} are not what the manifest says (block {} of {})", path, block * kBlockBytes,
+                  std::min(size, (block + 1) * kBlockBytes) - 1, block + 1, blocks_of(0, size).size()),
+      Error::Seen::by_all_ranks);
 }
 
 }  // namespace kozero::io

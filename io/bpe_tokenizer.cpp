@@ -26,7 +26,8 @@ void between(const AddedTokens& added, std::string_view text, std::vector<Token>
 BpeTokenizer::BpeTokenizer(const std::string& path, std::string json_text)
     : BpeTokenizer(json_text, read_tokenizer_json(path, json_text)) {}
 
-BpeTokenizer::BpeTokenizer(const std::vector<Merge>& merges) : BpeTokenizer("learnt tokenizer", tokenizer_json_of(merges)) {}
+BpeTokenizer::BpeTokenizer(const std::vector<Merge>& merges)
+    : BpeTokenizer("learnt tokenizer", tokenizer_json_of(merges)) {}
 
 BpeTokenizer::BpeTokenizer(std::string json_text, TokenizerJson json)
     : json_text_(std::move(json_text)),

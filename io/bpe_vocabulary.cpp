@@ -62,16 +62,19 @@ std::vector<MergeRule> read_merges(const std::string& path, const nlohmann::json
 void add_token(const std::string& path, BpeVocabulary& vocabulary, const std::string& visible, std::int64_t id) {
   if (visible.empty()) refuse(path, "id " + std::to_string(id) + " has an empty token");
   if (id < 0 || id >= kMaxIds) {
-    refuse(path, "token " + json_excerpt(visible) + ": its id is not a number from 0 to " + std::to_string(kMaxIds - 1));
+    refuse(path,
+           "token " + json_excerpt(visible) + ": its id is not a number from 0 to " + std::to_string(kMaxIds - 1));
   }
   const auto place = static_cast<std::size_t>(id);
   if (place >= vocabulary.visible.size()) vocabulary.visible.resize(place + 1);
   const auto [entry, is_new] = vocabulary.id_of.emplace(visible, static_cast<Token>(id));
   if (entry->second != id) {
-    refuse(path, "token " + json_excerpt(visible) + " has two ids, " + std::to_string(entry->second) + " and " + std::to_string(id));
+    refuse(path, "token " + json_excerpt(visible) + " has two ids, " + std::to_string(entry->second) + " and " +
+                     std::to_string(id));
   }
   if (is_new && !vocabulary.visible[place].empty()) {
-    refuse(path, "id " + std::to_string(id) + " is given to " + json_excerpt(vocabulary.visible[place]) + " and " + json_excerpt(visible));
+    refuse(path, "id " + std::to_string(id) + " is given to " + json_excerpt(vocabulary.visible[place]) + " and " +
+                     json_excerpt(visible));
   }
   vocabulary.visible[place] = visible;
 }

@@ -44,7 +44,8 @@ void create_folder(const std::string& folder, std::int64_t needed) {
   if (!problem && fs::exists(folder)) throw Error(Failure::write, folder + ": exists already; nothing is overwritten");
   if (!problem) fs::create_directories(partial_name(folder), problem);
   if (!problem) return;
-  throw with_space(Error(Failure::write, partial_name(folder) + ": cannot create: " + problem.message()), folder, needed);
+  throw with_space(Error(Failure::write, partial_name(folder) + ": cannot create: " + problem.message()), folder,
+                   needed);
 }
 
 void require_space(const std::string& folder, std::int64_t needed) {

@@ -48,7 +48,8 @@ std::vector<fs::path> folders_in(const std::string& run_folder) {
 void rename_folder(const fs::path& from, const fs::path& to) {
   std::error_code problem;
   fs::rename(from, to, problem);
-  if (problem) throw Error(Failure::write, from.string() + ": cannot rename to " + to.string() + ": " + problem.message());
+  if (problem)
+    throw Error(Failure::write, from.string() + ": cannot rename to " + to.string() + ": " + problem.message());
 }
 
 void remove_folder(const fs::path& folder) {
@@ -66,7 +67,8 @@ std::string checkpoint_folder(const std::string& run_folder, std::int64_t step) 
 std::vector<std::string> checkpoints_in(const std::string& run_folder) {
   std::vector<fs::path> folders = folders_in(run_folder);
   std::erase_if(folders, [](const fs::path& folder) { return step_of(folder) < 0; });
-  std::sort(folders.begin(), folders.end(), [](const fs::path& a, const fs::path& b) { return step_of(a) > step_of(b); });
+  std::sort(folders.begin(), folders.end(),
+            [](const fs::path& a, const fs::path& b) { return step_of(a) > step_of(b); });
   std::vector<std::string> names;
   for (const auto& folder : folders) names.push_back(folder.string());
   return names;
@@ -75,7 +77,8 @@ std::vector<std::string> checkpoints_in(const std::string& run_folder) {
 std::optional<FoundCheckpoint> newest_complete(dist::Communicator& comm, const std::string& run_folder,
                                                std::vector<std::string>& skipped) {
   std::string lines;
-  const auto mine = dist::agreed(comm, [&] { return comm.rank() == 0 ? checkpoints_in(run_folder) : std::vector<std::string>(); });
+  const auto mine =
+      dist::agreed(comm, [&] { return comm.rank() == 0 ? checkpoints_in(run_folder) : std::vector<std::string>(); });
   for (const auto& folder : mine) lines += folder + '\n';
   std::istringstream folders(comm.broadcast_control(lines));
   for (std::string folder; std::getline(folders, folder);) {

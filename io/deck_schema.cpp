@@ -65,8 +65,7 @@ std::vector<DeckRow> run_rows() {
 std::vector<DeckRow> model_rows() {
   using K = ModelKeys;
   return {
-      {"model.arch", kModel<&K::arch>, words({"gpt2", "llama", "qwen2", "qwen3", "linear"}),
-       "the kind of network"},
+      {"model.arch", kModel<&K::arch>, words({"gpt2", "llama", "qwen2", "qwen3", "linear"}), "the kind of network"},
       {"model.preset", kModel<&K::preset>,
        words({"none", "tiny", "small", "medium", "gpt2-124m", "gpt2-350m", "gpt2-774m", "gpt2-1558m", "llama-1b",
               "llama-8b", "llama-13b", "qwen2-0.5b", "qwen-0.6b", "qwen-8b"}),
@@ -76,7 +75,8 @@ std::vector<DeckRow> model_rows() {
       {"model.heads", kModel<&K::heads>, from_to(1, kWide), "attention heads", kShape},
       {"model.kv_heads", kModel<&K::kv_heads>, from_to(1, kWide), "llama, qwen: key and value heads; divides heads",
        "the preset's, else as many as heads"},
-      {"model.head_dim", kModel<&K::head_dim>, from_to(1, kWide), "llama, qwen: channels of a head; even", "dim / heads"},
+      {"model.head_dim", kModel<&K::head_dim>, from_to(1, kWide), "llama, qwen: channels of a head; even",
+       "dim / heads"},
       {"model.ffn", kModel<&K::ffn>, from_to(1, kWide), "hidden channels of a block; linear: outputs",
        "the preset's, else gpt2: 4 dim, llama, qwen: 8/3 dim rounded up to 64"},
       {"model.vocab", kModel<&K::vocab>, from_to(1, kWide), "token ids; with tokenizer bpe, how many to learn",
@@ -102,7 +102,8 @@ std::vector<DeckRow> data_rows() {
       {"data.text", kData<&K::text>, anything(), "UTF-8 files or folders to train on", "not the source of this run"},
       {"data.tokens", kData<&K::tokens>, anything(), "token shards (.bin) to train on", "not the source of this run"},
       {"data.synthetic", kData<&K::synthetic>, anything(), "train on a seeded Markov source of known entropy"},
-      {"data.tokenizer", kData<&K::tokenizer>, anything(), "bytes, bpe (learned from the text), or a file: tokenizer.json, .model"},
+      {"data.tokenizer", kData<&K::tokenizer>, anything(),
+       "bytes, bpe (learned from the text), or a file: tokenizer.json, .model"},
       {"data.val_fraction", kData<&K::val_fraction>, fraction(), "share of the data kept for validation"},
   };
 }
@@ -194,7 +195,8 @@ std::vector<DeckRow> checkpoint_rows() {
       {"checkpoint.on_error", kCheckpoint<&K::on_error>, words({"stop", "continue"}),
        "what a save that fails does to the run; an older checkpoint stays in any case"},
       {"checkpoint.resume", kCheckpoint<&K::resume>, anything(),
-       "where to go on from: none, auto (the newest complete checkpoint in run.dir), a checkpoint, a run, a weights file"},
+       "where to go on from: none, auto (the newest complete checkpoint in run.dir), a checkpoint, a run, a weights "
+       "file"},
   };
 }
 

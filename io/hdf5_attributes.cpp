@@ -14,7 +14,8 @@ constexpr std::size_t kMaxTextBytes = std::size_t{64} << 20;
 bool write_value(hid_t owner, const std::string& name, hid_t file_type, hid_t memory_type, const void* value) {
   const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose);
   if (!space.valid()) return false;
-  const Hdf5Handle attribute(H5Acreate2(owner, name.c_str(), file_type, space.id(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  const Hdf5Handle attribute(H5Acreate2(owner, name.c_str(), file_type, space.id(), H5P_DEFAULT, H5P_DEFAULT),
+                             H5Aclose);
   return attribute.valid() && H5Awrite(attribute.id(), memory_type, value) >= 0;
 }
 

@@ -22,7 +22,9 @@ FileHashes hashes_of(const Json& json) {
   FileHashes hashes{json.at("size").get<std::int64_t>(), json.at("xxh3_128").get<std::vector<std::string>>()};
   const auto blocks = static_cast<std::int64_t>(hashes.blocks.size());
   const bool fits = hashes.size >= 0 && blocks == hashes.size / kBlockBytes + (hashes.size % kBlockBytes > 0 ? 1 : 0);
-  if (!fits) throw Error(Failure::input, "a file of " + std::to_string(hashes.size) + " bytes with " + std::to_string(blocks) + " block hashes");
+  if (!fits)
+    throw Error(Failure::input,
+                "a file of " + std::to_string(hashes.size) + " bytes with " + std::to_string(blocks) + " block hashes");
   return hashes;
 }
 
@@ -42,8 +44,10 @@ CheckpointRecord record_of(const Json& json) {
 Manifest manifest_of(Json json) {
   const int version = json.at("format_version").get<int>();
   if (version != kFormatVersion) {
-    throw Error(Failure::input, "format_version " + std::to_string(version) + ", accepted is " + std::to_string(kFormatVersion) +
-                                    (version < kFormatVersion ? ": an older version of KoZeRO wrote it" : ": a newer version of KoZeRO wrote it"));
+    throw Error(Failure::input, "format_version " + std::to_string(version) + ", accepted is " +
+                                    std::to_string(kFormatVersion) +
+                                    (version < kFormatVersion ? ": an older version of KoZeRO wrote it"
+                                                              : ": a newer version of KoZeRO wrote it"));
   }
   const std::string hash = json.at("hash").get<std::string>();
   json.erase("hash");

@@ -24,9 +24,9 @@ bool is_ascii(char byte) { return static_cast<unsigned char>(byte) < 0x80; }
 /// Appends well-formed UTF-8 in form C.
 void append_composed(std::string_view text, std::string& out) {
   utf8proc_uint8_t* composed = nullptr;
-  const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                 static_cast<utf8proc_ssize_t>(text.size()), &composed,
-                                 static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const auto size =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+                   &composed, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(composed, &std::free);
   require(size >= 0, std::string("to_nfc: ") + utf8proc_errmsg(size));
   out.append(reinterpret_cast<const char*>(composed), static_cast<std::size_t>(size));
@@ -52,7 +52,8 @@ bool is_later_mark(std::string_view character) {
   std::int32_t code = 0;
   utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(character.data()),
                    static_cast<utf8proc_ssize_t>(character.size()), &code);
-  const auto range = std::partition_point(kLaterMarks.begin(), kLaterMarks.end(), [&](const Range& r) { return r.last < code; });
+  const auto range =
+      std::partition_point(kLaterMarks.begin(), kLaterMarks.end(), [&](const Range& r) { return r.last < code; });
   return range != kLaterMarks.end() && range->first <= code;
 }
 

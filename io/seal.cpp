@@ -49,8 +49,10 @@ Seal parsed(const std::string& block, const std::string& path) {
       seal.description.tokens >> model;
   text.get();
   std::getline(text, seal.description.model);
-  const bool in_order = bytes == "bytes" && hash == "xxh3_128" && step == "step" && tokens == "tokens" && model == "model";
-  if (text.fail() || !in_order || seal.bytes < kSealBytes) refuse("its seal has other lines than bytes, xxh3_128, step, tokens, model");
+  const bool in_order =
+      bytes == "bytes" && hash == "xxh3_128" && step == "step" && tokens == "tokens" && model == "model";
+  if (text.fail() || !in_order || seal.bytes < kSealBytes)
+    refuse("its seal has other lines than bytes, xxh3_128, step, tokens, model");
   return seal;
 }
 
@@ -92,10 +94,12 @@ void verify_seal(dist::Communicator& comm, const std::string& path) {
     Seal found = read(path);
     const std::int64_t bytes = size_of(path);
     if (bytes == found.bytes) return found;
-    throw Error(Failure::input, path + ": " + std::to_string(bytes) + " bytes, its seal says " + std::to_string(found.bytes));
+    throw Error(Failure::input,
+                path + ": " + std::to_string(bytes) + " bytes, its seal says " + std::to_string(found.bytes));
   });
   if (hash_behind(comm, path, seal.bytes) == seal.hash) return;
-  throw Error(Failure::input, path + ": bytes 4096 to " + std::to_string(seal.bytes - 1) + " are not what its seal says",
+  throw Error(Failure::input,
+              path + ": bytes 4096 to " + std::to_string(seal.bytes - 1) + " are not what its seal says",
               Error::Seen::by_all_ranks);
 }
 

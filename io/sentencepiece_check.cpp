@@ -92,7 +92,8 @@ class Checker {
         std::memcpy(&score, field.bytes.data(), sizeof(score));
         if (!std::isfinite(score)) refuse(where + " has a score that is not finite");
       }
-      if (field.number == 3 && (field.wire != 0 || field.value < 1 || field.value > 6)) refuse(where + " is of no known type");
+      if (field.number == 3 && (field.wire != 0 || field.value < 1 || field.value > 6))
+        refuse(where + " is of no known type");
     }
     const std::size_t word = first_not_blank(text);
     piece_crosses_words_ = piece_crosses_words_ || text.find(kBlank, word) != std::string_view::npos;

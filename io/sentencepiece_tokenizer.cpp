@@ -36,7 +36,8 @@ SentencePieceTokenizer::SentencePieceTokenizer(const std::string& path, std::str
   const bool words_are_apart = check_sentencepiece(path, model_);
   try {
     const auto status = processor_->LoadFromSerializedProto(model_);
-    if (!status.ok()) throw Error(Failure::input, path + ": not a SentencePiece model: " + on_one_line(status.ToString()));
+    if (!status.ok())
+      throw Error(Failure::input, path + ": not a SentencePiece model: " + on_one_line(status.ToString()));
   } catch (const std::exception& problem) {
     if (dynamic_cast<const Error*>(&problem) != nullptr) throw;
     throw Error(Failure::input, path + ": not a SentencePiece model: " + on_one_line(problem.what()));

@@ -78,7 +78,8 @@ class Reader {
     if (type != "BPE" && !type.is_null()) refuse("model.type = " + json_excerpt(type) + " is not supported; BPE is");
     for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       const Json& value = member(model, affix);
-      if (!value.is_null() && value != "") refuse(std::string("model.") + affix + " = " + json_excerpt(value) + " is not supported");
+      if (!value.is_null() && value != "")
+        refuse(std::string("model.") + affix + " = " + json_excerpt(value) + " is not supported");
     }
     const Json& dropout = member(model, "dropout");
     if (!dropout.is_null() && dropout != 0) refuse("model.dropout = " + json_excerpt(dropout) + " is not supported");
@@ -126,8 +127,8 @@ class Reader {
     }
     std::string names;
     for (const auto& split : kPublishedSplits) names += (names.empty() ? "" : ", ") + std::string(split.name);
-    refuse("pre_tokenizer: the Split pattern " + json_excerpt(member(step, "pattern")) + " is not supported; those of " + names +
-           " are");
+    refuse("pre_tokenizer: the Split pattern " + json_excerpt(member(step, "pattern")) +
+           " is not supported; those of " + names + " are");
   }
 
   void check_decoder() const {
@@ -142,12 +143,15 @@ class Reader {
     if (!all.is_null() && !all.is_array()) refuse("added_tokens is not a list");
     for (const Json& token : all) {
       const Json &content = member(token, "content"), &id = member(token, "id");
-      if (!content.is_string() || !id.is_number_unsigned()) refuse("added token " + json_excerpt(token) + " has no content or no id");
+      if (!content.is_string() || !id.is_number_unsigned())
+        refuse("added token " + json_excerpt(token) + " has no content or no id");
       for (const char* option : {"single_word", "lstrip", "rstrip"}) {
-        if (flag(token, option, false)) refuse("added token " + json_excerpt(content) + ": " + option + " is not supported");
+        if (flag(token, option, false))
+          refuse("added token " + json_excerpt(content) + ": " + option + " is not supported");
       }
       const auto& text = content.get_ref<const std::string&>();
-      add_token(path_, vocabulary, text, static_cast<std::int64_t>(std::min<std::uint64_t>(id.get<std::uint64_t>(), INT32_MAX)));
+      add_token(path_, vocabulary, text,
+                static_cast<std::int64_t>(std::min<std::uint64_t>(id.get<std::uint64_t>(), INT32_MAX)));
       const Token number = vocabulary.id_of.at(text);
       if (flag(token, "normalized", false)) {
         read_.added_normalized.emplace_back(read_.nfc ? to_nfc(text) : text, number);
@@ -164,9 +168,11 @@ class Reader {
       if (!single.is_array() || single.empty()) continue;
       const Json& id = member(member(single[0], "SpecialToken"), "id");
       if (!id.is_string()) continue;
-      if (const auto found = vocabulary.id_of.find(id.get<std::string>()); found != vocabulary.id_of.end()) return found->second;
+      if (const auto found = vocabulary.id_of.find(id.get<std::string>()); found != vocabulary.id_of.end())
+        return found->second;
     }
-    constexpr std::array<const char*, 5> kNames = {"<|endoftext|>", "<|end_of_text|>", "<|begin_of_text|>", "</s>", "<s>"};
+    constexpr std::array<const char*, 5> kNames = {"<|endoftext|>", "<|end_of_text|>", "<|begin_of_text|>", "</s>",
+                                                   "<s>"};
     for (const char* name : kNames) {
       if (const auto found = vocabulary.id_of.find(name); found != vocabulary.id_of.end()) return found->second;
     }
@@ -183,7 +189,8 @@ class Reader {
 TokenizerJson read_tokenizer_json(const std::string& path, std::string_view text) {
   constexpr int kMaxDepth = 32;
   const auto bounded = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMaxDepth) throw Error(Failure::input, path + ": nested more than " + std::to_string(kMaxDepth) + " deep");
+    if (depth > kMaxDepth)
+      throw Error(Failure::input, path + ": nested more than " + std::to_string(kMaxDepth) + " deep");
     return true;
   };
   Json json;

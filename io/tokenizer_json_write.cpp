@@ -39,7 +39,8 @@ std::string tokenizer_json_of(const std::vector<Merge>& merges) {
   }
   const Json added = {{"id", visible.size()}, {"content", kEndOfText}, {"single_word", false}, {"lstrip", false},
                       {"rstrip", false},      {"normalized", false},   {"special", true}};
-  const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  const Json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
   const Json json = {{"version", "1.0"},
                      {"truncation", nullptr},
                      {"padding", nullptr},

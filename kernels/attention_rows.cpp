@@ -7,7 +7,9 @@
 namespace kozero::kernels {
 
 template <class T>
-std::int64_t attention_workspace(const AttentionShape& shape) { return shape.batch * shape.heads * shape.positions; }
+std::int64_t attention_workspace(const AttentionShape& shape) {
+  return shape.batch * shape.heads * shape.positions;
+}
 
 template <class Space, class T>
 void attention_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp, MatrixIn<T> qkv,
@@ -29,8 +31,8 @@ template void attention_forward<Device, float>(const Device&, Matrix<float>, Mat
 template void attention_backward<Device, float>(const Device&, Matrix<float>, Matrix<const float>, Matrix<const float>,
                                                 Matrix<const float>, Matrix<const float>, const AttentionShape&,
                                                 Vector<float>);
-template void attention_forward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<float>, Matrix<const Bfloat16>,
-                                                  const AttentionShape&, Vector<float>);
+template void attention_forward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<float>,
+                                                  Matrix<const Bfloat16>, const AttentionShape&, Vector<float>);
 template void attention_backward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<const Bfloat16>,
                                                    Matrix<const Bfloat16>, Matrix<const float>, Matrix<const Bfloat16>,
                                                    const AttentionShape&, Vector<float>);

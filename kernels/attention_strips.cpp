@@ -33,10 +33,10 @@ std::int64_t scratch_row(const AttentionShape& shape) { return (shape.positions 
 template <class T>
 struct ThreadScratch {
   std::int64_t score_row;
-  float *p, *ds;                    // (R, n)
-  float *query, *output;            // (R, D)
-  float *key, *value;               // (n, D)
-  float *key_sum, *value_sum;       // (n, D)
+  float *p, *ds;               // (R, n)
+  float *query, *output;       // (R, D)
+  float *key, *value;          // (n, D)
+  float *key_sum, *value_sum;  // (n, D)
   std::int64_t extent;
 
   ThreadScratch(const AttentionShape& shape, float* memory) : score_row(scratch_row(shape)), extent(0) {
@@ -164,8 +164,8 @@ struct Forward {
     const std::int64_t kv = strip.head / shape.group();
     const std::int64_t dim = shape.head_dim;
     const auto part = [=, this](std::int64_t first) { return Block<const T>{qkv + first, row}; };
-    const FloatsIn q = in_float(part(shape.query(strip.batch, strip.head) + strip.first * row), strip.rows(), dim,
-                                scratch.query);
+    const FloatsIn q =
+        in_float(part(shape.query(strip.batch, strip.head) + strip.first * row), strip.rows(), dim, scratch.query);
     const FloatsIn k = in_float(part(shape.key_of(strip.batch, kv)), strip.end, dim, scratch.key);
     const FloatsIn v = in_float(part(shape.value_of(strip.batch, kv)), strip.end, dim, scratch.value);
     const Block<float> p{scratch.p, scratch.score_row};
@@ -314,8 +314,8 @@ template std::int64_t attention_workspace<float>(const AttentionShape&);
 template std::int64_t attention_workspace<Bfloat16>(const AttentionShape&);
 template void attention_forward<Device, float>(const Device&, Matrix<float>, Matrix<float>, Matrix<const float>,
                                                const AttentionShape&, Vector<float>);
-template void attention_forward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<float>, Matrix<const Bfloat16>,
-                                                  const AttentionShape&, Vector<float>);
+template void attention_forward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<float>,
+                                                  Matrix<const Bfloat16>, const AttentionShape&, Vector<float>);
 template void attention_backward<Device, float>(const Device&, Matrix<float>, Matrix<const float>, Matrix<const float>,
                                                 Matrix<const float>, Matrix<const float>, const AttentionShape&,
                                                 Vector<float>);

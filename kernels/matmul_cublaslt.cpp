@@ -53,7 +53,8 @@ Library& library() {
 
 template <class T>
 constexpr cudaDataType_t data_type() {
-  static_assert(std::is_same_v<T, float> || std::is_same_v<T, Bfloat16>, "matmul: no cuBLASLt type is named for this one");
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, Bfloat16>,
+                "matmul: no cuBLASLt type is named for this one");
   return std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_16BF;
 }
 

@@ -28,7 +28,8 @@ using Arguments = std::unordered_map<int, Memory>;
 
 template <class T>
 constexpr Type type_of() {
-  static_assert(std::is_same_v<T, float> || std::is_same_v<T, Bfloat16>, "matmul: no oneDNN type is named for this one");
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, Bfloat16>,
+                "matmul: no oneDNN type is named for this one");
   return std::is_same_v<T, float> ? Type::f32 : Type::bf16;
 }
 
@@ -124,8 +125,8 @@ class Product {
       sum.append_sum(1.0F);
       attributes.set_post_ops(sum);
     }
-    const auto operation =
-        shape.has_bias ? dnnl::matmul::desc(a, b, layout(1, shape.n, Op::none, types.in), c) : dnnl::matmul::desc(a, b, c);
+    const auto operation = shape.has_bias ? dnnl::matmul::desc(a, b, layout(1, shape.n, Op::none, types.in), c)
+                                          : dnnl::matmul::desc(a, b, c);
     return {operation, attributes, library().engine};
   }
 
@@ -163,9 +164,9 @@ Product& product(const ProductShape& shape) {
 void multiply_floats(const ProductShape& shape, float* c, const float* a, const float* b) {
   const bool plain_a = shape.op_a == Op::none;
   const bool plain_b = shape.op_b == Op::none;
-  const dnnl_status_t status =
-      dnnl_sgemm(plain_a ? 'N' : 'T', plain_b ? 'N' : 'T', shape.m, shape.n, shape.k, 1.0F, a, plain_a ? shape.k : shape.m, b,
-                 plain_b ? shape.n : shape.k, shape.accumulate ? 1.0F : 0.0F, c, shape.n);
+  const dnnl_status_t status = dnnl_sgemm(plain_a ? 'N' : 'T', plain_b ? 'N' : 'T', shape.m, shape.n, shape.k, 1.0F, a,
+                                          plain_a ? shape.k : shape.m, b, plain_b ? shape.n : shape.k,
+                                          shape.accumulate ? 1.0F : 0.0F, c, shape.n);
   if (status != dnnl_success) throw Error(Failure::internal, "matmul: oneDNN's sgemm failed");
 }
 

@@ -48,7 +48,8 @@ double slowest(dist::Communicator& comm, const Work& work) {
 /// Values that no disk can make smaller.
 void fill_with_noise(const Vector<float>& values) {
   Kokkos::parallel_for(
-      "kozero::bench::noise", Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, static_cast<std::int64_t>(values.extent(0))),
+      "kozero::bench::noise",
+      Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, static_cast<std::int64_t>(values.extent(0))),
       KOKKOS_LAMBDA(const std::int64_t i) {
         const auto word = philox(1, counter_of(static_cast<std::uint64_t>(i), 0)).x[0];
         values(static_cast<std::size_t>(i)) = static_cast<float>(word) * 0x1p-32F;
@@ -80,7 +81,8 @@ void copy_plainly(const Buffer& to, const Buffer& from) {
   Kokkos::parallel_for("kozero::bench::copy", Kokkos::RangePolicy<Host, Kokkos::Schedule<Kokkos::Static>>(0, threads),
                        [=](const std::int64_t t) {
                          const std::int64_t first = bytes * t / threads;
-                         std::memcpy(out + first, in + first, static_cast<std::size_t>(bytes * (t + 1) / threads - first));
+                         std::memcpy(out + first, in + first,
+                                     static_cast<std::size_t>(bytes * (t + 1) / threads - first));
                        });
   Host().fence("kozero::bench::copy");
 }
@@ -100,7 +102,8 @@ class CheckpointBench {
     for (const auto& group : groups) {
       for (const auto& slice : group.slices) fill_with_noise(slice.values);
     }
-    bytes_ = std::ssize(groups) * assembly.network().parameters().num_parameters() * static_cast<std::int64_t>(sizeof(float));
+    bytes_ = std::ssize(groups) * assembly.network().parameters().num_parameters() *
+             static_cast<std::int64_t>(sizeof(float));
   }
 
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
@@ -162,8 +165,8 @@ void print(const std::vector<Run>& runs, std::int64_t bytes, bool as_json) {
   std::vector<double> speeds;
   std::vector<double> stalls;
   const double gb = static_cast<double>(bytes) / 1e9;
-  std::cout << fmt::format("{:>4}{:>12}{:>12}{:>9}{:>12}{:>12}{:>9}\n", "run", "write GB/s", "save GB/s", "ratio", "copy s",
-                           "stall s", "ratio");
+  std::cout << fmt::format("{:>4}{:>12}{:>12}{:>9}{:>12}{:>12}{:>9}\n", "run", "write GB/s", "save GB/s", "ratio",
+                           "copy s", "stall s", "ratio");
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Run& run = runs[i];
     speeds.push_back(run.write_s / run.save_s);
@@ -171,9 +174,10 @@ void print(const std::vector<Run>& runs, std::int64_t bytes, bool as_json) {
     std::cout << fmt::format("{:>4}{:>12.3f}{:>12.3f}{:>9.2f}{:>12.4f}{:>12.4f}{:>9.2f}\n", i + 1, gb / run.write_s,
                              gb / run.save_s, speeds.back(), run.copy_s, run.stall_s, stalls.back());
   }
-  std::cout << fmt::format("medians of the ratios: a save has {:.2f} of the speed of plain writing, an asynchronous one stalls "
-                           "{:.2f} of a plain copy\n",
-                           median(speeds), median(stalls));
+  std::cout << fmt::format(
+      "medians of the ratios: a save has {:.2f} of the speed of plain writing, an asynchronous one stalls "
+      "{:.2f} of a plain copy\n",
+      median(speeds), median(stalls));
   if (!as_json) return;
   std::vector<double> seconds;
   std::vector<double> stall_s;
@@ -181,8 +185,12 @@ void print(const std::vector<Run>& runs, std::int64_t bytes, bool as_json) {
     seconds.push_back(run.save_s);
     stall_s.push_back(run.stall_s);
   }
-  std::cout << nlohmann::ordered_json{{"bytes", bytes}, {"save_s", median(seconds)}, {"stall_s", median(stall_s)},
-                                      {"save_over_write", median(speeds)}, {"stall_over_copy", median(stalls)}}.dump()
+  std::cout << nlohmann::ordered_json{{"bytes", bytes},
+                                      {"save_s", median(seconds)},
+                                      {"stall_s", median(stall_s)},
+                                      {"save_over_write", median(speeds)},
+                                      {"stall_over_copy", median(stalls)}}
+                   .dump()
             << std::endl;
 }
 
@@ -200,9 +208,8 @@ void bench_checkpoint(const dist::Environment& environment, const Arguments& arg
 
   Session session(environment, [&] { return deck_arguments.read(); });
   const io::Deck& deck = session.deck();
-  auto settings = dist::agreed(session.control(), [&] {
-    return train::settings_of(deck, session.control().size(), train::vocab_of(deck), 0);
-  });
+  auto settings = dist::agreed(
+      session.control(), [&] { return train::settings_of(deck, session.control().size(), train::vocab_of(deck), 0); });
   settings.staged = true;
   MemoryLedger ledger;
   const auto comm = session.connect(ledger);

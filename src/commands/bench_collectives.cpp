@@ -42,8 +42,8 @@ struct Row {
 std::vector<Contender> contenders_of(const dist::Environment& environment, MemoryLedger& ledger) {
   std::vector<Contender> contenders;
   contenders.push_back({"reduce_scatter_block, allgather", dist::make_mpi_collectives(environment.world())});
-  const std::vector<std::pair<std::string, std::string>> backends = {
-      {"mpi", "pairwise messages, added in rank order"}, {"shm", "shared windows, added in rank order"}};
+  const std::vector<std::pair<std::string, std::string>> backends = {{"mpi", "pairwise messages, added in rank order"},
+                                                                     {"shm", "shared windows, added in rank order"}};
   for (const auto& [name, algorithm] : backends) {
     try {
       contenders.push_back({algorithm, dist::make_communicator(name, environment.world(), ledger)});
@@ -146,17 +146,19 @@ void bench_collectives(const dist::Environment& environment, const Arguments& ar
   parse(app, arguments);
   const int ranks = environment.size();
   if (ranks == 1) {
-    throw Error(Failure::deck, "bench collectives: one rank has nobody to send to; start it on several: ./kozero.sh -n 2 bench collectives",
-                Error::Seen::by_all_ranks);
+    throw Error(
+        Failure::deck,
+        "bench collectives: one rank has nobody to send to; start it on several: ./kozero.sh -n 2 bench collectives",
+        Error::Seen::by_all_ranks);
   }
 
   const train::Runtime runtime(0, environment.cpu_sharers());
   CollectivesBench bench(environment, *std::max_element(sizes.begin(), sizes.end()));
   if (environment.rank() == 0) {
-    std::cout << fmt::format("f32 on {} ranks of {}; bus bandwidth in GB/s; the last column: how many times as fast as MPI's own, both "
-                             "collectives together\n{:>6} {:<10}{:<41}{:>20}{:>20}{:>9}\n",
-                             ranks, runtime.placement(), "MiB", "back end", "algorithm", "reduce-scatter ms",
-                             "all-gather ms", "ratio");
+    std::cout << fmt::format(
+        "f32 on {} ranks of {}; bus bandwidth in GB/s; the last column: how many times as fast as MPI's own, both "
+        "collectives together\n{:>6} {:<10}{:<41}{:>20}{:>20}{:>9}\n",
+        ranks, runtime.placement(), "MiB", "back end", "algorithm", "reduce-scatter ms", "all-gather ms", "ratio");
   }
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const auto mib : sizes) {

@@ -100,9 +100,10 @@ void print_table(const std::vector<TimedKernel>& kernels, const Best& best) {
                              one.kernel.shape, one.kernel.calls, milliseconds, in_step, one.rate() / 1e9,
                              one.multiplies() ? "GFLOP/s" : "GB/s   ", 100.0 * best.share(one));
   }
-  std::cout << fmt::format("{:.1f} ms in all for the kernels of a step; shares are of {:.1f} GFLOP/s, the fastest product, and of "
-                           "{:.1f} GB/s, the stream probe\n",
-                           step, best.product / 1e9, best.stream / 1e9);
+  std::cout << fmt::format(
+      "{:.1f} ms in all for the kernels of a step; shares are of {:.1f} GFLOP/s, the fastest product, and of "
+      "{:.1f} GB/s, the stream probe\n",
+      step, best.product / 1e9, best.stream / 1e9);
 }
 
 void print_json(const std::vector<TimedKernel>& kernels, const Best& best) {
@@ -139,7 +140,8 @@ void bench_kernels(const dist::Environment& environment, const Arguments& argume
   if (!session.is_first_rank()) return;
   const Best best(kernels);
   std::cout << fmt::format("{}: {}, {} sequences of {} tokens a micro-step, {}, {} a rank\n", session.deck().source,
-                           shapes.model.arch, shapes.batch, shapes.model.seq, name_of(settings.precision), session.runtime().placement());
+                           shapes.model.arch, shapes.batch, shapes.model.seq, name_of(settings.precision),
+                           session.runtime().placement());
   print_table(kernels, best);
   if (as_json) print_json(kernels, best);
 }

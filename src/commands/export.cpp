@@ -48,8 +48,8 @@ void say(const ExportArguments& given, const WeightsSource& source, const exchan
   const auto& order = given.order;
   const std::string use = given.weights_only ? "with no tokenizer" : order.config.arch + " for transformers";
   std::cout << fmt::format("{}: {} tensors, {:.1f} MiB of {} in {} file{}, {}\n", order.out, made.tensors,
-                           static_cast<double>(made.bytes) / kMiB, order.dtype, made.files,
-                           made.files == 1 ? "" : "s", use);
+                           static_cast<double>(made.bytes) / kMiB, order.dtype, made.files, made.files == 1 ? "" : "s",
+                           use);
   std::cout << fmt::format("from {} ({})\n", source.path, name_of(source.kind));
   if (!made.remark.empty()) std::cout << "note: " << made.remark << "\n";
 }
@@ -73,7 +73,8 @@ void export_weights(const dist::Environment& environment, const Arguments& argum
   order.tokenizer = source.tokenizer;
   order.config = train::model_config(session.deck(), 0);
   const auto model = model::make_model<float>(order.config);
-  const auto made = given.weights_only ? exchange::export_weights(order.weights, order.out, model->parameters(), order.config.tie_embeddings)
+  const auto made = given.weights_only ? exchange::export_weights(order.weights, order.out, model->parameters(),
+                                                                  order.config.tie_embeddings)
                                        : exchange::export_folder(order, model->parameters());
   say(given, source, made);
 }

@@ -75,8 +75,9 @@ class Products {
  private:
   void add(const Layer& layer, const std::string& direction, std::function<void()> call) {
     const double operations = 2.0 * static_cast<double>(layer.rows) * static_cast<double>(layer.inputs * layer.outputs);
-    cases_.push_back({layer.name + " " + direction, fmt::format("{} x {} x {}", layer.rows, layer.outputs, layer.inputs),
-                      layer.calls, KernelCase::Measure::operations, operations, std::move(call)});
+    cases_.push_back({layer.name + " " + direction,
+                      fmt::format("{} x {} x {}", layer.rows, layer.outputs, layer.inputs), layer.calls,
+                      KernelCase::Measure::operations, operations, std::move(call)});
   }
 
   std::vector<KernelCase>& cases_;

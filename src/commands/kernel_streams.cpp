@@ -132,9 +132,9 @@ void add_norm(Streams& streams, const KernelShapes& shapes) {
                                o.channel_input<Scalar>(), o.channel_input<Scalar>(), eps);
   });
   streams.add("layernorm backward", extent, 4.0 * sizeof(Scalar), [](const Operands& o) {
-    kernels::layernorm_backward(Device(), o.output<Scalar>(), o.channel_output(), o.channel_output(),
-                                o.input<Scalar>(), o.input<Scalar>(), o.channel_input<Scalar>(), o.row_input(),
-                                o.row_input(), o.reduction());
+    kernels::layernorm_backward(Device(), o.output<Scalar>(), o.channel_output(), o.channel_output(), o.input<Scalar>(),
+                                o.input<Scalar>(), o.channel_input<Scalar>(), o.row_input(), o.row_input(),
+                                o.reduction());
   });
 }
 
@@ -142,9 +142,8 @@ template <class Scalar>
 void add_activation(Streams& streams, const KernelShapes& shapes) {
   const Streams::Extent extent{shapes.rows(), shapes.model.ffn, shapes.model.layers * shapes.micro_steps};
   if (shapes.model.rotary) {
-    streams.add("swiglu forward", extent, 3.0 * sizeof(Scalar), [](const Operands& o) {
-      kernels::swiglu_forward(Device(), o.output<Scalar>(), o.input<Scalar>(2));
-    });
+    streams.add("swiglu forward", extent, 3.0 * sizeof(Scalar),
+                [](const Operands& o) { kernels::swiglu_forward(Device(), o.output<Scalar>(), o.input<Scalar>(2)); });
     streams.add("swiglu backward", extent, 5.0 * sizeof(Scalar), [](const Operands& o) {
       kernels::swiglu_backward(Device(), o.output<Scalar>(2), o.input<Scalar>(), o.input<Scalar>(2));
     });
@@ -181,9 +180,10 @@ void add_sums(Streams& streams, const KernelShapes& shapes) {
     kernels::residual_add(Device(), o.flat_output<Scalar>(), o.flat_input<Scalar>());
   });
   const auto bias = [&](const std::string& name, std::int64_t columns, std::int64_t times) {
-    streams.add("bias gradient " + name, {shapes.rows(), columns, times * calls}, sizeof(Scalar), [](const Operands& o) {
-      kernels::bias_backward(Device(), o.channel_output(), o.input<Scalar>(), o.reduction());
-    });
+    streams.add("bias gradient " + name, {shapes.rows(), columns, times * calls}, sizeof(Scalar),
+                [](const Operands& o) {
+                  kernels::bias_backward(Device(), o.channel_output(), o.input<Scalar>(), o.reduction());
+                });
   };
   if (!model.rotary || model.qkv_bias) bias("qkv", shapes.qkv_columns(), 1);
   if (model.rotary) return;
@@ -211,17 +211,15 @@ void add_update(Streams& streams, const KernelShapes& shapes) {
   const Streams::Extent extent{1, shapes.block_extent(), model.layers + std::llround(portions)};
   streams.add("gradient zeroed", extent, kFloat,
               [](const Operands& o) { kernels::fill(Device(), o.flat_output<float>(), 0.0F); });
-  streams.add("gradient norm", extent, kFloat, [](const Operands& o) {
-    static_cast<void>(kernels::sum_of_squares(Device(), o.flat_input<float>()));
-  });
+  streams.add("gradient norm", extent, kFloat,
+              [](const Operands& o) { static_cast<void>(kernels::sum_of_squares(Device(), o.flat_input<float>())); });
   streams.add("adamw", extent, 7.0 * kFloat, [](const Operands& o) {
     kernels::adamw_update(Device(), o.flat_output<float>(), o.flat_output<float>(), o.flat_output<float>(),
                           o.flat_input<float>(), {.weight_decay = 0.01, .correction1 = 0.1, .correction2 = 0.001});
   });
   if (!has_master<Scalar>) return;
-  streams.add("weights rounded from master", extent, kFloat + sizeof(Scalar), [](const Operands& o) {
-    kernels::convert(Device(), o.flat_output<Scalar>(), o.flat_input<float>());
-  });
+  streams.add("weights rounded from master", extent, kFloat + sizeof(Scalar),
+              [](const Operands& o) { kernels::convert(Device(), o.flat_output<Scalar>(), o.flat_input<float>()); });
 }
 
 void triad(Vector<float> a, Vector<const float> b, Vector<const float> c) {

@@ -50,7 +50,8 @@ std::byte* OperandRing::next(std::int64_t bytes) {
 
 OperandRings::OperandRings(MemoryLedger& ledger, std::int64_t call_bytes)
     : inputs(ledger, "bench inputs", ring_bytes(call_bytes)), outputs(ledger, "bench outputs", ring_bytes(call_bytes)) {
-  auto noise = inputs.take<float>((ring_bytes(call_bytes) - kSkew) / kBorder * kBorder / static_cast<std::int64_t>(sizeof(float)));
+  auto noise = inputs.take<float>((ring_bytes(call_bytes) - kSkew) / kBorder * kBorder /
+                                  static_cast<std::int64_t>(sizeof(float)));
   fill_with_noise(noise);
   inputs.begin_call();
 }

@@ -27,8 +27,9 @@ Source kind_of(const std::string& path, dist::Communicator& comm) {
   const auto mine = dist::agreed(comm, [&] {
     if (comm.rank() != 0) return Source::run;
     if (!fs::exists(path)) {
-      throw Error(Failure::deck, "checkpoint.resume = \"" + path + "\": nothing is there; accepted are none, auto, "
-                                 "the path of a checkpoint, of a run's folder or of a weights file");
+      throw Error(Failure::deck, "checkpoint.resume = \"" + path +
+                                     "\": nothing is there; accepted are none, auto, "
+                                     "the path of a checkpoint, of a run's folder or of a weights file");
     }
     if (!fs::is_directory(path)) return Source::weights;
     return fs::exists(fs::path(path) / io::kManifestFile) ? Source::checkpoint : Source::run;
@@ -73,7 +74,8 @@ void use_path(ResumePoint& point, const std::string& given, const std::string& r
   if (kind == Source::checkpoint) use_checkpoint(point, {path, io::verify_checkpoint(comm, path)});
   if (kind == Source::run) use_newest(point, path, comm);
   if (point.source.empty()) {
-    throw Error(Failure::input, path + ": no complete checkpoint" + (point.skipped.empty() ? "" : "; " + point.skipped.front()),
+    throw Error(Failure::input,
+                path + ": no complete checkpoint" + (point.skipped.empty() ? "" : "; " + point.skipped.front()),
                 Error::Seen::by_all_ranks);
   }
   const fs::path folder = (fs::path(path) / "").parent_path();
@@ -91,11 +93,14 @@ void refuse_disagreement(const ResumePoint& point, const io::CheckpointRecord& m
     differences += (differences.empty() ? "" : "; ") + difference;
   }
   if (!differences.empty()) {
-    throw Error(Failure::deck, point.source + ": the deck disagrees with it: " + differences, Error::Seen::by_all_ranks);
+    throw Error(Failure::deck, point.source + ": the deck disagrees with it: " + differences,
+                Error::Seen::by_all_ranks);
   }
   if (steps > 0 && point.record.step > steps) {
-    throw Error(Failure::deck, fmt::format("run.steps = {}: {} is of step {}; give at least that", steps, point.source, point.record.step),
-                Error::Seen::by_all_ranks);
+    throw Error(
+        Failure::deck,
+        fmt::format("run.steps = {}: {} is of step {}; give at least that", steps, point.source, point.record.step),
+        Error::Seen::by_all_ranks);
   }
 }
 

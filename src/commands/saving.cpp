@@ -63,11 +63,12 @@ void Saving::settle(const train::SaveReport& report) const {
 
 void Saving::tell(const train::SaveReport& report) const {
   const double stall_s = waited_s_ + report.stall_s;
-  log_.say(fmt::format("checkpoint   {}: {} in {:.2f} s ({:.2f} GB/s), training stood still {:.3f} s, {:.1f} % of the {:.2f} s "
-                       "since the last",
-                       report.folder, io::readable_bytes(report.bytes), report.seconds,
-                       static_cast<double>(report.bytes) / 1e9 / report.seconds, stall_s,
-                       interval_s_ > 0.0 ? 100.0 * stall_s / (interval_s_ + stall_s) : 100.0, interval_s_));
+  log_.say(fmt::format(
+      "checkpoint   {}: {} in {:.2f} s ({:.2f} GB/s), training stood still {:.3f} s, {:.1f} % of the {:.2f} s "
+      "since the last",
+      report.folder, io::readable_bytes(report.bytes), report.seconds,
+      static_cast<double>(report.bytes) / 1e9 / report.seconds, stall_s,
+      interval_s_ > 0.0 ? 100.0 * stall_s / (interval_s_ + stall_s) : 100.0, interval_s_));
 }
 
 }  // namespace kozero::commands

@@ -159,11 +159,15 @@ void TrainingRun::begin() {
   tokens_ = saved.tokens;
   settings_.step.optimizer_start = absent.empty() ? saved.optimizer_start : saved.step;
   log_.say(fmt::format("resume       after step {}, {} tokens, from {}", saved.step, saved.tokens, resume_.source));
-  if (!absent.empty()) log_.say("warning      weights only: no " + absent.front() + " there, the optimizer's state begins anew");
-  if (saved.seed != settings_.seed) log_.say(fmt::format("note         run.seed is {} and was {}: another order of the data", settings_.seed, saved.seed));
+  if (!absent.empty())
+    log_.say("warning      weights only: no " + absent.front() + " there, the optimizer's state begins anew");
+  if (saved.seed != settings_.seed)
+    log_.say(
+        fmt::format("note         run.seed is {} and was {}: another order of the data", settings_.seed, saved.seed));
   const std::int64_t samples = data_.train->num_samples();
   if (saved.num_samples != samples) {
-    log_.say(fmt::format("note         the data have {} samples and had {}: another order of the data", samples, saved.num_samples));
+    log_.say(fmt::format("note         the data have {} samples and had {}: another order of the data", samples,
+                         saved.num_samples));
   }
 }
 
@@ -228,8 +232,7 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
 }
 
 double TrainingRun::validation_loss() {
-  const train::Evaluator evaluator{assembly_->network(), *comm_, assembly_->loader(),
-                                   settings_.batch.micro_batch};
+  const train::Evaluator evaluator{assembly_->network(), *comm_, assembly_->loader(), settings_.batch.micro_batch};
   const std::int64_t samples = deck_.train.eval_batches * settings_.batch.global_batch;
   return train::evaluate(evaluator, *data_.validation, samples).loss;
 }

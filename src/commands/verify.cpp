@@ -22,7 +22,9 @@ namespace {
 
 /// A NaN equals itself, and 0 is not -0.
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
-  const auto same = [](double x, double y) { return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y); };
+  const auto same = [](double x, double y) {
+    return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
+  };
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
 }
 

@@ -28,7 +28,8 @@ class MpiCollectives final : public GroupCommunicator {
   void all_gather(const void* slice, void* full, const Partition& partition, std::size_t element_size) override {
     Device().fence("kozero::dist::mpi_collectives::all_gather");
     const int count = equal_slices(partition, static_cast<std::int64_t>(element_size));
-    const void* const own = static_cast<char*>(full) + partition.begin(rank()) * static_cast<std::int64_t>(element_size);
+    const void* const own =
+        static_cast<char*>(full) + partition.begin(rank()) * static_cast<std::int64_t>(element_size);
     check_mpi(MPI_Allgather(slice == own ? MPI_IN_PLACE : slice, count, MPI_BYTE, full, count, MPI_BYTE, mpi()),
               "MPI_Allgather");
   }

@@ -81,7 +81,8 @@ void resolve_llama(Config& config) {
          "a divisor of model.dim = " + std::to_string(config.dim) + ", or model.head_dim given");
   if (config.head_dim == 0) config.head_dim = config.dim / config.heads;
   accept(config.head_dim % 2 == 0, "head_dim", config.head_dim, "an even number: RoPE turns pairs of channels");
-  accept(config.dropout == 0.0F, "dropout", std::to_string(config.dropout), "0 under arch " + config.arch + ", which has none");
+  accept(config.dropout == 0.0F, "dropout", std::to_string(config.dropout),
+         "0 under arch " + config.arch + ", which has none");
   if (config.ffn == 0) config.ffn = (8 * config.dim / 3 + 63) / 64 * 64;
 }
 

@@ -78,7 +78,8 @@ std::string table_of(const std::vector<MemoryPlan>& plans, std::int64_t availabl
     if (sum > 0.0) table += row_of(std::string(kMemoryNames[i]), values);
   }
   table += row_of("total", each(plans, [](const MemoryPlan& plan) { return plan.total(); }));
-  table += row_of(fmt::format("states by formula, {}", name_of(plans.front().precision)), each(plans, [](const MemoryPlan& plan) {
+  table += row_of(fmt::format("states by formula, {}", name_of(plans.front().precision)),
+                  each(plans, [](const MemoryPlan& plan) {
                     return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_ranks);
                   }));
   for (const auto& plan : plans) {

@@ -141,7 +141,8 @@ DataSet text_data(const io::Deck& deck, std::int64_t seq, const std::string& cac
   data.vocab = prepared.vocab;
   data.train = all_windows(prepared.train.files, prepared.vocab, seq);
   if (data.train == nullptr) {
-    throw Error(Failure::deck, fmt::format("data.text holds {} training tokens: nothing to predict", prepared.train.tokens));
+    throw Error(Failure::deck,
+                fmt::format("data.text holds {} training tokens: nothing to predict", prepared.train.tokens));
   }
   data.validation = all_windows(prepared.val.files, prepared.vocab, seq);
   data.train_bytes_per_token = bytes_per_token(prepared.train);
@@ -180,9 +181,9 @@ DataSet open_data(const io::Deck& deck, std::int64_t seq, const std::string& cac
 
 void require_whole_sample(const DataSet& data, const io::Deck& deck, std::int64_t seq) {
   if (data.train->num_samples() > 0) return;
-  throw Error(Failure::deck, fmt::format("{} holds {} training tokens, not one sample of model.seq + 1 = {}",
-                                         deck.data.tokens.empty() ? "data.text" : "data.tokens", data.train->tail() + 1,
-                                         seq + 1));
+  throw Error(Failure::deck,
+              fmt::format("{} holds {} training tokens, not one sample of model.seq + 1 = {}",
+                          deck.data.tokens.empty() ? "data.text" : "data.tokens", data.train->tail() + 1, seq + 1));
 }
 
 }  // namespace kozero::train

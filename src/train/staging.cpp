@@ -34,9 +34,8 @@ template <class Body>
 void for_each_block(const char* label, std::int64_t extent, const Body& body) {
   const std::int64_t num_blocks = (extent + kBlock - 1) / kBlock;
   using Policy = Kokkos::RangePolicy<Host, Kokkos::Schedule<Kokkos::Static>, Kokkos::IndexType<std::int64_t>>;
-  Kokkos::parallel_for(label, Policy(0, num_blocks), [=](const std::int64_t b) {
-    body(b * kBlock, std::min(kBlock, extent - b * kBlock));
-  });
+  Kokkos::parallel_for(label, Policy(0, num_blocks),
+                       [=](const std::int64_t b) { body(b * kBlock, std::min(kBlock, extent - b * kBlock)); });
 }
 
 /// memcpy past the caches: what is written is read much later, by another thread, so that fetching the lines it goes to
@@ -50,7 +49,8 @@ void stream(float* to, const float* from, std::int64_t count) {
   std::int64_t i = head;
   for (; i + kLine <= count; i += kLine) {
     for (std::int64_t part = i; part < i + kLine; part += 4) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + part), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + part)));
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + part),
+                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + part)));
     }
   }
   std::copy_n(from + i, count - i, to + i);
@@ -65,9 +65,7 @@ void copy(float* to, const Vector<float>& from) {
   if constexpr (kHostReadsDevice) {
     const float* source = from.data();
     for_each_block("kozero::train::capture", static_cast<std::int64_t>(from.extent(0)),
-                   [=](std::int64_t first, std::int64_t count) {
-                     stream(to + first, source + first, count);
-                   });
+                   [=](std::int64_t first, std::int64_t count) { stream(to + first, source + first, count); });
   } else {
     Kokkos::deep_copy(HostVector<float>(to, from.extent(0)), from);
   }
@@ -76,7 +74,8 @@ void copy(float* to, const Vector<float>& from) {
 [[noreturn]] void refuse(std::int64_t limit_mib, std::int64_t bytes) {
   throw Error(Failure::deck,
               "checkpoint.staging_mib = " + std::to_string(limit_mib) + ": a rank's share of the state needs " +
-                  std::to_string((bytes + kMiB - 1) / kMiB) + " MiB; accepted are that and more, or 0 for what it needs; " +
+                  std::to_string((bytes + kMiB - 1) / kMiB) +
+                  " MiB; accepted are that and more, or 0 for what it needs; " +
                   "checkpoint.async = false and more ranks need less",
               Error::Seen::by_all_ranks);
 }
@@ -96,16 +95,14 @@ Staging::Staging(std::vector<StateGroup> groups, std::int64_t limit_mib, MemoryL
   memory_ = decltype(memory_)(Kokkos::view_alloc("kozero::train::staging", Kokkos::WithoutInitializing),
                               static_cast<std::size_t>(extent));
   float* memory = memory_.data();
-  for_each_block("kozero::train::first_touch", extent, [=](std::int64_t first, std::int64_t count) {
-    std::fill_n(memory + first, count, 0.0F);
-  });
+  for_each_block("kozero::train::first_touch", extent,
+                 [=](std::int64_t first, std::int64_t count) { std::fill_n(memory + first, count, 0.0F); });
 }
 
 void Staging::capture() {
   Device().fence("kozero::train::capture");
-  for_each_slice(groups_, [&](const DeviceSlice& slice, std::int64_t first) {
-    copy(memory_.data() + first, slice.values);
-  });
+  for_each_slice(groups_,
+                 [&](const DeviceSlice& slice, std::int64_t first) { copy(memory_.data() + first, slice.values); });
   Host().fence("kozero::train::capture");
 }
 

@@ -70,7 +70,8 @@ std::string first_of(const fs::path& folder, std::initializer_list<const char*> 
 
 std::vector<DeviceSlice> slices_of(const zero::Weights& weights) {
   std::vector<DeviceSlice> slices;
-  for (const auto& range : weights.my_ranges()) slices.push_back({range.unit, range.begin, weights.my_slice(range.unit)});
+  for (const auto& range : weights.my_ranges())
+    slices.push_back({range.unit, range.begin, weights.my_slice(range.unit)});
   return slices;
 }
 

@@ -52,7 +52,8 @@ model::Batch Trainer::batch(std::int64_t step, int micro_step) {
 
 void Trainer::update(const StepResult& result) {
   const bool clips = config_.grad_clip > 0.0 && result.grad_norm > config_.grad_clip;
-  const optim::Step step{result.step - config_.optimizer_start, result.lr, clips ? config_.grad_clip / result.grad_norm : 1.0};
+  const optim::Step step{result.step - config_.optimizer_start, result.lr,
+                         clips ? config_.grad_clip / result.grad_norm : 1.0};
   {
     auto timer = parts_.timeline.phase("update");
     for (const auto& piece : parts_.state.pieces()) {

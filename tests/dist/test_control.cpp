@@ -107,7 +107,8 @@ TEST_CASE("a thread beside the training exchanges control values of its own, and
     for (int i = 0; i < 50; ++i) heard.push_back(control->broadcast_control(std::to_string(i)));
   });
   bool in_order = true;
-  for (int i = 0; i < 200; ++i) in_order = in_order && training->broadcast_control(std::to_string(-i)) == std::to_string(-i);
+  for (int i = 0; i < 200; ++i)
+    in_order = in_order && training->broadcast_control(std::to_string(-i)) == std::to_string(-i);
   beside.join();
   CHECK(in_order);
   for (int i = 0; i < 50; ++i) CHECK(heard[static_cast<std::size_t>(i)] == std::to_string(i));

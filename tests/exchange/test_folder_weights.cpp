@@ -98,16 +98,18 @@ TEST_CASE("exported as bf16 and f16: the nearest values, said in config.json, ha
   const Sample sample("gpt2");
   for (const std::string dtype : {"bf16", "f16"}) {
     const std::string out = sample.folder / dtype;
-    const auto made = export_folder(
-        {.weights = sample.weights, .tokenizer = "", .out = out, .config = sample.config, .dtype = dtype}, sample.table);
+    const auto made =
+        export_folder({.weights = sample.weights, .tokenizer = "", .out = out, .config = sample.config, .dtype = dtype},
+                      sample.table);
     CHECK(made.bytes == 2 * sample.table.num_parameters());
-    CHECK(io::bytes_of(out + "/config.json").find(dtype == "bf16" ? "\"dtype\": \"bfloat16\"" : "\"dtype\": \"float16\"") !=
-          std::string::npos);
+    CHECK(io::bytes_of(out + "/config.json")
+              .find(dtype == "bf16" ? "\"dtype\": \"bfloat16\"" : "\"dtype\": \"float16\"") != std::string::npos);
     import_folder({out, out + "_run", sample.config, "{}"}, sample.table);
     for (const auto& row : sample.table.rows()) {
       auto wanted = sample.tensor(sample.weights, row);
       for (float& value : wanted) {
-        value = dtype == "f16" ? io::float_of_f16(io::f16_of_float(value)) : io::float_of_bf16(io::bf16_of_float(value));
+        value =
+            dtype == "f16" ? io::float_of_f16(io::f16_of_float(value)) : io::float_of_bf16(io::bf16_of_float(value));
       }
       INFO(dtype << " " << row.name);
       CHECK(sample.tensor(out + "_run/weights.h5", row) == wanted);
@@ -115,7 +117,12 @@ TEST_CASE("exported as bf16 and f16: the nearest values, said in config.json, ha
     }
   }
   const auto thrown = io::thrown_by([&] {
-    export_folder({.weights = sample.weights, .tokenizer = "", .out = sample.folder / "x", .config = sample.config, .dtype = "f8"}, sample.table);
+    export_folder({.weights = sample.weights,
+                   .tokenizer = "",
+                   .out = sample.folder / "x",
+                   .config = sample.config,
+                   .dtype = "f8"},
+                  sample.table);
   });
   CHECK(thrown.text == "--dtype f8: accepted are f32, bf16, f16");
   CHECK_FALSE(fs::exists(sample.folder / "x"));
@@ -154,9 +161,11 @@ TEST_CASE("a folder's tokenizer: tokenizer.json, or else tokenizer.model; its id
 
 TEST_CASE("a SentencePiece model goes out byte for byte, by transformers' name") {
   const Sample sample("llama");
-  const auto made = export_folder(
-      {.weights = sample.weights, .tokenizer = tokenizer("bpe.model"), .out = sample.folder / "hf", .config = sample.config},
-      sample.table);
+  const auto made = export_folder({.weights = sample.weights,
+                                   .tokenizer = tokenizer("bpe.model"),
+                                   .out = sample.folder / "hf",
+                                   .config = sample.config},
+                                  sample.table);
   CHECK(io::bytes_of(sample.folder / "hf/tokenizer.model") == io::bytes_of(tokenizer("bpe.model")));
   CHECK_FALSE(fs::exists(sample.folder / "hf/tokenizer.json"));
   CHECK(io::bytes_of(sample.folder / "hf/tokenizer_config.json").find("\"LlamaTokenizer\"") != std::string::npos);

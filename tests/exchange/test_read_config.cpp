@@ -40,9 +40,9 @@ class ConfigFile {
 };
 
 const Json kGpt2 = {{"model_type", "gpt2"}, {"n_layer", 2}, {"n_embd", 16}, {"n_head", 4}, {"vocab_size", 61}};
-const Json kLlama = {{"model_type", "llama"},      {"num_hidden_layers", 2},    {"hidden_size", 16},
-                     {"num_attention_heads", 4},   {"num_key_value_heads", 2},  {"intermediate_size", 24},
-                     {"max_position_embeddings", 32}, {"vocab_size", 61},       {"rms_norm_eps", 1e-5}};
+const Json kLlama = {{"model_type", "llama"},         {"num_hidden_layers", 2},   {"hidden_size", 16},
+                     {"num_attention_heads", 4},      {"num_key_value_heads", 2}, {"intermediate_size", 24},
+                     {"max_position_embeddings", 32}, {"vocab_size", 61},         {"rms_norm_eps", 1e-5}};
 
 Json changed(Json base, const Json& changes) {
   base.update(changes);
@@ -116,7 +116,8 @@ TEST_CASE("A scaling that lies, or that is another in each form, is refused") {
         "model.rope_scaling.high_freq_factor = 1.000000: accepted: a number above low_freq_factor = 1.000000");
   CHECK(refusal({{"original_max_position_embeddings", 0}}) ==
         "original_max_position_embeddings = 0: accepted is a whole number from 1 to 16777216");
-  CHECK(refusal({{"partial_rotary_factor", 0.5}}) == "partial_rotary_factor = 0.5: accepted is 1.0, KoZeRO has no other");
+  CHECK(refusal({{"partial_rotary_factor", 0.5}}) ==
+        "partial_rotary_factor = 0.5: accepted is 1.0, KoZeRO has no other");
   CHECK(refusal({{"type", "linear"}}).ends_with(": accepted is a type that equals rope_type"));
   CHECK(refusal({{"full_attention", kLlama3Scaling}}).ends_with(": accepted is one RoPE for all layers"));
   const Json parameters = {{"rope_type", "default"}, {"rope_theta", 10000.0}};
@@ -140,7 +141,9 @@ TEST_CASE("Qwen's configs, with what they leave out") {
   CHECK(normed.head_dim == 6);
   CHECK(normed.tie_embeddings);
   CHECK(qwen3.read({{"head_dim", nullptr}}).head_dim == 128);
-  const auto silent = qwen2.read({{"intermediate_size", nullptr}, {"vocab_size", nullptr}, {"rms_norm_eps", nullptr},
+  const auto silent = qwen2.read({{"intermediate_size", nullptr},
+                                  {"vocab_size", nullptr},
+                                  {"rms_norm_eps", nullptr},
                                   {"max_position_embeddings", nullptr}});
   CHECK(silent.ffn == 22016);
   CHECK(silent.vocab == 151936);

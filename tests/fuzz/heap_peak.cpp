@@ -37,8 +37,8 @@ void returned(void* memory) noexcept {
 // NOLINTBEGIN(misc-new-delete-overloads)
 void* operator new(std::size_t bytes) { return counted(std::malloc(bytes == 0 ? 1 : bytes)); }
 void* operator new(std::size_t bytes, std::align_val_t border) {
-  return counted(std::aligned_alloc(static_cast<std::size_t>(border),
-                                    (bytes + static_cast<std::size_t>(border)) & ~(static_cast<std::size_t>(border) - 1)));
+  return counted(std::aligned_alloc(static_cast<std::size_t>(border), (bytes + static_cast<std::size_t>(border)) &
+                                                                          ~(static_cast<std::size_t>(border) - 1)));
 }
 void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
   try {

@@ -9,8 +9,8 @@
 namespace kozero::tests {
 namespace {
 
-constexpr std::array<const char*, 8> kNumbers = {"0",          "-1",         "2147483648", "9223372036854775807", "1e308",
-                                                 "4294967296", "0.5",        "99999999999999999999"};
+constexpr std::array<const char*, 8> kNumbers = {"0",     "-1",         "2147483648", "9223372036854775807",
+                                                 "1e308", "4294967296", "0.5",        "99999999999999999999"};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -26,12 +26,24 @@ void change_number(std::string& bytes, std::size_t place, std::uint32_t choice) 
 void change(std::string& bytes, const Words4& draw) {
   const std::size_t place = draw.x[0] % bytes.size();
   switch (draw.x[1] % 6) {
-    case 0: bytes[place] = static_cast<char>(bytes[place] ^ (1 << draw.x[2] % 8)); break;
-    case 1: bytes[place] = static_cast<char>(draw.x[2]); break;
-    case 2: bytes.erase(place, 1 + draw.x[2] % 8); break;
-    case 3: bytes.insert(place, bytes.substr(draw.x[2] % bytes.size(), 1 + draw.x[3] % 64)); break;
-    case 4: bytes.resize(place + 1); break;
-    default: change_number(bytes, place, draw.x[2]); break;
+    case 0:
+      bytes[place] = static_cast<char>(bytes[place] ^ (1 << draw.x[2] % 8));
+      break;
+    case 1:
+      bytes[place] = static_cast<char>(draw.x[2]);
+      break;
+    case 2:
+      bytes.erase(place, 1 + draw.x[2] % 8);
+      break;
+    case 3:
+      bytes.insert(place, bytes.substr(draw.x[2] % bytes.size(), 1 + draw.x[3] % 64));
+      break;
+    case 4:
+      bytes.resize(place + 1);
+      break;
+    default:
+      change_number(bytes, place, draw.x[2]);
+      break;
   }
 }
 

@@ -33,7 +33,8 @@ std::string safetensors() {
   using io::entry_text;
   return io::safetensors_bytes(
       io::header_of("\"__metadata__\":{\"format\":\"pt\"}," + entry_text("wte.weight", "F32", "[2,3]", "[0,24]") + "," +
-                    entry_text("h.0.bias", "BF16", "[4]", "[24,32]") + "," + entry_text("none", "F16", "[0]", "[32,32]")),
+                    entry_text("h.0.bias", "BF16", "[4]", "[24,32]") + "," +
+                    entry_text("none", "F16", "[0]", "[32,32]")),
       32);
 }
 
@@ -42,10 +43,15 @@ std::string save_checkpoint(const io::ScratchFolder& folder) {
   const ParameterTable table = io::small_table();
   io::RankSlices mine(table, 0, 1);
   mine.set_values();
-  const io::CheckpointRecord record{
-      .step = 5, .tokens = 50, .seed = 7, .model = R"({"dim":16})", .tokenizer = "bytes 0", .deck = "[run]\nsteps = 9\n"};
+  const io::CheckpointRecord record{.step = 5,
+                                    .tokens = 50,
+                                    .seed = 7,
+                                    .model = R"({"dim":16})",
+                                    .tokenizer = "bytes 0",
+                                    .deck = "[run]\nsteps = 9\n"};
   const std::string path = io::checkpoint_folder(folder.path(), 5);
-  io::write_checkpoint(*dist::make_self_communicator(), path, table, {record, {{io::kParameterGroup, mine.readable()}}, {}});
+  io::write_checkpoint(*dist::make_self_communicator(), path, table,
+                       {record, {{io::kParameterGroup, mine.readable()}}, {}});
   return path;
 }
 
@@ -73,7 +79,8 @@ void add_weights(std::vector<Subject>& all, const io::ScratchFolder& folder) {
   io::RankSlices mine(table, 0, 1);
   mine.set_values();
   const std::string path = folder / "weights.h5";
-  io::write_weights(*dist::make_self_communicator(), path, table, mine.readable(), {.model = R"({"dim":16})", .step = 5});
+  io::write_weights(*dist::make_self_communicator(), path, table, mine.readable(),
+                    {.model = R"({"dim":16})", .step = 5});
   all.push_back(subject("weights.h5", path, [path] { read_weights_file(path); }));
 }
 
@@ -94,10 +101,10 @@ void add_safetensors(std::vector<Subject>& all, const io::ScratchFolder& folder)
   const std::string one = folder.put("model.safetensors", safetensors());
   all.push_back(subject("safetensors", one, [one] { read_values(io::SafetensorsFile(one)); }));
   folder.put("hf/a.safetensors", safetensors());
-  const std::string index = folder.put("hf/model.safetensors.index.json",
-                                       io::safetensors_index_text({{"wte.weight", "a.safetensors"},
-                                                                   {"h.0.bias", "a.safetensors"},
-                                                                   {"none", "a.safetensors"}}, 32));
+  const std::string index =
+      folder.put("hf/model.safetensors.index.json",
+                 io::safetensors_index_text(
+                     {{"wte.weight", "a.safetensors"}, {"h.0.bias", "a.safetensors"}, {"none", "a.safetensors"}}, 32));
   all.push_back(subject("safetensors index", index, [hf = folder / "hf"] { io::SafetensorsFolder opened(hf); }));
   model::Config config{.arch = "qwen3", .layers = 2, .dim = 32, .heads = 4, .vocab = 64, .seq = 16};
   config.rope_scaling.factor = 8.0F;

@@ -31,7 +31,8 @@ std::string at_work;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variabl
 
 void say_hang(int /*signal*/) {
   const char text[] = " hangs\n";
-  if (::write(STDERR_FILENO, at_work.data(), at_work.size()) < 0 || ::write(STDERR_FILENO, text, sizeof(text) - 1) < 0) {
+  if (::write(STDERR_FILENO, at_work.data(), at_work.size()) < 0 ||
+      ::write(STDERR_FILENO, text, sizeof(text) - 1) < 0) {
     ::_exit(2);
   }
   ::_exit(1);

@@ -28,7 +28,8 @@ class Checkpoints {
     const ParameterTable table = small_table();
     RankSlices mine(table, 0, 1);
     mine.set_values();
-    const CheckpointRecord record{.step = step, .tokens = 10 * step, .seed = 7, .model = R"({"dim":16})", .tokenizer = "bytes 0"};
+    const CheckpointRecord record{
+        .step = step, .tokens = 10 * step, .seed = 7, .model = R"({"dim":16})", .tokenizer = "bytes 0"};
     const std::string path = checkpoint_folder(folder.path(), step);
     write_checkpoint(comm, path, table, {record, {{kParameterGroup, mine.readable()}}, {{"deck.toml", "x = 1\n"}}});
     return path;
@@ -89,7 +90,8 @@ TEST_CASE("a checkpoint of an older format is refused as such") {
   std::string text = bytes_of(path + "/manifest.json");
   text.replace(text.find("\"format_version\": 2"), 19, "\"format_version\": 1");
   std::ofstream(path + "/manifest.json") << text;
-  CHECK_THAT(all.verify(path), ContainsSubstring("format_version 1, accepted is 2: an older version of KoZeRO wrote it"));
+  CHECK_THAT(all.verify(path),
+             ContainsSubstring("format_version 1, accepted is 2: an older version of KoZeRO wrote it"));
 }
 
 TEST_CASE("a disk that is too full for a checkpoint is found before anything is written") {
@@ -103,7 +105,8 @@ TEST_CASE("a disk that is too full for a checkpoint is found before anything is 
     write_checkpoint(all.comm, all.folder / "step_1", table, {{.model = "{}"}, {{kParameterGroup, {}}}, {}});
   });
   CHECK(error.status == 4);
-  CHECK_THAT(error.text, ContainsSubstring("step_1: not begun: the checkpoint takes 8192.0 TiB (9007199255789568 bytes) and "));
+  CHECK_THAT(error.text,
+             ContainsSubstring("step_1: not begun: the checkpoint takes 8192.0 TiB (9007199255789568 bytes) and "));
   CHECK(fs::is_empty(all.folder.path()));
 }
 
@@ -187,7 +190,8 @@ TEST_CASE("nothing is left of a save that fails") {
   const CheckpointContents contents{{.model = "{}"}, {{kParameterGroup, mine.readable()}}, {{"no/such/folder", "x"}}};
   const auto error = thrown_by([&] { write_checkpoint(all.comm, all.folder / "step_1", table, contents); });
   CHECK(error.status == 4);
-  CHECK_THAT(error.text, ContainsSubstring("; the checkpoint takes 1.0 MiB (") && ContainsSubstring(" bytes) are free"));
+  CHECK_THAT(error.text,
+             ContainsSubstring("; the checkpoint takes 1.0 MiB (") && ContainsSubstring(" bytes) are free"));
   CHECK(fs::is_empty(all.folder.path()));
 }
 

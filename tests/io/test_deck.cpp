@@ -94,18 +94,21 @@ TEST_CASE("qwen2 and qwen3 say which part they have; llama may be given either; 
 }
 
 TEST_CASE("RoPE's scaling is one table, what it leaves out is Llama 3's") {
-  const auto scaling = smallest({"model.arch=llama", "model.rope_scaling={type=\"llama3\", factor=32}"}).model.rope_scaling;
+  const auto scaling =
+      smallest({"model.arch=llama", "model.rope_scaling={type=\"llama3\", factor=32}"}).model.rope_scaling;
   CHECK(scaling.factor == 32.0);
   CHECK(scaling.low_freq_factor == 1.0);
   CHECK(scaling.high_freq_factor == 4.0);
   CHECK(scaling.original_seq == 8192);
-  const std::string table = "[model.rope_scaling]\ntype = \"llama3\"\nfactor = 2.5\nhigh_freq_factor = 3\noriginal_seq = 64\n";
+  const std::string table =
+      "[model.rope_scaling]\ntype = \"llama3\"\nfactor = 2.5\nhigh_freq_factor = 3\noriginal_seq = 64\n";
   const Deck deck = parse_deck(kSmallest + table, "b.toml", {"model.arch=qwen3"});
   CHECK(deck.model.rope_scaling.factor == 2.5);
   CHECK(deck.model.rope_scaling.high_freq_factor == 3.0);
   CHECK(resolved_text(deck).find("rope_scaling = {type = \"llama3\", factor = 2.5, low_freq_factor = 1.0, "
                                  "high_freq_factor = 3.0, original_seq = 64}  # b.toml:") != std::string::npos);
-  CHECK(parse_deck(kSmallest + table, "b.toml", {"model.arch=qwen3", "model.rope_scaling=none"}).model.rope_scaling.factor == 1.0);
+  CHECK(parse_deck(kSmallest + table, "b.toml", {"model.arch=qwen3", "model.rope_scaling=none"})
+            .model.rope_scaling.factor == 1.0);
 }
 
 TEST_CASE("overrides are TOML, else text, and one value is a list of one") {

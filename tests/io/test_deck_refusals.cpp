@@ -174,7 +174,8 @@ TEST_CASE("a RoPE scaling that is not Llama 3's, whole and in range, is refused 
         R"({factor = 0.5, type = "llama3"})", R"({factor = inf, type = "llama3"})",
         R"({factor = 2.0, kind = 3, type = "llama3"})", R"({factor = 2.0, high_freq_factor = 1.0, type = "llama3"})",
         R"({factor = 2.0, low_freq_factor = 0.0, type = "llama3"})",
-        R"({factor = 2.0, original_seq = 8192.5, type = "llama3"})", R"({factor = "2", type = "llama3"})", "8.0", "{}"}) {
+        R"({factor = 2.0, original_seq = 8192.5, type = "llama3"})", R"({factor = "2", type = "llama3"})", "8.0",
+        "{}"}) {
     const std::string line = "model.rope_scaling = " + value;
     CHECK(refusal_of(kGoodDeck + "model.arch = \"llama\"\n" + line, {}) == "x.toml:9: " + line + accepted);
   }

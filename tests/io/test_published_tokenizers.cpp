@@ -78,7 +78,10 @@ TEST_CASE("what is not UTF-8 is kept by byte-level BPE, and marked by SentencePi
   CHECK(prefix->decode(prefix->encode(noise)) == " " + noise);
   CHECK(prefix->decode(prefix->encode_rest(noise)) == noise);
   const auto model = make_tokenizer(kFolder + "/bpe.model");
-  CHECK(model->decode(model->encode("a\xFF" "b")) == "a\xEF\xBF\xBD" "b");
+  CHECK(model->decode(model->encode("a\xFF"
+                                    "b")) ==
+        "a\xEF\xBF\xBD"
+        "b");
 }
 
 TEST_CASE("a document begins with the token that the original puts before a text") {
@@ -94,7 +97,8 @@ TEST_CASE("a document begins with the token that the original puts before a text
 
 TEST_CASE("text that goes on has the tokens that it has inside its document") {
   const std::string text = "The cat sat, then\nthe other  things were there.\tIt is 1234 said";
-  for (const char* name : {"gpt2.json", "llama3.json", "qwen.json", "o200k.json", "prefix.json", "bpe.model", "unigram.model"}) {
+  for (const char* name :
+       {"gpt2.json", "llama3.json", "qwen.json", "o200k.json", "prefix.json", "bpe.model", "unigram.model"}) {
     const auto tokenizer = make_tokenizer(kFolder + "/" + name);
     const auto whole = tokenizer->encode(text);
     for (const std::size_t cut : {text.find(" sat"), text.find("\nthe"), text.find("  things"), text.find(" 1234")}) {
@@ -122,17 +126,29 @@ TEST_CASE("what a tokenizer.json asks for and is not supported is refused by nam
       {[](Json& j) { j["model"]["type"] = "WordPiece"; }, "model.type = \"WordPiece\" is not supported"},
       {[](Json& j) { j["model"]["dropout"] = 0.1; }, "model.dropout = 0.1"},
       {[](Json& j) { j["model"]["end_of_word_suffix"] = "</w>"; }, "model.end_of_word_suffix = \"</w>\""},
-      {[](Json& j) { j["truncation"] = {{"max_length", 4}}; }, "truncation = {\"max_length\":4}"},
-      {[](Json& j) { j["normalizer"] = {{"type", "Lowercase"}}; }, "normalizer {\"type\":\"Lowercase\"} is not supported; NFC is"},
+      {[](Json& j) {
+         j["truncation"] = {{"max_length", 4}};
+       },
+       "truncation = {\"max_length\":4}"},
+      {[](Json& j) {
+         j["normalizer"] = {{"type", "Lowercase"}};
+       },
+       "normalizer {\"type\":\"Lowercase\"} is not supported; NFC is"},
       {[](Json& j) { j["normalizer"] = 3; }, "normalizer = 3"},
-      {[](Json& j) { j["pre_tokenizer"] = {{"type", "Whitespace"}}; }, "pre_tokenizer {\"type\":\"Whitespace\"}"},
+      {[](Json& j) {
+         j["pre_tokenizer"] = {{"type", "Whitespace"}};
+       },
+       "pre_tokenizer {\"type\":\"Whitespace\"}"},
       {[](Json& j) { j["pre_tokenizer"]["pretokenizers"] = 3; }, "a Sequence without pretokenizers"},
-      {[](Json& j) { j["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Removed"; }, "a Split with behavior \"Removed\""},
+      {[](Json& j) { j["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Removed"; },
+       "a Split with behavior \"Removed\""},
       {[](Json& j) { j["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "(a+)+b"; },
        "the Split pattern {\"Regex\":\"(a+)+b\"} is not supported; those of GPT-2, Llama 3, Qwen 2 and 3, o200k are"},
-      {[](Json& j) { j["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = true; }, "add_prefix_space after another"},
+      {[](Json& j) { j["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = true; },
+       "add_prefix_space after another"},
       {[](Json& j) { j["decoder"] = nullptr; }, "decoder null is not supported"},
-      {[](Json& j) { j["added_tokens"][0]["lstrip"] = true; }, "added token \"<|begin_of_text|>\": lstrip is not supported"}};
+      {[](Json& j) { j["added_tokens"][0]["lstrip"] = true; },
+       "added token \"<|begin_of_text|>\": lstrip is not supported"}};
   for (const auto& [change, reason] : changes) {
     Json json = small_json();
     change(json);
@@ -146,14 +162,18 @@ TEST_CASE("a malformed tokenizer.json is refused in one line") {
       {[](Json& j) { j["model"].erase("merges"); }, "no model.merges"},
       {[](Json& j) { j["model"]["vocab"] = 5; }, "no model.vocab"},
       {[](Json& j) { j["model"]["vocab"].erase("A"); }, "model.vocab has no token \"A\", byte 65"},
-      {[](Json& j) { j["model"]["vocab"]["A"] = 4'000'000'000U; }, "token \"A\": its id is not a number from 0 to 1048575"},
+      {[](Json& j) { j["model"]["vocab"]["A"] = 4'000'000'000U; },
+       "token \"A\": its id is not a number from 0 to 1048575"},
       {[](Json& j) { j["model"]["vocab"]["A"] = -1; }, "token \"A\": its id"},
       {[](Json& j) { j["model"]["vocab"]["A"] = j["model"]["vocab"]["B"]; }, "is given to \"A\" and \"B\""},
       {[](Json& j) { j["model"]["vocab"][""] = 900; }, "id 900 has an empty token"},
       {[](Json& j) { j["model"]["merges"][3] = 7; }, "merge 7 is not \"left right\""},
       {[](Json& j) { j["model"]["merges"][3] = "a"; }, "merge \"a\" is not"},
       {[](Json& j) { j["model"]["merges"][3] = "a b c"; }, "merge \"a b c\" is not"},
-      {[](Json& j) { j["model"]["merges"][3] = Json::array({"", "a"}); }, "merge [\"\",\"a\"] is not"},
+      {[](Json& j) {
+         j["model"]["merges"][3] = Json::array({"", "a"});
+       },
+       "merge [\"\",\"a\"] is not"},
       {[](Json& j) { j["model"]["merges"][3] = "a qqq"; }, "\"qqq\" is not in model.vocab"},
       {[](Json& j) { j["model"]["merges"][3] = "Q Q"; }, "\"QQ\" is not in model.vocab"},
       {[](Json& j) { j["model"]["merges"][3] = j["model"]["merges"][4]; }, "stands twice"},
@@ -166,7 +186,8 @@ TEST_CASE("a malformed tokenizer.json is refused in one line") {
     change(json);
     CHECK_THAT(refusal(folder, json.dump()), ContainsSubstring(reason));
   }
-  CHECK_THAT(refusal(folder, "{\"model\": " + std::string(1 << 20, '[')), ContainsSubstring("nested more than 32 deep"));
+  CHECK_THAT(refusal(folder, "{\"model\": " + std::string(1 << 20, '[')),
+             ContainsSubstring("nested more than 32 deep"));
 }
 
 TEST_CASE("a megabyte of one letter is encoded in good time by every kind") {
@@ -189,9 +210,11 @@ TEST_CASE("encoding speed of KOZERO_SPEED_TOKENIZER on KOZERO_SPEED_TEXT", "[.sp
   const std::string text = bytes_of(text_file);
   std::size_t tokens = 0;
   const std::clock_t start = std::clock();
-  for (std::size_t at = 0; at < text.size(); at += 1 << 16) tokens += tokenizer->encode(text.substr(at, 1 << 16)).size();
+  for (std::size_t at = 0; at < text.size(); at += 1 << 16)
+    tokens += tokenizer->encode(text.substr(at, 1 << 16)).size();
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  std::cout << tokenizer->name() << ": " << static_cast<double>(text.size()) / seconds / 1e6 << " MB/s, " << tokens << " tokens\n";
+  std::cout << tokenizer->name() << ": " << static_cast<double>(text.size()) / seconds / 1e6 << " MB/s, " << tokens
+            << " tokens\n";
 }
 
 }  // namespace kozero::io

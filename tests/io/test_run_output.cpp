@@ -70,7 +70,8 @@ TEST_CASE("metrics are there as soon as they are written, and never overwritten"
 
 TEST_CASE("the metrics of a continued run go on after its step; later and half-written lines are dropped") {
   const ScratchFolder folder("metrics_continued");
-  const std::string path = folder.put("metrics.jsonl", "{\"step\":1}\n{\"step\":2,\"loss\":null}\n{\"step\":3}\nnoise\n{\"step\":");
+  const std::string path =
+      folder.put("metrics.jsonl", "{\"step\":1}\n{\"step\":2,\"loss\":null}\n{\"step\":3}\nnoise\n{\"step\":");
   MetricsFile(path, 2).write(some_metrics());
   CHECK(bytes_of(path) == "{\"step\":1}\n{\"step\":2,\"loss\":null}\n" + to_json_line(some_metrics()) + "\n");
   MetricsFile(folder / "none_yet.jsonl", 0).write(some_metrics());

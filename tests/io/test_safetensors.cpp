@@ -38,7 +38,8 @@ TEST_CASE("16-bit floats become f32 exactly, all of them") {
       right = std::bit_cast<std::uint32_t>(ours) == std::bit_cast<std::uint32_t>(sign * static_cast<float>(size));
     }
     if (!right) FAIL("f16 " << value << " became " << ours);
-    if (std::bit_cast<std::uint32_t>(float_of_bf16(bits)) != static_cast<std::uint32_t>(value) << 16) FAIL("bf16 " << value);
+    if (std::bit_cast<std::uint32_t>(float_of_bf16(bits)) != static_cast<std::uint32_t>(value) << 16)
+      FAIL("bf16 " << value);
   }
 }
 
@@ -74,8 +75,10 @@ TEST_CASE("f32 becomes the nearest 16-bit float, ties to even") {
     if (i % 8 == 3) bits = (bits & 0x87FFFFFFU) | 0x38000000U;  // around f16's subnormals
     const auto value = std::bit_cast<float>(bits);
     if (!std::isfinite(value) || std::fpclassify(value) == FP_SUBNORMAL) continue;
-    if (f16_of_float(value) != nearest(value, 0x7C00, float_of_f16)) FAIL("f16 of " << value << " " << std::hex << bits);
-    if (bf16_of_float(value) != nearest(value, 0x7F80, float_of_bf16)) FAIL("bf16 of " << value << " " << std::hex << bits);
+    if (f16_of_float(value) != nearest(value, 0x7C00, float_of_f16))
+      FAIL("f16 of " << value << " " << std::hex << bits);
+    if (bf16_of_float(value) != nearest(value, 0x7F80, float_of_bf16))
+      FAIL("bf16 of " << value << " " << std::hex << bits);
   }
   CHECK(f16_of_float(65519.0F) == 0x7BFF);
   CHECK(f16_of_float(65520.0F) == 0x7C00);
@@ -151,9 +154,9 @@ TEST_CASE("Values that were not announced, or do not come, are caught") {
 
 TEST_CASE("16-bit tensors are widened while they are read; other types are refused by name") {
   const ScratchFolder folder("safetensors_16");
-  const std::string header = header_of(entry_text("h", "F16", "[2]", "[0,4]") + "," +
-                                       entry_text("b", "BF16", "[2]", "[4,8]") + "," +
-                                       entry_text("i", "I32", "[1]", "[8,12]"));
+  const std::string header =
+      header_of(entry_text("h", "F16", "[2]", "[0,4]") + "," + entry_text("b", "BF16", "[2]", "[4,8]") + "," +
+                entry_text("i", "I32", "[1]", "[8,12]"));
   std::string bytes = safetensors_bytes(header, 0);
   bytes += std::string("\x00\x3C\x00\xC0", 4) + std::string("\x80\x3F\x00\xC0", 4) + std::string(4, '\0');
   const SafetensorsFile file(folder.put("x.safetensors", bytes));
@@ -203,7 +206,8 @@ TEST_CASE("Shards and their index must agree") {
   CHECK(with_map("{\"a\":\"/etc/passwd\"}") == index + ": tensor a: /etc/passwd is not a file name of this folder");
   CHECK(with_map("{\"a\":\"1.safetensors\",\"a\":\"2.safetensors\"}") == index + ": tensor a: its name is there twice");
   CHECK(with_map("{\"a\":[[[[]]]]}") == index + ": nested deeper than an index is");
-  CHECK(with_map("{\"a\":\"3.safetensors\"}") == (folder / "3.safetensors") + ": cannot open: No such file or directory");
+  CHECK(with_map("{\"a\":\"3.safetensors\"}") ==
+        (folder / "3.safetensors") + ": cannot open: No such file or directory");
   CHECK(with_map("{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\"}") ==
         index + ": tensor b: it is not in 1.safetensors, where the index has it");
   CHECK(with_map("{\"a\":\"2.safetensors\",\"b\":\"1.safetensors\"}") ==
@@ -213,9 +217,9 @@ TEST_CASE("Shards and their index must agree") {
   folder.put("2.safetensors", one);
   CHECK(with_map("{\"a\":\"1.safetensors\",\"b\":\"2.safetensors\"}") ==
         (folder / "2.safetensors") + ": tensor a: it is in 1.safetensors too");
-  folder.put("2.safetensors", safetensors_bytes(header_of(entry_text("b", "F32", "[1]", "[0,4]") + "," +
-                                                              entry_text("x", "F32", "[1]", "[4,8]")),
-                                                    8));
+  folder.put("2.safetensors",
+             safetensors_bytes(
+                 header_of(entry_text("b", "F32", "[1]", "[0,4]") + "," + entry_text("x", "F32", "[1]", "[4,8]")), 8));
   CHECK(with_map("{\"a\":\"1.safetensors\",\"b\":\"2.safetensors\"}") ==
         (folder / "2.safetensors") + ": tensor x: the index does not know it");
 }

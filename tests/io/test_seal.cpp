@@ -54,7 +54,8 @@ TEST_CASE("a seal says what was written, and vouches for every byte") {
   CHECK_THAT(verifying(flipped(0)).text, ContainsSubstring("other.h5: not a weights file that KoZeRO wrote"));
   for (const std::size_t at : {std::size_t{30}, std::size_t{60}, std::size_t{200}, std::size_t{4095}}) {
     INFO("byte " << at);
-    CHECK_THAT(verifying(flipped(at)).text, EndsWith("other.h5: its first 4096 bytes, the seal, are not what was written"));
+    CHECK_THAT(verifying(flipped(at)).text,
+               EndsWith("other.h5: its first 4096 bytes, the seal, are not what was written"));
     CHECK(thrown_by([&] { read_seal(folder / "other.h5"); }).status == 3);
   }
   const std::string behind = "bytes 4096 to " + std::to_string(bytes.size() - 1) + " are not what its seal says";

@@ -52,7 +52,8 @@ Hdf5File open(const std::string& path) { return Hdf5File(path, Hdf5Access::read)
 /// More than one block and more than one piece, of all sizes and signs.
 std::vector<float> many_values() {
   std::vector<float> values((4 << 20) + 5001);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i)) * (i % 977 == 0 ? 1e3F : 1e-3F);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = std::sin(static_cast<float>(i)) * (i % 977 == 0 ? 1e3F : 1e-3F);
   return values;
 }
 
@@ -170,8 +171,8 @@ TEST_CASE("a denormal's difference is no zero, and a difference with NaN is NaN"
 }
 
 TEST_CASE("patterns are the shell's, over the full name") {
-  const std::vector<ListedTensor> all = {{"/parameters/wte.weight", {2, 3}}, {"/parameters/h.0.mlp.bias", {7}},
-                                         {"/optimizer/exp_avg/wte.weight", {2, 3}}};
+  const std::vector<ListedTensor> all = {
+      {"/parameters/wte.weight", {2, 3}}, {"/parameters/h.0.mlp.bias", {7}}, {"/optimizer/exp_avg/wte.weight", {2, 3}}};
   CHECK(all[0].extent() == 6);
   CHECK(chosen_tensors(all, "").size() == 3);
   CHECK(chosen_tensors(all, "*wte*").size() == 2);

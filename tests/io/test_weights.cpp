@@ -143,7 +143,8 @@ TEST_CASE("what is not a weights file is refused in one line") {
   Hdf5File later(folder / "later.h5", Hdf5Access::create);
   later.write_attribute("format_version", std::int64_t{9});
   later.close();
-  CHECK_THAT(read_error(folder / "later.h5", small_table()).text, EndsWith("later.h5: format_version 9, accepted is 1"));
+  CHECK_THAT(read_error(folder / "later.h5", small_table()).text,
+             EndsWith("later.h5: format_version 9, accepted is 1"));
 }
 
 TEST_CASE("HDF5 files refuse wrong types") {

@@ -130,20 +130,18 @@ TEMPLATE_TEST_CASE("matmul takes vectors and single elements as matrices", "[mat
   check_all_operations<TestType>(7, 13, 1);
 }
 
-TEMPLATE_TEST_CASE("matmul is right where rows are multiples of 4 KiB", "[matmul]", AllFloat, IntoFloat,
-                   AllBfloat16) {
+TEMPLATE_TEST_CASE("matmul is right where rows are multiples of 4 KiB", "[matmul]", AllFloat, IntoFloat, AllBfloat16) {
   check_all_operations<TestType>(131, 1024, 9);
   check_all_operations<TestType>(131, 9, 1024);
   check_all_operations<TestType>(1024, 17, 9);
 }
 
-TEMPLATE_TEST_CASE("matmul of an empty inner extent is zero, the bias, or what was there", "[matmul]", AllFloat, IntoFloat,
-                   AllBfloat16) {
+TEMPLATE_TEST_CASE("matmul of an empty inner extent is zero, the bias, or what was there", "[matmul]", AllFloat,
+                   IntoFloat, AllBfloat16) {
   check_all_operations<TestType>(7, 13, 0);
 }
 
-TEMPLATE_TEST_CASE("matmul of no rows or no columns does nothing", "[matmul]", AllFloat, IntoFloat,
-                   AllBfloat16) {
+TEMPLATE_TEST_CASE("matmul of no rows or no columns does nothing", "[matmul]", AllFloat, IntoFloat, AllBfloat16) {
   check<TestType>({0, 13, 5, Op::none, Op::none});
   check<TestType>({7, 0, 5, Op::transpose, Op::none});
 }

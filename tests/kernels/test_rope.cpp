@@ -24,7 +24,9 @@ struct Tables {
   Filled<float> cosines = Filled<float>(kPositions * kHalf);
   Filled<float> sines = Filled<float>(kPositions * kHalf);
 
-  Tables() { rope_tables(Device(), cosines.matrix(kPositions, kHalf), sines.matrix(kPositions, kHalf), {.theta = 10000.0}); }
+  Tables() {
+    rope_tables(Device(), cosines.matrix(kPositions, kHalf), sines.matrix(kPositions, kHalf), {.theta = 10000.0});
+  }
   [[nodiscard]] Matrix<const float> cosine() const { return cosines.input(kPositions, kHalf); }
   [[nodiscard]] Matrix<const float> sine() const { return sines.input(kPositions, kHalf); }
 };

@@ -33,7 +33,8 @@ std::vector<float> wide_numbers() {
 TEMPLATE_TEST_CASE("swiglu_forward follows its formula", "", float, Bfloat16) {
   const Filled<TestType> gate_up(wide_numbers<TestType>()), y(kRows * kWidth);
   swiglu_forward(Device(), y.matrix(kRows, kWidth), gate_up.input(kRows, 2 * kWidth));
-  reference::require_near_in<TestType>(y.values(), expected_output(reference::in_double(wide_numbers<TestType>())), 1e-5);
+  reference::require_near_in<TestType>(y.values(), expected_output(reference::in_double(wide_numbers<TestType>())),
+                                       1e-5);
 }
 
 TEMPLATE_TEST_CASE("swiglu_backward overwrites with the central differences of the forward, also in place", "", float,

@@ -116,14 +116,21 @@ TEST_CASE("impossible values are refused, naming key, value and what is accepted
 }
 
 TEST_CASE("biases and norms do not decay, q, k, v and gate, up lie as one matrix") {
-  const auto gpt2 = model::make_model<float>({.arch = "gpt2", .layers = 1, .dim = 10, .heads = 2, .vocab = 7, .seq = 4});
+  const auto gpt2 =
+      model::make_model<float>({.arch = "gpt2", .layers = 1, .dim = 10, .heads = 2, .vocab = 7, .seq = 4});
   for (const auto& row : gpt2->parameters().rows()) CHECK(row.decay == (row.shape.size() == 2));
   CHECK(gpt2->parameters().rows()[2].name == "h.0.ln_1.weight");
   CHECK(gpt2->parameters().num_slots() == 3);
 
-  const auto llama = model::make_model<float>(
-      {.arch = "llama", .layers = 1, .dim = 12, .heads = 2, .kv_heads = 1, .ffn = 9, .vocab = 7, .seq = 4,
-       .tie_embeddings = false});
+  const auto llama = model::make_model<float>({.arch = "llama",
+                                               .layers = 1,
+                                               .dim = 12,
+                                               .heads = 2,
+                                               .kv_heads = 1,
+                                               .ffn = 9,
+                                               .vocab = 7,
+                                               .seq = 4,
+                                               .tie_embeddings = false});
   const auto& rows = llama->parameters().rows();
   CHECK(llama->parameters().num_slots() == 2);
   CHECK(rows[1].name == "model.layers.0.self_attn.q_proj.weight");
@@ -149,8 +156,8 @@ TEST_CASE("Hugging Face's tensors of Qwen: the biases of q, k, v lie as one vect
   Config qwen2 = shape, qwen3 = shape;
   qwen2.arch = "qwen2";
   qwen3.arch = "qwen3";
-  CHECK(names_behind(qwen2) == std::vector<std::string>{"q_proj.weight", "k_proj.weight", "v_proj.weight", "q_proj.bias",
-                                                        "k_proj.bias", "v_proj.bias", "o_proj.weight"});
+  CHECK(names_behind(qwen2) == std::vector<std::string>{"q_proj.weight", "k_proj.weight", "v_proj.weight",
+                                                        "q_proj.bias", "k_proj.bias", "v_proj.bias", "o_proj.weight"});
   CHECK(names_behind(qwen3) == std::vector<std::string>{"q_proj.weight", "k_proj.weight", "v_proj.weight",
                                                         "o_proj.weight", "q_norm.weight", "k_norm.weight"});
   const auto network = model::make_model<float>(qwen2);
@@ -161,7 +168,8 @@ TEST_CASE("Hugging Face's tensors of Qwen: the biases of q, k, v lie as one vect
 }
 
 TEST_CASE("flops of a token: 6 N + 6 L C T over the parameters that multiply") {
-  const auto gpt2 = model::make_model<float>({.arch = "gpt2", .layers = 1, .dim = 10, .heads = 2, .vocab = 7, .seq = 4});
+  const auto gpt2 =
+      model::make_model<float>({.arch = "gpt2", .layers = 1, .dim = 10, .heads = 2, .vocab = 7, .seq = 4});
   CHECK(gpt2->flops_per_token() == 6.0 * (7 * 10 + 12 * 10 * 10) + 6.0 * 1 * 10 * 4);
   const auto untied = model::make_model<float>(
       {.arch = "gpt2", .layers = 1, .dim = 10, .heads = 2, .vocab = 7, .seq = 4, .tie_embeddings = false});

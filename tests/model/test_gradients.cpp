@@ -61,7 +61,8 @@ void check_gradients(const model::Config& config) {
   loss();
   const auto& rows = tiny.model->parameters().rows();
   std::vector<std::vector<float>> gradients;
-  for (std::size_t row = 0; row < rows.size(); ++row) gradients.push_back(tiny.access.gradient_of(static_cast<int>(row)));
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    gradients.push_back(tiny.access.gradient_of(static_cast<int>(row)));
 
   for (std::size_t row = 0; row < rows.size(); ++row) {
     INFO(config.arch << " " << rows[row].name);

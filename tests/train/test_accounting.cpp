@@ -78,8 +78,8 @@ TEST_CASE("stages 0, 1 and 2 send 2V a rank pair, with local accumulation whatev
       if (!accounts.here) continue;
       CHECK(accounts.bytes_sent == (num_ranks - 1) * 2 * 4 * accounts.table.extent());
     }
-    const TinyRun local{.model = tests::tiny_gpt2(), .stage = 1, .accumulation = zero::Accumulation::local,
-                        .micro_steps = 3};
+    const TinyRun local{
+        .model = tests::tiny_gpt2(), .stage = 1, .accumulation = zero::Accumulation::local, .micro_steps = 3};
     const auto accounts = accounts_of(local, num_ranks);
     if (accounts.here) CHECK(accounts.bytes_sent == (num_ranks - 1) * 2 * 4 * accounts.table.extent());
   }
@@ -95,7 +95,8 @@ TEST_CASE("stage 2 with A micro-steps sends (A + 1) V") {
 TEST_CASE("stage 3 sends what its schedule says, less than 3AV") {
   for (const int num_ranks : tests::group_sizes()) {
     for (const int micro_steps : {1, 3}) {
-      const auto accounts = accounts_of({.model = tests::tiny_gpt2(), .stage = 3, .micro_steps = micro_steps}, num_ranks);
+      const auto accounts =
+          accounts_of({.model = tests::tiny_gpt2(), .stage = 3, .micro_steps = micro_steps}, num_ranks);
       if (!accounts.here) continue;
       const auto& units = accounts.table.units();
       const std::int64_t embedding = units.front().extent, head = units.back().extent, block = units[1].extent;
@@ -116,8 +117,8 @@ TEST_CASE("parameters, gradients and optimizer state take the formula's bytes, p
       if (!accounts.here) continue;
       const std::int64_t all = 4 * accounts.table.extent();
       const std::int64_t copies = num_ranks;
-      const std::array<std::int64_t, 4> expected = {4 * all * copies, 2 * all * copies + 2 * all, all * copies + 3 * all,
-                                                    4 * all};
+      const std::array<std::int64_t, 4> expected = {4 * all * copies, 2 * all * copies + 2 * all,
+                                                    all * copies + 3 * all, 4 * all};
       CHECK(accounts.held == expected[static_cast<std::size_t>(stage)]);
     }
   }

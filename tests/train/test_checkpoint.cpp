@@ -29,7 +29,8 @@ void number_elements(TinyTraining& training, bool fill, int& wrong) {
       for (std::int64_t i = 0; row.unit == unit && i < row.extent(); ++i) {
         const std::int64_t place = row.offset + i - begin;
         if (place < 0 || place >= static_cast<std::int64_t>(values.extent(0))) continue;
-        const auto value = static_cast<float>(table.unit(unit).offset + row.offset + i) + 0.25F * static_cast<float>(kind);
+        const auto value =
+            static_cast<float>(table.unit(unit).offset + row.offset + i) + 0.25F * static_cast<float>(kind);
         float& held = values(static_cast<std::size_t>(place));
         wrong += held == value ? 0 : 1;
         if (fill) held = value;
@@ -58,7 +59,9 @@ model::Config model_of(int saved) {
   return {.arch = "linear", .layers = 1, .dim = 13, .vocab = 1, .seq = 1, .tie_embeddings = false, .seed = 5};
 }
 
-io::CheckpointRecord record_of(std::int64_t step) { return {.step = step, .tokens = 35 * step, .model = "{}", .tokenizer = "none"}; }
+io::CheckpointRecord record_of(std::int64_t step) {
+  return {.step = step, .tokens = 35 * step, .model = "{}", .tokenizer = "none"};
+}
 
 }  // namespace
 
@@ -125,7 +128,8 @@ void check_restart(const TinyRun& run, const std::string& path, dist::Communicat
   MemoryLedger ledger;
   TinyTraining continuous(run, comm, ledger);
   continuous.result_of_steps(1, 2);
-  train::CheckpointSaver saver(continuous.parts(), continuous.staging(), dist::make_control_communicator(comm.mpi_handle(), 60.0));
+  train::CheckpointSaver saver(continuous.parts(), continuous.staging(),
+                               dist::make_control_communicator(comm.mpi_handle(), 60.0));
   CHECK(saver.asynchronous() == run.staged);
   saver.begin({path, record_of(2), {}, 0});
   const TinyResult wanted = continuous.result_of_steps(3, 5);  // beside the writing, where that is asynchronous
@@ -145,12 +149,17 @@ void check_restart(const TinyRun& run, const std::string& path, dist::Communicat
 
 }  // namespace
 
-TEST_CASE("a run that stops after step 2 and goes on gives the bits of one that never stopped, saved beside it or not") {
+TEST_CASE(
+    "a run that stops after step 2 and goes on gives the bits of one that never stopped, saved beside it or not") {
   const SharedFolder folder;
   for (const std::string optimizer : {"adamw", "sgd"}) {
     for (const int micro_steps : {1, 3}) {
       for (int kind = 0; kind < 8; ++kind) {
-        TinyRun run{.model = smallest_gpt2(), .stage = kind / 2, .micro_steps = micro_steps, .steps = 5, .optimizer = optimizer};
+        TinyRun run{.model = smallest_gpt2(),
+                    .stage = kind / 2,
+                    .micro_steps = micro_steps,
+                    .steps = 5,
+                    .optimizer = optimizer};
         run.staged = kind % 2 == 1;
         const std::string path = folder / (optimizer + std::to_string(10 * micro_steps + kind));
         tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) { check_restart(run, path, comm); });
@@ -162,7 +171,11 @@ TEST_CASE("a run that stops after step 2 and goes on gives the bits of one that 
 TEST_CASE("a run in bf16 that stops and goes on gives the bits of one that never stopped") {
   const SharedFolder folder;
   for (int stage = 0; stage <= 3; ++stage) {
-    const TinyRun run{.model = smallest_gpt2(), .precision = Precision::bf16, .stage = stage, .micro_steps = 2, .steps = 5,
+    const TinyRun run{.model = smallest_gpt2(),
+                      .precision = Precision::bf16,
+                      .stage = stage,
+                      .micro_steps = 2,
+                      .steps = 5,
                       .staged = stage % 2 == 1};
     const std::string path = folder / std::to_string(stage);
     tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) { check_restart(run, path, comm); });
@@ -177,7 +190,8 @@ TEST_CASE("what is saved is the state at begin(), whatever training does to it w
       MemoryLedger ledger;
       TinyTraining training({.model = smallest_gpt2(), .stage = 1, .staged = staged}, comm, ledger);
       training.result_of_steps(1, 1);
-      train::CheckpointSaver saver(training.parts(), training.staging(), dist::make_control_communicator(comm.mpi_handle(), 60.0));
+      train::CheckpointSaver saver(training.parts(), training.staging(),
+                                   dist::make_control_communicator(comm.mpi_handle(), 60.0));
       saver.begin({folder / name, record_of(1), {}, 0});
       int wrong = 0;
       number_elements(training, true, wrong);
@@ -193,7 +207,8 @@ TEST_CASE("a save that fails beside the training is reported to every rank when 
   tests::on_first_ranks(test::world_size(), "mpi", [&](dist::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining training({.model = smallest_gpt2(), .stage = 3, .staged = true}, comm, ledger);
-    train::CheckpointSaver saver(training.parts(), training.staging(), dist::make_control_communicator(comm.mpi_handle(), 60.0));
+    train::CheckpointSaver saver(training.parts(), training.staging(),
+                                 dist::make_control_communicator(comm.mpi_handle(), 60.0));
     CHECK(!saver.ended(comm));
     for (const bool exists : {false, true}) {
       saver.begin({folder.path(), record_of(7), {}, 0});
@@ -211,11 +226,13 @@ TEST_CASE("a save that fails beside the training is reported to every rank when 
 TEST_CASE("staging that is too small for the state is refused with what it needs") {
   tests::on_first_ranks(1, "mpi", [&](dist::Communicator& comm) {
     MemoryLedger ledger(MemoryLedger::Mode::plan);
-    TinyTraining training({.model = {.arch = "gpt2", .layers = 1, .dim = 160, .heads = 2, .vocab = 64, .seq = 8}}, comm, ledger);
+    TinyTraining training({.model = {.arch = "gpt2", .layers = 1, .dim = 160, .heads = 2, .vocab = 64, .seq = 8}}, comm,
+                          ledger);
     const auto groups = train::owned_state(training.parts());
-    CHECK_THROWS_WITH(train::Staging(groups, 3, ledger),
-                      "checkpoint.staging_mib = 3: a rank's share of the state needs 4 MiB; accepted are that and more, or 0 for "
-                      "what it needs; checkpoint.async = false and more ranks need less");
+    CHECK_THROWS_WITH(
+        train::Staging(groups, 3, ledger),
+        "checkpoint.staging_mib = 3: a rank's share of the state needs 4 MiB; accepted are that and more, or 0 for "
+        "what it needs; checkpoint.async = false and more ranks need less");
     const std::int64_t before = ledger.bytes(Memory::staging);
     const train::Staging staging(groups, 4, ledger);
     CHECK(staging.bytes() == ledger.bytes(Memory::staging) - before);
@@ -242,14 +259,17 @@ TEST_CASE("a failing save is every rank's, and leaves nothing behind") {
     MemoryLedger ledger;
     TinyTraining training({.model = tests::tiny_gpt2(), .stage = 3}, comm, ledger);
     train::save_checkpoint(folder / "step_1", training.parts(), record_of(1));
-    CHECK_THROWS_WITH(train::save_checkpoint(folder / "step_1", training.parts(), record_of(1)), ContainsSubstring("exists already"));
-    CHECK_THROWS_WITH(train::save_checkpoint("/proc/no/step_1", training.parts(), record_of(1)), ContainsSubstring("cannot create"));
+    CHECK_THROWS_WITH(train::save_checkpoint(folder / "step_1", training.parts(), record_of(1)),
+                      ContainsSubstring("exists already"));
+    CHECK_THROWS_WITH(train::save_checkpoint("/proc/no/step_1", training.parts(), record_of(1)),
+                      ContainsSubstring("cannot create"));
     CHECK(!std::filesystem::exists(folder / "step_1.partial"));
   });
 }
 
 TEST_CASE("each difference between a deck and a checkpoint is named") {
-  const io::CheckpointRecord saved{.global_batch = 8, .model = R"({"arch": "gpt2", "dim": 16})", .tokenizer = "bytes 1"};
+  const io::CheckpointRecord saved{
+      .global_batch = 8, .model = R"({"arch": "gpt2", "dim": 16})", .tokenizer = "bytes 1"};
   io::CheckpointRecord mine = saved;
   CHECK(train::disagreements(saved, mine).empty());
   mine.global_batch = 9;

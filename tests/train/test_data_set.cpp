@@ -65,7 +65,8 @@ TEST_CASE("what lies behind the last whole window is its part's tail") {
   const io::ScratchFolder folder("data_set_tail");
   const auto opened_with = [&](std::int64_t tokens, const std::string& val_fraction) {
     return opened(
-        deck_with({"data.tokens=" + shard_of(folder, tokens), "model.vocab=1000", "data.val_fraction=" + val_fraction}), "");
+        deck_with({"data.tokens=" + shard_of(folder, tokens), "model.vocab=1000", "data.val_fraction=" + val_fraction}),
+        "");
   };
   const auto split = opened_with(44, "0.3");
   CHECK(split.train->tail() == 0);
@@ -84,9 +85,12 @@ TEST_CASE("what lies behind the last whole window is its part's tail") {
 TEST_CASE("too few tokens are refused before anything is made of them") {
   const io::ScratchFolder folder("data_set_short");
   const auto deck = deck_with({"data.tokens=" + shard_of(folder, 4), "model.vocab=1000"});
-  const auto refused = [](const train::DataSet& data, const io::Deck& of) { train::require_whole_sample(data, of, kSeq); };
-  CHECK_THROWS_MATCHES(refused(opened(deck, ""), deck), Error,
-                       MessageMatches(ContainsSubstring("data.tokens holds 4 training tokens, not one sample of model.seq + 1 = 5")));
+  const auto refused = [](const train::DataSet& data, const io::Deck& of) {
+    train::require_whole_sample(data, of, kSeq);
+  };
+  CHECK_THROWS_MATCHES(
+      refused(opened(deck, ""), deck), Error,
+      MessageMatches(ContainsSubstring("data.tokens holds 4 training tokens, not one sample of model.seq + 1 = 5")));
   const auto text = deck_with({"data.text=" + folder.put("short.txt", "abc")});
   CHECK_THROWS_MATCHES(refused(opened(text, folder / "cache"), text), Error,
                        MessageMatches(ContainsSubstring("data.text holds") && ContainsSubstring("not one sample")));

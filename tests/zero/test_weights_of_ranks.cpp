@@ -62,7 +62,8 @@ TEST_CASE("weights in bf16 are rounded from their master, whose bits stay") {
     const auto comm = tests::all_ranks(ledger);
     zero::WeightsOf<Bfloat16> weights(table, *comm, placements, ledger);
     for (const auto& range : weights.my_ranges()) {
-      for (std::int64_t i = 0; i < range.extent; ++i) weights.my_slice(range.unit)(i) = value_at(1, range.unit, range.begin + i);
+      for (std::int64_t i = 0; i < range.extent; ++i)
+        weights.my_slice(range.unit)(i) = value_at(1, range.unit, range.begin + i);
     }
     const double hash = weights.hash_of_my_slices();
     weights.publish();

@@ -15,7 +15,8 @@ namespace kozero::train {
 inline constexpr const char* kWeightsFile = "weights.h5";
 inline constexpr const char* kDeckFile = "deck.toml";
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
-inline constexpr const char* kTokenizerModelFile = "tokenizer.model";  ///< in its place where it is a SentencePiece model
+inline constexpr const char* kTokenizerModelFile =
+    "tokenizer.model";  ///< in its place where it is a SentencePiece model
 
 /// This rank's slices of all units.
 std::vector<DeviceSlice> slices_of(const zero::Weights& weights);
