@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 
 #if defined(__SSE2__)
@@ -9,6 +8,7 @@
 #endif
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/parameter_table.hpp>
 #include <kozero/train/staging.hpp>
 
 namespace kozero::train {
@@ -40,20 +40,12 @@ void for_each_block(const char* label, std::int64_t extent, const Body& body) {
 
 /// memcpy past the caches: what is written is read much later, by another thread, so that fetching the lines it goes to
 /// would be a third of the traffic. memcpy does so itself only where one call moves more than the last cache holds.
+/// `to` begins on a 64-byte border, and `count` fills whole ones.
 void stream(float* to, const float* from, std::int64_t count) {
 #if defined(__SSE2__)
-  constexpr std::int64_t kLine = 64 / sizeof(float);
-  const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) / sizeof(float)) % kLine;
-  const std::int64_t head = std::min(count, (kLine - misaligned) % kLine);
-  std::copy_n(from, head, to);
-  std::int64_t i = head;
-  for (; i + kLine <= count; i += kLine) {
-    for (std::int64_t part = i; part < i + kLine; part += 4) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(to + part),
-                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + part)));
-    }
+  for (std::int64_t i = 0; i < count; i += 4) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
   }
-  std::copy_n(from + i, count - i, to + i);
   _mm_sfence();
 #else
   std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
@@ -86,6 +78,7 @@ Staging::Staging(std::vector<StateGroup> groups, std::int64_t limit_mib, MemoryL
     : groups_(std::move(groups)) {
   std::int64_t extent = 0;
   for_each_slice(groups_, [&](const DeviceSlice& slice, std::int64_t) {
+    require(slice.values.extent(0) % kAlignment == 0, "Staging: a slice does not end on a border");
     extent += static_cast<std::int64_t>(slice.values.extent(0));
   });
   bytes_ = extent * static_cast<std::int64_t>(sizeof(float));

@@ -25,7 +25,7 @@ class Communicator {
   /// The back end's name for the banner: "self", "mpi", "shm".
   [[nodiscard]] virtual std::string name() const = 0;
 
-  /// The MPI communicator of these ranks, as an `MPI_Comm*`: for the HDF5 opener alone.
+  /// The MPI communicator of these ranks, as an `MPI_Comm*`, to make another one from.
   [[nodiscard]] virtual const void* mpi_handle() const = 0;
 
   virtual void reduce_scatter(const float* full, float* slice, const Partition& partition) = 0;
