@@ -17,9 +17,11 @@ class ControlCommunicator final : public GroupCommunicator {
   ControlCommunicator(MPI_Comm parent, double timeout_s) : GroupCommunicator(parent, timeout_s, Waiting::sleeps) {}
 
   [[nodiscard]] std::string name() const override { return "control"; }
-  void reduce_scatter(const float* /*full*/, float* /*slice*/, const Partition& /*partition*/) override { refuse(); }
-  void all_gather(const void* /*slice*/, void* /*full*/, const Partition& /*partition*/,
-                  std::size_t /*element_size*/) override {
+  Pending start_reduce_scatter(const float* /*full*/, float* /*slice*/, const Partition& /*partition*/) override {
+    refuse();
+  }
+  Pending start_all_gather(const void* /*slice*/, void* /*full*/, const Partition& /*partition*/,
+                           std::size_t /*element_size*/) override {
     refuse();
   }
 

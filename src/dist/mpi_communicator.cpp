@@ -40,7 +40,7 @@ class MpiCommunicator final : public GroupCommunicator {
 
   [[nodiscard]] std::string name() const override { return "mpi"; }
 
-  void reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
     require(partition.num_ranks() == size(), "mpi reduce_scatter: a partition for another number of ranks");
     Device().fence("kozero::dist::mpi::reduce_scatter");
     const Pieces pieces(partition, piece_);
@@ -53,9 +53,11 @@ class MpiCommunicator final : public GroupCommunicator {
       }
       sum_in_order(sources_.data(), size(), pieces.size(rank(), k), slice + k * piece_);
     }
+    return {Collective::reduce_scatter};
   }
 
-  void all_gather(const void* slice, void* full, const Partition& partition, std::size_t element_size) override {
+  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+                           std::size_t element_size) override {
     require(partition.num_ranks() == size(), "mpi all_gather: a partition for another number of ranks");
     Device().fence("kozero::dist::mpi::all_gather");
     const auto element = static_cast<std::int64_t>(element_size);
@@ -71,6 +73,7 @@ class MpiCommunicator final : public GroupCommunicator {
       }
       wait(pending_[0], "all_gather");
     }
+    return {Collective::all_gather};
   }
 
  private:

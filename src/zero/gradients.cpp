@@ -32,13 +32,13 @@ Gradients::Gradients(const ParameterTable& table, dist::Communicator& comm, Plac
     first_.push_back(slices);
     slices += partitions_.back().size(comm.rank());
   }
-  if (!sharded()) flat_ = ledger.take<float>(Memory::gradients, "gradients", table.extent());
+  if (!sharded()) flat_ = ledger.take<float>(Memory::gradients, "gradients", table.extent(), comm);
   if (sharded() || (accumulation == Accumulation::reduced && micro_steps > 1)) {
     sums_ = ledger.take<float>(Memory::gradients, sharded() ? "gradient slices" : "sums of reduced slices", slices);
   }
   for (int slot = 0; sharded() && slot < table.num_slots(); ++slot) {
     slots_.push_back(ledger.take<float>(Memory::gathered, "unreduced gradients, slot " + std::to_string(slot),
-                                        table.slot_extent(slot)));
+                                        table.slot_extent(slot), comm));
   }
 }
 

@@ -98,7 +98,7 @@ template <class Scalar>
 WeightsOf<Scalar>::WeightsOf(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements,
                              MemoryLedger& ledger)
     : Weights(table, comm), placements_(placements), held_(at(table.num_units()), false) {
-  flat_ = ledger.take<Scalar>(Memory::parameters, "weights", extent(placements_.stored));
+  flat_ = ledger.take<Scalar>(Memory::parameters, "weights", extent(placements_.stored), comm);
   if constexpr (has_master<Scalar>) {
     master_ = ledger.take<float>(Memory::optimizer, "master weights", extent(placements_.master));
   } else {
