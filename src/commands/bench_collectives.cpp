@@ -162,7 +162,7 @@ void bench_collectives(const dist::Environment& environment, const Arguments& ar
         Error::Seen::by_all_ranks);
   }
 
-  const train::Runtime runtime(0, environment.cpu_sharers());
+  const train::Runtime runtime(0, environment);
   CollectivesBench bench(environment, *std::max_element(sizes.begin(), sizes.end()));
   if (environment.rank() == 0) {
     std::cout << fmt::format(

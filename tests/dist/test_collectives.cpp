@@ -160,12 +160,14 @@ void fill(const Vector<float>& device, const std::vector<float>& values) {
 }
 
 // Arrays from share(), where the back end has such: written anew in each round, as soon as they are reclaimed.
-void check_shared_arrays(Communicator& comm, std::int64_t extent, MemoryLedger& ledger) {
+void check_shared_arrays(Communicator& comm, const Vector<float>& shared, std::int64_t extent) {
   const Partition partition(extent, comm.size());
-  const auto full = ledger.take<float>(Memory::workspace, "full", extent, comm);
-  const auto slice = ledger.take<float>(Memory::workspace, "slice", partition.size(comm.rank()), comm);
+  const std::int64_t mine = partition.size(comm.rank());
+  const auto full = kozero::slice(shared, 64, extent);
+  const auto slice = kozero::slice(shared, 64 + extent + 7 * comm.rank(), mine);
+  const auto in_place = kozero::slice(full, partition.begin(comm.rank()), mine);
+  MemoryLedger ledger;
   const auto all = ledger.take<float>(Memory::workspace, "all", extent);
-  const auto in_place = kozero::slice(full, partition.begin(comm.rank()), partition.size(comm.rank()));
   std::int64_t wrong = 0;
   for (int round = 0; round < 10; ++round) {
     fill(full, addend_of(comm.rank(), extent));
@@ -184,11 +186,10 @@ void check_shared_arrays(Communicator& comm, std::int64_t extent, MemoryLedger& 
 }
 
 // Several under way at once, shared arrays and others; what was started first is not finished first.
-void check_started_together(Communicator& comm, MemoryLedger& ledger) {
+void check_started_together(Communicator& comm, const Vector<float>& shared) {
   const Partition partition(1000, comm.size());
   const auto mine = static_cast<std::size_t>(partition.size(comm.rank()));
-  const auto shared = ledger.take<float>(Memory::workspace, "shared", 1000, comm);
-  fill(shared, addend_of(comm.rank(), 1000));
+  fill(slice(shared, 0, 1000), addend_of(comm.rank(), 1000));
   const auto own = addend_of(comm.rank(), 1000);
   std::vector<float> sums(mine), same_sums(mine), all(1000);
   const std::vector<float> ranks(mine, static_cast<float>(comm.rank()));
@@ -267,10 +268,11 @@ TEST_CASE("every back end adds in rank order, gathers every slice and counts its
     }
     CAPTURE(what, group.size());
     check_rounds(*comm);
+    const auto shared = ledger.take<float>(Memory::workspace, "shared", 64 * 31 * 20, *comm);
     for (const std::int64_t extent : {1, 65, 4097, 64 * 31 * group.size() - 5}) {
-      check_shared_arrays(*comm, extent, ledger);
+      check_shared_arrays(*comm, shared, extent);
     }
-    check_started_together(*comm, ledger);
+    check_started_together(*comm, shared);
     check_refusal(*comm);
   }
 }
