@@ -26,9 +26,7 @@ class ControlCommunicator final : public GroupCommunicator {
   }
 
  private:
-  [[noreturn]] static void refuse() {
-    throw Error(Failure::internal, "a control communicator was given data to move");
-  }
+  [[noreturn]] static void refuse() { throw Error(Failure::internal, "a control communicator was given data to move"); }
 };
 
 }  // namespace

@@ -39,7 +39,7 @@ class SharedArrays {
  private:
   struct Array {
     MPI_Win window = MPI_WIN_NULL;
-    std::int64_t bytes = 0;     // of this rank's
+    std::int64_t bytes = 0;  // of this rank's
     char* own = nullptr;
     std::vector<char*> begins;  // by rank, as mapped here
   };

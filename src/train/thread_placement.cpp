@@ -12,9 +12,7 @@ using Cores = std::vector<CpuSet>;
 
 /// Part `index` of `num_parts` equal, contiguous ones.
 Cores part_of(const Cores& cores, int index, int num_parts) {
-  const auto border = [&](int part) {
-    return static_cast<std::ptrdiff_t>(cores.size()) * part / num_parts;
-  };
+  const auto border = [&](int part) { return static_cast<std::ptrdiff_t>(cores.size()) * part / num_parts; };
   return {cores.begin() + border(index), cores.begin() + border(index + 1)};
 }
 

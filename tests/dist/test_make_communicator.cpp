@@ -92,7 +92,8 @@ TEST_CASE("arrays that find no room in shared memory are copied through windows,
   CHECK(comm->share("more", 12288) == nullptr);
   CHECK(comm->description() == "shm (1 MiB of arrays a rank shared, others copied through windows)");
   const std::string expected =
-      "comm.backend = shm copies gradients through windows, which is slower: sharing it needs 1 MiB of /dev/shm, which has "
+      "comm.backend = shm copies gradients through windows, which is slower: sharing it needs 1 MiB of /dev/shm, which "
+      "has "
       "1 MiB left";
   CHECK(notices == (group.rank() == 0 ? std::vector<std::string>{expected} : std::vector<std::string>{}));
 }

@@ -12,7 +12,7 @@
 
 namespace kozero {
 
-inline constexpr std::int64_t kCacheLine = 64;  ///< bytes
+inline constexpr std::int64_t kCacheLine = 64;     ///< bytes
 inline constexpr std::int64_t kStreamBorder = 16;  ///< bytes: where a streamed line may begin
 
 /// Whether stream_line may write to `to`.

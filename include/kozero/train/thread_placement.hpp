@@ -15,11 +15,11 @@ namespace kozero::train {
 
 /// What is known before any thread is there.
 struct Surroundings {
-  std::vector<CpuSet> cores;        ///< that this process may use
-  int sharers = 1;                  ///< ranks of this node that may use exactly these, this one counted
-  int sharer = 0;                   ///< which of them this is
-  int asked_threads = 0;            ///< run.threads, else OMP_NUM_THREADS; 0: neither
-  std::string proc_bind = {};       ///< OMP_PROC_BIND, "" where it is not set
+  std::vector<CpuSet> cores;   ///< that this process may use
+  int sharers = 1;             ///< ranks of this node that may use exactly these, this one counted
+  int sharer = 0;              ///< which of them this is
+  int asked_threads = 0;       ///< run.threads, else OMP_NUM_THREADS; 0: neither
+  std::string proc_bind = {};  ///< OMP_PROC_BIND, "" where it is not set
 };
 
 struct ThreadPlacement {
