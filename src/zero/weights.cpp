@@ -80,10 +80,10 @@ Vector<T> Weights::unit_in(const Vector<T>& flat, int unit) const {
 }
 
 template <class T>
-void Weights::gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const {
+dist::Pending Weights::start_gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const {
   const DistributedArray<T> shard(comm_, partition(unit), Placement::sharded, slice);
   DistributedArray<T> replicated(comm_, partition(unit), Placement::replicated, whole);
-  redistribute(shard, replicated);
+  return start_redistribute(shard, replicated);
 }
 
 template <class T>
@@ -96,7 +96,7 @@ bool Weights::replicas_agree(const Vector<T>& whole) const {
 
 template <class Scalar>
 WeightsOf<Scalar>::WeightsOf(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements,
-                             MemoryLedger& ledger)
+                             MemoryLedger& ledger, int prefetch_units)
     : Weights(table, comm), placements_(placements), held_(at(table.num_units()), false) {
   flat_ = ledger.take<Scalar>(Memory::parameters, "weights", extent(placements_.stored), comm);
   if constexpr (has_master<Scalar>) {
@@ -105,34 +105,25 @@ WeightsOf<Scalar>::WeightsOf(const ParameterTable& table, dist::Communicator& co
     placements_.master = placements_.stored;
     master_ = flat_;
   }
-  for (int slot = 0; sharded() && slot < table.num_slots(); ++slot) {
-    slots_.push_back(ledger.take<Scalar>(Memory::gathered, "gathered weights, slot " + std::to_string(slot),
-                                         table.slot_extent(slot)));
-  }
-  in_slot_.assign(slots_.size(), -1);
+  if (!sharded()) return;
+  gathered_.emplace(table, comm, prefetch_units, ledger, [this](int unit, const Vector<Scalar>& whole) {
+    return this->start_gather(unit, this->slice_in(flat_, placements_.stored, unit), whole);
+  });
 }
 
 template <class Scalar>
 Vector<const Scalar> WeightsOf<Scalar>::acquire(int unit) {
   require(!held_[at(unit)], "unit " + table().unit(unit).name + " is acquired twice");
+  const Vector<const Scalar> all = gathered_ ? gathered_->acquire(unit) : unit_in(flat_, unit);
   held_[at(unit)] = true;
-  if (!sharded()) return unit_in(flat_, unit);
-  const int slot = table().unit(unit).slot;
-  int& resident = in_slot_[at(slot)];
-  const Vector<Scalar> gathered = slice(slots_[at(slot)], 0, table().unit(unit).extent);
-  if (resident != unit) {
-    require(resident < 0 || !held_[at(resident)], "unit " + table().unit(unit).name + " needs the slot that " +
-                                                      table().unit(std::max(resident, 0)).name + " holds");
-    gather(unit, slice_in(flat_, placements_.stored, unit), gathered);
-    resident = unit;
-  }
-  return gathered;
+  return all;
 }
 
 template <class Scalar>
 void WeightsOf<Scalar>::release(int unit) {
   require(held_[at(unit)], "unit " + table().unit(unit).name + " is released without acquire");
   held_[at(unit)] = false;
+  if (gathered_) gathered_->release(unit);
 }
 
 template <class Scalar>
@@ -158,18 +149,42 @@ void WeightsOf<Scalar>::round(int unit) const {
 }
 
 template <class Scalar>
-void WeightsOf<Scalar>::publish() {
-  forget_gathered();
-  for (int unit = 0; unit < table().num_units(); ++unit) {
-    if (whole_master()) gather(unit, my_slice(unit), whole(unit));
-    round(unit);
-    if (!whole_master() && !sharded()) gather(unit, slice_in(flat_, placements_.stored, unit), unit_in(flat_, unit));
+void WeightsOf<Scalar>::settle() {
+  if (gathered_) gathered_->settle();
+}
+
+template <class Scalar>
+dist::Pending WeightsOf<Scalar>::start_publishing(int unit) const {
+  if constexpr (has_master<Scalar>) {
+    if (whole_master()) return start_gather(unit, my_slice(unit), whole(unit));
   }
+  return start_gather(unit, slice_in(flat_, placements_.stored, unit), unit_in(flat_, unit));
+}
+
+template <class Scalar>
+void WeightsOf<Scalar>::publish() {
+  if (gathered_) gathered_->forget();
+  std::optional<dist::Pending> under_way;  // one unit's slices travel while the next one's are rounded
+  for (int unit = 0; unit < table().num_units(); ++unit) {
+    if (!whole_master()) round(unit);
+    if (sharded()) continue;
+    const dist::Pending started = start_publishing(unit);
+    if (under_way) finish_publishing(unit - 1, *under_way);
+    under_way = started;
+  }
+  if (under_way) finish_publishing(table().num_units() - 1, *under_way);
+}
+
+template <class Scalar>
+void WeightsOf<Scalar>::finish_publishing(int unit, dist::Pending pending) const {
+  comm().finish(pending);
+  if (whole_master()) round(unit);
+  comm().reclaim(pending);
 }
 
 template <class Scalar>
 void WeightsOf<Scalar>::publish_whole() {
-  forget_gathered();
+  if (gathered_) gathered_->forget();
   for (int unit = 0; unit < table().num_units(); ++unit) round(unit);
 }
 
@@ -180,11 +195,6 @@ std::string WeightsOf<Scalar>::first_unequal_replica() const {
     if (!agree) return table().unit(unit).name;
   }
   return "";
-}
-
-template <class Scalar>
-void WeightsOf<Scalar>::forget_gathered() {
-  std::fill(in_slot_.begin(), in_slot_.end(), -1);
 }
 
 template class WeightsOf<float>;

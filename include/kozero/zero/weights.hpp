@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // weights.hpp: the parameters of all units, replicated or sharded, and the gathering of a unit before its use.
 //   replicated: one flat array of the table's extent; acquire(u) is a view of it.
-//   sharded:    this rank's slices in unit order; acquire(u) all-gathers unit u into the buffer of u's slot.
-// A gathered unit stays in its slot until another unit needs the slot or the weights change, so that the last block of
-// forward is not gathered again for backward, and a tied embedding is gathered once a step.
+//   sharded:    this rank's slices in unit order; acquire(u) all-gathers unit u as GatheredUnits says.
 // The truth is in float: the master. In f32 it is the weights themselves; of 16-bit weights it is an array of its own with
 // the optimizer state's placement, from which they are rounded when they are published.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include <kozero/core/precision.hpp>
 #include <kozero/core/unit_range.hpp>
 #include <kozero/dist/distributed_array.hpp>
+#include <kozero/zero/gathered_units.hpp>
 
 namespace kozero::zero {
 
@@ -40,6 +40,8 @@ class Weights {
   /// This rank's slices of all units, in unit order; `first` counts them as one flat array.
   [[nodiscard]] std::vector<UnitRange> my_ranges() const;
 
+  /// Before slices change: no peer reads them any more.
+  virtual void settle() = 0;
   /// After slices changed: a replicated master is gathered anew, weights are rounded from it and, where replicated,
   /// gathered; gathered copies of sharded ones are forgotten.
   virtual void publish() = 0;
@@ -66,9 +68,9 @@ class Weights {
   /// The whole of a unit in a replicated one.
   template <class T>
   [[nodiscard]] Vector<T> unit_in(const Vector<T>& flat, int unit) const;
-  /// Gathers every rank's slice of a unit into `whole`.
+  /// Starts to gather every rank's slice of a unit into `whole`.
   template <class T>
-  void gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const;
+  dist::Pending start_gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const;
   template <class T>
   [[nodiscard]] bool replicas_agree(const Vector<T>& whole) const;
 
@@ -83,8 +85,9 @@ class Weights {
 template <class Scalar>
 class WeightsOf final : public Weights {
  public:
-  /// Takes the memory of their placements from `ledger`.
-  WeightsOf(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements, MemoryLedger& ledger);
+  /// Takes the memory of their placements from `ledger`. Of sharded ones `prefetch_units` are gathered ahead.
+  WeightsOf(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements, MemoryLedger& ledger,
+            int prefetch_units = 0);
 
   /// All elements of the unit, valid until release. Throws Error(internal) where the unit or its slot is held.
   Vector<const Scalar> acquire(int unit);
@@ -92,6 +95,7 @@ class WeightsOf final : public Weights {
 
   [[nodiscard]] Vector<float> my_slice(int unit) const override;
   [[nodiscard]] Vector<float> whole(int unit) const override;
+  void settle() override;
   void publish() override;
   void publish_whole() override;
   [[nodiscard]] std::string first_unequal_replica() const override;
@@ -101,14 +105,15 @@ class WeightsOf final : public Weights {
   [[nodiscard]] bool whole_master() const { return placements_.master == dist::Placement::replicated; }
   /// Rounds what this rank has of a unit's master; of replicated weights the others' slices may still be old.
   void round(int unit) const;
-  void forget_gathered();
+  /// The slices of one unit that the others need, into its whole: the master, or what is rounded from it.
+  [[nodiscard]] dist::Pending start_publishing(int unit) const;
+  void finish_publishing(int unit, dist::Pending pending) const;
 
   WeightPlacements placements_;
-  Vector<Scalar> flat_;                // replicated: table extent; sharded: this rank's slices
-  Vector<float> master_;               // flat_ itself in f32
-  std::vector<Vector<Scalar>> slots_;  // by slot, sharded only
-  std::vector<int> in_slot_;           // by slot: the unit gathered there, or -1
-  std::vector<bool> held_;             // by unit
+  Vector<Scalar> flat_;                           // replicated: table extent; sharded: this rank's slices
+  Vector<float> master_;                          // flat_ itself in f32
+  std::optional<GatheredUnits<Scalar>> gathered_;  // sharded only
+  std::vector<bool> held_;                        // by unit
 };
 
 }  // namespace kozero::zero
