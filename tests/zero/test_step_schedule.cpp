@@ -8,7 +8,7 @@
 
 #include <kozero/zero/sharded_state.hpp>
 
-#include "tiny_table.hpp"
+#include "vector_row.hpp"
 
 using namespace kozero;
 using dist::Pending;

@@ -6,7 +6,7 @@
 #include <kozero/zero/slot_buffers.hpp>
 #include <kozero/zero/unit_order.hpp>
 
-#include "tiny_table.hpp"
+#include "vector_row.hpp"
 
 using namespace kozero;
 using zero::SlotBuffers;
