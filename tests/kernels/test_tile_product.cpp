@@ -100,8 +100,8 @@ struct Operands {
     pack_block(left.data(), TileSide::left, a.source(), 0, 0, steps);
     pack_block(right.data(), TileSide::right, b.source(), 0, 0, steps);
   }
-  [[nodiscard]] std::vector<double> product(float added) const {
-    std::vector<double> c(kTileElements, static_cast<double>(added));
+  /// The product, added to `c`.
+  [[nodiscard]] std::vector<double> product_added_to(std::vector<double> c) const {
     for (std::int64_t i = 0; i < kTileElements; ++i) {
       for (std::int64_t p = 0; p < a.k; ++p) {
         c[static_cast<std::size_t>(i)] +=
@@ -116,12 +116,15 @@ template <class T, class Product>
 void check_product(std::int64_t rows, std::int64_t columns, std::int64_t k, const Product& product) {
   CAPTURE(rows, columns, k);
   const Operands<T> of(rows, columns, k);
-  const Lines<float> c(kTileElements, 0.5F);
+  const Lines<float> c(kTileElements);
+  const std::vector<float> before = reference::numbers(kTileElements, 9);
+  std::copy(before.begin(), before.end(), c.data());
   const auto values = [&] { return std::vector<float>(c.data(), c.data() + kTileElements); };
   product(c.data(), of.left.data(), of.right.data(), of.steps, true);
-  reference::require_near(values(), of.product(0.5F), 1e-6 * static_cast<double>(k));
+  reference::require_near(values(), of.product_added_to(reference::in_double(before)), 1e-6 * static_cast<double>(k));
   product(c.data(), of.left.data(), of.right.data(), of.steps, false);
-  reference::require_near(values(), of.product(0.0F), 1e-6 * static_cast<double>(k));
+  reference::require_near(values(), of.product_added_to(std::vector<double>(kTileElements)),
+                          1e-6 * static_cast<double>(k));
 }
 
 /// AMX's eight tiles of 16 rows of 64 bytes, as its manual describes loading, storing and multiplying.
