@@ -4,6 +4,7 @@
 // Along: rows are positions and k is D. Across: rows are D, in blocks of 32, and k is positions.
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 
 #include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/attention_blocks.hpp>
@@ -60,6 +61,33 @@ struct HeadRows {
                     b * kTileRows, HeadExtents<T>::kBlockSteps);
     }
   }
+};
+
+/// Brings a block of positions to the cache while products run: a head's rows lie too far apart for a processor to
+/// foresee them, and it has no room for all at once.
+template <class T>
+class Lookahead {
+ public:
+  /// Block b of each of `heads`, in `calls` calls of some().
+  Lookahead(const HeadExtents<T>& extents, std::int64_t b, std::int64_t calls, std::initializer_list<HeadRows<T>> heads)
+      : dim_(extents.dim), row_(b * kTileRows), end_(b < extents.blocks ? row_ + extents.rows_of(b) : row_),
+        at_once_((kTileRows + calls - 1) / calls) {
+    for (const HeadRows<T>& head : heads) heads_[extent_++] = head;
+  }
+  void some() {
+    constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t until = row_ + at_once_ < end_ ? row_ + at_once_ : end_;
+    for (; row_ < until; ++row_) {
+      for (int h = 0; h < extent_; ++h) {
+        for (std::int64_t d = 0; d < dim_; d += kLine) __builtin_prefetch(heads_[h].data + row_ * heads_[h].stride + d);
+      }
+    }
+  }
+
+ private:
+  HeadRows<T> heads_[4];
+  int extent_ = 0;
+  std::int64_t dim_, row_, end_, at_once_;
 };
 
 /// The part of a head's (T, D) matrix in block b of positions and c of D, to be written.

@@ -50,7 +50,7 @@ struct BackwardScratch {
 /// A query head and the key head it reads.
 struct HeadPair {
   std::int64_t batch, head, kv;
-  bool first;  ///< of the query heads that add into the key head's sums
+  bool first, last;  ///< of the query heads that add into the key head's sums
 };
 
 template <class T>
@@ -65,19 +65,18 @@ struct Backward {
 
   [[nodiscard]] HeadRows<T> rows(std::int64_t first) const { return {qkv + first, shape.qkv_columns()}; }
 
-  /// What backward needs of a query head: its operands, and of each query the shift of its scores and delta.
-  void pack_queries(const HeadPair& at, const BackwardScratch<T>& scratch) const {
+  /// What backward needs of query block i: its operands, and of each query the shift of its scores and delta.
+  void pack_queries(const HeadPair& at, std::int64_t i, const BackwardScratch<T>& scratch) const {
     const HeadExtents<T> extents(shape);
+    const std::int64_t output = shape.output(at.batch, at.head);
     const HeadRows<T> q = rows(shape.query(at.batch, at.head));
-    const HeadRows<T> gradient{dy + shape.output(at.batch, at.head), shape.y_columns()};
+    const HeadRows<T> gradient{dy + output, shape.y_columns()};
     const std::int64_t next = extents.blocks * kTileElements;
-    for (std::int64_t i = 0; i < extents.blocks; ++i) {
-      q.pack_along(scratch.query + i * extents.along(), TileSide::right, extents, i);
-      gradient.pack_along(scratch.dy + i * extents.along(), TileSide::right, extents, i);
-      q.pack_across(scratch.query_across + i * kTileElements, TileSide::right, extents, i, next);
-      gradient.pack_across(scratch.dy_across + i * kTileElements, TileSide::right, extents, i, next);
-      query_values(at, i, scratch.shift[i], scratch.delta[i]);
-    }
+    q.pack_along(scratch.query + i * extents.along(), TileSide::right, extents, i);
+    gradient.pack_along(scratch.dy + i * extents.along(), TileSide::right, extents, i);
+    q.pack_across(scratch.query_across + i * kTileElements, TileSide::right, extents, i, next);
+    gradient.pack_across(scratch.dy_across + i * kTileElements, TileSide::right, extents, i, next);
+    query_values(at, i, scratch.shift[i], scratch.delta[i]);
   }
 
   /// Of query block i: log2(e) l, and delta = rowsum(dY * Y). Both are 0 past the last position.
@@ -95,12 +94,29 @@ struct Backward {
     }
   }
 
+  [[nodiscard]] Lookahead<T> queries_ahead(const HeadPair& at, std::int64_t i) const {
+    const HeadExtents<T> extents(shape);
+    const std::int64_t output = shape.output(at.batch, at.head);
+    return {extents, i, 3 + extents.dim_blocks,
+            {rows(shape.query(at.batch, at.head)), {dy + output, shape.y_columns()}, {y + output, shape.y_columns()}}};
+  }
+  [[nodiscard]] Lookahead<T> keys_ahead(const HeadPair& at, std::int64_t j, std::int64_t i) const {
+    const HeadExtents<T> extents(shape);
+    return {extents, i == j ? j + 1 : extents.blocks, 3 + extents.dim_blocks,
+            {rows(shape.key_of(at.batch, at.kv)), rows(shape.value_of(at.batch, at.kv))}};
+  }
+
   /// P^T and dS^T of key block j and query block i, the latter into place `place` of the chunk; dQ^T += K^T dS^T.
   void add_to_queries(const HeadPair& at, std::int64_t j, std::int64_t i, std::int64_t place,
                       const BackwardScratch<T>& scratch, const TileUnitInUse& tiles) const {
     const HeadExtents<T> extents(shape);
+    if (j == 0) pack_queries(at, i, scratch);
+    Lookahead<T> ahead = j == 0 ? queries_ahead(at, i + 1) : keys_ahead(at, j, i);
+    ahead.some();
     tiles.product(scratch.scores, scratch.key, scratch.query + i * extents.along(), extents.dim_steps, false);
+    ahead.some();
     tiles.product(scratch.dp, scratch.value, scratch.dy + i * extents.along(), extents.dim_steps, false);
+    ahead.some();
     const float* const kept = kept_block(scratch.kept, shape, at.batch, at.head, j, i);
     pack_gradients<StorageOf<T>>(
         {scratch.p + place * kTileElements, scratch.ds + place * kTileElements, scratch.ds_right},
@@ -108,6 +124,7 @@ struct Backward {
     const auto* const ds = reinterpret_cast<const T*>(scratch.ds_right);
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
       float* const sum = scratch.dquery + (i * extents.dim_blocks + c) * kTileElements;
+      ahead.some();
       tiles.product(sum, scratch.key_across + c * kTileElements, ds, HeadExtents<T>::kBlockSteps, j > 0);
     }
   }
@@ -132,7 +149,6 @@ struct Backward {
     const HeadExtents<T> extents(shape);
     const HeadRows<T> key = rows(shape.key_of(at.batch, at.kv));
     const HeadRows<T> value = rows(shape.value_of(at.batch, at.kv));
-    pack_queries(at, scratch);
     for (std::int64_t j = 0; j < extents.blocks; ++j) {
       key.pack_along(scratch.key, TileSide::left, extents, j);
       value.pack_along(scratch.value, TileSide::left, extents, j);
@@ -142,8 +158,9 @@ struct Backward {
         for (std::int64_t i = first; i < end; ++i) add_to_queries(at, j, i, i - first, scratch, tiles);
         add_to_keys(j, first, end, at.first && first == j, scratch, tiles);
       }
+      store_queries(at, j, scratch);  // they have seen their last key
+      if (at.last) store_keys(at, j, scratch);
     }
-    for (std::int64_t i = 0; i < extents.blocks; ++i) store_queries(at, i, scratch);
   }
 
   void store_queries(const HeadPair& at, std::int64_t i, const BackwardScratch<T>& scratch) const {
@@ -157,13 +174,15 @@ struct Backward {
     }
   }
 
-  /// Writes a key head's sums.
-  void store_keys(std::int64_t first, const float* sums, float factor) const {
+  void store_keys(const HeadPair& at, std::int64_t j, const BackwardScratch<T>& scratch) const {
     const HeadExtents<T> extents(shape);
-    for (std::int64_t j = 0; j < extents.blocks; ++j) {
-      for (std::int64_t c = 0; c < extents.dim_blocks; ++c, sums += kTileElements) {
-        store_block(part_of_head(dqkv + first, shape.qkv_columns(), extents, j, c), sums, factor);
-      }
+    const std::int64_t row = shape.qkv_columns();
+    T* const key = dqkv + shape.key_of(at.batch, at.kv);
+    T* const value = dqkv + shape.value_of(at.batch, at.kv);
+    for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
+      const std::int64_t sum = (j * extents.dim_blocks + c) * kTileElements;
+      store_block(part_of_head(key, row, extents, j, c), scratch.dkey + sum, shape.scale());
+      store_block(part_of_head(value, row, extents, j, c), scratch.dvalue + sum, 1.0F);
     }
   }
 
@@ -171,10 +190,8 @@ struct Backward {
     const BackwardScratch<T> scratch(shape, memory);
     const TileUnitInUse tiles(*unit);
     for (std::int64_t member = 0; member < shape.group(); ++member) {
-      query_head({batch, kv * shape.group() + member, kv, member == 0}, scratch, tiles);
+      query_head({batch, kv * shape.group() + member, kv, member == 0, member + 1 == shape.group()}, scratch, tiles);
     }
-    store_keys(shape.key_of(batch, kv), scratch.dkey, shape.scale());
-    store_keys(shape.value_of(batch, kv), scratch.dvalue, 1.0F);
   }
 };
 

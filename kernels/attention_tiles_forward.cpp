@@ -63,16 +63,18 @@ struct Forward {
 
   /// P^T of key blocks [first, end), as an operand; the softmax moves on to them.
   void probabilities(const QueryStrip& strip, std::int64_t first, std::int64_t end, const ForwardScratch<T>& scratch,
-                     const TileUnitInUse& tiles) const {
+                     const TileUnitInUse& tiles, Lookahead<T>& ahead) const {
     const HeadExtents<T> extents(shape);
     RunningSoftmax& softmax = *scratch.softmax;
     const auto scores_of = [&](std::int64_t j) { return scratch.scores + (j - first) * kTileElements; };
     for (std::int64_t j = first; j < end; ++j) {
       tiles.product(scores_of(j), scratch.key + j * extents.along(), scratch.query, extents.dim_steps, false);
+      ahead.some();
       raise_largest(softmax.largest, {scores_of(j), nullptr, j == strip.block});
     }
     advance(softmax, exponent());
     for (std::int64_t j = first; j < end; ++j) {
+      ahead.some();
       const float* const kept = kept_block(scratch.kept, shape, strip.batch, strip.head, j, strip.block);
       pack_probabilities(scratch.p + (j - first) * kTileElements, softmax, {scores_of(j), kept, j == strip.block},
                          exponent());
@@ -81,13 +83,14 @@ struct Forward {
 
   /// Y^T += V^T P^T of key blocks [first, end).
   void add_values(std::int64_t first, std::int64_t end, const ForwardScratch<T>& scratch,
-                  const TileUnitInUse& tiles) const {
+                  const TileUnitInUse& tiles, Lookahead<T>& ahead) const {
     const HeadExtents<T> extents(shape);
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
       float* const output = scratch.output + c * kTileElements;
       if (first > 0) scale_columns(output, scratch.softmax->correction);
       const T* const values = scratch.value + (c * extents.blocks + first) * kTileElements;
       const auto* const p = reinterpret_cast<const T*>(scratch.p);
+      ahead.some();
       tiles.product(output, values, p, (end - first) * HeadExtents<T>::kBlockSteps, first > 0);
     }
   }
@@ -111,36 +114,48 @@ struct Forward {
 
   void strip(const QueryStrip& strip, const ForwardScratch<T>& scratch, const TileUnitInUse& tiles) const {
     constexpr float kNone = -std::numeric_limits<float>::infinity();
+    const HeadExtents<T> extents(shape);
     RunningSoftmax& softmax = *scratch.softmax;
     for (std::int64_t i = 0; i < kTileRows; ++i) {
       softmax.largest.of[i] = kNone;
       softmax.shift.of[i] = kNone;
       softmax.sum.of[i] = 0.0F;
     }
-    rows(shape.query(strip.batch, strip.head))
-        .pack_along(scratch.query, TileSide::right, HeadExtents<T>(shape), strip.block);
+    const HeadRows<T> query = rows(shape.query(strip.batch, strip.head));
+    query.pack_along(scratch.query, TileSide::right, extents, strip.block);
+    const std::int64_t kv = strip.head / shape.group();
+    const std::int64_t calls = (2 + extents.dim_blocks) * (strip.block / kChunk + 1) + 2 * strip.block;
+    Lookahead<T> ahead(extents, strip.block + 1, calls,
+                       {query, rows(shape.key_of(strip.batch, kv)), rows(shape.value_of(strip.batch, kv)),
+                        {y + shape.output(strip.batch, strip.head), shape.y_columns()}});
     for (std::int64_t first = 0; first <= strip.block; first += kChunk) {
       const std::int64_t end = std::min(first + kChunk, strip.block + 1);
-      probabilities(strip, first, end, scratch, tiles);
-      add_values(first, end, scratch, tiles);
+      probabilities(strip, first, end, scratch, tiles, ahead);
+      add_values(first, end, scratch, tiles, ahead);
     }
     finish(strip, scratch);
   }
 
-  /// Every `parts`-th strip of a key head's query heads, from the `part`-th on; short ones come first.
+  /// Packs block j of a key head.
+  void pack_keys(std::int64_t batch, std::int64_t kv, std::int64_t j, const ForwardScratch<T>& scratch) const {
+    const HeadExtents<T> extents(shape);
+    const HeadRows<T> key = rows(shape.key_of(batch, kv));
+    const HeadRows<T> value = rows(shape.value_of(batch, kv));
+    key.pack_along(scratch.key + j * extents.along(), TileSide::left, extents, j);
+    value.pack_across(scratch.value + j * kTileElements, TileSide::left, extents, j, extents.blocks * kTileElements);
+  }
+
+  /// Every `parts`-th strip of a key head's query heads, from the `part`-th on. Short ones come first, so that keys and
+  /// values are packed, and what comes next is brought to the cache, between products.
   void operator()(std::int64_t batch, std::int64_t kv, std::int64_t part, std::int64_t parts, float* memory) const {
     const ForwardScratch<T> scratch(shape, memory);
     const HeadExtents<T> extents(shape);
     const TileUnitInUse tiles(*unit);
     const std::int64_t group = shape.group();
     const std::int64_t strips = extents.blocks * group;
-    const std::int64_t last_block = (part + (strips - 1 - part) / parts * parts) / group;
-    for (std::int64_t j = 0; j <= last_block; ++j) {
-      rows(shape.key_of(batch, kv)).pack_along(scratch.key + j * extents.along(), TileSide::left, extents, j);
-      rows(shape.value_of(batch, kv))
-          .pack_across(scratch.value + j * kTileElements, TileSide::left, extents, j, extents.blocks * kTileElements);
-    }
+    std::int64_t packed = 0;
     for (std::int64_t s = part; s < strips; s += parts) {
+      for (; packed <= s / group; ++packed) pack_keys(batch, kv, packed, scratch);
       strip({batch, kv * group + s % group, s / group}, scratch, tiles);
     }
   }
