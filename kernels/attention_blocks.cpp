@@ -79,6 +79,10 @@ struct Operand<float> {
     x[1].store(block + (key + 1) * kTileRows);
   }
   static void store_line(float* to, __mmask16 mask, __m512 x) { _mm512_mask_storeu_ps(to, mask, x); }
+  static __m512 add_products(__m512 sum, const float* a, const float* b, std::int64_t count) {
+    const auto mask = static_cast<__mmask16>(lanes_below(count, 16));
+    return _mm512_fmadd_ps(_mm512_maskz_loadu_ps(mask, a), _mm512_maskz_loadu_ps(mask, b), sum);
+  }
 };
 
 template <>
@@ -100,6 +104,11 @@ struct Operand<std::uint16_t> {
   }
   static void store_line(std::uint16_t* to, __mmask16 mask, __m512 x) {
     _mm512_mask_storeu_epi16(to, mask, rounded(x, _mm512_setzero_ps()));
+  }
+  static __m512 add_products(__m512 sum, const std::uint16_t* a, const std::uint16_t* b, std::int64_t count) {
+    const std::uint32_t mask = lanes_below(count, 32);
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(mask, a)),
+                            reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(mask, b)));
   }
 };
 
@@ -178,6 +187,19 @@ void pack_gradients(const GradientOperands<Storage>& to, const ScoreBlock& block
   }
 }
 
+template <class Storage>
+void row_products(QueryValues& sum, const MatrixRows<Storage>& a, const Storage* b) {
+  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(Storage));
+  for (std::int64_t r = 0; r < kTileRows; ++r) {
+    __m512 lanes = _mm512_setzero_ps();
+    for (std::int64_t d = 0; r < a.rows && d < a.columns; d += kLine) {
+      const std::int64_t at = r * a.stride + d;
+      lanes = Operand<Storage>::add_products(lanes, a.data + at, b + at, a.columns - d);
+    }
+    sum.of[r] = _mm512_reduce_add_ps(lanes);
+  }
+}
+
 void scale_columns(float* block, const QueryValues& factor) {
   const Queries factors(factor);
   for (int r = 0; r < kTileRows; ++r) product(Queries(block + r * kTileRows), factors).store(block + r * kTileRows);
@@ -220,6 +242,8 @@ template void pack_gradients<float>(const GradientOperands<float>&, const ScoreB
                                     const QueryValues&, const QueryValues&);
 template void pack_gradients<std::uint16_t>(const GradientOperands<std::uint16_t>&, const ScoreBlock&, const float*,
                                             float, const QueryValues&, const QueryValues&);
+template void row_products<float>(QueryValues&, const MatrixRows<float>&, const float*);
+template void row_products<std::uint16_t>(QueryValues&, const MatrixRows<std::uint16_t>&, const std::uint16_t*);
 template void store_block<float>(const MatrixPart<float>&, const float*, float);
 template void store_block<std::uint16_t>(const MatrixPart<std::uint16_t>&, const float*, float);
 template void store_transposed<float>(const MatrixPart<float>&, const float*, const QueryValues&);

@@ -62,6 +62,17 @@ template <class Storage>
 void pack_gradients(const GradientOperands<Storage>& to, const ScoreBlock& block, const float* dp, float c,
                     const QueryValues& shift, const QueryValues& delta);
 
+/// Rows of a matrix, at most 32.
+template <class Storage>
+struct MatrixRows {
+  const Storage* data;
+  std::int64_t stride, rows, columns;
+};
+
+/// sum(i) = a(i,:) . b(i,:), and 0 past the last row; b has the rows of a.
+template <class Storage>
+void row_products(QueryValues& sum, const MatrixRows<Storage>& a, const Storage* b);
+
 /// block(r,i) *= factor(i).
 void scale_columns(float* block, const QueryValues& factor);
 

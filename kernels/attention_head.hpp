@@ -63,31 +63,31 @@ struct HeadRows {
   }
 };
 
-/// Brings a block of positions to the cache while products run: a head's rows lie too far apart for a processor to
-/// foresee them, and it has no room for all at once.
+/// Brings blocks of positions to the cache while products run, a part of each with each call of some(): a head's rows
+/// lie too far apart for a processor to foresee them, and it has no room for all at once.
 template <class T>
 class Lookahead {
  public:
-  /// Block b of each of `heads`, in `calls` calls of some().
-  Lookahead(const HeadExtents<T>& extents, std::int64_t b, std::int64_t calls, std::initializer_list<HeadRows<T>> heads)
-      : dim_(extents.dim), row_(b * kTileRows), end_(b < extents.blocks ? row_ + extents.rows_of(b) : row_),
-        at_once_((kTileRows + calls - 1) / calls) {
-    for (const HeadRows<T>& head : heads) heads_[extent_++] = head;
+  Lookahead(const HeadExtents<T>& extents, std::int64_t calls) : extents_(extents), calls_(calls) {}
+
+  /// Block b of these heads, where it exists.
+  void add(std::int64_t b, std::initializer_list<HeadRows<T>> heads) {
+    if (b >= extents_.blocks) return;
+    for (const HeadRows<T>& head : heads) {
+      of_[count_++] = {head.data + b * kTileRows * head.stride, extents_.rows_of(b), extents_.dim, head.stride};
+    }
   }
   void some() {
-    constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
-    const std::int64_t until = row_ + at_once_ < end_ ? row_ + at_once_ : end_;
-    for (; row_ < until; ++row_) {
-      for (int h = 0; h < extent_; ++h) {
-        for (std::int64_t d = 0; d < dim_; d += kLine) __builtin_prefetch(heads_[h].data + row_ * heads_[h].stride + d);
-      }
-    }
+    for (int h = 0; h < count_; ++h) prefetch_block(of_[h], 0, 0, extents_.dim_steps, call_, calls_);
+    ++call_;
   }
 
  private:
-  HeadRows<T> heads_[4];
-  int extent_ = 0;
-  std::int64_t dim_, row_, end_, at_once_;
+  HeadExtents<T> extents_;
+  TileSource<T> of_[8];
+  int count_ = 0;
+  std::int64_t calls_;
+  std::int64_t call_ = 0;
 };
 
 /// The part of a head's (T, D) matrix in block b of positions and c of D, to be written.

@@ -10,7 +10,6 @@
 #include <kozero/kernels/attention_head.hpp>
 #include <kozero/kernels/attention_tasks.hpp>
 #include <kozero/kernels/attention_tiles.hpp>
-#include <kozero/kernels/rows.hpp>
 
 namespace kozero::kernels {
 namespace {
@@ -81,29 +80,31 @@ struct Backward {
 
   /// Of query block i: log2(e) l, and delta = rowsum(dY * Y). Both are 0 past the last position.
   void query_values(const HeadPair& at, std::int64_t i, QueryValues& shift, QueryValues& delta) const {
+    using Storage = StorageOf<T>;
     const std::int64_t exist = HeadExtents<T>(shape).rows_of(i);
     const float* const lse = logsumexp + (at.batch * shape.heads + at.head) * shape.positions + i * kTileRows;
-    for (std::int64_t r = 0; r < kTileRows; ++r) {
-      const std::int64_t row = shape.output(at.batch, at.head) + (i * kTileRows + r) * shape.y_columns();
-      shift.of[r] = r < exist ? kLog2E * lse[r] : 0.0F;
-      delta.of[r] = r < exist ? lane_sum(shape.head_dim,
-                                         [=, this](std::int64_t d) {
-                                           return static_cast<float>(y[row + d]) * static_cast<float>(dy[row + d]);
-                                         })
-                              : 0.0F;
-    }
+    for (std::int64_t r = 0; r < kTileRows; ++r) shift.of[r] = r < exist ? kLog2E * lse[r] : 0.0F;
+    const std::int64_t row = shape.output(at.batch, at.head) + i * kTileRows * shape.y_columns();
+    row_products<Storage>(delta, {reinterpret_cast<const Storage*>(y + row), shape.y_columns(), exist, shape.head_dim},
+                          reinterpret_cast<const Storage*>(dy + row));
   }
 
-  [[nodiscard]] Lookahead<T> queries_ahead(const HeadPair& at, std::int64_t i) const {
+  /// What comes after key block j and query block i: the next queries are packed with the first keys, the next keys
+  /// with their first queries, after which three blocks of the gradient are complete.
+  [[nodiscard]] Lookahead<T> ahead_of(const HeadPair& at, std::int64_t j, std::int64_t i) const {
     const HeadExtents<T> extents(shape);
+    const std::int64_t query = shape.query(at.batch, at.head);
+    const std::int64_t key = shape.key_of(at.batch, at.kv);
+    const std::int64_t value = shape.value_of(at.batch, at.kv);
     const std::int64_t output = shape.output(at.batch, at.head);
-    return {extents, i, 3 + extents.dim_blocks,
-            {rows(shape.query(at.batch, at.head)), {dy + output, shape.y_columns()}, {y + output, shape.y_columns()}}};
-  }
-  [[nodiscard]] Lookahead<T> keys_ahead(const HeadPair& at, std::int64_t j, std::int64_t i) const {
-    const HeadExtents<T> extents(shape);
-    return {extents, i == j ? j + 1 : extents.blocks, 3 + extents.dim_blocks,
-            {rows(shape.key_of(at.batch, at.kv)), rows(shape.value_of(at.batch, at.kv))}};
+    const std::int64_t row = shape.qkv_columns();
+    Lookahead<T> ahead(extents, 3 + extents.dim_blocks);
+    if (j == 0) ahead.add(i + 1, {rows(query), {dy + output, shape.y_columns()}, {y + output, shape.y_columns()}});
+    if (i == j) {
+      ahead.add(j + 1, {rows(key), rows(value)});
+      ahead.add(j, {{dqkv + query, row}, {dqkv + key, row}, {dqkv + value, row}});
+    }
+    return ahead;
   }
 
   /// P^T and dS^T of key block j and query block i, the latter into place `place` of the chunk; dQ^T += K^T dS^T.
@@ -111,7 +112,7 @@ struct Backward {
                       const BackwardScratch<T>& scratch, const TileUnitInUse& tiles) const {
     const HeadExtents<T> extents(shape);
     if (j == 0) pack_queries(at, i, scratch);
-    Lookahead<T> ahead = j == 0 ? queries_ahead(at, i + 1) : keys_ahead(at, j, i);
+    Lookahead<T> ahead = ahead_of(at, j, i);
     ahead.some();
     tiles.product(scratch.scores, scratch.key, scratch.query + i * extents.along(), extents.dim_steps, false);
     ahead.some();

@@ -82,8 +82,8 @@ struct Forward {
   }
 
   /// Y^T += V^T P^T of key blocks [first, end).
-  void add_values(std::int64_t first, std::int64_t end, const ForwardScratch<T>& scratch,
-                  const TileUnitInUse& tiles, Lookahead<T>& ahead) const {
+  void add_values(std::int64_t first, std::int64_t end, const ForwardScratch<T>& scratch, const TileUnitInUse& tiles,
+                  Lookahead<T>& ahead) const {
     const HeadExtents<T> extents(shape);
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
       float* const output = scratch.output + c * kTileElements;
@@ -125,9 +125,11 @@ struct Forward {
     query.pack_along(scratch.query, TileSide::right, extents, strip.block);
     const std::int64_t kv = strip.head / shape.group();
     const std::int64_t calls = (2 + extents.dim_blocks) * (strip.block / kChunk + 1) + 2 * strip.block;
-    Lookahead<T> ahead(extents, strip.block + 1, calls,
-                       {query, rows(shape.key_of(strip.batch, kv)), rows(shape.value_of(strip.batch, kv)),
-                        {y + shape.output(strip.batch, strip.head), shape.y_columns()}});
+    Lookahead<T> ahead(extents, calls);
+    ahead.add(strip.block + 1, {query,
+                                rows(shape.key_of(strip.batch, kv)),
+                                rows(shape.value_of(strip.batch, kv)),
+                                {y + shape.output(strip.batch, strip.head), shape.y_columns()}});
     for (std::int64_t first = 0; first <= strip.block; first += kChunk) {
       const std::int64_t end = std::min(first + kChunk, strip.block + 1);
       probabilities(strip, first, end, scratch, tiles, ahead);
