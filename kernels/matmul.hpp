@@ -3,9 +3,10 @@
 // matmul.hpp: the matrix product of row-major dense matrices.
 //   c = op(a) op(b)   or   c += op(a) op(b)   or   c = op(a) op(b) + bias
 //   c (M, N)   op(a) (M, K)   op(b) (K, N)   bias (N)
-// oneDNN computes it on the host (matmul_onednn.cpp), cuBLASLt on NVIDIA GPUs (matmul_cublaslt.cpp). What a back end
-// sets up for a shape is kept and used again; shape and operation alone choose the algorithm, so a call repeats bit for
-// bit at a given number of threads. Sums are in float. To be called from one host thread. Throws Error(internal) where
+// On the host a tile unit of the processor computes it (matmul_tiles.cpp: AMX or AVX-512) or oneDNN (matmul_onednn.cpp;
+// matmul_host.cpp chooses), on NVIDIA GPUs cuBLASLt (matmul_cublaslt.cpp). What a back end sets up for a shape is kept and
+// used again; shape and operation alone choose the algorithm, so a call repeats bit for bit at a given number of threads,
+// and by tiles at any. Sums are in float. To be called from one host thread. Throws Error(internal) where
 // extents disagree. Runs on `space`; returns without fencing.
 #pragma once
 #include <cstdint>
@@ -33,6 +34,10 @@ struct ProductShape {
 /// The back end's product of extents above zero. `bias` is null where shape.has_bias is false.
 template <class Space, class Out, class In>
 void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias);
+
+/// Who computes products of T here: "AMX", "AVX-512", "oneDNN", "cuBLASLt".
+template <class T>
+const char* multiplier();
 
 /// Bytes that the back end itself holds at present: packed operands, scratch memory.
 std::int64_t matmul_memory();

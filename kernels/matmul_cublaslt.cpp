@@ -154,6 +154,14 @@ template void multiply<Device, float, Bfloat16>(const Device&, const ProductShap
 template void multiply<Device, Bfloat16, Bfloat16>(const Device&, const ProductShape&, Bfloat16*, const Bfloat16*,
                                                    const Bfloat16*, const Bfloat16*);
 
+template <class T>
+const char* multiplier() {
+  return "cuBLASLt";
+}
+
+template const char* multiplier<float>();
+template const char* multiplier<Bfloat16>();
+
 std::int64_t matmul_memory() { return static_cast<std::int64_t>(kWorkspaceBytes); }
 
 }  // namespace kozero::kernels

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_product.hpp: the innermost product of the host, of two packed blocks of 32 rows, and the units that compute it.
 //   c (32, 32) = sum_k left(:, k) right(:, k)^T        or c += that        c float, row-major, on a cache line
-// A block holds 32 rows of an operand for some steps of k; a step is one cache line of a row: 16 words of 32 bits, which
-// are 16 floats or 16 pairs of bf16. In words (tile_packing.hpp makes both orders):
+// A block holds 32 rows of an operand for some steps of k; a step is one cache line of a row: 16 words of 32 bits,
+// which are 16 floats or 16 pairs of bf16. In words (tile_packing.hpp makes both orders):
 //   left   [step][32 rows][16 words]        right   [step][16 words][32 rows]
 // AMX takes both as its tiles; AVX-512 broadcasts a word of left and multiplies 32 rows of right with it. Terms are
 // added in the order of k, so bits depend on the unit alone. Products of bf16 take denormal numbers for zero.
@@ -23,7 +23,7 @@ inline constexpr std::int64_t kStepExtent = kStepWords * 4 / static_cast<std::in
 
 /// Elements of a block, a step.
 template <class T>
-inline constexpr std::int64_t kStepElements = kTileRows * kStepExtent<T>;
+inline constexpr std::int64_t kStepElements = kTileRows * (kStepExtent<T>);
 
 /// Steps that hold k elements.
 template <class T>

@@ -31,6 +31,35 @@ bool has_amx() {
 
 void nothing() {}
 
+/// Whether the unit multiplies small whole numbers, whose sums are exact, as plain loops do. One that does not is not used.
+bool multiplies_rightly(const TileUnit& unit) {
+  constexpr std::size_t kPairs = kTileRows * kStepWords;
+  alignas(64) std::uint16_t left[2 * kPairs];
+  alignas(64) std::uint16_t right[2 * kPairs];
+  alignas(64) float c[kTileElements];
+  const auto number = [](std::size_t row, std::size_t k) { return static_cast<float>((3 * row + 5 * k) % 7); };
+  for (std::size_t row = 0; row < kTileRows; ++row) {
+    for (std::size_t k = 0; k < 2 * kStepWords; ++k) {
+      const std::uint16_t bits = Bfloat16(number(row, k)).bits();
+      left[row * 2 * kStepWords + k] = bits;
+      right[(k / 2 * kTileRows + row) * 2 + k % 2] = bits;
+    }
+  }
+  const TileUnitInUse in_use(unit);
+  in_use.product(c, left, right, 1, false);
+  in_use.product(c, left, right, 1, true);
+  for (std::size_t i = 0; i < kTileElements; ++i) {
+    float sum = 0.0F;
+    for (std::size_t k = 0; k < 2 * kStepWords; ++k) sum += 2.0F * number(i / kTileRows, k) * number(i % kTileRows, k);
+    if (c[i] != sum) return false;
+  }
+  return true;
+}
+
+void add_if_right(TileUnits& found, const TileUnit& unit) {
+  if (multiplies_rightly(unit)) found.unit[found.extent++] = unit;
+}
+
 template <class T>
 TileUnits find_units();
 
@@ -47,9 +76,9 @@ template <>
 TileUnits find_units<Bfloat16>() {
   TileUnits found{};
   if (find_units<float>().extent == 0) return found;
-  if (has_amx()) found.unit[found.extent++] = {"AMX", amx::product_of_bfloat16, amx::begin, amx::end};
+  if (has_amx()) add_if_right(found, {"AMX", amx::product_of_bfloat16, amx::begin, amx::end});
   if (__builtin_cpu_supports("avx512bf16") != 0) {
-    found.unit[found.extent++] = {"AVX-512 BF16", avx512::product_of_bfloat16, nothing, nothing};
+    add_if_right(found, {"AVX-512 BF16", avx512::product_of_bfloat16, nothing, nothing});
   }
   return found;
 }
