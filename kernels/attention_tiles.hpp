@@ -17,6 +17,7 @@ namespace kozero::kernels {
 
 template <class T>
 std::int64_t attention_tiles_forward_scratch(const AttentionShape& shape);
+
 template <class T>
 std::int64_t attention_tiles_backward_scratch(const AttentionShape& shape);
 
