@@ -4,9 +4,9 @@
 //   c = op(a) op(b)   or   c += op(a) op(b)   or   c = op(a) op(b) + bias
 //   c (M, N)   op(a) (M, K)   op(b) (K, N)   bias (N)
 // On the host a tile unit of the processor computes it (matmul_tiles.cpp: AMX or AVX-512) or oneDNN (matmul_onednn.cpp;
-// matmul_host.cpp chooses), on NVIDIA GPUs cuBLASLt (matmul_cublaslt.cpp). What a back end sets up for a shape is kept and
-// used again; shape and operation alone choose the algorithm, so a call repeats bit for bit at a given number of threads,
-// and by tiles at any. Sums are in float. To be called from one host thread. Throws Error(internal) where
+// matmul_host.cpp chooses), on NVIDIA GPUs cuBLASLt (matmul_cublaslt.cpp). What a back end sets up for a shape is kept
+// and used again; shape and operation alone choose the algorithm, so a call repeats bit for bit at a given number of
+// threads, and by tiles at any. Sums are in float. To be called from one host thread. Throws Error(internal) where
 // extents disagree. Runs on `space`; returns without fencing.
 #pragma once
 #include <cstdint>
@@ -35,9 +35,18 @@ struct ProductShape {
 template <class Space, class Out, class In>
 void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias);
 
-/// Who computes products of T here: "AMX", "AVX-512", "oneDNN", "cuBLASLt".
+/// Who is to multiply: the fastest there is, or the library also where a tile unit would be used.
+enum class Products { fastest, library };
+void choose_products(Products products);
+
+/// Who multiplies matrices of T: "AMX", "AVX-512 BF16", "AVX-512", "oneDNN", "cuBLASLt".
 template <class T>
 const char* multiplier();
+
+/// Multiplies what the first-level caches hold, on all threads: what the machine can give. Returns the operations,
+/// 2 M N K of all products; 0 where the library multiplies.
+template <class Space, class T>
+double product_probe(const Space& space);
 
 /// Bytes that the back end itself holds at present: packed operands, scratch memory.
 std::int64_t matmul_memory();

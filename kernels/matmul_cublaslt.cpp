@@ -154,6 +154,9 @@ template void multiply<Device, float, Bfloat16>(const Device&, const ProductShap
 template void multiply<Device, Bfloat16, Bfloat16>(const Device&, const ProductShape&, Bfloat16*, const Bfloat16*,
                                                    const Bfloat16*, const Bfloat16*);
 
+// There is nobody else.
+void choose_products(Products) {}
+
 template <class T>
 const char* multiplier() {
   return "cuBLASLt";
@@ -161,6 +164,14 @@ const char* multiplier() {
 
 template const char* multiplier<float>();
 template const char* multiplier<Bfloat16>();
+
+template <class Space, class T>
+double product_probe(const Space&) {
+  return 0.0;
+}
+
+template double product_probe<Device, float>(const Device&);
+template double product_probe<Device, Bfloat16>(const Device&);
 
 std::int64_t matmul_memory() { return static_cast<std::int64_t>(kWorkspaceBytes); }
 

@@ -12,6 +12,18 @@
 namespace kozero::kernels {
 namespace {
 
+Products& chosen() {
+  static Products products = Products::fastest;
+  return products;
+}
+
+/// The tile unit in use for T, null where the library multiplies.
+template <class T>
+const TileUnit* unit_in_use() {
+  const TileUnits& units = tile_units<T>();
+  return chosen() == Products::fastest && units.extent > 0 ? &units.unit[0] : nullptr;
+}
+
 std::int64_t padded(std::int64_t extent) { return (extent + kTileRows - 1) / kTileRows * kTileRows; }
 
 bool fills_tiles(const ProductShape& shape) { return padded(shape.m) * padded(shape.n) <= 2 * shape.m * shape.n; }
@@ -21,9 +33,9 @@ bool fills_tiles(const ProductShape& shape) { return padded(shape.m) * padded(sh
 template <class Space, class Out, class In>
 void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
-  const TileUnits& units = tile_units<In>();
-  if (units.extent > 0 && fills_tiles(shape)) {
-    multiply_by_tiles(space, units.unit[0], shape, c, a, b, bias);
+  const TileUnit* const unit = unit_in_use<In>();
+  if (unit != nullptr && fills_tiles(shape)) {
+    multiply_by_tiles(space, *unit, shape, c, a, b, bias);
   } else {
     multiply_by_onednn(shape, c, a, b, bias);
   }
@@ -36,11 +48,33 @@ template void multiply<Device, float, Bfloat16>(const Device&, const ProductShap
 template void multiply<Device, Bfloat16, Bfloat16>(const Device&, const ProductShape&, Bfloat16*, const Bfloat16*,
                                                    const Bfloat16*, const Bfloat16*);
 
+void choose_products(Products products) { chosen() = products; }
+
 template <class T>
 const char* multiplier() {
-  const TileUnits& units = tile_units<T>();
-  return units.extent > 0 ? units.unit[0].name : "oneDNN";
+  const TileUnit* const unit = unit_in_use<T>();
+  return unit == nullptr ? "oneDNN" : unit->name;
 }
+
+template <class Space, class T>
+double product_probe(const Space& space) {
+  constexpr std::int64_t kSteps = 6;  // 12 KiB of each side
+  constexpr std::int64_t kRepeats = 2000;
+  const TileUnit* const unit = unit_in_use<T>();
+  if (unit == nullptr) return 0.0;
+  const std::int64_t workers = space.concurrency();
+  Kokkos::parallel_for("kozero::product_probe", Kokkos::RangePolicy<Space>(space, 0, workers), [=](const int) {
+    alignas(64) std::byte left[kSteps * kStepBytes] = {};
+    alignas(64) std::byte right[kSteps * kStepBytes] = {};
+    alignas(64) float c[kTileElements];
+    const TileUnitInUse in_use(*unit);
+    for (std::int64_t i = 0; i < kRepeats; ++i) in_use.product(c, left, right, kSteps, i > 0);
+  });
+  return static_cast<double>(2 * kTileElements * kSteps * kStepExtent<T> * kRepeats * workers);
+}
+
+template double product_probe<Device, float>(const Device&);
+template double product_probe<Device, Bfloat16>(const Device&);
 
 template const char* multiplier<float>();
 template const char* multiplier<Bfloat16>();

@@ -2,13 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul_tiles.cpp: which blocks are multiplied when, and where they lie meanwhile.
 // The side with fewer blocks is shared: packed whole, by all threads, before anybody multiplies. The other side
-// streams: its blocks are dealt out to the workers, each of which packs `chunk` of them for kPassSteps of k, and
-// multiplies each, which is then in the first-level cache, with every block of `group` of the shared side, which is in
-// the second.
-//   for each chunk, for each group, for each pass over k: pack the chunk; for each block of it, each of the group: c += ...
+// streams: its blocks are dealt out to the workers. A worker packs one for a pass, the unit's pass_steps of k, and
+// multiplies it with `group` blocks of the shared side, which the second-level cache holds:
+//   for each chunk, each group, each pass over k, each block of the chunk: pack it; for each of the group: c += ...
 // A block's sums wait in the worker's scratch from pass to pass, and go to c after the last. A worker whose blocks are
-// one chunk and one group keeps all its sums at once: then k is cut into spans of kSpanSteps, and the shared side is
-// packed a span at a time, so that a long k needs little memory.
+// one chunk and one group keeps all its sums at once: then k is cut into spans, and the shared side is packed a span at
+// a time, so that a long k needs little memory.
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
@@ -22,10 +21,9 @@
 namespace kozero::kernels {
 namespace {
 
-constexpr std::int64_t kPassSteps = 8;     // 16 KiB of a block: two of them and their sums fit a first-level cache
-constexpr std::int64_t kGroupBlocks = 32;  // 512 KiB of the shared side
-constexpr std::int64_t kSumBlocks = 128;   // 512 KiB of sums
-constexpr std::int64_t kSpanSteps = 64;
+constexpr std::int64_t kGroupBlocks = 32;     // 1024 rows or columns of the shared side
+constexpr std::int64_t kSumBlocks = 128;      // 512 KiB of sums
+constexpr std::int64_t kSpanBytes = 4 << 20;  // of the shared side
 
 struct Range {
   std::int64_t begin, end;
@@ -46,6 +44,7 @@ struct Deal {
   std::int64_t streamed, shared;  ///< blocks of a side
   std::int64_t streams, splits;   ///< workers along a side
   std::int64_t chunk, group;      ///< blocks of a side that a worker multiplies at a time
+  std::int64_t pass;              ///< steps that are multiplied at a time
   std::int64_t span;              ///< steps for which the shared side is packed at a time
   TileSide streaming;
 
@@ -55,11 +54,12 @@ struct Deal {
 };
 
 template <class In>
-Deal deal_out(const ProductShape& shape, std::int64_t threads) {
+Deal deal_out(const ProductShape& shape, const TileUnit& unit, std::int64_t threads) {
   Deal deal{};
   const std::int64_t left = blocks_of(shape.m);
   const std::int64_t right = blocks_of(shape.n);
   deal.steps = steps_of<In>(shape.k);
+  deal.pass = std::min(deal.steps, unit.pass_steps);
   deal.streaming = left > right ? TileSide::left : TileSide::right;
   deal.streamed = std::max(left, right);
   deal.shared = std::min(left, right);
@@ -70,7 +70,8 @@ Deal deal_out(const ProductShape& shape, std::int64_t threads) {
   deal.group = std::min(most_shared, kGroupBlocks);
   deal.chunk = std::min(most_streamed, kSumBlocks / deal.group);
   const bool at_once = deal.chunk == most_streamed && deal.group == most_shared;
-  deal.span = at_once ? std::min(deal.steps, kSpanSteps) : deal.steps;
+  const std::int64_t passes = std::max<std::int64_t>(1, kSpanBytes / (deal.shared * deal.pass * kStepBytes));
+  deal.span = at_once ? std::min(deal.steps, passes * deal.pass) : deal.steps;
   return deal;
 }
 
@@ -123,16 +124,17 @@ class TiledProduct {
   /// Packs a part of the shared side for the steps of `span`.
   void pack_shared(std::int64_t worker, Range span) const {
     const TileSide side = deal_.streaming == TileSide::left ? TileSide::right : TileSide::left;
-    const std::int64_t passes = (span.extent() + kPassSteps - 1) / kPassSteps;
+    const std::int64_t passes = (span.extent() + deal_.pass - 1) / deal_.pass;
     const Range mine = part_of(deal_.shared * passes, deal_.workers(), worker);
     for (std::int64_t i = mine.begin; i < mine.end; ++i) {
-      const std::int64_t first = i % passes * kPassSteps;
-      const std::int64_t steps = std::min(kPassSteps, span.extent() - first);
-      const std::int64_t next = i + 1;
-      prefetch_block(shared_, next / passes * kTileRows, (span.begin + next % passes * kPassSteps) * kStepExtent<In>,
-                     kPassSteps, 0, 1);
-      pack_block(shared_block(i / passes, first), side, shared_, i / passes * kTileRows,
-                 (span.begin + first) * kStepExtent<In>, steps);
+      const std::int64_t first = i % passes * deal_.pass;
+      const std::int64_t steps = std::min(deal_.pass, span.extent() - first);
+      for (std::int64_t step = first; step < first + steps; ++step) {
+        prefetch_block(shared_, (i + 1) / passes * kTileRows,
+                       (span.begin + (i + 1) % passes * deal_.pass) * kStepExtent<In>, deal_.pass, step - first, steps);
+        pack_block(shared_block(i / passes, step), side, shared_, i / passes * kTileRows,
+                   (span.begin + step) * kStepExtent<In>, 1);
+      }
     }
   }
 
@@ -145,8 +147,8 @@ class TiledProduct {
       const Range chunk{s, std::min(s + deal_.chunk, streamed.end)};
       for (std::int64_t h = shared.begin; h < shared.end; h += deal_.group) {
         const Range group{h, std::min(h + deal_.group, shared.end)};
-        for (std::int64_t step = span.begin; step < span.end; step += kPassSteps) {
-          const Range pass{step, std::min(step + kPassSteps, span.end)};
+        for (std::int64_t step = span.begin; step < span.end; step += deal_.pass) {
+          const Range pass{step, std::min(step + deal_.pass, span.end)};
           multiply_pass(unit, worker, chunk, group, pass, step - span.begin);
         }
       }
@@ -154,13 +156,11 @@ class TiledProduct {
   }
 
  private:
-  static constexpr std::int64_t kPassBytes = kPassSteps * kStepBytes;
-
   [[nodiscard]] std::int64_t shared_bytes() const { return deal_.shared * deal_.span * kStepBytes; }
   [[nodiscard]] std::int64_t sums_bytes() const {
     return deal_.chunk * deal_.group * kTileElements * static_cast<std::int64_t>(sizeof(float));
   }
-  [[nodiscard]] std::int64_t worker_bytes() const { return deal_.chunk * kPassBytes + sums_bytes(); }
+  [[nodiscard]] std::int64_t worker_bytes() const { return sums_bytes() + deal_.pass * kStepBytes; }
 
   [[nodiscard]] In* shared_block(std::int64_t block, std::int64_t step_of_span) const {
     return packed_ + (block * deal_.span + step_of_span) * kStepElements<In>;
@@ -170,12 +170,11 @@ class TiledProduct {
                      std::int64_t step_of_span) const {
     std::byte* const memory = of_workers_ + worker * worker_bytes();
     auto* const sums = reinterpret_cast<float*>(memory);
-    auto* const packed = reinterpret_cast<In*>(memory + sums_bytes());
+    auto* const mine = reinterpret_cast<In*>(memory + sums_bytes());
     const bool left_streams = deal_.streaming == TileSide::left;
     const bool last = pass.end == deal_.steps;
     const bool only = last && pass.begin == 0;
     for (std::int64_t s = chunk.begin; s < chunk.end; ++s) {
-      In* const mine = packed + (s - chunk.begin) * kPassSteps * kStepElements<In>;
       pack_block(mine, deal_.streaming, streamed_, s * kTileRows, pass.begin * kStepExtent<In>, pass.extent());
       for (std::int64_t h = group.begin; h < group.end; ++h) {
         prefetch_next(chunk, pass, s, h - group.begin, group.extent());
@@ -193,7 +192,7 @@ class TiledProduct {
   void prefetch_next(Range chunk, Range pass, std::int64_t s, std::int64_t part, std::int64_t parts) const {
     const bool same_pass = s + 1 < chunk.end;
     prefetch_block(streamed_, (same_pass ? s + 1 : chunk.begin) * kTileRows,
-                   (same_pass ? pass.begin : pass.end) * kStepExtent<In>, kPassSteps, part, parts);
+                   (same_pass ? pass.begin : pass.end) * kStepExtent<In>, deal_.pass, part, parts);
   }
 
   /// The block's place in c = its sums, plus the bias, or plus c.
@@ -230,7 +229,7 @@ class TiledProduct {
   const In* bias_;
   TileSource<In> streamed_{}, shared_{};
   In* packed_ = nullptr;             // the shared side: [block][step of the span]
-  std::byte* of_workers_ = nullptr;  // of each: sums, then packed blocks
+  std::byte* of_workers_ = nullptr;  // of each: sums, then a packed block
 };
 
 }  // namespace
@@ -238,7 +237,7 @@ class TiledProduct {
 template <class Out, class In>
 void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductShape& shape, Out* c, const In* a,
                        const In* b, const In* bias) {
-  const Deal deal = deal_out<In>(shape, space.concurrency());
+  const Deal deal = deal_out<In>(shape, unit, space.concurrency());
   TiledProduct<Out, In> product(unit, deal, shape, c, bias);
   product.take(a, b);
   const Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>> workers(space, 0, deal.workers());

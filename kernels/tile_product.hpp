@@ -35,8 +35,9 @@ constexpr std::int64_t steps_of(std::int64_t k) {
 struct TileUnit {
   const char* name;
   void (*product)(float* c, const void* left, const void* right, std::int64_t steps, bool accumulate);
-  void (*begin)();  ///< each thread calls it before its first product ...
-  void (*end)();    ///< ... and this one after its last
+  std::int64_t pass_steps;  ///< of the blocks that it multiplies best: what its first-level cache holds, or streams through
+  void (*begin)();          ///< each thread calls it before its first product ...
+  void (*end)();            ///< ... and this one after its last
 };
 
 /// The processor's units for blocks of T (float or Bfloat16), the fastest first: `extent` of them, 0 where it has none.

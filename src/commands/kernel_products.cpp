@@ -77,7 +77,7 @@ class Products {
     const double operations = 2.0 * static_cast<double>(layer.rows) * static_cast<double>(layer.inputs * layer.outputs);
     cases_.push_back({layer.name + " " + direction,
                       fmt::format("{} x {} x {}", layer.rows, layer.outputs, layer.inputs), layer.calls,
-                      KernelCase::Measure::operations, operations, std::move(call)});
+                      KernelCase::Measure::operations, operations, std::move(call), true});
   }
 
   std::vector<KernelCase>& cases_;
@@ -124,6 +124,17 @@ void add_attention(std::vector<KernelCase>& cases, const KernelShapes& shapes, O
 }  // namespace
 
 template <class Scalar>
+KernelCase product_probe() {
+  const auto call = [] { return kernels::product_probe<Device, Scalar>(Device()); };
+  return {std::string("product probe, ") + kernels::multiplier<Scalar>(),
+          "in the first-level caches",
+          0,
+          KernelCase::Measure::operations,
+          call(),
+          [=] { static_cast<void>(call()); }};
+}
+
+template <class Scalar>
 void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shapes, OperandRings& rings) {
   const model::Config& model = shapes.model;
   const bool outputs_first = model.rotary;  // as Llama's weights are published; GPT-2's have the inputs first
@@ -140,5 +151,7 @@ void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shape
 
 template void add_product_cases<float>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
 template void add_product_cases<Bfloat16>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
+template KernelCase product_probe<float>();
+template KernelCase product_probe<Bfloat16>();
 
 }  // namespace kozero::commands
