@@ -158,19 +158,34 @@ void WeightsOf<Scalar>::round(int unit) const {
 }
 
 template <class Scalar>
-void WeightsOf<Scalar>::publish() {
-  forget_gathered();
-  for (int unit = 0; unit < table().num_units(); ++unit) {
-    if (whole_master()) gather(unit, my_slice(unit), whole(unit));
-    round(unit);
-    if (!whole_master() && !sharded()) gather(unit, slice_in(flat_, placements_.stored, unit), unit_in(flat_, unit));
-  }
+Vector<Bfloat16> WeightsOf<Scalar>::my_rounded_slice(int unit) const {
+  if constexpr (has_master<Scalar>) return slice_in(flat_, placements_.stored, unit);
+  return {};
 }
 
 template <class Scalar>
-void WeightsOf<Scalar>::publish_whole() {
-  forget_gathered();
-  for (int unit = 0; unit < table().num_units(); ++unit) round(unit);
+Vector<Bfloat16> WeightsOf<Scalar>::whole_rounded(int unit) const {
+  if constexpr (has_master<Scalar>) return unit_in(flat_, unit);
+  return {};
+}
+
+template <class Scalar>
+void WeightsOf<Scalar>::publish() {
+  if constexpr (has_master<Scalar>) {
+    for (int unit = 0; unit < table().num_units(); ++unit) {
+      if (whole_master()) gather(unit, my_slice(unit), whole(unit));
+      round(unit);
+    }
+  }
+  if (!has_master<Scalar> || !whole_master()) share();
+}
+
+template <class Scalar>
+void WeightsOf<Scalar>::share() {
+  std::fill(in_slot_.begin(), in_slot_.end(), -1);
+  for (int unit = 0; !sharded() && unit < table().num_units(); ++unit) {
+    gather(unit, slice_in(flat_, placements_.stored, unit), unit_in(flat_, unit));
+  }
 }
 
 template <class Scalar>
@@ -180,11 +195,6 @@ std::string WeightsOf<Scalar>::first_unequal_replica() const {
     if (!agree) return table().unit(unit).name;
   }
   return "";
-}
-
-template <class Scalar>
-void WeightsOf<Scalar>::forget_gathered() {
-  std::fill(in_slot_.begin(), in_slot_.end(), -1);
 }
 
 template class WeightsOf<float>;

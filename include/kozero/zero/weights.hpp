@@ -5,8 +5,8 @@
 //   sharded:    this rank's slices in unit order; acquire(u) all-gathers unit u into the buffer of u's slot.
 // A gathered unit stays in its slot until another unit needs the slot or the weights change, so that the last block of
 // forward is not gathered again for backward, and a tied embedding is gathered once a step.
-// The truth is in float: the master. In f32 it is the weights themselves; of 16-bit weights it is an array of its own with
-// the optimizer state's placement, from which they are rounded when they are published.
+// The truth is in float: the master. In f32 it is the weights themselves; of 16-bit weights it is an array of its own
+// with the optimizer state's placement, from which they are rounded when they are published.
 #pragma once
 #include <string>
 #include <vector>
@@ -40,11 +40,17 @@ class Weights {
   /// This rank's slices of all units, in unit order; `first` counts them as one flat array.
   [[nodiscard]] std::vector<UnitRange> my_ranges() const;
 
-  /// After slices changed: a replicated master is gathered anew, weights are rounded from it and, where replicated,
-  /// gathered; gathered copies of sharded ones are forgotten.
+  /// What the network reads of the same elements where it reads 16 bits; else of no extent. Who changes the master also
+  /// writes these, or calls publish().
+  [[nodiscard]] virtual Vector<Bfloat16> my_rounded_slice(int unit) const = 0;
+  [[nodiscard]] virtual Vector<Bfloat16> whole_rounded(int unit) const = 0;
+
+  /// After slices of the master changed: a replicated master is gathered anew, 16-bit weights are rounded from it, and
+  /// what the network reads is shared.
   virtual void publish() = 0;
-  /// After whole units changed alike on every rank: nothing moves.
-  virtual void publish_whole() = 0;
+  /// After slices of master and rounded weights changed: replicated weights are gathered anew, gathered copies of
+  /// sharded ones are forgotten. (A replicated master of 16-bit weights is not: it was updated everywhere.)
+  virtual void share() = 0;
 
   /// The name of the first unit whose replicas are not equal in bits on all ranks, "" where all are, or where weights
   /// are sharded and have none. Collective.
@@ -92,8 +98,10 @@ class WeightsOf final : public Weights {
 
   [[nodiscard]] Vector<float> my_slice(int unit) const override;
   [[nodiscard]] Vector<float> whole(int unit) const override;
+  [[nodiscard]] Vector<Bfloat16> my_rounded_slice(int unit) const override;
+  [[nodiscard]] Vector<Bfloat16> whole_rounded(int unit) const override;
   void publish() override;
-  void publish_whole() override;
+  void share() override;
   [[nodiscard]] std::string first_unequal_replica() const override;
 
  private:
@@ -101,7 +109,6 @@ class WeightsOf final : public Weights {
   [[nodiscard]] bool whole_master() const { return placements_.master == dist::Placement::replicated; }
   /// Rounds what this rank has of a unit's master; of replicated weights the others' slices may still be old.
   void round(int unit) const;
-  void forget_gathered();
 
   WeightPlacements placements_;
   Vector<Scalar> flat_;                // replicated: table extent; sharded: this rank's slices
