@@ -22,6 +22,7 @@ struct RunKeys {
   std::int64_t ranks = 1;
   std::int64_t threads = 0;  ///< 0: not given, the cores shared out
   std::string device = "auto";
+  std::string products = "fastest";
   bool deterministic = true;
   double max_minutes = 0;
   std::int64_t check_every = 0;

@@ -4,6 +4,7 @@
 //   g = gradient_scale * gradient;  master *= 1 - lr * weight_decay
 //   exp_avg += (1 - beta1) (g - exp_avg);  exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) g^2
 //   master -= (lr / correction1) exp_avg / (sqrt(exp_avg_sq) / sqrt(correction2) + eps)      all of one extent
+//   rounded = Bfloat16(master), where the network reads 16 bits; else `rounded` has no elements
 // PyTorch's AdamW formula (amsgrad off). Elementwise: the bits do not depend on how an array is cut. Returns without
 // fencing. Loshchilov, Hutter 2019, arXiv:1711.05101.
 #pragma once
@@ -11,7 +12,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
-#include <kozero/kernels/elements.hpp>
+#include <kozero/kernels/update_elements.hpp>
 
 namespace kozero::kernels {
 
@@ -29,11 +30,12 @@ struct AdamW {
 };
 
 template <class Space>
-void adamw_update(const Space& space, Vector<float> master, Vector<float> exp_avg, Vector<float> exp_avg_sq,
-                  Vector<const float> gradient, const AdamW& step) {
+void adamw_update(const Space& space, Vector<float> master, Vector<Bfloat16> rounded, Vector<float> exp_avg,
+                  Vector<float> exp_avg_sq, Vector<const float> gradient, const AdamW& step) {
   require(exp_avg.extent(0) == master.extent(0) && exp_avg_sq.extent(0) == master.extent(0) &&
               gradient.extent(0) == master.extent(0),
           "adamw_update: weights, moments and gradient differ in extent");
+  const auto extent = static_cast<std::int64_t>(master.extent(0));
   const auto keep = static_cast<float>(1.0 - step.lr * step.weight_decay);
   const auto rate = static_cast<float>(step.lr / step.correction1);
   const auto inverse_root = static_cast<float>(1.0 / std::sqrt(step.correction2));
@@ -46,15 +48,17 @@ void adamw_update(const Space& space, Vector<float> master, Vector<float> exp_av
   float* const m = exp_avg.data();
   float* const v = exp_avg_sq.data();
   const float* const grad = gradient.data();
-  for_each_element(
-      space, "kozero::adamw_update", static_cast<std::int64_t>(master.extent(0)), KOKKOS_LAMBDA(std::int64_t i) {
+  update_elements(
+      space, "kozero::adamw_update", extent, rounded, KOKKOS_LAMBDA(std::int64_t i) {
         const float g = scale * grad[i];
         const float first = m[i] + rest1 * (g - m[i]);
         const float second = beta2 * v[i] + rest2 * g * g;
         const float denominator = Kokkos::sqrt(second) * inverse_root + eps;
+        const float updated = keep * w[i] - rate * (first / denominator);
         m[i] = first;
         v[i] = second;
-        w[i] = keep * w[i] - rate * (first / denominator);
+        w[i] = updated;
+        return updated;
       });
 }
 

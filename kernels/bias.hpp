@@ -11,9 +11,10 @@ namespace kozero::kernels {
 template <class Space, class T>
 void bias_backward(const Space& space, Vector<float> dbias, Matrix<const T> dy, Vector<float> workspace) {
   require(dbias.extent(0) == dy.extent(1), "bias_backward: dbias (C) and dy (N, C) differ in C");
-  add_row_sums(
-      space, "kozero::bias_backward", dbias, static_cast<std::int64_t>(dy.extent(0)),
-      KOKKOS_LAMBDA(std::int64_t n, std::int64_t c) { return static_cast<float>(row_of(dy, n)[c]); }, workspace);
+  add_row_sums<1>(
+      space, "kozero::bias_backward", {dbias}, static_cast<std::int64_t>(dy.extent(0)),
+      KOKKOS_LAMBDA(std::int64_t n, std::int64_t c) { return RowTerms<1>{static_cast<float>(row_of(dy, n)[c])}; },
+      workspace);
 }
 
 }  // namespace kozero::kernels

@@ -16,10 +16,8 @@ template <class Space, class T, class From>
 void convert(const Space& space, Vector<T> y, Vector<From> x) {
   require(y.extent(0) == x.extent(0), "convert: x and y differ in extent");
   const From* const in = x.data();
-  T* const out = y.data();
-  for_each_element(
-      space, "kozero::convert", static_cast<std::int64_t>(x.extent(0)),
-      KOKKOS_LAMBDA(std::int64_t i) { out[i] = static_cast<T>(static_cast<float>(in[i])); });
+  assign_elements(
+      space, "kozero::convert", y, KOKKOS_LAMBDA(std::int64_t i) { return static_cast<float>(in[i]); });
 }
 
 }  // namespace kozero::kernels

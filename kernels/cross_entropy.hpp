@@ -26,6 +26,9 @@ void require_targets(const Vector<float>& losses, const Logits& logits, const Ve
           "cross_entropy: losses and targets must have one element for each row of the logits");
 }
 
+/// exp(x - largest).
+KOKKOS_INLINE_FUNCTION float exp_below(float x, float largest) { return fast_exp2((x - largest) * kLog2E); }
+
 /// The losses alone.
 template <class Space, class T>
 void cross_entropy_forward(const Space& space, Vector<float> losses, Matrix<T> logits, Vector<const Token> targets) {
@@ -37,7 +40,7 @@ void cross_entropy_forward(const Space& space, Vector<float> losses, Matrix<T> l
         const auto* const x = row_of(logits, n);
         const float largest = row_max(team, columns, [&](std::int64_t v) { return static_cast<float>(x[v]); });
         const float sum =
-            row_sum(team, columns, [&](std::int64_t v) { return fast_exp(static_cast<float>(x[v]) - largest); });
+            row_sum(team, columns, [=](std::int64_t v) { return exp_below(static_cast<float>(x[v]), largest); });
         const float loss = largest - static_cast<float>(x[targets(n)]) + Kokkos::log(sum);
         Kokkos::single(Kokkos::PerThread(team), [&]() { losses(n) = loss; });
       });
@@ -53,16 +56,19 @@ void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> logits, V
       space, "kozero::cross_entropy", static_cast<std::int64_t>(logits.extent(0)),
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
         T* const x = row_of(logits, n);
-        const Token target = targets(n);
+        const std::int64_t target = targets(n);
         const float largest = row_max(team, columns, [&](std::int64_t v) { return static_cast<float>(x[v]); });
         const float sum =
-            row_sum(team, columns, [&](std::int64_t v) { return fast_exp(static_cast<float>(x[v]) - largest); });
-        const float loss = largest - static_cast<float>(x[target]) + Kokkos::log(sum);
-        Kokkos::single(Kokkos::PerThread(team), [&]() { losses(n) = loss; });
+            row_sum(team, columns, [=](std::int64_t v) { return exp_below(static_cast<float>(x[v]), largest); });
+        const float target_logit = static_cast<float>(x[target]);
         const float factor = scale / sum;
-        for_each_column(team, columns, [=](std::int64_t v) {  // by value, so that no store to x changes them: SIMD
-          const float hit = static_cast<Token>(v) == target ? scale : 0.0F;
-          x[v] = static_cast<T>(factor * fast_exp(static_cast<float>(x[v]) - largest) - hit);
+        const auto gradient = [=](std::int64_t v) { return factor * exp_below(static_cast<float>(x[v]), largest); };
+        assign_row(team, x, target, gradient);  // around the target: no comparison in the loops
+        assign_row(team, x + target + 1, columns - target - 1,
+                   [=](std::int64_t v) { return gradient(target + 1 + v); });
+        Kokkos::single(Kokkos::PerThread(team), [&]() {
+          losses(n) = largest - target_logit + Kokkos::log(sum);
+          x[target] = static_cast<T>(factor * exp_below(target_logit, largest) - scale);
         });
       });
 }

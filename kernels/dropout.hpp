@@ -29,10 +29,10 @@ void dropout(const Space& space, Matrix<T> x, Vector<const std::uint64_t> sample
         const std::uint64_t sample = sample_ids(n / positions);
         const auto first = static_cast<std::uint64_t>(n % positions * columns);
         T* const row = row_of(x, n);
-        for_each_column(team, columns, [&](std::int64_t c) {
+        assign_row(team, row, columns, [=](std::int64_t c) {
           const Words4 words = philox(key, counter_of(first + static_cast<std::uint64_t>(c), sample));
           const float kept = scale * static_cast<float>(row[c]);
-          row[c] = static_cast<T>(uniform_of(words.x[0]) >= p ? kept : 0.0F);
+          return uniform_of(words.x[0]) >= p ? kept : 0.0F;
         });
       });
 }

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // elements.hpp: one call of a body for each element of a flat extent, in parallel.
-//   for_each_element(space, "kozero::gelu_forward", extent, KOKKOS_LAMBDA(std::int64_t i) { y(i) = ...; });
+//   for_each_element(space, "kozero::fill", extent, KOKKOS_LAMBDA(std::int64_t i) { y[i] = ...; });
+//   assign_elements(space, "kozero::gelu_forward", y, KOKKOS_LAMBDA(std::int64_t i) { return ...; });    y(i) = T(...)
 // On a GPU each thread takes an element. On a host each index of the dispatch is a block of kElementBlock, an inner
 // loop that the compiler turns into SIMD: the body is copied there, so that no store of it can change what it captured.
 // Elements must not depend on each other; a body may read and write the same element of one array.
@@ -9,6 +10,9 @@
 #include <cstdint>
 #include <Kokkos_Core.hpp>
 #include <string>
+
+#include <kozero/core/views.hpp>
+#include <kozero/kernels/stored_run.hpp>
 
 namespace kozero::kernels {
 
@@ -29,11 +33,31 @@ struct ElementBlock {
     const Body local = body;
     const std::int64_t first = block * kElementBlock;
     const std::int64_t end = first + kElementBlock < extent ? first + kElementBlock : extent;
-#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDA_ARCH__)
-#pragma GCC ivdep
-#endif
-    for (std::int64_t i = first; i < end; ++i) local(i);
+    simd_loop(end - first, [=](std::int64_t i) { local(first + i); });
   }
+};
+
+/// Stores the values of the elements of block `block`.
+template <class T, class Value>
+struct AssignedBlock {
+  T* out;
+  Value value;
+  std::int64_t extent;
+
+  void operator()(std::int64_t block) const {
+    const std::int64_t first = block * kElementBlock;
+    const std::int64_t end = first + kElementBlock < extent ? first + kElementBlock : extent;
+    store_run(out + first, end - first, [first, at = value](std::int64_t i) { return at(first + i); });
+  }
+};
+
+/// Stores the value of an element.
+template <class T, class Value>
+struct AssignedElement {
+  T* out;
+  Value value;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const { out[i] = static_cast<T>(value(i)); }
 };
 
 template <class Space, class Body>
@@ -45,6 +69,19 @@ void for_each_element(const Space& space, const std::string& label, std::int64_t
     Kokkos::parallel_for(label, Policy(space, 0, blocks), ElementBlock<Body>{body, extent});
   } else {
     Kokkos::parallel_for(label, Policy(space, 0, extent), body);
+  }
+}
+
+template <class Space, class T, class Value>
+void assign_elements(const Space& space, const std::string& label, Vector<T> out, const Value& value) {
+  using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>;
+  const auto extent = static_cast<std::int64_t>(out.extent(0));
+  if (extent == 0) return;
+  if constexpr (runs_on_host<Space>) {
+    const std::int64_t blocks = (extent + kElementBlock - 1) / kElementBlock;
+    Kokkos::parallel_for(label, Policy(space, 0, blocks), AssignedBlock<T, Value>{out.data(), value, extent});
+  } else {
+    Kokkos::parallel_for(label, Policy(space, 0, extent), AssignedElement<T, Value>{out.data(), value});
   }
 }
 

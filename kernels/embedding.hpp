@@ -24,9 +24,7 @@ void embedding_forward(const Space& space, Matrix<T> x, Vector<const Token> toke
   for_each_row(
       space, "kozero::embedding_forward", static_cast<std::int64_t>(x.extent(0)),
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-        const T* const from = row_of(wte, tokens(n));
-        T* const to = row_of(x, n);
-        for_each_column(team, columns, [&](std::int64_t c) { to[c] = from[c]; });
+        copy_row(team, row_of(x, n), row_of(wte, tokens(n)), columns);
       });
 }
 
@@ -41,9 +39,8 @@ void position_forward(const Space& space, Matrix<T> x, MatrixIn<T> wpe, std::int
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
         const T* const from = row_of(wpe, n % positions);
         T* const to = row_of(x, n);
-        for_each_column(team, columns, [&](std::int64_t c) {
-          to[c] = static_cast<T>(static_cast<float>(to[c]) + static_cast<float>(from[c]));
-        });
+        assign_row(team, to, columns,
+                   [=](std::int64_t c) { return static_cast<float>(to[c]) + static_cast<float>(from[c]); });
       });
 }
 

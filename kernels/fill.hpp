@@ -21,10 +21,9 @@ void fill(const Space& space, Vector<T> x, std::type_identity_t<T> value) {
 
 template <class Space, class T>
 void scale(const Space& space, Vector<T> x, float factor) {
-  T* const out = x.data();
-  for_each_element(
-      space, "kozero::scale", static_cast<std::int64_t>(x.extent(0)),
-      KOKKOS_LAMBDA(std::int64_t i) { out[i] = static_cast<T>(factor * static_cast<float>(out[i])); });
+  const T* const in = x.data();
+  assign_elements(
+      space, "kozero::scale", x, KOKKOS_LAMBDA(std::int64_t i) { return factor * static_cast<float>(in[i]); });
 }
 
 template <class Space>

@@ -13,20 +13,28 @@
 
 namespace kozero::kernels {
 
+// exp(-2u) = 2^(v (kGeluLinear + kGeluCubic v^2)); the slope of 2u is kGeluSlope + kGeluCurve v^2.
 inline constexpr float kGeluSlope = 2.0F * 0.797884560802865356F;  ///< 2 sqrt(2/pi)
-inline constexpr float kGeluCubic = 0.044715F;
+inline constexpr float kGeluCurve = 3.0F * 0.044715F * kGeluSlope;
+inline constexpr float kGeluLinear = -kLog2E * kGeluSlope;
+inline constexpr float kGeluCubic = 0.044715F * kGeluLinear;
+
+/// y of x = v.
+KOKKOS_INLINE_FUNCTION float gelu(float v) { return v / (1.0F + fast_exp2(v * (kGeluLinear + kGeluCubic * (v * v)))); }
+
+/// dy / dx at x = v.
+KOKKOS_INLINE_FUNCTION float gelu_slope(float v) {
+  const float square = v * v;
+  const float s = 1.0F / (1.0F + fast_exp2(v * (kGeluLinear + kGeluCubic * square)));
+  return s + (s - s * s) * (v * (kGeluSlope + kGeluCurve * square));
+}
 
 template <class Space, class T>
 void gelu_forward(const Space& space, Vector<T> y, VectorIn<T> x) {
   require(y.extent(0) == x.extent(0), "gelu_forward: y and x differ in extent");
   const T* const in = x.data();
-  T* const out = y.data();
-  for_each_element(
-      space, "kozero::gelu_forward", static_cast<std::int64_t>(x.extent(0)), KOKKOS_LAMBDA(std::int64_t i) {
-        const float v = static_cast<float>(in[i]);
-        const float u2 = kGeluSlope * (v + kGeluCubic * (v * v * v));
-        out[i] = static_cast<T>(v * fast_sigmoid(u2));
-      });
+  assign_elements(
+      space, "kozero::gelu_forward", y, KOKKOS_LAMBDA(std::int64_t i) { return gelu(static_cast<float>(in[i])); });
 }
 
 template <class Space, class T>
@@ -34,14 +42,9 @@ void gelu_backward(const Space& space, Vector<T> dx, VectorIn<T> dy, VectorIn<T>
   require(dx.extent(0) == x.extent(0) && dy.extent(0) == x.extent(0), "gelu_backward: dx, dy and x differ in extent");
   const T* const in = x.data();
   const T* const upper = dy.data();
-  T* const out = dx.data();
-  for_each_element(
-      space, "kozero::gelu_backward", static_cast<std::int64_t>(x.extent(0)), KOKKOS_LAMBDA(std::int64_t i) {
-        const float v = static_cast<float>(in[i]);
-        const float s = fast_sigmoid(kGeluSlope * (v + kGeluCubic * (v * v * v)));
-        const float du2 = kGeluSlope * (1.0F + 3.0F * kGeluCubic * (v * v));
-        out[i] = static_cast<T>(static_cast<float>(upper[i]) * (s + v * s * (1.0F - s) * du2));
-      });
+  assign_elements(
+      space, "kozero::gelu_backward", dx,
+      KOKKOS_LAMBDA(std::int64_t i) { return static_cast<float>(upper[i]) * gelu_slope(static_cast<float>(in[i])); });
 }
 
 }  // namespace kozero::kernels

@@ -35,9 +35,9 @@ void layernorm_forward(const Space& space, Matrix<T> y, Vector<float> mean, Vect
                                  return d * d;
                                });
         const float r = columns > 0 ? 1.0F / Kokkos::sqrt(variance + eps) : 0.0F;
-        for_each_column(team, columns, [&](std::int64_t c) {
+        assign_row(team, out, columns, [=](std::int64_t c) {
           const float xhat = (static_cast<float>(in[c]) - m) * r;
-          out[c] = static_cast<T>(static_cast<float>(weight[c]) * xhat + static_cast<float>(shift[c]));
+          return static_cast<float>(weight[c]) * xhat + static_cast<float>(shift[c]);
         });
         Kokkos::single(Kokkos::PerThread(team), [&] {
           mean(n) = m;
@@ -61,13 +61,13 @@ void layernorm_add_dx(const Space& space, Matrix<T> dx, MatrixIn<T> dy, MatrixIn
         const T* const weight = gamma.data();
         const float m = mean(n);
         const float r = rstd(n);
-        const auto g = [&](std::int64_t c) { return static_cast<float>(weight[c]) * static_cast<float>(upper[c]); };
-        const auto xhat = [&](std::int64_t c) { return (static_cast<float>(in[c]) - m) * r; };
+        const auto g = [=](std::int64_t c) { return static_cast<float>(weight[c]) * static_cast<float>(upper[c]); };
+        const auto xhat = [=](std::int64_t c) { return (static_cast<float>(in[c]) - m) * r; };
         const float mean_g = share * row_sum(team, columns, g);
         const float mean_gx = share * row_sum(team, columns, [&](std::int64_t c) { return g(c) * xhat(c); });
-        for_each_column(team, columns, [&](std::int64_t c) {
+        assign_row(team, out, columns, [=](std::int64_t c) {
           const float slope = (g(c) - mean_g) - xhat(c) * mean_gx;
-          out[c] = static_cast<T>(static_cast<float>(out[c]) + r * slope);
+          return static_cast<float>(out[c]) + r * slope;
         });
       });
 }
@@ -81,14 +81,14 @@ void layernorm_backward(const Space& space, Matrix<T> dx, Vector<float> dgamma, 
               mean.extent(0) == x.extent(0) && rstd.extent(0) == x.extent(0),
           "layernorm_backward: the shapes do not fit x (N, C)");
   layernorm_add_dx(space, dx, dy, x, gamma, mean, rstd);
-  add_row_sums(
-      space, "kozero::layernorm_backward::dgamma", dgamma, static_cast<std::int64_t>(x.extent(0)),
+  add_row_sums<2>(
+      space, "kozero::layernorm_backward::dgamma_dbeta", {dgamma, dbeta}, static_cast<std::int64_t>(x.extent(0)),
       KOKKOS_LAMBDA(std::int64_t n, std::int64_t c) {
         const float xhat = (static_cast<float>(row_of(x, n)[c]) - mean(n)) * rstd(n);
-        return static_cast<float>(row_of(dy, n)[c]) * xhat;
+        const float upper = static_cast<float>(row_of(dy, n)[c]);
+        return RowTerms<2>{upper * xhat, upper};
       },
       workspace);
-  bias_backward(space, dbeta, dy, workspace);
 }
 
 }  // namespace kozero::kernels

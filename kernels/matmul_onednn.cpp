@@ -1,15 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// matmul_onednn.cpp: the matrix product on the host, by oneDNN: its sgemm for floats without a bias, else its matmul primitive.
-// sgemm copies blocks of both operands into an order of its own; at the shapes of a step it is never the slower one, and for
-// gradients with respect to weights and for the head's long sums it is 5 to 35 % faster (AVX-512, oneDNN 2.6).
-// A primitive with its memory objects is made once for each shape; a call only sets the data pointers.
+// matmul_onednn.cpp: the matrix product on the host, by oneDNN: its sgemm for floats without a bias, else its matmul
+// primitive. sgemm copies blocks of both operands into an order of its own; at the shapes of a step it is never the
+// slower one, and for gradients with respect to weights and for the head's long sums it is 5 to 35 % faster (AVX-512,
+// oneDNN 2.6). A primitive with its memory objects is made once for each shape; a call only sets the data pointers.
 // Operands are read where they lie, except that b is first copied into oneDNN's own block format where a row of some
 // operand is a multiple of 4 KiB: columns then fall on few cache sets, and on some processors the plain product runs at
 // half speed.
 #include <cstddef>
 #include <dnnl.hpp>
-#include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,7 +16,7 @@
 #include <unordered_map>
 
 #include <kozero/core/bfloat16.hpp>
-#include <kozero/kernels/matmul.hpp>
+#include <kozero/kernels/matmul_onednn.hpp>
 
 namespace kozero::kernels {
 namespace {
@@ -172,9 +171,8 @@ void multiply_floats(const ProductShape& shape, float* c, const float* a, const 
 
 }  // namespace
 
-template <class Space, class Out, class In>
-void multiply(const Space&, const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
-  const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
+template <class Out, class In>
+void multiply_by_onednn(const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
   if constexpr (std::is_same_v<In, float>) {
     if (!shape.has_bias) return multiply_floats(shape, c, a, b);
   }
@@ -185,13 +183,12 @@ void multiply(const Space&, const ProductShape& shape, Out* c, const In* a, cons
   }
 }
 
-template void multiply<Device, float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
-                                             const float*);
-template void multiply<Device, float, Bfloat16>(const Device&, const ProductShape&, float*, const Bfloat16*,
-                                                const Bfloat16*, const Bfloat16*);
-template void multiply<Device, Bfloat16, Bfloat16>(const Device&, const ProductShape&, Bfloat16*, const Bfloat16*,
-                                                   const Bfloat16*, const Bfloat16*);
+template void multiply_by_onednn<float, float>(const ProductShape&, float*, const float*, const float*, const float*);
+template void multiply_by_onednn<float, Bfloat16>(const ProductShape&, float*, const Bfloat16*, const Bfloat16*,
+                                                  const Bfloat16*);
+template void multiply_by_onednn<Bfloat16, Bfloat16>(const ProductShape&, Bfloat16*, const Bfloat16*, const Bfloat16*,
+                                                     const Bfloat16*);
 
-std::int64_t matmul_memory() { return static_cast<std::int64_t>(library().packed.extent + library().scratch.extent); }
+std::int64_t onednn_memory() { return static_cast<std::int64_t>(library().packed.extent + library().scratch.extent); }
 
 }  // namespace kozero::kernels

@@ -7,7 +7,8 @@
 // x, y (N, (H + 2 KV) D), a row = H query heads | KV key heads | KV value heads; gamma (D), one for the queries and one
 // for the keys; rstd (N, H + KV). Values are copied by forward and left alone by backward, which turns dy into dx in
 // place. The workspace has row_reduction_workspace(D) floats. Sums are in float, without atomics. Runs on `space`;
-// returns without fencing.      Zhang, Sennrich 2019, arXiv:1910.07467; on heads: Dehghani et al. 2023, arXiv:2302.05442.
+// returns without fencing.      Zhang, Sennrich 2019, arXiv:1910.07467; on heads: Dehghani et al. 2023,
+// arXiv:2302.05442.
 #pragma once
 #include <kozero/kernels/inputs.hpp>
 #include <kozero/kernels/row_blocks.hpp>
@@ -61,14 +62,13 @@ void qk_norm_forward(const Space& space, Matrix<T> y, Matrix<float> rstd, Matrix
                                  return static_cast<float>(in[c]) * static_cast<float>(in[c]);
                                });
           const float r = 1.0F / Kokkos::sqrt(square + eps);
-          for_each_column(team, columns, [&](std::int64_t c) {
-            out[c] = static_cast<T>(static_cast<float>(weight[c]) * (static_cast<float>(in[c]) * r));
-          });
+          assign_row(team, out, columns,
+                     [=](std::int64_t c) { return static_cast<float>(weight[c]) * (static_cast<float>(in[c]) * r); });
           Kokkos::single(Kokkos::PerThread(team), [&] { rstd(n, head) = r; });
         }
         const T* const values = row_of(x, n) + heads.normed() * columns;
         T* const copied = row_of(y, n) + heads.normed() * columns;
-        for_each_column(team, heads.key * columns, [&](std::int64_t c) { copied[c] = values[c]; });
+        copy_row(team, copied, values, heads.key * columns);
       });
 }
 
@@ -86,11 +86,10 @@ void qk_norm_dx(const Space& space, Matrix<T> dqkv, MatrixIn<T> x, Matrix<const 
           T* const d = row_of(dqkv, n) + head * columns;
           const T* const weight = head < heads.query ? gamma.query.data() : gamma.key.data();
           const float r = rstd(n, head);
-          const auto g = [&](std::int64_t c) { return static_cast<float>(weight[c]) * static_cast<float>(d[c]); };
-          const auto xhat = [&](std::int64_t c) { return static_cast<float>(in[c]) * r; };
+          const auto g = [=](std::int64_t c) { return static_cast<float>(weight[c]) * static_cast<float>(d[c]); };
+          const auto xhat = [=](std::int64_t c) { return static_cast<float>(in[c]) * r; };
           const float mean_gx = share * row_sum(team, columns, [&](std::int64_t c) { return g(c) * xhat(c); });
-          for_each_column(team, columns,
-                          [&](std::int64_t c) { d[c] = static_cast<T>(r * (g(c) - xhat(c) * mean_gx)); });
+          assign_row(team, d, columns, [=](std::int64_t c) { return r * (g(c) - xhat(c) * mean_gx); });
         }
       });
 }
@@ -100,13 +99,13 @@ template <class Space, class T>
 void qk_norm_dgamma(const Space& space, Vector<float> dgamma, Matrix<T> dqkv, MatrixIn<T> x, Matrix<const float> rstd,
                     std::int64_t first, std::int64_t count, Vector<float> workspace) {
   const auto columns = static_cast<std::int64_t>(dgamma.extent(0));
-  add_row_sums(
-      space, "kozero::qk_norm_backward::dgamma", dgamma, static_cast<std::int64_t>(x.extent(0)) * count,
+  add_row_sums<1>(
+      space, "kozero::qk_norm_backward::dgamma", {dgamma}, static_cast<std::int64_t>(x.extent(0)) * count,
       KOKKOS_LAMBDA(std::int64_t i, std::int64_t c) {
         const std::int64_t n = i / count;
         const std::int64_t head = first + i % count;
         const float xhat = static_cast<float>(row_of(x, n)[head * columns + c]) * rstd(n, head);
-        return static_cast<float>(row_of(dqkv, n)[head * columns + c]) * xhat;
+        return RowTerms<1>{static_cast<float>(row_of(dqkv, n)[head * columns + c]) * xhat};
       },
       workspace);
 }

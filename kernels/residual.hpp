@@ -15,11 +15,10 @@ template <class Space, class T>
 void residual_add(const Space& space, Vector<T> x, VectorIn<T> y) {
   require(x.extent(0) == y.extent(0), "residual_add: x and y differ in extent");
   const T* const in = y.data();
-  T* const out = x.data();
-  for_each_element(
-      space, "kozero::residual_add", static_cast<std::int64_t>(x.extent(0)), KOKKOS_LAMBDA(std::int64_t i) {
-        out[i] = static_cast<T>(static_cast<float>(out[i]) + static_cast<float>(in[i]));
-      });
+  const T* const stream = x.data();
+  assign_elements(
+      space, "kozero::residual_add", x,
+      KOKKOS_LAMBDA(std::int64_t i) { return static_cast<float>(stream[i]) + static_cast<float>(in[i]); });
 }
 
 }  // namespace kozero::kernels

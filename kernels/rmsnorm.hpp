@@ -30,9 +30,8 @@ void rmsnorm_forward(const Space& space, Matrix<T> y, Vector<float> rstd, Matrix
                                return static_cast<float>(in[c]) * static_cast<float>(in[c]);
                              });
         const float r = columns > 0 ? 1.0F / Kokkos::sqrt(square + eps) : 0.0F;
-        for_each_column(team, columns, [&](std::int64_t c) {
-          out[c] = static_cast<T>(static_cast<float>(weight[c]) * (static_cast<float>(in[c]) * r));
-        });
+        assign_row(team, out, columns,
+                   [=](std::int64_t c) { return static_cast<float>(weight[c]) * (static_cast<float>(in[c]) * r); });
         Kokkos::single(Kokkos::PerThread(team), [&] { rstd(n) = r; });
       });
 }
@@ -51,12 +50,11 @@ void rmsnorm_add_dx(const Space& space, Matrix<T> dx, MatrixIn<T> dy, MatrixIn<T
         T* const out = row_of(dx, n);
         const T* const weight = gamma.data();
         const float r = rstd(n);
-        const auto g = [&](std::int64_t c) { return static_cast<float>(weight[c]) * static_cast<float>(upper[c]); };
-        const auto xhat = [&](std::int64_t c) { return static_cast<float>(in[c]) * r; };
+        const auto g = [=](std::int64_t c) { return static_cast<float>(weight[c]) * static_cast<float>(upper[c]); };
+        const auto xhat = [=](std::int64_t c) { return static_cast<float>(in[c]) * r; };
         const float mean_gx = share * row_sum(team, columns, [&](std::int64_t c) { return g(c) * xhat(c); });
-        for_each_column(team, columns, [&](std::int64_t c) {
-          out[c] = static_cast<T>(static_cast<float>(out[c]) + r * (g(c) - xhat(c) * mean_gx));
-        });
+        assign_row(team, out, columns,
+                   [=](std::int64_t c) { return static_cast<float>(out[c]) + r * (g(c) - xhat(c) * mean_gx); });
       });
 }
 
@@ -68,11 +66,11 @@ void rmsnorm_backward(const Space& space, Matrix<T> dx, Vector<float> dgamma, Ma
               rstd.extent(0) == x.extent(0),
           "rmsnorm_backward: the shapes do not fit x (N, C)");
   rmsnorm_add_dx(space, dx, dy, x, gamma, rstd);
-  add_row_sums(
-      space, "kozero::rmsnorm_backward::dgamma", dgamma, static_cast<std::int64_t>(x.extent(0)),
+  add_row_sums<1>(
+      space, "kozero::rmsnorm_backward::dgamma", {dgamma}, static_cast<std::int64_t>(x.extent(0)),
       KOKKOS_LAMBDA(std::int64_t n, std::int64_t c) {
         const float xhat = static_cast<float>(row_of(x, n)[c]) * rstd(n);
-        return static_cast<float>(row_of(dy, n)[c]) * xhat;
+        return RowTerms<1>{static_cast<float>(row_of(dy, n)[c]) * xhat};
       },
       workspace);
 }

@@ -10,6 +10,7 @@
 // alone.
 #pragma once
 #include <cstdint>
+#include <cstring>
 #include <Kokkos_Core.hpp>
 #include <string>
 
@@ -77,20 +78,38 @@ KOKKOS_INLINE_FUNCTION float row_sum(const Team& team, std::int64_t columns, con
        return total;))
 }
 
-/// body(c) for c in [0, columns), as SIMD on one host thread.
-template <class Body>
-KOKKOS_INLINE_FUNCTION void simd_loop(std::int64_t columns, const Body& body) {
-#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDA_ARCH__)
-#pragma GCC ivdep
-#endif
-  for (std::int64_t c = 0; c < columns; ++c) body(c);
-}
-
 /// body(c) for c in [0, columns); the columns must not depend on each other.
 template <class Team, class Body>
 KOKKOS_INLINE_FUNCTION void for_each_column(const Team& team, std::int64_t columns, const Body& body) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); simd_loop(columns, body);))
   KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns), body);))
+}
+
+/// to[c] = from[c] for c in [0, columns); the two do not overlap.
+template <class Team, class T>
+KOKKOS_INLINE_FUNCTION void copy_row(const Team& team, T* to, const T* from, std::int64_t columns) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); std::memcpy(to, from, static_cast<std::size_t>(columns) * sizeof(T));))
+  KOKKOS_IF_ON_DEVICE(
+      (Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns), [&](std::int64_t c) { to[c] = from[c]; });))
+}
+
+/// out[c] = T(value(c)) for c in [0, columns), as store_run does it on a host.
+template <class Team, class T, class Value>
+KOKKOS_INLINE_FUNCTION void assign_row(const Team& team, T* out, std::int64_t columns, const Value& value) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); store_run(out, columns, value);))
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns),
+                                            [&](std::int64_t c) { out[c] = static_cast<T>(value(c)); });))
+}
+
+/// a[c] = T(values(c).first), b[c] = T(values(c).second) for c in [0, columns), as store_runs does it on a host.
+template <class Team, class T, class Values>
+KOKKOS_INLINE_FUNCTION void assign_rows(const Team& team, T* a, T* b, std::int64_t columns, const Values& values) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); store_runs(a, b, columns, values);))
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns), [&](std::int64_t c) {
+                         const TwoValues at = values(c);
+                         a[c] = static_cast<T>(at.first);
+                         b[c] = static_cast<T>(at.second);
+                       });))
 }
 
 }  // namespace kozero::kernels

@@ -24,9 +24,9 @@ void swiglu_forward(const Space& space, Matrix<T> y, MatrixIn<T> gate_up) {
         const T* const gate = row_of(gate_up, n);
         const T* const up = gate + width;
         T* const out = row_of(y, n);
-        for_each_column(team, width, [&](std::int64_t c) {
+        assign_row(team, out, width, [=](std::int64_t c) {
           const float z = static_cast<float>(gate[c]);
-          out[c] = static_cast<T>(z * fast_sigmoid(z) * static_cast<float>(up[c]));
+          return z * fast_sigmoid(z) * static_cast<float>(up[c]);
         });
       });
 }
@@ -45,14 +45,12 @@ void swiglu_backward(const Space& space, Matrix<T> dgate_up, MatrixIn<T> dy, Mat
         const T* const upper = row_of(dy, n);
         T* const dgate = row_of(dgate_up, n);
         T* const dup = dgate + width;
-        for_each_column(team, width, [&](std::int64_t c) {
+        assign_rows(team, dgate, dup, width, [=](std::int64_t c) {
           const float z = static_cast<float>(gate[c]);
           const float d = static_cast<float>(upper[c]);
           const float s = fast_sigmoid(z);
           const float slope = s + z * s * (1.0F - s);
-          const float d_gate = d * static_cast<float>(up[c]) * slope;
-          dup[c] = static_cast<T>(d * (z * s));
-          dgate[c] = static_cast<T>(d_gate);
+          return TwoValues{d * static_cast<float>(up[c]) * slope, d * (z * s)};
         });
       });
 }

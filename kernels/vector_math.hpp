@@ -1,62 +1,63 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// vector_math.hpp: exponential, tanh and logistic function of a float, without branches, so that loops over them become
+// vector_math.hpp: exponentials and the logistic function of a float, without branches, so that loops over them become
 // SIMD.
-//   exp(x) = 2^n * exp(r)     n = round(x / ln 2),  r = x - n * ln 2,  |r| <= ln(2) / 2,  exp(r) by its series to r^7
-// The series' remainder is below 6e-9 relative; all roundings together stay within 2 units in the last place (tested
-// against double). Overflow gives infinity, underflow goes through the denormals to zero, NaN stays NaN. The rounding
-// adds and subtracts 1.5 * 2^23, which -ffast-math would cancel: it must not be used on any file.
+//   2^x = 2^n * 2^f       n = round(x),  |f| <= 1/2,  2^f = 1 + f P(f),  P of degree 5 with the least relative error:
+//   2e-9 exp(x) = 2^n * 2^f    n = round(x / ln 2),  f = (x - n ln 2) / ln 2
+// All roundings together stay within 2 units in the last place (tested against double). Overflow gives infinity,
+// results below 2^-125.5 are zero, NaN stays NaN. Rounding to n adds and subtracts 1.5 * 2^23, which -ffast-math would
+// cancel: it must not be used on any file.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
 
 namespace kozero::kernels {
 
-/// x = n ln 2 + r, taken apart: the integer, and exp(r) - 1.
-struct SplitExponent {
-  std::int32_t power;  ///< n
-  float minus_one;     ///< exp(r) - 1
-};
+inline constexpr float kLog2E = 1.44269504088896341F;
+inline constexpr float kRounder = 12582912.0F;  ///< 1.5 * 2^23: adding it leaves an integer in the low bits
 
-/// Splits x in [-150 ln 2, 150 ln 2].
-KOKKOS_INLINE_FUNCTION SplitExponent split_exponent(float x) {
-  constexpr float kRounder = 12582912.0F;            // 1.5 * 2^23: adding it leaves an integer in the low bits
-  constexpr std::int32_t kRounderBits = 0x4B400000;  // its bit pattern
-  constexpr float kLn2High = 0.693145751953125F;     // the first 16 bits of ln 2: n * kLn2High is exact
-  constexpr float kLn2Low = 1.42860682030941723e-6F;
-  const float shifted = x * 1.44269504088896341F + kRounder;
-  const float n = shifted - kRounder;
-  const float r = (x - n * kLn2High) - n * kLn2Low;
-  float series = 1.0F / 5040.0F;
-  series = series * r + 1.0F / 720.0F;
-  series = series * r + 1.0F / 120.0F;
-  series = series * r + 1.0F / 24.0F;
-  series = series * r + 1.0F / 6.0F;
-  series = series * r + 0.5F;
-  return {Kokkos::bit_cast<std::int32_t>(shifted) - kRounderBits, series * (r * r) + r};
+KOKKOS_INLINE_FUNCTION std::uint32_t smaller(std::uint32_t a, std::uint32_t b) { return a < b ? a : b; }
+KOKKOS_INLINE_FUNCTION std::int32_t smaller(std::int32_t a, std::int32_t b) { return a < b ? a : b; }
+KOKKOS_INLINE_FUNCTION std::int32_t larger(std::int32_t a, std::int32_t b) { return a > b ? a : b; }
+
+/// x in [least, largest], NaN as it is. Comparisons of floats would be branches that end in constants, and g++ copies
+/// all that follows for each of them: so bits are compared. Adding kNaNs makes +NaN negative integers, -NaN small ones.
+KOKKOS_INLINE_FUNCTION float clamped(float x, float least, float largest) {
+  constexpr std::uint32_t kNaNs = 0x007FFFFFU;
+  const auto moved = [](float value) { return Kokkos::bit_cast<std::uint32_t>(value) + kNaNs; };
+  const auto low = smaller(static_cast<std::int32_t>(moved(x)), static_cast<std::int32_t>(moved(largest)));
+  return Kokkos::bit_cast<float>(smaller(static_cast<std::uint32_t>(low), moved(least)) - kNaNs);
 }
 
-/// 2^n for n in [-126, 127].
-KOKKOS_INLINE_FUNCTION float power_of_two(std::int32_t n) {
-  return Kokkos::bit_cast<float>(static_cast<std::uint32_t>(n + 127) << 23);
+/// 2^(n + f) of f in [-1/2, 1/2] and n in [-126, 129], given by the bits of kRounder + 126 + n; zero where n is -126.
+KOKKOS_INLINE_FUNCTION float scaled_exp2(float f, std::uint32_t shifted) {
+  float twice = 2.0F * 1.5353309982463995e-4F;  // twice 2^f times 2^(n - 1), for 2^128 is no float
+  twice = twice * f + 2.0F * 1.3398938936252374e-3F;
+  twice = twice * f + 2.0F * 9.618437978904595e-3F;
+  twice = twice * f + 2.0F * 5.550332317113832e-2F;
+  twice = twice * f + 2.0F * 0.24022647905266417F;
+  twice = twice * f + 2.0F * 0.6931472029199522F;
+  twice = twice * f + 2.0F;
+  return twice * Kokkos::bit_cast<float>(shifted << 23);
+}
+
+/// 2^x for every finite float; an infinity gives NaN. The cheaper one: n is clamped, as an integer, and not x.
+KOKKOS_INLINE_FUNCTION float fast_exp2(float x) {
+  constexpr std::int32_t kLeast = 0x4B400000;  // kRounder's bits
+  constexpr float kOrigin = kRounder + 126.0F;
+  const float shifted = x + kOrigin;
+  const std::int32_t n = larger(smaller(Kokkos::bit_cast<std::int32_t>(shifted), kLeast + 255), kLeast);
+  return scaled_exp2(x - (shifted - kOrigin), static_cast<std::uint32_t>(n));
 }
 
 /// exp(x) for every float.
 KOKKOS_INLINE_FUNCTION float fast_exp(float x) {
-  x = x > 89.0F ? 89.0F : x;
-  x = x < -104.0F ? -104.0F : x;
-  const SplitExponent split = split_exponent(x);
-  const std::int32_t half = split.power >> 1;  // two factors: 2^n itself may be no float
-  return (1.0F + split.minus_one) * power_of_two(half) * power_of_two(split.power - half);
-}
-
-/// tanh(x) = m / (m + 2), m = exp(2|x|) - 1, with the sign of x; accurate around 0 too.
-KOKKOS_INLINE_FUNCTION float fast_tanh(float x) {
-  const float magnitude = Kokkos::fabs(x);
-  const SplitExponent split = split_exponent(magnitude > 10.0F ? 20.0F : 2.0F * magnitude);
-  const float scale = power_of_two(split.power);
-  const float m = scale * split.minus_one + (scale - 1.0F);
-  return Kokkos::copysign(m / (m + 2.0F), x);
+  constexpr float kLn2High = 0.693145751953125F;  // the first 16 bits of ln 2: n * kLn2High is exact
+  constexpr float kLn2Low = 1.42860682030941723e-6F;
+  x = clamped(x, -87.5F, 89.0F);
+  const float shifted = x * kLog2E + (kRounder + 126.0F);
+  const float n = shifted - (kRounder + 126.0F);
+  return scaled_exp2(((x - n * kLn2High) - n * kLn2Low) * kLog2E, Kokkos::bit_cast<std::uint32_t>(shifted));
 }
 
 /// 1 / (1 + exp(-x)).

@@ -6,6 +6,9 @@
 
 #include <fmt/format.h>
 
+#include <kozero/core/bfloat16.hpp>
+#include <kozero/kernels/matmul.hpp>
+
 #include "banner.hpp"
 
 namespace kozero::commands {
@@ -52,10 +55,13 @@ std::string model_line(const Banner& banner) {
       banner.parameters.num_units());
 }
 
-const char* precision_line(Precision precision) {
+std::string precision_line(Precision precision) {
   return precision == Precision::f32
-             ? "precision    f32"
-             : "precision    bf16 weights and activations; f32 master weights, moments, gradients and sums";
+             ? fmt::format("precision    f32, products by {}", kernels::multiplier<float>())
+             : fmt::format(
+                   "precision    bf16 weights and activations, products by {}; f32 master weights, moments, gradients "
+                   "and sums",
+                   kernels::multiplier<Bfloat16>());
 }
 
 std::string memory_line(const Banner& banner) {

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // bench_kernels.cpp: the time of every kernel of a training step at a deck's shapes, beside what the machine can give.
-// Each round calls every kernel once, and the probe of memory before all; medians over the rounds are printed. A product's
-// share is of the fastest product, another kernel's of the probe: both are measured here, in the same rounds. kernel_case.hpp
-// says which operations and bytes count; operands come from memory, not from a cache (operand_rings.hpp).
+// Each round calls every kernel once, after two probes, of memory and of products in the first-level caches; medians over
+// the rounds are printed. A kernel's share is of its probe's rate; where there is no product probe, of the fastest
+// product's. "of oneDNN" is a product's rate over oneDNN's, which computes it too in each round. kernel_case.hpp says
+// which operations and bytes count; operands come from memory, not from a cache (operand_rings.hpp).
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -13,6 +14,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
+#include <kozero/kernels/matmul.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/settings.hpp>
 
@@ -28,10 +30,13 @@ namespace {
 struct TimedKernel {
   KernelCase kernel;
   std::vector<double> seconds;
+  std::vector<double> library_seconds;  ///< the library's, where our own kernel is timed
 
   [[nodiscard]] bool multiplies() const { return kernel.measure == KernelCase::Measure::operations; }
   /// Operations or bytes a second.
   [[nodiscard]] double rate() const { return kernel.work / median(seconds); }
+  /// The library's time over this kernel's.
+  [[nodiscard]] double of_library() const { return median(library_seconds) / median(seconds); }
 };
 
 KernelShapes shapes_of(const train::Settings& settings) {
@@ -45,42 +50,58 @@ train::Settings settings_of(const io::Deck& deck, int num_ranks) {
               "bench kernels: model.arch = linear has no kernels worth timing; accepted: gpt2, llama, qwen2, qwen3");
 }
 
-void time_once(TimedKernel& timed, OperandRings& rings) {
+double seconds_of(const KernelCase& kernel, OperandRings& rings) {
   rings.inputs.begin_call();
   rings.outputs.begin_call();
   const auto start = std::chrono::steady_clock::now();
-  timed.kernel.call();
+  kernel.call();
   Device().fence("kozero::bench::kernel");
-  timed.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The kernels of `shapes`, the probe first. A round before the first makes what a kernel makes once, and is not counted.
+void time_once(TimedKernel& timed, OperandRings& rings, bool beside_library) {
+  timed.seconds.push_back(seconds_of(timed.kernel, rings));
+  if (!beside_library || !timed.kernel.in_library) return;
+  kernels::choose_products(kernels::Products::library);
+  timed.library_seconds.push_back(seconds_of(timed.kernel, rings));
+  kernels::choose_products(kernels::Products::fastest);
+}
+
+/// The kernels of `shapes`, the probes first. A round before the first makes what a kernel makes once, and is not
+/// counted.
 template <class Scalar>
 std::vector<TimedKernel> timed_kernels(const KernelShapes& shapes, int rounds) {
   MemoryLedger ledger;
   OperandRings rings(ledger, shapes.largest_call_bytes());
   std::vector<KernelCase> cases = {stream_probe(rings)};
+  const KernelCase products = product_probe<Scalar>();
+  const bool own_products = products.work > 0.0;
+  if (own_products) cases.push_back(products);
   add_product_cases<Scalar>(cases, shapes, rings);
   add_stream_cases<Scalar>(cases, shapes, rings);
   std::vector<TimedKernel> kernels;
-  for (auto& one : cases) kernels.push_back({std::move(one), {}});
+  for (auto& one : cases) kernels.push_back({std::move(one), {}, {}});
   for (int round = 0; round <= rounds; ++round) {
     for (auto& one : kernels) {
-      time_once(one, rings);
+      time_once(one, rings, own_products);
       if (round == 0) one.seconds.clear();
+      if (round == 0) one.library_seconds.clear();
     }
   }
   return kernels;
 }
 
-/// What shares are of: the fastest product's operations a second, and the probe's bytes a second.
+/// What shares are of: operations a second of the product probe, or of the fastest product, and the stream probe's bytes.
 struct Best {
   double product = 0.0;
+  std::string product_of;
   double stream = 0.0;
 
   explicit Best(const std::vector<TimedKernel>& kernels) : stream(kernels.front().rate()) {
     for (const auto& one : kernels) {
-      if (one.multiplies()) product = std::max(product, one.rate());
+      if (!one.multiplies() || one.rate() <= product) continue;
+      product = one.rate();
+      product_of = one.kernel.name;
     }
   }
   [[nodiscard]] double share(const TimedKernel& one) const {
@@ -89,21 +110,28 @@ struct Best {
 };
 
 void print_table(const std::vector<TimedKernel>& kernels, const Best& best) {
-  std::cout << fmt::format("{:<38}{:<32}{:>6}{:>11}{:>11}{:>16}{:>8}\n", "kernel", "shape", "calls", "ms a call",
-                           "ms a step", "rate", "share");
+  std::cout << fmt::format("{:<38}{:<32}{:>6}{:>11}{:>11}{:>16}{:>8}{:>12}\n", "kernel", "shape", "calls", "ms a call",
+                           "ms a step", "rate", "share", "of oneDNN");
   double step = 0.0;
+  double operations = 0.0;
   for (const auto& one : kernels) {
     const double milliseconds = 1e3 * median(one.seconds);
     const double in_step = milliseconds * static_cast<double>(one.kernel.calls);
     step += in_step;
-    std::cout << fmt::format("{:<38}{:<32}{:>6}{:>11.3f}{:>11.2f}{:>9.1f} {}{:>7.0f} %\n", one.kernel.name,
+    if (one.multiplies()) operations += one.kernel.work * static_cast<double>(one.kernel.calls);
+    const std::string beside = one.library_seconds.empty() ? "" : fmt::format("{:>11.2f}x", one.of_library());
+    std::cout << fmt::format("{:<38}{:<32}{:>6}{:>11.3f}{:>11.2f}{:>9.1f} {}{:>6.0f} %{}\n", one.kernel.name,
                              one.kernel.shape, one.kernel.calls, milliseconds, in_step, one.rate() / 1e9,
-                             one.multiplies() ? "GFLOP/s" : "GB/s   ", 100.0 * best.share(one));
+                             one.multiplies() ? "GFLOP/s" : "GB/s   ", 100.0 * best.share(one), beside);
   }
   std::cout << fmt::format(
-      "{:.1f} ms in all for the kernels of a step; shares are of {:.1f} GFLOP/s, the fastest product, and of "
-      "{:.1f} GB/s, the stream probe\n",
-      step, best.product / 1e9, best.stream / 1e9);
+      "{:.1f} ms in all for the kernels of a step; shares are of {:.1f} GFLOP/s, {}, and of {:.1f} GB/s, the stream "
+      "probe\n",
+      step, best.product / 1e9, best.product_of, best.stream / 1e9);
+  std::cout << fmt::format(
+      "step share = (sum of 2 M N K of products and of attention's half squares) / time / peak = {:.1f} GFLOP / {:.1f} "
+      "ms / {:.1f} GFLOP/s = {:.1f} %\n",
+      operations / 1e9, step, best.product / 1e9, 100.0 * operations / (step / 1e3) / best.product);
 }
 
 void print_json(const std::vector<TimedKernel>& kernels, const Best& best) {
@@ -115,6 +143,7 @@ void print_json(const std::vector<TimedKernel>& kernels, const Best& best) {
                     {"seconds", median(one.seconds)},
                     {one.multiplies() ? "flop_per_s" : "bytes_per_s", one.rate()},
                     {"share", best.share(one)}});
+    if (!one.library_seconds.empty()) rows.back()["of_library"] = one.of_library();
   }
   std::cout << nlohmann::ordered_json{{"kernels", rows}}.dump() << std::endl;
 }

@@ -24,6 +24,7 @@ struct KernelCase {
   Measure measure = Measure::bytes;
   double work = 0.0;           ///< operations or bytes of a call
   std::function<void()> call;  ///< once, with the rings' next operands; returns without fencing
+  bool in_library = false;     ///< the library can do it as well
 };
 
 /// What the cases are made of.
@@ -51,6 +52,10 @@ void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shape
 /// Everything else: what moves more bytes than it computes.
 template <class Scalar>
 void add_stream_cases(std::vector<KernelCase>& cases, const KernelShapes& shapes, OperandRings& rings);
+
+/// Products of what the first-level caches hold: what the machine can give. Does nothing where the library multiplies.
+template <class Scalar>
+KernelCase product_probe();
 
 /// a = b + s c over arrays larger than any cache: what memory can give.
 KernelCase stream_probe(OperandRings& rings);

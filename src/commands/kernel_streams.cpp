@@ -9,11 +9,9 @@
 #include <kozero/core/random.hpp>
 #include <kozero/kernels/adamw.hpp>
 #include <kozero/kernels/bias.hpp>
-#include <kozero/kernels/convert.hpp>
 #include <kozero/kernels/cross_entropy.hpp>
 #include <kozero/kernels/embedding.hpp>
 #include <kozero/kernels/fill.hpp>
-#include <kozero/kernels/gelu.hpp>
 #include <kozero/kernels/layernorm.hpp>
 #include <kozero/kernels/reduce.hpp>
 #include <kozero/kernels/residual.hpp>
@@ -138,23 +136,15 @@ void add_norm(Streams& streams, const KernelShapes& shapes) {
   });
 }
 
+/// A GELU is part of the products beside it: kernel_products.cpp.
 template <class Scalar>
 void add_activation(Streams& streams, const KernelShapes& shapes) {
+  if (!shapes.gated()) return;
   const Streams::Extent extent{shapes.rows(), shapes.model.ffn, shapes.model.layers * shapes.micro_steps};
-  if (shapes.model.rotary) {
-    streams.add("swiglu forward", extent, 3.0 * sizeof(Scalar),
-                [](const Operands& o) { kernels::swiglu_forward(Device(), o.output<Scalar>(), o.input<Scalar>(2)); });
-    streams.add("swiglu backward", extent, 5.0 * sizeof(Scalar), [](const Operands& o) {
-      kernels::swiglu_backward(Device(), o.output<Scalar>(2), o.input<Scalar>(), o.input<Scalar>(2));
-    });
-    return;
-  }
-  streams.add("gelu forward", extent, 2.0 * sizeof(Scalar), [](const Operands& o) {
-    kernels::gelu_forward(Device(), o.flat_output<Scalar>(), o.flat_input<Scalar>());
-  });
-  streams.add("gelu backward", extent, 3.0 * sizeof(Scalar), [](const Operands& o) {
-    const auto dx = o.flat_output<Scalar>();  // in place, as the feed-forward branch calls it
-    kernels::gelu_backward(Device(), dx, Vector<const Scalar>(dx), o.flat_input<Scalar>());
+  streams.add("swiglu forward", extent, 3.0 * sizeof(Scalar),
+              [](const Operands& o) { kernels::swiglu_forward(Device(), o.output<Scalar>(), o.input<Scalar>(2)); });
+  streams.add("swiglu backward", extent, 5.0 * sizeof(Scalar), [](const Operands& o) {
+    kernels::swiglu_backward(Device(), o.output<Scalar>(2), o.input<Scalar>(), o.input<Scalar>(2));
   });
 }
 
@@ -213,13 +203,13 @@ void add_update(Streams& streams, const KernelShapes& shapes) {
               [](const Operands& o) { kernels::fill(Device(), o.flat_output<float>(), 0.0F); });
   streams.add("gradient norm", extent, kFloat,
               [](const Operands& o) { static_cast<void>(kernels::sum_of_squares(Device(), o.flat_input<float>())); });
-  streams.add("adamw", extent, 7.0 * kFloat, [](const Operands& o) {
-    kernels::adamw_update(Device(), o.flat_output<float>(), o.flat_output<float>(), o.flat_output<float>(),
+  const double rounded_bytes = has_master<Scalar> ? sizeof(Scalar) : 0.0;
+  streams.add("adamw", extent, 7.0 * kFloat + rounded_bytes, [](const Operands& o) {
+    Vector<Bfloat16> rounded;
+    if constexpr (has_master<Scalar>) rounded = o.flat_output<Scalar>();
+    kernels::adamw_update(Device(), o.flat_output<float>(), rounded, o.flat_output<float>(), o.flat_output<float>(),
                           o.flat_input<float>(), {.weight_decay = 0.01, .correction1 = 0.1, .correction2 = 0.001});
   });
-  if (!has_master<Scalar>) return;
-  streams.add("weights rounded from master", extent, kFloat + sizeof(Scalar),
-              [](const Operands& o) { kernels::convert(Device(), o.flat_output<Scalar>(), o.flat_input<float>()); });
 }
 
 void triad(Vector<float> a, Vector<const float> b, Vector<const float> c) {

@@ -3,6 +3,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/dist/make_communicator.hpp>
+#include <kozero/kernels/matmul.hpp>
 
 #include "session.hpp"
 
@@ -21,6 +22,7 @@ Session::Session(const dist::Environment& environment, const std::function<io::D
   control_ = dist::make_communicator(environment.size() == 1 ? "self" : "mpi", environment.world(), ledger_,
                                      {.timeout_s = kAgreementTimeout});
   deck_ = dist::agreed(*control_, std::move(reading));
+  kernels::choose_products(deck_.run.products == "library" ? kernels::Products::library : kernels::Products::fastest);
 
   const std::string mine = io::fingerprint(deck_);
   const std::string difference = io::first_difference(control_->broadcast_control(mine), mine);

@@ -21,9 +21,9 @@ class AdamW final : public FlatOptimizer {
   [[nodiscard]] std::string name() const override { return "adamw"; }
 
  private:
-  void update_run(std::int64_t first, Vector<float> weights, Vector<const float> gradient, bool decay,
+  void update_run(std::int64_t first, const Target& target, Vector<const float> gradient, bool decay,
                   const Step& step) override {
-    const auto extent = static_cast<std::int64_t>(weights.extent(0));
+    const auto extent = static_cast<std::int64_t>(target.master.extent(0));
     const auto number = static_cast<double>(step.number);
     const kernels::AdamW scalars{.lr = step.lr,
                                  .beta1 = config_.beta1,
@@ -33,8 +33,8 @@ class AdamW final : public FlatOptimizer {
                                  .correction1 = 1.0 - std::pow(config_.beta1, number),
                                  .correction2 = 1.0 - std::pow(config_.beta2, number),
                                  .gradient_scale = step.gradient_scale};
-    kernels::adamw_update(Device(), weights, slice(exp_avg_, first, extent), slice(exp_avg_sq_, first, extent),
-                          gradient, scalars);
+    kernels::adamw_update(Device(), target.master, target.rounded, slice(exp_avg_, first, extent),
+                          slice(exp_avg_sq_, first, extent), gradient, scalars);
   }
 
   Config config_;

@@ -21,9 +21,9 @@ Vector<float> FlatOptimizer::take_state(const std::string& name) {
   return states_.back().values;
 }
 
-void FlatOptimizer::update(std::int64_t first, Vector<float> weights, Vector<const float> gradient, const Step& step) {
-  const std::int64_t end = first + static_cast<std::int64_t>(weights.extent(0));
-  require(gradient.extent(0) == weights.extent(0), "optimizer: weights and gradient differ in extent");
+void FlatOptimizer::update(std::int64_t first, const Target& target, Vector<const float> gradient, const Step& step) {
+  const std::int64_t end = first + static_cast<std::int64_t>(target.master.extent(0));
+  require(gradient.extent(0) == target.master.extent(0), "optimizer: weights and gradient differ in extent");
   require(first >= 0 && end <= extent_, "optimizer: the part lies outside the flat array");
   const auto touched = std::partition_point(segments_.begin(), segments_.end(), [first](const Segment& segment) {
     return segment.first + segment.extent <= first;
@@ -32,8 +32,7 @@ void FlatOptimizer::update(std::int64_t first, Vector<float> weights, Vector<con
     const std::int64_t begin = std::max(first, segment->first);
     const std::int64_t extent = std::min(end, segment->first + segment->extent) - begin;
     if (segment->frozen || extent == 0) continue;
-    update_run(begin, slice(weights, begin - first, extent), slice(gradient, begin - first, extent), segment->decay,
-               step);
+    update_run(begin, target.part(begin - first, extent), slice(gradient, begin - first, extent), segment->decay, step);
   }
 }
 

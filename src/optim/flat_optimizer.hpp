@@ -13,7 +13,7 @@ namespace kozero::optim {
 
 class FlatOptimizer : public Optimizer {
  public:
-  void update(std::int64_t first, Vector<float> weights, Vector<const float> gradient, const Step& step) final;
+  void update(std::int64_t first, const Target& target, Vector<const float> gradient, const Step& step) final;
   [[nodiscard]] std::vector<NamedState> states() const final { return states_; }
 
  protected:
@@ -24,8 +24,8 @@ class FlatOptimizer : public Optimizer {
   Vector<float> take_state(const std::string& name);
 
  private:
-  /// Updates flat elements [first, first + weights.extent(0)), none of them frozen.
-  virtual void update_run(std::int64_t first, Vector<float> weights, Vector<const float> gradient, bool decay,
+  /// Updates flat elements [first, first + target.master.extent(0)), none of them frozen.
+  virtual void update_run(std::int64_t first, const Target& target, Vector<const float> gradient, bool decay,
                           const Step& step) = 0;
 
   std::vector<Segment> segments_;

@@ -16,13 +16,15 @@ class Sgd final : public FlatOptimizer {
   [[nodiscard]] std::string name() const override { return "sgd"; }
 
  private:
-  void update_run(std::int64_t first, Vector<float> weights, Vector<const float> gradient, bool decay,
+  void update_run(std::int64_t first, const Target& target, Vector<const float> gradient, bool decay,
                   const Step& step) override {
-    const auto extent = static_cast<std::int64_t>(weights.extent(0));
-    kernels::sgd_update(Device(), weights, slice(momentum_buffer_, first, extent), gradient,
-                        static_cast<float>(step.lr), static_cast<float>(config_.momentum),
-                        decay ? static_cast<float>(config_.weight_decay) : 0.0F,
-                        static_cast<float>(step.gradient_scale));
+    const auto extent = static_cast<std::int64_t>(target.master.extent(0));
+    const kernels::Sgd scalars{.lr = static_cast<float>(step.lr),
+                               .momentum = static_cast<float>(config_.momentum),
+                               .weight_decay = decay ? static_cast<float>(config_.weight_decay) : 0.0F,
+                               .gradient_scale = static_cast<float>(step.gradient_scale)};
+    kernels::sgd_update(Device(), target.master, target.rounded, slice(momentum_buffer_, first, extent), gradient,
+                        scalars);
   }
 
   Config config_;

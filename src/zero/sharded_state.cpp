@@ -22,13 +22,15 @@ ShardedState::ShardedState(const ParameterTable& table, dist::Communicator& comm
       gradients_(table, comm, row_.gradients, config.accumulation, config.micro_steps, ledger, config.overlap) {
   if (row_.optimizer == Placement::sharded) {
     for (const auto& range : weights_->my_ranges()) {
-      pieces_.push_back(Piece{range, weights_->my_slice(range.unit), gradients_.my_slice(range.unit)});
+      const int unit = range.unit;
+      pieces_.push_back(
+          Piece{range, weights_->my_slice(unit), weights_->my_rounded_slice(unit), gradients_.my_slice(unit)});
     }
     return;
   }
   for (int unit = 0; unit < table.num_units(); ++unit) {
     const UnitRange all{unit, 0, table.unit(unit).extent, table.unit(unit).offset};
-    pieces_.push_back(Piece{all, weights_->whole(unit), gradients_.whole(unit)});
+    pieces_.push_back(Piece{all, weights_->whole(unit), weights_->whole_rounded(unit), gradients_.whole(unit)});
   }
 }
 
@@ -44,11 +46,7 @@ void ShardedState::initialise(std::uint64_t seed) {
 }
 
 void ShardedState::publish() {
-  if (row_.optimizer == Placement::replicated) {
-    weights_->publish_whole();
-  } else {
-    weights_->publish();
-  }
+  if (row_.optimizer == Placement::sharded) weights_->share();
 }
 
 template <class Scalar>

@@ -87,6 +87,13 @@ dist::Pending Weights::start_gather(int unit, const Vector<T>& slice, const Vect
 }
 
 template <class T>
+void Weights::gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const {
+  const dist::Pending pending = start_gather(unit, slice, whole);
+  comm_.finish(pending);
+  comm_.reclaim(pending);
+}
+
+template <class T>
 bool Weights::replicas_agree(const Vector<T>& whole) const {
   BitHash mine;
   mine.add(whole);
@@ -149,43 +156,43 @@ void WeightsOf<Scalar>::round(int unit) const {
 }
 
 template <class Scalar>
+Vector<Bfloat16> WeightsOf<Scalar>::my_rounded_slice(int unit) const {
+  if constexpr (has_master<Scalar>) return slice_in(flat_, placements_.stored, unit);
+  return {};
+}
+
+template <class Scalar>
+Vector<Bfloat16> WeightsOf<Scalar>::whole_rounded(int unit) const {
+  if constexpr (has_master<Scalar>) return unit_in(flat_, unit);
+  return {};
+}
+
+template <class Scalar>
 void WeightsOf<Scalar>::settle() {
   if (gathered_) gathered_->settle();
 }
 
 template <class Scalar>
-dist::Pending WeightsOf<Scalar>::start_publishing(int unit) const {
-  if constexpr (has_master<Scalar>) {
-    if (whole_master()) return start_gather(unit, my_slice(unit), whole(unit));
-  }
-  return start_gather(unit, slice_in(flat_, placements_.stored, unit), unit_in(flat_, unit));
-}
-
-template <class Scalar>
 void WeightsOf<Scalar>::publish() {
-  if (gathered_) gathered_->forget();
-  std::optional<dist::Pending> under_way;  // one unit's slices travel while the next one's are rounded
-  for (int unit = 0; unit < table().num_units(); ++unit) {
-    if (!whole_master()) round(unit);
-    if (sharded()) continue;
-    const dist::Pending started = start_publishing(unit);
-    if (under_way) finish_publishing(unit - 1, *under_way);
-    under_way = started;
+  if constexpr (has_master<Scalar>) {
+    for (int unit = 0; unit < table().num_units(); ++unit) {
+      if (whole_master()) gather(unit, my_slice(unit), whole(unit));
+      round(unit);
+    }
   }
-  if (under_way) finish_publishing(table().num_units() - 1, *under_way);
+  if (!has_master<Scalar> || !whole_master()) share();
 }
 
 template <class Scalar>
-void WeightsOf<Scalar>::finish_publishing(int unit, dist::Pending pending) const {
-  comm().finish(pending);
-  if (whole_master()) round(unit);
-  comm().reclaim(pending);
-}
-
-template <class Scalar>
-void WeightsOf<Scalar>::publish_whole() {
-  if (gathered_) gathered_->forget();
-  for (int unit = 0; unit < table().num_units(); ++unit) round(unit);
+void WeightsOf<Scalar>::share() {
+  if (gathered_) return gathered_->forget();
+  std::vector<dist::Pending> started;
+  for (int unit = 0; unit < table().num_units(); ++unit) {
+    started.push_back(start_gather(unit, slice_in(flat_, placements_.stored, unit), unit_in(flat_, unit)));
+    if (unit > 0) comm().finish(started[at(unit) - 1]);
+  }
+  if (!started.empty()) comm().finish(started.back());
+  for (const auto& pending : started) comm().reclaim(pending);
 }
 
 template <class Scalar>

@@ -11,7 +11,7 @@ namespace {
 
 using reference::Filled;
 
-double gelu(double x) {
+double plain_gelu(double x) {
   return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
 }
 
@@ -28,7 +28,7 @@ TEMPLATE_TEST_CASE("gelu_forward follows the tanh form", "", float, Bfloat16) {
   const Filled<TestType> in(x), out(static_cast<std::int64_t>(x.size()));
   gelu_forward(Device(), out.vector(), in.input());
   std::vector<double> expected;
-  for (const float v : x) expected.push_back(gelu(v));
+  for (const float v : x) expected.push_back(plain_gelu(v));
   reference::require_near_in<TestType>(out.values(), expected, 2e-6);
 }
 
@@ -40,7 +40,7 @@ TEMPLATE_TEST_CASE("gelu_backward is the derivative times dy, also in place", ""
   std::vector<double> expected;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double at = x[i];
-    expected.push_back(dy[i] * (gelu(at + 1e-5) - gelu(at - 1e-5)) / 2e-5);
+    expected.push_back(dy[i] * (plain_gelu(at + 1e-5) - plain_gelu(at - 1e-5)) / 2e-5);
   }
   reference::require_near_in<TestType>(out.values(), expected, 2e-6);
   gelu_backward(Device(), upper.vector(), upper.input(), in.input());

@@ -92,10 +92,10 @@ TEST_CASE("a batch in parts gives the loss and gradient of the whole") {
 
 TEST_CASE("the head's chunks of rows, the last one short, give what one chunk gives") {
   model::Config config = tiny_gpt2(true);
-  config.seq = 100;
-  const auto batch = TokenBatch::noise(3, 100, 19);
-  STATIC_REQUIRE(100 < model::Head<float>::kChunkRows);
-  STATIC_REQUIRE(300 > model::Head<float>::kChunkRows);
+  config.seq = 200;
+  const auto batch = TokenBatch::noise(3, 200, 19);
+  STATIC_REQUIRE(200 < model::Head<float>::kChunkRows);
+  STATIC_REQUIRE(600 > model::Head<float>::kChunkRows);
   TinyModel chunked(config, 3);
   TinyModel single(config, 1);
   const double loss = chunked.model->forward_backward(chunked.access, batch.view(), 0.1F);

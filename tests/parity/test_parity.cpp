@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_parity.cpp: ten AdamW steps of a tiny GPT-2, Llama, Qwen2 and Qwen3 against PyTorch's float32 (make_reference.py).
+// test_parity.cpp: ten AdamW steps of a tiny GPT-2, Llama, Qwen2 and Qwen3 against PyTorch's float32
+// (make_reference.py).
 //   losses: relative 1e-5        first gradients: 1e-5 of each tensor's largest entry
 //   weights after ten steps: 1e-5 of each tensor's largest entry + 1e-2 lr
 // GPT-2's key biases are apart: they shift all of a row's scores alike, so their exact gradient is zero.
+#include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
-#include <algorithm>
 #include <cmath>
 #include <fstream>
 
@@ -47,10 +48,18 @@ nlohmann::json read_record(const std::string& path) {
 
 model::Config config_of(const nlohmann::json& record) {
   const auto& c = record["config"];
-  model::Config config{.arch = c["arch"],     .layers = c["layers"],     .dim = c["dim"],
-                       .heads = c["heads"],   .kv_heads = c["kv_heads"], .head_dim = c.value("head_dim", 0),
-                       .ffn = c["ffn"],       .vocab = c["vocab"],       .seq = c["seq"],
-                       .tie_embeddings = c["tie_embeddings"], .rope_theta = c["rope_theta"], .norm_eps = c["norm_eps"]};
+  model::Config config{.arch = c["arch"],
+                       .layers = c["layers"],
+                       .dim = c["dim"],
+                       .heads = c["heads"],
+                       .kv_heads = c["kv_heads"],
+                       .head_dim = c.value("head_dim", 0),
+                       .ffn = c["ffn"],
+                       .vocab = c["vocab"],
+                       .seq = c["seq"],
+                       .tie_embeddings = c["tie_embeddings"],
+                       .rope_theta = c["rope_theta"],
+                       .norm_eps = c["norm_eps"]};
   if (c.contains("rope_scaling")) {
     const auto& scaling = c["rope_scaling"];
     config.rope_scaling = {scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"],
@@ -128,14 +137,18 @@ class Training {
     adamw.gradient_scale = clipping();
     for (int row = 0; row < num_rows(); ++row) {
       adamw.weight_decay = table().row(row).decay ? optimizer["weight_decay"].get<double>() : 0.0;
-      kernels::adamw_update(Device(), access_.weight_view(row), state(moments_, row), state(squares_, row),
+      kernels::adamw_update(Device(), access_.weight_view(row), {}, state(moments_, row), state(squares_, row),
                             access_.gradient_view(row), adamw);
     }
     Kokkos::fence();
   }
 
-  [[nodiscard]] Values gradients() const { return all([this](int row) { return access_.gradient_of(row); }); }
-  [[nodiscard]] Values weights() const { return all([this](int row) { return access_.weight(row); }); }
+  [[nodiscard]] Values gradients() const {
+    return all([this](int row) { return access_.gradient_of(row); });
+  }
+  [[nodiscard]] Values weights() const {
+    return all([this](int row) { return access_.weight(row); });
+  }
 
  private:
   using Storage = std::vector<Kokkos::View<float*, Kokkos::LayoutRight, DeviceMemory>>;

@@ -143,7 +143,7 @@ TEST_CASE("updated slices are gathered a unit behind their start") {
   const auto table = five_units();
   zero::ShardedStateOf<float> state(table, comm, {.stage = 1}, ledger);
   state.publish();
-  CHECK(comm.events == "g0 g1 w0 q0 g2 w1 q1 g3 w2 q2 g4 w3 q3 w4 q4");
+  CHECK(comm.events == "g0 g1 w0 g2 w1 g3 w2 g4 w3 w4 q0 q1 q2 q3 q4");
 }
 
 TEST_CASE("an order that nobody foresaw gathers what it needs") {

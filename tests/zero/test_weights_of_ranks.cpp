@@ -81,6 +81,35 @@ TEST_CASE("weights in bf16 are rounded from their master, whose bits stay") {
   }
 }
 
+TEST_CASE("rounded slices that were written beside the master are shared without the master") {
+  const auto table = tests::tiny_table();
+  for (const auto stored : {Placement::replicated, Placement::sharded}) {
+    MemoryLedger ledger;
+    const auto comm = tests::all_ranks(ledger);
+    zero::WeightsOf<Bfloat16> weights(table, *comm, {stored, Placement::sharded}, ledger);
+    weights.publish();
+    for (int unit = 0; unit < table.num_units(); ++unit) {
+      weights.acquire(unit);  // what is gathered before must not stay
+      weights.release(unit);
+    }
+    for (const auto& range : weights.my_ranges()) {
+      const auto rounded = weights.my_rounded_slice(range.unit);
+      REQUIRE(static_cast<std::int64_t>(rounded.extent(0)) == range.extent);
+      for (std::int64_t i = 0; i < range.extent; ++i) rounded(i) = Bfloat16(value_at(2, range.unit, range.begin + i));
+    }
+    weights.share();
+    for (int unit = 0; unit < table.num_units(); ++unit) {
+      const auto shown = weights.acquire(unit);
+      bool equal = true;
+      for (std::int64_t i = 0; i < table.unit(unit).extent; ++i) {
+        equal = equal && shown(i).bits() == Bfloat16(value_at(2, unit, i)).bits();
+      }
+      CHECK(equal);
+      weights.release(unit);
+    }
+  }
+}
+
 TEST_CASE("a sharded unit is gathered once while its slot is its own") {
   const auto table = tests::tiny_table();
   MemoryLedger ledger;

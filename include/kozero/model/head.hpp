@@ -20,7 +20,7 @@ struct HeadUnits {
 template <class Scalar>
 class Head {
  public:
-  static constexpr std::int64_t kChunkRows = 256;
+  static constexpr std::int64_t kChunkRows = 512;
 
   Head(Norm<Scalar> norm, MatrixPlace vocabulary) : norm_(norm), vocabulary_(vocabulary) {}
 

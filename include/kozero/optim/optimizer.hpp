@@ -1,13 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // optimizer.hpp: elementwise updates of flat weights by flat gradients, with state per element.
-// The caller's elements form one flat array (its pieces of all units, in order). update() is given any contiguous part of
-// it, so one piece at a time; the same bits result however the array is cut. Decay and frozen flags are Segments inside.
+// The caller's elements form one flat array (its pieces of all units, in order). update() is given any contiguous part
+// of it, so one piece at a time; the same bits result however the array is cut. Decay and frozen flags are Segments
+// inside.
 #pragma once
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <kozero/core/bfloat16.hpp>
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/core/unit_range.hpp>
@@ -25,9 +27,20 @@ struct Config {
 
 /// What differs from step to step.
 struct Step {
-  std::int64_t number = 1;      ///< from 1
+  std::int64_t number = 1;  ///< from 1
   double lr = 0.0;
   double gradient_scale = 1.0;  ///< the gradient counts times this (clipping)
+};
+
+/// The weights that an update changes.
+struct Target {
+  Vector<float> master;
+  Vector<Bfloat16> rounded = {};  ///< the same in 16 bits, where a network reads those; else of no extent
+
+  [[nodiscard]] Target part(std::int64_t first, std::int64_t extent) const {
+    const bool rounds = rounded.extent(0) > 0;
+    return {slice(master, first, extent), rounds ? slice(rounded, first, extent) : rounded};
+  }
 };
 
 /// Elements [first, first + extent) of the flat array with equal flags.
@@ -51,8 +64,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   [[nodiscard]] virtual std::string name() const = 0;
-  /// Updates flat elements [first, first + weights.extent(0)).
-  virtual void update(std::int64_t first, Vector<float> weights, Vector<const float> gradient, const Step& step) = 0;
+  /// Updates flat elements [first, first + target.master.extent(0)).
+  virtual void update(std::int64_t first, const Target& target, Vector<const float> gradient, const Step& step) = 0;
   [[nodiscard]] virtual std::vector<NamedState> states() const = 0;
 };
 

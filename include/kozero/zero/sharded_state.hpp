@@ -27,8 +27,9 @@ struct Config {
 
 /// What one rank updates of one unit: a slice of it, or all of it where the optimizer state is replicated.
 struct Piece {
-  UnitRange range;  ///< range.first: where its optimizer state begins in the rank's flat state
-  Vector<float> weights;  ///< their master
+  UnitRange range;           ///< range.first: where its optimizer state begins in the rank's flat state
+  Vector<float> weights;     ///< their master
+  Vector<Bfloat16> rounded;  ///< what the network reads of them where it reads 16 bits: to be kept up to date
   Vector<const float> gradient;
 };
 
@@ -52,7 +53,7 @@ class ShardedState {
 
   /// In unit order; valid for the state's lifetime.
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
-  /// Makes updated pieces visible to every rank.
+  /// Makes updated pieces visible to every rank; nothing moves where every rank updated all of them.
   void publish();
 
   /// The weights themselves, for writing files and loading them.

@@ -3,8 +3,8 @@
 // weights.hpp: the parameters of all units, replicated or sharded, and the gathering of a unit before its use.
 //   replicated: one flat array of the table's extent; acquire(u) is a view of it.
 //   sharded:    this rank's slices in unit order; acquire(u) all-gathers unit u as GatheredUnits says.
-// The truth is in float: the master. In f32 it is the weights themselves; of 16-bit weights it is an array of its own with
-// the optimizer state's placement, from which they are rounded when they are published.
+// The truth is in float: the master. In f32 it is the weights themselves; of 16-bit weights it is an array of its own
+// with the optimizer state's placement, from which they are rounded when they are published.
 #pragma once
 #include <optional>
 #include <string>
@@ -40,13 +40,19 @@ class Weights {
   /// This rank's slices of all units, in unit order; `first` counts them as one flat array.
   [[nodiscard]] std::vector<UnitRange> my_ranges() const;
 
+  /// What the network reads of the same elements where it reads 16 bits; else of no extent. Who changes the master also
+  /// writes these, or calls publish().
+  [[nodiscard]] virtual Vector<Bfloat16> my_rounded_slice(int unit) const = 0;
+  [[nodiscard]] virtual Vector<Bfloat16> whole_rounded(int unit) const = 0;
+
   /// Before slices change: no peer reads them any more.
   virtual void settle() = 0;
-  /// After slices changed: a replicated master is gathered anew, weights are rounded from it and, where replicated,
-  /// gathered; gathered copies of sharded ones are forgotten.
+  /// After slices of the master changed: a replicated master is gathered anew, 16-bit weights are rounded from it, and
+  /// what the network reads is shared.
   virtual void publish() = 0;
-  /// After whole units changed alike on every rank: nothing moves.
-  virtual void publish_whole() = 0;
+  /// After slices of master and rounded weights changed: replicated weights are gathered anew, gathered copies of
+  /// sharded ones are forgotten. (A replicated master of 16-bit weights is not: it was updated everywhere.)
+  virtual void share() = 0;
 
   /// The name of the first unit whose replicas are not equal in bits on all ranks, "" where all are, or where weights
   /// are sharded and have none. Collective.
@@ -71,6 +77,9 @@ class Weights {
   /// Starts to gather every rank's slice of a unit into `whole`.
   template <class T>
   dist::Pending start_gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const;
+  /// Does all of it.
+  template <class T>
+  void gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const;
   template <class T>
   [[nodiscard]] bool replicas_agree(const Vector<T>& whole) const;
 
@@ -95,9 +104,11 @@ class WeightsOf final : public Weights {
 
   [[nodiscard]] Vector<float> my_slice(int unit) const override;
   [[nodiscard]] Vector<float> whole(int unit) const override;
+  [[nodiscard]] Vector<Bfloat16> my_rounded_slice(int unit) const override;
+  [[nodiscard]] Vector<Bfloat16> whole_rounded(int unit) const override;
   void settle() override;
   void publish() override;
-  void publish_whole() override;
+  void share() override;
   [[nodiscard]] std::string first_unequal_replica() const override;
 
  private:
@@ -105,15 +116,12 @@ class WeightsOf final : public Weights {
   [[nodiscard]] bool whole_master() const { return placements_.master == dist::Placement::replicated; }
   /// Rounds what this rank has of a unit's master; of replicated weights the others' slices may still be old.
   void round(int unit) const;
-  /// The slices of one unit that the others need, into its whole: the master, or what is rounded from it.
-  [[nodiscard]] dist::Pending start_publishing(int unit) const;
-  void finish_publishing(int unit, dist::Pending pending) const;
 
   WeightPlacements placements_;
-  Vector<Scalar> flat_;                           // replicated: table extent; sharded: this rank's slices
-  Vector<float> master_;                          // flat_ itself in f32
+  Vector<Scalar> flat_;                            // replicated: table extent; sharded: this rank's slices
+  Vector<float> master_;                           // flat_ itself in f32
   std::optional<GatheredUnits<Scalar>> gathered_;  // sharded only
-  std::vector<bool> held_;                        // by unit
+  std::vector<bool> held_;                         // by unit
 };
 
 }  // namespace kozero::zero

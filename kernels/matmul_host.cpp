@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// matmul_host.cpp: who computes a product on the host: the processor's best tile unit, or oneDNN where there is none
+// and where padding to blocks of 32 x 32 would more than double the work.
+#include <Kokkos_Profiling_ScopedRegion.hpp>
+
+#include <kozero/core/bfloat16.hpp>
+#include <kozero/kernels/matmul.hpp>
+#include <kozero/kernels/matmul_onednn.hpp>
+#include <kozero/kernels/matmul_tiles.hpp>
+
+namespace kozero::kernels {
+namespace {
+
+Products& chosen() {
+  static Products products = Products::fastest;
+  return products;
+}
+
+/// The tile unit in use for T, null where the library multiplies.
+template <class T>
+const TileUnit* unit_in_use() {
+  const TileUnits& units = tile_units<T>();
+  return chosen() == Products::fastest && units.extent > 0 ? &units.unit[0] : nullptr;
+}
+
+std::int64_t padded(std::int64_t extent) { return (extent + kTileRows - 1) / kTileRows * kTileRows; }
+
+bool fills_tiles(const ProductShape& shape) { return padded(shape.m) * padded(shape.n) <= 2 * shape.m * shape.n; }
+
+}  // namespace
+
+template <class Space, class Out, class In>
+void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+              const Epilogue<Out, In>& epilogue) {
+  const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
+  const TileUnit* const unit = unit_in_use<In>();
+  if (unit != nullptr && fills_tiles(shape)) {
+    multiply_by_tiles(space, *unit, shape, c, a, b, epilogue);
+  } else {
+    multiply_by_onednn(shape, c, a, b, epilogue.bias);
+    apply_gelu(space, shape, c, epilogue);
+  }
+}
+
+template void multiply<Device, float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
+                                             const Epilogue<float, float>&);
+template void multiply<Device, float, Bfloat16>(const Device&, const ProductShape&, float*, const Bfloat16*,
+                                                const Bfloat16*, const Epilogue<float, Bfloat16>&);
+template void multiply<Device, Bfloat16, Bfloat16>(const Device&, const ProductShape&, Bfloat16*, const Bfloat16*,
+                                                   const Bfloat16*, const Epilogue<Bfloat16, Bfloat16>&);
+
+void choose_products(Products products) { chosen() = products; }
+
+template <class T>
+const char* multiplier() {
+  const TileUnit* const unit = unit_in_use<T>();
+  return unit == nullptr ? "oneDNN" : unit->name;
+}
+
+template <class Space, class T>
+double product_probe(const Space& space) {
+  constexpr std::int64_t kSteps = 6;  // 12 KiB of each side
+  constexpr std::int64_t kRepeats = 2000;
+  const TileUnit* const unit = unit_in_use<T>();
+  if (unit == nullptr) return 0.0;
+  const std::int64_t workers = space.concurrency();
+  Kokkos::parallel_for("kozero::product_probe", Kokkos::RangePolicy<Space>(space, 0, workers), [=](const int) {
+    alignas(64) std::byte left[kSteps * kStepBytes] = {};
+    alignas(64) std::byte right[kSteps * kStepBytes] = {};
+    alignas(64) float c[kTileElements];
+    const TileUnitInUse in_use(*unit);
+    for (std::int64_t i = 0; i < kRepeats; ++i) in_use.product(c, left, right, kSteps, i > 0);
+  });
+  return static_cast<double>(2 * kTileElements * kSteps * kStepExtent<T> * kRepeats * workers);
+}
+
+template double product_probe<Device, float>(const Device&);
+template double product_probe<Device, Bfloat16>(const Device&);
+
+template const char* multiplier<float>();
+template const char* multiplier<Bfloat16>();
+
+std::int64_t matmul_memory() { return onednn_memory() + tile_memory(); }
+
+}  // namespace kozero::kernels

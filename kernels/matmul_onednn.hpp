@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// matmul_onednn.hpp: the matrix product on the host by oneDNN.
+#pragma once
+#include <cstdint>
+
+#include <kozero/kernels/matmul.hpp>
+
+namespace kozero::kernels {
+
+/// multiply() of matmul.hpp. Throws Error(internal) where oneDNN fails.
+template <class Out, class In>
+void multiply_by_onednn(const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias);
+
+/// Bytes of packed operands and scratch memory that are held for the next product.
+std::int64_t onednn_memory();
+
+}  // namespace kozero::kernels

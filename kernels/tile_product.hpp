@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// tile_product.hpp: the innermost product of the host, of two packed blocks of 32 rows, and the units that compute it.
+//   c (32, 32) = sum_k left(:, k) right(:, k)^T        or c += that        c float, row-major, on a cache line
+// A block holds 32 rows of an operand for some steps of k; a step is one cache line of a row: 16 words of 32 bits,
+// which are 16 floats or 16 pairs of bf16. In words (tile_packing.hpp makes both orders):
+//   left   [step][32 rows][16 words]        right   [step][16 words][32 rows]
+// AMX takes both as its tiles; AVX-512 broadcasts a word of left and multiplies 32 rows of right with it. Terms are
+// added in the order of k, so bits depend on the unit alone. Products of bf16 take denormal numbers for zero.
+#pragma once
+#include <cstdint>
+
+namespace kozero::kernels {
+
+inline constexpr std::int64_t kTileRows = 32;
+inline constexpr std::int64_t kTileElements = kTileRows * kTileRows;  ///< of c
+inline constexpr std::int64_t kStepWords = 16;
+inline constexpr std::int64_t kStepBytes = kTileRows * kStepWords * 4;  ///< of a block, a step
+
+/// Elements of k in a step.
+template <class T>
+inline constexpr std::int64_t kStepExtent = kStepWords * 4 / static_cast<std::int64_t>(sizeof(T));
+
+/// Elements of a block, a step.
+template <class T>
+inline constexpr std::int64_t kStepElements = kTileRows * (kStepExtent<T>);
+
+/// Steps that hold k elements.
+template <class T>
+constexpr std::int64_t steps_of(std::int64_t k) {
+  return (k + kStepExtent<T> - 1) / kStepExtent<T>;
+}
+
+/// What multiplies blocks of one type.
+struct TileUnit {
+  const char* name;
+  void (*product)(float* c, const void* left, const void* right, std::int64_t steps, bool accumulate);
+  std::int64_t pass_steps;  ///< of the blocks that it multiplies best: what its first-level cache holds, or streams through
+  void (*begin)();          ///< each thread calls it before its first product ...
+  void (*end)();            ///< ... and this one after its last
+};
+
+/// The processor's units for blocks of T (float or Bfloat16), the fastest first: `extent` of them, 0 where it has none.
+struct TileUnits {
+  TileUnit unit[2];
+  int extent;
+};
+template <class T>
+const TileUnits& tile_units();
+
+/// A unit switched on for the calling thread.
+class TileUnitInUse {
+ public:
+  explicit TileUnitInUse(const TileUnit& unit) : unit_(unit) { unit_.begin(); }
+  ~TileUnitInUse() { unit_.end(); }
+  TileUnitInUse(const TileUnitInUse&) = delete;
+  TileUnitInUse& operator=(const TileUnitInUse&) = delete;
+
+  /// c = left right^T, or c += it.
+  template <class T>
+  void product(float* c, const T* left, const T* right, std::int64_t steps, bool accumulate) const {
+    unit_.product(c, left, right, steps, accumulate);
+  }
+
+ private:
+  const TileUnit& unit_;
+};
+
+}  // namespace kozero::kernels

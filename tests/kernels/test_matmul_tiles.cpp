@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_matmul_tiles.cpp: the tiled product where its blocking shows: several chunks, groups, passes and spans, either
+// side streaming, on every unit; and that the bits of an element depend on its row and column alone.
+#include <kozero/kernels/matmul_onednn.hpp>
+#include <kozero/kernels/matmul_tiles.hpp>
+
+#include "reference.hpp"
+
+namespace kozero::kernels {
+namespace {
+
+using reference::Filled;
+
+struct Extents {
+  std::int64_t m, n, k;
+};
+
+template <class In>
+struct Operands {
+  Extents of;
+  std::vector<float> a, b, bias;
+  Filled<In> stored_a, stored_b, stored_bias;
+
+  explicit Operands(Extents extents)
+      : of(extents),
+        a(reference::numbers<In>(of.m * of.k, 1)),
+        b(reference::numbers<In>(of.k * of.n, 2)),
+        bias(reference::numbers<In>(of.n, 3)),
+        stored_a(a),
+        stored_b(b),
+        stored_bias(bias) {}
+
+  /// The product by `multiply(shape, c, a, b, bias)`, added to c, which is 0.25, where `accumulate`.
+  template <class Out, class Multiply>
+  std::vector<float> by(const Multiply& multiply, Op op_a, Op op_b, bool accumulate, bool has_bias) const {
+    const Filled<Out> c(std::vector<float>(static_cast<std::size_t>(of.m * of.n), 0.25F));
+    multiply(ProductShape{of.m, of.n, of.k, op_a, op_b, accumulate, has_bias}, c.vector().data(),
+             stored_a.input().data(), stored_b.input().data(),
+             has_bias ? stored_bias.input().data() : static_cast<const In*>(nullptr));
+    Device().fence();
+    return c.values();
+  }
+};
+
+const auto by_onednn = [](const ProductShape& shape, auto* c, const auto* a, const auto* b, const auto* bias) {
+  multiply_by_onednn(shape, c, a, b, bias);
+};
+
+auto by_unit(const TileUnit& unit) {
+  return [&unit]<class Out, class In>(const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
+    multiply_by_tiles(Device(), unit, shape, c, a, b, Epilogue<Out, In>{bias});
+  };
+}
+
+template <class Out, class In>
+void check(const TileUnit& unit, Extents extents) {
+  const Operands<In> operands(extents);
+  for (const Op op_a : {Op::none, Op::transpose}) {
+    for (const Op op_b : {Op::none, Op::transpose}) {
+      CAPTURE(unit.name, extents.m, extents.n, extents.k, op_a == Op::transpose, op_b == Op::transpose);
+      for (const bool accumulate : {false, true}) {
+        const auto expected = operands.template by<Out>(by_onednn, op_a, op_b, accumulate, !accumulate);
+        const auto got = operands.template by<Out>(by_unit(unit), op_a, op_b, accumulate, !accumulate);
+        reference::require_near_in<Out>(got, expected, 1e-6 + 2e-7 * static_cast<double>(extents.k));
+      }
+    }
+  }
+}
+
+template <class Out, class In>
+void check_on_all_units() {
+  const TileUnits& units = tile_units<In>();
+  if (units.extent == 0) SKIP("this processor has no tile unit for the type");
+  for (int i = 0; i < units.extent; ++i) {
+    check<Out, In>(units.unit[i], {1100, 70, 530});   // left streams, two chunks
+    check<Out, In>(units.unit[i], {70, 1100, 530});   // right streams
+    check<Out, In>(units.unit[i], {65, 40, 4200});    // several spans of k
+    check<Out, In>(units.unit[i], {1100, 1060, 40});  // two groups, one pass
+    check<Out, In>(units.unit[i], {31, 1, 3});
+  }
+}
+
+}  // namespace
+
+TEST_CASE("The tiled product of floats agrees with oneDNN's", "[matmul]") { check_on_all_units<float, float>(); }
+TEST_CASE("The tiled product of bf16 agrees with oneDNN's", "[matmul]") {
+  SECTION("into float") { check_on_all_units<float, Bfloat16>(); }
+  SECTION("into bf16") { check_on_all_units<Bfloat16, Bfloat16>(); }
+}
+
+TEMPLATE_TEST_CASE("Bits of a tiled product depend on the row and the column alone", "[matmul]", float, Bfloat16) {
+  const TileUnits& units = tile_units<TestType>();
+  if (units.extent == 0) SKIP("this processor has no tile unit for the type");
+  const std::int64_t n = 200;
+  const std::int64_t k = 2300;
+  const Operands<TestType> many({1100, n, k});
+  const Operands<TestType> few({33, n, k});  // its a is the first rows of the other's
+  const auto multiply = by_unit(units.unit[0]);
+  const auto of_many = many.template by<float>(multiply, Op::none, Op::none, false, false);
+  const auto of_few = few.template by<float>(multiply, Op::none, Op::none, false, false);
+  REQUIRE(reference::same_bits(of_few, {of_many.begin(), of_many.begin() + 33 * n}));
+}
+
+}  // namespace kozero::kernels

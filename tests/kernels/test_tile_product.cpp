@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_tile_product.cpp: packed blocks element by element, every tile unit of this processor against double, and AMX's
+// order of instructions on tiles written in plain C++, which any processor can run.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+
+#include <kozero/kernels/tile_packing.hpp>
+#include <kozero/kernels/tile_product.hpp>
+#include <kozero/kernels/tile_product_amx.hpp>
+
+#include "reference.hpp"
+
+namespace kozero::kernels {
+namespace {
+
+/// An array that begins on a cache line.
+template <class T>
+class Lines {
+ public:
+  explicit Lines(std::int64_t extent, T filled = T())
+      : memory_(static_cast<T*>(std::aligned_alloc(64, static_cast<std::size_t>(extent) * sizeof(T)))) {
+    std::fill_n(memory_.get(), extent, filled);
+  }
+  [[nodiscard]] T* data() const { return memory_.get(); }
+
+ private:
+  struct Free {
+    void operator()(T* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<T, Free> memory_;
+};
+
+/// A matrix (rows, k), stored with k along its rows or across them, inside a larger array.
+template <class T>
+struct Stored {
+  std::int64_t rows, k;
+  bool k_across;
+  std::vector<float> numbers;
+  std::vector<T> memory;
+
+  Stored(std::int64_t rows_, std::int64_t k_, bool k_across_, std::uint64_t seed)
+      : rows(rows_), k(k_), k_across(k_across_), numbers(reference::numbers<T>(rows_ * k_, seed)) {
+    memory.assign(static_cast<std::size_t>(stride() * (k_across ? k : rows)), T(1e9F));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t p = 0; p < k; ++p) {
+        memory[static_cast<std::size_t>(k_across ? p * stride() + r : r * stride() + p)] = T(at(r, p));
+      }
+    }
+  }
+  [[nodiscard]] std::int64_t stride() const { return (k_across ? rows : k) + 3; }
+  [[nodiscard]] TileSource<T> source() const { return {memory.data(), rows, k, stride(), k_across}; }
+  /// Element (r, p), zero outside.
+  [[nodiscard]] float at(std::int64_t r, std::int64_t p) const {
+    return r < rows && p < k ? numbers[static_cast<std::size_t>(r * k + p)] : 0.0F;
+  }
+};
+
+/// Where element (r, p) of a block lies, by the header's description.
+template <class T>
+std::int64_t place(TileSide side, std::int64_t r, std::int64_t p) {
+  constexpr std::int64_t kPerWord = kStepExtent<T> / kStepWords;
+  const std::int64_t step = p / kStepExtent<T>;
+  const std::int64_t word = p % kStepExtent<T> / kPerWord;
+  const std::int64_t in_step = side == TileSide::left ? r * kStepWords + word : word * kTileRows + r;
+  return step * kStepElements<T> + in_step * kPerWord + p % kPerWord;
+}
+
+template <class T>
+void check_packing(TileSide side, const Stored<T>& matrix, std::int64_t first_row, std::int64_t first_k,
+                   std::int64_t steps) {
+  CAPTURE(side == TileSide::left, matrix.k_across, matrix.rows, matrix.k, first_row, first_k, steps);
+  const Lines<T> block(steps * kStepElements<T>, T(7.0F));
+  pack_block(block.data(), side, matrix.source(), first_row, first_k, steps);
+  for (std::int64_t r = 0; r < kTileRows; ++r) {
+    for (std::int64_t p = 0; p < steps * kStepExtent<T>; ++p) {
+      const auto got = static_cast<float>(block.data()[place<T>(side, r, p)]);
+      if (got == matrix.at(first_row + r, first_k + p)) continue;
+      CAPTURE(r, p, got);
+      FAIL("a packed element differs");
+    }
+  }
+}
+
+/// Two matrices, packed for `steps` from k = 0, and their product in double.
+template <class T>
+struct Operands {
+  Stored<T> a, b;
+  std::int64_t steps;
+  Lines<T> left, right;
+
+  Operands(std::int64_t rows, std::int64_t columns, std::int64_t k)
+      : a(rows, k, false, 1),
+        b(columns, k, true, 2),
+        steps(steps_of<T>(k)),
+        left(steps * kStepElements<T>),
+        right(steps * kStepElements<T>) {
+    pack_block(left.data(), TileSide::left, a.source(), 0, 0, steps);
+    pack_block(right.data(), TileSide::right, b.source(), 0, 0, steps);
+  }
+  /// The product, added to `c`.
+  [[nodiscard]] std::vector<double> product_added_to(std::vector<double> c) const {
+    for (std::int64_t i = 0; i < kTileElements; ++i) {
+      for (std::int64_t p = 0; p < a.k; ++p) {
+        c[static_cast<std::size_t>(i)] +=
+            static_cast<double>(a.at(i / kTileRows, p)) * static_cast<double>(b.at(i % kTileRows, p));
+      }
+    }
+    return c;
+  }
+};
+
+template <class T, class Product>
+void check_product(std::int64_t rows, std::int64_t columns, std::int64_t k, const Product& product) {
+  CAPTURE(rows, columns, k);
+  const Operands<T> of(rows, columns, k);
+  const Lines<float> c(kTileElements);
+  const std::vector<float> before = reference::numbers(kTileElements, 9);
+  std::copy(before.begin(), before.end(), c.data());
+  const auto values = [&] { return std::vector<float>(c.data(), c.data() + kTileElements); };
+  product(c.data(), of.left.data(), of.right.data(), of.steps, true);
+  reference::require_near(values(), of.product_added_to(reference::in_double(before)), 1e-6 * static_cast<double>(k));
+  product(c.data(), of.left.data(), of.right.data(), of.steps, false);
+  reference::require_near(values(), of.product_added_to(std::vector<double>(kTileElements)),
+                          1e-6 * static_cast<double>(k));
+}
+
+/// AMX's eight tiles of 16 rows of 64 bytes, as its manual describes loading, storing and multiplying.
+class PlainTiles {
+ public:
+  template <int tile>
+  void zero() {
+    tiles_[tile].fill(0);
+  }
+  template <int tile>
+  void load(const void* from, std::int64_t row_bytes) {
+    for (std::size_t r = 0; r < 16; ++r) {
+      std::memcpy(&tiles_[tile][16 * r], static_cast<const char*>(from) + static_cast<std::int64_t>(r) * row_bytes, 64);
+    }
+  }
+  template <int tile>
+  void store(void* to, std::int64_t row_bytes) {
+    for (std::size_t r = 0; r < 16; ++r) {
+      std::memcpy(static_cast<char*>(to) + static_cast<std::int64_t>(r) * row_bytes, &tiles_[tile][16 * r], 64);
+    }
+  }
+  /// c(m, n) += sum of left(m, 2k) right(k, 2n) + left(m, 2k + 1) right(k, 2n + 1), in pairs of bf16.
+  template <int c, int left, int right>
+  void multiply() {
+    for (std::size_t m = 0; m < 16; ++m) {
+      for (std::size_t n = 0; n < 16; ++n) {
+        float sum = Kokkos::bit_cast<float>(tiles_[c][16 * m + n]);
+        for (std::size_t k = 0; k < 16; ++k) {
+          const std::uint32_t x = tiles_[left][16 * m + k];
+          const std::uint32_t y = tiles_[right][16 * k + n];
+          sum += lower(x) * lower(y);
+          sum += upper(x) * upper(y);
+        }
+        tiles_[c][16 * m + n] = Kokkos::bit_cast<std::uint32_t>(sum);
+      }
+    }
+  }
+
+ private:
+  static float lower(std::uint32_t pair) { return Kokkos::bit_cast<float>(pair << 16U); }
+  static float upper(std::uint32_t pair) { return Kokkos::bit_cast<float>(pair & 0xFFFF0000U); }
+
+  std::array<std::array<std::uint32_t, 256>, 8> tiles_{};
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("A packed block has every element at its place, and zeros outside the matrix", "[tiles]", float,
+                   Bfloat16) {
+  if (tile_units<TestType>().extent == 0) SKIP("this processor has no tile unit for the type");
+  for (const TileSide side : {TileSide::left, TileSide::right}) {
+    for (const bool k_across : {false, true}) {
+      const Stored<TestType> whole(64, 64, k_across, 3);
+      check_packing(side, whole, 0, 0, 64 / kStepExtent<TestType>);
+      check_packing(side, whole, 32, 32, 1);
+      const Stored<TestType> ragged(45, 75, k_across, 4);
+      check_packing(side, ragged, 0, 0, 3);
+      check_packing(side, ragged, 32, 64, 1);
+      check_packing(side, Stored<TestType>(1, 1, k_across, 5), 0, 0, 2);
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("Every tile unit of this processor multiplies as double does", "[tiles]", float, Bfloat16) {
+  const TileUnits& units = tile_units<TestType>();
+  if (units.extent == 0) SKIP("this processor has no tile unit for the type");
+  for (int i = 0; i < units.extent; ++i) {
+    CAPTURE(units.unit[i].name);
+    const TileUnitInUse unit(units.unit[i]);
+    const auto product = [&](float* c, const TestType* left, const TestType* right, std::int64_t steps, bool add) {
+      unit.product(c, left, right, steps, add);
+    };
+    check_product<TestType>(32, 32, 256, product);
+    check_product<TestType>(19, 27, 45, product);
+    check_product<TestType>(1, 1, 1, product);
+  }
+}
+
+TEST_CASE("AMX's order of instructions multiplies blocks", "[tiles]") {
+  if (tile_units<Bfloat16>().extent == 0) SKIP("this processor cannot pack blocks");
+  PlainTiles tiles;
+  const auto product = [&](float* c, const Bfloat16* left, const Bfloat16* right, std::int64_t steps, bool add) {
+    amx::product_on(tiles, c, left, right, steps, add);
+  };
+  check_product<Bfloat16>(32, 32, 256, product);
+  check_product<Bfloat16>(19, 27, 45, product);
+}
+
+}  // namespace kozero::kernels
