@@ -40,7 +40,8 @@ Gradients::Gradients(const ParameterTable& table, dist::Communicator& comm, Plac
     sums_ = ledger.take<float>(Memory::gradients, sharded() ? "gradient slices" : "sums of reduced slices", slices);
   }
   for (const auto& [name, extent] : places_.buffers()) {
-    if (sharded()) buffers_.push_back(ledger.take<float>(Memory::gathered, "unreduced gradients, " + name, extent, comm));
+    if (sharded())
+      buffers_.push_back(ledger.take<float>(Memory::gathered, "unreduced gradients, " + name, extent, comm));
   }
   tenants_.assign(sharded() ? buffers_.size() : at(table.num_units()), -1);
 }

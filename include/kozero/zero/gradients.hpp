@@ -71,16 +71,16 @@ class Gradients {
   int micro_steps_;
   bool overlap_;
   SlotBuffers places_;
-  std::vector<Reduction> reductions_;     // by unit
-  int under_way_ = -1;                    // the unit whose reduction is started and not finished
-  std::vector<int> tenants_;              // by buffer; not sharded: by unit
+  std::vector<Reduction> reductions_;  // by unit
+  int under_way_ = -1;                 // the unit whose reduction is started and not finished
+  std::vector<int> tenants_;           // by buffer; not sharded: by unit
   int micro_step_ = 0;
-  std::vector<Partition> partitions_;     // by unit
-  std::vector<std::int64_t> first_;       // by unit: where its slice begins in sums_
-  std::vector<bool> open_;                // by unit: its addend was handed out in this micro-step
-  Vector<float> flat_;                    // not sharded: the full flat buffer
-  std::vector<Vector<float>> buffers_;    // sharded: full buffers of the units at work and under way
-  Vector<float> sums_;                    // slices of the reduced gradient, where they have an array of their own
+  std::vector<Partition> partitions_;   // by unit
+  std::vector<std::int64_t> first_;     // by unit: where its slice begins in sums_
+  std::vector<bool> open_;              // by unit: its addend was handed out in this micro-step
+  Vector<float> flat_;                  // not sharded: the full flat buffer
+  std::vector<Vector<float>> buffers_;  // sharded: full buffers of the units at work and under way
+  Vector<float> sums_;                  // slices of the reduced gradient, where they have an array of their own
 };
 
 }  // namespace kozero::zero
