@@ -32,17 +32,18 @@ void Projection<Scalar>::forward(const Device& space, Matrix<Scalar> y, Matrix<c
 }
 
 template <class Scalar>
-void Projection<Scalar>::backward(const Device& space, Matrix<Scalar> dx, Vector<float> gradient,
+void Projection<Scalar>::backward(const Device& space, Matrix<Scalar> dx, const UnitGradient& gradient,
                                   Matrix<const Scalar> dy, Matrix<const Scalar> x, Vector<const Scalar> weights,
                                   Vector<float> workspace) const {
+  const auto dweight = weight_.in(gradient.values);
   if (orientation_ == Orientation::input_output) {
     kernels::matmul(space, dx, Op::none, dy, Op::transpose, weight_.in(weights), false);
-    kernels::matmul(space, weight_.in(gradient), Op::transpose, x, Op::none, dy, true);
+    kernels::matmul(space, dweight, Op::transpose, x, Op::none, dy, !gradient.begins);
   } else {
     kernels::matmul(space, dx, Op::none, dy, Op::none, weight_.in(weights), false);
-    kernels::matmul(space, weight_.in(gradient), Op::transpose, dy, Op::none, x, true);
+    kernels::matmul(space, dweight, Op::transpose, dy, Op::none, x, !gradient.begins);
   }
-  if (bias_) kernels::bias_backward(space, bias_->in(gradient), dy, workspace);
+  if (bias_) kernels::bias_backward(space, bias_->in(gradient.values), dy, workspace);
 }
 
 template class Projection<float>;

@@ -3,10 +3,12 @@
 // projection.hpp: a linear map of rows, with its gradients.
 //   y = x W + b        W (I, O)   GPT-2's orientation          x (N, I)   y (N, O)   b (O), if any
 //   y = x W^T + b      W (O, I)   Llama's orientation
-// Backward overwrites dx and adds into W's and b's places in `gradient`. Runs on `space`; returns without fencing.
+// Backward overwrites dx and adds into W's and b's places in `gradient`; into W's it writes where that begins. Runs on
+// `space`; returns without fencing.
 #pragma once
 #include <optional>
 
+#include <kozero/core/parameter_access.hpp>
 #include <kozero/model/tensor_place.hpp>
 
 namespace kozero::model {
@@ -25,7 +27,7 @@ class Projection {
   void forward(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) const;
 
   /// `workspace`: row_reduction_workspace(O) floats where there is a bias.
-  void backward(const Device& space, Matrix<Scalar> dx, Vector<float> gradient, Matrix<const Scalar> dy,
+  void backward(const Device& space, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> dy,
                 Matrix<const Scalar> x, Vector<const Scalar> weights, Vector<float> workspace) const;
 
  private:
