@@ -1,20 +1,21 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_strips.cpp: attention on the host, kStrip query rows of a head at a time.
+// attention_strips.cpp: attention.hpp on the host by oneDNN, kStrip query rows of a head at a time.
 //   forward    S = Q K^T      P = exp(S / sqrt(D) - l)      Y = m P V          Q, Y (R, D)   K, V (n, D)   S, P (R, n)
 //   backward   dP = dY V^T    dS = P * (m dP - rowsum(dY * Y))
 //              dQ = dS K / sqrt(D)     dK += dS^T Q / sqrt(D)     dV += (m P)^T dY
 // A strip that ends at row n needs the first n keys only. Its (R, n) arrays stay in a core's second-level cache; the
-// small products are oneDNN's sgemm, which runs on the calling thread alone inside a parallel region; of 16-bit arrays it
-// is given float copies, and sums of dK and dV stay in float until all strips have added. A task of forward
-// is a strip; a task of backward is a key head with all the query heads and strips that add into it, in a fixed order.
+// small products are oneDNN's sgemm, which runs on the calling thread alone inside a parallel region; of 16-bit arrays
+// it is given float copies, and sums of dK and dV stay in float until all strips have added. A task of forward is a
+// strip; a task of backward is a key head with all the query heads and strips that add into it, in a fixed order.
 #include <dnnl.h>
 
 #include <algorithm>
 #include <type_traits>
 
 #include <kozero/core/bfloat16.hpp>
-#include <kozero/kernels/attention.hpp>
+#include <kozero/kernels/attention_strips.hpp>
+#include <kozero/kernels/attention_tasks.hpp>
 #include <kozero/kernels/row_max.hpp>
 #include <kozero/kernels/rows.hpp>
 #include <kozero/kernels/vector_math.hpp>
@@ -39,12 +40,9 @@ struct ThreadScratch {
   float *key_sum, *value_sum;  // (n, D)
   std::int64_t extent;
 
-  ThreadScratch(const AttentionShape& shape, float* memory) : score_row(scratch_row(shape)), extent(0) {
-    const auto take = [&](std::int64_t floats) {
-      float* const begin = memory == nullptr ? nullptr : memory + extent;
-      extent += (floats + 15) / 16 * 16;
-      return begin;
-    };
+  ThreadScratch(const AttentionShape& shape, float* memory) : score_row(scratch_row(shape)) {
+    ScratchCutter cutter(memory);
+    const auto take = [&](std::int64_t floats) { return cutter.take<float>(floats); };
     const std::int64_t of_strip = std::is_same_v<T, float> ? 0 : kStrip * shape.head_dim;
     const std::int64_t of_head = std::is_same_v<T, float> ? 0 : shape.positions * shape.head_dim;
     p = take(kStrip * score_row);
@@ -55,13 +53,9 @@ struct ThreadScratch {
     value = take(of_head);
     key_sum = take(of_head);
     value_sum = take(of_head);
+    extent = cutter.extent();
   }
 };
-
-template <class T>
-std::int64_t scratch_of_thread(const AttentionShape& shape) {
-  return ThreadScratch<T>(shape, nullptr).extent;
-}
 
 /// A row-major matrix inside a larger one.
 template <class T>
@@ -119,22 +113,6 @@ struct Strip {
 
   [[nodiscard]] std::int64_t rows() const { return end - first; }
 };
-
-/// Calls task(index, scratch) for each index, on all threads, each with scratch of its own.
-template <class Space, class Task>
-void for_each_task(const Space& space, const char* label, std::int64_t tasks, std::int64_t scratch,
-                   Vector<float> workspace, const Task& task) {
-  if (tasks == 0) return;
-  require(static_cast<std::int64_t>(workspace.extent(0)) >= scratch * space.concurrency(),
-          "attention: the workspace is too small");
-  using Policy = Kokkos::RangePolicy<Space, Kokkos::Schedule<Kokkos::Dynamic>, Kokkos::IndexType<std::int64_t>>;
-  const Kokkos::Experimental::UniqueToken<Space> threads(space);
-  Kokkos::parallel_for(label, Policy(space, 0, tasks, Kokkos::ChunkSize(1)), [=](std::int64_t index) {
-    const auto thread = threads.acquire();
-    task(index, workspace.data() + thread * scratch);
-    threads.release(thread);
-  });
-}
 
 template <class T>
 struct Forward {
@@ -279,19 +257,19 @@ struct Backward {
 }  // namespace
 
 template <class T>
-std::int64_t attention_workspace(const AttentionShape& shape) {
-  return Device().concurrency() * scratch_of_thread<T>(shape);
+std::int64_t attention_strips_scratch(const AttentionShape& shape) {
+  return ThreadScratch<T>(shape, nullptr).extent;
 }
 
 template <class Space, class T>
-void attention_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp, MatrixIn<T> qkv,
-                       const AttentionShape& shape, Vector<float> workspace) {
+void attention_strips_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp, MatrixIn<T> qkv,
+                              const AttentionShape& shape, Vector<float> workspace) {
   require_attention(shape, y, logsumexp, qkv);
   const std::int64_t strips = (shape.positions + kStrip - 1) / kStrip;
   const Forward<T> forward{shape, y.data(), logsumexp.data(), qkv.data()};
   for_each_task(
-      space, "kozero::attention_forward", shape.batch * shape.heads * strips, scratch_of_thread<T>(shape), workspace,
-      [=](std::int64_t index, float* scratch) {
+      space, "kozero::attention_forward", shape.batch * shape.heads * strips, attention_strips_scratch<T>(shape),
+      workspace, [=](std::int64_t index, float* scratch) {
         const std::int64_t first = index % strips * kStrip;
         const std::int64_t head = index / strips;
         forward({head / shape.heads, head % shape.heads, first, std::min(first + kStrip, shape.positions)}, scratch);
@@ -299,28 +277,28 @@ void attention_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp,
 }
 
 template <class Space, class T>
-void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, MatrixIn<T> y,
-                        Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
-                        Vector<float> workspace) {
+void attention_strips_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, MatrixIn<T> y,
+                               Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
+                               Vector<float> workspace) {
   require_attention(shape, y, logsumexp, qkv);
   require_attention(shape, dy, logsumexp, dqkv);
   const Backward<T> backward{shape, dqkv.data(), dy.data(), y.data(), logsumexp.data(), qkv.data()};
   for_each_task(
-      space, "kozero::attention_backward", shape.batch * shape.kv_heads, scratch_of_thread<T>(shape), workspace,
+      space, "kozero::attention_backward", shape.batch * shape.kv_heads, attention_strips_scratch<T>(shape), workspace,
       [=](std::int64_t index, float* scratch) { backward(index / shape.kv_heads, index % shape.kv_heads, scratch); });
 }
 
-template std::int64_t attention_workspace<float>(const AttentionShape&);
-template std::int64_t attention_workspace<Bfloat16>(const AttentionShape&);
-template void attention_forward<Device, float>(const Device&, Matrix<float>, Matrix<float>, Matrix<const float>,
-                                               const AttentionShape&, Vector<float>);
-template void attention_forward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<float>,
-                                                  Matrix<const Bfloat16>, const AttentionShape&, Vector<float>);
-template void attention_backward<Device, float>(const Device&, Matrix<float>, Matrix<const float>, Matrix<const float>,
-                                                Matrix<const float>, Matrix<const float>, const AttentionShape&,
-                                                Vector<float>);
-template void attention_backward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<const Bfloat16>,
-                                                   Matrix<const Bfloat16>, Matrix<const float>, Matrix<const Bfloat16>,
-                                                   const AttentionShape&, Vector<float>);
+template std::int64_t attention_strips_scratch<float>(const AttentionShape&);
+template std::int64_t attention_strips_scratch<Bfloat16>(const AttentionShape&);
+template void attention_strips_forward<Device, float>(const Device&, Matrix<float>, Matrix<float>, Matrix<const float>,
+                                                      const AttentionShape&, Vector<float>);
+template void attention_strips_forward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<float>,
+                                                         Matrix<const Bfloat16>, const AttentionShape&, Vector<float>);
+template void attention_strips_backward<Device, float>(const Device&, Matrix<float>, Matrix<const float>,
+                                                       Matrix<const float>, Matrix<const float>, Matrix<const float>,
+                                                       const AttentionShape&, Vector<float>);
+template void attention_strips_backward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<const Bfloat16>,
+                                                          Matrix<const Bfloat16>, Matrix<const float>,
+                                                          Matrix<const Bfloat16>, const AttentionShape&, Vector<float>);
 
 }  // namespace kozero::kernels

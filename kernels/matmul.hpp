@@ -3,6 +3,8 @@
 // matmul.hpp: the matrix product of row-major dense matrices.
 //   c = op(a) op(b)   or   c += op(a) op(b)   or   c = op(a) op(b) + bias
 //   c (M, N)   op(a) (M, K)   op(b) (K, N)   bias (N)
+// and, for the layer whose output passes through a GELU, with the elements of c still at hand
+//   hidden = op(a) op(b) + bias, active = gelu(hidden)      and      dhidden = op(a) op(b) * gelu'(hidden)
 // On the host a tile unit of the processor computes it (matmul_tiles.cpp: AMX or AVX-512) or oneDNN (matmul_onednn.cpp;
 // matmul_host.cpp chooses), on NVIDIA GPUs cuBLASLt (matmul_cublaslt.cpp). What a back end sets up for a shape is kept
 // and used again; shape and operation alone choose the algorithm, so a call repeats bit for bit at a given number of
@@ -16,6 +18,8 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/kernels/elements.hpp>
+#include <kozero/kernels/gelu.hpp>
+#include <kozero/kernels/inputs.hpp>
 
 namespace kozero::kernels {
 
@@ -31,9 +35,29 @@ struct ProductShape {
   friend auto operator<=>(const ProductShape&, const ProductShape&) = default;
 };
 
-/// The back end's product of extents above zero. `bias` is null where shape.has_bias is false.
+/// What else goes into c or comes of it; null where nothing does.
+template <class Out, class In>
+struct Epilogue {
+  const In* bias = nullptr;     ///< (N), added to each row; set where shape.has_bias
+  Out* active = nullptr;        ///< (M, N), gets gelu(c)
+  const Out* hidden = nullptr;  ///< (M, N), its gelu' multiplies c
+};
+
+/// The back end's product of extents above zero.
 template <class Space, class Out, class In>
-void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias);
+void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+              const Epilogue<Out, In>& epilogue);
+
+/// The epilogue but for its bias, after a product that is complete.
+template <class Space, class Out, class In>
+void apply_gelu(const Space& space, const ProductShape& shape, Out* c, const Epilogue<Out, In>& epilogue) {
+  const auto extent = static_cast<std::size_t>(shape.m * shape.n);
+  const Vector<Out> all(c, extent);
+  if (epilogue.active != nullptr) gelu_forward(space, Vector<Out>(epilogue.active, extent), VectorIn<Out>(all));
+  if (epilogue.hidden != nullptr) {
+    gelu_backward(space, all, VectorIn<Out>(all), VectorIn<Out>(epilogue.hidden, extent));
+  }
+}
 
 /// Who is to multiply: the fastest there is, or the library also where a tile unit would be used.
 enum class Products { fastest, library };
@@ -73,12 +97,14 @@ void empty_product(const Space& space, const ProductShape& shape, Out* c, const 
 }
 
 template <class Space, class Out, class In>
-void multiply_or_fill(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
+void multiply_or_fill(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+                      const Epilogue<Out, In>& epilogue = {}) {
   if (shape.m == 0 || shape.n == 0) return;
   if (shape.k > 0) {
-    multiply(space, shape, c, a, b, bias);
+    multiply(space, shape, c, a, b, epilogue);
   } else if (!shape.accumulate) {
-    empty_product(space, shape, c, bias);
+    empty_product(space, shape, c, epilogue.bias);
+    apply_gelu(space, shape, c, epilogue);
   }
 }
 
@@ -88,7 +114,16 @@ void matmul(const Space& space, Matrix<Out> c, Op op_a, Matrix<InA> a, Op op_b, 
   static_assert(std::is_same_v<const InA, const InB>, "a and b must hold the same type");
   ProductShape shape = product_shape(c, op_a, a, op_b, b);
   shape.accumulate = accumulate;
-  multiply_or_fill<Space, Out, std::remove_const_t<InA>>(space, shape, c.data(), a.data(), b.data(), nullptr);
+  multiply_or_fill<Space, Out, std::remove_const_t<InA>>(space, shape, c.data(), a.data(), b.data());
+}
+
+/// The shape of c = op(a) op(b) + bias, checked.
+template <class C, class A, class B, class Bias>
+ProductShape biased_shape(const C& c, Op op_a, const A& a, Op op_b, const B& b, const Bias& bias) {
+  ProductShape shape = product_shape(c, op_a, a, op_b, b);
+  require(bias.extent(0) == c.extent(1), "matmul: the bias must have one element for each column of c");
+  shape.has_bias = true;
+  return shape;
 }
 
 /// c = op(a) op(b) + bias, the bias over the columns of c.
@@ -96,10 +131,28 @@ template <class Space, class Out, class InA, class InB, class InBias>
 void matmul(const Space& space, Matrix<Out> c, Op op_a, Matrix<InA> a, Op op_b, Matrix<InB> b, Vector<InBias> bias) {
   static_assert(std::is_same_v<const InA, const InB> && std::is_same_v<const InA, const InBias>,
                 "a, b and the bias must hold the same type");
-  ProductShape shape = product_shape(c, op_a, a, op_b, b);
-  require(bias.extent(0) == c.extent(1), "matmul: the bias must have one element for each column of c");
-  shape.has_bias = true;
-  multiply_or_fill<Space, Out, std::remove_const_t<InA>>(space, shape, c.data(), a.data(), b.data(), bias.data());
+  const ProductShape shape = biased_shape(c, op_a, a, op_b, b, bias);
+  multiply_or_fill<Space, Out, std::remove_const_t<InA>>(space, shape, c.data(), a.data(), b.data(), {bias.data()});
+}
+
+/// hidden = op(a) op(b) + bias, active = gelu(hidden), of what is stored in hidden.
+template <class Space, class T>
+void matmul_gelu(const Space& space, Matrix<T> hidden, Matrix<T> active, MatrixIn<T> a, Op op_b, MatrixIn<T> b,
+                 VectorIn<T> bias) {
+  const ProductShape shape = biased_shape(hidden, Op::none, a, op_b, b, bias);
+  require(active.extent(0) == hidden.extent(0) && active.extent(1) == hidden.extent(1),
+          "matmul_gelu: active and hidden differ in extent");
+  multiply_or_fill<Space, T, T>(space, shape, hidden.data(), a.data(), b.data(), {bias.data(), active.data()});
+}
+
+/// dhidden = (op(a) op(b)) * gelu'(hidden), element by element, the product rounded to T before.
+template <class Space, class T>
+void matmul_gelu_gradient(const Space& space, Matrix<T> dhidden, MatrixIn<T> a, Op op_b, MatrixIn<T> b,
+                          MatrixIn<T> hidden) {
+  const ProductShape shape = product_shape(dhidden, Op::none, a, op_b, b);
+  require(dhidden.extent(0) == hidden.extent(0) && dhidden.extent(1) == hidden.extent(1),
+          "matmul_gelu_gradient: dhidden and hidden differ in extent");
+  multiply_or_fill<Space, T, T>(space, shape, dhidden.data(), a.data(), b.data(), {nullptr, nullptr, hidden.data()});
 }
 
 }  // namespace kozero::kernels

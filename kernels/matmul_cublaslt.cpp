@@ -141,18 +141,20 @@ class Product {
 }  // namespace
 
 template <class Space, class Out, class In>
-void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
+void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+              const Epilogue<Out, In>& epilogue) {
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
   static std::map<ProductShape, Product<Out, In>> products;
-  products.try_emplace(shape, shape).first->second.run(space.cuda_stream(), c, a, b, bias);
+  products.try_emplace(shape, shape).first->second.run(space.cuda_stream(), c, a, b, epilogue.bias);
+  apply_gelu(space, shape, c, epilogue);
 }
 
 template void multiply<Device, float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
-                                             const float*);
+                                             const Epilogue<float, float>&);
 template void multiply<Device, float, Bfloat16>(const Device&, const ProductShape&, float*, const Bfloat16*,
-                                                const Bfloat16*, const Bfloat16*);
+                                                const Bfloat16*, const Epilogue<float, Bfloat16>&);
 template void multiply<Device, Bfloat16, Bfloat16>(const Device&, const ProductShape&, Bfloat16*, const Bfloat16*,
-                                                   const Bfloat16*, const Bfloat16*);
+                                                   const Bfloat16*, const Epilogue<Bfloat16, Bfloat16>&);
 
 // There is nobody else.
 void choose_products(Products) {}

@@ -31,22 +31,24 @@ bool fills_tiles(const ProductShape& shape) { return padded(shape.m) * padded(sh
 }  // namespace
 
 template <class Space, class Out, class In>
-void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
+void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+              const Epilogue<Out, In>& epilogue) {
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
   const TileUnit* const unit = unit_in_use<In>();
   if (unit != nullptr && fills_tiles(shape)) {
-    multiply_by_tiles(space, *unit, shape, c, a, b, bias);
+    multiply_by_tiles(space, *unit, shape, c, a, b, epilogue);
   } else {
-    multiply_by_onednn(shape, c, a, b, bias);
+    multiply_by_onednn(shape, c, a, b, epilogue.bias);
+    apply_gelu(space, shape, c, epilogue);
   }
 }
 
 template void multiply<Device, float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
-                                             const float*);
+                                             const Epilogue<float, float>&);
 template void multiply<Device, float, Bfloat16>(const Device&, const ProductShape&, float*, const Bfloat16*,
-                                                const Bfloat16*, const Bfloat16*);
+                                                const Bfloat16*, const Epilogue<float, Bfloat16>&);
 template void multiply<Device, Bfloat16, Bfloat16>(const Device&, const ProductShape&, Bfloat16*, const Bfloat16*,
-                                                   const Bfloat16*, const Bfloat16*);
+                                                   const Bfloat16*, const Epilogue<Bfloat16, Bfloat16>&);
 
 void choose_products(Products products) { chosen() = products; }
 

@@ -15,7 +15,7 @@
 
 #include <kozero/core/bfloat16.hpp>
 #include <kozero/kernels/matmul_tiles.hpp>
-#include <kozero/kernels/rows.hpp>
+#include <kozero/kernels/stored_run.hpp>
 #include <kozero/kernels/tile_packing.hpp>
 
 namespace kozero::kernels {
@@ -105,8 +105,9 @@ Scratch& scratch() {
 template <class Out, class In>
 class TiledProduct {
  public:
-  TiledProduct(const TileUnit& unit, const Deal& deal, const ProductShape& shape, Out* c, const In* bias)
-      : unit_(unit), deal_(deal), shape_(shape), c_(c), bias_(bias) {}
+  TiledProduct(const TileUnit& unit, const Deal& deal, const ProductShape& shape, Out* c,
+               const Epilogue<Out, In>& epilogue)
+      : unit_(unit), deal_(deal), shape_(shape), c_(c), epilogue_(epilogue) {}
 
   void take(const In* a, const In* b) {
     const TileSource<In> left{a, shape_.m, shape_.k, shape_.op_a == Op::none ? shape_.k : shape_.m,
@@ -195,30 +196,40 @@ class TiledProduct {
                    (same_pass ? pass.begin : pass.end) * kStepExtent<In>, deal_.pass, part, parts);
   }
 
-  /// The block's place in c = its sums, plus the bias, or plus c.
+  /// The block's place in c = its sums and what the epilogue makes of them, or plus c.
   void store(const float* sum, std::int64_t block_row, std::int64_t block_column) const {
     const std::int64_t row = block_row * kTileRows;
     const std::int64_t column = block_column * kTileRows;
     const std::int64_t rows = std::min(kTileRows, shape_.m - row);
     const std::int64_t columns = std::min(kTileRows, shape_.n - column);
     for (std::int64_t r = 0; r < rows; ++r) {
-      Out* const out = c_ + (row + r) * shape_.n + column;
+      const std::int64_t at = (row + r) * shape_.n + column;
       if (columns == kTileRows) {
-        store_row(out, sum + r * kTileRows, kTileRows, column);
+        store_row(at, sum + r * kTileRows, kTileRows, column);
       } else {
-        store_row(out, sum + r * kTileRows, columns, column);
+        store_row(at, sum + r * kTileRows, columns, column);
       }
     }
   }
 
-  void store_row(Out* out, const float* sum, std::int64_t columns, std::int64_t column) const {
+  /// Elements [at, at + columns) of c, of one row.
+  [[gnu::always_inline]] void store_row(std::int64_t at, const float* sum, std::int64_t columns,
+                                        std::int64_t column) const {
+    Out* const out = c_ + at;
     if (shape_.accumulate) {
-      simd_loop(columns, [=](std::int64_t j) { out[j] = static_cast<Out>(static_cast<float>(out[j]) + sum[j]); });
+      store_run(out, columns, [=](std::int64_t j) { return static_cast<float>(out[j]) + sum[j]; });
+    } else if (epilogue_.hidden != nullptr) {
+      const Out* const hidden = epilogue_.hidden + at;
+      store_run(out, columns, [=](std::int64_t j) {
+        return static_cast<float>(static_cast<Out>(sum[j])) * gelu_slope(static_cast<float>(hidden[j]));
+      });
     } else if (shape_.has_bias) {
-      const In* const bias = bias_ + column;
-      simd_loop(columns, [=](std::int64_t j) { out[j] = static_cast<Out>(sum[j] + static_cast<float>(bias[j])); });
+      const In* const bias = epilogue_.bias + column;
+      store_run(out, columns, [=](std::int64_t j) { return sum[j] + static_cast<float>(bias[j]); });
+      if (epilogue_.active == nullptr) return;
+      store_run(epilogue_.active + at, columns, [=](std::int64_t j) { return gelu(static_cast<float>(out[j])); });
     } else {
-      simd_loop(columns, [=](std::int64_t j) { out[j] = static_cast<Out>(sum[j]); });
+      store_run(out, columns, [=](std::int64_t j) { return sum[j]; });
     }
   }
 
@@ -226,7 +237,7 @@ class TiledProduct {
   Deal deal_;
   ProductShape shape_;
   Out* c_;
-  const In* bias_;
+  Epilogue<Out, In> epilogue_;
   TileSource<In> streamed_{}, shared_{};
   In* packed_ = nullptr;             // the shared side: [block][step of the span]
   std::byte* of_workers_ = nullptr;  // of each: sums, then a packed block
@@ -236,9 +247,9 @@ class TiledProduct {
 
 template <class Out, class In>
 void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductShape& shape, Out* c, const In* a,
-                       const In* b, const In* bias) {
+                       const In* b, const Epilogue<Out, In>& epilogue) {
   const Deal deal = deal_out<In>(shape, unit, space.concurrency());
-  TiledProduct<Out, In> product(unit, deal, shape, c, bias);
+  TiledProduct<Out, In> product(unit, deal, shape, c, epilogue);
   product.take(a, b);
   const Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>> workers(space, 0, deal.workers());
   for (std::int64_t step = 0; step < deal.steps; step += deal.span) {
@@ -249,11 +260,12 @@ void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductS
 }
 
 template void multiply_by_tiles<float, float>(const Device&, const TileUnit&, const ProductShape&, float*, const float*,
-                                              const float*, const float*);
+                                              const float*, const Epilogue<float, float>&);
 template void multiply_by_tiles<float, Bfloat16>(const Device&, const TileUnit&, const ProductShape&, float*,
-                                                 const Bfloat16*, const Bfloat16*, const Bfloat16*);
+                                                 const Bfloat16*, const Bfloat16*, const Epilogue<float, Bfloat16>&);
 template void multiply_by_tiles<Bfloat16, Bfloat16>(const Device&, const TileUnit&, const ProductShape&, Bfloat16*,
-                                                    const Bfloat16*, const Bfloat16*, const Bfloat16*);
+                                                    const Bfloat16*, const Bfloat16*,
+                                                    const Epilogue<Bfloat16, Bfloat16>&);
 
 std::int64_t tile_memory() { return scratch().extent(); }
 

@@ -14,7 +14,7 @@ namespace kozero::kernels {
 /// multiply() of matmul.hpp by `unit`, one of tile_units<In>().
 template <class Out, class In>
 void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductShape& shape, Out* c, const In* a,
-                       const In* b, const In* bias);
+                       const In* b, const Epilogue<Out, In>& epilogue);
 
 /// Bytes of packed operands and sums that are held for the next product.
 std::int64_t tile_memory();

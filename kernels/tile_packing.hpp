@@ -47,8 +47,9 @@ void pack_block(T* to, TileSide side, const TileSource<T>& from, std::int64_t fi
 /// A processor drops what comes in a burst: some twenty lines, and then work, are what it carries out. Always inline:
 /// gcc takes a function that does nothing else for one without effect, and drops its calls.
 template <class T>
-[[gnu::always_inline]] inline void prefetch_block(const TileSource<T>& from, std::int64_t first_row, std::int64_t first_k, std::int64_t steps,
-                    std::int64_t part, std::int64_t parts) {
+[[gnu::always_inline]] inline void prefetch_block(const TileSource<T>& from, std::int64_t first_row,
+                                                  std::int64_t first_k, std::int64_t steps, std::int64_t part,
+                                                  std::int64_t parts) {
   constexpr std::int64_t kLineBytes = 64;
   const std::int64_t depth = std::min(steps * kStepExtent<T>, from.k - first_k);
   const std::int64_t width = std::min(kTileRows, from.rows - first_row);

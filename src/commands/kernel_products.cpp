@@ -37,6 +37,7 @@ struct Layer {
   std::int64_t rows, inputs, outputs;
   bool outputs_first;
   std::int64_t calls;
+  bool into_gelu = false, out_of_gelu = false;  ///< y, or x, is what a GELU takes, or gives
 };
 
 template <class Scalar>
@@ -51,15 +52,27 @@ class Products {
       return layer.outputs_first ? in.take<const Scalar>(layer.outputs, layer.inputs)
                                  : in.take<const Scalar>(layer.inputs, layer.outputs);
     };
-    add(layer, "forward", [=, &in, &out] {
-      kernels::matmul(Device(), out.take<Scalar>(layer.rows, layer.outputs), Op::none,
-                      in.take<const Scalar>(layer.rows, layer.inputs), layer.outputs_first ? Op::transpose : Op::none,
-                      weights(), false);
+    const Op forwards = layer.outputs_first ? Op::transpose : Op::none;
+    const Op backwards = layer.outputs_first ? Op::none : Op::transpose;
+    add(layer, layer.into_gelu ? "forward, gelu" : "forward", [=, &in, &out] {
+      const auto y = out.take<Scalar>(layer.rows, layer.outputs);
+      const auto x = in.take<const Scalar>(layer.rows, layer.inputs);
+      if (layer.into_gelu) {
+        kernels::matmul_gelu<Device, Scalar>(Device(), y, out.take<Scalar>(layer.rows, layer.outputs), x, forwards,
+                                             weights(), in.take<const Scalar>(layer.outputs));
+      } else {
+        kernels::matmul(Device(), y, Op::none, x, forwards, weights(), false);
+      }
     });
-    add(layer, "to input", [=, &in, &out] {
-      kernels::matmul(Device(), out.take<Scalar>(layer.rows, layer.inputs), Op::none,
-                      in.take<const Scalar>(layer.rows, layer.outputs), layer.outputs_first ? Op::none : Op::transpose,
-                      weights(), false);
+    add(layer, layer.out_of_gelu ? "to input, gelu" : "to input", [=, &in, &out] {
+      const auto dx = out.take<Scalar>(layer.rows, layer.inputs);
+      const auto dy = in.take<const Scalar>(layer.rows, layer.outputs);
+      if (layer.out_of_gelu) {
+        kernels::matmul_gelu_gradient<Device, Scalar>(Device(), dx, dy, backwards, weights(),
+                                                      in.take<const Scalar>(layer.rows, layer.inputs));
+      } else {
+        kernels::matmul(Device(), dx, Op::none, dy, backwards, weights(), false);
+      }
     });
     add(layer, "to weights", [=, &in, &out] {
       const auto x = in.take<const Scalar>(layer.rows, layer.inputs);
@@ -142,8 +155,8 @@ void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shape
   Products<Scalar> products(cases, rings);
   products.add({"qkv", shapes.rows(), model.dim, shapes.qkv_columns(), outputs_first, calls});
   products.add({"attention out", shapes.rows(), model.heads * model.head_dim, model.dim, outputs_first, calls});
-  products.add({"mlp up", shapes.rows(), model.dim, shapes.up_columns(), outputs_first, calls});
-  products.add({"mlp down", shapes.rows(), model.ffn, model.dim, outputs_first, calls});
+  products.add({"mlp up", shapes.rows(), model.dim, shapes.up_columns(), outputs_first, calls, !shapes.gated(), false});
+  products.add({"mlp down", shapes.rows(), model.ffn, model.dim, outputs_first, calls, false, !shapes.gated()});
   const std::int64_t chunks = (shapes.rows() + shapes.head_rows() - 1) / shapes.head_rows();
   products.add({"head", shapes.head_rows(), model.dim, model.vocab, true, chunks * shapes.micro_steps});
   add_attention<Scalar>(cases, shapes, rings);

@@ -12,7 +12,6 @@
 #include <kozero/kernels/cross_entropy.hpp>
 #include <kozero/kernels/embedding.hpp>
 #include <kozero/kernels/fill.hpp>
-#include <kozero/kernels/gelu.hpp>
 #include <kozero/kernels/layernorm.hpp>
 #include <kozero/kernels/reduce.hpp>
 #include <kozero/kernels/residual.hpp>
@@ -137,23 +136,15 @@ void add_norm(Streams& streams, const KernelShapes& shapes) {
   });
 }
 
+/// A GELU is part of the products beside it: kernel_products.cpp.
 template <class Scalar>
 void add_activation(Streams& streams, const KernelShapes& shapes) {
+  if (!shapes.gated()) return;
   const Streams::Extent extent{shapes.rows(), shapes.model.ffn, shapes.model.layers * shapes.micro_steps};
-  if (shapes.model.rotary) {
-    streams.add("swiglu forward", extent, 3.0 * sizeof(Scalar),
-                [](const Operands& o) { kernels::swiglu_forward(Device(), o.output<Scalar>(), o.input<Scalar>(2)); });
-    streams.add("swiglu backward", extent, 5.0 * sizeof(Scalar), [](const Operands& o) {
-      kernels::swiglu_backward(Device(), o.output<Scalar>(2), o.input<Scalar>(), o.input<Scalar>(2));
-    });
-    return;
-  }
-  streams.add("gelu forward", extent, 2.0 * sizeof(Scalar), [](const Operands& o) {
-    kernels::gelu_forward(Device(), o.flat_output<Scalar>(), o.flat_input<Scalar>());
-  });
-  streams.add("gelu backward", extent, 3.0 * sizeof(Scalar), [](const Operands& o) {
-    const auto dx = o.flat_output<Scalar>();  // in place, as the feed-forward branch calls it
-    kernels::gelu_backward(Device(), dx, Vector<const Scalar>(dx), o.flat_input<Scalar>());
+  streams.add("swiglu forward", extent, 3.0 * sizeof(Scalar),
+              [](const Operands& o) { kernels::swiglu_forward(Device(), o.output<Scalar>(), o.input<Scalar>(2)); });
+  streams.add("swiglu backward", extent, 5.0 * sizeof(Scalar), [](const Operands& o) {
+    kernels::swiglu_backward(Device(), o.output<Scalar>(2), o.input<Scalar>(), o.input<Scalar>(2));
   });
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include <kozero/core/bfloat16.hpp>
-#include <kozero/kernels/gelu.hpp>
 #include <kozero/kernels/row_blocks.hpp>
 #include <kozero/kernels/swiglu.hpp>
 #include <kozero/model/feed_forward.hpp>
@@ -48,9 +47,9 @@ auto FeedForward<Scalar>::carve(Scratch& scratch, std::int64_t num_rows) const -
   Gradients part;
   part.reduction = scratch.vector<float>(kernels::row_reduction_workspace(widest));
   part.dbranch = scratch.matrix<Scalar>(dropout_ > 0.0F ? num_rows : 0, down_.num_outputs());
-  part.dactive = scratch.matrix<Scalar>(num_rows, down_.num_inputs());
-  const bool in_place = activation_ == Activation::gelu;
-  part.dhidden = in_place ? part.dactive : scratch.matrix<Scalar>(num_rows, up_.num_outputs());
+  const bool gated = activation_ != Activation::gelu;
+  part.dactive = scratch.matrix<Scalar>(gated ? num_rows : 0, down_.num_inputs());
+  part.dhidden = scratch.matrix<Scalar>(num_rows, up_.num_outputs());
   part.dnormed = scratch.matrix<Scalar>(num_rows, norm_.num_channels());
   return part;
 }
@@ -67,10 +66,10 @@ void FeedForward<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<con
                                   Vector<const Scalar> weights) {
   const Activations a = used_part(pass.num_rows());
   norm_.forward(pass.space, a.normed, a.statistics, x, weights);
-  up_.forward(pass.space, a.hidden, a.normed, weights);
   if (activation_ == Activation::gelu) {
-    kernels::gelu_forward(pass.space, flat(a.active), flat(a.hidden));
+    up_.forward_gelu(pass.space, a.hidden, a.active, a.normed, weights);
   } else {
+    up_.forward(pass.space, a.hidden, a.normed, weights);
     kernels::swiglu_forward(pass.space, a.active, a.hidden);
   }
   down_.forward(pass.space, y, a.active, weights);
@@ -85,10 +84,11 @@ void FeedForward<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const Un
   const Gradients d = carve(scratch, pass.num_rows());
 
   const Matrix<const Scalar> dbranch = leave<Scalar>(pass, d.dbranch, dx, output_stream_);
-  down_.backward(pass.space, d.dactive, gradient, dbranch, a.active, weights, d.reduction);
+  down_.to_weights(pass.space, gradient, dbranch, a.active, d.reduction);
   if (activation_ == Activation::gelu) {
-    kernels::gelu_backward(pass.space, flat(d.dhidden), flat(d.dactive), flat(a.hidden));
+    down_.to_input_of_gelu(pass.space, d.dhidden, dbranch, a.hidden, weights);
   } else {
+    down_.to_input(pass.space, d.dactive, dbranch, weights);
     kernels::swiglu_backward(pass.space, d.dhidden, d.dactive, a.hidden);
   }
   up_.backward(pass.space, d.dnormed, gradient, d.dhidden, a.normed, weights, d.reduction);

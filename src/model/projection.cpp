@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kozero/core/bfloat16.hpp>
 #include <kozero/kernels/bias.hpp>
-#include <kozero/kernels/matmul.hpp>
 #include <kozero/model/projection.hpp>
 #include <kozero/model/rows.hpp>
 
@@ -21,29 +20,62 @@ std::int64_t Projection<Scalar>::num_outputs() const {
 }
 
 template <class Scalar>
+Op Projection<Scalar>::forwards() const {
+  return orientation_ == Orientation::input_output ? Op::none : Op::transpose;
+}
+
+template <class Scalar>
+Op Projection<Scalar>::backwards() const {
+  return orientation_ == Orientation::input_output ? Op::transpose : Op::none;
+}
+
+template <class Scalar>
 void Projection<Scalar>::forward(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> x,
                                  Vector<const Scalar> weights) const {
-  const Op op = orientation_ == Orientation::input_output ? Op::none : Op::transpose;
   if (bias_) {
-    kernels::matmul(space, y, Op::none, x, op, weight_.in(weights), bias_->in(weights));
+    kernels::matmul(space, y, Op::none, x, forwards(), weight_.in(weights), bias_->in(weights));
   } else {
-    kernels::matmul(space, y, Op::none, x, op, weight_.in(weights), false);
+    kernels::matmul(space, y, Op::none, x, forwards(), weight_.in(weights), false);
   }
+}
+
+template <class Scalar>
+void Projection<Scalar>::forward_gelu(const Device& space, Matrix<Scalar> y, Matrix<Scalar> active,
+                                      Matrix<const Scalar> x, Vector<const Scalar> weights) const {
+  require(bias_.has_value(), "Projection: forward_gelu without a bias");
+  kernels::matmul_gelu<Device, Scalar>(space, y, active, x, forwards(), weight_.in(weights), bias_->in(weights));
+}
+
+template <class Scalar>
+void Projection<Scalar>::to_input(const Device& space, Matrix<Scalar> dx, Matrix<const Scalar> dy,
+                                  Vector<const Scalar> weights) const {
+  kernels::matmul(space, dx, Op::none, dy, backwards(), weight_.in(weights), false);
+}
+
+template <class Scalar>
+void Projection<Scalar>::to_input_of_gelu(const Device& space, Matrix<Scalar> dhidden, Matrix<const Scalar> dy,
+                                          Matrix<const Scalar> hidden, Vector<const Scalar> weights) const {
+  kernels::matmul_gelu_gradient<Device, Scalar>(space, dhidden, dy, backwards(), weight_.in(weights), hidden);
+}
+
+template <class Scalar>
+void Projection<Scalar>::to_weights(const Device& space, const UnitGradient& gradient, Matrix<const Scalar> dy,
+                                    Matrix<const Scalar> x, Vector<float> workspace) const {
+  const auto dweight = weight_.in(gradient.values);
+  if (orientation_ == Orientation::input_output) {
+    kernels::matmul(space, dweight, Op::transpose, x, Op::none, dy, !gradient.begins);
+  } else {
+    kernels::matmul(space, dweight, Op::transpose, dy, Op::none, x, !gradient.begins);
+  }
+  if (bias_) kernels::bias_backward(space, bias_->in(gradient.values), dy, workspace);
 }
 
 template <class Scalar>
 void Projection<Scalar>::backward(const Device& space, Matrix<Scalar> dx, const UnitGradient& gradient,
                                   Matrix<const Scalar> dy, Matrix<const Scalar> x, Vector<const Scalar> weights,
                                   Vector<float> workspace) const {
-  const auto dweight = weight_.in(gradient.values);
-  if (orientation_ == Orientation::input_output) {
-    kernels::matmul(space, dx, Op::none, dy, Op::transpose, weight_.in(weights), false);
-    kernels::matmul(space, dweight, Op::transpose, x, Op::none, dy, !gradient.begins);
-  } else {
-    kernels::matmul(space, dx, Op::none, dy, Op::none, weight_.in(weights), false);
-    kernels::matmul(space, dweight, Op::transpose, dy, Op::none, x, !gradient.begins);
-  }
-  if (bias_) kernels::bias_backward(space, bias_->in(gradient.values), dy, workspace);
+  to_input(space, dx, dy, weights);
+  to_weights(space, gradient, dy, x, workspace);
 }
 
 template class Projection<float>;

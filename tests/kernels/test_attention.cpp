@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_attention.cpp: both attention kernels against plain loops in double, their gradient against differences.
-// Shapes: odd heads and positions, several strips, grouped queries, one key head for all, dropout, nothing at all.
+// test_attention.cpp: every way to compute attention against plain loops in double, their gradient against differences.
+// Shapes: odd heads and positions, several blocks, grouped queries, one key head for all, dropout, nothing at all.
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <string>
 
 #include <catch2/generators/catch_generators.hpp>
 
@@ -11,6 +13,11 @@
 
 #include "reference.hpp"
 
+#if !defined(KOKKOS_ENABLE_CUDA)
+#include <kozero/kernels/attention_strips.hpp>
+#include <kozero/kernels/attention_tasks.hpp>
+#include <kozero/kernels/attention_tiles.hpp>
+#endif
 #if defined(KOKKOS_ENABLE_OPENMP)
 #include <omp.h>
 #endif
@@ -100,36 +107,110 @@ std::vector<double> plain_gradient(const AttentionShape& shape, const std::vecto
   return dqkv;
 }
 
+/// The arrays of one forward and backward, on the device.
+template <class T>
+struct Arrays {
+  Matrix<T> y;
+  Matrix<float> logsumexp;
+  Matrix<const T> qkv;
+  Matrix<T> dqkv;
+  Matrix<const T> dy;
+  AttentionShape shape;
+  Vector<float> workspace;
+};
+
+/// A kernel: forward, then backward.
+template <class T>
+struct Way {
+  std::string name;
+  std::function<void(const Device&, const Arrays<T>&)> run;
+};
+
+/// What the program itself runs.
+template <class T>
+Way<T> own_way() {
+  return {"attention.hpp", [](const Device& space, const Arrays<T>& a) {
+            attention_forward(space, a.y, a.logsumexp, a.qkv, a.shape, a.workspace);
+            attention_backward(space, a.dqkv, a.dy, MatrixIn<T>(a.y), Matrix<const float>(a.logsumexp), a.qkv, a.shape,
+                               a.workspace);
+          }};
+}
+
+#if !defined(KOKKOS_ENABLE_CUDA)
+template <class T>
+Way<T> way_of(const TileUnit& unit) {
+  return {unit.name, [unit](const Device& space, const Arrays<T>& a) {
+            attention_tiles_forward(space, unit, a.y, a.logsumexp, a.qkv, a.shape, a.workspace);
+            attention_tiles_backward(space, unit, a.dqkv, a.dy, MatrixIn<T>(a.y), Matrix<const float>(a.logsumexp),
+                                     a.qkv, a.shape, a.workspace);
+          }};
+}
+#endif
+
+/// All that this processor can run: the program's own, by rows, and on a host by strips and by each of its tile units.
+template <class T>
+std::vector<Way<T>> ways() {
+  std::vector<Way<T>> all{own_way<T>()};
+  all.push_back({"rows", [](const Device& space, const Arrays<T>& a) {
+                   attention_rows_forward(space, a.y, a.logsumexp, a.qkv, a.shape);
+                   attention_rows_backward(space, a.dqkv, a.dy, MatrixIn<T>(a.y), Matrix<const float>(a.logsumexp),
+                                           a.qkv, a.shape, a.workspace);
+                 }});
+#if !defined(KOKKOS_ENABLE_CUDA)
+  all.push_back({"strips", [](const Device& space, const Arrays<T>& a) {
+                   attention_strips_forward(space, a.y, a.logsumexp, a.qkv, a.shape, a.workspace);
+                   attention_strips_backward(space, a.dqkv, a.dy, MatrixIn<T>(a.y), Matrix<const float>(a.logsumexp),
+                                             a.qkv, a.shape, a.workspace);
+                 }});
+  const TileUnits& units = tile_units<T>();
+  for (int i = 0; i < units.extent; ++i) all.push_back(way_of<T>(units.unit[i]));
+#endif
+  return all;
+}
+
+/// Floats of workspace that are enough for every way.
+template <class T>
+std::int64_t largest_workspace(const AttentionShape& shape) {
+  std::int64_t most = std::max(attention_workspace<T>(shape), shape.batch * shape.heads * shape.positions);
+#if !defined(KOKKOS_ENABLE_CUDA)
+  most = std::max(most, workspace_of_threads(attention_strips_scratch<T>(shape)));
+#endif
+  return most;
+}
+
 struct Results {
   std::vector<float> y, logsumexp, dqkv;
 };
 
-/// One run of forward and backward, by the device's own kernel or by that of rows. Outputs start as NaN: all must be
-/// written.
+constexpr std::int64_t kBeyond = 64;  // elements past the end of what may be written
+
+/// The values, of which none past `extent` may have changed from NaN.
+std::vector<float> within(std::vector<float> values, std::int64_t extent) {
+  for (std::size_t i = at(extent); i < values.size(); ++i) REQUIRE(std::isnan(values[i]));
+  values.resize(at(extent));
+  return values;
+}
+
+/// One run of forward and backward. Outputs and workspace start as NaN: all must be written. The workspace begins on no
+/// cache line.
 template <class T>
-Results run(const Device& space, bool by_rows, const AttentionShape& shape, const std::vector<float>& input,
+Results run(const Device& space, const Way<T>& way, const AttentionShape& shape, const std::vector<float>& input,
             const std::vector<float>& gradient) {
   const std::int64_t rows = shape.rows();
   const std::int64_t lines = shape.batch * shape.heads;
-  const std::vector<float> unset(input.size(), std::numeric_limits<float>::quiet_NaN());
-  const auto part = [&](std::int64_t extent) { return std::vector<float>(unset.begin(), unset.begin() + extent); };
-  const Filled<T> qkv(input), dy(gradient), dqkv(unset), y(part(rows * shape.y_columns()));
-  const Filled<float> logsumexp(part(lines * shape.positions));
-  const Filled<float> workspace(std::max(attention_workspace<T>(shape), lines * shape.positions));
-  const auto y_view = y.matrix(rows, shape.y_columns());
-  const auto lse_view = logsumexp.matrix(lines, shape.positions);
-  const auto qkv_view = qkv.input(rows, shape.qkv_columns());
-  const auto dqkv_view = dqkv.matrix(rows, shape.qkv_columns());
-  const auto dy_view = dy.input(rows, shape.y_columns());
-  if (by_rows) {
-    attention_rows_forward(space, y_view, lse_view, qkv_view, shape);
-    attention_rows_backward(space, dqkv_view, dy_view, y_view, lse_view, qkv_view, shape, workspace.vector());
-  } else {
-    attention_forward(space, y_view, lse_view, qkv_view, shape, workspace.vector());
-    attention_backward(space, dqkv_view, dy_view, y_view, lse_view, qkv_view, shape, workspace.vector());
-  }
+  const auto unset = [](std::int64_t extent) {
+    return std::vector<float>(at(extent), std::numeric_limits<float>::quiet_NaN());
+  };
+  const std::int64_t floats = largest_workspace<T>(shape);
+  const Filled<T> qkv(input), dy(gradient);
+  const Filled<T> dqkv(unset(rows * shape.qkv_columns() + kBeyond)), y(unset(rows * shape.y_columns() + kBeyond));
+  const Filled<float> logsumexp(unset(lines * shape.positions + kBeyond)), workspace(unset(floats + 1));
+  way.run(space, {y.matrix(rows, shape.y_columns()), logsumexp.matrix(lines, shape.positions),
+                  qkv.input(rows, shape.qkv_columns()), dqkv.matrix(rows, shape.qkv_columns()),
+                  dy.input(rows, shape.y_columns()), shape, slice(workspace.vector(), 1, floats)});
   space.fence();
-  return {y.values(), logsumexp.values(), dqkv.values()};
+  return {within(y.values(), rows * shape.y_columns()), within(logsumexp.values(), lines * shape.positions),
+          within(dqkv.values(), rows * shape.qkv_columns())};
 }
 
 template <class T = float>
@@ -140,24 +221,40 @@ struct Inputs {
   std::vector<float> qkv, dy;
 };
 
-/// Both kernels against the loops. With dropout, `ids` names the sequences' samples.
+double largest_of(const std::vector<double>& values) {
+  double largest = 0.0;
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+/// What results in T may differ by, `tolerance` being float's. In 16 bits P and the gradient of the scores are rounded
+/// before they are summed, and y before delta is made of it; each costs about what rounding the result does.
 template <class T>
-void check(AttentionShape shape, const std::vector<std::uint64_t>& ids = {}) {
+double tolerance_in(const std::vector<double>& expected, double tolerance) {
+  return std::is_same_v<T, float> ? tolerance : 0x1p-7 * largest_of(expected);
+}
+
+/// Every way against the loops. With dropout, `ids` names the sequences' samples.
+template <class T>
+void check(AttentionShape shape, const Inputs<T>& in, const std::vector<std::uint64_t>& ids = {}) {
   const Filled<std::uint64_t> device_ids(ids);
   AttentionShape on_device = shape;
   on_device.sample_ids = device_ids.vector().data();
   shape.sample_ids = ids.data();
-  const Inputs<T> in(shape);
   const std::vector<double> qkv = reference::in_double(in.qkv);
   const Attended expected = plain_attention(shape, qkv);
   const std::vector<double> gradient = plain_gradient(shape, qkv, in.dy);
-  for (const bool by_rows : {false, true}) {
-    CAPTURE(by_rows, shape.batch, shape.positions, shape.heads, shape.kv_heads, shape.head_dim, shape.dropout);
-    const Results got = run<T>(Device(), by_rows, on_device, in.qkv, in.dy);
-    reference::require_near_in<T>(got.y, expected.y, 2e-6);
-    reference::require_near(got.logsumexp, expected.logsumexp, 2e-6);
-    reference::require_near_in<T>(got.dqkv, gradient, 2e-5);
+  for (const Way<T>& way : ways<T>()) {
+    CAPTURE(way.name, shape.batch, shape.positions, shape.heads, shape.kv_heads, shape.head_dim, shape.dropout);
+    const Results got = run<T>(Device(), way, on_device, in.qkv, in.dy);
+    reference::require_near(got.y, expected.y, tolerance_in<T>(expected.y, 2e-6));
+    reference::require_near(got.logsumexp, expected.logsumexp, 1e-6 * std::max(2.0, largest_of(expected.logsumexp)));
+    reference::require_near(got.dqkv, gradient, tolerance_in<T>(gradient, 2e-5));
   }
+}
+template <class T>
+void check(const AttentionShape& shape, const std::vector<std::uint64_t>& ids = {}) {
+  check<T>(shape, Inputs<T>(shape), ids);
 }
 
 AttentionShape shape_of(std::int64_t batch, std::int64_t positions, std::int64_t heads, std::int64_t kv_heads,
@@ -191,10 +288,27 @@ TEMPLATE_TEST_CASE("attention agrees with plain loops", "[attention]", float, Bf
   check<TestType>(shape_of(3, 33, 2, 2, 16));
 }
 
-TEMPLATE_TEST_CASE("attention agrees with plain loops over several strips", "[attention]", float, Bfloat16) {
+TEMPLATE_TEST_CASE("attention agrees with plain loops over several strips and blocks", "[attention]", float, Bfloat16) {
+  check<TestType>(shape_of(1, 31, 1, 1, 32));
+  check<TestType>(shape_of(1, 32, 2, 1, 33));
   check<TestType>(shape_of(1, 64, 2, 2, 8));
   check<TestType>(shape_of(1, 65, 1, 1, 5));
   check<TestType>(shape_of(2, 131, 2, 2, 7));
+  check<TestType>(shape_of(1, 100, 2, 2, 128));
+  check<TestType>(shape_of(1, 256, 2, 1, 64));
+}
+
+TEST_CASE("the largest score of a query may be among any keys", "[attention]") {
+  // The first element of keys rises or falls along the positions, and that of queries is 1: exp() of the difference of
+  // two blocks' scores is next to nothing, or almost all.
+  const auto slope = GENERATE(-0.1F, 0.1F);
+  const AttentionShape shape = shape_of(1, 300, 1, 1, 4);
+  Inputs<> in(shape);
+  for (std::int64_t n = 0; n < shape.positions; ++n) {
+    in.qkv[at(shape.query(0, 0) + n * shape.qkv_columns())] = 1.0F;
+    in.qkv[at(shape.key_of(0, 0) + n * shape.qkv_columns())] = slope * static_cast<float>(n - 150);
+  }
+  check<float>(shape, in);
 }
 
 TEMPLATE_TEST_CASE("query heads share key heads", "[attention]", float, Bfloat16) {
@@ -229,8 +343,8 @@ TEST_CASE("large scores stay finite", "[attention]") {
   const AttentionShape shape = shape_of(1, 20, 1, 1, 4);
   Inputs<> in(shape);
   for (float& x : in.qkv) x *= 100.0F;
-  for (const bool by_rows : {false, true}) {
-    const Results got = run<float>(Device(), by_rows, shape, in.qkv, in.dy);
+  for (const Way<float>& way : ways<float>()) {
+    const Results got = run<float>(Device(), way, shape, in.qkv, in.dy);
     for (const float x : got.y) REQUIRE(std::isfinite(x));
     for (const float x : got.dqkv) REQUIRE(std::isfinite(x));
   }
@@ -239,9 +353,9 @@ TEST_CASE("large scores stay finite", "[attention]") {
 TEMPLATE_TEST_CASE("attention repeats bit for bit", "[attention]", float, Bfloat16) {
   const AttentionShape shape = shape_of(3, 150, 4, 2, 16);
   const Inputs<> in(shape);
-  for (const bool by_rows : {false, true}) {
-    const Results first = run<TestType>(Device(), by_rows, shape, in.qkv, in.dy);
-    const Results second = run<TestType>(Device(), by_rows, shape, in.qkv, in.dy);
+  for (const Way<TestType>& way : ways<TestType>()) {
+    const Results first = run<TestType>(Device(), way, shape, in.qkv, in.dy);
+    const Results second = run<TestType>(Device(), way, shape, in.qkv, in.dy);
     REQUIRE(reference::same_bits(first.y, second.y));
     REQUIRE(reference::same_bits(first.logsumexp, second.logsumexp));
     REQUIRE(reference::same_bits(first.dqkv, second.dqkv));
@@ -250,16 +364,20 @@ TEMPLATE_TEST_CASE("attention repeats bit for bit", "[attention]", float, Bfloat
 
 #if defined(KOKKOS_ENABLE_OPENMP) && !defined(KOKKOS_ENABLE_CUDA)
 TEMPLATE_TEST_CASE("attention has the same bits on one thread and on all", "[attention]", float, Bfloat16) {
-  const AttentionShape shape = shape_of(3, 150, 4, 2, 16);
+  const std::int64_t batch = GENERATE(1, 3);  // one sequence has fewer key heads than tasks are wanted
+  const AttentionShape shape = shape_of(batch, 150, 4, 2, 16);
   const Inputs<> in(shape);
   const int threads = omp_get_max_threads();
-  const Results all = run<TestType>(Device(), false, shape, in.qkv, in.dy);
-  omp_set_num_threads(1);
-  const Results one = run<TestType>(Kokkos::OpenMP(1), false, shape, in.qkv, in.dy);
-  omp_set_num_threads(threads);
-  REQUIRE(reference::same_bits(all.y, one.y));
-  REQUIRE(reference::same_bits(all.logsumexp, one.logsumexp));
-  REQUIRE(reference::same_bits(all.dqkv, one.dqkv));
+  for (const Way<TestType>& way : ways<TestType>()) {
+    CAPTURE(way.name);
+    const Results all = run<TestType>(Device(), way, shape, in.qkv, in.dy);
+    omp_set_num_threads(1);
+    const Results one = run<TestType>(Kokkos::OpenMP(1), way, shape, in.qkv, in.dy);
+    omp_set_num_threads(threads);
+    REQUIRE(reference::same_bits(all.y, one.y));
+    REQUIRE(reference::same_bits(all.logsumexp, one.logsumexp));
+    REQUIRE(reference::same_bits(all.dqkv, one.dqkv));
+  }
 }
 #endif
 

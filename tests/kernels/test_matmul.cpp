@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // test_matmul.cpp: the matrix product against a plain loop in double: all operations, odd and empty extents, biases.
+#include <array>
 #include <string>
 
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -152,6 +154,31 @@ TEMPLATE_TEST_CASE("matmul repeats bit for bit, with other shapes between", "[ma
   const std::vector<float> first = product_of(of, false);
   check<TestType>({131, 1024, 9, Op::none, Op::none});
   REQUIRE(reference::same_bits(first, product_of(of, false)));
+}
+
+TEMPLATE_TEST_CASE("a product through a GELU has the bits of the product and the GELU one after the other", "[matmul]",
+                   float, Bfloat16) {
+  const auto extents = GENERATE(std::array<std::int64_t, 3>{7, 13, 5}, std::array<std::int64_t, 3>{70, 129, 65},
+                                std::array<std::int64_t, 3>{33, 40, 0});
+  const auto [m, n, k] = extents;
+  const Filled<TestType> a(reference::numbers<TestType>(m * k, 1));
+  const Filled<TestType> b(reference::numbers<TestType>(k * n, 2));
+  const Filled<TestType> bias(reference::numbers<TestType>(n, 4));
+  const Filled<TestType> before(reference::numbers<TestType>(m * n, 5));
+  const Filled<TestType> hidden(m * n), active(m * n), plain(m * n), expected(m * n);
+
+  matmul_gelu<Device, TestType>(Device(), hidden.matrix(m, n), active.matrix(m, n), a.input(m, k), Op::none,
+                                b.input(k, n), bias.input());
+  matmul(Device(), plain.matrix(m, n), Op::none, a.input(m, k), Op::none, b.input(k, n), bias.input());
+  gelu_forward(Device(), expected.vector(), plain.input());
+  CHECK(reference::same_bits(hidden.values(), plain.values()));
+  CHECK(reference::same_bits(active.values(), expected.values()));
+
+  matmul_gelu_gradient<Device, TestType>(Device(), active.matrix(m, n), a.input(m, k), Op::none, b.input(k, n),
+                                         before.input(m, n));
+  matmul(Device(), plain.matrix(m, n), Op::none, a.input(m, k), Op::none, b.input(k, n), false);
+  gelu_backward(Device(), expected.vector(), plain.input(), before.input());
+  CHECK(reference::same_bits(active.values(), expected.values()));
 }
 
 TEST_CASE("matmul refuses extents that disagree", "[matmul]") {

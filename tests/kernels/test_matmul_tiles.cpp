@@ -36,7 +36,8 @@ struct Operands {
   std::vector<float> by(const Multiply& multiply, Op op_a, Op op_b, bool accumulate, bool has_bias) const {
     const Filled<Out> c(std::vector<float>(static_cast<std::size_t>(of.m * of.n), 0.25F));
     multiply(ProductShape{of.m, of.n, of.k, op_a, op_b, accumulate, has_bias}, c.vector().data(),
-             stored_a.input().data(), stored_b.input().data(), has_bias ? stored_bias.input().data() : nullptr);
+             stored_a.input().data(), stored_b.input().data(),
+             has_bias ? stored_bias.input().data() : static_cast<const In*>(nullptr));
     Device().fence();
     return c.values();
   }
@@ -47,8 +48,8 @@ const auto by_onednn = [](const ProductShape& shape, auto* c, const auto* a, con
 };
 
 auto by_unit(const TileUnit& unit) {
-  return [&unit](const ProductShape& shape, auto* c, const auto* a, const auto* b, const auto* bias) {
-    multiply_by_tiles(Device(), unit, shape, c, a, b, bias);
+  return [&unit]<class Out, class In>(const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
+    multiply_by_tiles(Device(), unit, shape, c, a, b, Epilogue<Out, In>{bias});
   };
 }
 

@@ -3,12 +3,13 @@
 // projection.hpp: a linear map of rows, with its gradients.
 //   y = x W + b        W (I, O)   GPT-2's orientation          x (N, I)   y (N, O)   b (O), if any
 //   y = x W^T + b      W (O, I)   Llama's orientation
-// Backward overwrites dx and adds into W's and b's places in `gradient`; into W's it writes where that begins. Runs on
-// `space`; returns without fencing.
+// to_input overwrites dx; to_weights adds into W's and b's places in `gradient`, and writes W's where that begins. Runs
+// on `space`; returns without fencing.
 #pragma once
 #include <optional>
 
 #include <kozero/core/parameter_access.hpp>
+#include <kozero/kernels/matmul.hpp>
 #include <kozero/model/tensor_place.hpp>
 
 namespace kozero::model {
@@ -26,11 +27,29 @@ class Projection {
 
   void forward(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) const;
 
+  /// y, and active = gelu(y). There must be a bias.
+  void forward_gelu(const Device& space, Matrix<Scalar> y, Matrix<Scalar> active, Matrix<const Scalar> x,
+                    Vector<const Scalar> weights) const;
+
+  void to_input(const Device& space, Matrix<Scalar> dx, Matrix<const Scalar> dy, Vector<const Scalar> weights) const;
+
+  /// dhidden = dx gelu'(hidden), where x = gelu(hidden).
+  void to_input_of_gelu(const Device& space, Matrix<Scalar> dhidden, Matrix<const Scalar> dy,
+                        Matrix<const Scalar> hidden, Vector<const Scalar> weights) const;
+
   /// `workspace`: row_reduction_workspace(O) floats where there is a bias.
+  void to_weights(const Device& space, const UnitGradient& gradient, Matrix<const Scalar> dy, Matrix<const Scalar> x,
+                  Vector<float> workspace) const;
+
+  /// to_input and to_weights.
   void backward(const Device& space, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> dy,
                 Matrix<const Scalar> x, Vector<const Scalar> weights, Vector<float> workspace) const;
 
  private:
+  /// How W enters y = x op(W), and its gradient dx = dy op(W).
+  [[nodiscard]] kernels::Op forwards() const;
+  [[nodiscard]] kernels::Op backwards() const;
+
   Orientation orientation_;
   MatrixPlace weight_;
   std::optional<VectorPlace> bias_;

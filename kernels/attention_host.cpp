@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_host.cpp: attention.hpp on the host: the processor's fastest tile unit, or strips on oneDNN without one.
+#include <algorithm>
+
+#include <kozero/core/bfloat16.hpp>
+#include <kozero/kernels/attention_strips.hpp>
+#include <kozero/kernels/attention_tasks.hpp>
+#include <kozero/kernels/attention_tiles.hpp>
+
+namespace kozero::kernels {
+
+template <class T>
+std::int64_t attention_workspace(const AttentionShape& shape) {
+  if (tile_units<T>().extent == 0) return workspace_of_threads(attention_strips_scratch<T>(shape));
+  return workspace_of_threads(
+      std::max(attention_tiles_forward_scratch<T>(shape), attention_tiles_backward_scratch<T>(shape)));
+}
+
+template <class Space, class T>
+void attention_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp, MatrixIn<T> qkv,
+                       const AttentionShape& shape, Vector<float> workspace) {
+  const TileUnits& units = tile_units<T>();
+  if (units.extent == 0) {
+    attention_strips_forward(space, y, logsumexp, qkv, shape, workspace);
+  } else {
+    attention_tiles_forward(space, units.unit[0], y, logsumexp, qkv, shape, workspace);
+  }
+}
+
+template <class Space, class T>
+void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, MatrixIn<T> y,
+                        Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
+                        Vector<float> workspace) {
+  const TileUnits& units = tile_units<T>();
+  if (units.extent == 0) {
+    attention_strips_backward(space, dqkv, dy, y, logsumexp, qkv, shape, workspace);
+  } else {
+    attention_tiles_backward(space, units.unit[0], dqkv, dy, y, logsumexp, qkv, shape, workspace);
+  }
+}
+
+template std::int64_t attention_workspace<float>(const AttentionShape&);
+template std::int64_t attention_workspace<Bfloat16>(const AttentionShape&);
+template void attention_forward<Device, float>(const Device&, Matrix<float>, Matrix<float>, Matrix<const float>,
+                                               const AttentionShape&, Vector<float>);
+template void attention_forward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<float>,
+                                                  Matrix<const Bfloat16>, const AttentionShape&, Vector<float>);
+template void attention_backward<Device, float>(const Device&, Matrix<float>, Matrix<const float>, Matrix<const float>,
+                                                Matrix<const float>, Matrix<const float>, const AttentionShape&,
+                                                Vector<float>);
+template void attention_backward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<const Bfloat16>,
+                                                   Matrix<const Bfloat16>, Matrix<const float>, Matrix<const Bfloat16>,
+                                                   const AttentionShape&, Vector<float>);
+
+}  // namespace kozero::kernels

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_tiles_absent.cpp: attention_tiles.hpp for processors of an architecture that has no tile unit: nobody calls
+// it.
+#include <kozero/core/bfloat16.hpp>
+#include <kozero/kernels/attention_tiles.hpp>
+
+namespace kozero::kernels {
+namespace {
+
+constexpr const char* kAbsent = "attention: this processor has no tile unit";
+
+}  // namespace
+
+template <class T>
+std::int64_t attention_tiles_forward_scratch(const AttentionShape&) {
+  return 0;
+}
+template <class T>
+std::int64_t attention_tiles_backward_scratch(const AttentionShape&) {
+  return 0;
+}
+
+template <class Space, class T>
+void attention_tiles_forward(const Space&, const TileUnit&, Matrix<T>, Matrix<float>, MatrixIn<T>,
+                             const AttentionShape&, Vector<float>) {
+  throw Error(Failure::internal, kAbsent);
+}
+
+template <class Space, class T>
+void attention_tiles_backward(const Space&, const TileUnit&, Matrix<T>, MatrixIn<T>, MatrixIn<T>, Matrix<const float>,
+                              MatrixIn<T>, const AttentionShape&, Vector<float>) {
+  throw Error(Failure::internal, kAbsent);
+}
+
+template std::int64_t attention_tiles_forward_scratch<float>(const AttentionShape&);
+template std::int64_t attention_tiles_forward_scratch<Bfloat16>(const AttentionShape&);
+template void attention_tiles_forward<Device, float>(const Device&, const TileUnit&, Matrix<float>, Matrix<float>,
+                                                     Matrix<const float>, const AttentionShape&, Vector<float>);
+template void attention_tiles_forward<Device, Bfloat16>(const Device&, const TileUnit&, Matrix<Bfloat16>, Matrix<float>,
+                                                        Matrix<const Bfloat16>, const AttentionShape&, Vector<float>);
+template std::int64_t attention_tiles_backward_scratch<float>(const AttentionShape&);
+template std::int64_t attention_tiles_backward_scratch<Bfloat16>(const AttentionShape&);
+template void attention_tiles_backward<Device, float>(const Device&, const TileUnit&, Matrix<float>,
+                                                      Matrix<const float>, Matrix<const float>, Matrix<const float>,
+                                                      Matrix<const float>, const AttentionShape&, Vector<float>);
+template void attention_tiles_backward<Device, Bfloat16>(const Device&, const TileUnit&, Matrix<Bfloat16>,
+                                                         Matrix<const Bfloat16>, Matrix<const Bfloat16>,
+                                                         Matrix<const float>, Matrix<const Bfloat16>,
+                                                         const AttentionShape&, Vector<float>);
+
+}  // namespace kozero::kernels
