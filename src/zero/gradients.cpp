@@ -58,17 +58,30 @@ Vector<float> Gradients::full(int unit) const {
   return sharded() ? slice(slots_[at(row.slot)], 0, row.extent) : slice(flat_, row.offset, row.extent);
 }
 
-Vector<float> Gradients::addend(int unit) {
+void Gradients::clear(int unit) const {
   const Vector<float> memory = full(unit);
-  if (!open_[at(unit)] && (accumulation_ == Accumulation::reduced || micro_step_ == 0)) {
-    kernels::fill(Device(), memory, 0.0F);
+  std::int64_t first = 0;
+  const auto clear_up_to = [&](std::int64_t end) {
+    if (end > first) kernels::fill(Device(), slice(memory, first, end - first), 0.0F);
+  };
+  for (const auto& row : table_.rows()) {
+    if (row.unit != unit || !row.overwritten) continue;
+    clear_up_to(row.offset);
+    first = row.offset + row.extent();
   }
+  clear_up_to(table_.unit(unit).extent);
+}
+
+UnitGradient Gradients::addend(int unit) {
+  const bool begins = !open_[at(unit)] && (accumulation_ == Accumulation::reduced || micro_step_ == 0);
+  if (begins) clear(unit);
   open_[at(unit)] = true;
-  return memory;
+  return {full(unit), begins};
 }
 
 void Gradients::ready(int unit) {
-  const Vector<float> memory = addend(unit);
+  const auto [memory, untouched] = addend(unit);
+  if (untouched) kernels::fill(Device(), memory, 0.0F);
   open_[at(unit)] = false;
   if (!reduces_now()) return;
   const Partition& cut = partitions_[at(unit)];

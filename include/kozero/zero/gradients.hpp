@@ -4,13 +4,15 @@
 //   replicated | partial at rest: one full flat buffer; a unit is reduced in place into this rank's slice of it.
 //   sharded at rest:              a full buffer a slot for the unit at work; its slice is kept, the buffer reused.
 // With `reduced` accumulation, reduced slices of several micro-steps are added in an array of slices of its own. First
-// use of a unit in a micro-step finds zeros, or under `local` accumulation the earlier micro-steps' sum.
+// use of a unit in a micro-step finds nothing contributed (ParameterAccess), or under `local` accumulation the earlier
+// micro-steps' sum.
 #pragma once
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <kozero/core/ledger.hpp>
+#include <kozero/core/parameter_access.hpp>
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/dist/distributed_array.hpp>
 #include <kozero/zero/placement_row.hpp>
@@ -24,9 +26,9 @@ class Gradients {
             int micro_steps, MemoryLedger& ledger);
 
   void begin_micro_step(int micro_step);
-  /// The unit's addend on this rank, to be added into. Valid until ready(unit).
-  Vector<float> addend(int unit);
-  /// The unit's addend is complete: reduces it where the accumulation order says so.
+  /// The unit's addend on this rank, to be added into as ParameterAccess says. Valid until ready(unit).
+  UnitGradient addend(int unit);
+  /// The unit's addend is complete, zero where nobody asked for it: reduces it where the accumulation order says so.
   void ready(int unit);
   /// After the last micro-step: brings every unit to its placement (a replicated gradient is gathered).
   void finish();
@@ -36,8 +38,8 @@ class Gradients {
   /// The whole reduced gradient of a unit, after finish(), where gradients are replicated.
   [[nodiscard]] Vector<float> whole(int unit) const;
 
-  /// The global 2-norm of the reduced gradient: each rank sums the squares of its own slices in double, in unit order and
-  /// fixed blocks; the partial sums are gathered and added in rank order. The same bits for every placement.
+  /// The global 2-norm of the reduced gradient: each rank sums the squares of its own slices in double, in unit order
+  /// and fixed blocks; the partial sums are gathered and added in rank order. The same bits for every placement.
   [[nodiscard]] double norm() const;
   /// The name of the first tensor with a non-finite element on any rank, "" where all are finite. Collective.
   [[nodiscard]] std::string first_non_finite() const;
@@ -46,6 +48,8 @@ class Gradients {
   [[nodiscard]] bool sharded() const { return placement_ == dist::Placement::sharded; }
   [[nodiscard]] bool reduces_now() const;
   [[nodiscard]] Vector<float> full(int unit) const;
+  /// Sets to zero what no first contribution overwrites: the other tensors and the pads.
+  void clear(int unit) const;
 
   const ParameterTable& table_;
   dist::Communicator& comm_;
@@ -53,12 +57,12 @@ class Gradients {
   Accumulation accumulation_;
   int micro_steps_;
   int micro_step_ = 0;
-  std::vector<Partition> partitions_;     // by unit
-  std::vector<std::int64_t> first_;       // by unit: where its slice begins in sums_
-  std::vector<bool> open_;                // by unit: its addend was handed out in this micro-step
-  Vector<float> flat_;                    // not sharded: the full flat buffer
-  std::vector<Vector<float>> slots_;      // sharded: by slot, the full buffer of the unit at work
-  Vector<float> sums_;                    // slices of the reduced gradient, where they have an array of their own
+  std::vector<Partition> partitions_;  // by unit
+  std::vector<std::int64_t> first_;    // by unit: where its slice begins in sums_
+  std::vector<bool> open_;             // by unit: its addend was handed out in this micro-step
+  Vector<float> flat_;                 // not sharded: the full flat buffer
+  std::vector<Vector<float>> slots_;   // sharded: by slot, the full buffer of the unit at work
+  Vector<float> sums_;                 // slices of the reduced gradient, where they have an array of their own
 };
 
 }  // namespace kozero::zero
