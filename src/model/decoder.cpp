@@ -89,9 +89,8 @@ Vector<const float> Decoder<Scalar>::head_forward_backward(ParameterAccess<Scala
                                                            float loss_scale) {
   const HeadUnits<const Scalar> weights = acquire_head(access);
   const auto gradient = access.gradient(head_unit());
-  const HeadUnits<float> gradients{gradient, tied() ? access.gradient(kEmbedding) : gradient};
-  const auto losses =
-      parts_.head.forward_backward(pass, dx, gradients, last_state(pass), targets, loss_scale, weights);
+  const HeadGradients gradients{gradient, tied() ? access.gradient(kEmbedding) : gradient};
+  const auto losses = parts_.head.forward_backward(pass, dx, gradients, last_state(pass), targets, loss_scale, weights);
   release_head(access);
   access.gradient_ready(head_unit());
   return losses;
@@ -112,7 +111,7 @@ void Decoder<Scalar>::backward(ParameterAccess<Scalar>& access, const Pass& pass
     access.release(unit);
     access.gradient_ready(unit);
   }
-  parts_.embedding.backward(pass, dx, tokens, access.gradient(kEmbedding));
+  parts_.embedding.backward(pass, dx, tokens, access.gradient(kEmbedding).values);
   access.gradient_ready(kEmbedding);
 }
 

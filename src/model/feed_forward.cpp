@@ -77,8 +77,8 @@ void FeedForward<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<con
 }
 
 template <class Scalar>
-void FeedForward<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, Vector<float> gradient, Matrix<const Scalar> x,
-                                   Vector<const Scalar> weights) {
+void FeedForward<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient,
+                                   Matrix<const Scalar> x, Vector<const Scalar> weights) {
   const Activations a = used_part(pass.num_rows());
   Scratch scratch = pass.scratch();
   const Gradients d = carve(scratch, pass.num_rows());
@@ -92,7 +92,7 @@ void FeedForward<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, Vector<f
     kernels::swiglu_backward(pass.space, d.dhidden, d.dactive, a.hidden);
   }
   up_.backward(pass.space, d.dnormed, gradient, d.dhidden, a.normed, weights, d.reduction);
-  norm_.backward(pass.space, dx, gradient, d.dnormed, x, a.statistics, weights, d.reduction);
+  norm_.backward(pass.space, dx, gradient.values, d.dnormed, x, a.statistics, weights, d.reduction);
 }
 
 template class FeedForward<float>;

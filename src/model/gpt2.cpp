@@ -70,8 +70,9 @@ template <class Scalar>
 std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
   ParameterTable table;
   table.add_unit("embedding", 0);
-  const auto wte = add_matrix(table, "wte.weight", config.vocab, config.dim, kDeviation);
-  const auto wpe = add_matrix(table, "wpe.weight", config.seq, config.dim, kDeviation);
+  const auto wte = config.tie_embeddings ? add_matrix(table, "wte.weight", config.vocab, config.dim, kDeviation)
+                                         : add_lookup_table(table, "wte.weight", config.vocab, config.dim, kDeviation);
+  const auto wpe = add_lookup_table(table, "wpe.weight", config.seq, config.dim, kDeviation);
 
   std::vector<Block<Scalar>> blocks;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {

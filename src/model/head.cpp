@@ -38,29 +38,31 @@ std::int64_t Head<Scalar>::scratch_bytes(std::int64_t num_rows) const {
 }
 
 template <class Scalar>
-Vector<const float> Head<Scalar>::forward_backward(const Pass& pass, Matrix<Scalar> dx,
-                                                   const HeadUnits<float>& gradients, Matrix<const Scalar> x,
-                                                   Vector<const Token> targets, float scale,
+Vector<const float> Head<Scalar>::forward_backward(const Pass& pass, Matrix<Scalar> dx, const HeadGradients& gradients,
+                                                   Matrix<const Scalar> x, Vector<const Token> targets, float scale,
                                                    const HeadUnits<const Scalar>& weights) {
   const std::int64_t num_rows = pass.num_rows();
-  const auto vocabulary = vocabulary_.in(weights.vocabulary);    // (V, C)
-  const auto dvocabulary = vocabulary_.in(gradients.vocabulary);  // (V, C)
+  const auto vocabulary = vocabulary_.in(weights.vocabulary);            // (V, C)
+  const auto dvocabulary = vocabulary_.in(gradients.vocabulary.values);  // (V, C)
   const auto normed = rows(normed_, 0, num_rows);
   Scratch scratch = pass.scratch();
   const Gradients d = carve(scratch, num_rows);
 
   norm_.forward(pass.space, normed, statistics_, x, weights.head);
-  for (std::int64_t first = 0; first < num_rows; first += kChunkRows) {
+  std::int64_t first = 0;
+  do {  // once without rows too: the product with nothing makes E's gradient zero
     const std::int64_t count = std::min(kChunkRows, num_rows - first);
     const auto logits = rows(d.logits, 0, count);
     const auto chunk = rows(normed, first, count);
     kernels::matmul(pass.space, logits, Op::none, chunk, Op::transpose, vocabulary, false);
     kernels::cross_entropy(pass.space, slice(losses_, first, count), logits, slice(targets, first, count), scale);
     kernels::matmul(pass.space, rows(d.dnormed, first, count), Op::none, logits, Op::none, vocabulary, false);
-    kernels::matmul(pass.space, dvocabulary, Op::transpose, logits, Op::none, chunk, true);
-  }
+    const bool adds = first > 0 || !gradients.vocabulary.begins;
+    kernels::matmul(pass.space, dvocabulary, Op::transpose, logits, Op::none, chunk, adds);
+    first += count;
+  } while (first < num_rows);
   kernels::fill(pass.space, flat(dx), Scalar(0));
-  norm_.backward(pass.space, dx, gradients.head, d.dnormed, x, statistics_, weights.head, d.reduction);
+  norm_.backward(pass.space, dx, gradients.head.values, d.dnormed, x, statistics_, weights.head, d.reduction);
   return slice(losses_, 0, num_rows);
 }
 

@@ -94,7 +94,9 @@ std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
 
   ParameterTable table;
   table.add_unit("embedding", 0);
-  const auto tokens = add_matrix(table, "model.embed_tokens.weight", config.vocab, config.dim);
+  const std::string token_table = "model.embed_tokens.weight";
+  const auto tokens = config.tie_embeddings ? add_matrix(table, token_table, config.vocab, config.dim)
+                                            : add_lookup_table(table, token_table, config.vocab, config.dim);
 
   std::vector<Block<Scalar>> blocks;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {

@@ -59,18 +59,19 @@ void Projection<Scalar>::to_input_of_gelu(const Device& space, Matrix<Scalar> dh
 }
 
 template <class Scalar>
-void Projection<Scalar>::to_weights(const Device& space, Vector<float> gradient, Matrix<const Scalar> dy,
+void Projection<Scalar>::to_weights(const Device& space, const UnitGradient& gradient, Matrix<const Scalar> dy,
                                     Matrix<const Scalar> x, Vector<float> workspace) const {
+  const auto dweight = weight_.in(gradient.values);
   if (orientation_ == Orientation::input_output) {
-    kernels::matmul(space, weight_.in(gradient), Op::transpose, x, Op::none, dy, true);
+    kernels::matmul(space, dweight, Op::transpose, x, Op::none, dy, !gradient.begins);
   } else {
-    kernels::matmul(space, weight_.in(gradient), Op::transpose, dy, Op::none, x, true);
+    kernels::matmul(space, dweight, Op::transpose, dy, Op::none, x, !gradient.begins);
   }
-  if (bias_) kernels::bias_backward(space, bias_->in(gradient), dy, workspace);
+  if (bias_) kernels::bias_backward(space, bias_->in(gradient.values), dy, workspace);
 }
 
 template <class Scalar>
-void Projection<Scalar>::backward(const Device& space, Matrix<Scalar> dx, Vector<float> gradient,
+void Projection<Scalar>::backward(const Device& space, Matrix<Scalar> dx, const UnitGradient& gradient,
                                   Matrix<const Scalar> dy, Matrix<const Scalar> x, Vector<const Scalar> weights,
                                   Vector<float> workspace) const {
   to_input(space, dx, dy, weights);

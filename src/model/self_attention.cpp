@@ -129,7 +129,7 @@ void SelfAttention<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<c
 }
 
 template <class Scalar>
-void SelfAttention<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, Vector<float> gradient,
+void SelfAttention<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient,
                                      Matrix<const Scalar> x, Vector<const Scalar> weights) {
   const Activations a = used_part(pass);
   Scratch scratch = pass.scratch();
@@ -140,9 +140,9 @@ void SelfAttention<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, Vector
   const Matrix<const Scalar> qkv = qk_norm_ ? turned_qkv(pass, a, t, weights) : a.qkv;
   kernels::attention_backward(pass.space, t.dqkv, t.dheads, a.heads, a.logsumexp, qkv, shape(pass), t.attention);
   rotate_back(pass, t.dqkv);
-  if (qk_norm_) qk_norm_->backward(pass.space, t.dqkv, gradient, a.qkv, t.qk_rstd, weights, t.reduction);
+  if (qk_norm_) qk_norm_->backward(pass.space, t.dqkv, gradient.values, a.qkv, t.qk_rstd, weights, t.reduction);
   qkv_.backward(pass.space, t.dnormed, gradient, t.dqkv, a.normed, weights, t.reduction);
-  norm_.backward(pass.space, dx, gradient, t.dnormed, x, a.statistics, weights, t.reduction);
+  norm_.backward(pass.space, dx, gradient.values, t.dnormed, x, a.statistics, weights, t.reduction);
 }
 
 template class SelfAttention<float>;

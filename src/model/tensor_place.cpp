@@ -10,6 +10,7 @@ Parameter matrix_row(const std::string& name, std::int64_t rows, std::int64_t co
   parameter.name = name;
   parameter.shape = {rows, columns};
   parameter.deviation = deviation;
+  parameter.overwritten = true;
   return parameter;
 }
 
@@ -28,6 +29,13 @@ MatrixPlace add_matrix(ParameterTable& table, const std::string& name, std::int6
                        float deviation) {
   const int row = table.add(matrix_row(name, rows, columns, deviation));
   return MatrixPlace{table.row(row).offset, rows, columns};
+}
+
+MatrixPlace add_lookup_table(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
+                             float deviation) {
+  Parameter parameter = matrix_row(name, rows, columns, deviation);
+  parameter.overwritten = false;
+  return MatrixPlace{table.row(table.add(std::move(parameter))).offset, rows, columns};
 }
 
 MatrixPlace add_matrix_below(ParameterTable& table, const MatrixPlace& above, const std::string& name,

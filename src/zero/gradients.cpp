@@ -62,18 +62,33 @@ Vector<float> Gradients::full(int unit) const {
   return sharded() ? slice(buffers_[places_.of(unit)], 0, row.extent) : slice(flat_, row.offset, row.extent);
 }
 
-Vector<float> Gradients::addend(int unit) {
+void Gradients::clear(int unit) const {
   const Vector<float> memory = full(unit);
-  if (open_[at(unit)]) return memory;
+  std::int64_t first = 0;
+  const auto clear_up_to = [&](std::int64_t end) {
+    if (end > first) kernels::fill(Device(), slice(memory, first, end - first), 0.0F);
+  };
+  for (const auto& row : table_.rows()) {
+    if (row.unit != unit || !row.overwritten) continue;
+    clear_up_to(row.offset);
+    first = row.offset + row.extent();
+  }
+  clear_up_to(table_.unit(unit).extent);
+}
+
+UnitGradient Gradients::addend(int unit) {
+  if (open_[at(unit)]) return {full(unit), false};
   if (tenant(unit) >= 0) vacate(tenant(unit));
   tenant(unit) = unit;
-  if (accumulation_ == Accumulation::reduced || micro_step_ == 0) kernels::fill(Device(), memory, 0.0F);
+  const bool begins = accumulation_ == Accumulation::reduced || micro_step_ == 0;
+  if (begins) clear(unit);
   open_[at(unit)] = true;
-  return memory;
+  return {full(unit), begins};
 }
 
 void Gradients::ready(int unit) {
-  addend(unit);
+  const auto [memory, untouched] = addend(unit);
+  if (untouched) kernels::fill(Device(), memory, 0.0F);
   open_[at(unit)] = false;
   if (!reduces_now()) return;
   const int before = under_way_;

@@ -33,7 +33,7 @@ class ResidentAccess : public ParameterAccess<float> {
     require(held_.erase(unit) == 1, "release of a unit that is not held");
     calls.push_back("release " + table_.unit(unit).name);
   }
-  Vector<float> gradient(int unit) override { return part(gradients_, unit); }
+  UnitGradient gradient(int unit) override { return {part(gradients_, unit), false}; }
   void gradient_ready(int unit) override { calls.push_back("ready " + table_.unit(unit).name); }
 
   void fill_initial(std::uint64_t seed) {

@@ -48,10 +48,12 @@ void take_step(Gradients& gradients, const ParameterTable& table, int step, int 
   for (int micro_step = 0; micro_step < kMicroSteps; ++micro_step) {
     gradients.begin_micro_step(micro_step);
     for (int unit = table.num_units() - 1; unit >= 0; --unit) {
-      const auto addend = gradients.addend(unit);
+      const auto [addend, begins] = gradients.addend(unit);
+      CHECK_FALSE(gradients.addend(unit).begins);
       for (const auto& row : table.rows()) {
         for (std::int64_t i = 0; row.unit == unit && i < row.extent(); ++i) {
-          addend(row.offset + i) += addend_at(step, micro_step, rank, row.offset + i);
+          float& sum = addend(row.offset + i);
+          sum = (begins && row.overwritten ? 0.0F : sum) + addend_at(step, micro_step, rank, row.offset + i);
         }
       }
       gradients.ready(unit);
@@ -109,7 +111,8 @@ TEST_CASE("the first non-finite tensor is named alike on all ranks, whichever ra
       Gradients gradients(table, *comm, kind.placement, kind.accumulation, 1, ledger);
       gradients.begin_micro_step(0);
       for (int unit = table.num_units() - 1; unit >= 0; --unit) {
-        const auto addend = gradients.addend(unit);
+        const auto addend = gradients.addend(unit).values;
+        Kokkos::deep_copy(addend, 0.0F);
         // On the last rank: the tensor's last element, and one of the last tensor, which comes after.
         if (comm->rank() == comm->size() - 1) {
           if (unit == bad.unit) addend(bad.offset + bad.extent() - 1) = std::numeric_limits<float>::quiet_NaN();
@@ -121,6 +124,22 @@ TEST_CASE("the first non-finite tensor is named alike on all ranks, whichever ra
       CHECK_FALSE(std::isfinite(gradients.norm()));
       CHECK(gradients.first_non_finite() == bad.name);
     }
+  }
+}
+
+TEST_CASE("a unit that is ready without a contribution is zero, whatever its memory held") {
+  const auto table = tests::tiny_table();
+  for (const auto& kind : kKinds) {
+    MemoryLedger ledger;
+    const auto comm = tests::all_ranks(ledger);
+    Gradients gradients(table, *comm, kind.placement, kind.accumulation, kMicroSteps, ledger);
+    take_step(gradients, table, 1, comm->rank());
+    for (int micro_step = 0; micro_step < kMicroSteps; ++micro_step) {
+      gradients.begin_micro_step(micro_step);
+      for (int unit = table.num_units() - 1; unit >= 0; --unit) gradients.ready(unit);
+    }
+    gradients.finish();
+    CHECK(gradients.norm() == 0.0);
   }
 }
 

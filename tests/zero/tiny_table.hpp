@@ -15,7 +15,9 @@ inline ParameterTable tiny_table() {
   table.add(vector_row("a", 130));
   table.add_unit("block.0", 1);
   table.add(vector_row("b", 70));
-  table.add(vector_row("c", 200));
+  Parameter c = vector_row("c", 200);
+  c.overwritten = true;
+  table.add(c);
   table.add_unit("block.1", 1);
   table.add(vector_row("d", 5));
   return table;

@@ -4,11 +4,19 @@
 //   acquire(u) ... use ... release(u)          forward, and again in backward
 //   gradient(u) ... add into it ... gradient_ready(u)   once per unit and micro-step, after its last contributor
 // The flat Views have the unit's extent; a tensor lies at its row's offset (ParameterTable). Backward adds into
-// gradient(u): it is zero, or holds earlier micro-steps. No communicator or rank is visible from here, nor what is sharded.
+// gradient(u): it is zero, or holds earlier contributions. But where gradient(u).begins, Parameter::overwritten rows
+// hold anything, and their first contributor overwrites them. No communicator or rank is visible from here, nor what is
+// sharded.
 #pragma once
 #include <kozero/core/views.hpp>
 
 namespace kozero {
+
+/// What backward adds a unit's gradient to.
+struct UnitGradient {
+  Vector<float> values;
+  bool begins = false;  ///< nothing was contributed yet
+};
 
 template <class Scalar>
 class ParameterAccess {
@@ -18,7 +26,7 @@ class ParameterAccess {
   virtual Vector<const Scalar> acquire(int unit) = 0;
   virtual void release(int unit) = 0;
   /// The unit's gradient buffer, valid until gradient_ready(unit).
-  virtual Vector<float> gradient(int unit) = 0;
+  virtual UnitGradient gradient(int unit) = 0;
   virtual void gradient_ready(int unit) = 0;
 };
 

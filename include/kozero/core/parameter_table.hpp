@@ -26,6 +26,7 @@ struct Parameter {
   std::int64_t offset = 0;  ///< elements from the unit's first
   bool decay = true;        ///< weight decay applies
   bool frozen = false;
+  bool overwritten = false;  ///< a micro-step's first contribution overwrites its gradient: it need not be zero before
   Initial initial = Initial::normal;
   float deviation = 0.02F;  ///< standard deviation of Initial::normal
 

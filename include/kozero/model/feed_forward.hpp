@@ -18,13 +18,13 @@ enum class Activation { gelu, swiglu };
 template <class Scalar>
 class FeedForward : public Sublayer<Scalar> {
  public:
-  FeedForward(const Config& config, std::int64_t layer, Activation activation, Norm<Scalar> norm,
-              Projection<Scalar> up, Projection<Scalar> down);
+  FeedForward(const Config& config, std::int64_t layer, Activation activation, Norm<Scalar> norm, Projection<Scalar> up,
+              Projection<Scalar> down);
 
   void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) override;
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const override;
   void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override;
-  void backward(const Pass& pass, Matrix<Scalar> dx, Vector<float> gradient, Matrix<const Scalar> x,
+  void backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> x,
                 Vector<const Scalar> weights) override;
 
  private:

@@ -5,6 +5,7 @@
 // Forward and backward are one call: a chunk's logits become their own gradient in place and are used up before the
 // next chunk, so the full (N, V) logits never exist. E (V, C) may be the token table (tied) or the head's own tensor.
 #pragma once
+#include <kozero/core/parameter_access.hpp>
 #include <kozero/model/norm.hpp>
 #include <kozero/model/pass.hpp>
 
@@ -17,6 +18,12 @@ struct HeadUnits {
   Vector<T> vocabulary;
 };
 
+/// The gradients of both.
+struct HeadGradients {
+  UnitGradient head;
+  UnitGradient vocabulary;
+};
+
 template <class Scalar>
 class Head {
  public:
@@ -27,8 +34,9 @@ class Head {
   void reserve(MemoryLedger& ledger, std::int64_t num_rows);
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t num_rows) const;
 
-  /// The rows' losses, and the gradient of scale * their sum: overwrites dx, adds into `gradients`.
-  Vector<const float> forward_backward(const Pass& pass, Matrix<Scalar> dx, const HeadUnits<float>& gradients,
+  /// The rows' losses, and the gradient of scale * their sum: overwrites dx, adds into `gradients`, the first to do so
+  /// of E's.
+  Vector<const float> forward_backward(const Pass& pass, Matrix<Scalar> dx, const HeadGradients& gradients,
                                        Matrix<const Scalar> x, Vector<const Token> targets, float scale,
                                        const HeadUnits<const Scalar>& weights);
 

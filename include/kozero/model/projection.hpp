@@ -3,10 +3,12 @@
 // projection.hpp: a linear map of rows, with its gradients.
 //   y = x W + b        W (I, O)   GPT-2's orientation          x (N, I)   y (N, O)   b (O), if any
 //   y = x W^T + b      W (O, I)   Llama's orientation
-// to_input overwrites dx; to_weights adds into W's and b's places in `gradient`. Runs on `space`; returns without fencing.
+// to_input overwrites dx; to_weights adds into W's and b's places in `gradient`, and writes W's where that begins. Runs
+// on `space`; returns without fencing.
 #pragma once
 #include <optional>
 
+#include <kozero/core/parameter_access.hpp>
 #include <kozero/kernels/matmul.hpp>
 #include <kozero/model/tensor_place.hpp>
 
@@ -36,11 +38,11 @@ class Projection {
                         Matrix<const Scalar> hidden, Vector<const Scalar> weights) const;
 
   /// `workspace`: row_reduction_workspace(O) floats where there is a bias.
-  void to_weights(const Device& space, Vector<float> gradient, Matrix<const Scalar> dy, Matrix<const Scalar> x,
+  void to_weights(const Device& space, const UnitGradient& gradient, Matrix<const Scalar> dy, Matrix<const Scalar> x,
                   Vector<float> workspace) const;
 
   /// to_input and to_weights.
-  void backward(const Device& space, Matrix<Scalar> dx, Vector<float> gradient, Matrix<const Scalar> dy,
+  void backward(const Device& space, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> dy,
                 Matrix<const Scalar> x, Vector<const Scalar> weights, Vector<float> workspace) const;
 
  private:

@@ -5,9 +5,10 @@
 //   q, k = rope(qk_norm(q, k))      each where the network has it
 //   heads = softmax(q k^T / sqrt(D), causal) v           (N, H D)
 //   y = x + dropout(heads Wo + b)
-// Keeps norm(x), qkv, heads and one logsumexp a row and head. RoPE turns qkv where it lies. With a QkNorm qkv is kept as
-// it was before, which its backward needs, and what attention reads is made in scratch, once more in backward: no layer
-// keeps a second qkv. Vaswani et al. 2017, arXiv:1706.03762; grouped-query: Ainslie et al. 2023, arXiv:2305.13245.
+// Keeps norm(x), qkv, heads and one logsumexp a row and head. RoPE turns qkv where it lies. With a QkNorm qkv is kept
+// as it was before, which its backward needs, and what attention reads is made in scratch, once more in backward: no
+// layer keeps a second qkv. Vaswani et al. 2017, arXiv:1706.03762; grouped-query: Ainslie et al. 2023,
+// arXiv:2305.13245.
 #pragma once
 #include <memory>
 #include <optional>
@@ -39,12 +40,12 @@ class SelfAttention : public Sublayer<Scalar> {
   void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) override;
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const override;
   void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override;
-  void backward(const Pass& pass, Matrix<Scalar> dx, Vector<float> gradient, Matrix<const Scalar> x,
+  void backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> x,
                 Vector<const Scalar> weights) override;
 
  private:
   struct Activations {
-    Matrix<Scalar> normed;    // (N, C)
+    Matrix<Scalar> normed;  // (N, C)
     RowStatistics statistics;
     Matrix<Scalar> qkv;       // (N, (H + 2 KV) D)
     Matrix<Scalar> heads;     // (N, H D)
@@ -55,10 +56,10 @@ class SelfAttention : public Sublayer<Scalar> {
     Matrix<Scalar> normed_qkv;  // (N, (H + 2 KV) D), only with a QkNorm
     Matrix<float> qk_rstd;      // (N, H + KV), only with a QkNorm
     Vector<float> reduction;    // backward's sums over rows
-    Matrix<Scalar> dbranch;   // (N, C), only under dropout
-    Matrix<Scalar> dheads;    // (N, H D)
-    Matrix<Scalar> dqkv;      // (N, (H + 2 KV) D)
-    Matrix<Scalar> dnormed;   // (N, C)
+    Matrix<Scalar> dbranch;     // (N, C), only under dropout
+    Matrix<Scalar> dheads;      // (N, H D)
+    Matrix<Scalar> dqkv;        // (N, (H + 2 KV) D)
+    Matrix<Scalar> dnormed;     // (N, C)
   };
 
   [[nodiscard]] kernels::AttentionShape shape(std::int64_t batch, std::int64_t positions) const;

@@ -6,6 +6,7 @@
 // activations; what lives only during a call is carved from the Pass's scratch.
 #pragma once
 #include <kozero/core/ledger.hpp>
+#include <kozero/core/parameter_access.hpp>
 #include <kozero/model/pass.hpp>
 
 namespace kozero::model {
@@ -24,7 +25,7 @@ class Sublayer {
   virtual void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) = 0;
 
   /// dx holds dy on entry and the gradient of x on return; adds into `gradient`. x is forward's.
-  virtual void backward(const Pass& pass, Matrix<Scalar> dx, Vector<float> gradient, Matrix<const Scalar> x,
+  virtual void backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> x,
                         Vector<const Scalar> weights) = 0;
 };
 

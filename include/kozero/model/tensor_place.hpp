@@ -32,9 +32,14 @@ struct VectorPlace {
   }
 };
 
-/// Appends a decayed tensor (rows, columns), normal with `deviation`, to the table's open unit.
+/// Appends a decayed tensor (rows, columns), normal with `deviation`, to the table's open unit: a matrix that enters
+/// products, the first of which overwrites its gradient.
 MatrixPlace add_matrix(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
                        float deviation = 0.02F);
+
+/// The same for a table of which rows are looked up, whose gradient is added to.
+MatrixPlace add_lookup_table(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
+                             float deviation = 0.02F);
 
 /// Appends `rows` more rows, a tensor of their own, directly below `above`; returns the two as one matrix.
 MatrixPlace add_matrix_below(ParameterTable& table, const MatrixPlace& above, const std::string& name,

@@ -19,7 +19,7 @@ class FrozenWeights final : public ParameterAccess<float> {
 
   Vector<const float> acquire(int unit) override { return weights_.acquire(unit); }
   void release(int unit) override { weights_.release(unit); }
-  Vector<float> gradient(int /*unit*/) override { throw Error(Failure::internal, "frozen weights have no gradient"); }
+  UnitGradient gradient(int /*unit*/) override { throw Error(Failure::internal, "frozen weights have no gradient"); }
   void gradient_ready(int /*unit*/) override { throw Error(Failure::internal, "frozen weights have no gradient"); }
 
   [[nodiscard]] Weights& weights() { return weights_; }

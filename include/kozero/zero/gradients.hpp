@@ -6,13 +6,15 @@
 // The schedule of reductions: ready(u) starts that of u; it travels while the next unit works, whose ready finishes it.
 // A buffer is written again only after the peers have read it, so that blocks in slots have two where reductions overlap.
 // With `reduced` accumulation, reduced slices of several micro-steps are added in an array of slices of its own. First
-// use of a unit in a micro-step finds zeros, or under `local` accumulation the earlier micro-steps' sum.
+// use of a unit in a micro-step finds nothing contributed (ParameterAccess), or under `local` accumulation the earlier
+// micro-steps' sum.
 #pragma once
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <kozero/core/ledger.hpp>
+#include <kozero/core/parameter_access.hpp>
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/dist/distributed_array.hpp>
 #include <kozero/zero/placement_row.hpp>
@@ -28,9 +30,10 @@ class Gradients {
             int micro_steps, MemoryLedger& ledger, bool overlap = false);
 
   void begin_micro_step(int micro_step);
-  /// The unit's addend on this rank, to be added into. Valid until ready(unit).
-  Vector<float> addend(int unit);
-  /// The unit's addend is complete: its reduction begins where the accumulation order says so.
+  /// The unit's addend on this rank, to be added into as ParameterAccess says. Valid until ready(unit).
+  UnitGradient addend(int unit);
+  /// The unit's addend is complete, zero where nobody asked for it: its reduction begins where the accumulation order says
+  /// so.
   void ready(int unit);
   /// After the last micro-step: finishes what is under way and brings every unit to its placement (a replicated gradient
   /// is gathered).
@@ -41,8 +44,8 @@ class Gradients {
   /// The whole reduced gradient of a unit, after finish(), where gradients are replicated.
   [[nodiscard]] Vector<float> whole(int unit) const;
 
-  /// The global 2-norm of the reduced gradient: each rank sums the squares of its own slices in double, in unit order and
-  /// fixed blocks; the partial sums are gathered and added in rank order. The same bits for every placement.
+  /// The global 2-norm of the reduced gradient: each rank sums the squares of its own slices in double, in unit order
+  /// and fixed blocks; the partial sums are gathered and added in rank order. The same bits for every placement.
   [[nodiscard]] double norm() const;
   /// The name of the first tensor with a non-finite element on any rank, "" where all are finite. Collective.
   [[nodiscard]] std::string first_non_finite() const;
@@ -51,6 +54,8 @@ class Gradients {
   [[nodiscard]] bool sharded() const { return placement_ == dist::Placement::sharded; }
   [[nodiscard]] bool reduces_now() const;
   [[nodiscard]] Vector<float> full(int unit) const;
+  /// Sets to zero what no first contribution overwrites: the other tensors and the pads.
+  void clear(int unit) const;
   /// The last unit whose addend lay where `unit`'s is to lie, -1 where there was none.
   int& tenant(int unit) { return tenants_[sharded() ? places_.of(unit) : static_cast<std::size_t>(unit)]; }
   void start_reduction(int unit);

@@ -81,7 +81,7 @@ class ShardedStateOf final : public ShardedState, public ParameterAccess<Scalar>
 
   Vector<const Scalar> acquire(int unit) override { return weights_of_.acquire(unit); }
   void release(int unit) override { weights_of_.release(unit); }
-  Vector<float> gradient(int unit) override { return gradients().addend(unit); }
+  UnitGradient gradient(int unit) override { return gradients().addend(unit); }
   void gradient_ready(int unit) override { gradients().ready(unit); }
 
  private:
