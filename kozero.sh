@@ -147,7 +147,6 @@ run_command() {
   shift 2
   binary=$(binary_of "$preset")
   [[ -x $binary ]] || die "there is no program kozero in this tree's build: $binary"
-  export OMP_PROC_BIND=${OMP_PROC_BIND:-false}  # bound by OpenMP alone, the ranks of a node all sit on its first core
   if [[ -z $ranks && $1 =~ ^(train|verify)$ && ! " ${*:2} " =~ \ (-h|--help)\  ]] && ! under_a_launcher; then
     ranks=$("$binary" ranks "${@:2}") || exit $?
     [[ $ranks =~ ^[1-9][0-9]*$ ]] || die "kozero ranks answered '$ranks' instead of a number"

@@ -101,8 +101,8 @@ struct ZeroKeys {
   std::string reduce_dtype = "f32";
   std::string gather_dtype = "auto";
   std::string accumulation = "auto";
-  bool overlap = false;
-  std::int64_t prefetch_units = 0;
+  bool overlap = true;
+  std::int64_t prefetch_units = 1;
   std::string offload_optimizer = "none";
   std::string offload_parameters = "none";
   std::int64_t shard_group = 0;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 
@@ -17,35 +18,36 @@ std::int64_t number_in(const std::string& path) {
   return file >> number ? number : -1;
 }
 
-}  // namespace
-
-std::int64_t available_memory() {
-  std::int64_t available = 0;
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string line; std::getline(meminfo, line);) {
+/// The lines "name: number kB" of a file, in bytes.
+std::map<std::string, std::int64_t> bytes_in(const std::string& path) {
+  std::map<std::string, std::int64_t> bytes;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     std::string name;
     std::int64_t kibibytes = 0;
-    words >> name >> kibibytes;
-    if (name == "MemAvailable:") available = kibibytes * 1024;
+    if (words >> name >> kibibytes) bytes[name] = kibibytes * 1024;
   }
+  return bytes;
+}
+
+}  // namespace
+
+std::int64_t available_memory() {
+  const std::int64_t available = bytes_in("/proc/meminfo")["MemAvailable:"];
   const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max");
   const std::int64_t used = number_in("/sys/fs/cgroup/memory.current");
   return limit > 0 && used >= 0 ? std::min(available, std::max<std::int64_t>(0, limit - used)) : available;
 }
 
 ResidentMemory resident_memory() {
-  ResidentMemory memory;
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    std::istringstream words(line);
-    std::string name;
-    std::int64_t kibibytes = 0;
-    words >> name >> kibibytes;
-    if (name == "VmRSS:") memory.current = kibibytes * 1024;
-    if (name == "VmHWM:") memory.peak = kibibytes * 1024;
-  }
-  return memory;
+  auto bytes = bytes_in("/proc/self/status");
+  return {bytes["VmRSS:"], bytes["VmHWM:"]};
+}
+
+std::int64_t shares_of_others() {
+  auto bytes = bytes_in("/proc/self/smaps_rollup");
+  return std::max<std::int64_t>(0, bytes["Rss:"] - bytes["Pss:"]);
 }
 
 }  // namespace kozero::io

@@ -8,6 +8,7 @@
 
 #include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/attention_blocks.hpp>
+#include <kozero/kernels/rows.hpp>
 #include <kozero/kernels/tile_packing.hpp>
 #include <kozero/kernels/tile_product.hpp>
 
@@ -98,14 +99,15 @@ MatrixPart<StorageOf<T>> part_of_head(T* head, std::int64_t stride, const HeadEx
   return {reinterpret_cast<StorageOf<T>*>(first), stride, extents.rows_of(b), extents.columns_of(c)};
 }
 
-/// m of the block of keys `j` and queries `i` of a head, or nullptr where nothing is dropped.
-inline const float* kept_block(float* block, const AttentionShape& shape, std::int64_t batch, std::int64_t head,
-                               std::int64_t j, std::int64_t i) {
+/// m of the block of keys `j` and queries `i` of a head, or nullptr where nothing is dropped. Out of line: the random
+/// numbers need all registers of the loop for themselves.
+[[gnu::noinline]] inline const float* kept_block(float* block, const AttentionShape& shape, std::int64_t batch,
+                                                 std::int64_t head, std::int64_t j, std::int64_t i) {
   if (!(shape.dropout > 0.0F)) return nullptr;
   for (std::int64_t key = 0; key < kTileRows; ++key) {
-    for (std::int64_t query = 0; query < kTileRows; ++query) {
+    simd_loop(kTileRows, [=](std::int64_t query) {
       block[key * kTileRows + query] = shape.kept(batch, head, i * kTileRows + query, j * kTileRows + key);
-    }
+    });
   }
   return block;
 }

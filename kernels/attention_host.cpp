@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_host.cpp: attention.hpp on the host: the processor's fastest tile unit, or strips on oneDNN without one.
+// attention_host.cpp: attention.hpp on the host: the processor's fastest tile unit, or strips on oneDNN where none is
+// used.
 #include <algorithm>
 
 #include <kozero/core/bfloat16.hpp>
@@ -12,7 +13,7 @@ namespace kozero::kernels {
 
 template <class T>
 std::int64_t attention_workspace(const AttentionShape& shape) {
-  if (tile_units<T>().extent == 0) return workspace_of_threads(attention_strips_scratch<T>(shape));
+  if (tile_unit_in_use<T>() == nullptr) return workspace_of_threads(attention_strips_scratch<T>(shape));
   return workspace_of_threads(
       std::max(attention_tiles_forward_scratch<T>(shape), attention_tiles_backward_scratch<T>(shape)));
 }
@@ -20,11 +21,11 @@ std::int64_t attention_workspace(const AttentionShape& shape) {
 template <class Space, class T>
 void attention_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp, MatrixIn<T> qkv,
                        const AttentionShape& shape, Vector<float> workspace) {
-  const TileUnits& units = tile_units<T>();
-  if (units.extent == 0) {
+  const TileUnit* const unit = tile_unit_in_use<T>();
+  if (unit == nullptr) {
     attention_strips_forward(space, y, logsumexp, qkv, shape, workspace);
   } else {
-    attention_tiles_forward(space, units.unit[0], y, logsumexp, qkv, shape, workspace);
+    attention_tiles_forward(space, *unit, y, logsumexp, qkv, shape, workspace);
   }
 }
 
@@ -32,11 +33,11 @@ template <class Space, class T>
 void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, MatrixIn<T> y,
                         Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
                         Vector<float> workspace) {
-  const TileUnits& units = tile_units<T>();
-  if (units.extent == 0) {
+  const TileUnit* const unit = tile_unit_in_use<T>();
+  if (unit == nullptr) {
     attention_strips_backward(space, dqkv, dy, y, logsumexp, qkv, shape, workspace);
   } else {
-    attention_tiles_backward(space, units.unit[0], dqkv, dy, y, logsumexp, qkv, shape, workspace);
+    attention_tiles_backward(space, *unit, dqkv, dy, y, logsumexp, qkv, shape, workspace);
   }
 }
 

@@ -17,24 +17,26 @@ Products& chosen() {
   return products;
 }
 
-/// The tile unit in use for T, null where the library multiplies.
-template <class T>
-const TileUnit* unit_in_use() {
-  const TileUnits& units = tile_units<T>();
-  return chosen() == Products::fastest && units.extent > 0 ? &units.unit[0] : nullptr;
-}
-
 std::int64_t padded(std::int64_t extent) { return (extent + kTileRows - 1) / kTileRows * kTileRows; }
 
 bool fills_tiles(const ProductShape& shape) { return padded(shape.m) * padded(shape.n) <= 2 * shape.m * shape.n; }
 
 }  // namespace
 
+template <class T>
+const TileUnit* tile_unit_in_use() {
+  const TileUnits& units = tile_units<T>();
+  return chosen() == Products::fastest && units.extent > 0 ? &units.unit[0] : nullptr;
+}
+
+template const TileUnit* tile_unit_in_use<float>();
+template const TileUnit* tile_unit_in_use<Bfloat16>();
+
 template <class Space, class Out, class In>
 void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
               const Epilogue<Out, In>& epilogue) {
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
-  const TileUnit* const unit = unit_in_use<In>();
+  const TileUnit* const unit = tile_unit_in_use<In>();
   if (unit != nullptr && fills_tiles(shape)) {
     multiply_by_tiles(space, *unit, shape, c, a, b, epilogue);
   } else {
@@ -54,7 +56,7 @@ void choose_products(Products products) { chosen() = products; }
 
 template <class T>
 const char* multiplier() {
-  const TileUnit* const unit = unit_in_use<T>();
+  const TileUnit* const unit = tile_unit_in_use<T>();
   return unit == nullptr ? "oneDNN" : unit->name;
 }
 
@@ -62,7 +64,7 @@ template <class Space, class T>
 double product_probe(const Space& space) {
   constexpr std::int64_t kSteps = 6;  // 12 KiB of each side
   constexpr std::int64_t kRepeats = 2000;
-  const TileUnit* const unit = unit_in_use<T>();
+  const TileUnit* const unit = tile_unit_in_use<T>();
   if (unit == nullptr) return 0.0;
   const std::int64_t workers = space.concurrency();
   Kokkos::parallel_for("kozero::product_probe", Kokkos::RangePolicy<Space>(space, 0, workers), [=](const int) {

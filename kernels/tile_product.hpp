@@ -48,6 +48,10 @@ struct TileUnits {
 template <class T>
 const TileUnits& tile_units();
 
+/// The unit that matmul and attention use for T: the fastest one, null where there is none or the library was chosen.
+template <class T>
+const TileUnit* tile_unit_in_use();
+
 /// A unit switched on for the calling thread.
 class TileUnitInUse {
  public:

@@ -87,7 +87,8 @@ std::vector<std::string> lines_of(const Banner& banner) {
       precision_line(banner.settings.precision),
       fmt::format("optimizer    {}, lr {} {}, {} steps", deck.optim.kind, banner.settings.step.schedule.lr,
                   deck.optim.schedule, banner.settings.steps),
-      fmt::format("running on   {} a rank, communicator {}", banner.runtime.placement(), banner.comm.name()),
+      fmt::format("placement    {}{}, communicator {}", banner.comm.size() > 1 ? "rank 0: " : "",
+                  banner.runtime.placement(), banner.comm.description()),
       memory_line(banner)};
   if (deck.run.ranks != banner.comm.size()) {
     lines.push_back(fmt::format("note         run.ranks = {}, started with {}: ./kozero.sh -n {} starts that many",

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_collectives.cpp: what gradients and weights cost to move: reduce-scatter and all-gather of f32 on each back end that
 // these ranks can use, beside MPI's own reduce_scatter_block and allgather. Each round runs all of them; medians of the slowest
-// rank's seconds are printed.
+// rank's seconds are printed. Slices are gathered in place, as updated weights are.
 //   bus bandwidth = S / t * (n - 1) / n        S bytes of the full array, n ranks (the definition of nccl-tests)
 #include <algorithm>
 #include <chrono>
@@ -28,6 +28,7 @@ namespace {
 struct Contender {
   std::string algorithm;
   std::unique_ptr<dist::Communicator> comm;
+  Vector<float> full = {}, slice = {};
 };
 
 struct Row {
@@ -38,12 +39,14 @@ struct Row {
   [[nodiscard]] double both() const { return median(reduce_s) + median(gather_s); }
 };
 
-/// MPI's own collectives first, then every back end that has no obstacle here.
+/// MPI's own collectives first, then every back end that has no obstacle here, shm once with plain arrays and once, last,
+/// with arrays of its own.
 std::vector<Contender> contenders_of(const dist::Environment& environment, MemoryLedger& ledger) {
   std::vector<Contender> contenders;
   contenders.push_back({"reduce_scatter_block, allgather", dist::make_mpi_collectives(environment.world())});
   const std::vector<std::pair<std::string, std::string>> backends = {{"mpi", "pairwise messages, added in rank order"},
-                                                                     {"shm", "shared windows, added in rank order"}};
+                                                                     {"shm", "shared windows, added in rank order"},
+                                                                     {"shm", "shared arrays, added in rank order"}};
   for (const auto& [name, algorithm] : backends) {
     try {
       contenders.push_back({algorithm, dist::make_communicator(name, environment.world(), ledger)});
@@ -60,8 +63,15 @@ class CollectivesBench {
       : control_(dist::make_control_communicator(environment.world(), 3600.0)),
         contenders_(contenders_of(environment, ledger_)) {
     const Partition partition = partition_of(largest_mib);
-    full_ = ledger_.take<float>(Memory::workspace, "bench full array", partition.extent());
-    slice_ = ledger_.take<float>(Memory::workspace, "bench slice", partition.largest());
+    const auto full = ledger_.take<float>(Memory::workspace, "bench full array", partition.extent());
+    const auto slice = ledger_.take<float>(Memory::workspace, "bench slice", partition.largest());
+    for (auto& one : contenders_) {
+      one.full = full;
+      one.slice = slice;
+    }
+    Contender& last = contenders_.back();
+    last.full = ledger_.take<float>(Memory::workspace, "bench shared full array", partition.extent(), *last.comm);
+    last.slice = ledger_.take<float>(Memory::workspace, "bench shared slice", partition.largest(), *last.comm);
   }
 
   std::vector<Row> rows(std::int64_t mib, int rounds) {
@@ -70,9 +80,10 @@ class CollectivesBench {
     const Partition partition = partition_of(mib);
     for (int round = 0; round <= rounds; ++round) {  // the first makes what is made once, and is not counted
       for (std::size_t i = 0; i < contenders_.size(); ++i) {
-        dist::Communicator& comm = *contenders_[i].comm;
-        const double reduce = slowest([&] { comm.reduce_scatter(full_.data(), slice_.data(), partition); });
-        const double gather = slowest([&] { comm.all_gather(slice_.data(), full_.data(), partition, sizeof(float)); });
+        const auto& [algorithm, comm, full, slice] = contenders_[i];
+        const double reduce = slowest([&] { comm->reduce_scatter(full.data(), slice.data(), partition); });
+        const float* own = full.data() + partition.begin(comm->rank());
+        const double gather = slowest([&] { comm->all_gather(own, full.data(), partition, sizeof(float)); });
         if (round == 0) continue;
         rows[i].reduce_s.push_back(reduce);
         rows[i].gather_s.push_back(gather);
@@ -102,7 +113,6 @@ class CollectivesBench {
   MemoryLedger ledger_;
   std::unique_ptr<dist::Communicator> control_;
   std::vector<Contender> contenders_;
-  Vector<float> full_, slice_;
 };
 
 double bus_bandwidth(std::int64_t mib, double seconds, int ranks) {
@@ -152,7 +162,7 @@ void bench_collectives(const dist::Environment& environment, const Arguments& ar
         Error::Seen::by_all_ranks);
   }
 
-  const train::Runtime runtime(0, environment.cpu_sharers());
+  const train::Runtime runtime(0, environment);
   CollectivesBench bench(environment, *std::max_element(sizes.begin(), sizes.end()));
   if (environment.rank() == 0) {
     std::cout << fmt::format(

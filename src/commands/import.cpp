@@ -25,7 +25,7 @@ void import_weights(const dist::Environment& environment, const Arguments& argum
   if (environment.size() > 1) {
     throw Error(Failure::deck, "import runs on one rank: start it without -n", Error::Seen::by_all_ranks);
   }
-  const train::Runtime runtime(1, 1);
+  const train::Runtime runtime(1, environment);
   order.config = exchange::read_config(order.folder + "/config.json");
   order.description = model_json(order.config);
   const auto model = model::make_model<float>(order.config);

@@ -18,7 +18,7 @@ constexpr double kAgreementTimeout = 7.0 * 24.0 * 3600.0;
 Session::Session(const dist::Environment& environment, const std::function<io::Deck()>& read)
     : environment_(environment) {
   auto reading = dist::attempted(read);
-  runtime_.emplace(reading.status == 0 ? reading.result->run.threads : 1, environment.cpu_sharers());
+  runtime_.emplace(reading.status == 0 ? reading.result->run.threads : 1, environment);
   control_ = dist::make_communicator(environment.size() == 1 ? "self" : "mpi", environment.world(), ledger_,
                                      {.timeout_s = kAgreementTimeout});
   deck_ = dist::agreed(*control_, std::move(reading));

@@ -14,7 +14,8 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
                              [&] { return train::settings_of(session_.deck(), environment.size(), 0, 0); })),
       comm_(session_.connect(ledger_)) {
   auto model = model::make_model<float>(settings_.model);
-  weights_ = std::make_unique<zero::FrozenWeights>(model->parameters(), *comm_, settings_.zero.stage, ledger_);
+  weights_ = std::make_unique<zero::FrozenWeights>(model->parameters(), *comm_, settings_.zero.stage, ledger_,
+                                                    settings_.zero.prefetch_units);
   network_ = std::make_unique<model::NetworkOf<float>>(std::move(model), *weights_);
   network_->reserve(ledger_, settings_.batch.micro_batch);
   load(source_, settings_.model, network_->parameters(), weights_->weights(), *comm_);

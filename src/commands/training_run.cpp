@@ -280,7 +280,8 @@ void TrainingRun::save_weights() {
 }
 
 void TrainingRun::say_memory() {
-  const auto peaks = control_.gather_control({static_cast<double>(io::resident_memory().peak)});
+  const std::int64_t mine = io::resident_memory().peak - io::shares_of_others();
+  const auto peaks = control_.gather_control({static_cast<double>(mine)});
   summary_.peak_memory = static_cast<std::int64_t>(*std::max_element(peaks.begin(), peaks.end()));
   log_.say(fmt::format(
       "memory       planned {:.1f} MiB, booked {:.1f} MiB, measured at most {:.1f} MiB a rank (with the program)",

@@ -11,6 +11,8 @@
 namespace kozero {
 namespace {
 
+constexpr std::int64_t kWord = sizeof(std::uint64_t);
+
 /// Asks for 2 MiB pages under host memory: fewer misses when a product or a stream walks through it. Where the kernel
 /// refuses, nothing changes but the speed. Blocks smaller than `kLarge` share their pages with others.
 void ask_for_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::int64_t bytes) {
@@ -57,23 +59,30 @@ std::int64_t MemoryLedger::total() const {
   return sum;
 }
 
-void* MemoryLedger::take_bytes(Memory category, const std::string& label, std::int64_t bytes) {
+void* MemoryLedger::take_bytes(Memory category, const std::string& label, std::int64_t bytes, MemorySource* source) {
   book(category, label, bytes);
-  if (plans_only() || bytes == 0) return nullptr;
+  if (plans_only()) return nullptr;
   const std::int64_t words = (bytes + 7) / 8;
-  void* memory = nullptr;
-  try {
-    memory = Kokkos::kokkos_malloc<DeviceMemory>(label, static_cast<std::size_t>(words) * sizeof(std::uint64_t));
-  } catch (const std::exception&) {
-    throw Error(Failure::internal, "out of memory: " + std::to_string(bytes) + " bytes for " +
-                                       std::string(kMemoryNames[static_cast<std::size_t>(category)]) + " (" + label +
-                                       ") after " + std::to_string(total() - bytes) +
-                                       " bytes; `kozero plan` shows what each part and each number of ranks needs");
+  void* memory = source == nullptr ? nullptr : source->share(label, words * kWord);
+  if (memory == nullptr && bytes > 0) {
+    memory = allocate(category, label, words);
+    owned_.push_back(memory);
   }
-  owned_.push_back(memory);
+  if (memory == nullptr) return nullptr;
   ask_for_large_pages(memory, bytes);
   first_touch(Vector<std::uint64_t>(static_cast<std::uint64_t*>(memory), static_cast<std::size_t>(words)));
   return memory;
+}
+
+void* MemoryLedger::allocate(Memory category, const std::string& label, std::int64_t words) {
+  try {
+    return Kokkos::kokkos_malloc<DeviceMemory>(label, static_cast<std::size_t>(words * kWord));
+  } catch (const std::exception&) {
+    throw Error(Failure::internal, "out of memory: " + std::to_string(words * kWord) + " bytes for " +
+                                       std::string(kMemoryNames[static_cast<std::size_t>(category)]) + " (" + label +
+                                       ") after " + std::to_string(total() - words * kWord) +
+                                       " bytes; `kozero plan` shows what each part and each number of ranks needs");
+  }
 }
 
 }  // namespace kozero

@@ -17,16 +17,16 @@ class ControlCommunicator final : public GroupCommunicator {
   ControlCommunicator(MPI_Comm parent, double timeout_s) : GroupCommunicator(parent, timeout_s, Waiting::sleeps) {}
 
   [[nodiscard]] std::string name() const override { return "control"; }
-  void reduce_scatter(const float* /*full*/, float* /*slice*/, const Partition& /*partition*/) override { refuse(); }
-  void all_gather(const void* /*slice*/, void* /*full*/, const Partition& /*partition*/,
-                  std::size_t /*element_size*/) override {
+  Pending start_reduce_scatter(const float* /*full*/, float* /*slice*/, const Partition& /*partition*/) override {
+    refuse();
+  }
+  Pending start_all_gather(const void* /*slice*/, void* /*full*/, const Partition& /*partition*/,
+                           std::size_t /*element_size*/) override {
     refuse();
   }
 
  private:
-  [[noreturn]] static void refuse() {
-    throw Error(Failure::internal, "a control communicator was given data to move");
-  }
+  [[noreturn]] static void refuse() { throw Error(Failure::internal, "a control communicator was given data to move"); }
 };
 
 }  // namespace

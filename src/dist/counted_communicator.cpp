@@ -9,28 +9,52 @@
 namespace kozero::dist {
 namespace {
 
-template <class Call>
-void count(CollectiveCount& row, std::int64_t bytes, const Call& call) {
-  const auto start = std::chrono::steady_clock::now();
-  call();
-  row.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  row.bytes += bytes;
+/// Adds the seconds of its life to a row.
+class Stopwatch {
+ public:
+  explicit Stopwatch(CollectiveCount& row) : row_(row) {}
+  ~Stopwatch() { row_.seconds += std::chrono::duration<double>(Clock::now() - start_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  CollectiveCount& row_;
+  Clock::time_point start_ = Clock::now();
+};
+
+void count(CollectiveCount& row, std::int64_t elements, std::size_t element_size) {
+  row.bytes += elements * static_cast<std::int64_t>(element_size);
   ++row.calls;
 }
 
 }  // namespace
 
-void CountedCommunicator::reduce_scatter(const float* full, float* slice, const Partition& partition) {
-  const std::int64_t elements = partition.extent() - partition.size(rank());
-  count(counts_[0], elements * static_cast<std::int64_t>(sizeof(float)),
-        [&] { inner().reduce_scatter(full, slice, partition); });
+Pending CountedCommunicator::start_reduce_scatter(const float* full, float* slice, const Partition& partition) {
+  CollectiveCount& mine = row(Collective::reduce_scatter);
+  const Stopwatch watch(mine);
+  const Pending pending = inner().start_reduce_scatter(full, slice, partition);
+  count(mine, partition.extent() - partition.size(rank()), sizeof(float));
+  return pending;
 }
 
-void CountedCommunicator::all_gather(const void* slice, void* full, const Partition& partition,
-                                     std::size_t element_size) {
-  const std::int64_t elements = partition.size(rank()) * (size() - 1);
-  count(counts_[1], elements * static_cast<std::int64_t>(element_size),
-        [&] { inner().all_gather(slice, full, partition, element_size); });
+Pending CountedCommunicator::start_all_gather(const void* slice, void* full, const Partition& partition,
+                                              std::size_t element_size) {
+  CollectiveCount& mine = row(Collective::all_gather);
+  const Stopwatch watch(mine);
+  const Pending pending = inner().start_all_gather(slice, full, partition, element_size);
+  count(mine, partition.size(rank()) * (size() - 1), element_size);
+  return pending;
+}
+
+void CountedCommunicator::finish(Pending pending) {
+  const Stopwatch watch(row(pending.collective));
+  inner().finish(pending);
+}
+
+void CountedCommunicator::reclaim(Pending pending) {
+  const Stopwatch watch(row(pending.collective));
+  inner().reclaim(pending);
 }
 
 void CountedCommunicator::reset() {

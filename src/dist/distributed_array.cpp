@@ -17,17 +17,29 @@ void copy(const Vector<T>& from, const Vector<T>& to) {
 }
 
 template <class T>
-void reduce(const DistributedArray<T>& source, const Vector<T>& slice) {
+Pending start_reduce(const DistributedArray<T>& source, const Vector<T>& slice) {
   if constexpr (std::is_same_v<T, float>) {
-    source.comm().reduce_scatter(source.local().data(), slice.data(), source.partition());
+    return source.comm().start_reduce_scatter(source.local().data(), slice.data(), source.partition());
   } else {
     throw Error(Failure::internal, "redistribute: partial sums are stored and added in float");
   }
 }
 
 template <class T>
-void gather(const Vector<T>& slice, const DistributedArray<T>& destination) {
-  destination.comm().all_gather(slice.data(), destination.local().data(), destination.partition(), sizeof(T));
+Pending start_gather(const Vector<T>& slice, const DistributedArray<T>& destination) {
+  return destination.comm().start_all_gather(slice.data(), destination.local().data(), destination.partition(),
+                                             sizeof(T));
+}
+
+void complete(Communicator& comm, Pending pending) {
+  comm.finish(pending);
+  comm.reclaim(pending);
+}
+
+template <class T>
+void require_alike(const DistributedArray<T>& source, const DistributedArray<T>& destination) {
+  require(&source.comm() == &destination.comm() && source.partition().extent() == destination.partition().extent(),
+          "redistribute: the arrays have different communicators or extents");
 }
 
 }  // namespace
@@ -50,16 +62,15 @@ Vector<T> DistributedArray<T>::my_slice() const {
 
 template <class T>
 void redistribute(const DistributedArray<T>& source, DistributedArray<T>& destination) {
-  require(&source.comm() == &destination.comm() && source.partition().extent() == destination.partition().extent(),
-          "redistribute: the arrays have different communicators or extents");
+  require_alike(source, destination);
   const auto from = source.placement();
   const auto to = destination.placement();
   require(to != Placement::partial, "redistribute: nothing becomes Partial");
   if (from == Placement::partial) {
-    reduce(source, destination.my_slice());
-    if (to == Placement::replicated) gather(destination.my_slice(), destination);
+    complete(source.comm(), start_reduce(source, destination.my_slice()));
+    if (to == Placement::replicated) complete(source.comm(), start_gather(destination.my_slice(), destination));
   } else if (from == Placement::sharded && to == Placement::replicated) {
-    gather(source.my_slice(), destination);
+    complete(source.comm(), start_gather(source.my_slice(), destination));
   } else if (to == Placement::sharded) {
     copy(source.my_slice(), destination.local());
   } else {
@@ -67,9 +78,20 @@ void redistribute(const DistributedArray<T>& source, DistributedArray<T>& destin
   }
 }
 
+template <class T>
+Pending start_redistribute(const DistributedArray<T>& source, DistributedArray<T>& destination) {
+  require_alike(source, destination);
+  const bool reduces = source.placement() == Placement::partial && destination.placement() == Placement::sharded;
+  const bool gathers = source.placement() == Placement::sharded && destination.placement() == Placement::replicated;
+  require(reduces || gathers, "start_redistribute: these placements are not one collective apart");
+  return reduces ? start_reduce(source, destination.my_slice()) : start_gather(source.my_slice(), destination);
+}
+
 template class DistributedArray<float>;
 template class DistributedArray<Bfloat16>;
 template void redistribute(const DistributedArray<float>&, DistributedArray<float>&);
 template void redistribute(const DistributedArray<Bfloat16>&, DistributedArray<Bfloat16>&);
+template Pending start_redistribute(const DistributedArray<float>&, DistributedArray<float>&);
+template Pending start_redistribute(const DistributedArray<Bfloat16>&, DistributedArray<Bfloat16>&);
 
 }  // namespace kozero::dist

@@ -2,14 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // environment.cpp: MPI started and ended once; the ranks of this node counted.
 #include <mpi.h>
-#include <sched.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
-#include <cstring>
+#include <string>
 #include <vector>
 
+#include <kozero/core/host_cpus.hpp>
 #include <kozero/dist/environment.hpp>
 
 #include "mpi_check.hpp"
@@ -19,19 +18,16 @@ namespace {
 
 const MPI_Comm kWorld = MPI_COMM_WORLD;
 
-using CpuBytes = std::array<char, sizeof(cpu_set_t)>;
-
-/// How many of the node's ranks may run on exactly the CPUs that this one may run on, itself among them.
-int count_cpu_sharers(MPI_Comm node, int local_ranks) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) CPU_ZERO(&set);
-  CpuBytes mine{};
-  std::memcpy(mine.data(), &set, mine.size());
-  std::vector<CpuBytes> all(static_cast<std::size_t>(local_ranks));
-  const int count = static_cast<int>(mine.size());
-  check_mpi(MPI_Allgather(mine.data(), count, MPI_CHAR, all.data(), count, MPI_CHAR, node), "MPI_Allgather");
-  return static_cast<int>(std::count(all.begin(), all.end(), mine));
+/// The CPUs that each of the node's ranks may run on, in the same form.
+std::vector<std::string> cpus_of_all(MPI_Comm node, int local_ranks) {
+  constexpr int kLength = 4096;  // of more ranges than any machine's
+  std::string mine = as_ranges(allowed_cpus());
+  mine.resize(kLength, '\0');
+  std::string all(static_cast<std::size_t>(local_ranks) * kLength, '\0');
+  check_mpi(MPI_Allgather(mine.data(), kLength, MPI_CHAR, all.data(), kLength, MPI_CHAR, node), "MPI_Allgather");
+  std::vector<std::string> each;
+  for (int r = 0; r < local_ranks; ++r) each.push_back(all.substr(static_cast<std::size_t>(r) * kLength, kLength));
+  return each;
 }
 
 }  // namespace
@@ -52,7 +48,10 @@ Environment::Environment(int* argc, char*** argv) {
   check_mpi(MPI_Comm_split_type(kWorld, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
   check_mpi(MPI_Comm_rank(node, &local_rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(node, &local_ranks_), "MPI_Comm_size");
-  cpu_sharers_ = count_cpu_sharers(node, local_ranks_);
+  const auto cpus = cpus_of_all(node, local_ranks_);
+  const auto mine = cpus.begin() + local_rank_;
+  cpu_sharers_ = static_cast<int>(std::count(cpus.begin(), cpus.end(), *mine));
+  cpu_sharer_ = static_cast<int>(std::count(cpus.begin(), mine, *mine));
   check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
 }
 

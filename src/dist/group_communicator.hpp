@@ -25,6 +25,7 @@ class PendingMessages {
   }
   void clear() { count_ = 0; }
   [[nodiscard]] int count() const { return static_cast<int>(count_); }
+  [[nodiscard]] int capacity() const { return static_cast<int>(requests_.size()); }
   [[nodiscard]] MPI_Request* requests() { return requests_.data(); }
   [[nodiscard]] int peer(int index) const { return peers_.at(static_cast<std::size_t>(index)); }
 

@@ -1,9 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// host_threads.cpp: sums and copies in blocks that stay in a core's nearest cache.
+// host_threads.cpp: sums and copies that are written past the caches, in blocks shared out over the threads.
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <utility>
 
+#include <kozero/core/stream_copy.hpp>
 #include <kozero/core/views.hpp>
 
 #include "host_threads.hpp"
@@ -11,8 +14,9 @@
 namespace kozero::dist {
 namespace {
 
-constexpr std::int64_t kSumBlock = 1024;        // elements
-constexpr std::int64_t kCopyBlock = 64 * 1024;  // bytes: below what memcpy streams past the caches
+constexpr std::int64_t kSumBlock = 4 * 1024;    // elements
+constexpr std::int64_t kCopyBlock = 64 * 1024;  // bytes
+constexpr std::int64_t kLine = kCacheLine / static_cast<std::int64_t>(sizeof(float));
 
 template <class Body>
 void for_each_block(const char* label, std::int64_t extent, std::int64_t block, const Body& body) {
@@ -22,25 +26,62 @@ void for_each_block(const char* label, std::int64_t extent, std::int64_t block, 
                        [=](const std::int64_t b) { body(b * block, std::min(block, extent - b * block)); });
 }
 
+/// [i, end) of `1 + sizeof...(Later)` sources. Whole lines are added in registers and written past the caches.
+template <int... Later>
+void sum_block(const float* const* sources, std::int64_t i, std::int64_t end, float* out,
+               std::integer_sequence<int, Later...> /*later*/) {
+  const std::array<const float*, 1 + sizeof...(Later)> from = {sources[0], sources[1 + Later]...};
+  for (; can_stream_to(out + i) && i + kLine <= end; i += kLine) {
+    alignas(kCacheLine) std::array<float, kLine> sums;
+    for (std::int64_t lane = 0; lane < kLine; ++lane) {
+      float sum = from[0][i + lane];
+      ((sum += from[1 + Later][i + lane]), ...);
+      sums[static_cast<std::size_t>(lane)] = sum;
+    }
+    stream_line(out + i, sums.data());
+  }
+  end_stream();
+  for (; i < end; ++i) {
+    float sum = from[0][i];
+    ((sum += from[1 + Later][i]), ...);
+    out[i] = sum;
+  }
+}
+
+/// Of any number of sources: their sums stay in the nearest cache until the last is added.
+void sum_block(const float* const* sources, int num_sources, std::int64_t first, std::int64_t end, float* out) {
+  alignas(kCacheLine) float sum[kSumBlock];
+  const std::int64_t count = end - first;
+  std::memcpy(sum, sources[0] + first, static_cast<std::size_t>(count) * sizeof(float));
+  for (int s = 1; s < num_sources; ++s) {
+    const float* source = sources[s] + first;
+    for (std::int64_t i = 0; i < count; ++i) sum[i] += source[i];
+  }
+  stream_copy(out + first, sum, count * static_cast<std::int64_t>(sizeof(float)));
+}
+
 }  // namespace
 
 void sum_in_order(const float* const* sources, int num_sources, std::int64_t extent, float* out) {
   for_each_block("kozero::dist::sum_in_order", extent, kSumBlock, [=](std::int64_t first, std::int64_t count) {
-    float sum[kSumBlock];
-    std::memcpy(sum, sources[0] + first, static_cast<std::size_t>(count) * sizeof(float));
-    for (int s = 1; s < num_sources; ++s) {
-      const float* source = sources[s] + first;
-      for (std::int64_t i = 0; i < count; ++i) sum[i] += source[i];
+    const std::int64_t end = first + count;
+    switch (num_sources) {
+      case 2:
+        return sum_block(sources, first, end, out, std::make_integer_sequence<int, 1>());
+      case 3:
+        return sum_block(sources, first, end, out, std::make_integer_sequence<int, 2>());
+      case 4:
+        return sum_block(sources, first, end, out, std::make_integer_sequence<int, 3>());
+      default:
+        return sum_block(sources, num_sources, first, end, out);
     }
-    std::memcpy(out + first, sum, static_cast<std::size_t>(count) * sizeof(float));
   });
 }
 
 void copy_bytes(void* to, const void* from, std::int64_t bytes) {
   if (to == from) return;
   for_each_block("kozero::dist::copy_bytes", bytes, kCopyBlock, [=](std::int64_t first, std::int64_t count) {
-    std::memcpy(static_cast<char*>(to) + first, static_cast<const char*>(from) + first,
-                static_cast<std::size_t>(count));
+    stream_copy(static_cast<char*>(to) + first, static_cast<const char*>(from) + first, count);
   });
 }
 

@@ -18,20 +18,23 @@ class MpiCollectives final : public GroupCommunicator {
 
   [[nodiscard]] std::string name() const override { return "MPI's own"; }
 
-  void reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
     Device().fence("kozero::dist::mpi_collectives::reduce_scatter");
     const int count = equal_slices(partition, 1);
     require(slice != full + partition.begin(rank()), "MPI's own reduce_scatter does not work in place");
     check_mpi(MPI_Reduce_scatter_block(full, slice, count, MPI_FLOAT, MPI_SUM, mpi()), "MPI_Reduce_scatter_block");
+    return {Collective::reduce_scatter};
   }
 
-  void all_gather(const void* slice, void* full, const Partition& partition, std::size_t element_size) override {
+  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+                           std::size_t element_size) override {
     Device().fence("kozero::dist::mpi_collectives::all_gather");
     const int count = equal_slices(partition, static_cast<std::int64_t>(element_size));
     const void* const own =
         static_cast<char*>(full) + partition.begin(rank()) * static_cast<std::int64_t>(element_size);
     check_mpi(MPI_Allgather(slice == own ? MPI_IN_PLACE : slice, count, MPI_BYTE, full, count, MPI_BYTE, mpi()),
               "MPI_Allgather");
+    return {Collective::all_gather};
   }
 
  private:

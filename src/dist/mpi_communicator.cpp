@@ -17,6 +17,7 @@ namespace kozero::dist {
 namespace {
 
 constexpr int kTag = 0;  // messages between two ranks keep their order
+constexpr std::uint64_t kGathers = 16;  // that may be under way
 
 std::int64_t piece_of(int size, const CommunicatorOptions& options) {
   return piece_extent(options.chunk_bytes, size - 1, sizeof(float));
@@ -33,14 +34,15 @@ class MpiCommunicator final : public GroupCommunicator {
         piece_(piece_of(size(), options)),
         message_bytes_(options.message_bytes),
         sources_(static_cast<std::size_t>(size())),
-        pending_{PendingMessages(2 * size()), PendingMessages(2 * size())} {
+        pending_{PendingMessages(2 * size()), PendingMessages(2 * size())},
+        gathers_(kGathers, PendingMessages(2 * size())) {
     const auto extent = static_cast<std::size_t>(buffer_extent(size(), options));
     for (auto& buffer : received_) buffer = Buffer("kozero::dist::mpi", extent);
   }
 
   [[nodiscard]] std::string name() const override { return "mpi"; }
 
-  void reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
     require(partition.num_ranks() == size(), "mpi reduce_scatter: a partition for another number of ranks");
     Device().fence("kozero::dist::mpi::reduce_scatter");
     const Pieces pieces(partition, piece_);
@@ -53,9 +55,11 @@ class MpiCommunicator final : public GroupCommunicator {
       }
       sum_in_order(sources_.data(), size(), pieces.size(rank(), k), slice + k * piece_);
     }
+    return {Collective::reduce_scatter};
   }
 
-  void all_gather(const void* slice, void* full, const Partition& partition, std::size_t element_size) override {
+  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+                           std::size_t element_size) override {
     require(partition.num_ranks() == size(), "mpi all_gather: a partition for another number of ranks");
     Device().fence("kozero::dist::mpi::all_gather");
     const auto element = static_cast<std::int64_t>(element_size);
@@ -63,18 +67,32 @@ class MpiCommunicator final : public GroupCommunicator {
     auto* all = static_cast<char*>(full);
     char* own = all + partition.begin(rank()) * element;
     copy_bytes(own, slice, partition.size(rank()) * element);
+    const std::uint64_t ticket = next_gather_++;
+    PendingMessages& pending = room_for(ticket, static_cast<int>(pieces.count()) * 2 * size());
     for (std::int64_t k = 0; k < pieces.count(); ++k) {
       for (int step = 1; step < size(); ++step) {
         receive(all + pieces.begin(upstream(step), k) * element, pieces.size(upstream(step), k) * element,
-                upstream(step), pending_[0]);
-        send(own + k * pieces.extent() * element, pieces.size(rank(), k) * element, downstream(step), pending_[0]);
+                upstream(step), pending);
+        send(own + k * pieces.extent() * element, pieces.size(rank(), k) * element, downstream(step), pending);
       }
-      wait(pending_[0], "all_gather");
     }
+    return {Collective::all_gather, ticket};
+  }
+
+  void finish(Pending pending) override {
+    if (pending.collective == Collective::all_gather) wait(gathers_[pending.ticket % kGathers], "all_gather");
   }
 
  private:
   using Buffer = Kokkos::View<float*, Kokkos::HostSpace>;
+
+  /// For the messages of one more gather.
+  PendingMessages& room_for(std::uint64_t ticket, int messages) {
+    PendingMessages& room = gathers_[ticket % kGathers];
+    require(room.count() == 0, "mpi: " + std::to_string(kGathers) + " gathers are under way, and another is started");
+    if (room.capacity() < messages) room = PendingMessages(messages);
+    return room;
+  }
 
   // In each step every rank sends to one rank and receives from one, so that no rank is everybody's first.
   [[nodiscard]] int downstream(int step) const { return (rank() + step) % size(); }
@@ -106,6 +124,8 @@ class MpiCommunicator final : public GroupCommunicator {
   std::array<Buffer, 2> received_;
   std::vector<const float*> sources_;
   std::array<PendingMessages, 2> pending_;
+  std::vector<PendingMessages> gathers_;
+  std::uint64_t next_gather_ = 0;
 };
 
 }  // namespace

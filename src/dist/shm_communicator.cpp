@@ -1,25 +1,29 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// shm_communicator.cpp: windows of shared memory and the phases they pass through.
+// shm_communicator.cpp: arrays in shared memory that peers read where they lie, and windows that all others pass through.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
-#include <kozero/dist/phase_counter.hpp>
 #include <kozero/dist/shm_communicator.hpp>
 
 #include "group_communicator.hpp"
 #include "host_threads.hpp"
 #include "mpi_check.hpp"
 #include "pieces.hpp"
+#include "posting.hpp"
+#include "shared_arrays.hpp"
 
 namespace kozero::dist {
 namespace {
 
 constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kFloat = sizeof(float);
+
+std::int64_t in_pages(std::int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 std::int64_t piece_of(int size, const CommunicatorOptions& options) {
   return piece_extent(options.chunk_bytes, size - 1, kFloat);
@@ -28,7 +32,7 @@ std::int64_t piece_of(int size, const CommunicatorOptions& options) {
 // Room for a piece of every other rank, in whole pages.
 std::int64_t buffer_bytes(int size, const CommunicatorOptions& options) {
   const std::int64_t bytes = std::max(options.chunk_bytes, (size - 1) * piece_of(size, options) * kFloat);
-  return (bytes + kPage - 1) / kPage * kPage;
+  return in_pages(bytes);
 }
 
 std::int64_t window_bytes(int size, const CommunicatorOptions& options) {
@@ -37,50 +41,174 @@ std::int64_t window_bytes(int size, const CommunicatorOptions& options) {
 
 std::string in_mib(std::int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
 
+/// A collective that was started here.
+struct Operation {
+  Collective collective = Collective::reduce_scatter;
+  const void* from = nullptr;
+  void* to = nullptr;
+  Partition partition{0, 1};
+  std::int64_t element = sizeof(float);
+  SharedArrays::Place place = {};  ///< of `from`; in no shared array: it goes through the windows
+  bool open = false;
+
+  [[nodiscard]] bool direct() const { return place.array >= 0; }
+  [[nodiscard]] const char* name() const {
+    return collective == Collective::reduce_scatter ? "reduce_scatter" : "all_gather";
+  }
+};
+
 class ShmCommunicator final : public GroupCommunicator {
  public:
   ShmCommunicator(MPI_Comm parent, const CommunicatorOptions& options)
       : GroupCommunicator(parent, options.timeout_s),
+        options_(options),
         buffer_bytes_(buffer_bytes(size(), options)),
         piece_(piece_of(size(), options)),
-        windows_(static_cast<std::size_t>(size())),
+        arrays_(mpi()),
         sources_(static_cast<std::size_t>(size())) {
-    allocate(window_bytes(size(), options));
+    const std::int64_t bytes = window_bytes(size(), options);
+    void* own = arrays_.add(bytes);
+    std::memset(own, 0, static_cast<std::size_t>(bytes));
+    new (own) Board;
+    barrier();
   }
 
   ~ShmCommunicator() override {
-    if (abandoned()) return;
-    MPI_Win_unlock_all(window_);
-    MPI_Win_free(&window_);
+    if (!abandoned()) arrays_.remove();
   }
 
   [[nodiscard]] std::string name() const override { return "shm"; }
 
-  void reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+  [[nodiscard]] std::string description() const override {
+    const std::int64_t bytes = arrays_.bytes() - window_bytes(size(), options_);
+    if (bytes == 0) return "shm (arrays copied through windows)";
+    return "shm (" + in_mib(bytes) + " of arrays a rank shared" + (crowded_ ? ", others copied through windows)" : ")");
+  }
+
+  void* share(const std::string& label, std::int64_t bytes) override {
+    std::int64_t needed = 0;
+    const auto free_bytes = static_cast<double>(rank() == 0 ? options_.shm_free_bytes() : 0);
+    const auto all = gather_control({static_cast<double>(bytes), free_bytes});
+    for (std::size_t i = 0; i < all.size(); i += 2) needed += in_pages(static_cast<std::int64_t>(all[i]));
+    const auto free = static_cast<std::int64_t>(all[1]);
+    if (needed <= free) return arrays_.add(bytes);
+    if (rank() == 0 && !crowded_) {
+      options_.notice("comm.backend = shm copies " + label + " through windows, which is slower: sharing it needs " +
+                      in_mib(needed) + " of /dev/shm, which has " + in_mib(free) + " left");
+    }
+    crowded_ = true;
+    return nullptr;
+  }
+
+  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
     require(partition.num_ranks() == size(), "shm reduce_scatter: a partition for another number of ranks");
-    Device().fence("kozero::dist::shm::reduce_scatter");
-    const Pieces pieces(partition, piece_);
+    return start({Collective::reduce_scatter, full, slice, partition, sizeof(float)});
+  }
+
+  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+                           std::size_t element_size) override {
+    require(partition.num_ranks() == size(), "shm all_gather: a partition for another number of ranks");
+    return start({Collective::all_gather, slice, full, partition, static_cast<std::int64_t>(element_size)});
+  }
+
+  void finish(Pending pending) override {
+    Operation& operation = operations_[pending.ticket % kPostings];
+    require(operation.open, "shm: a collective is finished that was not started");
+    const bool reduces = operation.collective == Collective::reduce_scatter;
+    if (operation.direct()) {
+      reduces ? add_shared(operation, pending.ticket) : copy_shared(operation, pending.ticket);
+    } else {
+      reduces ? reduce_in_windows(operation) : gather_in_windows(operation);
+    }
+    operation.open = false;
+    posting(rank(), pending.ticket).read.publish(pending.ticket + 1);
+  }
+
+  void reclaim(Pending pending) override {
+    if (pending.ticket + kPostings < next_) return;  // its posting is another's: all have read it
+    const Operation& operation = operations_[pending.ticket % kPostings];
+    if (operation.direct()) await_read(operation.name(), pending.ticket);
+  }
+
+ private:
+  /// The first page of a rank's window.
+  struct Board {
+    PhaseCounter published;  // phases of its buffers
+    std::array<Posting, kPostings> postings;
+  };
+  static_assert(sizeof(Board) <= kPage);
+
+  Pending start(const Operation& operation) {
+    Device().fence("kozero::dist::shm::start");
+    const std::uint64_t ticket = next_++;
+    Operation& mine = operations_[ticket % kPostings];
+    require(!mine.open, "shm: " + std::to_string(kPostings) + " collectives are under way, and another is started");
+    if (ticket >= kPostings) await_read(mine.name(), ticket - kPostings);
+    mine = operation;
+    mine.open = true;
+    mine.place = arrays_.place_of(mine.from);
+    if (mine.direct()) {
+      posting(rank(), ticket).place = mine.place;
+      posting(rank(), ticket).posted.publish(ticket + 1);
+    }
+    return {mine.collective, ticket};
+  }
+
+  /// What rank r gives, where it lies.
+  const char* given(int r, const Operation& operation, std::uint64_t ticket) {
+    if (r == rank()) return static_cast<const char*>(operation.from);
+    if (!posting(r, ticket).posted.await(ticket + 1, timeout())) lose(operation.name(), "rank " + std::to_string(r));
+    return arrays_.at(r, posting(r, ticket).place);
+  }
+
+  void await_read(const char* collective, std::uint64_t ticket) {
+    for (int r = 0; r < size(); ++r) {
+      const bool has_read = r == rank() || posting(r, ticket).read.await(ticket + 1, timeout());
+      if (!has_read) lose(collective, "rank " + std::to_string(r));
+    }
+  }
+
+  /// My slice of everybody's addend, read where it lies.
+  void add_shared(const Operation& operation, std::uint64_t ticket) {
+    const Partition& cut = operation.partition;
+    for (int r = 0; r < size(); ++r) {
+      sources_[static_cast<std::size_t>(r)] =
+          reinterpret_cast<const float*>(given(r, operation, ticket)) + cut.begin(rank());
+    }
+    sum_in_order(sources_.data(), size(), cut.size(rank()), static_cast<float*>(operation.to));
+  }
+
+  /// Everybody's slice, copied from where it lies.
+  void copy_shared(const Operation& operation, std::uint64_t ticket) {
+    for (int step = 0; step < size(); ++step) {
+      const int r = (rank() + step) % size();
+      copy_bytes(static_cast<char*>(operation.to) + operation.partition.begin(r) * operation.element,
+                 given(r, operation, ticket), operation.partition.size(r) * operation.element);
+    }
+  }
+
+  void reduce_in_windows(const Operation& operation) {
+    const Pieces pieces(operation.partition, piece_);
+    const auto* full = static_cast<const float*>(operation.from);
     for (std::int64_t k = 0; k < pieces.count(); ++k) {
       for (int r = 0; r < size(); ++r) {
         if (r != rank()) copy_bytes(addend(rank(), r), full + pieces.begin(r, k), pieces.size(r, k) * kFloat);
       }
       publish();
       for (int r = 0; r < size(); ++r) {
-        if (r != rank()) await_published(r, "reduce_scatter");
+        if (r != rank()) await_published(r, operation.name());
         sources_[static_cast<std::size_t>(r)] = r == rank() ? full + pieces.begin(r, k) : addend(r, rank());
       }
-      sum_in_order(sources_.data(), size(), pieces.size(rank(), k), slice + k * piece_);
+      sum_in_order(sources_.data(), size(), pieces.size(rank(), k), static_cast<float*>(operation.to) + k * piece_);
       ++phase_;
     }
   }
 
-  void all_gather(const void* slice, void* full, const Partition& partition, std::size_t element_size) override {
-    require(partition.num_ranks() == size(), "shm all_gather: a partition for another number of ranks");
-    Device().fence("kozero::dist::shm::all_gather");
-    const auto element = static_cast<std::int64_t>(element_size);
-    const Pieces pieces(partition, piece_extent(buffer_bytes_, 1, element));
-    const auto* own = static_cast<const char*>(slice);
-    auto* all = static_cast<char*>(full);
+  void gather_in_windows(const Operation& operation) {
+    const std::int64_t element = operation.element;
+    const Pieces pieces(operation.partition, piece_extent(buffer_bytes_, 1, element));
+    const auto* own = static_cast<const char*>(operation.from);
+    auto* all = static_cast<char*>(operation.to);
     for (std::int64_t k = 0; k < pieces.count(); ++k) {
       copy_bytes(buffer(rank()), own + k * pieces.extent() * element, pieces.size(rank(), k) * element);
       publish();
@@ -88,38 +216,19 @@ class ShmCommunicator final : public GroupCommunicator {
                  pieces.size(rank(), k) * element);
       for (int step = 1; step < size(); ++step) {
         const int r = (rank() + step) % size();
-        await_published(r, "all_gather");
+        await_published(r, operation.name());
         copy_bytes(all + pieces.begin(r, k) * element, buffer(r), pieces.size(r, k) * element);
       }
       ++phase_;
     }
   }
 
- private:
-  void allocate(std::int64_t bytes) {
-    void* own = nullptr;
-    check_mpi(MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, mpi(), static_cast<void*>(&own), &window_),
-              "MPI_Win_allocate_shared");
-    check_mpi(MPI_Win_lock_all(MPI_MODE_NOCHECK, window_), "MPI_Win_lock_all");
-    for (int r = 0; r < size(); ++r) {
-      MPI_Aint extent = 0;
-      int unit = 0;
-      void* base = nullptr;
-      check_mpi(MPI_Win_shared_query(window_, r, &extent, &unit, static_cast<void*>(&base)), "MPI_Win_shared_query");
-      windows_[static_cast<std::size_t>(r)] = static_cast<char*>(base);
-    }
-    std::memset(own, 0, static_cast<std::size_t>(bytes));
-    new (own) PhaseCounter;
-    barrier();
-  }
-
-  // At the head of the rank's window.
-  [[nodiscard]] PhaseCounter& published(int r) const {
-    return *std::launder(reinterpret_cast<PhaseCounter*>(windows_[static_cast<std::size_t>(r)]));
-  }
+  [[nodiscard]] char* window(int r) const { return arrays_.at(r, {0, 0}); }
+  [[nodiscard]] Board& board(int r) const { return *std::launder(reinterpret_cast<Board*>(window(r))); }
+  [[nodiscard]] Posting& posting(int r, std::uint64_t ticket) const { return board(r).postings[ticket % kPostings]; }
 
   [[nodiscard]] char* buffer(int r) const {
-    return windows_[static_cast<std::size_t>(r)] + kPage + static_cast<std::int64_t>(phase_ % 2) * buffer_bytes_;
+    return window(r) + kPage + static_cast<std::int64_t>(phase_ % 2) * buffer_bytes_;
   }
 
   // What `from` adds to the slice of `to`, in the window of `from`.
@@ -127,18 +236,21 @@ class ShmCommunicator final : public GroupCommunicator {
     return reinterpret_cast<float*>(buffer(from)) + (to - (to > from)) * piece_;
   }
 
-  void publish() { published(rank()).publish(phase_ + 1); }
+  void publish() { board(rank()).published.publish(phase_ + 1); }
 
   void await_published(int r, const char* collective) {
-    if (!published(r).await(phase_ + 1, timeout())) lose(collective, "rank " + std::to_string(r));
+    if (!board(r).published.await(phase_ + 1, timeout())) lose(collective, "rank " + std::to_string(r));
   }
 
+  CommunicatorOptions options_;
   std::int64_t buffer_bytes_;
   std::int64_t piece_;
-  std::vector<char*> windows_;
+  SharedArrays arrays_;  // the first are the windows
   std::vector<const float*> sources_;
-  std::uint64_t phase_ = 0;
-  MPI_Win window_ = MPI_WIN_NULL;
+  std::array<Operation, kPostings> operations_;
+  std::uint64_t next_ = 0;   // ticket
+  std::uint64_t phase_ = 0;  // of the buffers
+  bool crowded_ = false;     // an array found no room
 };
 
 }  // namespace

@@ -46,7 +46,7 @@ std::int64_t StagedCommunicator::piece_extent(std::size_t element_size) const {
                             static_cast<std::int64_t>(element_size));
 }
 
-void StagedCommunicator::reduce_scatter(const float* full, float* slice, const Partition& partition) {
+Pending StagedCommunicator::start_reduce_scatter(const float* full, float* slice, const Partition& partition) {
   constexpr std::int64_t kElement = sizeof(float);
   require(partition.num_ranks() == size(), "staged reduce_scatter: a partition for another number of ranks");
   const Pieces pieces(partition, piece_extent(sizeof(float)));
@@ -60,10 +60,11 @@ void StagedCommunicator::reduce_scatter(const float* full, float* slice, const P
     inner().reduce_scatter(host, own, staged);
     to_device(slice + k * pieces.extent(), reinterpret_cast<const char*>(own), pieces.size(rank(), k) * kElement);
   }
+  return {Collective::reduce_scatter};
 }
 
-void StagedCommunicator::all_gather(const void* slice, void* full, const Partition& partition,
-                                    std::size_t element_size) {
+Pending StagedCommunicator::start_all_gather(const void* slice, void* full, const Partition& partition,
+                                             std::size_t element_size) {
   const auto element = static_cast<std::int64_t>(element_size);
   require(partition.num_ranks() == size(), "staged all_gather: a partition for another number of ranks");
   const Pieces pieces(partition, piece_extent(element_size));
@@ -77,6 +78,7 @@ void StagedCommunicator::all_gather(const void* slice, void* full, const Partiti
                 pieces.size(r, k) * element);
     }
   }
+  return {Collective::all_gather};
 }
 
 }  // namespace kozero::dist

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sched.h>
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
-#include <vector>
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -16,44 +16,28 @@
 namespace kozero::train {
 namespace {
 
-std::vector<int> allowed_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
+Surroundings surroundings_of(std::int64_t threads, const dist::Environment& environment) {
+  const char* num_threads = std::getenv("OMP_NUM_THREADS");
+  const char* proc_bind = std::getenv("OMP_PROC_BIND");
+  const int wanted = num_threads == nullptr ? 0 : std::atoi(num_threads);
+  return {.cores = cores_of(allowed_cpus()),
+          .sharers = environment.cpu_sharers(),
+          .sharer = environment.cpu_sharer(),
+          .asked_threads = threads > 0 ? static_cast<int>(threads) : std::max(0, wanted),
+          .proc_bind = proc_bind == nullptr ? "" : proc_bind};
 }
 
-/// CPU numbers as ranges: "0-3,6".
-std::string as_ranges(const std::vector<int>& cpus) {
-  std::string text;
-  for (std::size_t i = 0; i < cpus.size(); ++i) {
-    std::size_t last = i;
-    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
-    text += (text.empty() ? "" : ",") + std::to_string(cpus[i]);
-    if (last > i) text += "-" + std::to_string(cpus[last]);
-    i = last;
-  }
-  return text;
-}
-
-int default_threads(int cpu_sharers) {
-  const char* variable = std::getenv("OMP_NUM_THREADS");
-  const int wanted = variable == nullptr ? 0 : std::atoi(variable);
-  if (wanted > 0) return wanted;
-  return std::max(1, static_cast<int>(allowed_cpus().size()) / cpu_sharers);
-}
-
-void flush_denormals() {
-#if defined(__SSE__)
+/// `body(thread)` once on each of the host's threads.
+template <class Body>
+void on_each_thread(const char* label, int threads, const Body& body) {
   const Host space;
-  Kokkos::parallel_for("kozero::flush_denormals",
-                       Kokkos::RangePolicy<Host, Kokkos::Schedule<Kokkos::Static>>(space, 0, space.concurrency()),
-                       [](const int) { _mm_setcsr(_mm_getcsr() | 0x8040U); });
-  space.fence("kozero::flush_denormals");
+  Kokkos::parallel_for(label, Kokkos::RangePolicy<Host, Kokkos::Schedule<Kokkos::Static>>(space, 0, threads), body);
+  space.fence(label);
+}
+
+void flush_denormals([[maybe_unused]] int threads) {
+#if defined(__SSE__)
+  on_each_thread("kozero::flush_denormals", threads, [](const int) { _mm_setcsr(_mm_getcsr() | 0x8040U); });
 #endif
 }
 
@@ -74,14 +58,20 @@ void run_on_any_cpu() {
   if (CPU_COUNT(&all) > 0) static_cast<void>(sched_setaffinity(0, sizeof(all), &all));
 }
 
-Runtime::Runtime(std::int64_t threads, int cpu_sharers)
-    : threads_(threads > 0 ? static_cast<int>(threads) : default_threads(cpu_sharers)) {
-  kokkos_.emplace(Kokkos::InitializationSettings().set_num_threads(threads_).set_disable_warnings(true));
-  flush_denormals();
+Runtime::Runtime(std::int64_t threads, const dist::Environment& environment)
+    : placement_(thread_placement(surroundings_of(threads, environment))) {
+  kokkos_.emplace(Kokkos::InitializationSettings().set_num_threads(placement_.threads).set_disable_warnings(true));
+  bind_threads();
+  flush_denormals(placement_.threads);
 }
 
-std::string Runtime::placement() const {
-  return std::to_string(threads_) + (threads_ == 1 ? " thread" : " threads") + " on CPUs " + as_ranges(allowed_cpus());
+void Runtime::bind_threads() {
+  if (placement_.cpus.empty()) return;
+  std::atomic<bool> bound = true;
+  on_each_thread("kozero::bind_threads", placement_.threads, [&](const int thread) {
+    if (!bind_this_thread(placement_.cpus[static_cast<std::size_t>(thread)])) bound = false;
+  });
+  if (!bound) placement_.text += " (refused by the system)";
 }
 
 }  // namespace kozero::train

@@ -103,7 +103,11 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   const int stage = static_cast<int>(deck.zero.stage);
   settings.staged = deck.checkpoint.every > 0 && deck.checkpoint.async;
   settings.staging_mib = deck.checkpoint.staging_mib;
-  settings.zero = {stage, zero::accumulation_of(deck.zero.accumulation, stage), settings.batch.micro_steps};
+  settings.zero = {.stage = stage,
+                   .accumulation = zero::accumulation_of(deck.zero.accumulation, stage),
+                   .micro_steps = settings.batch.micro_steps,
+                   .overlap = deck.zero.overlap,
+                   .prefetch_units = static_cast<int>(deck.zero.prefetch_units)};
   settings.optim = {deck.optim.kind, deck.optim.betas[0],     deck.optim.betas[1],
                     deck.optim.eps,  deck.optim.weight_decay, deck.optim.momentum};
   settings.step = {.seq = settings.model.seq,

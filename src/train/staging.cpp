@@ -1,14 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstring>
-
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/parameter_table.hpp>
+#include <kozero/core/stream_copy.hpp>
 #include <kozero/train/staging.hpp>
 
 namespace kozero::train {
@@ -38,26 +34,14 @@ void for_each_block(const char* label, std::int64_t extent, const Body& body) {
                        [=](const std::int64_t b) { body(b * kBlock, std::min(kBlock, extent - b * kBlock)); });
 }
 
-/// memcpy past the caches: what is written is read much later, by another thread, so that fetching the lines it goes to
-/// would be a third of the traffic. memcpy does so itself only where one call moves more than the last cache holds.
-/// `to` begins on a 64-byte border, and `count` fills whole ones.
-void stream(float* to, const float* from, std::int64_t count) {
-#if defined(__SSE2__)
-  for (std::int64_t i = 0; i < count; i += 4) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
-  }
-  _mm_sfence();
-#else
-  std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
-#endif
-}
-
 void copy(float* to, const Vector<float>& from) {
   constexpr bool kHostReadsDevice = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
   if constexpr (kHostReadsDevice) {
     const float* source = from.data();
     for_each_block("kozero::train::capture", static_cast<std::int64_t>(from.extent(0)),
-                   [=](std::int64_t first, std::int64_t count) { stream(to + first, source + first, count); });
+                   [=](std::int64_t first, std::int64_t count) {
+                     stream_copy(to + first, source + first, count * static_cast<std::int64_t>(sizeof(float)));
+                   });
   } else {
     Kokkos::deep_copy(HostVector<float>(to, from.extent(0)), from);
   }

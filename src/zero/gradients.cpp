@@ -17,12 +17,15 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 }  // namespace
 
 Gradients::Gradients(const ParameterTable& table, dist::Communicator& comm, Placement placement,
-                     Accumulation accumulation, int micro_steps, MemoryLedger& ledger)
+                     Accumulation accumulation, int micro_steps, MemoryLedger& ledger, bool overlap)
     : table_(table),
       comm_(comm),
       placement_(placement),
       accumulation_(accumulation),
       micro_steps_(micro_steps),
+      overlap_(overlap),
+      places_(table, overlap ? 1 : 0),
+      reductions_(at(table.num_units())),
       open_(at(table.num_units()), false) {
   require(!sharded() || accumulation == Accumulation::reduced || micro_steps == 1,
           "sharded gradients keep no whole addend from one micro-step to the next");
@@ -32,14 +35,15 @@ Gradients::Gradients(const ParameterTable& table, dist::Communicator& comm, Plac
     first_.push_back(slices);
     slices += partitions_.back().size(comm.rank());
   }
-  if (!sharded()) flat_ = ledger.take<float>(Memory::gradients, "gradients", table.extent());
+  if (!sharded()) flat_ = ledger.take<float>(Memory::gradients, "gradients", table.extent(), comm);
   if (sharded() || (accumulation == Accumulation::reduced && micro_steps > 1)) {
     sums_ = ledger.take<float>(Memory::gradients, sharded() ? "gradient slices" : "sums of reduced slices", slices);
   }
-  for (int slot = 0; sharded() && slot < table.num_slots(); ++slot) {
-    slots_.push_back(ledger.take<float>(Memory::gathered, "unreduced gradients, slot " + std::to_string(slot),
-                                        table.slot_extent(slot)));
+  for (const auto& [name, extent] : places_.buffers()) {
+    if (sharded())
+      buffers_.push_back(ledger.take<float>(Memory::gathered, "unreduced gradients, " + name, extent, comm));
   }
+  tenants_.assign(sharded() ? buffers_.size() : at(table.num_units()), -1);
 }
 
 void Gradients::begin_micro_step(int micro_step) {
@@ -55,7 +59,7 @@ bool Gradients::reduces_now() const {
 
 Vector<float> Gradients::full(int unit) const {
   const Unit& row = table_.unit(unit);
-  return sharded() ? slice(slots_[at(row.slot)], 0, row.extent) : slice(flat_, row.offset, row.extent);
+  return sharded() ? slice(buffers_[places_.of(unit)], 0, row.extent) : slice(flat_, row.offset, row.extent);
 }
 
 void Gradients::clear(int unit) const {
@@ -73,7 +77,10 @@ void Gradients::clear(int unit) const {
 }
 
 UnitGradient Gradients::addend(int unit) {
-  const bool begins = !open_[at(unit)] && (accumulation_ == Accumulation::reduced || micro_step_ == 0);
+  if (open_[at(unit)]) return {full(unit), false};
+  if (tenant(unit) >= 0) vacate(tenant(unit));
+  tenant(unit) = unit;
+  const bool begins = accumulation_ == Accumulation::reduced || micro_step_ == 0;
   if (begins) clear(unit);
   open_[at(unit)] = true;
   return {full(unit), begins};
@@ -84,18 +91,48 @@ void Gradients::ready(int unit) {
   if (untouched) kernels::fill(Device(), memory, 0.0F);
   open_[at(unit)] = false;
   if (!reduces_now()) return;
+  const int before = under_way_;
+  start_reduction(unit);
+  if (before >= 0) finish_reduction(before);
+  if (!overlap_) vacate(unit);
+}
+
+void Gradients::start_reduction(int unit) {
   const Partition& cut = partitions_[at(unit)];
+  const Vector<float> memory = full(unit);
   const Vector<float> in_place = slice(memory, cut.begin(comm_.rank()), cut.size(comm_.rank()));
-  const bool later_addend = sums_.extent(0) > 0 && micro_step_ > 0;
+  Reduction& reduction = reductions_[at(unit)];
+  reduction.adds = sums_.extent(0) > 0 && micro_step_ > 0;
   DistributedArray<float> addends(comm_, cut, Placement::partial, memory);
-  DistributedArray<float> reduced(comm_, cut, Placement::sharded, later_addend ? in_place : my_slice(unit));
-  redistribute(addends, reduced);
-  if (later_addend) kernels::add_into(Device(), my_slice(unit), Vector<const float>(in_place));
+  DistributedArray<float> reduced(comm_, cut, Placement::sharded, reduction.adds ? in_place : my_slice(unit));
+  reduction.pending = start_redistribute(addends, reduced);
+  reduction.state = Reduction::State::started;
+  under_way_ = unit;
+}
+
+void Gradients::finish_reduction(int unit) {
+  Reduction& reduction = reductions_[at(unit)];
+  comm_.finish(reduction.pending);
+  reduction.state = Reduction::State::finished;
+  if (under_way_ == unit) under_way_ = -1;
+  if (!reduction.adds) return;
+  const Partition& cut = partitions_[at(unit)];
+  const Vector<const float> in_place = slice(full(unit), cut.begin(comm_.rank()), cut.size(comm_.rank()));
+  kernels::add_into(Device(), my_slice(unit), in_place);
+}
+
+void Gradients::vacate(int unit) {
+  Reduction& reduction = reductions_[at(unit)];
+  if (reduction.state == Reduction::State::started) finish_reduction(unit);
+  if (reduction.state == Reduction::State::finished) comm_.reclaim(reduction.pending);
+  reduction.state = Reduction::State::none;
 }
 
 void Gradients::finish() {
+  if (under_way_ >= 0) finish_reduction(under_way_);
   if (placement_ != Placement::replicated) return;
   for (int unit = 0; unit < table_.num_units(); ++unit) {
+    vacate(unit);
     DistributedArray<float> sum(comm_, partitions_[at(unit)], Placement::sharded, my_slice(unit));
     DistributedArray<float> everywhere(comm_, partitions_[at(unit)], Placement::replicated, full(unit));
     redistribute(sum, everywhere);

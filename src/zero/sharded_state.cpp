@@ -19,7 +19,7 @@ ShardedState::ShardedState(const ParameterTable& table, dist::Communicator& comm
     : table_(table),
       row_(placement_row(config.stage)),
       weights_(std::move(weights)),
-      gradients_(table, comm, row_.gradients, config.accumulation, config.micro_steps, ledger) {
+      gradients_(table, comm, row_.gradients, config.accumulation, config.micro_steps, ledger, config.overlap) {
   if (row_.optimizer == Placement::sharded) {
     for (const auto& range : weights_->my_ranges()) {
       const int unit = range.unit;
@@ -53,7 +53,8 @@ template <class Scalar>
 ShardedStateOf<Scalar>::ShardedStateOf(const ParameterTable& table, dist::Communicator& comm, const Config& config,
                                        MemoryLedger& ledger)
     : ShardedState(table, comm, config,
-                   std::make_unique<WeightsOf<Scalar>>(table, comm, placements_of(placement_row(config.stage)), ledger),
+                   std::make_unique<WeightsOf<Scalar>>(table, comm, placements_of(placement_row(config.stage)), ledger,
+                                                       config.prefetch_units),
                    ledger),
       weights_of_(static_cast<WeightsOf<Scalar>&>(weights())) {}
 

@@ -80,10 +80,17 @@ Vector<T> Weights::unit_in(const Vector<T>& flat, int unit) const {
 }
 
 template <class T>
-void Weights::gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const {
+dist::Pending Weights::start_gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const {
   const DistributedArray<T> shard(comm_, partition(unit), Placement::sharded, slice);
   DistributedArray<T> replicated(comm_, partition(unit), Placement::replicated, whole);
-  redistribute(shard, replicated);
+  return start_redistribute(shard, replicated);
+}
+
+template <class T>
+void Weights::gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const {
+  const dist::Pending pending = start_gather(unit, slice, whole);
+  comm_.finish(pending);
+  comm_.reclaim(pending);
 }
 
 template <class T>
@@ -96,43 +103,34 @@ bool Weights::replicas_agree(const Vector<T>& whole) const {
 
 template <class Scalar>
 WeightsOf<Scalar>::WeightsOf(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements,
-                             MemoryLedger& ledger)
+                             MemoryLedger& ledger, int prefetch_units)
     : Weights(table, comm), placements_(placements), held_(at(table.num_units()), false) {
-  flat_ = ledger.take<Scalar>(Memory::parameters, "weights", extent(placements_.stored));
+  flat_ = ledger.take<Scalar>(Memory::parameters, "weights", extent(placements_.stored), comm);
   if constexpr (has_master<Scalar>) {
     master_ = ledger.take<float>(Memory::optimizer, "master weights", extent(placements_.master));
   } else {
     placements_.master = placements_.stored;
     master_ = flat_;
   }
-  for (int slot = 0; sharded() && slot < table.num_slots(); ++slot) {
-    slots_.push_back(ledger.take<Scalar>(Memory::gathered, "gathered weights, slot " + std::to_string(slot),
-                                         table.slot_extent(slot)));
-  }
-  in_slot_.assign(slots_.size(), -1);
+  if (!sharded()) return;
+  gathered_.emplace(table, comm, prefetch_units, ledger, [this](int unit, const Vector<Scalar>& whole) {
+    return this->start_gather(unit, this->slice_in(flat_, placements_.stored, unit), whole);
+  });
 }
 
 template <class Scalar>
 Vector<const Scalar> WeightsOf<Scalar>::acquire(int unit) {
   require(!held_[at(unit)], "unit " + table().unit(unit).name + " is acquired twice");
+  const Vector<const Scalar> all = gathered_ ? gathered_->acquire(unit) : unit_in(flat_, unit);
   held_[at(unit)] = true;
-  if (!sharded()) return unit_in(flat_, unit);
-  const int slot = table().unit(unit).slot;
-  int& resident = in_slot_[at(slot)];
-  const Vector<Scalar> gathered = slice(slots_[at(slot)], 0, table().unit(unit).extent);
-  if (resident != unit) {
-    require(resident < 0 || !held_[at(resident)], "unit " + table().unit(unit).name + " needs the slot that " +
-                                                      table().unit(std::max(resident, 0)).name + " holds");
-    gather(unit, slice_in(flat_, placements_.stored, unit), gathered);
-    resident = unit;
-  }
-  return gathered;
+  return all;
 }
 
 template <class Scalar>
 void WeightsOf<Scalar>::release(int unit) {
   require(held_[at(unit)], "unit " + table().unit(unit).name + " is released without acquire");
   held_[at(unit)] = false;
+  if (gathered_) gathered_->release(unit);
 }
 
 template <class Scalar>
@@ -170,6 +168,11 @@ Vector<Bfloat16> WeightsOf<Scalar>::whole_rounded(int unit) const {
 }
 
 template <class Scalar>
+void WeightsOf<Scalar>::settle() {
+  if (gathered_) gathered_->settle();
+}
+
+template <class Scalar>
 void WeightsOf<Scalar>::publish() {
   if constexpr (has_master<Scalar>) {
     for (int unit = 0; unit < table().num_units(); ++unit) {
@@ -182,10 +185,14 @@ void WeightsOf<Scalar>::publish() {
 
 template <class Scalar>
 void WeightsOf<Scalar>::share() {
-  std::fill(in_slot_.begin(), in_slot_.end(), -1);
-  for (int unit = 0; !sharded() && unit < table().num_units(); ++unit) {
-    gather(unit, slice_in(flat_, placements_.stored, unit), unit_in(flat_, unit));
+  if (gathered_) return gathered_->forget();
+  std::vector<dist::Pending> started;
+  for (int unit = 0; unit < table().num_units(); ++unit) {
+    started.push_back(start_gather(unit, slice_in(flat_, placements_.stored, unit), unit_in(flat_, unit)));
+    if (unit > 0) comm().finish(started[at(unit) - 1]);
   }
+  if (!started.empty()) comm().finish(started.back());
+  for (const auto& pending : started) comm().reclaim(pending);
 }
 
 template <class Scalar>

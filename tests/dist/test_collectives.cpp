@@ -149,6 +149,67 @@ void check_rounds(Communicator& comm) {
   }
 }
 
+std::vector<float> to_host(const Vector<float>& device) {
+  std::vector<float> values(device.extent(0));
+  Kokkos::deep_copy(HostVector<float>(values.data(), values.size()), device);
+  return values;
+}
+
+void fill(const Vector<float>& device, const std::vector<float>& values) {
+  Kokkos::deep_copy(device, HostVector<const float>(values.data(), values.size()));
+}
+
+// Arrays from share(), where the back end has such: written anew in each round, as soon as they are reclaimed.
+void check_shared_arrays(Communicator& comm, const Vector<float>& shared, std::int64_t extent) {
+  const Partition partition(extent, comm.size());
+  const std::int64_t mine = partition.size(comm.rank());
+  const auto full = kozero::slice(shared, 64, extent);
+  const auto slice = kozero::slice(shared, 64 + extent + 7 * comm.rank(), mine);
+  const auto in_place = kozero::slice(full, partition.begin(comm.rank()), mine);
+  MemoryLedger ledger;
+  const auto all = ledger.take<float>(Memory::workspace, "all", extent);
+  std::int64_t wrong = 0;
+  for (int round = 0; round < 10; ++round) {
+    fill(full, addend_of(comm.rank(), extent));
+    const Vector<float> target = round % 2 == 0 ? slice : in_place;
+    comm.reduce_scatter(full.data(), target.data(), partition);
+    Kokkos::deep_copy(round % 2 == 0 ? in_place : slice, -1.0F);
+    wrong += wrong_sums(partition, comm.rank(), to_host(target).data());
+    comm.all_gather(target.data(), all.data(), partition, sizeof(float));
+    Kokkos::deep_copy(target, -2.0F);
+    const auto gathered = to_host(all);
+    for (std::int64_t i = 0; i < extent; ++i) {
+      wrong += !same_bits(gathered[static_cast<std::size_t>(i)], sum_of_ranks(comm.size(), i));
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+// Several under way at once, shared arrays and others; what was started first is not finished first.
+void check_started_together(Communicator& comm, const Vector<float>& shared) {
+  const Partition partition(1000, comm.size());
+  const auto mine = static_cast<std::size_t>(partition.size(comm.rank()));
+  fill(slice(shared, 0, 1000), addend_of(comm.rank(), 1000));
+  const auto own = addend_of(comm.rank(), 1000);
+  std::vector<float> sums(mine), same_sums(mine), all(1000);
+  const std::vector<float> ranks(mine, static_cast<float>(comm.rank()));
+  std::int64_t wrong = 0;
+  for (int round = 0; round < 20; ++round) {
+    const Pending first = comm.start_reduce_scatter(shared.data(), sums.data(), partition);
+    const Pending second = comm.start_all_gather(ranks.data(), all.data(), partition, sizeof(float));
+    const Pending third = comm.start_reduce_scatter(own.data(), same_sums.data(), partition);
+    comm.finish(second);
+    for (const int r : {0, comm.size() - 1}) {
+      if (partition.size(r) > 0) wrong += all[static_cast<std::size_t>(partition.begin(r))] != static_cast<float>(r);
+    }
+    comm.finish(third);
+    comm.finish(first);
+    wrong += wrong_sums(partition, comm.rank(), sums.data()) + wrong_sums(partition, comm.rank(), same_sums.data());
+    for (const Pending pending : {first, second, third}) comm.reclaim(pending);
+  }
+  CHECK(wrong == 0);
+}
+
 void check_counts(CountedCommunicator& comm, std::int64_t extent) {
   const Partition partition(extent, comm.size());
   const std::int64_t own = partition.size(comm.rank());
@@ -207,8 +268,29 @@ TEST_CASE("every back end adds in rank order, gathers every slice and counts its
     }
     CAPTURE(what, group.size());
     check_rounds(*comm);
+    const auto shared = ledger.take<float>(Memory::workspace, "shared", 64 * 31 * 20, *comm);
+    for (const std::int64_t extent : {1, 65, 4097, 64 * 31 * group.size() - 5}) {
+      check_shared_arrays(*comm, shared, extent);
+    }
+    check_started_together(*comm, shared);
     check_refusal(*comm);
   }
+}
+
+TEST_CASE("no more collectives are under way than shared memory has room to post", "[collectives]") {
+  const RankGroup group(0);
+  MemoryLedger ledger;
+  const auto comm = make_communicator("shm", group.handle(), ledger, small_buffers());
+  const Partition partition(100, comm->size());
+  const std::vector<float> full(100);
+  std::vector<float> slice(100);
+  std::vector<Pending> pending;
+  for (int i = 0; i < 16; ++i) {
+    pending.push_back(comm->start_reduce_scatter(full.data(), slice.data(), partition));
+  }
+  CHECK_THROWS_AS(comm->start_reduce_scatter(full.data(), slice.data(), partition), Error);
+  for (const Pending one : pending) comm->finish(one);
+  CHECK_THROWS_AS(comm->finish(pending.front()), Error);
 }
 
 TEST_CASE("groups inside a job work side by side", "[collectives]") {

@@ -120,15 +120,16 @@ TEST_CASE("a thread beside the training exchanges control values of its own, and
 TEST_CASE("a rank that does not come is named", "[control]") {
   const RankGroup group(0);
   if (group.size() == 1) return;
-  for (const char* name : {"mpi", "shm"}) {
-    CAPTURE(name);
+  for (const auto& [name, shares] : {std::pair{"mpi", false}, std::pair{"shm", false}, std::pair{"shm", true}}) {
+    CAPTURE(name, shares);
     MemoryLedger ledger;
     CommunicatorOptions options = small_buffers();
     options.timeout_s = 0.2;
     const auto comm = make_communicator(name, group.handle(), ledger, options);
     const int missing = group.size() - 1;
     const Partition partition(64 * group.size(), group.size());
-    std::vector<float> full(static_cast<std::size_t>(partition.extent()), 1.0F);
+    const auto full = shares ? ledger.take<float>(Memory::workspace, "full", partition.extent(), *comm)
+                             : ledger.take<float>(Memory::workspace, "full", partition.extent());
     std::vector<float> slice(64);
     if (group.rank() != missing) {
       const auto error = error_of([&] { comm->reduce_scatter(full.data(), slice.data(), partition); });

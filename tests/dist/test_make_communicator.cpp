@@ -73,6 +73,31 @@ TEST_CASE("the space is enough where it is just enough", "[make]") {
   CHECK_THROWS_AS(make_communicator("shm", group.handle(), ledger, options), Error);
 }
 
+TEST_CASE("arrays that find no room in shared memory are copied through windows, and rank 0 says so once", "[make]") {
+  const RankGroup group(0);
+  MemoryLedger ledger;
+  CommunicatorOptions options;
+  options.chunk_bytes = 8192;
+  std::int64_t free_bytes = std::int64_t{1} << 30;
+  options.shm_free_bytes = [&] { return free_bytes; };
+  std::vector<std::string> notices;
+  options.notice = [&](const std::string& line) { notices.push_back(line); };
+  const auto comm = make_communicator("shm", group.handle(), ledger, options);
+  CHECK(comm->description() == "shm (arrays copied through windows)");
+  free_bytes = group.size() * 12288;
+  CHECK(comm->share("weights", 12288) != nullptr);
+  CHECK(comm->description() == "shm (1 MiB of arrays a rank shared)");
+  free_bytes -= 1;
+  CHECK(comm->share("gradients", 12288) == nullptr);
+  CHECK(comm->share("more", 12288) == nullptr);
+  CHECK(comm->description() == "shm (1 MiB of arrays a rank shared, others copied through windows)");
+  const std::string expected =
+      "comm.backend = shm copies gradients through windows, which is slower: sharing it needs 1 MiB of /dev/shm, which "
+      "has "
+      "1 MiB left";
+  CHECK(notices == (group.rank() == 0 ? std::vector<std::string>{expected} : std::vector<std::string>{}));
+}
+
 TEST_CASE("self is refused to several ranks", "[make]") {
   const RankGroup group(0);
   MemoryLedger ledger;

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // test_accounting.cpp: bytes sent and bytes held, by stage, are exactly what the placements say.
 //   one micro-step, V = bytes of all units with pads, n ranks, summed over ranks:
-//     stages 0, 1, 2: (n-1) 2V       stage 3: (n-1) (3V - embedding - last block - head)
+//     stages 0, 1, 2: (n-1) 2V       stage 3: (n-1) (3V - embedding - head - the blocks that stay in the slot's buffers)
 //   in bf16 gradients travel in f32 (V), weights in half of it.
 //   stage 3 saves a gather where a unit is used twice in a row: the tied embedding stays in its slot from the embedding to
-//   the head and needs no weights in backward; the head's forward and backward are one; the last block stays in its slot.
+//   the head and needs no weights in backward; the head's forward and backward are one; the last 1 + prefetch_units blocks of
+//   forward are there for backward, and as many first ones of backward for the next micro-step.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/dist/counted_communicator.hpp>
@@ -51,6 +52,12 @@ Accounts accounts_of(const TinyRun& run, int num_ranks) {
   return accounts;
 }
 
+/// Block gathers of a step of so many micro-steps.
+std::int64_t blocks_gathered(std::int64_t layers, int prefetch_units, int micro_steps) {
+  const std::int64_t stay = std::min<std::int64_t>(1 + prefetch_units, layers);
+  return layers + (2 * micro_steps - 1) * (layers - stay);
+}
+
 void check_plan(const TinyRun& run) {
   const int num_ranks = tests::group_sizes().back();
   tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& group) {
@@ -93,17 +100,18 @@ TEST_CASE("stage 2 with A micro-steps sends (A + 1) V") {
 }
 
 TEST_CASE("stage 3 sends what its schedule says, less than 3AV") {
-  for (const int num_ranks : tests::group_sizes()) {
+  const int num_ranks = tests::group_sizes().back();
+  for (const int prefetch_units : {0, 1, 2}) {
     for (const int micro_steps : {1, 3}) {
-      const auto accounts =
-          accounts_of({.model = tests::tiny_gpt2(), .stage = 3, .micro_steps = micro_steps}, num_ranks);
+      TinyRun run{.model = tests::tiny_gpt2(), .stage = 3, .micro_steps = micro_steps, .prefetch_units = prefetch_units};
+      run.model.layers = 4;
+      const auto accounts = accounts_of(run, num_ranks);
       if (!accounts.here) continue;
       const auto& units = accounts.table.units();
       const std::int64_t embedding = units.front().extent, head = units.back().extent, block = units[1].extent;
       const std::int64_t reduced = micro_steps * accounts.table.extent();
-      // Tied: embedding and head have slots of their own and are gathered once a step. Two blocks share a slot: forward
-      // gathers both, backward the first again, where the next micro-step's forward finds it.
-      const std::int64_t gathered = embedding + head + 3 * block + (micro_steps - 1) * 2 * block;
+      // Tied: embedding and head have slots of their own and are gathered once a step.
+      const std::int64_t gathered = embedding + head + blocks_gathered(4, prefetch_units, micro_steps) * block;
       CHECK(accounts.bytes_sent == (num_ranks - 1) * 4 * (reduced + gathered));
       CHECK(reduced + gathered < 3 * micro_steps * accounts.table.extent());
     }
@@ -132,7 +140,8 @@ TEST_CASE("in bf16 weights travel and are held in two bytes, gradients, moments 
       if (!accounts.here) continue;
       const std::int64_t all = accounts.table.extent();
       const auto& units = accounts.table.units();
-      const std::int64_t gathered = units.front().extent + units.back().extent + 3 * units[1].extent;
+      const std::int64_t gathered =
+          units.front().extent + units.back().extent + blocks_gathered(2, run.prefetch_units, 1) * units[1].extent;
       const std::array<std::int64_t, 4> sent = {8 * all, 6 * all, 6 * all, 4 * all + 2 * gathered};
       const std::array<std::int64_t, 4> held = {18 * all * num_ranks, 6 * all * num_ranks + 12 * all,
                                                 2 * all * num_ranks + 16 * all, 18 * all};
@@ -143,10 +152,33 @@ TEST_CASE("in bf16 weights travel and are held in two bytes, gradients, moments 
   }
 }
 
+TEST_CASE("a unit that is gathered ahead takes a buffer, and so does one whose reduction overlaps") {
+  const auto gathered = [](int stage, int prefetch_units, bool overlap) {
+    MemoryLedger plan(MemoryLedger::Mode::plan);
+    const auto comm = dist::make_planned_communicator("mpi", 0, 2, plan);
+    TinyRun run{.model = tests::tiny_gpt2(), .stage = stage, .overlap = overlap, .prefetch_units = prefetch_units};
+    run.model.layers = 4;
+    const tests::TinyTraining nothing(run, *comm, plan);
+    return plan.bytes(Memory::gathered);
+  };
+  const auto table = accounts_of({.model = tests::tiny_gpt2()}, 1).table;
+  if (table.num_units() == 0) return;
+  const std::int64_t block = 4 * table.units()[1].extent;
+  const std::int64_t ends = 4 * (table.units().front().extent + table.units().back().extent);
+  CHECK(gathered(1, 1, true) == 0);
+  CHECK(gathered(2, 1, false) == ends + block);
+  CHECK(gathered(2, 1, true) == ends + 2 * block);
+  CHECK(gathered(3, 0, false) == 2 * ends + 2 * block);
+  CHECK(gathered(3, 1, true) == 2 * ends + 4 * block);
+  CHECK(gathered(3, 9, true) == 2 * ends + 6 * block);
+}
+
 TEST_CASE("the plan is what training books, on every rank's part") {
   for (const auto& model : {tests::tiny_gpt2(), tests::tiny_qwen3()}) {
     for (const auto precision : {Precision::f32, Precision::bf16}) {
-      check_plan({.model = model, .precision = precision, .stage = 2, .micro_steps = 2, .staged = true});
+      for (const int stage : {2, 3}) {
+        check_plan({.model = model, .precision = precision, .stage = stage, .micro_steps = 2, .staged = true});
+      }
     }
   }
 }

@@ -77,6 +77,8 @@ struct TinyRun {
   double grad_clip = 1.0;
   train::OnNonFinite on_nonfinite = train::OnNonFinite::stop;
   bool staged = false;  ///< saves are asynchronous
+  bool overlap = true;
+  int prefetch_units = 1;
   optim::ScheduleConfig schedule = {.kind = "constant", .lr = 1e-2};
 };
 
@@ -108,7 +110,7 @@ class TinyTraining {
     settings.batch = {.global_batch = run.global_batch,
                       .micro_batch = (run.global_batch + num_ranks - 1) / num_ranks,
                       .micro_steps = run.micro_steps};
-    settings.zero = {run.stage, run.accumulation, run.micro_steps};
+    settings.zero = {run.stage, run.accumulation, run.micro_steps, run.overlap, run.prefetch_units};
     settings.optim = {.kind = run.optimizer, .weight_decay = run.weight_decay, .momentum = run.momentum};
     settings.staged = run.staged;
     settings.step.seq = run.model.seq;

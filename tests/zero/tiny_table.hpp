@@ -2,20 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // tiny_table.hpp: a table of three units in two slots, whose slices are uneven and, from 3 ranks on, partly empty.
 #pragma once
-#include <string>
-
 #include <dist/rank_groups.hpp>
-#include <kozero/core/parameter_table.hpp>
 #include <kozero/dist/make_communicator.hpp>
 
-namespace kozero::tests {
+#include "vector_row.hpp"
 
-inline Parameter vector_row(const std::string& name, std::int64_t extent) {
-  Parameter row;
-  row.name = name;
-  row.shape = {extent};
-  return row;
-}
+namespace kozero::tests {
 
 inline ParameterTable tiny_table() {
   ParameterTable table;

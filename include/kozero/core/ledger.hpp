@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include <kozero/core/memory_source.hpp>
 #include <kozero/core/views.hpp>
 
 namespace kozero {
@@ -40,6 +41,12 @@ class MemoryLedger {
     void* memory = take_bytes(category, label, extent * static_cast<std::int64_t>(sizeof(T)));
     return Vector<T>(static_cast<T*>(memory), static_cast<std::size_t>(extent));
   }
+  /// The same from `source`, which outlives its use; of the ledger's own memory where the source has none.
+  template <class T>
+  Vector<T> take(Memory category, const std::string& label, std::int64_t extent, MemorySource& source) {
+    void* memory = take_bytes(category, label, extent * static_cast<std::int64_t>(sizeof(T)), &source);
+    return Vector<T>(static_cast<T*>(memory), static_cast<std::size_t>(extent));
+  }
   template <class T>
   Matrix<T> take(Memory category, const std::string& label, std::int64_t rows, std::int64_t columns) {
     return as_matrix(take<T>(category, label, rows * columns), rows, columns);
@@ -54,7 +61,9 @@ class MemoryLedger {
   [[nodiscard]] const std::vector<Line>& lines() const { return lines_; }
 
  private:
-  void* take_bytes(Memory category, const std::string& label, std::int64_t bytes);
+  void* take_bytes(Memory category, const std::string& label, std::int64_t bytes, MemorySource* source = nullptr);
+  /// Throws Error(internal) where there is none.
+  void* allocate(Memory category, const std::string& label, std::int64_t words);
 
   Mode mode_;
   std::vector<Line> lines_;

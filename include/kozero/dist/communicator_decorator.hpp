@@ -17,12 +17,18 @@ class CommunicatorDecorator : public Communicator {
   [[nodiscard]] std::string name() const override { return inner_->name(); }
   [[nodiscard]] const void* mpi_handle() const override { return inner_->mpi_handle(); }
 
-  void reduce_scatter(const float* full, float* slice, const Partition& partition) override {
-    inner_->reduce_scatter(full, slice, partition);
+  [[nodiscard]] std::string description() const override { return inner_->description(); }
+
+  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+    return inner_->start_reduce_scatter(full, slice, partition);
   }
-  void all_gather(const void* slice, void* full, const Partition& partition, std::size_t element_size) override {
-    inner_->all_gather(slice, full, partition, element_size);
+  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+                           std::size_t element_size) override {
+    return inner_->start_all_gather(slice, full, partition, element_size);
   }
+  void finish(Pending pending) override { inner_->finish(pending); }
+  void reclaim(Pending pending) override { inner_->reclaim(pending); }
+  void* share(const std::string& label, std::int64_t bytes) override { return inner_->share(label, bytes); }
 
   void barrier() override { inner_->barrier(); }
   std::vector<double> gather_control(const std::vector<double>& values) override {

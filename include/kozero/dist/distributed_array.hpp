@@ -42,4 +42,8 @@ class DistributedArray {
 template <class T>
 void redistribute(const DistributedArray<T>& source, DistributedArray<T>& destination);
 
+/// The start of it, for the pairs that are one collective; the communicator's finish and reclaim are the rest.
+template <class T>
+Pending start_redistribute(const DistributedArray<T>& source, DistributedArray<T>& destination);
+
 }  // namespace kozero::dist

@@ -22,6 +22,8 @@ class Environment {
   [[nodiscard]] int local_rank() const { return local_rank_; }
   /// How many of them may run on exactly this rank's CPUs, this one counted: 1 where a launcher binds each to its own.
   [[nodiscard]] int cpu_sharers() const { return cpu_sharers_; }
+  /// Which of those this rank is, from 0.
+  [[nodiscard]] int cpu_sharer() const { return cpu_sharer_; }
   /// Any thread may call MPI at any time (the I/O thread of asynchronous checkpoints).
   [[nodiscard]] bool thread_multiple() const;
   /// All ranks of the job, as an `MPI_Comm*`: for make_communicator.
@@ -38,6 +40,7 @@ class Environment {
   int local_rank_ = 0;
   int local_ranks_ = 1;
   int cpu_sharers_ = 1;
+  int cpu_sharer_ = 0;
 };
 
 }  // namespace kozero::dist

@@ -18,8 +18,8 @@ class PlannedCommunicator final : public Communicator {
   [[nodiscard]] std::string name() const override { return "planned"; }
   [[nodiscard]] const void* mpi_handle() const override { return nullptr; }
 
-  void reduce_scatter(const float*, float*, const Partition&) override { refuse("reduce_scatter"); }
-  void all_gather(const void*, void*, const Partition&, std::size_t) override { refuse("all_gather"); }
+  Pending start_reduce_scatter(const float*, float*, const Partition&) override { refuse("reduce_scatter"); }
+  Pending start_all_gather(const void*, void*, const Partition&, std::size_t) override { refuse("all_gather"); }
   void barrier() override { refuse("barrier"); }
   std::vector<double> gather_control(const std::vector<double>&) override { refuse("gather_control"); }
   std::string broadcast_control(const std::string&) override { refuse("broadcast_control"); }

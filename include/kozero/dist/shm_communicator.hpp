@@ -1,13 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // shm_communicator.hpp: collectives through shared memory, for ranks of one node.
-//   rank r's window: two buffers of chunk_bytes, used in turn, and the number of phases that it has published
+// An array from share() lies in shared memory, and the peers read it where it lies:
+//   start: post where it lies  ->  finish: wait until all have posted, add or copy what is mine, say that it is read
+//   reclaim: wait until all have read
+// Any other array is copied through windows, two buffers of chunk_bytes a rank, used in turn, all of it in finish:
 //   phase k:  fill buffer k mod 2  ->  publish k  ->  wait until all have published k  ->  read the peers' buffers
-//   reduce_scatter: each rank adds its slice out of the peers' buffers, in rank order: the same bits as mpi
-//   all_gather: each rank copies the others' slices out of their buffers
 // Two buffers are enough: who publishes phase k+1 has read all of phase k, and nobody passes phase k+1 before all have
 // published it; so when a rank fills a buffer again, in phase k+2, no one reads it any more.
-// A wait spins briefly, then sleeps, so that more ranks than cores still move. Pointers are host memory.
+// Sums are in rank order, whichever way: the same bits as mpi. Where /dev/shm has no room for an array, share() has none
+// and rank 0 says so once. A wait spins briefly, then sleeps, so that more ranks than cores still move. Host memory.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,12 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// runtime.hpp: Kokkos with this rank's threads, flushing denormals, and where the threads may run.
+// runtime.hpp: Kokkos with this rank's threads, each where it stays, flushing denormals.
 // Denormal moments slow AdamW tenfold, so FTZ and DAZ are set on every thread, always: results depend on them.
 #pragma once
 #include <optional>
 #include <string>
 
 #include <Kokkos_Core.hpp>
+
+#include <kozero/dist/environment.hpp>
+#include <kozero/train/thread_placement.hpp>
 
 namespace kozero::train {
 
@@ -15,16 +18,17 @@ void run_on_any_cpu();
 
 class Runtime {
  public:
-  /// `threads` of this rank; 0: OMP_NUM_THREADS, or else the CPUs this process may use, shared with `cpu_sharers` - 1 other
-  /// ranks that may use the same.
-  Runtime(std::int64_t threads, int cpu_sharers);
+  /// `threads` of this rank; 0: OMP_NUM_THREADS, or else the cores of its share. They are bound as ThreadPlacement says.
+  Runtime(std::int64_t threads, const dist::Environment& environment);
 
-  [[nodiscard]] int threads() const { return threads_; }
-  /// "2 threads on CPUs 0-1".
-  [[nodiscard]] std::string placement() const;
+  [[nodiscard]] int threads() const { return placement_.threads; }
+  /// "2 threads bound to CPUs 0-1".
+  [[nodiscard]] const std::string& placement() const { return placement_.text; }
 
  private:
-  int threads_;
+  void bind_threads();
+
+  ThreadPlacement placement_;
   std::optional<Kokkos::ScopeGuard> kokkos_;
 };
 

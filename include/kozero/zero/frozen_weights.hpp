@@ -12,8 +12,10 @@ namespace kozero::zero {
 
 class FrozenWeights final : public ParameterAccess<float> {
  public:
-  FrozenWeights(const ParameterTable& table, dist::Communicator& comm, int stage, MemoryLedger& ledger)
-      : weights_(table, comm, {placement_row(stage).parameters, placement_row(stage).parameters}, ledger) {}
+  FrozenWeights(const ParameterTable& table, dist::Communicator& comm, int stage, MemoryLedger& ledger,
+                int prefetch_units = 0)
+      : weights_(table, comm, {placement_row(stage).parameters, placement_row(stage).parameters}, ledger,
+                 prefetch_units) {}
 
   Vector<const float> acquire(int unit) override { return weights_.acquire(unit); }
   void release(int unit) override { weights_.release(unit); }

@@ -3,6 +3,8 @@
 // gradients.hpp: the gradients of all units, from the addends of backward to the reduced gradient that updates use.
 //   replicated | partial at rest: one full flat buffer; a unit is reduced in place into this rank's slice of it.
 //   sharded at rest:              a full buffer a slot for the unit at work; its slice is kept, the buffer reused.
+// The schedule of reductions: ready(u) starts that of u; it travels while the next unit works, whose ready finishes it.
+// A buffer is written again only after the peers have read it, so that blocks in slots have two where reductions overlap.
 // With `reduced` accumulation, reduced slices of several micro-steps are added in an array of slices of its own. First
 // use of a unit in a micro-step finds nothing contributed (ParameterAccess), or under `local` accumulation the earlier
 // micro-steps' sum.
@@ -16,21 +18,25 @@
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/dist/distributed_array.hpp>
 #include <kozero/zero/placement_row.hpp>
+#include <kozero/zero/slot_buffers.hpp>
 
 namespace kozero::zero {
 
 class Gradients {
  public:
-  /// `micro_steps` a step, known at start: a single one needs no array of sums beside the full buffer.
+  /// `micro_steps` a step, known at start: a single one needs no array of sums beside the full buffer. Without `overlap`
+  /// ready(u) waits for the reduction of u.
   Gradients(const ParameterTable& table, dist::Communicator& comm, dist::Placement placement, Accumulation accumulation,
-            int micro_steps, MemoryLedger& ledger);
+            int micro_steps, MemoryLedger& ledger, bool overlap = false);
 
   void begin_micro_step(int micro_step);
   /// The unit's addend on this rank, to be added into as ParameterAccess says. Valid until ready(unit).
   UnitGradient addend(int unit);
-  /// The unit's addend is complete, zero where nobody asked for it: reduces it where the accumulation order says so.
+  /// The unit's addend is complete, zero where nobody asked for it: its reduction begins where the accumulation order says
+  /// so.
   void ready(int unit);
-  /// After the last micro-step: brings every unit to its placement (a replicated gradient is gathered).
+  /// After the last micro-step: finishes what is under way and brings every unit to its placement (a replicated gradient
+  /// is gathered).
   void finish();
 
   /// This rank's slice of the reduced gradient, after finish().
@@ -50,19 +56,36 @@ class Gradients {
   [[nodiscard]] Vector<float> full(int unit) const;
   /// Sets to zero what no first contribution overwrites: the other tensors and the pads.
   void clear(int unit) const;
+  /// The last unit whose addend lay where `unit`'s is to lie, -1 where there was none.
+  int& tenant(int unit) { return tenants_[sharded() ? places_.of(unit) : static_cast<std::size_t>(unit)]; }
+  void start_reduction(int unit);
+  void finish_reduction(int unit);
+  /// The unit's addend may be overwritten: it is reduced, and no peer reads it any more.
+  void vacate(int unit);
+
+  struct Reduction {
+    enum class State { none, started, finished } state = State::none;
+    dist::Pending pending = {};
+    bool adds = false;  // to earlier micro-steps' slice
+  };
 
   const ParameterTable& table_;
   dist::Communicator& comm_;
   dist::Placement placement_;
   Accumulation accumulation_;
   int micro_steps_;
+  bool overlap_;
+  SlotBuffers places_;
+  std::vector<Reduction> reductions_;  // by unit
+  int under_way_ = -1;                 // the unit whose reduction is started and not finished
+  std::vector<int> tenants_;           // by buffer; not sharded: by unit
   int micro_step_ = 0;
-  std::vector<Partition> partitions_;  // by unit
-  std::vector<std::int64_t> first_;    // by unit: where its slice begins in sums_
-  std::vector<bool> open_;             // by unit: its addend was handed out in this micro-step
-  Vector<float> flat_;                 // not sharded: the full flat buffer
-  std::vector<Vector<float>> slots_;   // sharded: by slot, the full buffer of the unit at work
-  Vector<float> sums_;                 // slices of the reduced gradient, where they have an array of their own
+  std::vector<Partition> partitions_;   // by unit
+  std::vector<std::int64_t> first_;     // by unit: where its slice begins in sums_
+  std::vector<bool> open_;              // by unit: its addend was handed out in this micro-step
+  Vector<float> flat_;                  // not sharded: the full flat buffer
+  std::vector<Vector<float>> buffers_;  // sharded: full buffers of the units at work and under way
+  Vector<float> sums_;                  // slices of the reduced gradient, where they have an array of their own
 };
 
 }  // namespace kozero::zero

@@ -21,6 +21,8 @@ struct Config {
   int stage = 0;
   Accumulation accumulation = Accumulation::local;
   int micro_steps = 1;
+  bool overlap = true;     ///< a unit's reduction travels while the next one works
+  int prefetch_units = 1;  ///< units gathered ahead where parameters are sharded
 };
 
 /// What one rank updates of one unit: a slice of it, or all of it where the optimizer state is replicated.
@@ -41,7 +43,11 @@ class ShardedState {
   void initialise(std::uint64_t seed);
 
   void begin_micro_step(int micro_step) { gradients_.begin_micro_step(micro_step); }
-  void finish_gradients() { gradients_.finish(); }
+  /// After the last micro-step: gradients are reduced, and pieces may be updated.
+  void finish_gradients() {
+    gradients_.finish();
+    weights_->settle();
+  }
   [[nodiscard]] double gradient_norm() const { return gradients_.norm(); }
   [[nodiscard]] std::string first_non_finite_gradient() const { return gradients_.first_non_finite(); }
 

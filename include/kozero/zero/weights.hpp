@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // weights.hpp: the parameters of all units, replicated or sharded, and the gathering of a unit before its use.
 //   replicated: one flat array of the table's extent; acquire(u) is a view of it.
-//   sharded:    this rank's slices in unit order; acquire(u) all-gathers unit u into the buffer of u's slot.
-// A gathered unit stays in its slot until another unit needs the slot or the weights change, so that the last block of
-// forward is not gathered again for backward, and a tied embedding is gathered once a step.
+//   sharded:    this rank's slices in unit order; acquire(u) all-gathers unit u as GatheredUnits says.
 // The truth is in float: the master. In f32 it is the weights themselves; of 16-bit weights it is an array of its own
 // with the optimizer state's placement, from which they are rounded when they are published.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include <kozero/core/precision.hpp>
 #include <kozero/core/unit_range.hpp>
 #include <kozero/dist/distributed_array.hpp>
+#include <kozero/zero/gathered_units.hpp>
 
 namespace kozero::zero {
 
@@ -45,6 +45,8 @@ class Weights {
   [[nodiscard]] virtual Vector<Bfloat16> my_rounded_slice(int unit) const = 0;
   [[nodiscard]] virtual Vector<Bfloat16> whole_rounded(int unit) const = 0;
 
+  /// Before slices change: no peer reads them any more.
+  virtual void settle() = 0;
   /// After slices of the master changed: a replicated master is gathered anew, 16-bit weights are rounded from it, and
   /// what the network reads is shared.
   virtual void publish() = 0;
@@ -72,7 +74,10 @@ class Weights {
   /// The whole of a unit in a replicated one.
   template <class T>
   [[nodiscard]] Vector<T> unit_in(const Vector<T>& flat, int unit) const;
-  /// Gathers every rank's slice of a unit into `whole`.
+  /// Starts to gather every rank's slice of a unit into `whole`.
+  template <class T>
+  dist::Pending start_gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const;
+  /// Does all of it.
   template <class T>
   void gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const;
   template <class T>
@@ -89,8 +94,9 @@ class Weights {
 template <class Scalar>
 class WeightsOf final : public Weights {
  public:
-  /// Takes the memory of their placements from `ledger`.
-  WeightsOf(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements, MemoryLedger& ledger);
+  /// Takes the memory of their placements from `ledger`. Of sharded ones `prefetch_units` are gathered ahead.
+  WeightsOf(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements, MemoryLedger& ledger,
+            int prefetch_units = 0);
 
   /// All elements of the unit, valid until release. Throws Error(internal) where the unit or its slot is held.
   Vector<const Scalar> acquire(int unit);
@@ -100,6 +106,7 @@ class WeightsOf final : public Weights {
   [[nodiscard]] Vector<float> whole(int unit) const override;
   [[nodiscard]] Vector<Bfloat16> my_rounded_slice(int unit) const override;
   [[nodiscard]] Vector<Bfloat16> whole_rounded(int unit) const override;
+  void settle() override;
   void publish() override;
   void share() override;
   [[nodiscard]] std::string first_unequal_replica() const override;
@@ -111,11 +118,10 @@ class WeightsOf final : public Weights {
   void round(int unit) const;
 
   WeightPlacements placements_;
-  Vector<Scalar> flat_;                // replicated: table extent; sharded: this rank's slices
-  Vector<float> master_;               // flat_ itself in f32
-  std::vector<Vector<Scalar>> slots_;  // by slot, sharded only
-  std::vector<int> in_slot_;           // by slot: the unit gathered there, or -1
-  std::vector<bool> held_;             // by unit
+  Vector<Scalar> flat_;                            // replicated: table extent; sharded: this rank's slices
+  Vector<float> master_;                           // flat_ itself in f32
+  std::optional<GatheredUnits<Scalar>> gathered_;  // sharded only
+  std::vector<bool> held_;                         // by unit
 };
 
 }  // namespace kozero::zero

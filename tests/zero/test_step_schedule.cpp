@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_step_schedule.cpp: the order in which a step starts, waits for and hands back its collectives, by a communicator that writes
+// it down and moves nothing.
+//   g r  a gather, a reduction is started      w d  it is waited for      q c  its arguments are taken back      [..] a kernel
+// Units: 0 the embedding, 1 to 3 blocks of one slot, 4 the head, which reads the embedding too.
+#include <catch2/catch_test_macros.hpp>
+
+#include <kozero/zero/sharded_state.hpp>
+
+#include "vector_row.hpp"
+
+using namespace kozero;
+using dist::Pending;
+
+namespace {
+
+ParameterTable five_units() {
+  ParameterTable table;
+  const std::vector<int> slots = {0, 1, 1, 1, 2};
+  for (std::size_t unit = 0; unit < slots.size(); ++unit) {
+    table.add_unit("unit " + std::to_string(unit), slots[unit]);
+    table.add(tests::vector_row("weight", 64 * (static_cast<std::int64_t>(unit) + 1)));  // told apart by their extents
+  }
+  return table;
+}
+
+/// Rank 0 of 2.
+class WritingCommunicator final : public dist::Communicator {
+ public:
+  std::string events;
+
+  void write(const std::string& event) { events += (events.empty() ? "" : " ") + event; }
+
+  [[nodiscard]] int rank() const override { return 0; }
+  [[nodiscard]] int size() const override { return 2; }
+  [[nodiscard]] std::string name() const override { return "writing"; }
+  [[nodiscard]] const void* mpi_handle() const override { return nullptr; }
+  Pending start_reduce_scatter(const float* /*full*/, float* /*slice*/, const Partition& partition) override {
+    return started(dist::Collective::reduce_scatter, "r", partition);
+  }
+  Pending start_all_gather(const void* /*slice*/, void* /*full*/, const Partition& partition,
+                           std::size_t /*element_size*/) override {
+    return started(dist::Collective::all_gather, "g", partition);
+  }
+  void finish(Pending pending) override { write((gathers(pending) ? "w" : "d") + unit_of(pending)); }
+  void reclaim(Pending pending) override { write((gathers(pending) ? "q" : "c") + unit_of(pending)); }
+  void barrier() override {}
+  std::vector<double> gather_control(const std::vector<double>& /*values*/) override { return {}; }
+  std::string broadcast_control(const std::string& bytes) override { return bytes; }
+
+ private:
+  static bool gathers(Pending pending) { return pending.collective == dist::Collective::all_gather; }
+  static std::string unit_of(Pending pending) { return std::to_string(pending.ticket); }
+  Pending started(dist::Collective collective, const std::string& letter, const Partition& partition) {
+    const auto unit = static_cast<std::uint64_t>(partition.extent() / 64 - 1);
+    write(letter + std::to_string(unit));
+    return {collective, unit};
+  }
+};
+
+/// A training step of one micro-step as the decoder makes it, until its gradients are finished; its events.
+std::string events_of_step(zero::ShardedStateOf<float>& state, WritingCommunicator& comm) {
+  comm.events.clear();
+  state.begin_micro_step(0);
+  for (int unit = 0; unit < 4; ++unit) {
+    state.acquire(unit);
+    comm.write("[forward " + std::to_string(unit) + "]");
+    state.release(unit);
+  }
+  state.acquire(4);
+  state.acquire(0);
+  state.gradient(4);
+  state.gradient(0);
+  comm.write("[head]");
+  state.release(0);
+  state.release(4);
+  state.gradient_ready(4);
+  for (int unit = 3; unit > 0; --unit) {
+    state.acquire(unit);
+    state.gradient(unit);
+    comm.write("[backward " + std::to_string(unit) + "]");
+    state.release(unit);
+    state.gradient_ready(unit);
+  }
+  state.gradient(0);
+  comm.write("[backward 0]");
+  state.gradient_ready(0);
+  state.finish_gradients();
+  return comm.events;
+}
+
+std::string first_step(const zero::Config& config) {
+  WritingCommunicator comm;
+  MemoryLedger ledger;
+  const auto table = five_units();
+  zero::ShardedStateOf<float> state(table, comm, config, ledger);
+  return events_of_step(state, comm);
+}
+
+}  // namespace
+
+TEST_CASE("stage 3: the next unit is gathered while one works, forward and backward, and reductions overlap") {
+  const std::string expected =
+      "g0 w0 g1 [forward 0] w1 g2 [forward 1] w2 g3 [forward 2] w3 g4 [forward 3] w4 [head] r4 "
+      "[backward 3] r3 d4 g1 [backward 2] r2 d3 w1 c3 [backward 1] r1 d2 [backward 0] r0 d1 d0 q0 q1 q2 q4";
+  CHECK(first_step({.stage = 3, .accumulation = zero::Accumulation::reduced}) == expected);
+}
+
+TEST_CASE("stage 3 without prefetch and overlap: each is waited for where it is used") {
+  const std::string expected =
+      "g0 w0 [forward 0] g1 w1 [forward 1] g2 w2 [forward 2] g3 w3 [forward 3] g4 w4 [head] r4 d4 c4 "
+      "[backward 3] r3 d3 c3 g2 w2 [backward 2] r2 d2 c2 g1 w1 [backward 1] r1 d1 c1 [backward 0] r0 d0 c0 q0 q1 q4";
+  CHECK(first_step({.stage = 3,
+                    .accumulation = zero::Accumulation::reduced,
+                    .overlap = false,
+                    .prefetch_units = 0}) == expected);
+}
+
+TEST_CASE("stage 3: two units ahead, and no buffer that is held is gathered into") {
+  const std::string expected =
+      "g0 w0 g1 g2 [forward 0] w1 g3 [forward 1] w2 g4 [forward 2] w3 [forward 3] w4 [head] r4 "
+      "[backward 3] r3 d4 [backward 2] r2 d3 c3 [backward 1] r1 d2 [backward 0] r0 d1 d0 q0 q1 q2 q3 q4";
+  CHECK(first_step({.stage = 3, .accumulation = zero::Accumulation::reduced, .prefetch_units = 2}) == expected);
+}
+
+TEST_CASE("stage 1: each unit is reduced while the next works, and taken back when the next step writes it") {
+  WritingCommunicator comm;
+  MemoryLedger ledger;
+  const auto table = five_units();
+  zero::ShardedStateOf<float> state(table, comm, {.stage = 1}, ledger);
+  const std::string forward = "[forward 0] [forward 1] [forward 2] [forward 3] ";
+  CHECK(events_of_step(state, comm) ==
+        forward + "[head] r4 [backward 3] r3 d4 [backward 2] r2 d3 [backward 1] r1 d2 [backward 0] r0 d1 d0");
+  CHECK(events_of_step(state, comm) == forward +
+                                           "c4 c0 [head] r4 c3 [backward 3] r3 d4 c2 [backward 2] r2 d3 c1 [backward 1] "
+                                           "r1 d2 [backward 0] r0 d1 d0");
+}
+
+TEST_CASE("updated slices are gathered a unit behind their start") {
+  WritingCommunicator comm;
+  MemoryLedger ledger;
+  const auto table = five_units();
+  zero::ShardedStateOf<float> state(table, comm, {.stage = 1}, ledger);
+  state.publish();
+  CHECK(comm.events == "g0 g1 w0 g2 w1 g3 w2 g4 w3 w4 q0 q1 q2 q3 q4");
+}
+
+TEST_CASE("an order that nobody foresaw gathers what it needs") {
+  WritingCommunicator comm;
+  MemoryLedger ledger;
+  const auto table = five_units();
+  zero::ShardedStateOf<float> state(table, comm, {.stage = 3, .accumulation = zero::Accumulation::reduced}, ledger);
+  for (const int unit : {2, 0, 3}) {
+    state.acquire(unit);
+    comm.write("[" + std::to_string(unit) + "]");
+    state.release(unit);
+  }
+  CHECK(comm.events == "g2 w2 g3 [2] g0 w0 w3 g1 [0] w1 g3 w3 g4 [3]");
+}
