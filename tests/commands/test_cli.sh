@@ -176,7 +176,8 @@ benches() {
   # shellcheck disable=SC2086
   expect 0 'ms in all for the kernels of a step; shares are of [0-9.]+ GFLOP/s' "$kozero" bench kernels "$inputs/synthetic.toml" \
     $shape --runs 2 --json
-  also '^mlp up to weights +32 x 64 x 16 +2 .* GFLOP/s +[0-9]+ %$'
+  also '^mlp up to weights +32 x 64 x 16 +2 .* GFLOP/s +[0-9]+ %( +[0-9.]+x)?$'
+  also '^step share = .* GFLOP / .* ms / .* GFLOP/s = [0-9.]+ %$'
   also '^layernorm forward +32 x 16 +6 .* GB/s'
   also '^adamw .* GB/s +[0-9]+ %$'
   also '^{"kernels":\[{"kernel":"stream probe a = b \+ s c",.*"share":1.0},.*}\]}$'
@@ -186,11 +187,13 @@ benches() {
   also '^attention backward +B 2 H 2 KV 1 T 16 D 8 '
   # shellcheck disable=SC2086
   expect 0 'a micro-step, bf16, ' "$kozero" bench kernels "$inputs/synthetic.toml" $shape train.precision=bf16 --runs 1
-  also '^weights rounded from master .* GB/s'
+  # shellcheck disable=SC2086
+  expect 0 '^step share = ' "$kozero" bench kernels "$inputs/synthetic.toml" $shape run.products=library --runs 1
+  lines 0 'product probe'
   expect 2 'bench kernels: model.arch = linear' "$kozero" bench kernels "$inputs/linear_demo.toml" --runs 1
   expect 0 '^ +2 shm +shared windows, added in rank order( +[0-9.]+){5}$' on 2 bench collectives --mib 1,2 --runs 2 --json
   also '^{"collectives":\[{"mib":1,"ranks":2,"backend":"MPI.s own",.*"over_mpi":1.0},.*}\]}$'
-  lines 6 '^ +[12] (MPI.s own|mpi|shm) '
+  lines 8 '^ +[12] (MPI.s own|mpi|shm) '
   expect 2 'one rank has nobody to send to' "$kozero" bench collectives
   expect 2 'bench "chekpoint": did you mean checkpoint\? accepted are checkpoint DECK' on 2 bench chekpoint
 }
