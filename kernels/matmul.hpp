@@ -3,7 +3,7 @@
 // matmul.hpp: the matrix product of row-major dense matrices.
 //   c = op(a) op(b)   or   c += op(a) op(b)   or   c = op(a) op(b) + bias
 //   c (M, N)   op(a) (M, K)   op(b) (K, N)   bias (N)
-// and, for the layer whose output passes through a GELU, with the elements of c still at hand
+// and, for the layer whose output passes through a GELU, in one call, so that a back end may fuse them
 //   hidden = op(a) op(b) + bias, active = gelu(hidden)      and      dhidden = op(a) op(b) * gelu'(hidden)
 // On the host a tile unit of the processor computes it (matmul_tiles.cpp: AMX or AVX-512) or oneDNN (matmul_onednn.cpp;
 // matmul_host.cpp chooses), on NVIDIA GPUs cuBLASLt (matmul_cublaslt.cpp). What a back end sets up for a shape is kept

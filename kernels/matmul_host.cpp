@@ -38,11 +38,12 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
   const TileUnit* const unit = tile_unit_in_use<In>();
   if (unit != nullptr && fills_tiles(shape)) {
-    multiply_by_tiles(space, *unit, shape, c, a, b, epilogue);
+    multiply_by_tiles(space, *unit, shape, c, a, b, epilogue.bias);
   } else {
     multiply_by_onednn(shape, c, a, b, epilogue.bias);
-    apply_gelu(space, shape, c, epilogue);
   }
+  apply_gelu(space, shape, c,
+             epilogue);  // in the blocks' own storing it was slower: it reads and writes lines far apart
 }
 
 template void multiply<Device, float, float>(const Device&, const ProductShape&, float*, const float*, const float*,

@@ -105,9 +105,8 @@ Scratch& scratch() {
 template <class Out, class In>
 class TiledProduct {
  public:
-  TiledProduct(const TileUnit& unit, const Deal& deal, const ProductShape& shape, Out* c,
-               const Epilogue<Out, In>& epilogue)
-      : unit_(unit), deal_(deal), shape_(shape), c_(c), epilogue_(epilogue) {}
+  TiledProduct(const TileUnit& unit, const Deal& deal, const ProductShape& shape, Out* c, const In* bias)
+      : unit_(unit), deal_(deal), shape_(shape), c_(c), bias_(bias) {}
 
   void take(const In* a, const In* b) {
     const TileSource<In> left{a, shape_.m, shape_.k, shape_.op_a == Op::none ? shape_.k : shape_.m,
@@ -183,6 +182,7 @@ class TiledProduct {
         // The sums of a single pass wait for nothing.
         const std::int64_t slot = only ? 0 : (s - chunk.begin) * deal_.group + h - group.begin;
         float* const sum = sums + slot * kTileElements;
+        if (last) prefetch_target(left_streams ? s : h, left_streams ? h : s);
         unit.product(sum, left_streams ? mine : others, left_streams ? others : mine, pass.extent(), pass.begin > 0);
         if (last) store(sum, left_streams ? s : h, left_streams ? h : s);
       }
@@ -196,48 +196,52 @@ class TiledProduct {
                    (same_pass ? pass.begin : pass.end) * kStepExtent<In>, deal_.pass, part, parts);
   }
 
-  /// The block's place in c = its sums and what the epilogue makes of them, or plus c.
-  void store(const float* sum, std::int64_t block_row, std::int64_t block_column) const {
-    const std::int64_t row = block_row * kTileRows;
-    const std::int64_t column = block_column * kTileRows;
-    const std::int64_t rows = std::min(kTileRows, shape_.m - row);
-    const std::int64_t columns = std::min(kTileRows, shape_.n - column);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const std::int64_t at = (row + r) * shape_.n + column;
-      if (columns == kTileRows) {
-        store_row(at, sum + r * kTileRows, kTileRows, column);
-      } else {
-        store_row(at, sum + r * kTileRows, columns, column);
-      }
+  /// A block of c: its first element, and how much of it exists.
+  struct Block {
+    std::int64_t first, rows, columns;
+  };
+
+  /// Asks for the lines that store() will read or write, which lie a row of c apart: no processor guesses them.
+  [[gnu::always_inline]] void prefetch_target(std::int64_t block_row, std::int64_t block_column) const {
+    const Block block = target(block_row, block_column);
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      const std::int64_t at = block.first + r * shape_.n;
+      __builtin_prefetch(c_ + at, 1, 2);
+      if (sizeof(Out) == sizeof(float)) __builtin_prefetch(c_ + at + kTileRows / 2, 1, 2);
     }
   }
 
-  /// Elements [at, at + columns) of c, of one row.
-  [[gnu::always_inline]] void store_row(std::int64_t at, const float* sum, std::int64_t columns,
-                                        std::int64_t column) const {
-    Out* const out = c_ + at;
-    if (shape_.accumulate) {
-      store_run(out, columns, [=](std::int64_t j) { return static_cast<float>(out[j]) + sum[j]; });
-    } else if (epilogue_.hidden != nullptr) {
-      const Out* const hidden = epilogue_.hidden + at;
-      store_run(out, columns, [=](std::int64_t j) {
-        return static_cast<float>(static_cast<Out>(sum[j])) * gelu_slope(static_cast<float>(hidden[j]));
-      });
-    } else if (shape_.has_bias) {
-      const In* const bias = epilogue_.bias + column;
-      store_run(out, columns, [=](std::int64_t j) { return sum[j] + static_cast<float>(bias[j]); });
-      if (epilogue_.active == nullptr) return;
-      store_run(epilogue_.active + at, columns, [=](std::int64_t j) { return gelu(static_cast<float>(out[j])); });
-    } else {
-      store_run(out, columns, [=](std::int64_t j) { return sum[j]; });
+  [[nodiscard]] Block target(std::int64_t block_row, std::int64_t block_column) const {
+    const std::int64_t row = block_row * kTileRows;
+    const std::int64_t column = block_column * kTileRows;
+    return {row * shape_.n + column, std::min(kTileRows, shape_.m - row), std::min(kTileRows, shape_.n - column)};
+  }
+
+  /// The block's place in c = its sums, plus the bias, or plus c.
+  void store(float* sum, std::int64_t block_row, std::int64_t block_column) const {
+    const Block block = target(block_row, block_column);
+    if (shape_.has_bias) add_to_rows(sum, bias_ + block_column * kTileRows, block.columns);
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      Out* const out = c_ + block.first + r * shape_.n;
+      float* const of_row = sum + r * kTileRows;
+      if (shape_.accumulate) {
+        simd_loop(block.columns, [=](std::int64_t j) { of_row[j] += static_cast<float>(out[j]); });
+      }
+      store_run(out, block.columns, [=](std::int64_t j) { return of_row[j]; });
     }
+  }
+
+  void add_to_rows(float* sum, const In* bias, std::int64_t columns) const {
+    float widened[kTileRows] = {};
+    for (std::int64_t j = 0; j < columns; ++j) widened[j] = static_cast<float>(bias[j]);
+    simd_loop(kTileElements, [=, &widened](std::int64_t i) { sum[i] += widened[i % kTileRows]; });
   }
 
   const TileUnit& unit_;
   Deal deal_;
   ProductShape shape_;
   Out* c_;
-  Epilogue<Out, In> epilogue_;
+  const In* bias_;
   TileSource<In> streamed_{}, shared_{};
   In* packed_ = nullptr;             // the shared side: [block][step of the span]
   std::byte* of_workers_ = nullptr;  // of each: sums, then a packed block
@@ -247,9 +251,9 @@ class TiledProduct {
 
 template <class Out, class In>
 void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductShape& shape, Out* c, const In* a,
-                       const In* b, const Epilogue<Out, In>& epilogue) {
+                       const In* b, const In* bias) {
   const Deal deal = deal_out<In>(shape, unit, space.concurrency());
-  TiledProduct<Out, In> product(unit, deal, shape, c, epilogue);
+  TiledProduct<Out, In> product(unit, deal, shape, c, bias);
   product.take(a, b);
   const Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>> workers(space, 0, deal.workers());
   for (std::int64_t step = 0; step < deal.steps; step += deal.span) {
@@ -260,12 +264,11 @@ void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductS
 }
 
 template void multiply_by_tiles<float, float>(const Device&, const TileUnit&, const ProductShape&, float*, const float*,
-                                              const float*, const Epilogue<float, float>&);
+                                              const float*, const float*);
 template void multiply_by_tiles<float, Bfloat16>(const Device&, const TileUnit&, const ProductShape&, float*,
-                                                 const Bfloat16*, const Bfloat16*, const Epilogue<float, Bfloat16>&);
+                                                 const Bfloat16*, const Bfloat16*, const Bfloat16*);
 template void multiply_by_tiles<Bfloat16, Bfloat16>(const Device&, const TileUnit&, const ProductShape&, Bfloat16*,
-                                                    const Bfloat16*, const Bfloat16*,
-                                                    const Epilogue<Bfloat16, Bfloat16>&);
+                                                    const Bfloat16*, const Bfloat16*, const Bfloat16*);
 
 std::int64_t tile_memory() { return scratch().extent(); }
 

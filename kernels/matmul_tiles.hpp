@@ -11,10 +11,10 @@
 
 namespace kozero::kernels {
 
-/// multiply() of matmul.hpp by `unit`, one of tile_units<In>().
+/// multiply() of matmul.hpp by `unit`, one of tile_units<In>(), with nothing but a bias behind it.
 template <class Out, class In>
 void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductShape& shape, Out* c, const In* a,
-                       const In* b, const Epilogue<Out, In>& epilogue);
+                       const In* b, const In* bias);
 
 /// Bytes of packed operands and sums that are held for the next product.
 std::int64_t tile_memory();

@@ -136,7 +136,7 @@ void add_norm(Streams& streams, const KernelShapes& shapes) {
   });
 }
 
-/// A GELU is part of the products beside it: kernel_products.cpp.
+/// A GELU is timed with the products beside it: kernel_products.cpp.
 template <class Scalar>
 void add_activation(Streams& streams, const KernelShapes& shapes) {
   if (!shapes.gated()) return;

@@ -48,8 +48,8 @@ const auto by_onednn = [](const ProductShape& shape, auto* c, const auto* a, con
 };
 
 auto by_unit(const TileUnit& unit) {
-  return [&unit]<class Out, class In>(const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
-    multiply_by_tiles(Device(), unit, shape, c, a, b, Epilogue<Out, In>{bias});
+  return [&unit](const ProductShape& shape, auto* c, const auto* a, const auto* b, const auto* bias) {
+    multiply_by_tiles(Device(), unit, shape, c, a, b, bias);
   };
 }
 
