@@ -17,6 +17,7 @@
 
 #include <kozero/core/bfloat16.hpp>
 #include <kozero/kernels/matmul_onednn.hpp>
+#include <kozero/kernels/product_scratch.hpp>
 
 namespace kozero::kernels {
 namespace {
@@ -37,25 +38,11 @@ struct ProductTypes {
   Type out, in;
 };
 
-/// Memory that all products share, since they run one after another: it only ever grows.
-struct SharedBytes {
-  std::unique_ptr<std::byte[]> bytes;
-  std::size_t extent = 0;
-
-  void* at_least(std::size_t wanted) {
-    if (wanted > extent) {
-      bytes = std::make_unique_for_overwrite<std::byte[]>(wanted);
-      extent = wanted;
-    }
-    return bytes.get();
-  }
-};
-
 struct Library {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  SharedBytes packed;
-  SharedBytes scratch;
+  ProductScratch packed;
+  ProductScratch scratch;
 };
 
 Library& library() {
@@ -105,7 +92,7 @@ class Product {
     set(arguments_, DNNL_ARG_SRC, a);
     set(arguments_, DNNL_ARG_WEIGHTS, b_used_ == b_plain_ ? b : pack(b));
     set(arguments_, DNNL_ARG_DST, c);
-    set(arguments_, DNNL_ARG_SCRATCHPAD, shared.scratch.at_least(scratch_));
+    set(arguments_, DNNL_ARG_SCRATCHPAD, shared.scratch.at_least(static_cast<std::int64_t>(scratch_)));
     if (bias != nullptr) set(arguments_, DNNL_ARG_BIAS, bias);
     primitive_.execute(shared.stream, arguments_);
     shared.stream.wait();
@@ -138,7 +125,7 @@ class Product {
 
   const void* pack(const void* b) {
     Library& shared = library();
-    void* const packed = shared.packed.at_least(b_used_.get_size());
+    void* const packed = shared.packed.at_least(static_cast<std::int64_t>(b_used_.get_size()));
     set(pack_arguments_, DNNL_ARG_FROM, b);
     set(pack_arguments_, DNNL_ARG_TO, packed);
     pack_.execute(shared.stream, pack_arguments_);
@@ -189,6 +176,6 @@ template void multiply_by_onednn<float, Bfloat16>(const ProductShape&, float*, c
 template void multiply_by_onednn<Bfloat16, Bfloat16>(const ProductShape&, Bfloat16*, const Bfloat16*, const Bfloat16*,
                                                      const Bfloat16*);
 
-std::int64_t onednn_memory() { return static_cast<std::int64_t>(library().packed.extent + library().scratch.extent); }
+std::int64_t onednn_memory() { return library().packed.extent() + library().scratch.extent(); }
 
 }  // namespace kozero::kernels

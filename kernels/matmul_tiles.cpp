@@ -10,11 +10,10 @@
 // a time, so that a long k needs little memory.
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
-#include <memory>
 
 #include <kozero/core/bfloat16.hpp>
 #include <kozero/kernels/matmul_tiles.hpp>
+#include <kozero/kernels/product_scratch.hpp>
 #include <kozero/kernels/stored_run.hpp>
 #include <kozero/kernels/tile_packing.hpp>
 
@@ -75,30 +74,8 @@ Deal deal_out(const ProductShape& shape, const TileUnit& unit, std::int64_t thre
   return deal;
 }
 
-/// Memory that all products share, since they run one after another: it only ever grows.
-class Scratch {
- public:
-  std::byte* at_least(std::int64_t wanted) {
-    if (wanted > extent_) {
-      memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, static_cast<std::size_t>(wanted))));
-      extent_ = memory_ == nullptr ? 0 : wanted;
-      if (memory_ == nullptr) throw Error(Failure::internal, "matmul: no memory for packed operands");
-    }
-    return memory_.get();
-  }
-  [[nodiscard]] std::int64_t extent() const { return extent_; }
-
- private:
-  static constexpr std::size_t kAlignment = 4096;
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<std::byte, Free> memory_;
-  std::int64_t extent_ = 0;
-};
-
-Scratch& scratch() {
-  static Scratch scratch;
+ProductScratch& scratch() {
+  static ProductScratch scratch;
   return scratch;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <string>
 
 #include <kozero/kernels/tile_packing.hpp>
 #include <kozero/kernels/tile_product.hpp>
@@ -202,6 +203,18 @@ TEMPLATE_TEST_CASE("Every tile unit of this processor multiplies as double does"
     check_product<TestType>(1, 1, 1, product);
   }
 }
+
+#if defined(__x86_64__)
+// A unit that multiplies wrongly is left out, and tests of units would then have nothing to fail on.
+TEST_CASE("A processor with AVX-512 has its units", "[tiles]") {
+  const bool basic = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
+  const TileUnits& of_bfloat16 = tile_units<Bfloat16>();
+  REQUIRE(tile_units<float>().extent == (basic ? 1 : 0));
+  if (!basic || __builtin_cpu_supports("avx512bf16") == 0) return;
+  REQUIRE(of_bfloat16.extent >= 1);
+  REQUIRE(std::string(of_bfloat16.unit[of_bfloat16.extent - 1].name) == "AVX-512 BF16");
+}
+#endif
 
 TEST_CASE("AMX's order of instructions multiplies blocks", "[tiles]") {
   if (tile_units<Bfloat16>().extent == 0) SKIP("this processor cannot pack blocks");
