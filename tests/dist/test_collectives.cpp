@@ -11,6 +11,8 @@
 #include <cmath>
 #include <cstring>
 
+#include <support/nccl_double.hpp>
+
 #include "rank_groups.hpp"
 
 using namespace kozero;
@@ -46,6 +48,11 @@ std::vector<Case> all_back_ends(const RankGroup& group, MemoryLedger& ledger) {
   add("shm", make("shm"));
   add("mpi, default buffers", make("mpi", CommunicatorOptions{}));
   add("shm, default buffers", make("shm", CommunicatorOptions{}));
+  const kozero::tests::NcclDouble nccl;
+  add("nccl", make("nccl"));
+  CommunicatorOptions free = small_buffers();
+  free.deterministic = false;
+  add("nccl, registered arrays", make("nccl", free));
   add("staged", std::make_unique<StagedCommunicator>(make("mpi"), ledger, 2000));
   if (group.size() == 1) add("self", make("self"));
   return cases;
