@@ -154,7 +154,7 @@ class NcclCommunicator final : public GroupCommunicator {
     stream_.wait_for(slot.given);
     {
       const std::lock_guard lock(watch_->calls());
-      look();
+      if (watch_->failed()) lose(watch_->failure());
       put(collective, partition, call);
     }
     stream_.record(slot.done);
@@ -179,7 +179,7 @@ class NcclCommunicator final : public GroupCommunicator {
   }
 
   void look() override {
-    if (watch_ && watch_->failed()) lose(watch_->failure());
+    if (watch_ && watch_->look()) lose(watch_->failure());
   }
 
   nccl::Calls nccl_;

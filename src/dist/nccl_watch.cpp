@@ -30,7 +30,6 @@ void NcclWatch::add(const char* collective, const StreamEvent& done) {
 }
 
 std::string NcclWatch::found() {
-  const std::lock_guard lock(mutex_);
   nccl::Result error = nccl::kSuccess;
   const nccl::Result asked = calls_.comm_get_async_error(comm_, &error);
   if (asked != nccl::kSuccess) error = asked;
@@ -48,9 +47,18 @@ std::string NcclWatch::found() {
   return late ? waited_in_vain(rank_, timeout_s_, under_way_.front().collective, "another rank") : "";
 }
 
-void NcclWatch::fail(const std::string& failure) {
-  failure_ = failure;
-  failed_ = true;
+bool NcclWatch::look() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failed_) return true;
+    failure_ = found();
+    failed_ = !failure_.empty();
+  }
+  if (failed_) abort();
+  return failed_;
+}
+
+void NcclWatch::abort() {
   const bool free = in_call_.try_lock_for(kLongestCall);
   static_cast<void>(calls_.comm_abort(comm_));
   if (free) in_call_.unlock();
@@ -59,13 +67,11 @@ void NcclWatch::fail(const std::string& failure) {
 void NcclWatch::run() {
   try {
     enter_device();
-    while (!ending_) {
-      const std::string failure = found();
-      if (!failure.empty()) return fail(failure);
-      std::this_thread::sleep_for(kBetweenLooks);
-    }
-  } catch (const Error& error) {
-    fail(error.what());
+    while (!ending_ && !look()) std::this_thread::sleep_for(kBetweenLooks);
+  } catch (const Error& error) {  // the device failed: nothing on it goes on
+    const std::lock_guard lock(mutex_);
+    failure_ = "rank " + std::to_string(rank_) + ": " + error.what();
+    failed_ = true;
   }
 }
 

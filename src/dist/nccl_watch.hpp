@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // nccl_watch.hpp: a thread that looks after NCCL's collectives under way, since the host may be waiting for the device meanwhile.
 // A failure is an asynchronous error, or no collective done for timeout_s while one is under way. It is written down first, and
-// then NCCL is aborted, which ends what the device waits for: who comes out of such a wait finds the failure.
+// then NCCL is aborted, which ends what the device waits for: who comes out of such a wait finds the failure. Whoever is about to
+// use a result looks too: a collective that ended by an error is done as well.
 #pragma once
 #include <atomic>
 #include <deque>
@@ -27,6 +28,9 @@ class NcclWatch {
   [[nodiscard]] std::timed_mutex& calls() { return in_call_; }
   /// A collective was started after all earlier ones; `done` outlives the watch.
   void add(const char* collective, const StreamEvent& done);
+  /// Looks now, outside of calls(): whether NCCL failed.
+  bool look();
+  /// What the last look found.
   [[nodiscard]] bool failed() const { return failed_; }
   /// What happened, for an Error, once it failed.
   [[nodiscard]] const std::string& failure() const { return failure_; }
@@ -41,7 +45,7 @@ class NcclWatch {
   void run();
   /// Empty where all is well.
   std::string found();
-  void fail(const std::string& failure);
+  void abort();
 
   nccl::Calls calls_;
   nccl::Comm comm_;
