@@ -21,6 +21,7 @@
 #include <kozero/train/trained_weights.hpp>
 
 #include "banner.hpp"
+#include "device_handover.hpp"
 #include "initial_model.hpp"
 #include "median.hpp"
 #include "resolved_deck.hpp"
@@ -141,6 +142,7 @@ void TrainingRun::say_banner() {
   if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
     log_.say("note         saving is synchronous: this MPI may be called by one thread alone");
   }
+  if (const std::string note = note_on_device(deck_); !note.empty()) log_.say("note         " + note);
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }
 
