@@ -45,7 +45,8 @@ std::string gpu_obstacle() {
   const auto count = reinterpret_cast<Count>(dlsym(driver, "cuDeviceGetCount"));
   int devices = 0;
   if (init == nullptr || count == nullptr) return "libcuda.so.1 is not NVIDIA's driver";
-  if (const int status = init(0); status != 0) return "the NVIDIA driver offers no GPU (cuInit: " + std::to_string(status) + ")";
+  if (const int status = init(0); status != 0)
+    return "the NVIDIA driver offers no GPU (cuInit: " + std::to_string(status) + ")";
   if (count(&devices) != 0 || devices == 0) return "the NVIDIA driver offers no GPU (CUDA_VISIBLE_DEVICES?)";
   return "";
 }
@@ -91,18 +92,21 @@ void hand_over(char** argv) {
   if (!program.empty() && gpu_obstacle().empty()) execv(program.c_str(), argv);
 }
 
+void require_gpu() {
+  const std::string obstacle = kOnHost ? "" : gpu_obstacle();
+  if (obstacle.empty()) return;
+  throw Error(Failure::deck, std::string(kProgram) + " needs a GPU: " + obstacle + "; kozero computes on the host");
+}
+
 void require_device(const io::Deck& deck) {
-  const std::string obstacle = gpu_obstacle();
   if (!kOnHost && deck.run.device == "host") {
     io::refuse_value(deck, "run.device", std::string("this is ") + kProgram + "; run kozero instead");
   }
-  if (!kOnHost && !obstacle.empty()) {
-    throw Error(Failure::deck, std::string(kProgram) + " needs a GPU: " + obstacle + "; kozero computes on the host");
-  }
   if (!kOnHost || deck.run.device != "cuda") return;
-  const std::string reason = cuda_program().empty() ? missing_program() : obstacle;
-  io::refuse_value(deck, "run.device", (reason.empty() ? std::string(kProgram) + " does not start" : reason) +
-                                           "; accepted here are \"auto\", \"host\"");
+  const std::string reason = cuda_program().empty() ? missing_program() : gpu_obstacle();
+  io::refuse_value(
+      deck, "run.device",
+      (reason.empty() ? std::string(kProgram) + " does not start" : reason) + "; accepted here are \"auto\", \"host\"");
 }
 
 std::string note_on_device(const io::Deck& deck) {

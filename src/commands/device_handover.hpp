@@ -19,7 +19,10 @@ namespace kozero::commands {
 /// "host" or "cuda": where this program computes.
 const char* device_of_this_program();
 
-/// Throws Error(deck) where this program cannot compute as the deck's run.device asks, or finds no GPU and needs one.
+/// Throws Error(deck), on this rank alone, where this is kozero-cuda and no GPU answers.
+void require_gpu();
+
+/// Throws Error(deck) where this program does not compute as the deck's run.device asks.
 void require_device(const io::Deck& deck);
 
 /// What a user of run.device = auto would want to know, in one line; mostly "".

@@ -18,6 +18,7 @@ constexpr double kAgreementTimeout = 7.0 * 24.0 * 3600.0;
 
 Session::Session(const dist::Environment& environment, const std::function<io::Deck()>& read)
     : environment_(environment) {
+  require_gpu();  // Kokkos would abort
   auto reading = dist::attempted([&] {
     io::Deck deck = read();
     require_device(deck);
