@@ -3,7 +3,6 @@
 // device_stream_cuda.cpp: streams of a CUDA build are CUDA's.
 #include <cuda_runtime.h>
 
-#include <array>
 #include <chrono>
 #include <thread>
 
@@ -87,13 +86,6 @@ void ComputeStream::record(StreamEvent& event) {
 
 void ComputeStream::wait_for(const StreamEvent& event, const std::function<void()>& /*look*/) {
   check_cuda(cudaStreamWaitEvent(compute_stream(), event.state_->event, 0), "cudaStreamWaitEvent");
-}
-
-std::string device_address() {
-  std::array<char, 32> address{};
-  check_cuda(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), Device().cuda_device()),
-             "cudaDeviceGetPCIBusId");
-  return address.data();
 }
 
 void enter_device() { check_cuda(cudaSetDevice(Device().cuda_device()), "cudaSetDevice"); }

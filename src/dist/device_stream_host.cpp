@@ -99,14 +99,13 @@ void ComputeStream::record(StreamEvent& event) {
 
 void ComputeStream::wait_for(const StreamEvent& event, const std::function<void()>& look) {
   delays_.sleep();
-  Patience patience(std::numeric_limits<double>::infinity());
+  Patience patience(std::numeric_limits<double>::infinity(), Waiting::sleeps);
   while (!event.reached()) {
     look();
     patience.pause();
   }
 }
 
-std::string device_address() { return ""; }
 void enter_device() {}
 
 }  // namespace kozero::dist

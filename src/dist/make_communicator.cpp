@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/core/views.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/dist/mpi_communicator.hpp>
 #include <kozero/dist/nccl_communicator.hpp>
@@ -22,8 +22,6 @@ namespace kozero::dist {
 namespace {
 
 const std::vector<std::string> kLaterBackends = {"ring"};
-
-constexpr bool kHostReadsDevice = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
 
 struct Group {
   const void* mpi_comm;
@@ -42,8 +40,8 @@ Group group_of(const void* mpi_comm) {
 // What `auto` means for these ranks; one line where it is not what they would expect.
 std::string choose(const Group& group, const CommunicatorOptions& options) {
   if (group.size == 1) return "self";
-  const std::string for_nccl = kHostReadsDevice ? "" : nccl_obstacle(group.mpi_comm);
-  if (!kHostReadsDevice && for_nccl.empty()) return "nccl";
+  const std::string for_nccl = kHostIsDevice ? "" : nccl_obstacle(group.mpi_comm);
+  if (!kHostIsDevice && for_nccl.empty()) return "nccl";
   const std::string for_shm = shm_obstacle(group.mpi_comm, options);
   const std::string taken = for_shm.empty() ? "shm" : "mpi";
   const std::string why = for_nccl + (for_nccl.empty() || for_shm.empty() ? "" : "; ") + for_shm;
@@ -57,7 +55,7 @@ std::string choose(const Group& group, const CommunicatorOptions& options) {
 
 std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> comm, MemoryLedger& ledger,
                                      const CommunicatorOptions& options) {
-  if (kHostReadsDevice) return comm;
+  if (kHostIsDevice) return comm;
   return std::make_unique<StagedCommunicator>(std::move(comm), ledger, options.chunk_bytes);
 }
 
@@ -104,10 +102,10 @@ std::unique_ptr<Communicator> make_planned_communicator(const std::string& backe
   check_backend_name(backend);
   if (backend == "self" && size > 1) refuse(backend, "it serves one rank, not " + std::to_string(size) + "; take auto");
   const bool alone = backend == "self" || (backend == "auto" && size == 1);
-  const bool by_nccl = backend == "nccl" || (backend == "auto" && !kHostReadsDevice);  // whose buffers are its own
+  const bool by_nccl = backend == "nccl" || (backend == "auto" && !kHostIsDevice);  // whose buffers are its own
   if (!alone && !by_nccl) {
     backend == "mpi" ? book_mpi_buffers(size, ledger, options) : book_shm_window(size, ledger, options);
-    if (!kHostReadsDevice) {
+    if (!kHostIsDevice) {
       const std::int64_t bytes = StagedCommunicator::buffer_bytes(size, options.chunk_bytes);
       ledger.book(Memory::staging, "communication staging", bytes);
     }

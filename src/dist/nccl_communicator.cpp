@@ -7,8 +7,8 @@
 #include <map>
 #include <optional>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/core/views.hpp>
 #include <kozero/dist/control_communicator.hpp>
 #include <kozero/dist/device_stream.hpp>
 #include <kozero/dist/nccl_communicator.hpp>
@@ -196,11 +196,10 @@ class NcclCommunicator final : public GroupCommunicator {
 
 /// Of this rank alone; opens the library where one can be of use.
 std::string obstacle_here(nccl::Library& library) {
-  constexpr bool kOnHost = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
   const std::string for_gpus = "this program was built for CPUs, and NCCL moves data between GPUs: start kozero-cuda";
-  if (kOnHost && std::getenv("KOZERO_NCCL_LIBRARY") == nullptr) return for_gpus;
+  if (kHostIsDevice && std::getenv("KOZERO_NCCL_LIBRARY") == nullptr) return for_gpus;
   library = nccl::open_library();
-  return kOnHost && library.obstacle.empty() && !library.is_double ? for_gpus : library.obstacle;
+  return kHostIsDevice && library.obstacle.empty() && !library.is_double ? for_gpus : library.obstacle;
 }
 
 std::string node_name() {
@@ -215,10 +214,10 @@ std::string node_name() {
 std::string shared_gpu(const std::vector<RankDevice>& devices) {
   std::map<std::pair<std::string, std::string>, std::size_t> owners;
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    const auto& [node, address] = devices[rank];
-    const auto [owner, is_first] = owners.emplace(std::pair{node, address}, rank);
+    const auto& [node, gpu] = devices[rank];
+    const auto [owner, is_first] = owners.emplace(std::pair{node, gpu}, rank);
     if (is_first) continue;
-    return "ranks " + std::to_string(owner->second) + " and " + std::to_string(rank) + " are on the same GPU (" + address +
+    return "ranks " + std::to_string(owner->second) + " and " + std::to_string(rank) + " are on the same GPU (" + gpu +
            " of node " + node + "), which NCCL refuses: start one rank a GPU";
   }
   return "";
@@ -234,9 +233,9 @@ std::string nccl_obstacle(const void* mpi_comm) {
   }
   if (library.is_double) return "";
   const auto nodes = gather_text(*control, node_name());
-  const auto addresses = gather_text(*control, device_address());
+  const auto gpus = gather_text(*control, device_name());
   std::vector<RankDevice> devices;
-  for (std::size_t rank = 0; rank < nodes.size(); ++rank) devices.push_back({nodes[rank], addresses[rank]});
+  for (std::size_t rank = 0; rank < nodes.size(); ++rank) devices.push_back({nodes[rank], gpus[rank]});
   return shared_gpu(devices);
 }
 

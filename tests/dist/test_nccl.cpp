@@ -5,8 +5,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/core/views.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/dist/nccl_communicator.hpp>
 
@@ -29,8 +29,6 @@ using kozero::tests::NcclDouble;
 using kozero::tests::Variable;
 
 namespace {
-
-constexpr bool kOnHost = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
 
 std::unique_ptr<Communicator> by_double(const RankGroup& group, double timeout_s = 60.0) {
   const NcclDouble nccl;
@@ -162,7 +160,7 @@ TEST_CASE("algorithm and protocol are pinned while NCCL reads them, unless the u
 TEST_CASE("without a GPU, or a library that serves, nccl is refused in one line") {
   const RankGroup group(0);
   const std::string remedy = "; or take shm or mpi";
-  if (kOnHost) {
+  if (kHostIsDevice) {
     const std::string for_gpus =
         "comm.backend = nccl: this program was built for CPUs, and NCCL moves data between GPUs: start kozero-cuda";
     CHECK(refusal(group) == for_gpus + remedy);

@@ -11,7 +11,6 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <string>
 
 #include <kozero/dist/stream_delays.hpp>
 
@@ -67,9 +66,6 @@ class ComputeStream {
  private:
   StreamDelays delays_;
 };
-
-/// The PCI address of this process's GPU, such as 0000:3b:00.0; empty in a host build.
-std::string device_address();
 
 /// The calling thread's CUDA calls mean this process's GPU, as its first thread's do.
 void enter_device();

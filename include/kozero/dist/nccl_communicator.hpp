@@ -26,10 +26,10 @@ std::string nccl_obstacle(const void* mpi_comm);
 /// Collective over `mpi_comm`, an `MPI_Comm*`, whose ranks have no obstacle.
 std::unique_ptr<Communicator> make_nccl_communicator(const void* mpi_comm, const CommunicatorOptions& options);
 
-/// The GPU of a rank.
+/// Where a rank computes: its node, and the GPU as core's device_name() calls it.
 struct RankDevice {
   std::string node;
-  std::string address;
+  std::string gpu;
 };
 
 /// Which two ranks have one GPU, in words; empty where none have. `devices` in rank order.
