@@ -189,7 +189,7 @@ class NcclCommunicator final : public GroupCommunicator {
   ComputeStream compute_;
   DeviceStream stream_;
   std::array<Slot, kSlots> slots_;
-  std::uint64_t next_ = 0;  // ticket
+  std::uint64_t next_ = 0;                           // ticket
   std::vector<std::pair<void*, void*>> registered_;  // memory and NCCL's handle of it
   std::optional<NcclWatch> watch_;
 };

@@ -12,9 +12,9 @@ namespace {
 
 /// Passed alike: pointers, or numbers (enumerators too) of one size, or structs of one size.
 template <class Ours, class Theirs>
-constexpr bool same_argument = sizeof(Ours) == sizeof(Theirs) && alignof(Ours) == alignof(Theirs) &&
-                               std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> &&
-                               std::is_class_v<Ours> == std::is_class_v<Theirs>;
+constexpr bool same_argument =
+    sizeof(Ours) == sizeof(Theirs) && alignof(Ours) == alignof(Theirs) &&
+    std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>&& std::is_class_v<Ours> == std::is_class_v<Theirs>;
 
 template <class... Ours>
 struct Arguments {};
@@ -22,11 +22,11 @@ struct Arguments {};
 template <class Ours, class Theirs>
 constexpr bool same_arguments = false;
 template <class... Ours, class... Theirs>
-  requires(sizeof...(Ours) == sizeof...(Theirs))
-constexpr bool same_arguments<Arguments<Ours...>, Arguments<Theirs...>> = (same_argument<Ours, Theirs> && ...);
+requires(sizeof...(Ours) == sizeof...(Theirs)) constexpr bool same_arguments<Arguments<Ours...>, Arguments<Theirs...>> =
+    (same_argument<Ours, Theirs> && ...);
 
 template <class OurResult, class... Ours, class TheirResult, class... Theirs>
-constexpr bool same(OurResult (*Calls::* /*ours*/)(Ours...), TheirResult (*/*theirs*/)(Theirs...)) {
+constexpr bool same(OurResult (*Calls::* /*ours*/)(Ours...), TheirResult (* /*theirs*/)(Theirs...)) {
   return same_argument<OurResult, TheirResult> && same_arguments<Arguments<Ours...>, Arguments<Theirs...>>;
 }
 

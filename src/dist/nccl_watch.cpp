@@ -42,8 +42,7 @@ std::string NcclWatch::found() {
     under_way_.pop_front();
     progress_ = Clock::now();
   }
-  const bool late =
-      !under_way_.empty() && std::chrono::duration<double>(Clock::now() - progress_).count() > timeout_s_;
+  const bool late = !under_way_.empty() && std::chrono::duration<double>(Clock::now() - progress_).count() > timeout_s_;
   return late ? waited_in_vain(rank_, timeout_s_, under_way_.front().collective, "another rank") : "";
 }
 

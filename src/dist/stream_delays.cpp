@@ -23,8 +23,8 @@ std::atomic<int> num_objects = 0;
 
 StreamDelays::StreamDelays()
     : most_us_(number_in("KOZERO_STREAM_DELAY_US")),
-      key_(stream_key(static_cast<std::uint64_t>(number_in("KOZERO_STREAM_DELAY_SEED")), std::to_string(num_objects++))) {
-}
+      key_(stream_key(static_cast<std::uint64_t>(number_in("KOZERO_STREAM_DELAY_SEED")),
+                      std::to_string(num_objects++))) {}
 
 std::int64_t StreamDelays::next_us() {
   if (most_us_ <= 0) return 0;

@@ -98,7 +98,8 @@ TEST_CASE("ranks that call different things learn what each called, and nothing 
   CHECK(error->what() == "rank " + std::to_string(comm->rank()) +
                              ": NCCL failed in reduce_scatter: invalid usage (rank 0 called ncclReduceScatter of 64 "
                              "float32, rank 1 called ncclReduceScatter of 128 float32)");
-  CHECK(error_of([&] { comm->start_reduce_scatter(full.data(), full.data(), partition); })->what() == std::string(error->what()));
+  CHECK(error_of([&] { comm->start_reduce_scatter(full.data(), full.data(), partition); })->what() ==
+        std::string(error->what()));
   CHECK(error_of([&] { comm->barrier(); })->what() == std::string(error->what()));
   CHECK(error_of([&] { comm->gather_control({1.0}); })->what() == std::string(error->what()));
   CHECK(error_of([&] { comm->broadcast_control("x"); })->what() == std::string(error->what()));
@@ -119,8 +120,9 @@ TEST_CASE("a rank that does not come ends the wait, in finish and in control tra
       });
       REQUIRE(error.has_value());
       CHECK(error->failure() == Failure::communication);
-      CHECK(error->what() == "rank " + std::to_string(comm->rank()) +
-                                 " waited 0.5 s in all_gather for another rank: it is lost, or comm.timeout_s is too short");
+      CHECK(error->what() ==
+            "rank " + std::to_string(comm->rank()) +
+                " waited 0.5 s in all_gather for another rank: it is lost, or comm.timeout_s is too short");
     }
     MPI_Barrier(MPI_COMM_WORLD);
   }
@@ -167,18 +169,22 @@ TEST_CASE("without a GPU, or a library that serves, nccl is refused in one line"
   }
   {
     const Variable library("KOZERO_NCCL_LIBRARY", "/nowhere/libnccl.so.2");
-    CHECK(refusal(group) == "comm.backend = nccl: NCCL does not open (/nowhere/libnccl.so.2: cannot open shared object "
-                            "file: No such file or directory): install NCCL 2.18 or newer or name its file in "
-                            "KOZERO_NCCL_LIBRARY" + remedy);
+    CHECK(refusal(group) ==
+          "comm.backend = nccl: NCCL does not open (/nowhere/libnccl.so.2: cannot open shared object "
+          "file: No such file or directory): install NCCL 2.18 or newer or name its file in "
+          "KOZERO_NCCL_LIBRARY" +
+              remedy);
   }
   {
     const Variable library("KOZERO_NCCL_LIBRARY", "libm.so.6");
-    CHECK(refusal(group) == "comm.backend = nccl: libm.so.6 has no ncclGetVersion: NCCL 2.18 or newer is needed" + remedy);
+    CHECK(refusal(group) ==
+          "comm.backend = nccl: libm.so.6 has no ncclGetVersion: NCCL 2.18 or newer is needed" + remedy);
   }
   const NcclDouble library;
   const Variable version("KOZERO_NCCL_DOUBLE_VERSION", "21705");
   CHECK_THAT(refusal(group), StartsWith("comm.backend = nccl: "));
-  CHECK_THAT(refusal(group), ContainsSubstring("libkozero_nccl_double.so is NCCL 2.17.5: NCCL 2.18 or newer is needed"));
+  CHECK_THAT(refusal(group),
+             ContainsSubstring("libkozero_nccl_double.so is NCCL 2.17.5: NCCL 2.18 or newer is needed"));
 }
 
 TEST_CASE("where one rank alone lacks the library, all say which") {

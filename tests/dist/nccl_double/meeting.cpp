@@ -41,7 +41,8 @@ struct Meeting::Board {
 bool Meeting::create(const std::string& name) {
   const int file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
   if (file < 0) return false;
-  const bool sized = ftruncate(file, static_cast<off_t>(Board::bytes())) == 0;  // zeros; pages come when they are touched
+  const bool sized =
+      ftruncate(file, static_cast<off_t>(Board::bytes())) == 0;  // zeros; pages come when they are touched
   close(file);
   return sized;
 }

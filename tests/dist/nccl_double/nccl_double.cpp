@@ -179,7 +179,9 @@ Result ncclCommGetAsyncError(Comm comm, Result* result) {
 }
 
 const char* ncclGetErrorString(Result result) {
-  return result == kSuccess ? "no error" : result == kInvalidUsage ? "invalid usage" : "invalid argument or system error";
+  return result == kSuccess        ? "no error"
+         : result == kInvalidUsage ? "invalid usage"
+                                   : "invalid argument or system error";
 }
 
 const char* ncclGetLastError(Comm /*comm*/) {
@@ -203,9 +205,9 @@ Result ncclReduce(const void* send, void* receive, std::size_t count, DataType t
                   Stream stream) {
   const std::string problem = wrong(comm, type, root, true, op);
   if (!problem.empty()) return error(kInvalidArgument, "ncclReduce: " + problem);
-  return submit(comm, stream, words_of("ncclReduce", count, type, root),
-                {{Part::Kind::reduce, static_cast<const char*>(send), static_cast<char*>(receive), count * sizeof(float),
-                  root}});
+  return submit(
+      comm, stream, words_of("ncclReduce", count, type, root),
+      {{Part::Kind::reduce, static_cast<const char*>(send), static_cast<char*>(receive), count * sizeof(float), root}});
 }
 
 Result ncclBroadcast(const void* send, void* receive, std::size_t count, DataType type, int root, Comm comm,
