@@ -84,6 +84,6 @@ template double product_probe<Device, Bfloat16>(const Device&);
 template const char* multiplier<float>();
 template const char* multiplier<Bfloat16>();
 
-std::int64_t matmul_memory() { return onednn_memory() + tile_memory(); }
+std::int64_t product_workspace() { return 0; }
 
 }  // namespace kozero::kernels

@@ -176,6 +176,4 @@ template void multiply_by_onednn<float, Bfloat16>(const ProductShape&, float*, c
 template void multiply_by_onednn<Bfloat16, Bfloat16>(const ProductShape&, Bfloat16*, const Bfloat16*, const Bfloat16*,
                                                      const Bfloat16*);
 
-std::int64_t onednn_memory() { return library().packed.extent() + library().scratch.extent(); }
-
 }  // namespace kozero::kernels

@@ -247,6 +247,4 @@ template void multiply_by_tiles<float, Bfloat16>(const Device&, const TileUnit&,
 template void multiply_by_tiles<Bfloat16, Bfloat16>(const Device&, const TileUnit&, const ProductShape&, Bfloat16*,
                                                     const Bfloat16*, const Bfloat16*, const Bfloat16*);
 
-std::int64_t tile_memory() { return scratch().extent(); }
-
 }  // namespace kozero::kernels
