@@ -8,8 +8,14 @@
 #include <kozero/kernels/attention_strips.hpp>
 #include <kozero/kernels/attention_tasks.hpp>
 #include <kozero/kernels/attention_tiles.hpp>
+#include <kozero/kernels/matmul.hpp>
 
 namespace kozero::kernels {
+
+template <class T>
+std::string attention_by() {
+  return multiplier<T>();
+}
 
 template <class T>
 std::int64_t attention_workspace(const AttentionShape& shape) {
@@ -41,6 +47,8 @@ void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, Matr
   }
 }
 
+template std::string attention_by<float>();
+template std::string attention_by<Bfloat16>();
 template std::int64_t attention_workspace<float>(const AttentionShape&);
 template std::int64_t attention_workspace<Bfloat16>(const AttentionShape&);
 template void attention_forward<Device, float>(const Device&, Matrix<float>, Matrix<float>, Matrix<const float>,

@@ -13,10 +13,8 @@ namespace kozero::model {
 template <class Scalar>
 const std::vector<Architecture<Scalar>>& architectures() {
   static const std::vector<Architecture<Scalar>> list = {
-      {"gpt2", resolve_gpt2, make_gpt2<Scalar>},
-      {"llama", resolve_llama, make_llama<Scalar>},
-      {"qwen2", resolve_qwen2, make_llama<Scalar>},
-      {"qwen3", resolve_qwen3, make_llama<Scalar>},
+      {"gpt2", resolve_gpt2, make_gpt2<Scalar>},       {"llama", resolve_llama, make_llama<Scalar>},
+      {"qwen2", resolve_qwen2, make_llama<Scalar>},    {"qwen3", resolve_qwen3, make_llama<Scalar>},
       {"linear", resolve_linear, make_linear<Scalar>},
   };
   return list;
