@@ -12,7 +12,7 @@
 #include <string>
 #include <type_traits>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/matmul.hpp>
 
 namespace kozero::kernels {
@@ -53,9 +53,9 @@ Library& library() {
 
 template <class T>
 constexpr cudaDataType_t data_type() {
-  static_assert(std::is_same_v<T, float> || std::is_same_v<T, Bfloat16>,
-                "matmul: no cuBLASLt type is named for this one");
-  return std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_16BF;
+  if constexpr (std::is_same_v<T, float>) return CUDA_R_32F;
+  if constexpr (std::is_same_v<T, Bfloat16>) return CUDA_R_16BF;
+  if constexpr (std::is_same_v<T, Float16>) return CUDA_R_16F;
 }
 
 /// One shape's descriptors and algorithm. It lives as long as the process.
@@ -155,6 +155,10 @@ template void multiply<Device, float, Bfloat16>(const Device&, const ProductShap
                                                 const Bfloat16*, const Epilogue<float, Bfloat16>&);
 template void multiply<Device, Bfloat16, Bfloat16>(const Device&, const ProductShape&, Bfloat16*, const Bfloat16*,
                                                    const Bfloat16*, const Epilogue<Bfloat16, Bfloat16>&);
+template void multiply<Device, float, Float16>(const Device&, const ProductShape&, float*, const Float16*,
+                                               const Float16*, const Epilogue<float, Float16>&);
+template void multiply<Device, Float16, Float16>(const Device&, const ProductShape&, Float16*, const Float16*,
+                                                 const Float16*, const Epilogue<Float16, Float16>&);
 
 // There is nobody else.
 void choose_products(Products) {}
@@ -166,6 +170,7 @@ const char* multiplier() {
 
 template const char* multiplier<float>();
 template const char* multiplier<Bfloat16>();
+template const char* multiplier<Float16>();
 
 template <class Space, class T>
 double product_probe(const Space&) {
@@ -174,6 +179,7 @@ double product_probe(const Space&) {
 
 template double product_probe<Device, float>(const Device&);
 template double product_probe<Device, Bfloat16>(const Device&);
+template double product_probe<Device, Float16>(const Device&);
 
 std::int64_t matmul_memory() { return static_cast<std::int64_t>(kWorkspaceBytes); }
 

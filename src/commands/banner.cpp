@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/matmul.hpp>
 
 #include "banner.hpp"
@@ -59,9 +59,10 @@ std::string precision_line(Precision precision) {
   return precision == Precision::f32
              ? fmt::format("precision    f32, products by {}", kernels::multiplier<float>())
              : fmt::format(
-                   "precision    bf16 weights and activations, products by {}; f32 master weights, moments, gradients "
+                   "precision    {} weights and activations, products by {}; f32 master weights, moments, gradients "
                    "and sums",
-                   kernels::multiplier<Bfloat16>());
+                   name_of(precision),
+                   with_stored_type(precision, [](auto type) { return kernels::multiplier<decltype(type)>(); }));
 }
 
 std::string memory_line(const Banner& banner) {

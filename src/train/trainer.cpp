@@ -57,7 +57,7 @@ void Trainer::update(const StepResult& result) {
   {
     auto timer = parts_.timeline.phase("update");
     for (const auto& piece : parts_.state.pieces()) {
-      parts_.optimizer.update(piece.range.first, {piece.weights, piece.rounded}, piece.gradient, step);
+      parts_.optimizer.update(piece.range.first, {piece.weights, piece.stored}, piece.gradient, step);
     }
   }
   auto timer = parts_.timeline.phase("publish");
