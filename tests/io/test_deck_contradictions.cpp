@@ -70,9 +70,9 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
        {},
        R"(x.toml:8: train.loss_scale = 1024: nothing reads it where train.precision = "f32" (default);)"
        R"( accepted only with train.precision = "fp16")"},
-      {"train.loss_scale_window = 100",
-       {"train.precision=bf16"},
-       R"(x.toml:8: train.loss_scale_window = 100: nothing reads it where train.precision = "bf16";)"
+      {"train.precision = \"bf16\"\ntrain.loss_scale_window = 100",
+       {},
+       R"(x.toml:9: train.loss_scale_window = 100: nothing reads it where train.precision = "bf16";)"
        R"( accepted only with train.precision = "fp16")"},
       {"train.precision = \"fp16\"\ntrain.loss_scale_window = 100\ntrain.loss_scale = 64",
        {},
