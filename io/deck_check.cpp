@@ -5,7 +5,6 @@
 #include <bit>
 #include <type_traits>
 
-#include <kozero/core/views.hpp>
 #include <kozero/io/deck_check.hpp>
 #include <kozero/io/deck_refusal.hpp>
 #include <kozero/io/deck_schema.hpp>
@@ -208,16 +207,6 @@ void check_evaluation(const Deck& deck) {
   }
 }
 
-void check_device(const Deck& deck) {
-  constexpr bool kOnHost = std::is_same_v<Device, Host>;
-  if (deck.run.device == "cuda" && kOnHost) {
-    refuse_value(deck, "run.device", "this is a host build; accepted are \"auto\", \"host\"");
-  }
-  if (deck.run.device == "host" && !kOnHost) {
-    refuse_value(deck, "run.device", "this is a CUDA build; accepted are \"auto\", \"cuda\"");
-  }
-}
-
 }  // namespace
 
 std::string arch_of_preset(const std::string& preset) {
@@ -239,7 +228,6 @@ void check_deck(Deck& deck) {
   check_ranks(deck);
   check_types(deck);
   check_evaluation(deck);
-  check_device(deck);
 }
 
 }  // namespace kozero::io

@@ -8,7 +8,7 @@
 // Query head h reads key and value head h / (H / KV): grouped-query attention; KV = H is the usual one.
 // Backward recomputes p from the logsumexp, and overwrites dqkv. No (T, T) matrix of a head exists: on the host blocks of
 // 32 keys by 32 queries on the processor's tile unit (attention_tiles.hpp), or a strip of rows a thread on oneDNN where
-// there is none (attention_strips.hpp); on GPUs a row a warp (attention_rows.hpp). Bits do not depend on the number of
+// there is none (attention_strips.hpp); on GPUs a team a block of rows (attention_teams.hpp). Bits do not depend on the number of
 // threads. Runs on `space`; returns without fencing. Dao, Fu, Ermon, Rudra, Re, "FlashAttention", 2022,
 // arXiv:2205.14135; Ainslie et al. 2023, arXiv:2305.13245.
 #pragma once

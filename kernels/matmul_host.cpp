@@ -85,6 +85,6 @@ double product_probe(const Space& space) {
   template const char* multiplier<T>();
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
-std::int64_t matmul_memory() { return onednn_memory() + tile_memory(); }
+std::int64_t product_workspace() { return 0; }
 
 }  // namespace kozero::kernels

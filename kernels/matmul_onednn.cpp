@@ -228,8 +228,4 @@ template void multiply_by_onednn<float, float>(const ProductShape&, float*, cons
   template void multiply_by_onednn<T, T>(const ProductShape&, T*, const T*, const T*, const T*);
 KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
 
-std::int64_t onednn_memory() {
-  return library().packed.extent() + library().scratch.extent() + library().floats.extent();
-}
-
 }  // namespace kozero::kernels

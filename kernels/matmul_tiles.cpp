@@ -249,6 +249,4 @@ template void multiply_by_tiles<float, float>(const Device&, const TileUnit&, co
                                         const T*);
 KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
 
-std::int64_t tile_memory() { return scratch().extent(); }
-
 }  // namespace kozero::kernels

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// main.cpp: MPI up, one command, MPI down; the only place where errors are caught, printed and turned into a status.
+// main.cpp: the program for the device, MPI up, one command, MPI down; the only place where errors are caught, printed
+// and turned into a status.
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -36,6 +37,7 @@ int run(const kozero::dist::Environment& environment, const kozero::commands::Ar
 }  // namespace
 
 int main(int argc, char** argv) {
+  kozero::commands::hand_over(argv);
   try {
     const kozero::dist::Environment environment(&argc, &argv);
     return run(environment, kozero::commands::Arguments(argv + 1, argv + argc));

@@ -32,17 +32,17 @@ void say_usage(const dist::Environment& environment, const Command& command) {
 
 const std::vector<Command>& all_commands() {
   static const std::vector<Command> kCommands = {
-      {"train", "DECK [section.key=value ...] [--json]", "train a model as the deck says", train},
+      {"train", "DECK [section.key=value ...] [--json]", "train a model as the deck says", train, true},
       {"verify", "DECK [section.key=value ...] [--steps N]", "show that all ZeRO stages give the same bits for a deck",
-       verify},
+       verify, true},
       {"plan", "DECK [section.key=value ...] [--ranks N] [--json]",
        "what each stage needs of memory, without allocating it", plan},
       {"eval", "DECK | RUN | WEIGHTS | CHECKPOINT | HF_FOLDER [data.key=value ...] [--json]",
-       "loss, perplexity and bits per byte of trained weights", eval},
+       "loss, perplexity and bits per byte of trained weights", eval, true},
       {"generate",
        "DECK | RUN | WEIGHTS | CHECKPOINT | HF_FOLDER [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] "
        "[--top-p P] [--seed S] [data.tokenizer=FILE]",
-       "continue a text with trained weights", generate},
+       "continue a text with trained weights", generate, true},
       {"inspect", "CHECKPOINT | RUN | WEIGHTS [--tensors PATTERN] [--stats] [--verify] [--diff OTHER] [--json]",
        "what is in a checkpoint (--stats: norms and extremes; --verify: every byte against the manifest); with --diff, "
        "as cmp: status 0 where all tensors are equal in bits, 1 where one differs",
@@ -55,7 +55,7 @@ const std::vector<Command>& all_commands() {
       {"import", "HF_FOLDER OUT", "a Hugging Face folder (gpt2, llama, qwen2, qwen3; safetensors) as a run's folder",
        import_weights},
       {"bench", "checkpoint DECK | kernels DECK | collectives [section.key=value ...] [--mib LIST] [--runs N] [--json]",
-       "measure a part beside something plain, and print the ratios", bench},
+       "measure a part beside something plain, and print the ratios", bench, true},
       {"keys", "", "every key of an input deck, with default, accepted values and meaning", keys},
       {"ranks", "DECK [section.key=value ...]", "", ranks},
       {"help", "", "this text", help},

@@ -35,4 +35,10 @@ bool DeckArguments::gives(const std::string& key) const {
 
 io::Deck DeckArguments::read() const { return with_initial_model(io::read_deck(path, overrides)); }
 
+io::Deck DeckArguments::read_for_any_device() const {
+  io::Deck deck = read();
+  deck.run.device = "auto";
+  return deck;
+}
+
 }  // namespace kozero::commands

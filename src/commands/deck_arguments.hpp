@@ -23,6 +23,8 @@ struct DeckArguments {
   [[nodiscard]] bool gives(const std::string& key) const;
   /// Completed by what model.init names. Throws Error(deck), or Error(input) where that cannot be read.
   [[nodiscard]] io::Deck read() const;
+  /// The same for a command that needs no device, whatever run.device says.
+  [[nodiscard]] io::Deck read_for_any_device() const;
 };
 
 }  // namespace kozero::commands

@@ -43,7 +43,7 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   app.add_flag("--json", as_json);
   parse(app, arguments);
 
-  Session session(environment, [&] { return deck_arguments.read(); });
+  Session session(environment, [&] { return deck_arguments.read_for_any_device(); });
   const io::Deck& deck = session.deck();
   if (num_ranks == 0) num_ranks = static_cast<int>(deck.run.ranks);
   const auto plans = dist::agreed(session.control(),

@@ -5,6 +5,7 @@
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/kernels/matmul.hpp>
 
+#include "device_handover.hpp"
 #include "session.hpp"
 
 namespace kozero::commands {
@@ -17,14 +18,21 @@ constexpr double kAgreementTimeout = 7.0 * 24.0 * 3600.0;
 
 Session::Session(const dist::Environment& environment, const std::function<io::Deck()>& read)
     : environment_(environment) {
-  auto reading = dist::attempted(read);
+  require_gpu();  // Kokkos would abort
+  auto reading = dist::attempted([&] {
+    io::Deck deck = read();
+    require_device(deck);
+    return deck;
+  });
   runtime_.emplace(reading.status == 0 ? reading.result->run.threads : 1, environment);
   control_ = dist::make_communicator(environment.size() == 1 ? "self" : "mpi", environment.world(), ledger_,
                                      {.timeout_s = kAgreementTimeout});
   deck_ = dist::agreed(*control_, std::move(reading));
   kernels::choose_products(deck_.run.products == "library" ? kernels::Products::library : kernels::Products::fastest);
 
-  const std::string mine = io::fingerprint(deck_);
+  io::Deck here = deck_;
+  here.run.device = device_of_this_program();  // auto may have come out differently on another node
+  const std::string mine = io::fingerprint(here);
   const std::string difference = io::first_difference(control_->broadcast_control(mine), mine);
   const std::string refusal = "ranks 0 and " + std::to_string(control_->rank()) + " disagree on " + difference +
                               ": give every rank the same deck and overrides";

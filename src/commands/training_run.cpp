@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
@@ -21,6 +22,7 @@
 #include <kozero/train/trained_weights.hpp>
 
 #include "banner.hpp"
+#include "device_handover.hpp"
 #include "initial_model.hpp"
 #include "median.hpp"
 #include "resolved_deck.hpp"
@@ -49,7 +51,7 @@ TrainingRun::TrainingRun(Session& session)
   });
   settings_.staged = settings_.staged && can_save_beside(session.environment());
   plan_ = plan::memory_plan(settings_, deck_.comm.backend, control_.size());
-  refuse_what_does_not_fit();
+  require_room(plan_, session, data_.vocab);
   resume_ = find_resume_point(deck_, record_after(0, settings_.step.loss_scaler), control_);
   create_folder();
   comm_ = std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));
@@ -93,25 +95,6 @@ io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::L
           .loss_scale = loss_scaler.state()};
 }
 
-void TrainingRun::refuse_what_does_not_fit() const {
-  const std::int64_t here = io::available_memory() / std::max(1, session_.environment().local_ranks());
-  double least = static_cast<double>(here);
-  for (const double available : control_.gather_control({static_cast<double>(here)}))
-    least = std::min(least, available);
-  if (least <= 0.0 || static_cast<double>(plan_.total()) <= least) return;
-  const auto plans = plan::plans_of_all_stages(deck_, control_.size(), data_.vocab);
-  const auto fits = std::find_if(plans.begin(), plans.end(), [&](const plan::MemoryPlan& plan) {
-    return static_cast<double>(plan.total()) <= least;
-  });
-  const std::string advice = fits == plans.end() ? "no stage fits: use more ranks, a smaller train.micro_batch or model"
-                                                 : fmt::format("the lowest stage that fits is {}", fits->stage);
-  throw Error(
-      Failure::deck,
-      fmt::format("the run needs {:.0f} MiB a rank and {:.0f} MiB are available; {} (`kozero plan` shows each part)",
-                  static_cast<double>(plan_.total()) / kMiB, least / kMiB, advice),
-      Error::Seen::by_all_ranks);
-}
-
 RunSummary TrainingRun::execute() {
   say_banner();
   begin();
@@ -142,6 +125,7 @@ void TrainingRun::say_banner() {
   if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
     log_.say("note         saving is synchronous: this MPI may be called by one thread alone");
   }
+  if (const std::string note = note_on_device(deck_); !note.empty()) log_.say("note         " + note);
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }
 
@@ -290,13 +274,15 @@ void TrainingRun::save_weights() {
 }
 
 void TrainingRun::say_memory() {
-  const std::int64_t mine = io::resident_memory().peak - io::shares_of_others();
-  const auto peaks = control_.gather_control({static_cast<double>(mine)});
+  const auto mine = static_cast<double>(memory_use_.taken(session_.environment()));
+  const auto peaks = control_.gather_control({mine});
   summary_.peak_memory = static_cast<std::int64_t>(*std::max_element(peaks.begin(), peaks.end()));
-  log_.say(fmt::format(
-      "memory       planned {:.1f} MiB, booked {:.1f} MiB, measured at most {:.1f} MiB a rank (with the program)",
-      static_cast<double>(plan_.total()) / kMiB, static_cast<double>(ledger_.total()) / kMiB,
-      static_cast<double>(summary_.peak_memory) / kMiB));
+  log_.say(
+      fmt::format("memory       planned {:.1f} MiB, booked {:.1f} MiB, measured at most {:.1f} MiB a rank ({})",
+                  static_cast<double>(plan_.needed().device) / kMiB,
+                  static_cast<double>(ledger_.total() - (kHostIsDevice ? 0 : ledger_.bytes(Memory::staging))) / kMiB,
+                  static_cast<double>(summary_.peak_memory) / kMiB,
+                  kHostIsDevice ? "with the program" : "of the GPU, beyond the driver's context"));
 }
 
 void TrainingRun::say_evaluation() {

@@ -13,6 +13,7 @@
 #include <kozero/train/assembly.hpp>
 #include <kozero/train/data_set.hpp>
 
+#include "memory_room.hpp"
 #include "resume_point.hpp"
 #include "saving.hpp"
 #include "session.hpp"
@@ -44,7 +45,6 @@ class TrainingRun {
   [[nodiscard]] std::map<std::string, std::string> small_files() const;
   void create_folder();
   void continue_folder();
-  void refuse_what_does_not_fit() const;
   void say_banner();
   /// Initial weights, or those and the optimizer's state of the resume point.
   void begin();
@@ -62,6 +62,7 @@ class TrainingRun {
   void say_sample();
   [[nodiscard]] std::string path_of(const std::string& file) const { return folder_ + "/" + file; }
 
+  MemoryUse memory_use_;  // first: before anything is taken
   Session& session_;
   const io::Deck& deck_;
   dist::Communicator& control_;

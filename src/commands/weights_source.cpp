@@ -66,7 +66,11 @@ model::Config shape_of(const WeightsSource& source) {
 }
 
 io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides) {
-  if (!source.deck.empty()) return io::read_deck(source.deck, overrides);
+  if (!source.deck.empty()) {
+    io::Deck deck = io::read_deck(source.deck, overrides);
+    if (deck.origins["run.device"] != "command line") deck.run.device = "auto";  // weights know no device
+    return deck;
+  }
   const std::string run_dir = "runs/" + name_of_folder(source.path);
   const io::Deck plain = exchange::imported_deck(shape_of(source), run_dir, source.tokenizer);
   return io::parse_deck(io::resolved_text(plain), source.path, overrides);

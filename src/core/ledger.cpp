@@ -5,6 +5,7 @@
 #include <unistd.h>
 #endif
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
 
@@ -18,8 +19,7 @@ constexpr std::int64_t kWord = sizeof(std::uint64_t);
 void ask_for_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::int64_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   constexpr std::int64_t kLarge = std::int64_t{1} << 20;
-  constexpr bool kOnHost = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
-  if (!kOnHost || bytes < kLarge) return;
+  if (!kHostIsDevice || bytes < kLarge) return;
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto first = (reinterpret_cast<std::uintptr_t>(memory) + page - 1) / page * page;
   const auto end = (reinterpret_cast<std::uintptr_t>(memory) + static_cast<std::uintptr_t>(bytes)) / page * page;

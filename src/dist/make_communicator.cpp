@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/core/views.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/dist/mpi_communicator.hpp>
 #include <kozero/dist/planned_communicator.hpp>
@@ -21,8 +21,6 @@ namespace kozero::dist {
 namespace {
 
 const std::vector<std::string> kLaterBackends = {"nccl", "ring"};
-
-constexpr bool kHostReadsDevice = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
 
 struct Group {
   const void* mpi_comm;
@@ -53,7 +51,7 @@ std::string choose(const Group& group, const CommunicatorOptions& options) {
 
 std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> comm, MemoryLedger& ledger,
                                      const CommunicatorOptions& options) {
-  if (kHostReadsDevice) return comm;
+  if (kHostIsDevice) return comm;
   return std::make_unique<StagedCommunicator>(std::move(comm), ledger, options.chunk_bytes);
 }
 
@@ -97,7 +95,7 @@ std::unique_ptr<Communicator> make_planned_communicator(const std::string& backe
   if (backend == "self" && size > 1) refuse(backend, "it serves one rank, not " + std::to_string(size) + "; take auto");
   if (!alone && backend == "mpi") book_mpi_buffers(size, ledger, options);
   if (!alone && backend != "mpi") book_shm_window(size, ledger, options);
-  if (!alone && !kHostReadsDevice) {
+  if (!alone && !kHostIsDevice) {
     ledger.book(Memory::staging, "communication staging", StagedCommunicator::buffer_bytes(size, options.chunk_bytes));
   }
   return std::make_unique<PlannedCommunicator>(rank, size);

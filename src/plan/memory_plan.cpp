@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <kozero/core/device.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/assembly.hpp>
@@ -30,6 +31,11 @@ std::int64_t MemoryPlan::total() const {
   std::int64_t sum = 0;
   for (const auto value : bytes) sum += value;
   return sum;
+}
+
+DeviceAndHost MemoryPlan::needed() const {
+  if (kHostIsDevice) return {total(), total()};
+  return {total() - of(Memory::staging), of(Memory::staging)};
 }
 
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks) {

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kozero/kernels/matmul.hpp>
 #include <kozero/train/assembly.hpp>
 #include <kozero/train/checkpoint.hpp>
 
@@ -20,6 +21,7 @@ Assembly::Assembly(const Settings& settings, dist::Communicator& comm, MemoryLed
   for (const auto& piece : state_->pieces()) ranges.push_back(piece.range);
   optimizer_ = optim::make_optimizer(settings.optim, optim::segments_of(network_->parameters(), ranges), ledger);
   network_->reserve(ledger, settings.batch.micro_batch);
+  ledger.book(Memory::workspace, "matrix products", kernels::product_workspace());
   if (!settings.staged) return;
   staging_ = std::make_unique<Staging>(owned_state(parts()), settings.staging_mib, ledger);
 }

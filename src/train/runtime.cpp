@@ -10,6 +10,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/train/runtime.hpp>
 
@@ -60,7 +61,11 @@ void run_on_any_cpu() {
 
 Runtime::Runtime(std::int64_t threads, const dist::Environment& environment)
     : placement_(thread_placement(surroundings_of(threads, environment))) {
-  kokkos_.emplace(Kokkos::InitializationSettings().set_num_threads(placement_.threads).set_disable_warnings(true));
+  auto settings = Kokkos::InitializationSettings().set_num_threads(placement_.threads).set_disable_warnings(true);
+  const int gpus = Kokkos::num_devices();  // -1 on a host build
+  if (gpus > 0) settings.set_device_id(environment.local_rank() % gpus);
+  kokkos_.emplace(settings);
+  if (gpus > 0) placement_.text += ", " + device_name();
   bind_threads();
   flush_denormals(placement_.threads);
 }

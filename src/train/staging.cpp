@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/core/stream_copy.hpp>
@@ -35,8 +36,7 @@ void for_each_block(const char* label, std::int64_t extent, const Body& body) {
 }
 
 void copy(float* to, const Vector<float>& from) {
-  constexpr bool kHostReadsDevice = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
-  if constexpr (kHostReadsDevice) {
+  if constexpr (kHostIsDevice) {
     const float* source = from.data();
     for_each_block("kozero::train::capture", static_cast<std::int64_t>(from.extent(0)),
                    [=](std::int64_t first, std::int64_t count) {

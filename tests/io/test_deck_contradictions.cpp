@@ -224,15 +224,6 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
   });
 }
 
-TEST_CASE("the build's own device is the only one") {
-  const bool on_host = std::is_same_v<kozero::Device, kozero::Host>;
-  const std::string other = on_host ? "cuda" : "host";
-  const std::string message = on_host ? R"(run.device = "cuda": this is a host build; accepted are "auto", "host")"
-                                      : R"(run.device = "host": this is a CUDA build; accepted are "auto", "cuda")";
-  CHECK(refusal_of(kGoodDeck, {"run.device=" + other}) == "command line: " + message);
-  CHECK(refusal_of(kGoodDeck, {"run.device=auto"}).empty());
-}
-
 TEST_CASE("a deck that lacks what it needs is refused with the key") {
   CHECK(refusal_of("", {}) == "x.toml: data.text: missing; accepted is one of data.text, data.tokens, data.synthetic");
   std::vector<std::string> given = {"data.text=a.txt"};

@@ -153,10 +153,21 @@ TEMPLATE_LIST_TEST_CASE("matmul repeats bit for bit, with other shapes between",
   REQUIRE(reference::same_bits(first, product_of(of, false)));
 }
 
-TEMPLATE_LIST_TEST_CASE("a product through a GELU has the bits of the product and the GELU one after the other",
-                        "[matmul]", reference::StoredTypes) {
+/// On a host the same bits. cuBLASLt applies a GELU before it rounds, and its own form of tanh.
+template <class T>
+void require_alike(const Filled<T>& got, const Filled<T>& expected) {
+  if (std::is_same_v<Device, Host>) {
+    CHECK(reference::same_bits(got.values(), expected.values()));
+    return;
+  }
+  const std::vector<double> wanted = reference::in_double(expected.values());
+  reference::require_near(got.values(), wanted, std::is_same_v<T, float> ? 1e-5 : 8.0 * reference::kRounding<T>);
+}
+
+TEMPLATE_LIST_TEST_CASE("a product through a GELU is the product and the GELU one after the other", "[matmul]",
+                        reference::StoredTypes) {
   const auto extents = GENERATE(std::array<std::int64_t, 3>{7, 13, 5}, std::array<std::int64_t, 3>{70, 129, 65},
-                                std::array<std::int64_t, 3>{33, 40, 0});
+                                std::array<std::int64_t, 3>{64, 72, 40}, std::array<std::int64_t, 3>{33, 40, 0});
   const auto [m, n, k] = extents;
   const Filled<TestType> a(reference::numbers<TestType>(m * k, 1));
   const Filled<TestType> b(reference::numbers<TestType>(k * n, 2));
@@ -168,14 +179,14 @@ TEMPLATE_LIST_TEST_CASE("a product through a GELU has the bits of the product an
                                 b.input(k, n), bias.input());
   matmul(Device(), plain.matrix(m, n), Op::none, a.input(m, k), Op::none, b.input(k, n), bias.input());
   gelu_forward(Device(), expected.vector(), plain.input());
-  CHECK(reference::same_bits(hidden.values(), plain.values()));
-  CHECK(reference::same_bits(active.values(), expected.values()));
+  require_alike(hidden, plain);
+  require_alike(active, expected);
 
   matmul_gelu_gradient<Device, TestType>(Device(), active.matrix(m, n), a.input(m, k), Op::none, b.input(k, n),
                                          before.input(m, n));
   matmul(Device(), plain.matrix(m, n), Op::none, a.input(m, k), Op::none, b.input(k, n), false);
   gelu_backward(Device(), expected.vector(), plain.input(), before.input());
-  CHECK(reference::same_bits(active.values(), expected.values()));
+  require_alike(active, expected);
 }
 
 TEST_CASE("matmul refuses extents that disagree", "[matmul]") {

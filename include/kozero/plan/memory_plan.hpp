@@ -16,6 +16,12 @@
 
 namespace kozero::plan {
 
+/// Bytes in the memory that arrays lie in, and in the host's. Where these are one, each has all of them.
+struct DeviceAndHost {
+  std::int64_t device = 0;
+  std::int64_t host = 0;
+};
+
 struct MemoryPlan {
   int stage = 0;
   int num_ranks = 1;
@@ -26,6 +32,8 @@ struct MemoryPlan {
 
   [[nodiscard]] std::int64_t of(Memory category) const { return bytes[static_cast<std::size_t>(category)]; }
   [[nodiscard]] std::int64_t total() const;
+  /// On a GPU only staging is the host's.
+  [[nodiscard]] DeviceAndHost needed() const;
 };
 
 /// The plan of `settings` on rank 0 of `num_ranks`, with nothing allocated.

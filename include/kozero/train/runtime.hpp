@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// runtime.hpp: Kokkos with this rank's threads, each where it stays, flushing denormals.
+// runtime.hpp: Kokkos with this rank's threads, each where it stays, flushing denormals, and on a GPU build with its GPU:
+// rank r of a node has the GPU r modulo their number.
 // Denormal moments slow AdamW tenfold, so FTZ and DAZ are set on every thread, always: results depend on them.
 #pragma once
 #include <optional>
@@ -22,7 +23,7 @@ class Runtime {
   Runtime(std::int64_t threads, const dist::Environment& environment);
 
   [[nodiscard]] int threads() const { return placement_.threads; }
-  /// "2 threads bound to CPUs 0-1".
+  /// "2 threads bound to CPUs 0-1", and the GPU.
   [[nodiscard]] const std::string& placement() const { return placement_.text; }
 
  private:

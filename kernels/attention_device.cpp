@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_rows.cpp: attention.hpp on GPUs, by the kernels of attention_rows.hpp.
+// attention_device.cpp: attention.hpp on GPUs, by the kernels of attention_teams.hpp.
 #include <kozero/core/precision.hpp>
-#include <kozero/kernels/attention_rows.hpp>
+#include <kozero/kernels/attention_teams_backward.hpp>
 
 namespace kozero::kernels {
 
@@ -14,14 +14,14 @@ std::int64_t attention_workspace(const AttentionShape& shape) {
 template <class Space, class T>
 void attention_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp, MatrixIn<T> qkv,
                        const AttentionShape& shape, Vector<float>) {
-  attention_rows_forward(space, y, logsumexp, qkv, shape);
+  attention_teams_forward<ThreadsOn<Space>>(space, y, logsumexp, qkv, shape);
 }
 
 template <class Space, class T>
 void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, MatrixIn<T> y,
                         Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
                         Vector<float> workspace) {
-  attention_rows_backward(space, dqkv, dy, y, logsumexp, qkv, shape, workspace);
+  attention_teams_backward<ThreadsOn<Space>>(space, dqkv, dy, y, logsumexp, qkv, shape, workspace);
 }
 
 #define KOZERO_INSTANTIATE(T)                                                                              \

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// device.hpp: the GPU that this rank computes on, as its driver describes it. On a host build there is none: the device's
+// memory is the host's.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include <kozero/core/views.hpp>
+
+namespace kozero {
+
+/// The host reads and writes device memory: there is only one memory.
+inline constexpr bool kHostIsDevice = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
+
+struct DeviceMemoryInfo {
+  std::int64_t free = 0;
+  std::int64_t total = 0;
+};
+
+/// "NVIDIA H200 at 0000:3b:00.0", the same on two ranks of a node exactly where they share a GPU; "" on a host build.
+/// Kokkos must be up.
+std::string device_name();
+
+/// Bytes of the GPU, all processes' use counted; zeros on a host build, or where the driver does not tell.
+DeviceMemoryInfo device_memory();
+
+}  // namespace kozero
