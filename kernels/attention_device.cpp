@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/attention_cudnn.hpp>
 #include <kozero/kernels/attention_teams_backward.hpp>
 
@@ -14,7 +14,8 @@ namespace {
 
 template <class T>
 CudnnAttention cudnn_shape(const AttentionShape& shape) {
-  return {shape.batch, shape.positions, shape.heads, shape.kv_heads, shape.head_dim, CudnnType::bf16};
+  return {shape.batch,    shape.positions, shape.heads,
+          shape.kv_heads, shape.head_dim,  std::is_same_v<T, Float16> ? CudnnType::f16 : CudnnType::bf16};
 }
 
 template <class T>
@@ -68,19 +69,14 @@ void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, Matr
                             dqkv.data(), on_border(workspace.data())});
 }
 
-template std::string attention_by<float>();
-template std::string attention_by<Bfloat16>();
-template std::int64_t attention_workspace<float>(const AttentionShape&);
-template std::int64_t attention_workspace<Bfloat16>(const AttentionShape&);
-template void attention_forward<Device, float>(const Device&, Matrix<float>, Matrix<float>, Matrix<const float>,
-                                               const AttentionShape&, Vector<float>);
-template void attention_backward<Device, float>(const Device&, Matrix<float>, Matrix<const float>, Matrix<const float>,
-                                                Matrix<const float>, Matrix<const float>, const AttentionShape&,
-                                                Vector<float>);
-template void attention_forward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<float>,
-                                                  Matrix<const Bfloat16>, const AttentionShape&, Vector<float>);
-template void attention_backward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<const Bfloat16>,
-                                                   Matrix<const Bfloat16>, Matrix<const float>, Matrix<const Bfloat16>,
-                                                   const AttentionShape&, Vector<float>);
+#define KOZERO_INSTANTIATE(T)                                                                              \
+  template std::string attention_by<T>();                                                                  \
+  template std::int64_t attention_workspace<T>(const AttentionShape&);                                     \
+  template void attention_forward<Device, T>(const Device&, Matrix<T>, Matrix<float>, Matrix<const T>,     \
+                                             const AttentionShape&, Vector<float>);                        \
+  template void attention_backward<Device, T>(const Device&, Matrix<T>, Matrix<const T>, Matrix<const T>,  \
+                                              Matrix<const float>, Matrix<const T>, const AttentionShape&, \
+                                              Vector<float>);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

@@ -15,7 +15,7 @@
 #include <string>
 #include <type_traits>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/matmul.hpp>
 
 namespace kozero::kernels {
@@ -41,9 +41,9 @@ inline void check_cublaslt(cublasStatus_t status, const char* call) {
 
 template <class T>
 constexpr cudaDataType_t cublaslt_type() {
-  static_assert(std::is_same_v<T, float> || std::is_same_v<T, Bfloat16>,
-                "matmul: no cuBLASLt type is named for this one");
-  return std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_16BF;
+  if constexpr (std::is_same_v<T, float>) return CUDA_R_32F;
+  if constexpr (std::is_same_v<T, Bfloat16>) return CUDA_R_16BF;
+  if constexpr (std::is_same_v<T, Float16>) return CUDA_R_16F;
 }
 
 /// It lives as long as the process.

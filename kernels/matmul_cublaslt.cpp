@@ -79,6 +79,10 @@ template void multiply<Device, float, Bfloat16>(const Device&, const ProductShap
                                                 const Bfloat16*, const Epilogue<float, Bfloat16>&);
 template void multiply<Device, Bfloat16, Bfloat16>(const Device&, const ProductShape&, Bfloat16*, const Bfloat16*,
                                                    const Bfloat16*, const Epilogue<Bfloat16, Bfloat16>&);
+template void multiply<Device, float, Float16>(const Device&, const ProductShape&, float*, const Float16*,
+                                               const Float16*, const Epilogue<float, Float16>&);
+template void multiply<Device, Float16, Float16>(const Device&, const ProductShape&, Float16*, const Float16*,
+                                                 const Float16*, const Epilogue<Float16, Float16>&);
 
 // There is nobody else.
 void choose_products(Products) {}
@@ -90,6 +94,7 @@ const char* multiplier() {
 
 template const char* multiplier<float>();
 template const char* multiplier<Bfloat16>();
+template const char* multiplier<Float16>();
 
 template <class Space, class T>
 double product_probe(const Space&) {
@@ -98,6 +103,7 @@ double product_probe(const Space&) {
 
 template double product_probe<Device, float>(const Device&);
 template double product_probe<Device, Bfloat16>(const Device&);
+template double product_probe<Device, Float16>(const Device&);
 
 std::int64_t product_workspace() { return static_cast<std::int64_t>(kCublasltWorkspace); }
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/matmul.hpp>
 #include <kozero/model/head.hpp>
@@ -164,9 +164,9 @@ void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shape
   add_attention<Scalar>(cases, shapes, rings);
 }
 
-template void add_product_cases<float>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
-template void add_product_cases<Bfloat16>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
-template KernelCase product_probe<float>();
-template KernelCase product_probe<Bfloat16>();
+#define KOZERO_INSTANTIATE(T)                                                                       \
+  template void add_product_cases<T>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&); \
+  template KernelCase product_probe<T>();
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::commands

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/model/accept.hpp>
 #include <kozero/model/decoder.hpp>
 #include <kozero/model/feed_forward.hpp>
@@ -89,7 +89,7 @@ std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
                                                                 Head<Scalar>(norm, vocabulary), nullptr});
 }
 
-template std::unique_ptr<Model<float>> make_gpt2<float>(const Config&);
-template std::unique_ptr<Model<Bfloat16>> make_gpt2<Bfloat16>(const Config&);
+#define KOZERO_INSTANTIATE(T) template std::unique_ptr<Model<T>> make_gpt2<T>(const Config&);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

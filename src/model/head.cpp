@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/cross_entropy.hpp>
 #include <kozero/kernels/fill.hpp>
 #include <kozero/kernels/matmul.hpp>
@@ -96,7 +96,7 @@ void Head<Scalar>::logits(const Pass& pass, Vector<float> out, Matrix<const Scal
                   vocabulary_.in(weights.vocabulary), false);
 }
 
-template class Head<float>;
-template class Head<Bfloat16>;
+#define KOZERO_INSTANTIATE(T) template class Head<T>;
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

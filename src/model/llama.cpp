@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/model/accept.hpp>
 #include <kozero/model/decoder.hpp>
 #include <kozero/model/feed_forward.hpp>
@@ -113,7 +113,7 @@ std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
                                                                 Head<Scalar>(norm, vocabulary), rotary});
 }
 
-template std::unique_ptr<Model<float>> make_llama<float>(const Config&);
-template std::unique_ptr<Model<Bfloat16>> make_llama<Bfloat16>(const Config&);
+#define KOZERO_INSTANTIATE(T) template std::unique_ptr<Model<T>> make_llama<T>(const Config&);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

@@ -14,13 +14,8 @@ void Assembly::store_weights_as(const Settings& settings, MemoryLedger& ledger) 
   state_ = std::move(state);
 }
 
-Assembly::Assembly(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger)
-    : comm_(comm) {
-  if (settings.precision == Precision::bf16) {
-    store_weights_as<Bfloat16>(settings, ledger);
-  } else {
-    store_weights_as<float>(settings, ledger);
-  }
+Assembly::Assembly(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger) : comm_(comm) {
+  with_stored_type(settings.precision, [&](auto type) { store_weights_as<decltype(type)>(settings, ledger); });
   loader_ = std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger);
   std::vector<UnitRange> ranges;
   for (const auto& piece : state_->pieces()) ranges.push_back(piece.range);
