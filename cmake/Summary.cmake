@@ -11,6 +11,7 @@ message(STATUS "  build      ${CMAKE_BUILD_TYPE}, -march=${KOZERO_MARCH}, saniti
 message(STATUS "  compiler   ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, launcher: ${CMAKE_CXX_COMPILER_LAUNCHER}")
 if(KOZERO_CUDA)
   message(STATUS "  CUDA       ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}, NCCL's header in ${KOZERO_NCCL_INCLUDE}")
+  message(STATUS "  attention  cuDNN's front end: ${KOZERO_CUDNN_FRONTEND_INCLUDE}")
 endif()
 message(STATUS "  Kokkos     ${Kokkos_VERSION} (${_devices}) ${Kokkos_DIR}")
 message(STATUS "  MPI        ${MPI_CXX_VERSION} ${MPIEXEC_EXECUTABLE}")

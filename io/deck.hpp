@@ -76,6 +76,8 @@ struct TrainKeys {
   std::string gradient_dtype = "f32";
   double grad_clip = 1;
   std::string on_nonfinite = "stop";
+  std::int64_t loss_scale = 0;  ///< 0: dynamic
+  std::int64_t loss_scale_window = 2000;
   bool recompute = false;
   std::int64_t eval_every = 0;
   std::int64_t eval_batches = 20;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // deck_check.cpp: checks between keys, most of them two tables: alternatives, and keys that only one choice reads.
 #include <algorithm>
+#include <bit>
 #include <type_traits>
 
 #include <kozero/io/deck_check.hpp>
@@ -40,6 +41,9 @@ const std::vector<ReadWhere> kReadWhere = {
     {"model.dropout", "model.arch", {"\"gpt2\""}},
     {"data.tokenizer", "data.synthetic", {"false"}},
     {"train.base_ranks", "train.batch_scaling", {"\"linear\"", "\"sqrt\""}},
+    {"train.loss_scale", "train.precision", {"\"fp16\""}},
+    {"train.loss_scale_window", "train.precision", {"\"fp16\""}},
+    {"train.loss_scale_window", "train.loss_scale", {"0"}},
     {"optim.betas", "optim.kind", {"\"adamw\""}},
     {"optim.eps", "optim.kind", {"\"adamw\""}},
     {"optim.momentum", "optim.kind", {"\"sgd\""}},
@@ -188,6 +192,11 @@ void check_types(const Deck& deck) {
     refuse_value(deck, "zero.gather_dtype",
                  "weights travel as they are stored; accepted with " + beside(deck, "train.precision") +
                      " are \"auto\", \"" + deck.train.precision + "\"");
+  }
+  const auto scale = static_cast<std::uint64_t>(deck.train.loss_scale);
+  if (scale != 0 && !std::has_single_bit(scale)) {
+    refuse_value(deck, "train.loss_scale",
+                 "other factors than powers of two round; accepted are 0, 1, 2, 4, 8, ... 16777216");
   }
 }
 

@@ -28,6 +28,12 @@ FileHashes hashes_of(const Json& json) {
   return hashes;
 }
 
+std::optional<LossScale> loss_scale_of(const Json& json) {
+  const auto found = json.find("loss_scale");
+  if (found == json.end()) return std::nullopt;
+  return LossScale{found->at("scale").get<double>(), found->at("good_steps").get<std::int64_t>()};
+}
+
 CheckpointRecord record_of(const Json& json) {
   const Json& data = json.at("data");
   return {.step = json.at("step").get<std::int64_t>(),
@@ -38,7 +44,8 @@ CheckpointRecord record_of(const Json& json) {
           .num_samples = data.at("num_samples").get<std::int64_t>(),
           .model = json.at("model").dump(),
           .tokenizer = json.at("tokenizer").get<std::string>(),
-          .deck = json.at("deck").get<std::string>()};
+          .deck = json.at("deck").get<std::string>(),
+          .loss_scale = loss_scale_of(json)};
 }
 
 Manifest manifest_of(Json json) {
@@ -81,6 +88,9 @@ std::string manifest_text(const Manifest& manifest) {
                {"deck", record.deck},
                {"block_bytes", kBlockBytes},
                {"files", Json::object()}};
+  if (const auto& scale = record.loss_scale) {
+    json["loss_scale"] = {{"scale", scale->scale}, {"good_steps", scale->good_steps}};
+  }
   for (const auto& [name, hashes] : manifest.files) json["files"][name] = json_of(hashes);
   json["datasets"] = manifest.datasets;
   json["hash"] = hash_of(json);

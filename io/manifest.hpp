@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // manifest.hpp: what a checkpoint says of itself, and the hashes that vouch for its files.
-//   manifest.json: format_version; step, tokens, optimizer_start; data {seed, global_batch, num_samples, next_step};
+//   manifest.json: format_version; step, tokens, optimizer_start; loss_scale {scale, good_steps} where it is dynamic; data {seed, global_batch, num_samples, next_step};
 //   model, tokenizer, deck; files {name: {size, xxh3_128 of every 16 MiB}}; datasets {path in state.h5: hash}; hash of
 //   all that stands before it
 // A dataset's hash is that of its values alone, wherever they lie in the file: its bytes (f32, little endian, row-major)
@@ -11,11 +11,19 @@
 // The data position is the next step alone: which samples a step takes is a function of (seed, step).
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 
 #include <kozero/io/block_hashes.hpp>
 
 namespace kozero::io {
+
+/// A dynamic loss scale, and how many steps in a row it did well.
+struct LossScale {
+  double scale = 1.0;
+  std::int64_t good_steps = 0;
+  bool operator==(const LossScale&) const = default;
+};
 
 /// The state of a run that is not in tensors, and what a deck has to agree with to go on from it.
 struct CheckpointRecord {
@@ -23,11 +31,12 @@ struct CheckpointRecord {
   std::int64_t tokens = 0;           ///< tokens seen
   std::int64_t optimizer_start = 0;  ///< updates made before the optimizer's state began (weights-only resumes)
   std::uint64_t seed = 1;
-  std::int64_t global_batch = 0;     ///< sequences a step
-  std::int64_t num_samples = 0;      ///< of the training data
-  std::string model = {};                 ///< its shape, JSON
-  std::string tokenizer = {};             ///< its name and the hash of its vocabulary; "none"
-  std::string deck = {};                  ///< the resolved deck's text
+  std::int64_t global_batch = 0;             ///< sequences a step
+  std::int64_t num_samples = 0;              ///< of the training data
+  std::string model = {};                    ///< its shape, JSON
+  std::string tokenizer = {};                ///< its name and the hash of its vocabulary; "none"
+  std::string deck = {};                     ///< the resolved deck's text
+  std::optional<LossScale> loss_scale = {};  ///< for the next step; none where it is fixed
 };
 
 struct Manifest {

@@ -53,6 +53,8 @@ std::string to_json_line(const StepMetrics& metrics) {
   line["seconds"] = object_of(metrics.seconds);
   line["bytes_sent"] = object_of(metrics.bytes_sent);
   line["memory"] = object_of(metrics.memory);
+  line["loss_scale"] = number_or_null(metrics.loss_scale);
+  line["skipped"] = metrics.skipped;
   return line.dump();
 }
 

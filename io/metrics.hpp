@@ -11,6 +11,7 @@
 //   seconds        {phase: seconds on rank 0}      bytes_sent     {collective: bytes this rank sent in this step}
 //     checkpoint   of them: how long training stood still for a save between the step before and this one
 //   memory         {category: bytes on rank 0}, "resident" and "peak" being the process's own
+//   loss_scale     fp16: of this step, else null   skipped        whether the update was left out: a number not finite
 #pragma once
 #include <cstdint>
 #include <fstream>
@@ -33,6 +34,8 @@ struct StepMetrics {
   std::map<std::string, double> seconds;
   std::map<std::string, std::int64_t> bytes_sent;
   std::map<std::string, std::int64_t> memory;
+  std::optional<double> loss_scale;
+  bool skipped = false;
 };
 
 /// The object's line, without the line's end.

@@ -16,7 +16,8 @@ constexpr auto kRefresh = std::chrono::milliseconds(100);
 }  // namespace
 
 std::string Progress::figures(const ProgressStep& now) const {
-  return fmt::format("{}/{}  loss {:.4f}  {} tokens/s  {} left  {}", now.step, total_steps_, now.loss,
+  const std::string scale = now.loss_scale ? fmt::format("  scale {:.0f}", *now.loss_scale) : "";
+  return fmt::format("{}/{}  loss {:.4f}{}  {} tokens/s  {} left  {}", now.step, total_steps_, now.loss, scale,
                      readable_count(now.tokens_per_s),
                      readable_seconds(static_cast<double>(total_steps_ - now.step) * smooth_step_s_),
                      readable_bytes(now.memory));

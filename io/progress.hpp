@@ -3,10 +3,12 @@
 // progress.hpp: how far a run is: a bar on a terminal, one plain line every log.every steps in a pipe.
 //   [======>         ]  120/1000  loss 3.4512  12.3 k tokens/s  1 min 20 s left  512.0 MiB
 //   step 120/1000  loss 3.4512  12.3 k tokens/s  1 min 20 s left  512.0 MiB
+// and in fp16 the loss scale behind the loss.
 // The plain lines of every log.every-th step are in log.txt either way; the first and last step always are.
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include <kozero/io/log.hpp>
@@ -19,6 +21,7 @@ struct ProgressStep {
   double tokens_per_s = 0.0;
   double step_s = 0.0;
   std::int64_t memory = 0;  ///< bytes this process holds
+  std::optional<double> loss_scale = {};
 };
 
 class Progress {

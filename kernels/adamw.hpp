@@ -4,7 +4,7 @@
 //   g = gradient_scale * gradient;  master *= 1 - lr * weight_decay
 //   exp_avg += (1 - beta1) (g - exp_avg);  exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) g^2
 //   master -= (lr / correction1) exp_avg / (sqrt(exp_avg_sq) / sqrt(correction2) + eps)      all of one extent
-//   rounded = Bfloat16(master), where the network reads 16 bits; else `rounded` has no elements
+//   stored = T(master), where the network reads 16 bits
 // PyTorch's AdamW formula (amsgrad off). Elementwise: the bits do not depend on how an array is cut. Returns without
 // fencing. Loshchilov, Hutter 2019, arXiv:1711.05101.
 #pragma once
@@ -29,8 +29,8 @@ struct AdamW {
   double gradient_scale = 1.0;
 };
 
-template <class Space>
-void adamw_update(const Space& space, Vector<float> master, Vector<Bfloat16> rounded, Vector<float> exp_avg,
+template <class Space, class T>
+void adamw_update(const Space& space, Vector<float> master, Vector<T> stored, Vector<float> exp_avg,
                   Vector<float> exp_avg_sq, Vector<const float> gradient, const AdamW& step) {
   require(exp_avg.extent(0) == master.extent(0) && exp_avg_sq.extent(0) == master.extent(0) &&
               gradient.extent(0) == master.extent(0),
@@ -49,7 +49,7 @@ void adamw_update(const Space& space, Vector<float> master, Vector<Bfloat16> rou
   float* const v = exp_avg_sq.data();
   const float* const grad = gradient.data();
   update_elements(
-      space, "kozero::adamw_update", extent, rounded, KOKKOS_LAMBDA(std::int64_t i) {
+      space, "kozero::adamw_update", extent, stored, KOKKOS_LAMBDA(std::int64_t i) {
         const float g = scale * grad[i];
         const float first = m[i] + rest1 * (g - m[i]);
         const float second = beta2 * v[i] + rest2 * g * g;

@@ -70,6 +70,8 @@ struct Operand;
 
 template <>
 struct Operand<float> {
+  static constexpr std::int64_t kLine = 16;
+
   static void store_left(float* block, int key, const Queries& x) {
     _mm512_store_ps(block + key * kStepWords, x.line[0]);
     _mm512_store_ps(block + (kTileRows + key) * kStepWords, x.line[1]);
@@ -85,8 +87,27 @@ struct Operand<float> {
   }
 };
 
+/// Blocks of fp16 are operands in float.
+template <>
+struct Operand<Float16Bits> {
+  static constexpr std::int64_t kLine = 16;
+
+  static void store_line(Float16Bits* to, __mmask16 mask, __m512 x) {
+    const __m256i rounded = _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm512_mask_storeu_epi16(to, mask, _mm512_castsi256_si512(rounded));
+  }
+  static __m512 widened(const Float16Bits* from, std::int64_t count) {
+    return _mm512_cvtph_ps(_mm512_castsi512_si256(_mm512_maskz_loadu_epi16(lanes_below(count, 16), from)));
+  }
+  static __m512 add_products(__m512 sum, const Float16Bits* a, const Float16Bits* b, std::int64_t count) {
+    return _mm512_fmadd_ps(widened(a, count), widened(b, count), sum);
+  }
+};
+
 template <>
 struct Operand<std::uint16_t> {
+  static constexpr std::int64_t kLine = 32;
+
   static __m512i rounded(__m512 low, __m512 high) { return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low)); }
   static void store_left(std::uint16_t* block, int key, const Queries& x) {
     _mm512_store_si512(block + key * kTileRows, rounded(x.line[0], x.line[1]));
@@ -189,7 +210,7 @@ void pack_gradients(const GradientOperands<Storage>& to, const ScoreBlock& block
 
 template <class Storage>
 void row_products(QueryValues& sum, const MatrixRows<Storage>& a, const Storage* b) {
-  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(Storage));
+  constexpr std::int64_t kLine = Operand<Storage>::kLine;
   for (std::int64_t r = 0; r < kTileRows; ++r) {
     __m512 lanes = _mm512_setzero_ps();
     for (std::int64_t d = 0; r < a.rows && d < a.columns; d += kLine) {
@@ -244,9 +265,12 @@ template void pack_gradients<std::uint16_t>(const GradientOperands<std::uint16_t
                                             float, const QueryValues&, const QueryValues&);
 template void row_products<float>(QueryValues&, const MatrixRows<float>&, const float*);
 template void row_products<std::uint16_t>(QueryValues&, const MatrixRows<std::uint16_t>&, const std::uint16_t*);
+template void row_products<Float16Bits>(QueryValues&, const MatrixRows<Float16Bits>&, const Float16Bits*);
 template void store_block<float>(const MatrixPart<float>&, const float*, float);
 template void store_block<std::uint16_t>(const MatrixPart<std::uint16_t>&, const float*, float);
+template void store_block<Float16Bits>(const MatrixPart<Float16Bits>&, const float*, float);
 template void store_transposed<float>(const MatrixPart<float>&, const float*, const QueryValues&);
 template void store_transposed<std::uint16_t>(const MatrixPart<std::uint16_t>&, const float*, const QueryValues&);
+template void store_transposed<Float16Bits>(const MatrixPart<Float16Bits>&, const float*, const QueryValues&);
 
 }  // namespace kozero::kernels

@@ -6,18 +6,14 @@
 //   ds(j,i) = p(j,i) (m(j,i) dp(j,i) - delta(i))
 // Blocks come as tile_product.hpp leaves them, a row a key: all that belongs to a query is then a lane, and rounded
 // blocks are operands of the next product with no transposition (tile_packing.hpp has their orders). Storage is what T
-// is in memory: float, or the 16 bits of a Bfloat16. Arrays begin on a cache line. Needs AVX-512 (F, BW; of 16 bits
+// is in memory: float, or 16 bits of bf16 or fp16; an operand of fp16 is made in float. Arrays begin on a cache line. Needs AVX-512 (F, BW; of 16 bits
 // BF16 too). Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018, arXiv:1805.02867.
 #pragma once
 #include <cstdint>
-#include <type_traits>
 
 #include <kozero/kernels/tile_product.hpp>
 
 namespace kozero::kernels {
-
-template <class T>
-using StorageOf = std::conditional_t<std::is_same_v<T, float>, float, std::uint16_t>;
 
 /// A number of each of 32 queries.
 struct alignas(64) QueryValues {

@@ -52,11 +52,12 @@ struct HeadRows {
   std::int64_t stride;
 
   /// Packs the positions of block b as rows, with k = D.
-  void pack_along(T* to, TileSide side, const HeadExtents<T>& extents, std::int64_t b) const {
+  void pack_along(Packed<T>* to, TileSide side, const HeadExtents<T>& extents, std::int64_t b) const {
     pack_block<T>(to, side, {data, extents.positions, extents.dim, stride}, b * kTileRows, 0, extents.dim_steps);
   }
   /// Packs D as rows, with the positions of block b as k; each further block of D goes `next` elements on.
-  void pack_across(T* to, TileSide side, const HeadExtents<T>& extents, std::int64_t b, std::int64_t next) const {
+  void pack_across(Packed<T>* to, TileSide side, const HeadExtents<T>& extents, std::int64_t b,
+                   std::int64_t next) const {
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
       pack_block<T>(to + c * next, side, {data, extents.dim, extents.positions, stride, true}, c * kTileRows,
                     b * kTileRows, HeadExtents<T>::kBlockSteps);

@@ -4,12 +4,18 @@
 // used.
 #include <algorithm>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/attention_strips.hpp>
 #include <kozero/kernels/attention_tasks.hpp>
 #include <kozero/kernels/attention_tiles.hpp>
+#include <kozero/kernels/matmul.hpp>
 
 namespace kozero::kernels {
+
+template <class T>
+std::string attention_by() {
+  return multiplier<T>();
+}
 
 template <class T>
 std::int64_t attention_workspace(const AttentionShape& shape) {
@@ -41,17 +47,14 @@ void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, Matr
   }
 }
 
-template std::int64_t attention_workspace<float>(const AttentionShape&);
-template std::int64_t attention_workspace<Bfloat16>(const AttentionShape&);
-template void attention_forward<Device, float>(const Device&, Matrix<float>, Matrix<float>, Matrix<const float>,
-                                               const AttentionShape&, Vector<float>);
-template void attention_forward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<float>,
-                                                  Matrix<const Bfloat16>, const AttentionShape&, Vector<float>);
-template void attention_backward<Device, float>(const Device&, Matrix<float>, Matrix<const float>, Matrix<const float>,
-                                                Matrix<const float>, Matrix<const float>, const AttentionShape&,
-                                                Vector<float>);
-template void attention_backward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<const Bfloat16>,
-                                                   Matrix<const Bfloat16>, Matrix<const float>, Matrix<const Bfloat16>,
-                                                   const AttentionShape&, Vector<float>);
+#define KOZERO_INSTANTIATE(T)                                                                              \
+  template std::string attention_by<T>();                                                                  \
+  template std::int64_t attention_workspace<T>(const AttentionShape&);                                     \
+  template void attention_forward<Device, T>(const Device&, Matrix<T>, Matrix<float>, Matrix<const T>,     \
+                                             const AttentionShape&, Vector<float>);                        \
+  template void attention_backward<Device, T>(const Device&, Matrix<T>, Matrix<const T>, Matrix<const T>,  \
+                                              Matrix<const float>, Matrix<const T>, const AttentionShape&, \
+                                              Vector<float>);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/attention_strips.hpp>
 #include <kozero/kernels/attention_tasks.hpp>
 #include <kozero/kernels/row_max.hpp>
@@ -288,17 +288,13 @@ void attention_strips_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> d
       [=](std::int64_t index, float* scratch) { backward(index / shape.kv_heads, index % shape.kv_heads, scratch); });
 }
 
-template std::int64_t attention_strips_scratch<float>(const AttentionShape&);
-template std::int64_t attention_strips_scratch<Bfloat16>(const AttentionShape&);
-template void attention_strips_forward<Device, float>(const Device&, Matrix<float>, Matrix<float>, Matrix<const float>,
-                                                      const AttentionShape&, Vector<float>);
-template void attention_strips_forward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<float>,
-                                                         Matrix<const Bfloat16>, const AttentionShape&, Vector<float>);
-template void attention_strips_backward<Device, float>(const Device&, Matrix<float>, Matrix<const float>,
-                                                       Matrix<const float>, Matrix<const float>, Matrix<const float>,
-                                                       const AttentionShape&, Vector<float>);
-template void attention_strips_backward<Device, Bfloat16>(const Device&, Matrix<Bfloat16>, Matrix<const Bfloat16>,
-                                                          Matrix<const Bfloat16>, Matrix<const float>,
-                                                          Matrix<const Bfloat16>, const AttentionShape&, Vector<float>);
+#define KOZERO_INSTANTIATE(T)                                                                                     \
+  template std::int64_t attention_strips_scratch<T>(const AttentionShape&);                                       \
+  template void attention_strips_forward<Device, T>(const Device&, Matrix<T>, Matrix<float>, Matrix<const T>,     \
+                                                    const AttentionShape&, Vector<float>);                        \
+  template void attention_strips_backward<Device, T>(const Device&, Matrix<T>, Matrix<const T>, Matrix<const T>,  \
+                                                     Matrix<const float>, Matrix<const T>, const AttentionShape&, \
+                                                     Vector<float>);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

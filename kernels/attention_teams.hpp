@@ -17,6 +17,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/rows.hpp>
+#include <kozero/kernels/unrolled.hpp>
 #include <kozero/kernels/vector_math.hpp>
 
 namespace kozero::kernels {
@@ -79,12 +80,16 @@ struct ScratchBlock {
 template <class Grid, class A, class B>
 KOKKOS_INLINE_FUNCTION void block_scores(float (&scores)[Grid::kOwnRows][Grid::kOwnColumns], const A& of_rows,
                                          const B& of_columns, int mine, int other, int dim) {
+  KOZERO_UNROLLED
   for (int a = 0; a < Grid::kOwnRows; ++a) {
+    KOZERO_UNROLLED
     for (int b = 0; b < Grid::kOwnColumns; ++b) scores[a][b] = 0.0F;
   }
   for (int d = 0; d < dim; ++d) {
+    KOZERO_UNROLLED
     for (int a = 0; a < Grid::kOwnRows; ++a) {
       const float left = of_rows.row(mine + a * Grid::kGridRows)[d];
+      KOZERO_UNROLLED
       for (int b = 0; b < Grid::kOwnColumns; ++b) {
         scores[a][b] += left * of_columns.row(other + b * Grid::kGridColumns)[d];
       }
@@ -97,8 +102,10 @@ template <class Grid, class Weights, class Values>
 KOKKOS_INLINE_FUNCTION void add_weighted(float (&sums)[Grid::kOwnRows][Grid::kOwnColumns], const Weights& weights,
                                          const Values& values, int columns, int mine, int other) {
   for (int c = 0; c < columns; ++c) {
+    KOZERO_UNROLLED
     for (int a = 0; a < Grid::kOwnRows; ++a) {
       const float weight = weights.row(mine + a * Grid::kGridRows)[c];
+      KOZERO_UNROLLED
       for (int e = 0; e < Grid::kOwnColumns; ++e) sums[a][e] += weight * values.row(c)[other + e * Grid::kGridColumns];
     }
   }
@@ -183,9 +190,11 @@ class TeamForward {
 
   KOKKOS_FUNCTION static Running begun() {
     Running running;
+    KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
       running.largest[a] = -Kokkos::Experimental::infinity_v<float>;
       running.sum[a] = 0.0F;
+      KOZERO_UNROLLED
       for (float& output : running.outputs[a]) output = 0.0F;
     }
     return running;
@@ -195,7 +204,9 @@ class TeamForward {
   KOKKOS_FUNCTION void mask(float (&scores)[Scores::kOwnRows][Scores::kOwnColumns], const Place& place,
                             std::int64_t key) const {
     const float scale = shape_.scale();
+    KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
+      KOZERO_UNROLLED
       for (int b = 0; b < Scores::kOwnColumns; ++b) {
         const std::int64_t i = place.first + place.row + a * Scores::kGridRows;
         const std::int64_t j = key + place.column + b * Scores::kGridColumns;
@@ -206,8 +217,10 @@ class TeamForward {
 
   KOKKOS_FUNCTION static void share_largest(const float (&scores)[Scores::kOwnRows][Scores::kOwnColumns],
                                             const Place& place, const Memory& memory) {
+    KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
       float largest = scores[a][0];
+      KOZERO_UNROLLED
       for (const float score : scores[a]) largest = Kokkos::max(largest, score);
       memory.partials[(place.row + a * Scores::kGridRows) * Scores::kGridColumns + place.column] = largest;
     }
@@ -216,16 +229,20 @@ class TeamForward {
   /// The probabilities of this block of keys into scratch, as yet unnormalised, and the running sums brought up to it.
   KOKKOS_FUNCTION void weigh(Running& running, const float (&scores)[Scores::kOwnRows][Scores::kOwnColumns],
                              const Place& place, const Memory& memory, std::int64_t key) const {
+    KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
       const int row = place.row + a * Scores::kGridRows;
       float largest = running.largest[a];
+      KOZERO_UNROLLED
       for (int c = 0; c < Scores::kGridColumns; ++c) {
         largest = Kokkos::max(largest, memory.partials[row * Scores::kGridColumns + c]);
       }
       const float shrink = fast_exp(running.largest[a] - largest);
       running.largest[a] = largest;
       running.sum[a] *= shrink;
+      KOZERO_UNROLLED
       for (float& output : running.outputs[a]) output *= shrink;
+      KOZERO_UNROLLED
       for (int b = 0; b < Scores::kOwnColumns; ++b) {
         const int column = place.column + b * Scores::kGridColumns;
         const float p = fast_exp(scores[a][b] - largest);
@@ -238,17 +255,21 @@ class TeamForward {
 
   KOKKOS_FUNCTION void store(const RowTeam<Space>& team, const Running& running, const Place& place,
                              const Memory& memory) const {
+    KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
       memory.partials[(place.row + a * Scores::kGridRows) * Scores::kGridColumns + place.column] = running.sum[a];
     }
     team.team_barrier();
     T* const out = y_.data() + shape_.output(place.head.batch, place.head.head);
+    KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
       const int row = place.row + a * Scores::kGridRows;
       const std::int64_t i = place.first + row;
       if (i >= shape_.positions) continue;
       float sum = 0.0F;
+      KOZERO_UNROLLED
       for (int c = 0; c < Scores::kGridColumns; ++c) sum += memory.partials[row * Scores::kGridColumns + c];
+      KOZERO_UNROLLED
       for (int e = 0; e < Outputs::kOwnColumns; ++e) {
         const int d = place.column + e * Outputs::kGridColumns;
         if (d < shape_.head_dim) out[i * shape_.y_columns() + d] = static_cast<T>(running.outputs[a][e] / sum);

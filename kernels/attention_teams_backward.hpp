@@ -142,7 +142,9 @@ class TeamBackward {
     const float scale = shape_.scale();
     block_scores<Scores>(kept_p, memory.own, memory.other, place.row, place.column, dim);
     block_scores<Scores>(ds, memory.own_paired, memory.other_paired, place.row, place.column, dim);
+    KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
+      KOZERO_UNROLLED
       for (int b = 0; b < Scores::kOwnColumns; ++b) {
         const std::int64_t own = place.first + place.row + a * Scores::kGridRows;
         const std::int64_t other = other_first + place.column + b * Scores::kGridColumns;
@@ -159,16 +161,20 @@ class TeamBackward {
   }
 
   KOKKOS_FUNCTION static void share(const Numbers& numbers, const Place& place, const Memory& memory) {
+    KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
       float* const row = memory.weights.row(place.row + a * Scores::kGridRows);
+      KOZERO_UNROLLED
       for (int b = 0; b < Scores::kOwnColumns; ++b) row[place.column + b * Scores::kGridColumns] = numbers[a][b];
     }
   }
 
   KOKKOS_FUNCTION void store(const Sums& sums, const Place& place, std::int64_t head_begin) const {
     T* const out = dqkv_.data() + head_begin;
+    KOZERO_UNROLLED
     for (int a = 0; a < Outputs::kOwnRows; ++a) {
       const std::int64_t row = place.first + place.row + a * Outputs::kGridRows;
+      KOZERO_UNROLLED
       for (int e = 0; e < Outputs::kOwnColumns; ++e) {
         const int d = place.column + e * Outputs::kGridColumns;
         if (row < shape_.positions && d < shape_.head_dim) {

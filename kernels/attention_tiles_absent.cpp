@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention_tiles_absent.cpp: attention_tiles.hpp for processors of an architecture that has no tile unit: nobody calls
 // it.
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/attention_tiles.hpp>
 
 namespace kozero::kernels {
@@ -33,20 +33,14 @@ void attention_tiles_backward(const Space&, const TileUnit&, Matrix<T>, MatrixIn
   throw Error(Failure::internal, kAbsent);
 }
 
-template std::int64_t attention_tiles_forward_scratch<float>(const AttentionShape&);
-template std::int64_t attention_tiles_forward_scratch<Bfloat16>(const AttentionShape&);
-template void attention_tiles_forward<Device, float>(const Device&, const TileUnit&, Matrix<float>, Matrix<float>,
-                                                     Matrix<const float>, const AttentionShape&, Vector<float>);
-template void attention_tiles_forward<Device, Bfloat16>(const Device&, const TileUnit&, Matrix<Bfloat16>, Matrix<float>,
-                                                        Matrix<const Bfloat16>, const AttentionShape&, Vector<float>);
-template std::int64_t attention_tiles_backward_scratch<float>(const AttentionShape&);
-template std::int64_t attention_tiles_backward_scratch<Bfloat16>(const AttentionShape&);
-template void attention_tiles_backward<Device, float>(const Device&, const TileUnit&, Matrix<float>,
-                                                      Matrix<const float>, Matrix<const float>, Matrix<const float>,
-                                                      Matrix<const float>, const AttentionShape&, Vector<float>);
-template void attention_tiles_backward<Device, Bfloat16>(const Device&, const TileUnit&, Matrix<Bfloat16>,
-                                                         Matrix<const Bfloat16>, Matrix<const Bfloat16>,
-                                                         Matrix<const float>, Matrix<const Bfloat16>,
-                                                         const AttentionShape&, Vector<float>);
+#define KOZERO_INSTANTIATE(T)                                                                                   \
+  template std::int64_t attention_tiles_forward_scratch<T>(const AttentionShape&);                              \
+  template void attention_tiles_forward<Device, T>(const Device&, const TileUnit&, Matrix<T>, Matrix<float>,    \
+                                                   Matrix<const T>, const AttentionShape&, Vector<float>);      \
+  template std::int64_t attention_tiles_backward_scratch<T>(const AttentionShape&);                             \
+  template void attention_tiles_backward<Device, T>(const Device&, const TileUnit&, Matrix<T>, Matrix<const T>, \
+                                                    Matrix<const T>, Matrix<const float>, Matrix<const T>,      \
+                                                    const AttentionShape&, Vector<float>);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

@@ -6,7 +6,7 @@
 // and dS^T live for a chunk of queries.
 #include <algorithm>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/attention_head.hpp>
 #include <kozero/kernels/attention_tasks.hpp>
 #include <kozero/kernels/attention_tiles.hpp>
@@ -18,29 +18,29 @@ constexpr std::int64_t kChunk = 4;  // blocks of queries whose P^T and dS^T stay
 
 template <class T>
 struct BackwardScratch {
-  T *query, *dy;                // along, (T, D): right operands
-  T *query_across, *dy_across;  // across, (D, T): right operands
-  QueryValues *shift, *delta;   // of each block
-  T *key, *value, *key_across;  // of one block of keys: left operands
-  float *scores, *dp, *kept;    // S^T, dP^T, m of a block
-  StorageOf<T>*p, *ds;          // (keys, queries) of a chunk: left operands
-  StorageOf<T>* ds_right;       // of a block
-  float* dquery;                // dQ^T, (T, D) in blocks
-  float *dkey, *dvalue;         // (T, D) in blocks
+  Packed<T>*query, *dy;                // along, (T, D): right operands
+  Packed<T>*query_across, *dy_across;  // across, (D, T): right operands
+  QueryValues *shift, *delta;          // of each block
+  Packed<T>*key, *value, *key_across;  // of one block of keys: left operands
+  float *scores, *dp, *kept;           // S^T, dP^T, m of a block
+  StorageOf<Packed<T>>*p, *ds;         // (keys, queries) of a chunk: left operands
+  StorageOf<Packed<T>>* ds_right;      // of a block
+  float* dquery;                       // dQ^T, (T, D) in blocks
+  float *dkey, *dvalue;                // (T, D) in blocks
   std::int64_t extent;
 
   BackwardScratch(const AttentionShape& shape, float* memory) {
     const HeadExtents<T> extents(shape);
     const std::int64_t across = extents.dim_blocks * kTileElements;
     ScratchCutter cutter(memory);
-    for (T** along : {&query, &dy}) *along = cutter.take<T>(extents.blocks * extents.along());
-    for (T** all : {&query_across, &dy_across}) *all = cutter.take<T>(extents.blocks * across);
+    for (Packed<T>** along : {&query, &dy}) *along = cutter.take<Packed<T>>(extents.blocks * extents.along());
+    for (Packed<T>** all : {&query_across, &dy_across}) *all = cutter.take<Packed<T>>(extents.blocks * across);
     for (QueryValues** all : {&shift, &delta}) *all = cutter.take<QueryValues>(extents.blocks);
-    for (T** along : {&key, &value}) *along = cutter.take<T>(extents.along());
-    key_across = cutter.take<T>(across);
+    for (Packed<T>** along : {&key, &value}) *along = cutter.take<Packed<T>>(extents.along());
+    key_across = cutter.take<Packed<T>>(across);
     for (float** block : {&scores, &dp, &kept}) *block = cutter.take<float>(kTileElements);
-    for (StorageOf<T>** chunk : {&p, &ds}) *chunk = cutter.take<StorageOf<T>>(kChunk * kTileElements);
-    ds_right = cutter.take<StorageOf<T>>(kTileElements);
+    for (StorageOf<Packed<T>>** chunk : {&p, &ds}) *chunk = cutter.take<StorageOf<Packed<T>>>(kChunk * kTileElements);
+    ds_right = cutter.take<StorageOf<Packed<T>>>(kTileElements);
     for (float** all : {&dquery, &dkey, &dvalue}) *all = cutter.take<float>(extents.blocks * across);
     extent = cutter.extent();
   }
@@ -119,10 +119,10 @@ struct Backward {
     tiles.product(scratch.dp, scratch.value, scratch.dy + i * extents.along(), extents.dim_steps, false);
     ahead.some();
     const float* const kept = kept_block(scratch.kept, shape, at.batch, at.head, j, i);
-    pack_gradients<StorageOf<T>>(
+    pack_gradients<StorageOf<Packed<T>>>(
         {scratch.p + place * kTileElements, scratch.ds + place * kTileElements, scratch.ds_right},
         {scratch.scores, kept, i == j}, scratch.dp, kLog2E * shape.scale(), scratch.shift[i], scratch.delta[i]);
-    const auto* const ds = reinterpret_cast<const T*>(scratch.ds_right);
+    const auto* const ds = reinterpret_cast<const Packed<T>*>(scratch.ds_right);
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
       float* const sum = scratch.dquery + (i * extents.dim_blocks + c) * kTileElements;
       ahead.some();
@@ -135,8 +135,8 @@ struct Backward {
                    const BackwardScratch<T>& scratch, const TileUnitInUse& tiles) const {
     const HeadExtents<T> extents(shape);
     const std::int64_t steps = (end - first) * HeadExtents<T>::kBlockSteps;
-    const auto* const p = reinterpret_cast<const T*>(scratch.p);
-    const auto* const ds = reinterpret_cast<const T*>(scratch.ds);
+    const auto* const p = reinterpret_cast<const Packed<T>*>(scratch.p);
+    const auto* const ds = reinterpret_cast<const Packed<T>*>(scratch.ds);
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
       const std::int64_t sum = (j * extents.dim_blocks + c) * kTileElements;
       const std::int64_t operand = (c * extents.blocks + first) * kTileElements;
@@ -216,14 +216,11 @@ void attention_tiles_backward(const Space& space, const TileUnit& unit, Matrix<T
                 });
 }
 
-template std::int64_t attention_tiles_backward_scratch<float>(const AttentionShape&);
-template std::int64_t attention_tiles_backward_scratch<Bfloat16>(const AttentionShape&);
-template void attention_tiles_backward<Device, float>(const Device&, const TileUnit&, Matrix<float>,
-                                                      Matrix<const float>, Matrix<const float>, Matrix<const float>,
-                                                      Matrix<const float>, const AttentionShape&, Vector<float>);
-template void attention_tiles_backward<Device, Bfloat16>(const Device&, const TileUnit&, Matrix<Bfloat16>,
-                                                         Matrix<const Bfloat16>, Matrix<const Bfloat16>,
-                                                         Matrix<const float>, Matrix<const Bfloat16>,
-                                                         const AttentionShape&, Vector<float>);
+#define KOZERO_INSTANTIATE(T)                                                                                   \
+  template std::int64_t attention_tiles_backward_scratch<T>(const AttentionShape&);                             \
+  template void attention_tiles_backward<Device, T>(const Device&, const TileUnit&, Matrix<T>, Matrix<const T>, \
+                                                    Matrix<const T>, Matrix<const float>, Matrix<const T>,      \
+                                                    const AttentionShape&, Vector<float>);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/attention_head.hpp>
 #include <kozero/kernels/attention_tasks.hpp>
 #include <kozero/kernels/attention_tiles.hpp>
@@ -19,23 +19,23 @@ constexpr std::int64_t kChunk = 4;  // blocks of keys whose scores stay in the f
 
 template <class T>
 struct ForwardScratch {
-  T* key;           // along, (T, D)
-  T* value;         // across, (D, T)
-  T* query;         // along, a block
-  StorageOf<T>* p;  // across, a chunk
-  float* scores;    // S^T of a chunk
-  float* kept;      // m of a block
-  float* output;    // Y^T of a strip
+  Packed<T>* key;           // along, (T, D)
+  Packed<T>* value;         // across, (D, T)
+  Packed<T>* query;         // along, a block
+  StorageOf<Packed<T>>* p;  // across, a chunk
+  float* scores;            // S^T of a chunk
+  float* kept;              // m of a block
+  float* output;            // Y^T of a strip
   RunningSoftmax* softmax;
   std::int64_t extent;
 
   ForwardScratch(const AttentionShape& shape, float* memory) {
     const HeadExtents<T> extents(shape);
     ScratchCutter cutter(memory);
-    key = cutter.take<T>(extents.blocks * extents.along());
-    value = cutter.take<T>(extents.blocks * extents.dim_blocks * kTileElements);
-    query = cutter.take<T>(extents.along());
-    p = cutter.take<StorageOf<T>>(kChunk * kTileElements);
+    key = cutter.take<Packed<T>>(extents.blocks * extents.along());
+    value = cutter.take<Packed<T>>(extents.blocks * extents.dim_blocks * kTileElements);
+    query = cutter.take<Packed<T>>(extents.along());
+    p = cutter.take<StorageOf<Packed<T>>>(kChunk * kTileElements);
     scores = cutter.take<float>(kChunk * kTileElements);
     kept = cutter.take<float>(kTileElements);
     output = cutter.take<float>(extents.dim_blocks * kTileElements);
@@ -88,8 +88,8 @@ struct Forward {
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
       float* const output = scratch.output + c * kTileElements;
       if (first > 0) scale_columns(output, scratch.softmax->correction);
-      const T* const values = scratch.value + (c * extents.blocks + first) * kTileElements;
-      const auto* const p = reinterpret_cast<const T*>(scratch.p);
+      const Packed<T>* const values = scratch.value + (c * extents.blocks + first) * kTileElements;
+      const auto* const p = reinterpret_cast<const Packed<T>*>(scratch.p);
       ahead.some();
       tiles.product(output, values, p, (end - first) * HeadExtents<T>::kBlockSteps, first > 0);
     }
@@ -192,11 +192,10 @@ void attention_tiles_forward(const Space& space, const TileUnit& unit, Matrix<T>
                 });
 }
 
-template std::int64_t attention_tiles_forward_scratch<float>(const AttentionShape&);
-template std::int64_t attention_tiles_forward_scratch<Bfloat16>(const AttentionShape&);
-template void attention_tiles_forward<Device, float>(const Device&, const TileUnit&, Matrix<float>, Matrix<float>,
-                                                     Matrix<const float>, const AttentionShape&, Vector<float>);
-template void attention_tiles_forward<Device, Bfloat16>(const Device&, const TileUnit&, Matrix<Bfloat16>, Matrix<float>,
-                                                        Matrix<const Bfloat16>, const AttentionShape&, Vector<float>);
+#define KOZERO_INSTANTIATE(T)                                                                                \
+  template std::int64_t attention_tiles_forward_scratch<T>(const AttentionShape&);                           \
+  template void attention_tiles_forward<Device, T>(const Device&, const TileUnit&, Matrix<T>, Matrix<float>, \
+                                                   Matrix<const T>, const AttentionShape&, Vector<float>);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

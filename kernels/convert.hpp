@@ -5,7 +5,6 @@
 // To 16 bits it rounds to nearest, ties to even. Elementwise: the bits do not depend on how an array is cut. Runs on
 // `space`; returns without fencing.
 #pragma once
-#include <kozero/core/bfloat16.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/kernels/elements.hpp>

@@ -3,7 +3,7 @@
 // matmul.hpp: the matrix product of row-major dense matrices.
 //   c = op(a) op(b)   or   c += op(a) op(b)   or   c = op(a) op(b) + bias
 //   c (M, N)   op(a) (M, K)   op(b) (K, N)   bias (N)
-// and, for the layer whose output passes through a GELU, in one call, so that a back end may fuse them
+// and, for the layer whose output passes through a GELU, in one call, so that a back end may fuse them (cuBLASLt does)
 //   hidden = op(a) op(b) + bias, active = gelu(hidden)      and      dhidden = op(a) op(b) * gelu'(hidden)
 // On the host a tile unit of the processor computes it (matmul_tiles.cpp: AMX or AVX-512) or oneDNN (matmul_onednn.cpp;
 // matmul_host.cpp chooses), on NVIDIA GPUs cuBLASLt (matmul_cublaslt.cpp). What a back end sets up for a shape is kept
@@ -72,8 +72,8 @@ const char* multiplier();
 template <class Space, class T>
 double product_probe(const Space& space);
 
-/// Bytes that the back end itself holds at present: packed operands, scratch memory.
-std::int64_t matmul_memory();
+/// Bytes of device memory that the back end takes at its first product, whatever its shape. 0 on a host.
+std::int64_t product_workspace();
 
 /// The shape of c = op(a) op(b), checked.
 template <class C, class A, class B>
@@ -135,7 +135,7 @@ void matmul(const Space& space, Matrix<Out> c, Op op_a, Matrix<InA> a, Op op_b, 
   multiply_or_fill<Space, Out, std::remove_const_t<InA>>(space, shape, c.data(), a.data(), b.data(), {bias.data()});
 }
 
-/// hidden = op(a) op(b) + bias, active = gelu(hidden), of what is stored in hidden.
+/// hidden = op(a) op(b) + bias, active = gelu(hidden): of what is stored in hidden, or of what that was rounded from.
 template <class Space, class T>
 void matmul_gelu(const Space& space, Matrix<T> hidden, Matrix<T> active, MatrixIn<T> a, Op op_b, MatrixIn<T> b,
                  VectorIn<T> bias) {
@@ -145,7 +145,7 @@ void matmul_gelu(const Space& space, Matrix<T> hidden, Matrix<T> active, MatrixI
   multiply_or_fill<Space, T, T>(space, shape, hidden.data(), a.data(), b.data(), {bias.data(), active.data()});
 }
 
-/// dhidden = (op(a) op(b)) * gelu'(hidden), element by element, the product rounded to T before.
+/// dhidden = (op(a) op(b)) * gelu'(hidden), element by element, the product rounded to T before or not.
 template <class Space, class T>
 void matmul_gelu_gradient(const Space& space, Matrix<T> dhidden, MatrixIn<T> a, Op op_b, MatrixIn<T> b,
                           MatrixIn<T> hidden) {

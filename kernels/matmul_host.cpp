@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // matmul_host.cpp: who computes a product on the host: the processor's best tile unit, or oneDNN where there is none
-// and where padding to blocks of 32 x 32 would more than double the work.
+// and where padding to blocks of 32 x 32 would more than double the work. Of fp16 oneDNN is given copies in float, which
+// cost more than that padding.
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/matmul.hpp>
 #include <kozero/kernels/matmul_onednn.hpp>
 #include <kozero/kernels/matmul_tiles.hpp>
@@ -29,15 +30,12 @@ const TileUnit* tile_unit_in_use() {
   return chosen() == Products::fastest && units.extent > 0 ? &units.unit[0] : nullptr;
 }
 
-template const TileUnit* tile_unit_in_use<float>();
-template const TileUnit* tile_unit_in_use<Bfloat16>();
-
 template <class Space, class Out, class In>
 void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
               const Epilogue<Out, In>& epilogue) {
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
   const TileUnit* const unit = tile_unit_in_use<In>();
-  if (unit != nullptr && fills_tiles(shape)) {
+  if (unit != nullptr && (std::is_same_v<In, Float16> || fills_tiles(shape))) {
     multiply_by_tiles(space, *unit, shape, c, a, b, epilogue.bias);
   } else {
     multiply_by_onednn(shape, c, a, b, epilogue.bias);
@@ -48,10 +46,13 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
 
 template void multiply<Device, float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
                                              const Epilogue<float, float>&);
-template void multiply<Device, float, Bfloat16>(const Device&, const ProductShape&, float*, const Bfloat16*,
-                                                const Bfloat16*, const Epilogue<float, Bfloat16>&);
-template void multiply<Device, Bfloat16, Bfloat16>(const Device&, const ProductShape&, Bfloat16*, const Bfloat16*,
-                                                   const Bfloat16*, const Epilogue<Bfloat16, Bfloat16>&);
+#define KOZERO_INSTANTIATE(T)                                                                              \
+  template void multiply<Device, float, T>(const Device&, const ProductShape&, float*, const T*, const T*, \
+                                           const Epilogue<float, T>&);                                     \
+  template void multiply<Device, T, T>(const Device&, const ProductShape&, T*, const T*, const T*,         \
+                                       const Epilogue<T, T>&);
+KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
+#undef KOZERO_INSTANTIATE
 
 void choose_products(Products products) { chosen() = products; }
 
@@ -78,12 +79,12 @@ double product_probe(const Space& space) {
   return static_cast<double>(2 * kTileElements * kSteps * kStepExtent<T> * kRepeats * workers);
 }
 
-template double product_probe<Device, float>(const Device&);
-template double product_probe<Device, Bfloat16>(const Device&);
+#define KOZERO_INSTANTIATE(T)                              \
+  template const TileUnit* tile_unit_in_use<T>();          \
+  template double product_probe<Device, T>(const Device&); \
+  template const char* multiplier<T>();
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
-template const char* multiplier<float>();
-template const char* multiplier<Bfloat16>();
-
-std::int64_t matmul_memory() { return onednn_memory() + tile_memory(); }
+std::int64_t product_workspace() { return 0; }
 
 }  // namespace kozero::kernels

@@ -6,7 +6,7 @@
 // oneDNN 2.6). A primitive with its memory objects is made once for each shape; a call only sets the data pointers.
 // Operands are read where they lie, except that b is first copied into oneDNN's own block format where a row of some
 // operand is a multiple of 4 KiB: columns then fall on few cache sets, and on some processors the plain product runs at
-// half speed.
+// half speed. It has no product of fp16 on a host: operands are copied to float first, and a result is rounded last.
 #include <cstddef>
 #include <dnnl.hpp>
 #include <map>
@@ -14,8 +14,10 @@
 #include <string>
 #include <type_traits>
 #include <unordered_map>
+#include <utility>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
+#include <kozero/kernels/convert.hpp>
 #include <kozero/kernels/matmul_onednn.hpp>
 #include <kozero/kernels/product_scratch.hpp>
 
@@ -43,6 +45,7 @@ struct Library {
   dnnl::stream stream{engine};
   ProductScratch packed;
   ProductScratch scratch;
+  ProductScratch floats;
 };
 
 Library& library() {
@@ -156,26 +159,73 @@ void multiply_floats(const ProductShape& shape, float* c, const float* a, const 
   if (status != dnnl_success) throw Error(Failure::internal, "matmul: oneDNN's sgemm failed");
 }
 
+/// The library's own product, of float or bf16.
+template <class Out, class In>
+void multiply_as_they_are(const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
+  if constexpr (std::is_same_v<In, float>) {
+    if (!shape.has_bias) return multiply_floats(shape, c, a, b);
+  }
+  product<Out, In>(shape).run(c, a, b, bias);
+}
+
+/// Copies of a product's arrays in float.
+class FloatCopies {
+ public:
+  explicit FloatCopies(std::int64_t elements)
+      : next_(
+            reinterpret_cast<float*>(library().floats.at_least(elements * static_cast<std::int64_t>(sizeof(float))))) {}
+
+  /// Room for that many.
+  float* take(std::int64_t elements) { return std::exchange(next_, next_ + elements); }
+  /// A copy of them, or nullptr of nothing.
+  float* of(const Float16* from, std::int64_t elements) {
+    if (from == nullptr) return nullptr;
+    float* const copy = take(elements);
+    const auto extent = static_cast<std::size_t>(elements);
+    convert(Device(), Vector<float>(copy, extent), Vector<const Float16>(from, extent));
+    return copy;
+  }
+
+ private:
+  float* next_;
+};
+
+template <class Out>
+void multiply_halves(const ProductShape& shape, Out* c, const Float16* a, const Float16* b, const Float16* bias) {
+  const std::int64_t of_c = std::is_same_v<Out, float> ? 0 : shape.m * shape.n;
+  FloatCopies copies(shape.m * shape.k + shape.k * shape.n + shape.n + of_c);
+  const float* const wide_a = copies.of(a, shape.m * shape.k);
+  const float* const wide_b = copies.of(b, shape.k * shape.n);
+  const float* const wide_bias = copies.of(bias, shape.n);
+  if constexpr (std::is_same_v<Out, float>) {
+    multiply_as_they_are(shape, c, wide_a, wide_b, wide_bias);
+  } else {
+    float* const wide_c = shape.accumulate ? copies.of(c, of_c) : copies.take(of_c);
+    multiply_as_they_are(shape, wide_c, wide_a, wide_b, wide_bias);
+    const auto extent = static_cast<std::size_t>(of_c);
+    convert(Device(), Vector<Out>(c, extent), Vector<const float>(wide_c, extent));
+  }
+}
+
 }  // namespace
 
 template <class Out, class In>
 void multiply_by_onednn(const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
-  if constexpr (std::is_same_v<In, float>) {
-    if (!shape.has_bias) return multiply_floats(shape, c, a, b);
-  }
   try {
-    product<Out, In>(shape).run(c, a, b, bias);
+    if constexpr (std::is_same_v<In, Float16>) {
+      multiply_halves(shape, c, a, b, bias);
+    } else {
+      multiply_as_they_are(shape, c, a, b, bias);
+    }
   } catch (const dnnl::error& error) {
     throw Error(Failure::internal, std::string("matmul: oneDNN: ") + error.what());
   }
 }
 
 template void multiply_by_onednn<float, float>(const ProductShape&, float*, const float*, const float*, const float*);
-template void multiply_by_onednn<float, Bfloat16>(const ProductShape&, float*, const Bfloat16*, const Bfloat16*,
-                                                  const Bfloat16*);
-template void multiply_by_onednn<Bfloat16, Bfloat16>(const ProductShape&, Bfloat16*, const Bfloat16*, const Bfloat16*,
-                                                     const Bfloat16*);
-
-std::int64_t onednn_memory() { return library().packed.extent() + library().scratch.extent(); }
+#define KOZERO_INSTANTIATE(T)                                                                            \
+  template void multiply_by_onednn<float, T>(const ProductShape&, float*, const T*, const T*, const T*); \
+  template void multiply_by_onednn<T, T>(const ProductShape&, T*, const T*, const T*, const T*);
+KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

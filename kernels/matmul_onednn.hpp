@@ -12,7 +12,4 @@ namespace kozero::kernels {
 template <class Out, class In>
 void multiply_by_onednn(const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias);
 
-/// Bytes of packed operands and scratch memory that are held for the next product.
-std::int64_t onednn_memory();
-
 }  // namespace kozero::kernels

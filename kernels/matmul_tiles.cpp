@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/matmul_tiles.hpp>
 #include <kozero/kernels/product_scratch.hpp>
 #include <kozero/kernels/stored_run.hpp>
@@ -94,7 +94,7 @@ class TiledProduct {
     streamed_ = left_streams ? left : right;
     shared_ = left_streams ? right : left;
     std::byte* memory = scratch().at_least(shared_bytes() + deal_.workers() * worker_bytes());
-    packed_ = reinterpret_cast<In*>(memory);
+    packed_ = reinterpret_cast<Packed<In>*>(memory);
     of_workers_ = memory + shared_bytes();
   }
 
@@ -139,7 +139,7 @@ class TiledProduct {
   }
   [[nodiscard]] std::int64_t worker_bytes() const { return sums_bytes() + deal_.pass * kStepBytes; }
 
-  [[nodiscard]] In* shared_block(std::int64_t block, std::int64_t step_of_span) const {
+  [[nodiscard]] Packed<In>* shared_block(std::int64_t block, std::int64_t step_of_span) const {
     return packed_ + (block * deal_.span + step_of_span) * kStepElements<In>;
   }
 
@@ -147,7 +147,7 @@ class TiledProduct {
                      std::int64_t step_of_span) const {
     std::byte* const memory = of_workers_ + worker * worker_bytes();
     auto* const sums = reinterpret_cast<float*>(memory);
-    auto* const mine = reinterpret_cast<In*>(memory + sums_bytes());
+    auto* const mine = reinterpret_cast<Packed<In>*>(memory + sums_bytes());
     const bool left_streams = deal_.streaming == TileSide::left;
     const bool last = pass.end == deal_.steps;
     const bool only = last && pass.begin == 0;
@@ -155,7 +155,7 @@ class TiledProduct {
       pack_block(mine, deal_.streaming, streamed_, s * kTileRows, pass.begin * kStepExtent<In>, pass.extent());
       for (std::int64_t h = group.begin; h < group.end; ++h) {
         prefetch_next(chunk, pass, s, h - group.begin, group.extent());
-        const In* const others = shared_block(h, step_of_span);
+        const Packed<In>* const others = shared_block(h, step_of_span);
         // The sums of a single pass wait for nothing.
         const std::int64_t slot = only ? 0 : (s - chunk.begin) * deal_.group + h - group.begin;
         float* const sum = sums + slot * kTileElements;
@@ -220,7 +220,7 @@ class TiledProduct {
   Out* c_;
   const In* bias_;
   TileSource<In> streamed_{}, shared_{};
-  In* packed_ = nullptr;             // the shared side: [block][step of the span]
+  Packed<In>* packed_ = nullptr;     // the shared side: [block][step of the span]
   std::byte* of_workers_ = nullptr;  // of each: sums, then a packed block
 };
 
@@ -242,11 +242,11 @@ void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductS
 
 template void multiply_by_tiles<float, float>(const Device&, const TileUnit&, const ProductShape&, float*, const float*,
                                               const float*, const float*);
-template void multiply_by_tiles<float, Bfloat16>(const Device&, const TileUnit&, const ProductShape&, float*,
-                                                 const Bfloat16*, const Bfloat16*, const Bfloat16*);
-template void multiply_by_tiles<Bfloat16, Bfloat16>(const Device&, const TileUnit&, const ProductShape&, Bfloat16*,
-                                                    const Bfloat16*, const Bfloat16*, const Bfloat16*);
-
-std::int64_t tile_memory() { return scratch().extent(); }
+#define KOZERO_INSTANTIATE(T)                                                                                        \
+  template void multiply_by_tiles<float, T>(const Device&, const TileUnit&, const ProductShape&, float*, const T*,   \
+                                            const T*, const T*);                                                     \
+  template void multiply_by_tiles<T, T>(const Device&, const TileUnit&, const ProductShape&, T*, const T*, const T*, \
+                                        const T*);
+KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

@@ -16,7 +16,4 @@ template <class Out, class In>
 void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductShape& shape, Out* c, const In* a,
                        const In* b, const In* bias);
 
-/// Bytes of packed operands and sums that are held for the next product.
-std::int64_t tile_memory();
-
 }  // namespace kozero::kernels

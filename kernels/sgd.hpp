@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // sgd.hpp: one step of stochastic gradient descent with momentum, in one pass.
 //   g = gradient_scale * gradient + weight_decay * master;  buffer = momentum * buffer + g;  master -= lr * buffer
-// PyTorch's SGD (dampening 0, no Nesterov): a buffer of zeros gives its first step. All of one extent; `rounded` gets
-// the new weights in 16 bits, or has no elements. Elementwise: the bits do not depend on how an array is cut. Returns
+// PyTorch's SGD (dampening 0, no Nesterov): a buffer of zeros gives its first step. All of one extent; `stored` gets
+// the new weights where the network reads 16 bits. Elementwise: the bits do not depend on how an array is cut. Returns
 // without fencing.
 #pragma once
 #include <kozero/core/error.hpp>
@@ -19,8 +19,8 @@ struct Sgd {
   float gradient_scale = 1.0F;
 };
 
-template <class Space>
-void sgd_update(const Space& space, Vector<float> master, Vector<Bfloat16> rounded, Vector<float> momentum_buffer,
+template <class Space, class T>
+void sgd_update(const Space& space, Vector<float> master, Vector<T> stored, Vector<float> momentum_buffer,
                 Vector<const float> gradient, const Sgd& step) {
   require(momentum_buffer.extent(0) == master.extent(0) && gradient.extent(0) == master.extent(0),
           "sgd_update: weights, momentum and gradient differ in extent");
@@ -28,7 +28,7 @@ void sgd_update(const Space& space, Vector<float> master, Vector<Bfloat16> round
   float* const buffer = momentum_buffer.data();
   const float* const grad = gradient.data();
   update_elements(
-      space, "kozero::sgd_update", static_cast<std::int64_t>(master.extent(0)), rounded, KOKKOS_LAMBDA(std::int64_t i) {
+      space, "kozero::sgd_update", static_cast<std::int64_t>(master.extent(0)), stored, KOKKOS_LAMBDA(std::int64_t i) {
         const float scaled = step.gradient_scale * grad[i];
         const float g = scaled + step.weight_decay * w[i];
         const float velocity = step.momentum * buffer[i] + g;

@@ -5,19 +5,22 @@
 //   store_runs(a, b, extent, values):     a[i] = T(values(i).first),  b[i] = T(values(i).second)
 // For one host thread. value(i) may read and write element i of any array, its outputs' too, and no other that is
 // written. Floats are stored as they come, in one SIMD loop. 16-bit results wait in a piece of kPiece floats and are
-// rounded together, with the machine's own instruction where it has one: it rounds as Bfloat16's constructor does, but
-// a NaN keeps its upper bits and what is below 2^-126 becomes zero, in every element alike.
+// rounded together, with the machine's own instruction where it has one: it rounds as the type's constructor does, but
+// in bf16 a NaN keeps its upper bits and what is below 2^-126 becomes zero, in every element alike.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
 #include <type_traits>
 
-#if defined(__AVX512BF16__) && defined(__AVX512BW__) && !defined(__CUDACC__)
-#define KOZERO_ROUNDS_IN_HARDWARE
+#if defined(__AVX512BW__) && !defined(__CUDACC__)
+#define KOZERO_ROUNDS_FLOAT16
 #include <immintrin.h>
+#if defined(__AVX512BF16__)
+#define KOZERO_ROUNDS_BFLOAT16
+#endif
 #endif
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 
 namespace kozero::kernels {
 
@@ -32,17 +35,33 @@ KOKKOS_INLINE_FUNCTION void simd_loop(std::int64_t columns, const Body& body) {
   for (std::int64_t c = 0; c < columns; ++c) body(c);
 }
 
-/// out[i] = Bfloat16(in[i]).
-KOKKOS_INLINE_FUNCTION void round_piece(Bfloat16* out, const float* in, int extent) {
-#if defined(KOZERO_ROUNDS_IN_HARDWARE)
+#if defined(KOZERO_ROUNDS_FLOAT16)
+/// out[i] = rounded(in[i]), 16 at a time.
+template <class T, class Rounded>
+void round_lines(T* out, const float* in, int extent, const Rounded& rounded) {
   constexpr int kLoad = 16;
   for (int i = 0; i < extent; i += kLoad) {
     const auto there = static_cast<__mmask16>(extent - i < kLoad ? (1U << (extent - i)) - 1U : 0xFFFFU);
-    const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(there, in + i));
-    _mm256_mask_storeu_epi16(out + i, there, reinterpret_cast<__m256i>(rounded));
+    const __m256i line = rounded(_mm512_maskz_loadu_ps(there, in + i));
+    _mm512_mask_storeu_epi16(out + i, there, _mm512_castsi256_si512(line));
   }
+}
+#endif
+
+/// out[i] = T(in[i]).
+KOKKOS_INLINE_FUNCTION void round_piece(Bfloat16* out, const float* in, int extent) {
+#if defined(KOZERO_ROUNDS_BFLOAT16)
+  round_lines(out, in, extent, [](__m512 x) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)); });
 #else
   for (int i = 0; i < extent; ++i) out[i] = static_cast<Bfloat16>(in[i]);
+#endif
+}
+KOKKOS_INLINE_FUNCTION void round_piece(Float16* out, const float* in, int extent) {
+#if defined(KOZERO_ROUNDS_FLOAT16)
+  round_lines(out, in, extent,
+              [](__m512 x) { return _mm512_maskz_cvtps_ph(0xFFFF, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); });
+#else
+  for (int i = 0; i < extent; ++i) out[i] = static_cast<Float16>(in[i]);
 #endif
 }
 

@@ -16,11 +16,16 @@ template <class T, bool whole>
 struct Reader {
   const TileSource<T>& from;
 
-  /// At most a cache line of elements, `count` of which exist; zeros behind.
+  /// Whether a word holds one element.
+  static constexpr bool kSingle = kStepExtent<T> == kStepWords;
+
+  /// At most a cache line of packed elements, `count` of which exist; zeros behind.
   [[nodiscard]] __m512i line(const T* begin, std::int64_t count) const {
-    if constexpr (whole) {
+    if constexpr (std::is_same_v<T, Float16Bits>) {
+      return _mm512_castps_si512(_mm512_cvtph_ps(sixteen(begin, count)));
+    } else if constexpr (whole) {
       return _mm512_loadu_si512(begin);
-    } else if constexpr (sizeof(T) == sizeof(float)) {
+    } else if constexpr (kSingle) {
       return _mm512_maskz_loadu_epi32(static_cast<__mmask16>(lanes_below(count, 16)), begin);
     } else {
       return _mm512_maskz_loadu_epi16(lanes_below(count, 32), begin);
@@ -33,10 +38,10 @@ struct Reader {
     return line(from.data + row * from.stride + k, from.k - k);
   }
 
-  /// One word of k of 16 rows: a float of each, or two bf16 from two lines of the matrix.
+  /// One word of k of 16 rows: a number of each, or two bf16 from two lines of the matrix.
   [[nodiscard]] __m512i across(std::int64_t row, std::int64_t k) const {
     if (!whole && (k >= from.k || row >= from.rows)) return _mm512_setzero_si512();
-    if constexpr (sizeof(T) == sizeof(float)) {
+    if constexpr (kSingle) {
       return line(from.data + k * from.stride + row, from.rows - row);
     } else {
       return _mm512_or_si512(halves(row, k), _mm512_slli_epi32(halves(row, k + 1), 16));
@@ -46,13 +51,16 @@ struct Reader {
  private:
   /// An element of k of 16 rows, in the lower halves of words.
   [[nodiscard]] __m512i halves(std::int64_t row, std::int64_t k) const {
-    const T* const begin = from.data + k * from.stride + row;
+    if (!whole && k >= from.k) return _mm512_setzero_si512();
+    return _mm512_cvtepu16_epi32(sixteen(from.data + k * from.stride + row, from.rows - row));
+  }
+
+  /// 16 elements of 16 bits, `count` of which exist.
+  [[nodiscard]] static __m256i sixteen(const T* begin, std::int64_t count) {
     if constexpr (whole) {
-      return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(begin)));
+      return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(begin));
     } else {
-      if (k >= from.k) return _mm512_setzero_si512();
-      const __m512i there = _mm512_maskz_loadu_epi16(lanes_below(from.rows - row, 16), begin);
-      return _mm512_cvtepu16_epi32(_mm512_castsi512_si256(there));
+      return _mm512_castsi512_si256(_mm512_maskz_loadu_epi16(lanes_below(count, 16), begin));
     }
   }
 };
@@ -108,6 +116,11 @@ void pack_words(void* to, TileSide side, const TileSource<float>& from, std::int
 
 void pack_pairs(void* to, TileSide side, const TileSource<std::uint16_t>& from, std::int64_t first_row,
                 std::int64_t first_k, std::int64_t steps) {
+  pack(to, side, from, first_row, first_k, steps);
+}
+
+void pack_halves(void* to, TileSide side, const TileSource<Float16Bits>& from, std::int64_t first_row,
+                 std::int64_t first_k, std::int64_t steps) {
   pack(to, side, from, first_row, first_k, steps);
 }
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_packing.hpp: blocks of 32 rows of a matrix in the order in which tile_product.hpp multiplies them.
 //   left   [step][32 rows][16 words]        right   [step][16 words][32 rows]        a word: 1 float or 2 bf16 along k
-// The matrix lies with k along its rows, or with k across them: a pair of bf16 then comes from two rows. Rows and k
-// past the matrix's end are zero. Needs AVX-512 (F, BW), which whoever has a TileUnit has.
+// The matrix lies with k along its rows, or with k across them: a pair of bf16 then comes from two rows. fp16 becomes
+// float. Rows and k past the matrix's end are zero. Needs AVX-512 (F, BW), which whoever has a TileUnit has.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -28,18 +28,25 @@ void pack_words(void* to, TileSide side, const TileSource<float>& from, std::int
                 std::int64_t steps);
 void pack_pairs(void* to, TileSide side, const TileSource<std::uint16_t>& from, std::int64_t first_row,
                 std::int64_t first_k, std::int64_t steps);
+void pack_halves(void* to, TileSide side, const TileSource<Float16Bits>& from, std::int64_t first_row,
+                 std::int64_t first_k, std::int64_t steps);
 
 /// Packs rows [first_row, first_row + 32) and `steps` steps from `first_k`, a multiple of a step's extent, to `to`,
 /// which begins on a cache line.
 template <class T>
-void pack_block(T* to, TileSide side, const TileSource<T>& from, std::int64_t first_row, std::int64_t first_k,
+void pack_block(Packed<T>* to, TileSide side, const TileSource<T>& from, std::int64_t first_row, std::int64_t first_k,
                 std::int64_t steps) {
   if constexpr (std::is_same_v<T, float>) {
     pack_words(to, side, from, first_row, first_k, steps);
   } else {
-    static_assert(sizeof(T) == sizeof(std::uint16_t));
-    const auto* const bits = reinterpret_cast<const std::uint16_t*>(from.data);
-    pack_pairs(to, side, {bits, from.rows, from.k, from.stride, from.k_across}, first_row, first_k, steps);
+    static_assert(sizeof(T) == sizeof(StorageOf<T>));
+    const auto* const bits = reinterpret_cast<const StorageOf<T>*>(from.data);
+    const TileSource<StorageOf<T>> source{bits, from.rows, from.k, from.stride, from.k_across};
+    if constexpr (std::is_same_v<StorageOf<T>, Float16Bits>) {
+      pack_halves(to, side, source, first_row, first_k, steps);
+    } else {
+      pack_pairs(to, side, source, first_row, first_k, steps);
+    }
   }
 }
 

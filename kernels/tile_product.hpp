@@ -3,14 +3,33 @@
 // tile_product.hpp: the innermost product of the host, of two packed blocks of 32 rows, and the units that compute it.
 //   c (32, 32) = sum_k left(:, k) right(:, k)^T        or c += that        c float, row-major, on a cache line
 // A block holds 32 rows of an operand for some steps of k; a step is one cache line of a row: 16 words of 32 bits,
-// which are 16 floats or 16 pairs of bf16. In words (tile_packing.hpp makes both orders):
+// which are 16 floats or 16 pairs of bf16; fp16, which no unit multiplies, is packed as floats. In words
+// (tile_packing.hpp makes both orders):
 //   left   [step][32 rows][16 words]        right   [step][16 words][32 rows]
 // AMX takes both as its tiles; AVX-512 broadcasts a word of left and multiplies 32 rows of right with it. Terms are
 // added in the order of k, so bits depend on the unit alone. Products of bf16 take denormal numbers for zero.
 #pragma once
 #include <cstdint>
+#include <type_traits>
+
+namespace kozero {
+class Bfloat16;
+class Float16;
+}  // namespace kozero
 
 namespace kozero::kernels {
+
+/// The bits of a Float16, for code that may not see Kokkos: it is compiled for processors of its own.
+enum class Float16Bits : std::uint16_t {};
+
+/// What elements of T are in memory, for such code.
+template <class T>
+using StorageOf = std::conditional_t<std::is_same_v<T, Bfloat16>, std::uint16_t,
+                                     std::conditional_t<std::is_same_v<T, Float16>, Float16Bits, T>>;
+
+/// What elements of T are in a packed block.
+template <class T>
+using Packed = std::conditional_t<std::is_same_v<StorageOf<T>, Float16Bits>, float, T>;
 
 inline constexpr std::int64_t kTileRows = 32;
 inline constexpr std::int64_t kTileElements = kTileRows * kTileRows;  ///< of c
@@ -19,11 +38,11 @@ inline constexpr std::int64_t kStepBytes = kTileRows * kStepWords * 4;  ///< of 
 
 /// Elements of k in a step.
 template <class T>
-inline constexpr std::int64_t kStepExtent = kStepWords * 4 / static_cast<std::int64_t>(sizeof(T));
+inline constexpr std::int64_t kStepExtent = kStepWords * 4 / static_cast<std::int64_t>(sizeof(Packed<T>));
 
 /// Elements of a block, a step.
 template <class T>
-inline constexpr std::int64_t kStepElements = kTileRows * (kStepExtent<T>);
+inline constexpr std::int64_t kStepElements = kTileRows*(kStepExtent<T>);
 
 /// Steps that hold k elements.
 template <class T>
@@ -35,12 +54,13 @@ constexpr std::int64_t steps_of(std::int64_t k) {
 struct TileUnit {
   const char* name;
   void (*product)(float* c, const void* left, const void* right, std::int64_t steps, bool accumulate);
-  std::int64_t pass_steps;  ///< of the blocks that it multiplies best: what its first-level cache holds, or streams through
-  void (*begin)();          ///< each thread calls it before its first product ...
-  void (*end)();            ///< ... and this one after its last
+  std::int64_t
+      pass_steps;   ///< of the blocks that it multiplies best: what its first-level cache holds, or streams through
+  void (*begin)();  ///< each thread calls it before its first product ...
+  void (*end)();    ///< ... and this one after its last
 };
 
-/// The processor's units for blocks of T (float or Bfloat16), the fastest first: `extent` of them, 0 where it has none.
+/// The processor's units for blocks of packed T, the fastest first: `extent` of them, 0 where it has none.
 struct TileUnits {
   TileUnit unit[2];
   int extent;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // tile_units.cpp: which tile units the processor has. It is asked once, before any thread multiplies.
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/tile_packing.hpp>
 #include <kozero/kernels/tile_product.hpp>
 
@@ -87,6 +87,11 @@ TileUnits find_units<Bfloat16>() {
   return found;
 }
 
+template <>
+TileUnits find_units<Float16>() {
+  return find_units<float>();
+}
+
 #else
 
 template <class T>
@@ -102,6 +107,7 @@ TileUnits find_units() {
 // Without a unit nobody packs.
 void pack_words(void*, TileSide, const TileSource<float>&, std::int64_t, std::int64_t, std::int64_t) {}
 void pack_pairs(void*, TileSide, const TileSource<std::uint16_t>&, std::int64_t, std::int64_t, std::int64_t) {}
+void pack_halves(void*, TileSide, const TileSource<Float16Bits>&, std::int64_t, std::int64_t, std::int64_t) {}
 #endif
 
 template <class T>
@@ -110,7 +116,7 @@ const TileUnits& tile_units() {
   return units;
 }
 
-template const TileUnits& tile_units<float>();
-template const TileUnits& tile_units<Bfloat16>();
+#define KOZERO_INSTANTIATE(T) template const TileUnits& tile_units<T>();
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

@@ -164,8 +164,8 @@ void bench_kernels(const dist::Environment& environment, const Arguments& argume
   const auto settings =
       dist::agreed(session.control(), [&] { return settings_of(session.deck(), session.control().size()); });
   const KernelShapes shapes = shapes_of(settings);
-  const auto kernels = settings.precision == Precision::f32 ? timed_kernels<float>(shapes, rounds)
-                                                            : timed_kernels<Bfloat16>(shapes, rounds);
+  const auto kernels =
+      with_stored_type(settings.precision, [&](auto type) { return timed_kernels<decltype(type)>(shapes, rounds); });
   if (!session.is_first_rank()) return;
   const Best best(kernels);
   std::cout << fmt::format("{}: {}, {} sequences of {} tokens a micro-step, {}, {} a rank\n", session.deck().source,

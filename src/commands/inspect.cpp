@@ -52,6 +52,9 @@ std::string record_lines(const Inspected& inspected) {
   lines += fmt::format("data         seed {}, global batch {}, {} samples, next step {}\n", record.seed,
                        record.global_batch, record.num_samples, record.step + 1);
   lines += fmt::format("tokenizer    {}\nmodel        {}\n", record.tokenizer, record.model);
+  if (const auto& scale = record.loss_scale) {
+    lines += fmt::format("loss scale   {:.0f}, {} good steps in a row\n", scale->scale, scale->good_steps);
+  }
   for (const auto& [name, hashes] : inspected.manifest->files) {
     lines +=
         fmt::format("file         {}, {}, {} blocks\n", name, io::readable_bytes(hashes.size), hashes.blocks.size());
@@ -68,6 +71,9 @@ Json record_json(const Inspected& inspected) {
                   {"global_batch", record.global_batch},
                   {"num_samples", record.num_samples},
                   {"next_step", record.step + 1}};
+  if (const auto& scale = record.loss_scale) {
+    json["loss_scale"] = {{"scale", scale->scale}, {"good_steps", scale->good_steps}};
+  }
   json["tokenizer"] = record.tokenizer;
   json["deck"] = record.deck;
   return json;
@@ -106,10 +112,9 @@ void say_difference(const InspectArguments& given, const Inspected& a, const Ins
     std::cout << std::flush;
   }
   if (found.different == 0) return;
-  throw Error(
-      Failure::internal,  // whose status is that of cmp and diff where files differ
-      fmt::format("{} and {} differ in {} of {} tensors", a.path, b.path, found.different, found.tensors),
-      Error::Seen::by_all_ranks);
+  throw Error(Failure::internal,  // whose status is that of cmp and diff where files differ
+              fmt::format("{} and {} differ in {} of {} tensors", a.path, b.path, found.different, found.tensors),
+              Error::Seen::by_all_ranks);
 }
 
 void say_contents(const InspectArguments& given, const Inspected& subject, Session& session) {

@@ -30,6 +30,10 @@ std::map<std::string, std::string> fields_of(const Inspected& inspected) {
   fields["data global batch"] = std::to_string(record.global_batch);
   fields["data samples"] = std::to_string(record.num_samples);
   fields["tokenizer"] = record.tokenizer;
+  if (const auto& scale = record.loss_scale) {
+    fields["loss scale"] = fmt::format("{:.0f}", scale->scale);
+    fields["loss scale good steps"] = std::to_string(scale->good_steps);
+  }
   std::istringstream keys(io::fingerprint(io::parse_deck(record.deck, inspected.path + "/" + io::kManifestFile)));
   for (std::string line; std::getline(keys, line);) {
     const auto colon = line.find(": ");

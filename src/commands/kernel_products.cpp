@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/matmul.hpp>
 #include <kozero/model/head.hpp>
@@ -24,7 +24,8 @@ std::int64_t KernelShapes::block_extent() const {
 
 std::int64_t KernelShapes::largest_call_bytes() const {
   const std::int64_t widest = std::max({qkv_columns(), up_columns(), model.dim});
-  const std::int64_t head = model.vocab * (model.dim + head_rows()) + 2 * head_rows() * model.dim;
+  const std::int64_t head =
+      model::padded_vocabulary(model.vocab) * (model.dim + head_rows()) + 2 * head_rows() * model.dim;
   const std::int64_t block = 4 * rows() * widest + 3 * block_extent();
   return static_cast<std::int64_t>(sizeof(float)) * (std::max(head, block) + (std::int64_t{1} << 20));
 }
@@ -158,13 +159,14 @@ void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shape
   products.add({"mlp up", shapes.rows(), model.dim, shapes.up_columns(), outputs_first, calls, !shapes.gated(), false});
   products.add({"mlp down", shapes.rows(), model.ffn, model.dim, outputs_first, calls, false, !shapes.gated()});
   const std::int64_t chunks = (shapes.rows() + shapes.head_rows() - 1) / shapes.head_rows();
-  products.add({"head", shapes.head_rows(), model.dim, model.vocab, true, chunks * shapes.micro_steps});
+  products.add({"head", shapes.head_rows(), model.dim, model::padded_vocabulary(model.vocab), true,
+                chunks * shapes.micro_steps});
   add_attention<Scalar>(cases, shapes, rings);
 }
 
-template void add_product_cases<float>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
-template void add_product_cases<Bfloat16>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
-template KernelCase product_probe<float>();
-template KernelCase product_probe<Bfloat16>();
+#define KOZERO_INSTANTIATE(T)                                                                       \
+  template void add_product_cases<T>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&); \
+  template KernelCase product_probe<T>();
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::commands

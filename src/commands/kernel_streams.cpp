@@ -184,11 +184,13 @@ void add_sums(Streams& streams, const KernelShapes& shapes) {
 template <class Scalar>
 void add_loss(Streams& streams, const KernelShapes& shapes) {
   const std::int64_t chunks = (shapes.rows() + shapes.head_rows() - 1) / shapes.head_rows();
-  const Streams::Extent extent{shapes.head_rows(), shapes.model.vocab, chunks * shapes.micro_steps};
-  const Tokens targets = random_tokens(extent.rows, extent.columns);
+  const std::int64_t vocab = shapes.model.vocab;
+  const Streams::Extent extent{shapes.head_rows(), model::padded_vocabulary(shapes.model.vocab),
+                               chunks * shapes.micro_steps};
+  const Tokens targets = random_tokens(extent.rows, vocab);
   streams.add("cross entropy", extent, 2.0 * sizeof(Scalar), [=](const Operands& o) {
     const auto losses = o.row_output();
-    kernels::cross_entropy(Device(), losses, o.output<Scalar>(), Vector<const Token>(targets), 1e-3F);
+    kernels::cross_entropy(Device(), losses, o.output<Scalar>(), Vector<const Token>(targets), vocab, 1e-3F);
   });
 }
 
@@ -205,9 +207,9 @@ void add_update(Streams& streams, const KernelShapes& shapes) {
               [](const Operands& o) { static_cast<void>(kernels::sum_of_squares(Device(), o.flat_input<float>())); });
   const double rounded_bytes = has_master<Scalar> ? sizeof(Scalar) : 0.0;
   streams.add("adamw", extent, 7.0 * kFloat + rounded_bytes, [](const Operands& o) {
-    Vector<Bfloat16> rounded;
-    if constexpr (has_master<Scalar>) rounded = o.flat_output<Scalar>();
-    kernels::adamw_update(Device(), o.flat_output<float>(), rounded, o.flat_output<float>(), o.flat_output<float>(),
+    Vector<Scalar> stored;
+    if constexpr (has_master<Scalar>) stored = o.flat_output<Scalar>();
+    kernels::adamw_update(Device(), o.flat_output<float>(), stored, o.flat_output<float>(), o.flat_output<float>(),
                           o.flat_input<float>(), {.weight_decay = 0.01, .correction1 = 0.1, .correction2 = 0.001});
   });
 }
@@ -235,8 +237,9 @@ void add_stream_cases(std::vector<KernelCase>& cases, const KernelShapes& shapes
   add_update<Scalar>(streams, shapes);
 }
 
-template void add_stream_cases<float>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
-template void add_stream_cases<Bfloat16>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
+#define KOZERO_INSTANTIATE(T) \
+  template void add_stream_cases<T>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 KernelCase stream_probe(OperandRings& rings) {
   std::vector<KernelCase> probe;

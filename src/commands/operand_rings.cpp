@@ -16,7 +16,7 @@ constexpr std::int64_t kSkew = 5 * kBorder;                  // no two operands 
 
 std::int64_t ring_bytes(std::int64_t call_bytes) { return std::max(kSmallest, 2 * call_bytes); }
 
-/// Noise whose halves are noise in [0, 1) too, read as bf16.
+/// Noise whose halves are noise in [0, 1) too, read as bf16, and in [0, 2) as fp16.
 void fill_with_noise(const Vector<float>& values) {
   Kokkos::parallel_for(
       "kozero::bench::operands",

@@ -52,7 +52,7 @@ TrainingRun::TrainingRun(Session& session)
   settings_.staged = settings_.staged && can_save_beside(session.environment());
   plan_ = plan::memory_plan(settings_, deck_.comm.backend, control_.size());
   require_room(plan_, session, data_.vocab);
-  resume_ = find_resume_point(deck_, record_after(0), control_);
+  resume_ = find_resume_point(deck_, record_after(0, settings_.step.loss_scaler), control_);
   create_folder();
   comm_ = std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));
   assembly_ = std::make_unique<train::Assembly>(settings_, *comm_, ledger_);
@@ -82,7 +82,7 @@ void TrainingRun::continue_folder() {
   for (const auto& name : io::set_aside_after(folder_, resume_.record.step)) log_.say("set aside    " + name);
 }
 
-io::CheckpointRecord TrainingRun::record_after(std::int64_t step) const {
+io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::LossScaler& loss_scaler) const {
   return {.step = step,
           .tokens = tokens_,
           .optimizer_start = settings_.step.optimizer_start,
@@ -91,7 +91,8 @@ io::CheckpointRecord TrainingRun::record_after(std::int64_t step) const {
           .num_samples = data_.train->num_samples(),
           .model = model_json(settings_.model),
           .tokenizer = tokenizer_,
-          .deck = io::resolved_text(resolved_deck(deck_, settings_, folder_))};
+          .deck = io::resolved_text(resolved_deck(deck_, settings_, folder_)),
+          .loss_scale = loss_scaler.state()};
 }
 
 RunSummary TrainingRun::execute() {
@@ -141,6 +142,7 @@ void TrainingRun::begin() {
   const io::CheckpointRecord& saved = resume_.record;
   summary_.steps = saved.step;
   tokens_ = saved.tokens;
+  settings_.step.loss_scaler.restore(saved.loss_scale);
   settings_.step.optimizer_start = absent.empty() ? saved.optimizer_start : saved.step;
   log_.say(fmt::format("resume       after step {}, {} tokens, from {}", saved.step, saved.tokens, resume_.source));
   if (!absent.empty())
@@ -175,20 +177,26 @@ void TrainingRun::train_all_steps() {
     summary_.last_loss = result.loss;
     summary_.steps = step;
     io::StepMetrics row = metrics_of(result, seconds);
-    progress.update({step, result.loss, row.tokens_per_s, seconds, io::resident_memory().current});
-    if (result.skipped) {
-      log_.say(fmt::format("step {}: {} is not finite; the update was left out", step,
-                           result.bad_tensor.empty() ? "the loss" : "the gradient of " + result.bad_tensor));
-    }
+    progress.update({step, result.loss, row.tokens_per_s, seconds, io::resident_memory().current, row.loss_scale});
+    if (result.skipped) say_skipped(result, trainer.loss_scaler().scale());
     row.val_loss = evaluate_after(step);
     if (metrics) metrics->write(row);
     check_replicas(step);
     stopped_early_ = step < settings_.steps && out_of_time();
     saving_->look();
     const bool is_last = step == settings_.steps || stopped_early_;
-    if (saving_->due(step, is_last)) saving_->save(record_after(step), small_files_);
+    if (saving_->due(step, is_last)) saving_->save(record_after(step, trainer.loss_scaler()), small_files_);
   }
   summary_.median_tokens_per_s = median(tokens_per_s_);
+}
+
+void TrainingRun::say_skipped(const train::StepResult& result, double next_scale) {
+  const std::string what = result.bad_tensor.empty() ? "the loss" : "the gradient of " + result.bad_tensor;
+  const std::string scale =
+      next_scale == result.loss_scale
+          ? ""
+          : fmt::format(" (an overflow at loss scale {:.0f}, which is now {:.0f})", result.loss_scale, next_scale);
+  log_.say(fmt::format("step {}: {} is not finite; the update was left out{}", result.step, what, scale));
 }
 
 io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double seconds) {
@@ -198,6 +206,8 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
   row.loss = result.loss;
   row.grad_norm = result.grad_norm;
   row.lr = result.lr;
+  if (settings_.precision == Precision::fp16) row.loss_scale = result.loss_scale;
+  row.skipped = result.skipped;
   row.step_s = seconds;
   row.tokens_per_s = static_cast<double>(result.tokens) / seconds;
   row.seconds = assembly_->timeline().seconds();

@@ -41,7 +41,7 @@ class TrainingRun {
 
  private:
   /// This run's state besides tensors, after `step`; what a checkpoint must agree with.
-  [[nodiscard]] io::CheckpointRecord record_after(std::int64_t step) const;
+  [[nodiscard]] io::CheckpointRecord record_after(std::int64_t step, const train::LossScaler& loss_scaler) const;
   [[nodiscard]] std::map<std::string, std::string> small_files() const;
   void create_folder();
   void continue_folder();
@@ -55,6 +55,7 @@ class TrainingRun {
   std::optional<double> evaluate_after(std::int64_t step);
   void check_replicas(std::int64_t step);
   [[nodiscard]] bool out_of_time() const;
+  void say_skipped(const train::StepResult& result, double next_scale);
   io::StepMetrics metrics_of(const train::StepResult& result, double seconds);
   void save_weights();
   void say_evaluation();

@@ -4,8 +4,8 @@
 #include <type_traits>
 #include <utility>
 
-#include <kozero/core/bfloat16.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/dist/distributed_array.hpp>
 
 namespace kozero::dist {
@@ -87,11 +87,10 @@ Pending start_redistribute(const DistributedArray<T>& source, DistributedArray<T
   return reduces ? start_reduce(source, destination.my_slice()) : start_gather(source.my_slice(), destination);
 }
 
-template class DistributedArray<float>;
-template class DistributedArray<Bfloat16>;
-template void redistribute(const DistributedArray<float>&, DistributedArray<float>&);
-template void redistribute(const DistributedArray<Bfloat16>&, DistributedArray<Bfloat16>&);
-template Pending start_redistribute(const DistributedArray<float>&, DistributedArray<float>&);
-template Pending start_redistribute(const DistributedArray<Bfloat16>&, DistributedArray<Bfloat16>&);
+#define KOZERO_INSTANTIATE(T)                                                   \
+  template class DistributedArray<T>;                                           \
+  template void redistribute(const DistributedArray<T>&, DistributedArray<T>&); \
+  template Pending start_redistribute(const DistributedArray<T>&, DistributedArray<T>&);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::dist

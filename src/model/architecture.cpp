@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/core/bfloat16.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/model/architecture.hpp>
 #include <kozero/model/gpt2.hpp>
 #include <kozero/model/linear_demo.hpp>
@@ -13,10 +13,8 @@ namespace kozero::model {
 template <class Scalar>
 const std::vector<Architecture<Scalar>>& architectures() {
   static const std::vector<Architecture<Scalar>> list = {
-      {"gpt2", resolve_gpt2, make_gpt2<Scalar>},
-      {"llama", resolve_llama, make_llama<Scalar>},
-      {"qwen2", resolve_qwen2, make_llama<Scalar>},
-      {"qwen3", resolve_qwen3, make_llama<Scalar>},
+      {"gpt2", resolve_gpt2, make_gpt2<Scalar>},       {"llama", resolve_llama, make_llama<Scalar>},
+      {"qwen2", resolve_qwen2, make_llama<Scalar>},    {"qwen3", resolve_qwen3, make_llama<Scalar>},
       {"linear", resolve_linear, make_linear<Scalar>},
   };
   return list;
@@ -31,9 +29,9 @@ std::unique_ptr<Model<Scalar>> make_model(const Config& config) {
   throw Error(Failure::internal, "make_model: no architecture " + complete.arch);
 }
 
-template const std::vector<Architecture<float>>& architectures<float>();
-template const std::vector<Architecture<Bfloat16>>& architectures<Bfloat16>();
-template std::unique_ptr<Model<float>> make_model<float>(const Config&);
-template std::unique_ptr<Model<Bfloat16>> make_model<Bfloat16>(const Config&);
+#define KOZERO_INSTANTIATE(T)                                      \
+  template const std::vector<Architecture<T>>& architectures<T>(); \
+  template std::unique_ptr<Model<T>> make_model<T>(const Config&);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include <kozero/core/bfloat16.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/reduce.hpp>
 #include <kozero/model/decoder.hpp>
 #include <kozero/model/rows.hpp>
@@ -160,7 +160,7 @@ double Decoder<Scalar>::flops_per_token() const {
   return 6.0 * multiplying + 6.0 * attention;
 }
 
-template class Decoder<float>;
-template class Decoder<Bfloat16>;
+#define KOZERO_INSTANTIATE(T) template class Decoder<T>;
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/dropout.hpp>
 #include <kozero/kernels/embedding.hpp>
 #include <kozero/model/embedding.hpp>
@@ -34,7 +34,7 @@ void Embedding<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, Vector<con
   if (positions_) kernels::position_backward(pass.space, positions_->in(gradient), arrived, pass.positions);
 }
 
-template class Embedding<float>;
-template class Embedding<Bfloat16>;
+#define KOZERO_INSTANTIATE(T) template class Embedding<T>;
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

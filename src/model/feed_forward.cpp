@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/row_blocks.hpp>
 #include <kozero/kernels/swiglu.hpp>
 #include <kozero/model/feed_forward.hpp>
@@ -95,7 +95,7 @@ void FeedForward<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const Un
   norm_.backward(pass.space, dx, gradient.values, d.dnormed, x, a.statistics, weights, d.reduction);
 }
 
-template class FeedForward<float>;
-template class FeedForward<Bfloat16>;
+#define KOZERO_INSTANTIATE(T) template class FeedForward<T>;
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
 #include <array>
+#include <cmath>
 #include <cstdio>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/kernels/fill.hpp>
 #include <kozero/kernels/reduce.hpp>
@@ -162,9 +162,9 @@ std::unique_ptr<Model<Scalar>> make_linear(const Config& config) {
   return std::make_unique<LinearDemo<Scalar>>(config, std::move(table), weight, bias);
 }
 
-template class LinearDemo<float>;
-template class LinearDemo<Bfloat16>;
-template std::unique_ptr<Model<float>> make_linear<float>(const Config&);
-template std::unique_ptr<Model<Bfloat16>> make_linear<Bfloat16>(const Config&);
+#define KOZERO_INSTANTIATE(T)   \
+  template class LinearDemo<T>; \
+  template std::unique_ptr<Model<T>> make_linear<T>(const Config&);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

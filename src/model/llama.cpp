@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/model/accept.hpp>
 #include <kozero/model/decoder.hpp>
 #include <kozero/model/feed_forward.hpp>
@@ -95,7 +95,7 @@ std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
   ParameterTable table;
   table.add_unit("embedding", 0);
   const std::string token_table = "model.embed_tokens.weight";
-  const auto tokens = config.tie_embeddings ? add_matrix(table, token_table, config.vocab, config.dim)
+  const auto tokens = config.tie_embeddings ? add_vocabulary(table, token_table, config.vocab, config.dim)
                                             : add_lookup_table(table, token_table, config.vocab, config.dim);
 
   std::vector<Block<Scalar>> blocks;
@@ -106,14 +106,14 @@ std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
   table.add_unit("head", config.tie_embeddings ? 2 : 0);
   const auto norm = add_norm<Scalar>(table, "model.norm", config);
   const auto vocabulary =
-      config.tie_embeddings ? tokens : add_matrix(table, "lm_head.weight", config.vocab, config.dim);
+      config.tie_embeddings ? tokens : add_vocabulary(table, "lm_head.weight", config.vocab, config.dim);
 
   return std::make_unique<Decoder<Scalar>>(DecoderParts<Scalar>{config, std::move(table),
                                                                 Embedding<Scalar>(config, tokens), std::move(blocks),
                                                                 Head<Scalar>(norm, vocabulary), rotary});
 }
 
-template std::unique_ptr<Model<float>> make_llama<float>(const Config&);
-template std::unique_ptr<Model<Bfloat16>> make_llama<Bfloat16>(const Config&);
+#define KOZERO_INSTANTIATE(T) template std::unique_ptr<Model<T>> make_llama<T>(const Config&);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

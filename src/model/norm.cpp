@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/layernorm.hpp>
 #include <kozero/kernels/rmsnorm.hpp>
 #include <kozero/model/norm.hpp>
@@ -45,7 +45,7 @@ void Norm<Scalar>::backward(const Device& space, Matrix<Scalar> dx, Vector<float
   }
 }
 
-template class Norm<float>;
-template class Norm<Bfloat16>;
+#define KOZERO_INSTANTIATE(T) template class Norm<T>;
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/bias.hpp>
 #include <kozero/model/projection.hpp>
 #include <kozero/model/rows.hpp>
@@ -78,7 +78,7 @@ void Projection<Scalar>::backward(const Device& space, Matrix<Scalar> dx, const 
   to_weights(space, gradient, dy, x, workspace);
 }
 
-template class Projection<float>;
-template class Projection<Bfloat16>;
+#define KOZERO_INSTANTIATE(T) template class Projection<T>;
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/model/qk_norm.hpp>
 
 namespace kozero::model {
@@ -25,7 +25,7 @@ void QkNorm<Scalar>::backward(const Device& space, Matrix<Scalar> dqkv, Vector<f
   kernels::qk_norm_backward(space, dqkv, gains_in(gradient), qkv, rstd, gains_in(weights), heads_, workspace);
 }
 
-template class QkNorm<float>;
-template class QkNorm<Bfloat16>;
+#define KOZERO_INSTANTIATE(T) template class QkNorm<T>;
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/kernels/dropout.hpp>
 #include <kozero/kernels/residual.hpp>
@@ -30,9 +30,9 @@ std::uint64_t dropout_stream(std::uint64_t seed, std::int64_t layer, const std::
   return stream_key(seed, "dropout." + std::to_string(layer) + "." + site);
 }
 
-template void join<float>(const Pass&, Matrix<float>, Matrix<const float>, std::uint64_t);
-template void join<Bfloat16>(const Pass&, Matrix<Bfloat16>, Matrix<const Bfloat16>, std::uint64_t);
-template Matrix<const float> leave<float>(const Pass&, Matrix<float>, Matrix<const float>, std::uint64_t);
-template Matrix<const Bfloat16> leave<Bfloat16>(const Pass&, Matrix<Bfloat16>, Matrix<const Bfloat16>, std::uint64_t);
+#define KOZERO_INSTANTIATE(T)                                                    \
+  template void join<T>(const Pass&, Matrix<T>, Matrix<const T>, std::uint64_t); \
+  template Matrix<const T> leave<T>(const Pass&, Matrix<T>, Matrix<const T>, std::uint64_t);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

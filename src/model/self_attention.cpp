@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/kernels/rope.hpp>
 #include <kozero/kernels/row_blocks.hpp>
 #include <kozero/model/residual_branch.hpp>
@@ -145,7 +145,7 @@ void SelfAttention<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const 
   norm_.backward(pass.space, dx, gradient.values, t.dnormed, x, a.statistics, weights, t.reduction);
 }
 
-template class SelfAttention<float>;
-template class SelfAttention<Bfloat16>;
+#define KOZERO_INSTANTIATE(T) template class SelfAttention<T>;
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

@@ -33,8 +33,11 @@ class AdamW final : public FlatOptimizer {
                                  .correction1 = 1.0 - std::pow(config_.beta1, number),
                                  .correction2 = 1.0 - std::pow(config_.beta2, number),
                                  .gradient_scale = step.gradient_scale};
-    kernels::adamw_update(Device(), target.master, target.rounded, slice(exp_avg_, first, extent),
-                          slice(exp_avg_sq_, first, extent), gradient, scalars);
+    const auto update = [&](const auto& stored) {
+      kernels::adamw_update(Device(), target.master, stored, slice(exp_avg_, first, extent),
+                            slice(exp_avg_sq_, first, extent), gradient, scalars);
+    };
+    std::visit(update, target.stored);
   }
 
   Config config_;

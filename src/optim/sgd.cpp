@@ -23,8 +23,10 @@ class Sgd final : public FlatOptimizer {
                                .momentum = static_cast<float>(config_.momentum),
                                .weight_decay = decay ? static_cast<float>(config_.weight_decay) : 0.0F,
                                .gradient_scale = static_cast<float>(step.gradient_scale)};
-    kernels::sgd_update(Device(), target.master, target.rounded, slice(momentum_buffer_, first, extent), gradient,
-                        scalars);
+    const auto update = [&](const auto& stored) {
+      kernels::sgd_update(Device(), target.master, stored, slice(momentum_buffer_, first, extent), gradient, scalars);
+    };
+    std::visit(update, target.stored);
   }
 
   Config config_;

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kozero/kernels/matmul.hpp>
 #include <kozero/train/assembly.hpp>
 #include <kozero/train/checkpoint.hpp>
 
@@ -13,18 +14,14 @@ void Assembly::store_weights_as(const Settings& settings, MemoryLedger& ledger) 
   state_ = std::move(state);
 }
 
-Assembly::Assembly(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger)
-    : comm_(comm) {
-  if (settings.precision == Precision::bf16) {
-    store_weights_as<Bfloat16>(settings, ledger);
-  } else {
-    store_weights_as<float>(settings, ledger);
-  }
+Assembly::Assembly(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger) : comm_(comm) {
+  with_stored_type(settings.precision, [&](auto type) { store_weights_as<decltype(type)>(settings, ledger); });
   loader_ = std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger);
   std::vector<UnitRange> ranges;
   for (const auto& piece : state_->pieces()) ranges.push_back(piece.range);
   optimizer_ = optim::make_optimizer(settings.optim, optim::segments_of(network_->parameters(), ranges), ledger);
   network_->reserve(ledger, settings.batch.micro_batch);
+  ledger.book(Memory::workspace, "matrix products", kernels::product_workspace());
   if (!settings.staged) return;
   staging_ = std::make_unique<Staging>(owned_state(parts()), settings.staging_mib, ledger);
 }

@@ -57,6 +57,19 @@ model::RopeScaling rope_scaling_of(const io::RopeScalingKeys& keys) {
           static_cast<float>(keys.high_freq_factor), keys.original_seq};
 }
 
+Precision precision_of(const std::string& name) {
+  for (const auto precision : {Precision::bf16, Precision::fp16}) {
+    if (name == name_of(precision)) return precision;
+  }
+  return Precision::f32;
+}
+
+LossScaler loss_scaler_of(const io::TrainKeys& keys) {
+  if (precision_of(keys.precision) != Precision::fp16) return {};
+  return keys.loss_scale == 0 ? LossScaler::dynamic(keys.loss_scale_window)
+                              : LossScaler::fixed(static_cast<double>(keys.loss_scale));
+}
+
 }  // namespace
 
 model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
@@ -94,7 +107,7 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
 
 Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_vocab, std::int64_t num_samples) {
   Settings settings;
-  settings.precision = deck.train.precision == "bf16" ? Precision::bf16 : Precision::f32;
+  settings.precision = precision_of(deck.train.precision);
   settings.model = model_config(deck, data_vocab);
   settings.batch = batch_sizes(deck, num_ranks);
   settings.seed = static_cast<std::uint64_t>(deck.run.seed);
@@ -114,6 +127,7 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
                    .micro_steps = settings.batch.micro_steps,
                    .grad_clip = deck.train.grad_clip,
                    .on_nonfinite = deck.train.on_nonfinite == "skip" ? OnNonFinite::skip : OnNonFinite::stop,
+                   .loss_scaler = loss_scaler_of(deck.train),
                    .schedule = schedule_of(deck, settings.batch.rate_factor, settings.steps)};
   return settings;
 }

@@ -13,28 +13,31 @@ Trainer::Trainer(Parts parts, BatchLoader& loader, const Sampler& sampler, const
 
 StepResult Trainer::step(std::int64_t step) {
   StepResult result{.step = step, .tokens = sampler_.positions(step).count * config_.seq};
-  const float loss_scale = 1.0F / static_cast<float>(result.tokens);
+  result.loss_scale = config_.loss_scaler.scale();
+  const float factor = static_cast<float>(result.loss_scale) / static_cast<float>(result.tokens);
   double loss = 0.0;
   for (int micro_step = 0; micro_step < config_.micro_steps; ++micro_step) {
     parts_.state.begin_micro_step(micro_step);
     const model::Batch micro_batch = batch(step, micro_step);
     auto timer = parts_.timeline.phase("forward_backward");
-    loss += parts_.network.forward_backward(micro_batch, loss_scale);
+    loss += parts_.network.forward_backward(micro_batch, factor);
   }
   {
     auto timer = parts_.timeline.phase("reduce");
     parts_.state.finish_gradients();
     result.loss = sum_in_rank_order(parts_.comm, loss) / static_cast<double>(result.tokens);
-    result.grad_norm = parts_.state.gradient_norm();
+    result.grad_norm = parts_.state.gradient_norm() / result.loss_scale;
   }
   result.lr = optim::learning_rate(config_.schedule, step);
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.grad_norm);
   if (!result.skipped) {
     update(result);
+    config_.loss_scaler.count_good_step();
     return result;
   }
   result.bad_tensor = parts_.state.first_non_finite_gradient();
-  if (config_.on_nonfinite == OnNonFinite::stop) refuse_non_finite(result);
+  const bool answered = std::isfinite(result.loss) && config_.loss_scaler.back_off();
+  if (!answered && config_.on_nonfinite == OnNonFinite::stop) refuse_non_finite(result);
   return result;
 }
 
@@ -53,23 +56,27 @@ model::Batch Trainer::batch(std::int64_t step, int micro_step) {
 void Trainer::update(const StepResult& result) {
   const bool clips = config_.grad_clip > 0.0 && result.grad_norm > config_.grad_clip;
   const optim::Step step{result.step - config_.optimizer_start, result.lr,
-                         clips ? config_.grad_clip / result.grad_norm : 1.0};
+                         (clips ? config_.grad_clip / result.grad_norm : 1.0) / result.loss_scale};
   {
     auto timer = parts_.timeline.phase("update");
     for (const auto& piece : parts_.state.pieces()) {
-      parts_.optimizer.update(piece.range.first, {piece.weights, piece.rounded}, piece.gradient, step);
+      parts_.optimizer.update(piece.range.first, {piece.weights, piece.stored}, piece.gradient, step);
     }
   }
   auto timer = parts_.timeline.phase("publish");
   parts_.state.publish();
 }
 
-void Trainer::refuse_non_finite(const StepResult& result) {
+void Trainer::refuse_non_finite(const StepResult& result) const {
+  const bool scales = config_.loss_scaler.state() || result.loss_scale != 1.0;
+  const std::string scaled =
+      scales ? " at a loss scale of " + std::to_string(static_cast<std::int64_t>(result.loss_scale)) : "";
   const std::string where =
       result.bad_tensor.empty() ? "though every gradient is" : "first in the gradient of " + result.bad_tensor;
   throw Error(Failure::non_finite,
               "step " + std::to_string(result.step) + ": the loss (" + std::to_string(result.loss) +
-                  ") or the gradient norm (" + std::to_string(result.grad_norm) + ") is not finite, " + where +
+                  ") or the gradient norm (" + std::to_string(result.grad_norm) + ") is not finite" + scaled + ", " +
+                  where +
                   "; the weights are those of the step before. Lower optim.lr, or set train.on_nonfinite = \"skip\"",
               Error::Seen::by_all_ranks);
 }

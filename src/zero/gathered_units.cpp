@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
-#include <kozero/core/bfloat16.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/zero/gathered_units.hpp>
 
 namespace kozero::zero {
@@ -75,7 +75,7 @@ void GatheredUnits<Scalar>::forget() {
   for (auto& buffer : buffers_) buffer.unit = -1;
 }
 
-template class GatheredUnits<float>;
-template class GatheredUnits<Bfloat16>;
+#define KOZERO_INSTANTIATE(T) template class GatheredUnits<T>;
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::zero

@@ -24,13 +24,13 @@ ShardedState::ShardedState(const ParameterTable& table, dist::Communicator& comm
     for (const auto& range : weights_->my_ranges()) {
       const int unit = range.unit;
       pieces_.push_back(
-          Piece{range, weights_->my_slice(unit), weights_->my_rounded_slice(unit), gradients_.my_slice(unit)});
+          Piece{range, weights_->my_slice(unit), weights_->my_stored_slice(unit), gradients_.my_slice(unit)});
     }
     return;
   }
   for (int unit = 0; unit < table.num_units(); ++unit) {
     const UnitRange all{unit, 0, table.unit(unit).extent, table.unit(unit).offset};
-    pieces_.push_back(Piece{all, weights_->whole(unit), weights_->whole_rounded(unit), gradients_.whole(unit)});
+    pieces_.push_back(Piece{all, weights_->whole(unit), weights_->whole_stored(unit), gradients_.whole(unit)});
   }
 }
 
@@ -58,7 +58,7 @@ ShardedStateOf<Scalar>::ShardedStateOf(const ParameterTable& table, dist::Commun
                    ledger),
       weights_of_(static_cast<WeightsOf<Scalar>&>(weights())) {}
 
-template class ShardedStateOf<float>;
-template class ShardedStateOf<Bfloat16>;
+#define KOZERO_INSTANTIATE(T) template class ShardedStateOf<T>;
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::zero

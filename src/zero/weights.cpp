@@ -18,7 +18,10 @@ namespace {
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
-std::uint32_t bits_of(Bfloat16 value) { return value.bits(); }
+template <class T>
+std::uint32_t bits_of(T value) {
+  return value.bits();
+}
 
 /// FNV-1a over the bits of values, one part after another.
 class BitHash {
@@ -156,15 +159,13 @@ void WeightsOf<Scalar>::round(int unit) const {
 }
 
 template <class Scalar>
-Vector<Bfloat16> WeightsOf<Scalar>::my_rounded_slice(int unit) const {
-  if constexpr (has_master<Scalar>) return slice_in(flat_, placements_.stored, unit);
-  return {};
+StoredVector WeightsOf<Scalar>::my_stored_slice(int unit) const {
+  return slice_in(flat_, placements_.stored, unit);
 }
 
 template <class Scalar>
-Vector<Bfloat16> WeightsOf<Scalar>::whole_rounded(int unit) const {
-  if constexpr (has_master<Scalar>) return unit_in(flat_, unit);
-  return {};
+StoredVector WeightsOf<Scalar>::whole_stored(int unit) const {
+  return unit_in(flat_, unit);
 }
 
 template <class Scalar>
@@ -204,7 +205,7 @@ std::string WeightsOf<Scalar>::first_unequal_replica() const {
   return "";
 }
 
-template class WeightsOf<float>;
-template class WeightsOf<Bfloat16>;
+#define KOZERO_INSTANTIATE(T) template class WeightsOf<T>;
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::zero

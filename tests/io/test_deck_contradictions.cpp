@@ -9,11 +9,7 @@
 
 TEST_CASE("a part that is not built yet is refused as such, never ignored") {
   check_refusals({
-      {R"(train.precision = "fp16")",
-       {},
-       R"(x.toml:8: train.precision = "fp16": not built yet in this version (fp16 comes later);)"
-       R"( accepted are "f32", "bf16"; did you mean bf16?)"},
-      {R"(train.precision = "f64")", {}, R"(x.toml:8: train.precision = "f64": accepted are "f32", "bf16")"},
+      {R"(train.precision = "f64")", {}, R"(x.toml:8: train.precision = "f64": accepted are "f32", "bf16", "fp16")"},
       {R"(train.gradient_dtype = "bf16")",
        {},
        R"(x.toml:8: train.gradient_dtype = "bf16": not built yet in this version (bf16 comes later);)"
@@ -70,6 +66,22 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
        {},
        R"(x.toml:8: zero.gather_dtype = "bf16": weights travel as they are stored; accepted with)"
        R"( train.precision = "f32" (default) are "auto", "f32")"},
+      {"train.loss_scale = 1024",
+       {},
+       R"(x.toml:8: train.loss_scale = 1024: nothing reads it where train.precision = "f32" (default);)"
+       R"( accepted only with train.precision = "fp16")"},
+      {"train.precision = \"bf16\"\ntrain.loss_scale_window = 100",
+       {},
+       R"(x.toml:9: train.loss_scale_window = 100: nothing reads it where train.precision = "bf16";)"
+       R"( accepted only with train.precision = "fp16")"},
+      {"train.precision = \"fp16\"\ntrain.loss_scale_window = 100\ntrain.loss_scale = 64",
+       {},
+       R"(x.toml:9: train.loss_scale_window = 100: nothing reads it where train.loss_scale = 64;)"
+       R"( accepted only with train.loss_scale = 0)"},
+      {"train.precision = \"fp16\"\ntrain.loss_scale = 1000",
+       {},
+       R"(x.toml:9: train.loss_scale = 1000: other factors than powers of two round; accepted are 0, 1, 2, 4, 8,)"
+       R"( ... 16777216)"},
       {"train.accumulate = 2",
        {},
        R"(x.toml:8: train.accumulate = 2: given beside train.global_batch; accepted is one of)"

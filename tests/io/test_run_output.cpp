@@ -46,15 +46,19 @@ TEST_CASE("a metrics line has the stable schema and round-trip digits") {
   CHECK(to_json_line(some_metrics()) ==
         R"({"step":3,"tokens":6144,"loss":0.30000000000000004,"val_loss":null,"grad_norm":0.3333333333333333,)"
         R"("lr":0.0001,"step_s":0.125,"tokens_per_s":16384.0,"mfu":null,"seconds":{"forward":0.0625,"update":1e-09},)"
-        R"("bytes_sent":{"all_gather":123456789012},"memory":{"parameters":4096}})");
+        R"("bytes_sent":{"all_gather":123456789012},"memory":{"parameters":4096},"loss_scale":null,"skipped":false})");
   auto metrics = some_metrics();
   metrics.loss = std::numeric_limits<double>::quiet_NaN();
   metrics.grad_norm = std::numeric_limits<double>::infinity();
   metrics.val_loss = 0.7;
+  metrics.loss_scale = 65536.0;
+  metrics.skipped = true;
   const auto json = nlohmann::json::parse(to_json_line(metrics));
   CHECK(json["loss"].is_null());
   CHECK(json["grad_norm"].is_null());
   CHECK(json["val_loss"].get<double>() == 0.7);
+  CHECK(json["loss_scale"].get<double>() == 65536.0);
+  CHECK(json["skipped"].get<bool>());
 }
 
 TEST_CASE("metrics are there as soon as they are written, and never overwritten") {
@@ -123,6 +127,9 @@ TEST_CASE("progress in a pipe is a plain line every few steps") {
         "step 4/10  loss 2.5000  12.3 k tokens/s  1 min 00 s left  3.0 MiB\n"
         "step 8/10  loss 2.5000  12.3 k tokens/s  20 s left  3.0 MiB\n"
         "step 10/10  loss 2.5000  12.3 k tokens/s  0 s left  3.0 MiB\n");
+  terminal.str("");
+  progress.update({4, 2.5, 12345.0, 10.0, 1024, 32768.0});
+  CHECK(terminal.str() == "step 4/10  loss 2.5000  scale 32768  12.3 k tokens/s  1 min 00 s left  1.0 KiB\n");
 }
 
 TEST_CASE("progress on a terminal is a bar, and plain lines in the file") {

@@ -5,7 +5,7 @@
 // central_difference is the derivative of a double function of one array along one element: what every backward is
 // compared with.
 // Kernels are tested in each storage type T: inputs are numbers that T can hold, expected values are made of them in
-// double, and outputs in T may differ by float's tolerance or, of 16 bits, by 2^-8 of the largest: one rounding is 2^-9.
+// double, and outputs in T may differ by float's tolerance or, of 16 bits, by two roundings of the largest.
 #pragma once
 #include <algorithm>
 #include <catch2/catch_template_test_macros.hpp>
@@ -14,14 +14,23 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/core/views.hpp>
 
 namespace kozero::kernels::reference {
+
+using StoredTypes = std::tuple<float, Bfloat16, Float16>;
+
+/// The largest relative error of one rounding to T.
+template <class T>
+inline constexpr double kRounding = std::is_same_v<T, float>      ? 0x1p-24
+                                    : std::is_same_v<T, Bfloat16> ? 0x1p-9
+                                                                  : 0x1p-11;
 
 /// The values as T holds them.
 template <class T>
@@ -44,7 +53,7 @@ std::vector<float> numbers(std::int64_t extent, std::uint64_t seed) {
 template <class T>
 class Filled {
  public:
-  using Value = std::conditional_t<std::is_same_v<T, Bfloat16>, float, T>;
+  using Value = std::conditional_t<std::is_same_v<T, Bfloat16> || std::is_same_v<T, Float16>, float, T>;
 
   explicit Filled(const std::vector<Value>& values)
       : memory_(Kokkos::view_alloc("filled", Kokkos::WithoutInitializing), values.size()) {
@@ -106,7 +115,7 @@ template <class T, class Expected>
 void require_near_in(const std::vector<float>& got, const std::vector<Expected>& expected, double tolerance) {
   double largest = 0.0;
   for (const auto value : expected) largest = std::max(largest, std::abs(static_cast<double>(value)));
-  require_near(got, expected, std::is_same_v<T, float> ? tolerance : 0x1p-8 * largest);
+  require_near(got, expected, std::is_same_v<T, float> ? tolerance : std::max(tolerance, 2.0 * kRounding<T> * largest));
 }
 
 /// Whether two arrays have the same bits.

@@ -23,7 +23,7 @@ std::vector<Token> tokens() {
   return ids;
 }
 
-TEMPLATE_TEST_CASE("embedding and position forward look rows up and add them", "", float, Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("embedding and position forward look rows up and add them", "", reference::StoredTypes) {
   constexpr std::int64_t kChannels = 13;
   const std::vector<float> wte = reference::numbers<TestType>(kVocabulary * kChannels, 1);
   const std::vector<float> wpe = reference::numbers<TestType>(9 * kChannels, 2);
@@ -41,8 +41,8 @@ TEMPLATE_TEST_CASE("embedding and position forward look rows up and add them", "
   CHECK(reference::same_bits(x.values(), reference::stored_as<TestType>(expected)));
 }
 
-TEMPLATE_TEST_CASE("embedding_backward adds rows in ascending order, the same bits as a plain loop", "", float,
-                   Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("embedding_backward adds rows in ascending order, the same bits as a plain loop", "",
+                        reference::StoredTypes) {
   for (const std::int64_t channels : {13, 600}) {
     const std::vector<float> dx = reference::numbers<TestType>(kRows * channels, 3);
     const std::vector<Token> ids = tokens();
@@ -59,8 +59,8 @@ TEMPLATE_TEST_CASE("embedding_backward adds rows in ascending order, the same bi
   }
 }
 
-TEMPLATE_TEST_CASE("position_backward adds over the batch in ascending order and leaves later positions alone", "",
-                   float, Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("position_backward adds over the batch in ascending order and leaves later positions alone", "",
+                        reference::StoredTypes) {
   constexpr std::int64_t kChannels = 13;
   const std::vector<float> dx = reference::numbers<TestType>(kRows * kChannels, 3);
   std::vector<float> expected = reference::numbers(9 * kChannels, 4);

@@ -33,24 +33,24 @@ TEST_CASE("fill, scale, add_into and residual_add do what they say, for any exte
   }
 }
 
-TEST_CASE("fill, scale and residual_add round to 16 bits once, convert each element") {
+TEMPLATE_TEST_CASE("fill, scale and residual_add round to 16 bits once, convert each element", "", Bfloat16, Float16) {
   for (const std::int64_t extent : {0, 1, 13, 5000}) {
     const std::vector<float> y = reference::numbers(extent, 1);
-    const std::vector<float> rounded = reference::stored_as<Bfloat16>(y);
+    const std::vector<float> rounded = reference::stored_as<TestType>(y);
     std::vector<float> thrice, sum;
     for (const float value : rounded) thrice.push_back(3.0F * value);
     for (std::size_t i = 0; i < rounded.size(); ++i) sum.push_back(rounded[i] + 7.0F);
     const Filled<float> wide(y);
-    const Filled<Bfloat16> a(extent), b(extent);
+    const Filled<TestType> a(extent), b(extent);
     convert(Device(), a.vector(), wide.vector());
     CHECK(reference::same_bits(a.values(), rounded));
     convert(Device(), wide.vector(), a.vector());
     CHECK(reference::same_bits(wide.values(), rounded));
-    fill(Device(), b.vector(), Bfloat16(7.0F));
+    fill(Device(), b.vector(), TestType(7.0F));
     residual_add(Device(), b.vector(), a.input());
-    CHECK(reference::same_bits(b.values(), reference::stored_as<Bfloat16>(sum)));
+    CHECK(reference::same_bits(b.values(), reference::stored_as<TestType>(sum)));
     scale(Device(), a.vector(), 3.0F);
-    CHECK(reference::same_bits(a.values(), reference::stored_as<Bfloat16>(thrice)));
+    CHECK(reference::same_bits(a.values(), reference::stored_as<TestType>(thrice)));
   }
 }
 

@@ -23,7 +23,7 @@ std::vector<float> points() {
   return reference::stored_as<T>(x);
 }
 
-TEMPLATE_TEST_CASE("gelu_forward follows the tanh form", "", float, Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("gelu_forward follows the tanh form", "", reference::StoredTypes) {
   const std::vector<float> x = points<TestType>();
   const Filled<TestType> in(x), out(static_cast<std::int64_t>(x.size()));
   gelu_forward(Device(), out.vector(), in.input());
@@ -32,7 +32,7 @@ TEMPLATE_TEST_CASE("gelu_forward follows the tanh form", "", float, Bfloat16) {
   reference::require_near_in<TestType>(out.values(), expected, 2e-6);
 }
 
-TEMPLATE_TEST_CASE("gelu_backward is the derivative times dy, also in place", "", float, Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("gelu_backward is the derivative times dy, also in place", "", reference::StoredTypes) {
   const std::vector<float> x = points<TestType>();
   const std::vector<float> dy = reference::numbers<TestType>(static_cast<std::int64_t>(x.size()), 8);
   const Filled<TestType> in(x), upper(dy), out(std::vector<float>(x.size(), 9.0F));

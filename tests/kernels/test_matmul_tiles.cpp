@@ -88,8 +88,13 @@ TEST_CASE("The tiled product of bf16 agrees with oneDNN's", "[matmul]") {
   SECTION("into float") { check_on_all_units<float, Bfloat16>(); }
   SECTION("into bf16") { check_on_all_units<Bfloat16, Bfloat16>(); }
 }
+TEST_CASE("The tiled product of fp16 agrees with oneDNN's of copies in float", "[matmul]") {
+  SECTION("into float") { check_on_all_units<float, Float16>(); }
+  SECTION("into fp16") { check_on_all_units<Float16, Float16>(); }
+}
 
-TEMPLATE_TEST_CASE("Bits of a tiled product depend on the row and the column alone", "[matmul]", float, Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("Bits of a tiled product depend on the row and the column alone", "[matmul]",
+                        reference::StoredTypes) {
   const TileUnits& units = tile_units<TestType>();
   if (units.extent == 0) SKIP("this processor has no tile unit for the type");
   const std::int64_t n = 200;

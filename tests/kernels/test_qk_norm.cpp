@@ -73,7 +73,8 @@ Outputs run(const Case<T>& c, float start) {
   return {y.values(), dqkv.values(), dquery.values(), dkey.values()};
 }
 
-TEMPLATE_TEST_CASE("qk_norm_forward norms each query and key head and leaves the values", "", float, Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("qk_norm_forward norms each query and key head and leaves the values", "",
+                        reference::StoredTypes) {
   for (const Shape& shape : kShapes) {
     const Case<TestType> c(shape);
     const auto y = run<Device>(c, 0.0F).y;
@@ -82,7 +83,7 @@ TEMPLATE_TEST_CASE("qk_norm_forward norms each query and key head and leaves the
   }
 }
 
-TEMPLATE_TEST_CASE("qk_norm_backward gives the central differences of the forward", "", float, Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("qk_norm_backward gives the central differences of the forward", "", reference::StoredTypes) {
   const Case<TestType> c(kShapes[0]);
   const Outputs got = run<Device>(c, 0.5F);
   const auto qkv = in_double(c.qkv);

@@ -63,7 +63,7 @@ Outputs run(const Case<T>& c, float start) {
   return {y.values(), dx.values(), dgamma.values()};
 }
 
-TEMPLATE_TEST_CASE("rmsnorm_forward follows its formula", "", float, Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("rmsnorm_forward follows its formula", "", reference::StoredTypes) {
   for (const Shape shape : kShapes) {
     const Case<TestType> c(shape);
     reference::require_near_in<TestType>(
@@ -72,7 +72,7 @@ TEMPLATE_TEST_CASE("rmsnorm_forward follows its formula", "", float, Bfloat16) {
   }
 }
 
-TEMPLATE_TEST_CASE("rmsnorm_backward adds the central differences of the forward", "", float, Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("rmsnorm_backward adds the central differences of the forward", "", reference::StoredTypes) {
   const Case<TestType> c(kShapes[0]);
   const Outputs got = run<Device>(c, 0.5F);
   const auto x = in_double(c.x);

@@ -49,7 +49,7 @@ std::vector<double> expected_output(const std::vector<double>& qkv, double direc
   return out;
 }
 
-TEMPLATE_TEST_CASE("rope turns the first heads by position and leaves the others", "", float, Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("rope turns the first heads by position and leaves the others", "", reference::StoredTypes) {
   const std::vector<float> values = reference::numbers<TestType>(kRows * kWidth, 1);
   const Tables tables;
   const Filled<TestType> qkv(values);
@@ -57,7 +57,7 @@ TEMPLATE_TEST_CASE("rope turns the first heads by position and leaves the others
   reference::require_near_in<TestType>(qkv.values(), expected_output(reference::in_double(values), 1.0), 1e-6);
 }
 
-TEMPLATE_TEST_CASE("rope_backward is the forward's transpose, and its inverse", "", float, Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("rope_backward is the forward's transpose, and its inverse", "", reference::StoredTypes) {
   const std::vector<float> values = reference::numbers<TestType>(kRows * kWidth, 1);
   const std::vector<float> dy = reference::numbers<TestType>(kRows * kWidth, 2);
   const Tables tables;
@@ -73,7 +73,8 @@ TEMPLATE_TEST_CASE("rope_backward is the forward's transpose, and its inverse", 
   reference::require_near_in<TestType>(gradient.values(), expected, 1e-5);
   rope_forward(Device(), gradient.matrix(kRows, kWidth), kTurning, kHeadDim, tables.cosine(), tables.sine());
   // a and b were rounded once on the way, the result again.
-  reference::require_near(gradient.values(), dy, std::is_same_v<TestType, float> ? 1e-6 : 3 * 0x1p-9);
+  reference::require_near(gradient.values(), dy,
+                          std::is_same_v<TestType, float> ? 1e-6 : 3 * reference::kRounding<TestType>);
 }
 
 TEST_CASE("rope takes no rows and refuses tables of another head size") {

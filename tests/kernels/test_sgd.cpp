@@ -19,7 +19,7 @@ TEST_CASE("sgd_update follows PyTorch's formula in double for 10 steps") {
   std::vector<double> velocity(start.size(), 0.0);
   for (std::uint64_t t = 1; t <= 10; ++t) {
     const std::vector<float> gradient = reference::numbers(kExtent, t);
-    sgd_update(Device(), weights.vector(), {}, buffer.vector(), Filled<float>(gradient).input(), kStep);
+    sgd_update(Device(), weights.vector(), weights.vector(), buffer.vector(), Filled<float>(gradient).input(), kStep);
     Device().fence();
     for (std::size_t i = 0; i < gradient.size(); ++i) {
       const double g = 0.5 * gradient[i] + 0.01 * expected[i];
@@ -35,10 +35,10 @@ TEST_CASE("sgd_update gives the same bits however the array is cut") {
   const std::vector<float> start = reference::numbers(kExtent, 1);
   const Filled<float> gradient(reference::numbers(kExtent, 2));
   const Filled<float> whole(start), whole_buffer(start), cut(start), cut_buffer(start);
-  sgd_update(Device(), whole.vector(), {}, whole_buffer.vector(), gradient.input(), kStep);
+  sgd_update(Device(), whole.vector(), whole.vector(), whole_buffer.vector(), gradient.input(), kStep);
   for (std::int64_t first = 0, extent = 1; first < kExtent; first += extent, extent += 37) {
     extent = std::min(extent, kExtent - first);
-    sgd_update(Device(), slice(cut.vector(), first, extent), {}, slice(cut_buffer.vector(), first, extent),
+    sgd_update(Device(), slice(cut.vector(), first, extent), cut.vector(), slice(cut_buffer.vector(), first, extent),
                slice(gradient.input(), first, extent), kStep);
   }
   Device().fence();
@@ -48,8 +48,8 @@ TEST_CASE("sgd_update gives the same bits however the array is cut") {
 
 TEST_CASE("sgd_update takes no elements and refuses different extents") {
   const Filled<float> none(0), one(1);
-  sgd_update(Device(), none.vector(), {}, none.vector(), none.input(), kStep);
-  CHECK_THROWS_AS(sgd_update(Device(), one.vector(), {}, none.vector(), one.input(), kStep), Error);
+  sgd_update(Device(), none.vector(), none.vector(), none.vector(), none.input(), kStep);
+  CHECK_THROWS_AS(sgd_update(Device(), one.vector(), one.vector(), none.vector(), one.input(), kStep), Error);
 }
 
 }  // namespace

@@ -24,23 +24,24 @@ std::vector<float> many_floats(std::int64_t extent) {
   return values;
 }
 
-TEST_CASE("a run of every extent is rounded as Bfloat16 rounds, and nothing after it is touched") {
+TEMPLATE_TEST_CASE("a run of every extent is rounded as the type rounds, and nothing after it is touched", "", Bfloat16,
+                   Float16) {
   for (const std::int64_t extent : {0, 1, 13, 15, 16, 17, 127, 128, 129, 4096, 4111}) {
     const std::vector<float> values = many_floats(extent);
     const Filled<float> in(values);
-    const Filled<Bfloat16> out(std::vector<float>(static_cast<std::size_t>(extent) + 1, 7.0F));
+    const Filled<TestType> out(std::vector<float>(static_cast<std::size_t>(extent) + 1, 7.0F));
     convert(Device(), slice(out.vector(), 0, extent), in.input());
-    std::vector<float> expected = reference::stored_as<Bfloat16>(values);
+    std::vector<float> expected = reference::stored_as<TestType>(values);
     expected.push_back(7.0F);
     CHECK(reference::same_bits(out.values(), expected));
   }
 }
 
-TEST_CASE("a NaN and an infinity are stored in 16 bits") {
+TEMPLATE_TEST_CASE("a NaN and an infinity are stored in 16 bits", "", Bfloat16, Float16) {
   const float infinity = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Filled<float> in(std::vector<float>{nan, -nan, infinity, -infinity});
-  const Filled<Bfloat16> out(4);
+  const Filled<TestType> out(4);
   convert(Device(), out.vector(), in.input());
   const std::vector<float> got = out.values();
   CHECK(std::isnan(got[0]));
@@ -66,7 +67,8 @@ void sum_and_difference(Matrix<T> a, Matrix<T> b) {
       });
 }
 
-TEMPLATE_TEST_CASE("assign_rows stores both values, in place and for widths around a piece", "", float, Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("assign_rows stores both values, in place and for widths around a piece", "",
+                        reference::StoredTypes) {
   for (const std::int64_t columns : {1, 13, 128, 300}) {
     const std::vector<float> a = reference::numbers<TestType>(3 * columns, 1);
     const std::vector<float> b = reference::numbers<TestType>(3 * columns, 2);

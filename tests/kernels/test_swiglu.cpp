@@ -30,15 +30,15 @@ std::vector<float> wide_numbers() {
   return reference::stored_as<T>(values);
 }
 
-TEMPLATE_TEST_CASE("swiglu_forward follows its formula", "", float, Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("swiglu_forward follows its formula", "", reference::StoredTypes) {
   const Filled<TestType> gate_up(wide_numbers<TestType>()), y(kRows * kWidth);
   swiglu_forward(Device(), y.matrix(kRows, kWidth), gate_up.input(kRows, 2 * kWidth));
   reference::require_near_in<TestType>(y.values(), expected_output(reference::in_double(wide_numbers<TestType>())),
                                        1e-5);
 }
 
-TEMPLATE_TEST_CASE("swiglu_backward overwrites with the central differences of the forward, also in place", "", float,
-                   Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("swiglu_backward overwrites with the central differences of the forward, also in place", "",
+                        reference::StoredTypes) {
   const std::vector<float> values = wide_numbers<TestType>();
   const std::vector<float> dy = reference::numbers<TestType>(kRows * kWidth, 2);
   const Filled<TestType> gate_up(values), upper(dy), out(std::vector<float>(values.size(), 9.0F));

@@ -73,7 +73,7 @@ template <class T>
 void check_packing(TileSide side, const Stored<T>& matrix, std::int64_t first_row, std::int64_t first_k,
                    std::int64_t steps) {
   CAPTURE(side == TileSide::left, matrix.k_across, matrix.rows, matrix.k, first_row, first_k, steps);
-  const Lines<T> block(steps * kStepElements<T>, T(7.0F));
+  const Lines<Packed<T>> block(steps * kStepElements<T>, Packed<T>(7.0F));
   pack_block(block.data(), side, matrix.source(), first_row, first_k, steps);
   for (std::int64_t r = 0; r < kTileRows; ++r) {
     for (std::int64_t p = 0; p < steps * kStepExtent<T>; ++p) {
@@ -90,7 +90,7 @@ template <class T>
 struct Operands {
   Stored<T> a, b;
   std::int64_t steps;
-  Lines<T> left, right;
+  Lines<Packed<T>> left, right;
 
   Operands(std::int64_t rows, std::int64_t columns, std::int64_t k)
       : a(rows, k, false, 1),
@@ -173,8 +173,8 @@ class PlainTiles {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("A packed block has every element at its place, and zeros outside the matrix", "[tiles]", float,
-                   Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("A packed block has every element at its place, and zeros outside the matrix", "[tiles]",
+                        reference::StoredTypes) {
   if (tile_units<TestType>().extent == 0) SKIP("this processor has no tile unit for the type");
   for (const TileSide side : {TileSide::left, TileSide::right}) {
     for (const bool k_across : {false, true}) {
@@ -189,13 +189,15 @@ TEMPLATE_TEST_CASE("A packed block has every element at its place, and zeros out
   }
 }
 
-TEMPLATE_TEST_CASE("Every tile unit of this processor multiplies as double does", "[tiles]", float, Bfloat16) {
+TEMPLATE_LIST_TEST_CASE("Every tile unit of this processor multiplies as double does", "[tiles]",
+                        reference::StoredTypes) {
   const TileUnits& units = tile_units<TestType>();
   if (units.extent == 0) SKIP("this processor has no tile unit for the type");
   for (int i = 0; i < units.extent; ++i) {
     CAPTURE(units.unit[i].name);
     const TileUnitInUse unit(units.unit[i]);
-    const auto product = [&](float* c, const TestType* left, const TestType* right, std::int64_t steps, bool add) {
+    using Element = Packed<TestType>;
+    const auto product = [&](float* c, const Element* left, const Element* right, std::int64_t steps, bool add) {
       unit.product(c, left, right, steps, add);
     };
     check_product<TestType>(32, 32, 256, product);
@@ -210,6 +212,7 @@ TEST_CASE("A processor with AVX-512 has its units", "[tiles]") {
   const bool basic = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
   const TileUnits& of_bfloat16 = tile_units<Bfloat16>();
   REQUIRE(tile_units<float>().extent == (basic ? 1 : 0));
+  REQUIRE(tile_units<Float16>().extent == tile_units<float>().extent);
   if (!basic || __builtin_cpu_supports("avx512bf16") == 0) return;
   REQUIRE(of_bfloat16.extent >= 1);
   REQUIRE(std::string(of_bfloat16.unit[of_bfloat16.extent - 1].name) == "AVX-512 BF16");

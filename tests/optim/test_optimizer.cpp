@@ -42,8 +42,8 @@ class Training {
     write(gradient_, numbers(static_cast<std::uint64_t>(number)));
     for (std::int64_t first = 0; first < kExtent; first += piece) {
       const std::int64_t extent = std::min(piece, kExtent - first);
-      optimizer_->update(first, Target{weights_, rounded_}.part(first, extent), slice(gradient_, first, extent),
-                         {number, 0.01, 0.5});
+      optimizer_->update(first, Target{weights_, StoredVector(rounded_)}.part(first, extent),
+                         slice(gradient_, first, extent), {number, 0.01, 0.5});
     }
     Device().fence();
   }

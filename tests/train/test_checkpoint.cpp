@@ -95,7 +95,7 @@ TEST_CASE("saved under any stage and rank count, loaded under all 16: equal in b
 TEST_CASE("a file knows no precision: saved in one, loaded in the other, master and moments are equal in bytes") {
   const SharedFolder folder;
   int numbered = 0;
-  for (const auto saved : {Precision::f32, Precision::bf16}) {
+  for (const auto saved : {Precision::f32, Precision::bf16, Precision::fp16}) {
     for (int stage = 0; stage <= 3; ++stage) {
       const std::string path = folder / (std::string(name_of(saved)) + std::to_string(stage));
       tests::on_first_ranks(1 + stage, "mpi", [&](dist::Communicator& comm) {
@@ -131,7 +131,9 @@ void check_restart(const TinyRun& run, const std::string& path, dist::Communicat
   train::CheckpointSaver saver(continuous.parts(), continuous.staging(),
                                dist::make_control_communicator(comm.mpi_handle(), 60.0));
   CHECK(saver.asynchronous() == run.staged);
-  saver.begin({path, record_of(2), {}, 0});
+  io::CheckpointRecord record = record_of(2);
+  record.loss_scale = continuous.trainer().loss_scaler().state();
+  saver.begin({path, record, {}, 0});
   const TinyResult wanted = continuous.result_of_steps(3, 5);  // beside the writing, where that is asynchronous
   const auto report = saver.wait();
   REQUIRE(report);
@@ -139,12 +141,16 @@ void check_restart(const TinyRun& run, const std::string& path, dist::Communicat
   CHECK(report->step == 2);
   CHECK(report->stall_s <= report->seconds);
   MemoryLedger again;
-  TinyTraining restarted(run, comm, again);
   const auto manifest = io::verify_checkpoint(comm, report->folder);
+  TinyRun from_there = run;
+  from_there.loss_scaler.restore(manifest.record.loss_scale);
+  TinyTraining restarted(from_there, comm, again);
   CHECK(manifest.record.step == 2);
   CHECK(manifest.record.tokens == 70);
   CHECK(train::load_state(report->folder + "/state.h5", restarted.parts()).empty());
+  CHECK(manifest.record.loss_scale == record.loss_scale);
   CHECK(restarted.result_of_steps(3, 5) == wanted);
+  CHECK(restarted.trainer().loss_scaler().state() == continuous.trainer().loss_scaler().state());
 }
 
 }  // namespace
@@ -180,6 +186,26 @@ TEST_CASE("a run in bf16 that stops and goes on gives the bits of one that never
     const std::string path = folder / std::to_string(stage);
     tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) { check_restart(run, path, comm); });
   }
+}
+
+TEST_CASE(
+    "a run in fp16 that stops within a window of the loss scale goes on in its bits, the scale moving behind it") {
+  const SharedFolder folder;
+  TinyRun run{.model = smallest_gpt2(),
+              .precision = Precision::fp16,
+              .stage = 2,
+              .steps = 5,
+              .loss_scaler = train::LossScaler::dynamic(3, 0x1p17)};
+  tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) {
+    check_restart(run, folder / "fp16", comm);
+    MemoryLedger ledger;
+    TinyTraining other(run, comm, ledger);
+    other.result_of_steps(1, 5);
+    CHECK(other.trainer().loss_scaler().state() == io::LossScale{0x1p18, 2});
+    run.precision = Precision::bf16;
+    TinyTraining wide(run, comm, ledger);
+    CHECK(train::load_state(folder / "fp16/step_000000002/state.h5", wide.parts()).empty());
+  });
 }
 
 TEST_CASE("what is saved is the state at begin(), whatever training does to it while it is written") {

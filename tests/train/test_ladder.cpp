@@ -53,6 +53,18 @@ TEST_CASE("all stages give the same bits in bf16") {
   });
 }
 
+TEST_CASE("all stages give the same bits in fp16") {
+  for (const int num_ranks : {2, 4}) {
+    tests::on_first_ranks(num_ranks, "mpi", [](dist::Communicator& comm) {
+      climb({.model = tests::tiny_gpt2(),
+             .precision = Precision::fp16,
+             .micro_steps = 2,
+             .loss_scaler = train::LossScaler::dynamic(2)},
+            comm);
+    });
+  }
+}
+
 TEST_CASE("tied Llama and Qwen3, Qwen2, untied GPT-2, and SGD with momentum climb too") {
   tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](dist::Communicator& comm) {
     auto llama = tests::tiny_llama();
@@ -81,18 +93,22 @@ TEST_CASE("mpi and shm give the same bits") {
   }
 }
 
-TEST_CASE("bf16 follows f32 from step to step, in every network") {
+TEST_CASE("bf16 and fp16 follow f32 from step to step, in every network") {
   tests::on_first_ranks(2, "mpi", [](dist::Communicator& comm) {
     for (const auto& model : {tests::tiny_gpt2(), tests::tiny_llama(), tests::tiny_qwen2(), tests::tiny_qwen3()}) {
       TinyRun run{.model = model, .stage = 3, .steps = 5};
       const TinyResult wide = result_of(run, comm);
-      run.precision = Precision::bf16;
-      const TinyResult narrow = result_of(run, comm);
-      INFO(model.arch);
-      CHECK(wide.losses != narrow.losses);
-      for (std::size_t i = 0; i < wide.losses.size(); ++i) {
-        CHECK(std::abs(narrow.losses[i] - wide.losses[i]) < 0.01 * wide.losses[i]);
-        CHECK(std::abs(narrow.norms[i] - wide.norms[i]) < 0.05 * wide.norms[i]);
+      for (const auto precision : {Precision::bf16, Precision::fp16}) {
+        run.precision = precision;
+        run.loss_scaler = precision == Precision::fp16 ? train::LossScaler::fixed(0x1p12) : train::LossScaler();
+        const TinyResult narrow = result_of(run, comm);
+        const double bound = precision == Precision::fp16 ? 0.0025 : 0.01;  // 2 bits more
+        INFO(model.arch << " in " << name_of(precision));
+        CHECK(wide.losses != narrow.losses);
+        for (std::size_t i = 0; i < wide.losses.size(); ++i) {
+          CHECK(std::abs(narrow.losses[i] - wide.losses[i]) < bound * wide.losses[i]);
+          CHECK(std::abs(narrow.norms[i] - wide.norms[i]) < 5.0 * bound * wide.norms[i]);
+        }
       }
     }
   });

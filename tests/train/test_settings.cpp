@@ -40,6 +40,23 @@ TEST_CASE("batch scaling grows batch and rate from base_ranks") {
   CHECK(root.rate_factor == Catch::Approx(2.0));
 }
 
+TEST_CASE("the loss is scaled in fp16 alone: by a moving factor, or by the deck's") {
+  const auto scaler = [](const std::vector<std::string>& overrides) {
+    return train::settings_of(deck_with(overrides), 1, 16, 25).step.loss_scaler;
+  };
+  CHECK(scaler({}).scale() == 1.0);
+  CHECK(scaler({"train.precision=bf16"}).scale() == 1.0);
+  CHECK_FALSE(scaler({"train.precision=bf16"}).state());
+  CHECK(train::settings_of(deck_with({"train.precision=fp16"}), 1, 16, 25).precision == Precision::fp16);
+  auto moving = scaler({"train.precision=fp16", "train.loss_scale_window=1"});
+  CHECK(moving.scale() == 65536.0);
+  moving.count_good_step();
+  CHECK(moving.scale() == 131072.0);
+  const auto fixed = scaler({"train.precision=fp16", "train.loss_scale=64"});
+  CHECK(fixed.scale() == 64.0);
+  CHECK_FALSE(fixed.state());
+}
+
 TEST_CASE("epochs become steps, the last of an epoch may be incomplete") {
   auto deck = deck_with({});
   deck.run.steps = 0;

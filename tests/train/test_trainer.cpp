@@ -154,3 +154,97 @@ TEST_CASE("a gradient that overflows under a finite loss is caught by the norm")
     CHECK(only_the_gradient > 0);
   });
 }
+
+namespace {
+
+/// The gradient of step 1, by what plain SGD does with it.
+std::vector<float> gradient_in(Precision precision, const train::LossScaler& scaler, dist::Communicator& comm) {
+  MemoryLedger ledger;
+  TinyTraining training({.model = tests::tiny_llama(),
+                         .precision = precision,
+                         .optimizer = "sgd",
+                         .weight_decay = 0.0,
+                         .momentum = 0.0,
+                         .grad_clip = 0.0,
+                         .loss_scaler = scaler,
+                         .schedule = {.kind = "constant", .lr = 1.0}},
+                        comm, ledger);
+  std::vector<float> gradient = training.my_weights();
+  CHECK_FALSE(training.trainer().step(1).skipped);
+  const std::vector<float> after = training.my_weights();
+  for (std::size_t i = 0; i < after.size(); ++i) gradient[i] -= after[i];
+  return gradient;
+}
+
+}  // namespace
+
+TEST_CASE("gradients in fp16 are f32's within some of its roundings where the scale keeps them in its range") {
+  tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
+    const auto wide = gradient_in(Precision::f32, {}, comm);
+    const double norm = distance(wide, std::vector<float>(wide.size()));
+    const auto error = [&](const train::LossScaler& scaler) {
+      return distance(gradient_in(Precision::fp16, scaler, comm), wide) / norm;
+    };
+    CHECK(error(train::LossScaler::fixed(0x1p10)) < 4.0 * 0x1p-11);
+    CHECK(error(train::LossScaler::dynamic(2000)) < 4.0 * 0x1p-11);
+    CHECK(error(train::LossScaler::fixed(0x1p-16)) > 0.1);  // most lie below the least subnormal
+  });
+}
+
+TEST_CASE("in f32 a scale of the loss changes no bit, of the clipped update neither") {
+  tests::on_first_ranks(2 <= test::world_size() ? 2 : 1, "mpi", [](dist::Communicator& comm) {
+    MemoryLedger ledger;
+    TinyRun run{.model = tests::tiny_llama(), .stage = 2, .steps = 4, .grad_clip = 0.01};
+    const auto plain = TinyTraining(run, comm, ledger).result();
+    run.loss_scaler = train::LossScaler::dynamic(2);
+    CHECK(TinyTraining(run, comm, ledger).result() == plain);
+  });
+}
+
+TEST_CASE("a scale that overflows is halved, the step left out, until the run trains") {
+  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+    MemoryLedger ledger;
+    TinyTraining training({.model = tests::tiny_gpt2(),
+                           .precision = Precision::fp16,
+                           .stage = 3,
+                           .loss_scaler = train::LossScaler::dynamic(1000, 0x1p24)},
+                          comm, ledger);
+    const auto begin = training.my_weights();
+    std::int64_t step = 1;
+    double scale = 0x1p24;
+    for (auto result = training.trainer().step(step); result.skipped; result = training.trainer().step(++step)) {
+      CHECK(result.loss_scale == scale);
+      CHECK(std::isfinite(result.loss));
+      CHECK_FALSE(result.bad_tensor.empty());
+      CHECK(training.my_weights() == begin);
+      scale /= 2.0;
+      REQUIRE(step < 20);
+    }
+    CHECK(step > 1);
+    CHECK(training.trainer().loss_scaler().scale() == scale);
+    CHECK(training.my_weights() != begin);
+    CHECK_FALSE(training.trainer().step(step + 1).skipped);
+  });
+}
+
+TEST_CASE("what the scale cannot answer is on_nonfinite's: a fixed one's overflow, and a loss that is not finite") {
+  tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
+    const auto text_of_first_step = [&](const train::LossScaler& scaler, bool bad_weight) {
+      MemoryLedger ledger;
+      TinyTraining training({.model = tests::tiny_gpt2(), .precision = Precision::fp16, .loss_scaler = scaler}, comm,
+                            ledger);
+      if (bad_weight) set_first_weight(training, comm, kNan);
+      try {
+        training.trainer().step(1);
+      } catch (const Error& error) {
+        CHECK(error.failure() == Failure::non_finite);
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    CHECK(text_of_first_step(train::LossScaler::fixed(0x1p24), false)
+              .find("is not finite at a loss scale of 16777216, "
+                    "first in the gradient of ") != std::string::npos);
+    CHECK(text_of_first_step(train::LossScaler::dynamic(10), true).find("the loss (nan)") != std::string::npos);
+  });
+}

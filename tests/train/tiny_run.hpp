@@ -76,6 +76,7 @@ struct TinyRun {
   double momentum = 0.9;
   double grad_clip = 1.0;
   train::OnNonFinite on_nonfinite = train::OnNonFinite::stop;
+  train::LossScaler loss_scaler = {};
   bool staged = false;  ///< saves are asynchronous
   bool overlap = true;
   int prefetch_units = 1;
@@ -117,6 +118,7 @@ class TinyTraining {
     settings.step.micro_steps = run.micro_steps;
     settings.step.grad_clip = run.grad_clip;
     settings.step.on_nonfinite = run.on_nonfinite;
+    settings.step.loss_scaler = run.loss_scaler;
     settings.step.schedule = run.schedule;
     settings.step.schedule.total_steps = run.steps;
     return settings;

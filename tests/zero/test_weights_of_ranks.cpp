@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // test_weights_of_ranks.cpp: what acquire shows after slices were filled, changed and published.
+#include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>
@@ -52,7 +53,7 @@ TEST_CASE("acquire shows every rank's slices as they were published last") {
   }
 }
 
-TEST_CASE("weights in bf16 are rounded from their master, whose bits stay") {
+TEMPLATE_TEST_CASE("weights in 16 bits are rounded from their master, whose bits stay", "", Bfloat16, Float16) {
   const auto table = tests::tiny_table();
   const zero::WeightPlacements rows[] = {{Placement::replicated, Placement::replicated},
                                          {Placement::replicated, Placement::sharded},
@@ -60,7 +61,7 @@ TEST_CASE("weights in bf16 are rounded from their master, whose bits stay") {
   for (const auto& placements : rows) {
     MemoryLedger ledger;
     const auto comm = tests::all_ranks(ledger);
-    zero::WeightsOf<Bfloat16> weights(table, *comm, placements, ledger);
+    zero::WeightsOf<TestType> weights(table, *comm, placements, ledger);
     for (const auto& range : weights.my_ranges()) {
       for (std::int64_t i = 0; i < range.extent; ++i)
         weights.my_slice(range.unit)(i) = value_at(1, range.unit, range.begin + i);
@@ -72,7 +73,7 @@ TEST_CASE("weights in bf16 are rounded from their master, whose bits stay") {
       const auto shown = weights.acquire(unit);
       bool equal = true;
       for (std::int64_t i = 0; i < table.unit(unit).extent; ++i) {
-        equal = equal && shown(i).bits() == Bfloat16(value_at(1, unit, i)).bits();
+        equal = equal && shown(i).bits() == TestType(value_at(1, unit, i)).bits();
       }
       CHECK(equal);
       weights.release(unit);
@@ -81,28 +82,29 @@ TEST_CASE("weights in bf16 are rounded from their master, whose bits stay") {
   }
 }
 
-TEST_CASE("rounded slices that were written beside the master are shared without the master") {
+TEMPLATE_TEST_CASE("rounded slices that were written beside the master are shared without the master", "", Bfloat16,
+                   Float16) {
   const auto table = tests::tiny_table();
   for (const auto stored : {Placement::replicated, Placement::sharded}) {
     MemoryLedger ledger;
     const auto comm = tests::all_ranks(ledger);
-    zero::WeightsOf<Bfloat16> weights(table, *comm, {stored, Placement::sharded}, ledger);
+    zero::WeightsOf<TestType> weights(table, *comm, {stored, Placement::sharded}, ledger);
     weights.publish();
     for (int unit = 0; unit < table.num_units(); ++unit) {
       weights.acquire(unit);  // what is gathered before must not stay
       weights.release(unit);
     }
     for (const auto& range : weights.my_ranges()) {
-      const auto rounded = weights.my_rounded_slice(range.unit);
+      const auto rounded = std::get<Vector<TestType>>(weights.my_stored_slice(range.unit));
       REQUIRE(static_cast<std::int64_t>(rounded.extent(0)) == range.extent);
-      for (std::int64_t i = 0; i < range.extent; ++i) rounded(i) = Bfloat16(value_at(2, range.unit, range.begin + i));
+      for (std::int64_t i = 0; i < range.extent; ++i) rounded(i) = TestType(value_at(2, range.unit, range.begin + i));
     }
     weights.share();
     for (int unit = 0; unit < table.num_units(); ++unit) {
       const auto shown = weights.acquire(unit);
       bool equal = true;
       for (std::int64_t i = 0; i < table.unit(unit).extent; ++i) {
-        equal = equal && shown(i).bits() == Bfloat16(value_at(2, unit, i)).bits();
+        equal = equal && shown(i).bits() == TestType(value_at(2, unit, i)).bits();
       }
       CHECK(equal);
       weights.release(unit);

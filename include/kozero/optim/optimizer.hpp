@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include <kozero/core/bfloat16.hpp>
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/parameter_table.hpp>
+#include <kozero/core/stored_vector.hpp>
 #include <kozero/core/unit_range.hpp>
 
 namespace kozero::optim {
@@ -35,11 +35,10 @@ struct Step {
 /// The weights that an update changes.
 struct Target {
   Vector<float> master;
-  Vector<Bfloat16> rounded = {};  ///< the same in 16 bits, where a network reads those; else of no extent
+  StoredVector stored = {};  ///< the same as a network reads them; written where it reads 16 bits
 
   [[nodiscard]] Target part(std::int64_t first, std::int64_t extent) const {
-    const bool rounds = rounded.extent(0) > 0;
-    return {slice(master, first, extent), rounds ? slice(rounded, first, extent) : rounded};
+    return {slice(master, first, extent), slice(stored, first, extent)};
   }
 };
 

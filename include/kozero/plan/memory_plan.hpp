@@ -3,7 +3,7 @@
 // memory_plan.hpp: what a run needs of memory on its fullest rank (rank 0), by the constructors that training runs.
 // Model states for P parameters on n ranks, bytes, beside the booked lines:
 //   f32     stage 0: 16 P     1: 8 P + 8 P/n      2: 4 P + 12 P/n     3: 16 P/n
-//   bf16    stage 0: 18 P     1: 6 P + 12 P/n     2: 2 P + 16 P/n     3: 18 P/n       with master weights, gradients in f32
+//   16 bits stage 0: 18 P     1: 6 P + 12 P/n     2: 2 P + 16 P/n     3: 18 P/n       with master weights, gradients in f32
 // Rajbhandari et al. 2020, arXiv:1910.02054.
 #pragma once
 #include <array>

@@ -3,6 +3,7 @@
 // trainer.hpp: one training step, the same for every ZeRO configuration and model.
 //   for each micro-step: read a batch; forward and backward add gradients, which the sharded state reduces
 //   loss and gradient norm over all ranks; stop or skip before any bit of the state changes if one is not finite
+//   gradients are scale times the loss's (loss_scaler.hpp); their norm, and what the update sees, are unscaled
 //   clip by the global norm; update this rank's pieces; publish them
 #pragma once
 #include <string>
@@ -12,6 +13,7 @@
 #include <kozero/optim/optimizer.hpp>
 #include <kozero/optim/schedule.hpp>
 #include <kozero/train/batch_loader.hpp>
+#include <kozero/train/loss_scaler.hpp>
 #include <kozero/train/sampler.hpp>
 #include <kozero/zero/sharded_state.hpp>
 
@@ -24,6 +26,7 @@ struct StepConfig {
   int micro_steps = 1;     ///< A
   double grad_clip = 1.0;  ///< largest global gradient norm; 0: no clipping
   OnNonFinite on_nonfinite = OnNonFinite::stop;
+  LossScaler loss_scaler = {};  ///< an overflow that it can answer is none of on_nonfinite's
   optim::ScheduleConfig schedule;
   std::int64_t optimizer_start = 0;  ///< updates made before the optimizer's state began
 };
@@ -34,7 +37,8 @@ struct StepResult {
   double loss = 0.0;        ///< mean over those tokens, nats
   double grad_norm = 0.0;
   double lr = 0.0;
-  bool skipped = false;     ///< the update was left out: the loss or the norm was not finite
+  double loss_scale = 1.0;
+  bool skipped = false;         ///< the update was left out: the loss or the norm was not finite
   std::string bad_tensor = {};  ///< where it was: the first tensor whose gradient is not finite, "" where none is
 };
 
@@ -54,9 +58,12 @@ class Trainer {
   /// One update. Throws Error(non_finite, seen by all ranks) naming the first bad tensor where config says stop.
   StepResult step(std::int64_t step);
 
+  /// As it is for the next step.
+  [[nodiscard]] const LossScaler& loss_scaler() const { return config_.loss_scaler; }
+
  private:
   [[nodiscard]] model::Batch batch(std::int64_t step, int micro_step);
-  [[noreturn]] static void refuse_non_finite(const StepResult& result);
+  [[noreturn]] void refuse_non_finite(const StepResult& result) const;
   void update(const StepResult& result);
 
   Parts parts_;

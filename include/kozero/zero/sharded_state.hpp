@@ -27,9 +27,9 @@ struct Config {
 
 /// What one rank updates of one unit: a slice of it, or all of it where the optimizer state is replicated.
 struct Piece {
-  UnitRange range;           ///< range.first: where its optimizer state begins in the rank's flat state
-  Vector<float> weights;     ///< their master
-  Vector<Bfloat16> rounded;  ///< what the network reads of them where it reads 16 bits: to be kept up to date
+  UnitRange range;        ///< range.first: where its optimizer state begins in the rank's flat state
+  Vector<float> weights;  ///< their master
+  StoredVector stored;    ///< what the network reads of them: to be kept up to date
   Vector<const float> gradient;
 };
 

@@ -12,7 +12,7 @@
 
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/parameter_table.hpp>
-#include <kozero/core/precision.hpp>
+#include <kozero/core/stored_vector.hpp>
 #include <kozero/core/unit_range.hpp>
 #include <kozero/dist/distributed_array.hpp>
 #include <kozero/zero/gathered_units.hpp>
@@ -40,10 +40,9 @@ class Weights {
   /// This rank's slices of all units, in unit order; `first` counts them as one flat array.
   [[nodiscard]] std::vector<UnitRange> my_ranges() const;
 
-  /// What the network reads of the same elements where it reads 16 bits; else of no extent. Who changes the master also
-  /// writes these, or calls publish().
-  [[nodiscard]] virtual Vector<Bfloat16> my_rounded_slice(int unit) const = 0;
-  [[nodiscard]] virtual Vector<Bfloat16> whole_rounded(int unit) const = 0;
+  /// What the network reads of the same elements. Who changes the master also writes these, or calls publish().
+  [[nodiscard]] virtual StoredVector my_stored_slice(int unit) const = 0;
+  [[nodiscard]] virtual StoredVector whole_stored(int unit) const = 0;
 
   /// Before slices change: no peer reads them any more.
   virtual void settle() = 0;
@@ -104,8 +103,8 @@ class WeightsOf final : public Weights {
 
   [[nodiscard]] Vector<float> my_slice(int unit) const override;
   [[nodiscard]] Vector<float> whole(int unit) const override;
-  [[nodiscard]] Vector<Bfloat16> my_rounded_slice(int unit) const override;
-  [[nodiscard]] Vector<Bfloat16> whole_rounded(int unit) const override;
+  [[nodiscard]] StoredVector my_stored_slice(int unit) const override;
+  [[nodiscard]] StoredVector whole_stored(int unit) const override;
   void settle() override;
   void publish() override;
   void share() override;

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// float16.hpp: IEEE 754's binary16, for storage: 5 bits of exponent, 11 of significand (one of them implied).
+//   Float16(x) rounds to nearest, ties to even, |error| <= 2^-11 |x| from 2^-14 on, <= 2^-25 below; from 65520 on it is
+//   infinity       static_cast<float>(h) is exact
+// Bit for bit what processors' own conversions give, a NaN included. There is no arithmetic: kernels compute in float.
+// Both conversions have no branch, so that loops over them become SIMD, and meet no denormal float, which a processor may
+// take for zero: the least subnormal here is 2^-24.
+#pragma once
+#include <cstdint>
+#include <Kokkos_Core.hpp>
+
+namespace kozero {
+
+class Float16 {
+ public:
+  Float16() = default;
+  KOKKOS_INLINE_FUNCTION explicit Float16(float value) : bits_(rounded(value)) {}
+  KOKKOS_INLINE_FUNCTION explicit operator float() const { return widened(bits_); }
+
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION std::uint16_t bits() const { return bits_; }
+
+ private:
+  static constexpr std::uint32_t kRebias = 112U << 23;  ///< between the exponents' biases, 127 and 15
+
+  KOKKOS_INLINE_FUNCTION static std::uint16_t rounded(float value) {
+    constexpr std::uint32_t kHalf = 0x3F000000U;  // as a float
+    constexpr std::uint32_t kInfinity = 0x7C00U;
+    const auto bits = Kokkos::bit_cast<std::uint32_t>(value);
+    const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+    // A carry may make it the next power of two, or infinity.
+    const std::uint32_t normal = (magnitude - kRebias + 0xFFFU + ((magnitude >> 13) & 1U)) >> 13;
+    // From 1/2 to 1 floats are multiples of 2^-24, as subnormals here are: the sum is rounded as they are to be.
+    const std::uint32_t subnormal = Kokkos::bit_cast<std::uint32_t>(Kokkos::bit_cast<float>(magnitude) + 0.5F) - kHalf;
+    const std::uint32_t finite = magnitude < kRebias + (1U << 23) ? subnormal : normal;
+    const std::uint32_t number = magnitude < 0x47800000U ? finite : kInfinity;  // 2^16
+    const std::uint32_t nan = 0x7E00U | ((magnitude >> 13) & 0x1FFU);
+    return static_cast<std::uint16_t>((bits >> 16 & 0x8000U) | (magnitude > 0x7F800000U ? nan : number));
+  }
+
+  KOKKOS_INLINE_FUNCTION static float widened(std::uint16_t bits) {
+    constexpr std::uint32_t kLeastNormal = kRebias + (1U << 23);  // 2^-14 as a float
+    const std::uint32_t shifted = (bits & 0x7FFFU) << 13;
+    // A subnormal is what a number of 2^-14's exponent and its fraction has beyond 2^-14.
+    const float beyond = Kokkos::bit_cast<float>(shifted + kLeastNormal) - Kokkos::bit_cast<float>(kLeastNormal);
+    const std::uint32_t normal = shifted + (shifted < (31U << 23) ? kRebias : 2U * kRebias);
+    const std::uint32_t magnitude = shifted < (1U << 23) ? Kokkos::bit_cast<std::uint32_t>(beyond) : normal;
+    return Kokkos::bit_cast<float>(static_cast<std::uint32_t>(bits & 0x8000U) << 16 | magnitude);
+  }
+
+  std::uint16_t bits_;
+};
+
+static_assert(sizeof(Float16) == 2 && alignof(Float16) == 2, "arrays of it are arrays of 16-bit words");
+
+}  // namespace kozero

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// cublaslt_product.hpp: one product of matmul.hpp as cuBLASLt has it: descriptors, epilogue, algorithm.
+// cuBLASLt's matrices are column-major, and a row-major matrix read so is its transpose: c^T = op(b)^T op(a)^T, so the
+// operands change places and keep their operations. Epilogues, of numbers in float before they are rounded:
+//   bias             c = ... + bias
+//   gelu             hidden (its auxiliary output) = ... + bias, c = gelu(hidden)        rows of hidden on 16-byte borders
+//   gelu_gradient    c = (...) * gelu'(hidden)
+// The algorithm is the first that cuBLASLt's heuristic names for a kind of product: a fixed rule, with no reduction by
+// atomics. Where it names none for a GELU, there is no such Product, and the GELU is a pass of its own.
+#pragma once
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+#include <optional>
+#include <string>
+#include <type_traits>
+
+#include <kozero/core/precision.hpp>
+#include <kozero/kernels/matmul.hpp>
+
+namespace kozero::kernels {
+
+inline constexpr std::size_t kCublasltWorkspace = std::size_t{32} << 20;
+inline constexpr std::uintptr_t kVectorBytes = 16;  ///< of the widest load: what tensor cores' kernels want of pointers
+
+enum class Fusion { none, gelu, gelu_gradient };
+
+/// What a product's descriptors and algorithm depend on.
+struct CublasltKind {
+  ProductShape shape;
+  Fusion fusion = Fusion::none;
+  bool aligned = false;  ///< all arrays begin on borders of kVectorBytes
+
+  friend auto operator<=>(const CublasltKind&, const CublasltKind&) = default;
+};
+
+inline void check_cublaslt(cublasStatus_t status, const char* call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw Error(Failure::internal, std::string("matmul: ") + call + ": " + cublasLtGetStatusString(status));
+}
+
+template <class T>
+constexpr cudaDataType_t cublaslt_type() {
+  if constexpr (std::is_same_v<T, float>) return CUDA_R_32F;
+  if constexpr (std::is_same_v<T, Bfloat16>) return CUDA_R_16BF;
+  if constexpr (std::is_same_v<T, Float16>) return CUDA_R_16F;
+}
+
+/// It lives as long as the process.
+template <class Out, class In>
+class CublasltProduct {
+ public:
+  CublasltProduct(cublasLtHandle_t handle, const CublasltKind& kind) : handle_(handle), kind_(kind) {
+    const ProductShape& shape = kind.shape;
+    const bool plain_a = shape.op_a == Op::none;
+    const bool plain_b = shape.op_b == Op::none;
+    check_cublaslt(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    set(CUBLASLT_MATMUL_DESC_TRANSA, plain_b ? CUBLAS_OP_N : CUBLAS_OP_T);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, plain_a ? CUBLAS_OP_N : CUBLAS_OP_T);
+    set_epilogue();
+    a_ = layout(cublaslt_type<In>(), plain_a ? shape.m : shape.k, plain_a ? shape.k : shape.m);
+    b_ = layout(cublaslt_type<In>(), plain_b ? shape.k : shape.n, plain_b ? shape.n : shape.k);
+    c_ = layout(cublaslt_type<Out>(), shape.m, shape.n);
+    choose_algorithm();
+  }
+
+  /// cuBLASLt can compute it.
+  [[nodiscard]] bool exists() const { return algorithm_.has_value(); }
+
+  void run(cudaStream_t stream, void* workspace, Out* c, const In* a, const In* b, const Epilogue<Out, In>& epilogue) {
+    if (epilogue.bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(epilogue.bias));
+    const bool gelu = kind_.fusion == Fusion::gelu;
+    if (gelu) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<const void*>(c));
+    if (kind_.fusion == Fusion::gelu_gradient) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<const void*>(epilogue.hidden));
+    }
+    Out* const result = gelu ? epilogue.active : c;
+    const float alpha = 1.0F;
+    const float beta = kind_.shape.accumulate ? 1.0F : 0.0F;
+    check_cublaslt(cublasLtMatmul(handle_, operation_, &alpha, b, b_, a, a_, &beta, result, c_, result, c_,
+                                  &*algorithm_, workspace, kCublasltWorkspace, stream),
+                   "cublasLtMatmul");
+  }
+
+ private:
+  /// A row-major (rows, columns) matrix as cuBLASLt sees it.
+  static cublasLtMatrixLayout_t layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns) {
+    cublasLtMatrixLayout_t result = nullptr;
+    check_cublaslt(cublasLtMatrixLayoutCreate(&result, type, static_cast<std::uint64_t>(columns),
+                                              static_cast<std::uint64_t>(rows), columns),
+                   "cublasLtMatrixLayoutCreate");
+    return result;
+  }
+
+  template <class Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, Value value) {
+    check_cublaslt(cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof(value)),
+                   "cublasLtMatmulDescSetAttribute");
+  }
+
+  void set_epilogue() {
+    const bool biased = kind_.shape.has_bias;
+    cublasLtEpilogue_t epilogue = biased ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    if (kind_.fusion == Fusion::gelu) epilogue = biased ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    if (kind_.fusion == Fusion::gelu_gradient) epilogue = CUBLASLT_EPILOGUE_DGELU;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    if (biased) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt_type<In>());
+    if (kind_.fusion != Fusion::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, kind_.shape.n);
+  }
+
+  template <class Value>
+  static void prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+                     Value value) {
+    check_cublaslt(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
+                   "cublasLtMatmulPreferenceSetAttribute");
+  }
+
+  void choose_algorithm() {
+    cublasLtMatmulPreference_t preference = nullptr;
+    check_cublaslt(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+    prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kCublasltWorkspace);
+    prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    const auto of_in = static_cast<std::uint32_t>(kind_.aligned ? kVectorBytes : sizeof(In));
+    const auto of_out = static_cast<std::uint32_t>(kind_.aligned ? kVectorBytes : sizeof(Out));
+    prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, of_in);
+    prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, of_in);
+    prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_out);
+    prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_out);
+    cublasLtMatmulHeuristicResult_t result{};
+    int found = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle_, operation_, b_, a_, c_, c_, preference, 1, &result, &found);
+    cublasLtMatmulPreferenceDestroy(preference);
+    if (kind_.fusion == Fusion::none) {
+      check_cublaslt(status, "cublasLtMatmulAlgoGetHeuristic");
+      require(found == 1, "matmul: cuBLASLt has no algorithm for this product");
+    }
+    if (status == CUBLAS_STATUS_SUCCESS && found == 1) algorithm_ = result.algo;
+  }
+
+  cublasLtHandle_t handle_;
+  CublasltKind kind_;
+  cublasLtMatmulDesc_t operation_ = nullptr;
+  cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
+  std::optional<cublasLtMatmulAlgo_t> algorithm_;
+};
+
+}  // namespace kozero::kernels
