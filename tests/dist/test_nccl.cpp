@@ -91,14 +91,15 @@ TEST_CASE("ranks that call different things learn what each called, and nothing 
   const auto comm = by_double(group);
   const int n = comm->size();
   const Partition partition(64 * n * (comm->rank() == 1 ? 2 : 1), n);
-  std::vector<float> full(static_cast<std::size_t>(partition.extent()), 1.0F);
-  const auto error = error_of([&] { comm->reduce_scatter(full.data(), full.data(), partition); });
+  const std::vector<float> full(static_cast<std::size_t>(partition.extent()), 1.0F);
+  std::vector<float> slice(128);
+  const auto error = error_of([&] { comm->reduce_scatter(full.data(), slice.data(), partition); });
   REQUIRE(error.has_value());
   CHECK(error->failure() == Failure::communication);
   CHECK(error->what() == "rank " + std::to_string(comm->rank()) +
                              ": NCCL failed in reduce_scatter: invalid usage (rank 0 called ncclReduceScatter of 64 "
                              "float32, rank 1 called ncclReduceScatter of 128 float32)");
-  CHECK(error_of([&] { comm->start_reduce_scatter(full.data(), full.data(), partition); })->what() ==
+  CHECK(error_of([&] { comm->start_reduce_scatter(full.data(), slice.data(), partition); })->what() ==
         std::string(error->what()));
   CHECK(error_of([&] { comm->barrier(); })->what() == std::string(error->what()));
   CHECK(error_of([&] { comm->gather_control({1.0}); })->what() == std::string(error->what()));
@@ -111,10 +112,10 @@ TEST_CASE("a rank that does not come ends the wait, in finish and in control tra
   for (const bool finishes : {true, false}) {
     const auto comm = by_double(group, 0.5);
     const Partition partition(100, comm->size());
-    std::vector<unsigned char> full(100);
+    std::vector<unsigned char> slice(100), full(100);
     if (comm->rank() != 0) {
       const auto error = error_of([&] {
-        const Pending pending = comm->start_all_gather(full.data(), full.data(), partition, 1);
+        const Pending pending = comm->start_all_gather(slice.data(), full.data(), partition, 1);
         if (!finishes) nap(900);
         finishes ? comm->finish(pending) : comm->barrier();
       });
@@ -132,13 +133,17 @@ TEST_CASE("what is done in time is not given up, however long the communicator l
   const RankGroup group(0);
   const auto comm = by_double(group, 1.0);
   const Partition partition(100, comm->size());
-  std::vector<unsigned char> full(100);
-  for (int i = 0; i < 5; ++i) {
-    const Pending pending = comm->start_all_gather(full.data(), full.data(), partition, 1);
-    nap(250);
-    comm->finish(pending);
-    comm->barrier();
+  std::vector<unsigned char> slice(100), full(100);
+  std::vector<Pending> started;
+  const auto start = [&] { started.push_back(comm->start_all_gather(slice.data(), full.data(), partition, 1)); };
+  const int ahead = comm->rank() == 0 ? 1 : 0;  // rank 0 has always one under way
+  if (ahead == 1) start();
+  for (int i = 0; i < 6; ++i) {
+    if (ahead == 0) nap(250);
+    if (i + ahead < 6) start();
+    comm->finish(started[static_cast<std::size_t>(i)]);
   }
+  comm->barrier();
 }
 
 TEST_CASE("algorithm and protocol are pinned while NCCL reads them, unless the user chose or bits may change") {
@@ -148,6 +153,7 @@ TEST_CASE("algorithm and protocol are pinned while NCCL reads them, unless the u
   {
     const Variable chosen("NCCL_ALGO", "Tree");
     CHECK(by_double(group)->description() == "nccl (the tests' double, NCCL_ALGO = Tree, NCCL_PROTO = Simple)");
+    CHECK(std::getenv("NCCL_ALGO") == std::string("Tree"));
   }
   const NcclDouble nccl;
   MemoryLedger ledger;
