@@ -53,8 +53,8 @@ TrainingRun::TrainingRun(Session& session)
   plan_ = plan::memory_plan(settings_, deck_.comm.backend, control_.size());
   require_room(plan_, session, data_.vocab);
   resume_ = find_resume_point(deck_, record_after(0, settings_.step.loss_scaler), control_);
+  comm_ = std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));  // or a refusal, which leaves no folder
   create_folder();
-  comm_ = std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));
   assembly_ = std::make_unique<train::Assembly>(settings_, *comm_, ledger_);
   small_files_ = dist::agreed(control_, [&] { return small_files(); });
   saving_.emplace(session, *assembly_, log_, folder_);
