@@ -102,7 +102,8 @@ std::unique_ptr<Communicator> make_planned_communicator(const std::string& backe
   check_backend_name(backend);
   if (backend == "self" && size > 1) refuse(backend, "it serves one rank, not " + std::to_string(size) + "; take auto");
   const bool alone = backend == "self" || (backend == "auto" && size == 1);
-  const bool by_nccl = backend == "nccl" || (backend == "auto" && !kHostIsDevice);  // whose buffers are its own
+  const bool a_gpu_each = !kHostIsDevice && Kokkos::num_devices() >= size;
+  const bool by_nccl = backend == "nccl" || (backend == "auto" && a_gpu_each);  // whose buffers are its own
   if (!alone && !by_nccl) {
     backend == "mpi" ? book_mpi_buffers(size, ledger, options) : book_shm_window(size, ledger, options);
     if (!kHostIsDevice) {

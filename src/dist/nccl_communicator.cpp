@@ -152,13 +152,14 @@ class NcclCommunicator final : public GroupCommunicator {
     slot.open = true;
     compute_.record(slot.given);
     stream_.wait_for(slot.given);
+    watch_->announce(name_of(collective));
     {
       const std::lock_guard lock(watch_->calls());
       if (watch_->failed()) lose(watch_->failure());
       put(collective, partition, call);
     }
     stream_.record(slot.done);
-    watch_->add(name_of(collective), slot.done);
+    watch_->add(slot.done);
     return {collective, ticket};
   }
 

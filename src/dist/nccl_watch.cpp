@@ -23,17 +23,22 @@ NcclWatch::~NcclWatch() {
   thread_.join();
 }
 
-void NcclWatch::add(const char* collective, const StreamEvent& done) {
+void NcclWatch::announce(const char* collective) {
+  const std::lock_guard lock(mutex_);
+  announced_ = collective;
+}
+
+void NcclWatch::add(const StreamEvent& done) {
   const std::lock_guard lock(mutex_);
   if (under_way_.empty()) progress_ = Clock::now();
-  under_way_.push_back({collective, &done});
+  under_way_.push_back({announced_, &done});
 }
 
 std::string NcclWatch::found() {
   nccl::Result error = nccl::kSuccess;
   const nccl::Result asked = calls_.comm_get_async_error(comm_, &error);
   if (asked != nccl::kSuccess) error = asked;
-  const char* collective = under_way_.empty() ? "no collective" : under_way_.front().collective;
+  const char* collective = under_way_.empty() ? announced_ : under_way_.front().collective;
   if (error != nccl::kSuccess && error != nccl::kInProgress) {
     return "rank " + std::to_string(rank_) + ": NCCL failed in " + collective + ": " + calls_.get_error_string(error) +
            " (" + calls_.get_last_error(comm_) + ")";

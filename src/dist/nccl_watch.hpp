@@ -26,8 +26,10 @@ class NcclWatch {
 
   /// Held around calls of NCCL: it is not aborted between two of a group.
   [[nodiscard]] std::timed_mutex& calls() { return in_call_; }
-  /// A collective was started after all earlier ones; `done` outlives the watch.
-  void add(const char* collective, const StreamEvent& done);
+  /// A collective is about to be put on the stream ...
+  void announce(const char* collective);
+  /// ... and was, and after it `done`, which outlives the watch.
+  void add(const StreamEvent& done);
   /// Looks now, outside of calls(): whether NCCL failed.
   bool look();
   /// What the last look found.
@@ -53,6 +55,7 @@ class NcclWatch {
   double timeout_s_;
   std::timed_mutex in_call_;
   std::mutex mutex_;
+  const char* announced_ = "no collective";
   std::deque<UnderWay> under_way_;  // the oldest first
   Clock::time_point progress_;      // when the oldest became that
   std::string failure_;

@@ -9,7 +9,7 @@
 // share() gives nothing: how NCCL cuts an array over its channels, and so the order of a sum, may depend on whether it is registered.
 // Without, share() gives memory registered with NCCL.
 // A thread looks for asynchronous errors, and for collectives that do not come to their end in timeout_s. It aborts NCCL, so that
-// nothing waits any more; the next call of any kind throws. Bits are those of NCCL's order of addition, the same for every stage.
+// nothing waits any more; the next call of any kind throws. Bits are those of NCCL's order of addition, whatever is sharded.
 #pragma once
 #include <memory>
 #include <string>
