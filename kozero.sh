@@ -70,7 +70,11 @@ ensure_configured() {
   before=$(cat "$build/configured" 2>/dev/null || true)
   if [[ $before == "$key" ]] || [[ $before == "$key, without tests" && $command != test ]]; then return; fi
   "$kRoot/cmake/install_packages.sh" tools
-  [[ $preset != cuda ]] || find_cuda_compiler
+  if [[ $preset == cuda ]]; then
+    find_cuda_compiler
+    [[ -n ${KOZERO_NO_INSTALL:-} ]] || "$kRoot/cmake/install_cudnn_frontend.sh" >/dev/null ||
+      say "cuDNN's front end cannot be had: attention is computed by kernels of KoZeRO's own"
+  fi
   say "configuring (preset $preset)"
   if ! configure "$preset"; then
     [[ -s $build/missing.txt ]] || configuration_failed "$preset"

@@ -183,8 +183,8 @@ std::vector<DeckRow> zero_rows() {
 std::vector<DeckRow> comm_rows() {
   using K = CommKeys;
   return {
-      {"comm.backend", kComm<&K::backend>, words({"auto", "self", "mpi", "shm"}, {"ring", "nccl"}),
-       "who moves the bytes; auto: self on 1 rank, shm on one node, else mpi"},
+      {"comm.backend", kComm<&K::backend>, words({"auto", "self", "mpi", "shm", "nccl"}, {"ring"}),
+       "who moves the bytes; auto: self on 1 rank, nccl with a GPU a rank, shm on one node, else mpi"},
       {"comm.throttle_gbit", kComm<&K::throttle_gbit>, from(0), "simulated bandwidth, Gbit/s", "", Built::later},
       {"comm.latency_us", kComm<&K::latency_us>, from(0), "simulated latency, microseconds", "", Built::later},
       {"comm.timeout_s", kComm<&K::timeout_s>, above(0), "seconds until a waiting collective names the lost rank"},

@@ -8,12 +8,14 @@
 // Query head h reads key and value head h / (H / KV): grouped-query attention; KV = H is the usual one.
 // Backward recomputes p from the logsumexp, and overwrites dqkv. No (T, T) matrix of a head exists: on the host blocks of
 // 32 keys by 32 queries on the processor's tile unit (attention_tiles.hpp), or a strip of rows a thread on oneDNN where
-// there is none (attention_strips.hpp); on GPUs a team a block of rows (attention_teams.hpp). Bits do not depend on the number of
+// there is none (attention_strips.hpp); on GPUs cuDNN (attention_cudnn.hpp), or a team a block of
+// rows (attention_teams.hpp). Bits do not depend on the number of
 // threads. Runs on `space`; returns without fencing. Dao, Fu, Ermon, Rudra, Re, "FlashAttention", 2022,
 // arXiv:2205.14135; Ainslie et al. 2023, arXiv:2305.13245.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
+#include <string>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/random.hpp>
@@ -61,6 +63,10 @@ struct AttentionShape {
     return keeps ? 1.0F / (1.0F - dropout) : 0.0F;
   }
 };
+
+/// Who computes attention of arrays of T where there is no dropout: "AVX-512 BF16", "oneDNN", "cuDNN 9.19.0".
+template <class T>
+std::string attention_by();
 
 /// Floats of workspace that attention_forward and attention_backward need for arrays of T.
 template <class T>

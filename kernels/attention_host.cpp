@@ -8,8 +8,14 @@
 #include <kozero/kernels/attention_strips.hpp>
 #include <kozero/kernels/attention_tasks.hpp>
 #include <kozero/kernels/attention_tiles.hpp>
+#include <kozero/kernels/matmul.hpp>
 
 namespace kozero::kernels {
+
+template <class T>
+std::string attention_by() {
+  return multiplier<T>();
+}
 
 template <class T>
 std::int64_t attention_workspace(const AttentionShape& shape) {
@@ -42,6 +48,7 @@ void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, Matr
 }
 
 #define KOZERO_INSTANTIATE(T)                                                                              \
+  template std::string attention_by<T>();                                                                  \
   template std::int64_t attention_workspace<T>(const AttentionShape&);                                     \
   template void attention_forward<Device, T>(const Device&, Matrix<T>, Matrix<float>, Matrix<const T>,     \
                                              const AttentionShape&, Vector<float>);                        \

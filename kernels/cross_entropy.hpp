@@ -4,7 +4,7 @@
 //   loss(n) = m + log(sum_v exp(x(n,v) - m)) - x(n, target(n))        m = max_v x(n,v)
 //   d loss(n) / d x(n,v) = softmax(x(n,:))(v) - [v = target(n)]       x (N, V)   losses, targets (N)
 // cross_entropy writes scale times the gradient over the logits, so no second (N, V) array exists. V > 0, and targets
-// are in [0, V).
+// are in [0, V). Logits may have more than V columns: what is in those counts for nothing, and their gradient is zero.
 // Sums are in float by fixed lanes: a row's bits depend on the row alone. A row with a NaN has a NaN loss.
 // Runs on `space`; returns without fencing.
 #pragma once
@@ -21,7 +21,9 @@
 namespace kozero::kernels {
 
 template <class Logits>
-void require_targets(const Vector<float>& losses, const Logits& logits, const Vector<const Token>& targets) {
+void require_targets(const Vector<float>& losses, const Logits& logits, const Vector<const Token>& targets,
+                     std::int64_t vocabulary) {
+  require(vocabulary <= static_cast<std::int64_t>(logits.extent(1)), "cross_entropy: logits with too few columns");
   require(losses.extent(0) == logits.extent(0) && targets.extent(0) == logits.extent(0),
           "cross_entropy: losses and targets must have one element for each row of the logits");
 }
@@ -31,16 +33,16 @@ KOKKOS_INLINE_FUNCTION float exp_below(float x, float largest) { return fast_exp
 
 /// The losses alone.
 template <class Space, class T>
-void cross_entropy_forward(const Space& space, Vector<float> losses, Matrix<T> logits, Vector<const Token> targets) {
-  require_targets(losses, logits, targets);
-  const auto columns = static_cast<std::int64_t>(logits.extent(1));
+void cross_entropy_forward(const Space& space, Vector<float> losses, Matrix<T> logits, Vector<const Token> targets,
+                           std::int64_t vocabulary) {
+  require_targets(losses, logits, targets, vocabulary);
   for_each_row(
       space, "kozero::cross_entropy_forward", static_cast<std::int64_t>(logits.extent(0)),
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
         const auto* const x = row_of(logits, n);
-        const float largest = row_max(team, columns, [&](std::int64_t v) { return static_cast<float>(x[v]); });
+        const float largest = row_max(team, vocabulary, [&](std::int64_t v) { return static_cast<float>(x[v]); });
         const float sum =
-            row_sum(team, columns, [=](std::int64_t v) { return exp_below(static_cast<float>(x[v]), largest); });
+            row_sum(team, vocabulary, [=](std::int64_t v) { return exp_below(static_cast<float>(x[v]), largest); });
         const float loss = largest - static_cast<float>(x[targets(n)]) + Kokkos::log(sum);
         Kokkos::single(Kokkos::PerThread(team), [&]() { losses(n) = loss; });
       });
@@ -49,23 +51,24 @@ void cross_entropy_forward(const Space& space, Vector<float> losses, Matrix<T> l
 /// The losses, and scale times the gradient in place of the logits.
 template <class Space, class T>
 void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> logits, Vector<const Token> targets,
-                   float scale) {
-  require_targets(losses, logits, targets);
+                   std::int64_t vocabulary, float scale) {
+  require_targets(losses, logits, targets, vocabulary);
   const auto columns = static_cast<std::int64_t>(logits.extent(1));
   for_each_row(
       space, "kozero::cross_entropy", static_cast<std::int64_t>(logits.extent(0)),
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
         T* const x = row_of(logits, n);
         const std::int64_t target = targets(n);
-        const float largest = row_max(team, columns, [&](std::int64_t v) { return static_cast<float>(x[v]); });
+        const float largest = row_max(team, vocabulary, [&](std::int64_t v) { return static_cast<float>(x[v]); });
         const float sum =
-            row_sum(team, columns, [=](std::int64_t v) { return exp_below(static_cast<float>(x[v]), largest); });
+            row_sum(team, vocabulary, [=](std::int64_t v) { return exp_below(static_cast<float>(x[v]), largest); });
         const float target_logit = static_cast<float>(x[target]);
         const float factor = scale / sum;
         const auto gradient = [=](std::int64_t v) { return factor * exp_below(static_cast<float>(x[v]), largest); };
         assign_row(team, x, target, gradient);  // around the target: no comparison in the loops
-        assign_row(team, x + target + 1, columns - target - 1,
+        assign_row(team, x + target + 1, vocabulary - target - 1,
                    [=](std::int64_t v) { return gradient(target + 1 + v); });
+        assign_row(team, x + vocabulary, columns - vocabulary, [](std::int64_t) { return 0.0F; });
         Kokkos::single(Kokkos::PerThread(team), [&]() {
           losses(n) = largest - target_logit + Kokkos::log(sum);
           x[target] = static_cast<T>(factor * exp_below(target_logit, largest) - scale);

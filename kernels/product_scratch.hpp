@@ -24,7 +24,6 @@ class ProductScratch {
     }
     return memory_.get();
   }
-  [[nodiscard]] std::int64_t extent() const { return extent_; }
 
  private:
   static constexpr std::int64_t kPage = 4096;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <kozero/core/precision.hpp>
+#include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/matmul.hpp>
 
 #include "banner.hpp"
@@ -57,12 +58,15 @@ std::string model_line(const Banner& banner) {
 
 std::string precision_line(Precision precision) {
   return precision == Precision::f32
-             ? fmt::format("precision    f32, products by {}", kernels::multiplier<float>())
+             ? fmt::format("precision    f32, products by {}, attention by {}", kernels::multiplier<float>(),
+                           kernels::attention_by<float>())
              : fmt::format(
-                   "precision    {} weights and activations, products by {}; f32 master weights, moments, gradients "
+                   "precision    {} weights and activations, products by {}, attention by {}; f32 master weights, "
+                   "moments, gradients "
                    "and sums",
                    name_of(precision),
-                   with_stored_type(precision, [](auto type) { return kernels::multiplier<decltype(type)>(); }));
+                   with_stored_type(precision, [](auto type) { return kernels::multiplier<decltype(type)>(); }),
+                   with_stored_type(precision, [](auto type) { return kernels::attention_by<decltype(type)>(); }));
 }
 
 std::string memory_line(const Banner& banner) {

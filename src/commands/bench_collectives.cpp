@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
 #include <kozero/dist/control_communicator.hpp>
@@ -39,17 +40,30 @@ struct Row {
   [[nodiscard]] double both() const { return median(reduce_s) + median(gather_s); }
 };
 
-/// MPI's own collectives first, then every back end that has no obstacle here, shm once with plain arrays and once, last,
-/// with arrays of its own.
+struct BackEnd {
+  std::string name, algorithm;
+  bool deterministic = true;
+};
+
+/// Those of this build; shm's last row is to have arrays of its own.
+std::vector<BackEnd> back_ends() {
+  std::vector<BackEnd> rows = {{"mpi", "pairwise messages, added in rank order"},
+                               {"shm", "shared windows, added in rank order"},
+                               {"shm", "shared arrays, added in rank order"}};
+  const std::vector<BackEnd> of_gpus = {{"nccl", "one algorithm, run.deterministic"}, {"nccl", "NCCL's choice", false}};
+  if (!kHostIsDevice) rows.insert(rows.begin(), of_gpus.begin(), of_gpus.end());
+  return rows;
+}
+
+/// MPI's own collectives first, then every back end that has no obstacle here.
 std::vector<Contender> contenders_of(const dist::Environment& environment, MemoryLedger& ledger) {
   std::vector<Contender> contenders;
   contenders.push_back({"reduce_scatter_block, allgather", dist::make_mpi_collectives(environment.world())});
-  const std::vector<std::pair<std::string, std::string>> backends = {{"mpi", "pairwise messages, added in rank order"},
-                                                                     {"shm", "shared windows, added in rank order"},
-                                                                     {"shm", "shared arrays, added in rank order"}};
-  for (const auto& [name, algorithm] : backends) {
+  for (const auto& [name, algorithm, deterministic] : back_ends()) {
     try {
-      contenders.push_back({algorithm, dist::make_communicator(name, environment.world(), ledger)});
+      dist::CommunicatorOptions options;
+      options.deterministic = deterministic;
+      contenders.push_back({algorithm, dist::make_communicator(name, environment.world(), ledger, options)});
     } catch (const Error& error) {
       if (environment.rank() == 0) std::cout << "left out: " << error.what() << "\n";
     }
@@ -105,6 +119,7 @@ class CollectivesBench {
     contenders_.front().comm->barrier();
     const auto start = std::chrono::steady_clock::now();
     work();
+    Device().fence("kozero::bench_collectives");
     const double mine = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const auto all = control_->gather_control({mine});
     return *std::max_element(all.begin(), all.end());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <kozero/model/config.hpp>
+#include <kozero/model/tensor_place.hpp>
 
 #include "operand_rings.hpp"
 

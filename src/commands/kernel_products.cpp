@@ -24,7 +24,8 @@ std::int64_t KernelShapes::block_extent() const {
 
 std::int64_t KernelShapes::largest_call_bytes() const {
   const std::int64_t widest = std::max({qkv_columns(), up_columns(), model.dim});
-  const std::int64_t head = model.vocab * (model.dim + head_rows()) + 2 * head_rows() * model.dim;
+  const std::int64_t head =
+      model::padded_vocabulary(model.vocab) * (model.dim + head_rows()) + 2 * head_rows() * model.dim;
   const std::int64_t block = 4 * rows() * widest + 3 * block_extent();
   return static_cast<std::int64_t>(sizeof(float)) * (std::max(head, block) + (std::int64_t{1} << 20));
 }
@@ -158,7 +159,8 @@ void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shape
   products.add({"mlp up", shapes.rows(), model.dim, shapes.up_columns(), outputs_first, calls, !shapes.gated(), false});
   products.add({"mlp down", shapes.rows(), model.ffn, model.dim, outputs_first, calls, false, !shapes.gated()});
   const std::int64_t chunks = (shapes.rows() + shapes.head_rows() - 1) / shapes.head_rows();
-  products.add({"head", shapes.head_rows(), model.dim, model.vocab, true, chunks * shapes.micro_steps});
+  products.add({"head", shapes.head_rows(), model.dim, model::padded_vocabulary(model.vocab), true,
+                chunks * shapes.micro_steps});
   add_attention<Scalar>(cases, shapes, rings);
 }
 

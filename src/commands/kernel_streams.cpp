@@ -184,11 +184,13 @@ void add_sums(Streams& streams, const KernelShapes& shapes) {
 template <class Scalar>
 void add_loss(Streams& streams, const KernelShapes& shapes) {
   const std::int64_t chunks = (shapes.rows() + shapes.head_rows() - 1) / shapes.head_rows();
-  const Streams::Extent extent{shapes.head_rows(), shapes.model.vocab, chunks * shapes.micro_steps};
-  const Tokens targets = random_tokens(extent.rows, extent.columns);
+  const std::int64_t vocab = shapes.model.vocab;
+  const Streams::Extent extent{shapes.head_rows(), model::padded_vocabulary(shapes.model.vocab),
+                               chunks * shapes.micro_steps};
+  const Tokens targets = random_tokens(extent.rows, vocab);
   streams.add("cross entropy", extent, 2.0 * sizeof(Scalar), [=](const Operands& o) {
     const auto losses = o.row_output();
-    kernels::cross_entropy(Device(), losses, o.output<Scalar>(), Vector<const Token>(targets), 1e-3F);
+    kernels::cross_entropy(Device(), losses, o.output<Scalar>(), Vector<const Token>(targets), vocab, 1e-3F);
   });
 }
 

@@ -40,7 +40,8 @@ Session::Session(const dist::Environment& environment, const std::function<io::D
 }
 
 std::unique_ptr<dist::Communicator> Session::connect(MemoryLedger& ledger) const {
-  return dist::make_communicator(deck_.comm.backend, environment_.world(), ledger, {.timeout_s = deck_.comm.timeout_s});
+  return dist::make_communicator(deck_.comm.backend, environment_.world(), ledger,
+                                 {.timeout_s = deck_.comm.timeout_s, .deterministic = deck_.run.deterministic});
 }
 
 }  // namespace kozero::commands

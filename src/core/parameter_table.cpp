@@ -23,10 +23,10 @@ int ParameterTable::append(Parameter parameter, bool align) {
   Unit& unit = units_.back();
   const Parameter* previous = rows_.empty() || rows_.back().unit != num_units() - 1 ? nullptr : &rows_.back();
   require(align || previous != nullptr, "ParameterTable: add_joined without a tensor to join: " + parameter.name);
-  const std::int64_t end = previous == nullptr ? 0 : previous->offset + previous->extent();
+  const std::int64_t end = previous == nullptr ? 0 : previous->offset + previous->extent() + previous->pad;
   parameter.unit = num_units() - 1;
   parameter.offset = align ? aligned(end) : end;
-  unit.extent = aligned(parameter.offset + parameter.extent());
+  unit.extent = aligned(parameter.offset + parameter.extent() + parameter.pad);
   rows_.push_back(std::move(parameter));
   return static_cast<int>(rows_.size()) - 1;
 }

@@ -14,25 +14,29 @@ double sum_in_rank_order(Communicator& comm, double value) {
   return sum;
 }
 
-void agree(Communicator& comm, int failure_status, const std::string& message) {
-  const auto reports = comm.gather_control({static_cast<double>(message.size()), static_cast<double>(failure_status)});
-  int lowest = 0;
-  while (lowest < comm.size() && reports[2 * static_cast<std::size_t>(lowest)] == 0.0) ++lowest;
-  if (lowest == comm.size()) return;
-
-  const auto length = static_cast<std::size_t>(reports[2 * static_cast<std::size_t>(lowest)]);
-  std::vector<double> letters(length);  // a letter a value: control traffic knows no text but rank 0's
-  if (comm.rank() == lowest) {
-    std::transform(message.begin(), message.end(), letters.begin(),
-                   [](char letter) { return static_cast<double>(static_cast<unsigned char>(letter)); });
-  }
+std::vector<std::string> gather_text(Communicator& comm, const std::string& text) {
+  const auto lengths = comm.gather_control({static_cast<double>(text.size())});
+  const auto longest = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
+  std::vector<double> letters(longest);  // a letter a value: control traffic knows no text but rank 0's
+  std::transform(text.begin(), text.end(), letters.begin(),
+                 [](char letter) { return static_cast<double>(static_cast<unsigned char>(letter)); });
   const auto all = comm.gather_control(letters);
-  std::string text(length, ' ');
-  std::transform(all.begin() + static_cast<std::ptrdiff_t>(length) * lowest,
-                 all.begin() + static_cast<std::ptrdiff_t>(length) * (lowest + 1), text.begin(),
-                 [](double letter) { return static_cast<char>(static_cast<unsigned char>(letter)); });
-  const auto status = static_cast<int>(reports[2 * static_cast<std::size_t>(lowest) + 1]);
-  throw Error(static_cast<Failure>(status), text, Error::Seen::by_all_ranks);
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < lengths.size(); ++r) {
+    std::string& one = texts.emplace_back(static_cast<std::size_t>(lengths[r]), ' ');
+    std::transform(one.begin(), one.end(), all.begin() + static_cast<std::ptrdiff_t>(r * longest), one.begin(),
+                   [](char, double letter) { return static_cast<char>(static_cast<unsigned char>(letter)); });
+  }
+  return texts;
+}
+
+void agree(Communicator& comm, int failure_status, const std::string& message) {
+  const auto reports = comm.gather_control({message.empty() ? 0.0 : 1.0, static_cast<double>(failure_status)});
+  std::size_t lowest = 0;
+  while (2 * lowest < reports.size() && reports[2 * lowest] == 0.0) ++lowest;
+  if (2 * lowest == reports.size()) return;
+  const auto status = static_cast<int>(reports[2 * lowest + 1]);
+  throw Error(static_cast<Failure>(status), gather_text(comm, message)[lowest], Error::Seen::by_all_ranks);
 }
 
 }  // namespace kozero::dist

@@ -16,6 +16,12 @@ constexpr std::int64_t kControlMessage = std::int64_t{1} << 30;
 
 }  // namespace
 
+std::string waited_in_vain(int rank, double seconds, const char* collective, const std::string& whom) {
+  const auto text = std::to_string(seconds);
+  return "rank " + std::to_string(rank) + " waited " + text.substr(0, text.find('.') + 2) + " s in " + collective +
+         " for " + whom + ": it is lost, or comm.timeout_s is too short";
+}
+
 GroupCommunicator::GroupCommunicator(MPI_Comm parent, double timeout_s, Waiting waiting)
     : timeout_s_(timeout_s), waiting_(waiting) {
   check_mpi(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
@@ -30,12 +36,13 @@ GroupCommunicator::~GroupCommunicator() {
 
 bool GroupCommunicator::abandoned() const { return lost_ || std::uncaught_exceptions() > 0; }
 
-void GroupCommunicator::lose(const char* collective, const std::string& whom) {
+void GroupCommunicator::lose(const std::string& how) {
   lost_ = true;
-  const auto seconds = std::to_string(timeout_s_);
-  throw Error(Failure::communication, "rank " + std::to_string(rank_) + " waited " +
-                                          seconds.substr(0, seconds.find('.') + 2) + " s in " + collective + " for " +
-                                          whom + ": it is lost, or comm.timeout_s is too short");
+  throw Error(Failure::communication, how);
+}
+
+void GroupCommunicator::lose(const char* collective, const std::string& whom) {
+  lose(waited_in_vain(rank_, timeout_s_, collective, whom));
 }
 
 void GroupCommunicator::wait(PendingMessages& messages, const char* collective) {
@@ -65,12 +72,14 @@ void GroupCommunicator::wait(MPI_Request* request, const char* collective) {
 }
 
 void GroupCommunicator::barrier() {
+  look();
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
   wait(&request, "barrier");
 }
 
 std::vector<double> GroupCommunicator::gather_control(const std::vector<double>& values) {
+  look();
   std::vector<double> all(values.size() * static_cast<std::size_t>(size_));
   const int count = static_cast<int>(values.size());
   MPI_Request request = MPI_REQUEST_NULL;
@@ -90,6 +99,7 @@ void GroupCommunicator::broadcast_bytes(void* bytes, std::int64_t count) {
 }
 
 std::string GroupCommunicator::broadcast_control(const std::string& bytes) {
+  look();
   std::string result = rank_ == 0 ? bytes : std::string();
   auto length = static_cast<std::int64_t>(result.size());
   broadcast_bytes(&length, sizeof(length));

@@ -35,6 +35,9 @@ class PendingMessages {
   std::size_t count_ = 0;
 };
 
+/// What is said of a rank that waited in `collective` for `whom` in vain.
+std::string waited_in_vain(int rank, double seconds, const char* collective, const std::string& whom);
+
 class GroupCommunicator : public Communicator {
  public:
   GroupCommunicator(MPI_Comm parent, double timeout_s, Waiting waiting = Waiting::yields);
@@ -56,8 +59,12 @@ class GroupCommunicator : public Communicator {
   /// No other rank can be expected to answer.
   [[nodiscard]] bool abandoned() const;
 
-  /// Throws Error(communication): this rank waited in `collective` for `whom` in vain.
+  /// Throws Error(communication).
+  [[noreturn]] void lose(const std::string& how);
+  /// This rank waited in `collective` for `whom` in vain.
   [[noreturn]] void lose(const char* collective, const std::string& whom);
+  /// Control traffic asks first: throws where data under way were lost, so that no rank goes on with what did not come.
+  virtual void look() {}
   /// Waits for all of `messages` and clears them.
   void wait(PendingMessages& messages, const char* collective);
 

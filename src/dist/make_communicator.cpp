@@ -10,6 +10,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/dist/mpi_communicator.hpp>
+#include <kozero/dist/nccl_communicator.hpp>
 #include <kozero/dist/planned_communicator.hpp>
 #include <kozero/dist/self_communicator.hpp>
 #include <kozero/dist/shm_communicator.hpp>
@@ -20,7 +21,7 @@
 namespace kozero::dist {
 namespace {
 
-const std::vector<std::string> kLaterBackends = {"nccl", "ring"};
+const std::vector<std::string> kLaterBackends = {"ring"};
 
 struct Group {
   const void* mpi_comm;
@@ -39,10 +40,13 @@ Group group_of(const void* mpi_comm) {
 // What `auto` means for these ranks; one line where it is not what they would expect.
 std::string choose(const Group& group, const CommunicatorOptions& options) {
   if (group.size == 1) return "self";
-  const std::string obstacle = shm_obstacle(group.mpi_comm, options);
-  if (obstacle.empty()) return "shm";
-  if (group.rank == 0) options.notice("comm.backend = auto takes mpi: " + obstacle);
-  return "mpi";
+  const std::string for_nccl = kHostIsDevice ? "" : nccl_obstacle(group.mpi_comm);
+  if (!kHostIsDevice && for_nccl.empty()) return "nccl";
+  const std::string for_shm = shm_obstacle(group.mpi_comm, options);
+  const std::string taken = for_shm.empty() ? "shm" : "mpi";
+  const std::string why = for_nccl + (for_nccl.empty() || for_shm.empty() ? "" : "; ") + for_shm;
+  if (group.rank == 0 && !why.empty()) options.notice("comm.backend = auto takes " + taken + ": " + why);
+  return taken;
 }
 
 [[noreturn]] void refuse(const std::string& backend, const std::string& reason) {
@@ -58,7 +62,7 @@ std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> comm, MemoryL
 }  // namespace
 
 const std::vector<std::string>& backend_names() {
-  static const std::vector<std::string> names = {"auto", "self", "mpi", "shm"};
+  static const std::vector<std::string> names = {"auto", "self", "mpi", "shm", "nccl"};
   return names;
 }
 
@@ -83,6 +87,11 @@ std::unique_ptr<Communicator> make_communicator(const std::string& backend, cons
     return make_self_communicator();
   }
   if (name == "mpi") return staged(make_mpi_communicator(mpi_comm, ledger, options), ledger, options);
+  if (name == "nccl") {
+    const std::string obstacle = backend == "auto" ? "" : nccl_obstacle(mpi_comm);
+    if (!obstacle.empty()) refuse(name, obstacle + "; or take shm or mpi");
+    return make_nccl_communicator(mpi_comm, options);
+  }
   const std::string obstacle = backend == "auto" ? "" : shm_obstacle(mpi_comm, options);
   if (!obstacle.empty()) refuse(name, obstacle + "; take mpi, or auto");
   return staged(make_shm_communicator(mpi_comm, ledger, options), ledger, options);
@@ -91,12 +100,15 @@ std::unique_ptr<Communicator> make_communicator(const std::string& backend, cons
 std::unique_ptr<Communicator> make_planned_communicator(const std::string& backend, int rank, int size,
                                                         MemoryLedger& ledger, const CommunicatorOptions& options) {
   check_backend_name(backend);
-  const bool alone = backend == "self" || (backend == "auto" && size == 1);
   if (backend == "self" && size > 1) refuse(backend, "it serves one rank, not " + std::to_string(size) + "; take auto");
-  if (!alone && backend == "mpi") book_mpi_buffers(size, ledger, options);
-  if (!alone && backend != "mpi") book_shm_window(size, ledger, options);
-  if (!alone && !kHostIsDevice) {
-    ledger.book(Memory::staging, "communication staging", StagedCommunicator::buffer_bytes(size, options.chunk_bytes));
+  const bool alone = backend == "self" || (backend == "auto" && size == 1);
+  const bool by_nccl = backend == "nccl" || (backend == "auto" && !kHostIsDevice);  // whose buffers are its own
+  if (!alone && !by_nccl) {
+    backend == "mpi" ? book_mpi_buffers(size, ledger, options) : book_shm_window(size, ledger, options);
+    if (!kHostIsDevice) {
+      const std::int64_t bytes = StagedCommunicator::buffer_bytes(size, options.chunk_bytes);
+      ledger.book(Memory::staging, "communication staging", bytes);
+    }
   }
   return std::make_unique<PlannedCommunicator>(rank, size);
 }

@@ -70,7 +70,7 @@ template <class Scalar>
 std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
   ParameterTable table;
   table.add_unit("embedding", 0);
-  const auto wte = config.tie_embeddings ? add_matrix(table, "wte.weight", config.vocab, config.dim, kDeviation)
+  const auto wte = config.tie_embeddings ? add_vocabulary(table, "wte.weight", config.vocab, config.dim, kDeviation)
                                          : add_lookup_table(table, "wte.weight", config.vocab, config.dim, kDeviation);
   const auto wpe = add_lookup_table(table, "wpe.weight", config.seq, config.dim, kDeviation);
 
@@ -82,7 +82,7 @@ std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
   table.add_unit("head", config.tie_embeddings ? 2 : 0);
   const auto norm = add_norm<Scalar>(table, "ln_f", config);
   const auto vocabulary =
-      config.tie_embeddings ? wte : add_matrix(table, "lm_head.weight", config.vocab, config.dim, kDeviation);
+      config.tie_embeddings ? wte : add_vocabulary(table, "lm_head.weight", config.vocab, config.dim, kDeviation);
 
   return std::make_unique<Decoder<Scalar>>(DecoderParts<Scalar>{config, std::move(table),
                                                                 Embedding<Scalar>(config, wte, wpe), std::move(blocks),

@@ -25,7 +25,7 @@ template <class Scalar>
 auto Head<Scalar>::carve(Scratch& scratch, std::int64_t num_rows) const -> Gradients {
   Gradients part;
   part.reduction = scratch.vector<float>(kernels::row_reduction_workspace(norm_.num_channels()));
-  part.logits = scratch.matrix<Scalar>(std::min(kChunkRows, num_rows), vocabulary_.rows);
+  part.logits = scratch.matrix<Scalar>(std::min(kChunkRows, num_rows), vocabulary_.padded_rows());
   part.dnormed = scratch.matrix<Scalar>(num_rows, norm_.num_channels());
   return part;
 }
@@ -42,8 +42,8 @@ Vector<const float> Head<Scalar>::forward_backward(const Pass& pass, Matrix<Scal
                                                    Matrix<const Scalar> x, Vector<const Token> targets, float scale,
                                                    const HeadUnits<const Scalar>& weights) {
   const std::int64_t num_rows = pass.num_rows();
-  const auto vocabulary = vocabulary_.in(weights.vocabulary);            // (V, C)
-  const auto dvocabulary = vocabulary_.in(gradients.vocabulary.values);  // (V, C)
+  const auto vocabulary = vocabulary_.padded_in(weights.vocabulary);            // (V', C)
+  const auto dvocabulary = vocabulary_.padded_in(gradients.vocabulary.values);  // (V', C)
   const auto normed = rows(normed_, 0, num_rows);
   Scratch scratch = pass.scratch();
   const Gradients d = carve(scratch, num_rows);
@@ -55,7 +55,8 @@ Vector<const float> Head<Scalar>::forward_backward(const Pass& pass, Matrix<Scal
     const auto logits = rows(d.logits, 0, count);
     const auto chunk = rows(normed, first, count);
     kernels::matmul(pass.space, logits, Op::none, chunk, Op::transpose, vocabulary, false);
-    kernels::cross_entropy(pass.space, slice(losses_, first, count), logits, slice(targets, first, count), scale);
+    kernels::cross_entropy(pass.space, slice(losses_, first, count), logits, slice(targets, first, count),
+                           vocabulary_.rows, scale);
     kernels::matmul(pass.space, rows(d.dnormed, first, count), Op::none, logits, Op::none, vocabulary, false);
     const bool adds = first > 0 || !gradients.vocabulary.begins;
     kernels::matmul(pass.space, dvocabulary, Op::transpose, logits, Op::none, chunk, adds);
@@ -70,7 +71,7 @@ template <class Scalar>
 Vector<const float> Head<Scalar>::evaluate(const Pass& pass, Matrix<const Scalar> x, Vector<const Token> targets,
                                            const HeadUnits<const Scalar>& weights) {
   const std::int64_t num_rows = pass.num_rows();
-  const auto vocabulary = vocabulary_.in(weights.vocabulary);
+  const auto vocabulary = vocabulary_.padded_in(weights.vocabulary);
   const auto normed = rows(normed_, 0, num_rows);
   Scratch scratch = pass.scratch();
   const Gradients d = carve(scratch, num_rows);
@@ -80,7 +81,8 @@ Vector<const float> Head<Scalar>::evaluate(const Pass& pass, Matrix<const Scalar
     const std::int64_t count = std::min(kChunkRows, num_rows - first);
     const auto logits = rows(d.logits, 0, count);
     kernels::matmul(pass.space, logits, Op::none, rows(normed, first, count), Op::transpose, vocabulary, false);
-    kernels::cross_entropy_forward(pass.space, slice(losses_, first, count), logits, slice(targets, first, count));
+    kernels::cross_entropy_forward(pass.space, slice(losses_, first, count), logits, slice(targets, first, count),
+                                   vocabulary_.rows);
   }
   return slice(losses_, 0, num_rows);
 }

@@ -95,7 +95,7 @@ std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
   ParameterTable table;
   table.add_unit("embedding", 0);
   const std::string token_table = "model.embed_tokens.weight";
-  const auto tokens = config.tie_embeddings ? add_matrix(table, token_table, config.vocab, config.dim)
+  const auto tokens = config.tie_embeddings ? add_vocabulary(table, token_table, config.vocab, config.dim)
                                             : add_lookup_table(table, token_table, config.vocab, config.dim);
 
   std::vector<Block<Scalar>> blocks;
@@ -106,7 +106,7 @@ std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
   table.add_unit("head", config.tie_embeddings ? 2 : 0);
   const auto norm = add_norm<Scalar>(table, "model.norm", config);
   const auto vocabulary =
-      config.tie_embeddings ? tokens : add_matrix(table, "lm_head.weight", config.vocab, config.dim);
+      config.tie_embeddings ? tokens : add_vocabulary(table, "lm_head.weight", config.vocab, config.dim);
 
   return std::make_unique<Decoder<Scalar>>(DecoderParts<Scalar>{config, std::move(table),
                                                                 Embedding<Scalar>(config, tokens), std::move(blocks),

@@ -31,6 +31,14 @@ MatrixPlace add_matrix(ParameterTable& table, const std::string& name, std::int6
   return MatrixPlace{table.row(row).offset, rows, columns};
 }
 
+MatrixPlace add_vocabulary(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
+                           float deviation) {
+  const std::int64_t pad_rows = padded_vocabulary(rows) - rows;
+  Parameter parameter = matrix_row(name, rows, columns, deviation);
+  parameter.pad = pad_rows * columns;
+  return MatrixPlace{table.row(table.add(std::move(parameter))).offset, rows, columns, pad_rows};
+}
+
 MatrixPlace add_lookup_table(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
                              float deviation) {
   Parameter parameter = matrix_row(name, rows, columns, deviation);

@@ -11,6 +11,8 @@
 #include <cmath>
 #include <cstring>
 
+#include <support/nccl_double.hpp>
+
 #include "rank_groups.hpp"
 
 using namespace kozero;
@@ -46,6 +48,13 @@ std::vector<Case> all_back_ends(const RankGroup& group, MemoryLedger& ledger) {
   add("shm", make("shm"));
   add("mpi, default buffers", make("mpi", CommunicatorOptions{}));
   add("shm, default buffers", make("shm", CommunicatorOptions{}));
+  if (group.size() <= 4) {
+    const kozero::tests::NcclDouble nccl;
+    CommunicatorOptions registering = small_buffers();
+    registering.deterministic = false;
+    add("nccl", make("nccl"));
+    add("nccl, registered arrays", make("nccl", registering));
+  }
   add("staged", std::make_unique<StagedCommunicator>(make("mpi"), ledger, 2000));
   if (group.size() == 1) add("self", make("self"));
   return cases;

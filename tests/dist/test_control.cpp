@@ -15,6 +15,8 @@
 #include <optional>
 #include <thread>
 
+#include <support/nccl_double.hpp>
+
 #include "rank_groups.hpp"
 
 using namespace kozero;
@@ -86,7 +88,8 @@ void check_agree(Communicator& comm) {
 TEST_CASE("ranks exchange control values and agree on errors", "[control]") {
   const RankGroup group(0);
   MemoryLedger ledger;
-  for (const char* name : {"mpi", "shm", "auto"}) {
+  const tests::NcclDouble nccl;
+  for (const char* name : {"mpi", "shm", "nccl", "auto"}) {
     CAPTURE(name, group.size());
     const auto comm = make_communicator(name, group.handle(), ledger, small_buffers());
     check_gather(*comm);

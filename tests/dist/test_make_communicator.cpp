@@ -9,6 +9,8 @@
 
 #include <mpi.h>
 
+#include <support/nccl_double.hpp>
+
 #include "rank_groups.hpp"
 
 using namespace kozero;
@@ -112,7 +114,8 @@ TEST_CASE("self is refused to several ranks", "[make]") {
 
 TEST_CASE("a plan books what the run books", "[make]") {
   const RankGroup group(0);
-  for (const char* name : {"auto", "mpi", "shm"}) {
+  const tests::NcclDouble nccl;
+  for (const char* name : {"auto", "mpi", "shm", "nccl"}) {
     CAPTURE(name, group.size());
     MemoryLedger real;
     MemoryLedger plan(MemoryLedger::Mode::plan);

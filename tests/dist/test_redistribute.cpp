@@ -14,6 +14,8 @@
 
 #include <cmath>
 
+#include <support/nccl_double.hpp>
+
 #include "rank_groups.hpp"
 
 using namespace kozero;
@@ -161,7 +163,8 @@ void refusals(Board& board) {
 
 TEST_CASE("each rank holds what the destination's placement says", "[redistribute]") {
   const RankGroup group(0);
-  for (const char* backend : {"auto", "mpi"}) {
+  const tests::NcclDouble nccl;
+  for (const char* backend : {"auto", "mpi", "nccl"}) {
     CAPTURE(backend, group.size());
     Board board(group, backend);
     partial_to_sharded(board);

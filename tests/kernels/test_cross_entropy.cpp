@@ -71,12 +71,14 @@ void check(const Batch<T>& batch) {
   const Filled<Token> targets(batch.targets());
   const Filled<float> losses(batch.rows);
   const double tolerance = 2e-6 * std::max(1.0F, batch.spread);
-  cross_entropy_forward(Device(), losses.vector(), logits.input(batch.rows, batch.columns), targets.input());
+  cross_entropy_forward(Device(), losses.vector(), logits.input(batch.rows, batch.columns), targets.input(),
+                        batch.columns);
   reference::require_near(losses.values(), batch.losses(), tolerance);
   REQUIRE(reference::same_bits(logits.values(), batch.logits()));
 
   const std::vector<float> forward = losses.values();
-  cross_entropy(Device(), losses.vector(), logits.matrix(batch.rows, batch.columns), targets.input(), 0.25F);
+  cross_entropy(Device(), losses.vector(), logits.matrix(batch.rows, batch.columns), targets.input(), batch.columns,
+                0.25F);
   REQUIRE(reference::same_bits(losses.values(), forward));
   reference::require_near_in<T>(logits.values(), batch.gradient(0.25), tolerance);
 }
@@ -92,6 +94,27 @@ TEMPLATE_LIST_TEST_CASE("cross-entropy agrees with plain loops", "[cross_entropy
 
 TEMPLATE_LIST_TEST_CASE("cross-entropy of large logits stays finite", "[cross_entropy]", reference::StoredTypes) {
   check<TestType>({4, 65, 300.0F});
+}
+
+TEMPLATE_TEST_CASE("columns beyond the vocabulary count for nothing, and their gradient is zero", "[cross_entropy]",
+                   float, Bfloat16) {
+  const Batch<TestType> batch{5, 33, 3.0F};
+  constexpr std::int64_t kColumns = 40;
+  const std::vector<float> narrow = batch.logits();
+  std::vector<float> wide(5 * kColumns, std::numeric_limits<float>::quiet_NaN());
+  for (std::size_t n = 0; n < 5; ++n) std::copy_n(narrow.begin() + n * 33, 33, wide.begin() + n * kColumns);
+  const Filled<TestType> expected(narrow), logits(wide);
+  const Filled<Token> targets(batch.targets());
+  const Filled<float> losses(5), forward(5), wanted(5);
+  cross_entropy_forward(Device(), forward.vector(), logits.matrix(5, kColumns), targets.input(), 33);
+  cross_entropy(Device(), losses.vector(), logits.matrix(5, kColumns), targets.input(), 33, 0.25F);
+  cross_entropy(Device(), wanted.vector(), expected.matrix(5, 33), targets.input(), 33, 0.25F);
+  REQUIRE(reference::same_bits(losses.values(), wanted.values()));
+  REQUIRE(reference::same_bits(forward.values(), wanted.values()));
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    const std::size_t v = i % kColumns;
+    REQUIRE(logits.values()[i] == (v < 33 ? expected.values()[i / kColumns * 33 + v] : 0.0F));
+  }
 }
 
 TEST_CASE("cross-entropy of no rows does nothing", "[cross_entropy]") { check<float>({0, 13, 1.0F}); }
@@ -116,7 +139,7 @@ TEST_CASE("a row with a NaN has a NaN loss, and no other row has", "[cross_entro
   const Filled<float> logits(values);
   const Filled<Token> targets(batch.targets());
   const Filled<float> losses(batch.rows);
-  cross_entropy(Device(), losses.vector(), logits.matrix(3, 40), targets.input(), 1.0F);
+  cross_entropy(Device(), losses.vector(), logits.matrix(3, 40), targets.input(), 40, 1.0F);
   const std::vector<float> got = losses.values();
   REQUIRE(std::isfinite(got[0]));
   REQUIRE(std::isnan(got[1]));
@@ -127,12 +150,12 @@ TEST_CASE("cross-entropy by chunks of rows has the bits of the whole", "[cross_e
   const Batch<> batch{7, 77, 2.0F};
   const Filled<float> whole(batch.logits()), parts(batch.logits()), losses(7), part_losses(7);
   const Filled<Token> targets(batch.targets());
-  cross_entropy(Device(), losses.vector(), whole.matrix(7, 77), targets.input(), 0.5F);
+  cross_entropy(Device(), losses.vector(), whole.matrix(7, 77), targets.input(), 77, 0.5F);
   for (std::int64_t first = 0; first < 7; first += 3) {
     const std::int64_t rows = std::min<std::int64_t>(3, 7 - first);
     cross_entropy(Device(), slice(part_losses.vector(), first, rows),
                   as_matrix(slice(parts.vector(), first * 77, rows * 77), rows, 77),
-                  slice(targets.input(), first, rows), 0.5F);
+                  slice(targets.input(), first, rows), 77, 0.5F);
   }
   REQUIRE(reference::same_bits(whole.values(), parts.values()));
   REQUIRE(reference::same_bits(losses.values(), part_losses.values()));

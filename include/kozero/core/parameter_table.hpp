@@ -24,13 +24,14 @@ struct Parameter {
   std::vector<std::int64_t> shape;  ///< its published shape and orientation
   int unit = 0;
   std::int64_t offset = 0;  ///< elements from the unit's first
+  std::int64_t pad = 0;     ///< zeros directly behind it that some kernel reads as more rows of its matrix
   bool decay = true;        ///< weight decay applies
   bool frozen = false;
   bool overwritten = false;  ///< a micro-step's first contribution overwrites its gradient: it need not be zero before
   Initial initial = Initial::normal;
   float deviation = 0.02F;  ///< standard deviation of Initial::normal
 
-  [[nodiscard]] std::int64_t extent() const;
+  [[nodiscard]] std::int64_t extent() const;  ///< without the pad
 };
 
 struct Unit {

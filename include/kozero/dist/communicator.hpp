@@ -12,7 +12,7 @@
 // All ranks call all of these in one order. On a device the parts are ordered on streams, and the host does not wait.
 // share(label, bytes), collective, gives memory that peers read where it lies, or nullptr: arguments in it (on all ranks at
 // once, in the same array) save the copies through buffers; any other memory will do.
-// Throws Error(communication) naming rank, peer and collective. Back ends: self, mpi, shm; `counted` decorates any.
+// Throws Error(communication) naming rank, peer and collective. Back ends: self, mpi, shm, nccl; `counted` decorates any.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +37,7 @@ class Communicator : public MemorySource {
  public:
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
-  /// The back end's name for the banner: "self", "mpi", "shm".
+  /// The back end's name for the banner: "self", "mpi", "shm", "nccl".
   [[nodiscard]] virtual std::string name() const = 0;
 
   /// The MPI communicator of these ranks, as an `MPI_Comm*`, to make another one from.
@@ -79,6 +79,9 @@ class Communicator : public MemorySource {
 
 /// The sum of every rank's value, added in rank order.
 double sum_in_rank_order(Communicator& comm, double value);
+
+/// Every rank's text, in rank order.
+std::vector<std::string> gather_text(Communicator& comm, const std::string& text);
 
 /// Throws on every rank the message of the lowest rank that has one (empty: no error). The ranks agree on the status.
 void agree(Communicator& comm, int failure_status, const std::string& message);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // make_communicator.hpp: comm.backend's names, and the communicator of each.
-//   auto: self for one rank, shm where all ranks share a node, else mpi
+//   auto: self for one rank, nccl where each rank has a GPU of its own, shm where all ranks share a node, else mpi
 // In a build whose device memory the host cannot read, mpi and shm come inside a `staged` decorator.
 #pragma once
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace kozero::dist {
 
-/// auto, self, mpi, shm.
+/// auto, self, mpi, shm, nccl.
 const std::vector<std::string>& backend_names();
 
 /// Throws Error(deck) for a name that is unknown or whose back end is not built. Needs no MPI.
@@ -22,11 +22,11 @@ void check_backend_name(const std::string& backend);
 
 /// A communicator over `mpi_comm` (an `MPI_Comm*`, such as Environment::world()), whose ranks all call this. Buffers
 /// are booked under Memory::communication. Throws Error(deck, seen by all ranks) where the back end cannot serve these
-/// ranks; `auto` prints one line instead and takes mpi.
+/// ranks; `auto` prints one line instead and takes another.
 std::unique_ptr<Communicator> make_communicator(const std::string& backend, const void* mpi_comm, MemoryLedger& ledger,
                                                 const CommunicatorOptions& options = {});
 
-/// Rank `rank` of `size` without peers: books what make_communicator would on one node; every collective throws.
+/// Rank `rank` of `size` without peers: books what make_communicator would on one node with a GPU a rank; every collective throws.
 std::unique_ptr<Communicator> make_planned_communicator(const std::string& backend, int rank, int size,
                                                         MemoryLedger& ledger, const CommunicatorOptions& options = {});
 

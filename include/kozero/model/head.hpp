@@ -4,6 +4,7 @@
 //   h = norm(x) (N, C)      logits = h E^T, kChunkRows rows at a time      loss(n) = -log softmax(logits(n))(target(n))
 // Forward and backward are one call: a chunk's logits become their own gradient in place and are used up before the
 // next chunk, so the full (N, V) logits never exist. E (V, C) may be the token table (tied) or the head's own tensor.
+// Logits have V' >= V columns, those of E's rows of zeros behind it: cross-entropy leaves them out.
 #pragma once
 #include <kozero/core/parameter_access.hpp>
 #include <kozero/model/norm.hpp>
@@ -50,7 +51,7 @@ class Head {
  private:
   struct Gradients {
     Vector<float> reduction;
-    Matrix<Scalar> logits;   // (kChunkRows, V)
+    Matrix<Scalar> logits;   // (kChunkRows, V')
     Matrix<Scalar> dnormed;  // (N, C)
   };
 

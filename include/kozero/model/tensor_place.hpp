@@ -15,11 +15,18 @@ struct MatrixPlace {
   std::int64_t offset = 0;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
+  std::int64_t pad_rows = 0;
 
   template <class T, class Memory>
   [[nodiscard]] Matrix<T, Memory> in(const Vector<T, Memory>& unit) const {
     return as_matrix(slice(unit, offset, rows * columns), rows, columns);
   }
+  /// With its rows of zeros.
+  template <class T, class Memory>
+  [[nodiscard]] Matrix<T, Memory> padded_in(const Vector<T, Memory>& unit) const {
+    return as_matrix(slice(unit, offset, padded_rows() * columns), padded_rows(), columns);
+  }
+  [[nodiscard]] std::int64_t padded_rows() const { return rows + pad_rows; }
 };
 
 struct VectorPlace {
@@ -37,7 +44,15 @@ struct VectorPlace {
 MatrixPlace add_matrix(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
                        float deviation = 0.02F);
 
-/// The same for a table of which rows are looked up, whose gradient is added to.
+/// Rows of a head's vocabulary with those of zeros behind it: up to a multiple of 8, so that every row of logits begins on a
+/// border of 16 bytes, without which kernels for tensor cores are not to be had.
+constexpr std::int64_t padded_vocabulary(std::int64_t rows) { return (rows + 7) / 8 * 8; }
+
+/// The same for the vocabulary of a head.
+MatrixPlace add_vocabulary(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
+                           float deviation = 0.02F);
+
+/// The same as add_matrix for a table of which rows are looked up, whose gradient is added to.
 MatrixPlace add_lookup_table(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
                              float deviation = 0.02F);
 

@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_cudnn.hpp: attention.hpp by cuDNN's fused kernels, where the machine has cuDNN 9 and cuDNN has a kernel.
+// Arrays and their contract are attention.hpp's, without dropout, whose random numbers are ours. cuDNN is opened at run time:
+// a program built with its front end runs without it too. Plans are built once a shape and kept; the first that cuDNN's
+// heuristic names is taken, and backward adds in a fixed order. Errors of a call throw Error(internal).
+#pragma once
+#include <compare>
+#include <cstdint>
+#include <string>
+
+namespace kozero::kernels {
+
+enum class CudnnType { bf16, f16 };
+
+struct CudnnAttention {
+  std::int64_t batch, positions, heads, kv_heads, head_dim;
+  CudnnType type;
+
+  friend auto operator<=>(const CudnnAttention&, const CudnnAttention&) = default;
+};
+
+/// "cuDNN 9.19.0", or "" where there is none.
+std::string cudnn_version();
+
+/// cuDNN has kernels for forward and backward of this shape on this GPU.
+bool cudnn_attends(const CudnnAttention& shape);
+
+/// Bytes of device memory that either needs; 0 where cudnn_attends is false.
+std::int64_t cudnn_attention_workspace(const CudnnAttention& shape);
+
+/// Device arrays of 16-bit elements, on borders of 16 bytes; `stream` is a cudaStream_t.
+struct CudnnArrays {
+  void* y;
+  float* logsumexp;
+  const void* qkv;
+  const void* dy;  ///< null in forward
+  void* dqkv;      ///< null in forward
+  void* workspace;
+};
+void cudnn_attention_forward(void* stream, const CudnnAttention& shape, const CudnnArrays& arrays);
+void cudnn_attention_backward(void* stream, const CudnnAttention& shape, const CudnnArrays& arrays);
+
+}  // namespace kozero::kernels

@@ -1,0 +1,246 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// nccl_communicator.cpp: NCCL's collectives put on a stream between two events.
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include <kozero/core/device.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/dist/control_communicator.hpp>
+#include <kozero/dist/device_stream.hpp>
+#include <kozero/dist/nccl_communicator.hpp>
+
+#include "group_communicator.hpp"
+#include "mpi_check.hpp"
+#include "nccl_watch.hpp"
+
+namespace kozero::dist {
+namespace {
+
+constexpr std::uint64_t kSlots = 16;  // collectives that may be started and not finished
+
+const char* name_of(Collective collective) {
+  return collective == Collective::reduce_scatter ? "reduce_scatter" : "all_gather";
+}
+
+/// Variables of the environment that NCCL reads when a communicator is made, set for the time of this object's life. What the
+/// user set stays.
+class PinnedAlgorithm {
+ public:
+  explicit PinnedAlgorithm(bool pins) {
+    if (!pins) return;
+    pin("NCCL_ALGO", "Ring");
+    pin("NCCL_PROTO", "Simple");
+  }
+  ~PinnedAlgorithm() {
+    for (const char* variable : set_) unsetenv(variable);
+  }
+  PinnedAlgorithm(const PinnedAlgorithm&) = delete;
+  PinnedAlgorithm& operator=(const PinnedAlgorithm&) = delete;
+
+  /// ", NCCL_ALGO = Ring, NCCL_PROTO = Simple"
+  [[nodiscard]] static std::string in_force() {
+    std::string text;
+    for (const char* variable : {"NCCL_ALGO", "NCCL_PROTO"}) {
+      if (const char* value = std::getenv(variable)) text += std::string(", ") + variable + " = " + value;
+    }
+    return text;
+  }
+
+ private:
+  void pin(const char* variable, const char* value) {
+    if (std::getenv(variable) != nullptr) return;
+    setenv(variable, value, 0);
+    set_.push_back(variable);
+  }
+
+  std::vector<const char*> set_;
+};
+
+class NcclCommunicator final : public GroupCommunicator {
+ public:
+  NcclCommunicator(MPI_Comm parent, const nccl::Library& library, const CommunicatorOptions& options)
+      : GroupCommunicator(parent, options.timeout_s), nccl_(library.calls), deterministic_(options.deterministic) {
+    nccl::UniqueId id{};
+    if (rank() == 0) check(nccl_.get_unique_id(&id), "ncclGetUniqueId");
+    const std::string bytes = broadcast_control(std::string(id.internal, sizeof(id.internal)));
+    std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
+    const PinnedAlgorithm pinned(options.deterministic);
+    description_ = (library.is_double ? "nccl (the tests' double" : "nccl (NCCL " + library.version) +
+                   PinnedAlgorithm::in_force() + ")";
+    check(nccl_.comm_init_rank(&comm_, size(), id, rank()), "ncclCommInitRank");
+    watch_.emplace(nccl_, comm_, rank(), options.timeout_s);
+  }
+
+  ~NcclCommunicator() override {
+    const bool aborted = watch_ && watch_->failed();
+    watch_.reset();
+    if (comm_ == nullptr || aborted) return;
+    if (abandoned()) {
+      static_cast<void>(nccl_.comm_abort(comm_));
+      return;
+    }
+    for (const auto& [memory, handle] : registered_) {
+      static_cast<void>(nccl_.comm_deregister(comm_, handle));
+      static_cast<void>(nccl_.mem_free(memory));
+    }
+    static_cast<void>(nccl_.comm_destroy(comm_));
+  }
+
+  [[nodiscard]] std::string name() const override { return "nccl"; }
+  [[nodiscard]] std::string description() const override { return description_; }
+
+  void* share(const std::string& /*label*/, std::int64_t bytes) override {
+    const bool registers = nccl_.mem_alloc != nullptr && nccl_.comm_register != nullptr;
+    if (deterministic_ || !registers || bytes == 0) return nullptr;
+    const auto extent = static_cast<std::size_t>(bytes);
+    void* memory = nullptr;
+    void* handle = nullptr;
+    check(nccl_.mem_alloc(&memory, extent), "ncclMemAlloc");
+    check(nccl_.comm_register(comm_, memory, extent, &handle), "ncclCommRegister");
+    registered_.emplace_back(memory, handle);
+    return memory;
+  }
+
+  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+    return start(Collective::reduce_scatter, partition, [&](int root) {
+      const auto count = static_cast<std::size_t>(partition.size(std::max(root, 0)));
+      if (root < 0) {
+        return nccl_.reduce_scatter(full, slice, count, nccl::kFloat32, nccl::kSum, comm_, stream_.handle());
+      }
+      return nccl_.reduce(full + partition.begin(root), root == rank() ? slice : nullptr, count, nccl::kFloat32,
+                          nccl::kSum, root, comm_, stream_.handle());
+    });
+  }
+
+  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+                           std::size_t element_size) override {
+    return start(Collective::all_gather, partition, [&](int root) {
+      const auto bytes = static_cast<std::size_t>(partition.size(std::max(root, 0))) * element_size;
+      if (root < 0) return nccl_.all_gather(slice, full, bytes, nccl::kUint8, comm_, stream_.handle());
+      char* part = static_cast<char*>(full) + static_cast<std::size_t>(partition.begin(root)) * element_size;
+      return nccl_.broadcast(root == rank() ? slice : part, part, bytes, nccl::kUint8, root, comm_, stream_.handle());
+    });
+  }
+
+  void finish(Pending pending) override {
+    Slot& slot = slots_[pending.ticket % kSlots];
+    require(slot.open, "nccl: a collective is finished that was not started");
+    compute_.wait_for(slot.done, [this] { look(); });
+    look();
+    slot.open = false;
+  }
+
+ private:
+  struct Slot {
+    StreamEvent given;  // on the compute stream: what the collective reads is there
+    StreamEvent done;   // on the communication stream
+    bool open = false;
+  };
+
+  /// `call(root)` puts the reduction or broadcast of one root's slice on the stream, call(-1) the collective of equal slices.
+  template <class Call>
+  Pending start(Collective collective, const Partition& partition, const Call& call) {
+    require(partition.num_ranks() == size(), "nccl: a partition for another number of ranks");
+    look();
+    const std::uint64_t ticket = next_++;
+    Slot& slot = slots_[ticket % kSlots];
+    require(!slot.open, "nccl: " + std::to_string(kSlots) + " collectives are under way, and another is started");
+    slot.open = true;
+    compute_.record(slot.given);
+    stream_.wait_for(slot.given);
+    {
+      const std::lock_guard lock(watch_->calls());
+      if (watch_->failed()) lose(watch_->failure());
+      put(collective, partition, call);
+    }
+    stream_.record(slot.done);
+    watch_->add(name_of(collective), slot.done);
+    return {collective, ticket};
+  }
+
+  template <class Call>
+  void put(Collective collective, const Partition& partition, const Call& call) {
+    if (partition.extent() == 0) return;
+    if (partition.size(size() - 1) == partition.largest()) return check(call(-1), name_of(collective));
+    check(nccl_.group_start(), "ncclGroupStart");
+    for (int root = 0; root < size() && partition.size(root) > 0; ++root) check(call(root), name_of(collective));
+    check(nccl_.group_end(), name_of(collective));
+  }
+
+  /// Reads NCCL's return code.
+  void check(nccl::Result result, const char* what) {
+    if (result == nccl::kSuccess) return;
+    lose("rank " + std::to_string(rank()) + ": NCCL refused " + what + ": " + nccl_.get_error_string(result) + " (" +
+         nccl_.get_last_error(comm_) + ")");
+  }
+
+  void look() override {
+    if (watch_ && watch_->look()) lose(watch_->failure());
+  }
+
+  nccl::Calls nccl_;
+  bool deterministic_;
+  std::string description_;
+  nccl::Comm comm_ = nullptr;
+  ComputeStream compute_;
+  DeviceStream stream_;
+  std::array<Slot, kSlots> slots_;
+  std::uint64_t next_ = 0;                           // ticket
+  std::vector<std::pair<void*, void*>> registered_;  // memory and NCCL's handle of it
+  std::optional<NcclWatch> watch_;
+};
+
+/// Of this rank alone; opens the library where one can be of use.
+std::string obstacle_here(nccl::Library& library) {
+  const std::string for_gpus = "this program was built for CPUs, and NCCL moves data between GPUs: start kozero-cuda";
+  if (kHostIsDevice && std::getenv("KOZERO_NCCL_LIBRARY") == nullptr) return for_gpus;
+  library = nccl::open_library();
+  return kHostIsDevice && library.obstacle.empty() && !library.is_double ? for_gpus : library.obstacle;
+}
+
+std::string node_name() {
+  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+  int length = 0;
+  check_mpi(MPI_Get_processor_name(name.data(), &length), "MPI_Get_processor_name");
+  return std::string(name.data(), static_cast<std::size_t>(length));
+}
+
+}  // namespace
+
+std::string shared_gpu(const std::vector<RankDevice>& devices) {
+  std::map<std::pair<std::string, std::string>, std::size_t> owners;
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const auto& [node, gpu] = devices[rank];
+    const auto [owner, is_first] = owners.emplace(std::pair{node, gpu}, rank);
+    if (is_first) continue;
+    return "ranks " + std::to_string(owner->second) + " and " + std::to_string(rank) + " are on the same GPU (" + gpu +
+           " of node " + node + "), which NCCL refuses: start one rank a GPU";
+  }
+  return "";
+}
+
+std::string nccl_obstacle(const void* mpi_comm) {
+  constexpr double kPatience = 600.0;
+  const auto control = make_control_communicator(mpi_comm, kPatience);
+  nccl::Library library;
+  const auto obstacles = gather_text(*control, obstacle_here(library));
+  for (std::size_t rank = 0; rank < obstacles.size(); ++rank) {
+    if (!obstacles[rank].empty()) return (rank == 0 ? "" : "on rank " + std::to_string(rank) + " ") + obstacles[rank];
+  }
+  if (library.is_double) return "";
+  const auto nodes = gather_text(*control, node_name());
+  const auto gpus = gather_text(*control, device_name());
+  std::vector<RankDevice> devices;
+  for (std::size_t rank = 0; rank < nodes.size(); ++rank) devices.push_back({nodes[rank], gpus[rank]});
+  return shared_gpu(devices);
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(const void* mpi_comm, const CommunicatorOptions& options) {
+  return std::make_unique<NcclCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), nccl::open_library(), options);
+}
+
+}  // namespace kozero::dist

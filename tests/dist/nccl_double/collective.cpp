@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// collective.cpp: the parts lie one after another, and what fits into a buffer, a window of them, is exchanged at a time.
+#include <algorithm>
+#include <cstring>
+
+#include "collective.hpp"
+#include "device_memory.hpp"
+
+namespace kozero::test {
+namespace {
+
+constexpr std::size_t kText = 512;  // the call's words, at the head of each buffer
+constexpr std::size_t kWindow = Meeting::kBytes - kText;
+
+/// The bytes [first, first + count) of a part, at `place` in the buffers.
+struct Overlap {
+  std::size_t first, count, place;
+};
+
+template <class Body>
+void for_each_overlap(const std::vector<Part>& parts, std::size_t window, const Body& body) {
+  std::size_t begin = 0;
+  for (const Part& part : parts) {
+    const std::size_t first = std::max(begin, window);
+    const std::size_t end = std::min(begin + part.bytes, window + kWindow);
+    if (first < end) body(part, Overlap{first - begin, end - first, kText + first - window});
+    begin += (part.bytes + 7) / 8 * 8;
+  }
+}
+
+std::size_t extent_of(const std::vector<Part>& parts) {
+  std::size_t bytes = 0;
+  for (const Part& part : parts) bytes += (part.bytes + 7) / 8 * 8;
+  return bytes;
+}
+
+std::string difference(const Meeting& meeting, Place place) {
+  for (int r = 1; r < place.size; ++r) {
+    const std::string first = meeting.of(0);
+    const std::string other = meeting.of(r);
+    if (first != other) return "rank 0 called " + first + ", rank " + std::to_string(r) + " called " + other;
+  }
+  return "";
+}
+
+void add_up(const Meeting& meeting, Place place, const Part& part, const Overlap& overlap) {
+  std::vector<float> sum(overlap.count / sizeof(float));
+  std::memcpy(sum.data(), meeting.of(0) + overlap.place, overlap.count);
+  for (int r = 1; r < place.size; ++r) {
+    const auto* addend = reinterpret_cast<const float*>(meeting.of(r) + overlap.place);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += addend[i];
+  }
+  to_device(part.receive + overlap.first, sum.data(), overlap.count);
+}
+
+}  // namespace
+
+std::string carry_out(Meeting& meeting, Place place, const std::vector<Part>& parts, const std::string& call,
+                      const std::atomic<bool>& given_up) {
+  const std::size_t extent = extent_of(parts);
+  for (std::size_t window = 0; window == 0 || window < extent; window += kWindow) {
+    std::strncpy(meeting.own(), call.c_str(), kText - 1);
+    for_each_overlap(parts, window, [&](const Part& part, const Overlap& overlap) {
+      if (part.kind == Part::Kind::broadcast && part.root != place.rank) return;
+      to_host(meeting.own() + overlap.place, part.send + overlap.first, overlap.count);
+    });
+    if (!meeting.meet(given_up)) return "";
+    const std::string different = difference(meeting, place);
+    if (!different.empty()) return different;
+    for_each_overlap(parts, window, [&](const Part& part, const Overlap& overlap) {
+      if (part.kind == Part::Kind::broadcast) {
+        to_device(part.receive + overlap.first, meeting.of(part.root) + overlap.place, overlap.count);
+      } else if (part.root == place.rank) {
+        add_up(meeting, place, part, overlap);
+      }
+    });
+  }
+  return "";
+}
+
+}  // namespace kozero::test

@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// collective.hpp: what one call, or one group of calls, moves: reductions to a root and broadcasts from one, carried out together
+// through the buffers of a meeting. Sums are in rank order.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "meeting.hpp"
+
+namespace kozero::test {
+
+struct Part {
+  enum class Kind { reduce, broadcast } kind;
+  const char* send;
+  char* receive;
+  std::size_t bytes;
+  int root;
+};
+
+struct Place {
+  int rank;
+  int size;
+};
+
+/// `call` says in words what was called: all ranks must say the same. Returns "", or how they differ; nothing is moved then.
+/// Ends early once `given_up` is true.
+std::string carry_out(Meeting& meeting, Place place, const std::vector<Part>& parts, const std::string& call,
+                      const std::atomic<bool>& given_up);
+
+}  // namespace kozero::test

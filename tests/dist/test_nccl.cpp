@@ -1,0 +1,204 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_nccl.cpp: the nccl back end through the tests' double: waits, failures, and why it is refused. Its sums and bytes are in
+// test_collectives.cpp, its training in tests/train/test_ladder.cpp.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <kozero/core/device.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/dist/make_communicator.hpp>
+#include <kozero/dist/nccl_communicator.hpp>
+
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include <support/nccl_double.hpp>
+
+#include "rank_groups.hpp"
+
+using namespace kozero;
+using namespace kozero::dist;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
+using kozero::test::RankGroup;
+using kozero::tests::NcclDouble;
+using kozero::tests::Variable;
+
+namespace {
+
+std::unique_ptr<Communicator> by_double(const RankGroup& group, double timeout_s = 60.0) {
+  const NcclDouble nccl;
+  MemoryLedger ledger;
+  CommunicatorOptions options;
+  options.timeout_s = timeout_s;
+  return make_communicator("nccl", group.handle(), ledger, options);
+}
+
+std::optional<Error> error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+/// What `nccl` is refused with.
+std::string refusal(const RankGroup& group) {
+  MemoryLedger ledger;
+  const auto error = error_of([&] { make_communicator("nccl", group.handle(), ledger); });
+  if (!error) return "";
+  CHECK(error->failure() == Failure::deck);
+  CHECK(error->seen_by_all_ranks());
+  return error->what();
+}
+
+void nap(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+}  // namespace
+
+TEST_CASE("the result is there after finish, however late the others are") {
+  const RankGroup group(0);
+  const auto comm = by_double(group);
+  const Partition partition(1000, comm->size());
+  const auto mine = static_cast<std::size_t>(partition.size(comm->rank()));
+  for (int late = 0; late < comm->size(); ++late) {
+    const std::vector<float> slice(mine, static_cast<float>(1 + late));
+    std::vector<float> full(1000, 0.0F);
+    Pending pending{};
+    const auto start = [&] { pending = comm->start_all_gather(slice.data(), full.data(), partition, sizeof(float)); };
+    if (comm->rank() != late) start();
+    if (partition.size(late) > 0) CHECK(full[static_cast<std::size_t>(partition.begin(late))] == 0.0F);
+    MPI_Barrier(MPI_COMM_WORLD);  // the others' starts do not wait
+    if (comm->rank() == late) {
+      nap(20);
+      start();
+    }
+    comm->finish(pending);
+    CHECK(full == std::vector<float>(1000, static_cast<float>(1 + late)));
+    comm->reclaim(pending);
+    comm->barrier();
+  }
+}
+
+TEST_CASE("ranks that call different things learn what each called, and nothing goes on") {
+  const RankGroup group(0);
+  if (group.size() == 1) return;
+  const auto comm = by_double(group);
+  const int n = comm->size();
+  const Partition partition(64 * n * (comm->rank() == 1 ? 2 : 1), n);
+  std::vector<float> full(static_cast<std::size_t>(partition.extent()), 1.0F);
+  const auto error = error_of([&] { comm->reduce_scatter(full.data(), full.data(), partition); });
+  REQUIRE(error.has_value());
+  CHECK(error->failure() == Failure::communication);
+  CHECK(error->what() == "rank " + std::to_string(comm->rank()) +
+                             ": NCCL failed in reduce_scatter: invalid usage (rank 0 called ncclReduceScatter of 64 "
+                             "float32, rank 1 called ncclReduceScatter of 128 float32)");
+  CHECK(error_of([&] { comm->start_reduce_scatter(full.data(), full.data(), partition); })->what() ==
+        std::string(error->what()));
+  CHECK(error_of([&] { comm->barrier(); })->what() == std::string(error->what()));
+  CHECK(error_of([&] { comm->gather_control({1.0}); })->what() == std::string(error->what()));
+  CHECK(error_of([&] { comm->broadcast_control("x"); })->what() == std::string(error->what()));
+}
+
+TEST_CASE("a rank that does not come ends the wait, in finish and in control traffic") {
+  const RankGroup group(0);
+  if (group.size() == 1) return;
+  for (const bool finishes : {true, false}) {
+    const auto comm = by_double(group, 0.5);
+    const Partition partition(100, comm->size());
+    std::vector<unsigned char> full(100);
+    if (comm->rank() != 0) {
+      const auto error = error_of([&] {
+        const Pending pending = comm->start_all_gather(full.data(), full.data(), partition, 1);
+        if (!finishes) nap(900);
+        finishes ? comm->finish(pending) : comm->barrier();
+      });
+      REQUIRE(error.has_value());
+      CHECK(error->failure() == Failure::communication);
+      CHECK(error->what() ==
+            "rank " + std::to_string(comm->rank()) +
+                " waited 0.5 s in all_gather for another rank: it is lost, or comm.timeout_s is too short");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+}
+
+TEST_CASE("what is done in time is not given up, however long the communicator lives") {
+  const RankGroup group(0);
+  const auto comm = by_double(group, 1.0);
+  const Partition partition(100, comm->size());
+  std::vector<unsigned char> full(100);
+  for (int i = 0; i < 5; ++i) {
+    const Pending pending = comm->start_all_gather(full.data(), full.data(), partition, 1);
+    nap(250);
+    comm->finish(pending);
+    comm->barrier();
+  }
+}
+
+TEST_CASE("algorithm and protocol are pinned while NCCL reads them, unless the user chose or bits may change") {
+  const RankGroup group(0);
+  CHECK(by_double(group)->description() == "nccl (the tests' double, NCCL_ALGO = Ring, NCCL_PROTO = Simple)");
+  CHECK(std::getenv("NCCL_ALGO") == nullptr);
+  {
+    const Variable chosen("NCCL_ALGO", "Tree");
+    CHECK(by_double(group)->description() == "nccl (the tests' double, NCCL_ALGO = Tree, NCCL_PROTO = Simple)");
+  }
+  const NcclDouble nccl;
+  MemoryLedger ledger;
+  CommunicatorOptions options;
+  options.deterministic = false;
+  const auto comm = make_communicator("nccl", group.handle(), ledger, options);
+  CHECK(comm->description() == "nccl (the tests' double)");
+  CHECK(comm->share("registered", 100) != nullptr);
+  CHECK(by_double(group)->share("weights", 100) == nullptr);
+}
+
+TEST_CASE("without a GPU, or a library that serves, nccl is refused in one line") {
+  const RankGroup group(0);
+  const std::string remedy = "; or take shm or mpi";
+  if (kHostIsDevice) {
+    const std::string for_gpus =
+        "comm.backend = nccl: this program was built for CPUs, and NCCL moves data between GPUs: start kozero-cuda";
+    CHECK(refusal(group) == for_gpus + remedy);
+  }
+  {
+    const Variable library("KOZERO_NCCL_LIBRARY", "/nowhere/libnccl.so.2");
+    CHECK(refusal(group) ==
+          "comm.backend = nccl: NCCL does not open (/nowhere/libnccl.so.2: cannot open shared object "
+          "file: No such file or directory): install NCCL 2.18 or newer or name its file in "
+          "KOZERO_NCCL_LIBRARY" +
+              remedy);
+  }
+  {
+    const Variable library("KOZERO_NCCL_LIBRARY", "libm.so.6");
+    CHECK(refusal(group) ==
+          "comm.backend = nccl: libm.so.6 has no ncclGetVersion: NCCL 2.18 or newer is needed" + remedy);
+  }
+  const NcclDouble library;
+  const Variable version("KOZERO_NCCL_DOUBLE_VERSION", "21705");
+  CHECK_THAT(refusal(group), StartsWith("comm.backend = nccl: "));
+  CHECK_THAT(refusal(group),
+             ContainsSubstring("libkozero_nccl_double.so is NCCL 2.17.5: NCCL 2.18 or newer is needed"));
+}
+
+TEST_CASE("where one rank alone lacks the library, all say which") {
+  const RankGroup group(0);
+  if (group.size() == 1) return;
+  const NcclDouble others;
+  std::optional<Variable> mine;
+  if (group.rank() == 1) mine.emplace("KOZERO_NCCL_LIBRARY", "libm.so.6");
+  CHECK_THAT(refusal(group), StartsWith("comm.backend = nccl: on rank 1 libm.so.6 has no ncclGetVersion"));
+}
+
+TEST_CASE("two ranks on one GPU are named; the same address on another node is another GPU") {
+  CHECK(shared_gpu({}).empty());
+  CHECK(shared_gpu({{"a", "0000:3b:00.0"}, {"b", "0000:3b:00.0"}, {"a", "0000:af:00.0"}}).empty());
+  CHECK(shared_gpu({{"a", "0000:3b:00.0"}, {"b", "0000:3b:00.0"}, {"b", "0000:3b:00.0"}}) ==
+        "ranks 1 and 2 are on the same GPU (0000:3b:00.0 of node b), which NCCL refuses: start one rank a GPU");
+}

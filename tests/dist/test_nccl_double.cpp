@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_nccl_double.cpp: the double holds its callers to NCCL's rules, seen from one rank.
+#include <catch2/catch_test_macros.hpp>
+
+#include <kozero/dist/device_stream.hpp>
+#include <kozero/dist/nccl_calls.hpp>
+
+#include <support/nccl_double.hpp>
+
+using namespace kozero;
+using namespace kozero::dist;
+using namespace kozero::dist::nccl;
+
+namespace {
+
+/// A communicator of one rank, its stream, and what the last call that failed said.
+class OneRank {
+ public:
+  OneRank() {
+    const tests::NcclDouble nccl;
+    library_ = open_library();
+    REQUIRE(library_.obstacle.empty());
+    CHECK(library_.is_double);
+    UniqueId id;
+    REQUIRE(calls().get_unique_id(&id) == kSuccess);
+    REQUIRE(calls().comm_init_rank(&comm, 1, id, 0) == kSuccess);
+  }
+  ~OneRank() {
+    if (comm != nullptr) calls().comm_destroy(comm);
+  }
+  [[nodiscard]] const Calls& calls() const { return library_.calls; }
+  [[nodiscard]] std::string last_error() const { return calls().get_last_error(comm); }
+
+  Comm comm = nullptr;
+  DeviceStream stream;
+
+ private:
+  Library library_;
+};
+
+}  // namespace
+
+TEST_CASE("a group moves nothing before its end, and groups nest") {
+  OneRank one;
+  float from = 3.0F;
+  float to = 0.0F;
+  StreamEvent done;
+  CHECK(one.calls().group_start() == kSuccess);
+  CHECK(one.calls().group_start() == kSuccess);
+  CHECK(one.calls().reduce(&from, &to, 1, kFloat32, kSum, 0, one.comm, one.stream.handle()) == kSuccess);
+  CHECK(one.calls().group_end() == kSuccess);
+  one.stream.record(done);
+  ComputeStream().wait_for(done, [] {});
+  CHECK(to == 0.0F);
+  CHECK(one.calls().group_end() == kSuccess);
+  one.stream.record(done);
+  ComputeStream().wait_for(done, [] {});
+  CHECK(to == 3.0F);
+}
+
+TEST_CASE("misused groups, arguments and destroyed communicators are refused with the reason") {
+  OneRank one;
+  DeviceStream other;
+  float x = 0.0F;
+  const auto reduce = [&](DataType type, ReduceOp op, int root, Stream stream) {
+    return one.calls().reduce(&x, &x, 1, type, op, root, one.comm, stream);
+  };
+  CHECK(one.calls().group_end() == kInvalidUsage);
+  CHECK(one.last_error() == "ncclGroupEnd without ncclGroupStart");
+  CHECK(reduce(kUint8, kSum, 0, one.stream.handle()) == kInvalidArgument);
+  CHECK(one.last_error() == "ncclReduce: the double adds float32, and nothing else");
+  CHECK(reduce(kFloat32, static_cast<ReduceOp>(1), 0, one.stream.handle()) == kInvalidArgument);
+  CHECK(reduce(kFloat32, kSum, 1, one.stream.handle()) == kInvalidArgument);
+  CHECK(one.last_error() == "ncclReduce: a root that is no rank");
+  CHECK(reduce(kFloat32, kSum, 0, nullptr) == kInvalidArgument);
+
+  CHECK(one.calls().group_start() == kSuccess);
+  CHECK(reduce(kFloat32, kSum, 0, one.stream.handle()) == kSuccess);
+  CHECK(reduce(kFloat32, kSum, 0, other.handle()) == kSuccess);
+  CHECK(one.calls().group_end() == kInvalidUsage);
+  CHECK(one.last_error() == "a group of several communicators or streams");
+
+  const Comm gone = one.comm;
+  CHECK(one.calls().comm_destroy(one.comm) == kSuccess);
+  one.comm = nullptr;
+  CHECK(one.calls().all_gather(&x, &x, 1, kUint8, gone, one.stream.handle()) == kInvalidArgument);
+  CHECK(one.last_error() == "this is no communicator, or it was destroyed");
+  CHECK(one.calls().comm_destroy(gone) == kInvalidArgument);
+}

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// nccl_double.hpp: comm.backend = nccl means the tests' double of NCCL (tests/dist/nccl_double), for a program linked with
+// kozero_uses_nccl_double.
+#pragma once
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+namespace kozero::tests {
+
+/// A variable of the environment that is as it was again when this ends.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+class NcclDouble : Variable {
+ public:
+  NcclDouble() : Variable("KOZERO_NCCL_LIBRARY", KOZERO_NCCL_DOUBLE) {}
+};
+
+}  // namespace kozero::tests

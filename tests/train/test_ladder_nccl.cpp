@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_ladder_nccl.cpp: training by nccl, through the tests' double of it, gives the bits of mpi, whose stages are compared with one
+// another in test_ladder.cpp. Random sleeps on both streams would show a wait that is missing.
+#include <catch2/catch_test_macros.hpp>
+
+#include <support/nccl_double.hpp>
+
+#include "groups.hpp"
+#include "tiny_run.hpp"
+
+using namespace kozero;
+using tests::TinyResult;
+using tests::TinyRun;
+
+TEST_CASE("nccl gives the bits of mpi in every stage, whichever stream is late") {
+  const tests::NcclDouble nccl;
+  const tests::Variable delays("KOZERO_STREAM_DELAY_US", "300");
+  const auto result_of = [](const TinyRun& run, dist::Communicator& comm) {
+    MemoryLedger ledger;
+    return tests::TinyTraining(run, comm, ledger).result();
+  };
+  for (const int num_ranks : {2, 4}) {
+    for (const auto precision : {Precision::f32, Precision::bf16}) {
+      TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .micro_steps = 2};
+      TinyResult by_mpi;
+      tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& comm) { by_mpi = result_of(run, comm); });
+      tests::on_first_ranks(num_ranks, "nccl", [&](dist::Communicator& comm) {
+        for (run.stage = 0; run.stage <= 3; ++run.stage) {
+          INFO("stage " << run.stage << ", " << comm.size() << " ranks");
+          CHECK(result_of(run, comm) == by_mpi);
+        }
+      });
+    }
+  }
+}
