@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// matmul_cublaslt.cpp: the matrix product on NVIDIA GPUs, by cuBLASLt (cublaslt_product.hpp), with a GELU in its epilogue
-// where it has one. Descriptors and algorithms are kept; the workspace is allocated once, at the first product, and freed
-// when Kokkos ends.
+// matmul_cublaslt.cpp: the matrix product on NVIDIA GPUs, by cuBLASLt (cublaslt_product.hpp), with a GELU in its
+// epilogue where it has one. Descriptors and algorithms are kept; the workspace is allocated once, at the first
+// product, and freed when Kokkos ends.
 #include <initializer_list>
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <map>

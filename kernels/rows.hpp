@@ -25,6 +25,32 @@ using RowTeam = typename Kokkos::TeamPolicy<Space>::member_type;
 inline constexpr int kLanes = 32;        ///< partial sums of a row: a warp, or two to four SIMD registers
 inline constexpr int kRowsPerBlock = 8;  ///< rows of a thread block on a GPU
 
+/// A whole team as the worker of one row, for rows so long and so few that a warp each would leave a GPU idle.
+template <class Team>
+struct WholeTeam {
+  const Team& team;
+};
+
+/// The columns of a row, dealt out to the lanes of its worker.
+template <class Team>
+KOKKOS_INLINE_FUNCTION auto columns_of(const Team& team, std::int64_t columns) {
+  return Kokkos::ThreadVectorRange(team, columns);
+}
+template <class Team>
+KOKKOS_INLINE_FUNCTION auto columns_of(const WholeTeam<Team>& whole, std::int64_t columns) {
+  return Kokkos::TeamVectorRange(whole.team, columns);
+}
+
+/// body() on one lane of the row's worker.
+template <class Team, class Body>
+KOKKOS_INLINE_FUNCTION void once_a_row(const Team& team, const Body& body) {
+  Kokkos::single(Kokkos::PerThread(team), body);
+}
+template <class Team, class Body>
+KOKKOS_INLINE_FUNCTION void once_a_row(const WholeTeam<Team>& whole, const Body& body) {
+  Kokkos::single(Kokkos::PerTeam(whole.team), body);
+}
+
 /// The first element of row n.
 template <class View>
 KOKKOS_INLINE_FUNCTION auto row_of(const View& matrix, std::int64_t n) {
@@ -53,6 +79,25 @@ void for_each_row(const Space& space, const std::string& label, std::int64_t row
                        RowsOfTeam<Space, Body>{body, rows});
 }
 
+/// The same with a WholeTeam for each row: its lanes meet in each row_sum and row_max.
+template <class Space, class Body>
+struct RowOfWholeTeam {
+  Body body;
+
+  KOKKOS_FUNCTION void operator()(const RowTeam<Space>& team) const {
+    body(WholeTeam<RowTeam<Space>>{team}, static_cast<std::int64_t>(team.league_rank()));
+  }
+};
+
+template <class Space, class Body>
+void for_each_long_row(const Space& space, const std::string& label, std::int64_t rows, const Body& body) {
+  if (rows == 0) return;
+  constexpr int kWarps = runs_on_host<Space> ? 1 : 8;
+  constexpr int kVector = runs_on_host<Space> ? 1 : kLanes;
+  Kokkos::parallel_for(label, Kokkos::TeamPolicy<Space>(space, static_cast<int>(rows), kWarps, kVector),
+                       RowOfWholeTeam<Space, Body>{body});
+}
+
 /// sum of value(c) over the columns, by lanes on one host thread.
 template <class Value>
 KOKKOS_INLINE_FUNCTION float lane_sum(std::int64_t columns, const Value& value) {
@@ -72,40 +117,38 @@ KOKKOS_INLINE_FUNCTION float lane_sum(std::int64_t columns, const Value& value) 
 template <class Team, class Value>
 KOKKOS_INLINE_FUNCTION float row_sum(const Team& team, std::int64_t columns, const Value& value) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); return lane_sum(columns, value);))
-  KOKKOS_IF_ON_DEVICE(
-      (float total = 0.0F; Kokkos::parallel_reduce(
-           Kokkos::ThreadVectorRange(team, columns), [&](std::int64_t c, float& sum) { sum += value(c); }, total);
-       return total;))
+  KOKKOS_IF_ON_DEVICE((float total = 0.0F; Kokkos::parallel_reduce(
+                           columns_of(team, columns), [&](std::int64_t c, float& sum) { sum += value(c); }, total);
+                       return total;))
 }
 
 /// body(c) for c in [0, columns); the columns must not depend on each other.
 template <class Team, class Body>
 KOKKOS_INLINE_FUNCTION void for_each_column(const Team& team, std::int64_t columns, const Body& body) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); simd_loop(columns, body);))
-  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns), body);))
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(columns_of(team, columns), body);))
 }
 
 /// to[c] = from[c] for c in [0, columns); the two do not overlap.
 template <class Team, class T>
 KOKKOS_INLINE_FUNCTION void copy_row(const Team& team, T* to, const T* from, std::int64_t columns) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); std::memcpy(to, from, static_cast<std::size_t>(columns) * sizeof(T));))
-  KOKKOS_IF_ON_DEVICE(
-      (Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns), [&](std::int64_t c) { to[c] = from[c]; });))
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(columns_of(team, columns), [&](std::int64_t c) { to[c] = from[c]; });))
 }
 
 /// out[c] = T(value(c)) for c in [0, columns), as store_run does it on a host.
 template <class Team, class T, class Value>
 KOKKOS_INLINE_FUNCTION void assign_row(const Team& team, T* out, std::int64_t columns, const Value& value) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); store_run(out, columns, value);))
-  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns),
-                                            [&](std::int64_t c) { out[c] = static_cast<T>(value(c)); });))
+  KOKKOS_IF_ON_DEVICE(
+      (Kokkos::parallel_for(columns_of(team, columns), [&](std::int64_t c) { out[c] = static_cast<T>(value(c)); });))
 }
 
 /// a[c] = T(values(c).first), b[c] = T(values(c).second) for c in [0, columns), as store_runs does it on a host.
 template <class Team, class T, class Values>
 KOKKOS_INLINE_FUNCTION void assign_rows(const Team& team, T* a, T* b, std::int64_t columns, const Values& values) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); store_runs(a, b, columns, values);))
-  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns), [&](std::int64_t c) {
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(columns_of(team, columns), [&](std::int64_t c) {
                          const TwoValues at = values(c);
                          a[c] = static_cast<T>(at.first);
                          b[c] = static_cast<T>(at.second);

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // device_handover.hpp: one command for two programs: kozero computes on the host's cores, kozero-cuda on GPUs.
-// A Kokkos with CUDA aborts where no GPU answers, and its program does not load where libcuda is missing. So users start
-// kozero, which looks for a GPU before MPI is up and, where run.device wants one and there is one, becomes kozero-cuda.
+// A Kokkos with CUDA aborts where no GPU answers, and its program does not load where libcuda is missing. So users
+// start kozero, which looks for a GPU before MPI is up and, where run.device wants one and there is one, becomes
+// kozero-cuda.
 //   run.device   a GPU answers and kozero-cuda is there     else
 //   host         stay                                       stay
 //   auto         become kozero-cuda                         stay
