@@ -15,6 +15,7 @@
 #include <string>
 
 #include <kozero/kernels/elements.hpp>
+#include <kozero/kernels/unrolled.hpp>
 
 namespace kozero::kernels {
 
@@ -39,6 +40,16 @@ KOKKOS_INLINE_FUNCTION auto columns_of(const Team& team, std::int64_t columns) {
 template <class Team>
 KOKKOS_INLINE_FUNCTION auto columns_of(const WholeTeam<Team>& whole, std::int64_t columns) {
   return Kokkos::TeamVectorRange(whole.team, columns);
+}
+
+/// How many lanes that are.
+template <class Team>
+KOKKOS_INLINE_FUNCTION std::int64_t lanes_of(const Team& /*team*/) {
+  return kLanes;
+}
+template <class Team>
+KOKKOS_INLINE_FUNCTION std::int64_t lanes_of(const WholeTeam<Team>& whole) {
+  return std::int64_t{kLanes} * whole.team.team_size();
 }
 
 /// body() on one lane of the row's worker.
@@ -113,13 +124,42 @@ KOKKOS_INLINE_FUNCTION float lane_sum(std::int64_t columns, const Value& value) 
   return lanes[0];
 }
 
+/// One GPU lane's share of row_sum: columns lane, lane + lanes, ...
+template <class Value>
+KOKKOS_INLINE_FUNCTION float share_sum(std::int64_t columns, std::int64_t lane, std::int64_t lanes,
+                                       const Value& value) {
+  float sum = 0.0F;
+  KOZERO_UNROLLED_8
+  for (std::int64_t c = lane; c < columns; c += lanes) sum += value(c);
+  return sum;
+}
+
+/// One GPU lane's share of assign_row. Values are read kInFlight at a time before they are stored: the compiler cannot
+/// know that a store changes none of what is read after it.
+template <class T, class Value>
+KOKKOS_INLINE_FUNCTION void assign_share(T* out, std::int64_t columns, std::int64_t lane, std::int64_t lanes,
+                                         const Value& value) {
+  constexpr int kInFlight = 8;
+  std::int64_t c = lane;
+  for (; c + (kInFlight - 1) * lanes < columns; c += kInFlight * lanes) {
+    float values[kInFlight];
+    KOZERO_UNROLLED
+    for (int k = 0; k < kInFlight; ++k) values[k] = value(c + k * lanes);
+    KOZERO_UNROLLED
+    for (int k = 0; k < kInFlight; ++k) out[c + k * lanes] = static_cast<T>(values[k]);
+  }
+  for (; c < columns; c += lanes) out[c] = static_cast<T>(value(c));
+}
+
 /// The sum of value(c) over c in [0, columns), the same on all lanes of the worker.
 template <class Team, class Value>
 KOKKOS_INLINE_FUNCTION float row_sum(const Team& team, std::int64_t columns, const Value& value) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); return lane_sum(columns, value);))
-  KOKKOS_IF_ON_DEVICE((float total = 0.0F; Kokkos::parallel_reduce(
-                           columns_of(team, columns), [&](std::int64_t c, float& sum) { sum += value(c); }, total);
-                       return total;))
+  KOKKOS_IF_ON_DEVICE(
+      (const std::int64_t lanes = lanes_of(team); float total = 0.0F; Kokkos::parallel_reduce(
+           columns_of(team, lanes),
+           [&](std::int64_t lane, float& sum) { sum += share_sum(columns, lane, lanes, value); }, total);
+       return total;))
 }
 
 /// body(c) for c in [0, columns); the columns must not depend on each other.
@@ -141,7 +181,8 @@ template <class Team, class T, class Value>
 KOKKOS_INLINE_FUNCTION void assign_row(const Team& team, T* out, std::int64_t columns, const Value& value) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); store_run(out, columns, value);))
   KOKKOS_IF_ON_DEVICE(
-      (Kokkos::parallel_for(columns_of(team, columns), [&](std::int64_t c) { out[c] = static_cast<T>(value(c)); });))
+      (const std::int64_t lanes = lanes_of(team); Kokkos::parallel_for(
+           columns_of(team, lanes), [&](std::int64_t lane) { assign_share(out, columns, lane, lanes, value); });))
 }
 
 /// a[c] = T(values(c).first), b[c] = T(values(c).second) for c in [0, columns), as store_runs does it on a host.
