@@ -55,8 +55,10 @@ std::vector<DeckRow> run_rows() {
       {"run.ranks", kRun<&K::ranks>, from_to(1, kWide), "processes to start where no launcher and no -n says"},
       {"run.threads", kRun<&K::threads>, from_to(1, kWide), "threads of each rank", "the cores shared out evenly"},
       {"run.device", kRun<&K::device>, words({"auto", "host", "cuda"}), "where the arrays live"},
-      {"run.products", kRun<&K::products>, words({"fastest", "library"}),
-       "who multiplies matrices: this processor's tile units where it has any, or always the library"},
+      {"run.products", kRun<&K::products>, words({"fastest", "library", "tf32"}),
+       "who multiplies matrices: a processor's tile units where it has any, always the library, or for f32 on GPUs "
+       "tensor "
+       "cores, in TF32"},
       {"run.deterministic", kRun<&K::deterministic>, anything(), "the same bits on every repetition"},
       {"run.max_minutes", kRun<&K::max_minutes>, from(0), "stop in good order after this time; 0: no limit"},
       {"run.check_every", kRun<&K::check_every>, from_to(0, kMany),

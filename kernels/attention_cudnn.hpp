@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // attention_cudnn.hpp: attention.hpp by cuDNN's fused kernels, where the machine has cuDNN 9 and cuDNN has a kernel.
-// Arrays and their contract are attention.hpp's, without dropout, whose random numbers are ours. cuDNN is opened at run time:
-// a program built with its front end runs without it too. Plans are built once a shape and kept; the first that cuDNN's
-// heuristic names is taken, and backward adds in a fixed order. Errors of a call throw Error(internal).
+// Arrays and their contract are attention.hpp's, without dropout, whose random numbers are ours. cuDNN is opened at run
+// time: a program built with its front end runs without it too. Plans are built once a shape and kept; the first that
+// cuDNN's heuristic names is taken, and backward adds in a fixed order. Errors of a call throw Error(internal).
 #pragma once
 #include <compare>
 #include <cstdint>

@@ -4,11 +4,11 @@
 //   forward    the team of a block of queries goes over the blocks of keys up to the diagonal, with a running maximum m and
 //              sum l of each row:  m' = max(m, s),  l' = e^(m - m') l + sum e^(s - m'),  y' = e^(m - m') y + e^(s - m') v
 //   backward   attention_teams_backward.hpp
-// A block's rows lie in scratch memory as floats (a GPU's shared memory), and a team is a grid of kGridRows x kGridColumns
-// threads: thread (a, b) has the scores of rows a, a + kGridRows, ... with columns b, b + kGridColumns, ..., and the same of
-// the outputs, in registers. On a host the grid is one thread, and all of this is loops. Every output has one owner and one
-// order of sums: no atomics. The contract is attention.hpp's. Runs on `space`; returns without fencing.
-// Milakov, Gimelshein 2018, arXiv:1805.02867 (the running sum); Dao et al. 2022, arXiv:2205.14135.
+// A block's rows lie in scratch memory as floats (a GPU's shared memory), and a team is a grid of kGridRows x
+// kGridColumns threads: thread (a, b) has the scores of rows a, a + kGridRows, ... with columns b, b + kGridColumns,
+// ..., and the same of the outputs, in registers. On a host the grid is one thread, and all of this is loops. Every
+// output has one owner and one order of sums: no atomics. The contract is attention.hpp's. Runs on `space`; returns
+// without fencing. Milakov, Gimelshein 2018, arXiv:1805.02867 (the running sum); Dao et al. 2022, arXiv:2205.14135.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
@@ -62,8 +62,8 @@ struct ScratchBlock {
 
   KOKKOS_FUNCTION float* row(int r) const { return at + r * kStride; }
 
-  /// Rows [first, first + kRows) of a head that begins at `from`, `stride` elements from row to row; zeros beyond `rows` and
-  /// beyond `dim`.
+  /// Rows [first, first + kRows) of a head that begins at `from`, `stride` elements from row to row; zeros beyond
+  /// `rows` and beyond `dim`.
   template <class Team, class T>
   KOKKOS_FUNCTION void load(const Team& team, const T* from, std::int64_t stride, std::int64_t first, std::int64_t rows,
                             int dim) const {

@@ -6,8 +6,8 @@
 //   the team of a block of keys:     own k, v     goes over q, dy     dk(j,:) = sum_i ds(i,j) q(i,:)
 //                                                                     dv(j,:) = sum_i m(i,j) p(i,j) dy(i,:)
 // So both have the same loop: with the own pair (A, C) and the other's (B, D), scores A B^T and products C D^T, sums of
-// ds B, and for keys sums of m p D. Probabilities are computed again for each. Blocks and threads as in attention_teams.hpp;
-// the workspace holds delta, B H T floats. Runs on `space`; returns without fencing.
+// ds B, and for keys sums of m p D. Probabilities are computed again for each. Blocks and threads as in
+// attention_teams.hpp; the workspace holds delta, B H T floats. Runs on `space`; returns without fencing.
 #pragma once
 #include <kozero/kernels/attention_teams.hpp>
 
@@ -134,8 +134,8 @@ class TeamBackward {
     v.load(team, gradient_.qkv + shape_.value_of(batch, kv), shape_.qkv_columns(), first, shape_.positions, dim);
   }
 
-  /// m p and ds of this thread's rows and columns: own rows by the other's from `other_first` on. Of a key after its query,
-  /// and of rows that are not there, zero.
+  /// m p and ds of this thread's rows and columns: own rows by the other's from `other_first` on. Of a key after its
+  /// query, and of rows that are not there, zero.
   KOKKOS_FUNCTION void probabilities(Numbers& kept_p, Numbers& ds, const Place& place, const Memory& memory,
                                      std::int64_t head, std::int64_t other_first) const {
     const auto dim = static_cast<int>(shape_.head_dim);

@@ -36,15 +36,15 @@ template <class Space, class T>
 void cross_entropy_forward(const Space& space, Vector<float> losses, Matrix<T> logits, Vector<const Token> targets,
                            std::int64_t vocabulary) {
   require_targets(losses, logits, targets, vocabulary);
-  for_each_row(
+  for_each_long_row(
       space, "kozero::cross_entropy_forward", static_cast<std::int64_t>(logits.extent(0)),
-      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+      KOKKOS_LAMBDA(const WholeTeam<RowTeam<Space>>& team, std::int64_t n) {
         const auto* const x = row_of(logits, n);
         const float largest = row_max(team, vocabulary, [&](std::int64_t v) { return static_cast<float>(x[v]); });
         const float sum =
             row_sum(team, vocabulary, [=](std::int64_t v) { return exp_below(static_cast<float>(x[v]), largest); });
         const float loss = largest - static_cast<float>(x[targets(n)]) + Kokkos::log(sum);
-        Kokkos::single(Kokkos::PerThread(team), [&]() { losses(n) = loss; });
+        once_a_row(team, [&]() { losses(n) = loss; });
       });
 }
 
@@ -54,22 +54,23 @@ void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> logits, V
                    std::int64_t vocabulary, float scale) {
   require_targets(losses, logits, targets, vocabulary);
   const auto columns = static_cast<std::int64_t>(logits.extent(1));
-  for_each_row(
+  for_each_long_row(
       space, "kozero::cross_entropy", static_cast<std::int64_t>(logits.extent(0)),
-      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+      KOKKOS_LAMBDA(const WholeTeam<RowTeam<Space>>& team, std::int64_t n) {
         T* const x = row_of(logits, n);
         const std::int64_t target = targets(n);
+        const float target_logit =
+            static_cast<float>(x[target]);  // read before the first meeting, written after the last
         const float largest = row_max(team, vocabulary, [&](std::int64_t v) { return static_cast<float>(x[v]); });
         const float sum =
             row_sum(team, vocabulary, [=](std::int64_t v) { return exp_below(static_cast<float>(x[v]), largest); });
-        const float target_logit = static_cast<float>(x[target]);
         const float factor = scale / sum;
         const auto gradient = [=](std::int64_t v) { return factor * exp_below(static_cast<float>(x[v]), largest); };
         assign_row(team, x, target, gradient);  // around the target: no comparison in the loops
         assign_row(team, x + target + 1, vocabulary - target - 1,
                    [=](std::int64_t v) { return gradient(target + 1 + v); });
         assign_row(team, x + vocabulary, columns - vocabulary, [](std::int64_t) { return 0.0F; });
-        Kokkos::single(Kokkos::PerThread(team), [&]() {
+        once_a_row(team, [&]() {
           losses(n) = largest - target_logit + Kokkos::log(sum);
           x[target] = static_cast<T>(factor * exp_below(target_logit, largest) - scale);
         });

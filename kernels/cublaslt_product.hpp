@@ -30,6 +30,7 @@ struct CublasltKind {
   ProductShape shape;
   Fusion fusion = Fusion::none;
   bool aligned = false;  ///< all arrays begin on borders of kVectorBytes
+  bool tf32 = false;     ///< of floats, on tensor cores
 
   friend auto operator<=>(const CublasltKind&, const CublasltKind&) = default;
 };
@@ -54,7 +55,9 @@ class CublasltProduct {
     const ProductShape& shape = kind.shape;
     const bool plain_a = shape.op_a == Op::none;
     const bool plain_b = shape.op_b == Op::none;
-    check_cublaslt(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    check_cublaslt(cublasLtMatmulDescCreate(&operation_, kind.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                            CUDA_R_32F),
+                   "cublasLtMatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, plain_b ? CUBLAS_OP_N : CUBLAS_OP_T);
     set(CUBLASLT_MATMUL_DESC_TRANSB, plain_a ? CUBLAS_OP_N : CUBLAS_OP_T);
     set_epilogue();

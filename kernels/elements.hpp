@@ -13,6 +13,7 @@
 
 #include <kozero/core/views.hpp>
 #include <kozero/kernels/stored_run.hpp>
+#include <kozero/kernels/unrolled.hpp>
 
 namespace kozero::kernels {
 
@@ -51,13 +52,36 @@ struct AssignedBlock {
   }
 };
 
-/// Stores the value of an element.
+/// One GPU thread's elements: kInFlight of them, read before they are stored, each kNeighbours behind the one before, so
+/// that neighbouring threads read and store neighbouring elements.
 template <class T, class Value>
-struct AssignedElement {
+struct AssignedShare {
+  static constexpr int kInFlight = 8;
+  static constexpr std::int64_t kNeighbours = 256;
   T* out;
   Value value;
+  std::int64_t extent;
 
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const { out[i] = static_cast<T>(value(i)); }
+  /// Threads for all elements.
+  [[nodiscard]] std::int64_t threads() const {
+    constexpr std::int64_t kBlock = kNeighbours * kInFlight;
+    return (extent + kBlock - 1) / kBlock * kNeighbours;
+  }
+
+  KOKKOS_FUNCTION void operator()(std::int64_t thread) const {
+    const std::int64_t first = thread / kNeighbours * (kNeighbours * kInFlight) + thread % kNeighbours;
+    float values[kInFlight];
+    KOZERO_UNROLLED
+    for (int k = 0; k < kInFlight; ++k) {
+      const std::int64_t i = first + k * kNeighbours;
+      values[k] = i < extent ? value(i) : 0.0F;
+    }
+    KOZERO_UNROLLED
+    for (int k = 0; k < kInFlight; ++k) {
+      const std::int64_t i = first + k * kNeighbours;
+      if (i < extent) out[i] = static_cast<T>(values[k]);
+    }
+  }
 };
 
 template <class Space, class Body>
@@ -81,7 +105,8 @@ void assign_elements(const Space& space, const std::string& label, Vector<T> out
     const std::int64_t blocks = (extent + kElementBlock - 1) / kElementBlock;
     Kokkos::parallel_for(label, Policy(space, 0, blocks), AssignedBlock<T, Value>{out.data(), value, extent});
   } else {
-    Kokkos::parallel_for(label, Policy(space, 0, extent), AssignedElement<T, Value>{out.data(), value});
+    const AssignedShare<T, Value> share{out.data(), value, extent};
+    Kokkos::parallel_for(label, Policy(space, 0, share.threads()), share);
   }
 }
 

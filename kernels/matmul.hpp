@@ -59,8 +59,9 @@ void apply_gelu(const Space& space, const ProductShape& shape, Out* c, const Epi
   }
 }
 
-/// Who is to multiply: the fastest there is, or the library also where a tile unit would be used.
-enum class Products { fastest, library };
+/// Who is to multiply: the fastest there is that is exact in float; the library also where a tile unit would be used; or, on
+/// GPUs, tensor cores for f32 too, which read 10 bits of its 23 (TF32). A back end keeps to what it has of these.
+enum class Products { fastest, library, tf32 };
 void choose_products(Products products);
 
 /// Who multiplies matrices of T: "AMX", "AVX-512 BF16", "AVX-512", "oneDNN", "cuBLASLt".

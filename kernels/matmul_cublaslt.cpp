@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// matmul_cublaslt.cpp: the matrix product on NVIDIA GPUs, by cuBLASLt (cublaslt_product.hpp), with a GELU in its epilogue
-// where it has one. Descriptors and algorithms are kept; the workspace is allocated once, at the first product, and freed
-// when Kokkos ends.
+// matmul_cublaslt.cpp: the matrix product on NVIDIA GPUs, by cuBLASLt (cublaslt_product.hpp), with a GELU in its
+// epilogue where it has one. Descriptors and algorithms are kept; the workspace is allocated once, at the first
+// product, and freed when Kokkos ends.
 #include <initializer_list>
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <map>
@@ -37,6 +37,12 @@ Library& library() {
   return library;
 }
 
+/// Whether products of floats may be TF32's.
+bool& tf32() {
+  static bool chosen = false;
+  return chosen;
+}
+
 bool aligned(std::initializer_list<const void*> arrays) {
   std::uintptr_t bits = 0;
   for (const void* array : arrays) bits |= reinterpret_cast<std::uintptr_t>(array);
@@ -63,7 +69,8 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
   const auto product = [&](const CublasltKind& kind) -> CublasltProduct<Out, In>& {
     return products.try_emplace(kind, library().handle, kind).first->second;
   };
-  CublasltKind kind{shape, Fusion::none, aligned({c, a, b, epilogue.bias, epilogue.active, epilogue.hidden})};
+  CublasltKind kind{shape, Fusion::none, aligned({c, a, b, epilogue.bias, epilogue.active, epilogue.hidden}),
+                    std::is_same_v<In, float> && tf32()};
   kind.fusion = fusion_of(shape, epilogue, kind.aligned);
   if (kind.fusion != Fusion::none && product(kind).exists()) {
     return product(kind).run(space.cuda_stream(), library().workspace, c, a, b, epilogue);
@@ -84,12 +91,11 @@ template void multiply<Device, float, Float16>(const Device&, const ProductShape
 template void multiply<Device, Float16, Float16>(const Device&, const ProductShape&, Float16*, const Float16*,
                                                  const Float16*, const Epilogue<Float16, Float16>&);
 
-// There is nobody else.
-void choose_products(Products) {}
+void choose_products(Products products) { tf32() = products == Products::tf32; }
 
 template <class T>
 const char* multiplier() {
-  return "cuBLASLt";
+  return std::is_same_v<T, float> && tf32() ? "cuBLASLt in TF32" : "cuBLASLt";
 }
 
 template const char* multiplier<float>();

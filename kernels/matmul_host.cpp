@@ -27,7 +27,7 @@ bool fills_tiles(const ProductShape& shape) { return padded(shape.m) * padded(sh
 template <class T>
 const TileUnit* tile_unit_in_use() {
   const TileUnits& units = tile_units<T>();
-  return chosen() == Products::fastest && units.extent > 0 ? &units.unit[0] : nullptr;
+  return chosen() != Products::library && units.extent > 0 ? &units.unit[0] : nullptr;
 }
 
 template <class Space, class Out, class In>

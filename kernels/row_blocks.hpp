@@ -16,7 +16,7 @@
 
 namespace kozero::kernels {
 
-inline constexpr std::int64_t kRowBlocks = 32;
+inline constexpr std::int64_t kRowBlocks = runs_on_host<Device> ? 32 : 256;  ///< a GPU has more workers to feed
 
 /// Floats of workspace that the backward of bias, layernorm or rmsnorm needs for that many columns.
 constexpr std::int64_t row_reduction_workspace(std::int64_t columns) { return 2 * kRowBlocks * columns; }
@@ -44,6 +44,18 @@ struct ColumnTile {
       : first(tile * extent), width(first + extent < columns ? extent : columns - first) {}
 };
 
+/// The sums of terms(n) over n in [begin, end), in registers: how a GPU's lane goes down its column.
+template <int kSums, class Terms>
+KOKKOS_INLINE_FUNCTION RowTerms<kSums> sum_of_column(std::int64_t begin, std::int64_t end, const Terms& terms) {
+  RowTerms<kSums> sum = {};
+  KOZERO_UNROLLED_8
+  for (std::int64_t n = begin; n < end; ++n) {
+    const RowTerms<kSums> term = terms(n);
+    for (int k = 0; k < kSums; ++k) sum[k] += term[k];
+  }
+  return sum;
+}
+
 /// Writes each block's sums: those of block b and sum k are the `columns` floats from partials + (b * kSums + k) *
 /// columns.
 template <int kSums, class Space, class Terms>
@@ -60,6 +72,14 @@ void sum_blocks(const Space& space, const std::string& label, float* partials, s
         const ColumnTile tile(item % tiles, kTile, columns);
         const std::int64_t first = tile.first;
         float* const sums = partials + item / tiles * kSums * columns + first;
+        if constexpr (!runs_on_host<Space>) {
+          for_each_column(team, tile.width, [=](std::int64_t c) {
+            const auto of_row = [=](std::int64_t n) { return terms(n, first + c); };
+            const RowTerms<kSums> sum = sum_of_column<kSums>(begin, end, of_row);
+            for (int k = 0; k < kSums; ++k) sums[k * columns + c] = sum[k];
+          });
+          return;
+        }
         for (std::int64_t n = begin; n < end; ++n) {
           const bool begins = n == begin;
           for_each_column(team, tile.width, [=](std::int64_t c) {
@@ -85,6 +105,13 @@ void add_blocks(const Space& space, const std::string& label, const Kokkos::Arra
         const ColumnTile tile(item % tiles, kTile, columns);
         const std::int64_t k = item / tiles;
         float* const sums = partials + k * columns + tile.first;
+        if constexpr (!runs_on_host<Space>) {
+          for_each_column(team, tile.width, [=](std::int64_t c) {
+            const auto of_block = [=](std::int64_t block) { return RowTerms<1>{sums[kSums * block * columns + c]}; };
+            out[k].data()[tile.first + c] += sum_of_column<1>(0, blocks, of_block)[0];
+          });
+          return;
+        }
         for (std::int64_t block = 1; block < blocks; ++block) {
           const float* const later = sums + kSums * block * columns;
           for_each_column(team, tile.width, [=](std::int64_t c) { sums[c] += later[c]; });

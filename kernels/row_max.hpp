@@ -30,7 +30,7 @@ template <class Team, class Value>
 KOKKOS_INLINE_FUNCTION float row_max(const Team& team, std::int64_t columns, const Value& value) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); return lane_max(columns, value);))
   KOKKOS_IF_ON_DEVICE((float largest = 0.0F; Kokkos::parallel_reduce(
-                           Kokkos::ThreadVectorRange(team, columns),
+                           columns_of(team, columns),
                            [&](std::int64_t c, float& so_far) {
                              const float x = value(c);
                              so_far = x > so_far ? x : so_far;

@@ -15,6 +15,7 @@
 #include <string>
 
 #include <kozero/kernels/elements.hpp>
+#include <kozero/kernels/unrolled.hpp>
 
 namespace kozero::kernels {
 
@@ -24,6 +25,42 @@ using RowTeam = typename Kokkos::TeamPolicy<Space>::member_type;
 
 inline constexpr int kLanes = 32;        ///< partial sums of a row: a warp, or two to four SIMD registers
 inline constexpr int kRowsPerBlock = 8;  ///< rows of a thread block on a GPU
+
+/// A whole team as the worker of one row, for rows so long and so few that a warp each would leave a GPU idle.
+template <class Team>
+struct WholeTeam {
+  const Team& team;
+};
+
+/// The columns of a row, dealt out to the lanes of its worker.
+template <class Team>
+KOKKOS_INLINE_FUNCTION auto columns_of(const Team& team, std::int64_t columns) {
+  return Kokkos::ThreadVectorRange(team, columns);
+}
+template <class Team>
+KOKKOS_INLINE_FUNCTION auto columns_of(const WholeTeam<Team>& whole, std::int64_t columns) {
+  return Kokkos::TeamVectorRange(whole.team, columns);
+}
+
+/// How many lanes that are.
+template <class Team>
+KOKKOS_INLINE_FUNCTION std::int64_t lanes_of(const Team& /*team*/) {
+  return kLanes;
+}
+template <class Team>
+KOKKOS_INLINE_FUNCTION std::int64_t lanes_of(const WholeTeam<Team>& whole) {
+  return std::int64_t{kLanes} * whole.team.team_size();
+}
+
+/// body() on one lane of the row's worker.
+template <class Team, class Body>
+KOKKOS_INLINE_FUNCTION void once_a_row(const Team& team, const Body& body) {
+  Kokkos::single(Kokkos::PerThread(team), body);
+}
+template <class Team, class Body>
+KOKKOS_INLINE_FUNCTION void once_a_row(const WholeTeam<Team>& whole, const Body& body) {
+  Kokkos::single(Kokkos::PerTeam(whole.team), body);
+}
 
 /// The first element of row n.
 template <class View>
@@ -53,6 +90,25 @@ void for_each_row(const Space& space, const std::string& label, std::int64_t row
                        RowsOfTeam<Space, Body>{body, rows});
 }
 
+/// The same with a WholeTeam for each row: its lanes meet in each row_sum and row_max.
+template <class Space, class Body>
+struct RowOfWholeTeam {
+  Body body;
+
+  KOKKOS_FUNCTION void operator()(const RowTeam<Space>& team) const {
+    body(WholeTeam<RowTeam<Space>>{team}, static_cast<std::int64_t>(team.league_rank()));
+  }
+};
+
+template <class Space, class Body>
+void for_each_long_row(const Space& space, const std::string& label, std::int64_t rows, const Body& body) {
+  if (rows == 0) return;
+  constexpr int kWarps = runs_on_host<Space> ? 1 : 8;
+  constexpr int kVector = runs_on_host<Space> ? 1 : kLanes;
+  Kokkos::parallel_for(label, Kokkos::TeamPolicy<Space>(space, static_cast<int>(rows), kWarps, kVector),
+                       RowOfWholeTeam<Space, Body>{body});
+}
+
 /// sum of value(c) over the columns, by lanes on one host thread.
 template <class Value>
 KOKKOS_INLINE_FUNCTION float lane_sum(std::int64_t columns, const Value& value) {
@@ -68,13 +124,41 @@ KOKKOS_INLINE_FUNCTION float lane_sum(std::int64_t columns, const Value& value) 
   return lanes[0];
 }
 
+/// One GPU lane's share of row_sum: columns lane, lane + lanes, ...
+template <class Value>
+KOKKOS_INLINE_FUNCTION float share_sum(std::int64_t columns, std::int64_t lane, std::int64_t lanes,
+                                       const Value& value) {
+  float sum = 0.0F;
+  KOZERO_UNROLLED_8
+  for (std::int64_t c = lane; c < columns; c += lanes) sum += value(c);
+  return sum;
+}
+
+/// One GPU lane's share of assign_row. Values are read kInFlight at a time before they are stored: the compiler cannot
+/// know that a store changes none of what is read after it.
+template <class T, class Value>
+KOKKOS_INLINE_FUNCTION void assign_share(T* out, std::int64_t columns, std::int64_t lane, std::int64_t lanes,
+                                         const Value& value) {
+  constexpr int kInFlight = 8;
+  std::int64_t c = lane;
+  for (; c + (kInFlight - 1) * lanes < columns; c += kInFlight * lanes) {
+    float values[kInFlight];
+    KOZERO_UNROLLED
+    for (int k = 0; k < kInFlight; ++k) values[k] = value(c + k * lanes);
+    KOZERO_UNROLLED
+    for (int k = 0; k < kInFlight; ++k) out[c + k * lanes] = static_cast<T>(values[k]);
+  }
+  for (; c < columns; c += lanes) out[c] = static_cast<T>(value(c));
+}
+
 /// The sum of value(c) over c in [0, columns), the same on all lanes of the worker.
 template <class Team, class Value>
 KOKKOS_INLINE_FUNCTION float row_sum(const Team& team, std::int64_t columns, const Value& value) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); return lane_sum(columns, value);))
   KOKKOS_IF_ON_DEVICE(
-      (float total = 0.0F; Kokkos::parallel_reduce(
-           Kokkos::ThreadVectorRange(team, columns), [&](std::int64_t c, float& sum) { sum += value(c); }, total);
+      (const std::int64_t lanes = lanes_of(team); float total = 0.0F; Kokkos::parallel_reduce(
+           columns_of(team, lanes),
+           [&](std::int64_t lane, float& sum) { sum += share_sum(columns, lane, lanes, value); }, total);
        return total;))
 }
 
@@ -82,30 +166,30 @@ KOKKOS_INLINE_FUNCTION float row_sum(const Team& team, std::int64_t columns, con
 template <class Team, class Body>
 KOKKOS_INLINE_FUNCTION void for_each_column(const Team& team, std::int64_t columns, const Body& body) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); simd_loop(columns, body);))
-  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns), body);))
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(columns_of(team, columns), body);))
 }
 
 /// to[c] = from[c] for c in [0, columns); the two do not overlap.
 template <class Team, class T>
 KOKKOS_INLINE_FUNCTION void copy_row(const Team& team, T* to, const T* from, std::int64_t columns) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); std::memcpy(to, from, static_cast<std::size_t>(columns) * sizeof(T));))
-  KOKKOS_IF_ON_DEVICE(
-      (Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns), [&](std::int64_t c) { to[c] = from[c]; });))
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(columns_of(team, columns), [&](std::int64_t c) { to[c] = from[c]; });))
 }
 
 /// out[c] = T(value(c)) for c in [0, columns), as store_run does it on a host.
 template <class Team, class T, class Value>
 KOKKOS_INLINE_FUNCTION void assign_row(const Team& team, T* out, std::int64_t columns, const Value& value) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); store_run(out, columns, value);))
-  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns),
-                                            [&](std::int64_t c) { out[c] = static_cast<T>(value(c)); });))
+  KOKKOS_IF_ON_DEVICE(
+      (const std::int64_t lanes = lanes_of(team); Kokkos::parallel_for(
+           columns_of(team, lanes), [&](std::int64_t lane) { assign_share(out, columns, lane, lanes, value); });))
 }
 
 /// a[c] = T(values(c).first), b[c] = T(values(c).second) for c in [0, columns), as store_runs does it on a host.
 template <class Team, class T, class Values>
 KOKKOS_INLINE_FUNCTION void assign_rows(const Team& team, T* a, T* b, std::int64_t columns, const Values& values) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); store_runs(a, b, columns, values);))
-  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, columns), [&](std::int64_t c) {
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(columns_of(team, columns), [&](std::int64_t c) {
                          const TwoValues at = values(c);
                          a[c] = static_cast<T>(at.first);
                          b[c] = static_cast<T>(at.second);

@@ -5,6 +5,7 @@
 #include <kozero/core/error.hpp>
 
 #include "deck_arguments.hpp"
+#include "device_handover.hpp"
 #include "initial_model.hpp"
 
 namespace kozero::commands {
@@ -36,9 +37,7 @@ bool DeckArguments::gives(const std::string& key) const {
 io::Deck DeckArguments::read() const { return with_initial_model(io::read_deck(path, overrides)); }
 
 io::Deck DeckArguments::read_for_any_device() const {
-  io::Deck deck = read();
-  deck.run.device = "auto";
-  return deck;
+  return without_device(read());
 }
 
 }  // namespace kozero::commands

@@ -102,11 +102,20 @@ void require_device(const io::Deck& deck) {
   if (!kOnHost && deck.run.device == "host") {
     io::refuse_value(deck, "run.device", std::string("this is ") + kProgram + "; run kozero instead");
   }
+  if (kOnHost && deck.run.products == "tf32") {
+    io::refuse_value(deck, "run.products", "TF32 is of GPUs; accepted on the host are \"fastest\", \"library\"");
+  }
   if (!kOnHost || deck.run.device != "cuda") return;
   const std::string reason = cuda_program().empty() ? missing_program() : gpu_obstacle();
   io::refuse_value(
       deck, "run.device",
       (reason.empty() ? std::string(kProgram) + " does not start" : reason) + "; accepted here are \"auto\", \"host\"");
+}
+
+io::Deck without_device(io::Deck deck) {
+  deck.run.device = "auto";
+  if (deck.run.products == "tf32") deck.run.products = "fastest";
+  return deck;
 }
 
 std::string note_on_device(const io::Deck& deck) {

@@ -14,6 +14,11 @@ namespace {
 /// Agreements wait for work of any length, such as rank 0's reading of a large text.
 constexpr double kAgreementTimeout = 7.0 * 24.0 * 3600.0;
 
+kernels::Products products_of(const io::Deck& deck) {
+  if (deck.run.products == "tf32") return kernels::Products::tf32;
+  return deck.run.products == "library" ? kernels::Products::library : kernels::Products::fastest;
+}
+
 }  // namespace
 
 Session::Session(const dist::Environment& environment, const std::function<io::Deck()>& read)
@@ -28,7 +33,7 @@ Session::Session(const dist::Environment& environment, const std::function<io::D
   control_ = dist::make_communicator(environment.size() == 1 ? "self" : "mpi", environment.world(), ledger_,
                                      {.timeout_s = kAgreementTimeout});
   deck_ = dist::agreed(*control_, std::move(reading));
-  kernels::choose_products(deck_.run.products == "library" ? kernels::Products::library : kernels::Products::fastest);
+  kernels::choose_products(products_of(deck_));
 
   io::Deck here = deck_;
   here.run.device = device_of_this_program();  // auto may have come out differently on another node

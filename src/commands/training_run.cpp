@@ -199,6 +199,14 @@ void TrainingRun::say_skipped(const train::StepResult& result, double next_scale
   log_.say(fmt::format("step {}: {} is not finite; the update was left out{}", result.step, what, scale));
 }
 
+/// Operations of the model over those that the GPUs could have done.
+std::optional<double> TrainingRun::utilisation(double tokens_per_s) const {
+  const double gpus = static_cast<double>(control_.size()) / ranks_a_gpu(session_.environment());
+  const double peak = gpus * published_peak(device_name(), settings_.precision != Precision::f32);
+  if (!(peak > 0.0)) return std::nullopt;
+  return tokens_per_s * assembly_->network().flops_per_token() / peak;
+}
+
 io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double seconds) {
   io::StepMetrics row;
   row.step = result.step;
@@ -210,6 +218,7 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
   row.skipped = result.skipped;
   row.step_s = seconds;
   row.tokens_per_s = static_cast<double>(result.tokens) / seconds;
+  row.mfu = utilisation(row.tokens_per_s);
   row.seconds = assembly_->timeline().seconds();
   if (deck_.checkpoint.every > 0) row.seconds["checkpoint"] = saving_->take_stall();
   for (const auto& count : comm_->counts()) {
@@ -288,9 +297,11 @@ void TrainingRun::say_memory() {
 void TrainingRun::say_evaluation() {
   const std::int64_t first = resume_.record.step + 1;
   if (summary_.steps >= first) {
-    log_.say(fmt::format("loss         {:.4f} at step {}, {:.4f} at step {} ({:.0f} %), {:.0f} tokens/s (median)",
+    const auto mfu = utilisation(summary_.median_tokens_per_s);
+    log_.say(fmt::format("loss         {:.4f} at step {}, {:.4f} at step {} ({:.0f} %), {:.0f} tokens/s (median){}",
                          summary_.first_loss, first, summary_.last_loss, summary_.steps,
-                         100.0 * summary_.last_loss / summary_.first_loss, summary_.median_tokens_per_s));
+                         100.0 * summary_.last_loss / summary_.first_loss, summary_.median_tokens_per_s,
+                         mfu ? fmt::format(", MFU {:.1f} % by 6 N + 6 L C T", 100.0 * *mfu) : ""));
   }
   const std::string closing = assembly_->network().closing_line();
   if (!closing.empty()) log_.say(closing);

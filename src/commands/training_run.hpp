@@ -56,6 +56,7 @@ class TrainingRun {
   void check_replicas(std::int64_t step);
   [[nodiscard]] bool out_of_time() const;
   void say_skipped(const train::StepResult& result, double next_scale);
+  [[nodiscard]] std::optional<double> utilisation(double tokens_per_s) const;
   io::StepMetrics metrics_of(const train::StepResult& result, double seconds);
   void save_weights();
   void say_evaluation();

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <filesystem>
 
 #include <kozero/core/error.hpp>
@@ -13,6 +14,7 @@
 #include <kozero/io/seal.hpp>
 #include <kozero/train/trained_weights.hpp>
 
+#include "device_handover.hpp"
 #include "resolved_deck.hpp"
 #include "weights_source.hpp"
 
@@ -65,11 +67,17 @@ model::Config shape_of(const WeightsSource& source) {
   return config_of(io::read_seal(source.path).model, source.path);
 }
 
+namespace {
+bool names_device(const std::string& override) {
+  return override.starts_with("run.device=") || override.starts_with("run.products=");
+}
+}  // namespace
+
 io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides) {
   if (!source.deck.empty()) {
-    io::Deck deck = io::read_deck(source.deck, overrides);
-    if (deck.origins["run.device"] != "command line") deck.run.device = "auto";  // weights know no device
-    return deck;
+    const io::Deck deck = io::read_deck(source.deck, overrides);
+    const bool named = std::any_of(overrides.begin(), overrides.end(), names_device);
+    return named ? deck : without_device(deck);
   }
   const std::string run_dir = "runs/" + name_of_folder(source.path);
   const io::Deck plain = exchange::imported_deck(shape_of(source), run_dir, source.tokenizer);

@@ -8,6 +8,20 @@
 
 namespace kozero {
 
+double published_peak(const std::string& name, bool sixteen_bits) {
+  struct Peak {
+    const char* name;
+    double sixteen_bits, f32;
+  };
+  // The first that the name contains.
+  constexpr Peak kPeaks[] = {
+      {"H100 PCIe", 756e12, 51e12}, {"H100", 989e12, 67e12}, {"H200", 989e12, 67e12}, {"A100", 312e12, 19.5e12}};
+  for (const Peak& peak : kPeaks) {
+    if (name.find(peak.name) != std::string::npos) return sixteen_bits ? peak.sixteen_bits : peak.f32;
+  }
+  return 0.0;
+}
+
 #if defined(KOKKOS_ENABLE_CUDA)
 
 std::string device_name() {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# torch_gpt.py: the peer of tests/bench/peers.sh in PyTorch: GPT-2's or Llama's shape of 12 layers and 768 channels, one process
+# torch_gpt.py: the peer of tests/bench/peers.sh and tests/gpu.sh in PyTorch: GPT-2's or Llama's shape, one process
 # or several (torchrun): DDP, ZeroRedundancyOptimizer (stage 1), FSDP2 (stage 3). Prints one JSON line: tokens per second over
 # all processes, the median of the steps after the warm-up, and the peak resident MiB of a process.
 import argparse
@@ -16,12 +16,15 @@ import torch.distributed
 from torch import nn
 from torch.nn import functional as F
 
-LAYERS, DIM, HEADS, VOCAB = 12, 768, 12, 50304
-HEAD_DIM = DIM // HEADS
-
 parser = argparse.ArgumentParser()
 parser.add_argument("--arch", choices=["gpt2", "llama"], default="gpt2")
-parser.add_argument("--kv-heads", type=int, default=HEADS)
+parser.add_argument("--layers", type=int, default=12)
+parser.add_argument("--dim", type=int, default=768)
+parser.add_argument("--heads", type=int, default=12)
+parser.add_argument("--kv-heads", type=int, default=0, help="0: as many as heads")
+parser.add_argument("--ffn", type=int, default=0, help="0: 4 dim, of a Llama the next multiple of 64 of 8/3 dim")
+parser.add_argument("--vocab", type=int, default=50304)
+parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
 parser.add_argument("--batch", type=int, default=4, help="sequences of a process")
 parser.add_argument("--seq", type=int, default=256)
 parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
@@ -32,6 +35,8 @@ parser.add_argument("--warmup", type=int, default=2)
 parser.add_argument("--threads", type=int, default=2)
 options = parser.parse_args()
 llama = options.arch == "llama"
+LAYERS, DIM, HEADS, VOCAB = options.layers, options.dim, options.heads, options.vocab
+KV_HEADS, HEAD_DIM = options.kv_heads or HEADS, DIM // HEADS
 
 
 def norm():
@@ -46,7 +51,7 @@ def turned(x, cosines, sines):
 class Attention(nn.Module):
     def __init__(self):
         super().__init__()
-        self.sizes = [HEADS * HEAD_DIM, options.kv_heads * HEAD_DIM, options.kv_heads * HEAD_DIM]
+        self.sizes = [HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM]
         self.qkv = nn.Linear(DIM, sum(self.sizes), bias=not llama)
         self.out = nn.Linear(DIM, DIM, bias=not llama)
 
@@ -55,14 +60,14 @@ class Attention(nn.Module):
         heads = [part.view(batch, options.seq, -1, HEAD_DIM).transpose(1, 2) for part in self.qkv(x).split(self.sizes, dim=-1)]
         if llama:
             heads[:2] = [turned(part, *angles) for part in heads[:2]]
-        attended = F.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=options.kv_heads != HEADS)
+        attended = F.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=KV_HEADS != HEADS)
         return self.out(attended.transpose(1, 2).reshape(batch, options.seq, DIM))
 
 
 class FeedForward(nn.Module):
     def __init__(self):
         super().__init__()
-        hidden = (8 * DIM // 3 + 63) // 64 * 64 if llama else 4 * DIM
+        hidden = options.ffn or ((8 * DIM // 3 + 63) // 64 * 64 if llama else 4 * DIM)
         self.up = nn.Linear(DIM, 2 * hidden if llama else hidden, bias=not llama)
         self.down = nn.Linear(hidden, DIM, bias=not llama)
 
@@ -127,15 +132,22 @@ def optimizer_of(model):
     return ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, foreach=True, lr=1e-4)
 
 
+def wait_for_device():
+    if options.device == "cuda":
+        torch.cuda.synchronize()
+
+
 def step_seconds(model, optimizer):
-    window = torch.randint(0, VOCAB, (options.batch, options.seq + 1))
+    window = torch.randint(0, VOCAB, (options.batch, options.seq + 1), device=options.device)
+    wait_for_device()
     start = time.perf_counter()
-    with torch.autocast("cpu", torch.bfloat16, enabled=options.dtype == "bf16"):
+    with torch.autocast(options.device, torch.bfloat16, enabled=options.dtype == "bf16"):
         loss = model(window[:, :-1], window[:, 1:])
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
+    wait_for_device()
     return time.perf_counter() - start
 
 
@@ -145,7 +157,7 @@ def main():
         torch.distributed.init_process_group("gloo")
     ranks = torch.distributed.get_world_size() if options.mode != "single" else 1
     torch.manual_seed(1)
-    model = Gpt()
+    model = Gpt().to(options.device)
     if options.mode == "fsdp2":
         model = sharded(model)
     elif options.mode != "single":
@@ -156,7 +168,10 @@ def main():
     speed = ranks * options.batch * options.seq / statistics.median(seconds[options.warmup:])
     if int(os.environ.get("RANK", 0)) == 0:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps({"tokens_per_s": round(speed, 1), "peak_rss_mib": round(peak)}))
+        row = {"tokens_per_s": round(speed, 1), "peak_rss_mib": round(peak)}
+        if options.device == "cuda":
+            row["peak_device_mib"] = round(torch.cuda.max_memory_allocated() / 1024**2)
+        print(json.dumps(row))
     if options.mode != "single":
         torch.distributed.destroy_process_group()
 

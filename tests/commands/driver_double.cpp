@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// driver_double.cpp: a libcuda.so.1 with as many GPUs as the environment's DRIVER_DOUBLE_GPUS says; without it cuInit fails.
+// driver_double.cpp: a libcuda.so.1 with as many GPUs as the environment's DRIVER_DOUBLE_GPUS says; without it cuInit
+// fails.
 #include <cstdlib>
 
 extern "C" {

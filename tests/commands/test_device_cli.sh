@@ -59,6 +59,7 @@ stay_on_the_host() {
   lines 0 'on the GPU|a GPU is here'
   expect 2 'cuda.toml:[0-9]+: run.device = "cuda": the NVIDIA driver offers no GPU .CUDA_VISIBLE_DEVICES' with_gpus 0 "$kozero" train cuda.toml
   expect 2 'the NVIDIA driver offers no GPU .cuInit: 100' env "LD_LIBRARY_PATH=$driver" "$kozero" train cuda.toml
+  expect 2 'command line: run.products = "tf32": TF32 is of GPUs; accepted on the host are' "$kozero" train host.toml run.products=tf32
   printf 'no program' >bin/kozero-cuda
   expect 2 'command line: run.device = "cuda": kozero-cuda does not start; accepted here' with_gpus 1 "$kozero" train host.toml run.device=cuda
   # What was trained on a GPU is read on the host.

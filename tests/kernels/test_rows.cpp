@@ -33,6 +33,37 @@ TEST_CASE("for_each_element visits every element once") {
   }
 }
 
+TEST_CASE("a GPU's lanes share a row: every column is added and assigned by one of them") {
+  for (const std::int64_t lanes : {1, 32, 256}) {
+    for (const std::int64_t columns : {0, 1, 31, 33, 255, 256, 257, 768, 2100}) {
+      std::vector<float> out(static_cast<std::size_t>(columns), -1.0F);
+      std::vector<int> visits(out.size(), 0);
+      float sum = 0.0F;
+      for (std::int64_t lane = 0; lane < lanes; ++lane) {
+        sum += share_sum(columns, lane, lanes, [](std::int64_t c) { return static_cast<float>(c); });
+        assign_share(out.data(), columns, lane, lanes, [&](std::int64_t c) {
+          ++visits[static_cast<std::size_t>(c)];
+          return static_cast<float>(2 * c);
+        });
+      }
+      CHECK(sum == static_cast<float>(columns * (columns - 1) / 2));
+      CHECK(visits == std::vector<int>(out.size(), 1));
+      for (std::size_t c = 0; c < out.size(); ++c) REQUIRE(out[c] == static_cast<float>(2 * c));
+    }
+  }
+}
+
+TEST_CASE("a GPU's threads share an array: every element is assigned by one of them") {
+  for (const std::int64_t extent : {1, 255, 256, 2047, 2048, 2049, 5000}) {
+    std::vector<float> out(static_cast<std::size_t>(extent), -1.0F);
+    const auto value = [](std::int64_t i) { return static_cast<float>(3 * i); };
+    const AssignedShare<float, decltype(value)> share{out.data(), value, extent};
+    for (std::int64_t thread = 0; thread < share.threads(); ++thread) share(thread);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      REQUIRE(out[i] == static_cast<float>(3 * static_cast<std::int64_t>(i)));
+  }
+}
+
 TEST_CASE("row_sum adds every column once, for widths around the lanes") {
   constexpr std::int64_t kRows = 19;
   for (const std::int64_t columns : {0, 1, 13, 31, 32, 33, 64, 100}) {

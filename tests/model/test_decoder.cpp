@@ -95,7 +95,7 @@ TEST_CASE("the head's chunks of rows, the last one short, give what one chunk gi
   config.seq = 200;
   const auto batch = TokenBatch::noise(3, 200, 19);
   STATIC_REQUIRE(200 < model::Head<float>::kChunkRows);
-  STATIC_REQUIRE(600 > model::Head<float>::kChunkRows);
+  STATIC_REQUIRE((600 > model::Head<float>::kChunkRows || !kHostIsDevice));
   TinyModel chunked(config, 3);
   TinyModel single(config, 1);
   const double loss = chunked.model->forward_backward(chunked.access, batch.view(), 0.1F);

@@ -38,7 +38,7 @@ TEST_CASE("SGD with momentum recovers the teacher") {
     if (step == 0) first = last;
     for (std::size_t row = 0; row < rows.size(); ++row) {
       const int index = static_cast<int>(row);
-      kernels::sgd_update(Device(), tiny.access.weight_view(index), {},
+      kernels::sgd_update(Device(), tiny.access.weight_view(index), tiny.access.weight_view(index),
                           Vector<float>(momenta[row].data(), momenta[row].extent(0)), tiny.access.gradient_view(index),
                           {.lr = 0.3F, .momentum = 0.9F});
     }

@@ -137,8 +137,8 @@ class Training {
     adamw.gradient_scale = clipping();
     for (int row = 0; row < num_rows(); ++row) {
       adamw.weight_decay = table().row(row).decay ? optimizer["weight_decay"].get<double>() : 0.0;
-      kernels::adamw_update(Device(), access_.weight_view(row), {}, state(moments_, row), state(squares_, row),
-                            access_.gradient_view(row), adamw);
+      kernels::adamw_update(Device(), access_.weight_view(row), access_.weight_view(row), state(moments_, row),
+                            state(squares_, row), access_.gradient_view(row), adamw);
     }
     Kokkos::fence();
   }

@@ -23,8 +23,9 @@ struct Command {
 /// All commands, in the order of the help text.
 const std::vector<Command>& all_commands();
 
-/// Replaces this process by kozero-cuda, with the same arguments, where the command computes and its deck and the machine
-/// want it (src/commands/device_handover.hpp); returns where this program is the one to run. `argv` ends in a null.
+/// Replaces this process by kozero-cuda, with the same arguments, where the command computes and its deck and the
+/// machine want it (src/commands/device_handover.hpp); returns where this program is the one to run. `argv` ends in a
+/// null.
 void hand_over(char** argv);
 
 /// Finds and runs the command that arguments[0] names. Throws Error(deck) with the nearest name for an unknown one.

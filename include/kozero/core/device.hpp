@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// device.hpp: the GPU that this rank computes on, as its driver describes it. On a host build there is none: the device's
-// memory is the host's.
+// device.hpp: the GPU that this rank computes on, as its driver describes it. On a host build there is none: the
+// device's memory is the host's.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -24,5 +24,10 @@ std::string device_name();
 
 /// Bytes of the GPU, all processes' use counted; zeros on a host build, or where the driver does not tell.
 DeviceMemoryInfo device_memory();
+
+/// Floating point operations a second that the maker states for a GPU of this name: of its tensor cores in 16 bits
+/// without sparsity, or of its other units in f32, which our f32 products use. 0 for a name that is not in the table.
+/// NVIDIA's data sheets of the A100 (2020), H100 (2022) and H200 (2023).
+double published_peak(const std::string& name, bool sixteen_bits);
 
 }  // namespace kozero

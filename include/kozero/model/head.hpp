@@ -6,6 +6,7 @@
 // next chunk, so the full (N, V) logits never exist. E (V, C) may be the token table (tied) or the head's own tensor.
 // Logits have V' >= V columns, those of E's rows of zeros behind it: cross-entropy leaves them out.
 #pragma once
+#include <kozero/core/device.hpp>
 #include <kozero/core/parameter_access.hpp>
 #include <kozero/model/norm.hpp>
 #include <kozero/model/pass.hpp>
@@ -28,7 +29,7 @@ struct HeadGradients {
 template <class Scalar>
 class Head {
  public:
-  static constexpr std::int64_t kChunkRows = 512;
+  static constexpr std::int64_t kChunkRows = kHostIsDevice ? 512 : 8192;  ///< a GPU needs that many to be busy
 
   Head(Norm<Scalar> norm, MatrixPlace vocabulary) : norm_(norm), vocabulary_(vocabulary) {}
 

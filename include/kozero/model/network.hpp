@@ -21,6 +21,7 @@ class Network {
   virtual double evaluate(const Batch& batch) = 0;
   virtual void next_token_logits(Matrix<const Token> inputs, std::int64_t num_tokens, Vector<float> logits) = 0;
   virtual std::string closing_line() = 0;
+  [[nodiscard]] virtual double flops_per_token() const = 0;
 };
 
 template <class Scalar>
@@ -41,6 +42,7 @@ class NetworkOf final : public Network {
     model_->next_token_logits(access_, inputs, num_tokens, logits);
   }
   std::string closing_line() override { return model_->closing_line(access_); }
+  [[nodiscard]] double flops_per_token() const override { return model_->flops_per_token(); }
 
  private:
   std::unique_ptr<Model<Scalar>> model_;
