@@ -57,6 +57,13 @@ std::string refusal(const RankGroup& group) {
   return error->what();
 }
 
+/// Where the host did not wait in finish, it finds failures at control traffic.
+void wait_for_device(Communicator& comm) {
+  if (kHostIsDevice) return;
+  Device().fence();
+  comm.barrier();
+}
+
 void nap(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 }  // namespace
@@ -79,6 +86,7 @@ TEST_CASE("the result is there after finish, however late the others are") {
       start();
     }
     comm->finish(pending);
+    Device().fence();
     CHECK(full == std::vector<float>(1000, static_cast<float>(1 + late)));
     comm->reclaim(pending);
     comm->barrier();
@@ -93,7 +101,10 @@ TEST_CASE("ranks that call different things learn what each called, and nothing 
   const Partition partition(64 * n * (comm->rank() == 1 ? 2 : 1), n);
   const std::vector<float> full(static_cast<std::size_t>(partition.extent()), 1.0F);
   std::vector<float> slice(128);
-  const auto error = error_of([&] { comm->reduce_scatter(full.data(), slice.data(), partition); });
+  const auto error = error_of([&] {
+    comm->reduce_scatter(full.data(), slice.data(), partition);
+    wait_for_device(*comm);
+  });
   REQUIRE(error.has_value());
   CHECK(error->failure() == Failure::communication);
   CHECK(error->what() == "rank " + std::to_string(comm->rank()) +
@@ -118,6 +129,7 @@ TEST_CASE("a rank that does not come ends the wait, in finish and in control tra
         const Pending pending = comm->start_all_gather(slice.data(), full.data(), partition, 1);
         if (!finishes) nap(900);
         finishes ? comm->finish(pending) : comm->barrier();
+        wait_for_device(*comm);
       });
       REQUIRE(error.has_value());
       CHECK(error->failure() == Failure::communication);

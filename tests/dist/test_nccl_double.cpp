@@ -3,6 +3,7 @@
 // test_nccl_double.cpp: the double holds its callers to NCCL's rules, seen from one rank.
 #include <catch2/catch_test_macros.hpp>
 
+#include <kozero/core/views.hpp>
 #include <kozero/dist/device_stream.hpp>
 #include <kozero/dist/nccl_calls.hpp>
 
@@ -52,10 +53,12 @@ TEST_CASE("a group moves nothing before its end, and groups nest") {
   CHECK(one.calls().group_end() == kSuccess);
   one.stream.record(done);
   ComputeStream().wait_for(done, [] {});
+  Device().fence();
   CHECK(to == 0.0F);
   CHECK(one.calls().group_end() == kSuccess);
   one.stream.record(done);
   ComputeStream().wait_for(done, [] {});
+  Device().fence();
   CHECK(to == 3.0F);
 }
 

@@ -4,6 +4,7 @@
 // kozero_uses_nccl_double.
 #pragma once
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -27,7 +28,14 @@ class Variable {
 
 class NcclDouble : Variable {
  public:
-  NcclDouble() : Variable("KOZERO_NCCL_LIBRARY", KOZERO_NCCL_DOUBLE) {}
+  NcclDouble() : Variable("KOZERO_NCCL_LIBRARY", file()) {}
+
+ private:
+  /// Where it was built, or, for programs that were taken elsewhere, where libraries are looked for.
+  static std::string file() {
+    const std::filesystem::path built = KOZERO_NCCL_DOUBLE;
+    return std::filesystem::exists(built) ? built.string() : built.filename().string();
+  }
 };
 
 }  // namespace kozero::tests
