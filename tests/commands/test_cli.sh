@@ -126,6 +126,9 @@ refusals() {
   expect 3 'weights.h5' sh -c "mkdir bad && cp '$inputs/quickstart.toml' bad/deck.toml && echo junk >bad/weights.h5 && '$kozero' eval bad"
   expect 4 'run' "$kozero" train "$inputs/linear_demo.toml" run.dir=/proc/run
   # shellcheck disable=SC2086
+  expect 2 'comm.backend = nccl: this program was built for CPUs' on 2 train "$inputs/quickstart.toml" $tiny comm.backend=nccl run.dir=refused
+  expect 2 'refused' ls -d refused
+  # shellcheck disable=SC2086
   expect 6 'not finite.*lower|not finite.*Lower' on 2 train "$inputs/quickstart.toml" $tiny optim.lr=1e38 train.grad_clip=0
   # shellcheck disable=SC2086
   expect 0 'step 3: the gradient of .* is not finite; the update was left out' "$kozero" train "$inputs/quickstart.toml" $tiny \
