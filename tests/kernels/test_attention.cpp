@@ -240,7 +240,7 @@ double largest_of(const std::vector<double>& values) {
 /// before they are summed, and y before delta is made of it; each costs about what rounding the result does.
 template <class T>
 double tolerance_in(const std::vector<double>& expected, double tolerance) {
-  return std::is_same_v<T, float> ? tolerance : 4.0 * reference::kRounding<T> * largest_of(expected);
+  return std::is_same_v<T, float> ? tolerance : 2.0 * reference::kRounding<T> * largest_of(expected);
 }
 
 /// Every way against the loops. With dropout, `ids` names the sequences' samples.

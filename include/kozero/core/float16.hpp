@@ -4,8 +4,8 @@
 //   Float16(x) rounds to nearest, ties to even, |error| <= 2^-11 |x| from 2^-14 on, <= 2^-25 below; from 65520 on it is
 //   infinity       static_cast<float>(h) is exact
 // Bit for bit what processors' own conversions give, a NaN included. There is no arithmetic: kernels compute in float.
-// Both conversions have no branch, so that loops over them become SIMD, and meet no denormal float, which a processor may
-// take for zero: the least subnormal here is 2^-24.
+// Both conversions have no branch, so that loops over them become SIMD, and meet no denormal float, which a processor
+// may take for zero: the least subnormal here is 2^-24.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
