@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kozero/kernels/row_blocks.hpp>
 #include <kozero/kernels/rows.hpp>
 
 #include "reference.hpp"
@@ -61,6 +62,15 @@ TEST_CASE("a GPU's threads share an array: every element is assigned by one of t
     for (std::int64_t thread = 0; thread < share.threads(); ++thread) share(thread);
     for (std::size_t i = 0; i < out.size(); ++i)
       REQUIRE(out[i] == static_cast<float>(3 * static_cast<std::int64_t>(i)));
+  }
+}
+
+TEST_CASE("a GPU's lane adds every row of its column once, in order") {
+  const auto terms = [](std::int64_t n) { return RowTerms<2>{static_cast<float>(n), 1.0F}; };
+  for (const std::int64_t rows : {0, 1, 7, 8, 9, 100}) {
+    const RowTerms<2> sum = sum_of_column<2>(3, 3 + rows, terms);
+    CHECK(sum[0] == static_cast<float>(rows * (rows - 1) / 2 + 3 * rows));
+    CHECK(sum[1] == static_cast<float>(rows));
   }
 }
 
