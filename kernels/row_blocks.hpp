@@ -44,16 +44,60 @@ struct ColumnTile {
       : first(tile * extent), width(first + extent < columns ? extent : columns - first) {}
 };
 
-/// The sums of terms(n) over n in [begin, end), in registers: how a GPU's lane goes down its column.
+/// Rows [begin, end).
+struct RowRange {
+  std::int64_t begin, end;
+};
+
+/// The sums of terms(n) over rows n, in registers: how a GPU's lane goes down its column.
 template <int kSums, class Terms>
-KOKKOS_INLINE_FUNCTION RowTerms<kSums> sum_of_column(std::int64_t begin, std::int64_t end, const Terms& terms) {
+KOKKOS_INLINE_FUNCTION RowTerms<kSums> sum_of_column(const RowRange& rows, const Terms& terms) {
   RowTerms<kSums> sum = {};
   KOZERO_UNROLLED_8
-  for (std::int64_t n = begin; n < end; ++n) {
+  for (std::int64_t n = rows.begin; n < rows.end; ++n) {
     const RowTerms<kSums> term = terms(n);
     for (int k = 0; k < kSums; ++k) sum[k] += term[k];
   }
   return sum;
+}
+
+/// sums[k * columns + c] = sum over rows n of terms(n, tile.first + c)[k], for c in [0, tile.width): on a host row after
+/// row, which are read as streams.
+template <int kSums, class Team, class Terms>
+KOKKOS_INLINE_FUNCTION void sum_tile(const Team& team, float* sums, std::int64_t columns, const ColumnTile& tile,
+                                     const RowRange& rows, const Terms& terms) {
+  const std::int64_t first = tile.first;
+  KOKKOS_IF_ON_HOST((for (std::int64_t n = rows.begin; n < rows.end; ++n) {
+    const bool begins = n == rows.begin;
+    for_each_column(team, tile.width, [=](std::int64_t c) {
+      const RowTerms<kSums> term = terms(n, first + c);
+      for (int k = 0; k < kSums; ++k) {
+        float& sum = sums[k * columns + c];
+        sum = begins ? term[k] : sum + term[k];
+      }
+    });
+  }))
+  KOKKOS_IF_ON_DEVICE((for_each_column(team, tile.width, [=](std::int64_t c) {
+                         const RowTerms<kSums> sum =
+                             sum_of_column<kSums>(rows, [=](std::int64_t n) { return terms(n, first + c); });
+                         for (int k = 0; k < kSums; ++k) sums[k * columns + c] = sum[k];
+                       });))
+}
+
+/// out[c] += sum over `blocks` of sums[block * stride + c], for c in [0, width); `sums` is used up.
+template <class Team>
+KOKKOS_INLINE_FUNCTION void add_partials(const Team& team, float* out, float* sums, std::int64_t width,
+                                         std::int64_t blocks, std::int64_t stride) {
+  KOKKOS_IF_ON_HOST((for (std::int64_t block = 1; block < blocks; ++block) {
+    const float* const later = sums + block * stride;
+    for_each_column(team, width, [=](std::int64_t c) { sums[c] += later[c]; });
+  } for_each_column(team, width, [=](std::int64_t c) { out[c] += sums[c]; });))
+  KOKKOS_IF_ON_DEVICE((for_each_column(team, width, [=](std::int64_t c) {
+                         const auto of_block = [=](std::int64_t block) {
+                           return RowTerms<1>{sums[block * stride + c]};
+                         };
+                         out[c] += sum_of_column<1>({0, blocks}, of_block)[0];
+                       });))
 }
 
 /// Writes each block's sums: those of block b and sum k are the `columns` floats from partials + (b * kSums + k) *
@@ -68,28 +112,9 @@ void sum_blocks(const Space& space, const std::string& label, float* partials, s
       space, label + "::blocks", num_blocks(rows) * tiles,
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t item) {
         const std::int64_t begin = item / tiles * block_rows;
-        const std::int64_t end = begin + block_rows < rows ? begin + block_rows : rows;
+        const RowRange block{begin, begin + block_rows < rows ? begin + block_rows : rows};
         const ColumnTile tile(item % tiles, kTile, columns);
-        const std::int64_t first = tile.first;
-        float* const sums = partials + item / tiles * kSums * columns + first;
-        if constexpr (!runs_on_host<Space>) {
-          for_each_column(team, tile.width, [=](std::int64_t c) {
-            const auto of_row = [=](std::int64_t n) { return terms(n, first + c); };
-            const RowTerms<kSums> sum = sum_of_column<kSums>(begin, end, of_row);
-            for (int k = 0; k < kSums; ++k) sums[k * columns + c] = sum[k];
-          });
-          return;
-        }
-        for (std::int64_t n = begin; n < end; ++n) {
-          const bool begins = n == begin;
-          for_each_column(team, tile.width, [=](std::int64_t c) {
-            const RowTerms<kSums> term = terms(n, first + c);
-            for (int k = 0; k < kSums; ++k) {
-              float& sum = sums[k * columns + c];
-              sum = begins ? term[k] : sum + term[k];
-            }
-          });
-        }
+        sum_tile<kSums>(team, partials + item / tiles * kSums * columns + tile.first, columns, tile, block, terms);
       });
 }
 
@@ -104,20 +129,8 @@ void add_blocks(const Space& space, const std::string& label, const Kokkos::Arra
       space, label, kSums * tiles, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t item) {
         const ColumnTile tile(item % tiles, kTile, columns);
         const std::int64_t k = item / tiles;
-        float* const sums = partials + k * columns + tile.first;
-        if constexpr (!runs_on_host<Space>) {
-          for_each_column(team, tile.width, [=](std::int64_t c) {
-            const auto of_block = [=](std::int64_t block) { return RowTerms<1>{sums[kSums * block * columns + c]}; };
-            out[k].data()[tile.first + c] += sum_of_column<1>(0, blocks, of_block)[0];
-          });
-          return;
-        }
-        for (std::int64_t block = 1; block < blocks; ++block) {
-          const float* const later = sums + kSums * block * columns;
-          for_each_column(team, tile.width, [=](std::int64_t c) { sums[c] += later[c]; });
-        }
-        float* const to = out[k].data() + tile.first;
-        for_each_column(team, tile.width, [=](std::int64_t c) { to[c] += sums[c]; });
+        add_partials(team, out[k].data() + tile.first, partials + k * columns + tile.first, tile.width, blocks,
+                     kSums * columns);
       });
 }
 

@@ -58,7 +58,8 @@ std::vector<BackEnd> back_ends() {
 /// MPI's own collectives first, then every back end that has no obstacle here.
 std::vector<Contender> contenders_of(const dist::Environment& environment, MemoryLedger& ledger) {
   std::vector<Contender> contenders;
-  contenders.push_back({"reduce_scatter_block, allgather", dist::make_mpi_collectives(environment.world())});
+  contenders.push_back(
+      {"reduce_scatter_block, allgather", dist::for_device(dist::make_mpi_collectives(environment.world()), ledger)});
   for (const auto& [name, algorithm, deterministic] : back_ends()) {
     try {
       dist::CommunicatorOptions options;

@@ -53,12 +53,6 @@ std::string choose(const Group& group, const CommunicatorOptions& options) {
   throw Error(Failure::deck, "comm.backend = " + backend + ": " + reason, Error::Seen::by_all_ranks);
 }
 
-std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> comm, MemoryLedger& ledger,
-                                     const CommunicatorOptions& options) {
-  if (kHostIsDevice) return comm;
-  return std::make_unique<StagedCommunicator>(std::move(comm), ledger, options.chunk_bytes);
-}
-
 }  // namespace
 
 const std::vector<std::string>& backend_names() {
@@ -76,6 +70,12 @@ void check_backend_name(const std::string& backend) {
   refuse(backend, nearest.empty() || later ? text : text + "; nearest is " + nearest);
 }
 
+std::unique_ptr<Communicator> for_device(std::unique_ptr<Communicator> comm, MemoryLedger& ledger,
+                                         const CommunicatorOptions& options) {
+  if (kHostIsDevice) return comm;
+  return std::make_unique<StagedCommunicator>(std::move(comm), ledger, options.chunk_bytes);
+}
+
 std::unique_ptr<Communicator> make_communicator(const std::string& backend, const void* mpi_comm, MemoryLedger& ledger,
                                                 const CommunicatorOptions& options) {
   check_backend_name(backend);
@@ -86,7 +86,7 @@ std::unique_ptr<Communicator> make_communicator(const std::string& backend, cons
       refuse(name, "it serves one rank, but " + std::to_string(group.size) + " were started; take auto");
     return make_self_communicator();
   }
-  if (name == "mpi") return staged(make_mpi_communicator(mpi_comm, ledger, options), ledger, options);
+  if (name == "mpi") return for_device(make_mpi_communicator(mpi_comm, ledger, options), ledger, options);
   if (name == "nccl") {
     const std::string obstacle = backend == "auto" ? "" : nccl_obstacle(mpi_comm);
     if (!obstacle.empty()) refuse(name, obstacle + "; or take shm or mpi");
@@ -94,7 +94,7 @@ std::unique_ptr<Communicator> make_communicator(const std::string& backend, cons
   }
   const std::string obstacle = backend == "auto" ? "" : shm_obstacle(mpi_comm, options);
   if (!obstacle.empty()) refuse(name, obstacle + "; take mpi, or auto");
-  return staged(make_shm_communicator(mpi_comm, ledger, options), ledger, options);
+  return for_device(make_shm_communicator(mpi_comm, ledger, options), ledger, options);
 }
 
 std::unique_ptr<Communicator> make_planned_communicator(const std::string& backend, int rank, int size,

@@ -68,7 +68,7 @@ TEST_CASE("a GPU's threads share an array: every element is assigned by one of t
 TEST_CASE("a GPU's lane adds every row of its column once, in order") {
   const auto terms = [](std::int64_t n) { return RowTerms<2>{static_cast<float>(n), 1.0F}; };
   for (const std::int64_t rows : {0, 1, 7, 8, 9, 100}) {
-    const RowTerms<2> sum = sum_of_column<2>(3, 3 + rows, terms);
+    const RowTerms<2> sum = sum_of_column<2>({3, 3 + rows}, terms);
     CHECK(sum[0] == static_cast<float>(rows * (rows - 1) / 2 + 3 * rows));
     CHECK(sum[1] == static_cast<float>(rows));
   }

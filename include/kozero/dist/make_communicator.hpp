@@ -26,6 +26,10 @@ void check_backend_name(const std::string& backend);
 std::unique_ptr<Communicator> make_communicator(const std::string& backend, const void* mpi_comm, MemoryLedger& ledger,
                                                 const CommunicatorOptions& options = {});
 
+/// `comm` itself, or where it cannot read device memory, inside a `staged` decorator whose buffer is booked.
+std::unique_ptr<Communicator> for_device(std::unique_ptr<Communicator> comm, MemoryLedger& ledger,
+                                         const CommunicatorOptions& options = {});
+
 /// Rank `rank` of `size` without peers: books what make_communicator would on this node; every collective throws.
 std::unique_ptr<Communicator> make_planned_communicator(const std::string& backend, int rank, int size,
                                                         MemoryLedger& ledger, const CommunicatorOptions& options = {});
