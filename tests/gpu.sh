@@ -149,7 +149,7 @@ part_sanitizer() {
 pack() {
   local file=$1 folder=$work/gpu program
   mkdir -p "$folder/programs" "$folder/lib"
-  find "$build" "$(dirname "$host")/kozero" -type f -perm -u+x \( -name 'test_*' -o -name 'kozero*' \) -not -name '*.o' \
+  find "$build" "$(dirname "$host")/kozero" -type f -perm -u+x -not -path '*/CMakeFiles/*' \( -name 'test_*' -o -name 'kozero*' \) -not -name '*.o' \
     -exec cp {} "$folder/programs" \;
   find "$build" -name 'libkozero_*.so' -exec cp {} "$folder/lib" \;
   for program in mpiexec.hydra hydra_pmi_proxy; do cp "$(command -v $program)" "$folder/programs"; done
