@@ -53,11 +53,14 @@ TrainingRun::TrainingRun(Session& session)
   plan_ = plan::memory_plan(settings_, deck_.comm.backend, control_.size());
   require_room(plan_, session, data_.vocab);
   resume_ = find_resume_point(deck_, record_after(0, settings_.step.loss_scaler), control_);
-  comm_ = std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));  // or a refusal, which leaves no folder
+  comm_ =
+      std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));  // or a refusal, which leaves no folder
   create_folder();
   assembly_ = std::make_unique<train::Assembly>(settings_, *comm_, ledger_);
   small_files_ = dist::agreed(control_, [&] { return small_files(); });
   saving_.emplace(session, *assembly_, log_, folder_);
+  const double gpus = static_cast<double>(control_.size()) / ranks_a_gpu(session.environment());
+  peak_flops_ = gpus * published_peak(device_name(), settings_.precision != Precision::f32);
 }
 
 void TrainingRun::create_folder() {
@@ -199,12 +202,9 @@ void TrainingRun::say_skipped(const train::StepResult& result, double next_scale
   log_.say(fmt::format("step {}: {} is not finite; the update was left out{}", result.step, what, scale));
 }
 
-/// Operations of the model over those that the GPUs could have done.
 std::optional<double> TrainingRun::utilisation(double tokens_per_s) const {
-  const double gpus = static_cast<double>(control_.size()) / ranks_a_gpu(session_.environment());
-  const double peak = gpus * published_peak(device_name(), settings_.precision != Precision::f32);
-  if (!(peak > 0.0)) return std::nullopt;
-  return tokens_per_s * assembly_->network().flops_per_token() / peak;
+  if (!(peak_flops_ > 0.0)) return std::nullopt;
+  return tokens_per_s * assembly_->network().flops_per_token() / peak_flops_;
 }
 
 io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double seconds) {

@@ -56,6 +56,7 @@ class TrainingRun {
   void check_replicas(std::int64_t step);
   [[nodiscard]] bool out_of_time() const;
   void say_skipped(const train::StepResult& result, double next_scale);
+  /// Operations of the model over those that the GPUs could have done.
   [[nodiscard]] std::optional<double> utilisation(double tokens_per_s) const;
   io::StepMetrics metrics_of(const train::StepResult& result, double seconds);
   void save_weights();
@@ -82,6 +83,7 @@ class TrainingRun {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::int64_t tokens_ = 0;  ///< predicted so far
   std::vector<double> tokens_per_s_;
+  double peak_flops_ = 0.0;  ///< published, a second, of all the run's GPUs; 0 where it is not known
   RunSummary summary_;
   bool stopped_early_ = false;
 };

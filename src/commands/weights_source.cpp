@@ -30,10 +30,12 @@ bool is_hugging_face(const fs::path& folder) {
 
 std::string config_file(const WeightsSource& source) { return (fs::path(source.path) / "config.json").string(); }
 
-/// The folder's own name, of "models/x/" too.
-std::string name_of_folder(const std::string& path) {
-  return fs::weakly_canonical(fs::path(path)).filename().string();
+bool names_device(const std::string& override) {
+  return override.starts_with("run.device=") || override.starts_with("run.products=");
 }
+
+/// The folder's own name, of "models/x/" too.
+std::string name_of_folder(const std::string& path) { return fs::weakly_canonical(fs::path(path)).filename().string(); }
 
 void load_folder(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
                  zero::Weights& weights) {
@@ -66,12 +68,6 @@ model::Config shape_of(const WeightsSource& source) {
   if (source.kind == Kind::checkpoint) return config_of(io::read_manifest(source.path).record.model, source.path);
   return config_of(io::read_seal(source.path).model, source.path);
 }
-
-namespace {
-bool names_device(const std::string& override) {
-  return override.starts_with("run.device=") || override.starts_with("run.products=");
-}
-}  // namespace
 
 io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides) {
   if (!source.deck.empty()) {

@@ -17,23 +17,16 @@
 
 #include <support/nccl_double.hpp>
 
+#include "error_of.hpp"
 #include "rank_groups.hpp"
 
 using namespace kozero;
 using namespace kozero::dist;
 using Catch::Matchers::ContainsSubstring;
+using kozero::test::error_of;
 using kozero::test::RankGroup;
 
 namespace {
-
-std::optional<Error> error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  return std::nullopt;
-}
 
 CommunicatorOptions small_buffers() {
   CommunicatorOptions options;

@@ -18,12 +18,14 @@
 
 #include <support/nccl_double.hpp>
 
+#include "error_of.hpp"
 #include "rank_groups.hpp"
 
 using namespace kozero;
 using namespace kozero::dist;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
+using kozero::test::error_of;
 using kozero::test::RankGroup;
 using kozero::tests::NcclDouble;
 using kozero::tests::Variable;
@@ -36,15 +38,6 @@ std::unique_ptr<Communicator> by_double(const RankGroup& group, double timeout_s
   CommunicatorOptions options;
   options.timeout_s = timeout_s;
   return make_communicator("nccl", group.handle(), ledger, options);
-}
-
-std::optional<Error> error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  return std::nullopt;
 }
 
 /// What `nccl` is refused with.
