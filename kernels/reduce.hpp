@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // reduce.hpp: one number from a whole vector: its sum, its sum of squares, its first value that is not finite.
 // The sums are in double, by blocks of kSumBlock elements added in block order, so the bits on a host depend on the
-// extent and the values alone, not on the threads; on a GPU the order is fixed by the device. These return a host
-// value, so they fence.
+// extent and the values alone, not on the threads; on a GPU the order is fixed by the device. What returns a host
+// value fences; what puts it into one of Readings does not.
 #pragma once
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include <kozero/core/readings.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/kernels/elements.hpp>
 
@@ -65,13 +66,13 @@ struct StridedSum {
 };
 
 template <class Term, class Space, class T>
-double sum_terms(const Space& space, const std::string& label, Vector<const T> x) {
+void sum_terms(const Space& space, const std::string& label, Vector<const T> x, double* sum) {
   using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>;
   const auto extent = static_cast<std::int64_t>(x.extent(0));
-  double total = 0.0;
   if constexpr (runs_on_host<Space>) {
     constexpr std::int64_t kBlocksAtOnce = 1024;
     std::array<double, kBlocksAtOnce> sums{};
+    double total = 0.0;
     for (std::int64_t first = 0; first < extent; first += kBlocksAtOnce * kSumBlock) {
       const std::int64_t rest = std::min(extent - first, kBlocksAtOnce * kSumBlock);
       const std::int64_t blocks = (rest + kSumBlock - 1) / kSumBlock;
@@ -79,23 +80,43 @@ double sum_terms(const Space& space, const std::string& label, Vector<const T> x
       space.fence(label);
       for (std::int64_t block = 0; block < blocks; ++block) total += sums[static_cast<std::size_t>(block)];
     }
+    *sum = total;
   } else {
     const std::int64_t threads = std::min<std::int64_t>(extent, 1 << 18);
-    Kokkos::parallel_reduce(label, Policy(space, 0, threads), StridedSum<Term, T>{x.data(), extent, threads}, total);
+    Kokkos::parallel_reduce(label, Policy(space, 0, threads), StridedSum<Term, T>{x.data(), extent, threads},
+                            Kokkos::View<double, Kokkos::SharedHostPinnedSpace, Unmanaged>(sum));
   }
-  return total;
 }
 
-/// The sum of all elements.
+/// *sum = the sum of all elements.
+template <class Space>
+void put_sum_in_blocks(const Space& space, Vector<const float> x, double* sum) {
+  sum_terms<Itself>(space, "kozero::sum_in_blocks", x, sum);
+}
+
+/// *sum = the sum of the elements' squares.
+template <class Space, class T>
+void put_sum_of_squares(const Space& space, Vector<T> x, double* sum) {
+  sum_terms<Square>(space, "kozero::sum_of_squares", Vector<const T>(x), sum);
+}
+
+/// The value that put(sum) puts there.
+template <class Space, class Put>
+double value_of(const Space& space, const Put& put) {
+  const Readings sum("kozero::sum", 1);
+  put(sum.data());
+  space.fence("kozero::sum");
+  return sum(0);
+}
+
 template <class Space>
 double sum_in_blocks(const Space& space, Vector<const float> x) {
-  return sum_terms<Itself>(space, "kozero::sum_in_blocks", x);
+  return value_of(space, [&](double* sum) { put_sum_in_blocks(space, x, sum); });
 }
 
-/// The sum of the elements' squares.
 template <class Space, class T>
 double sum_of_squares(const Space& space, Vector<T> x) {
-  return sum_terms<Square>(space, "kozero::sum_of_squares", Vector<const T>(x));
+  return value_of(space, [&](double* sum) { put_sum_of_squares(space, x, sum); });
 }
 
 /// Lowers `smallest` to a block's first element whose exponent bits are all ones: an infinity or NaN.
