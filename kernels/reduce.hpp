@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
-#include <kozero/core/readings.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/kernels/elements.hpp>
 
@@ -66,57 +66,73 @@ struct StridedSum {
 };
 
 template <class Term, class Space, class T>
-void sum_terms(const Space& space, const std::string& label, Vector<const T> x, double* sum) {
+double sum_on_host(const Space& space, const std::string& label, Vector<const T> x) {
+  constexpr std::int64_t kBlocksAtOnce = 1024;
   using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>;
   const auto extent = static_cast<std::int64_t>(x.extent(0));
+  std::array<double, kBlocksAtOnce> sums{};
+  double total = 0.0;
+  for (std::int64_t first = 0; first < extent; first += kBlocksAtOnce * kSumBlock) {
+    const std::int64_t rest = std::min(extent - first, kBlocksAtOnce * kSumBlock);
+    const std::int64_t blocks = (rest + kSumBlock - 1) / kSumBlock;
+    Kokkos::parallel_for(label, Policy(space, 0, blocks), BlockSums<Term, T>{x.data() + first, rest, sums.data()});
+    space.fence(label);
+    for (std::int64_t block = 0; block < blocks; ++block) total += sums[static_cast<std::size_t>(block)];
+  }
+  return total;
+}
+
+/// `sum` is a double, which costs a fence, or a view of one.
+template <class Term, class Space, class T, class Sum>
+void sum_on_device(const Space& space, const std::string& label, Vector<const T> x, Sum&& sum) {
+  const auto extent = static_cast<std::int64_t>(x.extent(0));
+  const std::int64_t threads = std::min<std::int64_t>(extent, 1 << 18);
+  Kokkos::parallel_reduce(label, Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, threads),
+                          StridedSum<Term, T>{x.data(), extent, threads}, std::forward<Sum>(sum));
+}
+
+template <class Term, class Space, class T>
+double sum_terms(const Space& space, const std::string& label, Vector<const T> x) {
+  double total = 0.0;
   if constexpr (runs_on_host<Space>) {
-    constexpr std::int64_t kBlocksAtOnce = 1024;
-    std::array<double, kBlocksAtOnce> sums{};
-    double total = 0.0;
-    for (std::int64_t first = 0; first < extent; first += kBlocksAtOnce * kSumBlock) {
-      const std::int64_t rest = std::min(extent - first, kBlocksAtOnce * kSumBlock);
-      const std::int64_t blocks = (rest + kSumBlock - 1) / kSumBlock;
-      Kokkos::parallel_for(label, Policy(space, 0, blocks), BlockSums<Term, T>{x.data() + first, rest, sums.data()});
-      space.fence(label);
-      for (std::int64_t block = 0; block < blocks; ++block) total += sums[static_cast<std::size_t>(block)];
-    }
-    *sum = total;
+    total = sum_on_host<Term>(space, label, x);
   } else {
-    const std::int64_t threads = std::min<std::int64_t>(extent, 1 << 18);
-    Kokkos::parallel_reduce(label, Policy(space, 0, threads), StridedSum<Term, T>{x.data(), extent, threads},
-                            Kokkos::View<double, Kokkos::SharedHostPinnedSpace, Unmanaged>(sum));
+    sum_on_device<Term>(space, label, x, total);
+  }
+  return total;
+}
+
+template <class Term, class Space, class T>
+void put_sum_of_terms(const Space& space, const std::string& label, Vector<const T> x, double* sum) {
+  if constexpr (runs_on_host<Space>) {
+    *sum = sum_on_host<Term>(space, label, x);
+  } else {
+    sum_on_device<Term>(space, label, x, Kokkos::View<double, Kokkos::SharedHostPinnedSpace, Unmanaged>(sum));
   }
 }
 
-/// *sum = the sum of all elements.
-template <class Space>
-void put_sum_in_blocks(const Space& space, Vector<const float> x, double* sum) {
-  sum_terms<Itself>(space, "kozero::sum_in_blocks", x, sum);
-}
-
-/// *sum = the sum of the elements' squares.
-template <class Space, class T>
-void put_sum_of_squares(const Space& space, Vector<T> x, double* sum) {
-  sum_terms<Square>(space, "kozero::sum_of_squares", Vector<const T>(x), sum);
-}
-
-/// The value that put(sum) puts there.
-template <class Space, class Put>
-double value_of(const Space& space, const Put& put) {
-  const Readings sum("kozero::sum", 1);
-  put(sum.data());
-  space.fence("kozero::sum");
-  return sum(0);
-}
-
+/// The sum of all elements.
 template <class Space>
 double sum_in_blocks(const Space& space, Vector<const float> x) {
-  return value_of(space, [&](double* sum) { put_sum_in_blocks(space, x, sum); });
+  return sum_terms<Itself>(space, "kozero::sum_in_blocks", x);
 }
 
+/// *sum = that, one of Readings.
+template <class Space>
+void put_sum_in_blocks(const Space& space, Vector<const float> x, double* sum) {
+  put_sum_of_terms<Itself>(space, "kozero::sum_in_blocks", x, sum);
+}
+
+/// The sum of the elements' squares.
 template <class Space, class T>
 double sum_of_squares(const Space& space, Vector<T> x) {
-  return value_of(space, [&](double* sum) { put_sum_of_squares(space, x, sum); });
+  return sum_terms<Square>(space, "kozero::sum_of_squares", Vector<const T>(x));
+}
+
+/// *sum = that, one of Readings.
+template <class Space, class T>
+void put_sum_of_squares(const Space& space, Vector<T> x, double* sum) {
+  put_sum_of_terms<Square>(space, "kozero::sum_of_squares", Vector<const T>(x), sum);
 }
 
 /// Lowers `smallest` to a block's first element whose exponent bits are all ones: an infinity or NaN.
