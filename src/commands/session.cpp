@@ -3,6 +3,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/dist/make_communicator.hpp>
+#include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/matmul.hpp>
 
 #include "device_handover.hpp"
@@ -34,6 +35,7 @@ Session::Session(const dist::Environment& environment, const std::function<io::D
                                      {.timeout_s = kAgreementTimeout});
   deck_ = dist::agreed(*control_, std::move(reading));
   kernels::choose_products(products_of(deck_));
+  kernels::choose_attention(deck_.run.deterministic ? kernels::Attention::repeating : kernels::Attention::fastest);
 
   io::Deck here = deck_;
   here.run.device = device_of_this_program();  // auto may have come out differently on another node
