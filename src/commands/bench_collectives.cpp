@@ -14,6 +14,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
+#include <kozero/core/median.hpp>
 #include <kozero/dist/control_communicator.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/dist/mpi_collectives.hpp>
@@ -21,7 +22,6 @@
 
 #include "bench.hpp"
 #include "deck_arguments.hpp"
-#include "median.hpp"
 
 namespace kozero::commands {
 namespace {

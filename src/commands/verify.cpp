@@ -10,12 +10,10 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/io/run_folder.hpp>
-#include <kozero/train/assembly.hpp>
 #include <kozero/train/data_set.hpp>
 
 #include "deck_arguments.hpp"
-#include "initial_model.hpp"
-#include "session.hpp"
+#include "first_steps.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -39,20 +37,15 @@ struct Trace {
 };
 
 Trace run_stage(const train::Settings& settings, const train::DataSet& data, const Session& session,
-                std::int64_t steps) {
-  MemoryLedger ledger;
-  const auto comm = session.connect(ledger);
-  train::Assembly assembly(settings, *comm, ledger);
-  begin_weights(session.deck(), assembly, *comm);
-  const train::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
-  train::Trainer trainer(assembly.parts(), assembly.loader(), sampler, *data.train, settings.step);
+                std::int64_t num_steps) {
+  FirstSteps steps(settings, data, session);
   Trace trace;
-  for (std::int64_t step = 1; step <= steps; ++step) {
-    const auto result = trainer.step(step);
+  for (std::int64_t i = 0; i < num_steps; ++i) {
+    const auto result = steps.next();
     trace.losses.push_back(result.loss);
     trace.norms.push_back(result.grad_norm);
   }
-  trace.weight_hashes = comm->gather_control({assembly.state().weights().hash_of_my_slices()});
+  trace.weight_hashes = steps.weight_hashes();
   return trace;
 }
 

@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// bench_tune.cpp: the fastest way for each kind of matrix product of a deck's step, as a file for run.tuning.
+// In one training step the first product of each kind times all its ways (kernels/product_tuning.hpp). What rank 0 found
+// is the file; all ranks then take further steps by the rule and by the file in turn, which says what it is worth.
+// Evaluation and generation have kinds of their own, which stay with the rule.
+#include <chrono>
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/median.hpp>
+#include <kozero/dist/agreed.hpp>
+#include <kozero/io/run_folder.hpp>
+#include <kozero/io/whole_file.hpp>
+#include <kozero/kernels/product_tuning.hpp>
+
+#include "bench.hpp"
+#include "deck_arguments.hpp"
+#include "first_steps.hpp"
+#include "tuned_products.hpp"
+
+namespace kozero::commands {
+namespace {
+
+/// The deck as it is measured: by the rule, and nothing is saved.
+io::Deck read_untuned(const DeckArguments& arguments) {
+  io::Deck deck = arguments.read();
+  deck.run.tuning.clear();
+  deck.checkpoint.async = false;
+  return deck;
+}
+
+std::vector<kernels::TunedProduct> tuned_in(FirstSteps& steps, int rounds) {
+  kernels::begin_product_tuning(rounds);
+  steps.next();
+  return kernels::end_product_tuning();
+}
+
+/// Rank 0's, as a tuning file's text.
+std::string agreed_file(const std::vector<kernels::TunedProduct>& products, dist::Communicator& comm) {
+  io::TuningFile tuning = tuning_of_this_place();
+  for (const auto& product : products) tuning.products[product.kind] = product.ways[product.kept];
+  return comm.broadcast_control(io::tuning_text(tuning));
+}
+
+double seconds_of_step(FirstSteps& steps, const kernels::ProductWays& ways) {
+  kernels::use_product_ways(ways);
+  const auto start = std::chrono::steady_clock::now();
+  steps.next();
+  Device().fence("kozero::bench::tune");
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Medians of whole steps, in turn.
+struct StepSeconds {
+  double by_rule, tuned;
+};
+StepSeconds seconds_of_steps(FirstSteps& steps, const kernels::ProductWays& ways, int rounds) {
+  std::vector<double> by_rule, tuned;
+  for (int round = 0; round < rounds; ++round) {
+    by_rule.push_back(seconds_of_step(steps, {}));
+    tuned.push_back(seconds_of_step(steps, ways));
+  }
+  return {median(by_rule), median(tuned)};
+}
+
+double percent_less(double before, double after) { return 100.0 * (1.0 - after / before); }
+
+void print_table(const std::vector<kernels::TunedProduct>& products, const StepSeconds& steps) {
+  std::cout << fmt::format("{:<62}{:>6}{:>6}{:>12}{:>10}{:>8}  {}\n", "kind of product", "calls", "ways",
+                           "ms by rule", "ms kept", "gain", "kept");
+  double by_rule = 0.0;
+  double kept = 0.0;
+  for (const auto& product : products) {
+    const double before = 1e3 * product.seconds.front();
+    const double after = 1e3 * product.seconds[product.kept];
+    by_rule += before * static_cast<double>(product.calls);
+    kept += after * static_cast<double>(product.calls);
+    std::cout << fmt::format("{:<62}{:>6}{:>6}{:>12.3f}{:>10.3f}{:>6.1f} %  {}\n", product.kind, product.calls,
+                             product.ways.size(), before, after, percent_less(before, after),
+                             product.kept == 0 ? "the rule's" : product.ways[product.kept]);
+  }
+  std::cout << fmt::format("the products of a step: {:.1f} ms by the rule, {:.1f} ms as kept: {:.1f} % less\n", by_rule,
+                           kept, percent_less(by_rule, kept));
+  std::cout << fmt::format("a whole step, measured in turn: {:.1f} ms by the rule, {:.1f} ms tuned: {:.1f} % less\n",
+                           1e3 * steps.by_rule, 1e3 * steps.tuned, percent_less(steps.by_rule, steps.tuned));
+}
+
+}  // namespace
+
+void bench_tune(const dist::Environment& environment, const Arguments& arguments) {
+  CLI::App app("DECK [section.key=value ...] [--out FILE] [--runs N]", "bench tune");
+  DeckArguments deck_arguments;
+  deck_arguments.add_to(app);
+  std::string out = "tuning.toml";
+  int rounds = 7;
+  app.add_option("--out", out);
+  app.add_option("--runs", rounds)->check(CLI::PositiveNumber);
+  parse(app, arguments);
+
+  Session session(environment, [&] { return read_untuned(deck_arguments); });
+  dist::Communicator& comm = session.control();
+  const io::Deck& deck = session.deck();
+  const auto seq = dist::agreed(comm, [&] { return train::model_config(deck, train::vocab_of(deck)).seq; });
+  const train::DataSet data = train::open_data(deck, seq, io::without_trailing_slash(deck.run.dir) + "-tokens", comm);
+  const auto settings = dist::agreed(comm, [&] {
+    train::require_whole_sample(data, deck, seq);
+    return train::settings_of(deck, comm.size(), data.vocab, data.train->num_samples());
+  });
+  FirstSteps steps(settings, data, session);
+  const auto products = tuned_in(steps, rounds);
+  const std::string text = agreed_file(products, comm);
+  const kernels::ProductWays ways = io::parse_tuning(text, out).products;
+  const StepSeconds seconds = seconds_of_steps(steps, ways, rounds);
+  dist::agreed(comm, [&] {
+    if (session.is_first_rank()) io::write_whole_file(out, text);
+  });
+  if (!session.is_first_rank()) return;
+  print_table(products, seconds);
+  std::cout << fmt::format("{}: {} kinds; run.tuning={} goes by it, on this device and library alone\n", out, ways.size(),
+                           out);
+}
+
+}  // namespace kozero::commands
