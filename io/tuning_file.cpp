@@ -46,7 +46,8 @@ void refuse_others(const toml::table& table, const std::string& path) {
 }  // namespace
 
 std::string tuning_text(const TuningFile& tuning) {
-  std::string text = "# How each kind of matrix product is computed: measured by `kozero bench tune`, read by run.tuning.\n";
+  std::string text =
+      "# How each kind of matrix product is computed: measured by `kozero bench tune`, read by run.tuning.\n";
   const auto add = [&](const std::string& key, const std::string& value) { text += key + " = " + value + "\n"; };
   add(kDevice, toml_string(tuning.device));
   add(kLibrary, toml_string(tuning.library));
@@ -59,8 +60,8 @@ std::string tuning_text(const TuningFile& tuning) {
 TuningFile parse_tuning(const std::string& text, const std::string& path) {
   const toml::table table = parsed(text, path);
   refuse_others(table, path);
-  TuningFile tuning{text_at(table, kDevice, path), text_at(table, kLibrary, path),
-                    table[kThreads].value_or(std::int64_t{0}), {}};
+  TuningFile tuning{
+      text_at(table, kDevice, path), text_at(table, kLibrary, path), table[kThreads].value_or(std::int64_t{0}), {}};
   const toml::table* const products = table[kProducts].as_table();
   if (products == nullptr) refuse_file(path, std::string("it has no [") + kProducts + "]");
   for (const auto& [kind, way] : *products) {

@@ -46,8 +46,8 @@ std::vector<const TileUnit*> ways_of(const ProductShape& shape) {
 
 /// The product with its bias, by a unit or the library.
 template <class Out, class In>
-void multiply_by(const TileUnit* unit, const Device& space, const ProductShape& shape, Out* c, const In* a,
-                 const In* b, const In* bias) {
+void multiply_by(const TileUnit* unit, const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+                 const In* bias) {
   if (unit != nullptr) {
     multiply_by_tiles(space, *unit, shape, c, a, b, bias);
   } else {
@@ -63,9 +63,8 @@ const TileUnit* unit_for(const Device& space, const ProductShape& shape, const I
   return ways[kept.of(shape, [&] {
     std::vector<std::string> names;
     for (const TileUnit* unit : ways) names.emplace_back(name_of(unit));
-    return way_of<Out>(kind_name<Out, In>(shape), names, shape.m * shape.n, [&](std::size_t way, Out* c) {
-      multiply_by(ways[way], space, shape, c, a, b, bias);
-    });
+    return way_of<Out>(kind_name<Out, In>(shape), names, shape.m * shape.n,
+                       [&](std::size_t way, Out* c) { multiply_by(ways[way], space, shape, c, a, b, bias); });
   })];
 }
 

@@ -10,7 +10,7 @@
 namespace kozero::kernels {
 namespace {
 
-constexpr double kLeastGain = 0.03;     // of the rule's time: less is noise
+constexpr double kLeastGain = 0.03;     // of the rule's time
 constexpr double kTimedSeconds = 1e-3;  // at least that long between two fences ...
 constexpr double kMostRepeats = 100.0;  // ... or so many products
 
@@ -109,6 +109,11 @@ std::size_t listed_way(const std::string& kind, const std::vector<std::string>& 
   return static_cast<std::size_t>(std::find(ways.begin(), ways.end(), found->second) - ways.begin());
 }
 
+std::size_t kept_of(const std::vector<double>& seconds) {
+  const auto least = std::min_element(seconds.begin(), seconds.end());
+  return *least < (1.0 - kLeastGain) * seconds.front() ? static_cast<std::size_t>(least - seconds.begin()) : 0;
+}
+
 std::size_t fastest_way(const std::string& kind, const std::vector<std::string>& ways,
                         const std::function<void(std::size_t)>& multiply) {
   auto& met = tuning().met;
@@ -117,13 +122,9 @@ std::size_t fastest_way(const std::string& kind, const std::vector<std::string>&
     ++known->calls;
     return known->kept;
   }
-  TunedProduct product{kind, ways, medians(ways.size(), tuning().rounds, multiply)};
-  const auto least = std::min_element(product.seconds.begin(), product.seconds.end());
-  if (*least <= (1.0 - kLeastGain) * product.seconds.front()) {
-    product.kept = static_cast<std::size_t>(least - product.seconds.begin());
-  }
-  met.push_back(product);
-  return product.kept;
+  const std::vector<double> seconds = medians(ways.size(), tuning().rounds, multiply);
+  met.push_back({kind, ways, seconds, kept_of(seconds)});
+  return met.back().kept;
 }
 
 }  // namespace kozero::kernels

@@ -40,6 +40,9 @@ std::int64_t product_table_version();
 /// The table's way, else the rule's. Throws Error(input) where the table's is not among `ways`.
 std::size_t listed_way(const std::string& kind, const std::vector<std::string>& ways);
 
+/// The place of the least; 0 where that is not less than the first by more than noise, 3 %.
+std::size_t kept_of(const std::vector<double>& seconds);
+
 /// The fastest, measured by multiply(place) where the kind was not met before.
 std::size_t fastest_way(const std::string& kind, const std::vector<std::string>& ways,
                         const std::function<void(std::size_t)>& multiply);

@@ -11,7 +11,8 @@
 #   ladder     stages 0-3 bit for bit on 1-4 ranks of one GPU: mpi, shm, and nccl's double
 #   host       20 losses of a run on the GPU beside the host's, f32 and bf16
 #   memory     planned and measured device memory, to within 2 %
-#   bench      kernels at GPT-2 124M's shapes, T = 1024
+#   bench      kernels at GPT-2 124M's shapes, T = 1024; a step's kernels, its idle share, its one wait
+#   tune       every algorithm of cuBLASLt's heuristic for 124M's products, and the speed with the file that comes of it
 #   speed      tokens a second and MFU: 124M, 1558M and a Llama of 0.5B, bf16
 #   peer       the same beside PyTorch compiled; KOZERO_PEER_PYTHON names a python with torch (python3 unless said)
 #   sanitizer  compute-sanitizer on attention's and cross-entropy's tests
@@ -49,7 +50,7 @@ ranks() { mpiexec -n "$1" "${@:2}"; }
 
 part_kernels() {
   local test
-  for test in row_kernels element_kernels matmul attention cross_entropy; do
+  for test in row_kernels element_kernels matmul product_tuning attention cross_entropy; do
     check "kernels.$test" "$(program "test_$test")"
   done
   check model.gradients "$(program test_model_gradients)"
@@ -102,6 +103,14 @@ part_memory() {
 part_bench() {
   check bench.kernels "$kozero" bench kernels "$deck" model.seq=1024 train.global_batch=32 train.micro_batch=32 train.precision=bf16 --runs 9
   cat bench.kernels.log
+  local micro_batch
+  for micro_batch in 32 8; do
+    check "bench.step.$micro_batch" "$kozero" bench step "$deck" model.seq=1024 train.global_batch=32 train.micro_batch=$micro_batch \
+      train.precision=bf16 --runs 10
+    check "bench.step.$micro_batch.waits" grep -q 'waited for kernels 1.0 times a step' "bench.step.$micro_batch.log"
+    say "$(grep 'idle share' "bench.step.$micro_batch.log")"
+  done
+  cat bench.step.32.log
 }
 
 # speed_of NAME BATCH KEY...: tokens a second, and MFU, of 30 steps of BATCH sequences of 1024 tokens.
@@ -111,6 +120,14 @@ speed_of() {
   check "speed.$name.$batch" "$kozero" train "$deck" run.steps=30 model.seq=1024 train.precision=bf16 train.global_batch="$batch" \
     train.micro_batch="$batch" run.dir="speed-$name-$batch" "$@"
   say "$(grep '^loss' "speed.$name.$batch.log")"
+}
+
+part_tune() {
+  local keys=(model.seq=1024 train.precision=bf16 train.global_batch=32 train.micro_batch=32)
+  check tune.124m "$kozero" bench tune "$deck" "${keys[@]}" --runs 9 --out tuned.toml
+  cat tune.124m.log
+  check tune.stages "$kozero" verify "$deck" "${keys[@]}" run.tuning=tuned.toml --steps 2
+  speed_of tuned 32 run.tuning=tuned.toml
 }
 
 llama=(model.preset=none model.arch=llama model.layers=24 model.dim=1024 model.heads=16 model.kv_heads=4 model.ffn=4096 model.vocab=32000)
@@ -166,7 +183,7 @@ pack() {
 
 main() {
   local parts=("$@") part
-  ((${#parts[@]} > 0)) || parts=(kernels ladder host memory bench speed peer sanitizer)
+  ((${#parts[@]} > 0)) || parts=(kernels ladder host memory bench tune speed peer sanitizer)
   for part in "${parts[@]}"; do
     declare -F "part_$part" >/dev/null || { echo "gpu.sh: no part '$part'; see its first lines" >&2; exit 2; }
   done

@@ -12,30 +12,32 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/median.hpp>
 #include <kozero/dist/agreed.hpp>
-#include <kozero/io/run_folder.hpp>
 #include <kozero/io/whole_file.hpp>
 #include <kozero/kernels/product_tuning.hpp>
 
 #include "bench.hpp"
 #include "deck_arguments.hpp"
-#include "first_steps.hpp"
 #include "tuned_products.hpp"
+#include "unsaved_run.hpp"
 
 namespace kozero::commands {
 namespace {
 
-/// The deck as it is measured: by the rule, and nothing is saved.
 io::Deck read_untuned(const DeckArguments& arguments) {
   io::Deck deck = arguments.read();
   deck.run.tuning.clear();
-  deck.checkpoint.async = false;
   return deck;
 }
 
-std::vector<kernels::TunedProduct> tuned_in(FirstSteps& steps, int rounds) {
+/// The kinds of the first step's products.
+std::vector<kernels::TunedProduct> tuned_in(UnsavedRun& run, int rounds) {
   kernels::begin_product_tuning(rounds);
-  steps.next();
-  return kernels::end_product_tuning();
+  run.step(1);
+  auto products = kernels::end_product_tuning();
+  if (!products.empty()) return products;
+  throw Error(Failure::deck,
+              "bench tune: no product of the step goes by more than one way; accepted is run.products = \"fastest\"",
+              Error::Seen::by_all_ranks);
 }
 
 /// Rank 0's, as a tuning file's text.
@@ -45,10 +47,10 @@ std::string agreed_file(const std::vector<kernels::TunedProduct>& products, dist
   return comm.broadcast_control(io::tuning_text(tuning));
 }
 
-double seconds_of_step(FirstSteps& steps, const kernels::ProductWays& ways) {
+double seconds_of_step(UnsavedRun& run, std::int64_t step, const kernels::ProductWays& ways) {
   kernels::use_product_ways(ways);
   const auto start = std::chrono::steady_clock::now();
-  steps.next();
+  run.step(step);
   Device().fence("kozero::bench::tune");
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -57,11 +59,11 @@ double seconds_of_step(FirstSteps& steps, const kernels::ProductWays& ways) {
 struct StepSeconds {
   double by_rule, tuned;
 };
-StepSeconds seconds_of_steps(FirstSteps& steps, const kernels::ProductWays& ways, int rounds) {
+StepSeconds seconds_of_steps(UnsavedRun& run, const kernels::ProductWays& ways, int rounds) {
   std::vector<double> by_rule, tuned;
-  for (int round = 0; round < rounds; ++round) {
-    by_rule.push_back(seconds_of_step(steps, {}));
-    tuned.push_back(seconds_of_step(steps, ways));
+  for (int round = 1; round <= rounds; ++round) {
+    by_rule.push_back(seconds_of_step(run, 2 * round, {}));
+    tuned.push_back(seconds_of_step(run, 2 * round + 1, ways));
   }
   return {median(by_rule), median(tuned)};
 }
@@ -69,8 +71,8 @@ StepSeconds seconds_of_steps(FirstSteps& steps, const kernels::ProductWays& ways
 double percent_less(double before, double after) { return 100.0 * (1.0 - after / before); }
 
 void print_table(const std::vector<kernels::TunedProduct>& products, const StepSeconds& steps) {
-  std::cout << fmt::format("{:<62}{:>6}{:>6}{:>12}{:>10}{:>8}  {}\n", "kind of product", "calls", "ways",
-                           "ms by rule", "ms kept", "gain", "kept");
+  std::cout << fmt::format("{:<62}{:>6}{:>6}{:>12}{:>10}{:>8}  {}\n", "kind of product", "calls", "ways", "ms by rule",
+                           "ms kept", "gain", "kept");
   double by_rule = 0.0;
   double kept = 0.0;
   for (const auto& product : products) {
@@ -101,26 +103,19 @@ void bench_tune(const dist::Environment& environment, const Arguments& arguments
   parse(app, arguments);
 
   Session session(environment, [&] { return read_untuned(deck_arguments); });
-  dist::Communicator& comm = session.control();
-  const io::Deck& deck = session.deck();
-  const auto seq = dist::agreed(comm, [&] { return train::model_config(deck, train::vocab_of(deck)).seq; });
-  const train::DataSet data = train::open_data(deck, seq, io::without_trailing_slash(deck.run.dir) + "-tokens", comm);
-  const auto settings = dist::agreed(comm, [&] {
-    train::require_whole_sample(data, deck, seq);
-    return train::settings_of(deck, comm.size(), data.vocab, data.train->num_samples());
-  });
-  FirstSteps steps(settings, data, session);
-  const auto products = tuned_in(steps, rounds);
-  const std::string text = agreed_file(products, comm);
+  const train::DataSet data = open_data_of(session.deck(), session.control());
+  UnsavedRun run(session, session.deck(), data);
+  const auto products = tuned_in(run, rounds);
+  const std::string text = agreed_file(products, session.control());
   const kernels::ProductWays ways = io::parse_tuning(text, out).products;
-  const StepSeconds seconds = seconds_of_steps(steps, ways, rounds);
-  dist::agreed(comm, [&] {
+  const StepSeconds seconds = seconds_of_steps(run, ways, rounds);
+  dist::agreed(session.control(), [&] {
     if (session.is_first_rank()) io::write_whole_file(out, text);
   });
   if (!session.is_first_rank()) return;
   print_table(products, seconds);
-  std::cout << fmt::format("{}: {} kinds; run.tuning={} goes by it, on this device and library alone\n", out, ways.size(),
-                           out);
+  std::cout << fmt::format("{}: {} kinds; run.tuning={} goes by it, on this device and library alone\n", out,
+                           ways.size(), out);
 }
 
 }  // namespace kozero::commands

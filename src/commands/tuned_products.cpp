@@ -32,8 +32,10 @@ kernels::ProductWays ways_in(const std::string& text, const std::string& path) {
 
 io::TuningFile tuning_of_this_place() {
   const std::string gpu = device_name();  // its address is behind its name
-  return {kHostIsDevice ? cpu_name() : gpu.substr(0, gpu.rfind(" at ")), kernels::product_library(),
-          kHostIsDevice ? Device().concurrency() : 0, {}};
+  return {kHostIsDevice ? cpu_name() : gpu.substr(0, gpu.rfind(" at ")),
+          kernels::product_library(),
+          kHostIsDevice ? Device().concurrency() : 0,
+          {}};
 }
 
 std::string apply_tuning(const io::Deck& deck, dist::Communicator& comm) {
@@ -42,9 +44,8 @@ std::string apply_tuning(const io::Deck& deck, dist::Communicator& comm) {
   const std::string mine =
       dist::agreed(comm, [&] { return reads ? io::read_whole_file(path, kLargestFile) : std::string(); });
   const std::string text = path.empty() ? "" : comm.broadcast_control(mine);
-  dist::agreed(comm, [&] {
-    kernels::use_product_ways(path.empty() ? kernels::ProductWays() : ways_in(text, path), path);
-  });
+  dist::agreed(comm,
+               [&] { kernels::use_product_ways(path.empty() ? kernels::ProductWays() : ways_in(text, path), path); });
   return text;
 }
 

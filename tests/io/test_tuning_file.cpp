@@ -12,7 +12,9 @@ using namespace kozero::io;
 namespace {
 
 TuningFile of_a_host() {
-  return {"A processor \"x\"", "oneDNN 2.6.0", 2,
+  return {"A processor \"x\"",
+          "oneDNN 2.6.0",
+          2,
           {{"f32 = f32 x f32, 7 x 13 x 5, none transpose, bias", "oneDNN"},
            {"f32 += bf16 x bf16, 7 x 13 x 5, none none", "AVX-512 BF16"}}};
 }
