@@ -60,7 +60,7 @@ std::vector<DeckRow> run_rows() {
        "tensor "
        "cores, in TF32"},
       {"run.tuning", kRun<&K::tuning>, anything(),
-       "file of `kozero bench tune`: by which algorithm each kind of product is computed; \"\": by a fixed rule"},
+       "file of `kozero bench tune`: by which algorithm each kind of product is computed; none: by a fixed rule"},
       {"run.deterministic", kRun<&K::deterministic>, anything(), "the same bits on every repetition"},
       {"run.max_minutes", kRun<&K::max_minutes>, from(0), "stop in good order after this time; 0: no limit"},
       {"run.check_every", kRun<&K::check_every>, from_to(0, kMany),

@@ -60,7 +60,7 @@ std::string model_line(const Banner& banner) {
 std::string multiplier_text(const Banner& banner) {
   const std::string name =
       with_stored_type(banner.settings.precision, [](auto type) { return kernels::multiplier<decltype(type)>(); });
-  if (banner.deck.run.tuning.empty()) return name;
+  if (banner.deck.run.tuning == "none") return name;
   return fmt::format("{} tuned by {} ({} kinds)", name, banner.deck.run.tuning, kernels::product_ways().size());
 }
 

@@ -25,7 +25,7 @@ namespace {
 
 io::Deck read_untuned(const DeckArguments& arguments) {
   io::Deck deck = arguments.read();
-  deck.run.tuning.clear();
+  deck.run.tuning = "none";
   return deck;
 }
 

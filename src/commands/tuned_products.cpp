@@ -40,12 +40,13 @@ io::TuningFile tuning_of_this_place() {
 
 std::string apply_tuning(const io::Deck& deck, dist::Communicator& comm) {
   const std::string& path = deck.run.tuning;
-  const bool reads = !path.empty() && comm.rank() == 0;
+  const bool given = path != "none";
+  const bool reads = given && comm.rank() == 0;
   const std::string mine =
       dist::agreed(comm, [&] { return reads ? io::read_whole_file(path, kLargestFile) : std::string(); });
-  const std::string text = path.empty() ? "" : comm.broadcast_control(mine);
+  const std::string text = given ? comm.broadcast_control(mine) : "";
   dist::agreed(comm,
-               [&] { kernels::use_product_ways(path.empty() ? kernels::ProductWays() : ways_in(text, path), path); });
+               [&] { kernels::use_product_ways(given ? ways_in(text, path) : kernels::ProductWays(), path); });
   return text;
 }
 

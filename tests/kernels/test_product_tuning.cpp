@@ -110,7 +110,7 @@ TEST_CASE("products go by the table, others of other kinds by the rule, all by t
   };
   CHECK(launches(of) > 0);
   for (const auto& way : plain.ways) {
-    const Table table({{plain.kind, way}});
+    const Table table(ProductWays{{plain.kind, way}});
     CHECK((launches(of) > 0) == (way != "oneDNN"));
     CHECK(launches({96, 64, 32, Op::none, Op::none}) > 0);
   }
@@ -120,7 +120,7 @@ TEST_CASE("products go by the table, others of other kinds by the rule, all by t
 TEST_CASE("a way that is not here is refused, with the file, the kind and what there is", "[tuning]") {
   const Case<> of{7, 13, 5, Op::none, Op::none};
   const auto refused = [&](const std::string& way) {
-    const Table table({{"f32 = f32 x f32, 7 x 13 x 5, none none", way}});
+    const Table table(ProductWays{{"f32 = f32 x f32, 7 x 13 x 5, none none", way}});
     product_of(of, false);
   };
   const std::string expected = "x.toml: \"f32 = f32 x f32, 7 x 13 x 5, none none\" = \"abacus\": this way to multiply";
