@@ -71,7 +71,7 @@ std::string name_of(const CublasltKind& kind) {
 template <class Out, class In>
 void run(CublasltProduct<Out, In>& product, const CublasltKind& kind, cudaStream_t stream, Out* c, const In* a,
          const In* b, const Epilogue<Out, In>& epilogue) {
-  static KeptWays<CublasltKind> kept;
+  static KeptWays<CublasltKind, std::size_t> kept;
   const std::int64_t extent = kind.shape.m * kind.shape.n;
   void* const workspace = library().workspace;
   const std::size_t way = kept.of(kind, [&] {
@@ -94,7 +94,8 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
   const auto product = [&](const CublasltKind& kind) -> CublasltProduct<Out, In>& {
     return products.try_emplace(kind, library().handle, kind).first->second;
   };
-  CublasltKind kind{shape, Fusion::none, aligned({c, a, b, epilogue.bias, epilogue.active, epilogue.hidden}),
+  CublasltKind kind{shape, Fusion::none,
+                    aligned({c, a, b, epilogue.bias, epilogue.addend, epilogue.active, epilogue.hidden}),
                     std::is_same_v<In, float> && tf32()};
   kind.fusion = fusion_of(shape, epilogue, kind.aligned);
   if (kind.fusion != Fusion::none && product(kind).exists()) {

@@ -3,7 +3,6 @@
 // matmul_host.cpp: who computes a product on the host. The rule: the processor's best tile unit, or oneDNN where there is
 // none and where padding to blocks of 32 x 32 would more than double the work. Of fp16 oneDNN is given copies in float,
 // which cost more than that padding. A table may say otherwise (product_tuning.hpp): all units and oneDNN are ways.
-#include <algorithm>
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <kozero/core/precision.hpp>
@@ -44,28 +43,29 @@ std::vector<const TileUnit*> ways_of(const ProductShape& shape) {
   return ways;
 }
 
-/// The product with its bias, by a unit or the library.
+/// The product, its GELU left out, by a unit or the library.
 template <class Out, class In>
 void multiply_by(const TileUnit* unit, const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
-                 const In* bias) {
+                 const Epilogue<Out, In>& epilogue) {
   if (unit != nullptr) {
-    multiply_by_tiles(space, *unit, shape, c, a, b, bias);
+    multiply_by_tiles(space, *unit, shape, c, a, b, epilogue);
   } else {
-    multiply_by_onednn(shape, c, a, b, bias);
+    multiply_by_onednn(space, shape, c, a, b, epilogue);
   }
 }
 
 template <class Out, class In>
-const TileUnit* unit_for(const Device& space, const ProductShape& shape, const In* a, const In* b, const In* bias) {
+const TileUnit* unit_for(const Device& space, const ProductShape& shape, const In* a, const In* b,
+                         const Epilogue<Out, In>& epilogue) {
   if (chosen() == Products::library) return nullptr;
-  static KeptWays<ProductShape> kept;
-  const auto ways = ways_of<In>(shape);
-  return ways[kept.of(shape, [&] {
+  static KeptWays<ProductShape, const TileUnit*> kept;
+  return kept.of(shape, [&] {
+    const auto ways = ways_of<In>(shape);
     std::vector<std::string> names;
     for (const TileUnit* unit : ways) names.emplace_back(name_of(unit));
-    return way_of<Out>(kind_name<Out, In>(shape), names, shape.m * shape.n,
-                       [&](std::size_t way, Out* c) { multiply_by(ways[way], space, shape, c, a, b, bias); });
-  })];
+    return ways[way_of<Out>(kind_name<Out, In>(shape), names, shape.m * shape.n,
+                            [&](std::size_t way, Out* c) { multiply_by(ways[way], space, shape, c, a, b, epilogue); })];
+  });
 }
 
 }  // namespace
@@ -80,7 +80,8 @@ template <class Space, class Out, class In>
 void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
               const Epilogue<Out, In>& epilogue) {
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
-  multiply_by(unit_for<Out>(space, shape, a, b, epilogue.bias), space, shape, c, a, b, epilogue.bias);
+  const TileUnit* const unit = unit_for(space, shape, a, b, epilogue);
+  multiply_by(unit, space, shape, c, a, b, epilogue);
   apply_gelu(space, shape, c,
              epilogue);  // in the blocks' own storing it was slower: it reads and writes lines far apart
 }

@@ -59,22 +59,21 @@ std::size_t way_of(const std::string& kind, const std::vector<std::string>& ways
   });
 }
 
-/// Answers kept by a back end's own kinds, so that a product builds no text.
-template <class Kind>
+/// Answers kept by a back end's own kinds, so that a product builds no text and takes no memory.
+template <class Kind, class Way>
 class KeptWays {
  public:
-  /// `ask` gives the place.
   template <class Ask>
-  std::size_t of(const Kind& kind, const Ask& ask) {
+  Way of(const Kind& kind, const Ask& ask) {
     if (tuning_products()) return ask();
-    if (version_ != product_table_version()) places_.clear();
+    if (version_ != product_table_version()) ways_.clear();
     version_ = product_table_version();
-    const auto found = places_.find(kind);
-    return found != places_.end() ? found->second : places_.emplace(kind, ask()).first->second;
+    const auto found = ways_.find(kind);
+    return found != ways_.end() ? found->second : ways_.emplace(kind, ask()).first->second;
   }
 
  private:
-  std::map<Kind, std::size_t> places_;
+  std::map<Kind, Way> ways_;
   std::int64_t version_ = 0;
 };
 
