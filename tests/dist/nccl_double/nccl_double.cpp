@@ -4,7 +4,11 @@
 // several on one GPU. It is opened where KOZERO_NCCL_LIBRARY names it. Work is put on the given stream and ordered by it alone.
 // It holds callers to NCCL's rules. A misuse that one rank can see returns an error; ranks that call different things find an
 // asynchronous error, where NCCL would hang or mix their data up. Sums are in rank order, so that mpi gives the same bits.
-// KOZERO_NCCL_DOUBLE_VERSION is the version it claims (22809 unless set).
+// Communicators are non-blocking: a call is in progress until it was looked at kLooks times. Only then is its work put on the
+// stream, and until then no other call is taken.
+//   KOZERO_NCCL_DOUBLE_VERSION  the version it claims (22809 unless set)
+//   KOZERO_NCCL_DOUBLE_START    "absent": a rank that does not come to the communicator's start; "fails": an error there
+//   kozero_nccl_double_memory   bytes of a GPU that NCCL would hold: of a start, and of the first call of each name
 #include <unistd.h>
 
 #include <chrono>
@@ -12,6 +16,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -24,15 +29,16 @@ using namespace kozero::dist::nccl;
 using kozero::test::Meeting;
 using kozero::test::Part;
 
+extern "C" {
+extern const int kozero_nccl_double;
+const int kozero_nccl_double = 1;
+extern std::atomic<std::int64_t> kozero_nccl_double_memory;
+std::atomic<std::int64_t> kozero_nccl_double_memory = 0;
+}
+
 namespace {
 
-struct Member {
-  kozero::test::Place place;
-  Meeting meeting;
-  std::atomic<bool> given_up = false;
-  std::atomic<int> under_way = 0;
-  std::atomic<Result> error = kSuccess;
-};
+struct Member;
 
 struct Call {
   Member* member;
@@ -40,6 +46,24 @@ struct Call {
   std::vector<Part> parts;
   std::string words;
 };
+
+constexpr int kLooks = 3;  // at a call, before it is over
+
+struct Member {
+  kozero::test::Place place;
+  Meeting meeting;
+  bool fails = false;
+  std::atomic<bool> given_up = false;
+  std::atomic<int> under_way = 0;
+  std::atomic<Result> error = kSuccess;
+  int looks_left = kLooks;  // from the start on
+  std::optional<Call> asked = {};
+  std::set<std::string> names = {};  // of calls there were
+  std::int64_t memory = 0;
+};
+
+constexpr std::int64_t kStartMemory = 3 << 20;
+constexpr std::int64_t kCallMemory = 1 << 20;
 
 std::mutex mutex;
 std::set<Member*> members;  // not destroyed
@@ -80,12 +104,37 @@ Result launch(Call call) {
   return kSuccess;
 }
 
+/// Goes on at the next looks.
+Result ask(Call call) {
+  Member& member = *call.member;
+  member.asked = std::move(call);
+  member.looks_left = kLooks;
+  return kInProgress;
+}
+
+bool in_progress(Member& member) {
+  if (member.looks_left > 1) --member.looks_left;
+  if (member.looks_left > 1 || !member.meeting.all_came()) return true;
+  member.looks_left = 0;
+  if (member.fails) member.error = error(kSystemError, "the start fails, as it was told to");
+  if (member.asked) launch(std::move(*member.asked));
+  member.asked.reset();
+  return false;
+}
+
+void take(Member& member, std::int64_t bytes) {
+  member.memory += bytes;
+  kozero_nccl_double_memory += bytes;
+}
+
 Result submit(Comm comm, Stream stream, const std::string& words, const std::vector<Part>& parts) {
   Member* member = member_of(comm);
   if (member == nullptr) return no_member();
   if (stream == nullptr) return error(kInvalidArgument, words + " on no stream");
+  if (member->looks_left > 0) return error(kInvalidArgument, words + " while the call before is in progress");
+  if (member->names.insert(words.substr(0, words.find(' '))).second) take(*member, kCallMemory);
   Call call{member, stream, parts, words};
-  if (group_depth == 0) return launch(std::move(call));
+  if (group_depth == 0) return ask(std::move(call));
   group.push_back(std::move(call));
   return kSuccess;
 }
@@ -103,7 +152,7 @@ Result launch_group() {
     all.parts.insert(all.parts.end(), call.parts.begin(), call.parts.end());
     all.words += " " + call.words + ";";
   }
-  return launch(std::move(all));
+  return ask(std::move(all));
 }
 
 std::string words_of(const char* what, std::size_t count, DataType type, int root = -1) {
@@ -127,6 +176,7 @@ Result leave(Comm comm, bool gives_up) {
   if (member == nullptr) return no_member();
   if (gives_up) member->given_up = true;
   while (member->under_way > 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  kozero_nccl_double_memory -= member->memory;
   const std::lock_guard lock(mutex);
   members.erase(member);
   delete member;
@@ -136,9 +186,6 @@ Result leave(Comm comm, bool gives_up) {
 }  // namespace
 
 extern "C" {
-
-extern const int kozero_nccl_double;
-const int kozero_nccl_double = 1;
 
 Result ncclGetVersion(int* code) {
   const char* claimed = std::getenv("KOZERO_NCCL_DOUBLE_VERSION");
@@ -157,24 +204,38 @@ Result ncclGetUniqueId(UniqueId* id) {
   return kSuccess;
 }
 
-Result ncclCommInitRank(Comm* comm, int size, UniqueId id, int rank) {
+Result ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int rank, Config* config) {
+  const bool blocks = config->size < sizeof(Config) || config->magic != Config{}.magic || config->blocking != 0;
+  if (blocks) return error(kInvalidArgument, "the double has no communicators that block");
   if (size < 1 || size > Meeting::kMostRanks || rank < 0 || rank >= size) {
     return error(kInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(size));
   }
-  auto member = std::unique_ptr<Member>(new Member{{rank, size}, {id.internal, rank, size}});
-  if (!member->meeting.ok()) return error(kSystemError, "not all ranks came");
+  const char* told = std::getenv("KOZERO_NCCL_DOUBLE_START");
+  const std::string start = told == nullptr ? "" : told;
+  if (start == "absent") return error(kSystemError, "this rank does not come");
+  auto member = std::unique_ptr<Member>(new Member{{rank, size}, {id.internal, rank, size}, start == "fails"});
+  if (!member->meeting.ok()) return error(kSystemError, std::string("no meeting ") + id.internal);
+  take(*member, kStartMemory);
   const std::lock_guard lock(mutex);
   *comm = *members.insert(member.release()).first;
-  return kSuccess;
+  return kInProgress;
+}
+
+Result ncclCommFinalize(Comm comm) {
+  Member* member = member_of(comm);
+  if (member == nullptr) return no_member();
+  member->looks_left = kLooks;
+  return kInProgress;
 }
 
 Result ncclCommDestroy(Comm comm) { return leave(comm, false); }
 Result ncclCommAbort(Comm comm) { return leave(comm, true); }
 
 Result ncclCommGetAsyncError(Comm comm, Result* result) {
-  const Member* member = member_of(comm);
+  Member* member = member_of(comm);
   if (member == nullptr) return no_member();
-  *result = member->error;
+  const bool goes_on = in_progress(*member);
+  *result = member->error != kSuccess ? member->error.load() : goes_on ? kInProgress : kSuccess;
   return kSuccess;
 }
 
