@@ -3,6 +3,7 @@
 // attention_device.cpp: attention.hpp on GPUs: cuDNN's fused kernels where they are to be had (16 bits, no dropout),
 // else those of attention_teams.hpp. The shape alone decides, so forward and backward agree and a run repeats.
 #include <algorithm>
+#include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <type_traits>
 
 #include <kozero/core/precision.hpp>
@@ -49,6 +50,7 @@ std::int64_t attention_workspace(const AttentionShape& shape) {
 template <class Space, class T>
 void attention_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp, MatrixIn<T> qkv,
                        const AttentionShape& shape, Vector<float> workspace) {
+  const Kokkos::Profiling::ScopedRegion region("kozero::attention_forward");
   if (!by_cudnn<T>(shape)) return attention_teams_forward<ThreadsOn<Space>>(space, y, logsumexp, qkv, shape);
   require_attention(shape, y, logsumexp, qkv);
   cudnn_attention_forward(space.cuda_stream(), cudnn_shape<T>(shape),
@@ -59,6 +61,7 @@ template <class Space, class T>
 void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, MatrixIn<T> y,
                         Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
                         Vector<float> workspace) {
+  const Kokkos::Profiling::ScopedRegion region("kozero::attention_backward");
   if (!by_cudnn<T>(shape)) {
     return attention_teams_backward<ThreadsOn<Space>>(space, dqkv, dy, y, logsumexp, qkv, shape, workspace);
   }

@@ -3,6 +3,7 @@
 // attention_host.cpp: attention.hpp on the host: the processor's fastest tile unit, or strips on oneDNN where none is
 // used.
 #include <algorithm>
+#include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <kozero/core/precision.hpp>
 #include <kozero/kernels/attention_strips.hpp>
@@ -27,6 +28,7 @@ std::int64_t attention_workspace(const AttentionShape& shape) {
 template <class Space, class T>
 void attention_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp, MatrixIn<T> qkv,
                        const AttentionShape& shape, Vector<float> workspace) {
+  const Kokkos::Profiling::ScopedRegion region("kozero::attention_forward");
   const TileUnit* const unit = tile_unit_in_use<T>();
   if (unit == nullptr) {
     attention_strips_forward(space, y, logsumexp, qkv, shape, workspace);
@@ -39,6 +41,7 @@ template <class Space, class T>
 void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, MatrixIn<T> y,
                         Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
                         Vector<float> workspace) {
+  const Kokkos::Profiling::ScopedRegion region("kozero::attention_backward");
   const TileUnit* const unit = tile_unit_in_use<T>();
   if (unit == nullptr) {
     attention_strips_backward(space, dqkv, dy, y, logsumexp, qkv, shape, workspace);

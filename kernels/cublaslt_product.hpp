@@ -3,7 +3,7 @@
 // cublaslt_product.hpp: one product of matmul.hpp as cuBLASLt has it: descriptors, epilogue, algorithm.
 // cuBLASLt's matrices are column-major, and a row-major matrix read so is its transpose: c^T = op(b)^T op(a)^T, so the
 // operands change places and keep their operations. Epilogues, of numbers in float before they are rounded:
-//   bias             c = ... + bias
+//   bias             c = ... + bias, and in any case + addend
 //   gelu             hidden (its auxiliary output) = ... + bias, c = gelu(hidden)        rows of hidden on 16-byte borders
 //   gelu_gradient    c = (...) * gelu'(hidden)
 // The algorithm is the first that cuBLASLt's heuristic names for a kind of product: a fixed rule, with no reduction by
@@ -78,9 +78,10 @@ class CublasltProduct {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<const void*>(epilogue.hidden));
     }
     Out* const result = gelu ? epilogue.active : c;
+    const Out* const addend = epilogue.addend == nullptr ? result : epilogue.addend;  // read where beta is 1
     const float alpha = 1.0F;
     const float beta = kind_.shape.accumulate ? 1.0F : 0.0F;
-    check_cublaslt(cublasLtMatmul(handle_, operation_, &alpha, b, b_, a, a_, &beta, result, c_, result, c_,
+    check_cublaslt(cublasLtMatmul(handle_, operation_, &alpha, b, b_, a, a_, &beta, addend, c_, result, c_,
                                   &*algorithm_, workspace, kCublasltWorkspace, stream),
                    "cublasLtMatmul");
   }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // matmul.hpp: the matrix product of row-major dense matrices.
-//   c = op(a) op(b)   or   c += op(a) op(b)   or   c = op(a) op(b) + bias
-//   c (M, N)   op(a) (M, K)   op(b) (K, N)   bias (N)
+//   c = op(a) op(b)   or   c += op(a) op(b)   or   c = op(a) op(b) + bias   or   c = op(a) op(b) [+ bias] + addend
+//   c, addend (M, N)   op(a) (M, K)   op(b) (K, N)   bias (N)
 // and, for the layer whose output passes through a GELU, in one call, so that a back end may fuse them (cuBLASLt does)
 //   hidden = op(a) op(b) + bias, active = gelu(hidden)      and      dhidden = op(a) op(b) * gelu'(hidden)
 // On the host a tile unit of the processor computes it (matmul_tiles.cpp: AMX or AVX-512) or oneDNN (matmul_onednn.cpp;
@@ -30,7 +30,7 @@ enum class Op { none, transpose };
 struct ProductShape {
   std::int64_t m, n, k;
   Op op_a, op_b;
-  bool accumulate, has_bias;
+  bool accumulate, has_bias;  ///< c gets more than the product: what it held or an addend; a bias
 
   friend auto operator<=>(const ProductShape&, const ProductShape&) = default;
 };
@@ -39,6 +39,7 @@ struct ProductShape {
 template <class Out, class In>
 struct Epilogue {
   const In* bias = nullptr;     ///< (N), added to each row; set where shape.has_bias
+  const Out* addend = nullptr;  ///< (M, N), added where shape.accumulate; null there: c itself
   Out* active = nullptr;        ///< (M, N), gets gelu(c)
   const Out* hidden = nullptr;  ///< (M, N), its gelu' multiplies c
 };
@@ -88,13 +89,15 @@ ProductShape product_shape(const C& c, Op op_a, const A& a, Op op_b, const B& b)
   return {extent(c.extent(0)), extent(c.extent(1)), extent(a.extent(inner_a)), op_a, op_b, false, false};
 }
 
-/// c(m, n) = bias(n), or 0 without a bias: the product of a zero inner extent.
+/// c(m, n) = bias(n) + addend(m, n), as far as there are such: the product of a zero inner extent.
 template <class Space, class Out, class In>
-void empty_product(const Space& space, const ProductShape& shape, Out* c, const In* bias) {
+void empty_product(const Space& space, const ProductShape& shape, Out* c, const In* bias, const Out* addend) {
   const std::int64_t columns = shape.n;
   for_each_element(
-      space, "kozero::matmul::empty", shape.m * columns,
-      KOKKOS_LAMBDA(std::int64_t i) { c[i] = bias == nullptr ? Out(0) : static_cast<Out>(bias[i % columns]); });
+      space, "kozero::matmul::empty", shape.m * columns, KOKKOS_LAMBDA(std::int64_t i) {
+        const float of_bias = bias == nullptr ? 0.0F : static_cast<float>(bias[i % columns]);
+        c[i] = static_cast<Out>(addend == nullptr ? of_bias : of_bias + static_cast<float>(addend[i]));
+      });
 }
 
 template <class Space, class Out, class In>
@@ -103,8 +106,8 @@ void multiply_or_fill(const Space& space, const ProductShape& shape, Out* c, con
   if (shape.m == 0 || shape.n == 0) return;
   if (shape.k > 0) {
     multiply(space, shape, c, a, b, epilogue);
-  } else if (!shape.accumulate) {
-    empty_product(space, shape, c, epilogue.bias);
+  } else if (!shape.accumulate || epilogue.addend != nullptr) {
+    empty_product(space, shape, c, epilogue.bias, epilogue.addend);
     apply_gelu(space, shape, c, epilogue);
   }
 }
@@ -133,7 +136,21 @@ void matmul(const Space& space, Matrix<Out> c, Op op_a, Matrix<InA> a, Op op_b, 
   static_assert(std::is_same_v<const InA, const InB> && std::is_same_v<const InA, const InBias>,
                 "a, b and the bias must hold the same type");
   const ProductShape shape = biased_shape(c, op_a, a, op_b, b, bias);
-  multiply_or_fill<Space, Out, std::remove_const_t<InA>>(space, shape, c.data(), a.data(), b.data(), {bias.data()});
+  multiply_or_fill<Space, Out, std::remove_const_t<InA>>(space, shape, c.data(), a.data(), b.data(),
+                                                         {.bias = bias.data()});
+}
+
+/// c = a op(b) + bias + addend, rounded once; an empty bias is none. c is none of the others.
+template <class Space, class T>
+void matmul_add(const Space& space, Matrix<T> c, MatrixIn<T> a, Op op_b, MatrixIn<T> b, VectorIn<T> bias,
+                MatrixIn<T> addend) {
+  ProductShape shape =
+      bias.extent(0) > 0 ? biased_shape(c, Op::none, a, op_b, b, bias) : product_shape(c, Op::none, a, op_b, b);
+  require(addend.extent(0) == c.extent(0) && addend.extent(1) == c.extent(1),
+          "matmul_add: c and the addend differ in extent");
+  shape.accumulate = true;
+  multiply_or_fill<Space, T, T>(space, shape, c.data(), a.data(), b.data(),
+                                {.bias = bias.extent(0) > 0 ? bias.data() : nullptr, .addend = addend.data()});
 }
 
 /// hidden = op(a) op(b) + bias, active = gelu(hidden): of what is stored in hidden, or of what that was rounded from.
@@ -143,7 +160,8 @@ void matmul_gelu(const Space& space, Matrix<T> hidden, Matrix<T> active, MatrixI
   const ProductShape shape = biased_shape(hidden, Op::none, a, op_b, b, bias);
   require(active.extent(0) == hidden.extent(0) && active.extent(1) == hidden.extent(1),
           "matmul_gelu: active and hidden differ in extent");
-  multiply_or_fill<Space, T, T>(space, shape, hidden.data(), a.data(), b.data(), {bias.data(), active.data()});
+  multiply_or_fill<Space, T, T>(space, shape, hidden.data(), a.data(), b.data(),
+                                {.bias = bias.data(), .active = active.data()});
 }
 
 /// dhidden = (op(a) op(b)) * gelu'(hidden), element by element, the product rounded to T before or not.
@@ -153,7 +171,7 @@ void matmul_gelu_gradient(const Space& space, Matrix<T> dhidden, MatrixIn<T> a, 
   const ProductShape shape = product_shape(dhidden, Op::none, a, op_b, b);
   require(dhidden.extent(0) == hidden.extent(0) && dhidden.extent(1) == hidden.extent(1),
           "matmul_gelu_gradient: dhidden and hidden differ in extent");
-  multiply_or_fill<Space, T, T>(space, shape, dhidden.data(), a.data(), b.data(), {nullptr, nullptr, hidden.data()});
+  multiply_or_fill<Space, T, T>(space, shape, dhidden.data(), a.data(), b.data(), {.hidden = hidden.data()});
 }
 
 }  // namespace kozero::kernels

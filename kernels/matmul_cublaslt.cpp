@@ -69,7 +69,8 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
   const auto product = [&](const CublasltKind& kind) -> CublasltProduct<Out, In>& {
     return products.try_emplace(kind, library().handle, kind).first->second;
   };
-  CublasltKind kind{shape, Fusion::none, aligned({c, a, b, epilogue.bias, epilogue.active, epilogue.hidden}),
+  CublasltKind kind{shape, Fusion::none,
+                    aligned({c, a, b, epilogue.bias, epilogue.addend, epilogue.active, epilogue.hidden}),
                     std::is_same_v<In, float> && tf32()};
   kind.fusion = fusion_of(shape, epilogue, kind.aligned);
   if (kind.fusion != Fusion::none && product(kind).exists()) {

@@ -36,9 +36,9 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
   const TileUnit* const unit = tile_unit_in_use<In>();
   if (unit != nullptr && (std::is_same_v<In, Float16> || fills_tiles(shape))) {
-    multiply_by_tiles(space, *unit, shape, c, a, b, epilogue.bias);
+    multiply_by_tiles(space, *unit, shape, c, a, b, epilogue);
   } else {
-    multiply_by_onednn(shape, c, a, b, epilogue.bias);
+    multiply_by_onednn(space, shape, c, a, b, epilogue);
   }
   apply_gelu(space, shape, c,
              epilogue);  // in the blocks' own storing it was slower: it reads and writes lines far apart

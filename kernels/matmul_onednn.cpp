@@ -210,22 +210,30 @@ void multiply_halves(const ProductShape& shape, Out* c, const Float16* a, const 
 }  // namespace
 
 template <class Out, class In>
-void multiply_by_onednn(const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
+void multiply_by_onednn(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+                        const Epilogue<Out, In>& epilogue) {
+  if (epilogue.addend != nullptr) {
+    const auto extent = static_cast<std::size_t>(shape.m * shape.n);
+    Kokkos::deep_copy(space, Vector<Out>(c, extent), Vector<const Out>(epilogue.addend, extent));
+  }
   try {
     if constexpr (std::is_same_v<In, Float16>) {
-      multiply_halves(shape, c, a, b, bias);
+      multiply_halves(shape, c, a, b, epilogue.bias);
     } else {
-      multiply_as_they_are(shape, c, a, b, bias);
+      multiply_as_they_are(shape, c, a, b, epilogue.bias);
     }
   } catch (const dnnl::error& error) {
     throw Error(Failure::internal, std::string("matmul: oneDNN: ") + error.what());
   }
 }
 
-template void multiply_by_onednn<float, float>(const ProductShape&, float*, const float*, const float*, const float*);
-#define KOZERO_INSTANTIATE(T)                                                                            \
-  template void multiply_by_onednn<float, T>(const ProductShape&, float*, const T*, const T*, const T*); \
-  template void multiply_by_onednn<T, T>(const ProductShape&, T*, const T*, const T*, const T*);
+template void multiply_by_onednn<float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
+                                               const Epilogue<float, float>&);
+#define KOZERO_INSTANTIATE(T)                                                                                \
+  template void multiply_by_onednn<float, T>(const Device&, const ProductShape&, float*, const T*, const T*, \
+                                             const Epilogue<float, T>&);                                     \
+  template void multiply_by_onednn<T, T>(const Device&, const ProductShape&, T*, const T*, const T*,         \
+                                         const Epilogue<T, T>&);
 KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

@@ -10,6 +10,7 @@ namespace kozero::kernels {
 
 /// multiply() of matmul.hpp. Throws Error(internal) where oneDNN fails.
 template <class Out, class In>
-void multiply_by_onednn(const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias);
+void multiply_by_onednn(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+                        const Epilogue<Out, In>& epilogue);
 
 }  // namespace kozero::kernels

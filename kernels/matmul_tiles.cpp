@@ -82,8 +82,14 @@ ProductScratch& scratch() {
 template <class Out, class In>
 class TiledProduct {
  public:
-  TiledProduct(const TileUnit& unit, const Deal& deal, const ProductShape& shape, Out* c, const In* bias)
-      : unit_(unit), deal_(deal), shape_(shape), c_(c), bias_(bias) {}
+  TiledProduct(const TileUnit& unit, const Deal& deal, const ProductShape& shape, Out* c,
+               const Epilogue<Out, In>& epilogue)
+      : unit_(unit),
+        deal_(deal),
+        shape_(shape),
+        c_(c),
+        bias_(epilogue.bias),
+        addend_(shape.accumulate && epilogue.addend == nullptr ? c : epilogue.addend) {}
 
   void take(const In* a, const In* b) {
     const TileSource<In> left{a, shape_.m, shape_.k, shape_.op_a == Op::none ? shape_.k : shape_.m,
@@ -178,13 +184,16 @@ class TiledProduct {
     std::int64_t first, rows, columns;
   };
 
-  /// Asks for the lines that store() will read or write, which lie a row of c apart: no processor guesses them.
+  /// Asks for the lines that store() will read or write, which lie a row apart: no processor guesses them.
   [[gnu::always_inline]] void prefetch_target(std::int64_t block_row, std::int64_t block_column) const {
     const Block block = target(block_row, block_column);
     for (std::int64_t r = 0; r < block.rows; ++r) {
       const std::int64_t at = block.first + r * shape_.n;
       __builtin_prefetch(c_ + at, 1, 2);
       if (sizeof(Out) == sizeof(float)) __builtin_prefetch(c_ + at + kTileRows / 2, 1, 2);
+      if (addend_ == nullptr || addend_ == c_) continue;
+      __builtin_prefetch(addend_ + at, 0, 2);
+      if (sizeof(Out) == sizeof(float)) __builtin_prefetch(addend_ + at + kTileRows / 2, 0, 2);
     }
   }
 
@@ -194,17 +203,18 @@ class TiledProduct {
     return {row * shape_.n + column, std::min(kTileRows, shape_.m - row), std::min(kTileRows, shape_.n - column)};
   }
 
-  /// The block's place in c = its sums, plus the bias, or plus c.
+  /// The block's place in c = its sums, plus the bias, plus the addend's block.
   void store(float* sum, std::int64_t block_row, std::int64_t block_column) const {
     const Block block = target(block_row, block_column);
     if (shape_.has_bias) add_to_rows(sum, bias_ + block_column * kTileRows, block.columns);
     for (std::int64_t r = 0; r < block.rows; ++r) {
-      Out* const out = c_ + block.first + r * shape_.n;
+      const std::int64_t at = block.first + r * shape_.n;
       float* const of_row = sum + r * kTileRows;
-      if (shape_.accumulate) {
-        simd_loop(block.columns, [=](std::int64_t j) { of_row[j] += static_cast<float>(out[j]); });
+      if (addend_ != nullptr) {
+        const Out* const added = addend_ + at;
+        simd_loop(block.columns, [=](std::int64_t j) { of_row[j] += static_cast<float>(added[j]); });
       }
-      store_run(out, block.columns, [=](std::int64_t j) { return of_row[j]; });
+      store_run(c_ + at, block.columns, [=](std::int64_t j) { return of_row[j]; });
     }
   }
 
@@ -219,6 +229,7 @@ class TiledProduct {
   ProductShape shape_;
   Out* c_;
   const In* bias_;
+  const Out* addend_;
   TileSource<In> streamed_{}, shared_{};
   Packed<In>* packed_ = nullptr;     // the shared side: [block][step of the span]
   std::byte* of_workers_ = nullptr;  // of each: sums, then a packed block
@@ -228,9 +239,9 @@ class TiledProduct {
 
 template <class Out, class In>
 void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductShape& shape, Out* c, const In* a,
-                       const In* b, const In* bias) {
+                       const In* b, const Epilogue<Out, In>& epilogue) {
   const Deal deal = deal_out<In>(shape, unit, space.concurrency());
-  TiledProduct<Out, In> product(unit, deal, shape, c, bias);
+  TiledProduct<Out, In> product(unit, deal, shape, c, epilogue);
   product.take(a, b);
   const Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>> workers(space, 0, deal.workers());
   for (std::int64_t step = 0; step < deal.steps; step += deal.span) {
@@ -241,12 +252,12 @@ void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductS
 }
 
 template void multiply_by_tiles<float, float>(const Device&, const TileUnit&, const ProductShape&, float*, const float*,
-                                              const float*, const float*);
+                                              const float*, const Epilogue<float, float>&);
 #define KOZERO_INSTANTIATE(T)                                                                                        \
   template void multiply_by_tiles<float, T>(const Device&, const TileUnit&, const ProductShape&, float*, const T*,   \
-                                            const T*, const T*);                                                     \
+                                            const T*, const Epilogue<float, T>&);                                    \
   template void multiply_by_tiles<T, T>(const Device&, const TileUnit&, const ProductShape&, T*, const T*, const T*, \
-                                        const T*);
+                                        const Epilogue<T, T>&);
 KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

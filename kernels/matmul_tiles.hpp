@@ -14,6 +14,6 @@ namespace kozero::kernels {
 /// multiply() of matmul.hpp by `unit`, one of tile_units<In>(), with nothing but a bias behind it.
 template <class Out, class In>
 void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductShape& shape, Out* c, const In* a,
-                       const In* b, const In* bias);
+                       const In* b, const Epilogue<Out, In>& epilogue);
 
 }  // namespace kozero::kernels

@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // reduce.hpp: one number from a whole vector: its sum, its sum of squares, its first value that is not finite.
 // The sums are in double, by blocks of kSumBlock elements added in block order, so the bits on a host depend on the
-// extent and the values alone, not on the threads; on a GPU the order is fixed by the device. These return a host
-// value, so they fence.
+// extent and the values alone, not on the threads; on a GPU the order is fixed by the device. What returns a host
+// value fences; what puts it into one of Readings does not.
 #pragma once
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include <kozero/core/views.hpp>
 #include <kozero/kernels/elements.hpp>
@@ -65,25 +66,49 @@ struct StridedSum {
 };
 
 template <class Term, class Space, class T>
-double sum_terms(const Space& space, const std::string& label, Vector<const T> x) {
+double sum_on_host(const Space& space, const std::string& label, Vector<const T> x) {
+  constexpr std::int64_t kBlocksAtOnce = 1024;
   using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>;
   const auto extent = static_cast<std::int64_t>(x.extent(0));
+  std::array<double, kBlocksAtOnce> sums{};
   double total = 0.0;
-  if constexpr (runs_on_host<Space>) {
-    constexpr std::int64_t kBlocksAtOnce = 1024;
-    std::array<double, kBlocksAtOnce> sums{};
-    for (std::int64_t first = 0; first < extent; first += kBlocksAtOnce * kSumBlock) {
-      const std::int64_t rest = std::min(extent - first, kBlocksAtOnce * kSumBlock);
-      const std::int64_t blocks = (rest + kSumBlock - 1) / kSumBlock;
-      Kokkos::parallel_for(label, Policy(space, 0, blocks), BlockSums<Term, T>{x.data() + first, rest, sums.data()});
-      space.fence(label);
-      for (std::int64_t block = 0; block < blocks; ++block) total += sums[static_cast<std::size_t>(block)];
-    }
-  } else {
-    const std::int64_t threads = std::min<std::int64_t>(extent, 1 << 18);
-    Kokkos::parallel_reduce(label, Policy(space, 0, threads), StridedSum<Term, T>{x.data(), extent, threads}, total);
+  for (std::int64_t first = 0; first < extent; first += kBlocksAtOnce * kSumBlock) {
+    const std::int64_t rest = std::min(extent - first, kBlocksAtOnce * kSumBlock);
+    const std::int64_t blocks = (rest + kSumBlock - 1) / kSumBlock;
+    Kokkos::parallel_for(label, Policy(space, 0, blocks), BlockSums<Term, T>{x.data() + first, rest, sums.data()});
+    space.fence(label);
+    for (std::int64_t block = 0; block < blocks; ++block) total += sums[static_cast<std::size_t>(block)];
   }
   return total;
+}
+
+/// `sum` is a double, which costs a fence, or a view of one.
+template <class Term, class Space, class T, class Sum>
+void sum_on_device(const Space& space, const std::string& label, Vector<const T> x, Sum&& sum) {
+  const auto extent = static_cast<std::int64_t>(x.extent(0));
+  const std::int64_t threads = std::min<std::int64_t>(extent, 1 << 18);
+  Kokkos::parallel_reduce(label, Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, threads),
+                          StridedSum<Term, T>{x.data(), extent, threads}, std::forward<Sum>(sum));
+}
+
+template <class Term, class Space, class T>
+double sum_terms(const Space& space, const std::string& label, Vector<const T> x) {
+  double total = 0.0;
+  if constexpr (runs_on_host<Space>) {
+    total = sum_on_host<Term>(space, label, x);
+  } else {
+    sum_on_device<Term>(space, label, x, total);
+  }
+  return total;
+}
+
+template <class Term, class Space, class T>
+void put_sum_of_terms(const Space& space, const std::string& label, Vector<const T> x, double* sum) {
+  if constexpr (runs_on_host<Space>) {
+    *sum = sum_on_host<Term>(space, label, x);
+  } else {
+    sum_on_device<Term>(space, label, x, Kokkos::View<double, Kokkos::SharedHostPinnedSpace, Unmanaged>(sum));
+  }
 }
 
 /// The sum of all elements.
@@ -92,10 +117,22 @@ double sum_in_blocks(const Space& space, Vector<const float> x) {
   return sum_terms<Itself>(space, "kozero::sum_in_blocks", x);
 }
 
+/// *sum = that, one of Readings.
+template <class Space>
+void put_sum_in_blocks(const Space& space, Vector<const float> x, double* sum) {
+  put_sum_of_terms<Itself>(space, "kozero::sum_in_blocks", x, sum);
+}
+
 /// The sum of the elements' squares.
 template <class Space, class T>
 double sum_of_squares(const Space& space, Vector<T> x) {
   return sum_terms<Square>(space, "kozero::sum_of_squares", Vector<const T>(x));
+}
+
+/// *sum = that, one of Readings.
+template <class Space, class T>
+void put_sum_of_squares(const Space& space, Vector<T> x, double* sum) {
+  put_sum_of_terms<Square>(space, "kozero::sum_of_squares", Vector<const T>(x), sum);
 }
 
 /// Lowers `smallest` to a block's first element whose exponent bits are all ones: an infinity or NaN.

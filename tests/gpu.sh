@@ -11,7 +11,7 @@
 #   ladder     stages 0-3 bit for bit on 1-4 ranks of one GPU: mpi, shm, and nccl's double
 #   host       20 losses of a run on the GPU beside the host's, f32 and bf16
 #   memory     planned and measured device memory, to within 2 %
-#   bench      kernels at GPT-2 124M's shapes, T = 1024
+#   bench      kernels at GPT-2 124M's shapes, T = 1024; a step's kernels, its idle share, its one wait
 #   speed      tokens a second and MFU: 124M, 1558M and a Llama of 0.5B, bf16
 #   peer       the same beside PyTorch compiled; KOZERO_PEER_PYTHON names a python with torch (python3 unless said)
 #   sanitizer  compute-sanitizer on attention's and cross-entropy's tests
@@ -102,6 +102,14 @@ part_memory() {
 part_bench() {
   check bench.kernels "$kozero" bench kernels "$deck" model.seq=1024 train.global_batch=32 train.micro_batch=32 train.precision=bf16 --runs 9
   cat bench.kernels.log
+  local micro_batch
+  for micro_batch in 32 8; do
+    check "bench.step.$micro_batch" "$kozero" bench step "$deck" model.seq=1024 train.global_batch=32 train.micro_batch=$micro_batch \
+      train.precision=bf16 --runs 10
+    check "bench.step.$micro_batch.waits" grep -q 'waited for kernels 1.0 times a step' "bench.step.$micro_batch.log"
+    say "$(grep 'idle share' "bench.step.$micro_batch.log")"
+  done
+  cat bench.step.32.log
 }
 
 # speed_of NAME BATCH KEY...: tokens a second, and MFU, of 30 steps of BATCH sequences of 1024 tokens.

@@ -14,6 +14,8 @@ const std::vector<Command>& benches() {
        bench_checkpoint},
       {"kernels", "DECK [section.key=value ...] [--runs N] [--json]",
        "every kernel of a step beside the best product and a stream", bench_kernels},
+      {"step", "DECK [section.key=value ...] [--runs N] [--json]",
+       "where the time of training steps goes, and what is idle", bench_step},
       {"collectives", "[--mib LIST] [--runs N] [--json]", "reduce-scatter and all-gather beside MPI's",
        bench_collectives},
   };

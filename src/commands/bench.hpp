@@ -12,6 +12,9 @@ void bench_checkpoint(const dist::Environment& environment, const Arguments& arg
 /// Every kernel of a step at a deck's shapes: time, operations or bytes a second, share of the best product or of a stream.
 void bench_kernels(const dist::Environment& environment, const Arguments& arguments);
 
+/// Training steps of a deck: time by kernel as they run, and the share of it in which none does.
+void bench_step(const dist::Environment& environment, const Arguments& arguments);
+
 /// Reduce-scatter and all-gather of each back end beside MPI's own collectives.
 void bench_collectives(const dist::Environment& environment, const Arguments& arguments);
 

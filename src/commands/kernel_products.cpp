@@ -39,6 +39,7 @@ struct Layer {
   bool outputs_first;
   std::int64_t calls;
   bool into_gelu = false, out_of_gelu = false;  ///< y, or x, is what a GELU takes, or gives
+  bool onto_residual = false;                   ///< y is added to the residual stream, in the same call
 };
 
 template <class Scalar>
@@ -55,12 +56,16 @@ class Products {
     };
     const Op forwards = layer.outputs_first ? Op::transpose : Op::none;
     const Op backwards = layer.outputs_first ? Op::none : Op::transpose;
-    add(layer, layer.into_gelu ? "forward, gelu" : "forward", [=, &in, &out] {
+    const std::string forward = layer.onto_residual ? "forward, residual" : "forward";
+    add(layer, layer.into_gelu ? "forward, gelu" : forward, [=, &in, &out] {
       const auto y = out.take<Scalar>(layer.rows, layer.outputs);
       const auto x = in.take<const Scalar>(layer.rows, layer.inputs);
       if (layer.into_gelu) {
         kernels::matmul_gelu<Device, Scalar>(Device(), y, out.take<Scalar>(layer.rows, layer.outputs), x, forwards,
                                              weights(), in.take<const Scalar>(layer.outputs));
+      } else if (layer.onto_residual) {
+        kernels::matmul_add<Device, Scalar>(Device(), y, x, forwards, weights(), {},
+                                            in.take<const Scalar>(layer.rows, layer.outputs));
       } else {
         kernels::matmul(Device(), y, Op::none, x, forwards, weights(), false);
       }
@@ -152,13 +157,17 @@ template <class Scalar>
 void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shapes, OperandRings& rings) {
   const model::Config& model = shapes.model;
   const bool outputs_first = model.rotary;  // as Llama's weights are published; GPT-2's have the inputs first
+  const bool gelu = !shapes.gated();
+  const bool residual = model.dropout == 0.0F;
   const std::int64_t calls = model.layers * shapes.micro_steps;
+  const std::int64_t rows = shapes.rows();
   Products<Scalar> products(cases, rings);
-  products.add({"qkv", shapes.rows(), model.dim, shapes.qkv_columns(), outputs_first, calls});
-  products.add({"attention out", shapes.rows(), model.heads * model.head_dim, model.dim, outputs_first, calls});
-  products.add({"mlp up", shapes.rows(), model.dim, shapes.up_columns(), outputs_first, calls, !shapes.gated(), false});
-  products.add({"mlp down", shapes.rows(), model.ffn, model.dim, outputs_first, calls, false, !shapes.gated()});
-  const std::int64_t chunks = (shapes.rows() + shapes.head_rows() - 1) / shapes.head_rows();
+  products.add({"qkv", rows, model.dim, shapes.qkv_columns(), outputs_first, calls});
+  products.add(
+      {"attention out", rows, model.heads * model.head_dim, model.dim, outputs_first, calls, false, false, residual});
+  products.add({"mlp up", rows, model.dim, shapes.up_columns(), outputs_first, calls, gelu});
+  products.add({"mlp down", rows, model.ffn, model.dim, outputs_first, calls, false, gelu, residual});
+  const std::int64_t chunks = (rows + shapes.head_rows() - 1) / shapes.head_rows();
   products.add({"head", shapes.head_rows(), model.dim, model::padded_vocabulary(model.vocab), true,
                 chunks * shapes.micro_steps});
   add_attention<Scalar>(cases, shapes, rings);

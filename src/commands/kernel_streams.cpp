@@ -166,9 +166,10 @@ template <class Scalar>
 void add_sums(Streams& streams, const KernelShapes& shapes) {
   const model::Config& model = shapes.model;
   const std::int64_t calls = model.layers * shapes.micro_steps;
-  streams.add("residual", {shapes.rows(), model.dim, 2 * calls}, 3.0 * sizeof(Scalar), [](const Operands& o) {
-    kernels::residual_add(Device(), o.flat_output<Scalar>(), o.flat_input<Scalar>());
-  });
+  if (model.dropout > 0.0F)
+    streams.add("residual", {shapes.rows(), model.dim, 2 * calls}, 3.0 * sizeof(Scalar), [](const Operands& o) {
+      kernels::residual_add(Device(), o.flat_output<Scalar>(), o.flat_input<Scalar>());
+    });
   const auto bias = [&](const std::string& name, std::int64_t columns, std::int64_t times) {
     streams.add("bias gradient " + name, {shapes.rows(), columns, times * calls}, sizeof(Scalar),
                 [](const Operands& o) {

@@ -8,14 +8,9 @@
 #include <fmt/format.h>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/agreed.hpp>
-#include <kozero/io/run_folder.hpp>
-#include <kozero/train/assembly.hpp>
-#include <kozero/train/data_set.hpp>
 
 #include "deck_arguments.hpp"
-#include "initial_model.hpp"
-#include "session.hpp"
+#include "unsaved_run.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -38,21 +33,15 @@ struct Trace {
   }
 };
 
-Trace run_stage(const train::Settings& settings, const train::DataSet& data, const Session& session,
-                std::int64_t steps) {
-  MemoryLedger ledger;
-  const auto comm = session.connect(ledger);
-  train::Assembly assembly(settings, *comm, ledger);
-  begin_weights(session.deck(), assembly, *comm);
-  const train::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
-  train::Trainer trainer(assembly.parts(), assembly.loader(), sampler, *data.train, settings.step);
+Trace run_stage(Session& session, const io::Deck& deck, const train::DataSet& data, std::int64_t steps) {
+  UnsavedRun run(session, deck, data);
   Trace trace;
   for (std::int64_t step = 1; step <= steps; ++step) {
-    const auto result = trainer.step(step);
+    const auto result = run.step(step);
     trace.losses.push_back(result.loss);
     trace.norms.push_back(result.grad_norm);
   }
-  trace.weight_hashes = comm->gather_control({assembly.state().weights().hash_of_my_slices()});
+  trace.weight_hashes = run.comm().gather_control({run.assembly().state().weights().hash_of_my_slices()});
   return trace;
 }
 
@@ -77,9 +66,7 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   dist::Communicator& comm = session.control();
   io::Deck deck = session.deck();
   deck.zero.accumulation = "reduced";
-  deck.checkpoint.async = false;  // nothing is saved, so nothing is staged
-  const auto seq = dist::agreed(comm, [&] { return train::model_config(deck, train::vocab_of(deck)).seq; });
-  const train::DataSet data = train::open_data(deck, seq, io::without_trailing_slash(deck.run.dir) + "-tokens", comm);
+  const train::DataSet data = open_data_of(deck, comm);
 
   Trace first;
   bool all_equal = true;
@@ -91,11 +78,7 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   }
   for (int stage = 0; stage <= 3; ++stage) {
     deck.zero.stage = stage;
-    const auto settings = dist::agreed(comm, [&] {
-      train::require_whole_sample(data, deck, seq);
-      return train::settings_of(deck, comm.size(), data.vocab, data.train->num_samples());
-    });
-    const Trace trace = run_stage(settings, data, session, steps);
+    const Trace trace = run_stage(session, deck, data, steps);
     if (stage == 0) first = trace;
     all_equal = all_equal && trace == first;
     if (environment.rank() == 0) std::cout << row_of(stage, trace, trace == first) << std::flush;

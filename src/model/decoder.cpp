@@ -33,15 +33,16 @@ void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch) {
 }
 
 template <class Scalar>
-double Decoder<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale) {
+void Decoder<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale,
+                                       double* loss) {
   const Pass pass = pass_of(batch, parts_.config.dropout);
   const auto tokens = flat(batch.inputs);
   const auto dx = rows(dstate_, 0, pass.num_rows());
 
   forward(access, pass, tokens);
   const auto losses = head_forward_backward(access, pass, dx, flat(batch.targets), loss_scale);
+  kernels::put_sum_in_blocks(pass.space, losses, loss);
   backward(access, pass, dx, tokens);
-  return kernels::sum_in_blocks(pass.space, losses);
 }
 
 template <class Scalar>

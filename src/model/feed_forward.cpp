@@ -72,8 +72,7 @@ void FeedForward<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<con
     up_.forward(pass.space, a.hidden, a.normed, weights);
     kernels::swiglu_forward(pass.space, a.active, a.hidden);
   }
-  down_.forward(pass.space, y, a.active, weights);
-  join<Scalar>(pass, y, x, output_stream_);
+  join<Scalar>(pass, y, x, down_, a.active, weights, output_stream_);
 }
 
 template <class Scalar>

@@ -40,6 +40,13 @@ void Projection<Scalar>::forward(const Device& space, Matrix<Scalar> y, Matrix<c
 }
 
 template <class Scalar>
+void Projection<Scalar>::forward_onto(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> residual,
+                                      Matrix<const Scalar> x, Vector<const Scalar> weights) const {
+  const auto bias = bias_ ? bias_->in(weights) : Vector<const Scalar>();
+  kernels::matmul_add<Device, Scalar>(space, y, x, forwards(), weight_.in(weights), bias, residual);
+}
+
+template <class Scalar>
 void Projection<Scalar>::forward_gelu(const Device& space, Matrix<Scalar> y, Matrix<Scalar> active,
                                       Matrix<const Scalar> x, Vector<const Scalar> weights) const {
   require(bias_.has_value(), "Projection: forward_gelu without a bias");

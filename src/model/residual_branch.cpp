@@ -10,10 +10,11 @@
 namespace kozero::model {
 
 template <class Scalar>
-void join(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, std::uint64_t dropout_key) {
-  if (pass.dropout > 0.0F) {
-    kernels::dropout(pass.space, y, pass.sample_ids, pass.positions, pass.dropout, dropout_key);
-  }
+void join(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, const Projection<Scalar>& last,
+          Matrix<const Scalar> branch, Vector<const Scalar> weights, std::uint64_t dropout_key) {
+  if (pass.dropout == 0.0F) return last.forward_onto(pass.space, y, x, branch, weights);
+  last.forward(pass.space, y, branch, weights);
+  kernels::dropout(pass.space, y, pass.sample_ids, pass.positions, pass.dropout, dropout_key);
   kernels::residual_add(pass.space, flat(y), flat(x));
 }
 
@@ -30,8 +31,9 @@ std::uint64_t dropout_stream(std::uint64_t seed, std::int64_t layer, const std::
   return stream_key(seed, "dropout." + std::to_string(layer) + "." + site);
 }
 
-#define KOZERO_INSTANTIATE(T)                                                    \
-  template void join<T>(const Pass&, Matrix<T>, Matrix<const T>, std::uint64_t); \
+#define KOZERO_INSTANTIATE(T)                                                                           \
+  template void join<T>(const Pass&, Matrix<T>, Matrix<const T>, const Projection<T>&, Matrix<const T>, \
+                        Vector<const T>, std::uint64_t);                                                \
   template Matrix<const T> leave<T>(const Pass&, Matrix<T>, Matrix<const T>, std::uint64_t);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 

@@ -124,8 +124,7 @@ void SelfAttention<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<c
   qkv_.forward(pass.space, a.qkv, a.normed, weights);
   const Matrix<const Scalar> qkv = turned_qkv(pass, a, t, weights);
   kernels::attention_forward(pass.space, a.heads, a.logsumexp, qkv, shape(pass), t.attention);
-  output_.forward(pass.space, y, a.heads, weights);
-  join<Scalar>(pass, y, x, output_stream_);
+  join<Scalar>(pass, y, x, output_, a.heads, weights, output_stream_);
 }
 
 template <class Scalar>

@@ -16,7 +16,8 @@ void Assembly::store_weights_as(const Settings& settings, MemoryLedger& ledger) 
 
 Assembly::Assembly(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger) : comm_(comm) {
   with_stored_type(settings.precision, [&](auto type) { store_weights_as<decltype(type)>(settings, ledger); });
-  loader_ = std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger);
+  loader_ = std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger,
+                                          settings.batch.micro_steps);
   std::vector<UnitRange> ranges;
   for (const auto& piece : state_->pieces()) ranges.push_back(piece.range);
   optimizer_ = optim::make_optimizer(settings.optim, optim::segments_of(network_->parameters(), ranges), ledger);

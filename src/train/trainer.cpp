@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <numeric>
 
 #include <kozero/core/error.hpp>
 #include <kozero/train/trainer.hpp>
@@ -9,24 +10,29 @@ namespace kozero::train {
 
 Trainer::Trainer(Parts parts, BatchLoader& loader, const Sampler& sampler, const SampleSource& source,
                  StepConfig config)
-    : parts_(parts), loader_(loader), sampler_(sampler), source_(source), config_(std::move(config)) {}
+    : parts_(parts),
+      loader_(loader),
+      sampler_(sampler),
+      source_(source),
+      config_(std::move(config)),
+      losses_("kozero::train::losses", static_cast<std::size_t>(config_.micro_steps)) {}
 
 StepResult Trainer::step(std::int64_t step) {
   StepResult result{.step = step, .tokens = sampler_.positions(step).count * config_.seq};
   result.loss_scale = config_.loss_scaler.scale();
   const float factor = static_cast<float>(result.loss_scale) / static_cast<float>(result.tokens);
-  double loss = 0.0;
   for (int micro_step = 0; micro_step < config_.micro_steps; ++micro_step) {
     parts_.state.begin_micro_step(micro_step);
     const model::Batch micro_batch = batch(step, micro_step);
     auto timer = parts_.timeline.phase("forward_backward");
-    loss += parts_.network.forward_backward(micro_batch, factor);
+    parts_.network.forward_backward(micro_batch, factor, &losses_(static_cast<std::size_t>(micro_step)));
   }
   {
     auto timer = parts_.timeline.phase("reduce");
     parts_.state.finish_gradients();
+    result.grad_norm = parts_.state.gradient_norm() / result.loss_scale;  // waits: from here on the losses can be read
+    const double loss = std::accumulate(losses_.data(), losses_.data() + losses_.extent(0), 0.0);
     result.loss = sum_in_rank_order(parts_.comm, loss) / static_cast<double>(result.tokens);
-    result.grad_norm = parts_.state.gradient_norm() / result.loss_scale;
   }
   result.lr = optim::learning_rate(config_.schedule, step);
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.grad_norm);

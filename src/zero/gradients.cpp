@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <numeric>
 
 #include <kozero/core/error.hpp>
 #include <kozero/kernels/fill.hpp>
@@ -44,6 +45,7 @@ Gradients::Gradients(const ParameterTable& table, dist::Communicator& comm, Plac
       buffers_.push_back(ledger.take<float>(Memory::gathered, "unreduced gradients, " + name, extent, comm));
   }
   tenants_.assign(sharded() ? buffers_.size() : at(table.num_units()), -1);
+  if (!ledger.plans_only()) squares_ = Readings("kozero::zero::squares", at(table.num_units()));
 }
 
 void Gradients::begin_micro_step(int micro_step) {
@@ -152,10 +154,11 @@ Vector<float> Gradients::whole(int unit) const {
 }
 
 double Gradients::norm() const {
-  double sum = 0.0;
   for (int unit = 0; unit < table_.num_units(); ++unit) {
-    sum += kernels::sum_of_squares(Device(), Vector<const float>(my_slice(unit)));
+    kernels::put_sum_of_squares(Device(), my_slice(unit), &squares_(at(unit)));
   }
+  Device().fence("kozero::zero::norm");
+  const double sum = std::accumulate(squares_.data(), squares_.data() + squares_.extent(0), 0.0);
   return std::sqrt(sum_in_rank_order(comm_, sum));
 }
 

@@ -213,6 +213,16 @@ benches() {
   expect 0 '^step share = ' "$kozero" bench kernels "$inputs/synthetic.toml" $shape run.products=library --runs 1
   lines 0 'product probe'
   expect 2 'bench kernels: model.arch = linear' "$kozero" bench kernels "$inputs/linear_demo.toml" --runs 1
+  # A layer has 4 products forwards and 8 backwards, the head 3: twice, as the deck has 2 micro-steps.
+  # shellcheck disable=SC2086
+  expect 0 '^kozero::matmul +30.0 ' on 2 bench step "$inputs/synthetic.toml" $shape zero.stage=2 --runs 3 --json
+  also '^in calls of reduce_scatter +6.0 '
+  also '^[0-9.]+ ms a step \([0-9]+ tokens/s over all ranks\), .* = [0-9.]+ %$'
+  also '^{"kernels":\[{"kernel":"kozero::.*"idle_share":0.[0-9]+,'
+  cp out.txt step.txt
+  expect 0 '^as long as they say$' awk '/^(kozero::|copy|Kokkos::)/ { sum += $(NF - 2) }
+    / ms a step \(/ { total = $10; if (sum > total - 0.2 && sum < total + 0.2 && total < $1) print "as long as they say" }' step.txt
+  expect 0 '^kozero::adamw_update ' "$kozero" bench step "$inputs/synthetic.toml" $shape --runs 1
   expect 0 '^ +2 shm +shared windows, added in rank order( +[0-9.]+){5}$' on 2 bench collectives --mib 1,2 --runs 2 --json
   also '^{"collectives":\[{"mib":1,"ranks":2,"backend":"MPI.s own",.*"over_mpi":1.0},.*}\]}$'
   lines 8 '^ +[12] (MPI.s own|mpi|shm) '

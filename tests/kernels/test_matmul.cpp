@@ -153,6 +153,34 @@ TEMPLATE_LIST_TEST_CASE("matmul repeats bit for bit, with other shapes between",
   REQUIRE(reference::same_bits(first, product_of(of, false)));
 }
 
+TEMPLATE_LIST_TEST_CASE("a product onto an addend is the product, the bias and the addend, rounded once", "[matmul]",
+                        reference::StoredTypes) {
+  const auto of_library = GENERATE(false, true);
+  const auto [m, n, k] = GENERATE(std::array<std::int64_t, 3>{7, 13, 5}, std::array<std::int64_t, 3>{70, 129, 65},
+                                  std::array<std::int64_t, 3>{64, 72, 0});
+  const Case<Types<TestType, TestType>> of{m, n, k, Op::none, GENERATE(Op::none, Op::transpose)};
+  choose_products(of_library ? Products::library : Products::fastest);
+  const auto a = of.a();
+  const auto b = of.b();
+  const auto bias = of.bias();
+  const Filled<TestType> addend(reference::numbers<TestType>(m * n, 6)), y(m * n);
+  std::vector<double> expected = plain_product(of);
+  const auto add = [&](const std::vector<float>& values) {
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += static_cast<double>(values[i % values.size()]);
+  };
+  const auto check_sum = [&](VectorIn<TestType> of_bias) {
+    matmul_add<Device, TestType>(Device(), y.matrix(m, n), a.input(m, k), of.op_b, of.shaped_b(b), of_bias,
+                                 addend.input(m, n));
+    Device().fence();
+    reference::require_near_in<TestType>(y.values(), expected, 1e-6 + 2e-7 * static_cast<double>(k));
+  };
+  add(addend.values());
+  check_sum({});
+  add(bias.values());
+  check_sum(bias.input());
+  choose_products(Products::fastest);
+}
+
 /// On a host the same bits. cuBLASLt applies a GELU before it rounds, and its own form of tanh.
 template <class T>
 void require_alike(const Filled<T>& got, const Filled<T>& expected) {
@@ -196,6 +224,9 @@ TEST_CASE("matmul refuses extents that disagree", "[matmul]") {
   REQUIRE_THROWS_WITH(
       matmul(Device(), x.matrix(4, 4), Op::none, x.input(4, 4), Op::none, x.input(4, 4), slice(x.input(), 0, 3)),
       Catch::Matchers::ContainsSubstring("one element for each column"));
+  REQUIRE_THROWS_WITH(
+      (matmul_add<Device, float>(Device(), x.matrix(4, 4), x.input(4, 4), Op::none, x.input(4, 4), {}, x.input(4, 5))),
+      Catch::Matchers::ContainsSubstring("the addend differ in extent"));
 }
 
 }  // namespace kozero::kernels

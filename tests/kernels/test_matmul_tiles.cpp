@@ -31,25 +31,28 @@ struct Operands {
         stored_b(b),
         stored_bias(bias) {}
 
-  /// The product by `multiply(shape, c, a, b, bias)`, added to c, which is 0.25, where `accumulate`.
+  /// The product by `multiply(shape, c, a, b, epilogue)`; where it adds, to c, which is 0.25, or with a bias to an addend.
   template <class Out, class Multiply>
-  std::vector<float> by(const Multiply& multiply, Op op_a, Op op_b, bool accumulate, bool has_bias) const {
+  std::vector<float> by(const Multiply& multiply, Op op_a, Op op_b, bool adds, bool has_bias) const {
     const Filled<Out> c(std::vector<float>(static_cast<std::size_t>(of.m * of.n), 0.25F));
-    multiply(ProductShape{of.m, of.n, of.k, op_a, op_b, accumulate, has_bias}, c.vector().data(),
-             stored_a.input().data(), stored_b.input().data(),
-             has_bias ? stored_bias.input().data() : static_cast<const In*>(nullptr));
+    const Filled<Out> addend(reference::numbers<Out>(of.m * of.n, 4));
+    Epilogue<Out, In> epilogue;
+    if (has_bias) epilogue.bias = stored_bias.input().data();
+    if (has_bias && adds) epilogue.addend = addend.input().data();
+    multiply(ProductShape{of.m, of.n, of.k, op_a, op_b, adds, has_bias}, c.vector().data(), stored_a.input().data(),
+             stored_b.input().data(), epilogue);
     Device().fence();
     return c.values();
   }
 };
 
-const auto by_onednn = [](const ProductShape& shape, auto* c, const auto* a, const auto* b, const auto* bias) {
-  multiply_by_onednn(shape, c, a, b, bias);
+const auto by_onednn = [](const ProductShape& shape, auto* c, const auto* a, const auto* b, const auto& epilogue) {
+  multiply_by_onednn(Device(), shape, c, a, b, epilogue);
 };
 
 auto by_unit(const TileUnit& unit) {
-  return [&unit](const ProductShape& shape, auto* c, const auto* a, const auto* b, const auto* bias) {
-    multiply_by_tiles(Device(), unit, shape, c, a, b, bias);
+  return [&unit](const ProductShape& shape, auto* c, const auto* a, const auto* b, const auto& epilogue) {
+    multiply_by_tiles(Device(), unit, shape, c, a, b, epilogue);
   };
 }
 
@@ -59,9 +62,9 @@ void check(const TileUnit& unit, Extents extents) {
   for (const Op op_a : {Op::none, Op::transpose}) {
     for (const Op op_b : {Op::none, Op::transpose}) {
       CAPTURE(unit.name, extents.m, extents.n, extents.k, op_a == Op::transpose, op_b == Op::transpose);
-      for (const bool accumulate : {false, true}) {
-        const auto expected = operands.template by<Out>(by_onednn, op_a, op_b, accumulate, !accumulate);
-        const auto got = operands.template by<Out>(by_unit(unit), op_a, op_b, accumulate, !accumulate);
+      for (const auto [adds, biased] : {std::pair(false, true), std::pair(true, false), std::pair(true, true)}) {
+        const auto expected = operands.template by<Out>(by_onednn, op_a, op_b, adds, biased);
+        const auto got = operands.template by<Out>(by_unit(unit), op_a, op_b, adds, biased);
         // Both are rounded, from sums that differ a little.
         double largest = 0.0;
         for (const float value : expected) largest = std::max(largest, std::abs(static_cast<double>(value)));

@@ -59,7 +59,7 @@ TEST_CASE("units are acquired, released and handed on in the agreed order") {
     for (const auto& config : {tiny_gpt2(tied), tiny_llama(tied), tiny_qwen3(tied)}) {
       TinyModel tiny(config, 2);
       const auto batch = TokenBatch::noise(2, 7, 19);
-      tiny.model->forward_backward(tiny.access, batch.view(), 1.0F);
+      forward_backward(*tiny.model, tiny.access, batch.view(), 1.0F);
       CHECK(tiny.access.calls == (tied ? kTiedCalls : kUntiedCalls));
       CHECK_FALSE(tiny.access.holds_any());
     }
@@ -69,7 +69,7 @@ TEST_CASE("units are acquired, released and handed on in the agreed order") {
 TEST_CASE("a batch of zero sequences makes the same calls, costs nothing and adds nothing") {
   TinyModel tiny(tiny_gpt2(true, 0.1F), 2);
   const auto batch = TokenBatch::noise(2, 7, 19);
-  CHECK(tiny.model->forward_backward(tiny.access, batch.part(0, 0), 1.0F) == 0.0);
+  CHECK(forward_backward(*tiny.model, tiny.access, batch.part(0, 0), 1.0F) == 0.0);
   CHECK(tiny.access.calls == kTiedCalls);
   for (const auto& gradient : all_gradients(tiny)) {
     for (const float value : gradient) CHECK(value == 0.0F);
@@ -82,9 +82,9 @@ TEST_CASE("a batch in parts gives the loss and gradient of the whole") {
     const auto batch = TokenBatch::noise(3, 7, 19, 11);
     TinyModel whole(config, 3);
     TinyModel parts(config, 3);
-    const double loss = whole.model->forward_backward(whole.access, batch.view(), 0.1F);
-    double sum = parts.model->forward_backward(parts.access, batch.part(0, 1), 0.1F);
-    sum += parts.model->forward_backward(parts.access, batch.part(1, 2), 0.1F);
+    const double loss = forward_backward(*whole.model, whole.access, batch.view(), 0.1F);
+    double sum = forward_backward(*parts.model, parts.access, batch.part(0, 1), 0.1F);
+    sum += forward_backward(*parts.model, parts.access, batch.part(1, 2), 0.1F);
     CHECK(sum == Approx(loss).epsilon(1e-6));
     check_close(all_gradients(whole), all_gradients(parts));
   }
@@ -98,9 +98,9 @@ TEST_CASE("the head's chunks of rows, the last one short, give what one chunk gi
   STATIC_REQUIRE((600 > model::Head<float>::kChunkRows || !kHostIsDevice));
   TinyModel chunked(config, 3);
   TinyModel single(config, 1);
-  const double loss = chunked.model->forward_backward(chunked.access, batch.view(), 0.1F);
+  const double loss = forward_backward(*chunked.model, chunked.access, batch.view(), 0.1F);
   double sum = 0.0;
-  for (int b = 0; b < 3; ++b) sum += single.model->forward_backward(single.access, batch.part(b, 1), 0.1F);
+  for (int b = 0; b < 3; ++b) sum += forward_backward(*single.model, single.access, batch.part(b, 1), 0.1F);
   CHECK(sum == Approx(loss).epsilon(1e-6));
   check_close(all_gradients(chunked), all_gradients(single));
   CHECK(chunked.model->evaluate(chunked.access, batch.view()) == Approx(loss).epsilon(1e-7));
@@ -114,8 +114,8 @@ TEST_CASE("evaluation gives the training loss without dropout and touches no gra
   for (const auto& gradient : all_gradients(dropping)) {
     for (const float value : gradient) CHECK(value == 0.0F);
   }
-  CHECK(evaluated == tiny.model->forward_backward(tiny.access, batch.view(), 1.0F));
-  CHECK(evaluated != dropping.model->forward_backward(dropping.access, batch.view(), 1.0F));
+  CHECK(evaluated == forward_backward(*tiny.model, tiny.access, batch.view(), 1.0F));
+  CHECK(evaluated != forward_backward(*dropping.model, dropping.access, batch.view(), 1.0F));
 }
 
 TEST_CASE("next-token logits at each prefix give the loss of the sequence") {
@@ -148,8 +148,8 @@ TEST_CASE("a shorter window than seq is evaluated; a longer batch than reserved 
 TEST_CASE("dropout is a function of the sample, and unbiased") {
   TinyModel tiny(tiny_gpt2(true, 0.1F), 1);
   const auto same = TokenBatch::noise(1, 7, 19, 3);
-  const double first = tiny.model->forward_backward(tiny.access, same.view(), 1.0F);
-  CHECK(first == tiny.model->forward_backward(tiny.access, same.view(), 1.0F));
+  const double first = forward_backward(*tiny.model, tiny.access, same.view(), 1.0F);
+  CHECK(first == forward_backward(*tiny.model, tiny.access, same.view(), 1.0F));
 
   // To second order in the noise the mean loss over samples stays near the loss without dropout.
   std::vector<Token> tokens(7);
@@ -160,7 +160,7 @@ TEST_CASE("dropout is a function of the sample, and unbiased") {
   constexpr int kDraws = 400;
   for (std::uint64_t sample = 0; sample < kDraws; ++sample) {
     const TokenBatch drawn(tokens, tokens, 7, sample);
-    const double loss = tiny.model->forward_backward(tiny.access, drawn.view(), 1.0F);
+    const double loss = forward_backward(*tiny.model, tiny.access, drawn.view(), 1.0F);
     mean += loss / kDraws;
     spread += std::abs(loss - without) / kDraws;
   }

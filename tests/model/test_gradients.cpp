@@ -57,7 +57,7 @@ void check_gradients(const model::Config& config) {
   constexpr float kScale = 0.5F;
   TinyModel tiny(config, 3);
   const auto batch = TokenBatch::noise(3, tiny.model->config().seq, config.vocab, 40);
-  const auto loss = [&] { return tiny.model->forward_backward(tiny.access, batch.view(), kScale); };
+  const auto loss = [&] { return forward_backward(*tiny.model, tiny.access, batch.view(), kScale); };
   loss();
   const auto& rows = tiny.model->parameters().rows();
   std::vector<std::vector<float>> gradients;

@@ -34,7 +34,7 @@ TEST_CASE("SGD with momentum recovers the teacher") {
   for (std::uint64_t step = 0; step < 300; ++step) {
     tiny.access.clear_gradients();
     const auto batch = TokenBatch::noise(kBatch, 1, 2, step * kBatch);
-    last = tiny.model->forward_backward(tiny.access, batch.view(), 1.0F / kBatch);
+    last = forward_backward(*tiny.model, tiny.access, batch.view(), 1.0F / kBatch);
     if (step == 0) first = last;
     for (std::size_t row = 0; row < rows.size(); ++row) {
       const int index = static_cast<int>(row);

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include <kozero/model/model.hpp>
+#include <support/model_loss.hpp>
 #include <support/resident_access.hpp>
 #include <support/token_batch.hpp>
 

@@ -15,6 +15,7 @@
 
 #include <kozero/kernels/adamw.hpp>
 #include <kozero/kernels/reduce.hpp>
+#include <support/model_loss.hpp>
 #include <support/resident_access.hpp>
 #include <support/token_batch.hpp>
 
@@ -122,7 +123,7 @@ class Training {
     const auto num_tokens = static_cast<double>(inputs.size());
     const TokenBatch batch(inputs, targets, model_->config().seq);
     access_.clear_gradients();
-    return model_->forward_backward(access_, batch.view(), static_cast<float>(1.0 / num_tokens)) / num_tokens;
+    return tests::forward_backward(*model_, access_, batch.view(), static_cast<float>(1.0 / num_tokens)) / num_tokens;
   }
 
   void update(std::size_t step) {

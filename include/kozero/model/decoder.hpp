@@ -40,7 +40,7 @@ class Decoder : public Model<Scalar> {
   [[nodiscard]] const Config& config() const override { return parts_.config; }
 
   void reserve(MemoryLedger& ledger, std::int64_t micro_batch) override;
-  double forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale) override;
+  void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale, double* loss) override;
   double evaluate(ParameterAccess<Scalar>& access, const Batch& batch) override;
   void next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs, std::int64_t num_tokens,
                          Vector<float> logits) override;

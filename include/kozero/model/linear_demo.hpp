@@ -25,7 +25,7 @@ class LinearDemo : public Model<Scalar> {
   [[nodiscard]] const Config& config() const override { return config_; }
 
   void reserve(MemoryLedger& ledger, std::int64_t micro_batch) override;
-  double forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale) override;
+  void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale, double* loss) override;
   double evaluate(ParameterAccess<Scalar>& access, const Batch& batch) override;
   /// Throws Error(deck): there are no tokens to generate.
   void next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs, std::int64_t num_tokens,

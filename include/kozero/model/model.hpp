@@ -4,7 +4,7 @@
 // A model is single-device code. It reaches weights and gradients through ParameterAccess, never knows who holds them.
 //   order of use in forward_backward: embedding, block 0 ... block L-1, head (forward and backward at once), block L-1 ...
 //   block 0, embedding backward. gradient_ready comes once per unit, after its last contributor.
-// A batch of zero sequences makes the same calls to ParameterAccess and returns 0.
+// A batch of zero sequences makes the same calls to ParameterAccess and has a loss of 0.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,9 +19,9 @@ namespace kozero::model {
 
 /// One micro-step's sequences on this rank, in device memory.
 struct Batch {
-  Matrix<const Token> inputs;               ///< (B, T)
-  Matrix<const Token> targets;              ///< (B, T), the next tokens
-  Vector<const std::uint64_t> sample_ids;   ///< (B), epoch * 2^40 + sample: names the rows' random streams
+  Matrix<const Token> inputs;              ///< (B, T)
+  Matrix<const Token> targets;             ///< (B, T), the next tokens
+  Vector<const std::uint64_t> sample_ids;  ///< (B), epoch * 2^40 + sample: names the rows' random streams
   [[nodiscard]] std::int64_t num_sequences() const { return static_cast<std::int64_t>(inputs.extent(0)); }
 };
 
@@ -35,9 +35,11 @@ class Model {
   /// Takes activations and workspace for at most `micro_batch` sequences of config().seq tokens. Once, before use.
   virtual void reserve(MemoryLedger& ledger, std::int64_t micro_batch) = 0;
 
-  /// The sum of the batch's token losses (nats, added in double in a fixed order); adds the gradient of
-  /// loss_scale * sum into the units' gradients. `loss_scale` is 1 / (tokens of the whole step over all ranks).
-  virtual double forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale) = 0;
+  /// Puts the sum of the batch's token losses (nats, added in double in a fixed order) into *loss, one of Readings; adds the
+  /// gradient of loss_scale * sum into the units' gradients. `loss_scale` is 1 / (tokens of the whole step over all ranks).
+  /// Returns without fencing.
+  virtual void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale,
+                                double* loss) = 0;
 
   /// The sum of the batch's token losses without dropout or gradients.
   virtual double evaluate(ParameterAccess<Scalar>& access, const Batch& batch) = 0;

@@ -17,7 +17,7 @@ class Network {
   [[nodiscard]] virtual const ParameterTable& parameters() const = 0;
   [[nodiscard]] virtual const Config& config() const = 0;
   virtual void reserve(MemoryLedger& ledger, std::int64_t micro_batch) = 0;
-  virtual double forward_backward(const Batch& batch, float loss_scale) = 0;
+  virtual void forward_backward(const Batch& batch, float loss_scale, double* loss) = 0;
   virtual double evaluate(const Batch& batch) = 0;
   virtual void next_token_logits(Matrix<const Token> inputs, std::int64_t num_tokens, Vector<float> logits) = 0;
   virtual std::string closing_line() = 0;
@@ -34,8 +34,8 @@ class NetworkOf final : public Network {
   [[nodiscard]] const ParameterTable& parameters() const override { return model_->parameters(); }
   [[nodiscard]] const Config& config() const override { return model_->config(); }
   void reserve(MemoryLedger& ledger, std::int64_t micro_batch) override { model_->reserve(ledger, micro_batch); }
-  double forward_backward(const Batch& batch, float loss_scale) override {
-    return model_->forward_backward(access_, batch, loss_scale);
+  void forward_backward(const Batch& batch, float loss_scale, double* loss) override {
+    model_->forward_backward(access_, batch, loss_scale, loss);
   }
   double evaluate(const Batch& batch) override { return model_->evaluate(access_, batch); }
   void next_token_logits(Matrix<const Token> inputs, std::int64_t num_tokens, Vector<float> logits) override {

@@ -27,6 +27,10 @@ class Projection {
 
   void forward(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) const;
 
+  /// y = ... + residual (N, O), rounded once.
+  void forward_onto(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> residual, Matrix<const Scalar> x,
+                    Vector<const Scalar> weights) const;
+
   /// y, and active = gelu(y). There must be a bias.
   void forward_gelu(const Device& space, Matrix<Scalar> y, Matrix<Scalar> active, Matrix<const Scalar> x,
                     Vector<const Scalar> weights) const;

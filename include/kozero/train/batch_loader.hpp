@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_loader.hpp: reads sequences into the model's batch.
 //   sample s of T tokens:  inputs x_0 ... x_{T-1}, targets x_1 ... x_T     (T+1 tokens are read)
-// A SampleSource is a random-access set of samples, with a last one that may be shorter; the loader owns the device buffers of one micro-step.
+// A SampleSource is a random-access set of samples, with a last one that may be shorter; the loader owns the device buffers of
+// one micro-step, and pinned host buffers of those whose copies to a GPU may be under way: a load waits for nothing.
 #pragma once
 #include <memory>
 #include <span>
@@ -32,8 +33,9 @@ struct SampleName {
 
 class BatchLoader {
  public:
-  /// Takes buffers for `micro_batch` sequences of `seq` tokens.
-  BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedger& ledger);
+  /// Takes buffers for `micro_batch` sequences of `seq` tokens. The caller fences the device at least once in `unfenced`
+  /// loads, a step's or an evaluation's.
+  BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedger& ledger, int unfenced = 1);
 
   /// The named samples as a device batch, valid until the next load.
   model::Batch load(const SampleSource& source, const std::vector<SampleName>& names);
@@ -41,14 +43,19 @@ class BatchLoader {
   model::Batch load_tail(const SampleSource& source);
 
  private:
+  template <class T>
+  using Pinned = Kokkos::View<T**, Kokkos::LayoutRight, Kokkos::SharedHostPinnedSpace>;
+
   model::Batch load(const SampleSource& source, const std::vector<SampleName>& names, std::int64_t seq);
 
   std::int64_t seq_;
-  Vector<Token> tokens_;             // inputs, then targets: (2, micro_batch, T)
-  Vector<std::uint64_t> sample_ids_; // (micro_batch)
-  std::vector<Token> host_tokens_;
-  std::vector<std::uint64_t> host_ids_;
-  std::vector<Token> window_;        // (T + 1)
+  Vector<Token> tokens_;              // inputs, then targets: (2, micro_batch, T)
+  Vector<std::uint64_t> sample_ids_;  // (micro_batch)
+  std::size_t turns_;                 // host buffers; 1 on a host, where a copy is complete when it returns
+  std::size_t turn_ = 0;
+  Pinned<Token> host_tokens_;       // (turns, tokens)
+  Pinned<std::uint64_t> host_ids_;  // (turns, sample ids)
+  std::vector<Token> window_;       // (T + 1)
 };
 
 }  // namespace kozero::train

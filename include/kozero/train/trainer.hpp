@@ -8,6 +8,7 @@
 #pragma once
 #include <string>
 
+#include <kozero/core/readings.hpp>
 #include <kozero/core/timeline.hpp>
 #include <kozero/model/network.hpp>
 #include <kozero/optim/optimizer.hpp>
@@ -71,6 +72,7 @@ class Trainer {
   const Sampler& sampler_;
   const SampleSource& source_;
   StepConfig config_;
+  Readings losses_;  // by micro-step: the sum over this rank's tokens
 };
 
 }  // namespace kozero::train

@@ -16,6 +16,7 @@
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/parameter_access.hpp>
 #include <kozero/core/parameter_table.hpp>
+#include <kozero/core/readings.hpp>
 #include <kozero/dist/distributed_array.hpp>
 #include <kozero/zero/placement_row.hpp>
 #include <kozero/zero/slot_buffers.hpp>
@@ -45,7 +46,8 @@ class Gradients {
   [[nodiscard]] Vector<float> whole(int unit) const;
 
   /// The global 2-norm of the reduced gradient: each rank sums the squares of its own slices in double, in unit order
-  /// and fixed blocks; the partial sums are gathered and added in rank order. The same bits for every placement.
+  /// and fixed blocks; the partial sums are gathered and added in rank order. The same bits for every placement. Waits,
+  /// once, for all that was put on the device.
   [[nodiscard]] double norm() const;
   /// The name of the first tensor with a non-finite element on any rank, "" where all are finite. Collective.
   [[nodiscard]] std::string first_non_finite() const;
@@ -86,6 +88,7 @@ class Gradients {
   Vector<float> flat_;                  // not sharded: the full flat buffer
   std::vector<Vector<float>> buffers_;  // sharded: full buffers of the units at work and under way
   Vector<float> sums_;                  // slices of the reduced gradient, where they have an array of their own
+  Readings squares_;                    // by unit: the sum of its slice's squares
 };
 
 }  // namespace kozero::zero
