@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// self_communicator.cpp: one rank's collectives are copies inside its device memory.
+// self_communicator.cpp: one rank's collectives are copies inside its device memory, put on the stream of the kernels.
 #include <mpi.h>
 
 #include <kozero/core/error.hpp>
@@ -38,7 +38,7 @@ class SelfCommunicator final : public Communicator {
     require(partition.num_ranks() == 1, "self: a partition for more than one rank");
     if (from == to) return;
     const auto bytes = static_cast<std::size_t>(partition.extent()) * element_size;
-    Kokkos::deep_copy(Vector<char>(static_cast<char*>(to), bytes),
+    Kokkos::deep_copy(Device(), Vector<char>(static_cast<char*>(to), bytes),
                       Vector<const char>(static_cast<const char*>(from), bytes));
   }
 };

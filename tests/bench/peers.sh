@@ -7,6 +7,8 @@
 #   gpt2-4x256, gpt2-1x1024, llama-4x256    one process, 2 threads, beside PyTorch eager and compiled
 #   stage1-4x256, stage3-4x256              2 ranks of 1 thread, the same 4 sequences, beside DDP and ZeroRedundancyOptimizer,
 #                                           and beside FSDP2
+#   deepspeed1-4x256, deepspeed3-4x256      the same beside DeepSpeed's ZeRO 1 and 3, which that python then has too; not run
+#                                           unless named
 # GPT-2 124M's shape; llama: 12 layers of 768 channels, 12 heads, 4 key/value heads.
 # KOZERO_PEER_PYTHON names a python that has torch; KOZERO_PEERS a folder with another torch_gpt.py than the one beside this
 # script; KOZERO the program (build/release/kozero unless said).
@@ -112,7 +114,10 @@ for case in "${cases[@]}"; do
       model.kv_heads=4 model.tie_embeddings=true ;;
     stage1-4x256) two_ranks 1 ddp zero1 ;;
     stage3-4x256) two_ranks 3 fsdp2 ;;
-    *) echo "peers.sh: no case '$case'; accepted are gpt2-4x256, gpt2-1x1024, llama-4x256, stage1-4x256, stage3-4x256" >&2; exit 2 ;;
+    deepspeed1-4x256) two_ranks 1 deepspeed1 ;;
+    deepspeed3-4x256) two_ranks 3 deepspeed3 ;;
+    *) echo "peers.sh: no case '$case'; accepted are gpt2-4x256, gpt2-1x1024, llama-4x256, stage1-4x256, stage3-4x256," \
+      "deepspeed1-4x256, deepspeed3-4x256" >&2; exit 2 ;;
   esac
 done
 echo "all medians of $runs runs:"

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
 # torch_gpt.py: the peer of tests/bench/peers.sh and tests/gpu.sh in PyTorch: GPT-2's or Llama's shape, one process
-# or several (torchrun): DDP, ZeroRedundancyOptimizer (stage 1), FSDP2 (stage 3). Prints one JSON line: tokens per second over
-# all processes, the median of the steps after the warm-up, and the peak resident MiB of a process.
+# or several (torchrun): DDP, ZeroRedundancyOptimizer (stage 1), FSDP2 (stage 3), DeepSpeed's ZeRO 1 to 3. Prints one JSON line:
+# tokens per second over all processes, the median of the steps after the warm-up, and the peak resident MiB of a process.
 import argparse
 import json
 import os
@@ -28,7 +28,8 @@ parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
 parser.add_argument("--batch", type=int, default=4, help="sequences of a process")
 parser.add_argument("--seq", type=int, default=256)
 parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
-parser.add_argument("--mode", choices=["single", "ddp", "zero1", "fsdp2"], default="single")
+parser.add_argument("--mode", choices=["single", "ddp", "zero1", "fsdp2", "deepspeed1", "deepspeed2", "deepspeed3"],
+                    default="single")
 parser.add_argument("--compile", action="store_true")
 parser.add_argument("--steps", type=int, default=6)
 parser.add_argument("--warmup", type=int, default=2)
@@ -125,6 +126,25 @@ def sharded(model):
     return model
 
 
+class DeepSpeed:
+    """A step of DeepSpeed's engine, which holds model and optimizer."""
+
+    def __init__(self, model):
+        import deepspeed
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+        settings = {"train_micro_batch_size_per_gpu": options.batch, "gradient_clipping": 1.0,
+                    "bf16": {"enabled": options.dtype == "bf16"}, "zero_allow_untested_optimizer": True,
+                    "zero_optimization": {"stage": int(options.mode[-1])}, "steps_per_print": 1 << 30}
+        self.engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings)
+
+    def step_seconds(self):
+        window = torch.randint(0, VOCAB, (options.batch, options.seq + 1))
+        start = time.perf_counter()
+        self.engine.backward(self.engine(window[:, :-1], window[:, 1:]))
+        self.engine.step()
+        return time.perf_counter() - start
+
+
 def optimizer_of(model):
     if options.mode != "zero1":
         return torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -153,18 +173,28 @@ def step_seconds(model, optimizer):
 
 def main():
     torch.set_num_threads(options.threads)
-    if options.mode != "single":
+    of_deepspeed = options.mode.startswith("deepspeed")
+    if of_deepspeed:
+        os.environ["DS_ACCELERATOR"] = "cpu"
+        import deepspeed
+        deepspeed.init_distributed("gloo")
+    elif options.mode != "single":
         torch.distributed.init_process_group("gloo")
     ranks = torch.distributed.get_world_size() if options.mode != "single" else 1
     torch.manual_seed(1)
     model = Gpt().to(options.device)
-    if options.mode == "fsdp2":
-        model = sharded(model)
-    elif options.mode != "single":
-        model = nn.parallel.DistributedDataParallel(model)
-    optimizer = optimizer_of(model)
-    stepped = torch.compile(model) if options.compile else model
-    seconds = [step_seconds(stepped, optimizer) for _ in range(options.warmup + options.steps)]
+    steps = range(options.warmup + options.steps)
+    if of_deepspeed:
+        engine = DeepSpeed(model)
+        seconds = [engine.step_seconds() for _ in steps]
+    else:
+        if options.mode == "fsdp2":
+            model = sharded(model)
+        elif options.mode != "single":
+            model = nn.parallel.DistributedDataParallel(model)
+        optimizer = optimizer_of(model)
+        stepped = torch.compile(model) if options.compile else model
+        seconds = [step_seconds(stepped, optimizer) for _ in steps]
     speed = ranks * options.batch * options.seq / statistics.median(seconds[options.warmup:])
     if int(os.environ.get("RANK", 0)) == 0:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

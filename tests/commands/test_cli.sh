@@ -219,6 +219,7 @@ benches() {
   also '^in calls of reduce_scatter +6.0 '
   also '^[0-9.]+ ms a step \([0-9]+ tokens/s over all ranks\), .* = [0-9.]+ %$'
   also '^{"kernels":\[{"kernel":"kozero::.*"idle_share":0.[0-9]+,'
+  also '^the host waited for kernels [0-9.]+ times a step, [0-9.]+ ms, and allocated arrays 0.0 times$'
   cp out.txt step.txt
   expect 0 '^as long as they say$' awk '/^(kozero::|copy|Kokkos::)/ { sum += $(NF - 2) }
     / ms a step \(/ { total = $10; if (sum > total - 0.2 && sum < total + 0.2 && total < $1) print "as long as they say" }' step.txt
