@@ -3,8 +3,9 @@
 // nccl_communicator.hpp: collectives between GPUs, one a rank, by NCCL on a stream of their own.
 //   start:   compute stream --given--> communication stream: the collective, --done-->     finish:  --done--> compute stream
 // So a collective reads what kernels before its start wrote and writes what they had read, kernels after its finish see the result,
-// and the host waits for neither. Equal slices are one ncclReduceScatter or ncclAllGather; uneven ones a group of ncclReduce or
-// ncclBroadcast, one a slice that is not empty. What is passed is free after finish, so that reclaim has nothing to do.
+// and the host waits for neither, only until NCCL has put the collective on its stream. Equal slices are one ncclReduceScatter or
+// ncclAllGather; uneven ones a group of ncclReduce or ncclBroadcast, one a slice that is not empty. What is passed is free after
+// finish, so that reclaim has nothing to do.
 // With `deterministic`, algorithm and protocol are pinned (NCCL_ALGO = Ring, NCCL_PROTO = Simple, unless the user set them), and
 // share() gives nothing: how NCCL cuts an array over its channels, and so the order of a sum, may depend on whether it is registered.
 // Without, share() gives memory registered with NCCL.
