@@ -175,6 +175,8 @@ fp16() {
 
 plan_fits() {
   expect 0 'lowest stage within' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8
+  expect 0 '^not in it: what NCCL takes of each GPU, which a run measures and books$' \
+    "$kozero" plan "$inputs/gpt2_124m.toml" comm.backend=nccl --ranks 8
   expect 0 '"stage":3,"ranks":8' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --json
   expect 0 '^2$' "$kozero" ranks "$inputs/quickstart.toml"
   expect 0 'zero.stage' "$kozero" keys
