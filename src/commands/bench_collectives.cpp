@@ -15,6 +15,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
+#include <kozero/core/median.hpp>
 #include <kozero/dist/control_communicator.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/dist/mpi_collectives.hpp>
@@ -22,7 +23,6 @@
 
 #include "bench.hpp"
 #include "deck_arguments.hpp"
-#include "median.hpp"
 
 namespace kozero::commands {
 namespace {

@@ -231,6 +231,45 @@ benches() {
   expect 2 'bench "chekpoint": did you mean checkpoint\? accepted are checkpoint DECK' on 2 bench chekpoint
 }
 
+# The file of bench tune: obeyed in every stage, recorded by run and checkpoints, refused where it is not this place's.
+tuning() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny train.micro_batch=1 checkpoint.every=6
+  expect 0 '^t.toml: [0-9]+ kinds; run.tuning=t.toml goes by it' on 2 bench tune "$@" --runs 1 --out t.toml
+  also '^f32 = f32 x f32, 16 x 48 x 16, none none, bias +3 +[12] +[0-9.]+ +[0-9.]+ +[0-9.]+ % '
+  also '^the products of a step: [0-9.]+ ms by the rule, [0-9.]+ ms as kept'
+  also '^a whole step, measured in turn: [0-9.]+ ms by the rule, [0-9.]+ ms tuned'
+  expect 0 '^"f32 = f32 x f32, 16 x 48 x 16, transpose none" = "' cat t.toml
+  expect 2 't.toml.partial' ls t.toml.partial
+  expect 0 'all stages agree bit for bit' on 2 verify "$@" run.tuning=t.toml
+  expect 0 'precision    f32, products by [^,]* tuned by t.toml \([0-9]+ kinds\), attention' on 2 train "$@" run.tuning=t.toml
+  lines 0 'products go by'
+  expect 0 same sh -c 'cmp t.toml run/tuning.toml && cmp t.toml run/step_000000006/tuning.toml && echo same'
+  expect 0 '"tuning": "[0-9a-f]{32}"' cat run/step_000000012/manifest.json
+  mv t.toml gone.toml
+  expect 0 'validation   loss' "$kozero" eval run
+  expect 0 'lowest stage' "$kozero" plan "$@" run.tuning=t.toml
+  expect 3 '^\[rank 0\] error: t.toml: cannot read: No such file or directory$' on 2 train "$@" run.tuning=t.toml
+  expect 0 '^note         products go by the rule and went by the tuning [0-9a-f]{32}: their last bits may differ$' on 2 train "$@" \
+    checkpoint.resume=auto run.steps=13
+  expect 2 'tuning.toml' ls run/tuning.toml run/step_000000013/tuning.toml
+  expect 0 'note         products go by the tuning [0-9a-f]{32} and went by the rule' on 2 train "$@" checkpoint.resume=auto \
+    run.steps=14 run.tuning=gone.toml
+  sed 's/^device = .*/device = "a Z80"/' gone.toml >t.toml
+  expect 3 '^\[rank 0\] error: t.toml: it was made for the device "a Z80", this is ".+"; `kozero bench tune` makes one here$' \
+    on 2 train "$@" run.tuning=t.toml run.dir=refused
+  sed 's/^library = .*/library = "oneDNN 0.1"/' gone.toml >t.toml
+  expect 3 't.toml: it was made for the library "oneDNN 0.1", this is "oneDNN [0-9.]+"; ' "$kozero" verify "$@" run.tuning=t.toml
+  sed 's/^\("f32.*\) = "[^"]*"$/\1 = "abacus"/' gone.toml >t.toml
+  expect 3 't.toml: "f32 .*" = "abacus": this way to multiply is not here; accepted are "oneDNN"' on 2 train "$@" run.tuning=t.toml run.dir=refused
+  head -c 150 gone.toml >t.toml
+  expect 3 't.toml(:[0-9]+)?: no tuning file: .*; `kozero bench tune` writes one$' on 2 train "$@" run.tuning=t.toml run.dir=refused
+  expect 2 'run.tuning = "t.toml": nothing reads it where run.products = "library"' "$kozero" train "$@" run.tuning=t.toml run.products=library
+  expect 2 'bench tune: no product of the step goes by more than one way' "$kozero" bench tune "$@" run.products=library --runs 1
+  expect 2 'refused' ls -d refused
+}
+
 # The losses and gradient norms of a run, in all their digits, with the steps.
 trace() {
   sed 's/^{"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/' "$1/metrics.jsonl"
