@@ -23,6 +23,7 @@ struct RunKeys {
   std::int64_t threads = 0;  ///< 0: not given, the cores shared out
   std::string device = "auto";
   std::string products = "fastest";
+  std::string tuning = "none";  ///< products go by the rule
   bool deterministic = true;
   double max_minutes = 0;
   std::int64_t check_every = 0;

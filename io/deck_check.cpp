@@ -30,6 +30,7 @@ const std::vector<std::string> kLlamaFamily = {"\"llama\"", "\"qwen2\"", "\"qwen
 const std::vector<std::string> kDecoders = {"\"gpt2\"", "\"llama\"", "\"qwen2\"", "\"qwen3\""};
 
 const std::vector<ReadWhere> kReadWhere = {
+    {"run.tuning", "run.products", {"\"fastest\"", "\"tf32\""}},
     {"model.layers", "model.arch", kDecoders},
     {"model.heads", "model.arch", kDecoders},
     {"model.kv_heads", "model.arch", kLlamaFamily},

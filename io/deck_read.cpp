@@ -50,6 +50,7 @@ Deck parse_deck(const std::string& text, const std::string& source, const std::v
   check_deck(deck);
   for (auto& path : deck.data.text) find_path(source, path);
   for (auto& path : deck.data.tokens) find_path(source, path);
+  if (deck.run.tuning != "none") find_path(source, deck.run.tuning);
   if (!names_tokenizer_kind(deck)) find_path(source, deck.data.tokenizer);
   return deck;
 }

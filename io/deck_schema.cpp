@@ -59,6 +59,8 @@ std::vector<DeckRow> run_rows() {
        "who multiplies matrices: a processor's tile units where it has any, always the library, or for f32 on GPUs "
        "tensor "
        "cores, in TF32"},
+      {"run.tuning", kRun<&K::tuning>, anything(),
+       "file of `kozero bench tune`: by which algorithm each kind of product is computed; none: by a fixed rule"},
       {"run.deterministic", kRun<&K::deterministic>, anything(), "the same bits on every repetition"},
       {"run.max_minutes", kRun<&K::max_minutes>, from(0), "stop in good order after this time; 0: no limit"},
       {"run.check_every", kRun<&K::check_every>, from_to(0, kMany),

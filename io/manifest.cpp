@@ -45,7 +45,8 @@ CheckpointRecord record_of(const Json& json) {
           .model = json.at("model").dump(),
           .tokenizer = json.at("tokenizer").get<std::string>(),
           .deck = json.at("deck").get<std::string>(),
-          .loss_scale = loss_scale_of(json)};
+          .loss_scale = loss_scale_of(json),
+          .tuning = json.value("tuning", "")};
 }
 
 Manifest manifest_of(Json json) {
@@ -91,6 +92,7 @@ std::string manifest_text(const Manifest& manifest) {
   if (const auto& scale = record.loss_scale) {
     json["loss_scale"] = {{"scale", scale->scale}, {"good_steps", scale->good_steps}};
   }
+  if (!record.tuning.empty()) json["tuning"] = record.tuning;
   for (const auto& [name, hashes] : manifest.files) json["files"][name] = json_of(hashes);
   json["datasets"] = manifest.datasets;
   json["hash"] = hash_of(json);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // manifest.hpp: what a checkpoint says of itself, and the hashes that vouch for its files.
-//   manifest.json: format_version; step, tokens, optimizer_start; loss_scale {scale, good_steps} where it is dynamic; data {seed, global_batch, num_samples, next_step};
+//   manifest.json: format_version; step, tokens, optimizer_start; loss_scale {scale, good_steps} where it is dynamic; tuning where there is one; data {seed, global_batch, num_samples, next_step};
 //   model, tokenizer, deck; files {name: {size, xxh3_128 of every 16 MiB}}; datasets {path in state.h5: hash}; hash of
 //   all that stands before it
 // A dataset's hash is that of its values alone, wherever they lie in the file: its bytes (f32, little endian, row-major)
@@ -37,6 +37,7 @@ struct CheckpointRecord {
   std::string tokenizer = {};                ///< its name and the hash of its vocabulary; "none"
   std::string deck = {};                     ///< the resolved deck's text
   std::optional<LossScale> loss_scale = {};  ///< for the next step; none where it is fixed
+  std::string tuning = {};                   ///< XXH3-128 of the products' tuning file; "" without one
 };
 
 struct Manifest {

@@ -6,14 +6,16 @@
 //   bias             c = ... + bias, and in any case + addend
 //   gelu             hidden (its auxiliary output) = ... + bias, c = gelu(hidden)        rows of hidden on 16-byte borders
 //   gelu_gradient    c = (...) * gelu'(hidden)
-// The algorithm is the first that cuBLASLt's heuristic names for a kind of product: a fixed rule, with no reduction by
-// atomics. Where it names none for a GELU, there is no such Product, and the GELU is a pass of its own.
+// Its ways are the algorithms that cuBLASLt's heuristic names for the kind of product, none with a reduction by atomics;
+// the first is the rule's (product_tuning.hpp). A way's name is the algorithm's words in hexadecimal, which one version of
+// cuBLASLt gives one GPU. Where there is none for a GELU, there is no such Product, and the GELU is a pass of its own.
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime.h>
-#include <optional>
+#include <sstream>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include <kozero/core/precision.hpp>
 #include <kozero/kernels/matmul.hpp>
@@ -21,6 +23,7 @@
 namespace kozero::kernels {
 
 inline constexpr std::size_t kCublasltWorkspace = std::size_t{32} << 20;
+inline constexpr int kMostAlgorithms = 16;
 inline constexpr std::uintptr_t kVectorBytes = 16;  ///< of the widest load: what tensor cores' kernels want of pointers
 
 enum class Fusion { none, gelu, gelu_gradient };
@@ -64,13 +67,25 @@ class CublasltProduct {
     a_ = layout(cublaslt_type<In>(), plain_a ? shape.m : shape.k, plain_a ? shape.k : shape.m);
     b_ = layout(cublaslt_type<In>(), plain_b ? shape.k : shape.n, plain_b ? shape.n : shape.k);
     c_ = layout(cublaslt_type<Out>(), shape.m, shape.n);
-    choose_algorithm();
+    find_algorithms();
   }
 
   /// cuBLASLt can compute it.
-  [[nodiscard]] bool exists() const { return algorithm_.has_value(); }
+  [[nodiscard]] bool exists() const { return !algorithms_.empty(); }
 
-  void run(cudaStream_t stream, void* workspace, Out* c, const In* a, const In* b, const Epilogue<Out, In>& epilogue) {
+  /// Of each algorithm its name.
+  [[nodiscard]] std::vector<std::string> ways() const {
+    std::vector<std::string> names;
+    for (const auto& algorithm : algorithms_) {
+      std::ostringstream name;
+      for (const std::uint64_t word : algorithm.data) name << (name.tellp() > 0 ? "-" : "") << std::hex << word;
+      names.push_back(name.str());
+    }
+    return names;
+  }
+
+  void run(std::size_t way, cudaStream_t stream, void* workspace, Out* c, const In* a, const In* b,
+           const Epilogue<Out, In>& epilogue) {
     if (epilogue.bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(epilogue.bias));
     const bool gelu = kind_.fusion == Fusion::gelu;
     if (gelu) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<const void*>(c));
@@ -82,7 +97,7 @@ class CublasltProduct {
     const float alpha = 1.0F;
     const float beta = kind_.shape.accumulate ? 1.0F : 0.0F;
     check_cublaslt(cublasLtMatmul(handle_, operation_, &alpha, b, b_, a, a_, &beta, addend, c_, result, c_,
-                                  &*algorithm_, workspace, kCublasltWorkspace, stream),
+                                  &algorithms_[way], workspace, kCublasltWorkspace, stream),
                    "cublasLtMatmul");
   }
 
@@ -119,7 +134,7 @@ class CublasltProduct {
                    "cublasLtMatmulPreferenceSetAttribute");
   }
 
-  void choose_algorithm() {
+  void find_algorithms() {
     cublasLtMatmulPreference_t preference = nullptr;
     check_cublaslt(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
     prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kCublasltWorkspace);
@@ -131,23 +146,24 @@ class CublasltProduct {
     prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, of_in);
     prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_out);
     prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_out);
-    cublasLtMatmulHeuristicResult_t result{};
+    cublasLtMatmulHeuristicResult_t results[kMostAlgorithms] = {};
     int found = 0;
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle_, operation_, b_, a_, c_, c_, preference, 1, &result, &found);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, operation_, b_, a_, c_, c_, preference,
+                                                                 kMostAlgorithms, results, &found);
     cublasLtMatmulPreferenceDestroy(preference);
-    if (kind_.fusion == Fusion::none) {
-      check_cublaslt(status, "cublasLtMatmulAlgoGetHeuristic");
-      require(found == 1, "matmul: cuBLASLt has no algorithm for this product");
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found; ++i) {
+      if (results[i].state == CUBLAS_STATUS_SUCCESS) algorithms_.push_back(results[i].algo);
     }
-    if (status == CUBLAS_STATUS_SUCCESS && found == 1) algorithm_ = result.algo;
+    if (kind_.fusion != Fusion::none) return;
+    check_cublaslt(status, "cublasLtMatmulAlgoGetHeuristic");
+    require(exists(), "matmul: cuBLASLt has no algorithm for this product");
   }
 
   cublasLtHandle_t handle_;
   CublasltKind kind_;
   cublasLtMatmulDesc_t operation_ = nullptr;
   cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
-  std::optional<cublasLtMatmulAlgo_t> algorithm_;
+  std::vector<cublasLtMatmulAlgo_t> algorithms_;
 };
 
 }  // namespace kozero::kernels

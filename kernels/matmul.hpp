@@ -7,8 +7,8 @@
 //   hidden = op(a) op(b) + bias, active = gelu(hidden)      and      dhidden = op(a) op(b) * gelu'(hidden)
 // On the host a tile unit of the processor computes it (matmul_tiles.cpp: AMX or AVX-512) or oneDNN (matmul_onednn.cpp;
 // matmul_host.cpp chooses), on NVIDIA GPUs cuBLASLt (matmul_cublaslt.cpp). What a back end sets up for a shape is kept
-// and used again; shape and operation alone choose the algorithm, so a call repeats bit for bit at a given number of
-// threads, and by tiles at any. Sums are in float. To be called from one host thread. Throws Error(internal) where
+// and used again; shape, operation and a table (product_tuning.hpp) choose the algorithm: a call repeats bit for bit at
+// a given number of threads, and by tiles at any. Sums are in float. From one host thread. Throws Error(internal) where
 // extents disagree. Runs on `space`; returns without fencing.
 #pragma once
 #include <cstdint>

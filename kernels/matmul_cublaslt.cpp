@@ -8,6 +8,7 @@
 #include <map>
 
 #include <kozero/kernels/cublaslt_product.hpp>
+#include <kozero/kernels/product_ways.hpp>
 
 namespace kozero::kernels {
 namespace {
@@ -59,6 +60,30 @@ Fusion fusion_of(const ProductShape& shape, const Epilogue<Out, In>& epilogue, b
   return epilogue.hidden != nullptr && !shape.has_bias ? Fusion::gelu_gradient : Fusion::none;
 }
 
+template <class Out, class In>
+std::string name_of(const CublasltKind& kind) {
+  std::string name = kind_name<Out, In>(kind.shape);
+  if (kind.fusion != Fusion::none) name += kind.fusion == Fusion::gelu ? ", gelu" : ", gelu gradient";
+  return name + (kind.aligned ? "" : ", unaligned") + (kind.tf32 ? ", TF32" : "");
+}
+
+/// The product by the algorithm that the table or the rule says. Timed ones overwrite neither c nor what a GELU gives.
+template <class Out, class In>
+void run(CublasltProduct<Out, In>& product, const CublasltKind& kind, cudaStream_t stream, Out* c, const In* a,
+         const In* b, const Epilogue<Out, In>& epilogue) {
+  static KeptWays<CublasltKind, std::size_t> kept;
+  const std::int64_t extent = kind.shape.m * kind.shape.n;
+  void* const workspace = library().workspace;
+  const std::size_t way = kept.of(kind, [&] {
+    return way_of<Out>(name_of<Out, In>(kind), product.ways(), 2 * extent, [&](std::size_t place, Out* results) {
+      Epilogue<Out, In> timed = epilogue;
+      if (timed.active != nullptr) timed.active = results + extent;
+      product.run(place, stream, workspace, results, a, b, timed);
+    });
+  });
+  product.run(way, stream, workspace, c, a, b, epilogue);
+}
+
 }  // namespace
 
 template <class Space, class Out, class In>
@@ -74,10 +99,10 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
                     std::is_same_v<In, float> && tf32()};
   kind.fusion = fusion_of(shape, epilogue, kind.aligned);
   if (kind.fusion != Fusion::none && product(kind).exists()) {
-    return product(kind).run(space.cuda_stream(), library().workspace, c, a, b, epilogue);
+    return run(product(kind), kind, space.cuda_stream(), c, a, b, epilogue);
   }
   kind.fusion = Fusion::none;
-  product(kind).run(space.cuda_stream(), library().workspace, c, a, b, epilogue);
+  run(product(kind), kind, space.cuda_stream(), c, a, b, epilogue);
   apply_gelu(space, shape, c, epilogue);
 }
 
@@ -111,6 +136,10 @@ double product_probe(const Space&) {
 template double product_probe<Device, float>(const Device&);
 template double product_probe<Device, Bfloat16>(const Device&);
 template double product_probe<Device, Float16>(const Device&);
+
+std::vector<std::string> known_product_ways() { return {}; }
+
+std::string product_library() { return "cuBLASLt " + std::to_string(cublasLtGetVersion()); }
 
 std::int64_t product_workspace() { return static_cast<std::int64_t>(kCublasltWorkspace); }
 

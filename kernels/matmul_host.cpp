@@ -1,14 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// matmul_host.cpp: who computes a product on the host: the processor's best tile unit, or oneDNN where there is none
-// and where padding to blocks of 32 x 32 would more than double the work. Of fp16 oneDNN is given copies in float, which
-// cost more than that padding.
+// matmul_host.cpp: who computes a product on the host. The rule: the processor's best tile unit, or oneDNN where there is
+// none and where padding to blocks of 32 x 32 would more than double the work. Of fp16 oneDNN is given copies in float,
+// which cost more than that padding. A table may say otherwise (product_tuning.hpp): all units and oneDNN are ways.
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <kozero/core/precision.hpp>
 #include <kozero/kernels/matmul.hpp>
 #include <kozero/kernels/matmul_onednn.hpp>
 #include <kozero/kernels/matmul_tiles.hpp>
+#include <kozero/kernels/product_ways.hpp>
 
 namespace kozero::kernels {
 namespace {
@@ -22,6 +23,51 @@ std::int64_t padded(std::int64_t extent) { return (extent + kTileRows - 1) / kTi
 
 bool fills_tiles(const ProductShape& shape) { return padded(shape.m) * padded(shape.n) <= 2 * shape.m * shape.n; }
 
+constexpr const char* kLibrary = "oneDNN";
+
+/// Where null is the library.
+const char* name_of(const TileUnit* unit) { return unit == nullptr ? kLibrary : unit->name; }
+
+template <class In>
+bool goes_to_tiles(const ProductShape& shape) {
+  return tile_unit_in_use<In>() != nullptr && (std::is_same_v<In, Float16> || fills_tiles(shape));
+}
+
+/// Who can multiply, null the library; the rule's own first.
+template <class In>
+std::vector<const TileUnit*> ways_of(const ProductShape& shape) {
+  std::vector<const TileUnit*> ways;
+  const TileUnits& units = tile_units<In>();
+  for (int i = 0; i < units.extent; ++i) ways.push_back(&units.unit[i]);
+  ways.insert(goes_to_tiles<In>(shape) ? ways.end() : ways.begin(), nullptr);
+  return ways;
+}
+
+/// The product, its GELU left out, by a unit or the library.
+template <class Out, class In>
+void multiply_by(const TileUnit* unit, const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+                 const Epilogue<Out, In>& epilogue) {
+  if (unit != nullptr) {
+    multiply_by_tiles(space, *unit, shape, c, a, b, epilogue);
+  } else {
+    multiply_by_onednn(space, shape, c, a, b, epilogue);
+  }
+}
+
+template <class Out, class In>
+const TileUnit* unit_for(const Device& space, const ProductShape& shape, const In* a, const In* b,
+                         const Epilogue<Out, In>& epilogue) {
+  if (chosen() == Products::library) return nullptr;
+  static KeptWays<ProductShape, const TileUnit*> kept;
+  return kept.of(shape, [&] {
+    const auto ways = ways_of<In>(shape);
+    std::vector<std::string> names;
+    for (const TileUnit* unit : ways) names.emplace_back(name_of(unit));
+    return ways[way_of<Out>(kind_name<Out, In>(shape), names, shape.m * shape.n,
+                            [&](std::size_t way, Out* c) { multiply_by(ways[way], space, shape, c, a, b, epilogue); })];
+  });
+}
+
 }  // namespace
 
 template <class T>
@@ -34,12 +80,8 @@ template <class Space, class Out, class In>
 void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
               const Epilogue<Out, In>& epilogue) {
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
-  const TileUnit* const unit = tile_unit_in_use<In>();
-  if (unit != nullptr && (std::is_same_v<In, Float16> || fills_tiles(shape))) {
-    multiply_by_tiles(space, *unit, shape, c, a, b, epilogue);
-  } else {
-    multiply_by_onednn(space, shape, c, a, b, epilogue);
-  }
+  const TileUnit* const unit = unit_for(space, shape, a, b, epilogue);
+  multiply_by(unit, space, shape, c, a, b, epilogue);
   apply_gelu(space, shape, c,
              epilogue);  // in the blocks' own storing it was slower: it reads and writes lines far apart
 }
@@ -58,8 +100,7 @@ void choose_products(Products products) { chosen() = products; }
 
 template <class T>
 const char* multiplier() {
-  const TileUnit* const unit = tile_unit_in_use<T>();
-  return unit == nullptr ? "oneDNN" : unit->name;
+  return name_of(tile_unit_in_use<T>());
 }
 
 template <class Space, class T>
@@ -84,6 +125,16 @@ double product_probe(const Space& space) {
   template double product_probe<Device, T>(const Device&); \
   template const char* multiplier<T>();
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
+
+std::vector<std::string> known_product_ways() {
+  std::vector<std::string> names = {kLibrary};
+  const auto add = [&](const TileUnits& units) {
+    for (int i = 0; i < units.extent; ++i) names.emplace_back(units.unit[i].name);
+  };
+  add(tile_units<float>());
+  add(tile_units<Bfloat16>());
+  return names;
+}
 
 std::int64_t product_workspace() { return 0; }
 

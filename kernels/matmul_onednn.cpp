@@ -20,6 +20,7 @@
 #include <kozero/kernels/convert.hpp>
 #include <kozero/kernels/matmul_onednn.hpp>
 #include <kozero/kernels/product_scratch.hpp>
+#include <kozero/kernels/product_tuning.hpp>
 
 namespace kozero::kernels {
 namespace {
@@ -225,6 +226,12 @@ void multiply_by_onednn(const Device& space, const ProductShape& shape, Out* c, 
   } catch (const dnnl::error& error) {
     throw Error(Failure::internal, std::string("matmul: oneDNN: ") + error.what());
   }
+}
+
+std::string product_library() {
+  const dnnl_version_t& version = *dnnl_version();
+  return "oneDNN " + std::to_string(version.major) + '.' + std::to_string(version.minor) + '.' +
+         std::to_string(version.patch);
 }
 
 template void multiply_by_onednn<float, float>(const Device&, const ProductShape&, float*, const float*, const float*,

@@ -12,6 +12,7 @@
 #   host       20 losses of a run on the GPU beside the host's, f32 and bf16
 #   memory     planned and measured device memory, to within 2 %
 #   bench      kernels at GPT-2 124M's shapes, T = 1024; a step's kernels, its idle share, its one wait
+#   tune       every algorithm of cuBLASLt's heuristic for 124M's products, and the speed with the file that comes of it
 #   speed      tokens a second and MFU: 124M, 1558M and a Llama of 0.5B, bf16
 #   peer       the same beside PyTorch compiled; KOZERO_PEER_PYTHON names a python with torch (python3 unless said)
 #   sanitizer  compute-sanitizer on attention's and cross-entropy's tests
@@ -49,7 +50,7 @@ ranks() { mpiexec -n "$1" "${@:2}"; }
 
 part_kernels() {
   local test
-  for test in row_kernels element_kernels matmul attention cross_entropy; do
+  for test in row_kernels element_kernels matmul product_tuning attention cross_entropy; do
     check "kernels.$test" "$(program "test_$test")"
   done
   check model.gradients "$(program test_model_gradients)"
@@ -121,6 +122,14 @@ speed_of() {
   say "$(grep '^loss' "speed.$name.$batch.log")"
 }
 
+part_tune() {
+  local keys=(model.seq=1024 train.precision=bf16 train.global_batch=32 train.micro_batch=32)
+  check tune.124m "$kozero" bench tune "$deck" "${keys[@]}" --runs 9 --out tuned.toml
+  cat tune.124m.log
+  check tune.stages "$kozero" verify "$deck" "${keys[@]}" run.tuning=tuned.toml --steps 2
+  speed_of tuned 32 run.tuning=tuned.toml
+}
+
 llama=(model.preset=none model.arch=llama model.layers=24 model.dim=1024 model.heads=16 model.kv_heads=4 model.ffn=4096 model.vocab=32000)
 
 part_speed() {
@@ -174,7 +183,7 @@ pack() {
 
 main() {
   local parts=("$@") part
-  ((${#parts[@]} > 0)) || parts=(kernels ladder host memory bench speed peer sanitizer)
+  ((${#parts[@]} > 0)) || parts=(kernels ladder host memory bench tune speed peer sanitizer)
   for part in "${parts[@]}"; do
     declare -F "part_$part" >/dev/null || { echo "gpu.sh: no part '$part'; see its first lines" >&2; exit 2; }
   done

@@ -9,6 +9,7 @@
 #include <kozero/core/precision.hpp>
 #include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/matmul.hpp>
+#include <kozero/kernels/product_tuning.hpp>
 
 #include "banner.hpp"
 
@@ -56,16 +57,24 @@ std::string model_line(const Banner& banner) {
       banner.parameters.num_units());
 }
 
-std::string precision_line(Precision precision) {
+std::string multiplier_text(const Banner& banner) {
+  const std::string name =
+      with_stored_type(banner.settings.precision, [](auto type) { return kernels::multiplier<decltype(type)>(); });
+  if (banner.deck.run.tuning == "none") return name;
+  return fmt::format("{} tuned by {} ({} kinds)", name, banner.deck.run.tuning, kernels::product_ways().size());
+}
+
+std::string precision_line(const Banner& banner) {
+  const Precision precision = banner.settings.precision;
+  const std::string products = multiplier_text(banner);
   return precision == Precision::f32
-             ? fmt::format("precision    f32, products by {}, attention by {}", kernels::multiplier<float>(),
+             ? fmt::format("precision    f32, products by {}, attention by {}", products,
                            kernels::attention_by<float>())
              : fmt::format(
                    "precision    {} weights and activations, products by {}, attention by {}; f32 master weights, "
                    "moments, gradients "
                    "and sums",
-                   name_of(precision),
-                   with_stored_type(precision, [](auto type) { return kernels::multiplier<decltype(type)>(); }),
+                   name_of(precision), products,
                    with_stored_type(precision, [](auto type) { return kernels::attention_by<decltype(type)>(); }));
 }
 
@@ -89,7 +98,7 @@ std::vector<std::string> lines_of(const Banner& banner) {
       fmt::format("data         {}", banner.data),
       stage_line(banner),
       batch_line(banner),
-      precision_line(banner.settings.precision),
+      precision_line(banner),
       fmt::format("optimizer    {}, lr {} {}, {} steps", deck.optim.kind, banner.settings.step.schedule.lr,
                   deck.optim.schedule, banner.settings.steps),
       fmt::format("placement    {}{}, communicator {}", banner.comm.size() > 1 ? "rank 0: " : "",

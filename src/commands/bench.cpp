@@ -16,6 +16,8 @@ const std::vector<Command>& benches() {
        "every kernel of a step beside the best product and a stream", bench_kernels},
       {"step", "DECK [section.key=value ...] [--runs N] [--json]",
        "where the time of training steps goes, and what is idle", bench_step},
+      {"tune", "DECK [section.key=value ...] [--out FILE] [--runs N]",
+       "the fastest way for each kind of matrix product, as a file for run.tuning", bench_tune},
       {"collectives", "[--mib LIST] [--runs N] [--json]", "reduce-scatter and all-gather beside MPI's",
        bench_collectives},
   };

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <kozero/core/median.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/dist/control_communicator.hpp>
@@ -26,7 +27,6 @@
 
 #include "bench.hpp"
 #include "deck_arguments.hpp"
-#include "median.hpp"
 #include "session.hpp"
 
 namespace kozero::commands {

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_collectives.cpp: what gradients and weights cost to move: reduce-scatter and all-gather of f32 on each back end that
 // these ranks can use, beside MPI's own reduce_scatter_block and allgather. Each round runs all of them; medians of the slowest
-// rank's seconds are printed. Slices are gathered in place, as updated weights are.
+// rank's seconds are printed. Slices are gathered in place, as updated weights are; bf16 weights travel as bytes, half as many.
+// Each back end has arrays of its own: none finds them in the caches because another has just read them.
 //   bus bandwidth = S / t * (n - 1) / n        S bytes of the full array, n ranks (the definition of nccl-tests)
 #include <algorithm>
 #include <chrono>
@@ -14,6 +15,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
+#include <kozero/core/median.hpp>
 #include <kozero/dist/control_communicator.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/dist/mpi_collectives.hpp>
@@ -21,7 +23,6 @@
 
 #include "bench.hpp"
 #include "deck_arguments.hpp"
-#include "median.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -78,11 +79,9 @@ class CollectivesBench {
       : control_(dist::make_control_communicator(environment.world(), 3600.0)),
         contenders_(contenders_of(environment, ledger_)) {
     const Partition partition = partition_of(largest_mib);
-    const auto full = ledger_.take<float>(Memory::workspace, "bench full array", partition.extent());
-    const auto slice = ledger_.take<float>(Memory::workspace, "bench slice", partition.largest());
     for (auto& one : contenders_) {
-      one.full = full;
-      one.slice = slice;
+      one.full = ledger_.take<float>(Memory::workspace, "bench full array", partition.extent());
+      one.slice = ledger_.take<float>(Memory::workspace, "bench slice", partition.largest());
     }
     Contender& last = contenders_.back();
     last.full = ledger_.take<float>(Memory::workspace, "bench shared full array", partition.extent(), *last.comm);

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/median.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/kernels/matmul.hpp>
 #include <kozero/train/data_set.hpp>
@@ -21,7 +22,6 @@
 #include "bench.hpp"
 #include "deck_arguments.hpp"
 #include "kernel_case.hpp"
-#include "median.hpp"
 #include "session.hpp"
 
 namespace kozero::commands {

@@ -61,8 +61,10 @@ void print_table(const Measured& measured) {
       "kernel's begin to last one's end) = {:.1f} %\n",
       measured.milliseconds(profile.span), static_cast<double>(measured.tokens) * measured.steps / profile.span,
       measured.milliseconds(profile.in_kernels), 100.0 * profile.idle_share());
-  std::cout << fmt::format("the host waited for kernels {:.1f} times a step, {:.1f} ms\n",
-                           static_cast<double>(profile.waits) / measured.steps, measured.milliseconds(profile.waited));
+  std::cout << fmt::format(
+      "the host waited for kernels {:.1f} times a step, {:.1f} ms, and allocated arrays {:.1f} times\n",
+      static_cast<double>(profile.waits) / measured.steps, measured.milliseconds(profile.waited),
+      static_cast<double>(profile.allocations) / measured.steps);
 }
 
 void print_json(const Measured& measured) {
@@ -77,7 +79,8 @@ void print_json(const Measured& measured) {
                                       {"step_s", profile.span / measured.steps},
                                       {"in_kernels_s", profile.in_kernels / measured.steps},
                                       {"idle_share", profile.idle_share()},
-                                      {"waits", static_cast<double>(profile.waits) / measured.steps}}
+                                      {"waits", static_cast<double>(profile.waits) / measured.steps},
+                                      {"allocations", static_cast<double>(profile.allocations) / measured.steps}}
                    .dump()
             << std::endl;
 }

@@ -115,6 +115,7 @@ void require_device(const io::Deck& deck) {
 io::Deck without_device(io::Deck deck) {
   deck.run.device = "auto";
   if (deck.run.products == "tf32") deck.run.products = "fastest";
+  deck.run.tuning = "none";
   return deck;
 }
 

@@ -48,6 +48,11 @@ struct KernelProfile::Calls {
     if (current->recording_ && --current->waiting_ == 0) current->waited_ += now();
   }
 
+  static void allocate(Kokkos_Profiling_SpaceHandle /*space*/, const char* /*name*/, const void* /*memory*/,
+                       std::uint64_t /*bytes*/) {
+    if (current->recording_) ++current->allocations_;
+  }
+
   static void set(bool on) {
     namespace tools = Kokkos::Tools::Experimental;
     tools::set_request_tool_settings_callback(
@@ -63,6 +68,7 @@ struct KernelProfile::Calls {
     tools::set_end_deep_copy_callback(on ? end_any : nullptr);
     tools::set_begin_fence_callback(on ? begin_fence : nullptr);
     tools::set_end_fence_callback(on ? end_fence : nullptr);
+    tools::set_allocate_data_callback(on ? allocate : nullptr);
   }
 };
 
@@ -98,6 +104,7 @@ KernelProfile::Result KernelProfile::stop() {
   result.span = marks_.seconds(pieces_.front().begin, pieces_.back().end);
   result.waits = waits_;
   result.waited = waited_;
+  result.allocations = allocations_;
   std::sort(result.kernels.begin(), result.kernels.end(),
             [](const Kernel& a, const Kernel& b) { return a.seconds > b.seconds; });
   return result;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // kernel_profile.hpp: which kernels run, how long, and how long none does.
-// Kokkos calls back around each kernel, copy and region; marks on the kernels' stream (device_marks.hpp) go there, and no
+// Kokkos calls back around each kernel, copy, region and wait, and at allocations; marks on the kernels' stream (device_marks.hpp) go there, and no
 // wait, so that what is measured is what runs. A kernel inside a region or another kernel counts as part of that.
 //   idle share = 1 - (seconds in kernels) / (seconds from the first kernel's begin to the last one's end)
 #pragma once
@@ -26,6 +26,7 @@ class KernelProfile {
     double span = 0.0;            ///< seconds from the first kernel's begin to the last one's end
     std::int64_t waits = 0;       ///< times the host waited for the device
     double waited = 0.0;          ///< seconds
+    std::int64_t allocations = 0;
 
     [[nodiscard]] double idle_share() const { return 1.0 - in_kernels / span; }
   };
@@ -58,6 +59,7 @@ class KernelProfile {
   std::int64_t waits_ = 0;
   int waiting_ = 0;
   double waited_ = 0.0;
+  std::int64_t allocations_ = 0;
 };
 
 }  // namespace kozero::commands

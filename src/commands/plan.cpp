@@ -56,6 +56,8 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   std::cout << deck.source << ": " << plans.front().num_parameters << " parameters on " << num_ranks
             << (num_ranks == 1 ? " rank" : " ranks") << "; the deck asks for stage " << deck.zero.stage << "\n\n"
             << plan::table_of(plans, io::available_memory() / num_ranks);
+  if (deck.comm.backend == "nccl")
+    std::cout << "not in it: what NCCL takes of each GPU, which a run measures and books\n";
 }
 
 }  // namespace kozero::commands

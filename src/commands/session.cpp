@@ -8,6 +8,7 @@
 
 #include "device_handover.hpp"
 #include "session.hpp"
+#include "tuned_products.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -34,8 +35,6 @@ Session::Session(const dist::Environment& environment, const std::function<io::D
   control_ = dist::make_communicator(environment.size() == 1 ? "self" : "mpi", environment.world(), ledger_,
                                      {.timeout_s = kAgreementTimeout});
   deck_ = dist::agreed(*control_, std::move(reading));
-  kernels::choose_products(products_of(deck_));
-  kernels::choose_attention(deck_.run.deterministic ? kernels::Attention::repeating : kernels::Attention::fastest);
 
   io::Deck here = deck_;
   here.run.device = device_of_this_program();  // auto may have come out differently on another node
@@ -44,6 +43,9 @@ Session::Session(const dist::Environment& environment, const std::function<io::D
   const std::string refusal = "ranks 0 and " + std::to_string(control_->rank()) + " disagree on " + difference +
                               ": give every rank the same deck and overrides";
   dist::agree(*control_, static_cast<int>(Failure::deck), difference.empty() ? "" : refusal);
+  kernels::choose_products(products_of(deck_));
+  kernels::choose_attention(deck_.run.deterministic ? kernels::Attention::repeating : kernels::Attention::fastest);
+  tuning_ = apply_tuning(deck_, *control_);
 }
 
 std::unique_ptr<dist::Communicator> Session::connect(MemoryLedger& ledger) const {

@@ -25,6 +25,8 @@ class Session {
   [[nodiscard]] const dist::Environment& environment() const { return environment_; }
   [[nodiscard]] const io::Deck& deck() const { return deck_; }
   [[nodiscard]] const train::Runtime& runtime() const { return *runtime_; }
+  /// The file that run.tuning names, "" without one: products go by it.
+  [[nodiscard]] const std::string& tuning() const { return tuning_; }
   /// Carries agreements; a run's data move through a communicator of its own.
   [[nodiscard]] dist::Communicator& control() { return *control_; }
   /// One for a run's data, as comm.backend and comm.timeout_s say. Its buffers are booked in `ledger`. Collective.
@@ -37,6 +39,7 @@ class Session {
   std::optional<train::Runtime> runtime_;
   MemoryLedger ledger_{MemoryLedger::Mode::plan};
   std::unique_ptr<dist::Communicator> control_;
+  std::string tuning_;
 };
 
 }  // namespace kozero::commands

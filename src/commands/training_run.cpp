@@ -9,6 +9,7 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/median.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
 #include <kozero/io/memory.hpp>
@@ -24,7 +25,6 @@
 #include "banner.hpp"
 #include "device_handover.hpp"
 #include "initial_model.hpp"
-#include "median.hpp"
 #include "resolved_deck.hpp"
 #include "training_run.hpp"
 
@@ -32,6 +32,10 @@ namespace kozero::commands {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr const char* kTuningFile = "tuning.toml";  // what run.tuning named, beside the deck
+
+std::string named_tuning(const std::string& hash) { return hash.empty() ? "the rule" : "the tuning " + hash; }
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -74,6 +78,8 @@ void TrainingRun::create_folder() {
     log_.record_in(path_of("log.txt"));
     if (!resume_.folder.empty()) continue_folder();
     io::write_resolved(resolved_deck(deck_, settings_, folder_), path_of(train::kDeckFile));
+    std::filesystem::remove(path_of(kTuningFile));
+    if (!session_.tuning().empty()) io::write_whole_file(path_of(kTuningFile), session_.tuning());
     if (data_.tokenizer != nullptr) data_.tokenizer->save(path_of(data_.tokenizer->file_name()));
   });
   summary_.folder = folder_;
@@ -95,7 +101,8 @@ io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::L
           .model = model_json(settings_.model),
           .tokenizer = tokenizer_,
           .deck = io::resolved_text(resolved_deck(deck_, settings_, folder_)),
-          .loss_scale = loss_scaler.state()};
+          .loss_scale = loss_scaler.state(),
+          .tuning = session_.tuning().empty() ? "" : io::xxh3_128(session_.tuning())};
 }
 
 RunSummary TrainingRun::execute() {
@@ -153,6 +160,10 @@ void TrainingRun::begin() {
   if (saved.seed != settings_.seed)
     log_.say(
         fmt::format("note         run.seed is {} and was {}: another order of the data", settings_.seed, saved.seed));
+  if (const std::string mine = record_after(0, settings_.step.loss_scaler).tuning; saved.tuning != mine) {
+    log_.say(fmt::format("note         products go by {} and went by {}: their last bits may differ",
+                         named_tuning(mine), named_tuning(saved.tuning)));
+  }
   const std::int64_t samples = data_.train->num_samples();
   if (saved.num_samples != samples) {
     log_.say(fmt::format("note         the data have {} samples and had {}: another order of the data", samples,
@@ -269,6 +280,7 @@ std::map<std::string, std::string> TrainingRun::small_files() const {
   std::map<std::string, std::string> texts;
   if (control_.rank() != 0) return texts;
   texts[train::kDeckFile] = io::resolved_text(resolved_deck(deck_, settings_, folder_));
+  if (!session_.tuning().empty()) texts[kTuningFile] = session_.tuning();
   if (data_.tokenizer == nullptr) return texts;
   const std::string file = data_.tokenizer->file_name();
   texts[file] = io::read_whole_file(path_of(file), std::int64_t{1} << 30);

@@ -31,7 +31,8 @@ bool is_hugging_face(const fs::path& folder) {
 std::string config_file(const WeightsSource& source) { return (fs::path(source.path) / "config.json").string(); }
 
 bool names_device(const std::string& override) {
-  return override.starts_with("run.device=") || override.starts_with("run.products=");
+  return override.starts_with("run.device=") || override.starts_with("run.products=") ||
+         override.starts_with("run.tuning=");
 }
 
 /// The folder's own name, of "models/x/" too.

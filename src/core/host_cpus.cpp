@@ -70,6 +70,16 @@ std::string as_ranges(const CpuSet& cpus) {
   return text;
 }
 
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(info, line)) {
+    const auto colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "CPU";
+}
+
 bool bind_this_thread(const CpuSet& cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);

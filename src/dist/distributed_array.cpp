@@ -13,7 +13,7 @@ namespace {
 
 template <class T>
 void copy(const Vector<T>& from, const Vector<T>& to) {
-  if (from.data() != to.data() && from.extent(0) > 0) Kokkos::deep_copy(to, from);
+  if (from.data() != to.data() && from.extent(0) > 0) Kokkos::deep_copy(Device(), to, from);
 }
 
 template <class T>

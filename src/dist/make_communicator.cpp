@@ -90,7 +90,7 @@ std::unique_ptr<Communicator> make_communicator(const std::string& backend, cons
   if (name == "nccl") {
     const std::string obstacle = backend == "auto" ? "" : nccl_obstacle(mpi_comm);
     if (!obstacle.empty()) refuse(name, obstacle + "; or take shm or mpi");
-    return make_nccl_communicator(mpi_comm, options);
+    return make_nccl_communicator(mpi_comm, ledger, options);
   }
   const std::string obstacle = backend == "auto" ? "" : shm_obstacle(mpi_comm, options);
   if (!obstacle.empty()) refuse(name, obstacle + "; take mpi, or auto");

@@ -42,7 +42,8 @@ class Symbols {
 void find_calls(Symbols& symbols, Calls& calls) {
   symbols.find("ncclGetVersion", calls.get_version);
   symbols.find("ncclGetUniqueId", calls.get_unique_id);
-  symbols.find("ncclCommInitRank", calls.comm_init_rank);
+  symbols.find("ncclCommInitRankConfig", calls.comm_init_rank_config);
+  symbols.find("ncclCommFinalize", calls.comm_finalize);
   symbols.find("ncclCommDestroy", calls.comm_destroy);
   symbols.find("ncclCommAbort", calls.comm_abort);
   symbols.find("ncclCommGetAsyncError", calls.comm_get_async_error);

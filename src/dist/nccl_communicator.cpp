@@ -1,26 +1,26 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // nccl_communicator.cpp: NCCL's collectives put on a stream between two events.
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <optional>
 
-#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/control_communicator.hpp>
 #include <kozero/dist/device_stream.hpp>
 #include <kozero/dist/nccl_communicator.hpp>
 
 #include "group_communicator.hpp"
-#include "mpi_check.hpp"
+#include "nccl_connection.hpp"
 #include "nccl_watch.hpp"
 
 namespace kozero::dist {
 namespace {
 
 constexpr std::uint64_t kSlots = 16;  // collectives that may be started and not finished
+constexpr const char* kWhereToLook =
+    "; NCCL_DEBUG=INFO shows how far NCCL came, NCCL_SOCKET_IFNAME chooses its network";
 
 const char* name_of(Collective collective) {
   return collective == Collective::reduce_scatter ? "reduce_scatter" : "all_gather";
@@ -63,7 +63,10 @@ class PinnedAlgorithm {
 class NcclCommunicator final : public GroupCommunicator {
  public:
   NcclCommunicator(MPI_Comm parent, const nccl::Library& library, const CommunicatorOptions& options)
-      : GroupCommunicator(parent, options.timeout_s), nccl_(library.calls), deterministic_(options.deterministic) {
+      : GroupCommunicator(parent, options.timeout_s),
+        nccl_(library.calls),
+        deterministic_(options.deterministic),
+        connection_(library.calls) {
     nccl::UniqueId id{};
     if (rank() == 0) check(nccl_.get_unique_id(&id), "ncclGetUniqueId");
     const std::string bytes = broadcast_control(std::string(id.internal, sizeof(id.internal)));
@@ -71,23 +74,22 @@ class NcclCommunicator final : public GroupCommunicator {
     const PinnedAlgorithm pinned(options.deterministic);
     description_ = (library.is_double ? "nccl (the tests' double" : "nccl (NCCL " + library.version) +
                    PinnedAlgorithm::in_force() + ")";
-    check(nccl_.comm_init_rank(&comm_, size(), id, rank()), "ncclCommInitRank");
-    watch_.emplace(nccl_, comm_, rank(), options.timeout_s);
+    settle(connection_.open(rank(), size(), id), "ncclCommInitRankConfig");
+    watch_.emplace(nccl_, connection_, rank(), options.timeout_s);
   }
 
   ~NcclCommunicator() override {
-    const bool aborted = watch_ && watch_->failed();
+    const bool aborted = watch_->failed();
     watch_.reset();
-    if (comm_ == nullptr || aborted) return;
-    if (abandoned()) {
-      static_cast<void>(nccl_.comm_abort(comm_));
+    if (aborted || abandoned()) {
+      connection_.abort();  // what the stream waits for, before it does
       return;
     }
     for (const auto& [memory, handle] : registered_) {
-      static_cast<void>(nccl_.comm_deregister(comm_, handle));
+      static_cast<void>(nccl_.comm_deregister(comm(), handle));
       static_cast<void>(nccl_.mem_free(memory));
     }
-    static_cast<void>(nccl_.comm_destroy(comm_));
+    connection_.close(timeout());
   }
 
   [[nodiscard]] std::string name() const override { return "nccl"; }
@@ -100,7 +102,7 @@ class NcclCommunicator final : public GroupCommunicator {
     void* memory = nullptr;
     void* handle = nullptr;
     check(nccl_.mem_alloc(&memory, extent), "ncclMemAlloc");
-    check(nccl_.comm_register(comm_, memory, extent, &handle), "ncclCommRegister");
+    settle(nccl_.comm_register(comm(), memory, extent, &handle), "ncclCommRegister");
     registered_.emplace_back(memory, handle);
     return memory;
   }
@@ -109,10 +111,10 @@ class NcclCommunicator final : public GroupCommunicator {
     return start(Collective::reduce_scatter, partition, [&](int root) {
       const auto count = static_cast<std::size_t>(partition.size(std::max(root, 0)));
       if (root < 0) {
-        return nccl_.reduce_scatter(full, slice, count, nccl::kFloat32, nccl::kSum, comm_, stream_.handle());
+        return nccl_.reduce_scatter(full, slice, count, nccl::kFloat32, nccl::kSum, comm(), stream_.handle());
       }
       return nccl_.reduce(full + partition.begin(root), root == rank() ? slice : nullptr, count, nccl::kFloat32,
-                          nccl::kSum, root, comm_, stream_.handle());
+                          nccl::kSum, root, comm(), stream_.handle());
     });
   }
 
@@ -120,9 +122,9 @@ class NcclCommunicator final : public GroupCommunicator {
                            std::size_t element_size) override {
     return start(Collective::all_gather, partition, [&](int root) {
       const auto bytes = static_cast<std::size_t>(partition.size(std::max(root, 0))) * element_size;
-      if (root < 0) return nccl_.all_gather(slice, full, bytes, nccl::kUint8, comm_, stream_.handle());
+      if (root < 0) return nccl_.all_gather(slice, full, bytes, nccl::kUint8, comm(), stream_.handle());
       char* part = static_cast<char*>(full) + static_cast<std::size_t>(partition.begin(root)) * element_size;
-      return nccl_.broadcast(root == rank() ? slice : part, part, bytes, nccl::kUint8, root, comm_, stream_.handle());
+      return nccl_.broadcast(root == rank() ? slice : part, part, bytes, nccl::kUint8, root, comm(), stream_.handle());
     });
   }
 
@@ -153,40 +155,48 @@ class NcclCommunicator final : public GroupCommunicator {
     compute_.record(slot.given);
     stream_.wait_for(slot.given);
     watch_->announce(name_of(collective));
-    {
-      const std::lock_guard lock(watch_->calls());
-      if (watch_->failed()) lose(watch_->failure());
-      put(collective, partition, call);
-    }
+    settle(put(collective, partition, call), name_of(collective));
     stream_.record(slot.done);
     watch_->add(slot.done);
     return {collective, ticket};
   }
 
   template <class Call>
-  void put(Collective collective, const Partition& partition, const Call& call) {
-    if (partition.extent() == 0) return;
-    if (partition.size(size() - 1) == partition.largest()) return check(call(-1), name_of(collective));
+  nccl::Result put(Collective collective, const Partition& partition, const Call& call) {
+    const std::lock_guard lock(connection_.calls());
+    if (watch_->failed()) lose(watch_->failure());
+    if (partition.extent() == 0) return nccl::kSuccess;
+    if (partition.size(size() - 1) == partition.largest()) return call(-1);
     check(nccl_.group_start(), "ncclGroupStart");
     for (int root = 0; root < size() && partition.size(root) > 0; ++root) check(call(root), name_of(collective));
-    check(nccl_.group_end(), name_of(collective));
+    return nccl_.group_end();
+  }
+
+  /// Waits for what NCCL goes on with: it comes before the next call, and before what is put on the stream from now on.
+  void settle(nccl::Result result, const char* what) {
+    result = connection_.settle(result, timeout(), [this] { return watch_ && watch_->failed(); });
+    if (result != nccl::kSuccess) look();
+    if (result == nccl::kInProgress) lose(waited_in_vain(rank(), timeout(), what, "another rank") + kWhereToLook);
+    check(result, what);
   }
 
   /// Reads NCCL's return code.
   void check(nccl::Result result, const char* what) {
     if (result == nccl::kSuccess) return;
     lose("rank " + std::to_string(rank()) + ": NCCL refused " + what + ": " + nccl_.get_error_string(result) + " (" +
-         nccl_.get_last_error(comm_) + ")");
+         nccl_.get_last_error(comm()) + ")");
   }
 
   void look() override {
     if (watch_ && watch_->look()) lose(watch_->failure());
   }
 
+  [[nodiscard]] nccl::Comm comm() const { return connection_.comm(); }
+
   nccl::Calls nccl_;
   bool deterministic_;
   std::string description_;
-  nccl::Comm comm_ = nullptr;
+  NcclConnection connection_;
   ComputeStream compute_;
   DeviceStream stream_;
   std::array<Slot, kSlots> slots_;
@@ -195,53 +205,32 @@ class NcclCommunicator final : public GroupCommunicator {
   std::optional<NcclWatch> watch_;
 };
 
-/// Of this rank alone; opens the library where one can be of use.
-std::string obstacle_here(nccl::Library& library) {
-  const std::string for_gpus = "this program was built for CPUs, and NCCL moves data between GPUs: start kozero-cuda";
-  if (kHostIsDevice && std::getenv("KOZERO_NCCL_LIBRARY") == nullptr) return for_gpus;
-  library = nccl::open_library();
-  return kHostIsDevice && library.obstacle.empty() && !library.is_double ? for_gpus : library.obstacle;
-}
-
-std::string node_name() {
-  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
-  int length = 0;
-  check_mpi(MPI_Get_processor_name(name.data(), &length), "MPI_Get_processor_name");
-  return std::string(name.data(), static_cast<std::size_t>(length));
+/// One of each call that collectives make, of equal slices and of uneven ones: NCCL connects the ranks, and takes memory, for the
+/// first of a kind.
+void make_first_calls(Communicator& comm) {
+  const std::int64_t equal = kAlignment * comm.size();
+  const Kokkos::View<float*, DeviceMemory> full("kozero::dist::nccl::full", static_cast<std::size_t>(equal));
+  const Kokkos::View<float*, DeviceMemory> slice("kozero::dist::nccl::slice", static_cast<std::size_t>(kAlignment));
+  for (const std::int64_t extent : {equal, equal - 1}) {
+    const Partition partition(extent, comm.size());
+    comm.reduce_scatter(full.data(), slice.data(), partition);
+    comm.all_gather(slice.data(), full.data(), partition, sizeof(float));
+  }
+  Device().fence("kozero::dist::nccl::first_calls");
+  comm.barrier();  // which throws where one of them failed
 }
 
 }  // namespace
 
-std::string shared_gpu(const std::vector<RankDevice>& devices) {
-  std::map<std::pair<std::string, std::string>, std::size_t> owners;
-  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    const auto& [node, gpu] = devices[rank];
-    const auto [owner, is_first] = owners.emplace(std::pair{node, gpu}, rank);
-    if (is_first) continue;
-    return "ranks " + std::to_string(owner->second) + " and " + std::to_string(rank) + " are on the same GPU (" + gpu +
-           " of node " + node + "), which NCCL refuses: start one rank a GPU";
-  }
-  return "";
-}
-
-std::string nccl_obstacle(const void* mpi_comm) {
-  constexpr double kPatience = 600.0;
-  const auto control = make_control_communicator(mpi_comm, kPatience);
-  nccl::Library library;
-  const auto obstacles = gather_text(*control, obstacle_here(library));
-  for (std::size_t rank = 0; rank < obstacles.size(); ++rank) {
-    if (!obstacles[rank].empty()) return (rank == 0 ? "" : "on rank " + std::to_string(rank) + " ") + obstacles[rank];
-  }
-  if (library.is_double) return "";
-  const auto nodes = gather_text(*control, node_name());
-  const auto gpus = gather_text(*control, device_name());
-  std::vector<RankDevice> devices;
-  for (std::size_t rank = 0; rank < nodes.size(); ++rank) devices.push_back({nodes[rank], gpus[rank]});
-  return shared_gpu(devices);
-}
-
-std::unique_ptr<Communicator> make_nccl_communicator(const void* mpi_comm, const CommunicatorOptions& options) {
-  return std::make_unique<NcclCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), nccl::open_library(), options);
+std::unique_ptr<Communicator> make_nccl_communicator(const void* mpi_comm, MemoryLedger& ledger,
+                                                     const CommunicatorOptions& options) {
+  const std::int64_t before = options.free_device_bytes();
+  auto comm =
+      std::make_unique<NcclCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), nccl::open_library(), options);
+  make_first_calls(*comm);
+  const std::int64_t taken = before - options.free_device_bytes();
+  ledger.book(Memory::communication, "NCCL's channels, measured", std::max(taken, std::int64_t{0}));
+  return comm;
 }
 
 }  // namespace kozero::dist

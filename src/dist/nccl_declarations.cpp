@@ -3,6 +3,7 @@
 // nccl_declarations.cpp: our declarations of NCCL's calls against its header; nothing to run.
 #include <nccl.h>
 
+#include <cstddef>
 #include <type_traits>
 
 #include <kozero/dist/nccl_calls.hpp>
@@ -32,7 +33,8 @@ constexpr bool same(OurResult (*Calls::* /*ours*/)(Ours...), TheirResult (* /*th
 
 static_assert(same(&Calls::get_version, ncclGetVersion));
 static_assert(same(&Calls::get_unique_id, ncclGetUniqueId));
-static_assert(same(&Calls::comm_init_rank, ncclCommInitRank));
+static_assert(same(&Calls::comm_init_rank_config, ncclCommInitRankConfig));
+static_assert(same(&Calls::comm_finalize, ncclCommFinalize));
 static_assert(same(&Calls::comm_destroy, ncclCommDestroy));
 static_assert(same(&Calls::comm_abort, ncclCommAbort));
 static_assert(same(&Calls::comm_get_async_error, ncclCommGetAsyncError));
@@ -55,6 +57,12 @@ template <class Ours, class Theirs>
 constexpr bool equal(Ours ours, Theirs theirs) {
   return static_cast<int>(ours) == static_cast<int>(theirs);
 }
+
+constexpr ncclConfig_t kDefaults = NCCL_CONFIG_INITIALIZER;
+static_assert(Config{}.magic == kDefaults.magic && Config{}.version == NCCL_VERSION(2, 14, 0));
+static_assert(offsetof(Config, magic) == offsetof(ncclConfig_t, magic) &&
+              offsetof(Config, version) == offsetof(ncclConfig_t, version) &&
+              offsetof(Config, blocking) == offsetof(ncclConfig_t, blocking) && sizeof(Config) <= sizeof(ncclConfig_t));
 
 static_assert(sizeof(UniqueId) == NCCL_UNIQUE_ID_BYTES);
 static_assert(equal(kSuccess, ncclSuccess) && equal(kSystemError, ncclSystemError));

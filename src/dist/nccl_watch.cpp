@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <chrono>
-
 #include <kozero/core/error.hpp>
 
 #include "group_communicator.hpp"
@@ -11,12 +9,11 @@ namespace kozero::dist {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{5};
-constexpr std::chrono::seconds kLongestCall{2};  // a thread that stays longer in a call of NCCL is stuck there
 
 }  // namespace
 
-NcclWatch::NcclWatch(const nccl::Calls& calls, nccl::Comm comm, int rank, double timeout_s)
-    : calls_(calls), comm_(comm), rank_(rank), timeout_s_(timeout_s), thread_([this] { run(); }) {}
+NcclWatch::NcclWatch(const nccl::Calls& calls, NcclConnection& connection, int rank, double timeout_s)
+    : calls_(calls), connection_(connection), rank_(rank), timeout_s_(timeout_s), thread_([this] { run(); }) {}
 
 NcclWatch::~NcclWatch() {
   ending_ = true;
@@ -35,13 +32,11 @@ void NcclWatch::add(const StreamEvent& done) {
 }
 
 std::string NcclWatch::found() {
-  nccl::Result error = nccl::kSuccess;
-  const nccl::Result asked = calls_.comm_get_async_error(comm_, &error);
-  if (asked != nccl::kSuccess) error = asked;
+  const nccl::Result error = connection_.state();
   const char* collective = under_way_.empty() ? announced_ : under_way_.front().collective;
   if (error != nccl::kSuccess && error != nccl::kInProgress) {
     return "rank " + std::to_string(rank_) + ": NCCL failed in " + collective + ": " + calls_.get_error_string(error) +
-           " (" + calls_.get_last_error(comm_) + ")";
+           " (" + calls_.get_last_error(connection_.comm()) + ")";
   }
   while (!under_way_.empty() && under_way_.front().done->reached()) {
     under_way_.pop_front();
@@ -58,14 +53,8 @@ bool NcclWatch::look() {
     failure_ = found();
     failed_ = !failure_.empty();
   }
-  if (failed_) abort();
+  if (failed_) connection_.abort();
   return failed_;
-}
-
-void NcclWatch::abort() {
-  const bool free = in_call_.try_lock_for(kLongestCall);
-  static_cast<void>(calls_.comm_abort(comm_));
-  if (free) in_call_.unlock();
 }
 
 void NcclWatch::run() {

@@ -6,31 +6,31 @@
 // use a result looks too: a collective that ended by an error is done as well.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <mutex>
 #include <string>
 #include <thread>
 
 #include <kozero/dist/device_stream.hpp>
-#include <kozero/dist/nccl_calls.hpp>
+
+#include "nccl_connection.hpp"
 
 namespace kozero::dist {
 
 class NcclWatch {
  public:
-  NcclWatch(const nccl::Calls& calls, nccl::Comm comm, int rank, double timeout_s);
+  NcclWatch(const nccl::Calls& calls, NcclConnection& connection, int rank, double timeout_s);
   /// Ends the thread.
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
   NcclWatch& operator=(const NcclWatch&) = delete;
 
-  /// Held around calls of NCCL: it is not aborted between two of a group.
-  [[nodiscard]] std::timed_mutex& calls() { return in_call_; }
   /// A collective is about to be put on the stream ...
   void announce(const char* collective);
   /// ... and was, and after it `done`, which outlives the watch.
   void add(const StreamEvent& done);
-  /// Looks now, outside of calls(): whether NCCL failed.
+  /// Looks now, outside of the connection's calls(): whether NCCL failed.
   bool look();
   /// What the last look found.
   [[nodiscard]] bool failed() const { return failed_; }
@@ -47,13 +47,11 @@ class NcclWatch {
   void run();
   /// Empty where all is well.
   std::string found();
-  void abort();
 
   nccl::Calls calls_;
-  nccl::Comm comm_;
+  NcclConnection& connection_;
   int rank_;
   double timeout_s_;
-  std::timed_mutex in_call_;
   std::mutex mutex_;
   const char* announced_ = "no collective";
   std::deque<UnderWay> under_way_;  // the oldest first

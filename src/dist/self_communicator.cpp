@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// self_communicator.cpp: one rank's collectives are copies inside its device memory, in order with its kernels.
+// self_communicator.cpp: one rank's collectives are copies inside its device memory, put on the stream of the kernels.
 #include <mpi.h>
 
 #include <kozero/core/error.hpp>

@@ -175,6 +175,8 @@ fp16() {
 
 plan_fits() {
   expect 0 'lowest stage within' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8
+  expect 0 '^not in it: what NCCL takes of each GPU, which a run measures and books$' \
+    "$kozero" plan "$inputs/gpt2_124m.toml" comm.backend=nccl --ranks 8
   expect 0 '"stage":3,"ranks":8' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --json
   expect 0 '^2$' "$kozero" ranks "$inputs/quickstart.toml"
   expect 0 'zero.stage' "$kozero" keys
@@ -217,6 +219,7 @@ benches() {
   also '^in calls of reduce_scatter +6.0 '
   also '^[0-9.]+ ms a step \([0-9]+ tokens/s over all ranks\), .* = [0-9.]+ %$'
   also '^{"kernels":\[{"kernel":"kozero::.*"idle_share":0.[0-9]+,'
+  also '^the host waited for kernels [0-9.]+ times a step, [0-9.]+ ms, and allocated arrays 0.0 times$'
   cp out.txt step.txt
   expect 0 '^as long as they say$' awk '/^(kozero::|copy|Kokkos::)/ { sum += $(NF - 2) }
     / ms a step \(/ { total = $10; if (sum > total - 0.2 && sum < total + 0.2 && total < $1) print "as long as they say" }' step.txt
@@ -226,6 +229,45 @@ benches() {
   lines 8 '^ +[12] (MPI.s own|mpi|shm) '
   expect 2 'one rank has nobody to send to' "$kozero" bench collectives
   expect 2 'bench "chekpoint": did you mean checkpoint\? accepted are checkpoint DECK' on 2 bench chekpoint
+}
+
+# The file of bench tune: obeyed in every stage, recorded by run and checkpoints, refused where it is not this place's.
+tuning() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny train.micro_batch=1 checkpoint.every=6
+  expect 0 '^t.toml: [0-9]+ kinds; run.tuning=t.toml goes by it' on 2 bench tune "$@" --runs 1 --out t.toml
+  also '^f32 = f32 x f32, 16 x 48 x 16, none none, bias +3 +[12] +[0-9.]+ +[0-9.]+ +[0-9.]+ % '
+  also '^the products of a step: [0-9.]+ ms by the rule, [0-9.]+ ms as kept'
+  also '^a whole step, measured in turn: [0-9.]+ ms by the rule, [0-9.]+ ms tuned'
+  expect 0 '^"f32 = f32 x f32, 16 x 48 x 16, transpose none" = "' cat t.toml
+  expect 2 't.toml.partial' ls t.toml.partial
+  expect 0 'all stages agree bit for bit' on 2 verify "$@" run.tuning=t.toml
+  expect 0 'precision    f32, products by [^,]* tuned by t.toml \([0-9]+ kinds\), attention' on 2 train "$@" run.tuning=t.toml
+  lines 0 'products go by'
+  expect 0 same sh -c 'cmp t.toml run/tuning.toml && cmp t.toml run/step_000000006/tuning.toml && echo same'
+  expect 0 '"tuning": "[0-9a-f]{32}"' cat run/step_000000012/manifest.json
+  mv t.toml gone.toml
+  expect 0 'validation   loss' "$kozero" eval run
+  expect 0 'lowest stage' "$kozero" plan "$@" run.tuning=t.toml
+  expect 3 '^\[rank 0\] error: t.toml: cannot read: No such file or directory$' on 2 train "$@" run.tuning=t.toml
+  expect 0 '^note         products go by the rule and went by the tuning [0-9a-f]{32}: their last bits may differ$' on 2 train "$@" \
+    checkpoint.resume=auto run.steps=13
+  expect 2 'tuning.toml' ls run/tuning.toml run/step_000000013/tuning.toml
+  expect 0 'note         products go by the tuning [0-9a-f]{32} and went by the rule' on 2 train "$@" checkpoint.resume=auto \
+    run.steps=14 run.tuning=gone.toml
+  sed 's/^device = .*/device = "a Z80"/' gone.toml >t.toml
+  expect 3 '^\[rank 0\] error: t.toml: it was made for the device "a Z80", this is ".+"; `kozero bench tune` makes one here$' \
+    on 2 train "$@" run.tuning=t.toml run.dir=refused
+  sed 's/^library = .*/library = "oneDNN 0.1"/' gone.toml >t.toml
+  expect 3 't.toml: it was made for the library "oneDNN 0.1", this is "oneDNN [0-9.]+"; ' "$kozero" verify "$@" run.tuning=t.toml
+  sed 's/^\("f32.*\) = "[^"]*"$/\1 = "abacus"/' gone.toml >t.toml
+  expect 3 't.toml: "f32 .*" = "abacus": this way to multiply is not here; accepted are "oneDNN"' on 2 train "$@" run.tuning=t.toml run.dir=refused
+  head -c 150 gone.toml >t.toml
+  expect 3 't.toml(:[0-9]+)?: no tuning file: .*; `kozero bench tune` writes one$' on 2 train "$@" run.tuning=t.toml run.dir=refused
+  expect 2 'run.tuning = "t.toml": nothing reads it where run.products = "library"' "$kozero" train "$@" run.tuning=t.toml run.products=library
+  expect 2 'bench tune: no product of the step goes by more than one way' "$kozero" bench tune "$@" run.products=library --runs 1
+  expect 2 'refused' ls -d refused
 }
 
 # The losses and gradient norms of a run, in all their digits, with the steps.

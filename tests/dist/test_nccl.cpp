@@ -134,6 +134,55 @@ TEST_CASE("a rank that does not come ends the wait, in finish and in control tra
   }
 }
 
+TEST_CASE("a rank that does not come to the start ends the others' wait, and so does its error") {
+  const RankGroup group(0);
+  if (group.size() == 1) return;
+  const std::string me = "rank " + std::to_string(group.rank());
+  std::optional<Variable> start;
+  if (group.rank() == 1) start.emplace("KOZERO_NCCL_DOUBLE_START", "absent");
+  const auto lonely = error_of([&] { by_double(group, 0.5); });
+  REQUIRE(lonely.has_value());
+  CHECK(lonely->failure() == Failure::communication);
+  if (group.rank() != 1) {
+    CHECK(lonely->what() ==
+          me + " waited 0.5 s in ncclCommInitRankConfig for another rank: it is lost, or comm.timeout_s is too short; "
+               "NCCL_DEBUG=INFO shows how far NCCL came, NCCL_SOCKET_IFNAME chooses its network");
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+
+  const Variable failing("KOZERO_NCCL_DOUBLE_START", "fails");
+  const auto failed = error_of([&] { by_double(group); });
+  REQUIRE(failed.has_value());
+  CHECK(failed->failure() == Failure::communication);
+  CHECK(failed->what() == me + ": NCCL refused ncclCommInitRankConfig: invalid argument or system error (the start "
+                               "fails, as it was told to)");
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("what NCCL takes of the GPU for each kind of call is taken at the start, and booked") {
+  const RankGroup group(0);
+  const NcclDouble nccl;
+  const std::int64_t before = NcclDouble::memory();
+  MemoryLedger ledger;
+  CommunicatorOptions options;
+  options.free_device_bytes = [] { return (std::int64_t{1} << 30) - NcclDouble::memory(); };
+  {
+    const auto comm = make_communicator("nccl", group.handle(), ledger, options);
+    const std::int64_t calls = group.size() == 1 ? 2 : 4;  // one rank has no uneven slices
+    REQUIRE(ledger.lines().size() == 1);
+    CHECK(ledger.lines()[0].category == Memory::communication);
+    CHECK(ledger.lines()[0].label == "NCCL's channels, measured");
+    CHECK(ledger.lines()[0].bytes == (3 + calls) << 20);
+    const Partition uneven(100, group.size());
+    std::vector<float> slice(128), full(100);
+    comm->reduce_scatter(full.data(), slice.data(), uneven);
+    comm->all_gather(slice.data(), full.data(), uneven, sizeof(float));
+    wait_for_device(*comm);
+    CHECK(ledger.total() == NcclDouble::memory() - before);
+  }
+  CHECK(NcclDouble::memory() == before);  // closed, not aborted
+}
+
 TEST_CASE("what is done in time is not given up, however long the communicator lives") {
   const RankGroup group(0);
   const auto comm = by_double(group, 1.0);

@@ -24,11 +24,19 @@ class OneRank {
     REQUIRE(library_.obstacle.empty());
     CHECK(library_.is_double);
     UniqueId id;
+    Config config;
     REQUIRE(calls().get_unique_id(&id) == kSuccess);
-    REQUIRE(calls().comm_init_rank(&comm, 1, id, 0) == kSuccess);
+    REQUIRE(calls().comm_init_rank_config(&comm, 1, id, 0, &config) == kInProgress);
+    REQUIRE(settled() == kSuccess);
   }
   ~OneRank() {
     if (comm != nullptr) calls().comm_destroy(comm);
+  }
+  /// What became of the last call.
+  [[nodiscard]] Result settled() const {
+    Result state = kInProgress;
+    while (state == kInProgress) REQUIRE(calls().comm_get_async_error(comm, &state) == kSuccess);
+    return state;
   }
   [[nodiscard]] const Calls& calls() const { return library_.calls; }
   [[nodiscard]] std::string last_error() const { return calls().get_last_error(comm); }
@@ -55,11 +63,49 @@ TEST_CASE("a group moves nothing before its end, and groups nest") {
   ComputeStream().wait_for(done, [] {});
   Device().fence();
   CHECK(to == 0.0F);
-  CHECK(one.calls().group_end() == kSuccess);
+  CHECK(one.calls().group_end() == kInProgress);
+  CHECK(one.settled() == kSuccess);
   one.stream.record(done);
   ComputeStream().wait_for(done, [] {});
   Device().fence();
   CHECK(to == 3.0F);
+}
+
+TEST_CASE("while a call is in progress nothing is on the stream and no other is taken") {
+  OneRank one;
+  float from = 3.0F;
+  float to = 0.0F;
+  const auto reduce = [&] {
+    return one.calls().reduce(&from, &to, 1, kFloat32, kSum, 0, one.comm, one.stream.handle());
+  };
+  const auto wait_for_stream = [&] {
+    StreamEvent done;
+    one.stream.record(done);
+    ComputeStream().wait_for(done, [] {});
+    Device().fence();
+  };
+  CHECK(reduce() == kInProgress);
+  wait_for_stream();
+  CHECK(to == 0.0F);
+  CHECK(reduce() == kInvalidArgument);
+  CHECK(one.last_error() == "ncclReduce of 1 float32, root 0 while the call before is in progress");
+  CHECK(one.settled() == kSuccess);
+  wait_for_stream();
+  CHECK(to == 3.0F);
+  CHECK(one.calls().comm_finalize(one.comm) == kInProgress);
+  CHECK(one.settled() == kSuccess);
+}
+
+TEST_CASE("a communicator that would block is refused") {
+  const tests::NcclDouble nccl;
+  const Calls calls = open_library().calls;
+  UniqueId id;
+  REQUIRE(calls.get_unique_id(&id) == kSuccess);
+  Comm comm = nullptr;
+  Config config;
+  config.blocking = 1;
+  CHECK(calls.comm_init_rank_config(&comm, 1, id, 0, &config) == kInvalidArgument);
+  CHECK(std::string(calls.get_last_error(comm)) == "the double has no communicators that block");
 }
 
 TEST_CASE("misused groups, arguments and destroyed communicators are refused with the reason") {

@@ -3,6 +3,10 @@
 // nccl_double.hpp: comm.backend = nccl means the tests' double of NCCL (tests/dist/nccl_double), for a program linked with
 // kozero_uses_nccl_double.
 #pragma once
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -29,6 +33,12 @@ class Variable {
 class NcclDouble : Variable {
  public:
   NcclDouble() : Variable("KOZERO_NCCL_LIBRARY", file()) {}
+
+  /// Bytes of the GPU that this process's communicators hold, or would.
+  static std::int64_t memory() {
+    void* bytes = dlsym(dlopen(file().c_str(), RTLD_NOW | RTLD_LOCAL), "kozero_nccl_double_memory");
+    return *static_cast<const std::atomic<std::int64_t>*>(bytes);
+  }
 
  private:
   /// Where it was built, or, for programs that were taken elsewhere, where libraries are looked for.

@@ -20,6 +20,9 @@ std::vector<CpuSet> cores_of(const CpuSet& cpus);
 /// "0-3,6".
 std::string as_ranges(const CpuSet& cpus);
 
+/// "AMD EPYC 9B14 96-Core Processor"; "CPU" where the system does not tell.
+std::string cpu_name();
+
 /// Whether the calling thread now runs on these CPUs alone.
 bool bind_this_thread(const CpuSet& cpus);
 

@@ -7,20 +7,27 @@
 #include <cstring>
 
 #if defined(__SSE2__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace kozero {
 
-inline constexpr std::int64_t kCacheLine = 64;     ///< bytes
-inline constexpr std::int64_t kStreamBorder = 16;  ///< bytes: where a streamed line may begin
+inline constexpr std::int64_t kCacheLine = 64;  ///< bytes
+#if defined(__AVX512F__)
+inline constexpr std::int64_t kStreamBorder = 64;  ///< bytes: where a streamed line may begin
+#else
+inline constexpr std::int64_t kStreamBorder = 16;
+#endif
 
 /// Whether stream_line may write to `to`.
 inline bool can_stream_to(const void* to) { return reinterpret_cast<std::uintptr_t>(to) % kStreamBorder == 0; }
 
-/// Copies one line of kCacheLine bytes; `to` is on a kStreamBorder. end_stream() follows the last one.
+/// Copies one line of kCacheLine bytes, in one store where there is such a one; `to` is on a kStreamBorder. end_stream() follows
+/// the last one.
 inline void stream_line(void* to, const void* from) {
-#if defined(__SSE2__)
+#if defined(__AVX512F__)
+  _mm512_stream_si512(static_cast<__m512i*>(to), _mm512_loadu_si512(from));
+#elif defined(__SSE2__)
   auto* out = static_cast<__m128i*>(to);
   const auto* in = static_cast<const __m128i*>(from);
   for (int i = 0; i < 4; ++i) _mm_stream_si128(out + i, _mm_loadu_si128(in + i));

@@ -11,6 +11,9 @@ namespace kozero::dist {
 /// Bytes that can still be had for shared memory on this node; 0 where it has none.
 std::int64_t free_shared_memory();
 
+/// Bytes of the GPU that nobody has taken; 0 on a host build.
+std::int64_t free_device_memory();
+
 /// One line on stderr.
 void print_notice(const std::string& line);
 
@@ -20,6 +23,7 @@ struct CommunicatorOptions {
   std::int64_t chunk_bytes = std::int64_t{4} << 20;    ///< of each of the two buffers that data passes through
   std::int64_t message_bytes = std::int64_t{1} << 30;  ///< of the largest message: MPI counts in int
   std::function<std::int64_t()> shm_free_bytes = free_shared_memory;
+  std::function<std::int64_t()> free_device_bytes = free_device_memory;
   std::function<void(const std::string&)> notice = print_notice;  ///< called on rank 0
 };
 

@@ -16,6 +16,14 @@ struct UniqueId {
   char internal[128];
 };
 
+/// ncclConfig_t as far as NCCL 2.14 had it: `size` and `version` tell newer libraries to take their defaults for the rest.
+struct Config {
+  std::size_t size = sizeof(Config);
+  unsigned int magic = 0xcafebeef;
+  unsigned int version = 21400;
+  int blocking = 0;  ///< no call waits for another rank
+};
+
 enum Result : int {
   kSuccess = 0,
   kSystemError = 2,
@@ -31,7 +39,8 @@ enum ReduceOp : int { kSum = 0 };
 struct Calls {
   Result (*get_version)(int* code);
   Result (*get_unique_id)(UniqueId* id);
-  Result (*comm_init_rank)(Comm* comm, int size, UniqueId id, int rank);
+  Result (*comm_init_rank_config)(Comm* comm, int size, UniqueId id, int rank, Config* config);
+  Result (*comm_finalize)(Comm comm);
   Result (*comm_destroy)(Comm comm);
   Result (*comm_abort)(Comm comm);
   Result (*comm_get_async_error)(Comm comm, Result* error);

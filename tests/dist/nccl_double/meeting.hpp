@@ -19,12 +19,14 @@ class Meeting {
   /// Makes the memory of a meeting that `name` names from now on; false where that fails.
   static bool create(const std::string& name);
 
-  /// Comes to the meeting of that name and waits for the others; see ok().
+  /// Comes to the meeting of that name, and does not wait; see ok().
   Meeting(const std::string& name, int rank, int size);
   ~Meeting();
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
-  [[nodiscard]] bool ok() const { return ok_; }
+  [[nodiscard]] bool ok() const { return board_ != nullptr; }
+  /// Before that nobody meets.
+  [[nodiscard]] bool all_came() const;
 
   [[nodiscard]] char* own() { return buffer(rank_, filled_); }
   /// False where `given_up` became true before all had come.
@@ -36,9 +38,9 @@ class Meeting {
   struct Board;
   [[nodiscard]] char* buffer(int r, std::uint64_t number) const;
 
+  std::string name_;
   int rank_;
   int size_;
-  bool ok_ = false;
   Board* board_ = nullptr;
   std::uint64_t filled_ = 0;  // meetings there were
 };

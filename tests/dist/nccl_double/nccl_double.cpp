@@ -4,7 +4,8 @@
 // several on one GPU. It is opened where KOZERO_NCCL_LIBRARY names it. Work is put on the given stream and ordered by it alone.
 // It holds callers to NCCL's rules. A misuse that one rank can see returns an error; ranks that call different things find an
 // asynchronous error, where NCCL would hang or mix their data up. Sums are in rank order, so that mpi gives the same bits.
-// KOZERO_NCCL_DOUBLE_VERSION is the version it claims (22809 unless set).
+//   KOZERO_NCCL_DOUBLE_VERSION  the version it claims (22809 unless set)
+//   KOZERO_NCCL_DOUBLE_START    "absent": a rank that does not come to the communicator's start; "fails": an error there
 #include <unistd.h>
 
 #include <chrono>
@@ -13,46 +14,26 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include <kozero/dist/nccl_calls.hpp>
 
-#include "collective.hpp"
 #include "device_memory.hpp"
+#include "member.hpp"
 
 using namespace kozero::dist::nccl;
+using kozero::test::Call;
+using kozero::test::error;
 using kozero::test::Meeting;
+using kozero::test::Member;
 using kozero::test::Part;
 
 namespace {
 
-struct Member {
-  kozero::test::Place place;
-  Meeting meeting;
-  std::atomic<bool> given_up = false;
-  std::atomic<int> under_way = 0;
-  std::atomic<Result> error = kSuccess;
-};
-
-struct Call {
-  Member* member;
-  Stream stream;
-  std::vector<Part> parts;
-  std::string words;
-};
-
 std::mutex mutex;
 std::set<Member*> members;  // not destroyed
-std::string last_error;
 
 thread_local int group_depth = 0;
 thread_local std::vector<Call> group;
-
-Result error(Result result, const std::string& text) {
-  const std::lock_guard lock(mutex);
-  last_error = text;
-  return result;
-}
 
 Member* member_of(Comm comm) {
   const std::lock_guard lock(mutex);
@@ -62,30 +43,14 @@ Member* member_of(Comm comm) {
 
 Result no_member() { return error(kInvalidArgument, "this is no communicator, or it was destroyed"); }
 
-void run(void* pointer) {
-  const std::unique_ptr<Call> call(static_cast<Call*>(pointer));
-  Member& member = *call->member;
-  if (!member.given_up && member.error == kSuccess) {
-    const std::string different =
-        kozero::test::carry_out(member.meeting, member.place, call->parts, call->words, member.given_up);
-    if (!different.empty()) member.error = error(kInvalidUsage, different);
-  }
-  --member.under_way;
-}
-
-Result launch(Call call) {
-  Stream stream = call.stream;
-  ++call.member->under_way;
-  kozero::test::put_on(stream, run, new Call(std::move(call)));
-  return kSuccess;
-}
-
 Result submit(Comm comm, Stream stream, const std::string& words, const std::vector<Part>& parts) {
   Member* member = member_of(comm);
   if (member == nullptr) return no_member();
   if (stream == nullptr) return error(kInvalidArgument, words + " on no stream");
+  if (member->in_progress()) return error(kInvalidArgument, words + " while the call before is in progress");
+  member->connect(words.substr(0, words.find(' ')));
   Call call{member, stream, parts, words};
-  if (group_depth == 0) return launch(std::move(call));
+  if (group_depth == 0) return member->ask(std::move(call));
   group.push_back(std::move(call));
   return kSuccess;
 }
@@ -103,7 +68,7 @@ Result launch_group() {
     all.parts.insert(all.parts.end(), call.parts.begin(), call.parts.end());
     all.words += " " + call.words + ";";
   }
-  return launch(std::move(all));
+  return all.member->ask(std::move(all));
 }
 
 std::string words_of(const char* what, std::size_t count, DataType type, int root = -1) {
@@ -118,17 +83,15 @@ std::string wrong(Comm comm, DataType type, int root, bool adds, ReduceOp op = k
   const Member* member = member_of(comm);
   if (type != kFloat32 && type != kUint8) return "the double knows float32 and uint8";
   if (adds && (type != kFloat32 || op != kSum)) return "the double adds float32, and nothing else";
-  if (member != nullptr && root >= member->place.size) return "a root that is no rank";
+  if (member != nullptr && root >= member->place().size) return "a root that is no rank";
   return "";
 }
 
-Result leave(Comm comm, bool gives_up) {
-  Member* member = member_of(comm);
-  if (member == nullptr) return no_member();
-  if (gives_up) member->given_up = true;
-  while (member->under_way > 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
-  const std::lock_guard lock(mutex);
-  members.erase(member);
+Result remove(Member* member) {
+  {
+    const std::lock_guard lock(mutex);
+    members.erase(member);
+  }
   delete member;
   return kSuccess;
 }
@@ -157,24 +120,46 @@ Result ncclGetUniqueId(UniqueId* id) {
   return kSuccess;
 }
 
-Result ncclCommInitRank(Comm* comm, int size, UniqueId id, int rank) {
+Result ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int rank, Config* config) {
+  const bool blocks = config->size < sizeof(Config) || config->magic != Config{}.magic || config->blocking != 0;
+  if (blocks) return error(kInvalidArgument, "the double has no communicators that block");
   if (size < 1 || size > Meeting::kMostRanks || rank < 0 || rank >= size) {
     return error(kInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(size));
   }
-  auto member = std::unique_ptr<Member>(new Member{{rank, size}, {id.internal, rank, size}});
-  if (!member->meeting.ok()) return error(kSystemError, "not all ranks came");
+  const char* told = std::getenv("KOZERO_NCCL_DOUBLE_START");
+  const std::string start = told == nullptr ? "" : told;
+  if (start == "absent") return error(kSystemError, "this rank does not come");
+  auto member = std::make_unique<Member>(id.internal, kozero::test::Place{rank, size}, start == "fails");
+  if (!member->ok()) return error(kSystemError, std::string("no meeting ") + id.internal);
   const std::lock_guard lock(mutex);
   *comm = *members.insert(member.release()).first;
-  return kSuccess;
+  return kInProgress;
 }
 
-Result ncclCommDestroy(Comm comm) { return leave(comm, false); }
-Result ncclCommAbort(Comm comm) { return leave(comm, true); }
+Result ncclCommFinalize(Comm comm) {
+  Member* member = member_of(comm);
+  if (member == nullptr) return no_member();
+  return member->ask({});
+}
+
+Result ncclCommDestroy(Comm comm) {
+  Member* member = member_of(comm);
+  if (member == nullptr) return no_member();
+  if (member->in_progress()) return error(kInvalidUsage, "ncclCommDestroy while a call is in progress");
+  return remove(member);
+}
+
+Result ncclCommAbort(Comm comm) {
+  Member* member = member_of(comm);
+  if (member == nullptr) return no_member();
+  member->give_up();
+  return remove(member);
+}
 
 Result ncclCommGetAsyncError(Comm comm, Result* result) {
-  const Member* member = member_of(comm);
+  Member* member = member_of(comm);
   if (member == nullptr) return no_member();
-  *result = member->error;
+  *result = member->look();
   return kSuccess;
 }
 
@@ -186,8 +171,7 @@ const char* ncclGetErrorString(Result result) {
 
 const char* ncclGetLastError(Comm /*comm*/) {
   thread_local std::string copy;
-  const std::lock_guard lock(mutex);
-  copy = last_error;
+  copy = kozero::test::last_error();
   return copy.c_str();
 }
 
@@ -226,7 +210,7 @@ Result ncclReduceScatter(const void* send, void* receive, std::size_t each, Data
   const Member* member = member_of(comm);
   const std::size_t bytes = each * sizeof(float);
   std::vector<Part> parts;
-  for (int r = 0; member != nullptr && r < member->place.size; ++r) {
+  for (int r = 0; member != nullptr && r < member->place().size; ++r) {
     parts.push_back({Part::Kind::reduce, static_cast<const char*>(send) + static_cast<std::size_t>(r) * bytes,
                      static_cast<char*>(receive), bytes, r});
   }
@@ -239,7 +223,7 @@ Result ncclAllGather(const void* send, void* receive, std::size_t each, DataType
   const Member* member = member_of(comm);
   const std::size_t bytes = each * size_of(type);
   std::vector<Part> parts;
-  for (int r = 0; member != nullptr && r < member->place.size; ++r) {
+  for (int r = 0; member != nullptr && r < member->place().size; ++r) {
     parts.push_back({Part::Kind::broadcast, static_cast<const char*>(send),
                      static_cast<char*>(receive) + static_cast<std::size_t>(r) * bytes, bytes, r});
   }

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// median.hpp: the middle of measured values: what a bench or a run says of many times. The upper one of an even number; 0 of none.
+// median.hpp: the middle of measured values: what is said of many times. The upper one of an even number; 0 of none.
 #pragma once
 #include <algorithm>
 #include <vector>
 
-namespace kozero::commands {
+namespace kozero {
 
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0.0;
@@ -13,4 +13,4 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-}  // namespace kozero::commands
+}  // namespace kozero

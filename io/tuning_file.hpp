@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// tuning_file.hpp: the file of `kozero bench tune`: by which way each kind of matrix product is computed, in TOML.
+//   device = "NVIDIA H200"           what it was measured on
+//   library = "cuBLASLt 130200"      whose ways it names
+//   threads = 8                      of the rank that measured; on a host alone
+//   [products]
+//   "KIND" = "WAY"
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace kozero::io {
+
+struct TuningFile {
+  std::string device;
+  std::string library;
+  std::int64_t threads = 0;                     ///< 0: not told
+  std::map<std::string, std::string> products;  ///< kind -> way
+  bool operator==(const TuningFile&) const = default;
+};
+
+/// The file's text.
+std::string tuning_text(const TuningFile& tuning);
+
+/// Throws Error(input) naming `path`, the line where there is one, and the first thing that is wrong.
+TuningFile parse_tuning(const std::string& text, const std::string& path);
+
+}  // namespace kozero::io

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <kozero/core/median.hpp>
+#include <kozero/kernels/product_ways.hpp>
+
+namespace kozero::kernels {
+namespace {
+
+constexpr double kLeastGain = 0.03;     // of the rule's time
+constexpr double kTimedSeconds = 1e-3;  // at least that long between two fences ...
+constexpr double kMostRepeats = 100.0;  // ... or so many products
+
+struct Tuning {
+  ProductWays table;
+  std::string source;
+  std::int64_t version = 0;
+  int rounds = 0;  // 0: nothing is measured
+  std::vector<TunedProduct> met;
+};
+
+Tuning& tuning() {
+  static Tuning tuning;
+  return tuning;
+}
+
+std::string listed(const std::vector<std::string>& ways) {
+  std::string text;
+  for (const auto& way : ways) text.append(text.empty() ? "\"" : ", \"").append(way).append("\"");
+  return text;
+}
+
+void require_way(const std::string& kind, const std::string& way, const std::vector<std::string>& ways) {
+  if (std::find(ways.begin(), ways.end(), way) != ways.end()) return;
+  throw Error(Failure::input, tuning().source + ": \"" + kind + "\" = \"" + way +
+                                  "\": this way to multiply is not here; accepted are " + listed(ways));
+}
+
+/// Of one product, of so many in a row.
+double seconds_of(const std::function<void()>& multiply, int repeats) {
+  Device().fence("kozero::product_tuning");
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < repeats; ++i) multiply();
+  Device().fence("kozero::product_tuning");
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / repeats;
+}
+
+/// Each way once before the rounds: it makes what it makes once.
+std::vector<double> medians(std::size_t num_ways, int rounds, const std::function<void(std::size_t)>& multiply) {
+  std::vector<int> repeats;
+  for (std::size_t way = 0; way < num_ways; ++way) {
+    multiply(way);
+    const double once = seconds_of([&] { multiply(way); }, 1);
+    repeats.push_back(static_cast<int>(std::clamp(kTimedSeconds / once, 1.0, kMostRepeats)));
+  }
+  std::vector<std::vector<double>> seconds(num_ways);
+  for (int round = 0; round < rounds; ++round) {
+    for (std::size_t way = 0; way < num_ways; ++way) {
+      seconds[way].push_back(seconds_of([&] { multiply(way); }, repeats[way]));
+    }
+  }
+  std::vector<double> result;
+  for (const auto& of_way : seconds) result.push_back(median(of_way));
+  return result;
+}
+
+}  // namespace
+
+void use_product_ways(ProductWays ways, std::string source) {
+  tuning().source = std::move(source);
+  const auto known = known_product_ways();
+  for (const auto& [kind, way] : ways) {
+    if (!known.empty()) require_way(kind, way, known);
+  }
+  tuning().table = std::move(ways);
+  ++tuning().version;
+}
+
+const ProductWays& product_ways() { return tuning().table; }
+
+void begin_product_tuning(int rounds) {
+  tuning().rounds = rounds;
+  tuning().met.clear();
+}
+
+std::vector<TunedProduct> end_product_tuning() {
+  tuning().rounds = 0;
+  return std::exchange(tuning().met, {});
+}
+
+std::string kind_name(const char* out, const char* in, const ProductShape& shape) {
+  const auto name = [](Op op) { return op == Op::none ? " none" : " transpose"; };
+  std::string text = std::string(out) + (shape.accumulate ? " += " : " = ") + in + " x " + in + ", ";
+  text += std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " + std::to_string(shape.k) + ",";
+  return text + name(shape.op_a) + name(shape.op_b) + (shape.has_bias ? ", bias" : "");
+}
+
+bool tuning_products() { return tuning().rounds > 0; }
+
+std::int64_t product_table_version() { return tuning().version; }
+
+std::size_t listed_way(const std::string& kind, const std::vector<std::string>& ways) {
+  const auto found = tuning().table.find(kind);
+  if (found == tuning().table.end()) return 0;
+  require_way(kind, found->second, ways);
+  return static_cast<std::size_t>(std::find(ways.begin(), ways.end(), found->second) - ways.begin());
+}
+
+std::size_t kept_of(const std::vector<double>& seconds) {
+  const auto least = std::min_element(seconds.begin(), seconds.end());
+  return *least < (1.0 - kLeastGain) * seconds.front() ? static_cast<std::size_t>(least - seconds.begin()) : 0;
+}
+
+std::size_t fastest_way(const std::string& kind, const std::vector<std::string>& ways,
+                        const std::function<void(std::size_t)>& multiply) {
+  auto& met = tuning().met;
+  const auto known = std::find_if(met.begin(), met.end(), [&](const TunedProduct& one) { return one.kind == kind; });
+  if (known != met.end()) {
+    ++known->calls;
+    return known->kept;
+  }
+  const std::vector<double> seconds = medians(ways.size(), tuning().rounds, multiply);
+  met.push_back({kind, ways, seconds, kept_of(seconds)});
+  return met.back().kept;
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_product_tuning.cpp: every way to compute a product agrees with a plain loop, the table of ways is obeyed, and
+// tuning keeps what is fastest.
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <chrono>
+#include <string_view>
+
+#include <kozero/core/device.hpp>
+#include <kozero/kernels/product_ways.hpp>
+
+#include "product_case.hpp"
+
+namespace kozero::kernels {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+/// While it lives, products go by these ways.
+struct Table {
+  explicit Table(const ProductWays& ways) { use_product_ways(ways, "x.toml"); }
+  ~Table() { use_product_ways({}); }
+};
+
+template <class Held>
+std::vector<TunedProduct> tuned(const Case<Held>& of) {
+  begin_product_tuning(1);
+  check(of);
+  return end_product_tuning();
+}
+
+/// Launches of the tiled product since begin_counting().
+int tiled_launches = 0;
+
+void begin_counting() {
+  tiled_launches = 0;
+  Kokkos::Tools::Experimental::set_begin_parallel_for_callback([](const char* name, std::uint32_t, std::uint64_t*) {
+    tiled_launches += std::string_view(name) == "kozero::matmul::tiles" ? 1 : 0;
+  });
+}
+
+void end_counting() { Kokkos::Tools::Experimental::set_begin_parallel_for_callback(nullptr); }
+
+void wait(double seconds) {
+  const auto start = std::chrono::steady_clock::now();
+  while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds) continue;
+}
+
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("every way of a kind agrees with a plain loop, and so do products that are being tuned",
+                        "[tuning]", ProductTypes) {
+  for (const auto& of :
+       {Case<TestType>{64, 40, 72, Op::none, Op::transpose}, Case<TestType>{70, 129, 65, Op::transpose, Op::none},
+        Case<TestType>{7, 13, 5, Op::none, Op::none}}) {
+    const auto products = tuned(of);
+    CHECK(products.size() == 3);  // plain, added, biased
+    std::size_t most = 0;
+    for (const auto& product : products) most = std::max(most, product.ways.size());
+    CHECK(most > 0);
+    for (std::size_t place = 0; place < most; ++place) {
+      ProductWays ways;
+      for (const auto& product : products) ways[product.kind] = product.ways[std::min(place, product.ways.size() - 1)];
+      const Table table(ways);
+      check(of);
+    }
+  }
+}
+
+TEMPLATE_LIST_TEST_CASE("a product through a GELU is right while it is being tuned", "[tuning]",
+                        reference::StoredTypes) {
+  const std::int64_t m = 64, n = 72, k = 40;
+  const Filled<TestType> a(reference::numbers<TestType>(m * k, 1));
+  const Filled<TestType> b(reference::numbers<TestType>(k * n, 2));
+  const Filled<TestType> bias(reference::numbers<TestType>(n, 4));
+  const auto product = [&](const Filled<TestType>& hidden, const Filled<TestType>& active) {
+    matmul_gelu<Device, TestType>(Device(), hidden.matrix(m, n), active.matrix(m, n), a.input(m, k), Op::none,
+                                  b.input(k, n), bias.input());
+    Device().fence();
+  };
+  const Filled<TestType> hidden(m * n), active(m * n), by_rule_hidden(m * n), by_rule_active(m * n);
+  product(by_rule_hidden, by_rule_active);
+  begin_product_tuning(1);
+  product(hidden, active);
+  CHECK(end_product_tuning().size() == 1);
+  const double tolerance = std::is_same_v<TestType, float> ? 1e-5 : 4.0 * reference::kRounding<TestType>;
+  reference::require_near(hidden.values(), by_rule_hidden.values(), tolerance);
+  reference::require_near(active.values(), by_rule_active.values(), tolerance);
+}
+
+TEST_CASE("a kind's name says all that a product is", "[tuning]") {
+  const ProductShape shape{7, 13, 5, Op::none, Op::transpose, false, true};
+  CHECK(kind_name<Bfloat16, Bfloat16>(shape) == "bf16 = bf16 x bf16, 7 x 13 x 5, none transpose, bias");
+  CHECK(kind_name<float, Float16>({7, 13, 5, Op::transpose, Op::none, true, false}) ==
+        "f32 += fp16 x fp16, 7 x 13 x 5, transpose none");
+}
+
+TEST_CASE("products go by the table, others of other kinds by the rule, all by the rule again without one",
+          "[tuning]") {
+  const Case<> of{64, 64, 32, Op::none, Op::none};
+  const auto products = tuned(of);
+  const TunedProduct& plain = products.front();
+  if (!kHostIsDevice || plain.ways.size() == 1) return;
+  const auto launches = [](const Case<>& one) {
+    begin_counting();
+    product_of(one, false);
+    end_counting();
+    return tiled_launches;
+  };
+  CHECK(launches(of) > 0);
+  for (const auto& way : plain.ways) {
+    const Table table(ProductWays{{plain.kind, way}});
+    CHECK((launches(of) > 0) == (way != "oneDNN"));
+    CHECK(launches({96, 64, 32, Op::none, Op::none}) > 0);
+  }
+  CHECK(launches(of) > 0);
+}
+
+TEST_CASE("a way that is not here is refused, with the file, the kind and what there is", "[tuning]") {
+  const Case<> of{7, 13, 5, Op::none, Op::none};
+  const auto refused = [&](const std::string& way) {
+    const Table table(ProductWays{{"f32 = f32 x f32, 7 x 13 x 5, none none", way}});
+    product_of(of, false);
+  };
+  const std::string expected = "x.toml: \"f32 = f32 x f32, 7 x 13 x 5, none none\" = \"abacus\": this way to multiply";
+  CHECK_THROWS_WITH(refused("abacus"), ContainsSubstring(expected) && ContainsSubstring("accepted are \""));
+  const auto known = known_product_ways();
+  if (std::find(known.begin(), known.end(), "AVX-512 BF16") != known.end()) {
+    CHECK_THROWS_WITH(refused("AVX-512 BF16"), ContainsSubstring("\"AVX-512 BF16\": this way to multiply is not here"));
+  }
+}
+
+TEST_CASE("tuning keeps the fastest way, the rule's own where none is faster by more than noise", "[tuning]") {
+  CHECK(kept_of({1.0, 0.98, 0.99}) == 0);
+  CHECK(kept_of({1.0, 0.96, 0.95, 2.0}) == 2);
+  CHECK(kept_of({1.0}) == 0);
+
+  const std::vector<std::string> ways = {"rule", "fast", "slow"};
+  const std::vector<double> seconds = {2e-3, 2e-4, 4e-3};
+  begin_product_tuning(3);
+  for (int i = 0; i < 4; ++i) CHECK(fastest_way("a", ways, [&](std::size_t way) { wait(seconds[way]); }) == 1);
+  CHECK(fastest_way("b", ways, [&](std::size_t way) { wait(way == 0 ? 1e-4 : 1e-3); }) == 0);
+  const auto products = end_product_tuning();
+  CHECK_FALSE(tuning_products());
+  REQUIRE(products.size() == 2);
+  CHECK(products[0].calls == 4);
+  CHECK(products[1].calls == 1);
+  for (std::size_t way = 0; way < ways.size(); ++way) {
+    CHECK(products[0].seconds[way] >= seconds[way]);
+    CHECK(products[0].seconds[way] < 10.0 * seconds[way]);
+  }
+}
+
+}  // namespace kozero::kernels
