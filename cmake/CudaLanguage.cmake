@@ -3,7 +3,12 @@
 #
 # CudaLanguage.cmake: turns CUDA on as a language. The host compiler is the one that compiles the C++ code.
 
-set(CMAKE_CUDA_ARCHITECTURES 80 CACHE STRING "The GPU architectures to compile for")
+# The architecture of Kokkos (install_kokkos.sh): kernels of another one would be compiled by the driver at each first start.
+set(_architecture 80)
+if(DEFINED ENV{KOZERO_CUDA_ARCH})
+  set(_architecture $ENV{KOZERO_CUDA_ARCH})
+endif()
+set(CMAKE_CUDA_ARCHITECTURES ${_architecture} CACHE STRING "The GPU architectures to compile for")
 if(NOT DEFINED CMAKE_CUDA_HOST_COMPILER AND NOT DEFINED ENV{CUDAHOSTCXX})
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER} CACHE FILEPATH "The host compiler of nvcc")
 endif()

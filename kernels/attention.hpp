@@ -63,6 +63,10 @@ struct AttentionShape {
   }
 };
 
+/// Whether backward gives the same bits each time: it does unless `fastest` is chosen, where a back end is faster without.
+enum class Attention { repeating, fastest };
+void choose_attention(Attention attention);
+
 /// Who computes attention of arrays of T where there is no dropout: "AVX-512 BF16", "oneDNN", "cuDNN 9.19.0".
 template <class T>
 std::string attention_by();

@@ -115,7 +115,8 @@ class Graph {
   }
 
   void describe_backward() {
-    auto attributes = fe::graph::SDPA_backward_attributes().set_attn_scale(scale()).set_deterministic_algorithm(true);
+    auto attributes =
+        fe::graph::SDPA_backward_attributes().set_attn_scale(scale()).set_deterministic_algorithm(shape_.repeats);
     attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
     const Tensor logsumexp = place_logsumexp(graph_.tensor(fe::graph::Tensor_attributes()));
     auto [dq, dk, dv] =
@@ -141,7 +142,8 @@ struct Graphs {
 
 /// Null where cuDNN does not attend.
 Graphs* graphs_of(const CudnnAttention& shape) {
-  static std::map<CudnnAttention, std::unique_ptr<Graphs>> all;
+  static auto& all =
+      *new std::map<CudnnAttention, std::unique_ptr<Graphs>>;  // cuDNN may end before what is static here
   constexpr std::int64_t kHeadBorder = 8;
   if (handle() == nullptr || shape.batch * shape.positions == 0 || shape.head_dim % kHeadBorder != 0) return nullptr;
   auto& graphs = all[shape];

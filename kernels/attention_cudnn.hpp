@@ -3,7 +3,8 @@
 // attention_cudnn.hpp: attention.hpp by cuDNN's fused kernels, where the machine has cuDNN 9 and cuDNN has a kernel.
 // Arrays and their contract are attention.hpp's, without dropout, whose random numbers are ours. cuDNN is opened at run
 // time: a program built with its front end runs without it too. Plans are built once a shape and kept; the first that
-// cuDNN's heuristic names is taken, and backward adds in a fixed order. Errors of a call throw Error(internal).
+// cuDNN's heuristic names is taken. A backward that repeats keeps all scores' gradients in the workspace, 2 B H T T bytes (on
+// sm_80 and sm_90); one that need not adds to dq in any order, which takes 4 B H T D. Errors of a call throw Error(internal).
 #pragma once
 #include <compare>
 #include <cstdint>
@@ -16,6 +17,7 @@ enum class CudnnType { bf16, f16 };
 struct CudnnAttention {
   std::int64_t batch, positions, heads, kv_heads, head_dim;
   CudnnType type;
+  bool repeats = true;  ///< backward gives the same bits each time
 
   friend auto operator<=>(const CudnnAttention&, const CudnnAttention&) = default;
 };

@@ -13,10 +13,15 @@
 namespace kozero::kernels {
 namespace {
 
+bool& repeats() {
+  static bool chosen = true;
+  return chosen;
+}
+
 template <class T>
 CudnnAttention cudnn_shape(const AttentionShape& shape) {
-  return {shape.batch,    shape.positions, shape.heads,
-          shape.kv_heads, shape.head_dim,  std::is_same_v<T, Float16> ? CudnnType::f16 : CudnnType::bf16};
+  const CudnnType type = std::is_same_v<T, Float16> ? CudnnType::f16 : CudnnType::bf16;
+  return {shape.batch, shape.positions, shape.heads, shape.kv_heads, shape.head_dim, type, repeats()};
 }
 
 template <class T>
@@ -33,6 +38,8 @@ float* on_border(float* memory) {
 }
 
 }  // namespace
+
+void choose_attention(Attention attention) { repeats() = attention == Attention::repeating; }
 
 template <class T>
 std::string attention_by() {

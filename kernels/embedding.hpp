@@ -5,7 +5,9 @@
 //   x(n, :) += wpe(n mod T, :)                wpe (at least T, C)   N a multiple of T
 //   dwte(tokens(n), :) += dx(n, :)            dwpe(n mod T, :) += dx(n, :)       both with n ascending
 // The gradients add in the order of the rows, without atomics: each element of a table has one worker. For tokens,
-// worker (k, tile) walks all rows and takes those whose token is k modulo kTokenBuckets. Returns without fencing.
+// worker (k, tile) walks all rows and takes those whose token is k modulo kTokenBuckets. A GPU's lane has a column and
+// reads several rows before it adds the first, for each read takes as long as hundreds of additions. Returns without
+// fencing.
 #pragma once
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
@@ -14,7 +16,7 @@
 
 namespace kozero::kernels {
 
-inline constexpr std::int64_t kTokenBuckets = 16;
+inline constexpr std::int64_t kTokenBuckets = runs_on_host<Device> ? 16 : 64;
 
 template <class Space, class T>
 void embedding_forward(const Space& space, Matrix<T> x, Vector<const Token> tokens, MatrixIn<T> wte) {
@@ -44,9 +46,41 @@ void position_forward(const Space& space, Matrix<T> x, MatrixIn<T> wpe, std::int
       });
 }
 
+/// The rows of one bucket into the `width` columns of dwte that begin at `to`; those of dx begin at `from`, and rows of
+/// both are `columns` apart.
+template <class Team, class T>
+KOKKOS_INLINE_FUNCTION void add_bucket(const Team& team, float* to, const T* from, std::int64_t columns,
+                                       std::int64_t width, const Vector<const Token>& tokens, std::int64_t bucket) {
+  const auto rows = static_cast<std::int64_t>(tokens.extent(0));
+  KOKKOS_IF_ON_HOST((for (std::int64_t n = 0; n < rows; ++n) {
+    const std::int64_t token = tokens(n);
+    if (token % kTokenBuckets != bucket) continue;
+    const T* const addend = from + n * columns;
+    float* const sum = to + token * columns;
+    for_each_column(team, width, [=](std::int64_t c) { sum[c] += static_cast<float>(addend[c]); });
+  }))
+  KOKKOS_IF_ON_DEVICE((for_each_column(team, width, [=](std::int64_t c) {
+                         constexpr int kAhead = 8;
+                         for (std::int64_t first = 0; first < rows; first += kAhead) {
+                           Token token[kAhead];
+                           float value[kAhead];
+                           KOZERO_UNROLLED
+                           for (int k = 0; k < kAhead; ++k) token[k] = first + k < rows ? tokens(first + k) : -1;
+                           KOZERO_UNROLLED
+                           for (int k = 0; k < kAhead; ++k) {
+                             const bool mine = token[k] % kTokenBuckets == bucket;
+                             value[k] = mine ? static_cast<float>(from[(first + k) * columns + c]) : 0.0F;
+                           }
+                           KOZERO_UNROLLED
+                           for (int k = 0; k < kAhead; ++k) {
+                             if (token[k] % kTokenBuckets == bucket) to[token[k] * columns + c] += value[k];
+                           }
+                         }
+                       });))
+}
+
 template <class Space, class T>
 void embedding_backward(const Space& space, Matrix<float> dwte, Matrix<const T> dx, Vector<const Token> tokens) {
-  const auto rows = static_cast<std::int64_t>(dx.extent(0));
   const auto columns = static_cast<std::int64_t>(dx.extent(1));
   require(tokens.extent(0) == dx.extent(0) && dwte.extent(1) == dx.extent(1),
           "embedding_backward: tokens (N) or dwte (V, C) do not fit dx (N, C)");
@@ -58,14 +92,24 @@ void embedding_backward(const Space& space, Matrix<float> dwte, Matrix<const T> 
         const std::int64_t bucket = item / tiles;
         const std::int64_t first = item % tiles * kTile;
         const std::int64_t width = first + kTile < columns ? kTile : columns - first;
-        for (std::int64_t n = 0; n < rows; ++n) {
-          const std::int64_t token = tokens(n);
-          if (token % kTokenBuckets != bucket) continue;
-          const T* const from = row_of(dx, n) + first;
-          float* const to = row_of(dwte, token) + first;
-          for_each_column(team, width, [&](std::int64_t c) { to[c] += static_cast<float>(from[c]); });
-        }
+        add_bucket(team, dwte.data() + first, dx.data() + first, columns, width, tokens, bucket);
       });
+}
+
+/// to += `count` rows that begin at `from` and lie `stride` elements apart, the first first.
+template <class Team, class T>
+KOKKOS_INLINE_FUNCTION void add_rows(const Team& team, float* to, const T* from, std::int64_t columns,
+                                     std::int64_t count, std::int64_t stride) {
+  KOKKOS_IF_ON_HOST((for (std::int64_t n = 0; n < count; ++n) {
+    const T* const addend = from + n * stride;
+    for_each_column(team, columns, [=](std::int64_t c) { to[c] += static_cast<float>(addend[c]); });
+  }))
+  KOKKOS_IF_ON_DEVICE((for_each_column(team, columns, [=](std::int64_t c) {
+                         float sum = to[c];
+                         KOZERO_UNROLLED_8
+                         for (std::int64_t n = 0; n < count; ++n) sum += static_cast<float>(from[n * stride + c]);
+                         to[c] = sum;
+                       });))
 }
 
 template <class Space, class T>
@@ -76,11 +120,7 @@ void position_backward(const Space& space, Matrix<float> dwpe, Matrix<const T> d
           "position_backward: dwpe (at least T, C) does not fit dx (N, C)");
   for_each_row(
       space, "kozero::position_backward", positions, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t t) {
-        float* const to = row_of(dwpe, t);
-        for (std::int64_t n = t; n < rows; n += positions) {
-          const T* const from = row_of(dx, n);
-          for_each_column(team, columns, [&](std::int64_t c) { to[c] += static_cast<float>(from[c]); });
-        }
+        add_rows(team, row_of(dwpe, t), row_of(dx, t), columns, rows / positions, positions * columns);
       });
 }
 

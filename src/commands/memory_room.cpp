@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <limits.h>
+#include <unistd.h>
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -17,14 +19,14 @@ namespace {
 double mib(std::int64_t bytes) { return static_cast<double>(bytes) / kMiB; }
 
 /// What this rank may take.
-plan::DeviceAndHost room_of(const dist::Environment& environment) {
-  const std::int64_t on_host = io::available_memory() / std::max(1, environment.local_ranks());
-  return {kHostIsDevice ? on_host : device_memory().free / ranks_a_gpu(environment), on_host};
+plan::DeviceAndHost room_of(Session& session) {
+  const std::int64_t on_host = io::available_memory() / std::max(1, session.environment().local_ranks());
+  return {kHostIsDevice ? on_host : device_memory().free / ranks_a_gpu(session), on_host};
 }
 
 /// The least that any rank has.
 plan::DeviceAndHost least_room(Session& session) {
-  const plan::DeviceAndHost mine = room_of(session.environment());
+  const plan::DeviceAndHost mine = room_of(session);
   const auto rooms =
       session.control().gather_control({static_cast<double>(mine.device), static_cast<double>(mine.host)});
   plan::DeviceAndHost least = mine;
@@ -47,9 +49,12 @@ std::string largest_part(const plan::MemoryPlan& plan) {
 
 }  // namespace
 
-int ranks_a_gpu(const dist::Environment& environment) {
-  const int gpus = std::max(1, Kokkos::num_devices());
-  return (std::max(1, environment.local_ranks()) + gpus - 1) / gpus;
+int ranks_a_gpu(Session& session) {
+  std::string node(HOST_NAME_MAX + 1, '\0');
+  static_cast<void>(gethostname(node.data(), node.size()));
+  const std::string mine = std::string(node.c_str()) + " " + device_name();
+  const auto all = dist::gather_text(session.control(), mine);
+  return static_cast<int>(std::count(all.begin(), all.end(), mine));
 }
 
 void require_room(const plan::MemoryPlan& plan, Session& session, std::int64_t data_vocab) {
@@ -73,9 +78,9 @@ void require_room(const plan::MemoryPlan& plan, Session& session, std::int64_t d
 
 MemoryUse::MemoryUse() : free_at_start_(device_memory().free) {}
 
-std::int64_t MemoryUse::taken(const dist::Environment& environment) const {
+std::int64_t MemoryUse::taken(Session& session) const {
   if (kHostIsDevice) return io::resident_memory().peak - io::shares_of_others();
-  return (free_at_start_ - device_memory().free) / ranks_a_gpu(environment);
+  return (free_at_start_ - device_memory().free) / ranks_a_gpu(session);
 }
 
 }  // namespace kozero::commands

@@ -21,14 +21,14 @@ class MemoryUse {
   /// To be made before the run's arrays are.
   MemoryUse();
   /// Bytes of this rank: the process' peak on a host; of a GPU what is taken since the start, beyond the driver's
-  /// context, by all ranks that share it, divided by their number.
-  [[nodiscard]] std::int64_t taken(const dist::Environment& environment) const;
+  /// context, by all ranks that share it, divided by their number. Collective.
+  [[nodiscard]] std::int64_t taken(Session& session) const;
 
  private:
   std::int64_t free_at_start_;
 };
 
-/// Ranks of this node that compute on one GPU, at most.
-int ranks_a_gpu(const dist::Environment& environment);
+/// Ranks that compute on this rank's GPU, whichever of them the launcher lets each see. Collective.
+int ranks_a_gpu(Session& session);
 
 }  // namespace kozero::commands

@@ -3,6 +3,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/dist/make_communicator.hpp>
+#include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/matmul.hpp>
 
 #include "device_handover.hpp"
@@ -43,6 +44,7 @@ Session::Session(const dist::Environment& environment, const std::function<io::D
                               ": give every rank the same deck and overrides";
   dist::agree(*control_, static_cast<int>(Failure::deck), difference.empty() ? "" : refusal);
   kernels::choose_products(products_of(deck_));
+  kernels::choose_attention(deck_.run.deterministic ? kernels::Attention::repeating : kernels::Attention::fastest);
   tuning_ = apply_tuning(deck_, *control_);
 }
 

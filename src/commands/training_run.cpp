@@ -63,7 +63,7 @@ TrainingRun::TrainingRun(Session& session)
   assembly_ = std::make_unique<train::Assembly>(settings_, *comm_, ledger_);
   small_files_ = dist::agreed(control_, [&] { return small_files(); });
   saving_.emplace(session, *assembly_, log_, folder_);
-  const double gpus = static_cast<double>(control_.size()) / ranks_a_gpu(session.environment());
+  const double gpus = static_cast<double>(control_.size()) / ranks_a_gpu(session);
   peak_flops_ = gpus * published_peak(device_name(), settings_.precision != Precision::f32);
 }
 
@@ -295,7 +295,7 @@ void TrainingRun::save_weights() {
 }
 
 void TrainingRun::say_memory() {
-  const auto mine = static_cast<double>(memory_use_.taken(session_.environment()));
+  const auto mine = static_cast<double>(memory_use_.taken(session_));
   const auto peaks = control_.gather_control({mine});
   summary_.peak_memory = static_cast<std::int64_t>(*std::max_element(peaks.begin(), peaks.end()));
   log_.say(

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/precision.hpp>
 #include <kozero/kernels/reduce.hpp>
@@ -57,11 +58,14 @@ double Decoder<Scalar>::evaluate(ParameterAccess<Scalar>& access, const Batch& b
 template <class Scalar>
 void Decoder<Scalar>::next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs,
                                         std::int64_t num_tokens, Vector<float> logits) {
+  constexpr std::int64_t kSpan = 128;
   const auto given = static_cast<std::int64_t>(inputs.extent(1));
   require(num_tokens >= 1 && num_tokens <= given && given <= parts_.config.seq,
           "next_token_logits: " + std::to_string(num_tokens) + " tokens of " + std::to_string(given));
+  // A GPU's libraries plan each length anew, cuDNN for a second: there are few of them. No token sees those behind it.
+  const std::int64_t seen = kHostIsDevice ? num_tokens : std::min(given, (num_tokens + kSpan - 1) / kSpan * kSpan);
   Batch prefix;
-  prefix.inputs = Matrix<const Token>(inputs.data(), 1, static_cast<std::size_t>(num_tokens));
+  prefix.inputs = Matrix<const Token>(inputs.data(), 1, static_cast<std::size_t>(seen));
   const Pass pass = pass_of(prefix, 0.0F);
   forward(access, pass, flat(prefix.inputs));
   parts_.head.logits(pass, logits, rows(last_state(pass), num_tokens - 1, 1), acquire_head(access));

@@ -44,7 +44,7 @@ class Model {
   /// The sum of the batch's token losses without dropout or gradients.
   virtual double evaluate(ParameterAccess<Scalar>& access, const Batch& batch) = 0;
 
-  /// Logits (V) that follow the `num_tokens` <= T tokens in row 0 of `inputs`. Language models only.
+  /// Logits (V) that follow the first `num_tokens` <= T of the tokens in row 0 of `inputs`. Language models only.
   virtual void next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs, std::int64_t num_tokens,
                                  Vector<float> logits) = 0;
 
