@@ -124,7 +124,15 @@ class CublasltProduct {
     if (kind_.fusion == Fusion::gelu_gradient) epilogue = CUBLASLT_EPILOGUE_DGELU;
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
     if (biased) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt_type<In>());
+    if (biased) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, any_pointer<In>());
     if (kind_.fusion != Fusion::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, kind_.shape.n);
+    if (kind_.fusion != Fusion::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, any_pointer<Out>());
+  }
+
+  /// Stands for a pointer as aligned as run()'s will be: the heuristic reads it off these two.
+  template <class T>
+  [[nodiscard]] const void* any_pointer() const {
+    return reinterpret_cast<const void*>(kind_.aligned ? kVectorBytes : std::uintptr_t{sizeof(T)});
   }
 
   template <class Value>

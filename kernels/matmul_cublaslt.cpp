@@ -90,6 +90,11 @@ template <class Space, class Out, class In>
 void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
               const Epilogue<Out, In>& epilogue) {
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
+  if (!std::is_same_v<Out, In> && shape.has_bias) {  // it adds no bias of another type than c's
+    empty_product(space, shape, c, epilogue.bias, shape.accumulate && epilogue.addend == nullptr ? c : epilogue.addend);
+    const ProductShape onto_bias{shape.m, shape.n, shape.k, shape.op_a, shape.op_b, true, false};
+    return multiply(space, onto_bias, c, a, b, Epilogue<Out, In>{.active = epilogue.active, .hidden = epilogue.hidden});
+  }
   static std::map<CublasltKind, CublasltProduct<Out, In>> products;
   const auto product = [&](const CublasltKind& kind) -> CublasltProduct<Out, In>& {
     return products.try_emplace(kind, library().handle, kind).first->second;
