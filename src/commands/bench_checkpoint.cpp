@@ -26,7 +26,7 @@
 #include <kozero/train/data_set.hpp>
 
 #include "bench.hpp"
-#include "deck_arguments.hpp"
+#include "bench_arguments.hpp"
 #include "session.hpp"
 
 namespace kozero::commands {
@@ -197,16 +197,9 @@ void print(const std::vector<Run>& runs, std::int64_t bytes, bool as_json) {
 }  // namespace
 
 void bench_checkpoint(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK [section.key=value ...] [--runs N] [--json]", "bench checkpoint");
-  DeckArguments deck_arguments;
-  deck_arguments.add_to(app);
-  int num_runs = 5;
-  bool as_json = false;
-  app.add_option("--runs", num_runs)->check(CLI::PositiveNumber);
-  app.add_flag("--json", as_json);
-  parse(app, arguments);
+  const BenchArguments given("checkpoint", 5, arguments);
 
-  Session session(environment, [&] { return deck_arguments.read(); });
+  Session session(environment, [&] { return given.deck.read(); });
   const io::Deck& deck = session.deck();
   auto settings = dist::agreed(
       session.control(), [&] { return train::settings_of(deck, session.control().size(), train::vocab_of(deck), 0); });
@@ -221,12 +214,12 @@ void bench_checkpoint(const dist::Environment& environment, const Arguments& arg
   });
   CheckpointBench bench(session, assembly, folder);
   std::vector<Run> runs;
-  for (int run = 0; run < num_runs; ++run) runs.push_back(bench.run(run % 2 == 1));
+  for (int run = 0; run < given.runs; ++run) runs.push_back(bench.run(run % 2 == 1));
   if (!session.is_first_rank()) return;
   fs::remove_all(folder);
   std::cout << fmt::format("{}: a state of {} on {} {}\n", deck.source, io::readable_bytes(bench.bytes()), comm->size(),
                            comm->size() == 1 ? "rank" : "ranks");
-  print(runs, bench.bytes(), as_json);
+  print(runs, bench.bytes(), given.as_json);
 }
 
 }  // namespace kozero::commands

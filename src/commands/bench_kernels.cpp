@@ -20,7 +20,7 @@
 #include <kozero/train/settings.hpp>
 
 #include "bench.hpp"
-#include "deck_arguments.hpp"
+#include "bench_arguments.hpp"
 #include "kernel_case.hpp"
 #include "session.hpp"
 
@@ -151,28 +151,21 @@ void print_json(const std::vector<TimedKernel>& kernels, const Best& best) {
 }  // namespace
 
 void bench_kernels(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK [section.key=value ...] [--runs N] [--json]", "bench kernels");
-  DeckArguments deck_arguments;
-  deck_arguments.add_to(app);
-  int rounds = 7;
-  bool as_json = false;
-  app.add_option("--runs", rounds)->check(CLI::PositiveNumber);
-  app.add_flag("--json", as_json);
-  parse(app, arguments);
+  const BenchArguments given("kernels", 7, arguments);
 
-  Session session(environment, [&] { return deck_arguments.read(); });
+  Session session(environment, [&] { return given.deck.read(); });
   const auto settings =
       dist::agreed(session.control(), [&] { return settings_of(session.deck(), session.control().size()); });
   const KernelShapes shapes = shapes_of(settings);
-  const auto kernels =
-      with_stored_type(settings.precision, [&](auto type) { return timed_kernels<decltype(type)>(shapes, rounds); });
+  const auto kernels = with_stored_type(settings.precision,
+                                        [&](auto type) { return timed_kernels<decltype(type)>(shapes, given.runs); });
   if (!session.is_first_rank()) return;
   const Best best(kernels);
   std::cout << fmt::format("{}: {}, {} sequences of {} tokens a micro-step, {}, {} a rank\n", session.deck().source,
                            shapes.model.arch, shapes.batch, shapes.model.seq, name_of(settings.precision),
                            session.runtime().placement());
   print_table(kernels, best);
-  if (as_json) print_json(kernels, best);
+  if (given.as_json) print_json(kernels, best);
 }
 
 }  // namespace kozero::commands

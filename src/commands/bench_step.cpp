@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench.hpp"
-#include "deck_arguments.hpp"
+#include "bench_arguments.hpp"
 #include "kernel_profile.hpp"
 #include "unsaved_run.hpp"
 
@@ -88,27 +88,20 @@ void print_json(const Measured& measured) {
 }  // namespace
 
 void bench_step(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK [section.key=value ...] [--runs N] [--json]", "bench step");
-  DeckArguments deck_arguments;
-  deck_arguments.add_to(app);
-  std::int64_t steps = 5;
-  bool as_json = false;
-  app.add_option("--runs", steps)->check(CLI::PositiveNumber);
-  app.add_flag("--json", as_json);
-  parse(app, arguments);
+  const BenchArguments given("step", 5, arguments);
 
   KernelProfile profile;
-  Session session(environment, [&] { return deck_arguments.read(); });
+  Session session(environment, [&] { return given.deck.read(); });
   const train::DataSet data = open_data_of(session.deck(), session.control());
   UnsavedRun run(session, session.deck(), data);
-  const Measured measured = measure(run, profile, steps);
+  const Measured measured = measure(run, profile, given.runs);
   if (!session.is_first_rank()) return;
   std::cout << fmt::format("{}: {}, {} sequences of {} tokens a micro-step, {} micro-steps, {}, {} a rank\n",
                            session.deck().source, run.settings().model.arch, run.settings().batch.micro_batch,
                            run.settings().model.seq, run.settings().batch.micro_steps,
                            name_of(run.settings().precision), session.runtime().placement());
   print_table(measured);
-  if (as_json) print_json(measured);
+  if (given.as_json) print_json(measured);
 }
 
 }  // namespace kozero::commands
