@@ -5,6 +5,7 @@
 //   exp_avg += (1 - beta1) (g - exp_avg);  exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) g^2
 //   master -= (lr / correction1) exp_avg / (sqrt(exp_avg_sq) / sqrt(correction2) + eps)      all of one extent
 //   stored = T(master), where the network reads 16 bits
+// Of `runs` (update_elements.hpp) those that keep have no weight decay, the frozen ones stay as they are.
 // PyTorch's AdamW formula (amsgrad off). Elementwise: the bits do not depend on how an array is cut. Returns without
 // fencing. Loshchilov, Hutter 2019, arXiv:1711.05101.
 #pragma once
@@ -31,7 +32,8 @@ struct AdamW {
 
 template <class Space, class T>
 void adamw_update(const Space& space, Vector<float> master, Vector<T> stored, Vector<float> exp_avg,
-                  Vector<float> exp_avg_sq, Vector<const float> gradient, const AdamW& step) {
+                  Vector<float> exp_avg_sq, Vector<const float> gradient, const AdamW& step,
+                  const UpdateRuns& runs = {}) {
   require(exp_avg.extent(0) == master.extent(0) && exp_avg_sq.extent(0) == master.extent(0) &&
               gradient.extent(0) == master.extent(0),
           "adamw_update: weights, moments and gradient differ in extent");
@@ -49,12 +51,12 @@ void adamw_update(const Space& space, Vector<float> master, Vector<T> stored, Ve
   float* const v = exp_avg_sq.data();
   const float* const grad = gradient.data();
   update_elements(
-      space, "kozero::adamw_update", extent, stored, KOKKOS_LAMBDA(std::int64_t i) {
+      space, "kozero::adamw_update", extent, runs, stored, KOKKOS_LAMBDA(std::int64_t i, bool decays) {
         const float g = scale * grad[i];
         const float first = m[i] + rest1 * (g - m[i]);
         const float second = beta2 * v[i] + rest2 * g * g;
         const float denominator = Kokkos::sqrt(second) * inverse_root + eps;
-        const float updated = keep * w[i] - rate * (first / denominator);
+        const float updated = (decays ? keep : 1.0F) * w[i] - rate * (first / denominator);
         m[i] = first;
         v[i] = second;
         w[i] = updated;

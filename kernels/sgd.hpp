@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sgd.hpp: one step of stochastic gradient descent with momentum, in one pass.
 //   g = gradient_scale * gradient + weight_decay * master;  buffer = momentum * buffer + g;  master -= lr * buffer
+// Of `runs` (update_elements.hpp) those that keep have no weight decay, the frozen ones stay as they are.
 // PyTorch's SGD (dampening 0, no Nesterov): a buffer of zeros gives its first step. All of one extent; `stored` gets
 // the new weights where the network reads 16 bits. Elementwise: the bits do not depend on how an array is cut. Returns
 // without fencing.
@@ -21,16 +22,17 @@ struct Sgd {
 
 template <class Space, class T>
 void sgd_update(const Space& space, Vector<float> master, Vector<T> stored, Vector<float> momentum_buffer,
-                Vector<const float> gradient, const Sgd& step) {
+                Vector<const float> gradient, const Sgd& step, const UpdateRuns& runs = {}) {
   require(momentum_buffer.extent(0) == master.extent(0) && gradient.extent(0) == master.extent(0),
           "sgd_update: weights, momentum and gradient differ in extent");
   float* const w = master.data();
   float* const buffer = momentum_buffer.data();
   const float* const grad = gradient.data();
   update_elements(
-      space, "kozero::sgd_update", static_cast<std::int64_t>(master.extent(0)), stored, KOKKOS_LAMBDA(std::int64_t i) {
+      space, "kozero::sgd_update", static_cast<std::int64_t>(master.extent(0)), runs, stored,
+      KOKKOS_LAMBDA(std::int64_t i, bool decays) {
         const float scaled = step.gradient_scale * grad[i];
-        const float g = scaled + step.weight_decay * w[i];
+        const float g = scaled + (decays ? step.weight_decay : 0.0F) * w[i];
         const float velocity = step.momentum * buffer[i] + g;
         const float updated = w[i] - step.lr * velocity;
         buffer[i] = velocity;

@@ -21,21 +21,21 @@ class AdamW final : public FlatOptimizer {
   [[nodiscard]] std::string name() const override { return "adamw"; }
 
  private:
-  void update_run(std::int64_t first, const Target& target, Vector<const float> gradient, bool decay,
-                  const Step& step) override {
+  void update_runs(std::int64_t first, const Target& target, Vector<const float> gradient,
+                   const kernels::UpdateRuns& runs, const Step& step) override {
     const auto extent = static_cast<std::int64_t>(target.master.extent(0));
     const auto number = static_cast<double>(step.number);
     const kernels::AdamW scalars{.lr = step.lr,
                                  .beta1 = config_.beta1,
                                  .beta2 = config_.beta2,
                                  .eps = config_.eps,
-                                 .weight_decay = decay ? config_.weight_decay : 0.0,
+                                 .weight_decay = config_.weight_decay,
                                  .correction1 = 1.0 - std::pow(config_.beta1, number),
                                  .correction2 = 1.0 - std::pow(config_.beta2, number),
                                  .gradient_scale = step.gradient_scale};
     const auto update = [&](const auto& stored) {
       kernels::adamw_update(Device(), target.master, stored, slice(exp_avg_, first, extent),
-                            slice(exp_avg_sq_, first, extent), gradient, scalars);
+                            slice(exp_avg_sq_, first, extent), gradient, scalars, runs);
     };
     std::visit(update, target.stored);
   }

@@ -7,6 +7,15 @@
 #include <kozero/core/error.hpp>
 
 namespace kozero::optim {
+namespace {
+
+kernels::UpdateRuns::Kind kind_of(const Segment& segment) {
+  using Kind = kernels::UpdateRuns::Kind;
+  if (segment.frozen) return Kind::frozen;
+  return segment.decay ? Kind::decays : Kind::keeps;
+}
+
+}  // namespace
 
 FlatOptimizer::FlatOptimizer(std::vector<Segment> segments, MemoryLedger& ledger)
     : segments_(std::move(segments)), ledger_(ledger) {
@@ -28,11 +37,16 @@ void FlatOptimizer::update(std::int64_t first, const Target& target, Vector<cons
   const auto touched = std::partition_point(segments_.begin(), segments_.end(), [first](const Segment& segment) {
     return segment.first + segment.extent <= first;
   });
+  kernels::UpdateRuns runs;
+  std::int64_t begin = first;  // of the runs
   for (auto segment = touched; segment != segments_.end() && segment->first < end; ++segment) {
-    const std::int64_t begin = std::max(first, segment->first);
-    const std::int64_t extent = std::min(end, segment->first + segment->extent) - begin;
-    if (segment->frozen || extent == 0) continue;
-    update_run(begin, target.part(begin - first, extent), slice(gradient, begin - first, extent), segment->decay, step);
+    const std::int64_t behind = std::min(end, segment->first + segment->extent);
+    runs.add(behind - begin, kind_of(*segment));
+    if (behind < end && runs.count < kernels::UpdateRuns::kMost) continue;
+    update_runs(begin, target.part(begin - first, behind - begin), slice(gradient, begin - first, behind - begin), runs,
+                step);
+    runs = {};
+    begin = behind;
   }
 }
 

@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // flat_optimizer.hpp: what all optimizers here share: the walk over the segments that a part of the flat array touches.
-// A kind of optimizer derives from it, takes its states with take_state() in its constructor, and updates one run of
-// elements with equal flags at a time.
+// A kind of optimizer derives from it, takes its states with take_state() in its constructor, and updates a part with all
+// its runs of equal flags at a time.
 #pragma once
 #include <string>
 #include <vector>
 
+#include <kozero/kernels/update_elements.hpp>
 #include <kozero/optim/optimizer.hpp>
 
 namespace kozero::optim {
@@ -24,9 +25,9 @@ class FlatOptimizer : public Optimizer {
   Vector<float> take_state(const std::string& name);
 
  private:
-  /// Updates flat elements [first, first + target.master.extent(0)), none of them frozen.
-  virtual void update_run(std::int64_t first, const Target& target, Vector<const float> gradient, bool decay,
-                          const Step& step) = 0;
+  /// Updates flat elements [first, first + target.master.extent(0)), which are `runs`.
+  virtual void update_runs(std::int64_t first, const Target& target, Vector<const float> gradient,
+                           const kernels::UpdateRuns& runs, const Step& step) = 0;
 
   std::vector<Segment> segments_;
   std::int64_t extent_ = 0;

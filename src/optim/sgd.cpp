@@ -16,15 +16,16 @@ class Sgd final : public FlatOptimizer {
   [[nodiscard]] std::string name() const override { return "sgd"; }
 
  private:
-  void update_run(std::int64_t first, const Target& target, Vector<const float> gradient, bool decay,
-                  const Step& step) override {
+  void update_runs(std::int64_t first, const Target& target, Vector<const float> gradient,
+                   const kernels::UpdateRuns& runs, const Step& step) override {
     const auto extent = static_cast<std::int64_t>(target.master.extent(0));
     const kernels::Sgd scalars{.lr = static_cast<float>(step.lr),
                                .momentum = static_cast<float>(config_.momentum),
-                               .weight_decay = decay ? static_cast<float>(config_.weight_decay) : 0.0F,
+                               .weight_decay = static_cast<float>(config_.weight_decay),
                                .gradient_scale = static_cast<float>(step.gradient_scale)};
     const auto update = [&](const auto& stored) {
-      kernels::sgd_update(Device(), target.master, stored, slice(momentum_buffer_, first, extent), gradient, scalars);
+      kernels::sgd_update(Device(), target.master, stored, slice(momentum_buffer_, first, extent), gradient, scalars,
+                          runs);
     };
     std::visit(update, target.stored);
   }

@@ -4,6 +4,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/random.hpp>
@@ -161,6 +162,34 @@ TEST_CASE("the bits do not depend on how the flat array is cut") {
       CHECK(same_bits(Training::read(whole.optimizer().states()[s].values),
                       Training::read(cut.optimizer().states()[s].values)));
     }
+  }
+}
+
+TEST_CASE("more runs of flags than one kernel takes, over several of its blocks, are updated as one by one") {
+  std::vector<Segment> many;
+  for (std::int64_t k = 0, first = 0; k < 40; ++k) {
+    many.push_back({first, 150 + 13 * k, k % 2 == 0, k % 5 == 3});
+    first += many.back().extent;
+  }
+  const std::int64_t extent = many.back().first + many.back().extent;
+  for (const char* kind : {"adamw", "sgd"}) {
+    MemoryLedger ledger;
+    const Config config{.kind = kind, .weight_decay = 0.2, .momentum = 0.9};
+    const auto at_once = make_optimizer(config, many, ledger);
+    const auto one_by_one = make_optimizer(config, many, ledger);
+    const auto a = ledger.take<float>(Memory::parameters, "a", extent);
+    const auto b = ledger.take<float>(Memory::parameters, "b", extent);
+    const auto gradient = ledger.take<float>(Memory::gradients, "gradient", extent);
+    for (const auto& values : {a, b, gradient}) Kokkos::deep_copy(values, 0.5F);
+    at_once->update(0, {a}, gradient, {1, 0.01, 1.0});
+    for (const Segment& one : many) {
+      one_by_one->update(one.first, Target{b}.part(one.first, one.extent), slice(gradient, one.first, one.extent),
+                         {1, 0.01, 1.0});
+    }
+    Device().fence();
+    const std::vector<float> got = Training::read(a);
+    CHECK(same_bits(got, Training::read(b)));
+    CHECK(std::set<float>(got.begin(), got.end()).size() == 3);  // decayed, not decayed, frozen
   }
 }
 
