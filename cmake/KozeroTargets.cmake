@@ -9,6 +9,7 @@
 # Headers are included as <kozero/<folder>/x.hpp>. Each library has an include root of its own in the build tree, a link
 # to that one folder's headers, so a target sees the headers of what it links and no others: a wrong-way include does
 # not build. In a CUDA build nvcc compiles every source, but for HOST_SOURCES, which must not include Kokkos.
+# Tests define member functions that CHECK outside of their class: inside, CUDA 13.0's cudafe++ may never come back.
 
 include(KozeroOptions)
 

@@ -18,26 +18,12 @@ namespace {
 /// A communicator of one rank, its stream, and what the last call that failed said.
 class OneRank {
  public:
-  OneRank() {
-    const tests::NcclDouble nccl;
-    library_ = open_library();
-    REQUIRE(library_.obstacle.empty());
-    CHECK(library_.is_double);
-    UniqueId id;
-    Config config;
-    REQUIRE(calls().get_unique_id(&id) == kSuccess);
-    REQUIRE(calls().comm_init_rank_config(&comm, 1, id, 0, &config) == kInProgress);
-    REQUIRE(settled() == kSuccess);
-  }
+  OneRank();
   ~OneRank() {
     if (comm != nullptr) calls().comm_destroy(comm);
   }
   /// What became of the last call.
-  [[nodiscard]] Result settled() const {
-    Result state = kInProgress;
-    while (state == kInProgress) REQUIRE(calls().comm_get_async_error(comm, &state) == kSuccess);
-    return state;
-  }
+  [[nodiscard]] Result settled() const;
   [[nodiscard]] const Calls& calls() const { return library_.calls; }
   [[nodiscard]] std::string last_error() const { return calls().get_last_error(comm); }
 
@@ -47,6 +33,24 @@ class OneRank {
  private:
   Library library_;
 };
+
+OneRank::OneRank() {
+  const tests::NcclDouble nccl;
+  library_ = open_library();
+  REQUIRE(library_.obstacle.empty());
+  CHECK(library_.is_double);
+  UniqueId id;
+  Config config;
+  REQUIRE(calls().get_unique_id(&id) == kSuccess);
+  REQUIRE(calls().comm_init_rank_config(&comm, 1, id, 0, &config) == kInProgress);
+  REQUIRE(settled() == kSuccess);
+}
+
+Result OneRank::settled() const {
+  Result state = kInProgress;
+  while (state == kInProgress) REQUIRE(calls().comm_get_async_error(comm, &state) == kSuccess);
+  return state;
+}
 
 }  // namespace
 

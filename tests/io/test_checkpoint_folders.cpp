@@ -34,16 +34,18 @@ class Checkpoints {
     write_checkpoint(comm, path, table, {record, {{kParameterGroup, mine.readable()}}, {{"deck.toml", "x = 1\n"}}});
     return path;
   }
-  std::string verify(const std::string& path) {
-    const auto error = thrown_by([&] { verify_checkpoint(comm, path); });
-    CHECK(error.status == 3);
-    CHECK(error.text.find('\n') == std::string::npos);
-    return error.text;
-  }
+  std::string verify(const std::string& path);
   ScratchFolder folder;
   std::unique_ptr<dist::Communicator> self = dist::make_self_communicator();
   dist::Communicator& comm = *self;
 };
+
+std::string Checkpoints::verify(const std::string& path) {
+  const auto error = thrown_by([&] { verify_checkpoint(comm, path); });
+  CHECK(error.status == 3);
+  CHECK(error.text.find('\n') == std::string::npos);
+  return error.text;
+}
 
 void flip(const std::string& path, std::size_t byte) {
   std::string bytes = bytes_of(path);
