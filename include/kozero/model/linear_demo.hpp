@@ -25,6 +25,7 @@ class LinearDemo : public Model<Scalar> {
   [[nodiscard]] const Config& config() const override { return config_; }
 
   void reserve(MemoryLedger& ledger, std::int64_t micro_batch) override;
+  /// Waits, as no other model does: the inputs are drawn on the host.
   void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale, double* loss) override;
   double evaluate(ParameterAccess<Scalar>& access, const Batch& batch) override;
   /// Throws Error(deck): there are no tokens to generate.
