@@ -33,7 +33,7 @@ void dropout(const Space& space, Matrix<T> x, Vector<const std::uint64_t> sample
           const Words4 words = philox(key, counter_of(first + static_cast<std::uint64_t>(c.index), sample));
           return uniform_of(words.x[0]) >= p ? scale * value : 0.0F;
         };
-        assign_row(team, row, columns, dropped, row);
+        assign_row<1>(team, row, columns, dropped, row);  // bound by its arithmetic
       });
 }
 

@@ -122,12 +122,12 @@ struct SummingProduct {
 template <class Space, class Out, class In>
 void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
               const Epilogue<Out, In>& epilogue) {
-  const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
   if (!std::is_same_v<Out, In> && shape.has_bias) {  // it adds no bias of another type than c's
     empty_product(space, shape, c, epilogue.bias, shape.accumulate && epilogue.addend == nullptr ? c : epilogue.addend);
     const ProductShape onto_bias{shape.m, shape.n, shape.k, shape.op_a, shape.op_b, true, false};
     return multiply(space, onto_bias, c, a, b, Epilogue<Out, In>{.active = epilogue.active, .hidden = epilogue.hidden});
   }
+  const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
   CublasltKind kind{shape, Fusion::none,
                     aligned({c, a, b, epilogue.bias, epilogue.addend, epilogue.active, epilogue.hidden}),
                     std::is_same_v<In, float> && tf32()};
@@ -143,7 +143,6 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
 template <class Space, class T>
 bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, Matrix<const T> a, Matrix<const T> b,
                       Operand summed, Vector<float> workspace) {
-  const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
   const Matrix<const T> dy = summed == Operand::a ? a : b;
   const CublasltKind kind{shape, summed == Operand::a ? Fusion::sums_of_a : Fusion::sums_of_b,
                           aligned({c, a.data(), b.data(), workspace.data()}), std::is_same_v<T, float> && tf32()};
@@ -151,6 +150,7 @@ bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, M
     multiply<Space, float, T>(space, shape, c, a.data(), b.data(), {});
     return false;
   }
+  const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
   const SummingProduct<T> product{product_of<float, T>(kind),
                                   product_of<float, T>({shape, Fusion::none, true, kind.tf32})};
   const auto run_way = [&](std::size_t way, float* results) {

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// packs.hpp: what a GPU's lane moves at a time: a pack of neighbouring elements, 16 bytes of the narrowest type among the
-// arrays that it moves together, as floats.
+// packs.hpp: what a GPU's lane moves at a time: a pack of neighbouring elements, 16 bytes of the narrowest type among
+// the arrays that it moves together, as floats.
 //   fold_share<Added>(columns, lane, lanes, f, x, y)     this lane's share of  sum over c of f(x[c], y[c])
 //   assign_share(out, columns, lane, lanes, f, x, y)     this lane's share of  out[c] = T(f(x[c], y[c]))
 // Lane l takes packs l, l + lanes, ..., of which it reads kInFlight before it needs the first, and one of the elements
 // behind the last whole pack. Where all arrays begin on 16-byte borders, packs are read and written in accesses of 16
-// bytes; a sum's order does not depend on that. f gets floats, after a Column where it takes one, and
-// returns one. Functions for a GPU's thread, which run on hosts too: tests hold them to plain loops there.
+// bytes; a sum's order does not depend on that. f gets floats, after a Column where it takes one, and returns one.
+// Functions for a GPU's thread, which run on hosts too: tests hold them to plain loops there.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -49,14 +49,18 @@ struct alignas(kCount > 1 ? kAccessBytes : alignof(T)) StoredPack {
 
 /// The elements from `from` on, which lies on a border where kOnBorders.
 template <int kCount, bool kOnBorders = true, class T>
-KOKKOS_INLINE_FUNCTION Pack<kCount> load_pack(const T* from) {
+KOKKOS_INLINE_FUNCTION StoredPack<T, kCount> stored_pack(const T* from) {
+  if constexpr (kOnBorders) return *reinterpret_cast<const StoredPack<T, kCount>*>(from);
   StoredPack<T, kCount> stored;
-  if constexpr (kOnBorders) {
-    stored = *reinterpret_cast<const StoredPack<T, kCount>*>(from);
-  } else {
-    KOZERO_UNROLLED
-    for (int k = 0; k < kCount; ++k) stored.x[k] = from[k];
-  }
+  KOZERO_UNROLLED
+  for (int k = 0; k < kCount; ++k) stored.x[k] = from[k];
+  return stored;
+}
+
+/// The same as floats.
+template <int kCount, bool kOnBorders = true, class T>
+KOKKOS_INLINE_FUNCTION Pack<kCount> load_pack(const T* from) {
+  const auto stored = stored_pack<kCount, kOnBorders>(from);
   Pack<kCount> pack;
   KOZERO_UNROLLED
   for (int k = 0; k < kCount; ++k) pack.x[k] = static_cast<float>(stored.x[k]);

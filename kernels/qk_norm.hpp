@@ -107,7 +107,8 @@ void qk_norm_dgamma(const Space& space, Vector<float> dgamma, Matrix<T> dqkv, Ma
   add_row_sums<1>(
       space, "kozero::qk_norm_backward::dgamma", {dgamma}, heads,
       KOKKOS_LAMBDA(std::int64_t i, float v, float upper) {
-        return RowTerms<1>{upper * (v * rstd(i / count, first + i % count))};
+        const std::int64_t n = heads.arrays[0].row(i);
+        return RowTerms<1>{upper * (v * rstd(n, first + i - n * count))};
       },
       workspace);
 }

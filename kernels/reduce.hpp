@@ -62,13 +62,23 @@ struct StridedSum {
   std::int64_t stride;
 
   KOKKOS_FUNCTION void operator()(std::int64_t first, double& sum) const {
-    const std::int64_t packs = on_borders(x) ? extent / kCount : 0;
+    if (on_borders(x)) {
+      add_packs<true>(first, sum);
+    } else {
+      add_packs<false>(first, sum);
+    }
+    for (std::int64_t i = extent / kCount * kCount + first; i < extent; i += stride) {
+      sum += Term()(static_cast<float>(x[i]));
+    }
+  }
+
+  template <bool kOnBorders>
+  KOKKOS_FUNCTION void add_packs(std::int64_t first, double& sum) const {
     KOZERO_UNROLLED_BY(4)
-    for (std::int64_t pack = first; pack < packs; pack += stride) {
-      const Pack<kCount> values = load_pack<kCount>(x + pack * kCount);
+    for (std::int64_t pack = first; pack < extent / kCount; pack += stride) {
+      const Pack<kCount> values = load_pack<kCount, kOnBorders>(x + pack * kCount);
       for (int k = 0; k < kCount; ++k) sum += Term()(values.x[k]);
     }
-    for (std::int64_t i = packs * kCount + first; i < extent; i += stride) sum += Term()(static_cast<float>(x[i]));
   }
 };
 

@@ -143,14 +143,16 @@ KOKKOS_INLINE_FUNCTION float row_sum(const Team& team, std::int64_t columns, con
        return total;))
 }
 
-/// out[c] = T(f(x[c]...)) for c in [0, columns), as store_run does it on a host. `out` may be one of x.
-template <class Team, class T, class F, class... In>
+/// out[c] = T(f(x[c]...)) for c in [0, columns), as store_run does it on a host. `out` may be one of x. A GPU's lane reads
+/// kAtOnce packs before it stores the first; f is computed that often even for a row that ends before.
+template <int kAtOnce = kInFlight, class Team, class T, class F, class... In>
 KOKKOS_INLINE_FUNCTION void assign_row(const Team& team, T* out, std::int64_t columns, const F& f, const In*... x) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); store_run(
                          out, columns, [=](std::int64_t c) { return value_of(f, c, static_cast<float>(x[c])...); });))
   KOKKOS_IF_ON_DEVICE(
-      (const std::int64_t lanes = lanes_of(team); Kokkos::parallel_for(
-           columns_of(team, lanes), [&](std::int64_t lane) { assign_share(out, columns, lane, lanes, f, x...); });))
+      (const std::int64_t lanes = lanes_of(team); Kokkos::parallel_for(columns_of(team, lanes), [&](std::int64_t lane) {
+         assign_share<kAtOnce>(out, columns, lane, lanes, f, x...);
+       });))
 }
 
 /// body(c) for c in [0, columns); the columns must not depend on each other.

@@ -133,12 +133,11 @@ std::vector<float> sums_down(const WholeRows<T>& x, std::int64_t count, std::int
   const auto terms = [](std::int64_t n, float v) { return RowTerms<2>{v, static_cast<float>(n) * v}; };
   const RowSums<2, WholeRows<T>, 1, decltype(terms)> sums{{{x}, 100}, terms, {3, 3 + count}, first};
   const Shifted<float> out(std::vector<float>(static_cast<std::size_t>(2 * columns), -1.0F), 0);
-  constexpr std::integer_sequence<int, 0> kPlaces;
   std::int64_t c = 0;
   for (; x.packed() && c + kPackOf<T> <= columns; c += kPackOf<T>) {
-    sums.template go_down<kPackOf<T>>(out.first, columns, c, kPlaces);
+    sums.template go_down<kPackOf<T>>(out.first, columns, c);
   }
-  for (; c < columns; ++c) sums.template go_down<1>(out.first, columns, c, kPlaces);
+  for (; c < columns; ++c) sums.template go_down<1>(out.first, columns, c);
   return out.values(2 * columns);
 }
 
