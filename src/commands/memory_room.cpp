@@ -61,7 +61,7 @@ void require_room(const plan::MemoryPlan& plan, Session& session, std::int64_t d
   const plan::DeviceAndHost room = least_room(session);
   const plan::DeviceAndHost need = plan.needed();
   if (fits(need, room)) return;
-  const auto plans = plan::plans_of_all_stages(session.deck(), plan.num_ranks, data_vocab);
+  const auto plans = plan::plans_of_all_stages(session.deck(), session.backend(), plan.num_ranks, data_vocab);
   const auto lowest =
       std::find_if(plans.begin(), plans.end(), [&](const plan::MemoryPlan& each) { return fits(each.needed(), room); });
   const std::string advice = lowest == plans.end()

@@ -62,13 +62,14 @@ double model_state_bytes(Precision precision, int stage, std::int64_t num_parame
          static_cast<double>(8 + bytes.master) * held(row.optimizer);
 }
 
-std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, int num_ranks, std::int64_t data_vocab) {
+std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::string& backend, int num_ranks,
+                                            std::int64_t data_vocab) {
   std::vector<MemoryPlan> plans;
   for (int stage = 0; stage <= 3; ++stage) {
     io::Deck staged = deck;
     staged.zero.stage = stage;
     if (stage >= 2 && deck.zero.accumulation == "local") staged.zero.accumulation = "auto";
-    plans.push_back(memory_plan(train::settings_of(staged, num_ranks, data_vocab, 0), deck.comm.backend, num_ranks));
+    plans.push_back(memory_plan(train::settings_of(staged, num_ranks, data_vocab, 0), backend, num_ranks));
   }
   return plans;
 }

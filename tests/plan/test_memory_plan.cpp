@@ -16,7 +16,7 @@ io::Deck deck_with(const std::vector<std::string>& overrides) {
 
 std::vector<plan::MemoryPlan> plans(const std::vector<std::string>& overrides, int num_ranks) {
   const io::Deck deck = deck_with(overrides);
-  return plan::plans_of_all_stages(deck, num_ranks, deck.model.vocab);
+  return plan::plans_of_all_stages(deck, deck.comm.backend, num_ranks, deck.model.vocab);
 }
 
 double states_of(const plan::MemoryPlan& plan) {
@@ -66,5 +66,5 @@ TEST_CASE("the table names the lowest stage that fits, or that none does") {
 TEST_CASE("epochs and a warm-up can be planned without the data") {
   const io::Deck deck = io::parse_deck("run.epochs = 2\ndata.synthetic = true\ntrain.global_batch = 8\n", "test.toml",
                                        {"model.preset=tiny", "optim.warmup_steps=100"});
-  CHECK(plan::plans_of_all_stages(deck, 2, 64).size() == 4);
+  CHECK(plan::plans_of_all_stages(deck, deck.comm.backend, 2, 64).size() == 4);
 }

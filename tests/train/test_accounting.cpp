@@ -29,9 +29,9 @@ struct Accounts {
 
 Accounts accounts_of(const TinyRun& run, int num_ranks) {
   Accounts accounts;
-  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& group) {
+  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& group, const void* handle) {
     MemoryLedger ledger;
-    dist::CountedCommunicator comm(dist::make_communicator(group.name(), group.mpi_handle(), ledger));
+    dist::CountedCommunicator comm(dist::make_communicator(group.name(), handle, ledger));
     tests::TinyTraining training(run, comm, ledger);
     comm.reset();
     training.trainer().step(1);
@@ -60,9 +60,9 @@ std::int64_t blocks_gathered(std::int64_t layers, int prefetch_units, int micro_
 
 void check_plan(const TinyRun& run) {
   const int num_ranks = tests::group_sizes().back();
-  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& group) {
+  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& /*group*/, const void* handle) {
     MemoryLedger real;
-    const auto comm = dist::make_communicator("mpi", group.mpi_handle(), real);
+    const auto comm = dist::make_communicator("mpi", handle, real);
     tests::TinyTraining training(run, *comm, real);
     MemoryLedger plan(MemoryLedger::Mode::plan);
     const auto planned = dist::make_planned_communicator("mpi", comm->rank(), comm->size(), plan);

@@ -35,7 +35,6 @@ class WritingCommunicator final : public dist::Communicator {
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int size() const override { return 2; }
   [[nodiscard]] std::string name() const override { return "writing"; }
-  [[nodiscard]] const void* mpi_handle() const override { return nullptr; }
   Pending start_reduce_scatter(const float* /*full*/, float* /*slice*/, const Partition& partition) override {
     return started(dist::Collective::reduce_scatter, "r", partition);
   }

@@ -40,9 +40,6 @@ class Communicator : public MemorySource {
   /// The back end's name for the banner: "self", "mpi", "shm", "nccl".
   [[nodiscard]] virtual std::string name() const = 0;
 
-  /// The MPI communicator of these ranks, as an `MPI_Comm*`, to make another one from.
-  [[nodiscard]] virtual const void* mpi_handle() const = 0;
-
   /// How the data travel, for the banner.
   [[nodiscard]] virtual std::string description() const { return name(); }
 

@@ -36,15 +36,16 @@ struct MemoryPlan {
   [[nodiscard]] DeviceAndHost needed() const;
 };
 
-/// The plan of `settings` on rank 0 of `num_ranks`, with nothing allocated.
+/// The plan of `settings` on rank 0 of `num_ranks` that talk by `backend`, with nothing allocated.
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks);
 
 /// The formula's bytes of parameters, gradients and optimizer state (AdamW, and the master), per rank.
 double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, int num_ranks);
 
-/// The plans of all four stages for a deck on `num_ranks`. Where the deck's accumulation order is not available in
-/// another stage, that stage is planned with `auto`.
-std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, int num_ranks, std::int64_t data_vocab);
+/// The plans of all four stages for a deck on `num_ranks` that talk by `backend`. Where the deck's accumulation order is
+/// not available in another stage, that stage is planned with `auto`.
+std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::string& backend, int num_ranks,
+                                            std::int64_t data_vocab);
 
 /// A table of the plans, a column a stage, with the formula's line and the lowest stage within `available_bytes` a rank.
 std::string table_of(const std::vector<MemoryPlan>& plans, std::int64_t available_bytes);
