@@ -16,7 +16,7 @@ constexpr const char* kThreads = "threads";
 constexpr const char* kProducts = "products";
 
 [[noreturn]] void refuse_file(const std::string& where, const std::string& why) {
-  throw Error(Failure::input, where + ": no tuning file: " + why + "; `kozero bench tune` writes one");
+  throw Error(Failure::input, on_one_line(where + ": no tuning file: " + why + "; `kozero bench tune` writes one"));
 }
 
 std::string line_of(const std::string& path, const toml::source_region& region) {
