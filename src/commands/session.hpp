@@ -29,7 +29,7 @@ class Session {
   [[nodiscard]] const std::string& tuning() const { return tuning_; }
   /// Carries agreements; a run's data move through a communicator of its own.
   [[nodiscard]] dist::Communicator& control() { return *control_; }
-  /// comm.backend, or which one `auto` is for these ranks: asked once. Collective at the first call, connect()'s included.
+  /// comm.backend, or which one `auto` is for these ranks: they are asked once. Collective, as connect() is.
   [[nodiscard]] const std::string& backend();
   /// One for a run's data, as backend() and comm.timeout_s say. Its buffers are booked in `ledger`. Collective.
   [[nodiscard]] std::unique_ptr<dist::Communicator> connect(MemoryLedger& ledger);

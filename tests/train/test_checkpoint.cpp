@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_checkpoint.cpp: what was saved under any placement and rank count loads under any other, equal in bytes; and a run
-// that stops and goes on is the run that never stopped.
+// test_checkpoint.cpp: what was saved under any placement and rank count loads under any other, equal in bytes; and a
+// run that stops and goes on is the run that never stopped.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 

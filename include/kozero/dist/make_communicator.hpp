@@ -21,11 +21,11 @@ const std::vector<std::string>& backend_names();
 /// Throws Error(deck) for a name that is unknown or whose back end is not built. Needs no MPI.
 void check_backend_name(const std::string& backend);
 
-/// What `backend` is for these ranks, one of the other names: where it is auto they ask what they have, and rank 0 prints
-/// one line if that is not what they would expect. Collective over `mpi_comm`, an `MPI_Comm*`.
+/// What `backend` is for these ranks, one of the other names: where it is auto they ask what they have, and rank 0
+/// prints one line if that is not what they would expect. Collective over `mpi_comm`, an `MPI_Comm*`.
 std::string backend_of(const std::string& backend, const void* mpi_comm, const CommunicatorOptions& options = {});
 
-/// What `auto` is taken to be for ranks that are not there to be asked: each has a GPU of its own, or they share a node.
+/// What `auto` is taken to be for ranks that are not there to be asked: each has its own GPU, or they share a node.
 std::string assumed_backend(int size, bool on_gpus = !kHostIsDevice);
 
 /// A communicator over `mpi_comm` (an `MPI_Comm*`, such as Environment::world()), whose ranks all call this. Buffers
