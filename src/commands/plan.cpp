@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <iostream>
 
 #include <nlohmann/json.hpp>
 
+#include <kozero/core/device.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/io/memory.hpp>
@@ -29,6 +31,13 @@ Ranks ranks_of(Session& session, int asked) {
   if (count == session.control().size()) return {count, session.backend(), false};
   const bool assumed = deck.comm.backend == "auto";
   return {count, assumed ? dist::assumed_backend(count) : deck.comm.backend, assumed && count > 1};
+}
+
+/// What each may take: its share of this node, or a GPU of its own and its share of a node with a rank a GPU.
+plan::DeviceAndHost room_of(const Ranks& ranks) {
+  const std::int64_t on_host = io::available_memory();
+  if (kHostIsDevice) return {on_host / ranks.count, on_host / ranks.count};
+  return {device_memory().free, on_host / std::min(ranks.count, Kokkos::num_devices())};
 }
 
 std::string remarks_on(const Ranks& ranks) {
@@ -83,7 +92,7 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   }
   std::cout << deck.source << ": " << plans.front().num_parameters << " parameters on " << ranks.count
             << (ranks.count == 1 ? " rank" : " ranks") << "; the deck asks for stage " << deck.zero.stage << "\n\n"
-            << plan::table_of(plans, io::available_memory() / ranks.count) << remarks_on(ranks);
+            << plan::table_of(plans, room_of(ranks)) << remarks_on(ranks);
 }
 
 }  // namespace kozero::commands

@@ -20,6 +20,9 @@ namespace kozero::plan {
 struct DeviceAndHost {
   std::int64_t device = 0;
   std::int64_t host = 0;
+
+  /// A room of 0 is not known, and refuses nothing.
+  [[nodiscard]] bool fit(const DeviceAndHost& room) const;
 };
 
 struct MemoryPlan {
@@ -47,7 +50,7 @@ double model_state_bytes(Precision precision, int stage, std::int64_t num_parame
 std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::string& backend, int num_ranks,
                                             std::int64_t data_vocab);
 
-/// A table of the plans, a column a stage, with the formula's line and the lowest stage in `available_bytes` a rank.
-std::string table_of(const std::vector<MemoryPlan>& plans, std::int64_t available_bytes);
+/// A table of the plans, a column a stage, with the formula's line and the lowest stage that a rank has `room` for.
+std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& room);
 
 }  // namespace kozero::plan
