@@ -34,10 +34,6 @@ template <class Space, class T>
 void adamw_update(const Space& space, Vector<float> master, Vector<T> stored, Vector<float> exp_avg,
                   Vector<float> exp_avg_sq, Vector<const float> gradient, const AdamW& step,
                   const UpdateRuns& runs = {}) {
-  require(exp_avg.extent(0) == master.extent(0) && exp_avg_sq.extent(0) == master.extent(0) &&
-              gradient.extent(0) == master.extent(0),
-          "adamw_update: weights, moments and gradient differ in extent");
-  const auto extent = static_cast<std::int64_t>(master.extent(0));
   const auto keep = static_cast<float>(1.0 - step.lr * step.weight_decay);
   const auto rate = static_cast<float>(step.lr / step.correction1);
   const auto inverse_root = static_cast<float>(1.0 / std::sqrt(step.correction2));
@@ -46,21 +42,15 @@ void adamw_update(const Space& space, Vector<float> master, Vector<T> stored, Ve
   const auto beta2 = static_cast<float>(step.beta2);
   const auto eps = static_cast<float>(step.eps);
   const auto scale = static_cast<float>(step.gradient_scale);
-  float* const w = master.data();
-  float* const m = exp_avg.data();
-  float* const v = exp_avg_sq.data();
-  const float* const grad = gradient.data();
   update_elements(
-      space, "kozero::adamw_update", extent, runs, stored, KOKKOS_LAMBDA(std::int64_t i, bool decays) {
-        const float g = scale * grad[i];
-        const float first = m[i] + rest1 * (g - m[i]);
-        const float second = beta2 * v[i] + rest2 * g * g;
+      space, "kozero::adamw_update", UpdatedArrays<T, 3>{{master, exp_avg, exp_avg_sq}, stored, gradient, runs},
+      KOKKOS_LAMBDA(const Element<3>& element, float slope, bool decays) {
+        const float g = scale * slope;
+        const float first = element[1] + rest1 * (g - element[1]);
+        const float second = beta2 * element[2] + rest2 * g * g;
         const float denominator = Kokkos::sqrt(second) * inverse_root + eps;
-        const float updated = (decays ? keep : 1.0F) * w[i] - rate * (first / denominator);
-        m[i] = first;
-        v[i] = second;
-        w[i] = updated;
-        return updated;
+        const float updated = (decays ? keep : 1.0F) * element[0] - rate * (first / denominator);
+        return Element<3>{updated, first, second};
       });
 }
 

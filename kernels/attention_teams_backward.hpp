@@ -202,9 +202,8 @@ void attention_delta(const Space& space, Vector<float> delta, MatrixIn<T> dy, Ma
         const std::int64_t at = shape.output(row.batch, row.head) + row.position * shape.y_columns();
         const T* const dy_row = dy.data() + at;
         const T* const y_row = y.data() + at;
-        const float sum = row_sum(team, shape.head_dim, [&](std::int64_t d) {
-          return static_cast<float>(dy_row[d]) * static_cast<float>(y_row[d]);
-        });
+        const auto product = [](float slope, float value) { return slope * value; };
+        const float sum = row_sum(team, shape.head_dim, product, dy_row, y_row);
         Kokkos::single(Kokkos::PerThread(team), [&]() { delta(n) = sum; });
       });
 }

@@ -12,9 +12,8 @@ template <class Space, class T>
 void bias_backward(const Space& space, Vector<float> dbias, Matrix<const T> dy, Vector<float> workspace) {
   require(dbias.extent(0) == dy.extent(1), "bias_backward: dbias (C) and dy (N, C) differ in C");
   add_row_sums<1>(
-      space, "kozero::bias_backward", {dbias}, static_cast<std::int64_t>(dy.extent(0)),
-      KOKKOS_LAMBDA(std::int64_t n, std::int64_t c) { return RowTerms<1>{static_cast<float>(row_of(dy, n)[c])}; },
-      workspace);
+      space, "kozero::bias_backward", {dbias}, rows_of(dy),
+      KOKKOS_LAMBDA(std::int64_t /*n*/, float upper) { return RowTerms<1>{upper}; }, workspace);
 }
 
 }  // namespace kozero::kernels

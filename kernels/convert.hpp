@@ -14,9 +14,8 @@ namespace kozero::kernels {
 template <class Space, class T, class From>
 void convert(const Space& space, Vector<T> y, Vector<From> x) {
   require(y.extent(0) == x.extent(0), "convert: x and y differ in extent");
-  const From* const in = x.data();
   assign_elements(
-      space, "kozero::convert", y, KOKKOS_LAMBDA(std::int64_t i) { return static_cast<float>(in[i]); });
+      space, "kozero::convert", y, inputs_of(Vector<const From>(x)), KOKKOS_LAMBDA(float value) { return value; });
 }
 
 }  // namespace kozero::kernels

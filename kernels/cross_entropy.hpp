@@ -40,9 +40,9 @@ void cross_entropy_forward(const Space& space, Vector<float> losses, Matrix<T> l
       space, "kozero::cross_entropy_forward", static_cast<std::int64_t>(logits.extent(0)),
       KOKKOS_LAMBDA(const WholeTeam<RowTeam<Space>>& team, std::int64_t n) {
         const auto* const x = row_of(logits, n);
-        const float largest = row_max(team, vocabulary, [&](std::int64_t v) { return static_cast<float>(x[v]); });
-        const float sum =
-            row_sum(team, vocabulary, [=](std::int64_t v) { return exp_below(static_cast<float>(x[v]), largest); });
+        const float largest = row_max(team, vocabulary, x);
+        const float sum = row_sum(
+            team, vocabulary, [=](float logit) { return exp_below(logit, largest); }, x);
         const float loss = largest - static_cast<float>(x[targets(n)]) + Kokkos::log(sum);
         once_a_row(team, [&]() { losses(n) = loss; });
       });
@@ -59,17 +59,15 @@ void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> logits, V
       KOKKOS_LAMBDA(const WholeTeam<RowTeam<Space>>& team, std::int64_t n) {
         T* const x = row_of(logits, n);
         const std::int64_t target = targets(n);
-        const float target_logit =
-            static_cast<float>(x[target]);  // read before the first meeting, written after the last
-        const float largest = row_max(team, vocabulary, [&](std::int64_t v) { return static_cast<float>(x[v]); });
-        const float sum =
-            row_sum(team, vocabulary, [=](std::int64_t v) { return exp_below(static_cast<float>(x[v]), largest); });
+        const auto target_logit = static_cast<float>(x[target]);
+        const float largest = row_max(team, vocabulary, x);
+        const float sum = row_sum(
+            team, vocabulary, [=](float logit) { return exp_below(logit, largest); }, x);
         const float factor = scale / sum;
-        const auto gradient = [=](std::int64_t v) { return factor * exp_below(static_cast<float>(x[v]), largest); };
-        assign_row(team, x, target, gradient);  // around the target: no comparison in the loops
-        assign_row(team, x + target + 1, vocabulary - target - 1,
-                   [=](std::int64_t v) { return gradient(target + 1 + v); });
-        assign_row(team, x + vocabulary, columns - vocabulary, [](std::int64_t) { return 0.0F; });
+        assign_row(
+            team, x, vocabulary, [=](float logit) { return factor * exp_below(logit, largest); }, x);
+        assign_row(team, x + vocabulary, columns - vocabulary, []() { return 0.0F; });
+        meet(team);
         once_a_row(team, [&]() {
           losses(n) = largest - target_logit + Kokkos::log(sum);
           x[target] = static_cast<T>(factor * exp_below(target_logit, largest) - scale);

@@ -29,11 +29,11 @@ void dropout(const Space& space, Matrix<T> x, Vector<const std::uint64_t> sample
         const std::uint64_t sample = sample_ids(n / positions);
         const auto first = static_cast<std::uint64_t>(n % positions * columns);
         T* const row = row_of(x, n);
-        assign_row(team, row, columns, [=](std::int64_t c) {
-          const Words4 words = philox(key, counter_of(first + static_cast<std::uint64_t>(c), sample));
-          const float kept = scale * static_cast<float>(row[c]);
-          return uniform_of(words.x[0]) >= p ? kept : 0.0F;
-        });
+        const auto dropped = [=](Column c, float value) {
+          const Words4 words = philox(key, counter_of(first + static_cast<std::uint64_t>(c.index), sample));
+          return uniform_of(words.x[0]) >= p ? scale * value : 0.0F;
+        };
+        assign_row(team, row, columns, dropped, row);
       });
 }
 

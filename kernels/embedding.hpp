@@ -39,10 +39,9 @@ void position_forward(const Space& space, Matrix<T> x, MatrixIn<T> wpe, std::int
   for_each_row(
       space, "kozero::position_forward", static_cast<std::int64_t>(x.extent(0)),
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-        const T* const from = row_of(wpe, n % positions);
         T* const to = row_of(x, n);
-        assign_row(team, to, columns,
-                   [=](std::int64_t c) { return static_cast<float>(to[c]) + static_cast<float>(from[c]); });
+        const auto sum = [](float token, float position) { return token + position; };
+        assign_row(team, to, columns, sum, to, row_of(wpe, n % positions));
       });
 }
 
@@ -104,11 +103,17 @@ KOKKOS_INLINE_FUNCTION void add_rows(const Team& team, float* to, const T* from,
     const T* const addend = from + n * stride;
     for_each_column(team, columns, [=](std::int64_t c) { to[c] += static_cast<float>(addend[c]); });
   }))
-  KOKKOS_IF_ON_DEVICE((for_each_column(team, columns, [=](std::int64_t c) {
-                         float sum = to[c];
-                         KOZERO_UNROLLED_8
-                         for (std::int64_t n = 0; n < count; ++n) sum += static_cast<float>(from[n * stride + c]);
-                         to[c] = sum;
+  KOKKOS_IF_ON_DEVICE((const bool packed = on_borders(to, from) && stride % kPackOf<T> == 0;
+                       for_each_pack<kPackOf<T>>(team, columns, packed, [=](auto width, std::int64_t c) {
+                         constexpr int kCount = decltype(width)::value;
+                         Pack<kCount> sum = load_pack<kCount>(to + c);
+                         KOZERO_UNROLLED_BY(4)
+                         for (std::int64_t n = 0; n < count; ++n) {
+                           const Pack<kCount> addend = load_pack<kCount>(from + n * stride + c);
+                           KOZERO_UNROLLED
+                           for (int k = 0; k < kCount; ++k) sum.x[k] += addend.x[k];
+                         }
+                         store_pack(to + c, sum);
                        });))
 }
 

@@ -14,26 +14,23 @@ namespace kozero::kernels {
 
 template <class Space, class T>
 void fill(const Space& space, Vector<T> x, std::type_identity_t<T> value) {
-  T* const out = x.data();
-  for_each_element(
-      space, "kozero::fill", static_cast<std::int64_t>(x.extent(0)), KOKKOS_LAMBDA(std::int64_t i) { out[i] = value; });
+  const auto number = static_cast<float>(value);
+  assign_elements(
+      space, "kozero::fill", x, InputArrays<T, 0>(), KOKKOS_LAMBDA() { return number; });
 }
 
 template <class Space, class T>
 void scale(const Space& space, Vector<T> x, float factor) {
-  const T* const in = x.data();
   assign_elements(
-      space, "kozero::scale", x, KOKKOS_LAMBDA(std::int64_t i) { return factor * static_cast<float>(in[i]); });
+      space, "kozero::scale", x, inputs_of(Vector<const T>(x)), KOKKOS_LAMBDA(float v) { return factor * v; });
 }
 
 template <class Space>
 void add_into(const Space& space, Vector<float> y, Vector<const float> x) {
   require(y.extent(0) == x.extent(0), "add_into: y and x differ in extent");
-  const float* const in = x.data();
-  float* const out = y.data();
-  for_each_element(
-      space, "kozero::add_into", static_cast<std::int64_t>(y.extent(0)),
-      KOKKOS_LAMBDA(std::int64_t i) { out[i] += in[i]; });
+  assign_elements(
+      space, "kozero::add_into", y, inputs_of(Vector<const float>(y), x),
+      KOKKOS_LAMBDA(float sum, float addend) { return sum + addend; });
 }
 
 }  // namespace kozero::kernels

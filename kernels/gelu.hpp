@@ -32,19 +32,16 @@ KOKKOS_INLINE_FUNCTION float gelu_slope(float v) {
 template <class Space, class T>
 void gelu_forward(const Space& space, Vector<T> y, VectorIn<T> x) {
   require(y.extent(0) == x.extent(0), "gelu_forward: y and x differ in extent");
-  const T* const in = x.data();
   assign_elements(
-      space, "kozero::gelu_forward", y, KOKKOS_LAMBDA(std::int64_t i) { return gelu(static_cast<float>(in[i])); });
+      space, "kozero::gelu_forward", y, inputs_of(x), KOKKOS_LAMBDA(float v) { return gelu(v); });
 }
 
 template <class Space, class T>
 void gelu_backward(const Space& space, Vector<T> dx, VectorIn<T> dy, VectorIn<T> x) {
   require(dx.extent(0) == x.extent(0) && dy.extent(0) == x.extent(0), "gelu_backward: dx, dy and x differ in extent");
-  const T* const in = x.data();
-  const T* const upper = dy.data();
   assign_elements(
-      space, "kozero::gelu_backward", dx,
-      KOKKOS_LAMBDA(std::int64_t i) { return static_cast<float>(upper[i]) * gelu_slope(static_cast<float>(in[i])); });
+      space, "kozero::gelu_backward", dx, inputs_of(dy, x),
+      KOKKOS_LAMBDA(float upper, float v) { return upper * gelu_slope(v); });
 }
 
 }  // namespace kozero::kernels

@@ -26,19 +26,13 @@ void layernorm_forward(const Space& space, Matrix<T> y, Vector<float> mean, Vect
   for_each_row(
       space, "kozero::layernorm_forward", rows, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
         const T* const in = row_of(x, n);
-        T* const out = row_of(y, n);
-        const T* const weight = gamma.data();
-        const T* const shift = beta.data();
-        const float m = share * row_sum(team, columns, [&](std::int64_t c) { return static_cast<float>(in[c]); });
-        const float variance = share * row_sum(team, columns, [&](std::int64_t c) {
-                                 const float d = static_cast<float>(in[c]) - m;
-                                 return d * d;
-                               });
+        const float m = share * row_sum(
+                                    team, columns, [](float v) { return v; }, in);
+        const auto square = [=](float v) { return (v - m) * (v - m); };
+        const float variance = share * row_sum(team, columns, square, in);
         const float r = columns > 0 ? 1.0F / Kokkos::sqrt(variance + eps) : 0.0F;
-        assign_row(team, out, columns, [=](std::int64_t c) {
-          const float xhat = (static_cast<float>(in[c]) - m) * r;
-          return static_cast<float>(weight[c]) * xhat + static_cast<float>(shift[c]);
-        });
+        const auto normed = [=](float v, float weight, float shift) { return weight * ((v - m) * r) + shift; };
+        assign_row(team, row_of(y, n), columns, normed, in, gamma.data(), beta.data());
         Kokkos::single(Kokkos::PerThread(team), [&] {
           mean(n) = m;
           rstd(n) = r;
@@ -61,14 +55,14 @@ void layernorm_add_dx(const Space& space, Matrix<T> dx, MatrixIn<T> dy, MatrixIn
         const T* const weight = gamma.data();
         const float m = mean(n);
         const float r = rstd(n);
-        const auto g = [=](std::int64_t c) { return static_cast<float>(weight[c]) * static_cast<float>(upper[c]); };
-        const auto xhat = [=](std::int64_t c) { return (static_cast<float>(in[c]) - m) * r; };
-        const float mean_g = share * row_sum(team, columns, g);
-        const float mean_gx = share * row_sum(team, columns, [&](std::int64_t c) { return g(c) * xhat(c); });
-        assign_row(team, out, columns, [=](std::int64_t c) {
-          const float slope = (g(c) - mean_g) - xhat(c) * mean_gx;
-          return static_cast<float>(out[c]) + r * slope;
-        });
+        const auto g = [](float w, float d) { return w * d; };
+        const auto g_xhat = [=](float w, float d, float v) { return w * d * ((v - m) * r); };
+        const float mean_g = share * row_sum(team, columns, g, weight, upper);
+        const float mean_gx = share * row_sum(team, columns, g_xhat, weight, upper, in);
+        const auto added = [=](float before, float w, float d, float v) {
+          return before + r * ((w * d - mean_g) - (v - m) * r * mean_gx);
+        };
+        assign_row(team, out, columns, added, out, weight, upper, in);
       });
 }
 
@@ -82,11 +76,9 @@ void layernorm_backward(const Space& space, Matrix<T> dx, Vector<float> dgamma, 
           "layernorm_backward: the shapes do not fit x (N, C)");
   layernorm_add_dx(space, dx, dy, x, gamma, mean, rstd);
   add_row_sums<2>(
-      space, "kozero::layernorm_backward::dgamma_dbeta", {dgamma, dbeta}, static_cast<std::int64_t>(x.extent(0)),
-      KOKKOS_LAMBDA(std::int64_t n, std::int64_t c) {
-        const float xhat = (static_cast<float>(row_of(x, n)[c]) - mean(n)) * rstd(n);
-        const float upper = static_cast<float>(row_of(dy, n)[c]);
-        return RowTerms<2>{upper * xhat, upper};
+      space, "kozero::layernorm_backward::dgamma_dbeta", {dgamma, dbeta}, rows_of(x, dy),
+      KOKKOS_LAMBDA(std::int64_t n, float v, float upper) {
+        return RowTerms<2>{upper * ((v - mean(n)) * rstd(n)), upper};
       },
       workspace);
 }

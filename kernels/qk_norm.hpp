@@ -58,12 +58,11 @@ void qk_norm_forward(const Space& space, Matrix<T> y, Matrix<float> rstd, Matrix
           const T* const in = row_of(x, n) + head * columns;
           T* const out = row_of(y, n) + head * columns;
           const T* const weight = head < heads.query ? gamma.query.data() : gamma.key.data();
-          const float square = share * row_sum(team, columns, [&](std::int64_t c) {
-                                 return static_cast<float>(in[c]) * static_cast<float>(in[c]);
-                               });
+          const float square = share * row_sum(
+                                           team, columns, [](float v) { return v * v; }, in);
           const float r = 1.0F / Kokkos::sqrt(square + eps);
-          assign_row(team, out, columns,
-                     [=](std::int64_t c) { return static_cast<float>(weight[c]) * (static_cast<float>(in[c]) * r); });
+          assign_row(
+              team, out, columns, [=](float v, float w) { return w * (v * r); }, in, weight);
           Kokkos::single(Kokkos::PerThread(team), [&] { rstd(n, head) = r; });
         }
         const T* const values = row_of(x, n) + heads.normed() * columns;
@@ -86,10 +85,10 @@ void qk_norm_dx(const Space& space, Matrix<T> dqkv, MatrixIn<T> x, Matrix<const 
           T* const d = row_of(dqkv, n) + head * columns;
           const T* const weight = head < heads.query ? gamma.query.data() : gamma.key.data();
           const float r = rstd(n, head);
-          const auto g = [=](std::int64_t c) { return static_cast<float>(weight[c]) * static_cast<float>(d[c]); };
-          const auto xhat = [=](std::int64_t c) { return static_cast<float>(in[c]) * r; };
-          const float mean_gx = share * row_sum(team, columns, [&](std::int64_t c) { return g(c) * xhat(c); });
-          assign_row(team, d, columns, [=](std::int64_t c) { return r * (g(c) - xhat(c) * mean_gx); });
+          const auto g_xhat = [=](float w, float upper, float v) { return w * upper * (v * r); };
+          const float mean_gx = share * row_sum(team, columns, g_xhat, weight, d, in);
+          const auto slope = [=](float w, float upper, float v) { return r * (w * upper - v * r * mean_gx); };
+          assign_row(team, d, columns, slope, weight, d, in);
         }
       });
 }
@@ -99,13 +98,16 @@ template <class Space, class T>
 void qk_norm_dgamma(const Space& space, Vector<float> dgamma, Matrix<T> dqkv, MatrixIn<T> x, Matrix<const float> rstd,
                     std::int64_t first, std::int64_t count, Vector<float> workspace) {
   const auto columns = static_cast<std::int64_t>(dgamma.extent(0));
+  using Heads = PartsOfRows<T>;
+  const auto heads_of = [=](const T* all) {
+    return Heads{all + first * columns, static_cast<std::int64_t>(x.extent(1)), count, columns};
+  };
+  const Rows<Heads, 2> heads{{heads_of(x.data()), heads_of(dqkv.data())},
+                             static_cast<std::int64_t>(x.extent(0)) * count};
   add_row_sums<1>(
-      space, "kozero::qk_norm_backward::dgamma", {dgamma}, static_cast<std::int64_t>(x.extent(0)) * count,
-      KOKKOS_LAMBDA(std::int64_t i, std::int64_t c) {
-        const std::int64_t n = i / count;
-        const std::int64_t head = first + i % count;
-        const float xhat = static_cast<float>(row_of(x, n)[head * columns + c]) * rstd(n, head);
-        return RowTerms<1>{static_cast<float>(row_of(dqkv, n)[head * columns + c]) * xhat};
+      space, "kozero::qk_norm_backward::dgamma", {dgamma}, heads,
+      KOKKOS_LAMBDA(std::int64_t i, float v, float upper) {
+        return RowTerms<1>{upper * (v * rstd(i / count, first + i % count))};
       },
       workspace);
 }

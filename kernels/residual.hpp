@@ -14,11 +14,9 @@ namespace kozero::kernels {
 template <class Space, class T>
 void residual_add(const Space& space, Vector<T> x, VectorIn<T> y) {
   require(x.extent(0) == y.extent(0), "residual_add: x and y differ in extent");
-  const T* const in = y.data();
-  const T* const stream = x.data();
   assign_elements(
-      space, "kozero::residual_add", x,
-      KOKKOS_LAMBDA(std::int64_t i) { return static_cast<float>(stream[i]) + static_cast<float>(in[i]); });
+      space, "kozero::residual_add", x, inputs_of(VectorIn<T>(x), y),
+      KOKKOS_LAMBDA(float stream, float branch) { return stream + branch; });
 }
 
 }  // namespace kozero::kernels

@@ -24,14 +24,11 @@ void rmsnorm_forward(const Space& space, Matrix<T> y, Vector<float> rstd, Matrix
       space, "kozero::rmsnorm_forward", static_cast<std::int64_t>(x.extent(0)),
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
         const T* const in = row_of(x, n);
-        T* const out = row_of(y, n);
-        const T* const weight = gamma.data();
-        const float square = share * row_sum(team, columns, [&](std::int64_t c) {
-                               return static_cast<float>(in[c]) * static_cast<float>(in[c]);
-                             });
+        const float square = share * row_sum(
+                                         team, columns, [](float v) { return v * v; }, in);
         const float r = columns > 0 ? 1.0F / Kokkos::sqrt(square + eps) : 0.0F;
-        assign_row(team, out, columns,
-                   [=](std::int64_t c) { return static_cast<float>(weight[c]) * (static_cast<float>(in[c]) * r); });
+        const auto normed = [=](float v, float weight) { return weight * (v * r); };
+        assign_row(team, row_of(y, n), columns, normed, in, gamma.data());
         Kokkos::single(Kokkos::PerThread(team), [&] { rstd(n) = r; });
       });
 }
@@ -50,11 +47,12 @@ void rmsnorm_add_dx(const Space& space, Matrix<T> dx, MatrixIn<T> dy, MatrixIn<T
         T* const out = row_of(dx, n);
         const T* const weight = gamma.data();
         const float r = rstd(n);
-        const auto g = [=](std::int64_t c) { return static_cast<float>(weight[c]) * static_cast<float>(upper[c]); };
-        const auto xhat = [=](std::int64_t c) { return static_cast<float>(in[c]) * r; };
-        const float mean_gx = share * row_sum(team, columns, [&](std::int64_t c) { return g(c) * xhat(c); });
-        assign_row(team, out, columns,
-                   [=](std::int64_t c) { return static_cast<float>(out[c]) + r * (g(c) - xhat(c) * mean_gx); });
+        const auto g_xhat = [=](float w, float d, float v) { return w * d * (v * r); };
+        const float mean_gx = share * row_sum(team, columns, g_xhat, weight, upper, in);
+        const auto added = [=](float before, float w, float d, float v) {
+          return before + r * (w * d - v * r * mean_gx);
+        };
+        assign_row(team, out, columns, added, out, weight, upper, in);
       });
 }
 
@@ -67,12 +65,8 @@ void rmsnorm_backward(const Space& space, Matrix<T> dx, Vector<float> dgamma, Ma
           "rmsnorm_backward: the shapes do not fit x (N, C)");
   rmsnorm_add_dx(space, dx, dy, x, gamma, rstd);
   add_row_sums<1>(
-      space, "kozero::rmsnorm_backward::dgamma", {dgamma}, static_cast<std::int64_t>(x.extent(0)),
-      KOKKOS_LAMBDA(std::int64_t n, std::int64_t c) {
-        const float xhat = static_cast<float>(row_of(x, n)[c]) * rstd(n);
-        return RowTerms<1>{static_cast<float>(row_of(dy, n)[c]) * xhat};
-      },
-      workspace);
+      space, "kozero::rmsnorm_backward::dgamma", {dgamma}, rows_of(x, dy),
+      KOKKOS_LAMBDA(std::int64_t n, float v, float upper) { return RowTerms<1>{upper * (v * rstd(n))}; }, workspace);
 }
 
 }  // namespace kozero::kernels

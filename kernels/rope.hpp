@@ -30,6 +30,26 @@ void rope_tables(const Space& space, Matrix<float> cosines, Matrix<float> sines,
       });
 }
 
+/// The two halves of each head, which lie one behind the other, become f(first[i], second[i], x[i]...): on a GPU of all
+/// heads at once, for one has too few channels for a warp.
+template <class Team, class T, class F, class... In>
+KOKKOS_INLINE_FUNCTION void assign_halves(const Team& team, T* heads, std::int64_t count, std::int64_t half, const F& f,
+                                          const In*... x) {
+  KOKKOS_IF_ON_HOST((for (std::int64_t head = 0; head < count; ++head) {
+    T* const first = heads + head * 2 * half;
+    assign_rows(team, first, first + half, half, f, first, first + half, x...);
+  }))
+  KOKKOS_IF_ON_DEVICE(
+      (constexpr int kCount = kPackOf<T, In...>; const bool packed = on_borders(heads, x...);
+       for_each_pack<kCount>(team, count * half, packed && half % kCount == 0, [=](auto width, std::int64_t c) {
+         constexpr int kWidth = decltype(width)::value;
+         const std::int64_t i = c % half;
+         T* const first = heads + (c - i) * 2 + i;
+         assign_two(first, first + half, f, load_pack<kWidth>(first), load_pack<kWidth>(first + half),
+                    load_pack<kWidth>(x + i)...);
+       });))
+}
+
 /// Turns the heads by `direction` (1 or -1) times their angle.
 template <class Space, class T>
 void rope_rotate(const Space& space, const std::string& label, Matrix<T> qkv, std::int64_t heads_to_rotate,
@@ -44,17 +64,10 @@ void rope_rotate(const Space& space, const std::string& label, Matrix<T> qkv, st
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
         const float* const cosine = row_of(cosines, n % positions);
         const float* const sine = row_of(sines, n % positions);
-        for (std::int64_t head = 0; head < heads_to_rotate; ++head) {
-          T* const first = row_of(qkv, n) + head * 2 * half;
-          T* const second = first + half;
-          for_each_column(team, half, [&](std::int64_t i) {
-            const float a = static_cast<float>(first[i]);
-            const float b = static_cast<float>(second[i]);
-            const float s = direction * sine[i];
-            first[i] = static_cast<T>(a * cosine[i] - b * s);
-            second[i] = static_cast<T>(b * cosine[i] + a * s);
-          });
-        }
+        const auto turned = [=](float a, float b, float c, float s) {
+          return TwoValues{a * c - b * (direction * s), b * c + a * (direction * s)};
+        };
+        assign_halves(team, row_of(qkv, n), heads_to_rotate, half, turned, cosine, sine);
       });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // row_blocks.hpp: sums over the rows of a matrix, one for each column or two at once, added into vectors.
-//   out[k](c) += sum over n of terms(n, c)[k]         n in [0, rows), c in [0, columns)
+//   out[k](c) += sum over n of terms(n, x(n, c), y(n, c), ...)[k]         n in [0, rows), c in [0, columns)
 // The rows are cut into kRowBlocks fixed blocks whatever the number of threads; each block's partial sums go to the
 // workspace, and the partials are added in block order. No atomics: the bits depend on rows and columns alone. The
 // workspace has row_reduction_workspace(columns) floats. Runs on `space`; returns without fencing.
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <Kokkos_Core.hpp>
 #include <string>
+#include <utility>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
@@ -24,10 +25,10 @@ constexpr std::int64_t row_reduction_workspace(std::int64_t columns) { return 2 
 inline std::int64_t rows_of_block(std::int64_t rows) { return (rows + kRowBlocks - 1) / kRowBlocks; }
 inline std::int64_t num_blocks(std::int64_t rows) { return (rows + rows_of_block(rows) - 1) / rows_of_block(rows); }
 
-/// Columns that one worker sums at a time: a warp's lanes, or what stays in a host core's first cache; on a host mostly
-/// a whole row, so that rows are read as one stream.
-template <class Space>
-inline constexpr std::int64_t kColumnTile = runs_on_host<Space> ? 4096 : kLanes;
+/// Columns that one worker sums at a time: a pack for each of a warp's lanes, or what stays in a host core's first cache;
+/// on a host mostly a whole row, so that rows are read as one stream.
+template <class Space, class T>
+inline constexpr std::int64_t kColumnTile = runs_on_host<Space> ? 4096 : std::int64_t{kLanes} * kPackOf<T>;
 /// Columns of which one worker adds the partials.
 template <class Space>
 inline constexpr std::int64_t kPartialTile = runs_on_host<Space> ? 256 : kLanes;
@@ -49,40 +50,106 @@ struct RowRange {
   std::int64_t begin, end;
 };
 
-/// The sums of terms(n) over rows n, in registers: how a GPU's lane goes down its column.
-template <int kSums, class Terms>
-KOKKOS_INLINE_FUNCTION RowTerms<kSums> sum_of_column(const RowRange& rows, const Terms& terms) {
-  RowTerms<kSums> sum = {};
-  KOZERO_UNROLLED_8
-  for (std::int64_t n = rows.begin; n < rows.end; ++n) {
-    const RowTerms<kSums> term = terms(n);
-    for (int k = 0; k < kSums; ++k) sum[k] += term[k];
+/// Row n begins at n * stride.
+template <class T>
+struct WholeRows {
+  using Stored = T;
+  const T* data;
+  std::int64_t stride;
+
+  [[nodiscard]] KOKKOS_FUNCTION const T* at(std::int64_t n) const { return data + n * stride; }
+  /// All begin on borders.
+  [[nodiscard]] KOKKOS_FUNCTION bool packed() const { return on_borders(data) && stride % kPackOf<T> == 0; }
+};
+
+/// Rows that lie one behind the other, `parts` of them in each longer one: row n at (n / parts) * stride + (n % parts) *
+/// extent.
+template <class T>
+struct PartsOfRows {
+  using Stored = T;
+  const T* data;
+  std::int64_t stride;
+  std::int64_t parts;
+  std::int64_t extent;
+
+  [[nodiscard]] KOKKOS_FUNCTION const T* at(std::int64_t n) const {
+    return data + n / parts * stride + n % parts * extent;
   }
-  return sum;
+  [[nodiscard]] KOKKOS_FUNCTION bool packed() const {
+    return on_borders(data) && stride % kPackOf<T> == 0 && extent % kPackOf<T> == 0;
+  }
+};
+
+/// `count` rows of each of some arrays of one type.
+template <class Array, int kArrays>
+struct Rows {
+  Kokkos::Array<Array, kArrays> arrays;
+  std::int64_t count;
+};
+
+template <class T, class... More>
+auto rows_of(const Matrix<const T>& first, const More&... more) {
+  const auto columns = static_cast<std::int64_t>(first.extent(1));
+  using Array = WholeRows<T>;
+  return Rows<Array, 1 + sizeof...(More)>{{Array{first.data(), columns}, Array{more.data(), columns}...},
+                                          static_cast<std::int64_t>(first.extent(0))};
 }
 
-/// sums[k * columns + c] = sum over rows n of terms(n, tile.first + c)[k], for c in [0, tile.width): on a host row after
-/// row, which are read as streams.
-template <int kSums, class Team, class Terms>
-KOKKOS_INLINE_FUNCTION void sum_tile(const Team& team, float* sums, std::int64_t columns, const ColumnTile& tile,
-                                     const RowRange& rows, const Terms& terms) {
-  const std::int64_t first = tile.first;
-  KOKKOS_IF_ON_HOST((for (std::int64_t n = rows.begin; n < rows.end; ++n) {
-    const bool begins = n == rows.begin;
-    for_each_column(team, tile.width, [=](std::int64_t c) {
-      const RowTerms<kSums> term = terms(n, first + c);
-      for (int k = 0; k < kSums; ++k) {
-        float& sum = sums[k * columns + c];
-        sum = begins ? term[k] : sum + term[k];
+/// Rows [range.begin, range.end) of columns [first, ...) of all arrays.
+template <int kSums, class Array, int kArrays, class Terms>
+struct RowSums {
+  using T = typename Array::Stored;
+  Rows<Array, kArrays> rows;
+  Terms terms;
+  RowRange range;
+  std::int64_t first;
+
+  /// sums[k * stride + c] = sum over the rows of terms[k], in registers: how a GPU's lane goes down its columns
+  /// [c, c + kWidth).
+  template <int kWidth, int... kPlaces>
+  KOKKOS_FUNCTION void go_down(float* sums, std::int64_t stride, std::int64_t c,
+                               std::integer_sequence<int, kPlaces...> /*places*/) const {
+    Pack<kWidth> sum[kSums] = {};
+    KOZERO_UNROLLED_BY(4)
+    for (std::int64_t n = range.begin; n < range.end; ++n) {
+      const Pack<kWidth> values[kArrays] = {load_pack<kWidth>(rows.arrays[kPlaces].at(n) + first + c)...};
+      KOZERO_UNROLLED
+      for (int i = 0; i < kWidth; ++i) {
+        const RowTerms<kSums> term = terms(n, values[kPlaces].x[i]...);
+        for (int k = 0; k < kSums; ++k) sum[k].x[i] += term[k];
       }
-    });
-  }))
-  KOKKOS_IF_ON_DEVICE((for_each_column(team, tile.width, [=](std::int64_t c) {
-                         const RowTerms<kSums> sum =
-                             sum_of_column<kSums>(rows, [=](std::int64_t n) { return terms(n, first + c); });
-                         for (int k = 0; k < kSums; ++k) sums[k * columns + c] = sum[k];
-                       });))
-}
+    }
+    for (int k = 0; k < kSums; ++k) store_pack(sums + k * stride + c, sum[k]);
+  }
+
+  /// The same on a host, row after row, which are read as streams.
+  template <int... kPlaces>
+  void go_along(float* sums, std::int64_t stride, std::int64_t width,
+                std::integer_sequence<int, kPlaces...> /*places*/) const {
+    for (std::int64_t n = range.begin; n < range.end; ++n) {
+      const bool begins = n == range.begin;
+      const Kokkos::Array<const T*, kArrays> row = {(rows.arrays[kPlaces].at(n) + first)...};
+      simd_loop(width, [=, f = terms](std::int64_t c) {
+        const RowTerms<kSums> term = f(n, static_cast<float>(row[kPlaces][c])...);
+        for (int k = 0; k < kSums; ++k) {
+          float& sum = sums[k * stride + c];
+          sum = begins ? term[k] : sum + term[k];
+        }
+      });
+    }
+  }
+
+  template <class Team>
+  KOKKOS_FUNCTION void operator()(const Team& team, float* sums, std::int64_t stride, std::int64_t width) const {
+    constexpr auto kPlaces = std::make_integer_sequence<int, kArrays>();
+    KOKKOS_IF_ON_HOST((static_cast<void>(team); go_along(sums, stride, width, kPlaces);))
+    KOKKOS_IF_ON_DEVICE((bool packed = on_borders(sums) && stride % kPackOf<float> == 0;
+                         for (int k = 0; k < kArrays; ++k) packed = packed && rows.arrays[k].packed();
+                         for_each_pack<kPackOf<T>>(team, width, packed, [&](auto count, std::int64_t c) {
+                           go_down<decltype(count)::value>(sums, stride, c, kPlaces);
+                         });))
+  }
+};
 
 /// out[c] += sum over `blocks` of sums[block * stride + c], for c in [0, width); `sums` is used up.
 template <class Team>
@@ -93,28 +160,29 @@ KOKKOS_INLINE_FUNCTION void add_partials(const Team& team, float* out, float* su
     for_each_column(team, width, [=](std::int64_t c) { sums[c] += later[c]; });
   } for_each_column(team, width, [=](std::int64_t c) { out[c] += sums[c]; });))
   KOKKOS_IF_ON_DEVICE((for_each_column(team, width, [=](std::int64_t c) {
-                         const auto of_block = [=](std::int64_t block) {
-                           return RowTerms<1>{sums[block * stride + c]};
-                         };
-                         out[c] += sum_of_column<1>({0, blocks}, of_block)[0];
+                         float sum = 0.0F;
+                         KOZERO_UNROLLED_BY(32)
+                         for (std::int64_t block = 0; block < blocks; ++block) sum += sums[block * stride + c];
+                         out[c] += sum;
                        });))
 }
 
 /// Writes each block's sums: those of block b and sum k are the `columns` floats from partials + (b * kSums + k) *
 /// columns.
-template <int kSums, class Space, class Terms>
-void sum_blocks(const Space& space, const std::string& label, float* partials, std::int64_t rows, std::int64_t columns,
-                const Terms& terms) {
-  const std::int64_t block_rows = rows_of_block(rows);
-  constexpr std::int64_t kTile = kColumnTile<Space>;
+template <int kSums, class Space, class Array, int kArrays, class Terms>
+void sum_blocks(const Space& space, const std::string& label, float* partials, const Rows<Array, kArrays>& rows,
+                std::int64_t columns, const Terms& terms) {
+  const std::int64_t block_rows = rows_of_block(rows.count);
+  constexpr std::int64_t kTile = kColumnTile<Space, typename Array::Stored>;
   const std::int64_t tiles = (columns + kTile - 1) / kTile;
   for_each_row(
-      space, label + "::blocks", num_blocks(rows) * tiles,
+      space, label + "::blocks", num_blocks(rows.count) * tiles,
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t item) {
         const std::int64_t begin = item / tiles * block_rows;
-        const RowRange block{begin, begin + block_rows < rows ? begin + block_rows : rows};
+        const RowRange block{begin, begin + block_rows < rows.count ? begin + block_rows : rows.count};
         const ColumnTile tile(item % tiles, kTile, columns);
-        sum_tile<kSums>(team, partials + item / tiles * kSums * columns + tile.first, columns, tile, block, terms);
+        const RowSums<kSums, Array, kArrays, Terms> sums{rows, terms, block, tile.first};
+        sums(team, partials + item / tiles * kSums * columns + tile.first, columns, tile.width);
       });
 }
 
@@ -134,12 +202,12 @@ void add_blocks(const Space& space, const std::string& label, const Kokkos::Arra
       });
 }
 
-template <int kSums, class Space, class Terms>
+template <int kSums, class Space, class Array, int kArrays, class Terms>
 void add_row_sums(const Space& space, const std::string& label, const Kokkos::Array<Vector<float>, kSums>& out,
-                  std::int64_t rows, const Terms& terms, Vector<float> workspace) {
+                  const Rows<Array, kArrays>& rows, const Terms& terms, Vector<float> workspace) {
   const auto columns = static_cast<std::int64_t>(out[0].extent(0));
-  if (rows == 0 || columns == 0) return;
-  const std::int64_t blocks = num_blocks(rows);
+  if (rows.count == 0 || columns == 0) return;
+  const std::int64_t blocks = num_blocks(rows.count);
   require(static_cast<std::int64_t>(workspace.extent(0)) >= kSums * blocks * columns,
           label + ": the workspace is too small");
   sum_blocks<kSums>(space, label, workspace.data(), rows, columns, terms);

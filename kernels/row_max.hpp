@@ -25,15 +25,16 @@ KOKKOS_INLINE_FUNCTION float lane_max(std::int64_t columns, const Value& value) 
   return lanes[0];
 }
 
-/// The largest value(c) over c in [0, columns), the same on all lanes of the worker.
-template <class Team, class Value>
-KOKKOS_INLINE_FUNCTION float row_max(const Team& team, std::int64_t columns, const Value& value) {
-  KOKKOS_IF_ON_HOST((static_cast<void>(team); return lane_max(columns, value);))
-  KOKKOS_IF_ON_DEVICE((float largest = 0.0F; Kokkos::parallel_reduce(
-                           columns_of(team, columns),
-                           [&](std::int64_t c, float& so_far) {
-                             const float x = value(c);
-                             so_far = x > so_far ? x : so_far;
+/// The largest x[c] over c in [0, columns), the same on all lanes of the worker.
+template <class Team, class T>
+KOKKOS_INLINE_FUNCTION float row_max(const Team& team, std::int64_t columns, const T* x) {
+  KOKKOS_IF_ON_HOST(
+      (static_cast<void>(team); return lane_max(columns, [=](std::int64_t c) { return static_cast<float>(x[c]); });))
+  KOKKOS_IF_ON_DEVICE((const std::int64_t lanes = lanes_of(team); float largest = 0.0F; Kokkos::parallel_reduce(
+                           columns_of(team, lanes),
+                           [&](std::int64_t lane, float& so_far) {
+                             const auto itself = [](float value) { return value; };
+                             so_far = Largest::of(so_far, fold_share<Largest>(columns, lane, lanes, itself, x));
                            },
                            Kokkos::Max<float>(largest));
                        return largest;))

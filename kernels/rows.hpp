@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // rows.hpp: one call of a body for each row of a matrix, in parallel, with SIMD inside the row.
 //   for_each_row(space, "kozero::rmsnorm_forward", rows, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-//     const float squares = row_sum(team, columns, [&](std::int64_t c) { return ...; });
-//     for_each_column(team, columns, [&](std::int64_t c) { y(n, c) = ...; });
+//     const float squares = row_sum(team, columns, [](float v) { return v * v; }, row_of(x, n));
+//     assign_row(team, row_of(y, n), columns, [=](float v, float w) { return ...; }, row_of(x, n), gamma.data());
 //   });
-// A row belongs to one thread of a host, or to one warp of a GPU: RowTeam is that worker. A row's sum goes by fixed
-// lanes (lane l adds columns l, l + kLanes, ..., then the lanes are added in pairs), so its bits depend on the columns
-// alone.
+// A row belongs to one thread of a host, or to one warp of a GPU: RowTeam is that worker. The functions get one element
+// of each array that is named behind them, as floats. A row's sum goes by fixed lanes (a host's lane l adds columns l,
+// l + kLanes, ..., a GPU's the packs of packs.hpp, then the lanes are added in pairs), so its bits depend on the columns
+// and types alone.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -15,7 +16,7 @@
 #include <string>
 
 #include <kozero/kernels/elements.hpp>
-#include <kozero/kernels/unrolled.hpp>
+#include <kozero/kernels/packs.hpp>
 
 namespace kozero::kernels {
 
@@ -24,7 +25,7 @@ template <class Space>
 using RowTeam = typename Kokkos::TeamPolicy<Space>::member_type;
 
 inline constexpr int kLanes = 32;        ///< partial sums of a row: a warp, or two to four SIMD registers
-inline constexpr int kRowsPerBlock = 8;  ///< rows of a thread block on a GPU
+inline constexpr int kRowsPerBlock = 4;  ///< rows of a thread block on a GPU
 
 /// A whole team as the worker of one row, for rows so long and so few that a warp each would leave a GPU idle.
 template <class Team>
@@ -50,6 +51,12 @@ KOKKOS_INLINE_FUNCTION std::int64_t lanes_of(const Team& /*team*/) {
 template <class Team>
 KOKKOS_INLINE_FUNCTION std::int64_t lanes_of(const WholeTeam<Team>& whole) {
   return std::int64_t{kLanes} * whole.team.team_size();
+}
+
+/// Afterwards all lanes see what any of them stored before.
+template <class Team>
+KOKKOS_INLINE_FUNCTION void meet(const WholeTeam<Team>& whole) {
+  whole.team.team_barrier();
 }
 
 /// body() on one lane of the row's worker.
@@ -124,42 +131,26 @@ KOKKOS_INLINE_FUNCTION float lane_sum(std::int64_t columns, const Value& value) 
   return lanes[0];
 }
 
-/// One GPU lane's share of row_sum: columns lane, lane + lanes, ...
-template <class Value>
-KOKKOS_INLINE_FUNCTION float share_sum(std::int64_t columns, std::int64_t lane, std::int64_t lanes,
-                                       const Value& value) {
-  float sum = 0.0F;
-  KOZERO_UNROLLED_8
-  for (std::int64_t c = lane; c < columns; c += lanes) sum += value(c);
-  return sum;
-}
-
-/// One GPU lane's share of assign_row. Values are read kInFlight at a time before they are stored: the compiler cannot
-/// know that a store changes none of what is read after it.
-template <class T, class Value>
-KOKKOS_INLINE_FUNCTION void assign_share(T* out, std::int64_t columns, std::int64_t lane, std::int64_t lanes,
-                                         const Value& value) {
-  constexpr int kInFlight = 8;
-  std::int64_t c = lane;
-  for (; c + (kInFlight - 1) * lanes < columns; c += kInFlight * lanes) {
-    float values[kInFlight];
-    KOZERO_UNROLLED
-    for (int k = 0; k < kInFlight; ++k) values[k] = value(c + k * lanes);
-    KOZERO_UNROLLED
-    for (int k = 0; k < kInFlight; ++k) out[c + k * lanes] = static_cast<T>(values[k]);
-  }
-  for (; c < columns; c += lanes) out[c] = static_cast<T>(value(c));
-}
-
-/// The sum of value(c) over c in [0, columns), the same on all lanes of the worker.
-template <class Team, class Value>
-KOKKOS_INLINE_FUNCTION float row_sum(const Team& team, std::int64_t columns, const Value& value) {
-  KOKKOS_IF_ON_HOST((static_cast<void>(team); return lane_sum(columns, value);))
+/// The sum of f(x[c]...) over c in [0, columns), the same on all lanes of the worker.
+template <class Team, class F, class... In>
+KOKKOS_INLINE_FUNCTION float row_sum(const Team& team, std::int64_t columns, const F& f, const In*... x) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); return lane_sum(
+                         columns, [=](std::int64_t c) { return value_of(f, c, static_cast<float>(x[c])...); });))
   KOKKOS_IF_ON_DEVICE(
       (const std::int64_t lanes = lanes_of(team); float total = 0.0F; Kokkos::parallel_reduce(
            columns_of(team, lanes),
-           [&](std::int64_t lane, float& sum) { sum += share_sum(columns, lane, lanes, value); }, total);
+           [&](std::int64_t lane, float& sum) { sum += fold_share<Added>(columns, lane, lanes, f, x...); }, total);
        return total;))
+}
+
+/// out[c] = T(f(x[c]...)) for c in [0, columns), as store_run does it on a host. `out` may be one of x.
+template <class Team, class T, class F, class... In>
+KOKKOS_INLINE_FUNCTION void assign_row(const Team& team, T* out, std::int64_t columns, const F& f, const In*... x) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); store_run(
+                         out, columns, [=](std::int64_t c) { return value_of(f, c, static_cast<float>(x[c])...); });))
+  KOKKOS_IF_ON_DEVICE(
+      (const std::int64_t lanes = lanes_of(team); Kokkos::parallel_for(
+           columns_of(team, lanes), [&](std::int64_t lane) { assign_share(out, columns, lane, lanes, f, x...); });))
 }
 
 /// body(c) for c in [0, columns); the columns must not depend on each other.
@@ -169,31 +160,39 @@ KOKKOS_INLINE_FUNCTION void for_each_column(const Team& team, std::int64_t colum
   KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(columns_of(team, columns), body);))
 }
 
+/// How many columns a body of for_each_pack is for.
+template <int kCount>
+using Columns = std::integral_constant<int, kCount>;
+
+/// On a GPU, body(Columns<kCount>(), c) for each whole pack [c, c + kCount) where `packed`, and body(Columns<1>(), c) for
+/// each column in none; the columns must not depend on each other.
+template <int kCount, class Team, class Body>
+KOKKOS_INLINE_FUNCTION void for_each_pack(const Team& team, std::int64_t columns, bool packed, const Body& body) {
+  const std::int64_t packs = packed ? columns / kCount : 0;
+  Kokkos::parallel_for(columns_of(team, packs), [&](std::int64_t pack) { body(Columns<kCount>(), pack * kCount); });
+  const std::int64_t rest = columns - packs * kCount;
+  Kokkos::parallel_for(columns_of(team, rest), [&](std::int64_t c) { body(Columns<1>(), packs * kCount + c); });
+}
+
 /// to[c] = from[c] for c in [0, columns); the two do not overlap.
 template <class Team, class T>
 KOKKOS_INLINE_FUNCTION void copy_row(const Team& team, T* to, const T* from, std::int64_t columns) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); std::memcpy(to, from, static_cast<std::size_t>(columns) * sizeof(T));))
-  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(columns_of(team, columns), [&](std::int64_t c) { to[c] = from[c]; });))
-}
-
-/// out[c] = T(value(c)) for c in [0, columns), as store_run does it on a host.
-template <class Team, class T, class Value>
-KOKKOS_INLINE_FUNCTION void assign_row(const Team& team, T* out, std::int64_t columns, const Value& value) {
-  KOKKOS_IF_ON_HOST((static_cast<void>(team); store_run(out, columns, value);))
-  KOKKOS_IF_ON_DEVICE(
-      (const std::int64_t lanes = lanes_of(team); Kokkos::parallel_for(
-           columns_of(team, lanes), [&](std::int64_t lane) { assign_share(out, columns, lane, lanes, value); });))
-}
-
-/// a[c] = T(values(c).first), b[c] = T(values(c).second) for c in [0, columns), as store_runs does it on a host.
-template <class Team, class T, class Values>
-KOKKOS_INLINE_FUNCTION void assign_rows(const Team& team, T* a, T* b, std::int64_t columns, const Values& values) {
-  KOKKOS_IF_ON_HOST((static_cast<void>(team); store_runs(a, b, columns, values);))
-  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(columns_of(team, columns), [&](std::int64_t c) {
-                         const TwoValues at = values(c);
-                         a[c] = static_cast<T>(at.first);
-                         b[c] = static_cast<T>(at.second);
+  KOKKOS_IF_ON_DEVICE((for_each_pack<kPackOf<T>>(team, columns, on_borders(to, from), [=](auto count, std::int64_t c) {
+                         copy_pack<decltype(count)::value>(to + c, from + c);
                        });))
+}
+
+/// a[c] = T(f(x[c]...).first), b[c] = T(f(x[c]...).second) for c in [0, columns), as store_runs does it on a host.
+template <class Team, class T, class F, class... In>
+KOKKOS_INLINE_FUNCTION void assign_rows(const Team& team, T* a, T* b, std::int64_t columns, const F& f,
+                                        const In*... x) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team);
+                     store_runs(a, b, columns, [=](std::int64_t c) { return f(static_cast<float>(x[c])...); });))
+  KOKKOS_IF_ON_DEVICE(
+      (for_each_pack<kPackOf<T, In...>>(team, columns, on_borders(a, b, x...), [=](auto count, std::int64_t c) {
+         assign_two(a + c, b + c, f, load_pack<decltype(count)::value>(x + c)...);
+       });))
 }
 
 }  // namespace kozero::kernels

@@ -23,21 +23,12 @@ struct Sgd {
 template <class Space, class T>
 void sgd_update(const Space& space, Vector<float> master, Vector<T> stored, Vector<float> momentum_buffer,
                 Vector<const float> gradient, const Sgd& step, const UpdateRuns& runs = {}) {
-  require(momentum_buffer.extent(0) == master.extent(0) && gradient.extent(0) == master.extent(0),
-          "sgd_update: weights, momentum and gradient differ in extent");
-  float* const w = master.data();
-  float* const buffer = momentum_buffer.data();
-  const float* const grad = gradient.data();
   update_elements(
-      space, "kozero::sgd_update", static_cast<std::int64_t>(master.extent(0)), runs, stored,
-      KOKKOS_LAMBDA(std::int64_t i, bool decays) {
-        const float scaled = step.gradient_scale * grad[i];
-        const float g = scaled + (decays ? step.weight_decay : 0.0F) * w[i];
-        const float velocity = step.momentum * buffer[i] + g;
-        const float updated = w[i] - step.lr * velocity;
-        buffer[i] = velocity;
-        w[i] = updated;
-        return updated;
+      space, "kozero::sgd_update", UpdatedArrays<T, 2>{{master, momentum_buffer}, stored, gradient, runs},
+      KOKKOS_LAMBDA(const Element<2>& element, float slope, bool decays) {
+        const float g = step.gradient_scale * slope + (decays ? step.weight_decay : 0.0F) * element[0];
+        const float velocity = step.momentum * element[1] + g;
+        return Element<2>{element[0] - step.lr * velocity, velocity};
       });
 }
 

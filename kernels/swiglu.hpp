@@ -22,12 +22,8 @@ void swiglu_forward(const Space& space, Matrix<T> y, MatrixIn<T> gate_up) {
       space, "kozero::swiglu_forward", static_cast<std::int64_t>(y.extent(0)),
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
         const T* const gate = row_of(gate_up, n);
-        const T* const up = gate + width;
-        T* const out = row_of(y, n);
-        assign_row(team, out, width, [=](std::int64_t c) {
-          const float z = static_cast<float>(gate[c]);
-          return z * fast_sigmoid(z) * static_cast<float>(up[c]);
-        });
+        const auto gated = [](float z, float up) { return z * fast_sigmoid(z) * up; };
+        assign_row(team, row_of(y, n), width, gated, gate, gate + width);
       });
 }
 
@@ -41,17 +37,12 @@ void swiglu_backward(const Space& space, Matrix<T> dgate_up, MatrixIn<T> dy, Mat
       space, "kozero::swiglu_backward", static_cast<std::int64_t>(dy.extent(0)),
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
         const T* const gate = row_of(gate_up, n);
-        const T* const up = gate + width;
-        const T* const upper = row_of(dy, n);
         T* const dgate = row_of(dgate_up, n);
-        T* const dup = dgate + width;
-        assign_rows(team, dgate, dup, width, [=](std::int64_t c) {
-          const float z = static_cast<float>(gate[c]);
-          const float d = static_cast<float>(upper[c]);
+        const auto slopes = [](float z, float up, float d) {
           const float s = fast_sigmoid(z);
-          const float slope = s + z * s * (1.0F - s);
-          return TwoValues{d * static_cast<float>(up[c]) * slope, d * (z * s)};
-        });
+          return TwoValues{d * up * (s + z * s * (1.0F - s)), d * (z * s)};
+        };
+        assign_rows(team, dgate, dgate + width, width, slopes, gate, gate + width, row_of(dy, n));
       });
 }
 

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // update_elements.hpp: one pass of an optimizer over weights, which also leaves them in 16 bits where a network reads
 // those.
-//   update(i, decays) changes element i of master weights and state, and returns the new weight;  stored(i) = T(that)
-// In f32 `stored` is the master itself, and not looked at. Elements that decay, that do not and that are frozen lie in runs,
-// all of which one kernel passes over: a GPU's thread looks for its element's run, a host's block goes from run to run. Runs on
-// `space`; returns without fencing.
+//   {weight(i), state(i), ...} = update({weight(i), state(i), ...}, gradient(i), decays);  stored(i) = T(weight(i))
+// In f32 `stored` is the weights themselves, and not looked at. Elements that decay, that do not and that are frozen lie in
+// runs, all of which one kernel passes over: a GPU's thread takes a pack (packs.hpp) and looks for its run, a host's block
+// goes from run to run. Runs on `space`; returns without fencing.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -36,15 +36,23 @@ struct UpdateRuns {
   }
 };
 
-/// The elements of block `block`, on a host.
-template <class T, class Update>
-struct UpdatedBlock {
+/// An element's weight and then what the optimizer keeps of it.
+template <int kArrays>
+using Element = Kokkos::Array<float, kArrays>;
+
+template <class T, int kArrays, class F>
+struct ElementUpdate {
+  static constexpr int kCount = kPackOf<T>;
   UpdateRuns runs;
   T* stored;
-  Update update;
+  Kokkos::Array<float*, kArrays> arrays;
+  const float* gradient;
+  F update;
   std::int64_t extent;
+  bool packed;  ///< all arrays begin on borders
 
-  void operator()(std::int64_t block) const {
+  /// The elements of block `block`, on a host.
+  void update_block(std::int64_t block) const {
     std::int64_t first = block * kElementBlock;
     const std::int64_t end = std::min(first + kElementBlock, extent);
     for (int run = runs.at(first); first < end; ++run) {
@@ -57,46 +65,88 @@ struct UpdatedBlock {
   }
 
   void update_run(std::int64_t first, std::int64_t count, bool decays) const {
-    const auto value = [first, decays, at = update](std::int64_t i) { return at(first + i, decays); };
+    const auto weight = [first, decays, f = update, all = arrays, grad = gradient](std::int64_t i) {
+      Element<kArrays> element;
+      for (int k = 0; k < kArrays; ++k) element[k] = all[k][first + i];
+      element = f(element, grad[first + i], decays);
+      for (int k = 0; k < kArrays; ++k) all[k][first + i] = element[k];
+      return element[0];
+    };
     if constexpr (has_master<T>) {
-      store_run(stored + first, count, value);
+      store_run(stored + first, count, weight);
     } else {
-      simd_loop(count, [value](std::int64_t i) { value(i); });
+      simd_loop(count, [weight](std::int64_t i) { weight(i); });
     }
   }
+
+  /// kElements of them, on a GPU.
+  template <int kElements>
+  KOKKOS_FUNCTION void update_pack(std::int64_t first, bool decays) const {
+    Pack<kElements> packs[kArrays];
+    KOZERO_UNROLLED
+    for (int k = 0; k < kArrays; ++k) packs[k] = load_pack<kElements>(arrays[k] + first);
+    const Pack<kElements> slope = load_pack<kElements>(gradient + first);
+    KOZERO_UNROLLED
+    for (int i = 0; i < kElements; ++i) {
+      Element<kArrays> element;
+      for (int k = 0; k < kArrays; ++k) element[k] = packs[k].x[i];
+      element = update(element, slope.x[i], decays);
+      for (int k = 0; k < kArrays; ++k) packs[k].x[i] = element[k];
+    }
+    KOZERO_UNROLLED
+    for (int k = 0; k < kArrays; ++k) store_pack(arrays[k] + first, packs[k]);
+    if constexpr (has_master<T>) store_pack(stored + first, packs[0]);
+  }
+
+  /// The elements of pack `pack`, on a GPU: together where they are of one run.
+  KOKKOS_FUNCTION void update_part(std::int64_t pack) const {
+    const std::int64_t first = pack * kCount;
+    const int run = runs.at(first);
+    if (packed && first + kCount <= runs.end[run]) {
+      if (runs.kind[run] == UpdateRuns::Kind::frozen) return;
+      return update_pack<kCount>(first, runs.kind[run] == UpdateRuns::Kind::decays);
+    }
+    for (std::int64_t i = first; i < first + kCount && i < extent; ++i) {
+      const UpdateRuns::Kind kind = runs.kind[runs.at(i)];
+      if (kind != UpdateRuns::Kind::frozen) update_pack<1>(i, kind == UpdateRuns::Kind::decays);
+    }
+  }
+
+  KOKKOS_FUNCTION void operator()(std::int64_t part) const {
+    KOKKOS_IF_ON_HOST((update_block(part);))
+    KOKKOS_IF_ON_DEVICE((update_part(part);))
+  }
 };
 
-/// Element i, on a GPU.
-template <class T, class Update>
-struct UpdatedElement {
+/// What an update reads and writes; the runs together are all of it.
+template <class T, int kArrays>
+struct UpdatedArrays {
+  Kokkos::Array<Vector<float>, kArrays> weights_and_state;
+  Vector<T> stored;
+  Vector<const float> gradient;
   UpdateRuns runs;
-  T* stored;
-  Update update;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
-    const UpdateRuns::Kind kind = runs.kind[runs.at(i)];
-    if (kind == UpdateRuns::Kind::frozen) return;
-    const float updated = update(i, kind == UpdateRuns::Kind::decays);
-    if constexpr (has_master<T>) stored[i] = static_cast<T>(updated);
-  }
 };
 
-/// The runs together are `extent` elements.
-template <class Space, class T, class Update>
-void update_elements(const Space& space, const std::string& label, std::int64_t extent, UpdateRuns runs,
-                     Vector<T> stored, const Update& update) {
+template <class Space, class T, int kArrays, class F>
+void update_elements(const Space& space, const std::string& label, const UpdatedArrays<T, kArrays>& arrays,
+                     const F& update) {
   using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>;
-  if (runs.count == 0) runs.add(extent, UpdateRuns::Kind::decays);
-  require(runs.end[runs.count - 1] == extent, label + ": the runs are not all of the weights");
-  require(!has_master<T> || static_cast<std::int64_t>(stored.extent(0)) == extent,
-          label + ": weights and rounded weights differ in extent");
-  if (extent == 0) return;
-  if constexpr (runs_on_host<Space>) {
-    const std::int64_t blocks = (extent + kElementBlock - 1) / kElementBlock;
-    Kokkos::parallel_for(label, Policy(space, 0, blocks), UpdatedBlock<T, Update>{runs, stored.data(), update, extent});
-  } else {
-    Kokkos::parallel_for(label, Policy(space, 0, extent), UpdatedElement<T, Update>{runs, stored.data(), update});
+  using Update = ElementUpdate<T, kArrays, F>;
+  const auto extent = static_cast<std::int64_t>(arrays.gradient.extent(0));
+  Update all{arrays.runs, arrays.stored.data(), {}, arrays.gradient.data(), update, extent, false};
+  bool fit = !has_master<T> || static_cast<std::int64_t>(arrays.stored.extent(0)) == extent;
+  all.packed = on_borders(all.stored, all.gradient);
+  for (int k = 0; k < kArrays; ++k) {
+    fit = fit && static_cast<std::int64_t>(arrays.weights_and_state[k].extent(0)) == extent;
+    all.arrays[k] = arrays.weights_and_state[k].data();
+    all.packed = all.packed && on_borders(all.arrays[k]);
   }
+  require(fit, label + ": weights, state and gradient differ in extent");
+  if (all.runs.count == 0) all.runs.add(extent, UpdateRuns::Kind::decays);
+  require(all.runs.end[all.runs.count - 1] == extent, label + ": the runs are not all of the weights");
+  if (extent == 0) return;
+  const std::int64_t part = runs_on_host<Space> ? kElementBlock : Update::kCount;
+  Kokkos::parallel_for(label, Policy(space, 0, (extent + part - 1) / part), all);
 }
 
 }  // namespace kozero::kernels

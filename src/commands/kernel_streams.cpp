@@ -216,12 +216,9 @@ void add_update(Streams& streams, const KernelShapes& shapes) {
 }
 
 void triad(Vector<float> a, Vector<const float> b, Vector<const float> c) {
-  float* const out = a.data();
-  const float* const first = b.data();
-  const float* const second = c.data();
-  kernels::for_each_element(
-      Device(), "kozero::bench::triad", static_cast<std::int64_t>(a.extent(0)),
-      KOKKOS_LAMBDA(std::int64_t i) { out[i] = first[i] + 0.5F * second[i]; });
+  kernels::assign_elements(
+      Device(), "kozero::bench::triad", a, kernels::inputs_of(b, c),
+      KOKKOS_LAMBDA(float first, float second) { return first + 0.5F * second; });
 }
 
 }  // namespace

@@ -59,11 +59,8 @@ void sum_and_difference(Matrix<T> a, Matrix<T> b) {
       KOKKOS_LAMBDA(const RowTeam<Device>& team, std::int64_t n) {
         T* const first = row_of(a, n);
         T* const second = row_of(b, n);
-        assign_rows(team, first, second, columns, [=](std::int64_t c) {
-          const float x = static_cast<float>(first[c]);
-          const float y = static_cast<float>(second[c]);
-          return TwoValues{x + y, x - y};
-        });
+        const auto both = [](float x, float y) { return TwoValues{x + y, x - y}; };
+        assign_rows(team, first, second, columns, both, first, second);
       });
 }
 

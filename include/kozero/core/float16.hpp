@@ -5,7 +5,7 @@
 //   infinity       static_cast<float>(h) is exact
 // Bit for bit what processors' own conversions give, a NaN included. There is no arithmetic: kernels compute in float.
 // Both conversions have no branch, so that loops over them become SIMD, and meet no denormal float, which a processor
-// may take for zero: the least subnormal here is 2^-24.
+// may take for zero: the least subnormal here is 2^-24. A GPU converts by its own instructions.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
@@ -15,8 +15,15 @@ namespace kozero {
 class Float16 {
  public:
   Float16() = default;
-  KOKKOS_INLINE_FUNCTION explicit Float16(float value) : bits_(rounded(value)) {}
-  KOKKOS_INLINE_FUNCTION explicit operator float() const { return widened(bits_); }
+  KOKKOS_INLINE_FUNCTION explicit Float16(float value) {
+    KOKKOS_IF_ON_HOST((bits_ = rounded(value);))
+    KOKKOS_IF_ON_DEVICE((bits_ = Kokkos::bit_cast<std::uint16_t>(Kokkos::Experimental::cast_to_half(value));))
+  }
+  KOKKOS_INLINE_FUNCTION explicit operator float() const {
+    KOKKOS_IF_ON_HOST((return widened(bits_);))
+    KOKKOS_IF_ON_DEVICE(
+        (return Kokkos::Experimental::cast_from_half<float>(Kokkos::bit_cast<Kokkos::Experimental::half_t>(bits_));))
+  }
 
   [[nodiscard]] KOKKOS_INLINE_FUNCTION std::uint16_t bits() const { return bits_; }
 
