@@ -6,9 +6,12 @@
 //   bias             c = ... + bias, and in any case + addend
 //   gelu             hidden (its auxiliary output) = ... + bias, c = gelu(hidden)        rows of hidden on 16-byte borders
 //   gelu_gradient    c = (...) * gelu'(hidden)
+//   sums_of_a        sums(m) = sum over the inner extent of op(a): where that is dy^T, the gradient of a bias
+//   sums_of_b        sums(n) = the same of op(b)
 // Its ways are the algorithms that cuBLASLt's heuristic names for the kind of product, none with a reduction by atomics;
 // the first is the rule's (product_tuning.hpp). A way's name is the algorithm's words in hexadecimal, which one version of
-// cuBLASLt gives one GPU. Where there is none for a GELU, there is no such Product, and the GELU is a pass of its own.
+// cuBLASLt gives one GPU. Where there is none for a GELU or for sums, there is no such Product, and they are kernels of
+// their own.
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime.h>
@@ -26,7 +29,7 @@ inline constexpr std::size_t kCublasltWorkspace = std::size_t{32} << 20;
 inline constexpr int kMostAlgorithms = 16;
 inline constexpr std::uintptr_t kVectorBytes = 16;  ///< of the widest load: what tensor cores' kernels want of pointers
 
-enum class Fusion { none, gelu, gelu_gradient };
+enum class Fusion { none, gelu, gelu_gradient, sums_of_a, sums_of_b };
 
 /// What a product's descriptors and algorithm depend on.
 struct CublasltKind {
@@ -72,6 +75,7 @@ class CublasltProduct {
 
   /// cuBLASLt can compute it.
   [[nodiscard]] bool exists() const { return !algorithms_.empty(); }
+  [[nodiscard]] std::size_t num_ways() const { return algorithms_.size(); }
 
   /// Of each algorithm its name.
   [[nodiscard]] std::vector<std::string> ways() const {
@@ -85,7 +89,8 @@ class CublasltProduct {
   }
 
   void run(std::size_t way, cudaStream_t stream, void* workspace, Out* c, const In* a, const In* b,
-           const Epilogue<Out, In>& epilogue) {
+           const Epilogue<Out, In>& epilogue, float* sums = nullptr) {
+    if (sums != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void*>(sums));
     if (epilogue.bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(epilogue.bias));
     const bool gelu = kind_.fusion == Fusion::gelu;
     if (gelu) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<const void*>(c));
@@ -117,16 +122,34 @@ class CublasltProduct {
                    "cublasLtMatmulDescSetAttribute");
   }
 
-  void set_epilogue() {
+  [[nodiscard]] cublasLtEpilogue_t epilogue() const {
     const bool biased = kind_.shape.has_bias;
-    cublasLtEpilogue_t epilogue = biased ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    if (kind_.fusion == Fusion::gelu) epilogue = biased ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
-    if (kind_.fusion == Fusion::gelu_gradient) epilogue = CUBLASLT_EPILOGUE_DGELU;
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-    if (biased) set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cublaslt_type<In>());
-    if (biased) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, any_pointer<In>());
-    if (kind_.fusion != Fusion::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, kind_.shape.n);
-    if (kind_.fusion != Fusion::none) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, any_pointer<Out>());
+    switch (kind_.fusion) {
+      case Fusion::none:
+        return biased ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+      case Fusion::gelu:
+        return biased ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+      case Fusion::gelu_gradient:
+        return CUBLASLT_EPILOGUE_DGELU;
+      case Fusion::sums_of_a:
+        return CUBLASLT_EPILOGUE_BGRADB;  // the operands change places
+      case Fusion::sums_of_b:
+        return CUBLASLT_EPILOGUE_BGRADA;
+    }
+    return CUBLASLT_EPILOGUE_DEFAULT;
+  }
+
+  void set_epilogue() {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue());
+    const bool sums = kind_.fusion == Fusion::sums_of_a || kind_.fusion == Fusion::sums_of_b;
+    if (sums || kind_.shape.has_bias) {
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, sums ? CUDA_R_32F : cublaslt_type<In>());
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, sums ? any_pointer<float>() : any_pointer<In>());
+    }
+    if (kind_.fusion == Fusion::gelu || kind_.fusion == Fusion::gelu_gradient) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, kind_.shape.n);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, any_pointer<Out>());
+    }
   }
 
   /// Stands for a pointer as aligned as run()'s will be: the heuristic reads it off these two.

@@ -5,6 +5,8 @@
 //   c, addend (M, N)   op(a) (M, K)   op(b) (K, N)   bias (N)
 // and, for the layer whose output passes through a GELU, in one call, so that a back end may fuse them (cuBLASLt does)
 //   hidden = op(a) op(b) + bias, active = gelu(hidden)      and      dhidden = op(a) op(b) * gelu'(hidden)
+// and likewise the gradients of a layer's weight and bias, dy (K, C) being a (K, M) or b (K, N)
+//   dweight = a^T b or dweight += a^T b, dbias(c) += sum over k of dy(k, c)
 // On the host a tile unit of the processor computes it (matmul_tiles.cpp: AMX or AVX-512) or oneDNN (matmul_onednn.cpp;
 // matmul_host.cpp chooses), on NVIDIA GPUs cuBLASLt (matmul_cublaslt.cpp). What a back end sets up for a shape is kept
 // and used again; shape, operation and a table (product_tuning.hpp) choose the algorithm: a call repeats bit for bit at
@@ -17,7 +19,9 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/kernels/bias.hpp>
 #include <kozero/kernels/elements.hpp>
+#include <kozero/kernels/fill.hpp>
 #include <kozero/kernels/gelu.hpp>
 #include <kozero/kernels/inputs.hpp>
 
@@ -48,6 +52,15 @@ struct Epilogue {
 template <class Space, class Out, class In>
 void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
               const Epilogue<Out, In>& epilogue);
+
+/// What a product multiplies.
+enum class Operand { a, b };
+
+/// The back end's product c = a^T b, or c += a^T b, of extents above zero. Returns whether it also wrote the sums over the
+/// rows of one operand, to the front of `workspace`.
+template <class Space, class T>
+bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, Matrix<const T> a, Matrix<const T> b,
+                      Operand summed, Vector<float> workspace);
 
 /// The epilogue but for its bias, after a product that is complete.
 template <class Space, class Out, class In>
@@ -172,6 +185,32 @@ void matmul_gelu_gradient(const Space& space, Matrix<T> dhidden, MatrixIn<T> a, 
   require(dhidden.extent(0) == hidden.extent(0) && dhidden.extent(1) == hidden.extent(1),
           "matmul_gelu_gradient: dhidden and hidden differ in extent");
   multiply_or_fill<Space, T, T>(space, shape, dhidden.data(), a.data(), b.data(), {.hidden = hidden.data()});
+}
+
+/// dweight = a^T b, plus dweight where `accumulate`; dbias += sum over the rows of `dy`. The workspace has
+/// row_reduction_workspace(C) floats. A fused product overwrites its sums, and may be timed, so it gets the workspace for
+/// them: they are added to dbias whether that holds zeros or the gradient of other micro-steps, in the same bits.
+template <class Space, class T>
+void matmul_bias_gradient(const Space& space, Matrix<float> dweight, MatrixIn<T> a, MatrixIn<T> b, bool accumulate,
+                          Operand dy, Vector<float> dbias, Vector<float> workspace) {
+  ProductShape shape = product_shape(dweight, Op::transpose, a, Op::none, b);
+  shape.accumulate = accumulate;
+  const MatrixIn<T> summed = dy == Operand::a ? a : b;
+  const auto columns = static_cast<std::int64_t>(summed.extent(1));
+  require(dbias.extent(0) == summed.extent(1), "matmul_bias_gradient: dbias (C) and dy (K, C) differ in C");
+  require(static_cast<std::int64_t>(workspace.extent(0)) >= row_reduction_workspace(columns),
+          "matmul_bias_gradient: the workspace is too small");
+  bool has_sums = false;
+  if (shape.m > 0 && shape.n > 0 && shape.k > 0) {
+    has_sums = multiply_and_sum<Space, T>(space, shape, dweight.data(), a, b, dy, workspace);
+  } else {
+    multiply_or_fill<Space, float, T>(space, shape, dweight.data(), a.data(), b.data());
+  }
+  if (has_sums) {
+    add_into(space, dbias, Vector<const float>(slice(workspace, 0, columns)));
+  } else {
+    bias_backward(space, dbias, summed, workspace);
+  }
 }
 
 }  // namespace kozero::kernels

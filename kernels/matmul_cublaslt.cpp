@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// matmul_cublaslt.cpp: the matrix product on NVIDIA GPUs, by cuBLASLt (cublaslt_product.hpp), with a GELU in its
-// epilogue where it has one. Descriptors and algorithms are kept; the workspace is allocated once, at the first
-// product, and freed when Kokkos ends.
+// matmul_cublaslt.cpp: the matrix product on NVIDIA GPUs, by cuBLASLt (cublaslt_product.hpp), with a GELU or the
+// gradient of a bias in its epilogue where it has one. Descriptors and algorithms are kept; the workspace is allocated
+// once, at the first product, and freed when Kokkos ends.
+#include <array>
 #include <initializer_list>
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <map>
@@ -62,9 +63,15 @@ Fusion fusion_of(const ProductShape& shape, const Epilogue<Out, In>& epilogue, b
 
 template <class Out, class In>
 std::string name_of(const CublasltKind& kind) {
-  std::string name = kind_name<Out, In>(kind.shape);
-  if (kind.fusion != Fusion::none) name += kind.fusion == Fusion::gelu ? ", gelu" : ", gelu gradient";
+  constexpr std::array kOfFusion = {"", ", gelu", ", gelu gradient", ", sums of a", ", sums of b"};
+  const std::string name = kind_name<Out, In>(kind.shape) + kOfFusion[static_cast<std::size_t>(kind.fusion)];
   return name + (kind.aligned ? "" : ", unaligned") + (kind.tf32 ? ", TF32" : "");
+}
+
+template <class Out, class In>
+CublasltProduct<Out, In>& product_of(const CublasltKind& kind) {
+  static std::map<CublasltKind, CublasltProduct<Out, In>> products;
+  return products.try_emplace(kind, library().handle, kind).first->second;
 }
 
 /// The product by the algorithm that the table or the rule says. Timed ones overwrite neither c nor what a GELU gives.
@@ -84,6 +91,32 @@ void run(CublasltProduct<Out, In>& product, const CublasltKind& kind, cudaStream
   product.run(way, stream, workspace, c, a, b, epilogue);
 }
 
+/// A product with an operand's sums. Its ways are the algorithms that have them in the epilogue, of which the first is the
+/// rule's, then those of the plain product, after which the sums are a kernel of their own. Timed ones overwrite the
+/// workspace that gets the sums, but neither c nor the gradient of a bias.
+template <class T>
+struct SummingProduct {
+  CublasltProduct<float, T>& fused;
+  CublasltProduct<float, T>& plain;
+
+  [[nodiscard]] std::vector<std::string> ways() const {
+    std::vector<std::string> names = fused.ways();
+    for (const auto& way : plain.ways()) names.push_back("apart " + way);
+    return names;
+  }
+
+  /// Returns whether there are sums.
+  bool run(std::size_t way, cudaStream_t stream, float* c, const T* a, const T* b, float* sums) const {
+    const bool has_sums = way < fused.num_ways();
+    if (has_sums) {
+      fused.run(way, stream, library().workspace, c, a, b, {}, sums);
+    } else {
+      plain.run(way - fused.num_ways(), stream, library().workspace, c, a, b, {});
+    }
+    return has_sums;
+  }
+};
+
 }  // namespace
 
 template <class Space, class Out, class In>
@@ -95,20 +128,42 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
     const ProductShape onto_bias{shape.m, shape.n, shape.k, shape.op_a, shape.op_b, true, false};
     return multiply(space, onto_bias, c, a, b, Epilogue<Out, In>{.active = epilogue.active, .hidden = epilogue.hidden});
   }
-  static std::map<CublasltKind, CublasltProduct<Out, In>> products;
-  const auto product = [&](const CublasltKind& kind) -> CublasltProduct<Out, In>& {
-    return products.try_emplace(kind, library().handle, kind).first->second;
-  };
   CublasltKind kind{shape, Fusion::none,
                     aligned({c, a, b, epilogue.bias, epilogue.addend, epilogue.active, epilogue.hidden}),
                     std::is_same_v<In, float> && tf32()};
   kind.fusion = fusion_of(shape, epilogue, kind.aligned);
-  if (kind.fusion != Fusion::none && product(kind).exists()) {
-    return run(product(kind), kind, space.cuda_stream(), c, a, b, epilogue);
+  if (kind.fusion != Fusion::none && product_of<Out, In>(kind).exists()) {
+    return run(product_of<Out, In>(kind), kind, space.cuda_stream(), c, a, b, epilogue);
   }
   kind.fusion = Fusion::none;
-  run(product(kind), kind, space.cuda_stream(), c, a, b, epilogue);
+  run(product_of<Out, In>(kind), kind, space.cuda_stream(), c, a, b, epilogue);
   apply_gelu(space, shape, c, epilogue);
+}
+
+template <class Space, class T>
+bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, Matrix<const T> a, Matrix<const T> b,
+                      Operand summed, Vector<float> workspace) {
+  const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
+  const Matrix<const T> dy = summed == Operand::a ? a : b;
+  const CublasltKind kind{shape, summed == Operand::a ? Fusion::sums_of_a : Fusion::sums_of_b,
+                          aligned({c, a.data(), b.data(), workspace.data()}), std::is_same_v<T, float> && tf32()};
+  if (!kind.aligned || !product_of<float, T>(kind).exists()) {
+    multiply<Space, float, T>(space, shape, c, a.data(), b.data(), {});
+    return false;
+  }
+  const SummingProduct<T> product{product_of<float, T>(kind),
+                                  product_of<float, T>({shape, Fusion::none, true, kind.tf32})};
+  const auto run_way = [&](std::size_t way, float* results) {
+    return product.run(way, space.cuda_stream(), results, a.data(), b.data(), workspace.data());
+  };
+  static KeptWays<CublasltKind, std::size_t> kept;
+  const std::size_t way = kept.of(kind, [&] {
+    const std::string name = name_of<float, T>(kind);
+    return way_of<float>(name, product.ways(), shape.m * shape.n, [&](std::size_t place, float* results) {
+      if (!run_way(place, results)) bias_backward(space, Vector<float>(results, dy.extent(1)), dy, workspace);
+    });
+  });
+  return run_way(way, c);
 }
 
 template void multiply<Device, float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
@@ -129,18 +184,17 @@ const char* multiplier() {
   return std::is_same_v<T, float> && tf32() ? "cuBLASLt in TF32" : "cuBLASLt";
 }
 
-template const char* multiplier<float>();
-template const char* multiplier<Bfloat16>();
-template const char* multiplier<Float16>();
-
 template <class Space, class T>
 double product_probe(const Space&) {
   return 0.0;
 }
 
-template double product_probe<Device, float>(const Device&);
-template double product_probe<Device, Bfloat16>(const Device&);
-template double product_probe<Device, Float16>(const Device&);
+#define KOZERO_INSTANTIATE(T)                                                                            \
+  template bool multiply_and_sum<Device, T>(const Device&, const ProductShape&, float*, Matrix<const T>, \
+                                            Matrix<const T>, Operand, Vector<float>);                    \
+  template const char* multiplier<T>();                                                                  \
+  template double product_probe<Device, T>(const Device&);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 std::vector<std::string> known_product_ways() { return {}; }
 

@@ -87,6 +87,14 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
              epilogue);  // in the blocks' own storing it was slower: it reads and writes lines far apart
 }
 
+/// Neither the tile units nor oneDNN sum an operand.
+template <class Space, class T>
+bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, Matrix<const T> a, Matrix<const T> b,
+                      Operand /*summed*/, Vector<float> /*workspace*/) {
+  multiply<Space, float, T>(space, shape, c, a.data(), b.data(), {});
+  return false;
+}
+
 template void multiply<Device, float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
                                              const Epilogue<float, float>&);
 #define KOZERO_INSTANTIATE(T)                                                                              \
@@ -121,9 +129,11 @@ double product_probe(const Space& space) {
   return static_cast<double>(2 * kTileElements * kSteps * kStepExtent<T> * kRepeats * workers);
 }
 
-#define KOZERO_INSTANTIATE(T)                              \
-  template const TileUnit* tile_unit_in_use<T>();          \
-  template double product_probe<Device, T>(const Device&); \
+#define KOZERO_INSTANTIATE(T)                                                                            \
+  template bool multiply_and_sum<Device, T>(const Device&, const ProductShape&, float*, Matrix<const T>, \
+                                            Matrix<const T>, Operand, Vector<float>);                    \
+  template const TileUnit* tile_unit_in_use<T>();                                                        \
+  template double product_probe<Device, T>(const Device&);                                               \
   template const char* multiplier<T>();
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 

@@ -71,7 +71,7 @@ StepSeconds seconds_of_steps(UnsavedRun& run, const kernels::ProductWays& ways, 
 double percent_less(double before, double after) { return 100.0 * (1.0 - after / before); }
 
 void print_table(const std::vector<kernels::TunedProduct>& products, const StepSeconds& steps) {
-  std::cout << fmt::format("{:<62}{:>6}{:>6}{:>12}{:>10}{:>8}  {}\n", "kind of product", "calls", "ways", "ms by rule",
+  std::cout << fmt::format("{:<68}{:>6}{:>6}{:>12}{:>10}{:>8}  {}\n", "kind of product", "calls", "ways", "ms by rule",
                            "ms kept", "gain", "kept");
   double by_rule = 0.0;
   double kept = 0.0;
@@ -80,7 +80,7 @@ void print_table(const std::vector<kernels::TunedProduct>& products, const StepS
     const double after = 1e3 * product.seconds[product.kept];
     by_rule += before * static_cast<double>(product.calls);
     kept += after * static_cast<double>(product.calls);
-    std::cout << fmt::format("{:<62}{:>6}{:>6}{:>12.3f}{:>10.3f}{:>6.1f} %  {}\n", product.kind, product.calls,
+    std::cout << fmt::format("{:<68}{:>6}{:>6}{:>12.3f}{:>10.3f}{:>6.1f} %  {}\n", product.kind, product.calls,
                              product.ways.size(), before, after, percent_less(before, after),
                              product.kept == 0 ? "the rule's" : product.ways[product.kept]);
   }

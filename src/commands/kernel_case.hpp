@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <kozero/core/device.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/model/tensor_place.hpp>
 
@@ -36,6 +37,8 @@ struct KernelShapes {
 
   [[nodiscard]] std::int64_t rows() const { return batch * model.seq; }
   [[nodiscard]] bool gated() const { return model.rotary; }
+  /// Whether q, k and v have a bias; that of the other projections is GPT-2's.
+  [[nodiscard]] bool qkv_biased() const { return !model.rotary || model.qkv_bias; }
   [[nodiscard]] std::int64_t qkv_columns() const { return (model.heads + 2 * model.kv_heads) * model.head_dim; }
   [[nodiscard]] std::int64_t up_columns() const { return gated() ? 2 * model.ffn : model.ffn; }
   /// Rows of the head that are worked on at once.
@@ -49,6 +52,9 @@ struct KernelShapes {
 /// Matrix products, forward and both backward ones, and attention.
 template <class Scalar>
 void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shapes, OperandRings& rings);
+
+/// Whether the gradient of a bias is timed with the product beside it, of which it is a part where a back end has that.
+inline constexpr bool kBiasInProduct = !kHostIsDevice;
 
 /// Everything else: what moves more bytes than it computes.
 template <class Scalar>

@@ -39,6 +39,7 @@ struct Layer {
   std::int64_t rows, inputs, outputs;
   bool outputs_first;
   std::int64_t calls;
+  bool biased = false;                          ///< W's gradient comes with that of a bias
   bool into_gelu = false, out_of_gelu = false;  ///< y, or x, is what a GELU takes, or gives
   bool onto_residual = false;                   ///< y is added to the residual stream, in the same call
 };
@@ -81,13 +82,19 @@ class Products {
         kernels::matmul(Device(), dx, Op::none, dy, backwards, weights(), false);
       }
     });
-    add(layer, "to weights", [=, &in, &out] {
+    const bool biased = layer.biased && kBiasInProduct;
+    add(layer, biased ? "to weights, bias" : "to weights", [=, &in, &out] {
       const auto x = in.take<const Scalar>(layer.rows, layer.inputs);
       const auto dy = in.take<const Scalar>(layer.rows, layer.outputs);
-      if (layer.outputs_first) {
-        kernels::matmul(Device(), out.take<float>(layer.outputs, layer.inputs), Op::transpose, dy, Op::none, x, true);
+      const auto a = layer.outputs_first ? dy : x;
+      const auto b = layer.outputs_first ? x : dy;
+      const auto dweight = out.take<float>(a.extent(1), b.extent(1));
+      if (biased) {
+        kernels::matmul_bias_gradient<Device, Scalar>(
+            Device(), dweight, a, b, true, layer.outputs_first ? kernels::Operand::a : kernels::Operand::b,
+            out.take<float>(layer.outputs), out.take<float>(kernels::row_reduction_workspace(layer.outputs)));
       } else {
-        kernels::matmul(Device(), out.take<float>(layer.inputs, layer.outputs), Op::transpose, x, Op::none, dy, true);
+        kernels::matmul(Device(), dweight, Op::transpose, a, Op::none, b, true);
       }
     });
   }
@@ -159,15 +166,16 @@ void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shape
   const model::Config& model = shapes.model;
   const bool outputs_first = model.rotary;  // as Llama's weights are published; GPT-2's have the inputs first
   const bool gelu = !shapes.gated();
+  const bool biased = !model.rotary;
   const bool residual = model.dropout == 0.0F;
   const std::int64_t calls = model.layers * shapes.micro_steps;
   const std::int64_t rows = shapes.rows();
   Products<Scalar> products(cases, rings);
-  products.add({"qkv", rows, model.dim, shapes.qkv_columns(), outputs_first, calls});
-  products.add(
-      {"attention out", rows, model.heads * model.head_dim, model.dim, outputs_first, calls, false, false, residual});
-  products.add({"mlp up", rows, model.dim, shapes.up_columns(), outputs_first, calls, gelu});
-  products.add({"mlp down", rows, model.ffn, model.dim, outputs_first, calls, false, gelu, residual});
+  products.add({"qkv", rows, model.dim, shapes.qkv_columns(), outputs_first, calls, shapes.qkv_biased()});
+  const std::int64_t heads = model.heads * model.head_dim;
+  products.add({"attention out", rows, heads, model.dim, outputs_first, calls, biased, false, false, residual});
+  products.add({"mlp up", rows, model.dim, shapes.up_columns(), outputs_first, calls, biased, gelu});
+  products.add({"mlp down", rows, model.ffn, model.dim, outputs_first, calls, biased, false, gelu, residual});
   const std::int64_t chunks = (rows + shapes.head_rows() - 1) / shapes.head_rows();
   products.add({"head", shapes.head_rows(), model.dim, model::padded_vocabulary(model.vocab), true,
                 chunks * shapes.micro_steps});

@@ -176,7 +176,8 @@ void add_sums(Streams& streams, const KernelShapes& shapes) {
                   kernels::bias_backward(Device(), o.channel_output(), o.input<Scalar>(), o.reduction());
                 });
   };
-  if (!model.rotary || model.qkv_bias) bias("qkv", shapes.qkv_columns(), 1);
+  if (kBiasInProduct) return;
+  if (shapes.qkv_biased()) bias("qkv", shapes.qkv_columns(), 1);
   if (model.rotary) return;
   bias("attention out, mlp down", model.dim, 2);
   bias("mlp up", model.ffn, 1);

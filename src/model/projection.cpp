@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <kozero/core/precision.hpp>
-#include <kozero/kernels/bias.hpp>
 #include <kozero/model/projection.hpp>
 #include <kozero/model/rows.hpp>
 
@@ -69,12 +68,16 @@ template <class Scalar>
 void Projection<Scalar>::to_weights(const Device& space, const UnitGradient& gradient, Matrix<const Scalar> dy,
                                     Matrix<const Scalar> x, Vector<float> workspace) const {
   const auto dweight = weight_.in(gradient.values);
-  if (orientation_ == Orientation::input_output) {
-    kernels::matmul(space, dweight, Op::transpose, x, Op::none, dy, !gradient.begins);
+  const bool outputs_first = orientation_ == Orientation::output_input;
+  const Matrix<const Scalar> a = outputs_first ? dy : x;
+  const Matrix<const Scalar> b = outputs_first ? x : dy;
+  if (bias_) {
+    kernels::matmul_bias_gradient<Device, Scalar>(space, dweight, a, b, !gradient.begins,
+                                                  outputs_first ? kernels::Operand::a : kernels::Operand::b,
+                                                  bias_->in(gradient.values), workspace);
   } else {
-    kernels::matmul(space, dweight, Op::transpose, dy, Op::none, x, !gradient.begins);
+    kernels::matmul(space, dweight, Op::transpose, a, Op::none, b, !gradient.begins);
   }
-  if (bias_) kernels::bias_backward(space, bias_->in(gradient.values), dy, workspace);
 }
 
 template <class Scalar>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_matmul.cpp: the matrix product against a plain loop in double: all operations, odd and empty extents, biases.
+// test_matmul.cpp: the matrix product against a plain loop in double: all operations, odd and empty extents, biases
+// and their gradients.
 #include <array>
 #include <string>
 
@@ -8,7 +9,7 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "product_case.hpp"
+#include "gradient_case.hpp"
 
 namespace kozero::kernels {
 
@@ -112,6 +113,33 @@ TEMPLATE_LIST_TEST_CASE("a product through a GELU is the product and the GELU on
   require_alike(active, expected);
 }
 
+TEMPLATE_LIST_TEST_CASE("the gradients of a weight and its bias agree with plain loops", "[matmul]",
+                        reference::StoredTypes) {
+  const auto summed = GENERATE(Operand::a, Operand::b);
+  const auto accumulate = GENERATE(false, true);
+  const auto skipped = GENERATE(0, 1);
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{7, 13, 5},
+                                {70, 129, 65},
+                                {64, 72, 40},
+                                {24, 136, 300},
+                                {128, 64, 1},
+                                {33, 40, 0},
+                                {1, 1, 9}}) {
+    check_gradients(GradientCase<TestType>{m, n, k, summed, accumulate, skipped});
+  }
+}
+
+TEMPLATE_LIST_TEST_CASE("the gradients of a weight and its bias repeat bit for bit", "[matmul]",
+                        reference::StoredTypes) {
+  const GradientCase<TestType> of{64, 96, 4096, GENERATE(Operand::a, Operand::b), true};
+  const WeightGradients first = gradients_of(of);
+  for (int i = 0; i < 3; ++i) {
+    const WeightGradients again = gradients_of(of);
+    CHECK(reference::same_bits(first.dweight, again.dweight));
+    CHECK(reference::same_bits(first.dbias, again.dbias));
+  }
+}
+
 TEST_CASE("matmul refuses extents that disagree", "[matmul]") {
   const Filled<float> x(64);
   REQUIRE_THROWS_WITH(matmul(Device(), x.matrix(4, 4), Op::none, x.input(4, 5), Op::none, x.input(4, 4), false),
@@ -122,6 +150,15 @@ TEST_CASE("matmul refuses extents that disagree", "[matmul]") {
   REQUIRE_THROWS_WITH(
       (matmul_add<Device, float>(Device(), x.matrix(4, 4), x.input(4, 4), Op::none, x.input(4, 4), {}, x.input(4, 5))),
       Catch::Matchers::ContainsSubstring("the addend differ in extent"));
+  const Filled<float> workspace(row_reduction_workspace(4));
+  const auto gradient = [&](std::int64_t channels, std::int64_t room) {
+    matmul_bias_gradient<Device, float>(Device(), x.matrix(4, 5), x.input(3, 4), x.input(3, 5), false, Operand::a,
+                                        slice(x.vector(), 0, channels), slice(workspace.vector(), 0, room));
+  };
+  REQUIRE_THROWS_WITH(gradient(5, row_reduction_workspace(4)),
+                      Catch::Matchers::ContainsSubstring("dbias (C) and dy (K, C) differ in C"));
+  REQUIRE_THROWS_WITH(gradient(4, row_reduction_workspace(4) - 1),
+                      Catch::Matchers::ContainsSubstring("the workspace is too small"));
 }
 
 }  // namespace kozero::kernels
