@@ -3,8 +3,8 @@
 // bpe_tokenizer.hpp: byte-level byte-pair encoding, as a tokenizer.json describes it.
 //   text -> added tokens | rest -> normaliser -> pieces (split pattern) -> bytes -> merges -> ids
 // Encodes as Hugging Face's tokenizers without the tokens that a post-processor would put around the text; decodes to
-// the bytes, special tokens written out. Bytes that are not UTF-8, which Hugging Face's do not take, are pieces of their
-// own.
+// the bytes, special tokens written out. Bytes that are not UTF-8, which Hugging Face's do not take, are pieces of
+// their own.
 #pragma once
 #include <kozero/io/added_tokens.hpp>
 #include <kozero/io/merge_learner.hpp>

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // bpe_vocabulary.hpp: the tokens and merges of a Hugging Face tokenizer.json, its "model" part, checked.
 //   "vocab": {visible text: id, ...}    "merges": ["left right", ...] or [["left", "right"], ...], by rank
-// Every byte must have a token, every merge join two tokens into a third, no merge may stand twice, no id be given twice.
+// Every byte must have a token, every merge join two tokens into a third, no merge may stand twice,
+// no id be given twice.
 #pragma once
 #include <string>
 #include <unordered_map>

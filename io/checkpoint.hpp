@@ -29,15 +29,16 @@ struct CheckpointContents {
 std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointContents& contents);
 
 /// Returns the bytes of the state. Collective; makes no MPI call but control messages. Throws Error(write), seen by all
-/// ranks, with path, reason, the bytes it takes and those free, and leaves nothing behind: where the disk is too full for
-/// it, before a byte is written; where a call fails; where the folder exists already.
+/// ranks, with path, reason, the bytes it takes and those free, and leaves nothing behind: where the disk is too full
+/// for it, before a byte is written; where a call fails; where the folder exists already.
 std::int64_t write_checkpoint(dist::Communicator& comm, const std::string& folder, const ParameterTable& table,
                               const CheckpointContents& contents);
 
 /// The manifest on its own, read on this process. Throws Error(input).
 Manifest read_manifest(const std::string& folder);
 
-/// Reads the manifest and compares every byte of every file with it. Collective. Throws Error(input), seen by all ranks.
+/// Reads the manifest and compares every byte of every file with it. Collective. Throws Error(input),
+/// seen by all ranks.
 Manifest verify_checkpoint(dist::Communicator& comm, const std::string& folder);
 
 }  // namespace kozero::io

@@ -3,18 +3,12 @@
 // deck_refusal.cpp: one-line refusals of a deck.
 #include <kozero/io/deck_refusal.hpp>
 #include <kozero/io/deck_schema.hpp>
+#include <kozero/io/readable.hpp>
 
 namespace kozero::io {
 namespace {
 
 constexpr std::size_t kLongest = 100;  // characters of a user's key and value that a message repeats
-
-std::string one_line(std::string text) {
-  for (char& letter : text) {
-    if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = ' ';
-  }
-  return text;
-}
 
 std::string shortened(const std::string& text) {
   return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
@@ -24,7 +18,7 @@ std::string shortened(const std::string& text) {
 
 void refuse(const std::string& where, const std::string& what, const std::string& why) {
   const std::string subject = what.empty() ? "" : shortened(what) + ": ";
-  throw Error(Failure::deck, one_line(where + ": " + subject + why));
+  throw Error(Failure::deck, on_one_line(where + ": " + subject + why));
 }
 
 void refuse_value(const Deck& deck, const std::string& key, const std::string& why) {

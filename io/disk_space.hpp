@@ -7,8 +7,8 @@
 
 namespace kozero::io {
 
-/// Bytes that this user can still write to the file system of a folder, which need not exist yet (its parents are asked).
-/// Where the file system does not tell, the largest number. Throws Error(write).
+/// Bytes that this user can still write to the file system of a folder, which need not exist yet (its parents are
+/// asked). Where the file system does not tell, the largest number. Throws Error(write).
 std::int64_t free_disk_bytes(const std::string& folder);
 
 /// "takes 1.5 GiB (1612185600 bytes) and 12.0 GiB (12884901888 bytes) are free"

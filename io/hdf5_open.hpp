@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // hdf5_open.hpp: opens an HDF5 file on this process.
-// Objects of 256 KiB and more start on 1 MiB borders, or those of a user block; the file is readable by HDF5 1.8 and newer.
+// Objects of 256 KiB and more start on 1 MiB borders, or those of a user block;
+// the file is readable by HDF5 1.8 and newer.
 #pragma once
 #include <string>
 

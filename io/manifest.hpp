@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // manifest.hpp: what a checkpoint says of itself, and the hashes that vouch for its files.
-//   manifest.json: format_version; step, tokens, optimizer_start; loss_scale {scale, good_steps} where it is dynamic; tuning where there is one; data {seed, global_batch, num_samples, next_step};
-//   model, tokenizer, deck; files {name: {size, xxh3_128 of every 16 MiB}}; datasets {path in state.h5: hash}; hash of
-//   all that stands before it
-// A dataset's hash is that of its values alone, wherever they lie in the file: its bytes (f32, little endian, row-major)
-// are cut into blocks of 16 MiB, and XXH3-128 is taken of the blocks' XXH3-128, 32 hexadecimal digits each, one behind
-// the other. With h5py and xxhash, for `bytes = file[path][()].tobytes()`:
+//   manifest.json: format_version; step, tokens, optimizer_start; loss_scale {scale, good_steps} where it is dynamic;
+//   tuning where there is one; data {seed, global_batch, num_samples, next_step}; model, tokenizer, deck; files {name:
+//   {size, xxh3_128 of every 16 MiB}}; datasets {path in state.h5: hash}; hash of all that stands before it
+// A dataset's hash is that of its values alone, wherever they lie in the file: its bytes (f32, little endian,
+// row-major) are cut into blocks of 16 MiB, and XXH3-128 is taken of the blocks' XXH3-128, 32 hexadecimal digits each,
+// one behind the other. With h5py and xxhash, for `bytes = file[path][()].tobytes()`:
 //   xxh3_128("".join(xxh3_128(bytes[i:i+2**24]).hexdigest() for i in range(0, len(bytes), 2**24))).hexdigest()
 // The data position is the next step alone: which samples a step takes is a function of (seed, step).
 #pragma once

@@ -13,8 +13,8 @@ struct ResidentMemory {
 
 ResidentMemory resident_memory();
 
-/// How much of the current bytes is other processes' share of pages that several have mapped: what is left of all processes
-/// adds up to what they take together. Walks the page tables: milliseconds. 0 where the system does not tell.
+/// How much of the current bytes is other processes' share of pages that several have mapped: what is left of all
+/// processes adds up to what they take together. Walks the page tables: milliseconds. 0 where the system does not tell.
 std::int64_t shares_of_others();
 
 /// Bytes that this node can still give to new allocations of all its processes, within the control group's limit

@@ -56,8 +56,7 @@ Seal parsed(const std::string& block, const std::string& path) {
   return seal;
 }
 
-Seal read(const std::string& path) {
-  const FileDescriptor file(path, FileDescriptor::Use::read);
+Seal read(const FileDescriptor& file, const std::string& path) {
   std::string block(static_cast<std::size_t>(std::min(kSealBytes, file.size())), '\0');
   file.read_at({block.data(), block.size()}, 0);
   block.resize(static_cast<std::size_t>(kSealBytes), '\0');
@@ -71,12 +70,11 @@ std::string hash_behind(dist::Communicator& comm, const std::string& path, std::
   return xxh3_128(digits);
 }
 
-std::int64_t size_of(const std::string& path) { return FileDescriptor(path, FileDescriptor::Use::read).size(); }
-
 }  // namespace
 
 void seal_file(dist::Communicator& comm, const std::string& path, const WeightsDescription& description) {
-  Seal seal{.bytes = dist::agreed(comm, [&] { return size_of(path); }), .hash = {}, .description = description};
+  const auto bytes = dist::agreed(comm, [&] { return FileDescriptor(path, FileDescriptor::Use::read).size(); });
+  Seal seal{.bytes = bytes, .hash = {}, .description = description};
   seal.hash = hash_behind(comm, path, seal.bytes);
   dist::agreed(comm, [&] {
     if (comm.rank() != 0) return;
@@ -87,15 +85,17 @@ void seal_file(dist::Communicator& comm, const std::string& path, const WeightsD
   });
 }
 
-WeightsDescription read_seal(const std::string& path) { return read(path).description; }
+WeightsDescription read_seal(const std::string& path) {
+  return read(FileDescriptor(path, FileDescriptor::Use::read), path).description;
+}
 
 void verify_seal(dist::Communicator& comm, const std::string& path) {
   const Seal seal = dist::agreed(comm, [&] {
-    Seal found = read(path);
-    const std::int64_t bytes = size_of(path);
-    if (bytes == found.bytes) return found;
+    const FileDescriptor file(path, FileDescriptor::Use::read);
+    Seal found = read(file, path);
+    if (file.size() == found.bytes) return found;
     throw Error(Failure::input,
-                path + ": " + std::to_string(bytes) + " bytes, its seal says " + std::to_string(found.bytes));
+                path + ": " + std::to_string(file.size()) + " bytes, its seal says " + std::to_string(found.bytes));
   });
   if (hash_behind(comm, path, seal.bytes) == seal.hash) return;
   throw Error(Failure::input,

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // sentencepiece_tokenizer.hpp: a SentencePiece model, unigram or BPE, through its library.
 // Ids and text are the library's: the model's normaliser applies, control symbols have no text, and bytes that are not
-// UTF-8 become U+FFFD. Documents begin with the model's <s>, else with its </s>. Where words are apart (sentencepiece_check),
-// the library sees each word once and a cache knows it after that: the same ids, several times as fast.
-// Kudo, Richardson 2018, arXiv:1808.06226.
+// UTF-8 become U+FFFD. Documents begin with the model's <s>, else with its </s>. Where words are apart
+// (sentencepiece_check), the library sees each word once and a cache knows it after that: the same ids, several times
+// as fast. Kudo, Richardson 2018, arXiv:1808.06226.
 #pragma once
 #include <memory>
 

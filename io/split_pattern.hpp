@@ -16,8 +16,8 @@ namespace kozero::io {
 /// Radford et al. 2019, encoder.py.
 extern const char* const kGpt2Split;
 
-/// The expressions that published tokenizers split with. PCRE2 cuts with them as Oniguruma does, which they were written
-/// for; of an expression at large that is not so.
+/// The expressions that published tokenizers split with. PCRE2 cuts with them as Oniguruma does, which they were
+/// written for; of an expression at large that is not so.
 struct PublishedSplit {
   const char* name;
   const char* expression;

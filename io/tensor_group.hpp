@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tensor_group.hpp: one f32 value for every element of every parameter, as a group of an HDF5 file.
 //   /<group>/<name>   each tensor under its published name, shape and orientation; contiguous, no pads
-// The group knows no rank count and no placement: each rank writes its own slices to where they lie in the file, nothing
-// is gathered, and any rank count reads them back, as unions of hyperslabs of the shaped datasets.
+// The group knows no rank count and no placement: each rank writes its own slices to where they lie in the file,
+// nothing is gathered, and any rank count reads them back, as unions of hyperslabs of the shaped datasets.
 #pragma once
 #include <string>
 #include <vector>
@@ -41,8 +41,8 @@ void require_complete(dist::Communicator& comm, const ParameterTable& table, con
 void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
                  const std::vector<TensorPlace>& places);
 
-/// Fills any slices, pads with zeros. Collective, with agreement. Throws Error(input) naming file, tensor and reason where the group's tensors are
-/// not the table's.
+/// Fills any slices, pads with zeros. Collective, with agreement. Throws Error(input) naming file, tensor and reason
+/// where the group's tensors are not the table's.
 void read_group(dist::Communicator& comm, const Hdf5File& file, const ParameterTable& table,
                 const TensorGroup<float>& group);
 

@@ -69,7 +69,8 @@ std::vector<TextFile> find_below(const std::string& path) {
   return found;
 }
 
-/// Whether every split pattern cuts between the two characters: "word| next" and "word|\n", but "end.\n" may be one piece.
+/// Whether every split pattern cuts between the two characters: "word| next" and "word|\n",
+/// but "end.\n" may be one piece.
 bool always_cut(char before, char after) {
   const auto is_alnum = [](char c) { return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z'); };
   if (after == '\n' || after == '\r') return is_alnum(before);

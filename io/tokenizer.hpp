@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // tokenizer.hpp: text <-> token ids, as the rest of KoZeRO sees it.
 //   decode(encode(bytes)) == bytes        for every byte sequence, UTF-8 or not, where the tokenizer loses nothing
-// (a normaliser, an added blank, SentencePiece change the text). Each document of a corpus begins with end_of_text(), as
-// llm.c's shards do. Special tokens written out in the text become their ids, as the published tokenizers do by default.
-// One object serves one thread.
+// (a normaliser, an added blank, SentencePiece change the text). Each document of a corpus begins with end_of_text(),
+// as llm.c's shards do. Special tokens written out in the text become their ids, as the published tokenizers do by
+// default. One object serves one thread.
 #pragma once
 #include <memory>
 #include <optional>
@@ -41,9 +41,9 @@ class Tokenizer {
 /// N of "bpe:N"; nothing where the spec has another form. Throws Error(deck) with the accepted set.
 std::optional<int> bpe_size(const std::string& spec);
 
-/// What `data.tokenizer` asks for: "bytes"; "bpe:N", trained on `corpus` to at most N ids; or the path of a saved one, of a
-/// Hugging Face tokenizer.json (tokenizer_json.hpp) or of a SentencePiece model. Throws Error(deck) with the accepted set,
-/// Error(input) for a file that is malformed or not supported.
+/// What `data.tokenizer` asks for: "bytes"; "bpe:N", trained on `corpus` to at most N ids; or the path of a saved one,
+/// of a Hugging Face tokenizer.json (tokenizer_json.hpp) or of a SentencePiece model. Throws Error(deck) with the
+/// accepted set, Error(input) for a file that is malformed or not supported.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::vector<TextFile>& corpus = {});
 
 }  // namespace kozero::io

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tokenizer_json.hpp: a Hugging Face tokenizer.json of byte-level BPE, as GPT-2, Llama 3 and Qwen publish theirs.
 //   added tokens -> normaliser (none, NFC) -> split pattern -> bytes -> merges
-// What would change the ids and is not in that line is refused by name. Post-processors are not applied: they put tokens
-// around a whole text, which is the caller's matter; the one they begin with is end_of_text.
+// What would change the ids and is not in that line is refused by name. Post-processors are not applied: they put
+// tokens around a whole text, which is the caller's matter; the one they begin with is end_of_text.
 #pragma once
 #include <string>
 #include <string_view>

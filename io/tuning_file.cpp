@@ -4,6 +4,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/io/deck_value.hpp>
+#include <kozero/io/readable.hpp>
 #include <kozero/io/tuning_file.hpp>
 
 namespace kozero::io {
@@ -15,7 +16,7 @@ constexpr const char* kThreads = "threads";
 constexpr const char* kProducts = "products";
 
 [[noreturn]] void refuse_file(const std::string& where, const std::string& why) {
-  throw Error(Failure::input, where + ": no tuning file: " + why + "; `kozero bench tune` writes one");
+  throw Error(Failure::input, on_one_line(where + ": no tuning file: " + why + "; `kozero bench tune` writes one"));
 }
 
 std::string line_of(const std::string& path, const toml::source_region& region) {
@@ -30,10 +31,16 @@ toml::table parsed(const std::string& text, const std::string& path) {
   }
 }
 
+/// Messages repeat the file's texts, on one line.
+std::string one_line(const std::string& text, const std::string& where) {
+  if (on_one_line(text) != text) refuse_file(where, "a text has a control character: " + toml_string(text));
+  return text;
+}
+
 std::string text_at(const toml::table& table, const char* key, const std::string& path) {
   const auto value = table[key].value_exact<std::string>();
   if (!value || value->empty()) refuse_file(path, std::string("it has no ") + key + " = \"...\"");
-  return *value;
+  return one_line(*value, path);
 }
 
 void refuse_others(const toml::table& table, const std::string& path) {
@@ -65,9 +72,10 @@ TuningFile parse_tuning(const std::string& text, const std::string& path) {
   const toml::table* const products = table[kProducts].as_table();
   if (products == nullptr) refuse_file(path, std::string("it has no [") + kProducts + "]");
   for (const auto& [kind, way] : *products) {
+    const std::string where = line_of(path, way.source());
     const auto name = way.value_exact<std::string>();
-    if (!name) refuse_file(line_of(path, way.source()), "a product's way is a string");
-    tuning.products.emplace(kind.str(), *name);
+    if (!name) refuse_file(where, "a product's way is a string");
+    tuning.products.emplace(one_line(std::string(kind.str()), where), one_line(*name, where));
   }
   return tuning;
 }

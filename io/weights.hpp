@@ -3,8 +3,8 @@
 // weights.hpp: a file of a model's tensors, plain or with training state.
 //   /parameters/<name>   always        /optimizer/<state>/<name>   in a checkpoint
 //   root attributes: format_version, description, step, tokens; a tied tensor has tied_to, the other's name
-// A weights file alone is sealed (seal.hpp), written under a temporary name, synced, renamed; a checkpoint does that with
-// its folder and manifest. What is read was verified before: verify_seal, verify_checkpoint.
+// A weights file alone is sealed (seal.hpp), written under a temporary name, synced, renamed; a checkpoint does that
+// with its folder and manifest. What is read was verified before: verify_seal, verify_checkpoint.
 // All functions are collective; after each phase the ranks agree on the worst status.
 #pragma once
 #include <string>

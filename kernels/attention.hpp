@@ -63,7 +63,8 @@ struct AttentionShape {
   }
 };
 
-/// Whether backward gives the same bits each time: it does unless `fastest` is chosen, where a back end is faster without.
+/// Whether backward gives the same bits each time: it does unless `fastest` is chosen,
+/// where a back end is faster without.
 enum class Attention { repeating, fastest };
 void choose_attention(Attention attention);
 

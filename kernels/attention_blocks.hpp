@@ -6,8 +6,9 @@
 //   ds(j,i) = p(j,i) (m(j,i) dp(j,i) - delta(i))
 // Blocks come as tile_product.hpp leaves them, a row a key: all that belongs to a query is then a lane, and rounded
 // blocks are operands of the next product with no transposition (tile_packing.hpp has their orders). Storage is what T
-// is in memory: float, or 16 bits of bf16 or fp16; an operand of fp16 is made in float. Arrays begin on a cache line. Needs AVX-512 (F, BW; of 16 bits
-// BF16 too). Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018, arXiv:1805.02867.
+// is in memory: float, or 16 bits of bf16 or fp16; an operand of fp16 is made in float. Arrays begin on a cache line.
+// Needs AVX-512 (F, BW; of 16 bits BF16 too). Milakov, Gimelshein, "Online normalizer calculation for softmax",
+// 2018, arXiv:1805.02867.
 #pragma once
 #include <cstdint>
 

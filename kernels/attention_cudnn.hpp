@@ -3,8 +3,9 @@
 // attention_cudnn.hpp: attention.hpp by cuDNN's fused kernels, where the machine has cuDNN 9 and cuDNN has a kernel.
 // Arrays and their contract are attention.hpp's, without dropout, whose random numbers are ours. cuDNN is opened at run
 // time: a program built with its front end runs without it too. Plans are built once a shape and kept; the first that
-// cuDNN's heuristic names is taken. A backward that repeats keeps all scores' gradients in the workspace, 2 B H T T bytes (on
-// sm_80 and sm_90); one that need not adds to dq in any order, which takes 4 B H T D. Errors of a call throw Error(internal).
+// cuDNN's heuristic names is taken. A backward that repeats keeps all scores' gradients in the workspace, 2 B H T T
+// bytes (on sm_80 and sm_90); one that need not adds to dq in any order, which takes 4 B H T D.
+// Errors of a call throw Error(internal).
 #pragma once
 #include <compare>
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // attention_teams.hpp: attention with a team of threads for each block of rows of a head; it runs on every space.
-//   forward    the team of a block of queries goes over the blocks of keys up to the diagonal, with a running maximum m and
-//              sum l of each row:  m' = max(m, s),  l' = e^(m - m') l + sum e^(s - m'),  y' = e^(m - m') y + e^(s - m') v
-//   backward   attention_teams_backward.hpp
+//   forward   the team of a block of queries goes over the blocks of keys up to the diagonal, with a running maximum m
+//             and sum l a row:  m' = max(m, s),  l' = e^(m - m') l + sum e^(s - m'),  y' = e^(m - m') y + e^(s - m') v
+//   backward  attention_teams_backward.hpp
 // A block's rows lie in scratch memory as floats (a GPU's shared memory), and a team is a grid of kGridRows x
 // kGridColumns threads: thread (a, b) has the scores of rows a, a + kGridRows, ... with columns b, b + kGridColumns,
 // ..., and the same of the outputs, in registers. On a host the grid is one thread, and all of this is loops. Every

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // attention_teams_backward.hpp: the gradient of attention, with a team of threads for each block of rows of a head.
-//   delta(i) = dy(i,:) . y(i,:)      p(i,j) = exp(s(i,j) - l(i))      ds(i,j) = p(i,j) (m(i,j) dy(i,:) . v(j,:) - delta(i)) / sqrt(D)
+//   delta(i) = dy(i,:) . y(i,:)      p(i,j) = exp(s(i,j) - l(i))
+//   ds(i,j) = p(i,j) (m(i,j) dy(i,:) . v(j,:) - delta(i)) / sqrt(D)
 //   the team of a block of queries:  own q, dy    goes over k, v      dq(i,:) = sum_j ds(i,j) k(j,:)
 //   the team of a block of keys:     own k, v     goes over q, dy     dk(j,:) = sum_i ds(i,j) q(i,:)
 //                                                                     dv(j,:) = sum_i m(i,j) p(i,j) dy(i,:)

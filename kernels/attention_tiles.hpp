@@ -5,8 +5,8 @@
 //   backward   dP^T = V dY^T    dS^T = P^T * (m dP^T - rowsum(dY * Y))
 //              dV += (m P)^T dY      dK += dS^T Q / sqrt(D)      dQ^T += K^T dS^T / sqrt(D)
 // Scores are made transposed, so that P^T and dS^T are operands of the products that follow as they lie. In bf16 P and
-// dS are rounded before those products; fp16 is multiplied as float; all sums are in float. Bits depend on the unit alone. The contract is
-// attention.hpp's; the scratch is that of one thread, in floats (attention_tasks.hpp).
+// dS are rounded before those products; fp16 is multiplied as float; all sums are in float. Bits depend on the unit
+// alone. The contract is attention.hpp's; the scratch is that of one thread, in floats (attention_tasks.hpp).
 #pragma once
 #include <cstdint>
 

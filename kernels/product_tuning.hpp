@@ -16,8 +16,8 @@ namespace kozero::kernels {
 
 using ProductWays = std::map<std::string, std::string>;  ///< kind -> way
 
-/// The table from now on; `source` is where it comes from, for messages. Throws Error(input) naming a kind whose way this
-/// back end does not have; what only a product can tell is refused at the first of its kind.
+/// The table from now on; `source` is where it comes from, for messages. Throws Error(input) naming a kind whose way
+/// this back end does not have; what only a product can tell is refused at the first of its kind.
 void use_product_ways(ProductWays ways, std::string source = "");
 const ProductWays& product_ways();
 

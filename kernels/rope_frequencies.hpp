@@ -4,8 +4,8 @@
 //   f(i) = theta^(-2i/D)       turns(i) = original_seq f(i) / 2 pi, in the window that the model was first trained on
 //   f'(i) = s f(i) + (1 - s) f(i) / factor,    s = (turns(i) - low) / (high - low) held in [0, 1]
 // A pair that turns more than `high` times is left alone, one that turns less than `low` times is slowed by `factor`.
-// Factor 1 gives f in bits. Needs low < high.      Su et al. 2021, arXiv:2104.09864; the stretching is that of Llama 3.1's
-// reference model, which transformers calls rope_type "llama3".
+// Factor 1 gives f in bits. Needs low < high. The stretching is that of Llama 3.1's reference model, which transformers
+// calls rope_type "llama3".      Su et al. 2021, arXiv:2104.09864
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>

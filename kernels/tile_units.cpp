@@ -36,7 +36,7 @@ constexpr std::int64_t kAvx512Steps = 32;
 
 void nothing() {}
 
-/// Whether the unit multiplies small whole numbers, whose sums are exact, as plain loops do. One that does not is not used.
+/// Whether the unit multiplies small whole numbers, whose sums are exact, as plain loops do. Else it is not used.
 bool multiplies_rightly(const TileUnit& unit) {
   constexpr std::size_t kPairs = kTileRows * kStepWords;
   alignas(64) std::uint16_t left[2 * kPairs];

@@ -9,7 +9,8 @@ namespace kozero::commands {
 /// Saving a checkpoint beside plain writing of as many bytes, its stall beside a plain copy of them.
 void bench_checkpoint(const dist::Environment& environment, const Arguments& arguments);
 
-/// Every kernel of a step at a deck's shapes: time, operations or bytes a second, share of the best product or of a stream.
+/// Every kernel of a step at a deck's shapes: time, operations or bytes a second,
+/// share of the best product or of a stream.
 void bench_kernels(const dist::Environment& environment, const Arguments& arguments);
 
 /// Training steps of a deck: time by kernel as they run, and the share of it in which none does.

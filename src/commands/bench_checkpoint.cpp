@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // bench_checkpoint.cpp: the state of a deck's model is saved, and as many bytes written and copied plainly, in turn.
-//   write  one process writes them to one file, 8 MiB a call, and syncs it      save   a synchronous save, all hashes made
-//   copy   every rank copies its share from memory to memory, on its threads     stall  of an asynchronous save
-// All bytes are noise, since some disks write zeros faster. Saving and plain writing take turns in going first. Seconds are
-// those of the slowest rank; each run gives two ratios, and the medians of the ratios are what is said.
+//   write  one process writes them to one file, 8 MiB a call, and syncs it    save   a synchronous one, all hashes made
+//   copy   every rank copies its share from memory to memory, on its threads  stall  of an asynchronous save
+// All bytes are noise, since some disks write zeros faster. Saving and plain writing take turns in going first. Seconds
+// are those of the slowest rank; each run gives two ratios, and the medians of the ratios are what is said.
 #include <algorithm>
 #include <chrono>
 #include <cstring>

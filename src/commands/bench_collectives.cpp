@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// bench_collectives.cpp: what gradients and weights cost to move: reduce-scatter and all-gather of f32 on each back end that
-// these ranks can use, beside MPI's own reduce_scatter_block and allgather. Each round runs all of them; medians of the slowest
-// rank's seconds are printed. Slices are gathered in place, as updated weights are; bf16 weights travel as bytes, half as many.
-// Each back end has arrays of its own: none finds them in the caches because another has just read them.
+// bench_collectives.cpp: what gradients and weights cost to move: reduce-scatter and all-gather of f32 on each back end
+// that these ranks can use, beside MPI's own reduce_scatter_block and allgather. Each round runs all of them; medians
+// of the slowest rank's seconds are printed. Slices are gathered in place, as updated weights are; bf16 weights travel
+// as bytes, half as many. Each back end has arrays of its own:
+// none finds them in the caches because another has just read them.
 //   bus bandwidth = S / t * (n - 1) / n        S bytes of the full array, n ranks (the definition of nccl-tests)
 #include <algorithm>
 #include <chrono>

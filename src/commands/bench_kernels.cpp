@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // bench_kernels.cpp: the time of every kernel of a training step at a deck's shapes, beside what the machine can give.
-// Each round calls every kernel once, after two probes, of memory and of products in the first-level caches; medians over
-// the rounds are printed. A kernel's share is of its probe's rate; where there is no product probe, of the fastest
+// Each round calls every kernel once, after two probes, of memory and of products in the first-level caches; medians
+// over the rounds are printed. A kernel's share is of its probe's rate; where there is no product probe, of the fastest
 // product's. "of oneDNN" is a product's rate over oneDNN's, which computes it too in each round. kernel_case.hpp says
 // which operations and bytes count; operands come from memory, not from a cache (operand_rings.hpp).
 #include <algorithm>
@@ -91,7 +91,7 @@ std::vector<TimedKernel> timed_kernels(const KernelShapes& shapes, int rounds) {
   return kernels;
 }
 
-/// What shares are of: operations a second of the product probe, or of the fastest product, and the stream probe's bytes.
+/// What shares are of: operations a second of the product probe or the fastest product, and the stream probe's bytes.
 struct Best {
   double product = 0.0;
   std::string product_of;

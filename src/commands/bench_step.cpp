@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// bench_step.cpp: where the time of a deck's training steps goes, while they run as they always do: each kernel's share,
-// and how long none runs (kernel_profile.hpp). What kernels leave idle is communication that nothing hides, reading of data,
-// and on a GPU a host that is late: it waits for the GPU, once a step, exactly as long as it was ahead.
+// bench_step.cpp: where the time of a deck's training steps goes, while they run as they always do: each kernel's
+// share, and how long none runs (kernel_profile.hpp). What kernels leave idle is communication that nothing hides,
+// reading of data, and on a GPU a host that is late: it waits for the GPU, once a step, as long as
+// it was ahead.
 #include <iostream>
 
 #include <fmt/format.h>

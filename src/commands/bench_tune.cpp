@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // bench_tune.cpp: the fastest way for each kind of matrix product of a deck's step, as a file for run.tuning.
-// In one training step the first product of each kind times all its ways (kernels/product_tuning.hpp). What rank 0 found
-// is the file; all ranks then take further steps by the rule and by the file in turn, which says what it is worth.
-// Evaluation and generation have kinds of their own, which stay with the rule.
+// In one training step the first product of each kind times all its ways (kernels/product_tuning.hpp). What rank 0
+// found is the file; all ranks then take further steps by the rule and by the file in turn, which says what it is
+// worth. Evaluation and generation have kinds of their own, which stay with the rule.
 #include <chrono>
 #include <iostream>
 

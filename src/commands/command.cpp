@@ -54,7 +54,8 @@ const std::vector<Command>& all_commands() {
        "trained weights as a folder for Hugging Face's transformers, or as one plain HDF5 file", export_weights},
       {"import", "HF_FOLDER OUT", "a Hugging Face folder (gpt2, llama, qwen2, qwen3; safetensors) as a run's folder",
        import_weights},
-      {"bench", "checkpoint DECK | kernels DECK | step DECK | tune DECK | collectives [section.key=value ...] [--out FILE] "
+      {"bench",
+       "checkpoint DECK | kernels DECK | step DECK | tune DECK | collectives [section.key=value ...] [--out FILE] "
        "[--mib LIST] [--runs N] [--json]",
        "measure a part beside something plain, and print the ratios", bench, true},
       {"keys", "", "every key of an input deck, with default, accepted values and meaning", keys},

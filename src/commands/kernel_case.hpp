@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // kernel_case.hpp: the kernels of a training step, each at the shapes of one network, ready to be timed.
-//   operations  of a product 2 M N K; of causal attention 2 B H T^2 D forward, 5 B H T^2 D backward (half of the square)
+//   operations  of a product 2 M N K; of causal attention (half the square) 2 B H T^2 D forward, 5 B H T^2 D backward
 //   bytes       every array that goes in or comes out once, one that is updated in place twice; what a kernel reads a
 //               second time, and what a cache reads before it is overwritten, are not counted
 #pragma once

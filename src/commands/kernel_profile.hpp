@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // kernel_profile.hpp: which kernels run, how long, and how long none does.
-// Kokkos calls back around each kernel, copy, region and wait, and at allocations; marks on the kernels' stream (device_marks.hpp) go there, and no
-// wait, so that what is measured is what runs. A kernel inside a region or another kernel counts as part of that.
+// Kokkos calls back around each kernel, copy, region and wait, and at allocations; marks on the kernels' stream
+// (device_marks.hpp) go there, and no wait, so that what is measured is what runs. A kernel inside a region or another
+// kernel counts as part of that.
 //   idle share = 1 - (seconds in kernels) / (seconds from the first kernel's begin to the last one's end)
 #pragma once
 #include <cstdint>

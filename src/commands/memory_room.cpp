@@ -37,10 +37,6 @@ plan::DeviceAndHost least_room(Session& session) {
   return least;
 }
 
-bool fits(const plan::DeviceAndHost& need, const plan::DeviceAndHost& room) {
-  return (room.device <= 0 || need.device <= room.device) && (room.host <= 0 || need.host <= room.host);
-}
-
 std::string largest_part(const plan::MemoryPlan& plan) {
   const auto largest = std::max_element(plan.bytes.begin(), plan.bytes.end());
   const auto name = kMemoryNames[static_cast<std::size_t>(largest - plan.bytes.begin())];
@@ -60,10 +56,10 @@ int ranks_a_gpu(Session& session) {
 void require_room(const plan::MemoryPlan& plan, Session& session, std::int64_t data_vocab) {
   const plan::DeviceAndHost room = least_room(session);
   const plan::DeviceAndHost need = plan.needed();
-  if (fits(need, room)) return;
-  const auto plans = plan::plans_of_all_stages(session.deck(), plan.num_ranks, data_vocab);
+  if (need.fit(room)) return;
+  const auto plans = plan::plans_of_all_stages(session.deck(), session.backend(), plan.num_ranks, data_vocab);
   const auto lowest =
-      std::find_if(plans.begin(), plans.end(), [&](const plan::MemoryPlan& each) { return fits(each.needed(), room); });
+      std::find_if(plans.begin(), plans.end(), [&](const plan::MemoryPlan& each) { return each.needed().fit(room); });
   const std::string advice = lowest == plans.end()
                                  ? "no stage fits: use more ranks, a smaller train.micro_batch or model"
                                  : fmt::format("the lowest stage that fits is {}", lowest->stage);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // operand_rings.hpp: operands for kernels that are to be timed as a step meets them: not in any cache.
-// Two large arrays, one of inputs (noise in [0, 1)) and one of outputs, are handed out in turn from front to end and then
-// from the front again, so that a call finds its operands where many others have passed since.
+// Two large arrays, one of inputs (noise in [0, 1)) and one of outputs, are handed out in turn from front to end and
+// then from the front again, so that a call finds its operands where many others have passed since.
 #pragma once
 #include <cstdint>
 #include <string>

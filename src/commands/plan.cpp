@@ -1,10 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <iostream>
 
 #include <nlohmann/json.hpp>
 
+#include <kozero/core/device.hpp>
 #include <kozero/dist/agreed.hpp>
+#include <kozero/dist/make_communicator.hpp>
 #include <kozero/io/memory.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/data_set.hpp>
@@ -15,7 +18,39 @@
 namespace kozero::commands {
 namespace {
 
-nlohmann::ordered_json json_of(const std::vector<plan::MemoryPlan>& plans) {
+/// Between which ranks the plan's data travel, and how.
+struct Ranks {
+  int count;
+  std::string backend;
+  bool assumed;  ///< comm.backend = auto, of ranks that are not here to be asked
+};
+
+Ranks ranks_of(Session& session, int asked) {
+  const io::Deck& deck = session.deck();
+  const int count = asked > 0 ? asked : static_cast<int>(deck.run.ranks);
+  if (count == session.control().size()) return {count, session.backend(), false};
+  const bool assumed = deck.comm.backend == "auto";
+  return {count, assumed ? dist::assumed_backend(count) : deck.comm.backend, assumed && count > 1};
+}
+
+/// What each may take: its share of this node, or a GPU of its own and its share of a node with a rank a GPU.
+plan::DeviceAndHost room_of(const Ranks& ranks) {
+  const std::int64_t on_host = io::available_memory();
+  if (kHostIsDevice) return {on_host / ranks.count, on_host / ranks.count};
+  return {device_memory().free, on_host / std::min(ranks.count, Kokkos::num_devices())};
+}
+
+std::string remarks_on(const Ranks& ranks) {
+  std::string text;
+  if (ranks.assumed) {
+    text = "assumed: comm.backend = auto takes " + ranks.backend +
+           (ranks.backend == "nccl" ? ", each rank having a GPU of its own" : ", all ranks being on one node") + "\n";
+  }
+  return text +
+         (ranks.backend == "nccl" ? "not in it: what NCCL takes of each GPU, which a run measures and books\n" : "");
+}
+
+nlohmann::ordered_json json_of(const std::vector<plan::MemoryPlan>& plans, const Ranks& ranks) {
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (const auto& plan : plans) {
     nlohmann::ordered_json stage = {
@@ -28,6 +63,7 @@ nlohmann::ordered_json json_of(const std::vector<plan::MemoryPlan>& plans) {
   }
   return {{"parameters", plans.front().num_parameters},
           {"precision", name_of(plans.front().precision)},
+          {"backend", ranks.backend},
           {"stages", stages}};
 }
 
@@ -45,19 +81,18 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
 
   Session session(environment, [&] { return deck_arguments.read_for_any_device(); });
   const io::Deck& deck = session.deck();
-  if (num_ranks == 0) num_ranks = static_cast<int>(deck.run.ranks);
-  const auto plans = dist::agreed(session.control(),
-                                  [&] { return plan::plans_of_all_stages(deck, num_ranks, train::vocab_of(deck)); });
+  const Ranks ranks = ranks_of(session, num_ranks);
+  const auto plans = dist::agreed(session.control(), [&] {
+    return plan::plans_of_all_stages(deck, ranks.backend, ranks.count, train::vocab_of(deck));
+  });
   if (!session.is_first_rank()) return;
   if (as_json) {
-    std::cout << json_of(plans).dump() << std::endl;
+    std::cout << json_of(plans, ranks).dump() << std::endl;
     return;
   }
-  std::cout << deck.source << ": " << plans.front().num_parameters << " parameters on " << num_ranks
-            << (num_ranks == 1 ? " rank" : " ranks") << "; the deck asks for stage " << deck.zero.stage << "\n\n"
-            << plan::table_of(plans, io::available_memory() / num_ranks);
-  if (deck.comm.backend == "nccl")
-    std::cout << "not in it: what NCCL takes of each GPU, which a run measures and books\n";
+  std::cout << deck.source << ": " << plans.front().num_parameters << " parameters on " << ranks.count
+            << (ranks.count == 1 ? " rank" : " ranks") << "; the deck asks for stage " << deck.zero.stage << "\n\n"
+            << plan::table_of(plans, room_of(ranks)) << remarks_on(ranks);
 }
 
 }  // namespace kozero::commands

@@ -48,8 +48,13 @@ Session::Session(const dist::Environment& environment, const std::function<io::D
   tuning_ = apply_tuning(deck_, *control_);
 }
 
-std::unique_ptr<dist::Communicator> Session::connect(MemoryLedger& ledger) const {
-  return dist::make_communicator(deck_.comm.backend, environment_.world(), ledger,
+const std::string& Session::backend() {
+  if (backend_.empty()) backend_ = dist::backend_of(deck_.comm.backend, environment_.world());
+  return backend_;
+}
+
+std::unique_ptr<dist::Communicator> Session::connect(MemoryLedger& ledger) {
+  return dist::make_communicator(backend(), environment_.world(), ledger,
                                  {.timeout_s = deck_.comm.timeout_s, .deterministic = deck_.run.deterministic});
 }
 

@@ -29,8 +29,10 @@ class Session {
   [[nodiscard]] const std::string& tuning() const { return tuning_; }
   /// Carries agreements; a run's data move through a communicator of its own.
   [[nodiscard]] dist::Communicator& control() { return *control_; }
-  /// One for a run's data, as comm.backend and comm.timeout_s say. Its buffers are booked in `ledger`. Collective.
-  [[nodiscard]] std::unique_ptr<dist::Communicator> connect(MemoryLedger& ledger) const;
+  /// comm.backend, or which one `auto` is for these ranks: they are asked once. Collective, as connect() is.
+  [[nodiscard]] const std::string& backend();
+  /// One for a run's data, as backend() and comm.timeout_s say. Its buffers are booked in `ledger`. Collective.
+  [[nodiscard]] std::unique_ptr<dist::Communicator> connect(MemoryLedger& ledger);
   [[nodiscard]] bool is_first_rank() const { return environment_.rank() == 0; }
 
  private:
@@ -40,6 +42,7 @@ class Session {
   MemoryLedger ledger_{MemoryLedger::Mode::plan};
   std::unique_ptr<dist::Communicator> control_;
   std::string tuning_;
+  std::string backend_;  // "" until it was asked for
 };
 
 }  // namespace kozero::commands

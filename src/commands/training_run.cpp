@@ -54,7 +54,7 @@ TrainingRun::TrainingRun(Session& session)
     return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples());
   });
   settings_.staged = settings_.staged && can_save_beside(session.environment());
-  plan_ = plan::memory_plan(settings_, deck_.comm.backend, control_.size());
+  plan_ = plan::memory_plan(settings_, session_.backend(), control_.size());
   require_room(plan_, session, data_.vocab);
   resume_ = find_resume_point(deck_, record_after(0, settings_.step.loss_scaler), control_);
   comm_ =

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // training_run.hpp: a whole run, from a checked deck to its folder's last line.
-//   data, settings and plan; resume point; memory; banner; steps with metrics, evaluations and checkpoints; weights file,
-//   closing evaluation, sample
+//   data, settings and plan; resume point; memory; banner; steps with metrics, evaluations and checkpoints;
+//   weights file, closing evaluation, sample
 #pragma once
 #include <optional>
 

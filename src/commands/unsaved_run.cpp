@@ -30,7 +30,7 @@ UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& da
         return train::settings_of(without_saving(deck), session.control().size(), data.vocab,
                                   data.train->num_samples());
       })) {
-  require_room(plan::memory_plan(settings_, deck.comm.backend, session.control().size()), session, data.vocab);
+  require_room(plan::memory_plan(settings_, session.backend(), session.control().size()), session, data.vocab);
   comm_ = std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));
   assembly_.emplace(settings_, *comm_, ledger_);
   begin_weights(deck, *assembly_, *comm_);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// unsaved_run.hpp: a deck's training steps and nothing else: no evaluation, no checkpoint, no file of a run. For verifying
-// and measuring.
+// unsaved_run.hpp: a deck's training steps and nothing else: no evaluation, no checkpoint, no file of a run. For
+// verifying and measuring.
 #pragma once
 #include <optional>
 

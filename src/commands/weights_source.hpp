@@ -39,12 +39,12 @@ std::string hdf5_file_of(const WeightsSource& source);
 /// "weights file", "checkpoint", "Hugging Face folder".
 const char* name_of(WeightsSource::Kind kind);
 
-/// Compares every byte of a checkpoint or weights file with its manifest or seal. Collective. Throws Error(input), seen by
-/// all ranks.
+/// Compares every byte of a checkpoint or weights file with its manifest or seal. Collective. Throws Error(input), seen
+/// by all ranks.
 void verify_source(const WeightsSource& source, dist::Communicator& comm);
 
-/// Verifies, then fills every rank's slices and publishes them; `config` is the network of `table`. Host memory, where the device's is
-/// another, is one unit's slice. Collective. Throws Error(input), seen by all ranks.
+/// Verifies, then fills every rank's slices and publishes them; `config` is the network of `table`. Host memory, where
+/// the device's is another, is one unit's slice. Collective. Throws Error(input), seen by all ranks.
 void load(const WeightsSource& source, const model::Config& config, const ParameterTable& table, zero::Weights& weights,
           dist::Communicator& comm);
 

@@ -47,7 +47,6 @@ class GroupCommunicator : public Communicator {
 
   [[nodiscard]] int rank() const final { return rank_; }
   [[nodiscard]] int size() const final { return size_; }
-  [[nodiscard]] const void* mpi_handle() const final { return &comm_; }
 
   void barrier() final;
   std::vector<double> gather_control(const std::vector<double>& values) final;

@@ -70,6 +70,16 @@ void check_backend_name(const std::string& backend) {
   refuse(backend, nearest.empty() || later ? text : text + "; nearest is " + nearest);
 }
 
+std::string backend_of(const std::string& backend, const void* mpi_comm, const CommunicatorOptions& options) {
+  check_backend_name(backend);
+  return backend == "auto" ? choose(group_of(mpi_comm), options) : backend;
+}
+
+std::string assumed_backend(int size, bool on_gpus) {
+  if (size == 1) return "self";
+  return on_gpus ? "nccl" : "shm";
+}
+
 std::unique_ptr<Communicator> for_device(std::unique_ptr<Communicator> comm, MemoryLedger& ledger,
                                          const CommunicatorOptions& options) {
   if (kHostIsDevice) return comm;
@@ -78,12 +88,10 @@ std::unique_ptr<Communicator> for_device(std::unique_ptr<Communicator> comm, Mem
 
 std::unique_ptr<Communicator> make_communicator(const std::string& backend, const void* mpi_comm, MemoryLedger& ledger,
                                                 const CommunicatorOptions& options) {
-  check_backend_name(backend);
-  const Group group = group_of(mpi_comm);
-  const std::string name = backend == "auto" ? choose(group, options) : backend;
+  const std::string name = backend_of(backend, mpi_comm, options);
   if (name == "self") {
-    if (group.size > 1)
-      refuse(name, "it serves one rank, but " + std::to_string(group.size) + " were started; take auto");
+    const int size = group_of(mpi_comm).size;
+    if (size > 1) refuse(name, "it serves one rank, but " + std::to_string(size) + " were started; take auto");
     return make_self_communicator();
   }
   if (name == "mpi") return for_device(make_mpi_communicator(mpi_comm, ledger, options), ledger, options);
@@ -100,16 +108,12 @@ std::unique_ptr<Communicator> make_communicator(const std::string& backend, cons
 std::unique_ptr<Communicator> make_planned_communicator(const std::string& backend, int rank, int size,
                                                         MemoryLedger& ledger, const CommunicatorOptions& options) {
   check_backend_name(backend);
-  if (backend == "self" && size > 1) refuse(backend, "it serves one rank, not " + std::to_string(size) + "; take auto");
-  const bool alone = backend == "self" || (backend == "auto" && size == 1);
-  const bool a_gpu_each = !kHostIsDevice && Kokkos::num_devices() >= size;
-  const bool by_nccl = backend == "nccl" || (backend == "auto" && a_gpu_each);  // whose buffers are its own
-  if (!alone && !by_nccl) {
-    backend == "mpi" ? book_mpi_buffers(size, ledger, options) : book_shm_window(size, ledger, options);
-    if (!kHostIsDevice) {
-      const std::int64_t bytes = StagedCommunicator::buffer_bytes(size, options.chunk_bytes);
-      ledger.book(Memory::staging, "communication staging", bytes);
-    }
+  const std::string name = backend == "auto" ? assumed_backend(size) : backend;
+  if (name == "self" && size > 1) refuse(name, "it serves one rank, not " + std::to_string(size) + "; take auto");
+  if (name == "mpi") book_mpi_buffers(size, ledger, options);
+  if (name == "shm") book_shm_window(size, ledger, options);
+  if ((name == "mpi" || name == "shm") && !kHostIsDevice) {
+    ledger.book(Memory::staging, "communication staging", StagedCommunicator::buffer_bytes(size, options.chunk_bytes));
   }
   return std::make_unique<PlannedCommunicator>(rank, size);
 }

@@ -26,8 +26,8 @@ const char* name_of(Collective collective) {
   return collective == Collective::reduce_scatter ? "reduce_scatter" : "all_gather";
 }
 
-/// Variables of the environment that NCCL reads when a communicator is made, set for the time of this object's life. What the
-/// user set stays.
+/// Variables of the environment that NCCL reads when a communicator is made, set for the time of this object's life.
+/// What the user set stays.
 class PinnedAlgorithm {
  public:
   explicit PinnedAlgorithm(bool pins) {
@@ -143,7 +143,7 @@ class NcclCommunicator final : public GroupCommunicator {
     bool open = false;
   };
 
-  /// `call(root)` puts the reduction or broadcast of one root's slice on the stream, call(-1) the collective of equal slices.
+  /// `call(root)` puts the reduction or broadcast of one root's slice on the stream, call(-1) that of equal slices.
   template <class Call>
   Pending start(Collective collective, const Partition& partition, const Call& call) {
     require(partition.num_ranks() == size(), "nccl: a partition for another number of ranks");
@@ -205,8 +205,8 @@ class NcclCommunicator final : public GroupCommunicator {
   std::optional<NcclWatch> watch_;
 };
 
-/// One of each call that collectives make, of equal slices and of uneven ones: NCCL connects the ranks, and takes memory, for the
-/// first of a kind.
+/// One of each call that collectives make, of equal slices and of uneven ones: NCCL connects the ranks, and takes
+/// memory, for the first of a kind.
 void make_first_calls(Communicator& comm) {
   const std::int64_t equal = kAlignment * comm.size();
   const Kokkos::View<float*, DeviceMemory> full("kozero::dist::nccl::full", static_cast<std::size_t>(equal));

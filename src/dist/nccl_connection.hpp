@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // nccl_connection.hpp: NCCL's communicator from its start to its end, which no lost rank can hold up.
-// It is of NCCL's non-blocking kind: a call that takes long returns kInProgress and goes on in a thread of NCCL's, and state()
-// says when it is over. Until then NCCL takes no other call, and what the call puts on the stream may not be there yet.
+// It is of NCCL's non-blocking kind: a call that takes long returns kInProgress and goes on in a thread of NCCL's, and
+// state() says when it is over. Until then NCCL takes no other call,
+// and what the call puts on the stream may not be there yet.
 //   ask  ->  settle: look at state() until it is no longer kInProgress, for timeout_s at most  ->  ask ...
 // NCCL itself does not guard state() against a call in another thread, so all go by one lock.
 #pragma once
@@ -30,9 +31,10 @@ class NcclConnection {
 
   /// Held around calls of NCCL: it is not aborted between two of a group.
   [[nodiscard]] std::timed_mutex& calls() { return in_call_; }
-  /// What became of the last call, or an asynchronous error. Outside of calls(); kInProgress too while another thread calls.
+  /// What became of the last call, or an asynchronous error. Outside of calls();
+  /// kInProgress too while another thread calls.
   nccl::Result state();
-  /// kSuccess, or what ended the wait for it: kInProgress where the time is over, or `given_up`, asked at each look, is true.
+  /// kSuccess, or what ended the wait for it: kInProgress where the time is over, or `given_up`, asked often, is true.
   template <class GivenUp>
   nccl::Result settle(nccl::Result result, double timeout_s, const GivenUp& given_up) {
     Patience patience(timeout_s, Waiting::sleeps);

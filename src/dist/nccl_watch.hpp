@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// nccl_watch.hpp: a thread that looks after NCCL's collectives under way, since the host may be waiting for the device meanwhile.
-// A failure is an asynchronous error, or no collective done for timeout_s while one is under way. It is written down first, and
-// then NCCL is aborted, which ends what the device waits for: who comes out of such a wait finds the failure. Whoever is about to
-// use a result looks too: a collective that ended by an error is done as well.
+// nccl_watch.hpp: a thread that looks after NCCL's collectives under way, since the host may be waiting for the device
+// meanwhile. A failure is an asynchronous error, or no collective done for timeout_s while one is under way. It is
+// written down first, and then NCCL is aborted, which ends what the device waits for: who comes out of such a wait
+// finds the failure. Whoever is about to use a result looks too: a collective that ended by an error is done as well.
 #pragma once
 #include <atomic>
 #include <chrono>

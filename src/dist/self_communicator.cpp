@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // self_communicator.cpp: one rank's collectives are copies inside its device memory, put on the stream of the kernels.
-#include <mpi.h>
-
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/dist/self_communicator.hpp>
@@ -10,14 +8,11 @@
 namespace kozero::dist {
 namespace {
 
-const MPI_Comm kSelf = MPI_COMM_SELF;
-
 class SelfCommunicator final : public Communicator {
  public:
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int size() const override { return 1; }
   [[nodiscard]] std::string name() const override { return "self"; }
-  [[nodiscard]] const void* mpi_handle() const override { return &kSelf; }
 
   Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
     copy(full, slice, partition, sizeof(float));

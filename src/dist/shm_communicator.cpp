@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// shm_communicator.cpp: arrays in shared memory that peers read where they lie, and windows that all others pass through.
+// shm_communicator.cpp: arrays in shared memory that peers read where they lie,
+// and windows that all others pass through.
 #include <algorithm>
 #include <array>
 #include <cstring>

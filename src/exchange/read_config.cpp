@@ -118,7 +118,8 @@ model::Config read_llama(const Keys& keys) {
   return config;
 }
 
-/// Every layer must see the whole sequence. transformers takes 32 key heads where the key is silent, which nobody means.
+/// Every layer must see the whole sequence. transformers takes 32 key heads where the key is silent,
+/// which nobody means.
 model::Config read_qwen(const Keys& keys) {
   model::Config config = read_rotary(keys, {.ffn = 22016, .vocab = 151936, .seq = 32768});
   config.kv_heads = keys.extent("num_key_value_heads", 0);

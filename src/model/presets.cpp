@@ -3,8 +3,8 @@
 // presets.cpp: the named shapes.
 //   tiny, small, medium   shapes for any arch and vocabulary, for laptops
 //   gpt2-*                Radford et al. 2019, with the 1558M release's numbers
-//   llama-1b              Llama 3.2 1B (tied, RoPE stretched 32 times)     llama-8b  Llama 3 8B     llama-13b  Llama 2 13B
-//   qwen2-0.5b            Qwen2 0.5B (tied)     qwen-0.6b  Qwen3 0.6B (tied)     qwen-8b  Qwen3 8B
+//   llama-1b              Llama 3.2 1B (tied, RoPE stretched 32 times)   llama-8b  Llama 3 8B   llama-13b  Llama 2 13B
+//   qwen2-0.5b            Qwen2 0.5B (tied)   qwen-0.6b  Qwen3 0.6B (tied)   qwen-8b  Qwen3 8B
 #include <algorithm>
 #include <array>
 

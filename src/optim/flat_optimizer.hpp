@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // flat_optimizer.hpp: what all optimizers here share: the walk over the segments that a part of the flat array touches.
-// A kind of optimizer derives from it, takes its states with take_state() in its constructor, and updates a part with all
-// its runs of equal flags at a time.
+// A kind of optimizer derives from it, takes its states with take_state() in its constructor, and updates a part with
+// all its runs of equal flags at a time.
 #pragma once
 #include <string>
 #include <vector>

@@ -27,6 +27,10 @@ std::vector<double> each(const std::vector<MemoryPlan>& plans, const Value& valu
 
 }  // namespace
 
+bool DeviceAndHost::fit(const DeviceAndHost& room) const {
+  return (room.device <= 0 || device <= room.device) && (room.host <= 0 || host <= room.host);
+}
+
 std::int64_t MemoryPlan::total() const {
   std::int64_t sum = 0;
   for (const auto value : bytes) sum += value;
@@ -62,18 +66,19 @@ double model_state_bytes(Precision precision, int stage, std::int64_t num_parame
          static_cast<double>(8 + bytes.master) * held(row.optimizer);
 }
 
-std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, int num_ranks, std::int64_t data_vocab) {
+std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::string& backend, int num_ranks,
+                                            std::int64_t data_vocab) {
   std::vector<MemoryPlan> plans;
   for (int stage = 0; stage <= 3; ++stage) {
     io::Deck staged = deck;
     staged.zero.stage = stage;
     if (stage >= 2 && deck.zero.accumulation == "local") staged.zero.accumulation = "auto";
-    plans.push_back(memory_plan(train::settings_of(staged, num_ranks, data_vocab, 0), deck.comm.backend, num_ranks));
+    plans.push_back(memory_plan(train::settings_of(staged, num_ranks, data_vocab, 0), backend, num_ranks));
   }
   return plans;
 }
 
-std::string table_of(const std::vector<MemoryPlan>& plans, std::int64_t available_bytes) {
+std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& room) {
   std::string table = fmt::format("{:<28}", "MiB on the fullest rank");
   for (const auto& plan : plans) table += fmt::format("{:>14}", fmt::format("stage {}", plan.stage));
   table += "\n";
@@ -88,13 +93,13 @@ std::string table_of(const std::vector<MemoryPlan>& plans, std::int64_t availabl
                   each(plans, [](const MemoryPlan& plan) {
                     return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_ranks);
                   }));
+  if (room.device <= 0) return table;
+  const std::string each_has = fmt::format("{:.0f} MiB{} a rank", static_cast<double>(room.device) / kMiB,
+                                           kHostIsDevice ? "" : " of GPU memory");
   for (const auto& plan : plans) {
-    if (plan.total() > available_bytes) continue;
-    return table + fmt::format("lowest stage within {:.0f} MiB a rank: {}\n",
-                               static_cast<double>(available_bytes) / kMiB, plan.stage);
+    if (plan.needed().fit(room)) return table + fmt::format("lowest stage within {}: {}\n", each_has, plan.stage);
   }
-  return table + fmt::format("no stage fits {:.0f} MiB a rank: use more ranks, a smaller train.micro_batch or model\n",
-                             static_cast<double>(available_bytes) / kMiB);
+  return table + fmt::format("no stage fits {}: use more ranks, a smaller train.micro_batch or model\n", each_has);
 }
 
 }  // namespace kozero::plan

@@ -23,7 +23,8 @@ bool follow_one_another(const std::vector<int>& units) {
 
 }  // namespace
 
-SlotBuffers::SlotBuffers(const ParameterTable& table, int ahead) : of_unit_(static_cast<std::size_t>(table.num_units())) {
+SlotBuffers::SlotBuffers(const ParameterTable& table, int ahead)
+    : of_unit_(static_cast<std::size_t>(table.num_units())) {
   for (int slot = 0; slot < table.num_slots(); ++slot) {
     const auto units = units_in(table, slot);
     const std::size_t wanted = follow_one_another(units) ? static_cast<std::size_t>(1 + ahead) : 1;

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// failing_calls.cpp: a library to preload, which counts a program's calls that change files and ends it, or fails, at one.
-//   KOZERO_CALLS_UNDER   counted are calls on paths that hold this text, and, after the first of them, fsync of its folder
-//   KOZERO_CALLS_LOG     a file to which each counted call is appended: "number call path"; ".RANK" is added to its name
+// failing_calls.cpp: a library to preload, which counts calls that change files and at one fails, or ends the program.
+//   KOZERO_CALLS_UNDER   counted are calls on paths that hold this text and, after the first, fsync of its folder
+//   KOZERO_CALLS_LOG     a file to which each counted call is appended: "number call path"; its name ends in ".RANK"
 //   KOZERO_CALLS_AT      the call, from 1, at which it happens; KOZERO_CALLS_RANK: on this rank
-//   KOZERO_CALLS_DO      "kill": SIGKILL to this rank; "kill all": to all that its launcher started; or an errno: it fails
+//   KOZERO_CALLS_DO      "kill": SIGKILL to this rank; "kill all": to all of its launcher's; or an errno: it fails
 //   KOZERO_MPI_FUNNELED  set: MPI_Init_thread gives no more than MPI_THREAD_FUNNELED
 // Opening for reading, and closing what was, counts for nothing: it changes no file.
 #include <dlfcn.h>

@@ -7,8 +7,6 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/make_communicator.hpp>
 
-#include <mpi.h>
-
 #include <support/nccl_double.hpp>
 
 #include "rank_groups.hpp"
@@ -24,20 +22,6 @@ TEST_CASE("auto takes self for one rank and shm on one node", "[make]") {
     MemoryLedger ledger;
     CHECK(make_communicator("auto", group.handle(), ledger)->name() == (group.size() == 1 ? "self" : "shm"));
   });
-}
-
-TEST_CASE("the handle is an MPI communicator of the same ranks", "[make]") {
-  const RankGroup group(kozero::test::world_rank() % 2);
-  for (const char* name : {"mpi", "shm", "auto"}) {
-    MemoryLedger ledger;
-    const auto comm = make_communicator(name, group.handle(), ledger);
-    int size = 0;
-    int rank = -1;
-    MPI_Comm_size(*static_cast<const MPI_Comm*>(comm->mpi_handle()), &size);
-    MPI_Comm_rank(*static_cast<const MPI_Comm*>(comm->mpi_handle()), &rank);
-    CHECK(size == group.size());
-    CHECK(rank == group.rank());
-  }
 }
 
 TEST_CASE("without space in shared memory auto says so once and takes mpi, shm is refused", "[make]") {
@@ -116,16 +100,22 @@ TEST_CASE("a plan books what the run books", "[make]") {
   const RankGroup group(0);
   const tests::NcclDouble nccl;
   for (const char* name : {"auto", "mpi", "shm", "nccl"}) {
-    CAPTURE(name, group.size());
-    MemoryLedger real;
-    MemoryLedger plan(MemoryLedger::Mode::plan);
-    CommunicatorOptions options;
-    options.free_device_bytes = [] { return std::int64_t{0}; };  // what NCCL takes of a GPU is known once it has
-    const auto comm = make_communicator(name, group.handle(), real, options);
-    const auto planned = make_planned_communicator(name, group.rank(), group.size(), plan);
-    if (std::string(name) != "auto") CHECK(comm->name() == name);
-    CHECK(plan.total() == real.total());
-    CHECK(plan.bytes(Memory::communication) == real.bytes(Memory::communication));
-    CHECK(real.total() <= (std::int64_t{16} << 20) + 4096);
+    for (const std::int64_t shm_free_bytes : {std::int64_t{0}, std::int64_t{1} << 30}) {  // auto takes mpi, and shm
+      if (std::string(name) == "shm" && shm_free_bytes == 0) continue;
+      CAPTURE(name, group.size(), shm_free_bytes);
+      MemoryLedger real;
+      MemoryLedger plan(MemoryLedger::Mode::plan);
+      CommunicatorOptions options;
+      options.shm_free_bytes = [=] { return shm_free_bytes; };
+      options.free_device_bytes = [] { return std::int64_t{0}; };  // what NCCL takes of a GPU is known once it has
+      options.notice = [](const std::string&) {};
+      const std::string backend = backend_of(name, group.handle(), options);
+      const auto comm = make_communicator(name, group.handle(), real, options);
+      const auto planned = make_planned_communicator(backend, group.rank(), group.size(), plan);
+      CHECK(comm->name() == backend);
+      CHECK(plan.total() == real.total());
+      CHECK(plan.bytes(Memory::communication) == real.bytes(Memory::communication));
+      CHECK(real.total() <= (std::int64_t{16} << 20) + 4096);
+    }
   }
 }

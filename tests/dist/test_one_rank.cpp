@@ -52,7 +52,6 @@ TEST_CASE("a planned communicator has a place, and no peers", "[planned]") {
   CHECK(comm->rank() == 2);
   CHECK(comm->size() == 7);
   CHECK(comm->name() == "planned");
-  CHECK(comm->mpi_handle() == nullptr);
   const Partition partition(100, 7);
   CHECK_THROWS_MATCHES(comm->reduce_scatter(nullptr, nullptr, partition), Error,
                        Message("reduce_scatter was called while planning, where no rank has peers"));
@@ -61,4 +60,18 @@ TEST_CASE("a planned communicator has a place, and no peers", "[planned]") {
   CHECK_THROWS_AS(comm->gather_control({}), Error);
   CHECK_THROWS_AS(comm->broadcast_control(""), Error);
   CHECK_THROWS_AS(make_planned_communicator("self", 0, 2, ledger), Error);
+}
+
+TEST_CASE("auto is planned as NCCL on GPUs, whatever this node has, and as shared memory on hosts", "[planned]") {
+  CHECK(assumed_backend(16, true) == "nccl");
+  CHECK(assumed_backend(16, false) == "shm");
+  for (const bool on_gpus : {false, true}) CHECK(assumed_backend(1, on_gpus) == "self");
+  for (const char* name : {"self", "mpi", "shm", "nccl"}) {
+    MemoryLedger as_auto(MemoryLedger::Mode::plan);
+    MemoryLedger as_named(MemoryLedger::Mode::plan);
+    const int size = std::string(name) == "self" ? 1 : 16;
+    make_planned_communicator(name, 0, size, as_named);
+    make_planned_communicator("auto", 0, size, as_auto);
+    CHECK((as_auto.total() == as_named.total()) == (assumed_backend(size) == name));
+  }
 }

@@ -10,6 +10,9 @@
 #include <kozero/io/token_shard.hpp>
 #include <kozero/io/token_shard_writer.hpp>
 #include <kozero/io/tokenizer.hpp>
+#include <kozero/io/tuning_file.hpp>
+#include <kozero/io/whole_file.hpp>
+#include <kozero/kernels/product_tuning.hpp>
 
 #include "safetensors_bytes.hpp"
 #include "subjects.hpp"
@@ -112,6 +115,22 @@ void add_safetensors(std::vector<Subject>& all, const io::ScratchFolder& folder)
   all.push_back(subject("config.json", json, [json] { exchange::read_config(json); }));
 }
 
+/// As the program reads it, kinds and ways included.
+void read_tuning(const std::string& path) {
+  constexpr std::int64_t kLargest = 1 << 24;
+  kernels::use_product_ways(io::parse_tuning(io::read_whole_file(path, kLargest), path).products, path);
+}
+
+void add_tuning(std::vector<Subject>& all, const io::ScratchFolder& folder) {
+  const std::string path =
+      folder.put("tuning.toml", io::tuning_text({.device = "a \"processor\"",
+                                                 .library = "oneDNN 2.6.0",
+                                                 .threads = 4,
+                                                 .products = {{"f32 = f32 x f32, 7 x 13 x 5, none none", "oneDNN"},
+                                                              {"f32 += f32 x f32, 8 x 8 x 5, none none", "oneDNN"}}}));
+  all.push_back(subject("tuning file", path, [path] { read_tuning(path); }));
+}
+
 void add_tokenizers(std::vector<Subject>& all, const io::ScratchFolder& folder) {
   for (const char* name : {"gpt2.json", "qwen.json", "prefix.json", "bpe.model", "unigram.model"}) {
     const std::string path = folder.put(name, io::bytes_of(std::string(KOZERO_TOKENIZERS) + "/" + name));
@@ -133,6 +152,7 @@ std::vector<Subject> all_subjects(const io::ScratchFolder& folder) {
   }
   add_weights(all, folder);
   add_safetensors(all, folder);
+  add_tuning(all, folder);
   add_tokenizers(all, folder);
   for (const std::int64_t vocab : {1000, 100000}) {
     const std::string path = write_shard(folder / (std::to_string(vocab) + ".bin"), vocab);

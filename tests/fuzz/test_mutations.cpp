@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // test_mutations.cpp: files that had an accident are read or refused in one line: no crash, no hang, no greed.
-//   KOZERO_MUTATIONS=10000 KOZERO_BUILD_JOBS=2 ./kozero.sh --preset asan test -R mutations      the whole: 10,000 a kind of file
+// The whole, 10,000 a kind of file:
+//   KOZERO_MUTATIONS=10000 KOZERO_BUILD_JOBS=2 ./kozero.sh --preset asan test -R mutations
 #include <catch2/catch_test_macros.hpp>
 
 #include <signal.h>

@@ -154,7 +154,9 @@ TEST_CASE("a word out of its set is refused with the set and the nearest") {
        {},
        R"(x.toml:8: zero.accumulation = "locale": accepted are "auto", "local", "reduced"; did you mean)"
        R"( local?)"},
-      {R"(comm.backend = "gloo")", {}, R"(x.toml:8: comm.backend = "gloo": accepted are "auto", "self", "mpi", "shm", "nccl")"},
+      {R"(comm.backend = "gloo")",
+       {},
+       R"(x.toml:8: comm.backend = "gloo": accepted are "auto", "self", "mpi", "shm", "nccl")"},
       {R"(run.device = "gpu")", {}, R"(x.toml:8: run.device = "gpu": accepted are "auto", "host", "cuda")"},
       {R"(train.batch_scaling = "square")",
        {},

@@ -51,5 +51,10 @@ TEST_CASE("a damaged tuning file is refused in one line that names the place") {
   CHECK(refusal(changed("[products]", "# ")).starts_with("x.toml:7: no tuning file: it has a key \"f32 "));
   CHECK(refusal("device = \"a\"\nlibrary = \"b\"\n") == "x.toml: no tuning file: it has no [products]" + written);
   CHECK(refusal(changed("\"oneDNN\"", "1")) == "x.toml:8: no tuning file: a product's way is a string" + written);
+  const std::string broken = "no tuning file: a text has a control character: ";
+  CHECK(refusal(changed("oneDNN 2", "one\\nDNN 2")) == "x.toml: " + broken + "\"one\\u000aDNN 2.6.0\"" + written);
+  CHECK(refusal(changed("\"oneDNN\"", "\"one\\u007f\"")) == "x.toml:8: " + broken + "\"one\\u007f\"" + written);
+  CHECK(refusal(changed("\"f32 =", "\"\\tf32 =")).starts_with("x.toml:8: " + broken + "\"\\u0009f32 ="));
+  CHECK(refusal(changed("threads = 2", "threads = t")).starts_with("x.toml:4: no tuning file: "));  // 't<line end>'
   CHECK(refusal(changed("\"oneDNN\"", "oneDNN")).starts_with("x.toml:8: no tuning file: "));
 }

@@ -92,6 +92,14 @@ double central_difference(const Function& f, std::vector<double> x, std::size_t 
   return (above - f(x)) / (2.0 * step);
 }
 
+/// start + d f(x) / d x, all elements.
+template <class Function>
+std::vector<double> gradient(const Function& f, const std::vector<double>& x, double start = 0.0) {
+  std::vector<double> all;
+  for (std::size_t i = 0; i < x.size(); ++i) all.push_back(start + central_difference(f, x, i));
+  return all;
+}
+
 /// sum of weights[i] * y[i]: the scalar whose gradient with respect to y is `weights`.
 inline double weighted_sum(const std::vector<float>& weights, const std::vector<double>& y) {
   double sum = 0.0;

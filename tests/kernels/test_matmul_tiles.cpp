@@ -31,7 +31,8 @@ struct Operands {
         stored_b(b),
         stored_bias(bias) {}
 
-  /// The product by `multiply(shape, c, a, b, epilogue)`; where it adds, to c, which is 0.25, or with a bias to an addend.
+  /// The product by `multiply(shape, c, a, b, epilogue)`; where it adds, to c, which is 0.25,
+  /// or with a bias to an addend.
   template <class Out, class Multiply>
   std::vector<float> by(const Multiply& multiply, Op op_a, Op op_b, bool adds, bool has_bias) const {
     const Filled<Out> c(std::vector<float>(static_cast<std::size_t>(of.m * of.n), 0.25F));

@@ -16,7 +16,7 @@ io::Deck deck_with(const std::vector<std::string>& overrides) {
 
 std::vector<plan::MemoryPlan> plans(const std::vector<std::string>& overrides, int num_ranks) {
   const io::Deck deck = deck_with(overrides);
-  return plan::plans_of_all_stages(deck, num_ranks, deck.model.vocab);
+  return plan::plans_of_all_stages(deck, deck.comm.backend, num_ranks, deck.model.vocab);
 }
 
 double states_of(const plan::MemoryPlan& plan) {
@@ -55,16 +55,28 @@ TEST_CASE("planning takes no memory, whatever the batch") {
   CHECK(all.front().total() > std::int64_t{1} << 40);
 }
 
-TEST_CASE("the table names the lowest stage that fits, or that none does") {
+TEST_CASE("the table names the lowest stage that fits, or that none does, where the room is known") {
   const auto all = plans({"model.preset=gpt2-124m"}, 4);
   REQUIRE(all[2].total() < all[1].total());
-  CHECK(plan::table_of(all, all[2].total()).find("a rank: 2\n") != std::string::npos);
-  CHECK(plan::table_of(all, all[0].total()).find("a rank: 0\n") != std::string::npos);
-  CHECK(plan::table_of(all, 1 << 20).find("no stage fits 1 MiB") != std::string::npos);
+  const auto table = [&](std::int64_t bytes) { return plan::table_of(all, {bytes, bytes}); };
+  CHECK(table(all[2].total()).find("a rank: 2\n") != std::string::npos);
+  CHECK(table(all[0].total()).find("a rank: 0\n") != std::string::npos);
+  CHECK(table(1 << 20).find("no stage fits 1 MiB") != std::string::npos);
+  CHECK(table(0).find("stage fits") == std::string::npos);
+  CHECK(table(0).find("lowest stage") == std::string::npos);
+}
+
+TEST_CASE("a GPU's memory and its host's are each to have room, where they are known") {
+  const plan::DeviceAndHost need{20, 10};
+  CHECK(need.fit({20, 10}));
+  CHECK_FALSE(need.fit({19, 100}));
+  CHECK_FALSE(need.fit({100, 9}));
+  CHECK(need.fit({0, 10}));
+  CHECK(need.fit({20, 0}));
 }
 
 TEST_CASE("epochs and a warm-up can be planned without the data") {
   const io::Deck deck = io::parse_deck("run.epochs = 2\ndata.synthetic = true\ntrain.global_batch = 8\n", "test.toml",
                                        {"model.preset=tiny", "optim.warmup_steps=100"});
-  CHECK(plan::plans_of_all_stages(deck, 2, 64).size() == 4);
+  CHECK(plan::plans_of_all_stages(deck, deck.comm.backend, 2, 64).size() == 4);
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// nccl_double.hpp: comm.backend = nccl means the tests' double of NCCL (tests/dist/nccl_double), for a program linked with
-// kozero_uses_nccl_double.
+// nccl_double.hpp: comm.backend = nccl means the tests' double of NCCL (tests/dist/nccl_double), for a program linked
+// with kozero_uses_nccl_double.
 #pragma once
 #include <dlfcn.h>
 

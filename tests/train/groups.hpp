@@ -3,6 +3,7 @@
 // groups.hpp: one MPI program as several groups of ranks, so that it covers several rank counts.
 #pragma once
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <dist/rank_groups.hpp>
@@ -19,13 +20,19 @@ inline std::vector<int> group_sizes() {
   return sizes;
 }
 
-/// Runs `body(comm)` on the first `num_ranks` ranks of the world ("self" where that is one); the others wait.
+/// Runs `body(comm)`, or `body(comm, handle)` with the group's `MPI_Comm*` too, on the first `num_ranks` ranks of the
+/// world ("self" where that is one); the others wait.
 template <class Body>
 void on_first_ranks(int num_ranks, const std::string& backend, const Body& body) {
   const test::RankGroup group(test::world_rank() < num_ranks ? 0 : 1);
   if (test::world_rank() < num_ranks) {
     MemoryLedger ledger;
-    body(*dist::make_communicator(num_ranks == 1 ? "self" : backend, group.handle(), ledger));
+    const auto comm = dist::make_communicator(num_ranks == 1 ? "self" : backend, group.handle(), ledger);
+    if constexpr (std::is_invocable_v<const Body&, dist::Communicator&>) {
+      body(*comm);
+    } else {
+      body(*comm, group.handle());
+    }
   }
   MPI_Barrier(MPI_COMM_WORLD);
 }

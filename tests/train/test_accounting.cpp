@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // test_accounting.cpp: bytes sent and bytes held, by stage, are exactly what the placements say.
 //   one micro-step, V = bytes of all units with pads, n ranks, summed over ranks:
-//     stages 0, 1, 2: (n-1) 2V       stage 3: (n-1) (3V - embedding - head - the blocks that stay in the slot's buffers)
+//     stages 0, 1, 2: (n-1) 2V     stage 3: (n-1) (3V - embedding - head - the blocks that stay in the slot's buffers)
 //   in bf16 gradients travel in f32 (V), weights in half of it.
-//   stage 3 saves a gather where a unit is used twice in a row: the tied embedding stays in its slot from the embedding to
-//   the head and needs no weights in backward; the head's forward and backward are one; the last 1 + prefetch_units blocks of
-//   forward are there for backward, and as many first ones of backward for the next micro-step.
+//   stage 3 saves a gather where a unit is used twice in a row: the tied embedding stays in its slot from the embedding
+//   to the head and needs no weights in backward; the head's forward and backward are one; the last 1 + prefetch_units
+//   blocks of forward are there for backward, and as many first ones of backward for the next micro-step.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/dist/counted_communicator.hpp>
@@ -29,9 +29,9 @@ struct Accounts {
 
 Accounts accounts_of(const TinyRun& run, int num_ranks) {
   Accounts accounts;
-  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& group) {
+  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& group, const void* handle) {
     MemoryLedger ledger;
-    dist::CountedCommunicator comm(dist::make_communicator(group.name(), group.mpi_handle(), ledger));
+    dist::CountedCommunicator comm(dist::make_communicator(group.name(), handle, ledger));
     tests::TinyTraining training(run, comm, ledger);
     comm.reset();
     training.trainer().step(1);
@@ -60,9 +60,9 @@ std::int64_t blocks_gathered(std::int64_t layers, int prefetch_units, int micro_
 
 void check_plan(const TinyRun& run) {
   const int num_ranks = tests::group_sizes().back();
-  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& group) {
+  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& /*group*/, const void* handle) {
     MemoryLedger real;
-    const auto comm = dist::make_communicator("mpi", group.mpi_handle(), real);
+    const auto comm = dist::make_communicator("mpi", handle, real);
     tests::TinyTraining training(run, *comm, real);
     MemoryLedger plan(MemoryLedger::Mode::plan);
     const auto planned = dist::make_planned_communicator("mpi", comm->rank(), comm->size(), plan);
@@ -103,7 +103,8 @@ TEST_CASE("stage 3 sends what its schedule says, less than 3AV") {
   const int num_ranks = tests::group_sizes().back();
   for (const int prefetch_units : {0, 1, 2}) {
     for (const int micro_steps : {1, 3}) {
-      TinyRun run{.model = tests::tiny_gpt2(), .stage = 3, .micro_steps = micro_steps, .prefetch_units = prefetch_units};
+      TinyRun run{
+          .model = tests::tiny_gpt2(), .stage = 3, .micro_steps = micro_steps, .prefetch_units = prefetch_units};
       run.model.layers = 4;
       const auto accounts = accounts_of(run, num_ranks);
       if (!accounts.here) continue;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_checkpoint.cpp: what was saved under any placement and rank count loads under any other, equal in bytes; and a run
-// that stops and goes on is the run that never stopped.
+// test_checkpoint.cpp: what was saved under any placement and rank count loads under any other, equal in bytes; and a
+// run that stops and goes on is the run that never stopped.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -124,12 +124,11 @@ TEST_CASE("a file knows no precision: saved in one, loaded in the other, master 
 namespace {
 
 /// A run that saves after step 2 and goes on, and one that begins there, have the same bits to the end.
-void check_restart(const TinyRun& run, const std::string& path, dist::Communicator& comm) {
+void check_restart(const TinyRun& run, const std::string& path, dist::Communicator& comm, const void* handle) {
   MemoryLedger ledger;
   TinyTraining continuous(run, comm, ledger);
   continuous.result_of_steps(1, 2);
-  train::CheckpointSaver saver(continuous.parts(), continuous.staging(),
-                               dist::make_control_communicator(comm.mpi_handle(), 60.0));
+  train::CheckpointSaver saver(continuous.parts(), continuous.staging(), dist::make_control_communicator(handle, 60.0));
   CHECK(saver.asynchronous() == run.staged);
   io::CheckpointRecord record = record_of(2);
   record.loss_scale = continuous.trainer().loss_scaler().state();
@@ -168,7 +167,8 @@ TEST_CASE(
                     .optimizer = optimizer};
         run.staged = kind % 2 == 1;
         const std::string path = folder / (optimizer + std::to_string(10 * micro_steps + kind));
-        tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) { check_restart(run, path, comm); });
+        tests::on_first_ranks(3, "mpi",
+                              [&](auto& comm, const void* handle) { check_restart(run, path, comm, handle); });
       }
     }
   }
@@ -184,7 +184,7 @@ TEST_CASE("a run in bf16 that stops and goes on gives the bits of one that never
                       .steps = 5,
                       .staged = stage % 2 == 1};
     const std::string path = folder / std::to_string(stage);
-    tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) { check_restart(run, path, comm); });
+    tests::on_first_ranks(3, "mpi", [&](auto& comm, const void* handle) { check_restart(run, path, comm, handle); });
   }
 }
 
@@ -196,8 +196,8 @@ TEST_CASE(
               .stage = 2,
               .steps = 5,
               .loss_scaler = train::LossScaler::dynamic(3, 0x1p17)};
-  tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) {
-    check_restart(run, folder / "fp16", comm);
+  tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm, const void* handle) {
+    check_restart(run, folder / "fp16", comm, handle);
     MemoryLedger ledger;
     TinyTraining other(run, comm, ledger);
     other.result_of_steps(1, 5);
@@ -212,12 +212,11 @@ TEST_CASE("what is saved is the state at begin(), whatever training does to it w
   const SharedFolder folder;
   const auto hashes = [&](const std::string& name, bool staged) {
     std::map<std::string, std::string> datasets;
-    tests::on_first_ranks(2, "mpi", [&](dist::Communicator& comm) {
+    tests::on_first_ranks(2, "mpi", [&](dist::Communicator& comm, const void* handle) {
       MemoryLedger ledger;
       TinyTraining training({.model = smallest_gpt2(), .stage = 1, .staged = staged}, comm, ledger);
       training.result_of_steps(1, 1);
-      train::CheckpointSaver saver(training.parts(), training.staging(),
-                                   dist::make_control_communicator(comm.mpi_handle(), 60.0));
+      train::CheckpointSaver saver(training.parts(), training.staging(), dist::make_control_communicator(handle, 60.0));
       saver.begin({folder / name, record_of(1), {}, 0});
       int wrong = 0;
       number_elements(training, true, wrong);
@@ -230,11 +229,10 @@ TEST_CASE("what is saved is the state at begin(), whatever training does to it w
 
 TEST_CASE("a save that fails beside the training is reported to every rank when all have ended") {
   const SharedFolder folder;
-  tests::on_first_ranks(test::world_size(), "mpi", [&](dist::Communicator& comm) {
+  tests::on_first_ranks(test::world_size(), "mpi", [&](dist::Communicator& comm, const void* handle) {
     MemoryLedger ledger;
     TinyTraining training({.model = smallest_gpt2(), .stage = 3, .staged = true}, comm, ledger);
-    train::CheckpointSaver saver(training.parts(), training.staging(),
-                                 dist::make_control_communicator(comm.mpi_handle(), 60.0));
+    train::CheckpointSaver saver(training.parts(), training.staging(), dist::make_control_communicator(handle, 60.0));
     CHECK(!saver.ended(comm));
     for (const bool exists : {false, true}) {
       saver.begin({folder.path(), record_of(7), {}, 0});

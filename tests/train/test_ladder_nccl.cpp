@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_ladder_nccl.cpp: training by nccl, through the tests' double of it, gives the bits of mpi, whose stages are compared with one
-// another in test_ladder.cpp. Random sleeps on both streams would show a wait that is missing.
+// test_ladder_nccl.cpp: training by nccl, through the tests' double of it, gives the bits of mpi, whose stages are
+// compared with one another in test_ladder.cpp. Random sleeps on both streams would show a wait that is missing.
 #include <catch2/catch_test_macros.hpp>
 
 #include <support/nccl_double.hpp>

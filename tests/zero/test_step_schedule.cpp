@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_step_schedule.cpp: the order in which a step starts, waits for and hands back its collectives, by a communicator that writes
-// it down and moves nothing.
-//   g r  a gather, a reduction is started      w d  it is waited for      q c  its arguments are taken back      [..] a kernel
+// test_step_schedule.cpp: the order in which a step starts, waits for and hands back its collectives, by a communicator
+// that writes it down and moves nothing.
+//   g r  a gather, a reduction is started   w d  it is waited for   q c  its arguments are taken back   [..] a kernel
 // Units: 0 the embedding, 1 to 3 blocks of one slot, 4 the head, which reads the embedding too.
 #include <catch2/catch_test_macros.hpp>
 
@@ -35,7 +35,6 @@ class WritingCommunicator final : public dist::Communicator {
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int size() const override { return 2; }
   [[nodiscard]] std::string name() const override { return "writing"; }
-  [[nodiscard]] const void* mpi_handle() const override { return nullptr; }
   Pending start_reduce_scatter(const float* /*full*/, float* /*slice*/, const Partition& partition) override {
     return started(dist::Collective::reduce_scatter, "r", partition);
   }
@@ -133,8 +132,8 @@ TEST_CASE("stage 1: each unit is reduced while the next works, and taken back wh
   CHECK(events_of_step(state, comm) ==
         forward + "[head] r4 [backward 3] r3 d4 [backward 2] r2 d3 [backward 1] r1 d2 [backward 0] r0 d1 d0");
   CHECK(events_of_step(state, comm) == forward +
-                                           "c4 c0 [head] r4 c3 [backward 3] r3 d4 c2 [backward 2] r2 d3 c1 [backward 1] "
-                                           "r1 d2 [backward 0] r0 d1 d0");
+                                           "c4 c0 [head] r4 c3 [backward 3] r3 d4 c2 [backward 2] r2 d3 "
+                                           "c1 [backward 1] r1 d2 [backward 0] r0 d1 d0");
 }
 
 TEST_CASE("updated slices are gathered a unit behind their start") {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // bfloat16.hpp: the upper half of a float, for storage: 8 bits of exponent, 8 of significand (one of them implied).
 //   Bfloat16(x) rounds to nearest, ties to even, |error| <= 2^-8 |x|       static_cast<float>(b) is exact
-// Every NaN becomes one NaN, an overflow infinity. There is no arithmetic: kernels compute in float. Both conversions are
-// integer operations without a branch, so that loops over them become SIMD; a GPU rounds by its own instruction.
+// Every NaN becomes one NaN, an overflow infinity. There is no arithmetic: kernels compute in float. Both conversions
+// are integer operations without a branch, so that loops over them become SIMD; a GPU rounds by its own instruction.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // device_marks.hpp: moments on the stream of the kernels, set without a wait, and the seconds between two of them.
 //   const auto begin = marks.set(); ... kernels ...; const auto end = marks.set(); fence; marks.seconds(begin, end)
-// On a GPU a mark is an event, reached when the kernels before it are done; on a host, where a kernel is done when its call
-// returns, the time of the call.
+// On a GPU a mark is an event, reached when the kernels before it are done; on a host, where a kernel is done when its
+// call returns, the time of the call.
 #pragma once
 #include <cstddef>
 #include <memory>

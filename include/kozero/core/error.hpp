@@ -3,7 +3,8 @@
 // error.hpp: the one exception type, and the exit status each kind of failure ends in.
 //   throw Error(Failure::deck, "model.heads = 0: accepted are 1 and more")
 // Whoever detects a failure throws; src/main.cpp alone catches, prints `[rank r] ...` once and returns the status.
-// An error that every rank meets with the same text is `shared`: main ends it in good order instead of aborting the job.
+// An error that every rank meets with the same text is `shared`:
+// main ends it in good order instead of aborting the job.
 #pragma once
 #include <stdexcept>
 #include <string>

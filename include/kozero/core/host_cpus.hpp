@@ -10,8 +10,8 @@ namespace kozero {
 /// CPU numbers, ascending.
 using CpuSet = std::vector<int>;
 
-/// What the launcher and the control group left to this process. Where OpenMP has bound the calling thread to a place since
-/// (OMP_PROC_BIND=true binds the first thread to the first place, in every rank alike), all of its places.
+/// What the launcher and the control group left to this process. Where OpenMP has bound the calling thread to a place
+/// since (OMP_PROC_BIND=true binds the first thread to the first place, in every rank alike), all of its places.
 CpuSet allowed_cpus();
 
 /// The same CPUs, those of one core together, in the order of their first.

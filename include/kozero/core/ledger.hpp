@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // ledger.hpp: who owns how many bytes, planned and real, by one and the same code.
-// Every large buffer is taken from a MemoryLedger under a category and a label. A ledger that only plans hands out Views
-// with a null pointer and the right extent, so `kozero plan` runs the constructors that training runs.
-// Memory is zeroed on the device's threads (first touch), 64-byte aligned, on large pages, and lives as long as the ledger.
+// Every large buffer is taken from a MemoryLedger under a category and a label. A ledger that only plans hands out
+// Views with a null pointer and the right extent, so `kozero plan` runs the constructors that training runs.
+// Memory is zeroed on the device's threads (first touch), 64-byte aligned, on large pages,
+// and lives as long as the ledger.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -34,8 +35,8 @@ class MemoryLedger {
   MemoryLedger(const MemoryLedger&) = delete;
   MemoryLedger& operator=(const MemoryLedger&) = delete;
 
-  /// Books extent * sizeof(T) bytes of device memory and returns them, zeroed. Throws Error(internal) with the category,
-  /// the label and the bytes where the memory cannot be had.
+  /// Books extent * sizeof(T) bytes of device memory and returns them, zeroed. Throws Error(internal) with the
+  /// category, the label and the bytes where the memory cannot be had.
   template <class T>
   Vector<T> take(Memory category, const std::string& label, std::int64_t extent) {
     void* memory = take_bytes(category, label, extent * static_cast<std::int64_t>(sizeof(T)));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// memory_source.hpp: memory of a special kind that someone else owns: pages that other ranks read too, memory registered
-// with a network. A MemoryLedger books it like any other.
+// memory_source.hpp: memory of a special kind that someone else owns: pages that other ranks read too, memory
+// registered with a network. A MemoryLedger books it like any other.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,8 +11,8 @@ namespace kozero {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  /// `bytes` (>= 0) of device memory on a 64-byte border, untouched, which live as long as the source. nullptr where there
-  /// is none to give: the caller takes memory of its own.
+  /// `bytes` (>= 0) of device memory on a 64-byte border, untouched, which live as long as the source. nullptr where
+  /// there is none to give: the caller takes memory of its own.
   virtual void* share(const std::string& label, std::int64_t bytes) = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// stream_copy.hpp: writes past the caches, for what is read much later or by another core: fetching the lines they go to
-// would be a third of the traffic. memcpy does so itself only where one call moves more than the last cache holds.
+// stream_copy.hpp: writes past the caches, for what is read much later or by another core: fetching the lines they go
+// to would be a third of the traffic. memcpy does so itself only where one call moves more than the last cache holds.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -22,8 +22,8 @@ inline constexpr std::int64_t kStreamBorder = 16;
 /// Whether stream_line may write to `to`.
 inline bool can_stream_to(const void* to) { return reinterpret_cast<std::uintptr_t>(to) % kStreamBorder == 0; }
 
-/// Copies one line of kCacheLine bytes, in one store where there is such a one; `to` is on a kStreamBorder. end_stream() follows
-/// the last one.
+/// Copies one line of kCacheLine bytes, in one store where there is such a one; `to` is on a kStreamBorder.
+/// end_stream() follows the last one.
 inline void stream_line(void* to, const void* from) {
 #if defined(__AVX512F__)
   _mm512_stream_si512(static_cast<__m512i*>(to), _mm512_loadu_si512(from));

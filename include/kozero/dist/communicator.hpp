@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // communicator.hpp: the collectives that sharding needs, as a small contract with several back ends.
-//   reduce_scatter  slice_r[i] = ((x_0 + x_1) + x_2) + ...  over the ranks' full arrays, in rank order, for i of slice r
+//   reduce_scatter  slice_r[i] = ((x_0 + x_1) + x_2) + ...  over the ranks' full arrays, in rank order, i of slice r
 //   all_gather      full = slice_0 | slice_1 | ...
 // Pointers are device memory of this build (host memory on CPUs); extents come from a core Partition of elements.
 // `slice` may be the rank's own part of `full` (in place) and nothing else of it. All ranks call with equal partitions.
@@ -10,9 +10,10 @@
 //   finish   the result is there
 //   reclaim  the peers have read what was handed over: it may be written again
 // All ranks call all of these in one order. On a device the parts are ordered on streams, and the host does not wait.
-// share(label, bytes), collective, gives memory that peers read where it lies, or nullptr: arguments in it (on all ranks at
-// once, in the same array) save the copies through buffers; any other memory will do.
-// Throws Error(communication) naming rank, peer and collective. Back ends: self, mpi, shm, nccl; `counted` decorates any.
+// share(label, bytes), collective, gives memory that peers read where it lies, or nullptr: arguments in it (on all
+// ranks at once, in the same array) save the copies through buffers; any other memory will do.
+// Throws Error(communication) naming rank, peer and collective. Back ends: self, mpi, shm, nccl;
+// `counted` decorates any.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -39,9 +40,6 @@ class Communicator : public MemorySource {
   [[nodiscard]] virtual int size() const = 0;
   /// The back end's name for the banner: "self", "mpi", "shm", "nccl".
   [[nodiscard]] virtual std::string name() const = 0;
-
-  /// The MPI communicator of these ranks, as an `MPI_Comm*`, to make another one from.
-  [[nodiscard]] virtual const void* mpi_handle() const = 0;
 
   /// How the data travel, for the banner.
   [[nodiscard]] virtual std::string description() const { return name(); }

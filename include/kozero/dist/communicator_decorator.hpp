@@ -15,7 +15,6 @@ class CommunicatorDecorator : public Communicator {
   [[nodiscard]] int rank() const override { return inner_->rank(); }
   [[nodiscard]] int size() const override { return inner_->size(); }
   [[nodiscard]] std::string name() const override { return inner_->name(); }
-  [[nodiscard]] const void* mpi_handle() const override { return inner_->mpi_handle(); }
 
   [[nodiscard]] std::string description() const override { return inner_->description(); }
 

@@ -3,11 +3,11 @@
 // device_stream.hpp: an ordered queue of work beside the kernels, and events that order one queue after another.
 //   stream.record(event)      the event is reached once all that was put on the stream before is done
 //   stream.wait_for(event)    what is put on the stream from now on runs after the event
-// A CUDA build has CUDA's streams, and the host waits for nothing here. A host build has a thread with a queue; kernels run in
-// their caller there, so what is recorded on the compute stream is reached at once, and the compute stream waits in the call.
-// An event is recorded on one stream, again and again; a wait means the newest record at the time of the wait.
-// For tests, KOZERO_STREAM_DELAY_US and KOZERO_STREAM_DELAY_SEED put random sleeps, of that many microseconds at most, between
-// the pieces of work of either stream: where all that must be ordered is, no bit changes.
+// A CUDA build has CUDA's streams, and the host waits for nothing here. A host build has a thread with a queue; kernels
+// run in their caller there, so what is recorded on the compute stream is reached at once, and the compute stream waits
+// in the call. An event is recorded on one stream, again and again; a wait means the newest record at the time of the
+// wait. For tests, KOZERO_STREAM_DELAY_US and KOZERO_STREAM_DELAY_SEED put random sleeps, of that many microseconds at
+// most, between the pieces of work of either stream: where all that must be ordered is, no bit changes.
 #pragma once
 #include <functional>
 #include <memory>

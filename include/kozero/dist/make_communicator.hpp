@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/ledger.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/dist/communicator_options.hpp>
@@ -20,6 +21,13 @@ const std::vector<std::string>& backend_names();
 /// Throws Error(deck) for a name that is unknown or whose back end is not built. Needs no MPI.
 void check_backend_name(const std::string& backend);
 
+/// What `backend` is for these ranks, one of the other names: where it is auto they ask what they have, and rank 0
+/// prints one line if that is not what they would expect. Collective over `mpi_comm`, an `MPI_Comm*`.
+std::string backend_of(const std::string& backend, const void* mpi_comm, const CommunicatorOptions& options = {});
+
+/// What `auto` is taken to be for ranks that are not there to be asked: each has its own GPU, or they share a node.
+std::string assumed_backend(int size, bool on_gpus = !kHostIsDevice);
+
 /// A communicator over `mpi_comm` (an `MPI_Comm*`, such as Environment::world()), whose ranks all call this. Buffers
 /// are booked under Memory::communication. Throws Error(deck, seen by all ranks) where the back end cannot serve these
 /// ranks; `auto` prints one line instead and takes another.
@@ -30,7 +38,8 @@ std::unique_ptr<Communicator> make_communicator(const std::string& backend, cons
 std::unique_ptr<Communicator> for_device(std::unique_ptr<Communicator> comm, MemoryLedger& ledger,
                                          const CommunicatorOptions& options = {});
 
-/// Rank `rank` of `size` without peers: books what make_communicator would on this node; every collective throws.
+/// Rank `rank` of `size` without peers: books what make_communicator does, auto being the assumed back end; every
+/// collective throws.
 std::unique_ptr<Communicator> make_planned_communicator(const std::string& backend, int rank, int size,
                                                         MemoryLedger& ledger, const CommunicatorOptions& options = {});
 

@@ -3,7 +3,7 @@
 // mpi_communicator.hpp: collectives over point-to-point messages, between any nodes.
 //   reduce_scatter: rank p's slice, piece by piece, is sent to p by every other rank and added there in rank order
 //   all_gather: each slice goes straight from its owner's memory into the others' full arrays
-//   A gather is under way from its start to its finish; a reduce-scatter, which needs the buffers, is done in its start.
+// A gather is under way from its start to its finish; a reduce-scatter, which needs the buffers, is done in its start.
 // MPI's own reductions are not used: they do not add in rank order. Pieces are received into two buffers of
 // chunk_bytes in turn, so that one is filled while the other is added. Pointers are host memory.
 #pragma once

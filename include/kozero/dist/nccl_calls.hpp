@@ -16,7 +16,7 @@ struct UniqueId {
   char internal[128];
 };
 
-/// ncclConfig_t as far as NCCL 2.14 had it: `size` and `version` tell newer libraries to take their defaults for the rest.
+/// ncclConfig_t as far as NCCL 2.14 had it: `size` and `version` tell newer libraries to take defaults for the rest.
 struct Config {
   std::size_t size = sizeof(Config);
   unsigned int magic = 0xcafebeef;

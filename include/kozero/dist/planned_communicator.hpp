@@ -16,7 +16,6 @@ class PlannedCommunicator final : public Communicator {
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
   [[nodiscard]] std::string name() const override { return "planned"; }
-  [[nodiscard]] const void* mpi_handle() const override { return nullptr; }
 
   Pending start_reduce_scatter(const float*, float*, const Partition&) override { refuse("reduce_scatter"); }
   Pending start_all_gather(const void*, void*, const Partition&, std::size_t) override { refuse("all_gather"); }

@@ -8,8 +8,9 @@
 //   phase k:  fill buffer k mod 2  ->  publish k  ->  wait until all have published k  ->  read the peers' buffers
 // Two buffers are enough: who publishes phase k+1 has read all of phase k, and nobody passes phase k+1 before all have
 // published it; so when a rank fills a buffer again, in phase k+2, no one reads it any more.
-// Sums are in rank order, whichever way: the same bits as mpi. Where /dev/shm has no room for an array, share() has none
-// and rank 0 says so once. A wait spins briefly, then sleeps, so that more ranks than cores still move. Host memory.
+// Sums are in rank order, whichever way: the same bits as mpi. Where /dev/shm has no room for an array, share() has
+// none and rank 0 says so once. A wait spins briefly, then sleeps, so that more ranks than cores still move.
+// Host memory.
 #pragma once
 #include <memory>
 #include <string>

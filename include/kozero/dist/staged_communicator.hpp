@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // staged_communicator.hpp: device memory through a communicator that only reads host memory.
 //   device -> one pinned host buffer -> the inner collective, in place -> device, piece by piece of all slices
-// The sums are the inner communicator's, so its bits. All of it is done in start: there is one buffer. The buffer is booked under Memory::staging.
+// The sums are the inner communicator's, so its bits. All of it is done in start: there is one buffer. The buffer is
+// booked under Memory::staging.
 #pragma once
 #include <Kokkos_Core.hpp>
 

@@ -42,8 +42,8 @@ struct Config {
 /// (dim by heads, heads by kv_heads, odd head_dim under RoPE) or arch is unknown.
 Config resolved(Config config);
 
-/// Applies a named preset's shape ("tiny", "gpt2-124m", "llama-1b" ...) over `config`'s layers, dim, heads, kv_heads, ffn,
-/// vocab, seq and so on. Throws Error(deck) with the accepted names and the nearest.
+/// Applies a named preset's shape ("tiny", "gpt2-124m", "llama-1b" ...) over `config`'s layers, dim, heads, kv_heads,
+/// ffn, vocab, seq and so on. Throws Error(deck) with the accepted names and the nearest.
 Config with_preset(Config config, const std::string& preset);
 
 std::vector<std::string> preset_names();

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // model.hpp: what the trainer knows of a network: its parameters, its loss with gradients, its next-token logits.
 // A model is single-device code. It reaches weights and gradients through ParameterAccess, never knows who holds them.
-//   order of use in forward_backward: embedding, block 0 ... block L-1, head (forward and backward at once), block L-1 ...
-//   block 0, embedding backward. gradient_ready comes once per unit, after its last contributor.
+//   order of use in forward_backward: embedding, block 0 ... block L-1, head (forward and backward at once),
+//   block L-1 ... block 0, embedding backward. gradient_ready comes once per unit, after its last contributor.
 // A batch of zero sequences makes the same calls to ParameterAccess and has a loss of 0.
 #pragma once
 #include <cstdint>
@@ -35,9 +35,9 @@ class Model {
   /// Takes activations and workspace for at most `micro_batch` sequences of config().seq tokens. Once, before use.
   virtual void reserve(MemoryLedger& ledger, std::int64_t micro_batch) = 0;
 
-  /// Puts the sum of the batch's token losses (nats, added in double in a fixed order) into *loss, one of Readings; adds the
-  /// gradient of loss_scale * sum into the units' gradients. `loss_scale` is 1 / (tokens of the whole step over all ranks).
-  /// Returns without fencing.
+  /// Puts the sum of the batch's token losses (nats, added in double in a fixed order) into *loss, one of Readings;
+  /// adds the gradient of loss_scale * sum into the units' gradients. `loss_scale` is 1 / (tokens of the whole step
+  /// over all ranks). Returns without fencing.
   virtual void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale,
                                 double* loss) = 0;
 

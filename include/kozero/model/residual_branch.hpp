@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // residual_branch.hpp: where a branch joins the residual stream, and where its gradient leaves it.
 //   join:  y = x + dropout(last(branch))          leave:  dbranch = dropout(dy), the same elements dropped
-// Without dropout the branch's last projection adds x itself, and `leave` copies nothing: it returns dy. Runs on the Pass's
-// space; returns without fencing.
+// Without dropout the branch's last projection adds x itself, and `leave` copies nothing: it returns dy. Runs on the
+// Pass's space; returns without fencing.
 #pragma once
 #include <string>
 

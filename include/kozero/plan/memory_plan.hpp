@@ -3,7 +3,7 @@
 // memory_plan.hpp: what a run needs of memory on its fullest rank (rank 0), by the constructors that training runs.
 // Model states for P parameters on n ranks, bytes, beside the booked lines:
 //   f32     stage 0: 16 P     1: 8 P + 8 P/n      2: 4 P + 12 P/n     3: 16 P/n
-//   16 bits stage 0: 18 P     1: 6 P + 12 P/n     2: 2 P + 16 P/n     3: 18 P/n       with master weights, gradients in f32
+//   16 bits stage 0: 18 P     1: 6 P + 12 P/n     2: 2 P + 16 P/n     3: 18 P/n      with master weights, gradients f32
 // Rajbhandari et al. 2020, arXiv:1910.02054.
 #pragma once
 #include <array>
@@ -20,6 +20,9 @@ namespace kozero::plan {
 struct DeviceAndHost {
   std::int64_t device = 0;
   std::int64_t host = 0;
+
+  /// A room of 0 is not known, and refuses nothing.
+  [[nodiscard]] bool fit(const DeviceAndHost& room) const;
 };
 
 struct MemoryPlan {
@@ -36,17 +39,18 @@ struct MemoryPlan {
   [[nodiscard]] DeviceAndHost needed() const;
 };
 
-/// The plan of `settings` on rank 0 of `num_ranks`, with nothing allocated.
+/// The plan of `settings` on rank 0 of `num_ranks` that talk by `backend`, with nothing allocated.
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks);
 
 /// The formula's bytes of parameters, gradients and optimizer state (AdamW, and the master), per rank.
 double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, int num_ranks);
 
-/// The plans of all four stages for a deck on `num_ranks`. Where the deck's accumulation order is not available in
-/// another stage, that stage is planned with `auto`.
-std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, int num_ranks, std::int64_t data_vocab);
+/// The plans of all four stages for a deck on `num_ranks` that talk by `backend`. Where the deck's accumulation order
+/// is not available in another stage, that stage is planned with `auto`.
+std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::string& backend, int num_ranks,
+                                            std::int64_t data_vocab);
 
-/// A table of the plans, a column a stage, with the formula's line and the lowest stage within `available_bytes` a rank.
-std::string table_of(const std::vector<MemoryPlan>& plans, std::int64_t available_bytes);
+/// A table of the plans, a column a stage, with the formula's line and the lowest stage that a rank has `room` for.
+std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& room);
 
 }  // namespace kozero::plan

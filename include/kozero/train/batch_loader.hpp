@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_loader.hpp: reads sequences into the model's batch.
 //   sample s of T tokens:  inputs x_0 ... x_{T-1}, targets x_1 ... x_T     (T+1 tokens are read)
-// A SampleSource is a random-access set of samples, with a last one that may be shorter; the loader owns the device buffers of
-// one micro-step, and pinned host buffers of those whose copies to a GPU may be under way: a load waits for nothing.
+// A SampleSource is a random-access set of samples, with a last one that may be shorter; the loader owns the device
+// buffers of one micro-step, and pinned host buffers of those whose copies to a GPU may be under way:
+// a load waits for nothing.
 #pragma once
 #include <memory>
 #include <span>
@@ -21,7 +22,8 @@ class SampleSource {
   [[nodiscard]] virtual std::int64_t num_samples() const = 0;
   /// Targets behind the last whole sample, fewer than T: training leaves them out, evaluation does not.
   [[nodiscard]] virtual std::int64_t tail() const { return 0; }
-  /// Fills `window` (T+1 tokens) with sample `index`; at index num_samples() the tail (tail()+1 tokens). Throws Error(input) where the data are damaged.
+  /// Fills `window` (T+1 tokens) with sample `index`; at index num_samples() the tail (tail()+1 tokens). Throws
+  /// Error(input) where the data are damaged.
   virtual void read(std::int64_t index, std::span<Token> window) const = 0;
 };
 
@@ -33,8 +35,8 @@ struct SampleName {
 
 class BatchLoader {
  public:
-  /// Takes buffers for `micro_batch` sequences of `seq` tokens. The caller fences the device at least once in `unfenced`
-  /// loads, a step's or an evaluation's.
+  /// Takes buffers for `micro_batch` sequences of `seq` tokens. The caller fences the device at least once in
+  /// `unfenced` loads, a step's or an evaluation's.
   BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedger& ledger, int unfenced = 1);
 
   /// The named samples as a device batch, valid until the next load.

@@ -21,8 +21,8 @@ std::vector<StateGroup> owned_state(const Parts& parts);
 /// A tied embedding is the head's matrix too.
 io::Ties ties_of(const model::Network& network);
 
-/// What a checkpoint of the present state holds. `slices` keep the values on the host; on a host build they are the state
-/// itself.
+/// What a checkpoint of the present state holds. `slices` keep the values on the host; on a host build they are the
+/// state itself.
 io::CheckpointContents contents_of(const Parts& parts, const io::CheckpointRecord& record,
                                    const std::map<std::string, std::string>& texts, std::vector<HostSlices>& slices);
 
@@ -30,8 +30,8 @@ io::CheckpointContents contents_of(const Parts& parts, const io::CheckpointRecor
 std::int64_t save_checkpoint(const std::string& folder, const Parts& parts, const io::CheckpointRecord& record,
                              const std::map<std::string, std::string>& texts = {});
 
-/// Fills weights and optimizer state from a checkpoint's state file or a weights file and publishes the weights. Returns
-/// the optimizer states that the file lacks; where it lacks any, none is read and all stay as they are.
+/// Fills weights and optimizer state from a checkpoint's state file or a weights file and publishes the weights.
+/// Returns the optimizer states that the file lacks; where it lacks any, none is read and all stay as they are.
 /// Collective. Throws Error(input), seen by all ranks.
 std::vector<std::string> load_state(const std::string& file, const Parts& parts);
 

@@ -3,8 +3,8 @@
 // checkpoint_saver.hpp: saves one checkpoint at a time, from a copy of the state while training goes on.
 //   saver.begin(order)      the state is copied to staging; a thread of its own writes, on a communicator of its own
 //   saver.ended(comm)       after each step: the report, once every rank has written      saver.wait()   the last one's
-// Without staging begin() writes and returns when all is done. Older checkpoints are pruned after the commit. The thread
-// calls neither Kokkos nor the training's communicator, and changes no bit of the training.
+// Without staging begin() writes and returns when all is done. Older checkpoints are pruned after the commit. The
+// thread calls neither Kokkos nor the training's communicator, and changes no bit of the training.
 #pragma once
 #include <future>
 #include <memory>

@@ -29,12 +29,12 @@ struct DataSet {
   std::string description;                   ///< one line for the banner
 };
 
-/// The vocabulary of a deck without reading its text: model.vocab, or the tokenizer's, or the preset's. Throws Error(deck)
-/// where none of them says it.
+/// The vocabulary of a deck without reading its text: model.vocab, or the tokenizer's, or the preset's. Throws
+/// Error(deck) where none of them says it.
 std::int64_t vocab_of(const io::Deck& deck);
 
-/// Opens the deck's data for sequences of `seq` tokens; every rank calls it. `cache` is the folder for token shards made
-/// from text. Throws Error(deck | input | write), seen by all ranks.
+/// Opens the deck's data for sequences of `seq` tokens; every rank calls it. `cache` is the folder for token shards
+/// made from text. Throws Error(deck | input | write), seen by all ranks.
 DataSet open_data(const io::Deck& deck, std::int64_t seq, const std::string& cache, dist::Communicator& comm);
 
 /// Training needs one whole sample. Throws Error(deck) naming the key and what it holds.

@@ -24,7 +24,8 @@ class LossScaler {
 
   /// After a step whose gradients were finite.
   void count_good_step();
-  /// After one whose were not, though the loss was: lowers the scale for the next, or returns false where it may not fall.
+  /// After one whose were not, though the loss was: lowers the scale for the next,
+  /// or returns false where it may not fall.
   [[nodiscard]] bool back_off();
 
   /// What a checkpoint keeps of it; nothing of a fixed one.

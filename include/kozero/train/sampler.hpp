@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // sampler.hpp: which samples a step takes, and which of them this rank takes in each micro-step.
-//   epoch e visits sample permuted(key(seed, e), p) at position p = 0 ... num_samples-1: a bijection, so each exactly once
+//   epoch e visits sample permuted(key(seed, e), p) at position p = 0 ... num_samples-1: a bijection, so each once
 //   step k of an epoch takes positions [k*G, min((k+1)*G, num_samples)): the epoch's last step may be incomplete
 //   rank r of n takes a contiguous part of the step, micro-step a of A a contiguous part of that; parts may be empty
 // Everything is a function of (seed, step), so the data state is one integer and survives a change of rank count.

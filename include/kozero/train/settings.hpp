@@ -24,8 +24,8 @@ struct BatchSizes {
 
 BatchSizes batch_sizes(const io::Deck& deck, int num_ranks);
 
-/// The deck's network: its preset, then the keys given; `data_vocab` tokens (0: not known) fill in a silent model.vocab.
-/// Throws Error(deck) where model.vocab is smaller than the data's.
+/// The deck's network: its preset, then the keys given; `data_vocab` tokens (0: not known) fill in a silent
+/// model.vocab. Throws Error(deck) where model.vocab is smaller than the data's.
 model::Config model_config(const io::Deck& deck, std::int64_t data_vocab);
 
 struct Settings {

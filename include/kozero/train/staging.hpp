@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// staging.hpp: a copy, on the host, of what this rank writes of the state, so that training goes on while it is written.
+// staging.hpp: a copy, on the host, of what this rank writes of the state,
+// so that training goes on while it is written.
 //   bytes a rank = 4 (1 + optimizer states) * its slices of all units        12 P/n under AdamW, in every placement
 // Taken once at start, on the threads that will fill it; capture() is one copy through memory.
 #pragma once
@@ -17,8 +18,8 @@ struct StateGroup {
 
 class Staging {
  public:
-  /// Books the copy under Memory::staging; a planning ledger gets no memory. Throws Error(deck) where it takes more than
-  /// `limit_mib` (0: no limit): on the fullest rank, so that planning finds it for all.
+  /// Books the copy under Memory::staging; a planning ledger gets no memory. Throws Error(deck) where it takes more
+  /// than `limit_mib` (0: no limit): on the fullest rank, so that planning finds it for all.
   Staging(std::vector<StateGroup> groups, std::int64_t limit_mib, MemoryLedger& ledger);
 
   /// Copies the groups' present values. Waits for the device.

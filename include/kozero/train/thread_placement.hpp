@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // thread_placement.hpp: how many threads a rank gets, and on which CPUs each of them stays.
-//   cores that k ranks may use alike are cut into k equal, contiguous shares; where the launcher gave each rank its own, k = 1
-//   threads = what was asked for, else one a core of the share        thread i of t: cores [i n / t, (i + 1) n / t) of its n
+//   cores that k ranks may use alike are cut into k equal, contiguous shares; where each rank was given its own, k = 1
+//   threads = what was asked for, else one a core of the share      thread i of t: cores [i n / t, (i + 1) n / t) of n
 // A thread that has cores to itself is bound to them; nobody is bound where there are more threads than cores, where
 // OMP_PROC_BIND=false says so, or where OpenMP has bound the threads inside a launcher's share already.
 #pragma once

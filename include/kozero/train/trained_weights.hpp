@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// trained_weights.hpp: the weights file of a run, written from and read into the ranks' slices; and finding a run's files.
+// trained_weights.hpp: the weights file of a run, written from and read into the ranks' slices;
+// and finding a run's files.
 //   a run's folder:  deck.toml (resolved)  weights.h5  tokenizer.json  metrics.jsonl  log.txt
 #pragma once
 #include <string>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gathered_units.hpp: the schedule of stage 3's gathers: when a unit's gather is started, waited for and forgotten.
 //   acquire(u):  start the gather of u, unless it is there or under way  ->  finish it
-//                ->  start those of the next `ahead` units in UnitOrder whose buffers are free: they travel while u works
+//                ->  start those of the next `ahead` units in UnitOrder whose buffers are free, to travel meanwhile
 //   release(u):  u stays in its buffer until another unit needs that, so that it is not gathered twice in a row
 //   settle():    the peers have read this rank's slices: they may change      forget(): they did
 // Nothing here copies or waits but the communicator, so that one schedule serves hosts and devices.

@@ -4,10 +4,10 @@
 //   replicated | partial at rest: one full flat buffer; a unit is reduced in place into this rank's slice of it.
 //   sharded at rest:              a full buffer a slot for the unit at work; its slice is kept, the buffer reused.
 // The schedule of reductions: ready(u) starts that of u; it travels while the next unit works, whose ready finishes it.
-// A buffer is written again only after the peers have read it, so that blocks in slots have two where reductions overlap.
-// With `reduced` accumulation, reduced slices of several micro-steps are added in an array of slices of its own. First
-// use of a unit in a micro-step finds nothing contributed (ParameterAccess), or under `local` accumulation the earlier
-// micro-steps' sum.
+// A buffer is written again only after the peers have read it, so that blocks in slots have two where reductions
+// overlap. With `reduced` accumulation, reduced slices of several micro-steps are added in an array of slices of its
+// own. First use of a unit in a micro-step finds nothing contributed (ParameterAccess), or under `local` accumulation
+// the earlier micro-steps' sum.
 #pragma once
 #include <optional>
 #include <string>
@@ -25,19 +25,19 @@ namespace kozero::zero {
 
 class Gradients {
  public:
-  /// `micro_steps` a step, known at start: a single one needs no array of sums beside the full buffer. Without `overlap`
-  /// ready(u) waits for the reduction of u.
+  /// `micro_steps` a step, known at start: a single one needs no array of sums beside the full buffer. Without
+  /// `overlap` ready(u) waits for the reduction of u.
   Gradients(const ParameterTable& table, dist::Communicator& comm, dist::Placement placement, Accumulation accumulation,
             int micro_steps, MemoryLedger& ledger, bool overlap = false);
 
   void begin_micro_step(int micro_step);
   /// The unit's addend on this rank, to be added into as ParameterAccess says. Valid until ready(unit).
   UnitGradient addend(int unit);
-  /// The unit's addend is complete, zero where nobody asked for it: its reduction begins where the accumulation order says
-  /// so.
+  /// The unit's addend is complete, zero where nobody asked for it: its reduction begins where the accumulation order
+  /// says so.
   void ready(int unit);
-  /// After the last micro-step: finishes what is under way and brings every unit to its placement (a replicated gradient
-  /// is gathered).
+  /// After the last micro-step: finishes what is under way and brings every unit to its placement (a replicated
+  /// gradient is gathered).
   void finish();
 
   /// This rank's slice of the reduced gradient, after finish().

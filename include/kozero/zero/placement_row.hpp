@@ -24,8 +24,8 @@ PlacementRow placement_row(int stage);
 /// How micro-steps are added up: `local` adds full gradients and reduces once; `reduced` adds reduced slices.
 enum class Accumulation { local, reduced };
 
-/// What `zero.accumulation` = auto | local | reduced means for a stage. Throws Error(deck) for local where gradients are
-/// sharded: a full gradient is never kept there.
+/// What `zero.accumulation` = auto | local | reduced means for a stage. Throws Error(deck) for local where gradients
+/// are sharded: a full gradient is never kept there.
 Accumulation accumulation_of(const std::string& name, int stage);
 
 }  // namespace kozero::zero

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // unit_order.hpp: in which order a pass reads the weights of its units, so that the next ones can be gathered ahead.
 //   forward 0, 1, ..., U - 1      backward U - 2, ..., 1      unit 0, the embedding, needs no weights in backward
-// The order is a guess that costs nothing where it is wrong: a unit that was not gathered ahead is gathered when it is used.
+// The order is a guess that costs nothing where it is wrong:
+// a unit that was not gathered ahead is gathered when it is used.
 #pragma once
 #include <vector>
 

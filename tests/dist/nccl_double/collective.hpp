@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// collective.hpp: what one call, or one group of calls, moves: reductions to a root and broadcasts from one, carried out together
-// through the buffers of a meeting. Sums are in rank order.
+// collective.hpp: what one call, or one group of calls, moves: reductions to a root and broadcasts from one, carried
+// out together through the buffers of a meeting. Sums are in rank order.
 #pragma once
 #include <string>
 #include <vector>
@@ -23,8 +23,8 @@ struct Place {
   int size;
 };
 
-/// `call` says in words what was called: all ranks must say the same. Returns "", or how they differ; nothing is moved then.
-/// Ends early once `given_up` is true.
+/// `call` says in words what was called: all ranks must say the same. Returns "", or how they differ; nothing is moved
+/// then. Ends early once `given_up` is true.
 std::string carry_out(Meeting& meeting, Place place, const std::vector<Part>& parts, const std::string& call,
                       const std::atomic<bool>& given_up);
 

@@ -6,7 +6,8 @@
 
 namespace kozero::test {
 
-/// Runs `work(argument)` after all that is on the stream, and all that is put there later after it. The work may copy below.
+/// Runs `work(argument)` after all that is on the stream, and all that is put there later after it.
+/// The work may copy below.
 void put_on(void* stream, void (*work)(void*), void* argument);
 
 void to_host(void* host, const void* device, std::size_t bytes);

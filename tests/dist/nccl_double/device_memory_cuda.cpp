@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// device_memory_cuda.cpp: a function on the stream holds it up while a thread, which may call CUDA as the function may not, does
-// the work. Copies go over a stream of that thread's own, which does not wait for the one that is held up.
+// device_memory_cuda.cpp: a function on the stream holds it up while a thread, which may call CUDA as the function may
+// not, does the work. Copies go over a stream of that thread's own, which does not wait for the one that is held up.
 #include <cuda_runtime.h>
 
 #include <cstdio>

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // meeting.hpp: processes of one node that show each other buffers in shared memory, all of them a buffer at a time.
 //   fill own()  ->  meet()  ->  read of(r) of every rank  ->  fill own() ...
-// A rank has two buffers, used in turn: who fills one again has met once more since, and for that meeting all had read it.
+// A rank has two buffers, used in turn: who fills one again has met once more since,
+// and for that meeting all had read it.
 #pragma once
 #include <atomic>
 #include <cstddef>

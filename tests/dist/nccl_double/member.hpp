@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// member.hpp: one rank's communicator, of NCCL's non-blocking kind: its start and every call is in progress until it was looked at
-// kLooks times. Only then is the call's work put on the stream, and until then no other call is taken.
+// member.hpp: one rank's communicator, of NCCL's non-blocking kind: its start and every call is in progress until it
+// was looked at kLooks times. Only then is the call's work put on the stream, and until then no other call is taken.
 #pragma once
 #include <optional>
 #include <set>
@@ -12,7 +12,8 @@
 
 #include "collective.hpp"
 
-/// Bytes of a GPU that NCCL would hold: of a start, and of the first call of each name. What was aborted keeps its bytes.
+/// Bytes of a GPU that NCCL would hold: of a start, and of the first call of each name.
+/// What was aborted keeps its bytes.
 extern "C" std::atomic<std::int64_t> kozero_nccl_double_memory;
 
 namespace kozero::test {

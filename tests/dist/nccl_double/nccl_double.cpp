@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// nccl_double.cpp: a library with the calls of NCCL that KoZeRO makes, for tests: ranks of one node, with or without a GPU, and
-// several on one GPU. It is opened where KOZERO_NCCL_LIBRARY names it. Work is put on the given stream and ordered by it alone.
-// It holds callers to NCCL's rules. A misuse that one rank can see returns an error; ranks that call different things find an
-// asynchronous error, where NCCL would hang or mix their data up. Sums are in rank order, so that mpi gives the same bits.
+// nccl_double.cpp: a library with the calls of NCCL that KoZeRO makes, for tests: ranks of one node, with or without a
+// GPU, and several on one GPU. It is opened where KOZERO_NCCL_LIBRARY names it. Work is put on the given stream and
+// ordered by it alone. It holds callers to NCCL's rules. A misuse that one rank can see returns an error; ranks that
+// call different things find an asynchronous error, where NCCL would hang or mix their data up. Sums are in rank order,
+// so that mpi gives the same bits.
 //   KOZERO_NCCL_DOUBLE_VERSION  the version it claims (22809 unless set)
-//   KOZERO_NCCL_DOUBLE_START    "absent": a rank that does not come to the communicator's start; "fails": an error there
+//   KOZERO_NCCL_DOUBLE_START    "absent": a rank that does not come to the communicator's start; "fails": it errs there
 #include <unistd.h>
 
 #include <chrono>
