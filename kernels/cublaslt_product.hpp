@@ -4,14 +4,14 @@
 // cuBLASLt's matrices are column-major, and a row-major matrix read so is its transpose: c^T = op(b)^T op(a)^T, so the
 // operands change places and keep their operations. Epilogues, of numbers in float before they are rounded:
 //   bias             c = ... + bias, and in any case + addend
-//   gelu             hidden (its auxiliary output) = ... + bias, c = gelu(hidden)        rows of hidden on 16-byte borders
+//   gelu             hidden (its auxiliary output) = ... + bias, c = gelu(hidden)     rows of hidden on 16-byte borders
 //   gelu_gradient    c = (...) * gelu'(hidden)
 //   sums_of_a        sums(m) = sum over the inner extent of op(a): where that is dy^T, the gradient of a bias
 //   sums_of_b        sums(n) = the same of op(b)
-// Its ways are the algorithms that cuBLASLt's heuristic names for the kind of product, none with a reduction by atomics;
-// the first is the rule's (product_tuning.hpp). A way's name is the algorithm's words in hexadecimal, which one version of
-// cuBLASLt gives one GPU. Where there is none for a GELU or for sums, there is no such Product, and they are kernels of
-// their own.
+// Its ways are the algorithms that cuBLASLt's heuristic names for the kind of product, none with a reduction by
+// atomics; the first is the rule's (product_tuning.hpp). A way's name is the algorithm's words in hexadecimal, which
+// one version of cuBLASLt gives one GPU. Where there is none for a GELU or for sums, there is no such Product, and they
+// are kernels of their own.
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime.h>

@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // elements.hpp: one call of a body for each element of a flat extent, in parallel.
 //   for_each_element(space, "kozero::fill", extent, KOKKOS_LAMBDA(std::int64_t i) { y[i] = ...; });
-//   assign_elements(space, "kozero::gelu_backward", dx, inputs_of(dy, x), KOKKOS_LAMBDA(float dy, float x) { return ...; });
-// The second one's dx(i) = T(...), of one element of each input, as float. On a GPU each thread takes an element there, and a
-// pack (packs.hpp) here. On a host each index of the dispatch is a block of kElementBlock, an inner loop that the compiler
-// turns into SIMD: the body is copied there, so that no store of it can change what it captured. Elements must not depend on
-// each other; an output may be an input.
+//   assign_elements(space, "kozero::gelu_backward", dx, inputs_of(dy, x),
+//                   KOKKOS_LAMBDA(float upper, float v) { return ...; });
+// The second one's dx(i) = T(...), of one element of each input, as float. On a GPU each thread takes an element there,
+// and a pack (packs.hpp) here. On a host each index of the dispatch is a block of kElementBlock, an inner loop that the
+// compiler turns into SIMD: the body is copied there, so that no store of it can change what it captured. Elements must
+// not depend on each other; an output may be an input.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>

@@ -5,9 +5,9 @@
 //   x(n, :) += wpe(n mod T, :)                wpe (at least T, C)   N a multiple of T
 //   dwte(tokens(n), :) += dx(n, :)            dwpe(n mod T, :) += dx(n, :)       both with n ascending
 // The gradients add in the order of the rows, without atomics: each element of a table has one worker. For tokens,
-// worker (k, tile) walks all rows and takes those whose token is k modulo kTokenBuckets. Of tokens a GPU's lane has a column and
-// reads several rows before it adds the first, for each read takes as long as hundreds of additions. Returns without
-// fencing.
+// worker (k, tile) walks all rows and takes those whose token is k modulo kTokenBuckets. Of tokens a GPU's lane has a
+// column and reads several rows before it adds the first, for each read takes as long as hundreds of additions. Returns
+// without fencing.
 #pragma once
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>

@@ -56,8 +56,8 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
 /// What a product multiplies.
 enum class Operand { a, b };
 
-/// The back end's product c = a^T b, or c += a^T b, of extents above zero. Returns whether it also wrote the sums over the
-/// rows of one operand, to the front of `workspace`.
+/// The back end's product c = a^T b, or c += a^T b, of extents above zero. Returns whether it also wrote the sums over
+/// the rows of one operand, to the front of `workspace`.
 template <class Space, class T>
 bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, Matrix<const T> a, Matrix<const T> b,
                       Operand summed, Vector<float> workspace);
@@ -73,8 +73,9 @@ void apply_gelu(const Space& space, const ProductShape& shape, Out* c, const Epi
   }
 }
 
-/// Who is to multiply: the fastest there is that is exact in float; the library also where a tile unit would be used; or, on
-/// GPUs, tensor cores for f32 too, which read 10 bits of its 23 (TF32). A back end keeps to what it has of these.
+/// Who is to multiply: the fastest there is that is exact in float; the library also where a tile unit would be used;
+/// or, on GPUs, tensor cores for f32 too, which read 10 bits of its 23 (TF32). A back end keeps to what it has of
+/// these.
 enum class Products { fastest, library, tf32 };
 void choose_products(Products products);
 
@@ -188,8 +189,8 @@ void matmul_gelu_gradient(const Space& space, Matrix<T> dhidden, MatrixIn<T> a, 
 }
 
 /// dweight = a^T b, plus dweight where `accumulate`; dbias += sum over the rows of `dy`. The workspace has
-/// row_reduction_workspace(C) floats. A fused product overwrites its sums, and may be timed, so it gets the workspace for
-/// them: they are added to dbias whether that holds zeros or the gradient of other micro-steps, in the same bits.
+/// row_reduction_workspace(C) floats. A fused product overwrites its sums, and may be timed, so it gets the workspace
+/// for them: they are added to dbias whether that holds zeros or the gradient of other micro-steps, in the same bits.
 template <class Space, class T>
 void matmul_bias_gradient(const Space& space, Matrix<float> dweight, MatrixIn<T> a, MatrixIn<T> b, bool accumulate,
                           Operand dy, Vector<float> dbias, Vector<float> workspace) {

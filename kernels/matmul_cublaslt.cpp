@@ -91,9 +91,9 @@ void run(CublasltProduct<Out, In>& product, const CublasltKind& kind, cudaStream
   product.run(way, stream, workspace, c, a, b, epilogue);
 }
 
-/// A product with an operand's sums. Its ways are the algorithms that have them in the epilogue, of which the first is the
-/// rule's, then those of the plain product, after which the sums are a kernel of their own. Timed ones overwrite the
-/// workspace that gets the sums, but neither c nor the gradient of a bias.
+/// A product with an operand's sums. Its ways are the algorithms that have them in the epilogue, of which the first is
+/// the rule's, then those of the plain product, after which the sums are a kernel of their own. Timed ones overwrite
+/// the workspace that gets the sums, but neither c nor the gradient of a bias.
 template <class T>
 struct SummingProduct {
   CublasltProduct<float, T>& fused;

@@ -71,8 +71,8 @@ struct WholeRows {
   [[nodiscard]] KOKKOS_FUNCTION bool packed() const { return on_borders(data) && stride % kPackOf<T> == 0; }
 };
 
-/// Rows that lie one behind the other, `parts` of them in each longer one: row n at (n / parts) * stride + (n % parts) *
-/// extent. Fewer than 2^32 of them.
+/// Rows that lie one behind the other, `parts` of them in each longer one: row n at (n / parts) * stride + (n % parts)
+/// * extent. Fewer than 2^32 of them.
 template <class T>
 struct PartsOfRows {
   using Stored = T;

@@ -7,8 +7,8 @@
 //   });
 // A row belongs to one thread of a host, or to one warp of a GPU: RowTeam is that worker. The functions get one element
 // of each array that is named behind them, as floats. A row's sum goes by fixed lanes (a host's lane l adds columns l,
-// l + kLanes, ..., a GPU's the packs of packs.hpp, then the lanes are added in pairs), so its bits depend on the columns
-// and types alone.
+// l + kLanes, ..., a GPU's the packs of packs.hpp, then the lanes are added in pairs), so its bits depend on the
+// columns and types alone.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -143,8 +143,8 @@ KOKKOS_INLINE_FUNCTION float row_sum(const Team& team, std::int64_t columns, con
        return total;))
 }
 
-/// out[c] = T(f(x[c]...)) for c in [0, columns), as store_run does it on a host. `out` may be one of x. A GPU's lane reads
-/// kAtOnce packs before it stores the first; f is computed that often even for a row that ends before.
+/// out[c] = T(f(x[c]...)) for c in [0, columns), as store_run does it on a host. `out` may be one of x. A GPU's lane
+/// reads kAtOnce packs before it stores the first; f is computed that often even for a row that ends before.
 template <int kAtOnce = kInFlight, class Team, class T, class F, class... In>
 KOKKOS_INLINE_FUNCTION void assign_row(const Team& team, T* out, std::int64_t columns, const F& f, const In*... x) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); store_run(
@@ -166,8 +166,8 @@ KOKKOS_INLINE_FUNCTION void for_each_column(const Team& team, std::int64_t colum
 template <int kCount>
 using Columns = std::integral_constant<int, kCount>;
 
-/// On a GPU, body(Columns<kCount>(), c) for each whole pack [c, c + kCount) where `packed`, and body(Columns<1>(), c) for
-/// each column in none; the columns must not depend on each other.
+/// On a GPU, body(Columns<kCount>(), c) for each whole pack [c, c + kCount) where `packed`, and body(Columns<1>(), c)
+/// for each column in none; the columns must not depend on each other.
 template <int kCount, class Team, class Body>
 KOKKOS_INLINE_FUNCTION void for_each_pack(const Team& team, std::int64_t columns, bool packed, const Body& body) {
   const std::int64_t packs = packed ? columns / kCount : 0;

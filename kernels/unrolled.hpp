@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // unrolled.hpp: what a GPU's compiler is told before a loop; host compilers decide for themselves.
-//   KOZERO_UNROLLED          a loop over a thread's own small array: the array stays in registers, which have no addresses
+//   KOZERO_UNROLLED          a loop over a thread's own small array, which stays in registers: they have no addresses
 //   KOZERO_UNROLLED_BY(n)    a loop that only reads: n reads are under way at once
 #pragma once
 

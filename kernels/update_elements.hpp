@@ -3,9 +3,9 @@
 // update_elements.hpp: one pass of an optimizer over weights, which also leaves them in 16 bits where a network reads
 // those.
 //   {weight(i), state(i), ...} = update({weight(i), state(i), ...}, gradient(i), decays);  stored(i) = T(weight(i))
-// In f32 `stored` is the weights themselves, and not looked at. Elements that decay, that do not and that are frozen lie in
-// runs, all of which one kernel passes over: a GPU's thread takes a pack (packs.hpp) and looks for its run, a host's block
-// goes from run to run. Runs on `space`; returns without fencing.
+// In f32 `stored` is the weights themselves, and not looked at. Elements that decay, that do not and that are frozen
+// lie in runs, all of which one kernel passes over: a GPU's thread takes a pack (packs.hpp) and looks for its run, a
+// host's block goes from run to run. Runs on `space`; returns without fencing.
 #pragma once
 #include <algorithm>
 #include <string>
