@@ -3,7 +3,7 @@
 // row_blocks.hpp: sums over the rows of a matrix, one for each column or two at once, added into vectors.
 //   out[k](c) += sum over n of terms(n, x(n, c), y(n, c), ...)[k]         n in [0, rows), c in [0, columns)
 // The rows are cut into kRowBlocks fixed blocks whatever the number of threads; each block's partial sums go to the
-// workspace, and the partials are added in block order. No atomics: the bits depend on rows and columns alone. The
+// workspace, and the partials are added in a fixed order. No atomics: the bits depend on rows and columns alone. The
 // workspace has row_reduction_workspace(columns) floats. Runs on `space`; returns without fencing.
 #pragma once
 #include <cstdint>
@@ -13,13 +13,14 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/kernels/row_arrays.hpp>
 #include <kozero/kernels/rows.hpp>
 
 namespace kozero::kernels {
 
 /// Of kSums sums a column; a GPU has more workers to feed.
 template <int kSums>
-inline constexpr std::int64_t kRowBlocks = runs_on_host<Device> ? 32 : 512 / kSums;
+inline constexpr std::int64_t kRowBlocks = runs_on_host<Device> ? 32 : 1024 / kSums;
 
 /// Floats of workspace that the backward of bias, layernorm or rmsnorm needs for that many columns.
 constexpr std::int64_t row_reduction_workspace(std::int64_t columns) { return 2 * kRowBlocks<2> * columns; }
@@ -58,55 +59,6 @@ struct ColumnTile {
 struct RowRange {
   std::int64_t begin, end;
 };
-
-/// Row n begins at n * stride.
-template <class T>
-struct WholeRows {
-  using Stored = T;
-  const T* data;
-  std::int64_t stride;
-
-  [[nodiscard]] KOKKOS_FUNCTION const T* at(std::int64_t n) const { return data + n * stride; }
-  /// All begin on borders.
-  [[nodiscard]] KOKKOS_FUNCTION bool packed() const { return on_borders(data) && stride % kPackOf<T> == 0; }
-};
-
-/// Rows that lie one behind the other, `parts` of them in each longer one: row n at (n / parts) * stride + (n % parts)
-/// * extent. Fewer than 2^32 of them.
-template <class T>
-struct PartsOfRows {
-  using Stored = T;
-  const T* data;
-  std::int64_t stride;
-  std::int64_t parts;
-  std::int64_t extent;
-
-  [[nodiscard]] KOKKOS_FUNCTION const T* at(std::int64_t n) const {
-    return data + row(n) * stride + (n - row(n) * parts) * extent;
-  }
-  /// The longer row of row n; a GPU divides 32 bits in a fourth of the time.
-  [[nodiscard]] KOKKOS_FUNCTION std::int64_t row(std::int64_t n) const {
-    return static_cast<std::uint32_t>(n) / static_cast<std::uint32_t>(parts);
-  }
-  [[nodiscard]] KOKKOS_FUNCTION bool packed() const {
-    return on_borders(data) && stride % kPackOf<T> == 0 && extent % kPackOf<T> == 0;
-  }
-};
-
-/// `count` rows of each of some arrays of one type.
-template <class Array, int kArrays>
-struct Rows {
-  Kokkos::Array<Array, kArrays> arrays;
-  std::int64_t count;
-};
-
-template <class T, class... More>
-auto rows_of(const Matrix<const T>& first, const More&... more) {
-  const auto columns = static_cast<std::int64_t>(first.extent(1));
-  using Array = WholeRows<T>;
-  return Rows<Array, 1 + sizeof...(More)>{{Array{first.data(), columns}, Array{more.data(), columns}...},
-                                          static_cast<std::int64_t>(first.extent(0))};
-}
 
 /// Rows [range.begin, range.end) of columns [first, ...) of all arrays.
 template <int kSums, class Array, int kArrays, class Terms>
@@ -181,20 +133,49 @@ struct RowSums {
   }
 };
 
-/// out[c] += sum over `blocks` of sums[block * stride + c], for c in [0, width); `sums` is used up.
+/// Sums of rows, `count` of them `stride` floats apart, as add_partials has them.
+struct Partials {
+  float* sums;
+  std::int64_t count;
+  std::int64_t stride;
+};
+
+/// sums[c] of partial `begin` becomes the sum of the partials [begin, end), in their order.
+KOKKOS_INLINE_FUNCTION void add_share(const Partials& partials, std::int64_t begin, std::int64_t end, std::int64_t c) {
+  float sum = 0.0F;
+  KOZERO_UNROLLED_BY(32)
+  for (std::int64_t n = begin; n < end; ++n) sum += partials.sums[n * partials.stride + c];
+  partials.sums[begin * partials.stride + c] = sum;
+}
+
+/// add_partials of a GPU: each of the team's threads adds one share of the partials, then one adds these.
 template <class Team>
-KOKKOS_INLINE_FUNCTION void add_partials(const Team& team, float* out, float* sums, std::int64_t width,
-                                         std::int64_t blocks, std::int64_t stride) {
-  KOKKOS_IF_ON_HOST((for (std::int64_t block = 1; block < blocks; ++block) {
-    const float* const later = sums + block * stride;
+KOKKOS_INLINE_FUNCTION void add_shares(const WholeTeam<Team>& whole, float* out, const Partials& partials,
+                                       std::int64_t width) {
+  constexpr std::int64_t kShares = 8;
+  const std::int64_t extent = (partials.count + kShares - 1) / kShares;
+  Kokkos::parallel_for(Kokkos::TeamThreadRange(whole.team, kShares), [&](std::int64_t share) {
+    const std::int64_t begin = share * extent;
+    const std::int64_t end = begin + extent < partials.count ? begin + extent : partials.count;
+    if (begin >= end) return;
+    Kokkos::parallel_for(columns_of(whole.team, width), [&](std::int64_t c) { add_share(partials, begin, end, c); });
+  });
+  meet(whole);
+  Kokkos::parallel_for(columns_of(whole, width), [&](std::int64_t c) {
+    float sum = 0.0F;
+    for (std::int64_t n = 0; n < partials.count; n += extent) sum += partials.sums[n * partials.stride + c];
+    out[c] += sum;
+  });
+}
+
+/// out[c] += sum over the partials of sums[n * stride + c], for c in [0, width); the sums are used up.
+template <class Team>
+KOKKOS_INLINE_FUNCTION void add_partials(const Team& team, float* out, const Partials& partials, std::int64_t width) {
+  KOKKOS_IF_ON_HOST((float* const sums = partials.sums; for (std::int64_t n = 1; n < partials.count; ++n) {
+    const float* const later = sums + n * partials.stride;
     for_each_column(team, width, [=](std::int64_t c) { sums[c] += later[c]; });
   } for_each_column(team, width, [=](std::int64_t c) { out[c] += sums[c]; });))
-  KOKKOS_IF_ON_DEVICE((for_each_column(team, width, [=](std::int64_t c) {
-                         float sum = 0.0F;
-                         KOZERO_UNROLLED_BY(32)
-                         for (std::int64_t block = 0; block < blocks; ++block) sum += sums[block * stride + c];
-                         out[c] += sum;
-                       });))
+  KOKKOS_IF_ON_DEVICE((add_shares(team, out, partials, width);))
 }
 
 /// Writes each block's sums: those of block b and sum k are the `columns` floats from partials + (b * kSums + k) *
@@ -215,19 +196,19 @@ void sum_blocks(const Space& space, const std::string& label, float* partials, c
       });
 }
 
-/// Adds the blocks' sums in block order, and then to `out`.
+/// Adds the blocks' sums in a fixed order, and then to `out`.
 template <int kSums, class Space>
 void add_blocks(const Space& space, const std::string& label, const Kokkos::Array<Vector<float>, kSums>& out,
                 float* partials, std::int64_t blocks) {
   const auto columns = static_cast<std::int64_t>(out[0].extent(0));
   constexpr std::int64_t kTile = kPartialTile<Space>;
   const std::int64_t tiles = (columns + kTile - 1) / kTile;
-  for_each_row(
-      space, label, kSums * tiles, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t item) {
+  for_each_long_row(
+      space, label, kSums * tiles, KOKKOS_LAMBDA(const WholeTeam<RowTeam<Space>>& team, std::int64_t item) {
         const ColumnTile tile(item % tiles, kTile, columns);
         const std::int64_t k = item / tiles;
-        add_partials(team, out[k].data() + tile.first, partials + k * columns + tile.first, tile.width, blocks,
-                     kSums * columns);
+        const Partials of_column{partials + k * columns + tile.first, blocks, kSums * columns};
+        add_partials(team, out[k].data() + tile.first, of_column, tile.width);
       });
 }
 

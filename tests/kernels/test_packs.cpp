@@ -178,6 +178,29 @@ TEMPLATE_LIST_TEST_CASE("a GPU's threads add every element to a sum once", "", r
   }
 }
 
+/// out += the partials (count, columns) as a GPU's team adds them.
+void add_partials_by_team(Vector<float> out, Matrix<float> partials) {
+  const auto columns = static_cast<std::int64_t>(partials.extent(1));
+  const Partials all{partials.data(), static_cast<std::int64_t>(partials.extent(0)), columns};
+  for_each_long_row(
+      Device(), "test::partials", 1, KOKKOS_LAMBDA(const WholeTeam<RowTeam<Device>>& team, std::int64_t) {
+        add_shares(team, out.data(), all, columns);
+      });
+  Device().fence();
+}
+
+TEST_CASE("a GPU's team adds every partial sum once") {
+  constexpr std::int64_t kColumns = 19;
+  for (const std::int64_t count : {1, 2, 7, 8, 9, 100, 512}) {
+    const std::vector<float> sums = reference::numbers(count * kColumns, 7);
+    std::vector<double> expected(kColumns, 2.0);
+    for (std::size_t i = 0; i < sums.size(); ++i) expected[i % kColumns] += sums[i];
+    const reference::Filled<float> out(std::vector<float>(kColumns, 2.0F)), partials(sums);
+    add_partials_by_team(out.vector(), partials.matrix(count, kColumns));
+    reference::require_near(out.values(), expected, 1e-4);
+  }
+}
+
 TEST_CASE("rows that lie in parts of longer ones are found") {
   const std::vector<float> memory(64);
   const PartsOfRows<float> heads{memory.data() + 4, 20, 3, 4};
