@@ -41,7 +41,7 @@ struct Pack {
   float x[kCount];
 };
 
-/// The same as it is stored: one access where it is more than one element.
+/// The same as it is stored.
 template <class T, int kCount>
 struct alignas(kCount > 1 ? kAccessBytes : alignof(T)) StoredPack {
   T x[kCount];
@@ -50,11 +50,14 @@ struct alignas(kCount > 1 ? kAccessBytes : alignof(T)) StoredPack {
 /// The elements from `from` on, which lies on a border where kOnBorders.
 template <int kCount, bool kOnBorders = true, class T>
 KOKKOS_INLINE_FUNCTION StoredPack<T, kCount> stored_pack(const T* from) {
-  if constexpr (kOnBorders) return *reinterpret_cast<const StoredPack<T, kCount>*>(from);
-  StoredPack<T, kCount> stored;
-  KOZERO_UNROLLED
-  for (int k = 0; k < kCount; ++k) stored.x[k] = from[k];
-  return stored;
+  if constexpr (kOnBorders) {
+    return *reinterpret_cast<const StoredPack<T, kCount>*>(from);
+  } else {
+    StoredPack<T, kCount> stored;
+    KOZERO_UNROLLED
+    for (int k = 0; k < kCount; ++k) stored.x[k] = from[k];
+    return stored;
+  }
 }
 
 /// The same as floats.
@@ -67,13 +70,27 @@ KOKKOS_INLINE_FUNCTION Pack<kCount> load_pack(const T* from) {
   return pack;
 }
 
-/// Rounds it to T; `to` lies on a border.
+/// Rounds it to T; `to` lies on a border. Each access is an integer of 16 bytes, put together by shifts: of a struct nvcc
+/// may store element by element.
 template <int kCount, class T>
 KOKKOS_INLINE_FUNCTION void store_pack(T* to, const Pack<kCount>& pack) {
-  StoredPack<T, kCount> stored;
-  KOZERO_UNROLLED
-  for (int k = 0; k < kCount; ++k) stored.x[k] = static_cast<T>(pack.x[k]);
-  *reinterpret_cast<StoredPack<T, kCount>*>(to) = stored;
+  if constexpr (kCount == 1) {
+    *to = static_cast<T>(pack.x[0]);
+  } else {
+    __extension__ typedef unsigned __int128 Access __attribute__((may_alias));
+    using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint32_t>;
+    constexpr int kOfAccess = kAccessBytes / static_cast<int>(sizeof(T));
+    KOZERO_UNROLLED
+    for (int first = 0; first < kCount; first += kOfAccess) {
+      Access access = 0;
+      KOZERO_UNROLLED
+      for (int k = 0; k < kOfAccess; ++k) {
+        const auto bits = Kokkos::bit_cast<Bits>(static_cast<T>(pack.x[first + k]));
+        access |= static_cast<Access>(bits) << (8 * sizeof(T) * static_cast<unsigned>(k));
+      }
+      *reinterpret_cast<Access*>(to + first) = access;
+    }
+  }
 }
 
 /// to = from, both on borders.
