@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul_host.cpp: who computes a product on the host. The rule: the processor's best tile unit, or oneDNN where there
 // is none and where padding to blocks of 32 x 32 would more than double the work. Of fp16 oneDNN is given copies in
-// float, which cost more than that padding. A table may say otherwise (product_tuning.hpp):
-// all units and oneDNN are ways.
+// float, which cost more than that padding. A table may say otherwise (product_tuning.hpp): all units and
+// oneDNN are ways.
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <kozero/core/precision.hpp>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// kernel_products.cpp: the kernels whose time is that of multiplying:
-// products at every shape of the network, attention.
+// kernel_products.cpp: the kernels whose time is that of multiplying: products at every shape of the network, and
+// attention.
 #include <algorithm>
 
 #include <fmt/format.h>

@@ -209,40 +209,6 @@ TEST_CASE("rows that lie in parts of longer ones are found") {
   CHECK(heads.at(4) == memory.data() + 28);
 }
 
-/// a = a + b, b = a - b by packs of a row's worker.
-template <class T>
-void sum_and_difference(Matrix<T> a, Matrix<T> b) {
-  for_each_row(
-      Device(), "test::pairs", static_cast<std::int64_t>(a.extent(0)),
-      KOKKOS_LAMBDA(const RowTeam<Device>& team, std::int64_t n) {
-        T* const first = row_of(a, n);
-        T* const second = row_of(b, n);
-        const auto both = [](float x, float y) { return TwoValues{x + y, x - y}; };
-        for_each_pack<kPackOf<T>>(
-            team, static_cast<std::int64_t>(a.extent(1)), on_borders(first, second), [=](auto count, std::int64_t c) {
-              constexpr int kCount = decltype(count)::value;
-              assign_two(first + c, second + c, both, load_pack<kCount>(first + c), load_pack<kCount>(second + c));
-            });
-      });
-  Device().fence();
-}
-
-TEMPLATE_LIST_TEST_CASE("packs and what is left of a row are both visited once", "", reference::StoredTypes) {
-  for (const std::int64_t columns : {1, 8, 13, 128, 300}) {
-    const std::vector<float> a = reference::numbers<TestType>(3 * columns, 1);
-    const std::vector<float> b = reference::numbers<TestType>(3 * columns, 2);
-    const reference::Filled<TestType> first(a), second(b);
-    sum_and_difference(first.matrix(3, columns), second.matrix(3, columns));
-    std::vector<float> sums, differences;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      sums.push_back(a[i] + b[i]);
-      differences.push_back(a[i] - b[i]);
-    }
-    CHECK(reference::same_bits(first.values(), reference::stored_as<TestType>(sums)));
-    CHECK(reference::same_bits(second.values(), reference::stored_as<TestType>(differences)));
-  }
-}
-
 /// A weight that decays is halved before the gradient is added; the state counts updates.
 struct Rule {
   KOKKOS_FUNCTION Element<2> operator()(const Element<2>& element, float slope, bool decays) const {

@@ -64,20 +64,40 @@ void sum_and_difference(Matrix<T> a, Matrix<T> b) {
       });
 }
 
-TEMPLATE_LIST_TEST_CASE("assign_rows stores both values, in place and for widths around a piece", "",
+/// The same by packs of a row's worker, as assign_rows does it on a GPU.
+template <class T>
+void sum_and_difference_by_packs(Matrix<T> a, Matrix<T> b) {
+  for_each_row(
+      Device(), "test::pairs", static_cast<std::int64_t>(a.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Device>& team, std::int64_t n) {
+        T* const first = row_of(a, n);
+        T* const second = row_of(b, n);
+        const auto both = [](float x, float y) { return TwoValues{x + y, x - y}; };
+        for_each_pack<kPackOf<T>>(
+            team, static_cast<std::int64_t>(a.extent(1)), on_borders(first, second), [=](auto count, std::int64_t c) {
+              constexpr int kCount = decltype(count)::value;
+              assign_two(first + c, second + c, both, load_pack<kCount>(first + c), load_pack<kCount>(second + c));
+            });
+      });
+  Device().fence();
+}
+
+TEMPLATE_LIST_TEST_CASE("assign_rows stores both values, in place and for widths around a piece or pack", "",
                         reference::StoredTypes) {
-  for (const std::int64_t columns : {1, 13, 128, 300}) {
-    const std::vector<float> a = reference::numbers<TestType>(3 * columns, 1);
-    const std::vector<float> b = reference::numbers<TestType>(3 * columns, 2);
-    const Filled<TestType> first(a), second(b);
-    sum_and_difference(first.matrix(3, columns), second.matrix(3, columns));
-    std::vector<float> sums, differences;
-    for (std::size_t i = 0; i < a.size(); ++i) {
-      sums.push_back(a[i] + b[i]);
-      differences.push_back(a[i] - b[i]);
+  for (const auto kernel : {sum_and_difference<TestType>, sum_and_difference_by_packs<TestType>}) {
+    for (const std::int64_t columns : {1, 8, 13, 128, 300}) {
+      const std::vector<float> a = reference::numbers<TestType>(3 * columns, 1);
+      const std::vector<float> b = reference::numbers<TestType>(3 * columns, 2);
+      const Filled<TestType> first(a), second(b);
+      kernel(first.matrix(3, columns), second.matrix(3, columns));
+      std::vector<float> sums, differences;
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        sums.push_back(a[i] + b[i]);
+        differences.push_back(a[i] - b[i]);
+      }
+      CHECK(reference::same_bits(first.values(), reference::stored_as<TestType>(sums)));
+      CHECK(reference::same_bits(second.values(), reference::stored_as<TestType>(differences)));
     }
-    CHECK(reference::same_bits(first.values(), reference::stored_as<TestType>(sums)));
-    CHECK(reference::same_bits(second.values(), reference::stored_as<TestType>(differences)));
   }
 }
 
