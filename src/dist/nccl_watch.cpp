@@ -4,8 +4,8 @@
 
 #include <kozero/core/error.hpp>
 
-#include "group_communicator.hpp"
 #include "nccl_watch.hpp"
+#include "vain_wait.hpp"
 
 namespace kozero::dist {
 namespace {
@@ -45,7 +45,7 @@ std::string NcclWatch::found() {
     without_progress_.restart();
   }
   const bool late = without_progress_.look() > timeout_s_ && !under_way_.empty();
-  return late ? waited_in_vain(rank_, timeout_s_, under_way_.front().collective, "another rank") : "";
+  return late ? waited_in_vain(rank_, timeout_s_, under_way_.front().collective, kAnotherRank) : "";
 }
 
 bool NcclWatch::look() {
