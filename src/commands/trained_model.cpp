@@ -18,7 +18,7 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
                                                     settings_.zero.prefetch_units);
   network_ = std::make_unique<model::NetworkOf<float>>(std::move(model), *weights_);
   network_->reserve(ledger_, settings_.batch.micro_batch);
-  load(source_, settings_.model, network_->parameters(), weights_->weights(), *comm_);
+  load(source_, settings_.model, network_->parameters(), weights_->weights(), session_.control());
 }
 
 void TrainedModel::accept_vocabulary(std::int64_t ids) const {

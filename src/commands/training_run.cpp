@@ -150,7 +150,7 @@ void TrainingRun::begin() {
     return;
   }
   if (deck_.model.init != kRandom) log_.say("note         model.init is not read: checkpoint.resume wins");
-  const auto absent = train::load_state(resume_.state_file, assembly_->parts());
+  const auto absent = train::load_state(resume_.state_file, assembly_->parts(), control_);
   const io::CheckpointRecord& saved = resume_.record;
   summary_.steps = saved.step;
   tokens_ = saved.tokens;
