@@ -13,7 +13,8 @@ namespace kozero::io {
 
 class FileDescriptor {
  public:
-  /// create: must not exist; update: an existing file, written; sync: an existing file or folder
+  /// read: a regular file, anything else is refused without waiting for it; create: must not exist; update: an
+  /// existing file, written; sync: an existing file or folder
   enum class Use { read, create, update, sync };
 
   FileDescriptor(const std::string& path, Use use);
@@ -33,9 +34,10 @@ class FileDescriptor {
   void resize(std::int64_t size) const;
   /// Asks the system to begin moving these bytes to the disk, and does not wait: less is left for sync().
   void start_sync(std::int64_t offset, std::int64_t extent) const noexcept;
+  /// Fills `bytes` from `offset` as far as the file goes; returns how many it filled.
+  [[nodiscard]] std::int64_t read_up_to(std::span<char> bytes, std::int64_t offset) const;
   /// Fills `bytes` from `offset`; a file that ends before is an error.
   void read_at(std::span<char> bytes, std::int64_t offset) const;
-  /// Throws Error(input) where it is not a regular file.
   [[nodiscard]] std::int64_t size() const;
   /// Returns when the bytes are on the disk.
   void sync() const;

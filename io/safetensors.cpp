@@ -7,6 +7,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/io/float_formats.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 #include <kozero/io/safetensors.hpp>
 #include <kozero/io/safetensors_index.hpp>
 
@@ -74,13 +75,13 @@ void SafetensorsFile::read(const TensorEntry& entry, std::int64_t first, std::in
 SafetensorsFolder::SafetensorsFolder(const std::string& folder) {
   const std::filesystem::path base(folder);
   path_ = (base / kSafetensorsFile).string();
-  if (std::filesystem::exists(path_)) {
+  if (is_there(path_)) {
     files_.emplace_back(path_);
     add(files_.front());
     return;
   }
   const std::string index = (base / kSafetensorsIndex).string();
-  if (!std::filesystem::exists(index)) {
+  if (!is_there(index)) {
     throw Error(Failure::input, folder + ": no " + kSafetensorsFile + " and no " + kSafetensorsIndex);
   }
   path_ = index;

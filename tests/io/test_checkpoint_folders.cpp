@@ -146,7 +146,7 @@ TEST_CASE("truncated, missing and other files are refused by name") {
   std::ofstream(path + "/manifest.json") << "{}";
   CHECK_THAT(all.verify(path), ContainsSubstring("manifest.json: ") && ContainsSubstring("format_version"));
   fs::remove(path + "/manifest.json");
-  CHECK_THAT(all.verify(path), ContainsSubstring("manifest.json: cannot read: No such file"));
+  CHECK_THAT(all.verify(path), ContainsSubstring("manifest.json: cannot open: No such file"));
 }
 
 TEST_CASE("the newest complete one is found, broken ones are named") {
@@ -163,7 +163,7 @@ TEST_CASE("the newest complete one is found, broken ones are named") {
   CHECK(found->manifest.record.step == 9);
   CHECK(found->folder == all.folder / "step_000000009");
   REQUIRE(skipped.size() == 2);
-  CHECK_THAT(skipped[0], ContainsSubstring("step_1000000000/manifest.json: cannot read"));
+  CHECK_THAT(skipped[0], ContainsSubstring("step_1000000000/manifest.json: cannot open"));
   CHECK_THAT(skipped[1], ContainsSubstring("step_000000010/state.h5: bytes"));
 }
 
