@@ -141,6 +141,12 @@ Manifest read_manifest(const std::string& folder) {
   return manifest_from(read_whole_file(path, kMaxManifestBytes), path);
 }
 
+Manifest read_manifest(dist::Communicator& comm, const std::string& folder) {
+  const std::string path = manifest_in(folder);
+  const std::string text = dist::from_first_rank(comm, [&] { return read_whole_file(path, kMaxManifestBytes); });
+  return dist::agreed(comm, [&] { return manifest_from(text, path); });
+}
+
 Manifest verify_checkpoint(dist::Communicator& comm, const std::string& folder) {
   const std::string path = manifest_in(folder);
   const std::string text = dist::from_first_rank(comm, [&] { return read_whole_file(path, kMaxManifestBytes); });

@@ -148,6 +148,7 @@ std::vector<std::string> set_aside_after(const std::string& run_folder, std::int
 }
 
 std::string name_by_step(const std::string& run_folder, const std::string& loaded, std::int64_t step) {
+  if (loaded.empty()) return loaded;
   const fs::path folder = (fs::absolute(loaded) / "").parent_path();
   std::error_code ignored;
   const bool is_ours = step_of(folder) >= 0 && fs::equivalent(folder.parent_path(), run_folder, ignored);

@@ -105,10 +105,12 @@ void FileDescriptor::read_at(std::span<char> bytes, std::int64_t offset) const {
   throw Error(Failure::input, path_ + ": ends at byte " + std::to_string(offset + done));
 }
 
-std::int64_t FileDescriptor::size() const {
+std::int64_t FileDescriptor::size() const { return stamp().size; }
+
+FileDescriptor::Stamp FileDescriptor::stamp() const {
   struct stat status {};
   if (::fstat(number_, &status) != 0) throw Error(Failure::input, path_ + ": cannot stat: " + errno_text());
-  return status.st_size;
+  return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
 }
 
 void FileDescriptor::sync() const {

@@ -39,6 +39,14 @@ class FileDescriptor {
   /// Fills `bytes` from `offset`; a file that ends before is an error.
   void read_at(std::span<char> bytes, std::int64_t offset) const;
   [[nodiscard]] std::int64_t size() const;
+  /// Another after the file was written to, as far as the file system's clock tells.
+  struct Stamp {
+    std::int64_t size = 0;
+    std::int64_t seconds = 0;
+    std::int64_t nanoseconds = 0;
+    bool operator==(const Stamp&) const = default;
+  };
+  [[nodiscard]] Stamp stamp() const;
   /// Returns when the bytes are on the disk.
   void sync() const;
   /// Closes and checks: some file systems report a failed write only here.

@@ -46,7 +46,9 @@ std::string subject_of(const std::string& given) {
 std::vector<io::ListedTensor> by_deck(const io::Deck& deck) {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
   const auto comm = dist::make_planned_communicator("self", 0, 1, ledger);
-  train::Assembly assembly(train::settings_of(deck, 1, 0, 0), *comm, ledger);
+  train::Settings settings = train::settings_of(deck, 1, 0, 0);
+  settings.staged = false;
+  train::Assembly assembly(settings, *comm, ledger);
   std::vector<std::string> groups = {"/parameters"};
   for (const auto& state : assembly.parts().optimizer.states()) groups.push_back("/optimizer/" + state.name);
   std::sort(groups.begin() + 1, groups.end());
@@ -67,15 +69,17 @@ std::string hdf5_file_of(const Inspected& inspected) {
 
 }  // namespace
 
-Inspected find_inspected(const std::string& path) {
+Inspected find_inspected(const std::string& path, dist::Communicator& comm) {
   Inspected inspected;
-  inspected.path = subject_of(path);
-  if (fs::is_directory(inspected.path)) {
-    inspected.manifest = io::read_manifest(inspected.path);
+  inspected.path = dist::from_first_rank(comm, [&] { return subject_of(path); });
+  const std::string kind =
+      dist::from_first_rank(comm, [&] { return io::is_folder(inspected.path) ? "checkpoint" : "weights"; });
+  if (kind == "checkpoint") {
+    inspected.manifest = io::read_manifest(comm, inspected.path);
     inspected.record = inspected.manifest->record;
     return inspected;
   }
-  const auto description = io::read_seal(inspected.path);
+  const auto description = io::read_seal(comm, inspected.path);
   inspected.record.step = description.step;
   inspected.record.tokens = description.tokens;
   inspected.record.model = description.model;
