@@ -30,7 +30,7 @@ void train(const dist::Environment& environment, const Arguments& arguments) {
   app.add_flag("--json", as_json);
   parse(app, arguments);
 
-  Session session(environment, [&] { return deck_arguments.read(); });
+  Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read(comm); });
   const RunSummary summary = TrainingRun(session).execute();
   if (as_json && environment.rank() == 0) std::cout << json_of(summary).dump() << std::endl;
 }

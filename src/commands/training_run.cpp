@@ -28,6 +28,7 @@
 #include "device_handover.hpp"
 #include "initial_model.hpp"
 #include "resolved_deck.hpp"
+#include "start_checks.hpp"
 #include "training_run.hpp"
 
 namespace kozero::commands {
@@ -48,7 +49,9 @@ TrainingRun::TrainingRun(Session& session)
       deck_(session.deck()),
       control_(session.control()),
       log_(session.is_first_rank() ? io::Log::on_standard_output() : io::Log()) {
-  const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, train::vocab_of(deck_)).seq; });
+  const auto vocab = dist::agreed(control_, [&] { return train::vocab_of(deck_); });
+  const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, vocab).seq; });
+  start_notes_ = check_before_data(session, vocab);
   data_ = train::open_data(deck_, seq, io::without_trailing_slash(deck_.run.dir) + "-tokens", control_);
   tokenizer_ = train::identity_of(data_.tokenizer.get());
   settings_ = dist::agreed(control_, [&] {
@@ -84,13 +87,22 @@ void TrainingRun::create_folder() {
     if (!session_.tuning().empty()) io::write_whole_file(path_of(kTuningFile), session_.tuning());
     if (data_.tokenizer != nullptr) data_.tokenizer->save(path_of(data_.tokenizer->file_name()));
   });
+  resume_.state_file = control_.broadcast_control(resume_.state_file);
   summary_.folder = folder_;
 }
 
 void TrainingRun::continue_folder() {
   log_.note("");
   io::prune_checkpoints(folder_, 0);
-  for (const auto& name : io::set_aside_after(folder_, resume_.record.step)) log_.say("set aside    " + name);
+  for (const auto& name : io::set_aside_after(folder_, resume_.record.step, resume_.source)) {
+    log_.say("set aside    " + name);
+  }
+  const std::string named = io::name_by_step(folder_, resume_.source, resume_.record.step);
+  if (named == resume_.source) return;
+  log_.say(fmt::format("note         {}: its manifest says step {}; it is called {} now", resume_.source,
+                       resume_.record.step, named));
+  resume_.source = named;
+  resume_.state_file = named + "/" + io::kStateFile;
 }
 
 io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::LossScaler& loss_scaler) const {
@@ -138,6 +150,7 @@ void TrainingRun::say_banner() {
     log_.say("note         saving is synchronous: this MPI may be called by one thread alone");
   }
   if (const std::string note = note_on_device(deck_); !note.empty()) log_.say("note         " + note);
+  for (const auto& note : start_notes_) log_.say("warning      " + note);
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }
 

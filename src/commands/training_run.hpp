@@ -68,6 +68,7 @@ class TrainingRun {
   Session& session_;
   const io::Deck& deck_;
   dist::Communicator& control_;
+  std::vector<std::string> start_notes_;
   std::string folder_;
   io::Log log_;
   train::DataSet data_;

@@ -62,7 +62,7 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   app.add_option("--steps", steps)->check(CLI::PositiveNumber);
   parse(app, arguments);
 
-  Session session(environment, [&] { return deck_arguments.read(); });
+  Session session(environment, [&](dist::Communicator& early) { return deck_arguments.read(early); });
   dist::Communicator& comm = session.control();
   io::Deck deck = session.deck();
   deck.zero.accumulation = "reduced";

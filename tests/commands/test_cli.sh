@@ -266,7 +266,7 @@ tuning() {
   mv t.toml gone.toml
   expect 0 'validation   loss' "$kozero" eval run
   expect 0 'lowest stage' "$kozero" plan "$@" run.tuning=t.toml
-  expect 3 '^\[rank 0\] error: t.toml: cannot read: No such file or directory$' on 2 train "$@" run.tuning=t.toml
+  expect 3 '^\[rank 0\] error: t.toml: cannot open: No such file or directory$' on 2 train "$@" run.tuning=t.toml
   expect 0 '^note         products go by the rule and went by the tuning [0-9a-f]{32}: their last bits may differ$' on 2 train "$@" \
     checkpoint.resume=auto run.steps=13
   expect 2 'tuning.toml' ls run/tuning.toml run/step_000000013/tuning.toml
