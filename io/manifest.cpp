@@ -16,18 +16,6 @@ constexpr int kIndent = 1;
 
 std::string hash_of(const Json& json) { return xxh3_128(json.dump(kIndent)); }
 
-Json json_of(const FileHashes& hashes) { return {{"size", hashes.size}, {"xxh3_128", hashes.blocks}}; }
-
-FileHashes hashes_of(const Json& json) {
-  FileHashes hashes{json.at("size").get<std::int64_t>(), json.at("xxh3_128").get<std::vector<std::string>>()};
-  const auto blocks = static_cast<std::int64_t>(hashes.blocks.size());
-  const bool fits = hashes.size >= 0 && blocks == hashes.size / kBlockBytes + (hashes.size % kBlockBytes > 0 ? 1 : 0);
-  if (!fits)
-    throw Error(Failure::input,
-                "a file of " + std::to_string(hashes.size) + " bytes with " + std::to_string(blocks) + " block hashes");
-  return hashes;
-}
-
 std::optional<LossScale> loss_scale_of(const Json& json) {
   const auto found = json.find("loss_scale");
   if (found == json.end()) return std::nullopt;
