@@ -30,6 +30,7 @@ CheckpointRecord record_of(const Json& json) {
           .seed = data.at("seed").get<std::uint64_t>(),
           .global_batch = data.at("global_batch").get<std::int64_t>(),
           .num_samples = data.at("num_samples").get<std::int64_t>(),
+          .data = {data.value("sampled_hash", ""), data.value("hash", "")},
           .model = json.at("model").dump(),
           .tokenizer = json.at("tokenizer").get<std::string>(),
           .deck = json.at("deck").get<std::string>(),
@@ -80,6 +81,8 @@ std::string manifest_text(const Manifest& manifest) {
   if (const auto& scale = record.loss_scale) {
     json["loss_scale"] = {{"scale", scale->scale}, {"good_steps", scale->good_steps}};
   }
+  if (!record.data.sampled.empty()) json["data"]["sampled_hash"] = record.data.sampled;
+  if (!record.data.whole.empty()) json["data"]["hash"] = record.data.whole;
   if (!record.tuning.empty()) json["tuning"] = record.tuning;
   for (const auto& [name, hashes] : manifest.files) json["files"][name] = json_of(hashes);
   json["datasets"] = manifest.datasets;
