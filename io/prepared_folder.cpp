@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int kFormatVersion = 1;
+constexpr int kFormatVersion = 2;  // shards have hashes
 constexpr std::int64_t kMaxDescriptionBytes = std::int64_t{16} << 20;
 
 Json json_of(const TokenSplit& split) {
