@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// metrics.hpp: metrics.jsonl, one JSON object a line and step, flushed line by line.
+// metrics.hpp: metrics.jsonl, one JSON object a line and step, each written at once; never half a line.
 // The schema is stable: keys stay, in this order, with these meanings; new ones come behind. Numbers have as many
 // digits as bring the same bits back; what is not finite, or not measured in this step, is null.
 //   step           updates done, from 1            tokens         seen since the beginning, this step included
@@ -14,10 +14,11 @@
 //   loss_scale     fp16: of this step, else null   skipped        whether the update was left out: a number not finite
 #pragma once
 #include <cstdint>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
+
+#include <kozero/io/posix/line_file.hpp>
 
 namespace kozero::io {
 
@@ -41,7 +42,7 @@ struct StepMetrics {
 /// The object's line, without the line's end.
 std::string to_json_line(const StepMetrics& metrics);
 
-/// Rank 0's writer. Throws Error(write) naming the file.
+/// Rank 0's writer. Throws Error(write) naming the file, the step and the reason; a later step may be written again.
 class MetricsFile {
  public:
   /// Creates the file; an existing one is an error: a run is never overwritten.
@@ -51,8 +52,7 @@ class MetricsFile {
   void write(const StepMetrics& metrics);
 
  private:
-  std::string path_;
-  std::ofstream file_;
+  LineFile file_;
 };
 
 }  // namespace kozero::io

@@ -82,6 +82,15 @@ void use_path(ResumePoint& point, const std::string& given, const std::string& r
   if (same_folder(kind == Source::run ? folder : fs::absolute(folder).parent_path(), run_dir)) point.folder = run_dir;
 }
 
+/// To begin anew would overwrite what may still be saved by hand.
+[[noreturn]] void refuse_broken(const ResumePoint& point, const std::string& run_dir) {
+  throw Error(Failure::input,
+              fmt::format("{}: none of its {} checkpoints is complete; {}; nothing was changed: restore one, or move them "
+                          "away to begin anew",
+                          run_dir, point.skipped.size(), point.skipped.front()),
+              Error::Seen::by_all_ranks);
+}
+
 /// A run that was stopped before its first checkpoint is begun anew in its own folder; a finished one is left alone.
 bool may_begin_anew(const std::string& folder) {
   return fs::exists(folder + "/" + train::kDeckFile) && !fs::exists(folder + "/" + train::kWeightsFile);
@@ -114,6 +123,7 @@ ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& 
   const std::string run_dir = io::without_trailing_slash(deck.run.dir);
   if (resume == "auto") {
     use_newest(point, run_dir, comm);
+    if (point.source.empty() && !point.skipped.empty()) refuse_broken(point, run_dir);
     if (!point.source.empty() || may_begin_anew(run_dir)) point.folder = run_dir;
   } else {
     use_path(point, resume, run_dir, comm);

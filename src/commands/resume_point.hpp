@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // resume_point.hpp: where a run goes on from, by checkpoint.resume.
 //   none   from the beginning, in a new folder
-//   auto   from the newest complete checkpoint in run.dir, in that folder; where it holds none, from the beginning
+//   auto   from the newest complete checkpoint in run.dir, in that folder; where it holds none, from the beginning,
+//          and where all that it holds are broken, Error(input)
 //   PATH   from a checkpoint, a run's newest, or a weights file; in its folder where that is run.dir, else in a new one
 #pragma once
 #include <string>

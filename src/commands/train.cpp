@@ -23,15 +23,17 @@ nlohmann::ordered_json json_of(const RunSummary& summary) {
 }  // namespace
 
 void train(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK [section.key=value ...] [--json]", "train");
+  CLI::App app("DECK [section.key=value ...] [--steal-lock] [--json]", "train");
   DeckArguments deck_arguments;
   deck_arguments.add_to(app);
   bool as_json = false;
   app.add_flag("--json", as_json);
+  StartedAs started{arguments};
+  app.add_flag("--steal-lock", started.steal_lock);
   parse(app, arguments);
 
   Session session(environment, [&] { return deck_arguments.read(); });
-  const RunSummary summary = TrainingRun(session).execute();
+  const RunSummary summary = TrainingRun(session, started).execute();
   if (as_json && environment.rank() == 0) std::cout << json_of(summary).dump() << std::endl;
 }
 

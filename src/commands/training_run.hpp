@@ -15,6 +15,7 @@
 
 #include "memory_room.hpp"
 #include "resume_point.hpp"
+#include "run_control.hpp"
 #include "saving.hpp"
 #include "session.hpp"
 
@@ -33,16 +34,22 @@ struct RunSummary {
 
 class TrainingRun {
  public:
-  /// Opens the data, plans and takes the memory, creates the run's folder. Throws Error, seen by all ranks, before any
-  /// large memory is taken where the plan does not fit.
-  explicit TrainingRun(Session& session);
+  /// Locks the run's folder where it may be continued, opens the data, plans and takes the memory, creates the folder.
+  /// Throws Error, seen by all ranks, before any large memory is taken where the plan does not fit.
+  TrainingRun(Session& session, StartedAs started);
 
+  /// Throws Error that was reported already, while nothing was destroyed: members may wait for a disk or a rank.
   RunSummary execute();
 
  private:
   /// This run's state besides tensors, after `step`; what a checkpoint must agree with.
   [[nodiscard]] io::CheckpointRecord record_after(std::int64_t step, const train::LossScaler& loss_scaler) const;
   [[nodiscard]] std::map<std::string, std::string> small_files() const;
+  void run_to_the_end();
+  /// After a stop signal: the step's checkpoint, or the weights, and nothing more.
+  [[noreturn]] void stop_by_signal();
+  /// The run ends before its last step, in good order: what it leaves, and the command that goes on.
+  [[nodiscard]] Error stopped();
   void create_folder();
   void continue_folder();
   void say_banner();
@@ -51,10 +58,10 @@ class TrainingRun {
   void say_memory();
   void train_all_steps();
   /// Over the first train.eval_batches global batches of the validation data.
-  double validation_loss();
+  /// None where `stops` said so before a batch.
+  std::optional<double> validation_loss(const std::function<bool()>& stops);
   std::optional<double> evaluate_after(std::int64_t step);
   void check_replicas(std::int64_t step);
-  [[nodiscard]] bool out_of_time() const;
   void say_skipped(const train::StepResult& result, double next_scale);
   /// Operations of the model over those that the GPUs could have done.
   [[nodiscard]] std::optional<double> utilisation(double tokens_per_s) const;
@@ -70,6 +77,7 @@ class TrainingRun {
   dist::Communicator& control_;
   std::string folder_;
   io::Log log_;
+  RunControl run_;
   train::DataSet data_;
   std::string tokenizer_;                           ///< its identity
   std::map<std::string, std::string> small_files_;  ///< of every checkpoint, rank 0's
@@ -80,12 +88,10 @@ class TrainingRun {
   std::unique_ptr<dist::CountedCommunicator> comm_;
   std::unique_ptr<train::Assembly> assembly_;
   std::optional<Saving> saving_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::int64_t tokens_ = 0;  ///< predicted so far
   std::vector<double> tokens_per_s_;
   double peak_flops_ = 0.0;  ///< published, a second, of all the run's GPUs; 0 where it is not known
   RunSummary summary_;
-  bool stopped_early_ = false;
 };
 
 }  // namespace kozero::commands

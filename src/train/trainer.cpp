@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -17,7 +18,7 @@ Trainer::Trainer(Parts parts, BatchLoader& loader, const Sampler& sampler, const
       config_(std::move(config)),
       losses_("kozero::train::losses", static_cast<std::size_t>(config_.micro_steps)) {}
 
-StepResult Trainer::step(std::int64_t step) {
+StepResult Trainer::step(std::int64_t step, const std::function<double()>& request) {
   StepResult result{.step = step, .tokens = sampler_.positions(step).count * config_.seq};
   result.loss_scale = config_.loss_scaler.scale();
   const float factor = static_cast<float>(result.loss_scale) / static_cast<float>(result.tokens);
@@ -31,8 +32,7 @@ StepResult Trainer::step(std::int64_t step) {
     auto timer = parts_.timeline.phase("reduce");
     parts_.state.finish_gradients();
     result.grad_norm = parts_.state.gradient_norm() / result.loss_scale;  // waits: from here on the losses can be read
-    const double loss = std::accumulate(losses_.data(), losses_.data() + losses_.extent(0), 0.0);
-    result.loss = sum_in_rank_order(parts_.comm, loss) / static_cast<double>(result.tokens);
+    gather_loss(request, result);
   }
   result.lr = optim::learning_rate(config_.schedule, step);
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.grad_norm);
@@ -45,6 +45,17 @@ StepResult Trainer::step(std::int64_t step) {
   const bool answered = std::isfinite(result.loss) && config_.loss_scaler.back_off();
   if (!answered && config_.on_nonfinite == OnNonFinite::stop) refuse_non_finite(result);
   return result;
+}
+
+void Trainer::gather_loss(const std::function<double()>& request, StepResult& result) {
+  const double mine = std::accumulate(losses_.data(), losses_.data() + losses_.extent(0), 0.0);
+  const auto all = parts_.comm.gather_control({mine, request ? request() : 0.0});
+  double loss = 0.0;
+  for (std::size_t r = 0; r < all.size(); r += 2) {
+    loss += all[r];
+    result.request = std::max(result.request, static_cast<int>(all[r + 1]));
+  }
+  result.loss = loss / static_cast<double>(result.tokens);
 }
 
 model::Batch Trainer::batch(std::int64_t step, int micro_step) {
