@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kAttempts = 20;
+constexpr auto kHolderPatience = std::chrono::seconds(2);  // for a holder that lives after all to see it and leave
 constexpr auto kPause = std::chrono::milliseconds(10);
 
 /// "process 123 on host h, since 2026-01-01T00:00:00Z"; a holder writes this shortly after it has the lock.
@@ -59,6 +60,7 @@ RunLock::RunLock(const std::string& folder, Steal steal_it) : folder_(folder) {
     const Take took = take();
     if (took == Take::taken) {
       write_holder();
+      if (stolen) std::this_thread::sleep_for(kHolderPatience);
       return;
     }
     if (took == Take::held && (steal_it == Steal::no || stolen)) refuse();

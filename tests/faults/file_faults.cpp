@@ -4,7 +4,7 @@
 //   KOZERO_FULL_WHILE      a file; while it is there, write() to a path that ends in KOZERO_FULL_PATH takes 20 bytes and
 //                          then fails with ENOSPC
 //   KOZERO_SLOW_FSYNC      fsync() of a path that holds this text waits KOZERO_SLOW_SECONDS first
-//   KOZERO_NO_LOCKS        set: flock() fails with ENOLCK
+//   KOZERO_NO_LOCKS        set: flock() of a file called lock fails with ENOLCK
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -64,7 +64,7 @@ int fsync(int file) {
 }
 
 int flock(int file, int operation) {
-  if (setting("KOZERO_NO_LOCKS").empty()) return next<int(int, int)>("flock")(file, operation);
+  if (setting("KOZERO_NO_LOCKS").empty() || !path_of(file).ends_with("/lock")) return next<int(int, int)>("flock")(file, operation);
   errno = ENOLCK;
   return -1;
 }
