@@ -72,12 +72,13 @@ bool Saving::await_last() {
 
 void Saving::refuse_hanging(bool stops) const {
   const std::string whose = saver_.slow_ranks().empty() ? "" : ", on " + saver_.slow_ranks();
-  const std::string text =
-      fmt::format("the checkpoint of step {} is not written after {} s of waiting (checkpoint.io_timeout_s){}: the disk "
-                  "of {} hangs or is too slow",
-                  saver_.step(), keys_.io_timeout_s, whose, folder_);
+  const std::string text = fmt::format(
+      "the checkpoint of step {} is not written after {} s of waiting (checkpoint.io_timeout_s){}: the disk "
+      "of {} hangs or is too slow",
+      saver_.step(), keys_.io_timeout_s, whose, folder_);
   if (!stops) {
-    log_.say("warning      " + text + "; no other is saved meanwhile, and training goes on (checkpoint.on_error = "
+    log_.say("warning      " + text +
+             "; no other is saved meanwhile, and training goes on (checkpoint.on_error = "
              "\"continue\")");
     return;
   }
@@ -91,7 +92,8 @@ void Saving::settle(const train::SaveReport& report) const {
   const Error& problem = *report.problem;
   const auto seen = problem.seen_by_all_ranks() ? Error::Seen::by_all_ranks : Error::Seen::by_this_rank;
   if (problem.failure() != Failure::write || keys_.on_error == "stop") {
-    throw Error(problem.failure(), failure_text(report) + "; older checkpoints are as they were", seen);
+    const bool lost = problem.failure() == Failure::communication;  // whose text ends in lines on each rank
+    throw Error(problem.failure(), failure_text(report) + (lost ? "" : "; older checkpoints are as they were"), seen);
   }
   log_.say("warning      " + failure_text(report) + "; training goes on (checkpoint.on_error = \"continue\")");
 }

@@ -17,7 +17,7 @@
 namespace kozero::dist {
 namespace {
 
-constexpr double kPeriod = 0.25;                           // seconds
+constexpr double kPeriod = 0.25;                         // seconds
 constexpr std::chrono::milliseconds kPeriodAtTheEnd{1};  // nobody computes any more
 constexpr int kTag = 0;
 constexpr std::size_t kNameLength = 128;
@@ -162,8 +162,10 @@ void Heartbeat::take(int peer) {
 
 void Heartbeat::send() {
   std::shared_ptr<const Table> table;
-  if (rank_ == 0) table = std::make_shared<const Table>(table_);
-  else table = std::make_shared<const Table>(1, table_[static_cast<std::size_t>(rank_)]);
+  if (rank_ == 0)
+    table = std::make_shared<const Table>(table_);
+  else
+    table = std::make_shared<const Table>(1, table_[static_cast<std::size_t>(rank_)]);
   for (std::size_t i = 0; i < peers_.size(); ++i) send_to(static_cast<int>(i), table);
 }
 
@@ -176,9 +178,9 @@ void Heartbeat::send_to(int peer, const std::shared_ptr<const Table>& table) {
   if (mine.table != nullptr && all_end(*mine.table)) return;
   mine.table = table;
   const auto bytes = static_cast<int>(table->size() * sizeof(Beat));
-  check_mpi(MPI_Isend(table->data(), bytes, MPI_BYTE, peers_[static_cast<std::size_t>(peer)], kTag, comm_,
-                      &mine.request),
-            "MPI_Isend");
+  check_mpi(
+      MPI_Isend(table->data(), bytes, MPI_BYTE, peers_[static_cast<std::size_t>(peer)], kTag, comm_, &mine.request),
+      "MPI_Isend");
 }
 
 /// All ranks end, all know, and no message is under way.

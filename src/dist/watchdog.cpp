@@ -32,8 +32,8 @@ std::atomic<int> rank_in_force{-1};
 struct Call {
   const char* name = nullptr;
   WaitClock clock;
-  std::uint64_t rounds = 0;       // the heartbeat's, as seen last
-  WaitClock since_round;          // since they went on
+  std::uint64_t rounds = 0;  // the heartbeat's, as seen last
+  WaitClock since_round;     // since they went on
 };
 
 struct Watch {

@@ -54,9 +54,7 @@ Result agreed(Communicator& comm, Attempt<Result> attempt) {
 }
 
 template <class Work>
-  requires std::is_invocable_v<Work>
-auto agreed(Communicator& comm, const Work& work) {
-  return agreed(comm, attempted(work));
-}
+requires std::is_invocable_v<Work>
+auto agreed(Communicator& comm, const Work& work) { return agreed(comm, attempted(work)); }
 
 }  // namespace kozero::dist
