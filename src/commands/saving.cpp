@@ -43,12 +43,17 @@ bool Saving::due(std::int64_t step, bool last) const { return keys_.every > 0 &&
 
 void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std::string> texts) {
   const auto start = Clock::now();
-  const bool ready = await_last();
+  const bool ready = await_last(hangs_ ? 0.0 : keys_.io_timeout_s);
   waited_s_ = std::chrono::duration<double>(Clock::now() - start).count();
   interval_s_ = std::chrono::duration<double>(start - last_begin_).count();
   last_begin_ = start;
-  if (!ready) return;
-  saver_.begin({folder_, record, std::move(texts), keys_.keep});
+  left_out_.reset();
+  train::SaveOrder order{folder_, record, std::move(texts), keys_.keep};
+  if (!ready) {
+    left_out_ = std::move(order);
+    return;
+  }
+  saver_.begin(order);
   stall_s_ += std::chrono::duration<double>(Clock::now() - start).count();
   if (!saver_.asynchronous()) finish();
 }
@@ -59,11 +64,14 @@ void Saving::look() {
 
 void Saving::finish() {
   // A run whose last save hangs cannot end well: its thread cannot be left.
-  if (!await_last()) refuse_hanging(true);
+  if (!await_last(keys_.io_timeout_s)) refuse_hanging(true);
+  if (!left_out_) return;
+  saver_.begin(*std::exchange(left_out_, std::nullopt));
+  finish();
 }
 
-bool Saving::await_last() {
-  if (const auto report = saver_.wait(control_, hangs_ ? 0.0 : keys_.io_timeout_s)) settle(*report);
+bool Saving::await_last(double longest_s) {
+  if (const auto report = saver_.wait(control_, longest_s)) settle(*report);
   const bool begins_to_hang = !hangs_ && saver_.under_way();
   hangs_ = saver_.under_way();
   if (begins_to_hang) refuse_hanging(keys_.on_error == "stop");
@@ -78,7 +86,7 @@ void Saving::refuse_hanging(bool stops) const {
       saver_.step(), keys_.io_timeout_s, whose, folder_);
   if (!stops) {
     log_.say("warning      " + text +
-             "; no other is saved meanwhile, and training goes on (checkpoint.on_error = "
+             "; none is saved until it is, and training goes on (checkpoint.on_error = "
              "\"continue\")");
     return;
   }

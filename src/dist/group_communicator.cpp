@@ -94,11 +94,12 @@ void GroupCommunicator::wait(PendingMessages& messages, const char* collective) 
 }
 
 void GroupCommunicator::check_wait(const Patience& patience, const char* collective) {
-  const Heartbeat* heartbeat = traits_.is_patient && spans_job_ ? Heartbeat::running() : nullptr;
-  if (heartbeat == nullptr) {
+  const Heartbeat* heartbeat = spans_job_ ? Heartbeat::running() : nullptr;
+  if (heartbeat == nullptr || !traits_.is_patient) {
     const double longest_s = std::max(traits_.timeout_s, traits_.io_timeout_s);
-    if (patience.waited() >= longest_s) lose(waited_in_vain(rank_, longest_s, collective, kAnotherRank));
-    return;
+    if (patience.waited() < longest_s) return;
+    lose(waited_in_vain(rank_, longest_s, collective,
+                        heartbeat == nullptr ? kAnotherRank : heartbeat->awaited(traits_.role)));
   }
   const std::string whom = heartbeat->vain(traits_.role);
   if (!whom.empty()) lose(waited_in_vain(rank_, patience.waited(), collective, whom));

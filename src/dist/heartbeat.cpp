@@ -202,8 +202,8 @@ std::string Heartbeat::silent_rank() const {
   for (int r = 0; r < size_; ++r) {
     const Beat& beat = table_[static_cast<std::size_t>(r)];
     if ((r != 0 && beat.ends != 0) || silence_of(r) < comm_timeout()) continue;
-    return names_[static_cast<std::size_t>(r)] + ", which was silent for " + in_seconds(silence_of(r)) +
-           " s: it is lost, or comm.timeout_s is too short";
+    return names_[static_cast<std::size_t>(r)] + ", which was silent for " + in_seconds(silence_of(r)) + " s" +
+           kLostOrTooShort;
   }
   return "";
 }
@@ -256,6 +256,21 @@ std::string Heartbeat::vain(Role role) const {
   if (!in_vain_[i]) return "";
   const std::lock_guard lock(mutex_);
   return silent_.empty() ? stalled_[i] : silent_;
+}
+
+std::string Heartbeat::awaited(Role role) const {
+  const std::lock_guard lock(mutex_);
+  std::string working;
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_) continue;
+    const Beat& beat = table_[static_cast<std::size_t>(r)];
+    const std::string& name = names_[static_cast<std::size_t>(r)];
+    if (silence_of(r) >= comm_timeout() / 2.0) {
+      return name + ", which was silent for " + in_seconds(silence_of(r)) + " s" + kLostOrTooShort;
+    }
+    if (beat.waits[static_cast<std::size_t>(role)] == 0 && working.empty()) working = name;
+  }
+  return working.empty() ? kAnotherRank : working + ", which lives and does not wait" + kFarBehind;
 }
 
 std::string Heartbeat::name_of(int rank) const { return names_[static_cast<std::size_t>(rank)]; }

@@ -42,6 +42,9 @@ class Heartbeat {
 
   /// Why a thread of this role waits in vain; "" while it does not.
   [[nodiscard]] std::string vain(Role role) const;
+  /// Whom a wait of this role that ended by its own time was for, as far as is known: a rank that is silent, or else
+  /// those that do not wait themselves.
+  [[nodiscard]] std::string awaited(Role role) const;
   /// "rank 1 on host a (process 12)"
   [[nodiscard]] std::string name_of(int rank) const;
   /// A line for each rank, at most `most`, those longest silent first: its name, where it is, when it was heard of.
