@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/failure_report.hpp>
 #include <kozero/dist/control_communicator.hpp>
 #include <kozero/io/readable.hpp>
 
@@ -90,9 +91,13 @@ void Saving::refuse_hanging(bool stops) const {
              "\"continue\")");
     return;
   }
-  // Rank 0 alone tells, and ends the job at once: no rank can leave a thread that hangs in a call of the system.
-  throw Error(Failure::write, text + "; older checkpoints are as they were",
-              control_.rank() == 0 ? Error::Seen::by_this_rank : Error::Seen::by_all_ranks);
+  // No rank can leave a thread that hangs in a call of the system, so nothing is unwound: rank 0 tells and ends the job.
+  constexpr auto kStatus = static_cast<int>(Failure::write);
+  if (control_.rank() == 0) {
+    report_failure(kStatus, "[rank 0] error: " + text + "; older checkpoints are as they were");
+    dist::Environment::abort(kStatus);
+  }
+  throw Error(Failure::write, text, Error::Seen::by_all_ranks);
 }
 
 void Saving::settle(const train::SaveReport& report) const {

@@ -41,7 +41,7 @@ class Saving {
 
   /// Waits for a save that is under way, `longest_s` at most. False where it hangs and the run goes on. Collective.
   bool await_last(double longest_s);
-  /// Throws where it `stops` the run, else warns.
+  /// Ends the job where it `stops` the run, else warns.
   void refuse_hanging(bool stops) const;
   void tell(const train::SaveReport& report) const;
   void settle(const train::SaveReport& report) const;
