@@ -45,6 +45,7 @@ struct Watch {
   bool ending = false;
   bool running = false;
   std::thread thread;
+  void (*on_abort_before)(int) = SIG_DFL;
 };
 
 /// Never destroyed: its thread may outlive main's.
@@ -124,7 +125,7 @@ Watchdog::Watchdog() {
   mine.running = true;
   mine.ending = false;
   mine.thread = std::thread(run);
-  std::signal(SIGABRT, on_abort);
+  mine.on_abort_before = std::signal(SIGABRT, on_abort);
 }
 
 Watchdog::~Watchdog() {
@@ -136,7 +137,7 @@ Watchdog::~Watchdog() {
   }
   mine.wake.notify_all();
   mine.thread.join();
-  std::signal(SIGABRT, SIG_DFL);
+  std::signal(SIGABRT, mine.on_abort_before);
 }
 
 BlockingCall::BlockingCall(const char* name) {
