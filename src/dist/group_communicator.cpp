@@ -51,13 +51,10 @@ GroupCommunicator::~GroupCommunicator() {
   MPI_Comm_free(&comm_);
 }
 
-bool GroupCommunicator::abandoned() const { return lost_ || std::uncaught_exceptions() > 0; }
+bool GroupCommunicator::abandoned() const { return !loss_.empty() || std::uncaught_exceptions() > 0; }
 
 void GroupCommunicator::begin(const char* collective, std::int64_t bytes) {
-  if (lost_) {
-    throw Error(Failure::communication, "rank " + std::to_string(rank_) + ": " + collective +
-                                            " was called after a rank was lost in an earlier collective");
-  }
+  if (!loss_.empty()) throw Error(Failure::communication, loss_);
   look();
   whereabouts().started({.role = traits_.role,
                          .collective = collective,
@@ -67,8 +64,8 @@ void GroupCommunicator::begin(const char* collective, std::int64_t bytes) {
 }
 
 void GroupCommunicator::lose(const std::string& how) {
-  lost_ = true;
-  throw Error(Failure::communication, how + details(rank_));
+  loss_ = how + details(rank_);
+  throw Error(Failure::communication, loss_);
 }
 
 void GroupCommunicator::lose(const char* collective, int peer) {
@@ -104,11 +101,9 @@ void GroupCommunicator::check_wait(const Patience& patience, const char* collect
   const std::string whom = heartbeat->vain(traits_.role);
   if (!whom.empty()) lose(waited_in_vain(rank_, patience.waited(), collective, whom));
   if (traits_.io_timeout_s > 0.0 && patience.waited() >= traits_.io_timeout_s) {
-    lost_ = true;
-    throw Error(Failure::write, "rank " + std::to_string(rank_) + " waited " + in_seconds(patience.waited()) +
-                                    " s for another rank to write: its disk hangs, or checkpoint.io_timeout_s is too "
-                                    "short" +
-                                    details(rank_));
+    loss_ = "rank " + std::to_string(rank_) + " waited " + in_seconds(patience.waited()) +
+            " s for another rank to write: its disk hangs, or checkpoint.io_timeout_s is too short" + details(rank_);
+    throw Error(Failure::write, loss_);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <mpi.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <kozero/dist/communicator.hpp>
@@ -99,7 +100,8 @@ class GroupCommunicator : public Communicator {
   /// No other rank can be expected to answer.
   [[nodiscard]] bool abandoned() const;
 
-  /// A collective begins, of an array or values of `bytes` bytes: it is traced. Throws where a rank was lost before.
+  /// A collective begins, of an array or values of `bytes` bytes: it is traced. Throws what was thrown when a rank was
+  /// lost before.
   void begin(const char* collective, std::int64_t bytes);
   /// Throws Error(communication), with what is known of all ranks.
   [[noreturn]] void lose(const std::string& how);
@@ -122,11 +124,10 @@ class GroupCommunicator : public Communicator {
   GroupTraits traits_;
   std::uint64_t sequence_ = 0;  // of collectives
   bool spans_job_ = false;
-  bool lost_ = false;
+  std::string loss_;  // what was thrown when a rank was lost
 };
 
-/// `comm` itself, or in a debug build inside a CheckedCommunicator, whose checks wait as `traits` say. Collective.
-std::unique_ptr<Communicator> checked_in_debug_builds(std::unique_ptr<Communicator> comm, MPI_Comm parent,
-                                                      GroupTraits traits);
+/// `comm` inside a CheckedCommunicator, whose checks wait as `traits` say. Collective.
+std::unique_ptr<Communicator> checked(std::unique_ptr<Communicator> comm, MPI_Comm parent, GroupTraits traits);
 
 }  // namespace kozero::dist

@@ -231,8 +231,8 @@ std::unique_ptr<Communicator> make_nccl_communicator(const void* mpi_comm, Memor
   make_first_calls(*comm);
   const std::int64_t taken = before - options.free_device_bytes();
   ledger.book(Memory::communication, "NCCL's channels, measured", std::max(taken, std::int64_t{0}));
-  return checked_in_debug_builds(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm),
-                                 {.timeout_s = options.timeout_s});
+  if (!options.checks_calls) return comm;
+  return checked(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm), {.timeout_s = options.timeout_s});
 }
 
 }  // namespace kozero::dist

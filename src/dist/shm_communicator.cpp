@@ -297,8 +297,8 @@ std::unique_ptr<Communicator> make_shm_communicator(const void* mpi_comm, Memory
                                                     const CommunicatorOptions& options) {
   auto comm = std::make_unique<ShmCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), options);
   book_shm_window(comm->size(), ledger, options);
-  return checked_in_debug_builds(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm),
-                                 {.timeout_s = options.timeout_s});
+  if (!options.checks_calls) return comm;
+  return checked(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm), {.timeout_s = options.timeout_s});
 }
 
 }  // namespace kozero::dist

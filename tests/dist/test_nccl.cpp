@@ -38,6 +38,7 @@ std::unique_ptr<Communicator> by_double(const RankGroup& group, double timeout_s
   MemoryLedger ledger;
   CommunicatorOptions options;
   options.timeout_s = timeout_s;
+  options.checks_calls = false;
   return make_communicator("nccl", group.handle(), ledger, options);
 }
 
@@ -101,7 +102,7 @@ TEST_CASE("ranks that call different things learn what each called, and nothing 
   });
   REQUIRE(error.has_value());
   CHECK(error->failure() == Failure::communication);
-  CHECK(error->what() == "rank " + std::to_string(comm->rank()) +
+  CHECK(first_line(*error) == "rank " + std::to_string(comm->rank()) +
                              ": NCCL failed in reduce_scatter: invalid usage (rank 0 called ncclReduceScatter of 64 "
                              "float32, rank 1 called ncclReduceScatter of 128 float32)");
   CHECK(error_of([&] { comm->start_reduce_scatter(full.data(), slice.data(), partition); })->what() ==

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include <kozero/dist/communicator.hpp>
+#include <kozero/dist/communicator_options.hpp>
 #include <kozero/dist/role.hpp>
 
 namespace kozero::dist {
@@ -18,6 +19,7 @@ struct ControlUse {
   Role role = Role::training;  ///< which thread waits
   /// > 0: a wait for ranks that live ends after so many seconds too, in Error(write): what they do is writing.
   double io_timeout_s = 0.0;
+  bool checks_calls = kChecksCalls;
 };
 
 /// Collective over `mpi_comm` (an `MPI_Comm*`); of one rank it makes no MPI call later. Several ranks need
