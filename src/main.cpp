@@ -49,7 +49,8 @@ int main(int argc, char** argv) {
     kozero::report_terminate(environment.rank(), environment.size() > 1 ? Environment::abort : nullptr);
     return run(environment, arguments);
   } catch (const kozero::Error& error) {  // MPI itself did not come up
-    kozero::report_failure(error.exit_status(), kozero::failure_line(0, error.exit_status(), error.what()));
+    kozero::report_failure(error.exit_status(),
+                           kozero::failure_line(Environment::known_rank(), error.exit_status(), error.what()));
     return error.exit_status();
   }
 }
