@@ -18,6 +18,7 @@
 #include <kozero/commands/command.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/failure_report.hpp>
+#include <kozero/dist/known_rank.hpp>
 #include <kozero/io/deck.hpp>
 
 #include "stop_signals.hpp"
@@ -131,7 +132,7 @@ void handle(int signal, bool handles) {
 void await_stop_signals(const Arguments& arguments) {
   if (arguments.empty() || arguments[0] != "train") return;
   sem_init(&signals().wake, 0, 0);
-  signals().actions.rank = dist::Environment::known_rank();
+  signals().actions.rank = dist::known_rank();
   std::thread(watch).detach();
   keep_stop_signals(io::RunKeys().stop_signals);
 }

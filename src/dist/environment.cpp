@@ -121,8 +121,6 @@ void Environment::obey_timeout(double timeout_s) { set_comm_timeout(timeout_s); 
 
 const void* Environment::world() const { return &kWorld; }
 
-int Environment::known_rank() { return dist::known_rank(); }
-
 void Environment::abort(int status) {
   std::thread([status] {
     std::this_thread::sleep_for(kLongestAbort);

@@ -36,9 +36,6 @@ class Environment {
   /// All ranks of the job, as an `MPI_Comm*`: for make_communicator.
   [[nodiscard]] const void* world() const;
 
-  /// This process's rank; before MPI is up as far as the launcher's environment says it, else 0.
-  [[nodiscard]] static int known_rank();
-
   /// Ends every rank of the job at once: for an error that the other ranks know nothing of.
   [[noreturn]] static void abort(int status);
 
