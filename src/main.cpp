@@ -9,6 +9,7 @@
 #include <kozero/commands/command.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/failure_report.hpp>
+#include <kozero/dist/known_rank.hpp>
 
 namespace {
 
@@ -49,7 +50,8 @@ int main(int argc, char** argv) {
     kozero::report_terminate(environment.rank(), environment.size() > 1 ? Environment::abort : nullptr);
     return run(environment, arguments);
   } catch (const kozero::Error& error) {  // MPI itself did not come up
-    kozero::report_failure(error.exit_status(), kozero::failure_line(0, error.exit_status(), error.what()));
+    kozero::report_failure(error.exit_status(),
+                           kozero::failure_line(kozero::dist::known_rank(), error.exit_status(), error.what()));
     return error.exit_status();
   }
 }

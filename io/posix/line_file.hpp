@@ -32,7 +32,7 @@ class LineFile {
 
   std::string path_;
   int number_ = -1;
-  std::string buffer_;  // the line with its break
+  std::string buffer_;      // the line with its break
   std::size_t excess_ = 0;  // bytes of a broken line at the end
 };
 

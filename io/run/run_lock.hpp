@@ -3,9 +3,10 @@
 // run_lock.hpp: one job a run's folder. Rank 0 holds flock(2) on the file `lock` in it, from before anything there is
 // read or changed until the run ends.
 //   RunLock lock("runs/x", RunLock::Steal::no);      Error(deck) naming host, process and since when it is held
-// The system releases the lock of a process that ends in any way, so a crash leaves none on its host; the file then says
-// who held it. A file server may keep the lock of a host that was lost: Steal::yes takes it, by a new file in place of
-// the old one, and a holder that lives after all is told by lost(). Where the file system has no locks, note() says so.
+// The system releases the lock of a process that ends in any way, so a crash leaves none on its host; the file then
+// says who held it. A file server may keep the lock of a host that was lost: Steal::yes takes it, by a new file in
+// place of the old one, and a holder that lives after all is told by lost(). Where the file system has no locks, note()
+// says so.
 #pragma once
 #include <sys/types.h>
 
@@ -30,8 +31,8 @@ class RunLock {
   [[nodiscard]] const std::string& folder() const { return folder_; }
   /// A line for the user: the file system has no locks, or whose lock was taken. Mostly "".
   [[nodiscard]] const std::string& note() const { return note_; }
-  /// Why the folder is not this run's any more: it is not where it was, or another process took the lock. "" while it is
-  /// there. Two calls of stat(2).
+  /// Why the folder is not this run's any more: it is not where it was, or another process took the lock. "" while it
+  /// is there. Two calls of stat(2).
   [[nodiscard]] std::string lost() const;
 
  private:

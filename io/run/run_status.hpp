@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // run_status.hpp: how a run stands or ended, for batch scripts and for the next start in its folder.
-//   status.json          {"state": "running" | "finished" | "preempted" | "failed", "why", "step", "exit_status", "host",
+//   status.json          {"state": "running" | "finished" | "preempted" | "failed", "why", "step", "exit_status",
+//   "host",
 //                         "pid", "start", "end"}; why: one line, "" while running; times in UTC; written whole
 //   ranks.json           rank 0, once at the start: [{"rank", "host", "pid"}, ...]
-//   failure_rank_3.json  by a rank that fails, or about one that was seen to end: {"rank", "host", "pid", "step", "why"}
+//   failure_rank_3.json  by a rank that fails, or about one that was seen to end: {"rank", "host", "pid", "step",
+//   "why"}
 // A run that was killed leaves "running". Nothing is written in a step.
 #pragma once
 #include <cstdint>

@@ -100,7 +100,8 @@ RunControl::RunControl(Session& session, io::Log& log, StartedAs started)
       throw Error(Failure::deck, "--steal-lock: no folder is continued; it goes with checkpoint.resume");
     }
     if (control_.rank() != 0 || folder.empty()) return;
-    lock_ = std::make_unique<io::RunLock>(folder, started_.steal_lock ? io::RunLock::Steal::yes : io::RunLock::Steal::no);
+    lock_ =
+        std::make_unique<io::RunLock>(folder, started_.steal_lock ? io::RunLock::Steal::yes : io::RunLock::Steal::no);
   });
 }
 
@@ -219,14 +220,16 @@ bool RunControl::signal_on_any_rank(dist::Communicator& comm) {
 void RunControl::write(io::MetricsFile& metrics, const io::StepMetrics& row) {
   try {
     metrics.write(row);
-    if (rows_lost_ > 0) log_.say(fmt::format("note         metrics.jsonl is written again; it lacks {} steps", rows_lost_));
+    if (rows_lost_ > 0)
+      log_.say(fmt::format("note         metrics.jsonl is written again; it lacks {} steps", rows_lost_));
     rows_lost_ = 0;
   } catch (const Error& problem) {
     if (problem.failure() != Failure::write) throw;
     if (deck_.checkpoint.on_error == "stop") {
       if (!metrics_lost_) metrics_lost_ = problem;
     } else if (rows_lost_ == 0) {
-      log_.say(std::string("warning      ") + problem.what() + "; training goes on (checkpoint.on_error = \"continue\")");
+      log_.say(std::string("warning      ") + problem.what() +
+               "; training goes on (checkpoint.on_error = \"continue\")");
     }
     ++rows_lost_;
   }
@@ -256,9 +259,8 @@ std::string RunControl::command(const std::string& resume) const {
 }
 
 Error RunControl::stopped(std::int64_t steps, const std::string& saved, const std::string& resume) {
-  const std::string why = stopped_by_signal()
-                              ? signal_name(reason_) + " came"
-                              : fmt::format("run.max_minutes = {} are over", deck_.run.max_minutes);
+  const std::string why = stopped_by_signal() ? signal_name(reason_) + " came"
+                                              : fmt::format("run.max_minutes = {} are over", deck_.run.max_minutes);
   return {Failure::preempted,
           fmt::format("stopped after step {} of {}: {}; {}; to go on: {}", shared_->step.load(), steps, why, saved,
                       command(resume)),

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// run_control.hpp: who may write into a run's folder, why a run ends before its last step, and what is left behind then.
+// run_control.hpp: who may write into a run's folder, why a run ends before its last step, and what is left behind
+// then.
 //   RunControl control(session, log, started);     rank 0 locks the folder that the run may continue
 //   control.enter(folder, step);                   the folder is the run's: status.json, ranks.json, failures recorded
 //   trainer.step(step, control.request())          at each step's gather: this rank's reason to stop, 0 without one

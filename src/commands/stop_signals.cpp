@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <ctime>
 #include <mutex>
 #include <thread>
@@ -19,6 +18,7 @@
 #include <kozero/commands/command.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/failure_report.hpp>
+#include <kozero/dist/known_rank.hpp>
 #include <kozero/io/deck.hpp>
 
 #include "stop_signals.hpp"
@@ -37,7 +37,7 @@ constexpr long kAnswerPatience = 2;             // seconds
 
 struct Signals {
   sem_t wake{};
-  std::atomic<int> came{0};           // the first one's number
+  std::atomic<int> came{0};              // the first one's number
   std::atomic<bool> interrupted{false};  // SIGINT after it
   std::atomic<bool> answered{false};
   std::atomic<bool> noted{false};  // the phase
@@ -61,14 +61,6 @@ extern "C" void on_stop_signal(int signal) {
   errno = error;
 }
 
-/// The environment's rank until MPI is up.
-int launcher_rank() {
-  for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
-    if (const char* rank = std::getenv(name)) return std::atoi(rank);
-  }
-  return 0;
-}
-
 [[noreturn]] void end_job(int status, const std::string& what) {
   StopActions actions;
   std::string where;
@@ -83,7 +75,7 @@ int launcher_rank() {
   if (actions.end != nullptr) {
     std::thread([status] {
       std::this_thread::sleep_for(std::chrono::seconds(5));
-      _exit(status);  // MPI_Abort hangs
+      _exit(status);  // the abort hangs
     }).detach();
     actions.end(status);
   }
@@ -109,7 +101,8 @@ void watch() {
     const int signal = mine.came;
     if (signal == 0) continue;
     if (mine.interrupted && mine.noted) {
-      end_job(kSecondInterrupt, "ended at once by SIGINT after " + signal_name(signal) + ": what was not saved is lost");
+      end_job(kSecondInterrupt,
+              "ended at once by SIGINT after " + signal_name(signal) + ": what was not saved is lost");
     }
     if (!mine.noted) end_job(static_cast<int>(Failure::preempted), "stopped by " + signal_name(signal));
     if (woken || mine.answered) continue;
@@ -139,7 +132,7 @@ void handle(int signal, bool handles) {
 void await_stop_signals(const Arguments& arguments) {
   if (arguments.empty() || arguments[0] != "train") return;
   sem_init(&signals().wake, 0, 0);
-  signals().actions.rank = launcher_rank();
+  signals().actions.rank = dist::known_rank();
   std::thread(watch).detach();
   keep_stop_signals(io::RunKeys().stop_signals);
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include <kozero/dist/known_rank.hpp>
 #include <kozero/dist/role.hpp>
 #include <kozero/dist/wait_clock.hpp>
 
@@ -21,8 +22,7 @@ namespace kozero::dist {
 double comm_timeout();
 void set_comm_timeout(double seconds);
 
-/// This process's rank, for messages; before set_rank() as PMI, PMIx, Open MPI or Slurm number it, else 0.
-int known_rank();
+/// What known_rank() says from now on.
 void set_rank(int rank);
 
 /// The thread, from construction to destruction. One a process; without it BlockingCall does nothing.

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // file_faults.cpp: a library to preload: a disk that is full for a while, one that hangs, one without locks.
-//   KOZERO_FULL_WHILE      a file; while it is there, write() to a path that ends in KOZERO_FULL_PATH takes 20 bytes and
+//   KOZERO_FULL_WHILE      a file; while it is there, write() to a path that ends in KOZERO_FULL_PATH takes 20 bytes
+//   and
 //                          then fails with ENOSPC
 //   KOZERO_SLOW_FSYNC      fsync() of a path that holds this text waits KOZERO_SLOW_SECONDS first
 //   KOZERO_NO_LOCKS        set: flock() of a file called lock fails with ENOLCK
@@ -64,7 +65,8 @@ int fsync(int file) {
 }
 
 int flock(int file, int operation) {
-  if (setting("KOZERO_NO_LOCKS").empty() || !path_of(file).ends_with("/lock")) return next<int(int, int)>("flock")(file, operation);
+  if (setting("KOZERO_NO_LOCKS").empty() || !path_of(file).ends_with("/lock"))
+    return next<int(int, int)>("flock")(file, operation);
   errno = ENOLCK;
   return -1;
 }
