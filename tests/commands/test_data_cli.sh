@@ -47,16 +47,16 @@ damaged() {
   expect 0 'everything lies' on 2 train "$@" run.steps=2
 }
 
-# One id outside the vocabulary: found at once in the background, wherever it lies, and by data.strict before a step.
+# One id outside the vocabulary, where training never reads: found in the background, and by data.strict before a step.
 bad_id() {
   make_text
   expect 0 'training' "$kozero" prepare text out
   rm out/train_000000.bin.xxh3
-  printf '\xff\xff' | dd of=out/train_000000.bin bs=1 seek=$((1024 + 2 * 20000)) conv=notrunc 2>/dev/null
+  printf '\xff\xff' | dd of=out/train_000000.bin bs=1 seek=$((1024 + 2 * 27000)) conv=notrunc 2>/dev/null
   # shellcheck disable=SC2086
   set -- "$inputs/quickstart.toml" $small 'data.tokens=["out/train_000000.bin"]' model.vocab=256 run.steps=10000000
-  expect 3 'out/train_000000.bin: token 20000 is 65535, outside the vocabulary of 256' on 2 train "$@" train.eval_every=0
-  expect 3 '^\[rank 0\] error: out/train_000000.bin: token 20000 is 65535' on 2 train "$@" data.strict=true run.dir=strict
+  expect 3 'out/train_000000.bin: token 27000 is 65535, outside the vocabulary of 256' on 2 train "$@" train.eval_every=0
+  expect 3 '^\[rank 0\] error: out/train_000000.bin: token 27000 is 65535' on 2 train "$@" data.strict=true run.dir=strict
   expect 2 'strict' ls -d strict
 }
 
