@@ -125,6 +125,12 @@ std::vector<std::string> hash_spans(dist::Communicator& comm, const std::string&
   return hashes;
 }
 
+void refuse_other_bytes(const dist::Communicator& comm, const std::string& path) {
+  throw Error(Failure::input, fmt::format("{}: ranks 0 and {} find different files there: it was replaced meanwhile, or "
+                                          "their nodes do not share the folder; try again, or copy one to all nodes",
+                                          path, comm.rank()));
+}
+
 FileHashes hash_blocks(dist::Communicator& comm, const std::string& path) {
   const std::int64_t size = size_of(comm, path);
   return {size, hash_spans(comm, path, blocks_of(0, size))};

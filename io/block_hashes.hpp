@@ -62,6 +62,9 @@ std::vector<Span> blocks_of(std::int64_t offset, std::int64_t extent);
 /// The hash of each span, shared out over the ranks in turn. Collective. Throws Error(input), seen by all ranks.
 std::vector<std::string> hash_spans(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans);
 
+/// Throws Error(input): this rank finds other bytes at `path` than rank 0 does.
+[[noreturn]] void refuse_other_bytes(const dist::Communicator& comm, const std::string& path);
+
 /// Collective. Throws Error(input), seen by all ranks, where the file cannot be read.
 FileHashes hash_blocks(dist::Communicator& comm, const std::string& path);
 

@@ -131,7 +131,8 @@ class CheckpointBench {
   /// A save on the slowest rank; its folder is removed.
   train::SaveReport saved(train::Staging* staging) {
     train::CheckpointSaver saver(assembly_.parts(), staging,
-                                 dist::make_control_communicator(session_.environment().world(), 3600.0));
+                                 dist::make_control_communicator(session_.environment().world(), 3600.0,
+                                                                 {.role = dist::Role::saver}));
     comm_.barrier();
     saver.begin({folder_, {.step = 1, .model = "{}", .tokenizer = "none"}, {}, 0});
     auto report = saver.wait();
@@ -199,7 +200,7 @@ void print(const std::vector<Run>& runs, std::int64_t bytes, bool as_json) {
 void bench_checkpoint(const dist::Environment& environment, const Arguments& arguments) {
   const BenchArguments given("checkpoint", 5, arguments);
 
-  Session session(environment, [&] { return given.deck.read(); });
+  Session session(environment, [&](dist::Communicator& comm) { return given.deck.read(comm); });
   const io::Deck& deck = session.deck();
   auto settings = dist::agreed(
       session.control(), [&] { return train::settings_of(deck, session.control().size(), train::vocab_of(deck), 0); });

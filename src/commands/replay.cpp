@@ -211,17 +211,16 @@ std::string Replay::execute() {
 
 void replay(const dist::Environment& environment, const std::string& run, const std::vector<std::string>& overrides,
             std::int64_t step) {
-  Session session(environment, [&] {
-    io::Deck deck = io::read_deck(run + "/" + train::kDeckFile, overrides);
+  Session session(environment, [&](dist::Communicator& comm) {
+    io::Deck deck = dist::agreed(comm, [&] { return io::read_deck(run + "/" + train::kDeckFile, overrides); });
     deck.run.dir = run;
     deck.checkpoint.resume = "none";
-    const auto checkpoints = io::checkpoints_in(run);
-    const bool starts_there = std::any_of(checkpoints.begin(), checkpoints.end(), [&](const std::string& folder) {
-      const std::int64_t saved = step_of(folder);
-      return saved >= 0 && saved < step;
+    const auto checkpoints = checkpoints_of(run, comm);
+    const bool starts_there = std::any_of(checkpoints.begin(), checkpoints.end(), [&](const auto& found) {
+      return found.first >= 0 && found.first < step;
     });
     if (starts_there) deck.model.init = kRandom;  // a checkpoint holds the weights
-    return with_initial_model(std::move(deck));
+    return with_initial_model(std::move(deck), comm);
   });
   const std::string first = Replay(session, run, step).execute();
   if (first.empty()) return;

@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
+#include <kozero/dist/control_communicator.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/matmul.hpp>
+#include <kozero/zero/gathered_units.hpp>
 
 #include "device_handover.hpp"
 #include "session.hpp"
+#include "start_checks.hpp"
 #include "tuned_products.hpp"
 
 namespace kozero::commands {
 namespace {
-
-/// Agreements wait for work of any length, such as rank 0's reading of a large text.
-constexpr double kAgreementTimeout = 7.0 * 24.0 * 3600.0;
 
 kernels::Products products_of(const io::Deck& deck) {
   if (deck.run.products == "tf32") return kernels::Products::tf32;
@@ -23,39 +23,37 @@ kernels::Products products_of(const io::Deck& deck) {
 
 }  // namespace
 
-Session::Session(const dist::Environment& environment, const std::function<io::Deck()>& read)
-    : environment_(environment) {
-  require_gpu();  // Kokkos would abort
-  auto reading = dist::attempted([&] {
-    io::Deck deck = read();
-    require_device(deck);
-    return deck;
-  });
-  runtime_.emplace(reading.status == 0 ? reading.result->run.threads : 1, environment);
-  control_ = dist::make_communicator(environment.size() == 1 ? "self" : "mpi", environment.world(), ledger_,
-                                     {.timeout_s = kAgreementTimeout});
-  deck_ = dist::agreed(*control_, std::move(reading));
-
-  io::Deck here = deck_;
-  here.run.device = device_of_this_program();  // auto may have come out differently on another node
-  const std::string mine = io::fingerprint(here);
-  const std::string difference = io::first_difference(control_->broadcast_control(mine), mine);
-  const std::string refusal = "ranks 0 and " + std::to_string(control_->rank()) + " disagree on " + difference +
-                              ": give every rank the same deck and overrides";
-  dist::agree(*control_, static_cast<int>(Failure::deck), difference.empty() ? "" : refusal);
+Session::Session(const dist::Environment& environment, const Read& read) : environment_(environment) {
+  require_one_world(environment);
+  {
+    const auto comm = dist::make_control_communicator(environment.world(), io::Deck().comm.timeout_s);
+    dist::agreed(*comm, require_gpu);  // Kokkos would abort
+    require_same_program(*comm);
+    deck_ = read(*comm);
+    dist::agreed(*comm, [&] { require_device(deck_); });
+    require_same_deck(deck_, *comm);
+  }
+  dist::Environment::obey_timeout(deck_.comm.timeout_s);
+  runtime_.emplace(deck_.run.threads, environment);
+  control_ = dist::make_control_communicator(environment.world(), deck_.comm.timeout_s);
   kernels::choose_products(products_of(deck_));
   kernels::choose_attention(deck_.run.deterministic ? kernels::Attention::repeating : kernels::Attention::fastest);
   tuning_ = apply_tuning(deck_, *control_);
 }
 
 const std::string& Session::backend() {
-  if (backend_.empty()) backend_ = dist::backend_of(deck_.comm.backend, environment_.world());
+  if (backend_.empty()) backend_ = dist::backend_of(deck_.comm.backend, environment_.world(), options());
   return backend_;
 }
 
+dist::CommunicatorOptions Session::options() const {
+  return {.timeout_s = deck_.comm.timeout_s,
+          .under_way = zero::collectives_under_way(static_cast<int>(deck_.zero.prefetch_units)),
+          .deterministic = deck_.run.deterministic};
+}
+
 std::unique_ptr<dist::Communicator> Session::connect(MemoryLedger& ledger) {
-  return dist::make_communicator(backend(), environment_.world(), ledger,
-                                 {.timeout_s = deck_.comm.timeout_s, .deterministic = deck_.run.deterministic});
+  return dist::make_communicator(backend(), environment_.world(), ledger, options());
 }
 
 }  // namespace kozero::commands

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// session.hpp: what every command that works on a deck begins with: the deck agreed on, Kokkos up, ranks connected.
-// The deck says how many threads Kokkos gets and Kokkos is needed to talk, so each rank reads first and then agrees:
-// where any rank's deck cannot be read or differs, every rank throws.
+// session.hpp: what every command that works on a deck begins with: the start checked (start_checks.hpp), the deck read
+// and agreed on, Kokkos up with the deck's threads, ranks connected.
 #pragma once
 #include <functional>
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include <kozero/core/ledger.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/dist/communicator_options.hpp>
 #include <kozero/dist/environment.hpp>
 #include <kozero/io/deck.hpp>
 #include <kozero/train/runtime.hpp>
@@ -18,16 +18,19 @@ namespace kozero::commands {
 
 class Session {
  public:
-  /// Throws Error, seen by all ranks, of the lowest rank whose `read` failed; or naming the first key that ranks
-  /// disagree on.
-  Session(const dist::Environment& environment, const std::function<io::Deck()>& read);
+  /// What a command's deck is, on all ranks: collective, throws Error seen by all ranks. Kokkos is not up yet.
+  using Read = std::function<io::Deck(dist::Communicator& comm)>;
+
+  /// Throws what `read` does, and Error, seen by all ranks, where the ranks cannot work together.
+  Session(const dist::Environment& environment, const Read& read);
 
   [[nodiscard]] const dist::Environment& environment() const { return environment_; }
   [[nodiscard]] const io::Deck& deck() const { return deck_; }
   [[nodiscard]] const train::Runtime& runtime() const { return *runtime_; }
   /// The file that run.tuning names, "" without one: products go by it.
   [[nodiscard]] const std::string& tuning() const { return tuning_; }
-  /// Carries agreements; a run's data move through a communicator of its own.
+  /// Carries agreements, which wait for work of any length (control_communicator.hpp); a run's data move through a
+  /// communicator of its own.
   [[nodiscard]] dist::Communicator& control() { return *control_; }
   /// comm.backend, or which one `auto` is for these ranks: they are asked once. Collective, as connect() is.
   [[nodiscard]] const std::string& backend();
@@ -36,10 +39,11 @@ class Session {
   [[nodiscard]] bool is_first_rank() const { return environment_.rank() == 0; }
 
  private:
+  [[nodiscard]] dist::CommunicatorOptions options() const;
+
   const dist::Environment& environment_;
   io::Deck deck_;
   std::optional<train::Runtime> runtime_;
-  MemoryLedger ledger_{MemoryLedger::Mode::plan};
   std::unique_ptr<dist::Communicator> control_;
   std::string tuning_;
   std::string backend_;  // "" until it was asked for

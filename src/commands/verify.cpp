@@ -66,7 +66,7 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   parse(app, arguments);
   if (replayed > 0) return replay(environment, deck_arguments.path, deck_arguments.overrides, replayed);
 
-  Session session(environment, [&] { return deck_arguments.read(); });
+  Session session(environment, [&](dist::Communicator& early) { return deck_arguments.read(early); });
   dist::Communicator& comm = session.control();
   io::Deck deck = session.deck();
   deck.zero.accumulation = "reduced";

@@ -49,9 +49,8 @@ DataCheck::DataCheck(const std::vector<Shards>& groups, dist::Communicator& comm
     if (!groups_.empty() && groups_[0] != nullptr) identity_.sampled = sampled_hash_of(groups_[0]);
   });
   const bool differs = comm.broadcast_control(identity_.sampled) != identity_.sampled;
-  dist::agree(
-      comm, static_cast<int>(Failure::input),
-      differs ? fmt::format("ranks 0 and {} read different training data: give all ranks the same files", rank_) : "");
+  dist::agree(comm, differs ? static_cast<int>(Failure::input) : 0,
+              fmt::format("ranks 0 and {} read different training data: give all ranks the same files", rank_));
   const auto recorded = [](const Block& block) { return !block.identifies || block.shard->recorded_hashes(); };
   if (identity_.sampled.empty() || !std::all_of(blocks_.begin(), blocks_.end(), recorded)) return;
   std::uint64_t sum = 0;

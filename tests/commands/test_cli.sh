@@ -266,7 +266,7 @@ tuning() {
   mv t.toml gone.toml
   expect 0 'validation   loss' "$kozero" eval run
   expect 0 'lowest stage' "$kozero" plan "$@" run.tuning=t.toml
-  expect 3 '^\[rank 0\] error: t.toml: cannot read: No such file or directory$' on 2 train "$@" run.tuning=t.toml
+  expect 3 '^\[rank 0\] error: t.toml: cannot open: No such file or directory$' on 2 train "$@" run.tuning=t.toml
   expect 0 '^note         products go by the rule and went by the tuning [0-9a-f]{32}: their last bits may differ$' on 2 train "$@" \
     checkpoint.resume=auto run.steps=13
   expect 2 'tuning.toml' ls run/tuning.toml run/step_000000013/tuning.toml
@@ -303,7 +303,7 @@ resume() {
   # shellcheck disable=SC2086
   set -- "$inputs/quickstart.toml" $tiny checkpoint.every=4 checkpoint.keep=0 train.micro_batch=1
   expect 0 'checkpoint   whole/step_000000012' on 2 train "$@" run.dir=whole
-  expect 75 'stopped after step 1 .*checkpoint.resume=auto goes on' on 2 train "$@" run.max_minutes=1e-9
+  expect 75 'stopped after step 1 .*; to go on: mpiexec -n 2 .* checkpoint.resume=auto run.dir=run$' on 2 train "$@" run.max_minutes=1e-9
   expect 0 'resume       after step 1, 96 tokens, from run/step_000000001' on 2 train "$@" checkpoint.resume=auto
   trace whole >whole.txt
   trace run >run.txt

@@ -103,7 +103,7 @@ TEST_CASE("hostile shards are refused in one line") {
   }
   CHECK_THAT(thrown_by([&] { TokenShard(folder / "none.bin", 9); }).text,
              EndsWith("none.bin: cannot open: No such file or directory"));
-  CHECK_THAT(thrown_by([&] { TokenShard(folder.path(), 9); }).text, EndsWith(": not a regular file"));
+  CHECK_THAT(thrown_by([&] { TokenShard(folder.path(), 9); }).text, EndsWith(": not a regular file but a folder"));
 }
 
 TEST_CASE("ids outside the vocabulary are found where they are read") {

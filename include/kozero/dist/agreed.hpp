@@ -39,6 +39,9 @@ auto attempted(const Work& work) {
   } catch (const std::exception& error) {
     attempt.status = static_cast<int>(Failure::internal);
     attempt.message = error.what();
+  } catch (...) {
+    attempt.status = static_cast<int>(Failure::internal);
+    attempt.message = "an exception of unknown type";
   }
   return attempt;
 }
@@ -54,6 +57,14 @@ template <class Work>
   requires std::is_invocable_v<Work>
 auto agreed(Communicator& comm, const Work& work) {
   return agreed(comm, attempted(work));
+}
+
+/// The text that rank 0's work returns, on every rank; where it throws, every rank throws that. What ranks must not see
+/// differently (which file is the newest, what its header says) is looked at once.
+template <class Work>
+std::string from_first_rank(Communicator& comm, const Work& work) {
+  const std::string mine = agreed(comm, [&] { return comm.rank() == 0 ? std::string(work()) : std::string(); });
+  return comm.broadcast_control(mine);
 }
 
 }  // namespace kozero::dist
