@@ -280,7 +280,8 @@ void TrainingRun::train_all_steps() {
     identify_data();
     saving_->save(record_after(step, trainer.loss_scaler()), small_files_, result.skips_in_a_row == 0);
   }
-  data_check_->look();
+  data_check_->look(std::chrono::seconds(2));
+  if (!data_check_->done()) log_.say("note         the run ended before all its token shards were checked");
   run_.require_outputs();
   summary_.median_tokens_per_s = median(tokens_per_s_);
 }
