@@ -9,7 +9,6 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/core/median.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
 #include <kozero/io/memory.hpp>
@@ -187,7 +186,7 @@ void TrainingRun::train_all_steps() {
     const double seconds = seconds_since(step_start);
     tokens_ += result.tokens;
     if (step == first) summary_.first_loss = result.loss;
-    if (step > first || settings_.steps == first) tokens_per_s_.push_back(static_cast<double>(result.tokens) / seconds);
+    if (step > first || settings_.steps == first) tokens_per_s_.add(static_cast<double>(result.tokens) / seconds);
     summary_.last_loss = result.loss;
     summary_.steps = step;
     io::StepMetrics row = metrics_of(result, seconds);
@@ -201,7 +200,7 @@ void TrainingRun::train_all_steps() {
     const bool is_last = step == settings_.steps || stopped_early_;
     if (saving_->due(step, is_last)) saving_->save(record_after(step, trainer.loss_scaler()), small_files_);
   }
-  summary_.median_tokens_per_s = median(tokens_per_s_);
+  summary_.median_tokens_per_s = median(tokens_per_s_.values());
 }
 
 void TrainingRun::say_skipped(const train::StepResult& result, double next_scale) {
