@@ -75,6 +75,12 @@ void KnownWeights::update(const Shape& shape, int num_ranks, int step) {
   }
 }
 
+void KnownWeights::shift() {
+  for (auto& values : values_) {
+    for (float& value : values) value += 1.0F;
+  }
+}
+
 template <class Scalar>
 void ModelStep<Scalar>::fill_weights() {
   for (const auto& range : state_.weights().my_ranges()) {
@@ -82,6 +88,13 @@ void ModelStep<Scalar>::fill_weights() {
     for (std::int64_t i = 0; i < range.extent; ++i) mine(i) = known_.at(range.unit, range.begin + i);
   }
   state_.weights().publish();
+}
+
+template <class Scalar>
+void ModelStep<Scalar>::reload_weights() {
+  known_.shift();
+  state_.weights().settle();
+  fill_weights();
 }
 
 template <class Scalar>

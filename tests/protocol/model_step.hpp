@@ -29,6 +29,7 @@ class KnownWeights {
   /// The step's gradient at an index, summed over the ranks.
   [[nodiscard]] static float gradient(const Shape& shape, int num_ranks, int step, int unit, std::int64_t index);
   void update(const Shape& shape, int num_ranks, int step);
+  void shift();
 
  private:
   [[nodiscard]] const std::vector<float>& of(int unit) const { return values_[static_cast<std::size_t>(unit)]; }
@@ -42,6 +43,8 @@ class ModelStep {
       : table_(table), comm_(comm), state_(state), shape_(shape), known_(table) {}
 
   void fill_weights();
+  /// Other weights, as a file that is loaded brings them.
+  void reload_weights();
   /// Forward alone, as an evaluation does it.
   void evaluate();
   /// All micro-steps, the reduced gradient and its norm; then the update, or none, as after numbers that are not finite.

@@ -3,7 +3,7 @@
 // test_protocol.cpp: the sources of dist and zero under ThreadSanitizer, with ranks that are threads of one process.
 //   protocol_threads [--every K] [--first I] [--seed N] [--verbose]      every K-th case of all, from the I-th on
 // The build makes it of the sources themselves, compiled once more (CMakeLists.txt). A case: stage x accumulation x micro-steps x overlap x prefetch x tied embedding x back end x ranks x precision.
-// Its ranks sleep at random, take steps of which one is left without an update, evaluate in between, and compare every
+// Its ranks sleep at random, gather from many arrays at once, take steps of which one is left without an update, evaluate in between, and compare every
 // weight and sum with what it must be. ThreadSanitizer reports accesses that the protocol leaves unordered.
 // Exit status 0: all as expected; 1: a wrong number; 66: a race.
 #include <algorithm>
@@ -80,18 +80,48 @@ std::unique_ptr<dist::Communicator> connect(const Case& one, MPI_Comm world, Mem
   return std::make_unique<SleepyCommunicator>(std::move(inner));
 }
 
+/// As many gathers as may be under way at once, again and again, each from memory of its own, so that none is taken back;
+/// what was wrong, or "".
+std::string gather_many_at_once(dist::Communicator& comm, MemoryLedger& ledger) {
+  constexpr std::int64_t kRounds = 3, kAtOnce = 16, kExtent = 64;
+  const Partition cut(kExtent * comm.size(), comm.size());
+  const auto slices = ledger.take<float>(Memory::parameters, "slices", kRounds * kAtOnce * kExtent, comm);
+  const auto all = ledger.take<float>(Memory::gathered, "all", kAtOnce * kExtent * comm.size());
+  const auto value = [](std::int64_t gather, int rank) { return static_cast<float>(gather * 10 + rank); };
+  for (std::int64_t i = 0; i < kRounds * kAtOnce * kExtent; ++i) slices(i) = value(i / kExtent, comm.rank());
+  for (std::int64_t round = 0; round < kRounds; ++round) {
+    std::vector<dist::Pending> started;
+    for (std::int64_t i = 0; i < kAtOnce; ++i) {
+      started.push_back(comm.start_all_gather(slices.data() + (round * kAtOnce + i) * kExtent,
+                                              all.data() + i * kExtent * comm.size(), cut, sizeof(float)));
+    }
+    for (const auto& pending : started) comm.finish(pending);
+    for (std::int64_t i = 0; i < kAtOnce * kExtent * comm.size(); ++i) {
+      const auto rank = static_cast<int>(i / kExtent % comm.size());
+      const std::int64_t gather = round * kAtOnce + i / kExtent / comm.size();
+      if (all(i) != value(gather, rank)) return "gather " + std::to_string(gather) + " brought a wrong number";
+    }
+  }
+  comm.barrier();
+  return "";
+}
+
 /// What a rank does; what was wrong, or "".
 template <class Scalar>
 std::string take_steps(const Case& one, MPI_Comm world) {
   const auto table = test::five_units();
   MemoryLedger ledger;
   const auto comm = connect(one, world, ledger);
+  const std::string problem = gather_many_at_once(*comm, ledger);
+  if (!problem.empty()) return problem;
   zero::ShardedStateOf<Scalar> state(table, *comm, one.config, ledger);
   test::ModelStep<Scalar> model(table, *comm, state, {one.tied, one.config.micro_steps});
   model.fill_weights();
   model.train(1, false);
   model.train(2, true);
   model.evaluate();
+  model.reload_weights();
+  model.reload_weights();
   model.train(3, false);
   model.evaluate();
   comm->barrier();
