@@ -20,7 +20,6 @@ import os
 import pathlib
 import random
 import re
-import shlex
 import shutil
 import signal
 import sys
@@ -64,6 +63,11 @@ class Study(Expectations):
         status, _ = job.wait(TIMEOUT_S + MARGIN_S)
         return status, job.said()
 
+    def finish_by(self, line):
+        job = Job("", 0, ["sh", "-c", line], self.folder / "said_later")
+        status, _ = job.wait(TIMEOUT_S + MARGIN_S)
+        return status, job.said()
+
     def fresh(self):
         run = self.folder / "run"
         for old in self.folder.glob("run*"):
@@ -71,10 +75,11 @@ class Study(Expectations):
         shutil.copytree(self.folder / "begun", run)
         return run
 
-    def goes_on(self, run, said_before, name, *overrides):
-        """The same command ends the training: from which step, and what it said. The final state is the whole run's."""
+    def goes_on(self, run, said_before, name, *overrides, line=None):
+        """The same command, or the line for a shell, ends the training: from which step, and what it said. The final state
+        is the whole run's."""
         announced = max([2, *complete_steps(said_before)])
-        status, said = self.finish(run, *overrides)
+        status, said = self.finish(run, *overrides) if line is None else self.finish_by(line)
         self.expect(status == 0, f"{name}: the run after it ends with status {status}", said)
         step = int((re.findall(r"^resume       after step (\d+),", said, re.M) or [0])[-1])
         self.expect(step >= announced, f"{name}: went on from step {step}, and {announced} was said to be complete", said)
@@ -85,9 +90,11 @@ class Study(Expectations):
         self.expect(len((run / "metrics.jsonl").read_text().splitlines()) == STEPS, f"{name}: metrics.jsonl has not {STEPS} lines", said)
         return step, said
 
-    def says_a_line(self, run, said, later, name):
+    def says_a_line(self, run, said, later, killed, name):
+        """A line of a rank; where ranks were killed, who can say nothing, the next start may say what became of them."""
         log = (run / "log.txt").read_text(errors="replace") if (run / "log.txt").exists() else ""
-        self.expect("[rank" in said + log + later, f"{name}: it failed, and no line has [rank", said)
+        told = "[rank" in said + log or (killed and re.search(r"^note .*the run before", later, re.M) is not None)
+        self.expect(told, f"{name}: it failed, and no line says which rank", said + "\n--- the next start:\n" + later)
 
     def reached(self, job, run, phase):
         """Waits until the job is in that phase; whether it came there."""
@@ -168,26 +175,27 @@ def kills(study, options):
         status, seconds = job.wait(TIMEOUT_S + MARGIN_S)
         said = job.said()
         study.expect(status != HANGS, f"{name}: it never ended", said)
+        study.expect(job.orphans_s < TIMEOUT_S + MARGIN_S, f"{name}: processes live on", said)
         if not fails:
             study.expect(status == 0, f"{name}: status {status}, wanted 0", said)
         if action == "stop one" and fails and status != 0:
             study.expect(status == 5, f"{name}: status {status}, wanted 5", said)
         step, later = study.goes_on(run, said, name, *overrides)
         if fails and status != 0:
-            study.says_a_line(run, said, later, name)
-        study.row(action=action, phase=phase, backend=backend, stage=stage, status=status, seconds=round(seconds, 2), resumed=step)
+            study.says_a_line(run, said, later, action.startswith("kill"), name)
+        study.row(action=action, phase=phase, backend=backend, stage=stage, status=status, seconds=round(seconds, 2),
+                  orphans_s=round(job.orphans_s, 2), resumed=step)
     study.report("kills")
 
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 WHOM = ("a rank", "all ranks", "the process", "mpiexec")
-FORWARDED = {signal.SIGTERM: False, signal.SIGINT: True, signal.SIGUSR1: True, signal.SIGHUP: False}  # by mpich's mpiexec
 
 
 def continue_command(said):
-    """The command that a stopped run prints, as words; None where it prints none."""
-    found = re.findall(r"(?:continue|go on)[^\n]*?: ((?:mpiexec|\S*kozero)\S* [^\n]*)", said)
-    return shlex.split(found[-1]) if found else None
+    """The command that a stopped run prints; None where it prints none."""
+    found = re.findall(r"^\[rank \d+\] stopped.*; to go on: (.*)$", said, re.M)
+    return found[-1] if found else None
 
 
 def signals(study, options):
@@ -211,8 +219,11 @@ def signals(study, options):
             study.expect(status in (0, 75), f"{name}: status {status}, wanted 75, or 0 where the training was over", said)
         state = json.loads((run / "status.json").read_text())["state"] if (run / "status.json").exists() else "none"
         study.expect(status != 75 or state == "preempted", f"{name}: status 75, and status.json says {state}", said)
-        study.expect(status != 75 or continue_command(said) is not None, f"{name}: no command to continue with", said)
-        step, _ = study.goes_on(run, said, name)
+        line = continue_command(said) if status == 75 else None
+        study.expect(status != 75 or line is not None, f"{name}: no command to continue with", said)
+        done = [int(step) for step in re.findall(r"^\[rank \d+\] stopped after step (\d+) of", said, re.M)]
+        step, _ = study.goes_on(run, said, name, line=line)
+        study.expect(not done or step == done[-1], f"{name}: went on from step {step}, stopped after step {done}", said)
         study.row(signal=number.name, whom=whom, status=status, state=state, seconds=round(seconds, 2), resumed=step)
     study.report("signals")
 

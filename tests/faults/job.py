@@ -54,11 +54,19 @@ def processes():
         yield int(entry.name), int(stat.rsplit(")", 1)[1].split()[1])
 
 
+def lives(process):
+    """Whether it runs: a zombie, which its parent has not asked about, does not."""
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 class Job:
     """`mpiexec -n ranks command`, or the command alone where ranks is 0; all that it says goes to the file `said`."""
 
     def __init__(self, mpiexec, ranks, command, said, settings=None):
-        self.path, self.seen = pathlib.Path(said), {}
+        self.path, self.seen, self.orphans_s = pathlib.Path(said), {}, 0.0
         launcher = [*shlex.split(mpiexec), "-n", str(ranks)] if ranks > 0 else []
         self.file = open(self.path, "wb")
         self.start = time.monotonic()
@@ -108,15 +116,24 @@ class Job:
         return False
 
     def wait(self, seconds):
-        """The status, as a shell gives it, and the seconds that it took."""
+        """The status, as a shell gives it, and the seconds that it took from now on."""
         start = time.monotonic()
+        self.ranks()
         try:
             status = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             status = HANGS
         took = time.monotonic() - start
+        self.orphans_s = self.seconds_of_orphans(seconds)
         self.end()
         return (128 - status if status < 0 else status), took
+
+    def seconds_of_orphans(self, most):
+        """How long its processes live on when it has ended."""
+        start = time.monotonic()
+        while time.monotonic() - start < most and not self.running() and any(lives(process) for process in self.seen):
+            time.sleep(0.01)
+        return time.monotonic() - start
 
     def end(self):
         """Ends what is left of it, by process number."""
