@@ -124,6 +124,7 @@ struct CheckpointKeys {
   bool async = true;
   std::int64_t staging_mib = 0;
   std::string on_error = "stop";
+  double io_timeout_s = 3600;
   std::string resume = "none";
 };
 

@@ -206,6 +206,8 @@ std::vector<DeckRow> checkpoint_rows() {
        "most MiB a rank gives to that copy; 0: what it needs"},
       {"checkpoint.on_error", kCheckpoint<&K::on_error>, words({"stop", "continue"}),
        "what a save that fails does to the run; an older checkpoint stays in any case"},
+      {"checkpoint.io_timeout_s", kCheckpoint<&K::io_timeout_s>, above(0),
+       "seconds that training waits for a save that does not end, on a disk that hangs: then it is a save that fails"},
       {"checkpoint.resume", kCheckpoint<&K::resume>, anything(),
        "where to go on from: none, auto (the newest complete checkpoint in run.dir), a checkpoint, a run, a weights "
        "file"},

@@ -39,7 +39,7 @@ int run(const kozero::dist::Environment& environment, const kozero::commands::Ar
 int main(int argc, char** argv) {
   kozero::commands::hand_over(argv);
   try {
-    const kozero::dist::Environment environment(&argc, &argv);
+    const kozero::dist::Environment environment(&argc, &argv, kozero::commands::timeout_asked(argv));
     return run(environment, kozero::commands::Arguments(argv + 1, argv + argc));
   } catch (const kozero::Error& error) {  // MPI itself did not come up
     print_line(0, error.what());

@@ -131,7 +131,8 @@ class CheckpointBench {
   /// A save on the slowest rank; its folder is removed.
   train::SaveReport saved(train::Staging* staging) {
     train::CheckpointSaver saver(assembly_.parts(), staging,
-                                 dist::make_control_communicator(session_.environment().world(), 3600.0));
+                                 dist::make_control_communicator(session_.environment().world(), 3600.0,
+                                                                 {.role = dist::Role::saver}));
     comm_.barrier();
     saver.begin({folder_, {.step = 1, .model = "{}", .tokenizer = "none"}, {}, 0});
     auto report = saver.wait();

@@ -40,4 +40,20 @@ io::Deck DeckArguments::read_for_any_device() const {
   return without_device(read());
 }
 
+double timeout_asked(char** argv) {
+  const std::string key = "comm.timeout_s=";
+  std::string deck;
+  std::vector<std::string> given;
+  for (char** each = argv + 1; *each != nullptr; ++each) {
+    if (std::string(*each).starts_with(key)) given.emplace_back(*each);
+    if (deck.empty() && std::string(*each).ends_with(".toml")) deck = *each;
+  }
+  try {
+    if (!deck.empty()) return io::read_deck(deck, given).comm.timeout_s;
+    if (!given.empty()) return std::max(std::stod(given.back().substr(key.size())), 1e-3);
+  } catch (const std::exception&) {  // refused with its reason when the command reads it
+  }
+  return io::Deck().comm.timeout_s;
+}
+
 }  // namespace kozero::commands

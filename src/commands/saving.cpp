@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include <kozero/core/error.hpp>
@@ -15,6 +17,15 @@ std::string failure_text(const train::SaveReport& report) {
   return fmt::format("the checkpoint of step {}: {}", report.step, report.problem->what());
 }
 
+/// Where one thread alone may call MPI no heartbeat tells a slow disk from a lost rank: the longer time holds for both.
+std::unique_ptr<dist::Communicator> saver_communicator(Session& session) {
+  const io::Deck& deck = session.deck();
+  const double timeout_s = can_save_beside(session.environment())
+                               ? deck.comm.timeout_s
+                               : std::max(deck.comm.timeout_s, deck.checkpoint.io_timeout_s);
+  return dist::make_control_communicator(session.environment().world(), timeout_s, {.role = dist::Role::saver});
+}
+
 }  // namespace
 
 bool can_save_beside(const dist::Environment& environment) {
@@ -26,18 +37,17 @@ Saving::Saving(Session& session, train::Assembly& assembly, io::Log& log, std::s
       control_(session.control()),
       log_(log),
       folder_(std::move(folder)),
-      saver_(assembly.parts(), assembly.staging(),
-             dist::make_control_communicator(session.environment().world(), session.deck().comm.timeout_s)) {}
+      saver_(assembly.parts(), assembly.staging(), saver_communicator(session)) {}
 
 bool Saving::due(std::int64_t step, bool last) const { return keys_.every > 0 && (last || step % keys_.every == 0); }
 
 void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std::string> texts) {
   const auto start = Clock::now();
-  const auto before = saver_.wait();
-  if (before) settle(*before);
+  const bool ready = await_last();
   waited_s_ = std::chrono::duration<double>(Clock::now() - start).count();
   interval_s_ = std::chrono::duration<double>(start - last_begin_).count();
   last_begin_ = start;
+  if (!ready) return;
   saver_.begin({folder_, record, std::move(texts), keys_.keep});
   stall_s_ += std::chrono::duration<double>(Clock::now() - start).count();
   if (!saver_.asynchronous()) finish();
@@ -48,7 +58,32 @@ void Saving::look() {
 }
 
 void Saving::finish() {
-  if (const auto report = saver_.wait()) settle(*report);
+  // A run whose last save hangs cannot end well: its thread cannot be left.
+  if (!await_last()) refuse_hanging(true);
+}
+
+bool Saving::await_last() {
+  if (const auto report = saver_.wait(control_, hangs_ ? 0.0 : keys_.io_timeout_s)) settle(*report);
+  const bool begins_to_hang = !hangs_ && saver_.under_way();
+  hangs_ = saver_.under_way();
+  if (begins_to_hang) refuse_hanging(keys_.on_error == "stop");
+  return !hangs_;
+}
+
+void Saving::refuse_hanging(bool stops) const {
+  const std::string whose = saver_.slow_ranks().empty() ? "" : ", on " + saver_.slow_ranks();
+  const std::string text =
+      fmt::format("the checkpoint of step {} is not written after {} s of waiting (checkpoint.io_timeout_s){}: the disk "
+                  "of {} hangs or is too slow",
+                  saver_.step(), keys_.io_timeout_s, whose, folder_);
+  if (!stops) {
+    log_.say("warning      " + text + "; no other is saved meanwhile, and training goes on (checkpoint.on_error = "
+             "\"continue\")");
+    return;
+  }
+  // Rank 0 alone tells, and ends the job at once: no rank can leave a thread that hangs in a call of the system.
+  throw Error(Failure::write, text + "; older checkpoints are as they were",
+              control_.rank() == 0 ? Error::Seen::by_this_rank : Error::Seen::by_all_ranks);
 }
 
 void Saving::settle(const train::SaveReport& report) const {

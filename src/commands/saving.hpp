@@ -3,7 +3,8 @@
 // saving.hpp: a run's checkpoints by the deck's [checkpoint] keys: when, how, and what is said of each.
 //   after each step: look(), then save(...) where due(step); at the end finish()
 // A save that fails is told of on the next look, on all ranks: it ends the run with Error(write), or is a warning where
-// checkpoint.on_error = "continue". A lost rank ends it in any case.
+// checkpoint.on_error = "continue". A lost rank ends it in any case. A save that training waits for longer than
+// checkpoint.io_timeout_s has failed too; until its thread comes back no other is begun.
 #pragma once
 #include <chrono>
 #include <string>
@@ -36,6 +37,11 @@ class Saving {
  private:
   using Clock = std::chrono::steady_clock;
 
+  /// Waits for a save that is under way, checkpoint.io_timeout_s at most, but not again for one that hung before. False
+  /// where it hangs and the run goes on. Collective.
+  bool await_last();
+  /// Throws where it `stops` the run, else warns.
+  void refuse_hanging(bool stops) const;
   void tell(const train::SaveReport& report) const;
   void settle(const train::SaveReport& report) const;
 
@@ -48,6 +54,7 @@ class Saving {
   double interval_s_ = 0.0;  ///< between the last two saves' beginnings
   double waited_s_ = 0.0;    ///< by the save under way, for the one before it
   double stall_s_ = 0.0;
+  bool hangs_ = false;  ///< the save under way was waited for in vain
 };
 
 /// Whether a save may run beside the training: any thread may call MPI, or no other rank is there to be called.

@@ -10,6 +10,7 @@
 
 #include <kozero/core/ledger.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/dist/communicator_options.hpp>
 #include <kozero/dist/environment.hpp>
 #include <kozero/io/deck.hpp>
 #include <kozero/train/runtime.hpp>
@@ -27,7 +28,8 @@ class Session {
   [[nodiscard]] const train::Runtime& runtime() const { return *runtime_; }
   /// The file that run.tuning names, "" without one: products go by it.
   [[nodiscard]] const std::string& tuning() const { return tuning_; }
-  /// Carries agreements; a run's data move through a communicator of its own.
+  /// Carries agreements, which wait for work of any length (control_communicator.hpp); a run's data move through a
+  /// communicator of its own.
   [[nodiscard]] dist::Communicator& control() { return *control_; }
   /// comm.backend, or which one `auto` is for these ranks: they are asked once. Collective, as connect() is.
   [[nodiscard]] const std::string& backend();
@@ -36,10 +38,11 @@ class Session {
   [[nodiscard]] bool is_first_rank() const { return environment_.rank() == 0; }
 
  private:
+  [[nodiscard]] dist::CommunicatorOptions options() const;
+
   const dist::Environment& environment_;
   io::Deck deck_;
   std::optional<train::Runtime> runtime_;
-  MemoryLedger ledger_{MemoryLedger::Mode::plan};
   std::unique_ptr<dist::Communicator> control_;
   std::string tuning_;
   std::string backend_;  // "" until it was asked for

@@ -9,7 +9,9 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/position.hpp>
 #include <kozero/dist/agreed.hpp>
+#include <kozero/dist/control_communicator.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
 #include <kozero/io/memory.hpp>
 #include <kozero/io/progress.hpp>
@@ -142,7 +144,7 @@ void TrainingRun::begin() {
   for (const auto& reason : resume_.skipped) log_.say("skipped      " + reason);
   if (resume_.source.empty()) {
     if (!resume_.folder.empty()) log_.say("resume       no complete checkpoint in " + folder_ + ": from the beginning");
-    const std::string line = begin_weights(deck_, *assembly_, *comm_);
+    const std::string line = begin_weights(deck_, *assembly_, control_);
     if (!line.empty()) log_.say(line);
     return;
   }
@@ -171,6 +173,7 @@ void TrainingRun::begin() {
 }
 
 void TrainingRun::train_all_steps() {
+  const Phase phase("training");
   const train::Sampler sampler(settings_.seed, data_.train->num_samples(), settings_.batch.global_batch);
   train::Trainer trainer(assembly_->parts(), assembly_->loader(), sampler, *data_.train, settings_.step);
   std::optional<io::MetricsFile> metrics;
@@ -245,6 +248,7 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
 }
 
 double TrainingRun::validation_loss() {
+  const Phase phase("evaluation");
   const train::Evaluator evaluator{assembly_->network(), *comm_, assembly_->loader(), settings_.batch.micro_batch};
   const std::int64_t samples = deck_.train.eval_batches * settings_.batch.global_batch;
   return train::evaluate(evaluator, *data_.validation, samples).loss;
@@ -287,10 +291,13 @@ std::map<std::string, std::string> TrainingRun::small_files() const {
 }
 
 void TrainingRun::save_weights() {
+  const Phase phase("saving weights");
   const io::WeightsDescription description{model_json(settings_.model), summary_.steps, tokens_,
                                            train::ties_of(assembly_->network())};
+  const auto comm = dist::make_control_communicator(session_.environment().world(), deck_.comm.timeout_s,
+                                                    {.io_timeout_s = deck_.checkpoint.io_timeout_s});
   train::save_weights(path_of(train::kWeightsFile), assembly_->network().parameters(), assembly_->state().weights(),
-                      *comm_, description);
+                      *comm, description);
 }
 
 void TrainingRun::say_memory() {
@@ -322,6 +329,7 @@ void TrainingRun::say_evaluation() {
 }
 
 void TrainingRun::say_sample() {
+  const Phase phase("sampling");
   if (data_.tokenizer == nullptr) return;
   train::Generator generator(assembly_->network(), *comm_, data_.tokenizer->vocab_size(), ledger_);
   const std::vector<Token> prompt = data_.tokenizer->encode("\n");

@@ -30,13 +30,15 @@ std::vector<std::string> gather_text(Communicator& comm, const std::string& text
   return texts;
 }
 
-void agree(Communicator& comm, int failure_status, const std::string& message) {
-  const auto reports = comm.gather_control({message.empty() ? 0.0 : 1.0, static_cast<double>(failure_status)});
-  std::size_t lowest = 0;
-  while (2 * lowest < reports.size() && reports[2 * lowest] == 0.0) ++lowest;
-  if (2 * lowest == reports.size()) return;
-  const auto status = static_cast<int>(reports[2 * lowest + 1]);
-  throw Error(static_cast<Failure>(status), gather_text(comm, message)[lowest], Error::Seen::by_all_ranks);
+void agree(Communicator& comm, int status, const std::string& message) {
+  const auto reports = comm.gather_control({static_cast<double>(status)});
+  const auto failed = std::find_if(reports.begin(), reports.end(), [](double each) { return each != 0.0; });
+  if (failed == reports.end()) return;
+  const auto lowest = static_cast<std::size_t>(failed - reports.begin());
+  const std::string text = gather_text(comm, message)[lowest];
+  throw Error(static_cast<Failure>(static_cast<int>(*failed)),
+              text.empty() ? "rank " + std::to_string(lowest) + " failed and said nothing" : text,
+              Error::Seen::by_all_ranks);
 }
 
 }  // namespace kozero::dist

@@ -1,20 +1,25 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// control_communicator.cpp: a group communicator that moves no data, and the checks of debug builds that use one.
 #include <mpi.h>
 
+#include <utility>
+
 #include <kozero/core/error.hpp>
+#include <kozero/dist/checked_communicator.hpp>
 #include <kozero/dist/control_communicator.hpp>
 #include <kozero/dist/self_communicator.hpp>
 
 #include "group_communicator.hpp"
 #include "mpi_check.hpp"
+#include "whereabouts.hpp"
 
 namespace kozero::dist {
 namespace {
 
 class ControlCommunicator final : public GroupCommunicator {
  public:
-  ControlCommunicator(MPI_Comm parent, double timeout_s) : GroupCommunicator(parent, timeout_s, Waiting::sleeps) {}
+  using GroupCommunicator::GroupCommunicator;
 
   [[nodiscard]] std::string name() const override { return "control"; }
   Pending start_reduce_scatter(const float* /*full*/, float* /*slice*/, const Partition& /*partition*/) override {
@@ -31,12 +36,32 @@ class ControlCommunicator final : public GroupCommunicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_control_communicator(const void* mpi_comm, double timeout_s) {
+std::unique_ptr<Communicator> checked_in_debug_builds(std::unique_ptr<Communicator> comm,
+                                                      [[maybe_unused]] MPI_Comm parent,
+                                                      [[maybe_unused]] GroupTraits traits) {
+#if defined(NDEBUG)
+  return comm;
+#else
+  traits.label = "checks";
+  return std::make_unique<CheckedCommunicator>(std::move(comm), std::make_unique<ControlCommunicator>(parent, traits));
+#endif
+}
+
+std::unique_ptr<Communicator> make_control_communicator(const void* mpi_comm, double timeout_s, ControlUse use) {
   const auto parent = *static_cast<const MPI_Comm*>(mpi_comm);
   int size = 1;
   check_mpi(MPI_Comm_size(parent, &size), "MPI_Comm_size");
   if (size == 1) return make_self_communicator();
-  return std::make_unique<ControlCommunicator>(parent, timeout_s);
+  const bool beside = use.role == Role::saver;
+  const GroupTraits traits{.label = beside ? "saver" : "control",
+                           .timeout_s = timeout_s,
+                           .waiting = beside ? Waiting::sleeps : Waiting::yields,
+                           .role = use.role,
+                           .is_patient = true,
+                           .io_timeout_s = use.io_timeout_s};
+  return checked_in_debug_builds(std::make_unique<ControlCommunicator>(parent, traits), parent, traits);
 }
+
+bool is_waiting(Role role) { return whereabouts().is_waiting(role); }
 
 }  // namespace kozero::dist

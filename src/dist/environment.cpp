@@ -1,22 +1,35 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// environment.cpp: MPI started and ended once; the ranks of this node counted.
+// environment.cpp: MPI started and ended once, watched by two threads; the ranks of this node counted.
 #include <mpi.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include <kozero/core/error.hpp>
+#include <kozero/core/failure_report.hpp>
 #include <kozero/core/host_cpus.hpp>
 #include <kozero/dist/environment.hpp>
 
+#include "heartbeat.hpp"
 #include "mpi_check.hpp"
+#include "vain_wait.hpp"
+#include "watchdog.hpp"
 
 namespace kozero::dist {
 namespace {
 
 const MPI_Comm kWorld = MPI_COMM_WORLD;
+constexpr std::chrono::seconds kLongestAbort{10};  // then the process ends without MPI
 
 /// The CPUs that each of the node's ranks may run on, in the same form.
 std::vector<std::string> cpus_of_all(MPI_Comm node, int local_ranks) {
@@ -30,20 +43,51 @@ std::vector<std::string> cpus_of_all(MPI_Comm node, int local_ranks) {
   return each;
 }
 
+int start_mpi(int* argc, char*** argv) {
+  int provided = 0;
+  const BlockingCall call("MPI_Init_thread");
+  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  return provided;
+}
+
+/// What every rank was given: one that may not be called by two threads makes that so for all.
+bool all_thread_multiple(int provided) {
+  int lowest = provided == MPI_THREAD_MULTIPLE ? 1 : 0;
+  const BlockingCall call("MPI_Allreduce");
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &lowest, 1, MPI_INT, MPI_MIN, kWorld), "MPI_Allreduce");
+  return lowest == 1;
+}
+
 }  // namespace
 
-Environment::Environment(int* argc, char*** argv) {
+struct Environment::Threads {
+  Watchdog watchdog;
+  std::optional<Heartbeat> heartbeat;
+};
+
+Environment::Environment(int* argc, char*** argv, double timeout_s) {
+  set_comm_timeout(timeout_s);
+  threads_ = std::make_unique<Threads>();
   int running = 0;
+  int provided = 0;
   check_mpi(MPI_Initialized(&running), "MPI_Initialized");
   if (running != 0) {
-    check_mpi(MPI_Query_thread(&provided_), "MPI_Query_thread");
+    check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
   } else {
-    check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided_), "MPI_Init_thread");
+    provided = start_mpi(argc, argv);
     owned_ = true;
   }
   check_mpi(MPI_Comm_set_errhandler(kWorld, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(kWorld, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(kWorld, &size_), "MPI_Comm_size");
+  set_rank(rank_);
+  thread_multiple_ = all_thread_multiple(provided);
+  if (size_ > 1 && thread_multiple_) threads_->heartbeat.emplace(kWorld);
+  count_ranks_of_node();
+}
+
+void Environment::count_ranks_of_node() {
+  const BlockingCall call("MPI_Comm_split_type");
   MPI_Comm node = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(kWorld, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
   check_mpi(MPI_Comm_rank(node, &local_rank_), "MPI_Comm_rank");
@@ -58,14 +102,30 @@ Environment::Environment(int* argc, char*** argv) {
 Environment::~Environment() {
   int finalized = 0;
   MPI_Finalized(&finalized);
+  if (threads_->heartbeat && finalized == 0 && std::uncaught_exceptions() == 0) {
+    const std::string whom = threads_->heartbeat->end();
+    if (!whom.empty()) {
+      constexpr auto kStatus = static_cast<int>(Failure::communication);
+      report_failure(kStatus, "[rank " + std::to_string(rank_) + "] error: rank " + std::to_string(rank_) +
+                                  " waited at its end for " + whom + details(rank_));
+      std::fflush(nullptr);
+      _exit(kStatus);
+    }
+  }
+  threads_->heartbeat.reset();
+  const BlockingCall call("MPI_Finalize");
   if (owned_ && finalized == 0) MPI_Finalize();
 }
 
-bool Environment::thread_multiple() const { return provided_ == MPI_THREAD_MULTIPLE; }
+void Environment::obey_timeout(double timeout_s) { set_comm_timeout(timeout_s); }
 
 const void* Environment::world() const { return &kWorld; }
 
 void Environment::abort(int status) {
+  std::thread([status] {
+    std::this_thread::sleep_for(kLongestAbort);
+    _exit(status);
+  }).detach();
   MPI_Abort(MPI_COMM_WORLD, status);
   std::abort();
 }

@@ -3,50 +3,80 @@
 // group_communicator.cpp: control traffic by MPI's nonblocking collectives, so that a wait can yield and end.
 #include <algorithm>
 #include <exception>
+#include <mutex>
+#include <utility>
 
 #include <kozero/core/error.hpp>
 
 #include "group_communicator.hpp"
+#include "heartbeat.hpp"
 #include "mpi_check.hpp"
+#include "vain_wait.hpp"
+#include "watchdog.hpp"
 
 namespace kozero::dist {
 namespace {
 
 constexpr std::int64_t kControlMessage = std::int64_t{1} << 30;
 
-}  // namespace
-
-std::string waited_in_vain(int rank, double seconds, const char* collective, const std::string& whom) {
-  const auto text = std::to_string(seconds);
-  return "rank " + std::to_string(rank) + " waited " + text.substr(0, text.find('.') + 2) + " s in " + collective +
-         " for " + whom + ": it is lost, or comm.timeout_s is too short";
+std::int64_t bytes_of(const std::vector<double>& values) {
+  return static_cast<std::int64_t>(values.size() * sizeof(double));
 }
 
-GroupCommunicator::GroupCommunicator(MPI_Comm parent, double timeout_s, Waiting waiting)
-    : timeout_s_(timeout_s), waiting_(waiting) {
-  check_mpi(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
+}  // namespace
+
+void keep_for_ever(std::shared_ptr<void> memory) {
+  static std::mutex mutex;
+  static auto* const kKept = new std::vector<std::shared_ptr<void>>;
+  const std::lock_guard lock(mutex);
+  kKept->push_back(std::move(memory));
+}
+
+GroupCommunicator::GroupCommunicator(MPI_Comm parent, GroupTraits traits) : traits_(traits) {
+  {
+    const BlockingCall call("MPI_Comm_dup");
+    check_mpi(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
+  }
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+  int alike = MPI_UNEQUAL;
+  check_mpi(MPI_Comm_compare(comm_, MPI_COMM_WORLD, &alike), "MPI_Comm_compare");
+  spans_job_ = alike == MPI_CONGRUENT;
 }
 
 GroupCommunicator::~GroupCommunicator() {
-  if (!abandoned()) MPI_Comm_free(&comm_);
+  if (abandoned()) return;
+  const BlockingCall call("MPI_Comm_free");
+  MPI_Comm_free(&comm_);
 }
 
 bool GroupCommunicator::abandoned() const { return lost_ || std::uncaught_exceptions() > 0; }
 
-void GroupCommunicator::lose(const std::string& how) {
-  lost_ = true;
-  throw Error(Failure::communication, how);
+void GroupCommunicator::begin(const char* collective, std::int64_t bytes) {
+  if (lost_) {
+    throw Error(Failure::communication, "rank " + std::to_string(rank_) + ": " + collective +
+                                            " was called after a rank was lost in an earlier collective");
+  }
+  look();
+  whereabouts().started(
+      {.role = traits_.role, .collective = collective, .communicator = traits_.label, .sequence = ++sequence_,
+       .bytes = bytes});
 }
 
-void GroupCommunicator::lose(const char* collective, const std::string& whom) {
-  lose(waited_in_vain(rank_, timeout_s_, collective, whom));
+void GroupCommunicator::lose(const std::string& how) {
+  lost_ = true;
+  throw Error(Failure::communication, how + details(rank_));
+}
+
+void GroupCommunicator::lose(const char* collective, int peer) {
+  const std::string whom = spans_job_ ? lost_rank(peer) : "rank " + std::to_string(peer) + kLostOrTooShort;
+  lose(waited_in_vain(rank_, traits_.timeout_s, collective, whom));
 }
 
 void GroupCommunicator::wait(PendingMessages& messages, const char* collective) {
-  Patience patience(timeout_s_, waiting_);
+  const Whereabouts::Wait waits(traits_.role);
+  Patience patience(traits_.timeout_s, traits_.waiting);
   int done = 0;
   while (true) {
     check_mpi(MPI_Testall(messages.count(), messages.requests(), &done, MPI_STATUSES_IGNORE), collective);
@@ -58,35 +88,56 @@ void GroupCommunicator::wait(PendingMessages& messages, const char* collective) 
     check_mpi(MPI_Request_get_status(messages.requests()[late], &finished, MPI_STATUS_IGNORE), collective);
     if (finished == 0) break;
   }
-  lose(collective, "rank " + std::to_string(messages.peer(late)));
+  lose(collective, messages.peer(late));
+}
+
+void GroupCommunicator::check_wait(const Patience& patience, bool in_time, const char* collective) {
+  const Heartbeat* heartbeat = traits_.is_patient && spans_job_ ? Heartbeat::running() : nullptr;
+  if (heartbeat == nullptr) {
+    if (!in_time) lose(waited_in_vain(rank_, traits_.timeout_s, collective, kAnotherRank));
+    return;
+  }
+  const std::string whom = heartbeat->vain(traits_.role);
+  if (!whom.empty()) lose(waited_in_vain(rank_, patience.waited(), collective, whom));
+  if (traits_.io_timeout_s > 0.0 && patience.waited() >= traits_.io_timeout_s) {
+    lost_ = true;
+    throw Error(Failure::write, "rank " + std::to_string(rank_) + " waited " + in_seconds(patience.waited()) +
+                                    " s for another rank to write: its disk hangs, or checkpoint.io_timeout_s is too "
+                                    "short" +
+                                    details(rank_));
+  }
 }
 
 void GroupCommunicator::wait(MPI_Request* request, const char* collective) {
-  Patience patience(timeout_s_, waiting_);
+  const Whereabouts::Wait waits(traits_.role);
+  Patience patience(traits_.timeout_s, traits_.waiting);
   int done = 0;
   while (true) {
     check_mpi(MPI_Test(request, &done, MPI_STATUS_IGNORE), collective);
     if (done != 0) return;
-    if (!patience.pause()) lose(collective, "another rank");
+    const bool in_time = patience.pause();
+    check_wait(patience, in_time, collective);
   }
 }
 
 void GroupCommunicator::barrier() {
-  look();
+  begin("barrier", 0);
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
   wait(&request, "barrier");
 }
 
 std::vector<double> GroupCommunicator::gather_control(const std::vector<double>& values) {
-  look();
-  std::vector<double> all(values.size() * static_cast<std::size_t>(size_));
+  begin("gather_control", bytes_of(values));
   const int count = static_cast<int>(values.size());
+  RequestMemory<std::vector<double>> mine(values);
+  RequestMemory all(std::vector<double>(values.size() * static_cast<std::size_t>(size_)));
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallgather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE, comm_, &request),
+  check_mpi(MPI_Iallgather(mine->data(), count, MPI_DOUBLE, all->data(), count, MPI_DOUBLE, comm_, &request),
             "MPI_Iallgather");
   wait(&request, "gather_control");
-  return all;
+  mine.taken_when_done();
+  return all.taken_when_done();
 }
 
 void GroupCommunicator::broadcast_bytes(void* bytes, std::int64_t count) {
@@ -99,13 +150,14 @@ void GroupCommunicator::broadcast_bytes(void* bytes, std::int64_t count) {
 }
 
 std::string GroupCommunicator::broadcast_control(const std::string& bytes) {
-  look();
-  std::string result = rank_ == 0 ? bytes : std::string();
-  auto length = static_cast<std::int64_t>(result.size());
-  broadcast_bytes(&length, sizeof(length));
-  result.resize(static_cast<std::size_t>(length));
-  broadcast_bytes(result.data(), length);
-  return result;
+  begin("broadcast_control", rank_ == 0 ? static_cast<std::int64_t>(bytes.size()) : 0);
+  RequestMemory result(rank_ == 0 ? bytes : std::string());
+  RequestMemory length(static_cast<std::int64_t>(result->size()));
+  broadcast_bytes(&*length, sizeof(*length));
+  result->resize(static_cast<std::size_t>(*length));
+  broadcast_bytes(result->data(), *length);
+  length.taken_when_done();
+  return result.taken_when_done();
 }
 
 }  // namespace kozero::dist

@@ -1,12 +1,19 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // group_communicator.hpp: what every back end of several ranks shares: a duplicate of their MPI communicator, control
-// traffic over it, and waits that end in Error(communication) after timeout_s.
-// Once a rank was lost, or while an exception unwinds, the destructors make no collective call: nobody would answer.
+// traffic over it, and waits that end in Error(communication) (control_communicator.hpp says when patient ones do).
+// Once a rank was lost every later collective throws, and the destructors make no collective call: nobody would answer.
+// What MPI may still write into then, buffers of requests under way, is never freed: a late peer's message would land in
+// memory of something else. Arrays that the caller handed over are the caller's to keep: main ends the process before
+// it unwinds.
 #pragma once
 #include <mpi.h>
 
+#include <memory>
+#include <vector>
+
 #include <kozero/dist/communicator.hpp>
+#include <kozero/dist/role.hpp>
 
 #include "patience.hpp"
 
@@ -27,6 +34,8 @@ class PendingMessages {
   [[nodiscard]] int count() const { return static_cast<int>(count_); }
   [[nodiscard]] int capacity() const { return static_cast<int>(requests_.size()); }
   [[nodiscard]] MPI_Request* requests() { return requests_.data(); }
+  /// That they are still under way, to whoever must not free what they write to.
+  [[nodiscard]] bool are_under_way() const { return count_ > 0; }
   [[nodiscard]] int peer(int index) const { return peers_.at(static_cast<std::size_t>(index)); }
 
  private:
@@ -35,12 +44,44 @@ class PendingMessages {
   std::size_t count_ = 0;
 };
 
-/// What is said of a rank that waited in `collective` for `whom` in vain.
-std::string waited_in_vain(int rank, double seconds, const char* collective, const std::string& whom);
+/// Keeps `memory` to the end of the process.
+void keep_for_ever(std::shared_ptr<void> memory);
+
+/// Memory that a request reads or writes: freed with this object, or never where an exception leaves the request open.
+template <class T>
+class RequestMemory {
+ public:
+  explicit RequestMemory(T value) : value_(std::make_shared<T>(std::move(value))) {}
+  ~RequestMemory() {
+    if (!is_done_) keep_for_ever(value_);
+  }
+  RequestMemory(const RequestMemory&) = delete;
+  RequestMemory& operator=(const RequestMemory&) = delete;
+
+  T& operator*() { return *value_; }
+  T* operator->() { return value_.get(); }
+  T taken_when_done() {
+    is_done_ = true;
+    return std::move(*value_);
+  }
+
+ private:
+  std::shared_ptr<T> value_;
+  bool is_done_ = false;
+};
+
+struct GroupTraits {
+  const char* label = "";  ///< in reports
+  double timeout_s = 600.0;
+  Waiting waiting = Waiting::yields;
+  Role role = Role::training;
+  bool is_patient = false;    ///< control traffic waits as long as the ranks live
+  double io_timeout_s = 0.0;  ///< > 0: a patient wait ends then
+};
 
 class GroupCommunicator : public Communicator {
  public:
-  GroupCommunicator(MPI_Comm parent, double timeout_s, Waiting waiting = Waiting::yields);
+  GroupCommunicator(MPI_Comm parent, GroupTraits traits);
   ~GroupCommunicator() override;
   GroupCommunicator(const GroupCommunicator&) = delete;
   GroupCommunicator& operator=(const GroupCommunicator&) = delete;
@@ -54,14 +95,16 @@ class GroupCommunicator : public Communicator {
 
  protected:
   [[nodiscard]] MPI_Comm mpi() const { return comm_; }
-  [[nodiscard]] double timeout() const { return timeout_s_; }
+  [[nodiscard]] double timeout() const { return traits_.timeout_s; }
   /// No other rank can be expected to answer.
   [[nodiscard]] bool abandoned() const;
 
-  /// Throws Error(communication).
+  /// A collective begins, of an array or values of `bytes` bytes: it is traced. Throws where a rank was lost before.
+  void begin(const char* collective, std::int64_t bytes);
+  /// Throws Error(communication), with what is known of all ranks.
   [[noreturn]] void lose(const std::string& how);
-  /// This rank waited in `collective` for `whom` in vain.
-  [[noreturn]] void lose(const char* collective, const std::string& whom);
+  /// This rank waited in `collective` for rank `peer` in vain.
+  [[noreturn]] void lose(const char* collective, int peer);
   /// Control traffic asks first: throws where data under way were lost, so that no rank goes on with what did not come.
   virtual void look() {}
   /// Waits for all of `messages` and clears them.
@@ -69,14 +112,21 @@ class GroupCommunicator : public Communicator {
 
  private:
   void wait(MPI_Request* request, const char* collective);
+  /// Throws where the wait is over.
+  void check_wait(const Patience& patience, bool in_time, const char* collective);
   void broadcast_bytes(void* bytes, std::int64_t count);
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
-  double timeout_s_;
-  Waiting waiting_;
+  GroupTraits traits_;
+  std::uint64_t sequence_ = 0;  // of collectives
+  bool spans_job_ = false;
   bool lost_ = false;
 };
+
+/// `comm` itself, or in a debug build inside a CheckedCommunicator, whose checks wait as `traits` say. Collective.
+std::unique_ptr<Communicator> checked_in_debug_builds(std::unique_ptr<Communicator> comm, MPI_Comm parent,
+                                                      GroupTraits traits);
 
 }  // namespace kozero::dist

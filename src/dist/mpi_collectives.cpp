@@ -14,7 +14,7 @@ namespace {
 
 class MpiCollectives final : public GroupCommunicator {
  public:
-  explicit MpiCollectives(MPI_Comm parent) : GroupCommunicator(parent, 600.0) {}
+  explicit MpiCollectives(MPI_Comm parent) : GroupCommunicator(parent, {.label = "MPI's own"}) {}
 
   [[nodiscard]] std::string name() const override { return "MPI's own"; }
 

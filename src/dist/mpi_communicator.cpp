@@ -17,7 +17,6 @@ namespace kozero::dist {
 namespace {
 
 constexpr int kTag = 0;  // messages between two ranks keep their order
-constexpr std::uint64_t kGathers = 16;  // that may be under way
 
 std::int64_t piece_of(int size, const CommunicatorOptions& options) {
   return piece_extent(options.chunk_bytes, size - 1, sizeof(float));
@@ -30,20 +29,27 @@ std::int64_t buffer_extent(int size, const CommunicatorOptions& options) {
 class MpiCommunicator final : public GroupCommunicator {
  public:
   MpiCommunicator(MPI_Comm parent, const CommunicatorOptions& options)
-      : GroupCommunicator(parent, options.timeout_s),
+      : GroupCommunicator(parent, {.label = "mpi", .timeout_s = options.timeout_s}),
         piece_(piece_of(size(), options)),
         message_bytes_(options.message_bytes),
         sources_(static_cast<std::size_t>(size())),
         pending_{PendingMessages(2 * size()), PendingMessages(2 * size())},
-        gathers_(kGathers, PendingMessages(2 * size())) {
+        gathers_(options.under_way, PendingMessages(2 * size())) {
     const auto extent = static_cast<std::size_t>(buffer_extent(size(), options));
     for (auto& buffer : received_) buffer = Buffer("kozero::dist::mpi", extent);
+  }
+
+  ~MpiCommunicator() override {
+    for (std::size_t i = 0; i < received_.size(); ++i) {
+      if (pending_[i].are_under_way()) keep_for_ever(std::make_shared<Buffer>(received_[i]));
+    }
   }
 
   [[nodiscard]] std::string name() const override { return "mpi"; }
 
   Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
     require(partition.num_ranks() == size(), "mpi reduce_scatter: a partition for another number of ranks");
+    begin("reduce_scatter", partition.extent() * static_cast<std::int64_t>(sizeof(float)));
     Device().fence("kozero::dist::mpi::reduce_scatter");
     const Pieces pieces(partition, piece_);
     if (pieces.count() > 0) exchange(full, pieces, 0);
@@ -61,8 +67,9 @@ class MpiCommunicator final : public GroupCommunicator {
   Pending start_all_gather(const void* slice, void* full, const Partition& partition,
                            std::size_t element_size) override {
     require(partition.num_ranks() == size(), "mpi all_gather: a partition for another number of ranks");
-    Device().fence("kozero::dist::mpi::all_gather");
     const auto element = static_cast<std::int64_t>(element_size);
+    begin("all_gather", partition.extent() * element);
+    Device().fence("kozero::dist::mpi::all_gather");
     const Pieces pieces(partition, piece_extent(message_bytes_, 1, element));
     auto* all = static_cast<char*>(full);
     char* own = all + partition.begin(rank()) * element;
@@ -80,7 +87,7 @@ class MpiCommunicator final : public GroupCommunicator {
   }
 
   void finish(Pending pending) override {
-    if (pending.collective == Collective::all_gather) wait(gathers_[pending.ticket % kGathers], "all_gather");
+    if (pending.collective == Collective::all_gather) wait(gathers_[pending.ticket % gathers_.size()], "all_gather");
   }
 
  private:
@@ -88,8 +95,8 @@ class MpiCommunicator final : public GroupCommunicator {
 
   /// For the messages of one more gather.
   PendingMessages& room_for(std::uint64_t ticket, int messages) {
-    PendingMessages& room = gathers_[ticket % kGathers];
-    require(room.count() == 0, "mpi: " + std::to_string(kGathers) + " gathers are under way, and another is started");
+    PendingMessages& room = gathers_[ticket % gathers_.size()];
+    require(room.count() == 0, "mpi: " + std::to_string(gathers_.size()) + " gathers are under way, and another is started");
     if (room.capacity() < messages) room = PendingMessages(messages);
     return room;
   }
@@ -139,7 +146,8 @@ std::unique_ptr<Communicator> make_mpi_communicator(const void* mpi_comm, Memory
                                                     const CommunicatorOptions& options) {
   auto comm = std::make_unique<MpiCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), options);
   book_mpi_buffers(comm->size(), ledger, options);
-  return comm;
+  return checked_in_debug_builds(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm),
+                                 {.timeout_s = options.timeout_s});
 }
 
 }  // namespace kozero::dist

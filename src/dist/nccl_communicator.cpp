@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // nccl_communicator.cpp: NCCL's collectives put on a stream between two events.
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -14,11 +13,11 @@
 #include "group_communicator.hpp"
 #include "nccl_connection.hpp"
 #include "nccl_watch.hpp"
+#include "vain_wait.hpp"
 
 namespace kozero::dist {
 namespace {
 
-constexpr std::uint64_t kSlots = 16;  // collectives that may be started and not finished
 constexpr const char* kWhereToLook =
     "; NCCL_DEBUG=INFO shows how far NCCL came, NCCL_SOCKET_IFNAME chooses its network";
 
@@ -63,10 +62,11 @@ class PinnedAlgorithm {
 class NcclCommunicator final : public GroupCommunicator {
  public:
   NcclCommunicator(MPI_Comm parent, const nccl::Library& library, const CommunicatorOptions& options)
-      : GroupCommunicator(parent, options.timeout_s),
+      : GroupCommunicator(parent, {.label = "nccl", .timeout_s = options.timeout_s}),
         nccl_(library.calls),
         deterministic_(options.deterministic),
-        connection_(library.calls) {
+        connection_(library.calls),
+        slots_(options.under_way) {
     nccl::UniqueId id{};
     if (rank() == 0) check(nccl_.get_unique_id(&id), "ncclGetUniqueId");
     const std::string bytes = broadcast_control(std::string(id.internal, sizeof(id.internal)));
@@ -129,7 +129,7 @@ class NcclCommunicator final : public GroupCommunicator {
   }
 
   void finish(Pending pending) override {
-    Slot& slot = slots_[pending.ticket % kSlots];
+    Slot& slot = slots_[pending.ticket % slots_.size()];
     require(slot.open, "nccl: a collective is finished that was not started");
     compute_.wait_for(slot.done, [this] { look(); });
     look();
@@ -147,10 +147,10 @@ class NcclCommunicator final : public GroupCommunicator {
   template <class Call>
   Pending start(Collective collective, const Partition& partition, const Call& call) {
     require(partition.num_ranks() == size(), "nccl: a partition for another number of ranks");
-    look();
+    begin(name_of(collective), partition.extent());
     const std::uint64_t ticket = next_++;
-    Slot& slot = slots_[ticket % kSlots];
-    require(!slot.open, "nccl: " + std::to_string(kSlots) + " collectives are under way, and another is started");
+    Slot& slot = slots_[ticket % slots_.size()];
+    require(!slot.open, "nccl: " + std::to_string(slots_.size()) + " collectives are under way, and another is started");
     slot.open = true;
     compute_.record(slot.given);
     stream_.wait_for(slot.given);
@@ -176,7 +176,7 @@ class NcclCommunicator final : public GroupCommunicator {
   void settle(nccl::Result result, const char* what) {
     result = connection_.settle(result, timeout(), [this] { return watch_ && watch_->failed(); });
     if (result != nccl::kSuccess) look();
-    if (result == nccl::kInProgress) lose(waited_in_vain(rank(), timeout(), what, "another rank") + kWhereToLook);
+    if (result == nccl::kInProgress) lose(waited_in_vain(rank(), timeout(), what, kAnotherRank) + kWhereToLook);
     check(result, what);
   }
 
@@ -199,7 +199,7 @@ class NcclCommunicator final : public GroupCommunicator {
   NcclConnection connection_;
   ComputeStream compute_;
   DeviceStream stream_;
-  std::array<Slot, kSlots> slots_;
+  std::vector<Slot> slots_;  // collectives that may be started and not finished
   std::uint64_t next_ = 0;                           // ticket
   std::vector<std::pair<void*, void*>> registered_;  // memory and NCCL's handle of it
   std::optional<NcclWatch> watch_;
@@ -230,7 +230,8 @@ std::unique_ptr<Communicator> make_nccl_communicator(const void* mpi_comm, Memor
   make_first_calls(*comm);
   const std::int64_t taken = before - options.free_device_bytes();
   ledger.book(Memory::communication, "NCCL's channels, measured", std::max(taken, std::int64_t{0}));
-  return comm;
+  return checked_in_debug_builds(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm),
+                                 {.timeout_s = options.timeout_s});
 }
 
 }  // namespace kozero::dist

@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+
 #include <kozero/core/error.hpp>
 
-#include "group_communicator.hpp"
 #include "nccl_watch.hpp"
+#include "vain_wait.hpp"
 
 namespace kozero::dist {
 namespace {
@@ -27,7 +29,7 @@ void NcclWatch::announce(const char* collective) {
 
 void NcclWatch::add(const StreamEvent& done) {
   const std::lock_guard lock(mutex_);
-  if (under_way_.empty()) progress_ = Clock::now();
+  if (under_way_.empty()) without_progress_.restart();
   under_way_.push_back({announced_, &done});
 }
 
@@ -40,10 +42,10 @@ std::string NcclWatch::found() {
   }
   while (!under_way_.empty() && under_way_.front().done->reached()) {
     under_way_.pop_front();
-    progress_ = Clock::now();
+    without_progress_.restart();
   }
-  const bool late = !under_way_.empty() && std::chrono::duration<double>(Clock::now() - progress_).count() > timeout_s_;
-  return late ? waited_in_vain(rank_, timeout_s_, under_way_.front().collective, "another rank") : "";
+  const bool late = without_progress_.look() > timeout_s_ && !under_way_.empty();
+  return late ? waited_in_vain(rank_, timeout_s_, under_way_.front().collective, kAnotherRank) : "";
 }
 
 bool NcclWatch::look() {

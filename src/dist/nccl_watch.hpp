@@ -6,13 +6,13 @@
 // finds the failure. Whoever is about to use a result looks too: a collective that ended by an error is done as well.
 #pragma once
 #include <atomic>
-#include <chrono>
 #include <deque>
 #include <mutex>
 #include <string>
 #include <thread>
 
 #include <kozero/dist/device_stream.hpp>
+#include <kozero/dist/wait_clock.hpp>
 
 #include "nccl_connection.hpp"
 
@@ -38,7 +38,6 @@ class NcclWatch {
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct UnderWay {
     const char* collective;
     const StreamEvent* done;
@@ -55,7 +54,7 @@ class NcclWatch {
   std::mutex mutex_;
   const char* announced_ = "no collective";
   std::deque<UnderWay> under_way_;  // the oldest first
-  Clock::time_point progress_;      // when the oldest became that
+  WaitClock without_progress_;      // since the oldest became that
   std::string failure_;
   std::atomic<bool> failed_ = false;
   std::atomic<bool> ending_ = false;

@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// patience.hpp: how a rank waits: it spins briefly, then gives its core away at each look, until the time is over. A
-// thread beside the training sleeps between two looks.
+// patience.hpp: how a rank waits: it spins briefly, then yields its core at each look, then sleeps between two looks. A
+// thread beside the training sleeps at once.
 //   Patience patience(timeout_s);  while (!done()) if (!patience.pause()) give_up();
+// Time in which the process was suspended does not count (wait_clock.hpp).
 #pragma once
-#include <chrono>
 #include <thread>
+
+#include <kozero/dist/wait_clock.hpp>
 
 namespace kozero::dist {
 
@@ -18,23 +20,26 @@ class Patience {
   /// False once the time is over.
   bool pause() {
     if (++looks_ < kSpins) return true;
-    if (looks_ == kSpins) start_ = Clock::now();
-    if (waiting_ == Waiting::yields) {
+    if (looks_ == kSpins) clock_.restart();
+    if (waiting_ == Waiting::yields && waited_ < kYields) {
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(kSleep);
     }
-    return std::chrono::duration<double>(Clock::now() - start_).count() < seconds_;
+    waited_ = clock_.look();
+    return waited_ < seconds_;
   }
+  [[nodiscard]] double waited() const { return waited_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  static constexpr int kSpins = 2000;  // some microseconds
+  static constexpr int kSpins = 2000;     // some microseconds
+  static constexpr double kYields = 0.1;  // seconds: a longer wait is no part of a training step at speed
   static constexpr std::chrono::microseconds kSleep{200};
   long long looks_ = 0;
   double seconds_;
+  double waited_ = 0.0;
   Waiting waiting_;
-  Clock::time_point start_;
+  WaitClock clock_;
 };
 
 }  // namespace kozero::dist

@@ -1,8 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// shared_arrays.cpp: files in memory, taken, mapped and unlinked.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <utility>
 
-#include "mpi_check.hpp"
+#include <kozero/core/views.hpp>
+
 #include "shared_arrays.hpp"
 
 namespace kozero::dist {
@@ -10,53 +19,113 @@ namespace {
 
 constexpr std::int64_t kPage = 4096;
 
+/// A page behind the last byte belongs to the array, even to one of no bytes.
+std::int64_t room_for(std::int64_t bytes) { return (bytes / kPage + 2) * kPage; }
+
+/// Takes the pages of `room` bytes, each thread those that it will touch first in a statically scheduled loop: on
+/// machines with several memories they lie where that thread runs.
+bool take_pages(int file, std::int64_t room) {
+  const int threads = Host().concurrency();
+  const std::int64_t pages = room / kPage;
+  int refused = 0;
+  Kokkos::parallel_reduce(
+      "kozero::dist::take_pages", Kokkos::RangePolicy<Host, Kokkos::Schedule<Kokkos::Static>>(0, threads),
+      [=](const int thread, int& sum) {
+        const std::int64_t first = pages * thread / threads;
+        const std::int64_t end = pages * (thread + 1) / threads;
+        int status = EINTR;
+        while (first < end && status == EINTR) status = posix_fallocate(file, first * kPage, (end - first) * kPage);
+        sum += first < end && status != 0 ? 1 : 0;
+      },
+      refused);
+  return refused == 0;
+}
+
+/// A new file, whose name goes with this object.
+class NewFile {
+ public:
+  NewFile(const std::string& folder, std::int64_t room) : path_(folder + "/kozero-XXXXXX") {
+    const int file = mkostemp(path_.data(), O_CLOEXEC);
+    if (file < 0) path_.clear();
+    if (file < 0) return;
+    const bool taken = take_pages(file, room);
+    close(file);
+    if (!taken) remove();
+  }
+  ~NewFile() { remove(); }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  /// "" where there was no room for it.
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  void remove() {
+    if (!path_.empty()) unlink(path_.c_str());
+    path_.clear();
+  }
+
+  std::string path_;
+};
+
+char* mapped(const std::string& path, std::int64_t room) {
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return nullptr;
+  void* begin = mmap(nullptr, static_cast<std::size_t>(room), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  return begin == MAP_FAILED ? nullptr : static_cast<char*>(begin);
+}
+
 }  // namespace
 
-std::int64_t SharedArrays::room_for(std::int64_t bytes) { return (bytes / kPage + 2) * kPage; }
+SharedArrays::~SharedArrays() {
+  for (auto& array : arrays_) unmap(array);
+}
+
+void SharedArrays::unmap(Array& array) {
+  for (const auto& mapping : array.of_rank) munmap(mapping.begin, static_cast<std::size_t>(mapping.bytes));
+  array.of_rank.clear();
+}
+
+bool SharedArrays::map_all(const std::vector<std::string>& files, const std::vector<double>& rooms,
+                           Array& array) const {
+  for (std::size_t r = 0; r < files.size(); ++r) {
+    const auto room = static_cast<std::int64_t>(rooms[r]);
+    char* begin = files[r].empty() ? nullptr : mapped(files[r], room);
+    if (begin == nullptr) return false;
+    array.of_rank.push_back({begin, room});
+  }
+  return true;
+}
 
 void* SharedArrays::add(std::int64_t bytes) {
   Array array;
   array.bytes = bytes;
-  void* own = nullptr;
-  check_mpi(MPI_Win_allocate_shared(room_for(bytes), 1, MPI_INFO_NULL, comm_, static_cast<void*>(&own), &array.window),
-            "MPI_Win_allocate_shared");
-  check_mpi(MPI_Win_lock_all(MPI_MODE_NOCHECK, array.window), "MPI_Win_lock_all");
-  int size = 0;
-  check_mpi(MPI_Comm_size(comm_, &size), "MPI_Comm_size");
-  for (int r = 0; r < size; ++r) {
-    MPI_Aint extent = 0;
-    int unit = 0;
-    void* begin = nullptr;
-    check_mpi(MPI_Win_shared_query(array.window, r, &extent, &unit, static_cast<void*>(&begin)),
-              "MPI_Win_shared_query");
-    array.begins.push_back(static_cast<char*>(begin));
+  const std::int64_t room = room_for(bytes);
+  const NewFile file(folder_, room);
+  const auto rooms = comm_.gather_control({static_cast<double>(room)});
+  const bool mine = map_all(gather_text(comm_, file.path()), rooms, array);
+  const auto all = comm_.gather_control({mine ? 1.0 : 0.0});
+  if (std::find(all.begin(), all.end(), 0.0) != all.end()) {
+    unmap(array);
+    return nullptr;
   }
-  array.own = static_cast<char*>(own);
   arrays_.push_back(std::move(array));
-  return own;
-}
-
-void SharedArrays::remove() {
-  for (auto& array : arrays_) {
-    MPI_Win_unlock_all(array.window);
-    MPI_Win_free(&array.window);
-  }
-  arrays_.clear();
+  return arrays_.back().of_rank[static_cast<std::size_t>(comm_.rank())].begin;
 }
 
 SharedArrays::Place SharedArrays::place_of(const void* pointer) const {
   const auto* byte = static_cast<const char*>(pointer);
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Array& array = arrays_[i];
-    if (byte >= array.own && byte <= array.own + array.bytes) {
-      return {static_cast<std::int64_t>(i), byte - array.own};
-    }
+    const char* own = array.of_rank[static_cast<std::size_t>(comm_.rank())].begin;
+    if (byte >= own && byte <= own + array.bytes) return {static_cast<std::int64_t>(i), byte - own};
   }
   return {};
 }
 
 char* SharedArrays::at(int rank, Place place) const {
-  return arrays_[static_cast<std::size_t>(place.array)].begins[static_cast<std::size_t>(rank)] + place.offset;
+  return arrays_[static_cast<std::size_t>(place.array)].of_rank[static_cast<std::size_t>(rank)].begin + place.offset;
 }
 
 std::int64_t SharedArrays::bytes() const {

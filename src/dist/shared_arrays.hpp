@@ -3,12 +3,15 @@
 // shared_arrays.hpp: arrays in shared memory, and where a peer's counterpart of an array lies in this process.
 //   own = arrays.add(bytes)      collective: every rank has such an array then, each of an extent of its own
 //   at(r, place_of(p))           in this process, rank r's bytes at the place that p has in this rank's array
-// Each array is an MPI window of its own, whose pages exist once they are touched.
+// Each array is a file of a folder in memory whose pages are taken at once: where the folder is overbooked add() finds
+// out, instead of a bus error at the first touch. The file's name is removed as soon as all ranks have mapped it, so
+// that no process leaves it behind. (MPI's shared windows do neither.)
 #pragma once
-#include <mpi.h>
-
 #include <cstdint>
+#include <string>
 #include <vector>
+
+#include <kozero/dist/communicator.hpp>
 
 namespace kozero::dist {
 
@@ -20,31 +23,37 @@ class SharedArrays {
     std::int64_t offset = 0;
   };
 
-  /// `comm` outlives this; its ranks share a node.
-  explicit SharedArrays(MPI_Comm comm) : comm_(comm) {}
+  /// `comm`, whose ranks share a node, carries control traffic and outlives this. `folder`: a tmpfs.
+  SharedArrays(Communicator& comm, std::string folder) : comm_(comm), folder_(std::move(folder)) {}
+  /// Unmaps: peers that still read have mappings of their own.
+  ~SharedArrays();
+  SharedArrays(const SharedArrays&) = delete;
+  SharedArrays& operator=(const SharedArrays&) = delete;
 
-  /// Collective. Not yet touched, on a page's border; a place behind its last byte belongs to it too.
+  /// Collective. Zeros, on a page's border; a place behind its last byte belongs to it too. nullptr on all ranks where
+  /// one of them found no room.
   void* add(std::int64_t bytes);
-  /// Collective: unmaps all. Without it they stay until the process ends.
-  void remove();
 
   [[nodiscard]] Place place_of(const void* pointer) const;
   [[nodiscard]] char* at(int rank, Place place) const;
   /// Of this rank's arrays.
   [[nodiscard]] std::int64_t bytes() const;
 
-  /// What `add` takes of the node's shared memory.
-  static std::int64_t room_for(std::int64_t bytes);
-
  private:
+  struct Mapping {
+    char* begin = nullptr;
+    std::int64_t bytes = 0;
+  };
   struct Array {
-    MPI_Win window = MPI_WIN_NULL;
     std::int64_t bytes = 0;  // of this rank's
-    char* own = nullptr;
-    std::vector<char*> begins;  // by rank, as mapped here
+    std::vector<Mapping> of_rank;
   };
 
-  MPI_Comm comm_;
+  [[nodiscard]] bool map_all(const std::vector<std::string>& files, const std::vector<double>& rooms, Array& array) const;
+  static void unmap(Array& array);
+
+  Communicator& comm_;
+  std::string folder_;
   std::vector<Array> arrays_;
 };
 

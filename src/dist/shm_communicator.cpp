@@ -3,8 +3,6 @@
 // shm_communicator.cpp: arrays in shared memory that peers read where they lie,
 // and windows that all others pass through.
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <new>
 
 #include <kozero/core/error.hpp>
@@ -17,6 +15,8 @@
 #include "pieces.hpp"
 #include "posting.hpp"
 #include "shared_arrays.hpp"
+#include "watchdog.hpp"
+#include "whereabouts.hpp"
 
 namespace kozero::dist {
 namespace {
@@ -30,6 +30,16 @@ std::int64_t piece_of(int size, const CommunicatorOptions& options) {
   return piece_extent(options.chunk_bytes, size - 1, kFloat);
 }
 
+// The first pages of a window: what the rank tells the others.
+struct alignas(64) Board {
+  PhaseCounter published;  // phases of its buffers
+  // Its Postings follow.
+};
+
+std::int64_t board_bytes(const CommunicatorOptions& options) {
+  return in_pages(static_cast<std::int64_t>(sizeof(Board) + options.under_way * sizeof(Posting)));
+}
+
 // Room for a piece of every other rank, in whole pages.
 std::int64_t buffer_bytes(int size, const CommunicatorOptions& options) {
   const std::int64_t bytes = std::max(options.chunk_bytes, (size - 1) * piece_of(size, options) * kFloat);
@@ -37,7 +47,7 @@ std::int64_t buffer_bytes(int size, const CommunicatorOptions& options) {
 }
 
 std::int64_t window_bytes(int size, const CommunicatorOptions& options) {
-  return kPage + 2 * buffer_bytes(size, options);
+  return board_bytes(options) + 2 * buffer_bytes(size, options);
 }
 
 std::string in_mib(std::int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
@@ -61,21 +71,24 @@ struct Operation {
 class ShmCommunicator final : public GroupCommunicator {
  public:
   ShmCommunicator(MPI_Comm parent, const CommunicatorOptions& options)
-      : GroupCommunicator(parent, options.timeout_s),
+      : GroupCommunicator(parent, {.label = "shm", .timeout_s = options.timeout_s}),
         options_(options),
         buffer_bytes_(buffer_bytes(size(), options)),
         piece_(piece_of(size(), options)),
-        arrays_(mpi()),
-        sources_(static_cast<std::size_t>(size())) {
+        arrays_(*this, options.shm_folder),
+        sources_(static_cast<std::size_t>(size())),
+        operations_(options.under_way) {
     const std::int64_t bytes = window_bytes(size(), options);
-    void* own = arrays_.add(bytes);
-    std::memset(own, 0, static_cast<std::size_t>(bytes));
+    auto* own = static_cast<char*>(arrays_.add(bytes));
+    if (own == nullptr) {
+      throw Error(Failure::deck,
+                  "comm.backend = shm: " + options.shm_folder + " has no room for " + in_mib(size() * bytes) +
+                      " of windows: free it, or take mpi",
+                  Error::Seen::by_all_ranks);
+    }
     new (own) Board;
+    for (std::uint64_t i = 0; i < options.under_way; ++i) new (own + sizeof(Board) + i * sizeof(Posting)) Posting;
     barrier();
-  }
-
-  ~ShmCommunicator() override {
-    if (!abandoned()) arrays_.remove();
   }
 
   [[nodiscard]] std::string name() const override { return "shm"; }
@@ -92,7 +105,9 @@ class ShmCommunicator final : public GroupCommunicator {
     const auto all = gather_control({static_cast<double>(bytes), free_bytes});
     for (std::size_t i = 0; i < all.size(); i += 2) needed += in_pages(static_cast<std::int64_t>(all[i]));
     const auto free = static_cast<std::int64_t>(all[1]);
-    if (needed <= free) return arrays_.add(bytes);
+    if (needed <= free) {
+      if (void* own = arrays_.add(bytes)) return own;
+    }
     if (rank() == 0 && !crowded_) {
       options_.notice("comm.backend = shm copies " + label + " through windows, which is slower: sharing it needs " +
                       in_mib(needed) + " of /dev/shm, which has " + in_mib(free) + " left");
@@ -113,7 +128,7 @@ class ShmCommunicator final : public GroupCommunicator {
   }
 
   void finish(Pending pending) override {
-    Operation& operation = operations_[pending.ticket % kPostings];
+    Operation& operation = operations_[pending.ticket % operations_.size()];
     require(operation.open, "shm: a collective is finished that was not started");
     const bool reduces = operation.collective == Collective::reduce_scatter;
     if (operation.direct()) {
@@ -126,25 +141,19 @@ class ShmCommunicator final : public GroupCommunicator {
   }
 
   void reclaim(Pending pending) override {
-    if (pending.ticket + kPostings < next_) return;  // its posting is another's: all have read it
-    const Operation& operation = operations_[pending.ticket % kPostings];
+    if (pending.ticket + operations_.size() < next_) return;  // its posting is another's: all have read it
+    const Operation& operation = operations_[pending.ticket % operations_.size()];
     if (operation.direct()) await_read(operation.name(), pending.ticket);
   }
 
  private:
-  /// The first page of a rank's window.
-  struct Board {
-    PhaseCounter published;  // phases of its buffers
-    std::array<Posting, kPostings> postings;
-  };
-  static_assert(sizeof(Board) <= kPage);
-
   Pending start(const Operation& operation) {
+    begin(operation.name(), operation.partition.extent() * operation.element);
     Device().fence("kozero::dist::shm::start");
     const std::uint64_t ticket = next_++;
-    Operation& mine = operations_[ticket % kPostings];
-    require(!mine.open, "shm: " + std::to_string(kPostings) + " collectives are under way, and another is started");
-    if (ticket >= kPostings) await_read(mine.name(), ticket - kPostings);
+    Operation& mine = operations_[ticket % operations_.size()];
+    require(!mine.open, "shm: " + std::to_string(operations_.size()) + " collectives are under way, and another is started");
+    if (ticket >= operations_.size()) await_read(mine.name(), ticket - operations_.size());
     mine = operation;
     mine.open = true;
     mine.place = arrays_.place_of(mine.from);
@@ -155,17 +164,21 @@ class ShmCommunicator final : public GroupCommunicator {
     return {mine.collective, ticket};
   }
 
+  void await(PhaseCounter& counter, std::uint64_t phase, const char* collective, int r) {
+    const Whereabouts::Wait waits(Role::training);
+    if (!counter.await(phase, timeout())) lose(collective, r);
+  }
+
   /// What rank r gives, where it lies.
   const char* given(int r, const Operation& operation, std::uint64_t ticket) {
     if (r == rank()) return static_cast<const char*>(operation.from);
-    if (!posting(r, ticket).posted.await(ticket + 1, timeout())) lose(operation.name(), "rank " + std::to_string(r));
+    await(posting(r, ticket).posted, ticket + 1, operation.name(), r);
     return arrays_.at(r, posting(r, ticket).place);
   }
 
   void await_read(const char* collective, std::uint64_t ticket) {
     for (int r = 0; r < size(); ++r) {
-      const bool has_read = r == rank() || posting(r, ticket).read.await(ticket + 1, timeout());
-      if (!has_read) lose(collective, "rank " + std::to_string(r));
+      if (r != rank()) await(posting(r, ticket).read, ticket + 1, collective, r);
     }
   }
 
@@ -226,10 +239,13 @@ class ShmCommunicator final : public GroupCommunicator {
 
   [[nodiscard]] char* window(int r) const { return arrays_.at(r, {0, 0}); }
   [[nodiscard]] Board& board(int r) const { return *std::launder(reinterpret_cast<Board*>(window(r))); }
-  [[nodiscard]] Posting& posting(int r, std::uint64_t ticket) const { return board(r).postings[ticket % kPostings]; }
+  [[nodiscard]] Posting& posting(int r, std::uint64_t ticket) const {
+    char* first = window(r) + sizeof(Board);
+    return *std::launder(reinterpret_cast<Posting*>(first + ticket % operations_.size() * sizeof(Posting)));
+  }
 
   [[nodiscard]] char* buffer(int r) const {
-    return window(r) + kPage + static_cast<std::int64_t>(phase_ % 2) * buffer_bytes_;
+    return window(r) + board_bytes(options_) + static_cast<std::int64_t>(phase_ % 2) * buffer_bytes_;
   }
 
   // What `from` adds to the slice of `to`, in the window of `from`.
@@ -240,7 +256,7 @@ class ShmCommunicator final : public GroupCommunicator {
   void publish() { board(rank()).published.publish(phase_ + 1); }
 
   void await_published(int r, const char* collective) {
-    if (!board(r).published.await(phase_ + 1, timeout())) lose(collective, "rank " + std::to_string(r));
+    await(board(r).published, phase_ + 1, collective, r);
   }
 
   CommunicatorOptions options_;
@@ -248,7 +264,7 @@ class ShmCommunicator final : public GroupCommunicator {
   std::int64_t piece_;
   SharedArrays arrays_;  // the first are the windows
   std::vector<const float*> sources_;
-  std::array<Operation, kPostings> operations_;
+  std::vector<Operation> operations_;
   std::uint64_t next_ = 0;   // ticket
   std::uint64_t phase_ = 0;  // of the buffers
   bool crowded_ = false;     // an array found no room
@@ -262,6 +278,7 @@ std::string shm_obstacle(const void* mpi_comm, const CommunicatorOptions& option
   int on_node = 0;
   int size = 0;
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  const BlockingCall call("MPI_Comm_split_type");
   check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
   check_mpi(MPI_Comm_size(node, &on_node), "MPI_Comm_size");
   check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
@@ -281,7 +298,8 @@ std::unique_ptr<Communicator> make_shm_communicator(const void* mpi_comm, Memory
                                                     const CommunicatorOptions& options) {
   auto comm = std::make_unique<ShmCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), options);
   book_shm_window(comm->size(), ledger, options);
-  return comm;
+  return checked_in_debug_builds(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm),
+                                 {.timeout_s = options.timeout_s});
 }
 
 }  // namespace kozero::dist

@@ -3,6 +3,8 @@
 #include <chrono>
 
 #include <kozero/dist/agreed.hpp>
+#include <kozero/dist/control_communicator.hpp>
+#include <kozero/dist/wait_clock.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
 #include <kozero/train/checkpoint_saver.hpp>
 #include <kozero/train/runtime.hpp>
@@ -11,6 +13,8 @@ namespace kozero::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kLook{100};  // the longest interval between two looks of a wait
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -22,6 +26,7 @@ CheckpointSaver::CheckpointSaver(Parts parts, Staging* staging, std::unique_ptr<
 void CheckpointSaver::begin(const SaveOrder& order) {
   require(!under_way(), "CheckpointSaver: a save is under way");
   const auto start = Clock::now();
+  step_ = order.record.step;
   if (staging_ == nullptr) {
     std::vector<HostSlices> slices;
     SaveReport report = write(order, contents_of(parts_, order.record, order.texts, slices));
@@ -61,8 +66,24 @@ SaveReport CheckpointSaver::write(const SaveOrder& order, const io::CheckpointCo
 std::optional<SaveReport> CheckpointSaver::ended(dist::Communicator& comm) {
   if (!under_way()) return std::nullopt;
   const bool busy = report_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
-  if (sum_in_rank_order(comm, busy ? 1.0 : 0.0) > 0.0) return std::nullopt;
+  const bool writes = busy && !dist::is_waiting(dist::Role::saver);
+  const auto all = comm.gather_control({busy ? 1.0 : 0.0, writes ? 1.0 : 0.0});
+  bool any_busy = false;
+  slow_ranks_.clear();
+  for (std::size_t i = 0; i < all.size(); i += 2) {
+    any_busy = any_busy || all[i] != 0.0;
+    if (all[i + 1] != 0.0) slow_ranks_ += (slow_ranks_.empty() ? "rank " : ", rank ") + std::to_string(i / 2);
+  }
+  if (any_busy) return std::nullopt;
   return report_.get();
+}
+
+std::optional<SaveReport> CheckpointSaver::wait(dist::Communicator& comm, double longest_s) {
+  if (!under_way()) return std::nullopt;
+  dist::WaitClock clock;
+  while (report_.wait_for(kLook) != std::future_status::ready && clock.look() < longest_s) {
+  }
+  return ended(comm);
 }
 
 std::optional<SaveReport> CheckpointSaver::wait() {

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/position.hpp>
 #include <kozero/train/trainer.hpp>
 
 namespace kozero::train {
@@ -18,6 +19,7 @@ Trainer::Trainer(Parts parts, BatchLoader& loader, const Sampler& sampler, const
       losses_("kozero::train::losses", static_cast<std::size_t>(config_.micro_steps)) {}
 
 StepResult Trainer::step(std::int64_t step) {
+  position().step = step;
   StepResult result{.step = step, .tokens = sampler_.positions(step).count * config_.seq};
   result.loss_scale = config_.loss_scaler.scale();
   const float factor = static_cast<float>(result.loss_scale) / static_cast<float>(result.tokens);

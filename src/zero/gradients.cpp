@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/position.hpp>
 #include <kozero/kernels/fill.hpp>
 #include <kozero/kernels/reduce.hpp>
 #include <kozero/zero/gradients.hpp>
@@ -107,6 +108,7 @@ void Gradients::start_reduction(int unit) {
   reduction.adds = sums_.extent(0) > 0 && micro_step_ > 0;
   DistributedArray<float> addends(comm_, cut, Placement::partial, memory);
   DistributedArray<float> reduced(comm_, cut, Placement::sharded, reduction.adds ? in_place : my_slice(unit));
+  position().unit.store(unit, std::memory_order_relaxed);
   reduction.pending = start_redistribute(addends, reduced);
   reduction.state = Reduction::State::started;
   under_way_ = unit;

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/position.hpp>
 #include <kozero/kernels/convert.hpp>
 #include <kozero/zero/weights.hpp>
 
@@ -84,6 +85,7 @@ Vector<T> Weights::unit_in(const Vector<T>& flat, int unit) const {
 
 template <class T>
 dist::Pending Weights::start_gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const {
+  position().unit.store(unit, std::memory_order_relaxed);
   const DistributedArray<T> shard(comm_, partition(unit), Placement::sharded, slice);
   DistributedArray<T> replicated(comm_, partition(unit), Placement::replicated, whole);
   return start_redistribute(shard, replicated);

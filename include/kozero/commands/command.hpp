@@ -28,6 +28,9 @@ const std::vector<Command>& all_commands();
 /// null.
 void hand_over(char** argv);
 
+/// comm.timeout_s as the arguments or the deck that they name say it, before MPI is up; the default where they do not.
+double timeout_asked(char** argv);
+
 /// Finds and runs the command that arguments[0] names. Throws Error(deck) with the nearest name for an unknown one.
 void run_command(const dist::Environment& environment, const Arguments& arguments);
 

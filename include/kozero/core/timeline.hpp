@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // timeline.hpp: seconds by phase of a step.
 //   { auto timer = timeline.phase("forward_backward"); ... }     from construction to destruction, without a fence
-// The trainer reads and clears the sums once a step.
+// The trainer reads and clears the sums once a step. A phase is also the process's position (position.hpp).
 #pragma once
 #include <chrono>
 #include <map>
 #include <string>
+
+#include <kozero/core/position.hpp>
 
 namespace kozero {
 
@@ -14,7 +16,7 @@ class Timeline {
  public:
   class Scope {
    public:
-    Scope(Timeline& timeline, const char* name) : timeline_(timeline), name_(name), start_(Clock::now()) {}
+    Scope(Timeline& timeline, const char* name) : timeline_(timeline), name_(name), phase_(name), start_(Clock::now()) {}
     ~Scope() { timeline_.seconds_[name_] += std::chrono::duration<double>(Clock::now() - start_).count(); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -23,6 +25,7 @@ class Timeline {
     using Clock = std::chrono::steady_clock;
     Timeline& timeline_;
     const char* name_;
+    Phase phase_;
     Clock::time_point start_;
   };
 

@@ -39,6 +39,9 @@ auto attempted(const Work& work) {
   } catch (const std::exception& error) {
     attempt.status = static_cast<int>(Failure::internal);
     attempt.message = error.what();
+  } catch (...) {
+    attempt.status = static_cast<int>(Failure::internal);
+    attempt.message = "an exception of unknown type";
   }
   return attempt;
 }

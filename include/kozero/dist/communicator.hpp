@@ -81,7 +81,7 @@ double sum_in_rank_order(Communicator& comm, double value);
 /// Every rank's text, in rank order.
 std::vector<std::string> gather_text(Communicator& comm, const std::string& text);
 
-/// Throws on every rank the message of the lowest rank that has one (empty: no error). The ranks agree on the status.
-void agree(Communicator& comm, int failure_status, const std::string& message);
+/// Throws on every rank the status and message of the lowest rank whose status is not 0, whatever its message.
+void agree(Communicator& comm, int status, const std::string& message);
 
 }  // namespace kozero::dist

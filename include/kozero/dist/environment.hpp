@@ -4,13 +4,18 @@
 //   Environment environment(&argc, &argv);   ...   the destructor finalizes
 // Asks for MPI_THREAD_MULTIPLE and keeps what was provided. MPI's errors are returned, not fatal: they become
 // Error(communication). Without a launcher the job is this one process. Where MPI was up already, it is left up.
+// With several ranks and MPI_THREAD_MULTIPLE on all of them a thread tells the other ranks that this one lives
+// (src/dist/heartbeat.hpp); another one ends the process where a call of MPI does not return (src/dist/watchdog.hpp).
 #pragma once
+#include <memory>
 
 namespace kozero::dist {
 
 class Environment {
  public:
-  Environment(int* argc, char*** argv);
+  /// `timeout_s`: comm.timeout_s as far as it is known before the ranks can talk.
+  Environment(int* argc, char*** argv, double timeout_s = 600.0);
+  /// Waits for the other ranks to end too; where one does not, reports it and ends the process.
   ~Environment();
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
@@ -24,8 +29,10 @@ class Environment {
   [[nodiscard]] int cpu_sharers() const { return cpu_sharers_; }
   /// Which of those this rank is, from 0.
   [[nodiscard]] int cpu_sharer() const { return cpu_sharer_; }
-  /// Any thread may call MPI at any time (the I/O thread of asynchronous checkpoints).
-  [[nodiscard]] bool thread_multiple() const;
+  /// Any thread of any rank may call MPI at any time (the I/O thread of asynchronous checkpoints). Equal on all ranks.
+  [[nodiscard]] bool thread_multiple() const { return thread_multiple_; }
+  /// From now on this rank waits for others so long, where nothing else is said.
+  static void obey_timeout(double timeout_s);
   /// All ranks of the job, as an `MPI_Comm*`: for make_communicator.
   [[nodiscard]] const void* world() const;
 
@@ -33,8 +40,13 @@ class Environment {
   [[noreturn]] static void abort(int status);
 
  private:
+  struct Threads;
+
+  void count_ranks_of_node();
+
+  std::unique_ptr<Threads> threads_;
   bool owned_ = false;
-  int provided_ = 0;
+  bool thread_multiple_ = false;
   int rank_ = 0;
   int size_ = 1;
   int local_rank_ = 0;

@@ -2,15 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // phase_counter.hpp: how many phases a rank has published, in shared memory, and how the others wait for the next one.
 //   publish(k)   all before it is visible to whoever has seen k
-//   await(k)     spins, then sleeps until k is published; false once the time is over
+//   await(k)     spins, then sleeps until k is published; false once the time is over (wait_clock.hpp)
 // Where more ranks run than there are cores, yielding hands a core over no sooner than its time slice ends: so a waiter
 // goes to sleep, and publishing rings a bell when somebody sleeps. Linux's futex works between processes,
 // std::atomic::wait does not; elsewhere a waiter yields.
 #pragma once
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <thread>
+
+#include <kozero/dist/wait_clock.hpp>
 
 #if defined(__linux__)
 #include <linux/futex.h>
@@ -31,13 +32,12 @@ class PhaseCounter {
   }
 
   [[nodiscard]] bool await(std::uint64_t phase, double timeout_s) {
-    using Clock = std::chrono::steady_clock;
     for (int spin = 0; spin < kSpins; ++spin) {
       if (is_published(phase)) return true;
     }
-    const auto start = Clock::now();
+    WaitClock clock;
     while (!is_published(phase)) {
-      if (std::chrono::duration<double>(Clock::now() - start).count() >= timeout_s) return false;
+      if (clock.look() >= timeout_s) return false;
       sleep_before(phase);
     }
     return true;

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // checkpoint_saver.hpp: saves one checkpoint at a time, from a copy of the state while training goes on.
 //   saver.begin(order)      the state is copied to staging; a thread of its own writes, on a communicator of its own
-//   saver.ended(comm)       after each step: the report, once every rank has written      saver.wait()   the last one's
+//   saver.ended(comm)       after each step: the report, once every rank has written
+//   saver.wait(comm, s)     the same, waiting s seconds for it at most
+// The thread's own waits have no such limit: they go on while the ranks live (dist/control_communicator.hpp), so that a
+// slow disk is no lost rank. The training's thread decides how long is too long.
 // Without staging begin() writes and returns when all is done. Older checkpoints are pruned after the commit. The
 // thread calls neither Kokkos nor the training's communicator, and changes no bit of the training.
 #pragma once
@@ -47,6 +50,11 @@ class CheckpointSaver {
   [[nodiscard]] bool asynchronous() const { return staging_ != nullptr; }
   /// The report, where a save was under way and every rank's part of it has ended. Collective over `comm`.
   std::optional<SaveReport> ended(dist::Communicator& comm);
+  /// The same after waiting for `longest_s` at most; where it gives up, under_way() is still true. Collective.
+  std::optional<SaveReport> wait(dist::Communicator& comm, double longest_s);
+  /// Which ranks' writing the others waited for when ended() or wait() was called last: "rank 1"; the same on all ranks.
+  [[nodiscard]] const std::string& slow_ranks() const { return slow_ranks_; }
+  [[nodiscard]] std::int64_t step() const { return step_; }
   /// Waits for this rank's part. None where no save was under way.
   std::optional<SaveReport> wait();
 
@@ -56,6 +64,8 @@ class CheckpointSaver {
   Parts parts_;
   Staging* staging_;
   std::unique_ptr<dist::Communicator> comm_;
+  std::int64_t step_ = 0;  // of the newest save
+  std::string slow_ranks_;
   std::future<SaveReport> report_;  // behind what its thread uses
 };
 

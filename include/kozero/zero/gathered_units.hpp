@@ -7,6 +7,7 @@
 //   settle():    the peers have read this rank's slices: they may change      forget(): they did
 // Nothing here copies or waits but the communicator, so that one schedule serves hosts and devices.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -16,6 +17,12 @@
 #include <kozero/zero/unit_order.hpp>
 
 namespace kozero::zero {
+
+/// CommunicatorOptions::under_way for a run: a gather is started `prefetch_units` units before it is finished, and each
+/// unit in between starts one gather and one reduction at most; the rest is for companions and the step's ends.
+constexpr std::uint64_t collectives_under_way(int prefetch_units) {
+  return 16 + 2 * static_cast<std::uint64_t>(prefetch_units);
+}
 
 template <class Scalar>
 class GatheredUnits {

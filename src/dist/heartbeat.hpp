@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// heartbeat.hpp: a thread that tells the other ranks a few times a second that this one lives, and where it is.
+//   every rank --Beat--> rank 0 --Beats of all--> every rank      every 0.25 s, or comm.timeout_s / 8 where that is less
+// So a wait for work of any length (rank 0 prepares a large text) goes on while all ranks live, and ends
+//   once a rank was silent for comm.timeout_s, or
+//   once every rank waits and no wait began or ended for comm.timeout_s: they wait for each other in vain.
+// A rank that ends says so, and ends when all have: who waits for it then learns that it will not come.
+// Needs MPI_THREAD_MULTIPLE. Between two beats the thread sleeps. A send that a suspended rank does not take is not
+// repeated, so that nothing piles up. Times are those of wait_clock.hpp.
+#pragma once
+#include <mpi.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <kozero/dist/role.hpp>
+#include <kozero/dist/wait_clock.hpp>
+
+#include "whereabouts.hpp"
+
+namespace kozero::dist {
+
+class Heartbeat {
+ public:
+  /// Collective over `world`, of several ranks.
+  explicit Heartbeat(MPI_Comm world);
+  /// Without end() the others see this rank fall silent.
+  ~Heartbeat();
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+
+  /// This process's, or nullptr.
+  static Heartbeat* running() { return current(); }
+
+  /// Why a thread of this role waits in vain; "" while it does not.
+  [[nodiscard]] std::string vain(Role role) const;
+  /// "rank 1 on host a (process 12)"
+  [[nodiscard]] std::string name_of(int rank) const;
+  /// A line for each rank, at most `most`, those longest silent first: its name, where it is, when it was heard of.
+  [[nodiscard]] std::vector<std::string> places(std::size_t most) const;
+  /// How often the thread has looked: it stands still where MPI lets no second thread in.
+  [[nodiscard]] std::uint64_t num_rounds() const { return num_rounds_; }
+
+  /// Collective: returns when every rank calls it. Why not, or "".
+  std::string end();
+
+ private:
+  using Table = std::vector<Beat>;
+  struct Outgoing {
+    MPI_Request request = MPI_REQUEST_NULL;
+    std::shared_ptr<const Table> table;  // what travels, until it has
+  };
+
+  static std::atomic<Heartbeat*>& current();
+
+  void gather_names();
+  void run();
+  void round(double elapsed_s);
+  void receive();
+  void expect(int peer);
+  void take(int peer);
+  void send();
+  void send_to(int peer, const std::shared_ptr<const Table>& table);
+  void judge();
+  [[nodiscard]] bool all_were_heard_again() const;
+  void judge_stall(Role role, double elapsed_s);
+  [[nodiscard]] bool is_over() const;
+  [[nodiscard]] double silence_of(int rank) const;
+  [[nodiscard]] std::string silent_rank() const;
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+  std::vector<std::string> names_;
+
+  // The thread's own.
+  std::vector<int> peers_;           // rank 0's: all others; the others': rank 0
+  std::vector<Table> incoming_;      // one a peer
+  std::vector<MPI_Request> expected_;
+  std::vector<Outgoing> outgoing_;   // one a peer
+  std::vector<std::uint64_t> judged_;  // each rank's number of beats when stalls were looked for last
+  double unjudged_s_ = 0.0;            // since then
+  std::array<std::uint64_t, kRoles> progress_ = {};
+  std::array<double, kRoles> stalled_s_ = {};
+  double without_table_s_ = 0.0;  // others than rank 0: since a table came
+
+  mutable std::mutex mutex_;  // of what follows, which the thread alone writes; never held in a call of MPI
+  Table table_;
+  std::array<std::string, kRoles> vain_;
+  std::array<std::atomic<bool>, kRoles> in_vain_ = {};
+
+  std::atomic<std::uint64_t> num_rounds_ = 0;
+  std::atomic<bool> ending_ = false;    // end() was called
+  std::atomic<bool> stopping_ = false;  // the thread leaves at once
+  std::mutex sleep_mutex_;
+  std::condition_variable wake_;
+  std::thread thread_;
+};
+
+}  // namespace kozero::dist
