@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <thread>
 #include <variant>
 
 #include <kozero/core/precision.hpp>
@@ -118,6 +119,11 @@ void ModelStep<Scalar>::add(UnitGradient gradient, int unit, int step, int micro
 }
 
 template <class Scalar>
+void ModelStep<Scalar>::sleep_where_asked(int step, bool before_norm) const {
+  if (step == sleep_.step && before_norm == sleep_.before_norm) std::this_thread::sleep_for(sleep_.time);
+}
+
+template <class Scalar>
 void ModelStep<Scalar>::forward() {
   for (int unit = 0; unit < kHead; ++unit) {
     check(unit, state_.acquire(unit), "forward");
@@ -204,11 +210,13 @@ template <class Scalar>
 void ModelStep<Scalar>::train(int step, bool skips_update) {
   for (int micro_step = 0; micro_step < shape_.micro_steps; ++micro_step) {
     state_.begin_micro_step(micro_step);
+    sleep_where_asked(step, false);
     forward();
     head_forward_backward(step, micro_step);
     backward(step, micro_step);
   }
   state_.finish_gradients();
+  sleep_where_asked(step, true);
   check_gradients(step);
   if (!skips_update) update(step);
 }

@@ -6,6 +6,7 @@
 // Whole numbers, small enough that float adds them exactly in any order. Every element that the model reads of a unit
 // is compared with what it must be, and so is every element of the reduced gradient.
 #pragma once
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,8 @@ class ModelStep {
   void evaluate();
   /// All micro-steps, the reduced gradient and its norm; then the update, or none, as after numbers that are not finite.
   void train(int step, bool skips_update);
+  /// Before its forward pass or its norm of step `step`, this rank sleeps.
+  void sleep_once(int step, bool before_norm, std::chrono::milliseconds time) { sleep_ = {step, before_norm, time}; }
   /// The first thing that was not as it must be; empty where all was.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
@@ -56,6 +59,12 @@ class ModelStep {
   void expect(bool holds, const std::string& what) {
     if (!holds && problem_.empty()) problem_ = "rank " + std::to_string(comm_.rank()) + ": " + what;
   }
+  struct Sleep {
+    int step = 0;
+    bool before_norm = false;
+    std::chrono::milliseconds time{0};
+  };
+  void sleep_where_asked(int step, bool before_norm) const;
   void forward();
   void head_forward_backward(int step, int micro_step);
   void backward(int step, int micro_step);
@@ -69,6 +78,7 @@ class ModelStep {
   zero::ShardedStateOf<Scalar>& state_;
   Shape shape_;
   KnownWeights known_;
+  Sleep sleep_;
   std::string problem_;
 };
 

@@ -96,11 +96,9 @@ struct Request {
   bool over = false;  // a collective: its result is there
 };
 
-struct Window {
-  std::vector<char*> begins;
-  std::vector<std::size_t> bytes;
-  Member* member = nullptr;
-};
+namespace {
+void make_progress(Process* process);
+}
 
 Member* world_of_this_thread() { return this_world; }
 
@@ -124,6 +122,14 @@ void sleep_at_random() {
   const auto draw = chance() % 64;
   if (draw < 3) std::this_thread::sleep_for(std::chrono::microseconds(chance() % 300));
   if (draw < 20) std::this_thread::yield();
+}
+
+void make_progress_for(std::chrono::milliseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+    make_progress(this_world->process);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 void run_ranks(int num_ranks, std::uint64_t seed, const std::function<void(MPI_Comm world)>& body) {
@@ -260,8 +266,7 @@ MPI_Request meet(Member* member, decltype(Request::collective) collective, int r
   std::vector<char> given;
   const bool gives = collective == Request::gather || (collective == Request::broadcast && member->rank == root);
   if (gives && bytes > 0) {
-    const auto* begin = static_cast<const char*>(from == MPI_IN_PLACE ? to : from);
-    if (from == MPI_IN_PLACE) begin += static_cast<std::size_t>(member->rank) * bytes;
+    const auto* begin = static_cast<const char*>(from);
     given.assign(begin, begin + bytes);
   }
   Meeting* meeting = nullptr;
@@ -349,6 +354,11 @@ int MPI_Comm_split_type(MPI_Comm comm, int /*type*/, int /*key*/, MPI_Info /*inf
   return MPI_Comm_dup(comm, node);
 }
 
+int MPI_Comm_compare(MPI_Comm one, MPI_Comm other, int* result) {
+  *result = one->group->processes == other->group->processes ? MPI_CONGRUENT : MPI_UNEQUAL;
+  return MPI_SUCCESS;
+}
+
 int MPI_Comm_free(MPI_Comm* comm) {
   *comm = MPI_COMM_NULL;
   return MPI_SUCCESS;
@@ -413,46 +423,5 @@ int MPI_Request_get_status(MPI_Request request, int* done, MPI_Status* /*status*
 
 int MPI_Bcast(void* bytes, int count, MPI_Datatype type, int root, MPI_Comm comm) {
   wait(meet(comm, Request::broadcast, root, bytes, bytes, static_cast<std::size_t>(count) * type));
-  return MPI_SUCCESS;
-}
-
-int MPI_Win_allocate_shared(MPI_Aint bytes, int /*unit*/, MPI_Info /*info*/, MPI_Comm comm, void* pointer,
-                            MPI_Win* window) {
-  constexpr std::size_t kPage = 4096;
-  const std::size_t extent = (static_cast<std::size_t>(bytes) + kPage) / kPage * kPage;
-  auto* own = static_cast<char*>(std::aligned_alloc(kPage, extent));
-  std::memset(own, 0, extent);  // as the pages of a new mapping are
-  struct Mine {
-    char* begin;
-    std::size_t bytes;
-  } mine{own, extent};
-  std::vector<Mine> all(static_cast<std::size_t>(comm->group->size));
-  wait(meet(comm, Request::gather, 0, &mine, all.data(), sizeof(mine)));
-  *window = new Window;
-  (*window)->member = comm;
-  for (const auto& one : all) {
-    (*window)->begins.push_back(one.begin);
-    (*window)->bytes.push_back(one.bytes);
-  }
-  *static_cast<void**>(pointer) = own;
-  return MPI_SUCCESS;
-}
-
-int MPI_Win_shared_query(MPI_Win window, int rank, MPI_Aint* bytes, int* unit, void* pointer) {
-  *bytes = static_cast<MPI_Aint>(window->bytes[static_cast<std::size_t>(rank)]);
-  *unit = 1;
-  *static_cast<void**>(pointer) = window->begins[static_cast<std::size_t>(rank)];
-  return MPI_SUCCESS;
-}
-
-int MPI_Win_lock_all(int /*mode*/, MPI_Win /*window*/) { return MPI_SUCCESS; }
-int MPI_Win_unlock_all(MPI_Win /*window*/) { return MPI_SUCCESS; }
-
-int MPI_Win_free(MPI_Win* window) {
-  Member* member = (*window)->member;
-  wait(meet(member, Request::barrier, 0, nullptr, nullptr, 0));
-  std::free((*window)->begins[static_cast<std::size_t>(member->rank)]);
-  delete *window;
-  *window = MPI_WIN_NULL;
   return MPI_SUCCESS;
 }

@@ -8,6 +8,7 @@
 #pragma once
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 
@@ -15,6 +16,9 @@ namespace kozero::test {
 
 /// Runs `body(world)` as `num_ranks` threads of a world of their own, and joins them. Delays follow `seed`.
 void run_ranks(int num_ranks, std::uint64_t seed, const std::function<void(MPI_Comm world)>& body);
+
+/// Calls of MPI by this rank, which move what came late, for so long.
+void make_progress_for(std::chrono::milliseconds time);
 
 /// Sleeps for at most some hundred microseconds, or not at all.
 void sleep_at_random();
