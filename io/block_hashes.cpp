@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <memory>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
@@ -46,30 +46,28 @@ std::int64_t size_of(dist::Communicator& comm, const std::string& path) {
   return std::stoll(comm.broadcast_control(std::to_string(mine)));
 }
 
-/// A span's hash, read in pieces that stay in a core's cache.
-Words words_of(const FileDescriptor& file, const Span& span, std::vector<char>& piece) {
-  const std::unique_ptr<XXH3_state_t, void (*)(XXH3_state_t*)> state(XXH3_createState(),
-                                                                     [](XXH3_state_t* old) { XXH3_freeState(old); });
-  require(state != nullptr && XXH3_128bits_reset(state.get()) == XXH_OK, "XXH3: no state");
+/// A span's hash, read in chunks that stay in a core's cache.
+Words words_of(const FileDescriptor& file, const Span& span, std::vector<char>& chunk) {
+  RunningHash hash;
   for (std::int64_t done = 0; done < span.extent;) {
-    const auto extent = std::min(static_cast<std::int64_t>(piece.size()), span.extent - done);
-    file.read_at({piece.data(), static_cast<std::size_t>(extent)}, span.offset + done);
-    require(XXH3_128bits_update(state.get(), piece.data(), static_cast<std::size_t>(extent)) == XXH_OK, "XXH3: update");
+    const auto extent = std::min(static_cast<std::int64_t>(chunk.size()), span.extent - done);
+    file.read_at({chunk.data(), static_cast<std::size_t>(extent)}, span.offset + done);
+    hash.add({chunk.data(), static_cast<std::size_t>(extent)});
     done += extent;
   }
-  return words_of(XXH3_128bits_digest(state.get()));
+  return hash.words();
 }
 
 /// The hashes of this rank's spans, `rounds` of them; those past the last are zero.
 std::vector<double> my_words(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans,
                              std::size_t rounds) {
-  constexpr std::size_t kPiece = std::size_t{256} << 10;
+  constexpr std::size_t kChunk = std::size_t{256} << 10;
   const FileDescriptor file(path, FileDescriptor::Use::read);
-  std::vector<char> piece(kPiece);
+  std::vector<char> chunk(kChunk);
   std::vector<double> words;
   for (std::size_t round = 0; round < rounds; ++round) {
     const std::size_t mine = round * static_cast<std::size_t>(comm.size()) + static_cast<std::size_t>(comm.rank());
-    const Words one = mine < spans.size() ? words_of(file, spans[mine], piece) : Words{};
+    const Words one = mine < spans.size() ? words_of(file, spans[mine], chunk) : Words{};
     words.insert(words.end(), one.begin(), one.end());
   }
   return words;
@@ -79,6 +77,32 @@ std::vector<double> my_words(dist::Communicator& comm, const std::string& path, 
 
 std::string xxh3_128(std::string_view bytes) {
   return digits_of(words_of(XXH3_128bits(bytes.data(), bytes.size())).data());
+}
+
+RunningHash::RunningHash() : state_(XXH3_createState(), [](XXH3_state_t* old) { XXH3_freeState(old); }) {
+  require(state_ != nullptr && XXH3_128bits_reset(state_.get()) == XXH_OK, "XXH3: no state");
+}
+
+void RunningHash::add(std::string_view bytes) {
+  require(XXH3_128bits_update(state_.get(), bytes.data(), bytes.size()) == XXH_OK, "XXH3: update");
+}
+
+std::array<double, 4> RunningHash::words() const { return words_of(XXH3_128bits_digest(state_.get())); }
+
+std::string RunningHash::digits() const { return digits_of(words().data()); }
+
+nlohmann::ordered_json json_of(const FileHashes& hashes) {
+  return {{"size", hashes.size}, {"xxh3_128", hashes.blocks}};
+}
+
+FileHashes hashes_of(const nlohmann::ordered_json& json) {
+  FileHashes hashes{json.at("size").get<std::int64_t>(), json.at("xxh3_128").get<std::vector<std::string>>()};
+  const auto blocks = static_cast<std::int64_t>(hashes.blocks.size());
+  if (hashes.size < 0 || blocks != hashes.size / kBlockBytes + (hashes.size % kBlockBytes > 0 ? 1 : 0)) {
+    throw Error(Failure::input,
+                "a file of " + std::to_string(hashes.size) + " bytes with " + std::to_string(blocks) + " block hashes");
+  }
+  return hashes;
 }
 
 std::vector<Span> blocks_of(std::int64_t offset, std::int64_t extent) {
@@ -99,6 +123,12 @@ std::vector<std::string> hash_spans(dist::Communicator& comm, const std::string&
     hashes.push_back(digits_of(all.data() + (i % ranks * rounds + i / ranks) * kWords));
   }
   return hashes;
+}
+
+void refuse_other_bytes(const dist::Communicator& comm, const std::string& path) {
+  throw Error(Failure::input, fmt::format("{}: ranks 0 and {} find different files there: it was replaced meanwhile, or "
+                                          "their nodes do not share the folder; try again, or copy one to all nodes",
+                                          path, comm.rank()));
 }
 
 FileHashes hash_blocks(dist::Communicator& comm, const std::string& path) {

@@ -5,12 +5,18 @@
 // It tells an accident (a flipped bit, a file cut short) from the bytes that were written; it is no signature.
 // XXH3: Y. Collet, xxHash 0.8.
 #pragma once
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <kozero/dist/communicator.hpp>
+
+struct XXH3_state_s;
 
 namespace kozero::io {
 
@@ -23,8 +29,26 @@ struct FileHashes {
   bool operator==(const FileHashes&) const = default;
 };
 
+/// As JSON: {"size": ..., "xxh3_128": [one text a block]}.
+nlohmann::ordered_json json_of(const FileHashes& hashes);
+/// Throws Error(input) where size and number of hashes do not fit, nlohmann::json::exception where it is no such object.
+FileHashes hashes_of(const nlohmann::ordered_json& json);
+
 /// XXH3-128 as 32 hexadecimal digits.
 std::string xxh3_128(std::string_view bytes);
+
+/// The same of bytes that come part after part.
+class RunningHash {
+ public:
+  RunningHash();
+  void add(std::string_view bytes);
+  /// Four words of 32 bits, most significant first, which doubles carry exactly.
+  [[nodiscard]] std::array<double, 4> words() const;
+  [[nodiscard]] std::string digits() const;
+
+ private:
+  std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> state_;
+};
 
 /// Bytes [offset, offset + extent) of a file, extent <= kBlockBytes.
 struct Span {
@@ -37,6 +61,9 @@ std::vector<Span> blocks_of(std::int64_t offset, std::int64_t extent);
 
 /// The hash of each span, shared out over the ranks in turn. Collective. Throws Error(input), seen by all ranks.
 std::vector<std::string> hash_spans(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans);
+
+/// Throws Error(input): this rank finds other bytes at `path` than rank 0 does.
+[[noreturn]] void refuse_other_bytes(const dist::Communicator& comm, const std::string& path);
 
 /// Collective. Throws Error(input), seen by all ranks, where the file cannot be read.
 FileHashes hash_blocks(dist::Communicator& comm, const std::string& path);

@@ -25,9 +25,9 @@ void on_first_rank(dist::Communicator& comm, const Work& work) {
   });
 }
 
-/// The error that ends a save, with what the disk had at that time.
+/// The error that ends a save, with what the disk had at that time where it is about the checkpoint's files.
 Error with_space(const Error& problem, const std::string& folder, std::int64_t needed) {
-  if (problem.failure() != Failure::write) return problem;
+  if (problem.failure() != Failure::write || !std::string_view(problem.what()).starts_with(folder)) return problem;
   std::string space;
   try {
     space = "; the checkpoint " + space_text(needed, free_disk_bytes(folder));
@@ -99,6 +99,14 @@ Manifest write_contents(dist::Communicator& comm, const std::string& partial, co
   return manifest;
 }
 
+std::string manifest_in(const std::string& folder) { return folder + "/" + kManifestFile; }
+
+Manifest manifest_from(const std::string& text, const std::string& path) {
+  Manifest manifest = parse_manifest(text, path);
+  if (!manifest.files.contains(kStateFile)) throw Error(Failure::input, path + ": names no " + std::string(kStateFile));
+  return manifest;
+}
+
 }  // namespace
 
 std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointContents& contents) {
@@ -129,14 +137,23 @@ std::int64_t write_checkpoint(dist::Communicator& comm, const std::string& folde
 }
 
 Manifest read_manifest(const std::string& folder) {
-  const std::string path = folder + "/" + kManifestFile;
-  Manifest manifest = parse_manifest(read_whole_file(path, kMaxManifestBytes), path);
-  if (!manifest.files.contains(kStateFile)) throw Error(Failure::input, path + ": names no " + std::string(kStateFile));
-  return manifest;
+  const std::string path = manifest_in(folder);
+  return manifest_from(read_whole_file(path, kMaxManifestBytes), path);
+}
+
+Manifest read_manifest(dist::Communicator& comm, const std::string& folder) {
+  const std::string path = manifest_in(folder);
+  const std::string text = dist::from_first_rank(comm, [&] { return read_whole_file(path, kMaxManifestBytes); });
+  return dist::agreed(comm, [&] { return manifest_from(text, path); });
 }
 
 Manifest verify_checkpoint(dist::Communicator& comm, const std::string& folder) {
-  Manifest manifest = dist::agreed(comm, [&] { return read_manifest(folder); });
+  const std::string path = manifest_in(folder);
+  const std::string text = dist::from_first_rank(comm, [&] { return read_whole_file(path, kMaxManifestBytes); });
+  Manifest manifest = dist::agreed(comm, [&] {
+    if (comm.rank() > 0 && read_whole_file(path, kMaxManifestBytes) != text) refuse_other_bytes(comm, path);
+    return manifest_from(text, path);
+  });
   for (const auto& [name, hashes] : manifest.files) verify_blocks(comm, folder + "/" + name, hashes);
   return manifest;
 }

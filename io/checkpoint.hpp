@@ -37,8 +37,11 @@ std::int64_t write_checkpoint(dist::Communicator& comm, const std::string& folde
 /// The manifest on its own, read on this process. Throws Error(input).
 Manifest read_manifest(const std::string& folder);
 
-/// Reads the manifest and compares every byte of every file with it. Collective. Throws Error(input),
-/// seen by all ranks.
+/// Rank 0's, on every rank. Collective. Throws Error(input), seen by all ranks.
+Manifest read_manifest(dist::Communicator& comm, const std::string& folder);
+
+/// Reads the manifest and compares every byte of every file with it; all ranks must find rank 0's manifest. Collective.
+/// Throws Error(input), seen by all ranks.
 Manifest verify_checkpoint(dist::Communicator& comm, const std::string& folder);
 
 }  // namespace kozero::io

@@ -10,6 +10,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 #include <kozero/io/whole_file.hpp>
 
 namespace kozero::io {
@@ -52,6 +53,40 @@ void rename_folder(const fs::path& from, const fs::path& to) {
     throw Error(Failure::write, from.string() + ": cannot rename to " + to.string() + ": " + problem.message());
 }
 
+/// FOLDER.old, or the first of FOLDER.old-2, FOLDER.old-3 ... that is not there; the folder gets that name.
+std::string set_aside(const std::string& folder) {
+  std::string aside = folder + ".old";
+  for (int number = 2; is_there(aside); ++number) aside = fmt::format("{}.old-{}", folder, number);
+  rename_folder(folder, aside);
+  return aside;
+}
+
+/// All checkpoints, newest first by what their manifests say; by name where a manifest cannot be read, and of two of
+/// one step the one that is named so.
+std::vector<std::string> newest_first(const std::string& run_folder) {
+  struct Candidate {
+    std::string folder;
+    std::int64_t step;
+    bool named_so;
+  };
+  std::vector<Candidate> candidates;
+  for (const auto& folder : checkpoints_in(run_folder)) {
+    Candidate& one = candidates.emplace_back(Candidate{folder, step_of(folder), true});
+    try {
+      one.step = read_manifest(folder).record.step;
+      one.named_so = one.step == step_of(folder);
+    } catch (const Error&) {
+      continue;  // verifying says why
+    }
+  }
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.step != b.step ? a.step > b.step : a.named_so && !b.named_so;
+  });
+  std::vector<std::string> folders;
+  for (const auto& one : candidates) folders.push_back(one.folder);
+  return folders;
+}
+
 void remove_folder(const fs::path& folder) {
   std::error_code problem;
   fs::remove_all(folder, problem);
@@ -76,11 +111,11 @@ std::vector<std::string> checkpoints_in(const std::string& run_folder) {
 
 std::optional<FoundCheckpoint> newest_complete(dist::Communicator& comm, const std::string& run_folder,
                                                std::vector<std::string>& skipped) {
-  std::string lines;
-  const auto mine =
-      dist::agreed(comm, [&] { return comm.rank() == 0 ? checkpoints_in(run_folder) : std::vector<std::string>(); });
-  for (const auto& folder : mine) lines += folder + '\n';
-  std::istringstream folders(comm.broadcast_control(lines));
+  std::istringstream folders(dist::from_first_rank(comm, [&] {
+    std::string lines;
+    for (const auto& folder : newest_first(run_folder)) lines += folder + '\n';
+    return lines;
+  }));
   for (std::string folder; std::getline(folders, folder);) {
     try {
       return FoundCheckpoint{folder, verify_checkpoint(comm, folder)};
@@ -103,16 +138,25 @@ void prune_checkpoints(const std::string& run_folder, std::int64_t keep) {
   }
 }
 
-std::vector<std::string> set_aside_after(const std::string& run_folder, std::int64_t step) {
+std::vector<std::string> set_aside_after(const std::string& run_folder, std::int64_t step, const std::string& loaded) {
   std::vector<std::string> renamed;
+  std::error_code ignored;
   for (const auto& folder : checkpoints_in(run_folder)) {
-    if (step_of(folder) <= step) continue;
-    std::string aside = folder + ".old";
-    for (int number = 2; fs::exists(aside); ++number) aside = fmt::format("{}.old-{}", folder, number);
-    rename_folder(folder, aside);
-    renamed.push_back(aside);
+    if (step_of(folder) > step && !fs::equivalent(folder, loaded, ignored)) renamed.push_back(set_aside(folder));
   }
   return renamed;
+}
+
+std::string name_by_step(const std::string& run_folder, const std::string& loaded, std::int64_t step) {
+  if (loaded.empty()) return loaded;
+  const fs::path folder = (fs::absolute(loaded) / "").parent_path();
+  std::error_code ignored;
+  const bool is_ours = step_of(folder) >= 0 && fs::equivalent(folder.parent_path(), run_folder, ignored);
+  if (!is_ours || step_of(folder) == step) return loaded;
+  const std::string named = checkpoint_folder(run_folder, step);
+  if (is_there(named)) set_aside(named);
+  rename_folder(folder, named);
+  return named;
 }
 
 }  // namespace kozero::io

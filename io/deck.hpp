@@ -65,6 +65,7 @@ struct DataKeys {
   bool synthetic = false;
   std::string tokenizer = "bytes";
   double val_fraction = 0.05;
+  bool strict = false;
 };
 
 struct TrainKeys {
@@ -77,6 +78,7 @@ struct TrainKeys {
   std::string gradient_dtype = "f32";
   double grad_clip = 1;
   std::string on_nonfinite = "stop";
+  std::int64_t max_skips = 10;
   std::int64_t loss_scale = 0;  ///< 0: dynamic
   std::int64_t loss_scale_window = 2000;
   bool recompute = false;

@@ -2,21 +2,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // deck_read.cpp: a file and overrides into a Deck; then what silence means; then the whole-deck checks.
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include <kozero/io/deck_apply.hpp>
 #include <kozero/io/deck_check.hpp>
 #include <kozero/io/deck_refusal.hpp>
+#include <kozero/io/whole_file.hpp>
 
 namespace kozero::io {
 namespace {
 
+constexpr std::int64_t kMaxDeckBytes = std::int64_t{16} << 20;
+
 std::string text_of_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::error_code ignored;
-  if (!file || std::filesystem::is_directory(path, ignored)) refuse(path, "", "no readable file");
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  try {
+    return read_whole_file(path, kMaxDeckBytes);
+  } catch (const Error& problem) {
+    const std::string text = problem.what();
+    refuse(path, "", "no readable file: " + text.substr(text.starts_with(path + ": ") ? path.size() + 2 : 0));
+  }
 }
 
 /// What the user did not say and another key decides.

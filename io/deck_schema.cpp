@@ -64,7 +64,8 @@ std::vector<DeckRow> run_rows() {
       {"run.deterministic", kRun<&K::deterministic>, anything(), "the same bits on every repetition"},
       {"run.max_minutes", kRun<&K::max_minutes>, from(0), "stop in good order after this time; 0: no limit"},
       {"run.check_every", kRun<&K::check_every>, from_to(0, kMany),
-       "steps between checks that all ranks hold equal weights; 0: never"},
+       "steps between checks that no bit of the state changed but by an update, and that ranks' copies are equal; 0: "
+       "never"},
   };
 }
 
@@ -111,6 +112,9 @@ std::vector<DeckRow> data_rows() {
       {"data.tokenizer", kData<&K::tokenizer>, anything(),
        "bytes, bpe (learned from the text), or a file: tokenizer.json, .model"},
       {"data.val_fraction", kData<&K::val_fraction>, fraction(), "share of the data kept for validation"},
+      {"data.strict", kData<&K::strict>, anything(),
+       "read and check all token shards before the first step, and refuse to resume on data other than the "
+       "checkpoint's"},
   };
 }
 
@@ -131,6 +135,8 @@ std::vector<DeckRow> train_rows() {
       {"train.grad_clip", kTrain<&K::grad_clip>, from(0), "largest global gradient norm; 0: no clipping"},
       {"train.on_nonfinite", kTrain<&K::on_nonfinite>, words({"stop", "skip"}),
        "what a non-finite loss or gradient does to the step"},
+      {"train.max_skips", kTrain<&K::max_skips>, from_to(1, kMany),
+       "steps in a row that on_nonfinite = skip may leave out; one more stops the run"},
       {"train.loss_scale", kTrain<&K::loss_scale>, from_to(0, kWide),
        "fp16: factor on the loss's gradient, a power of two; 0: dynamic, from 65536 on, halved by each overflow"},
       {"train.loss_scale_window", kTrain<&K::loss_scale_window>, from_to(1, kMany),

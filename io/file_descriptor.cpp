@@ -9,6 +9,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/io/file_descriptor.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 
 namespace kozero::io {
 
@@ -20,6 +21,8 @@ int flags_of(FileDescriptor::Use use) {
       return O_CLOEXEC | O_WRONLY | O_CREAT | O_EXCL;
     case FileDescriptor::Use::update:
       return O_CLOEXEC | O_WRONLY;
+    case FileDescriptor::Use::read:
+      return O_CLOEXEC | O_RDONLY | O_NONBLOCK | O_NOCTTY;  // a FIFO opens without a writer, and is refused
     default:
       return O_CLOEXEC | O_RDONLY;
   }
@@ -35,9 +38,15 @@ std::string errno_text() { return std::strerror(errno); }
 
 FileDescriptor::FileDescriptor(const std::string& path, Use use)
     : path_(path), number_(::open(path.c_str(), flags_of(use), 0644)) {
-  if (number_ >= 0) return;
-  if (use == Use::read) throw Error(Failure::input, path + ": cannot open: " + errno_text());
-  fail_write(path, "open");
+  if (number_ < 0 && use == Use::read) throw Error(Failure::input, path + ": cannot open: " + errno_text());
+  if (number_ < 0) fail_write(path, "open");
+  if (use != Use::read) return;
+  struct stat status {};
+  const bool known = ::fstat(number_, &status) == 0;
+  if (known && S_ISREG(status.st_mode)) return;
+  const std::string reason = known ? not_regular_text(status.st_mode) : "cannot stat: " + errno_text();
+  ::close(number_);
+  throw Error(Failure::input, path + ": " + reason);
 }
 
 FileDescriptor::~FileDescriptor() {
@@ -77,22 +86,31 @@ void FileDescriptor::start_sync(std::int64_t offset, std::int64_t extent) const 
 #endif
 }
 
-void FileDescriptor::read_at(std::span<char> bytes, std::int64_t offset) const {
-  while (!bytes.empty()) {
-    const ssize_t got = ::pread(number_, bytes.data(), bytes.size(), offset);
+std::int64_t FileDescriptor::read_up_to(std::span<char> bytes, std::int64_t offset) const {
+  std::int64_t done = 0;
+  while (done < static_cast<std::int64_t>(bytes.size())) {
+    const auto rest = bytes.subspan(static_cast<std::size_t>(done));
+    const ssize_t got = ::pread(number_, rest.data(), rest.size(), offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw Error(Failure::input, path_ + ": cannot read: " + errno_text());
-    if (got == 0) throw Error(Failure::input, path_ + ": ends at byte " + std::to_string(offset));
-    bytes = bytes.subspan(static_cast<std::size_t>(got));
-    offset += got;
+    if (got == 0) break;
+    done += got;
   }
+  return done;
 }
 
-std::int64_t FileDescriptor::size() const {
+void FileDescriptor::read_at(std::span<char> bytes, std::int64_t offset) const {
+  const std::int64_t done = read_up_to(bytes, offset);
+  if (done == static_cast<std::int64_t>(bytes.size())) return;
+  throw Error(Failure::input, path_ + ": ends at byte " + std::to_string(offset + done));
+}
+
+std::int64_t FileDescriptor::size() const { return stamp().size; }
+
+FileDescriptor::Stamp FileDescriptor::stamp() const {
   struct stat status {};
   if (::fstat(number_, &status) != 0) throw Error(Failure::input, path_ + ": cannot stat: " + errno_text());
-  if (!S_ISREG(status.st_mode)) throw Error(Failure::input, path_ + ": not a regular file");
-  return status.st_size;
+  return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
 }
 
 void FileDescriptor::sync() const {

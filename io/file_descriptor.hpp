@@ -13,7 +13,8 @@ namespace kozero::io {
 
 class FileDescriptor {
  public:
-  /// create: must not exist; update: an existing file, written; sync: an existing file or folder
+  /// read: a regular file, anything else is refused without waiting for it; create: must not exist; update: an
+  /// existing file, written; sync: an existing file or folder
   enum class Use { read, create, update, sync };
 
   FileDescriptor(const std::string& path, Use use);
@@ -33,10 +34,19 @@ class FileDescriptor {
   void resize(std::int64_t size) const;
   /// Asks the system to begin moving these bytes to the disk, and does not wait: less is left for sync().
   void start_sync(std::int64_t offset, std::int64_t extent) const noexcept;
+  /// Fills `bytes` from `offset` as far as the file goes; returns how many it filled.
+  [[nodiscard]] std::int64_t read_up_to(std::span<char> bytes, std::int64_t offset) const;
   /// Fills `bytes` from `offset`; a file that ends before is an error.
   void read_at(std::span<char> bytes, std::int64_t offset) const;
-  /// Throws Error(input) where it is not a regular file.
   [[nodiscard]] std::int64_t size() const;
+  /// Another after the file was written to, as far as the file system's clock tells.
+  struct Stamp {
+    std::int64_t size = 0;
+    std::int64_t seconds = 0;
+    std::int64_t nanoseconds = 0;
+    bool operator==(const Stamp&) const = default;
+  };
+  [[nodiscard]] Stamp stamp() const;
   /// Returns when the bytes are on the disk.
   void sync() const;
   /// Closes and checks: some file systems report a failed write only here.

@@ -16,18 +16,6 @@ constexpr int kIndent = 1;
 
 std::string hash_of(const Json& json) { return xxh3_128(json.dump(kIndent)); }
 
-Json json_of(const FileHashes& hashes) { return {{"size", hashes.size}, {"xxh3_128", hashes.blocks}}; }
-
-FileHashes hashes_of(const Json& json) {
-  FileHashes hashes{json.at("size").get<std::int64_t>(), json.at("xxh3_128").get<std::vector<std::string>>()};
-  const auto blocks = static_cast<std::int64_t>(hashes.blocks.size());
-  const bool fits = hashes.size >= 0 && blocks == hashes.size / kBlockBytes + (hashes.size % kBlockBytes > 0 ? 1 : 0);
-  if (!fits)
-    throw Error(Failure::input,
-                "a file of " + std::to_string(hashes.size) + " bytes with " + std::to_string(blocks) + " block hashes");
-  return hashes;
-}
-
 std::optional<LossScale> loss_scale_of(const Json& json) {
   const auto found = json.find("loss_scale");
   if (found == json.end()) return std::nullopt;
@@ -42,6 +30,7 @@ CheckpointRecord record_of(const Json& json) {
           .seed = data.at("seed").get<std::uint64_t>(),
           .global_batch = data.at("global_batch").get<std::int64_t>(),
           .num_samples = data.at("num_samples").get<std::int64_t>(),
+          .data = {data.value("sampled_hash", ""), data.value("hash", "")},
           .model = json.at("model").dump(),
           .tokenizer = json.at("tokenizer").get<std::string>(),
           .deck = json.at("deck").get<std::string>(),
@@ -92,6 +81,8 @@ std::string manifest_text(const Manifest& manifest) {
   if (const auto& scale = record.loss_scale) {
     json["loss_scale"] = {{"scale", scale->scale}, {"good_steps", scale->good_steps}};
   }
+  if (!record.data.sampled.empty()) json["data"]["sampled_hash"] = record.data.sampled;
+  if (!record.data.whole.empty()) json["data"]["hash"] = record.data.whole;
   if (!record.tuning.empty()) json["tuning"] = record.tuning;
   for (const auto& [name, hashes] : manifest.files) json["files"][name] = json_of(hashes);
   json["datasets"] = manifest.datasets;

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // manifest.hpp: what a checkpoint says of itself, and the hashes that vouch for its files.
 //   manifest.json: format_version; step, tokens, optimizer_start; loss_scale {scale, good_steps} where it is dynamic;
-//   tuning where there is one; data {seed, global_batch, num_samples, next_step}; model, tokenizer, deck; files {name:
-//   {size, xxh3_128 of every 16 MiB}}; datasets {path in state.h5: hash}; hash of all that stands before it
+//   tuning where there is one; data {seed, global_batch, num_samples, next_step, sampled_hash, hash}; model, tokenizer,
+//   deck; files {name: {size, xxh3_128 of every 16 MiB}}; datasets {path in state.h5: hash}; hash of all that stands
+//   before it
 // A dataset's hash is that of its values alone, wherever they lie in the file: its bytes (f32, little endian,
 // row-major) are cut into blocks of 16 MiB, and XXH3-128 is taken of the blocks' XXH3-128, 32 hexadecimal digits each,
 // one behind the other. With h5py and xxhash, for `bytes = file[path][()].tobytes()`:
@@ -25,6 +26,13 @@ struct LossScale {
   bool operator==(const LossScale&) const = default;
 };
 
+/// Hashes of the training data, "" where unknown or where there are no files (train/data_check.hpp).
+struct DataIdentity {
+  std::string sampled;  ///< of the shards' sizes and some of their bytes
+  std::string whole;    ///< of every byte
+  bool operator==(const DataIdentity&) const = default;
+};
+
 /// The state of a run that is not in tensors, and what a deck has to agree with to go on from it.
 struct CheckpointRecord {
   std::int64_t step = 0;             ///< updates done
@@ -33,6 +41,7 @@ struct CheckpointRecord {
   std::uint64_t seed = 1;
   std::int64_t global_batch = 0;             ///< sequences a step
   std::int64_t num_samples = 0;              ///< of the training data
+  DataIdentity data = {};
   std::string model = {};                    ///< its shape, JSON
   std::string tokenizer = {};                ///< its name and the hash of its vocabulary; "none"
   std::string deck = {};                     ///< the resolved deck's text

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// memory_file.hpp: a file that lies in memory, for a library that must not meet a failing disk.
+// memory_file.hpp: a file in memory that has no name, for a library that must not meet a failing disk.
 // libhdf5 does not survive a failure of H5Fclose (it frees the file, keeps its identifier, and crashes when the process
 // ends), so it writes a new file's metadata here, and we copy what it wrote to the disk, with our own checks.
+// The file is memfd_create(2)'s: it takes no room in /dev/shm and ends with the process, however that ends.
 #pragma once
 #include <string>
 
@@ -12,23 +13,20 @@ namespace kozero::io {
 
 class MemoryFile {
  public:
-  /// Empty, under a name of its own in /dev/shm. Throws Error(write).
+  /// Empty. Throws Error(write), which speaks of memory.
   MemoryFile();
   ~MemoryFile();
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
-  /// Opens like any file's, until the name is taken away.
+  /// Opens as any file's does, in this process, while this object lives.
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// From now on the file lives as long as it is open: once the library has it, so that no kill leaves it behind.
-  void remove_name();
   /// Gives `file` this one's size and all bytes that were written here; its holes stay holes. Throws Error(write).
   void copy_to(const FileDescriptor& file) const;
 
  private:
-  std::string path_ = "/dev/shm/kozero-XXXXXX";
   int number_;
-  bool has_name_ = true;
+  std::string path_;  ///< /proc/self/fd/NUMBER
 };
 
 }  // namespace kozero::io

@@ -55,6 +55,7 @@ std::string to_json_line(const StepMetrics& metrics) {
   line["memory"] = object_of(metrics.memory);
   line["loss_scale"] = number_or_null(metrics.loss_scale);
   line["skipped"] = metrics.skipped;
+  line["skips_in_a_row"] = metrics.skips_in_a_row;
   return line.dump();
 }
 

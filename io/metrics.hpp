@@ -12,6 +12,7 @@
 //     checkpoint   of them: how long training stood still for a save between the step before and this one
 //   memory         {category: bytes on rank 0}, "resident" and "peak" being the process's own
 //   loss_scale     fp16: of this step, else null   skipped        whether the update was left out: a number not finite
+//   skips_in_a_row steps left out by train.on_nonfinite = skip since the last update, this one included
 #pragma once
 #include <cstdint>
 #include <fstream>
@@ -36,6 +37,7 @@ struct StepMetrics {
   std::map<std::string, std::int64_t> memory;
   std::optional<double> loss_scale;
   bool skipped = false;
+  std::int64_t skips_in_a_row = 0;
 };
 
 /// The object's line, without the line's end.

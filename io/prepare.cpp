@@ -131,8 +131,11 @@ bool is_current(const std::string& folder, const std::string& fingerprint) {
   try {
     const auto tokens = read_prepared(folder);
     const auto whole = [&](const TokenSplit& split) {
-      return split.files.empty() ? split.tokens == 0
-                                 : TokenShards(split.files, tokens.vocab).num_tokens() == split.tokens;
+      if (split.files.empty()) return split.tokens == 0;
+      const TokenShards all(split.files, tokens.vocab);
+      return all.num_tokens() == split.tokens &&
+             std::all_of(all.shards().begin(), all.shards().end(),
+                         [](const TokenShard& shard) { return shard.recorded_hashes().has_value(); });
     };
     return tokens.fingerprint == fingerprint && fs::exists(tokens.tokenizer_file) && whole(tokens.train) &&
            whole(tokens.val);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // prepare.hpp: text -> token shards for training and validation in a folder, made once and reused.
-//   FOLDER/train_000000.bin ... val_000000.bin ... tokenizer.json tokens.json
+//   FOLDER/train_000000.bin ... val_000000.bin ... tokenizer.json tokens.json, a .xxh3 beside each shard
 // Validation takes stretches spread evenly over the corpus, val_fraction of its bytes: at the end of each of k equal
 // parts, with stretches of at least 64 KiB where the corpus is large enough. Each document, and each change of side,
 // begins with the tokenizer's end-of-text. tokens.json is the description below; its fingerprint covers the paths,

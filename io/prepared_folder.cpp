@@ -9,6 +9,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/random.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 #include <kozero/io/prepared_folder.hpp>
 #include <kozero/io/whole_file.hpp>
 
@@ -19,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int kFormatVersion = 1;
+constexpr int kFormatVersion = 2;  // shards have hashes
 constexpr std::int64_t kMaxDescriptionBytes = std::int64_t{16} << 20;
 
 Json json_of(const TokenSplit& split) {
@@ -50,7 +51,7 @@ std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile
   std::ostringstream all;
   all.precision(17);
   all << kFormatVersion << '\0' << order.tokenizer << '\0' << order.val_fraction << '\0';
-  if (fs::is_regular_file(order.tokenizer)) all << read_whole_file(order.tokenizer, INT64_MAX) << '\0';
+  if (path_kind(order.tokenizer) == PathKind::file) all << read_whole_file(order.tokenizer, INT64_MAX) << '\0';
   for (const auto& file : files) all << file.path << '\0' << file.bytes << '\0' << file.modified << '\0';
   std::array<char, 17> digits{};
   const auto end = std::to_chars(digits.begin(), digits.end(), stream_key(0, all.str()), 16).ptr;

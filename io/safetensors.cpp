@@ -1,12 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <filesystem>
 
 #include <kozero/core/error.hpp>
+#include <kozero/io/block_hashes.hpp>
 #include <kozero/io/float_formats.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 #include <kozero/io/safetensors.hpp>
 #include <kozero/io/safetensors_index.hpp>
 
@@ -51,7 +54,8 @@ void widen(float* to, std::int64_t count, const Convert& convert) {
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), file_(path, FileDescriptor::Use::read) {
+SafetensorsFile::SafetensorsFile(const std::string& path)
+    : path_(path), file_(path, FileDescriptor::Use::read), opened_(file_.stamp()) {
   const std::string header = read_header(path, file_);
   data_begin_ = kLengthBytes + static_cast<std::int64_t>(header.size());
   entries_ = parse_safetensors_header(path, header, file_.size() - data_begin_);
@@ -71,16 +75,44 @@ void SafetensorsFile::read(const TensorEntry& entry, std::int64_t first, std::in
   if (entry.dtype == "BF16") widen(to, count, float_of_bf16);
 }
 
+std::string SafetensorsFile::fingerprint() const {
+  constexpr std::int64_t kSample = 64;
+  std::string bytes(static_cast<std::size_t>(data_begin_), '\0');
+  file_.read_at(bytes, 0);
+  for (const auto& entry : entries_) {
+    std::array<char, kSample> sample{};
+    const auto extent = static_cast<std::size_t>(std::min(kSample, entry.end - entry.begin));
+    file_.read_at(std::span(sample).first(extent), data_begin_ + entry.begin);
+    bytes.append(sample.data(), extent);
+  }
+  return xxh3_128(bytes + std::to_string(file_.size()));
+}
+
+void SafetensorsFile::require_unchanged() const {
+  if (file_.stamp() == opened_) return;
+  throw Error(Failure::input, path_ + ": it was written to while it was read; try again when it is complete");
+}
+
+std::string SafetensorsFolder::fingerprint() const {
+  std::string all;
+  for (const auto& file : files_) all += file.fingerprint();
+  return xxh3_128(all);
+}
+
+void SafetensorsFolder::require_unchanged() const {
+  for (const auto& file : files_) file.require_unchanged();
+}
+
 SafetensorsFolder::SafetensorsFolder(const std::string& folder) {
   const std::filesystem::path base(folder);
   path_ = (base / kSafetensorsFile).string();
-  if (std::filesystem::exists(path_)) {
+  if (is_there(path_)) {
     files_.emplace_back(path_);
     add(files_.front());
     return;
   }
   const std::string index = (base / kSafetensorsIndex).string();
-  if (!std::filesystem::exists(index)) {
+  if (!is_there(index)) {
     throw Error(Failure::input, folder + ": no " + kSafetensorsFile + " and no " + kSafetensorsIndex);
   }
   path_ = index;

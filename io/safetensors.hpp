@@ -24,10 +24,16 @@ class SafetensorsFile {
   [[nodiscard]] const std::vector<TensorEntry>& entries() const { return entries_; }
   /// Elements [first, first + count) of an F32, F16 or BF16 tensor, as f32 (exact).
   void read(const TensorEntry& entry, std::int64_t first, std::int64_t count, float* to) const;
+  /// XXH3-128 of the file's size, its header and the first 64 bytes of every tensor: equal on ranks that read the same
+  /// file, another for weights that were trained further.
+  [[nodiscard]] std::string fingerprint() const;
+  /// Throws Error(input) where the file was written to since it was opened.
+  void require_unchanged() const;
 
  private:
   std::string path_;
   FileDescriptor file_;
+  FileDescriptor::Stamp opened_;
   std::int64_t data_begin_ = 0;
   std::vector<TensorEntry> entries_;
 };
@@ -47,6 +53,9 @@ class SafetensorsFolder {
   [[nodiscard]] const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   /// The file that says what the folder holds: for messages.
   [[nodiscard]] const std::string& path() const { return path_; }
+  /// As SafetensorsFile's, of all files.
+  [[nodiscard]] std::string fingerprint() const;
+  void require_unchanged() const;
 
  private:
   void add(const SafetensorsFile& file);

@@ -56,11 +56,16 @@ Seal parsed(const std::string& block, const std::string& path) {
   return seal;
 }
 
-Seal read(const FileDescriptor& file, const std::string& path) {
-  std::string block(static_cast<std::size_t>(std::min(kSealBytes, file.size())), '\0');
-  file.read_at({block.data(), block.size()}, 0);
-  block.resize(static_cast<std::size_t>(kSealBytes), '\0');
-  return parsed(block, path);
+/// The file's first kSealBytes, zeros behind its end.
+std::string block_in(const FileDescriptor& file) {
+  std::string block(static_cast<std::size_t>(kSealBytes), '\0');
+  static_cast<void>(file.read_up_to(block, 0));
+  return block;
+}
+
+/// Rank 0's, on every rank.
+std::string block_of_first_rank(dist::Communicator& comm, const std::string& path) {
+  return dist::from_first_rank(comm, [&] { return block_in(FileDescriptor(path, FileDescriptor::Use::read)); });
 }
 
 /// The hash of all bytes behind the seal. Collective.
@@ -86,13 +91,20 @@ void seal_file(dist::Communicator& comm, const std::string& path, const WeightsD
 }
 
 WeightsDescription read_seal(const std::string& path) {
-  return read(FileDescriptor(path, FileDescriptor::Use::read), path).description;
+  return parsed(block_in(FileDescriptor(path, FileDescriptor::Use::read)), path).description;
+}
+
+WeightsDescription read_seal(dist::Communicator& comm, const std::string& path) {
+  const std::string block = block_of_first_rank(comm, path);
+  return dist::agreed(comm, [&] { return parsed(block, path).description; });
 }
 
 void verify_seal(dist::Communicator& comm, const std::string& path) {
+  const std::string block = block_of_first_rank(comm, path);
   const Seal seal = dist::agreed(comm, [&] {
     const FileDescriptor file(path, FileDescriptor::Use::read);
-    Seal found = read(file, path);
+    if (block_in(file) != block) refuse_other_bytes(comm, path);
+    Seal found = parsed(block, path);
     if (file.size() == found.bytes) return found;
     throw Error(Failure::input,
                 path + ": " + std::to_string(file.size()) + " bytes, its seal says " + std::to_string(found.bytes));

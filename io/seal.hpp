@@ -28,7 +28,10 @@ void seal_file(dist::Communicator& comm, const std::string& path, const WeightsD
 /// On this process alone, without a look at the file's other bytes. Throws Error(input) naming file and reason.
 WeightsDescription read_seal(const std::string& path);
 
-/// Compares every byte of the file with its seal. Collective. Throws Error(input), seen by all ranks.
+/// Rank 0's, on every rank. Collective. Throws Error(input), seen by all ranks.
+WeightsDescription read_seal(dist::Communicator& comm, const std::string& path);
+
+/// Compares every byte of the file with its seal; all ranks must find rank 0's seal. Collective. Throws Error(input), seen by all ranks.
 void verify_seal(dist::Communicator& comm, const std::string& path);
 
 }  // namespace kozero::io

@@ -31,11 +31,9 @@ bool is_skipped_folder(const fs::path& folder) {
 }
 
 bool is_binary(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
   std::array<char, kBinaryProbe> head{};
-  file.read(head.data(), head.size());
-  if (file.bad() || (file.fail() && !file.eof())) throw Error(Failure::input, path + ": cannot read");
-  return std::find(head.begin(), head.begin() + file.gcount(), '\0') != head.begin() + file.gcount();
+  const auto end = head.begin() + FileDescriptor(path, FileDescriptor::Use::read).read_up_to(head, 0);
+  return std::find(head.begin(), end, '\0') != end;
 }
 
 TextFile describe(const fs::path& path) {
@@ -121,17 +119,17 @@ TextReader::TextReader(std::vector<TextFile> files, std::int64_t block_bytes)
 bool TextReader::fill() {
   const std::size_t held = ahead_.size();
   ahead_.resize(block_bytes_ + 1);
-  file_.read(ahead_.data() + held, static_cast<std::streamsize>(ahead_.size() - held));
-  if (file_.bad()) throw Error(Failure::input, files_[next_file_ - 1].path + ": cannot read");
-  ahead_.resize(held + static_cast<std::size_t>(file_.gcount()));
+  const std::int64_t got = file_->read_up_to(std::span(ahead_).subspan(held), file_offset_);
+  ahead_.resize(held + static_cast<std::size_t>(got));
+  file_offset_ += got;
   return ahead_.size() > block_bytes_;
 }
 
 bool TextReader::next(TextBlock& block) {
-  while (ahead_.empty() && !(file_.is_open() && fill()) && ahead_.empty()) {
+  while (ahead_.empty() && !(file_ && fill()) && ahead_.empty()) {
     if (next_file_ == files_.size()) return false;
-    file_ = std::ifstream(files_[next_file_].path, std::ios::binary);
-    if (!file_) throw Error(Failure::input, files_[next_file_].path + ": cannot open");
+    file_.emplace(files_[next_file_].path, FileDescriptor::Use::read);
+    file_offset_ = 0;
     ++next_file_;
     starts_document_ = true;
   }

@@ -10,9 +10,11 @@
 // not depend on the size of a block.
 #pragma once
 #include <cstdint>
-#include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include <kozero/io/file_descriptor.hpp>
 
 namespace kozero::io {
 
@@ -48,7 +50,8 @@ class TextReader {
   std::vector<TextFile> files_;
   std::size_t block_bytes_;
   std::size_t next_file_ = 0;
-  std::ifstream file_;
+  std::optional<FileDescriptor> file_;
+  std::int64_t file_offset_ = 0;
   bool starts_document_ = false;
   std::string ahead_;  ///< read, not yet handed out
   std::int64_t offset_ = 0;

@@ -1,15 +1,18 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
+#include <vector>
 
 #include <kozero/core/error.hpp>
+#include <kozero/io/text/shard_hashes.hpp>
 #include <kozero/io/token_shard.hpp>
 
 namespace kozero::io {
 
-static_assert(std::endian::native == std::endian::little, "token shards are mapped as they are: little endian");
+static_assert(std::endian::native == std::endian::little, "token shards are read as they are: little endian");
 
 namespace {
 
@@ -19,13 +22,12 @@ namespace {
 
 using Header = std::array<std::int32_t, 3>;
 
-Header read_header(const std::string& path, const MappedFile& file) {
-  const auto size = static_cast<std::int64_t>(file.bytes().size());
+Header read_header(const std::string& path, const FileDescriptor& file, std::int64_t size) {
   if (size < kShardHeaderBytes) {
     malformed(path, std::to_string(size) + " bytes, less than the header's " + std::to_string(kShardHeaderBytes));
   }
   Header header{};
-  std::memcpy(header.data(), file.bytes().data(), sizeof(header));
+  file.read_at({reinterpret_cast<char*>(header.data()), sizeof(header)}, 0);
   return header;
 }
 
@@ -40,45 +42,126 @@ ShardFormat format_of(const std::string& path, const Header& header) {
                       " and " + std::to_string(kWideShard.magic));
 }
 
-/// Widens ids; returns the position of the first that is not below `vocab`, or -1.
 template <class Stored>
-std::int64_t widen(const std::byte* from, std::span<Token> out, std::int64_t vocab) {
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    Stored id = 0;
-    std::memcpy(&id, from + i * sizeof(Stored), sizeof(Stored));
-    if (static_cast<std::int64_t>(id) >= vocab) return static_cast<std::int64_t>(i);
-    out[i] = static_cast<Token>(id);
+std::int64_t id_at(const char* ids, std::int64_t index) {
+  Stored id = 0;
+  std::memcpy(&id, ids + index * static_cast<std::int64_t>(sizeof(Stored)), sizeof(Stored));
+  return id;
+}
+
+/// The first of `count` ids that is not below `vocab`, or -1. The largest is found first, by SIMD.
+template <class Stored>
+std::int64_t first_outside(const char* ids, std::int64_t count, std::int64_t vocab) {
+  std::int64_t largest = 0;
+  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, id_at<Stored>(ids, i));
+  for (std::int64_t i = 0; largest >= vocab && i < count; ++i) {
+    if (id_at<Stored>(ids, i) >= vocab) return i;
   }
   return -1;
 }
 
 }  // namespace
 
-TokenShard::TokenShard(const std::string& path, std::int64_t vocab) : path_(path), vocab_(vocab), file_(path) {
+TokenShard::TokenShard(const std::string& path, std::int64_t vocab)
+    : path_(path), vocab_(vocab), file_(path, FileDescriptor::Use::read), size_(file_.size()) {
   require(vocab > 0 && vocab <= INT32_MAX, "TokenShard: vocabulary of " + std::to_string(vocab));
-  const Header header = read_header(path, file_);
+  const Header header = read_header(path, file_, size_);
   format_ = format_of(path, header);
   num_tokens_ = header[2];
   const std::int64_t wanted = kShardHeaderBytes + num_tokens_ * format_.bytes_per_token;
-  const auto size = static_cast<std::int64_t>(file_.bytes().size());
   if (num_tokens_ < 0) malformed(path, "a count of " + std::to_string(num_tokens_) + " tokens");
-  if (size != wanted) {
+  if (size_ != wanted) {
     malformed(path, "its header counts " + std::to_string(num_tokens_) + " tokens, " + std::to_string(wanted) +
-                        " bytes, but it has " + std::to_string(size) + (size < wanted ? ": truncated" : ""));
+                        " bytes, but it has " + std::to_string(size_) + (size_ < wanted ? ": truncated" : ""));
   }
+  recorded_ = read_shard_hashes(path);
+  if (recorded_ && recorded_->size != size_) {
+    throw Error(Failure::input, path + ": " + std::to_string(size_) + " bytes, " + hashes_file_of(path) + " says " +
+                                    std::to_string(recorded_->size) + "; remove that if the shard was made anew");
+  }
+}
+
+void TokenShard::read_bytes(std::span<char> bytes, std::int64_t offset) const {
+  try {
+    file_.read_at(bytes, offset);
+  } catch (const Error&) {
+    const std::int64_t now = file_.size();
+    if (now >= size_) throw;
+    throw Error(Failure::input, path_ + ": it shrank while it was in use, from " + std::to_string(size_) + " to " +
+                                    std::to_string(now) + " bytes");
+  }
+}
+
+void TokenShard::refuse_id(std::int64_t position, std::int64_t id) const {
+  throw Error(Failure::input, path_ + ": token " + std::to_string(position) + " is " + std::to_string(id) +
+                                  ", outside the vocabulary of " + std::to_string(vocab_));
 }
 
 void TokenShard::read(std::int64_t first, std::span<Token> out) const {
   require(first >= 0 && first + static_cast<std::int64_t>(out.size()) <= num_tokens_,
           path_ + ": read of tokens outside the shard");
-  const std::byte* from = file_.bytes().data() + kShardHeaderBytes + first * format_.bytes_per_token;
-  const std::int64_t bad =
-      format_.bytes_per_token == 2 ? widen<std::uint16_t>(from, out, vocab_) : widen<std::uint32_t>(from, out, vocab_);
-  if (bad < 0) return;
-  std::uint32_t id = 0;
-  std::memcpy(&id, from + bad * format_.bytes_per_token, static_cast<std::size_t>(format_.bytes_per_token));
-  throw Error(Failure::input, path_ + ": token " + std::to_string(first + bad) + " is " + std::to_string(id) +
-                                  ", outside the vocabulary of " + std::to_string(vocab_));
+  const auto count = static_cast<std::int64_t>(out.size());
+  const std::int64_t bytes = count * format_.bytes_per_token;
+  // Narrow ids come into the upper half of `out` and are widened in place, first to last.
+  char* ids = reinterpret_cast<char*>(out.data()) + count * static_cast<std::int64_t>(sizeof(Token)) - bytes;
+  read_bytes({ids, static_cast<std::size_t>(bytes)}, kShardHeaderBytes + first * format_.bytes_per_token);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t id =
+        format_.bytes_per_token == 2 ? id_at<std::uint16_t>(ids, i) : id_at<std::uint32_t>(ids, i);
+    if (id >= vocab_) refuse_id(first + i, id);
+    out[static_cast<std::size_t>(i)] = static_cast<Token>(id);
+  }
+}
+
+std::int64_t TokenShard::num_blocks() const { return (size_ + kBlockBytes - 1) / kBlockBytes; }
+
+std::string TokenShard::check_block(std::int64_t block, const std::atomic<bool>& stop) const {
+  constexpr std::int64_t kChunk = std::int64_t{256} << 10;
+  const std::int64_t end = std::min(size_, (block + 1) * kBlockBytes);
+  std::vector<char> chunk(static_cast<std::size_t>(kChunk));
+  RunningHash hash;
+  std::int64_t bad_position = -1;
+  std::int64_t bad_id = 0;
+  for (std::int64_t offset = block * kBlockBytes; offset < end; offset += kChunk) {
+    if (stop) return "";
+    const std::int64_t bytes = std::min(kChunk, end - offset);
+    read_bytes({chunk.data(), static_cast<std::size_t>(bytes)}, offset);
+    hash.add({chunk.data(), static_cast<std::size_t>(bytes)});
+    const std::int64_t skipped = offset == 0 ? kShardHeaderBytes : 0;
+    const char* ids = chunk.data() + skipped;
+    const std::int64_t count = (bytes - skipped) / format_.bytes_per_token;
+    const bool narrow = format_.bytes_per_token == 2;
+    const std::int64_t bad = bad_position >= 0 ? -1
+                             : narrow          ? first_outside<std::uint16_t>(ids, count, vocab_)
+                                               : first_outside<std::uint32_t>(ids, count, vocab_);
+    if (bad < 0) continue;
+    bad_position = (offset + skipped - kShardHeaderBytes) / format_.bytes_per_token + bad;
+    bad_id = narrow ? id_at<std::uint16_t>(ids, bad) : id_at<std::uint32_t>(ids, bad);
+  }
+  const std::string digits = hash.digits();
+  if (recorded_ && digits != recorded_->blocks[static_cast<std::size_t>(block)]) {
+    throw Error(Failure::input, path_ + ": bytes " + std::to_string(block * kBlockBytes) + " to " +
+                                    std::to_string(end - 1) + " are not what " + hashes_file_of(path_) +
+                                    " says (block " + std::to_string(block + 1) + " of " +
+                                    std::to_string(num_blocks()) +
+                                    "): it was changed after it was made; restore it, or remove its folder and "
+                                    "prepare the text again");
+  }
+  if (bad_position >= 0) refuse_id(bad_position, bad_id);
+  return digits;
+}
+
+std::string TokenShard::sampled_hash() const {
+  constexpr std::int64_t kParts = 4;
+  constexpr std::int64_t kPart = 4096;
+  RunningHash hash;
+  hash.add(std::to_string(size_));
+  std::vector<char> part(static_cast<std::size_t>(std::min(kPart, size_)));
+  for (std::int64_t i = 0; i < kParts; ++i) {
+    read_bytes(part, (size_ - static_cast<std::int64_t>(part.size())) * i / (kParts - 1));
+    hash.add({part.data(), part.size()});
+  }
+  return hash.digits();
 }
 
 }  // namespace kozero::io

@@ -1,18 +1,22 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// token_shard.hpp: a file of token ids in llm.c's format, mapped into memory.
+// token_shard.hpp: a file of token ids in llm.c's format.
 //   int32 header[256] = {magic, version, number of tokens, 0 ...}, then the ids, little endian
 //   magic 20240520, version 1: uint16 ids        magic 20240801, version 7: uint32 ids
 // A file is never trusted: size, magic, version and count must agree when it is opened, ids must be below the
-// vocabulary's size when they are read. Throws Error(input) naming the file and the reason.
+// vocabulary's size when they are read. Throws Error(input) naming the file and the reason. The file stays open and is
+// read by pread, so that one that shrinks or is removed meanwhile is an error like any other, and no signal.
 // Karpathy, llm.c, dev/data/data_common.py.
 #pragma once
+#include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include <kozero/core/views.hpp>
-#include <kozero/io/mapped_file.hpp>
+#include <kozero/io/block_hashes.hpp>
+#include <kozero/io/file_descriptor.hpp>
 
 namespace kozero::io {
 
@@ -40,12 +44,28 @@ class TokenShard {
   /// Tokens [first, first + out.size()). A range outside the shard is an internal error.
   void read(std::int64_t first, std::span<Token> out) const;
 
+  // Of the whole file, header included. Any thread may call these beside read().
+  [[nodiscard]] std::int64_t num_blocks() const;
+  /// Those that were written with the shard (shard_hashes.hpp); none for a shard from elsewhere.
+  [[nodiscard]] const std::optional<FileHashes>& recorded_hashes() const { return recorded_; }
+  /// Reads a block and returns its XXH3-128. Throws Error(input) where it is not the recorded one, naming the block,
+  /// and where an id is not below the vocabulary, naming its position. Ends early, with "", once `stop` is set.
+  std::string check_block(std::int64_t block, const std::atomic<bool>& stop) const;
+  /// XXH3-128 of the size and of four parts of 4 KiB spread evenly: tells other data at the cost of four reads, but not
+  /// every change of a few bytes.
+  [[nodiscard]] std::string sampled_hash() const;
+
  private:
+  void read_bytes(std::span<char> bytes, std::int64_t offset) const;
+  [[noreturn]] void refuse_id(std::int64_t position, std::int64_t id) const;
+
   std::string path_;
   std::int64_t vocab_;
-  MappedFile file_;
+  FileDescriptor file_;
+  std::int64_t size_;
   ShardFormat format_{};
   std::int64_t num_tokens_ = 0;
+  std::optional<FileHashes> recorded_;
 };
 
 }  // namespace kozero::io

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include <kozero/core/error.hpp>
+#include <kozero/io/text/shard_hashes.hpp>
 #include <kozero/io/token_shard_writer.hpp>
 #include <kozero/io/whole_file.hpp>
 
@@ -61,6 +62,7 @@ void TokenShardWriter::close() {
   flush();
   file_->write_at(header_of(format_, num_tokens_), 0);
   file_->close();
+  write_shard_hashes(partial_name(path_), path_);
   publish(path_);
   file_.reset();
 }

@@ -24,7 +24,7 @@ class TokenShardWriter {
   /// Ids outside [0, vocab) and more than 2^31 - 1 tokens are internal errors.
   void append(std::span<const Token> tokens);
   [[nodiscard]] std::int64_t num_tokens() const { return num_tokens_; }
-  /// Writes the count, syncs, and gives the file its name.
+  /// Writes the count, syncs, writes the shard's hashes (shard_hashes.hpp), and gives the file its name.
   void close();
 
  private:

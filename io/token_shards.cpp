@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
+
 #include <algorithm>
 
 #include <kozero/core/error.hpp>
@@ -7,8 +9,22 @@
 
 namespace kozero::io {
 
+namespace {
+
+/// Where the system refuses, the shard that cannot be opened is an error of its own.
+void allow_open_files(std::size_t count) {
+  constexpr rlim_t kOthers = 256;  // logs, checkpoints, MPI's
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count + kOthers) return;
+  limit.rlim_cur = limit.rlim_max;
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+}  // namespace
+
 TokenShards::TokenShards(const std::vector<std::string>& paths, std::int64_t vocab) {
   if (paths.empty()) throw Error(Failure::deck, "data.tokens: no file given");
+  allow_open_files(paths.size());
   std::int64_t end = 0;
   for (const auto& path : paths) {
     shards_.emplace_back(path, vocab);

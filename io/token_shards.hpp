@@ -12,6 +12,7 @@ namespace kozero::io {
 
 class TokenShards {
  public:
+  /// Every shard keeps a descriptor: the process's soft limit of open files is raised where it is too low for them.
   /// Throws Error(input) where a file is not a shard, Error(deck) where `paths` is empty.
   TokenShards(const std::vector<std::string>& paths, std::int64_t vocab);
 
@@ -19,6 +20,7 @@ class TokenShards {
   /// Tokens [first, first + out.size()) of the sequence; a range outside it is an internal error. Throws Error(input)
   /// naming file and position of an id outside the vocabulary.
   void read(std::int64_t first, std::span<Token> out) const;
+  [[nodiscard]] const std::vector<TokenShard>& shards() const { return shards_; }
 
  private:
   std::vector<TokenShard> shards_;

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <charconv>
-#include <filesystem>
 
 #include <kozero/core/error.hpp>
 #include <kozero/io/bpe_tokenizer.hpp>
 #include <kozero/io/bpe_training.hpp>
 #include <kozero/io/byte_tokenizer.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 #include <kozero/io/sentencepiece_check.hpp>
 #include <kozero/io/sentencepiece_tokenizer.hpp>
 #include <kozero/io/tokenizer.hpp>
@@ -58,7 +58,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::ve
     }
     return std::make_unique<BpeTokenizer>(train_bpe(corpus, *size));
   }
-  if (!std::filesystem::is_regular_file(spec)) refuse(spec);
+  if (!is_there(spec)) refuse(spec);
   return load_tokenizer(spec);
 }
 

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 #include <kozero/core/error.hpp>
@@ -33,18 +32,14 @@ void write_whole_file(const std::string& path, std::string_view bytes) {
 }
 
 std::string read_whole_file(const std::string& path, std::int64_t limit) {
-  std::error_code problem;
-  const auto size = std::filesystem::file_size(path, problem);
-  if (problem) throw Error(Failure::input, path + ": cannot read: " + problem.message());
-  if (size > static_cast<std::uintmax_t>(limit)) {
+  const FileDescriptor file(path, FileDescriptor::Use::read);
+  const std::int64_t size = file.size();
+  if (size > limit) {
     throw Error(Failure::input, path + ": " + std::to_string(size) + " bytes, more than the " + std::to_string(limit) +
                                     " such a file may have");
   }
-  std::string bytes(size, '\0');
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(bytes.data(), static_cast<std::streamsize>(size))) {
-    throw Error(Failure::input, path + ": cannot read its " + std::to_string(size) + " bytes");
-  }
+  std::string bytes(static_cast<std::size_t>(size), '\0');
+  file.read_at(bytes, 0);
   return bytes;
 }
 

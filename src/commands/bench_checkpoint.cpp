@@ -200,7 +200,7 @@ void print(const std::vector<Run>& runs, std::int64_t bytes, bool as_json) {
 void bench_checkpoint(const dist::Environment& environment, const Arguments& arguments) {
   const BenchArguments given("checkpoint", 5, arguments);
 
-  Session session(environment, [&] { return given.deck.read(); });
+  Session session(environment, [&](dist::Communicator& comm) { return given.deck.read(comm); });
   const io::Deck& deck = session.deck();
   auto settings = dist::agreed(
       session.control(), [&] { return train::settings_of(deck, session.control().size(), train::vocab_of(deck), 0); });

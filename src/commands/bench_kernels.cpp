@@ -153,7 +153,7 @@ void print_json(const std::vector<TimedKernel>& kernels, const Best& best) {
 void bench_kernels(const dist::Environment& environment, const Arguments& arguments) {
   const BenchArguments given("kernels", 7, arguments);
 
-  Session session(environment, [&] { return given.deck.read(); });
+  Session session(environment, [&](dist::Communicator& comm) { return given.deck.read(comm); });
   const auto settings =
       dist::agreed(session.control(), [&] { return settings_of(session.deck(), session.control().size()); });
   const KernelShapes shapes = shapes_of(settings);

@@ -92,7 +92,7 @@ void bench_step(const dist::Environment& environment, const Arguments& arguments
   const BenchArguments given("step", 5, arguments);
 
   KernelProfile profile;
-  Session session(environment, [&] { return given.deck.read(); });
+  Session session(environment, [&](dist::Communicator& comm) { return given.deck.read(comm); });
   const train::DataSet data = open_data_of(session.deck(), session.control());
   UnsavedRun run(session, session.deck(), data);
   const Measured measured = measure(run, profile, given.runs);

@@ -23,8 +23,8 @@
 namespace kozero::commands {
 namespace {
 
-io::Deck read_untuned(const DeckArguments& arguments) {
-  io::Deck deck = arguments.read();
+io::Deck read_untuned(const DeckArguments& arguments, dist::Communicator& comm) {
+  io::Deck deck = arguments.read(comm);
   deck.run.tuning = "none";
   return deck;
 }
@@ -102,7 +102,7 @@ void bench_tune(const dist::Environment& environment, const Arguments& arguments
   app.add_option("--runs", rounds)->check(CLI::PositiveNumber);
   parse(app, arguments);
 
-  Session session(environment, [&] { return read_untuned(deck_arguments); });
+  Session session(environment, [&](dist::Communicator& comm) { return read_untuned(deck_arguments, comm); });
   const train::DataSet data = open_data_of(session.deck(), session.control());
   UnsavedRun run(session, session.deck(), data);
   const auto products = tuned_in(run, rounds);

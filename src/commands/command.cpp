@@ -32,8 +32,12 @@ void say_usage(const dist::Environment& environment, const Command& command) {
 
 const std::vector<Command>& all_commands() {
   static const std::vector<Command> kCommands = {
-      {"train", "DECK [section.key=value ...] [--json]", "train a model as the deck says", train, true},
-      {"verify", "DECK [section.key=value ...] [--steps N]", "show that all ZeRO stages give the same bits for a deck",
+      {"train", "DECK [section.key=value ...] [--verify-data] [--json]",
+       "train a model as the deck says (--verify-data: read and check all token shards before the first step)", train,
+       true},
+      {"verify", "DECK [section.key=value ...] [--steps N] | RUN [section.key=value ...] --replay STEP",
+       "show that all ZeRO stages give the same bits for a deck; with --replay, compute a step of a run again from its "
+       "nearest checkpoint and compare bits: status 0 where they are equal, 1 where they are not",
        verify, true},
       {"plan", "DECK [section.key=value ...] [--ranks N] [--json]",
        "what each stage needs of memory, without allocating it", plan},
@@ -49,8 +53,7 @@ const std::vector<Command>& all_commands() {
        inspect},
       {"prepare", "TEXT... OUT [--tokenizer bytes|bpe:N|FILE] [--val-fraction X]", "turn text into token shards",
        prepare},
-      {"export",
-       "DECK | RUN | WEIGHTS | CHECKPOINT OUT [--dtype f32|bf16|f16] [--max-shard-mib N] [--weights-only]",
+      {"export", "DECK | RUN | WEIGHTS | CHECKPOINT OUT [--dtype f32|bf16|f16] [--max-shard-mib N] [--weights-only]",
        "trained weights as a folder for Hugging Face's transformers, or as one plain HDF5 file", export_weights},
       {"import", "HF_FOLDER OUT", "a Hugging Face folder (gpt2, llama, qwen2, qwen3; safetensors) as a run's folder",
        import_weights},

@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include <kozero/core/error.hpp>
+#include <kozero/dist/agreed.hpp>
 
 #include "deck_arguments.hpp"
 #include "device_handover.hpp"
 #include "initial_model.hpp"
+#include "start_checks.hpp"
 
 namespace kozero::commands {
 
@@ -34,11 +36,13 @@ bool DeckArguments::gives(const std::string& key) const {
                      [&](const std::string& each) { return each.starts_with(wanted); });
 }
 
-io::Deck DeckArguments::read() const { return with_initial_model(io::read_deck(path, overrides)); }
-
-io::Deck DeckArguments::read_for_any_device() const {
-  return without_device(read());
+io::Deck DeckArguments::read(dist::Communicator& comm) const {
+  io::Deck deck = dist::agreed(comm, [&] { return io::read_deck(path, overrides); });
+  require_same_deck(deck, comm);
+  return with_initial_model(std::move(deck), comm);
 }
+
+io::Deck DeckArguments::read_for_any_device(dist::Communicator& comm) const { return without_device(read(comm)); }
 
 double timeout_asked(char** argv) {
   const std::string key = "comm.timeout_s=";

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/train/data_check.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
 
@@ -67,6 +68,8 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
     throw Error(Failure::deck, "the run kept no validation data: name some, for example 'data.text=[\"FILE\"]'",
                 Error::Seen::by_all_ranks);
   }
+  train::DataCheck({own_data ? data.validation_shards : data.train_shards}, trained.session().control())
+      .finish(trained.session().control());
   train::BatchLoader loader(trained.settings().batch.micro_batch, trained.settings().model.seq, trained.ledger());
   const train::Evaluator evaluator{trained.network(), trained.comm(), loader,
                                    trained.settings().batch.micro_batch};

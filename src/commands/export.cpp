@@ -62,7 +62,10 @@ void export_weights(const dist::Environment& environment, const Arguments& argum
     throw Error(Failure::deck, "export runs on one rank: start it without -n", Error::Seen::by_all_ranks);
   }
   WeightsSource source;
-  Session session(environment, [&] { return deck_of(source = find_weights(given.path), {}); });
+  Session session(environment, [&](dist::Communicator& comm) {
+    source = find_weights(given.path, comm);
+    return deck_of(source, {});
+  });
   if (source.kind == WeightsSource::Kind::hugging_face) {
     throw Error(Failure::deck, given.path + ": it is a Hugging Face folder; import it first",
                 Error::Seen::by_all_ranks);

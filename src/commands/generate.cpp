@@ -8,6 +8,7 @@
 #include <kozero/train/generator.hpp>
 
 #include "deck_arguments.hpp"
+#include "start_checks.hpp"
 #include "trained_model.hpp"
 
 namespace kozero::commands {
@@ -38,6 +39,7 @@ void generate(const dist::Environment& environment, const Arguments& arguments) 
     }
     return io::make_tokenizer(names_one ? trained.deck().data.tokenizer : trained.source().tokenizer);
   });
+  require_same_tokenizer(*tokenizer, trained.session().control());
   trained.accept_vocabulary(tokenizer->vocab_size());
   train::Generator generator(trained.network(), trained.comm(), tokenizer->vocab_size(),
                              trained.ledger());

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include <kozero/core/error.hpp>
-#include <kozero/exchange/config_json.hpp>
+#include <kozero/exchange/folder_weights.hpp>
 #include <kozero/exchange/import_folder.hpp>
 #include <kozero/model/model.hpp>
 #include <kozero/train/runtime.hpp>
@@ -26,7 +26,7 @@ void import_weights(const dist::Environment& environment, const Arguments& argum
     throw Error(Failure::deck, "import runs on one rank: start it without -n", Error::Seen::by_all_ranks);
   }
   const train::Runtime runtime(1, environment);
-  order.config = exchange::read_config(order.folder + "/config.json");
+  order.config = exchange::read_folder_config(order.folder);
   order.description = model_json(order.config);
   const auto model = model::make_model<float>(order.config);
   const auto made = exchange::import_folder(order, model->parameters());

@@ -83,14 +83,16 @@ void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
 
 }  // namespace
 
-io::Deck with_initial_model(io::Deck deck) {
+io::Deck with_initial_model(io::Deck deck, dist::Communicator& comm) {
   if (deck.model.init == kRandom) return deck;
-  const WeightsSource source = find_weights(deck.model.init);
-  const model::Config shape = shape_of(source);
-  fill_silent_keys(deck, exchange::imported_deck(shape, "", ""), "model.init");
-  io::check_deck(deck);
-  refuse_disagreement(deck, shape);
-  choose_tokenizer(deck, source);
+  const WeightsSource source = find_weights(deck.model.init, comm);
+  dist::agreed(comm, [&] {
+    const model::Config shape = shape_of(source);
+    fill_silent_keys(deck, exchange::imported_deck(shape, "", ""), "model.init");
+    io::check_deck(deck);
+    refuse_disagreement(deck, shape);
+    choose_tokenizer(deck, source);
+  });
   return deck;
 }
 
@@ -99,7 +101,7 @@ std::string begin_weights(const io::Deck& deck, train::Assembly& assembly, dist:
     assembly.state().initialise(static_cast<std::uint64_t>(deck.run.seed));
     return "";
   }
-  const WeightsSource source = dist::agreed(comm, [&] { return find_weights(deck.model.init); });
+  const WeightsSource source = find_weights(deck.model.init, comm);
   load(source, assembly.network().config(), assembly.network().parameters(), assembly.state().weights(), comm);
   return fmt::format("init         weights of {} ({}), a fresh optimizer", source.path, name_of(source.kind));
 }

@@ -16,8 +16,8 @@ namespace kozero::commands {
 inline constexpr const char* kRandom = "random";
 
 /// The deck with what PATH says filled in. Throws Error(deck) naming each key that disagrees, and where the tokenizer
-/// has more ids than the model; Error(input) where PATH cannot be read.
-io::Deck with_initial_model(io::Deck deck);
+/// has more ids than the model; Error(input) where PATH cannot be read; seen by all ranks. Collective.
+io::Deck with_initial_model(io::Deck deck, dist::Communicator& comm);
 
 /// Fills and publishes the weights of step 0; returns a line for the log, "" where they are random. Collective.
 std::string begin_weights(const io::Deck& deck, train::Assembly& assembly, dist::Communicator& comm);

@@ -146,9 +146,9 @@ void inspect(const dist::Environment& environment, const Arguments& arguments) {
   const InspectArguments given = parsed(arguments);
   Inspected subject;
   Inspected other;
-  Session session(environment, [&] {
-    subject = find_inspected(given.path);
-    if (!given.other.empty()) other = find_inspected(given.other);
+  Session session(environment, [&](dist::Communicator& comm) {
+    subject = find_inspected(given.path, comm);
+    if (!given.other.empty()) other = find_inspected(given.other, comm);
     return io::Deck();
   });
   if (!given.other.empty()) return say_difference(given, subject, other, session);

@@ -9,6 +9,7 @@
 #include <kozero/dist/agreed.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 #include <kozero/io/readable.hpp>
 #include <kozero/io/run_folder.hpp>
 #include <kozero/io/seal.hpp>
@@ -22,20 +23,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_checkpoint(const fs::path& folder) { return fs::exists(folder / io::kManifestFile); }
+bool is_checkpoint(const fs::path& folder) { return io::is_there((folder / io::kManifestFile).string()); }
 
 /// The checkpoint or weights file that the path names.
 std::string subject_of(const std::string& given) {
   const std::string path = io::without_trailing_slash(given);
   const bool is_state = fs::path(path).filename() == io::kStateFile;
-  if (fs::is_regular_file(path) && !is_state) return path;
+  const io::PathKind kind = io::path_kind(path);
+  if ((kind == io::PathKind::file || kind == io::PathKind::other) && !is_state) return path;
   if (is_state) return (fs::path(".") / path).parent_path().lexically_normal().string();
   if (is_checkpoint(path)) return path;
   for (const auto& folder : io::checkpoints_in(path)) {
     if (is_checkpoint(folder)) return folder;
   }
   const fs::path weights = fs::path(path) / train::kWeightsFile;
-  if (fs::exists(weights)) return weights.string();
+  if (io::is_there(weights.string())) return weights.string();
   throw Error(Failure::deck, path + ": nothing to inspect; accepted are a checkpoint (step_...), a run's folder that "
                                     "has one, a weights file");
 }
@@ -44,7 +46,9 @@ std::string subject_of(const std::string& given) {
 std::vector<io::ListedTensor> by_deck(const io::Deck& deck) {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
   const auto comm = dist::make_planned_communicator("self", 0, 1, ledger);
-  train::Assembly assembly(train::settings_of(deck, 1, 0, 0), *comm, ledger);
+  train::Settings settings = train::settings_of(deck, 1, 0, 0);
+  settings.staged = false;
+  train::Assembly assembly(settings, *comm, ledger);
   std::vector<std::string> groups = {"/parameters"};
   for (const auto& state : assembly.parts().optimizer.states()) groups.push_back("/optimizer/" + state.name);
   std::sort(groups.begin() + 1, groups.end());
@@ -65,15 +69,17 @@ std::string hdf5_file_of(const Inspected& inspected) {
 
 }  // namespace
 
-Inspected find_inspected(const std::string& path) {
+Inspected find_inspected(const std::string& path, dist::Communicator& comm) {
   Inspected inspected;
-  inspected.path = subject_of(path);
-  if (fs::is_directory(inspected.path)) {
-    inspected.manifest = io::read_manifest(inspected.path);
+  inspected.path = dist::from_first_rank(comm, [&] { return subject_of(path); });
+  const std::string kind =
+      dist::from_first_rank(comm, [&] { return io::is_folder(inspected.path) ? "checkpoint" : "weights"; });
+  if (kind == "checkpoint") {
+    inspected.manifest = io::read_manifest(comm, inspected.path);
     inspected.record = inspected.manifest->record;
     return inspected;
   }
-  const auto description = io::read_seal(inspected.path);
+  const auto description = io::read_seal(comm, inspected.path);
   inspected.record.step = description.step;
   inspected.record.tokens = description.tokens;
   inspected.record.model = description.model;

@@ -19,8 +19,9 @@ struct Inspected {
   io::CheckpointRecord record;           ///< of a weights file: step, tokens and model
 };
 
-/// A run's folder names its newest checkpoint, or else its weights file. Throws Error(deck or input).
-Inspected find_inspected(const std::string& path);
+/// A run's folder names its newest checkpoint, or else its weights file: rank 0 looks, for all. Collective. Throws
+/// Error(deck or input), seen by all ranks.
+Inspected find_inspected(const std::string& path, dist::Communicator& comm);
 
 /// A checkpoint's tensors with their shapes, by its deck: its state stays unopened. Throws Error(input or deck).
 std::vector<io::ListedTensor> tensors_of(const Inspected& inspected);

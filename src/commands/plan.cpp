@@ -79,7 +79,7 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   app.add_flag("--json", as_json);
   parse(app, arguments);
 
-  Session session(environment, [&] { return deck_arguments.read_for_any_device(); });
+  Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read_for_any_device(comm); });
   const io::Deck& deck = session.deck();
   const Ranks ranks = ranks_of(session, num_ranks);
   const auto plans = dist::agreed(session.control(), [&] {

@@ -14,7 +14,7 @@ void ranks(const dist::Environment& environment, const Arguments& arguments) {
   DeckArguments deck_arguments;
   deck_arguments.add_to(app);
   parse(app, arguments);
-  Session session(environment, [&] { return deck_arguments.read_for_any_device(); });
+  Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read_for_any_device(comm); });
   if (session.is_first_rank()) std::cout << session.deck().run.ranks << std::endl;
 }
 

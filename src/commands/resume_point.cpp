@@ -8,6 +8,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 #include <kozero/io/run_folder.hpp>
 #include <kozero/io/seal.hpp>
 #include <kozero/train/checkpoint.hpp>
@@ -26,13 +27,13 @@ enum class Source { run, checkpoint, weights };
 Source kind_of(const std::string& path, dist::Communicator& comm) {
   const auto mine = dist::agreed(comm, [&] {
     if (comm.rank() != 0) return Source::run;
-    if (!fs::exists(path)) {
+    if (!io::is_there(path)) {
       throw Error(Failure::deck, "checkpoint.resume = \"" + path +
                                      "\": nothing is there; accepted are none, auto, "
                                      "the path of a checkpoint, of a run's folder or of a weights file");
     }
-    if (!fs::is_directory(path)) return Source::weights;
-    return fs::exists(fs::path(path) / io::kManifestFile) ? Source::checkpoint : Source::run;
+    if (!io::is_folder(path)) return Source::weights;
+    return io::is_there(path + "/" + io::kManifestFile) ? Source::checkpoint : Source::run;
   });
   return static_cast<Source>(std::stoi(comm.broadcast_control(std::to_string(static_cast<int>(mine)))));
 }
@@ -53,11 +54,10 @@ void use_newest(ResumePoint& point, const std::string& run_folder, dist::Communi
 }
 
 void use_weights(ResumePoint& point, const std::string& path, dist::Communicator& comm) {
-  const auto description = dist::agreed(comm, [&] {
-    auto read = io::read_seal(path);
-    if (!nlohmann::json::accept(read.model)) throw Error(Failure::input, path + ": its description is no JSON");
-    return read;
-  });
+  const auto description = io::read_seal(comm, path);
+  if (!nlohmann::json::accept(description.model)) {
+    throw Error(Failure::input, path + ": its description is no JSON", Error::Seen::by_all_ranks);
+  }
   io::verify_seal(comm, path);
   point.source = path;
   point.state_file = path;
@@ -84,7 +84,17 @@ void use_path(ResumePoint& point, const std::string& given, const std::string& r
 
 /// A run that was stopped before its first checkpoint is begun anew in its own folder; a finished one is left alone.
 bool may_begin_anew(const std::string& folder) {
-  return fs::exists(folder + "/" + train::kDeckFile) && !fs::exists(folder + "/" + train::kWeightsFile);
+  return io::is_there(folder + "/" + train::kDeckFile) && !io::is_there(folder + "/" + train::kWeightsFile);
+}
+
+/// A run whose checkpoints are all broken is not begun anew: that would write over what may still be saved.
+void refuse_all_broken(const std::string& run_dir, const std::vector<std::string>& reasons) {
+  throw Error(Failure::input,
+              fmt::format("checkpoint.resume = \"auto\": none of the {} checkpoints in {} is whole, nothing was changed: "
+                          "{}; bring one back, name another by checkpoint.resume=PATH, or begin anew in another folder "
+                          "by checkpoint.resume=none",
+                          reasons.size(), run_dir, fmt::join(reasons, "; ")),
+              Error::Seen::by_all_ranks);
 }
 
 void refuse_disagreement(const ResumePoint& point, const io::CheckpointRecord& mine, std::int64_t steps) {
@@ -114,11 +124,13 @@ ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& 
   const std::string run_dir = io::without_trailing_slash(deck.run.dir);
   if (resume == "auto") {
     use_newest(point, run_dir, comm);
-    if (!point.source.empty() || may_begin_anew(run_dir)) point.folder = run_dir;
+    if (point.source.empty() && !point.skipped.empty()) refuse_all_broken(run_dir, point.skipped);
+    point.folder = dist::from_first_rank(
+        comm, [&] { return !point.source.empty() || may_begin_anew(run_dir) ? run_dir : std::string(); });
   } else {
     use_path(point, resume, run_dir, comm);
+    point.folder = comm.broadcast_control(point.folder);
   }
-  point.folder = comm.broadcast_control(point.folder);
   if (!point.source.empty()) refuse_disagreement(point, mine, deck.run.steps);
   return point;
 }

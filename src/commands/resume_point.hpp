@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // resume_point.hpp: where a run goes on from, by checkpoint.resume.
 //   none   from the beginning, in a new folder
-//   auto   from the newest complete checkpoint in run.dir, in that folder; where it holds none, from the beginning
+//   auto   from the newest complete checkpoint in run.dir, in that folder; where it holds none, from the beginning;
+//          where all it holds are broken, refused
 //   PATH   from a checkpoint, a run's newest, or a weights file; in its folder where that is run.dir, else in a new one
 #pragma once
 #include <string>
@@ -21,8 +22,8 @@ struct ResumePoint {
   std::vector<std::string> skipped; ///< broken checkpoints, by name with the reason
 };
 
-/// `mine` is this run's record, before its first step. Collective. Throws Error, seen by all ranks: where a named
-/// checkpoint is broken, and where the deck disagrees with it, naming each difference.
+/// `mine` is this run's record, before its first step. Rank 0 looks for all. Collective. Throws Error, seen by all ranks:
+/// where a named checkpoint or every checkpoint is broken, and where the deck disagrees with it, naming each difference.
 ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& mine, dist::Communicator& comm);
 
 }  // namespace kozero::commands

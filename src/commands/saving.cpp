@@ -41,14 +41,14 @@ Saving::Saving(Session& session, train::Assembly& assembly, io::Log& log, std::s
 
 bool Saving::due(std::int64_t step, bool last) const { return keys_.every > 0 && (last || step % keys_.every == 0); }
 
-void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std::string> texts) {
+void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std::string> texts, bool prune) {
   const auto start = Clock::now();
   const bool ready = await_last();
   waited_s_ = std::chrono::duration<double>(Clock::now() - start).count();
   interval_s_ = std::chrono::duration<double>(start - last_begin_).count();
   last_begin_ = start;
   if (!ready) return;
-  saver_.begin({folder_, record, std::move(texts), keys_.keep});
+  saver_.begin({folder_, record, std::move(texts), prune ? keys_.keep : 0});
   stall_s_ += std::chrono::duration<double>(Clock::now() - start).count();
   if (!saver_.asynchronous()) finish();
 }

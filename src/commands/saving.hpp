@@ -25,8 +25,9 @@ class Saving {
 
   /// Whether a save follows this step, which may be the run's last.
   [[nodiscard]] bool due(std::int64_t step, bool last) const;
-  /// Waits for the save before, then begins this one. `texts`: small files, rank 0's.
-  void save(const io::CheckpointRecord& record, std::map<std::string, std::string> texts);
+  /// Waits for the save before, then begins this one. `texts`: small files, rank 0's. `prune`: older checkpoints beyond
+  /// checkpoint.keep are removed after it; not while steps are left out, when the newest ones may hold a ruined state.
+  void save(const io::CheckpointRecord& record, std::map<std::string, std::string> texts, bool prune);
   /// Tells of a save that has ended on all ranks. Collective.
   void look();
   /// Waits for the last save and tells of it.

@@ -10,6 +10,7 @@
 
 #include "device_handover.hpp"
 #include "session.hpp"
+#include "start_checks.hpp"
 #include "tuned_products.hpp"
 
 namespace kozero::commands {
@@ -22,27 +23,19 @@ kernels::Products products_of(const io::Deck& deck) {
 
 }  // namespace
 
-Session::Session(const dist::Environment& environment, const std::function<io::Deck()>& read)
-    : environment_(environment) {
-  require_gpu();  // Kokkos would abort
-  auto reading = dist::attempted([&] {
-    io::Deck deck = read();
-    require_device(deck);
-    return deck;
-  });
-  runtime_.emplace(reading.status == 0 ? reading.result->run.threads : 1, environment);
-  if (reading.status == 0) dist::Environment::obey_timeout(reading.result->comm.timeout_s);
-  const double timeout_s = reading.status == 0 ? reading.result->comm.timeout_s : io::Deck().comm.timeout_s;
-  control_ = dist::make_control_communicator(environment.world(), timeout_s);
-  deck_ = dist::agreed(*control_, std::move(reading));
-
-  io::Deck here = deck_;
-  here.run.device = device_of_this_program();  // auto may have come out differently on another node
-  const std::string mine = io::fingerprint(here);
-  const std::string difference = io::first_difference(control_->broadcast_control(mine), mine);
-  const std::string refusal = "ranks 0 and " + std::to_string(control_->rank()) + " disagree on " + difference +
-                              ": give every rank the same deck and overrides";
-  dist::agree(*control_, difference.empty() ? 0 : static_cast<int>(Failure::deck), refusal);
+Session::Session(const dist::Environment& environment, const Read& read) : environment_(environment) {
+  require_one_world(environment);
+  {
+    const auto comm = dist::make_control_communicator(environment.world(), io::Deck().comm.timeout_s);
+    dist::agreed(*comm, require_gpu);  // Kokkos would abort
+    require_same_program(*comm);
+    deck_ = read(*comm);
+    dist::agreed(*comm, [&] { require_device(deck_); });
+    require_same_deck(deck_, *comm);
+  }
+  dist::Environment::obey_timeout(deck_.comm.timeout_s);
+  runtime_.emplace(deck_.run.threads, environment);
+  control_ = dist::make_control_communicator(environment.world(), deck_.comm.timeout_s);
   kernels::choose_products(products_of(deck_));
   kernels::choose_attention(deck_.run.deterministic ? kernels::Attention::repeating : kernels::Attention::fastest);
   tuning_ = apply_tuning(deck_, *control_);

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// session.hpp: what every command that works on a deck begins with: the deck agreed on, Kokkos up, ranks connected.
-// The deck says how many threads Kokkos gets and Kokkos is needed to talk, so each rank reads first and then agrees:
-// where any rank's deck cannot be read or differs, every rank throws.
+// session.hpp: what every command that works on a deck begins with: the start checked (start_checks.hpp), the deck read
+// and agreed on, Kokkos up with the deck's threads, ranks connected.
 #pragma once
 #include <functional>
 #include <memory>
@@ -19,9 +18,11 @@ namespace kozero::commands {
 
 class Session {
  public:
-  /// Throws Error, seen by all ranks, of the lowest rank whose `read` failed; or naming the first key that ranks
-  /// disagree on.
-  Session(const dist::Environment& environment, const std::function<io::Deck()>& read);
+  /// What a command's deck is, on all ranks: collective, throws Error seen by all ranks. Kokkos is not up yet.
+  using Read = std::function<io::Deck(dist::Communicator& comm)>;
+
+  /// Throws what `read` does, and Error, seen by all ranks, where the ranks cannot work together.
+  Session(const dist::Environment& environment, const Read& read);
 
   [[nodiscard]] const dist::Environment& environment() const { return environment_; }
   [[nodiscard]] const io::Deck& deck() const { return deck_; }

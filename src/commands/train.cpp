@@ -12,10 +12,14 @@ namespace kozero::commands {
 namespace {
 
 nlohmann::ordered_json json_of(const RunSummary& summary) {
-  nlohmann::ordered_json json = {
-      {"folder", summary.folder},          {"steps", summary.steps}, {"first_loss", summary.first_loss},
-      {"last_loss", summary.last_loss},    {"val_loss", nullptr},    {"tokens_per_s", summary.median_tokens_per_s},
-      {"peak_memory", summary.peak_memory}};
+  nlohmann::ordered_json json = {{"folder", summary.folder},
+                                 {"steps", summary.steps},
+                                 {"first_loss", summary.first_loss},
+                                 {"last_loss", summary.last_loss},
+                                 {"val_loss", nullptr},
+                                 {"tokens_per_s", summary.median_tokens_per_s},
+                                 {"peak_memory", summary.peak_memory},
+                                 {"skipped_steps", summary.skipped_steps}};
   if (summary.val_loss) json["val_loss"] = *summary.val_loss;
   return json;
 }
@@ -23,15 +27,17 @@ nlohmann::ordered_json json_of(const RunSummary& summary) {
 }  // namespace
 
 void train(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK [section.key=value ...] [--json]", "train");
+  CLI::App app("DECK [section.key=value ...] [--verify-data] [--json]", "train");
   DeckArguments deck_arguments;
   deck_arguments.add_to(app);
   bool as_json = false;
+  bool verify_data = false;
   app.add_flag("--json", as_json);
+  app.add_flag("--verify-data", verify_data);
   parse(app, arguments);
 
-  Session session(environment, [&] { return deck_arguments.read(); });
-  const RunSummary summary = TrainingRun(session).execute();
+  Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read(comm); });
+  const RunSummary summary = TrainingRun(session, verify_data).execute();
   if (as_json && environment.rank() == 0) std::cout << json_of(summary).dump() << std::endl;
 }
 

@@ -27,6 +27,7 @@
 #include "device_handover.hpp"
 #include "initial_model.hpp"
 #include "resolved_deck.hpp"
+#include "start_checks.hpp"
 #include "training_run.hpp"
 
 namespace kozero::commands {
@@ -42,22 +43,31 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
-TrainingRun::TrainingRun(Session& session)
+TrainingRun::TrainingRun(Session& session, bool verify_data)
     : session_(session),
       deck_(session.deck()),
       control_(session.control()),
       log_(session.is_first_rank() ? io::Log::on_standard_output() : io::Log()) {
-  const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, train::vocab_of(deck_)).seq; });
+  const auto vocab = dist::agreed(control_, [&] { return train::vocab_of(deck_); });
+  const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, vocab).seq; });
+  start_notes_ = check_before_data(session, vocab);
   data_ = train::open_data(deck_, seq, io::without_trailing_slash(deck_.run.dir) + "-tokens", control_);
   tokenizer_ = train::identity_of(data_.tokenizer.get());
   settings_ = dist::agreed(control_, [&] {
     train::require_whole_sample(data_, deck_, seq);
     return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples());
   });
+  data_check_.emplace(std::vector{data_.train_shards, data_.validation_shards}, control_);
+  if (verify_data || deck_.data.strict) data_check_->finish(control_);
+  data_identity_ = data_check_->identity(control_);
   settings_.staged = settings_.staged && can_save_beside(session.environment());
   plan_ = plan::memory_plan(settings_, session_.backend(), control_.size());
   require_room(plan_, session, data_.vocab);
   resume_ = find_resume_point(deck_, record_after(0, settings_.step.loss_scaler), control_);
+  if (const std::string other = other_data(); deck_.data.strict && !other.empty()) {
+    throw Error(Failure::deck, other + "; refused by data.strict = true", Error::Seen::by_all_ranks);
+  }
+  if (!data_check_->done()) data_check_->start();
   comm_ =
       std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));  // or a refusal, which leaves no folder
   create_folder();
@@ -83,13 +93,34 @@ void TrainingRun::create_folder() {
     if (!session_.tuning().empty()) io::write_whole_file(path_of(kTuningFile), session_.tuning());
     if (data_.tokenizer != nullptr) data_.tokenizer->save(path_of(data_.tokenizer->file_name()));
   });
+  resume_.state_file = control_.broadcast_control(resume_.state_file);
   summary_.folder = folder_;
+}
+
+std::string TrainingRun::other_data() const {
+  const std::string differs = resume_.source.empty() ? "" : train::difference(resume_.record.data, data_identity_);
+  return differs.empty() ? ""
+                         : fmt::format("the training data are others than those of {}: {}", resume_.source, differs);
+}
+
+void TrainingRun::identify_data() {
+  const bool was_said = !other_data().empty();
+  data_identity_ = data_check_->identity(control_);
+  if (const std::string other = other_data(); !was_said && !other.empty()) log_.say("note         " + other);
 }
 
 void TrainingRun::continue_folder() {
   log_.note("");
   io::prune_checkpoints(folder_, 0);
-  for (const auto& name : io::set_aside_after(folder_, resume_.record.step)) log_.say("set aside    " + name);
+  for (const auto& name : io::set_aside_after(folder_, resume_.record.step, resume_.source)) {
+    log_.say("set aside    " + name);
+  }
+  const std::string named = io::name_by_step(folder_, resume_.source, resume_.record.step);
+  if (named == resume_.source) return;
+  log_.say(fmt::format("note         {}: its manifest says step {}; it is called {} now", resume_.source,
+                       resume_.record.step, named));
+  resume_.source = named;
+  resume_.state_file = named + "/" + io::kStateFile;
 }
 
 io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::LossScaler& loss_scaler) const {
@@ -99,6 +130,7 @@ io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::L
           .seed = settings_.seed,
           .global_batch = settings_.batch.global_batch,
           .num_samples = data_.train->num_samples(),
+          .data = data_identity_,
           .model = model_json(settings_.model),
           .tokenizer = tokenizer_,
           .deck = io::resolved_text(resolved_deck(deck_, settings_, folder_)),
@@ -137,6 +169,7 @@ void TrainingRun::say_banner() {
     log_.say("note         saving is synchronous: this MPI may be called by one thread alone");
   }
   if (const std::string note = note_on_device(deck_); !note.empty()) log_.say("note         " + note);
+  for (const auto& note : start_notes_) log_.say("warning      " + note);
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }
 
@@ -149,7 +182,7 @@ void TrainingRun::begin() {
     return;
   }
   if (deck_.model.init != kRandom) log_.say("note         model.init is not read: checkpoint.resume wins");
-  const auto absent = train::load_state(resume_.state_file, assembly_->parts());
+  const auto absent = train::load_state(resume_.state_file, assembly_->parts(), control_);
   const io::CheckpointRecord& saved = resume_.record;
   summary_.steps = saved.step;
   tokens_ = saved.tokens;
@@ -165,6 +198,7 @@ void TrainingRun::begin() {
     log_.say(fmt::format("note         products go by {} and went by {}: their last bits may differ",
                          named_tuning(mine), named_tuning(saved.tuning)));
   }
+  if (const std::string other = other_data(); !other.empty()) log_.say("note         " + other);
   const std::int64_t samples = data_.train->num_samples();
   if (saved.num_samples != samples) {
     log_.say(fmt::format("note         the data have {} samples and had {}: another order of the data", samples,
@@ -182,6 +216,7 @@ void TrainingRun::train_all_steps() {
   if (control_.rank() == 0 && !resume_.folder.empty()) metrics.emplace(path_of("metrics.jsonl"), resume_.record.step);
   io::Progress progress(log_, settings_.steps, deck_.log.every);
   for (std::int64_t step = first; step <= settings_.steps && !stopped_early_; ++step) {
+    data_check_->look();
     comm_->reset();
     assembly_->timeline().clear();
     const auto step_start = Clock::now();
@@ -195,14 +230,17 @@ void TrainingRun::train_all_steps() {
     io::StepMetrics row = metrics_of(result, seconds);
     progress.update({step, result.loss, row.tokens_per_s, seconds, io::resident_memory().current, row.loss_scale});
     if (result.skipped) say_skipped(result, trainer.loss_scaler().scale());
+    summary_.skipped_steps += result.skipped ? 1 : 0;
     row.val_loss = evaluate_after(step);
     if (metrics) metrics->write(row);
-    check_replicas(step);
     stopped_early_ = step < settings_.steps && out_of_time();
     saving_->look();
     const bool is_last = step == settings_.steps || stopped_early_;
-    if (saving_->due(step, is_last)) saving_->save(record_after(step, trainer.loss_scaler()), small_files_);
+    if (!saving_->due(step, is_last)) continue;
+    identify_data();
+    saving_->save(record_after(step, trainer.loss_scaler()), small_files_, result.skips_in_a_row == 0);
   }
+  data_check_->look();
   summary_.median_tokens_per_s = median(tokens_per_s_.values());
 }
 
@@ -229,6 +267,7 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
   row.lr = result.lr;
   if (settings_.precision == Precision::fp16) row.loss_scale = result.loss_scale;
   row.skipped = result.skipped;
+  row.skips_in_a_row = result.skips_in_a_row;
   row.step_s = seconds;
   row.tokens_per_s = static_cast<double>(result.tokens) / seconds;
   row.mfu = utilisation(row.tokens_per_s);
@@ -260,17 +299,6 @@ std::optional<double> TrainingRun::evaluate_after(std::int64_t step) {
   const double loss = validation_loss();
   log_.say(fmt::format("step {}: validation loss {:.4f}", step, loss));
   return loss;
-}
-
-void TrainingRun::check_replicas(std::int64_t step) {
-  if (deck_.run.check_every == 0 || step % deck_.run.check_every != 0) return;
-  const std::string unit = assembly_->state().weights().first_unequal_replica();
-  if (unit.empty()) return;
-  throw Error(
-      Failure::internal,
-      fmt::format("step {}: the ranks' copies of {} differ; a rank computes or stores wrongly: check its memory", step,
-                  unit),
-      Error::Seen::by_all_ranks);
 }
 
 bool TrainingRun::out_of_time() const {
@@ -320,6 +348,10 @@ void TrainingRun::say_evaluation() {
                          summary_.first_loss, first, summary_.last_loss, summary_.steps,
                          100.0 * summary_.last_loss / summary_.first_loss, summary_.median_tokens_per_s,
                          mfu ? fmt::format(", MFU {:.1f} % by 6 N + 6 L C T", 100.0 * *mfu) : ""));
+  }
+  if (summary_.skipped_steps > 0) {
+    log_.say(fmt::format("skipped      {} of {} steps: a number was not finite", summary_.skipped_steps,
+                         summary_.steps - first + 1));
   }
   const std::string closing = assembly_->network().closing_line();
   if (!closing.empty()) log_.say(closing);

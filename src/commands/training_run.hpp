@@ -12,6 +12,7 @@
 #include <kozero/io/metrics.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/assembly.hpp>
+#include <kozero/train/data_check.hpp>
 #include <kozero/train/data_set.hpp>
 
 #include "memory_room.hpp"
@@ -30,13 +31,15 @@ struct RunSummary {
   std::optional<double> val_loss;
   double median_tokens_per_s = 0.0;  ///< of at most ThinnedSeries::kCapacity steps, evenly spaced over the run
   std::int64_t peak_memory = 0;  ///< bytes, the largest of any rank
+  std::int64_t skipped_steps = 0;  ///< updates left out since this program began
 };
 
 class TrainingRun {
  public:
   /// Opens the data, plans and takes the memory, creates the run's folder. Throws Error, seen by all ranks, before any
   /// large memory is taken where the plan does not fit.
-  explicit TrainingRun(Session& session);
+  /// `verify_data`: the token shards are read and checked whole before anything else, as data.strict does.
+  explicit TrainingRun(Session& session, bool verify_data = false);
 
   RunSummary execute();
 
@@ -44,6 +47,10 @@ class TrainingRun {
   /// This run's state besides tensors, after `step`; what a checkpoint must agree with.
   [[nodiscard]] io::CheckpointRecord record_after(std::int64_t step, const train::LossScaler& loss_scaler) const;
   [[nodiscard]] std::map<std::string, std::string> small_files() const;
+  /// Where training data are others than the resume point's: a text that says so, else "".
+  [[nodiscard]] std::string other_data() const;
+  /// Brings the data's identity up to date, for a checkpoint. Collective.
+  void identify_data();
   void create_folder();
   void continue_folder();
   void say_banner();
@@ -54,7 +61,6 @@ class TrainingRun {
   /// Over the first train.eval_batches global batches of the validation data.
   double validation_loss();
   std::optional<double> evaluate_after(std::int64_t step);
-  void check_replicas(std::int64_t step);
   [[nodiscard]] bool out_of_time() const;
   void say_skipped(const train::StepResult& result, double next_scale);
   /// Operations of the model over those that the GPUs could have done.
@@ -69,9 +75,12 @@ class TrainingRun {
   Session& session_;
   const io::Deck& deck_;
   dist::Communicator& control_;
+  std::vector<std::string> start_notes_;
   std::string folder_;
   io::Log log_;
   train::DataSet data_;
+  std::optional<train::DataCheck> data_check_;
+  io::DataIdentity data_identity_;
   std::string tokenizer_;                           ///< its identity
   std::map<std::string, std::string> small_files_;  ///< of every checkpoint, rank 0's
   train::Settings settings_;

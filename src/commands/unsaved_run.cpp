@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kozero/dist/agreed.hpp>
 #include <kozero/io/run_folder.hpp>
+#include <kozero/train/checkpoint.hpp>
 
 #include "initial_model.hpp"
 #include "memory_room.hpp"
@@ -25,7 +26,8 @@ train::DataSet open_data_of(const io::Deck& deck, dist::Communicator& comm) {
   return data;
 }
 
-UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& data)
+UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& data,
+                       const std::optional<io::FoundCheckpoint>& start)
     : settings_(dist::agreed(session.control(), [&] {
         return train::settings_of(without_saving(deck), session.control().size(), data.vocab,
                                   data.train->num_samples());
@@ -33,7 +35,13 @@ UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& da
   require_room(plan::memory_plan(settings_, session.backend(), session.control().size()), session, data.vocab);
   comm_ = std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));
   assembly_.emplace(settings_, *comm_, ledger_);
-  begin_weights(deck, *assembly_, *comm_);
+  if (start) {
+    train::load_state(start->folder + "/" + io::kStateFile, assembly_->parts());
+    settings_.step.optimizer_start = start->manifest.record.optimizer_start;
+    settings_.step.loss_scaler.restore(start->manifest.record.loss_scale);
+  } else {
+    begin_weights(deck, *assembly_, *comm_);
+  }
   sampler_.emplace(settings_.seed, data.train->num_samples(), settings_.batch.global_batch);
   trainer_.emplace(assembly_->parts(), assembly_->loader(), *sampler_, *data.train, settings_.step);
 }

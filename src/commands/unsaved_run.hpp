@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <kozero/dist/counted_communicator.hpp>
+#include <kozero/io/checkpoint_folders.hpp>
 #include <kozero/train/assembly.hpp>
 #include <kozero/train/data_set.hpp>
 
@@ -18,9 +19,10 @@ train::DataSet open_data_of(const io::Deck& deck, dist::Communicator& comm);
 
 class UnsavedRun {
  public:
-  /// `deck` is the session's but for values that the caller changed. `data` outlives it. Throws as require_room() does.
-  /// Collective.
-  UnsavedRun(Session& session, io::Deck deck, const train::DataSet& data);
+  /// `deck` is the session's but for values that the caller changed. `data` outlives it. With `start` it goes on from
+  /// that checkpoint, which was verified. Throws as require_room() does. Collective.
+  UnsavedRun(Session& session, io::Deck deck, const train::DataSet& data,
+             const std::optional<io::FoundCheckpoint>& start = std::nullopt);
 
   train::StepResult step(std::int64_t step) { return trainer_->step(step); }
   [[nodiscard]] train::Assembly& assembly() { return *assembly_; }

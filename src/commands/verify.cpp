@@ -10,6 +10,7 @@
 #include <kozero/core/error.hpp>
 
 #include "deck_arguments.hpp"
+#include "replay.hpp"
 #include "unsaved_run.hpp"
 
 namespace kozero::commands {
@@ -55,14 +56,17 @@ std::string row_of(int stage, const Trace& trace, bool equal) {
 }  // namespace
 
 void verify(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK [section.key=value ...] [--steps N]", "verify");
+  CLI::App app("DECK [section.key=value ...] [--steps N] | RUN [section.key=value ...] --replay STEP", "verify");
   DeckArguments deck_arguments;
   deck_arguments.add_to(app);
   std::int64_t steps = 3;
-  app.add_option("--steps", steps)->check(CLI::PositiveNumber);
+  std::int64_t replayed = 0;
+  const auto* steps_option = app.add_option("--steps", steps)->check(CLI::PositiveNumber);
+  app.add_option("--replay", replayed)->check(CLI::PositiveNumber)->excludes(steps_option);
   parse(app, arguments);
+  if (replayed > 0) return replay(environment, deck_arguments.path, deck_arguments.overrides, replayed);
 
-  Session session(environment, [&] { return deck_arguments.read(); });
+  Session session(environment, [&](dist::Communicator& early) { return deck_arguments.read(early); });
   dist::Communicator& comm = session.control();
   io::Deck deck = session.deck();
   deck.zero.accumulation = "reduced";

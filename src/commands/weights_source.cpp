@@ -5,13 +5,14 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
-#include <kozero/exchange/config_json.hpp>
 #include <kozero/exchange/folder_tokenizer.hpp>
 #include <kozero/exchange/folder_weights.hpp>
 #include <kozero/exchange/imported_deck.hpp>
 #include <kozero/io/checkpoint.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 #include <kozero/io/run_folder.hpp>
 #include <kozero/io/seal.hpp>
+#include <kozero/io/whole_file.hpp>
 #include <kozero/train/trained_weights.hpp>
 
 #include "device_handover.hpp"
@@ -24,11 +25,36 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = WeightsSource::Kind;
 
+constexpr std::int64_t kMaxDeckBytes = std::int64_t{16} << 20;
+
 bool is_hugging_face(const fs::path& folder) {
-  return fs::exists(folder / "config.json") && !fs::exists(folder / train::kDeckFile);
+  return io::is_there((folder / "config.json").string()) && !io::is_there((folder / train::kDeckFile).string());
 }
 
-std::string config_file(const WeightsSource& source) { return (fs::path(source.path) / "config.json").string(); }
+std::string description_in(const WeightsSource& source) {
+  return source.kind == Kind::checkpoint ? io::read_manifest(source.path).record.model : io::read_seal(source.path).model;
+}
+
+/// What this process finds.
+WeightsSource found(const std::string& path) {
+  if (is_hugging_face(path)) {
+    const std::string folder = io::without_trailing_slash(path);
+    const auto config = exchange::read_folder_config(folder);
+    const auto tokenizer = exchange::tokenizer_of(folder, config.vocab);
+    return {Kind::hugging_face, folder, model_json(config), "", "", tokenizer.path, tokenizer.reason};
+  }
+  const train::RunFiles files = train::find_run(path);
+  const bool in_checkpoint = fs::path(files.weights).filename() == io::kStateFile;
+  WeightsSource source{.kind = in_checkpoint ? Kind::checkpoint : Kind::weights_file,
+                       .path = in_checkpoint ? files.folder : files.weights,
+                       .model = "",
+                       .deck = files.deck,
+                       .deck_text = files.deck.empty() ? "" : io::read_whole_file(files.deck, kMaxDeckBytes),
+                       .tokenizer = files.tokenizer,
+                       .no_tokenizer = files.tokenizer.empty() ? files.weights + " has no tokenizer beside it" : ""};
+  source.model = description_in(source);
+  return source;
+}
 
 bool names_device(const std::string& override) {
   return override.starts_with("run.device=") || override.starts_with("run.products=") ||
@@ -38,41 +64,61 @@ bool names_device(const std::string& override) {
 /// The folder's own name, of "models/x/" too.
 std::string name_of_folder(const std::string& path) { return fs::weakly_canonical(fs::path(path)).filename().string(); }
 
+/// A folder that was replaced between two ranks' looks, or differs between their nodes, would be mixed silently.
+void require_same_bytes(const exchange::FolderWeights& folder, const WeightsSource& source, dist::Communicator& comm) {
+  const std::string mine = dist::agreed(comm, [&] { return folder.fingerprint(); });
+  const bool same = comm.broadcast_control(mine) == mine;
+  dist::agreed(comm, [&] {
+    if (!same) io::refuse_other_bytes(comm, source.path);
+  });
+}
+
 void load_folder(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
-                 zero::Weights& weights) {
-  const exchange::FolderWeights folder(source.path, config, table);
-  for (const auto& slice : train::slices_of(weights)) {
-    train::HostSlices one({slice});
-    folder.read(one.named<float>().front());
-    one.store();
-  }
+                 zero::Weights& weights, dist::Communicator& comm) {
+  const auto folder = dist::agreed(comm, [&] {
+    return std::make_unique<exchange::FolderWeights>(source.path, config, table);
+  });
+  require_same_bytes(*folder, source, comm);
+  dist::agreed(comm, [&] {
+    for (const auto& slice : train::slices_of(weights)) {
+      train::HostSlices one({slice});
+      folder->read(one.named<float>().front());
+      one.store();
+    }
+    folder->require_unchanged();
+  });
 }
 
 }  // namespace
 
-WeightsSource find_weights(const std::string& path) {
-  if (is_hugging_face(path)) {
-    const std::string folder = io::without_trailing_slash(path);
-    const auto config = exchange::read_config((fs::path(folder) / "config.json").string());
-    const auto tokenizer = exchange::tokenizer_of(folder, config.vocab);
-    return {Kind::hugging_face, folder, "", tokenizer.path, tokenizer.reason};
+WeightsSource find_weights(const std::string& path, dist::Communicator& comm) {
+  const std::string first = comm.broadcast_control(path);
+  WeightsSource source = dist::agreed(comm, [&] {
+    if (path != first) {
+      throw Error(Failure::deck, "ranks 0 and " + std::to_string(comm.rank()) + " were given other weights: " + first +
+                                     " and " + path);
+    }
+    return comm.rank() == 0 ? found(path) : WeightsSource();
+  });
+  source.kind = static_cast<Kind>(std::stoi(comm.broadcast_control(std::to_string(static_cast<int>(source.kind)))));
+  for (std::string* text : {&source.path, &source.model, &source.deck, &source.deck_text, &source.tokenizer,
+                            &source.no_tokenizer}) {
+    *text = comm.broadcast_control(*text);
   }
-  const train::RunFiles files = train::find_run(path);
-  const bool in_checkpoint = fs::path(files.weights).filename() == io::kStateFile;
-  const std::string no_tokenizer = files.tokenizer.empty() ? files.weights + " has no tokenizer beside it" : "";
-  if (in_checkpoint) return {Kind::checkpoint, files.folder, files.deck, files.tokenizer, no_tokenizer};
-  return {Kind::weights_file, files.weights, files.deck, files.tokenizer, no_tokenizer};
+  return source;
 }
 
-model::Config shape_of(const WeightsSource& source) {
-  if (source.kind == Kind::hugging_face) return exchange::read_config(config_file(source));
-  if (source.kind == Kind::checkpoint) return config_of(io::read_manifest(source.path).record.model, source.path);
-  return config_of(io::read_seal(source.path).model, source.path);
+model::Config shape_of(const WeightsSource& source) { return config_of(source.model, source.path); }
+
+void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
+                     dist::Communicator& comm) {
+  if (source.kind != Kind::hugging_face) return;
+  dist::agreed(comm, [&] { exchange::FolderWeights(source.path, config, table); });
 }
 
 io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides) {
   if (!source.deck.empty()) {
-    const io::Deck deck = io::read_deck(source.deck, overrides);
+    const io::Deck deck = io::parse_deck(source.deck_text, source.deck, overrides);
     const bool named = std::any_of(overrides.begin(), overrides.end(), names_device);
     return named ? deck : without_device(deck);
   }
@@ -98,7 +144,7 @@ void verify_source(const WeightsSource& source, dist::Communicator& comm) {
 void load(const WeightsSource& source, const model::Config& config, const ParameterTable& table, zero::Weights& weights,
           dist::Communicator& comm) {
   if (source.kind == Kind::hugging_face) {
-    dist::agreed(comm, [&] { load_folder(source, config, table, weights); });
+    load_folder(source, config, table, weights, comm);
     weights.publish();
     return;
   }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // weights_source.hpp: the trained weights that a path names: where they lie, of what model, how the ranks get them.
 //   a run's folder, a weights file, a checkpoint, a deck that was trained, a Hugging Face folder with config.json
-// A checkpoint's bytes are compared with its manifest before libhdf5 reads them.
+// A checkpoint's bytes are compared with its manifest before libhdf5 reads them. All ranks read the same files: what
+// rank 0 found, and where another rank's own look at a file shows other bytes, the weights are refused.
 #pragma once
 #include <string>
 #include <vector>
@@ -19,15 +20,19 @@ struct WeightsSource {
   enum class Kind { weights_file, checkpoint, hugging_face };
   Kind kind = Kind::weights_file;
   std::string path;       ///< the weights file, or the folder of the other kinds
+  std::string model;      ///< its network, as config_of (resolved_deck.hpp) reads it
   std::string deck;       ///< the deck.toml beside them, or ""
+  std::string deck_text;  ///< its text
   std::string tokenizer;  ///< its file, or ""
   std::string no_tokenizer;  ///< then: why
 };
 
-/// Looks at names alone, and at a Hugging Face folder's config and tokenizer. Throws Error(deck or input).
-WeightsSource find_weights(const std::string& path);
+/// Rank 0 looks, and reads the deck and what describes the network: config.json, the manifest, or the weights file's
+/// seal. A trainer may write or remove checkpoints meanwhile: no other rank looks for itself. Collective. Throws
+/// Error(deck or input), seen by all ranks.
+WeightsSource find_weights(const std::string& path, dist::Communicator& comm);
 
-/// The network of the weights: from config.json, the manifest, or the weights file. Throws Error(input).
+/// The network of the weights. Throws Error(input).
 model::Config shape_of(const WeightsSource& source);
 
 /// The deck that they were trained by, or a plain one with their shape, which names no data. `overrides` change it.
@@ -38,6 +43,11 @@ std::string hdf5_file_of(const WeightsSource& source);
 
 /// "weights file", "checkpoint", "Hugging Face folder".
 const char* name_of(WeightsSource::Kind kind);
+
+/// Throws Error(input), seen by all ranks, where the tensors of a Hugging Face folder are not those of `table`: before
+/// memory is taken for them. Collective.
+void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
+                     dist::Communicator& comm);
 
 /// Compares every byte of a checkpoint or weights file with its manifest or seal. Collective. Throws Error(input), seen
 /// by all ranks.

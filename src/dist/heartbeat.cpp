@@ -89,7 +89,7 @@ void Heartbeat::run() {
     WaitClock clock;
     while (!stopping_) {
       round(clock.interval());
-      if (is_over() || (ending_ && in_vain_[0])) return;
+      if (is_over() || (ending_ && !silent_.empty())) return;
       const double period = std::min(kPeriod, comm_timeout() / 8.0);
       std::unique_lock lock(sleep_mutex_);
       if (ending_) {
@@ -100,10 +100,8 @@ void Heartbeat::run() {
     }
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
-    for (std::size_t role = 0; role < kRoles; ++role) {
-      vain_[role] = error.what();
-      in_vain_[role] = true;
-    }
+    silent_ = error.what();
+    for (auto& role : in_vain_) role = true;
   }
 }
 
@@ -122,6 +120,7 @@ void Heartbeat::round(double elapsed_s) {
     mine.number = num_rounds_ + 1;
     mine.ends = ending_ ? 1 : 0;
     judge();
+    for (std::size_t role = 0; role < kRoles; ++role) mine.stalled[role] = stalled_[role].empty() ? 0 : 1;
   }
   send();
   ++num_rounds_;
@@ -215,43 +214,46 @@ bool Heartbeat::all_were_heard_again() const {
 }
 
 void Heartbeat::judge() {
-  // A stall is seen between two looks at which every rank's state is a new one, so that no old message makes one.
-  if (all_were_heard_again()) {
-    for (const Role role : {Role::training, Role::saver}) judge_stall(role, unjudged_s_);
-    std::transform(table_.begin(), table_.end(), judged_.begin(), [](const Beat& beat) { return beat.number; });
-    unjudged_s_ = 0.0;
-  }
-  const std::string silent = silent_rank();
+  silent_ = silent_rank();
+  if (rank_ == 0) judge_stalls();
   for (std::size_t role = 0; role < kRoles; ++role) {
-    vain_[role] = silent;
-    if (silent.empty() && stalled_s_[role] >= comm_timeout()) {
-      const auto ended = std::find_if(table_.begin(), table_.end(), [](const Beat& beat) { return beat.ends != 0; });
-      vain_[role] = ended == table_.end()
-                        ? "another rank, and so do all ranks since " + in_seconds(stalled_s_[role]) + " s"
-                        : names_[static_cast<std::size_t>(ended - table_.begin())] + ", which is at its end";
-    }
-    in_vain_[role] = !vain_[role].empty();
+    if (table_.front().stalled[role] != 0) say_stalled(static_cast<Role>(role));
+    in_vain_[role] = !silent_.empty() || !stalled_[role].empty();
   }
 }
 
-/// Adds to the time in which every rank waits, and none of their waits began or ended.
-void Heartbeat::judge_stall(Role role, double elapsed_s) {
-  const auto i = static_cast<std::size_t>(role);
-  std::uint64_t progress = 0;
-  bool all_wait = !all_end(table_);
-  for (const auto& beat : table_) {
-    progress += beat.waits_begun[i];
-    all_wait = all_wait && (beat.ends != 0 || beat.waits[i] != 0);
+/// Adds to the time in which every rank waits, and none of their waits began or ended, between two looks at which every
+/// rank's state is a new one, so that no old message makes a stall.
+void Heartbeat::judge_stalls() {
+  if (!all_were_heard_again()) return;
+  for (std::size_t role = 0; role < kRoles; ++role) {
+    std::uint64_t progress = 0;
+    bool all_wait = !all_end(table_);
+    for (const auto& beat : table_) {
+      progress += beat.waits_begun[role];
+      all_wait = all_wait && (beat.ends != 0 || beat.waits[role] != 0);
+    }
+    stalled_s_[role] = all_wait && progress == progress_[role] ? stalled_s_[role] + unjudged_s_ : 0.0;
+    progress_[role] = progress;
+    if (stalled_s_[role] >= comm_timeout()) say_stalled(static_cast<Role>(role));
   }
-  stalled_s_[i] = all_wait && progress == progress_[i] ? stalled_s_[i] + elapsed_s : 0.0;
-  progress_[i] = progress;
+  std::transform(table_.begin(), table_.end(), judged_.begin(), [](const Beat& beat) { return beat.number; });
+  unjudged_s_ = 0.0;
+}
+
+void Heartbeat::say_stalled(Role role) {
+  std::string& text = stalled_[static_cast<std::size_t>(role)];
+  if (!text.empty()) return;
+  const auto ended = std::find_if(table_.begin(), table_.end(), [](const Beat& beat) { return beat.ends != 0; });
+  text = ended == table_.end() ? "another rank, and so do all ranks for comm.timeout_s"
+                               : names_[static_cast<std::size_t>(ended - table_.begin())] + ", which is at its end";
 }
 
 std::string Heartbeat::vain(Role role) const {
   const auto i = static_cast<std::size_t>(role);
   if (!in_vain_[i]) return "";
   const std::lock_guard lock(mutex_);
-  return vain_[i];
+  return silent_.empty() ? stalled_[i] : silent_;
 }
 
 std::string Heartbeat::name_of(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
@@ -279,7 +281,7 @@ std::string Heartbeat::end() {
   wake_.notify_all();
   thread_.join();
   const std::lock_guard lock(mutex_);
-  return is_over() ? "" : vain_[0];
+  return is_over() ? "" : silent_;
 }
 
 }  // namespace kozero::dist

@@ -4,7 +4,8 @@
 //   every rank --Beat--> rank 0 --Beats of all--> every rank      every 0.25 s, or comm.timeout_s / 8 where that is less
 // So a wait for work of any length (rank 0 prepares a large text) goes on while all ranks live, and ends
 //   once a rank was silent for comm.timeout_s, or
-//   once every rank waits and no wait began or ended for comm.timeout_s: they wait for each other in vain.
+//   once every rank waits and no wait began or ended for comm.timeout_s: they wait for each other in vain. Rank 0 finds
+//   that and tells all, for good.
 // A rank that ends says so, and ends when all have: who waits for it then learns that it will not come.
 // Needs MPI_THREAD_MULTIPLE. Between two beats the thread sleeps. A send that a suspended rank does not take is not
 // repeated, so that nothing piles up. Times are those of wait_clock.hpp.
@@ -69,7 +70,8 @@ class Heartbeat {
   void send_to(int peer, const std::shared_ptr<const Table>& table);
   void judge();
   [[nodiscard]] bool all_were_heard_again() const;
-  void judge_stall(Role role, double elapsed_s);
+  void judge_stalls();
+  void say_stalled(Role role);
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] double silence_of(int rank) const;
   [[nodiscard]] std::string silent_rank() const;
@@ -92,7 +94,8 @@ class Heartbeat {
 
   mutable std::mutex mutex_;  // of what follows, which the thread alone writes; never held in a call of MPI
   Table table_;
-  std::array<std::string, kRoles> vain_;
+  std::string silent_;                        // a rank that is, and for how long; "" where none is
+  std::array<std::string, kRoles> stalled_;  // once all wait in vain
   std::array<std::atomic<bool>, kRoles> in_vain_ = {};
 
   std::atomic<std::uint64_t> num_rounds_ = 0;

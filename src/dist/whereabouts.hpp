@@ -33,8 +33,9 @@ struct Beat {
   std::uint64_t number = 0;  ///< of this rank's beats
   std::array<std::uint64_t, kRoles> waits_begun = {};  ///< and ended, both counted
   std::array<std::uint8_t, kRoles> waits = {};
-  std::uint8_t ends = 0;  ///< it has nothing left to do but to end MPI
-  std::array<char, 21> phase = {};
+  std::array<std::uint8_t, kRoles> stalled = {};  ///< rank 0's verdict: all wait for one another in vain
+  std::uint8_t ends = 0;                          ///< it has nothing left to do but to end MPI
+  std::array<char, 19> phase = {};
   std::array<char, 24> collective = {};  ///< the newest of Role::training
   std::array<char, 16> communicator = {};
   std::uint64_t sequence = 0;

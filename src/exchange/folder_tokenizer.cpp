@@ -4,6 +4,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/exchange/folder_tokenizer.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 #include <kozero/io/tokenizer.hpp>
 
 namespace kozero::exchange {
@@ -26,7 +27,7 @@ FolderTokenizer tokenizer_of(const std::string& folder, std::int64_t vocab) {
   FolderTokenizer found;
   for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
     const std::string path = (std::filesystem::path(folder) / name).string();
-    if (!std::filesystem::exists(path)) continue;
+    if (!io::is_there(path)) continue;
     found.is_there = true;
     const std::string reason = objection(path, vocab);
     if (reason.empty()) return {path, "", true};

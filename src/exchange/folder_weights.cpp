@@ -2,11 +2,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include <kozero/core/error.hpp>
+#include <kozero/exchange/config_json.hpp>
 #include <kozero/exchange/folder_weights.hpp>
 
 #include "tensor_names.hpp"
 
 namespace kozero::exchange {
+
+model::Config read_folder_config(const std::string& folder) {
+  constexpr std::int64_t kLeastOfLayer = 9;  // tensors: Llama's
+  const std::string path = folder + "/config.json";
+  model::Config config = read_config(path);
+  const auto tensors = static_cast<std::int64_t>(io::SafetensorsFolder(folder).tensors().size());
+  if (config.layers * kLeastOfLayer <= tensors) return config;
+  throw Error(Failure::input, path + ": " + std::to_string(config.layers) + " layers have " +
+                                  std::to_string(config.layers * kLeastOfLayer) + " tensors and more, the folder has " +
+                                  std::to_string(tensors));
+}
 
 FolderWeights::FolderWeights(const std::string& folder, const model::Config& config, const ParameterTable& table)
     : table_(table), folder_(folder), tensors_(tensors_of(config, table, folder_)) {}

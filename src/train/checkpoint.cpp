@@ -75,14 +75,15 @@ std::int64_t save_checkpoint(const std::string& folder, const Parts& parts, cons
   return io::write_checkpoint(parts.comm, folder, parts.network.parameters(), contents);
 }
 
-std::vector<std::string> load_state(const std::string& file, const Parts& parts) {
+std::vector<std::string> load_state(const std::string& file, const Parts& parts,
+                                    dist::Communicator& control) {
   std::vector<HostSlices> slices = {HostSlices(slices_of(parts.state.weights()))};
   std::vector<io::TensorGroup<float>> groups = {{io::kParameterGroup, slices[0].named<float>()}};
   for (const auto& state : parts.optimizer.states()) {
     slices.emplace_back(held(state, parts.state.pieces()));
     groups.push_back({group_of(state), slices.back().named<float>()});
   }
-  const auto absent = io::read_tensor_file(parts.comm, file, parts.network.parameters(), groups);
+  const auto absent = io::read_tensor_file(control, file, parts.network.parameters(), groups);
   for (std::size_t i = 0; i < (absent.empty() ? slices.size() : 1); ++i) slices[i].store();
   parts.state.weights().publish();
   return absent;

@@ -8,7 +8,6 @@
 #include <kozero/dist/agreed.hpp>
 #include <kozero/io/markov.hpp>
 #include <kozero/io/prepare.hpp>
-#include <kozero/io/token_shards.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/train/data_set.hpp>
 
@@ -80,10 +79,12 @@ std::int64_t windows(const io::TokenShards& shards, std::int64_t seq) {
   return std::max<std::int64_t>(0, (shards.num_tokens() - 1) / seq);
 }
 
-std::unique_ptr<SampleSource> all_windows(const std::vector<std::string>& files, std::int64_t vocab, std::int64_t seq) {
-  if (files.empty()) return nullptr;
-  const auto shards = std::make_shared<const io::TokenShards>(files, vocab);
-  if (shards->num_tokens() < 2) return nullptr;
+std::shared_ptr<const io::TokenShards> shards_of(const io::TokenSplit& split, std::int64_t vocab) {
+  return split.files.empty() ? nullptr : std::make_shared<const io::TokenShards>(split.files, vocab);
+}
+
+std::unique_ptr<SampleSource> all_windows(const std::shared_ptr<const io::TokenShards>& shards, std::int64_t seq) {
+  if (shards == nullptr || shards->num_tokens() < 2) return nullptr;
   return std::make_unique<TokenSamples>(shards, seq, 0, windows(*shards, seq));
 }
 
@@ -128,6 +129,7 @@ DataSet token_data(const io::Deck& deck, std::int64_t seq) {
   const auto kept = static_cast<std::int64_t>(std::floor(static_cast<double>(all) * deck.data.val_fraction));
   data.train = std::make_unique<TokenSamples>(shards, seq, 0, all - kept);
   if (kept > 0) data.validation = std::make_unique<TokenSamples>(shards, seq, all - kept, kept);
+  data.train_shards = data.validation_shards = shards;
   data.description = fmt::format("{} tokens in {} shards", shards->num_tokens(), deck.data.tokens.size());
   return data;
 }
@@ -139,12 +141,14 @@ DataSet text_data(const io::Deck& deck, std::int64_t seq, const std::string& cac
   DataSet data;
   data.tokenizer = io::make_tokenizer(prepared.tokenizer_file);
   data.vocab = prepared.vocab;
-  data.train = all_windows(prepared.train.files, prepared.vocab, seq);
+  data.train_shards = shards_of(prepared.train, prepared.vocab);
+  data.validation_shards = shards_of(prepared.val, prepared.vocab);
+  data.train = all_windows(data.train_shards, seq);
   if (data.train == nullptr) {
     throw Error(Failure::deck,
                 fmt::format("data.text holds {} training tokens: nothing to predict", prepared.train.tokens));
   }
-  data.validation = all_windows(prepared.val.files, prepared.vocab, seq);
+  data.validation = all_windows(data.validation_shards, seq);
   data.train_bytes_per_token = bytes_per_token(prepared.train);
   data.validation_bytes_per_token = bytes_per_token(prepared.val);
   data.description =

@@ -70,6 +70,8 @@ Runtime::Runtime(std::int64_t threads, const dist::Environment& environment)
   flush_denormals(placement_.threads);
 }
 
+std::string Runtime::crowding() const { return kHostIsDevice ? placement_.crowding : ""; }
+
 void Runtime::bind_threads() {
   if (placement_.cpus.empty()) return;
   std::atomic<bool> bound = true;

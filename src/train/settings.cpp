@@ -127,6 +127,8 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
                    .micro_steps = settings.batch.micro_steps,
                    .grad_clip = deck.train.grad_clip,
                    .on_nonfinite = deck.train.on_nonfinite == "skip" ? OnNonFinite::skip : OnNonFinite::stop,
+                   .max_skips = deck.train.max_skips,
+                   .check_every = deck.run.check_every,
                    .loss_scaler = loss_scaler_of(deck.train),
                    .schedule = schedule_of(deck, settings.batch.rate_factor, settings.steps)};
   return settings;

@@ -38,6 +38,18 @@ std::string reason_against_binding(const Surroundings& given, const Cores& share
   return "";
 }
 
+/// "" where every thread can have a core.
+std::string crowding_of(const Surroundings& given, int threads) {
+  const auto cores = static_cast<int>(given.cores.size());
+  if (cores == 0 || given.sharers * threads <= cores) return "";
+  const std::string ranks = given.sharers == 1 ? "1 rank" : std::to_string(given.sharers) + " ranks";
+  return ranks + " with " + threads_text(threads) + (given.sharers == 1 ? "" : " each") + " share " +
+         std::to_string(cores) + (cores == 1 ? " core" : " cores") + " (" + named(joined(given.cores)) +
+         "), threads wait for each other: start fewer ranks, give run.threads = " +
+         std::to_string(std::max(1, cores / given.sharers)) +
+         ", or let them have more cores (srun --cpus-per-task, mpiexec -bind-to)";
+}
+
 }  // namespace
 
 ThreadPlacement thread_placement(const Surroundings& given) {
@@ -45,6 +57,7 @@ ThreadPlacement thread_placement(const Surroundings& given) {
   const CpuSet all = joined(given.cores);
   ThreadPlacement placement;
   placement.threads = given.asked_threads > 0 ? given.asked_threads : std::max(1, static_cast<int>(share.size()));
+  placement.crowding = crowding_of(given, placement.threads);
   const std::string reason = reason_against_binding(given, share, placement.threads);
   if (!reason.empty()) {
     placement.text = threads_text(placement.threads) + " on " + named(all) + ", " + reason;

@@ -4,6 +4,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 #include <kozero/io/run_folder.hpp>
 #include <kozero/io/seal.hpp>
 #include <kozero/train/trained_weights.hpp>
@@ -17,7 +18,9 @@ namespace {
 /// The folder of `path`, "." for a bare file name.
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
-bool is_checkpoint(const fs::path& folder) { return fs::exists(folder / io::kManifestFile); }
+bool holds(const fs::path& folder, const char* file) { return io::is_there((folder / file).string()); }
+
+bool is_checkpoint(const fs::path& folder) { return holds(folder, io::kManifestFile); }
 
 /// By name alone; "" where there is none.
 std::string newest_checkpoint(const fs::path& run_folder) {
@@ -32,8 +35,8 @@ fs::path newest_run(const std::string& run_dir) {
   const std::string dir = io::without_trailing_slash(run_dir);
   fs::path newest = dir;
   fs::path folder = dir;
-  for (int number = 2; fs::exists(folder); ++number) {
-    if (fs::exists(folder / kWeightsFile) || !newest_checkpoint(folder).empty()) newest = folder;
+  for (int number = 2; io::is_there(folder.string()); ++number) {
+    if (holds(folder, kWeightsFile) || !newest_checkpoint(folder).empty()) newest = folder;
     folder = dir + "-" + std::to_string(number);
   }
   return newest;
@@ -41,8 +44,8 @@ fs::path newest_run(const std::string& run_dir) {
 
 /// Where the run that a folder, a file in it, or a deck names lies.
 fs::path run_folder_of(const fs::path& path) {
-  if (fs::is_directory(path)) return path;
-  const bool kept_with_weights = fs::exists(folder_of(path) / kWeightsFile);
+  if (io::is_folder(path.string())) return path;
+  const bool kept_with_weights = holds(folder_of(path), kWeightsFile);
   if (path.extension() == ".toml" && !kept_with_weights) return newest_run(io::read_deck(path.string()).run.dir);
   return folder_of(path);
 }
@@ -54,14 +57,14 @@ fs::path weights_in(const fs::path& folder) {
   const std::string checkpoint = newest_checkpoint(folder);
   if (checkpoint.empty()) return plain;
   const bool is_later =
-      !fs::exists(plain) || io::read_manifest(checkpoint).record.step > io::read_seal(plain.string()).step;
+      !holds(folder, kWeightsFile) || io::read_manifest(checkpoint).record.step > io::read_seal(plain.string()).step;
   return is_later ? fs::path(checkpoint) / io::kStateFile : plain;
 }
 
 /// The first of these files that is there, or "".
 std::string first_of(const fs::path& folder, std::initializer_list<const char*> names) {
   for (const char* name : names) {
-    if (fs::exists(folder / name)) return (folder / name).string();
+    if (holds(folder, name)) return (folder / name).string();
   }
   return "";
 }
@@ -93,9 +96,9 @@ io::WeightsDescription load_weights(const std::string& path, const ParameterTabl
 
 RunFiles find_run(const std::string& path) {
   const fs::path named = run_folder_of(path);
-  const bool names_weights = !fs::is_directory(path) && fs::path(path).extension() != ".toml";
+  const bool names_weights = !io::is_folder(path) && fs::path(path).extension() != ".toml";
   const fs::path weights = names_weights ? fs::path(path) : weights_in(named);
-  if (!fs::exists(weights)) {
+  if (!io::is_there(weights.string())) {
     throw Error(Failure::deck, path + ": no trained weights at " + weights.string() +
                                    "; give a run's folder, a weights file, a checkpoint, a Hugging Face folder (with "
                                    "config.json), or a deck that was trained");

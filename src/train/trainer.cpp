@@ -3,8 +3,11 @@
 #include <cmath>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include <kozero/core/error.hpp>
 #include <kozero/core/position.hpp>
+#include <kozero/train/state_check.hpp>
 #include <kozero/train/trainer.hpp>
 
 namespace kozero::train {
@@ -16,10 +19,28 @@ Trainer::Trainer(Parts parts, BatchLoader& loader, const Sampler& sampler, const
       sampler_(sampler),
       source_(source),
       config_(std::move(config)),
-      losses_("kozero::train::losses", static_cast<std::size_t>(config_.micro_steps)) {}
+      losses_("kozero::train::losses", static_cast<std::size_t>(config_.micro_steps)) {
+  if (config_.check_every > 0) check_ = std::make_unique<StateCheck>(parts_.state, parts_.optimizer, parts_.comm);
+}
+
+Trainer::~Trainer() = default;
+
+bool Trainer::checks(std::int64_t step) const { return check_ != nullptr && step % config_.check_every == 0; }
+
+/// For the check of `step`, which comes next.
+void Trainer::record_state(std::int64_t step) {
+  if (check_ == nullptr) return;
+  auto timer = parts_.timeline.phase("check");
+  if (checks(step)) {
+    check_->record();
+  } else {
+    check_->forget();
+  }
+}
 
 StepResult Trainer::step(std::int64_t step) {
   position().step = step;
+  if (checks(step) && !check_->recorded()) record_state(step);
   StepResult result{.step = step, .tokens = sampler_.positions(step).count * config_.seq};
   result.loss_scale = config_.loss_scaler.scale();
   const float factor = static_cast<float>(result.loss_scale) / static_cast<float>(result.tokens);
@@ -36,16 +57,27 @@ StepResult Trainer::step(std::int64_t step) {
     const double loss = std::accumulate(losses_.data(), losses_.data() + losses_.extent(0), 0.0);
     result.loss = sum_in_rank_order(parts_.comm, loss) / static_cast<double>(result.tokens);
   }
+  if (checks(step)) {
+    auto timer = parts_.timeline.phase("check");
+    check_->compare(step);
+  }
   result.lr = optim::learning_rate(config_.schedule, step);
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.grad_norm);
   if (!result.skipped) {
     update(result);
+    record_state(step + 1);
     config_.loss_scaler.count_good_step();
+    skips_in_a_row_ = 0;
     return result;
   }
   result.bad_tensor = parts_.state.first_non_finite_gradient();
   const bool answered = std::isfinite(result.loss) && config_.loss_scaler.back_off();
-  if (!answered && config_.on_nonfinite == OnNonFinite::stop) refuse_non_finite(result);
+  if (!answered) {
+    const bool skips = config_.on_nonfinite == OnNonFinite::skip && skips_in_a_row_ < config_.max_skips;
+    if (!skips) refuse_non_finite(result);
+    ++skips_in_a_row_;
+  }
+  result.skips_in_a_row = skips_in_a_row_;
   return result;
 }
 
@@ -81,11 +113,17 @@ void Trainer::refuse_non_finite(const StepResult& result) const {
       scales ? " at a loss scale of " + std::to_string(static_cast<std::int64_t>(result.loss_scale)) : "";
   const std::string where =
       result.bad_tensor.empty() ? "though every gradient is" : "first in the gradient of " + result.bad_tensor;
+  const std::string advice =
+      config_.on_nonfinite == OnNonFinite::stop
+          ? "Lower optim.lr, or set train.on_nonfinite = \"skip\""
+          : fmt::format(
+                "{} steps in a row were left out before it (train.max_skips = {}): the run has diverged; go on "
+                "from an older checkpoint with a lower optim.lr",
+                skips_in_a_row_, config_.max_skips);
   throw Error(Failure::non_finite,
               "step " + std::to_string(result.step) + ": the loss (" + std::to_string(result.loss) +
                   ") or the gradient norm (" + std::to_string(result.grad_norm) + ") is not finite" + scaled + ", " +
-                  where +
-                  "; the weights are those of the step before. Lower optim.lr, or set train.on_nonfinite = \"skip\"",
+                  where + "; the weights are those of the step before. " + advice,
               Error::Seen::by_all_ranks);
 }
 

@@ -5,6 +5,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/position.hpp>
+#include <kozero/kernels/bit_hash.hpp>
 #include <kozero/kernels/fill.hpp>
 #include <kozero/kernels/reduce.hpp>
 #include <kozero/zero/gradients.hpp>
@@ -85,6 +86,7 @@ UnitGradient Gradients::addend(int unit) {
   tenant(unit) = unit;
   const bool begins = accumulation_ == Accumulation::reduced || micro_step_ == 0;
   if (begins) clear(unit);
+  if (!begins) check_rested(unit, full(unit));
   open_[at(unit)] = true;
   return {full(unit), begins};
 }
@@ -93,7 +95,7 @@ void Gradients::ready(int unit) {
   const auto [memory, untouched] = addend(unit);
   if (untouched) kernels::fill(Device(), memory, 0.0F);
   open_[at(unit)] = false;
-  if (!reduces_now()) return;
+  if (!reduces_now()) return note_resting(unit, full(unit));
   const int before = under_way_;
   start_reduction(unit);
   if (before >= 0) finish_reduction(before);
@@ -119,10 +121,32 @@ void Gradients::finish_reduction(int unit) {
   comm_.finish(reduction.pending);
   reduction.state = Reduction::State::finished;
   if (under_way_ == unit) under_way_ = -1;
-  if (!reduction.adds) return;
+  if (!reduction.adds) return note_resting(unit, my_slice(unit));
+  check_rested(unit, my_slice(unit));
   const Partition& cut = partitions_[at(unit)];
   const Vector<const float> in_place = slice(full(unit), cut.begin(comm_.rank()), cut.size(comm_.rank()));
   kernels::add_into(Device(), my_slice(unit), in_place);
+  note_resting(unit, my_slice(unit));
+}
+
+void Gradients::note_resting(int unit, const Vector<float>& values) {
+  if (watches_) resting_[at(unit)] = kernels::bit_hash(Device(), Vector<const float>(values));
+}
+
+void Gradients::check_rested(int unit, const Vector<float>& values) {
+  if (!watches_ || !changed_.empty()) return;
+  if (kernels::bit_hash(Device(), Vector<const float>(values)) != resting_[at(unit)]) changed_ = table_.unit(unit).name;
+}
+
+void Gradients::watch(bool watches) {
+  watches_ = watches;
+  resting_.resize(at(table_.num_units()));
+  changed_.clear();
+}
+
+std::string Gradients::first_changed() {
+  for (int unit = 0; unit < table_.num_units(); ++unit) check_rested(unit, my_slice(unit));
+  return changed_;
 }
 
 void Gradients::vacate(int unit) {

@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <bit>
 #include <type_traits>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/position.hpp>
+#include <kozero/kernels/bit_hash.hpp>
 #include <kozero/kernels/convert.hpp>
 #include <kozero/zero/weights.hpp>
 
@@ -17,27 +16,6 @@ using dist::Placement;
 namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
-std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
-template <class T>
-std::uint32_t bits_of(T value) {
-  return value.bits();
-}
-
-/// FNV-1a over the bits of values, one part after another.
-class BitHash {
- public:
-  template <class T>
-  void add(const Vector<T>& values) {
-    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), values);
-    for (std::size_t i = 0; i < host.extent(0); ++i) hash_ = (hash_ ^ bits_of(host(i))) * 0x100000001B3ULL;
-  }
-  /// Folded to 52 bits, which a double carries exactly.
-  [[nodiscard]] double folded() const { return static_cast<double>(hash_ >> 12U); }
-
- private:
-  std::uint64_t hash_ = 0xCBF29CE484222325ULL;
-};
 
 }  // namespace
 
@@ -60,9 +38,13 @@ std::vector<UnitRange> Weights::my_ranges() const {
 }
 
 double Weights::hash_of_my_slices() const {
-  BitHash hash;
-  for (const auto& range : my_ranges()) hash.add(my_slice(range.unit));
-  return hash.folded();
+  constexpr int kFolded = 12;
+  std::uint64_t hash = 0;
+  for (const auto& range : my_ranges()) {
+    const Vector<const float> mine = my_slice(range.unit);
+    hash = kernels::BitHash<float>::mixed(hash) + kernels::bit_hash(Device(), mine);
+  }
+  return static_cast<double>(hash >> kFolded);
 }
 
 std::int64_t Weights::extent(Placement placement) const {
@@ -98,14 +80,6 @@ void Weights::gather(int unit, const Vector<T>& slice, const Vector<T>& whole) c
   comm_.reclaim(pending);
 }
 
-template <class T>
-bool Weights::replicas_agree(const Vector<T>& whole) const {
-  BitHash mine;
-  mine.add(whole);
-  const auto hashes = comm_.gather_control({mine.folded()});
-  return std::all_of(hashes.begin(), hashes.end(), [&](double hash) { return hash == hashes.front(); });
-}
-
 template <class Scalar>
 WeightsOf<Scalar>::WeightsOf(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements,
                              MemoryLedger& ledger, int prefetch_units)
@@ -134,6 +108,7 @@ Vector<const Scalar> WeightsOf<Scalar>::acquire(int unit) {
 template <class Scalar>
 void WeightsOf<Scalar>::release(int unit) {
   require(held_[at(unit)], "unit " + table().unit(unit).name + " is released without acquire");
+  if (!owners_.empty() && wrong_copy_.empty()) check_copy(unit);
   held_[at(unit)] = false;
   if (gathered_) gathered_->release(unit);
 }
@@ -199,12 +174,31 @@ void WeightsOf<Scalar>::share() {
 }
 
 template <class Scalar>
-std::string WeightsOf<Scalar>::first_unequal_replica() const {
-  for (int unit = 0; !sharded() && unit < table().num_units(); ++unit) {
-    const bool agree = replicas_agree(unit_in(flat_, unit)) && (!whole_master() || replicas_agree(whole(unit)));
-    if (!agree) return table().unit(unit).name;
+std::vector<RestingArray> WeightsOf<Scalar>::at_rest() const {
+  std::vector<RestingArray> arrays;
+  for (int unit = 0; unit < table().num_units(); ++unit) {
+    arrays.push_back({kWeightsName, unit, sharded() ? my_stored_slice(unit) : whole_stored(unit), !sharded()});
+    if constexpr (has_master<Scalar>) {
+      arrays.push_back({"master weights", unit, whole_master() ? whole(unit) : my_slice(unit), whole_master()});
+    }
   }
-  return "";
+  return arrays;
+}
+
+template <class Scalar>
+void WeightsOf<Scalar>::watch_copies(std::vector<std::uint64_t> owners) {
+  if (gathered_) owners_ = std::move(owners);
+  wrong_copy_.clear();
+}
+
+template <class Scalar>
+void WeightsOf<Scalar>::check_copy(int unit) {
+  const Partition& cut = partition(unit);
+  const Vector<const Scalar> copy = gathered_->held(unit);
+  for (int rank = 0; rank < comm().size(); ++rank) {
+    const std::uint64_t hash = kernels::bit_hash(Device(), slice(copy, cut.begin(rank), cut.size(rank)));
+    if (hash != owners_[at(unit * comm().size() + rank)]) wrong_copy_ = table().unit(unit).name;
+  }
 }
 
 #define KOZERO_INSTANTIATE(T) template class WeightsOf<T>;

@@ -165,10 +165,10 @@ fp16() {
   expect 75 'precision    fp16 weights and activations, products by [^;]*; f32 master weights' on 2 train "$@" \
     train.loss_scale_window=2 run.max_minutes=1e-9
   also 'step 1/12  loss [0-9.]+  scale 65536 '
-  expect 0 '"loss_scale":65536.0,"skipped":false}$' cat run/metrics.jsonl
+  expect 0 '"loss_scale":65536.0,"skipped":false,"skips_in_a_row":0}$' cat run/metrics.jsonl
   expect 0 'loss scale   65536, 1 good steps in a row' "$kozero" inspect run
   expect 0 'resume       after step 1, ' on 2 train "$@" train.loss_scale_window=2 checkpoint.resume=auto zero.stage=3
-  expect 0 '"loss_scale":131072.0,"skipped":false}$' sed -n 3p run/metrics.jsonl
+  expect 0 '"loss_scale":131072.0,"skipped":false,"skips_in_a_row":0}$' sed -n 3p run/metrics.jsonl
   expect 6 'at a loss scale of 16777216, first in the gradient of ' on 2 train "$@" train.loss_scale=16777216 run.dir=other
   expect 0 'a micro-step, fp16, ' "$kozero" bench kernels "$@" --runs 1
 }
@@ -266,7 +266,7 @@ tuning() {
   mv t.toml gone.toml
   expect 0 'validation   loss' "$kozero" eval run
   expect 0 'lowest stage' "$kozero" plan "$@" run.tuning=t.toml
-  expect 3 '^\[rank 0\] error: t.toml: cannot read: No such file or directory$' on 2 train "$@" run.tuning=t.toml
+  expect 3 '^\[rank 0\] error: t.toml: cannot open: No such file or directory$' on 2 train "$@" run.tuning=t.toml
   expect 0 '^note         products go by the rule and went by the tuning [0-9a-f]{32}: their last bits may differ$' on 2 train "$@" \
     checkpoint.resume=auto run.steps=13
   expect 2 'tuning.toml' ls run/tuning.toml run/step_000000013/tuning.toml

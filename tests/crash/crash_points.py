@@ -8,6 +8,7 @@ files. Then the run must go on from a checkpoint no older than what was said to 
 nothing happened to: the hashes of all datasets are compared. CASE:
   kill   N random kills of one rank or of all, among all calls of all ranks   fail   every K-th call fails, ENOSPC and EIO
   full   a file system too small for the next checkpoint                      modes  one thread only; on_error = continue
+  memory the memory that HDF5's metadata are written to is short
 Exit status 0: all as expected, 1: something was not, 77: it cannot be tried here.
 """
 import argparse
@@ -23,7 +24,7 @@ import tempfile
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "faults"))
 from job import HANGS, RANKS, Expectations, Job, complete_steps, datasets, train_command, write_text  # noqa: E402
 
-NO_SPACE, IO_ERROR = 28, 5  # errno
+NO_SPACE, IO_ERROR, NO_MEMORY = 28, 5, 12  # errno
 TEXTS = {NO_SPACE: "No space left on device", IO_ERROR: "Input/output error"}
 
 
@@ -150,6 +151,27 @@ def modes(trials, options):
         trials.expect(datasets(run, 3) == trials.hashes[3], f"on_error = continue, {mode}: another state", said)
 
 
+def memory(trials, options):
+    """Each call that HDF5's metadata take in memory fails: an error of memory, not of the disk, and no crash."""
+    under = {"KOZERO_CALLS_UNDER": "/memfd:kozero", "KOZERO_CALLS_LOG": trials.folder / "memory_calls", "KOZERO_CALLS_RANK": 0}
+    for mode in MODES:
+        run = trials.fresh()
+        status, said = trials.train(run, mode, preload=under)
+        log = trials.folder / "memory_calls.0"
+        calls = len(log.read_text().splitlines()) if log.exists() else 0
+        log.unlink(missing_ok=True)
+        trials.expect(status == 0 and calls > 0, f"{calls} calls counted, {mode}", said)
+        for number in range(1, calls // 3 + 1):  # of the first of three files: two checkpoints and the weights
+            run = trials.fresh()
+            status, said = trials.train(run, mode, preload={**under, "KOZERO_CALLS_AT": number, "KOZERO_CALLS_DO": NO_MEMORY})
+            errors = [line for line in said.splitlines() if line.startswith("[rank")]
+            wanted = r"\[rank 0\] error: the checkpoint of step 2: too little memory for the metadata of .*/step_000000002.partial/" \
+                     r"state.h5, not too little disk: .*Cannot allocate memory; .* of memory are available; older"
+            trials.expect(status == 4 and len(errors) == 1 and re.match(wanted, errors[0]) is not None and "bytes) are free" not in said,
+                          f"no memory at call {number}, {mode}: status {status}", said)
+            trials.goes_on(run, said, f"no memory at call {number}, {mode}")
+
+
 def full(trials, options):
     disk = trials.folder / "disk"
     disk.mkdir()
@@ -162,10 +184,17 @@ def full(trials, options):
         shutil.copytree(trials.folder / "begun", run)
         for mode in MODES:
             (disk / "ballast").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize - (1 << 18)))
+            before = sorted(path.name for path in run.iterdir())
             status, said = trials.train(run, mode)
-            wanted = r"^\[rank 0\] error: the checkpoint of step 2: .*/step_000000002: not begun: the checkpoint takes .* bytes\) and " \
-                     r".* bytes\) are free; make room"
+            takes = r"takes .* bytes\) and .* bytes\) are free; make room"
+            wanted = rf'^\[rank 0\] error: run.dir = "{run}": a checkpoint {takes}, or give a folder on a larger file system$'
             trials.expect(status == 4 and re.search(wanted, said, re.M) is not None, f"a full disk, {mode}: status {status}", said)
+            trials.expect(before == sorted(path.name for path in run.iterdir()), f"a full disk, {mode}: something was changed", said)
+            status, said = trials.train(run, mode, "checkpoint.on_error=continue")
+            wanted = [rf'^warning      run.dir = "{run}": a checkpoint {takes}',
+                      rf"^warning      the checkpoint of step [23]: .*: not begun: the checkpoint {takes}"]
+            trials.expect(status == 0 and all(re.search(one, said, re.M) for one in wanted),
+                          f"a full disk, continue, {mode}: status {status}", said)
             (disk / "ballast").unlink()
         trials.goes_on(run, "", "a full disk")
     finally:
@@ -174,7 +203,7 @@ def full(trials, options):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("case", choices=("kill", "fail", "full", "modes"))
+    parser.add_argument("case", choices=("kill", "fail", "full", "memory", "modes"))
     for name in ("kozero", "mpiexec", "preload", "deck"):
         parser.add_argument(name)
     parser.add_argument("--every", type=int, default=1)

@@ -4,7 +4,10 @@
 //   KOZERO_CALLS_UNDER   counted are calls on paths that hold this text and, after the first, fsync of its folder
 //   KOZERO_CALLS_LOG     a file to which each counted call is appended: "number call path"; its name ends in ".RANK"
 //   KOZERO_CALLS_AT      the call, from 1, at which it happens; KOZERO_CALLS_RANK: on this rank
-//   KOZERO_CALLS_DO      "kill": SIGKILL to this rank; "kill all": to all of its launcher's; or an errno: it fails
+//   KOZERO_CALLS_DO      "kill": SIGKILL to this rank; "kill all": to all of its launcher's; "stop": SIGSTOP to this rank;
+//                        "sleep N": it takes N seconds longer; or an errno: it fails
+//   KOZERO_STOP_AT       "N": SIGSTOP to this rank at the N-th MPI_Iallgather, which control traffic is; or "MPI_Finalize";
+//                        KOZERO_CALLS_RANK: on this rank
 //   KOZERO_MPI_FUNNELED  set: MPI_Init_thread gives no more than MPI_THREAD_FUNNELED
 // Opening for reading, and closing what was, counts for nothing: it changes no file.
 #include <dlfcn.h>
@@ -81,8 +84,16 @@ bool fails(const char* call, const std::string& path) {
   const std::string action = setting("KOZERO_CALLS_DO");
   if (action == "kill all") kill_siblings();
   if (action.rfind("kill", 0) == 0) kill(getpid(), SIGKILL);
+  if (action == "stop") kill(getpid(), SIGSTOP);
+  if (action.rfind("sleep ", 0) == 0) sleep(static_cast<unsigned>(std::atoi(action.c_str() + 6)));
+  if (action == "stop" || action.rfind("sleep ", 0) == 0) return false;
   errno = std::atoi(action.c_str());
   return true;
+}
+
+/// Stops this rank where KOZERO_STOP_AT names the call.
+void stop_at(const std::string& call) {
+  if (setting("KOZERO_STOP_AT") == call && rank() == setting("KOZERO_CALLS_RANK")) kill(getpid(), SIGSTOP);
 }
 
 bool fails(const char* call, int file) { return fails(call, path_of(file)); }
@@ -173,6 +184,18 @@ int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
   const int funneled = 1;
   const bool limits = !setting("KOZERO_MPI_FUNNELED").empty();
   return next<int(int*, char***, int, int*)>("MPI_Init_thread")(argc, argv, limits ? funneled : required, provided);
+}
+
+int MPI_Iallgather(const void* from, int from_count, void* from_type, void* to, int to_count, void* to_type, void* comm,
+                   void* request) {
+  static std::atomic<int> gathers{0};
+  stop_at(std::to_string(++gathers));
+  return next<decltype(MPI_Iallgather)>("MPI_Iallgather")(from, from_count, from_type, to, to_count, to_type, comm,
+                                                          request);
+}
+int MPI_Finalize() {
+  stop_at("MPI_Finalize");
+  return next<decltype(MPI_Finalize)>("MPI_Finalize")();
 }
 // NOLINTEND
 }

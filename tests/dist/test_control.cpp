@@ -5,12 +5,15 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/dist/checked_communicator.hpp>
 #include <kozero/dist/control_communicator.hpp>
 #include <kozero/dist/environment.hpp>
 #include <kozero/dist/make_communicator.hpp>
 
 #include <mpi.h>
 
+#include <algorithm>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <thread>
@@ -64,11 +67,15 @@ void check_broadcast(Communicator& comm) {
 
 // Ranks agree on the lowest rank's message.
 void check_agree(Communicator& comm) {
-  CHECK_NOTHROW(agree(comm, 4, ""));
+  CHECK_NOTHROW(agree(comm, 0, ""));
+  const auto wordless = error_of([&] { agree(comm, comm.rank() == comm.size() - 1 ? 3 : 0, ""); });
+  REQUIRE(wordless.has_value());
+  CHECK(wordless->what() == "rank " + std::to_string(comm.size() - 1) + " failed and said nothing");
+  CHECK(wordless->exit_status() == 3);
   const int lowest = comm.size() / 2;
   const std::string own =
       comm.rank() < lowest ? "" : std::string("rank ") + std::to_string(comm.rank()) + ": disk \xC3\xA9 full";
-  const auto error = error_of([&] { agree(comm, comm.rank() == lowest ? 4 : 3, own); });
+  const auto error = error_of([&] { agree(comm, own.empty() ? 0 : comm.rank() == lowest ? 4 : 3, own); });
   REQUIRE(error.has_value());
   CHECK(error->what() == "rank " + std::to_string(lowest) + ": disk \xC3\xA9 full");
   CHECK(error->exit_status() == 4);
@@ -141,6 +148,85 @@ TEST_CASE("a rank that does not come is named", "[control]") {
       CHECK_THAT(error->what(), ContainsSubstring("waited 0.2 s in barrier for another rank"));
     }
     MPI_Barrier(MPI_COMM_WORLD);
+  }
+}
+
+TEST_CASE("what a late rank sends lands in no memory of something else", "[control]") {
+  const RankGroup group(0);
+  if (group.size() == 1) return;
+  MemoryLedger ledger;
+  CommunicatorOptions options = small_buffers();
+  options.timeout_s = 0.2;
+  const auto comm = make_communicator("mpi", group.handle(), ledger, options);
+  constexpr std::size_t kCount = 3000;
+  const bool late = group.rank() == group.size() - 1;
+  std::vector<std::vector<double>> later;
+  if (!late) {
+    REQUIRE(error_of([&] { comm->gather_control(std::vector<double>(kCount, 7.0)); }).has_value());
+    // What was freed is given out again.
+    for (const int ranks : {1, group.size()}) later.emplace_back(kCount * static_cast<std::size_t>(ranks), 1.0);
+    const auto again = error_of([&] { comm->barrier(); });
+    REQUIRE(again.has_value());
+    CHECK_THAT(again->what(), ContainsSubstring("barrier was called after a rank was lost"));
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (late) error_of([&] { comm->gather_control(std::vector<double>(kCount, 7.0)); });
+  for (int i = 0; i < 10; ++i) MPI_Barrier(MPI_COMM_WORLD);  // in which messages arrive
+  for (const auto& values : later) {
+    CHECK(std::all_of(values.begin(), values.end(), [](double value) { return value == 1.0; }));
+  }
+}
+
+TEST_CASE("an agreement waits for a rank that works, and not for ranks that wait elsewhere", "[control][environment]") {
+  const Environment environment(nullptr, nullptr, 2.0);
+  if (environment.size() == 1) return;
+  const auto control = make_control_communicator(environment.world(), 2.0);
+  const auto other = make_control_communicator(environment.world(), 2.0);
+  const bool last = environment.rank() == environment.size() - 1;
+  if (last) std::this_thread::sleep_for(std::chrono::seconds(6));
+  CHECK(control->gather_control({1.0}).size() == static_cast<std::size_t>(environment.size()));
+  const auto error = error_of([&] { last ? other->barrier() : static_cast<void>(control->gather_control({2.0})); });
+  REQUIRE(error.has_value());
+  CHECK(error->failure() == Failure::communication);
+  CHECK_THAT(error->what(), ContainsSubstring(last ? "s in barrier for another rank, and so do all ranks for comm.timeout_s"
+                                                   : "s in gather_control for another rank, and so do all ranks for comm.timeout_s"));
+  CHECK_THAT(error->what(), ContainsSubstring("rank " + std::to_string(environment.rank()) + " on ") &&
+                                ContainsSubstring("newest collectives here: ") &&
+                                ContainsSubstring("waiting in gather_control 2 of control") &&
+                                ContainsSubstring("waiting in barrier 1 of control"));
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST_CASE("ranks that call different collectives are told so before one of them waits", "[control]") {
+  const RankGroup group(0);
+  if (group.size() == 1) return;
+  MemoryLedger ledger;
+  for (const char* name : {"mpi", "shm"}) {
+    CheckedCommunicator comm(make_communicator(name, group.handle(), ledger, small_buffers()),
+                             make_control_communicator(group.handle(), 60.0));
+    check_gather(comm);
+    check_broadcast(comm);
+    const bool last = group.rank() == group.size() - 1;
+    const std::string who = std::to_string(group.size() - 1);
+    const Partition partition(64 * group.size(), group.size());
+    std::vector<float> full(static_cast<std::size_t>(partition.extent()));
+    std::vector<float> slice(64);
+    const auto begins = std::string("the ranks call different collectives of ") + name + ": ";
+    const auto call = error_of([&] {
+      last ? comm.barrier() : comm.reduce_scatter(full.data(), slice.data(), partition);
+    });
+    REQUIRE(call.has_value());
+    CHECK(call->what() == begins + "rank 0 reduce_scatter of " + std::to_string(partition.extent()) +
+                              " elements of 4 bytes, rank " + who + " barrier");
+    CHECK(call->seen_by_all_ranks());
+    const auto count = error_of([&] { comm.gather_control(std::vector<double>(last ? 2 : 1)); });
+    REQUIRE(count.has_value());
+    CHECK(count->what() == begins + "rank 0 gather_control of 1 elements of 8 bytes, rank " + who +
+                               " gather_control of 2 elements of 8 bytes");
+    const auto type = error_of([&] { comm.all_gather(slice.data(), full.data(), partition, last ? 2 : 4); });
+    REQUIRE(type.has_value());
+    CHECK_THAT(type->what(), ContainsSubstring("elements of 4 bytes, rank " + who + " all_gather of") &&
+                                 ContainsSubstring("elements of 2 bytes"));
   }
 }
 

@@ -30,6 +30,16 @@ TEST_CASE("a wait ends when its time is over", "[phase]") {
   CHECK(seconds_since(start) >= 0.15);
 }
 
+TEST_CASE("time in which nobody looked counts as one second at most", "[phase]") {
+  WaitClock clock;
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  const double waited = clock.look();
+  CHECK(waited == 1.0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(clock.look() >= 1.05);
+  CHECK(clock.interval() < 1.0);
+}
+
 TEST_CASE("a sleeper is woken by publishing, long before it would look again by itself", "[phase]") {
   double soonest = 1.0;
   for (int attempt = 0; attempt < 10 && soonest > 0.03; ++attempt) {

@@ -159,6 +159,39 @@ TEST_CASE("a folder's tokenizer: tokenizer.json, or else tokenizer.model; its id
   CHECK(neither.reason.starts_with((folder / "tokenizer.json") + ": "));
 }
 
+TEST_CASE("a config with more layers than the folder has tensors for is refused before a network is built") {
+  const Sample sample("llama");
+  const std::string out = sample.folder / "hf";
+  export_folder({.weights = sample.weights, .tokenizer = "", .out = out, .config = sample.config}, sample.table);
+  CHECK(read_folder_config(out).layers == sample.config.layers);
+  model::Config deep = sample.config;
+  deep.layers = 10000;
+  sample.folder.put("hf/config.json", config_text(deep, -1));
+  const auto thrown = io::thrown_by([&] { read_folder_config(out); });
+  CHECK(thrown.status == 3);
+  CHECK(thrown.text.starts_with(out + "/config.json: 10000 layers have 90000 tensors and more, the folder has "));
+}
+
+TEST_CASE("ranks that read other weights of the same shapes, or a file that changes, are told") {
+  const Sample sample("llama");
+  const std::string out = sample.folder / "hf";
+  export_folder({.weights = sample.weights, .tokenizer = "", .out = out, .config = sample.config}, sample.table);
+  const std::string file = out + "/model.safetensors";
+  const FolderWeights first(out, sample.config, sample.table);
+  CHECK(first.fingerprint() == FolderWeights(out, sample.config, sample.table).fingerprint());
+  first.require_unchanged();
+  std::string bytes = io::bytes_of(file);
+  const std::size_t header = 8 + static_cast<std::size_t>(*reinterpret_cast<const std::uint64_t*>(bytes.data()));
+  bytes[header] = static_cast<char>(bytes[header] ^ 1);
+  std::ofstream(file, std::ios::binary) << bytes;
+  CHECK(first.fingerprint() == FolderWeights(out, sample.config, sample.table).fingerprint());  // the same file
+  CHECK(io::thrown_by([&] { first.require_unchanged(); }).text.starts_with(file + ": it was written to while "));
+  bytes[header] = static_cast<char>(bytes[header] ^ 1);
+  fs::remove(file);
+  std::ofstream(file, std::ios::binary) << bytes;
+  CHECK(first.fingerprint() != FolderWeights(out, sample.config, sample.table).fingerprint());
+}
+
 TEST_CASE("a SentencePiece model goes out byte for byte, by transformers' name") {
   const Sample sample("llama");
   const auto made = export_folder({.weights = sample.weights,

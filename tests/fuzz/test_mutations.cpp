@@ -1,15 +1,19 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_mutations.cpp: files that had an accident are read or refused in one line: no crash, no hang, no greed.
+// test_mutations.cpp: files that had an accident, and what is no file, are read or refused in one line: no crash, no
+// hang, no greed.
 // The whole, 10,000 a kind of file:
 //   KOZERO_MUTATIONS=10000 KOZERO_BUILD_JOBS=2 ./kozero.sh --preset asan test -R mutations
 #include <catch2/catch_test_macros.hpp>
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <map>
 
 #include "heap_peak.hpp"
 #include "mutated.hpp"
@@ -81,6 +85,29 @@ TEST_CASE("every kind of file, changed by accident, is read or refused in one li
     CAPTURE(subject.name, refused);
     CHECK(refused > 0);
     CHECK((refused > num_rounds() * 9 / 10 || !subject.name.ends_with(".h5")));
+  }
+}
+
+TEST_CASE("what is no regular file is refused in one line, and nothing waits for it") {
+  const io::ScratchFolder folder("no_file");
+  REQUIRE(::signal(SIGALRM, say_hang) != SIG_ERR);
+  const std::map<std::string, std::function<bool(const char*)>> kinds = {
+      {"FIFO", [](const char* path) { return ::mkfifo(path, 0644) == 0; }},
+      {"folder", [](const char* path) { return ::mkdir(path, 0755) == 0; }},
+      {"link to itself", [](const char* path) { return ::symlink(path, path) == 0; }},
+      {"device without an end", [](const char* path) { return ::symlink("/dev/zero", path) == 0; }}};
+  for (const auto& subject : all_subjects(folder)) {
+    for (const auto& [kind, make] : kinds) {
+      at_work = subject.name + " as a " + kind;
+      CAPTURE(at_work);
+      std::filesystem::remove_all(subject.path);
+      REQUIRE(make(subject.path.c_str()));
+      std::uint64_t refused = 0;
+      CHECK(fault_of(subject, "", refused).empty());
+      CHECK(refused == 1);
+    }
+    std::filesystem::remove_all(subject.path);
+    folder.put(std::filesystem::relative(subject.path, folder.path()).string(), subject.honest);
   }
 }
 

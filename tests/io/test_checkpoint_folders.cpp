@@ -9,6 +9,7 @@
 #include <kozero/dist/self_communicator.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
 #include <kozero/io/disk_space.hpp>
+#include <kozero/io/memory_file.hpp>
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"
@@ -146,7 +147,7 @@ TEST_CASE("truncated, missing and other files are refused by name") {
   std::ofstream(path + "/manifest.json") << "{}";
   CHECK_THAT(all.verify(path), ContainsSubstring("manifest.json: ") && ContainsSubstring("format_version"));
   fs::remove(path + "/manifest.json");
-  CHECK_THAT(all.verify(path), ContainsSubstring("manifest.json: cannot read: No such file"));
+  CHECK_THAT(all.verify(path), ContainsSubstring("manifest.json: cannot open: No such file"));
 }
 
 TEST_CASE("the newest complete one is found, broken ones are named") {
@@ -163,7 +164,7 @@ TEST_CASE("the newest complete one is found, broken ones are named") {
   CHECK(found->manifest.record.step == 9);
   CHECK(found->folder == all.folder / "step_000000009");
   REQUIRE(skipped.size() == 2);
-  CHECK_THAT(skipped[0], ContainsSubstring("step_1000000000/manifest.json: cannot read"));
+  CHECK_THAT(skipped[0], ContainsSubstring("step_1000000000/manifest.json: cannot open"));
   CHECK_THAT(skipped[1], ContainsSubstring("step_000000010/state.h5: bytes"));
 }
 
@@ -183,6 +184,67 @@ TEST_CASE("pruning keeps the newest and clears leftovers; later ones are set asi
   all.save(4);
   CHECK(set_aside_after(all.folder.path(), 3) == std::vector<std::string>{all.folder / "step_000000004.old-2"});
   CHECK(checkpoints_in(all.folder.path()).size() == 2);
+}
+
+TEST_CASE("a checkpoint's step is its manifest's, whatever its folder is called") {
+  Checkpoints all;
+  std::vector<std::string> skipped;
+  for (const std::int64_t step : {10, 20, 30}) all.save(step);
+  const auto path_of = [&](std::int64_t step) { return checkpoint_folder(all.folder.path(), step); };
+  fs::copy(path_of(20), path_of(100), fs::copy_options::recursive);
+  CHECK(newest_complete(all.comm, all.folder.path(), skipped)->folder == path_of(30));
+  fs::rename(path_of(30), path_of(5));
+  auto found = newest_complete(all.comm, all.folder.path(), skipped);
+  CHECK(found->folder == path_of(5));
+  CHECK(found->manifest.record.step == 30);
+  fs::remove_all(path_of(5));
+  CHECK(newest_complete(all.comm, all.folder.path(), skipped)->folder == path_of(20));
+  flip(path_of(20) + "/state.h5", 3000);
+  found = newest_complete(all.comm, all.folder.path(), skipped);
+  CHECK(found->folder == path_of(100));
+  CHECK(skipped.size() == 1);
+
+  // The one that is loaded stays, and then gets its step's name; the broken one that had it is kept.
+  CHECK(set_aside_after(all.folder.path(), 15, path_of(100)) == std::vector<std::string>{path_of(20) + ".old"});
+  CHECK(name_by_step(all.folder.path(), path_of(100) + "/", 20) == path_of(20));
+  CHECK(verify_checkpoint(all.comm, path_of(20)).record.step == 20);
+  CHECK(fs::exists(path_of(20) + ".old/manifest.json"));
+  CHECK(!fs::exists(path_of(100)));
+  // What has the right name, is elsewhere or is no checkpoint keeps its name.
+  CHECK(name_by_step(all.folder.path(), path_of(20), 20) == path_of(20));
+  CHECK(name_by_step(all.folder / "nowhere", path_of(20), 21) == path_of(20));
+  CHECK(name_by_step(all.folder.path(), all.folder / "weights.h5", 21) == all.folder / "weights.h5");
+  CHECK(name_by_step(all.folder.path(), "", 0).empty());
+}
+
+TEST_CASE("whether a folder can be written is known without leaving anything there") {
+  const ScratchFolder folder("writable");
+  require_writable(folder / "not/there/yet");
+  CHECK(fs::is_empty(folder.path()));
+  const std::string file = folder.put("file", "x");
+  for (const auto& path : {file + "/run", std::string("/proc/run")}) {
+    const auto error = thrown_by([&] { require_writable(path); });
+    CHECK(error.status == 4);
+    CHECK_THAT(error.text, ContainsSubstring(": cannot make a file there: "));
+  }
+}
+
+TEST_CASE("a file in memory has no name to leave behind, and its holes take nothing") {
+  const ScratchFolder folder("memory_file");
+  constexpr std::int64_t kFar = std::int64_t{1} << 33;
+  const MemoryFile draft;
+  CHECK(fs::read_symlink(draft.path()).string().starts_with("/memfd:"));
+  std::ofstream(draft.path(), std::ios::binary) << "begin";
+  FileDescriptor(draft.path(), FileDescriptor::Use::update).write_at("end", kFar);
+  CHECK(FileDescriptor(draft.path(), FileDescriptor::Use::read).size() == kFar + 3);
+  const std::string copy = folder / "copy";
+  draft.copy_to(FileDescriptor(copy, FileDescriptor::Use::create));
+  const FileDescriptor read(copy, FileDescriptor::Use::read);
+  std::string bytes(3, ' ');
+  read.read_at(bytes, kFar);
+  CHECK(bytes == "end");
+  read.read_at(bytes, 0);
+  CHECK(bytes == "beg");
 }
 
 TEST_CASE("nothing is left of a save that fails") {

@@ -262,7 +262,7 @@ TEST_CASE("a file that cannot be read is refused by name") {
       kozero::io::read_deck(path);
       FAIL("nothing was thrown");
     } catch (const kozero::Error& error) {
-      CHECK(std::string(error.what()) == path + ": no readable file");
+      CHECK(std::string(error.what()).starts_with(path + ": no readable file: "));
     }
   }
 }

@@ -92,6 +92,7 @@ TEST_CASE("prepared tokens are reused until something changes") {
   SECTION("the text's time") { fs::last_write_time(text, fs::last_write_time(text) + std::chrono::seconds(2)); }
   SECTION("another file") { folder.put("text/b.txt", "more\n"); }
   SECTION("a damaged shard") { fs::resize_file(read.train.files[0], 2000); }
+  SECTION("missing hashes") { fs::remove(read.train.files[0] + ".xxh3"); }
   SECTION("a missing tokenizer") { fs::remove(read.tokenizer_file); }
   CHECK(!prepare(order).reused);
   CHECK(prepare(order).reused);
@@ -125,7 +126,7 @@ TEST_CASE("what cannot be prepared is refused, and other people's folders stay")
       {"{", "parse error"},
       {"[]", "type"},
       {R"({"format": "x", "version": 1})", "not a description of tokens"},
-      {R"({"format": "kozero-tokens", "version": 1, "train": {"files": ["../../etc/passwd"]}})", "leaves the folder"}};
+      {R"({"format": "kozero-tokens", "version": 2, "train": {"files": ["../../etc/passwd"]}})", "leaves the folder"}};
   for (const auto& [json, reason] : descriptions) {
     folder.put("bad/tokens.json", json);
     const auto bad = thrown_by([&] { read_prepared(folder / "bad"); });

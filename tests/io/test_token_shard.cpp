@@ -16,7 +16,9 @@
 
 namespace kozero::io {
 
+using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -101,7 +103,7 @@ TEST_CASE("hostile shards are refused in one line") {
   }
   CHECK_THAT(thrown_by([&] { TokenShard(folder / "none.bin", 9); }).text,
              EndsWith("none.bin: cannot open: No such file or directory"));
-  CHECK_THAT(thrown_by([&] { TokenShard(folder.path(), 9); }).text, EndsWith(": not a regular file"));
+  CHECK_THAT(thrown_by([&] { TokenShard(folder.path(), 9); }).text, EndsWith(": not a regular file but a folder"));
 }
 
 TEST_CASE("ids outside the vocabulary are found where they are read") {
@@ -119,6 +121,77 @@ TEST_CASE("ids outside the vocabulary are found where they are read") {
   std::vector<Token> one(1);
   CHECK(thrown_by([&] { TokenShard(path, INT32_MAX).read(0, one); }).text ==
         path + ": token 0 is 4294967295, outside the vocabulary of 2147483647");
+}
+
+TEST_CASE("a shard that shrinks while it is open is an error that names it, and no signal") {
+  const ScratchFolder folder("shrinks");
+  const auto path = folder / "a.bin";
+  write_shard(path, 256, counted_tokens(0, 100000, 256));
+  const TokenShard shard(path, 256);
+  std::vector<Token> read(1000);
+  shard.read(99000, read);
+  std::filesystem::resize_file(path, 5000);
+  for (const auto& error : {thrown_by([&] { shard.read(99000, read); }),
+                            thrown_by([&] { shard.check_block(0, false); })}) {
+    CHECK(error.status == 3);
+    CHECK(error.text == path + ": it shrank while it was in use, from 201024 to 5000 bytes");
+  }
+  std::filesystem::remove(path);
+  CHECK(thrown_by([&] { shard.read(10, read); }).status == 0);  // the open file is still there
+}
+
+TEST_CASE("every block of a shard is held to the hashes that were written with it") {
+  const ScratchFolder folder("blocks");
+  const auto path = folder / "a.bin";
+  write_shard(path, 256, counted_tokens(0, kBlockBytes / 2 + 10000, 256));
+  const auto digits_of = [&] {
+    const TokenShard shard(path, 256);
+    REQUIRE(shard.num_blocks() == 2);
+    return std::vector<std::string>{shard.check_block(0, false), shard.check_block(1, false)};
+  };
+  const TokenShard shard(path, 256);
+  REQUIRE(shard.recorded_hashes().has_value());
+  CHECK(digits_of() == shard.recorded_hashes()->blocks);
+  CHECK(shard.check_block(0, true).empty());
+  const std::string sampled = shard.sampled_hash();
+
+  auto bytes = bytes_of(path);
+  bytes[kBlockBytes + 77] = static_cast<char>(bytes[kBlockBytes + 77] ^ 4);
+  folder.put("a.bin", bytes);
+  CHECK(thrown_by([&] { TokenShard(path, 256).check_block(0, false); }).status == 0);
+  const auto error = thrown_by([&] { TokenShard(path, 256).check_block(1, false); });
+  CHECK(error.status == 3);
+  CHECK_THAT(error.text, StartsWith(path + ": bytes 16777216 to 16798239 are not what " + path +
+                                    ".xxh3 says (block 2 of 2): "));
+  CHECK(TokenShard(path, 256).sampled_hash() == sampled);  // it does not see that byte
+  bytes[3000] = static_cast<char>(bytes[3000] ^ 1);
+  folder.put("a.bin", bytes);
+  CHECK(TokenShard(path, 256).sampled_hash() != sampled);
+
+  folder.put("a.bin.xxh3", R"({"size": 17, "xxh3_128": ["00"]})");
+  CHECK_THAT(thrown_by([&] { TokenShard(path, 256); }).text, ContainsSubstring(" bytes, " + path + ".xxh3 says 17; "));
+  for (const char* damaged : {"", "{", R"({"size": 17})", R"({"size": -1, "xxh3_128": []})"}) {
+    folder.put("a.bin.xxh3", damaged);
+    CHECK(thrown_by([&] { TokenShard(path, 256); }).status == 3);
+  }
+}
+
+TEST_CASE("one id outside the vocabulary is found wherever it lies, with its position") {
+  const ScratchFolder folder("far");
+  for (const std::int64_t vocab : {60000, 70000}) {
+    const auto path = folder / (std::to_string(vocab) + ".bin");
+    for (const std::int64_t position : {0L, 511L, 131072L - 512L, 4400000L, 8999999L}) {
+      auto tokens = counted_tokens(0, 9000000, 50000);
+      tokens[static_cast<std::size_t>(position)] = 50257;
+      write_shard(path, vocab, tokens);
+      const TokenShard shard(path, 50257);
+      std::string text;
+      for (std::int64_t block = 0; block < shard.num_blocks(); ++block) {
+        text += thrown_by([&] { shard.check_block(block, false); }).text;
+      }
+      CHECK(text == path + ": token " + std::to_string(position) + " is 50257, outside the vocabulary of 50257");
+    }
+  }
 }
 
 TEST_CASE("several shards read as one sequence") {

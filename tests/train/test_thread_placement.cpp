@@ -72,3 +72,13 @@ TEST_CASE("OpenMP's own binding is kept inside a launcher's share, and overruled
   const auto overruled = thread_placement({.cores = plain_cores(2), .sharers = 2, .sharer = 1, .proc_bind = "true"});
   CHECK(overruled.cpus == std::vector<CpuSet>{{1}});
 }
+
+TEST_CASE("more threads than cores are told, with the numbers") {
+  CHECK(thread_placement({.cores = plain_cores(4), .sharers = 2, .asked_threads = 2}).crowding.empty());
+  CHECK(thread_placement({.cores = plain_cores(4), .sharers = 2, .asked_threads = 3}).crowding ==
+        "2 ranks with 3 threads each share 4 cores (CPUs 0-3), threads wait for each other: start fewer ranks, give "
+        "run.threads = 2, or let them have more cores (srun --cpus-per-task, mpiexec -bind-to)");
+  CHECK(thread_placement({.cores = plain_cores(1), .asked_threads = 2}).crowding.starts_with(
+      "1 rank with 2 threads share 1 core (CPU 0), "));
+  CHECK(thread_placement({.cores = plain_cores(2), .sharers = 3}).crowding.starts_with("3 ranks with 1 thread each "));
+}

@@ -116,6 +116,51 @@ TEST_CASE("a step with a bad number changes no bit; skip goes on, stop says wher
   });
 }
 
+TEST_CASE("max_skips steps in a row are skipped, the next is refused, and a good step begins the count anew") {
+  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+    MemoryLedger ledger;
+    TinyTraining training(
+        {.model = tests::tiny_gpt2(), .stage = 2, .on_nonfinite = train::OnNonFinite::skip, .max_skips = 3}, comm,
+        ledger);
+    const float first = comm.rank() == 0 ? training.my_weights().front() : 0.0F;
+    for (const std::int64_t skips : {2, 3}) {
+      set_first_weight(training, comm, kNan);
+      for (std::int64_t skip = 1; skip <= skips; ++skip) CHECK(training.trainer().step(skip).skips_in_a_row == skip);
+      if (skips == 3) break;
+      set_first_weight(training, comm, first);
+      CHECK(training.trainer().step(3).skips_in_a_row == 0);
+    }
+    std::string text;
+    try {
+      training.trainer().step(4);
+    } catch (const Error& error) {
+      text = error.what();
+      CHECK(error.failure() == Failure::non_finite);
+      CHECK(error.seen_by_all_ranks());
+    }
+    CHECK(text.find("3 steps in a row were left out before it (train.max_skips = 3)") != std::string::npos);
+  });
+}
+
+TEST_CASE("a loss scale that backs off is none of max_skips") {
+  tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
+    MemoryLedger ledger;
+    TinyTraining training({.model = tests::tiny_gpt2(),
+                           .precision = Precision::fp16,
+                           .on_nonfinite = train::OnNonFinite::skip,
+                           .loss_scaler = train::LossScaler::dynamic(1000, 0x1p24),
+                           .max_skips = 1},
+                          comm, ledger);
+    int skipped = 0;
+    for (std::int64_t step = 1; step <= 20; ++step) {
+      const auto result = training.trainer().step(step);
+      skipped += result.skipped ? 1 : 0;
+      CHECK(result.skips_in_a_row == 0);
+    }
+    CHECK(skipped > 1);
+  });
+}
+
 TEST_CASE("stop ends in status 6 on every rank, naming step and tensor") {
   tests::on_each_group("mpi", [](dist::Communicator& comm) {
     MemoryLedger ledger;

@@ -77,6 +77,8 @@ struct TinyRun {
   double grad_clip = 1.0;
   train::OnNonFinite on_nonfinite = train::OnNonFinite::stop;
   train::LossScaler loss_scaler = {};
+  std::int64_t max_skips = 10;
+  std::int64_t check_every = 0;
   bool staged = false;  ///< saves are asynchronous
   bool overlap = true;
   int prefetch_units = 1;
@@ -119,6 +121,8 @@ class TinyTraining {
     settings.step.grad_clip = run.grad_clip;
     settings.step.on_nonfinite = run.on_nonfinite;
     settings.step.loss_scaler = run.loss_scaler;
+    settings.step.max_skips = run.max_skips;
+    settings.step.check_every = run.check_every;
     settings.step.schedule = run.schedule;
     settings.step.schedule.total_steps = run.steps;
     return settings;

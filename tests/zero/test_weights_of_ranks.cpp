@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // test_weights_of_ranks.cpp: what acquire shows after slices were filled, changed and published.
+#include <bit>
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/counted_communicator.hpp>
+#include <kozero/kernels/bit_hash.hpp>
 #include <kozero/zero/weights.hpp>
 
 #include "tiny_table.hpp"
@@ -68,7 +70,6 @@ TEMPLATE_TEST_CASE("weights in 16 bits are rounded from their master, whose bits
     }
     const double hash = weights.hash_of_my_slices();
     weights.publish();
-    CHECK(weights.first_unequal_replica().empty());
     for (int unit = 0; unit < table.num_units(); ++unit) {
       const auto shown = weights.acquire(unit);
       bool equal = true;
@@ -136,15 +137,37 @@ TEST_CASE("holding a unit twice, or two units of one slot, is an internal error"
   CHECK_THROWS_AS(weights.release(0), Error);
 }
 
-TEST_CASE("a replica that differs in one bit is named on every rank") {
+TEST_CASE("a gathered copy that is not its owners' is named when it is released") {
   const auto table = tests::tiny_table();
   MemoryLedger ledger;
   const auto comm = tests::all_ranks(ledger);
-  Weights weights(table, *comm, {Placement::replicated, Placement::replicated}, ledger);
+  Weights weights(table, *comm, {Placement::sharded, Placement::sharded}, ledger);
   fill_slices(weights, 1);
   weights.publish();
-  CHECK(weights.first_unequal_replica().empty());
-  if (comm->size() == 1) return;
-  if (comm->rank() == 1) weights.whole(1)(3) = -weights.whole(1)(3);
-  CHECK(weights.first_unequal_replica() == "block.0");
+  std::vector<std::uint64_t> owners;
+  for (int unit = 0; unit < table.num_units(); ++unit) {
+    const auto all = weights.acquire(unit);
+    for (int rank = 0; rank < comm->size(); ++rank) {
+      const Partition& cut = weights.partition(unit);
+      owners.push_back(kernels::bit_hash(Device(), slice(all, cut.begin(rank), cut.size(rank))));
+    }
+    weights.release(unit);
+  }
+  weights.watch_copies(owners);
+  weights.share();
+  const auto use = [&](int unit, bool flips) {
+    const auto all = weights.acquire(unit);
+    float& last = const_cast<float&>(all(static_cast<std::size_t>(table.unit(unit).extent - 1)));
+    if (flips) last = std::bit_cast<float>(std::bit_cast<std::uint32_t>(last) ^ 1U);
+    weights.release(unit);
+  };
+  for (const int unit : {0, 1, 2}) use(unit, false);
+  CHECK(weights.first_wrong_copy().empty());
+  use(1, true);
+  CHECK(weights.first_wrong_copy() == "block.0");
+  weights.watch_copies(owners);
+  CHECK(weights.first_wrong_copy().empty());
+  weights.watch_copies({});
+  use(1, true);
+  CHECK(weights.first_wrong_copy().empty());
 }

@@ -59,4 +59,12 @@ auto agreed(Communicator& comm, const Work& work) {
   return agreed(comm, attempted(work));
 }
 
+/// The text that rank 0's work returns, on every rank; where it throws, every rank throws that. What ranks must not see
+/// differently (which file is the newest, what its header says) is looked at once.
+template <class Work>
+std::string from_first_rank(Communicator& comm, const Work& work) {
+  const std::string mine = agreed(comm, [&] { return comm.rank() == 0 ? std::string(work()) : std::string(); });
+  return comm.broadcast_control(mine);
+}
+
 }  // namespace kozero::dist

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // folder_weights.hpp: the tensors of a Hugging Face folder, read straight into any parts of a model's units.
 //   HF_FOLDER/ safetensors  ->  [begin, begin + extent) of a unit, f32 (f16 and bf16 exactly)
-// Every rank opens the folder by itself and reads the bytes of its own slices alone; no copy is made in between.
+// Every rank opens the folder by itself and reads the bytes of its own slices alone; no copy is made in between. That
+// ranks, or the times at which they read, show them different files, fingerprint() and require_unchanged() tell.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,6 +15,10 @@
 
 namespace kozero::exchange {
 
+/// The folder's config.json, where the folder has tensors enough for its layers: a config of ten thousand layers costs
+/// nothing. Throws Error(input).
+model::Config read_folder_config(const std::string& folder);
+
 class FolderWeights {
  public:
   /// Compares all names, shapes and types with the network of `config` and its `table`, which must outlive this.
@@ -22,6 +27,10 @@ class FolderWeights {
 
   /// Fills the slice, pads with zeros. Throws Error(input).
   void read(const io::UnitSlice<float>& slice) const;
+
+  /// SafetensorsFolder's.
+  [[nodiscard]] std::string fingerprint() const { return folder_.fingerprint(); }
+  void require_unchanged() const { folder_.require_unchanged(); }
 
  private:
   const ParameterTable& table_;

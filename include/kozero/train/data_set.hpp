@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // data_set.hpp: what `data` in a deck names, opened for random access on every rank.
-//   text:      rank 0 makes token shards in a cache folder (or finds them made), then every rank maps them
+//   text:      rank 0 makes token shards in a cache folder (or finds them made), then every rank opens them
 //   tokens:    token shards as they are; a tail of val_fraction of the samples is kept for validation
 //   synthetic: a Markov source whose entropy is the loss's floor; for the linear demo, numbered samples without tokens
 // Sample s of T+1 tokens starts at token s*T, so that every token is predicted once in a pass; what is left behind the
@@ -13,12 +13,15 @@
 
 #include <kozero/dist/communicator.hpp>
 #include <kozero/io/deck.hpp>
+#include <kozero/io/token_shards.hpp>
 #include <kozero/io/tokenizer.hpp>
 #include <kozero/train/batch_loader.hpp>
 
 namespace kozero::train {
 
 struct DataSet {
+  std::shared_ptr<const io::TokenShards> train_shards;       ///< null where the source is no files
+  std::shared_ptr<const io::TokenShards> validation_shards;  ///< null where there are none; may be train_shards
   std::unique_ptr<SampleSource> train;
   std::unique_ptr<SampleSource> validation;         ///< null where the deck keeps none
   std::optional<double> train_bytes_per_token;      ///< of the text, where known

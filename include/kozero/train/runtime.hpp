@@ -26,6 +26,8 @@ class Runtime {
   [[nodiscard]] int threads() const { return placement_.threads; }
   /// "2 threads bound to CPUs 0-1", and the GPU.
   [[nodiscard]] const std::string& placement() const { return placement_.text; }
+  /// ThreadPlacement::crowding; "" where arrays lie on a GPU.
+  [[nodiscard]] std::string crowding() const;
 
  private:
   void bind_threads();

@@ -26,6 +26,7 @@ struct ThreadPlacement {
   int threads = 1;
   std::vector<CpuSet> cpus = {};  ///< by thread; empty: not bound by us
   std::string text = {};          ///< "1 thread bound to CPU 0, of 0-1 shared by 2 ranks"
+  std::string crowding = {};      ///< where the ranks have more threads than cores: the numbers and what to do
 };
 
 ThreadPlacement thread_placement(const Surroundings& surroundings);

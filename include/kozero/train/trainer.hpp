@@ -6,6 +6,7 @@
 //   gradients are scale times the loss's (loss_scaler.hpp); their norm, and what the update sees, are unscaled
 //   clip by the global norm; update this rank's pieces; publish them
 #pragma once
+#include <memory>
 #include <string>
 
 #include <kozero/core/readings.hpp>
@@ -20,6 +21,8 @@
 
 namespace kozero::train {
 
+class StateCheck;
+
 enum class OnNonFinite { stop, skip };
 
 struct StepConfig {
@@ -27,6 +30,8 @@ struct StepConfig {
   int micro_steps = 1;     ///< A
   double grad_clip = 1.0;  ///< largest global gradient norm; 0: no clipping
   OnNonFinite on_nonfinite = OnNonFinite::stop;
+  std::int64_t max_skips = 10;   ///< in a row, of on_nonfinite's: one more is refused
+  std::int64_t check_every = 0;  ///< steps between checks of the state's bits (state_check.hpp); 0: none
   LossScaler loss_scaler = {};  ///< an overflow that it can answer is none of on_nonfinite's
   optim::ScheduleConfig schedule;
   std::int64_t optimizer_start = 0;  ///< updates made before the optimizer's state began
@@ -40,6 +45,7 @@ struct StepResult {
   double lr = 0.0;
   double loss_scale = 1.0;
   bool skipped = false;         ///< the update was left out: the loss or the norm was not finite
+  std::int64_t skips_in_a_row = 0;  ///< of on_nonfinite's, this one included; a scale that backed off is none of them
   std::string bad_tensor = {};  ///< where it was: the first tensor whose gradient is not finite, "" where none is
 };
 
@@ -55,8 +61,10 @@ struct Parts {
 class Trainer {
  public:
   Trainer(Parts parts, BatchLoader& loader, const Sampler& sampler, const SampleSource& source, StepConfig config);
+  ~Trainer();
 
-  /// One update. Throws Error(non_finite, seen by all ranks) naming the first bad tensor where config says stop.
+  /// One update. Throws Error(non_finite, seen by all ranks) naming the first bad tensor where config says stop, or the
+  /// step is one more than max_skips in a row; Error(internal, seen by all ranks) where a check finds changed bits.
   StepResult step(std::int64_t step);
 
   /// As it is for the next step.
@@ -66,12 +74,16 @@ class Trainer {
   [[nodiscard]] model::Batch batch(std::int64_t step, int micro_step);
   [[noreturn]] void refuse_non_finite(const StepResult& result) const;
   void update(const StepResult& result);
+  [[nodiscard]] bool checks(std::int64_t step) const;
+  void record_state(std::int64_t step);
 
   Parts parts_;
   BatchLoader& loader_;
   const Sampler& sampler_;
   const SampleSource& source_;
   StepConfig config_;
+  std::int64_t skips_in_a_row_ = 0;
+  std::unique_ptr<StateCheck> check_;  // where config checks
   Readings losses_;  // by micro-step: the sum over this rank's tokens
 };
 

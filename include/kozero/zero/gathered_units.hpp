@@ -35,6 +35,8 @@ class GatheredUnits {
   /// All elements of the unit. Throws Error(internal) where another unit holds its buffer.
   Vector<const Scalar> acquire(int unit);
   void release(int unit);
+  /// What acquire returned of a unit that is not released yet.
+  [[nodiscard]] Vector<const Scalar> held(int unit) { return whole(unit); }
   void settle();
   void forget();
 

@@ -52,6 +52,12 @@ class Gradients {
   /// The name of the first tensor with a non-finite element on any rank, "" where all are finite. Collective.
   [[nodiscard]] std::string first_non_finite() const;
 
+  /// From now on a gradient that rests, between micro-steps or reduced, is held to the hash that it had when it was
+  /// left. Costs waits for the device.
+  void watch(bool watches);
+  /// The unit of the first gradient that changed at rest since then, "" where none did. After finish().
+  [[nodiscard]] std::string first_changed();
+
  private:
   [[nodiscard]] bool sharded() const { return placement_ == dist::Placement::sharded; }
   [[nodiscard]] bool reduces_now() const;
@@ -64,6 +70,10 @@ class Gradients {
   void finish_reduction(int unit);
   /// The unit's addend may be overwritten: it is reduced, and no peer reads it any more.
   void vacate(int unit);
+
+  /// The unit's gradient rests from here on, or is about to be used again.
+  void note_resting(int unit, const Vector<float>& values);
+  void check_rested(int unit, const Vector<float>& values);
 
   struct Reduction {
     enum class State { none, started, finished } state = State::none;
@@ -88,6 +98,9 @@ class Gradients {
   Vector<float> flat_;                  // not sharded: the full flat buffer
   std::vector<Vector<float>> buffers_;  // sharded: full buffers of the units at work and under way
   Vector<float> sums_;                  // slices of the reduced gradient, where they have an array of their own
+  bool watches_ = false;
+  std::vector<std::uint64_t> resting_;  // by unit: the hash of a gradient that rests
+  std::string changed_;
   Readings squares_;                    // by unit: the sum of its slice's squares
 };
 

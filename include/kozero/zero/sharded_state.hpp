@@ -50,6 +50,10 @@ class ShardedState {
   }
   [[nodiscard]] double gradient_norm() const { return gradients_.norm(); }
   [[nodiscard]] std::string first_non_finite_gradient() const { return gradients_.first_non_finite(); }
+  /// Of a unit where pieces are whole.
+  [[nodiscard]] Vector<float> whole_gradient(int unit) const { return gradients_.whole(unit); }
+  void watch_gradients(bool watches) { gradients_.watch(watches); }
+  [[nodiscard]] std::string first_changed_gradient() { return gradients_.first_changed(); }
 
   /// In unit order; valid for the state's lifetime.
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
@@ -58,6 +62,8 @@ class ShardedState {
 
   /// The weights themselves, for writing files and loading them.
   [[nodiscard]] Weights& weights() { return *weights_; }
+  /// Whether every rank holds, and updates, all of every unit.
+  [[nodiscard]] bool pieces_are_whole() const { return row_.optimizer == dist::Placement::replicated; }
 
  protected:
   ShardedState(const ParameterTable& table, dist::Communicator& comm, const Config& config,

@@ -25,6 +25,16 @@ struct WeightPlacements {
   dist::Placement master;  ///< read where the weights have a master of their own
 };
 
+inline constexpr const char* kWeightsName = "weights";  ///< what the network reads
+
+/// A unit's part of an array that rests on this rank from one update to the next.
+struct RestingArray {
+  std::string name;  ///< "weights", "master weights", "exp_avg"
+  int unit = 0;
+  StoredVector values;
+  bool replicated = false;  ///< all ranks hold the same bits
+};
+
 /// The weights as those see them who fill, update and save them: their master.
 class Weights {
  public:
@@ -53,13 +63,19 @@ class Weights {
   /// sharded ones are forgotten. (A replicated master of 16-bit weights is not: it was updated everywhere.)
   virtual void share() = 0;
 
-  /// The name of the first unit whose replicas are not equal in bits on all ranks, "" where all are, or where weights
-  /// are sharded and have none. Collective.
-  [[nodiscard]] virtual std::string first_unequal_replica() const = 0;
+  /// What the network reads, and its master where that is another array.
+  [[nodiscard]] virtual std::vector<RestingArray> at_rest() const = 0;
+  /// Holds gathered copies of sharded weights, when they are released, to their owners' hashes: that of unit u's shard
+  /// on rank r at [u * ranks + r]. An empty list ends it. Costs a wait for the device.
+  virtual void watch_copies(std::vector<std::uint64_t> owners) = 0;
+  /// The unit of the first copy that differed since then, "" where none did.
+  [[nodiscard]] virtual std::string first_wrong_copy() const = 0;
 
-  /// A hash of the master's bits that this rank owns, 52 bits wide: the same under every placement.
+  /// A hash of the master's bits that this rank owns, 52 bits wide, which a double carries: the same under every
+  /// placement.
   [[nodiscard]] double hash_of_my_slices() const;
 
+  [[nodiscard]] const std::string& unit_name(int unit) const { return table_.unit(unit).name; }
   [[nodiscard]] const Partition& partition(int unit) const { return partitions_[static_cast<std::size_t>(unit)]; }
 
  protected:
@@ -79,8 +95,6 @@ class Weights {
   /// Does all of it.
   template <class T>
   void gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const;
-  template <class T>
-  [[nodiscard]] bool replicas_agree(const Vector<T>& whole) const;
 
  private:
   const ParameterTable& table_;
@@ -108,19 +122,25 @@ class WeightsOf final : public Weights {
   void settle() override;
   void publish() override;
   void share() override;
-  [[nodiscard]] std::string first_unequal_replica() const override;
+  [[nodiscard]] std::vector<RestingArray> at_rest() const override;
+  void watch_copies(std::vector<std::uint64_t> owners) override;
+  [[nodiscard]] std::string first_wrong_copy() const override { return wrong_copy_; }
 
  private:
   [[nodiscard]] bool sharded() const { return placements_.stored == dist::Placement::sharded; }
   [[nodiscard]] bool whole_master() const { return placements_.master == dist::Placement::replicated; }
   /// Rounds what this rank has of a unit's master; of replicated weights the others' slices may still be old.
   void round(int unit) const;
+  /// Of a unit that is gathered and held.
+  void check_copy(int unit);
 
   WeightPlacements placements_;
   Vector<Scalar> flat_;                            // replicated: table extent; sharded: this rank's slices
   Vector<float> master_;                           // flat_ itself in f32
   std::optional<GatheredUnits<Scalar>> gathered_;  // sharded only
   std::vector<bool> held_;                         // by unit
+  std::vector<std::uint64_t> owners_;              // hashes of shards, while copies are watched
+  std::string wrong_copy_;
 };
 
 }  // namespace kozero::zero

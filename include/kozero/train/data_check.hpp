@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// data_check.hpp: reads token shards once, whole: every block's hash against the one recorded beside the shard, every
+// id against the vocabulary; and says which data they are.
+//   block b, counted over all shards, is read by rank b mod n, in a thread of low priority beside the training
+// A DataIdentity (io/manifest.hpp) is a hash over the training shards in their order. `sampled` is known at once.
+// `whole` covers every byte: known at once where every shard has recorded hashes, else when all ranks have read their
+// blocks.
+#pragma once
+#include <atomic>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kozero/dist/communicator.hpp>
+#include <kozero/io/manifest.hpp>
+#include <kozero/io/token_shards.hpp>
+
+namespace kozero::train {
+
+class DataCheck {
+ public:
+  using Shards = std::shared_ptr<const io::TokenShards>;
+
+  /// The first group's identity is the data's; null groups count for nothing. Collective. Throws Error(input), seen by
+  /// all ranks, where the ranks see different files.
+  DataCheck(const std::vector<Shards>& groups, dist::Communicator& comm);
+  /// Stops the thread within a chunk of 256 KiB.
+  ~DataCheck();
+  DataCheck(const DataCheck&) = delete;
+  DataCheck& operator=(const DataCheck&) = delete;
+
+  /// Starts the thread.
+  void start();
+  /// Throws what this rank's thread found: Error(input), seen by this rank alone. Costs no wait.
+  void look();
+  /// Waits for all blocks of all ranks. Collective. Throws Error(input), seen by all ranks.
+  void finish(dist::Communicator& comm);
+  /// Whether this rank has read all its blocks.
+  [[nodiscard]] bool done() const { return !reading_.valid() && started_; }
+
+  /// Collective.
+  io::DataIdentity identity(dist::Communicator& comm);
+
+ private:
+  struct Block {
+    const io::TokenShard* shard = nullptr;
+    std::int64_t block = 0;   ///< of the shard
+    std::int64_t number = 0;  ///< over all shards
+    bool identifies = false;  ///< the data
+  };
+
+  void list_blocks(const Shards& group, bool identifies);
+  [[nodiscard]] std::uint64_t read_blocks() const;
+
+  std::vector<Shards> groups_;
+  std::vector<Block> blocks_;  ///< of all ranks
+  int rank_;
+  int num_ranks_;
+  std::atomic<bool> stop_ = false;
+  bool started_ = false;
+  std::uint64_t sum_ = 0;  ///< over this rank's blocks, once they are read
+  io::DataIdentity identity_;
+  std::future<std::uint64_t> reading_;  // behind what its thread uses
+};
+
+/// How `mine` differs from `saved`, "" where it does not, or where what both know cannot tell.
+std::string difference(const io::DataIdentity& saved, const io::DataIdentity& mine);
+
+}  // namespace kozero::train

@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <map>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/agreed.hpp>
+#include <kozero/io/checkpoint_folders.hpp>
+#include <kozero/kernels/bit_hash.hpp>
+#include <kozero/train/checkpoint.hpp>
+#include <kozero/train/data_check.hpp>
+#include <kozero/train/trained_weights.hpp>
+
+#include "initial_model.hpp"
+#include "replay.hpp"
+#include "unsaved_run.hpp"
+
+namespace kozero::commands {
+namespace {
+
+/// What metrics.jsonl says of a step; nothing where the number was not finite.
+struct Logged {
+  std::optional<double> loss;
+  std::optional<double> grad_norm;
+};
+
+std::map<std::int64_t, Logged> logged_steps(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw Error(Failure::input, path + ": cannot open: no run's folder, or one without a step");
+  const auto number = [](const nlohmann::json& line, const char* key) {
+    const auto found = line.find(key);
+    return found != line.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+  };
+  std::map<std::int64_t, Logged> steps;
+  for (std::string text; std::getline(file, text);) {
+    const auto line = nlohmann::json::parse(text, nullptr, false);
+    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) continue;
+    steps[line["step"].get<std::int64_t>()] = {number(line, "loss"), number(line, "grad_norm")};
+  }
+  return steps;
+}
+
+bool same_bits(const std::optional<double>& logged, double value) {
+  if (!logged) return !std::isfinite(value);
+  return std::bit_cast<std::uint64_t>(*logged) == std::bit_cast<std::uint64_t>(value);
+}
+
+/// The checkpoint's step by its manifest; -1 where that cannot be read.
+std::int64_t step_of(const std::string& folder) {
+  try {
+    return io::read_manifest(folder).record.step;
+  } catch (const Error&) {
+    return -1;
+  }
+}
+
+/// Newest first, with their steps, as rank 0 sees them.
+std::vector<std::pair<std::int64_t, std::string>> checkpoints_of(const std::string& run, dist::Communicator& comm) {
+  const auto mine = dist::agreed(comm, [&] {
+    nlohmann::json all = nlohmann::json::array();
+    if (comm.rank() != 0) return all.dump();
+    for (const auto& folder : io::checkpoints_in(run)) all.push_back({step_of(folder), folder});
+    return all.dump();
+  });
+  return nlohmann::json::parse(comm.broadcast_control(mine)).get<std::vector<std::pair<std::int64_t, std::string>>>();
+}
+
+/// The newest complete checkpoint of a step that `fits`.
+template <class Fits>
+std::optional<io::FoundCheckpoint> find_checkpoint(const std::string& run, dist::Communicator& comm, const Fits& fits) {
+  for (const auto& [step, folder] : checkpoints_of(run, comm)) {
+    if (step < 0 || !fits(step)) continue;
+    try {
+      return io::FoundCheckpoint{folder, io::verify_checkpoint(comm, folder)};
+    } catch (const Error& problem) {
+      if (problem.failure() != Failure::input || !problem.seen_by_all_ranks()) throw;
+      if (comm.rank() == 0) std::cout << "skipped      " << problem.what() << "\n";
+    }
+  }
+  return std::nullopt;
+}
+
+struct HashedTensor {
+  std::string name;
+  std::uint64_t hash = 0;
+};
+
+/// Of this rank's part of every tensor of weights and moments.
+std::vector<HashedTensor> hashed_tensors(const train::Parts& parts) {
+  std::vector<HashedTensor> tensors;
+  for (const auto& group : train::owned_state(parts)) {
+    for (const auto& part : group.slices) {
+      for (const auto& row : parts.network.parameters().rows()) {
+        const std::int64_t first = std::max(row.offset, part.begin);
+        const std::int64_t end =
+            std::min(row.offset + row.extent(), part.begin + static_cast<std::int64_t>(part.values.extent(0)));
+        if (row.unit != part.unit || first >= end) continue;
+        const Vector<const float> values = slice(part.values, first - part.begin, end - first);
+        tensors.push_back({group.name + "/" + row.name, kernels::bit_hash(Device(), values)});
+      }
+    }
+  }
+  return tensors;
+}
+
+class Replay {
+ public:
+  Replay(Session& session, std::string run, std::int64_t step)
+      : session_(session),
+        comm_(session.control()),
+        run_(std::move(run)),
+        step_(step),
+        logged_(dist::agreed(comm_, [&] { return logged_steps(run_ + "/metrics.jsonl"); })),
+        data_(open_data_of(session.deck(), comm_)) {
+    dist::agreed(comm_, [&] {
+      if (logged_.contains(step_)) return;
+      throw Error(Failure::input, fmt::format("{}/metrics.jsonl: it has no step {}", run_, step_));
+    });
+  }
+
+  /// The first difference, "" where there is none.
+  std::string execute();
+
+ private:
+  void say(const std::string& line) const {
+    if (comm_.rank() == 0) std::cout << line << std::endl;
+  }
+  void say_start(const std::optional<io::FoundCheckpoint>& start);
+  std::string compare_step(const train::StepResult& result);
+  std::string compare_state(UnsavedRun& run);
+
+  Session& session_;
+  dist::Communicator& comm_;
+  std::string run_;
+  std::int64_t step_;
+  std::map<std::int64_t, Logged> logged_;
+  train::DataSet data_;
+};
+
+void Replay::say_start(const std::optional<io::FoundCheckpoint>& start) {
+  say(fmt::format("step {} of {} again on {} {}, from {}", step_, run_, comm_.size(),
+                  comm_.size() == 1 ? "rank" : "ranks", start ? start->folder : "the run's beginning"));
+  if (!start) return;
+  const auto mine = train::DataCheck({data_.train_shards}, comm_).identity(comm_);
+  const std::string differs = train::difference(start->manifest.record.data, mine);
+  if (!differs.empty()) say("note         the training data are others than those of the checkpoint: " + differs);
+}
+
+std::string Replay::compare_step(const train::StepResult& result) {
+  const auto logged = logged_.find(result.step);
+  if (logged == logged_.end()) return "";
+  const auto text = [](const std::optional<double>& number) {
+    return number ? fmt::format("{:.17g}", *number) : std::string("not finite");
+  };
+  std::string differs;
+  const auto compare = [&](const char* what, const std::optional<double>& then, double now) {
+    if (differs.empty() && !same_bits(then, now))
+      differs = fmt::format("step {}: the {} is {:.17g} and was {}", result.step, what, now, text(then));
+  };
+  compare("loss", logged->second.loss, result.loss);
+  compare("gradient norm", logged->second.grad_norm, result.grad_norm);
+  say(fmt::format("{:>6}  loss {:<22.17g}  gradient norm {:<22.17g}  {}", result.step, result.loss, result.grad_norm,
+                  differs.empty() ? "equal" : "DIFFERS"));
+  return differs;
+}
+
+std::string Replay::compare_state(UnsavedRun& run) {
+  const auto saved = find_checkpoint(run_, comm_, [&](std::int64_t step) { return step == step_; });
+  if (!saved) return "";
+  const auto mine = hashed_tensors(run.assembly().parts());
+  train::load_state(saved->folder + "/" + io::kStateFile, run.assembly().parts());
+  const auto theirs = hashed_tensors(run.assembly().parts());
+  std::string first;
+  for (std::size_t i = 0; first.empty() && i < mine.size(); ++i) {
+    if (mine[i].hash != theirs[i].hash) first = mine[i].name;
+  }
+  for (const auto& name : dist::gather_text(comm_, first)) {
+    if (!name.empty()) return fmt::format("{} is not that of {}", name, saved->folder);
+  }
+  say("        all weights and moments are those of " + saved->folder);
+  return "";
+}
+
+std::string Replay::execute() {
+  const auto start = find_checkpoint(run_, comm_, [&](std::int64_t step) { return step < step_; });
+  if (!start && !logged_.empty() && logged_.begin()->first > 1) {
+    throw Error(Failure::input,
+                fmt::format("{}: no complete checkpoint before step {}, and the run began after step {}", run_, step_,
+                            logged_.begin()->first - 1),
+                Error::Seen::by_all_ranks);
+  }
+  say_start(start);
+  UnsavedRun run(session_, session_.deck(), data_, start);
+  std::string first;
+  for (std::int64_t step = start ? start->manifest.record.step + 1 : 1; step <= step_; ++step) {
+    const std::string differs = compare_step(run.step(step));
+    if (first.empty()) first = differs;
+  }
+  const std::string state = compare_state(run);
+  return first.empty() ? state : first;
+}
+
+}  // namespace
+
+void replay(const dist::Environment& environment, const std::string& run, const std::vector<std::string>& overrides,
+            std::int64_t step) {
+  Session session(environment, [&](dist::Communicator& comm) {
+    io::Deck deck = dist::agreed(comm, [&] { return io::read_deck(run + "/" + train::kDeckFile, overrides); });
+    deck.run.dir = run;
+    deck.checkpoint.resume = "none";
+    const auto checkpoints = checkpoints_of(run, comm);
+    const bool starts_there = std::any_of(checkpoints.begin(), checkpoints.end(), [&](const auto& found) {
+      return found.first >= 0 && found.first < step;
+    });
+    if (starts_there) deck.model.init = kRandom;  // a checkpoint holds the weights
+    return with_initial_model(std::move(deck), comm);
+  });
+  const std::string first = Replay(session, run, step).execute();
+  if (first.empty()) return;
+  throw Error(Failure::internal, first + " (bits are those of the rank count, processor and data that the run had)",
+              Error::Seen::by_all_ranks);
+}
+
+}  // namespace kozero::commands

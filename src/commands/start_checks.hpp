@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// start_checks.hpp: what must hold before a command spends time, each refused in one line with cause and remedy.
+//   at once                       the launcher's processes are one MPI world; all ranks run the same program
+//   when the deck is read         all ranks read the same
+//   before the data are read      the run's folder can be written; memory is there; so is disk space for a checkpoint
+// Each is collective and throws Error, seen by all ranks, unless it says otherwise.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <kozero/dist/communicator.hpp>
+#include <kozero/dist/environment.hpp>
+#include <kozero/io/deck.hpp>
+#include <kozero/io/tokenizer.hpp>
+
+namespace kozero::commands {
+
+class Session;
+
+/// The value of an environment variable, or nullptr, as std::getenv.
+using Variables = std::function<const char*(const char* name)>;
+
+/// Which variable says that this process is one of several, as "PMI_SIZE = 4"; "" where none does. Slurm's count is
+/// that of the step which this process is a task of: SLURM_NTASKS alone, as in an salloc shell, says nothing of it. An
+/// MPI launcher's own variable counts more than Slurm's, whose step may hold that launcher.
+std::string told_of_others(const Variables& variables);
+
+/// Throws Error(deck), on this rank, where the launcher started several processes and MPI's world has one.
+void require_one_world(const dist::Environment& environment);
+
+/// By a hash of the executable.
+void require_same_program(dist::Communicator& comm);
+
+/// Names the first key that ranks disagree on.
+void require_same_deck(const io::Deck& deck, dist::Communicator& comm);
+
+/// By all its tokens.
+void require_same_tokenizer(const io::Tokenizer& tokenizer, dist::Communicator& comm);
+
+/// Of a training run, before its data are read: run.dir, memory and disk space, for a model of `vocab` tokens. Returns
+/// notes for the log: more threads than cores; with checkpoint.on_error = "continue", too little disk space.
+std::vector<std::string> check_before_data(Session& session, std::int64_t vocab);
+
+}  // namespace kozero::commands

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/agreed.hpp>
+#include <kozero/train/data_check.hpp>
+#include <kozero/train/runtime.hpp>
+
+namespace kozero::train {
+namespace {
+
+/// What a block adds to the data's hash: sums modulo 2^64 do not depend on which rank read which block.
+std::uint64_t term_of(std::int64_t number, const std::string& digits) {
+  const std::string text = io::xxh3_128(fmt::format("{} {}", number, digits));
+  return std::stoull(text.substr(0, 16), nullptr, 16);
+}
+
+std::string sampled_hash_of(const DataCheck::Shards& group) {
+  io::RunningHash hash;
+  for (const auto& shard : group->shards()) hash.add(shard.sampled_hash());
+  return hash.digits();
+}
+
+/// Training comes first: the thread takes what its cores leave.
+void step_back() {
+  run_on_any_cpu();
+  constexpr int kNice = 10;
+  static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNice));
+}
+
+}  // namespace
+
+DataCheck::DataCheck(const std::vector<Shards>& groups, dist::Communicator& comm)
+    : groups_(groups), rank_(comm.rank()), num_ranks_(comm.size()) {
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    if (groups_[i] != nullptr && std::find(groups_.begin(), groups_.begin() + static_cast<std::ptrdiff_t>(i),
+                                           groups_[i]) == groups_.begin() + static_cast<std::ptrdiff_t>(i)) {
+      list_blocks(groups_[i], i == 0);
+    }
+  }
+  dist::agreed(comm, [&] {
+    if (!groups_.empty() && groups_[0] != nullptr) identity_.sampled = sampled_hash_of(groups_[0]);
+  });
+  const bool differs = comm.broadcast_control(identity_.sampled) != identity_.sampled;
+  dist::agree(comm, differs ? static_cast<int>(Failure::input) : 0,
+              fmt::format("ranks 0 and {} read different training data: give all ranks the same files", rank_));
+  const auto recorded = [](const Block& block) { return !block.identifies || block.shard->recorded_hashes(); };
+  if (identity_.sampled.empty() || !std::all_of(blocks_.begin(), blocks_.end(), recorded)) return;
+  std::uint64_t sum = 0;
+  for (const auto& [shard, block, number, identifies] : blocks_) {
+    if (identifies) sum += term_of(number, shard->recorded_hashes()->blocks[static_cast<std::size_t>(block)]);
+  }
+  identity_.whole = fmt::format("{:016x}", sum);
+}
+
+DataCheck::~DataCheck() { stop_ = true; }
+
+void DataCheck::list_blocks(const Shards& group, bool identifies) {
+  for (const auto& shard : group->shards()) {
+    for (std::int64_t block = 0; block < shard.num_blocks(); ++block) {
+      blocks_.push_back({&shard, block, static_cast<std::int64_t>(blocks_.size()), identifies});
+    }
+  }
+}
+
+std::uint64_t DataCheck::read_blocks() const {
+  std::uint64_t sum = 0;
+  for (std::size_t i = static_cast<std::size_t>(rank_); i < blocks_.size(); i += static_cast<std::size_t>(num_ranks_)) {
+    const std::string digits = blocks_[i].shard->check_block(blocks_[i].block, stop_);
+    if (stop_) return 0;
+    if (blocks_[i].identifies) sum += term_of(blocks_[i].number, digits);
+  }
+  return sum;
+}
+
+void DataCheck::start() {
+  started_ = true;
+  reading_ = std::async(std::launch::async, [this] {
+    step_back();
+    return read_blocks();
+  });
+}
+
+void DataCheck::look() {
+  if (reading_.valid() && reading_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+    sum_ = reading_.get();
+  }
+}
+
+void DataCheck::finish(dist::Communicator& comm) {
+  dist::agreed(comm, [&] {
+    if (!started_) sum_ = read_blocks();
+    started_ = true;
+    if (reading_.valid()) sum_ = reading_.get();
+  });
+}
+
+io::DataIdentity DataCheck::identity(dist::Communicator& comm) {
+  if (identity_.sampled.empty() || !identity_.whole.empty()) return identity_;
+  constexpr int kHalf = 32;
+  constexpr std::uint64_t kLow = 0xFFFFFFFF;
+  const auto all =
+      comm.gather_control({done() ? 1.0 : 0.0, static_cast<double>(sum_ >> kHalf), static_cast<double>(sum_ & kLow)});
+  std::uint64_t sum = 0;
+  bool all_done = true;
+  for (std::size_t i = 0; i < all.size(); i += 3) {
+    all_done = all_done && all[i] == 1.0;
+    sum += (static_cast<std::uint64_t>(all[i + 1]) << kHalf) + static_cast<std::uint64_t>(all[i + 2]);
+  }
+  if (all_done) identity_.whole = fmt::format("{:016x}", sum);
+  return identity_;
+}
+
+std::string difference(const io::DataIdentity& saved, const io::DataIdentity& mine) {
+  const bool whole = !saved.whole.empty() && !mine.whole.empty();
+  const std::string& then = whole ? saved.whole : saved.sampled;
+  const std::string& now = whole ? mine.whole : mine.sampled;
+  if (then.empty() || now.empty() || then == now) return "";
+  return fmt::format("their hash is {} and was {}", now, then);
+}
+
+}  // namespace kozero::train

@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include <kozero/core/error.hpp>
+#include <kozero/kernels/bit_hash.hpp>
+#include <kozero/train/state_check.hpp>
+
+namespace kozero::train {
+namespace {
+
+constexpr int kHalf = 32;
+
+std::uint64_t hash_of(const StoredVector& values) {
+  return std::visit(
+      [](const auto& typed) {
+        using T = typename std::decay_t<decltype(typed)>::value_type;
+        return kernels::bit_hash(Device(), Vector<const T>(typed));
+      },
+      values);
+}
+
+/// Two numbers a hash, which doubles carry exactly.
+std::vector<double> words_of(const std::vector<std::uint64_t>& hashes) {
+  std::vector<double> words;
+  for (const std::uint64_t hash : hashes) {
+    words.push_back(static_cast<double>(hash >> kHalf));
+    words.push_back(static_cast<double>(hash & 0xFFFFFFFFU));
+  }
+  return words;
+}
+
+[[noreturn]] void refuse(std::int64_t step, const std::string& what) {
+  throw Error(Failure::internal,
+              fmt::format("step {}: {}; the step was not applied. A rank stores or computes wrongly: check that "
+                          "machine's memory, and go on from the newest checkpoint",
+                          step, what),
+              Error::Seen::by_all_ranks);
+}
+
+}  // namespace
+
+StateCheck::StateCheck(zero::ShardedState& state, const optim::Optimizer& optimizer, dist::Communicator& comm)
+    : state_(state), comm_(comm), arrays_(state.weights().at_rest()) {
+  const bool whole = state.pieces_are_whole();
+  for (const auto& piece : state.pieces()) {
+    const UnitRange& range = piece.range;
+    for (const auto& moment : optimizer.states()) {
+      arrays_.push_back({moment.name, range.unit, slice(moment.values, range.first, range.extent), whole});
+    }
+    if (whole) whole_gradients_.push_back({"gradient", range.unit, state.whole_gradient(range.unit), true});
+  }
+}
+
+std::vector<std::uint64_t> StateCheck::hashes() const {
+  std::vector<std::uint64_t> all;
+  for (const auto& array : arrays_) all.push_back(hash_of(array.values));
+  return all;
+}
+
+void StateCheck::record() {
+  recorded_hashes_ = hashes();
+  std::vector<std::uint64_t> shards;  // by unit
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    if (arrays_[i].name == zero::kWeightsName && !arrays_[i].replicated) shards.push_back(recorded_hashes_[i]);
+  }
+  if (!shards.empty()) {
+    const auto words = comm_.gather_control(words_of(shards));
+    const auto ranks = static_cast<std::size_t>(comm_.size());
+    std::vector<std::uint64_t> owners(shards.size() * ranks);
+    for (std::size_t i = 0; i < owners.size(); ++i) {
+      const std::size_t rank = i / shards.size();
+      owners[i % shards.size() * ranks + rank] =
+          (static_cast<std::uint64_t>(words[2 * i]) << kHalf) + static_cast<std::uint64_t>(words[2 * i + 1]);
+    }
+    state_.weights().watch_copies(owners);
+  }
+  state_.watch_gradients(true);
+  recorded_ = true;
+}
+
+void StateCheck::forget() {
+  state_.weights().watch_copies({});
+  state_.watch_gradients(false);
+  recorded_ = false;
+}
+
+std::string StateCheck::name_of(const zero::RestingArray& array) const {
+  return fmt::format("the {} of {}", array.name, state_.weights().unit_name(array.unit));
+}
+
+void StateCheck::compare(std::int64_t step) {
+  require(recorded_, "StateCheck: nothing was recorded");
+  const std::vector<std::uint64_t> now = hashes();
+  const auto changed = std::mismatch(now.begin(), now.end(), recorded_hashes_.begin()).first - now.begin();
+  std::string mine;  // of this rank's own memory
+  std::string copy;  // of what it received: the fault may be its owner's, who then says so
+  if (const std::string unit = state_.first_changed_gradient(); !unit.empty()) {
+    mine = fmt::format("the gradient of {} on rank {} changed in this step where nothing wrote", unit, comm_.rank());
+  }
+  if (const std::string unit = state_.weights().first_wrong_copy(); !unit.empty()) {
+    copy = fmt::format("the gathered weights of {} on rank {} are not their owners'", unit, comm_.rank());
+  }
+  if (changed < static_cast<std::ptrdiff_t>(now.size())) {
+    mine = fmt::format("{} on rank {} changed after the update of step {} where nothing wrote",
+                       name_of(arrays_[static_cast<std::size_t>(changed)]), comm_.rank(), step - 1);
+  }
+  for (const auto& found : {mine, copy}) {
+    for (const auto& text : dist::gather_text(comm_, found)) {
+      if (!text.empty()) refuse(step, text);
+    }
+  }
+  compare_replicas(step, now);
+}
+
+void StateCheck::compare_replicas(std::int64_t step, const std::vector<std::uint64_t>& hashes) const {
+  std::vector<std::string> names;
+  std::vector<std::uint64_t> mine;
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    if (!arrays_[i].replicated) continue;
+    names.push_back(name_of(arrays_[i]));
+    mine.push_back(hashes[i]);
+  }
+  for (const auto& gradient : whole_gradients_) {
+    names.push_back(name_of(gradient));
+    mine.push_back(hash_of(gradient.values));
+  }
+  const auto all = comm_.gather_control(words_of(mine));
+  const std::size_t words = 2 * mine.size();
+  for (std::size_t i = words; i < all.size(); ++i) {
+    if (all[i] != all[i % words]) {
+      refuse(step, fmt::format("{} on rank {} is not that of rank 0", names[i % words / 2], i / words));
+    }
+  }
+}
+
+}  // namespace kozero::train

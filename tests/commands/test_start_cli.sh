@@ -1,0 +1,195 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The KoZeRO authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_start_cli.sh KOZERO MPIEXEC INPUTS CASE: what is refused, or told, before a command spends time; and ranks that see
+# different files. As test_cli.sh.
+# shellcheck source=tests/commands/cli_case.sh disable=SC2154
+. "$(dirname "$0")/cli_case.sh"
+
+# 12 steps on text, a checkpoint each 4; further overrides may follow.
+train_here() {
+  # shellcheck disable=SC2086
+  "$kozero" train "$inputs/quickstart.toml" $tiny checkpoint.every=4 checkpoint.keep=0 "$@"
+}
+
+# Two ranks with a folder each, called a and b: the same relative paths, other files.
+in_two_folders() {
+  local rank0="$kozero" rank1="$kozero"
+  timeout 60 $mpiexec -n 1 sh -c 'cd a && exec "$@"' sh "$rank0" "$@" : -n 1 sh -c 'cd b && exec "$@"' sh "$rank1" "$@"
+}
+
+# A launcher's own variable says n, or Slurm's of the step; what an salloc shell has says nothing.
+ranks_alone() {
+  local deck="$inputs/linear_demo.toml"
+  for variable in PMI_SIZE OMPI_COMM_WORLD_SIZE; do
+    expect 2 "^\[rank 0\] error: $variable = 4, but MPI sees this process alone: it was built for another MPI .*; for a job of one process unset $variable$" \
+      env $variable=4 "$kozero" train "$deck" run.dir=run
+  done
+  expect 2 'PMIX_RANK = 1, but MPI sees this process alone' env PMIX_RANK=1 "$kozero" plan "$deck"
+  step='SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4 SLURM_NTASKS=4'
+  # shellcheck disable=SC2086
+  expect 2 'SLURM_STEP_NUM_TASKS = 4, but MPI sees this process alone: .*srun --mpi' env $step "$kozero" eval nowhere
+  lines 1 ''
+  expect 2 'run' ls -d run
+  expect 0 '^1$' env SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_PROCID=0 "$kozero" ranks "$deck" run.ranks=1
+  # shellcheck disable=SC2086
+  expect 0 '^1$' env $step OMPI_COMM_WORLD_SIZE=1 "$kozero" ranks "$deck" run.ranks=1
+  # shellcheck disable=SC2086
+  expect 0 '^2$' env $step $mpiexec -n 2 "$kozero" ranks "$deck" run.ranks=2
+}
+
+different_programs() {
+  cp "$kozero" other
+  printf x >>other
+  expect 2 '^\[rank 0\] error: ranks 0 and 1 run different programs \(XXH3-128 [0-9a-f]{8}\.\.\. and [0-9a-f]{8}\.\.\.\): start the same build' \
+    $mpiexec -n 1 "$kozero" train "$inputs/linear_demo.toml" run.dir=run : -n 1 ./other train "$inputs/linear_demo.toml" run.dir=run
+  lines 1 'error'
+  expect 2 'run' ls -d run
+}
+
+different_tokenizers() {
+  make_text
+  train_here data.tokenizer=bpe:300 >/dev/null
+  mkdir a b
+  cp -r run a && cp -r run b
+  expect 0 '^line' in_two_folders generate run --prompt line --tokens 5 --temperature 0
+  expect 0 'already made|tokens' "$kozero" prepare text/a.txt other --tokenizer bpe:299
+  cp other/tokenizer.json b/run/tokenizer.json
+  expect 2 'ranks 0 and 1 read different tokenizers, bpe:300 [0-9a-f]* and bpe:299 [0-9a-f]*: give every rank the same file' \
+    in_two_folders generate run --prompt line --tokens 5 --temperature 0
+}
+
+# A folder that cannot be written is told before the text is tokenized; so is a rank without cores of its own.
+places() {
+  make_text
+  expect 4 '^\[rank 0\] error: run.dir = "text/a.txt/run": .*/text/a.txt: cannot make a file there: Not a directory; give a folder' \
+    on 2 train "$inputs/quickstart.toml" 'data.text=["text"]' run.dir=text/a.txt/run
+  lines 1 'error'
+  expect 4 'run.dir = "/proc/run": /proc: cannot make a file there' train_here run.dir=/proc/run
+  expect 0 '^warning      rank 0: 2 ranks with 64 threads each share [0-9]+ cores? .*give run.threads = [0-9]+' \
+    env OMP_NUM_THREADS=64 $mpiexec -n 2 "$kozero" train "$inputs/linear_demo.toml" run.dir=run run.steps=1
+  expect 0 '^a.txt$' ls -A text
+}
+
+# Ranks that see other files under one name: rank 0's choice counts, or all refuse; nobody waits and nothing is mixed.
+other_views() {
+  make_text
+  train_here >/dev/null
+  expect 0 'hf:' "$kozero" export run hf
+  train_here run.seed=5 run.dir=other >/dev/null
+  mkdir a b
+  # A checkpoint that only rank 0 sees is passed over by both.
+  cp -r run hf text a && cp -r run hf text b
+  rm -r b/run/step_000000012 a/run/weights.h5 b/run/weights.h5
+  resume=(train "$inputs/synthetic.toml" run.dir=s run.steps=6 checkpoint.every=2 checkpoint.keep=0 checkpoint.resume=auto
+    model.layers=1 model.dim=16 model.heads=2 model.seq=16 train.global_batch=6 train.micro_batch=2 train.eval_every=0
+    optim.warmup_steps=2)
+  expect 0 'everything lies' on 2 "${resume[@]}"
+  cp -r s a && cp -r s b && rm -r b/s/step_000000006
+  expect 0 '^skipped      s/step_000000006/manifest.json: cannot open: No such file' in_two_folders "${resume[@]}"
+  also '^resume       after step 4'
+  for path in run run/step_000000012; do
+    expect 3 '^\[rank 0\] error: run/step_000000012/manifest.json: cannot open: No such file' \
+      in_two_folders eval "$path" 'data.text=["text"]'
+    lines 1 'error'
+  done
+  expect 3 'run/step_000000012/manifest.json: cannot open' in_two_folders inspect run --verify
+  expect 0 'step         12' in_two_folders inspect run
+  # Another checkpoint, weights file or Hugging Face folder of the same shapes under the name that rank 0 sees.
+  cp -r other/step_000000012 b/run/
+  expect 3 'run/step_000000012/manifest.json: ranks 0 and 1 find different files there: it was replaced meanwhile, or' \
+    in_two_folders eval run 'data.text=["text"]'
+  cp run/weights.h5 a/ && cp other/weights.h5 b/
+  expect 3 'weights.h5: ranks 0 and 1 find different files there' in_two_folders generate weights.h5
+  rm -r b/hf
+  expect 0 'b/hf:' "$kozero" export other b/hf
+  for stage in 0 3; do
+    expect 3 '^\[rank 0\] error: hf: ranks 0 and 1 find different files there' in_two_folders generate hf zero.stage=$stage \
+      data.tokenizer=bytes
+    lines 1 'error'
+  done
+  # config.json is rank 0's alone.
+  rm -r b/hf && cp -r hf b/
+  sed -i 's/"layer_norm_epsilon": [^,]*/"layer_norm_epsilon": 0.5/' b/hf/config.json
+  expect 0 '' "$kozero" generate hf data.tokenizer=bytes --temperature 0 --tokens 20
+  cp out.txt alone.txt
+  expect 0 "$(head -n 1 alone.txt)" in_two_folders generate hf data.tokenizer=bytes --temperature 0 --tokens 20
+}
+
+# A copied checkpoint counts by its manifest's step; where every checkpoint is broken nothing is begun.
+checkpoint_names() {
+  make_text
+  train_here >/dev/null
+  rm run/weights.h5
+  cp -r run whole
+  mv run/step_000000008 run/step_000000100
+  rm -r run/step_000000012
+  expect 0 '^resume       after step 8, ' train_here checkpoint.resume=auto
+  expect 0 '^note         run/step_000000100: its manifest says step 8; it is called run/step_000000008 now$' cat run/log.txt
+  expect 0 '^step_000000004 step_000000008 step_000000012 $' sh -c "ls run | grep step_ | tr '\n' ' '"
+  rm -r run && cp -r whole run
+  cp -r run/step_000000008 run/step_000000100
+  expect 0 '^resume       after step 12, ' train_here checkpoint.resume=auto
+  expect 0 '^set aside    run/step_000000100.old$' cat run/log.txt
+  rm -r run && cp -r whole run
+  for step in 4 8; do echo '{' >run/step_00000000$step/manifest.json; done
+  printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
+  find run -type f -exec cksum {} + | sort >before.txt
+  expect 3 '^\[rank 0\] error: checkpoint.resume = "auto": none of the 3 checkpoints in run is whole, nothing was changed: run/step_000000012/state.h5: bytes .*; run/step_000000008/manifest.json: .*; bring one back' \
+    train_here checkpoint.resume=auto
+  lines 1 'error'
+  expect 0 same sh -c 'find run -type f -exec cksum {} + | sort | cmp - before.txt && echo same'
+}
+
+# Only regular files are opened: nobody waits for a FIFO's writer, and a circle of links has status 3.
+no_regular_files() {
+  make_text
+  train_here >/dev/null
+  expect 0 'hf:' "$kozero" export run hf
+  mkfifo fifo fifo.toml fifo.h5
+  cp -r hf hf2 && rm hf2/model.safetensors && mkfifo hf2/model.safetensors
+  cp -r hf hf3 && rm hf3/config.json && mkfifo hf3/config.json
+  cp -r hf hf4 && ln -sf config.json hf4/config.json
+  short=(timeout 20 "$kozero")
+  for command in eval generate "import hf2 out"; do
+    # shellcheck disable=SC2086
+    expect 3 'hf2/model.safetensors: not a regular file but a FIFO: copy its contents to a file$' "${short[@]}" $command hf2
+  done
+  expect 3 'hf3/config.json: not a regular file but a FIFO' "${short[@]}" import hf3 out
+  for command in eval "import"; do
+    expect 3 'hf4/config.json: .*Too many levels of symbolic links$' "${short[@]}" $command hf4 out
+  done
+  mkfifo hf/tokenizer.json
+  expect 2 'no text without a tokenizer: hf/tokenizer.json: not a regular file but a FIFO' "${short[@]}" generate hf
+  expect 2 'fifo.toml: no readable file: not a regular file but a FIFO' "${short[@]}" train fifo.toml
+  expect 3 'fifo.h5: not a regular file but a FIFO' "${short[@]}" inspect fifo.h5
+  train=("${short[@]}" train "$inputs/quickstart.toml" run.dir=x)
+  expect 3 'fifo: not a regular file but a FIFO' "${train[@]}" 'data.text=["fifo"]'
+  expect 3 'fifo: not a regular file but a FIFO' "${train[@]}" 'data.text=["text"]' data.tokenizer=fifo
+  expect 3 'fifo: not a regular file but a FIFO' "${train[@]}" 'data.tokens=["fifo"]' model.vocab=256
+  expect 3 'fifo: not a regular file but a FIFO' "${train[@]}" 'data.text=["text"]' run.tuning=fifo
+  expect 3 'fifo.h5: not a regular file but a FIFO' train_here run.dir=x checkpoint.resume=fifo.h5
+  rm run/weights.h5 run/step_000000012/manifest.json && mkfifo run/step_000000012/manifest.json
+  expect 0 '^skipped      run/step_000000012/manifest.json: not a regular file but a FIFO' timeout 60 "$kozero" train \
+    "$inputs/quickstart.toml" $tiny checkpoint.every=4 checkpoint.keep=0 checkpoint.resume=auto
+  ln -s loop loop
+  expect 3 'loop: Too many levels of symbolic links' "$kozero" eval loop
+  expect 2 'loop: no readable file: .*Too many levels' "$kozero" train loop
+  expect 3 'File name too long|no such file' "$kozero" eval run "data.text=[\"$(printf 'x%.0s' $(seq 300))\"]"
+}
+
+# 10,000 layers of nothing: refused before a network is built.
+many_layers() {
+  make_text
+  train_here >/dev/null
+  expect 0 'hf:' "$kozero" export run hf
+  sed -i 's/"n_layer": 1,/"n_layer": 10000,/; s/"n_embd": 16,/"n_embd": 4096,/' hf/config.json
+  for command in "import hf out" "eval hf"; do
+    # shellcheck disable=SC2086
+    expect 3 '^\[rank 0\] error: hf/config.json: 10000 layers have 90000 tensors and more, the folder has 16$' \
+      sh -c 'ulimit -v 4000000; exec "$@"' sh "$kozero" $command
+  done
+}
+
+run_case

@@ -1,0 +1,200 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The KoZeRO authors
+#
+# test_waits.sh KOZERO MPIEXEC INPUTS CASE PRELOAD: ranks that stop, die, hang or are merely slow, in every phase: the others
+# end in one line that names them, or wait. PRELOAD is crash/failing_calls.cpp.
+# Exit status 0: all as expected, 77: it cannot be tried here.
+. "$(dirname "$0")/../commands/cli_case.sh"
+preload=$5
+here=$PWD
+deck=$inputs/quickstart.toml
+timeout_s=4
+make_text
+trap 'end_ranks; rm -rf "$folder"' EXIT
+
+# Each rank leaves its process id in pid.RANK; rank 1 of a run with `stopped=1` is stopped before it is the program.
+cat >rank.sh <<'EOF'
+#!/bin/sh
+rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}
+echo $$ >"$PID_FOLDER/pid.$rank"
+[ "$rank" = "${STOPPED_RANK:-none}" ] && kill -STOP $$
+exec "$@"
+EOF
+chmod +x rank.sh
+export PID_FOLDER=$here
+
+pid_of() { cat "pid.$1" 2>/dev/null; }
+
+# Only ranks of this script: a process id may be somebody else's by now.
+end_ranks() {
+  for file in "$here"/pid.*; do
+    [ -f "$file" ] && grep -q "$here" "/proc/$(cat "$file")/environ" 2>/dev/null && kill -KILL "$(cat "$file")"
+  done
+}
+
+small="run.dir=run run.steps=10 model.layers=2 model.dim=16 model.heads=2 model.seq=16 train.global_batch=4 train.micro_batch=2
+       train.eval_every=0 optim.warmup_steps=2 log.every=1 comm.timeout_s=$timeout_s"
+
+# train OVERRIDES...: two ranks, in the foreground. Hangs are ended after two minutes, with status 124.
+train() {
+  # shellcheck disable=SC2086  # words of the variables
+  timeout -k 5 120 $mpiexec ${options-} -n "${ranks:-2}" ./rank.sh "$kozero" train "$deck" $small 'data.text=["text"]' "$@"
+  local status=$?
+  end_ranks
+  return $status
+}
+
+# preloaded OVERRIDES...: with the library that stops ranks and delays calls, as KOZERO_... say.
+preloaded() {
+  # mpiexec itself must not load it.
+  (mpiexec="$mpiexec -genv LD_PRELOAD $preload -genv ASAN_OPTIONS verify_asan_link_order=0" && train "$@")
+}
+
+# wait_for PATTERN: until the run in the background has said it.
+wait_for() {
+  for _ in $(seq 1 600); do
+    grep -Eq -- "$1" log && return 0
+    sleep 0.1
+  done
+  echo "FAILED: the run never said /$1/:"
+  sed 's/^/    /' log
+  failures=$((failures + 1))
+  return 1
+}
+
+# A job of which all ranks are stopped for longer than the timeout goes on where it was.
+suspended_ranks_go_on() {
+  for backend in shm mpi; do
+    rm -rf run pid.*
+    KOZERO_CALLS_UNDER=run/metrics.jsonl KOZERO_CALLS_RANK=0 KOZERO_CALLS_AT=100 KOZERO_CALLS_DO="sleep 1" \
+      preloaded comm.backend=$backend run.steps=3000 comm.timeout_s=3 >log 2>&1 &
+    local job=$!
+    wait_for '^step +50' || return
+    kill -STOP "$(pid_of 0)" "$(pid_of 1)"
+    sleep 8
+    kill -CONT "$(pid_of 0)" "$(pid_of 1)"
+    wait $job
+    local status=$?
+    if [ $status != 0 ] || ! grep -q 'everything lies in run' log; then
+      echo "FAILED: with $backend, suspended for 8 s at a timeout of 3 s, the run ended in $status:"
+      tail -5 log | sed 's/^/    /'
+      failures=$((failures + 1))
+    fi
+  done
+}
+
+# The one line, from a rank that waited for rank 1 of this host.
+lost='^\[rank 0\] error: .*rank 0 waited [0-9.]+ s in [A-Za-z_]+ for rank 1 on .* \(process [0-9]+\)'
+
+# One rank stops at each of the first agreements: start-up, plan, folder, banner.
+a_rank_stops_at_start_up() {
+  STOPPED_RANK=1 expect 5 '^\[rank 0\] error: rank 0 waited [0-9.]+ s in MPI_Init_thread for another rank' train
+  for gather in 1 2 4 8; do
+    rm -rf run
+    KOZERO_STOP_AT=$gather KOZERO_CALLS_RANK=1 expect 5 "$lost" preloaded
+    also 'silent for [0-9.]+ s: it is lost, or comm.timeout_s is too short'
+    also '^\[rank 0\]   rank 1 on .*: start-up, '
+    also '^\[rank 0\]   newest collectives here: '
+  done
+}
+
+# Within an asynchronous save, when the steps agree on whether it has ended.
+a_rank_stops_in_a_save() {
+  for backend in shm mpi; do
+    for call in 2 5; do
+      rm -rf run
+      KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=$call KOZERO_CALLS_RANK=1 KOZERO_CALLS_DO=stop \
+        expect 5 '^\[rank 0\] error: .*rank 0 waited [0-9.]+ s in [a-z_]+ for rank 1' \
+        preloaded comm.backend=$backend checkpoint.every=3 run.steps=300
+    done
+  done
+}
+
+# After its last step, and inside MPI_Finalize, where nothing but the watchdog is left.
+a_rank_stops_at_the_end() {
+  KOZERO_STOP_AT=MPI_Finalize KOZERO_CALLS_RANK=1 \
+    expect 5 '^\[rank 0\] error: rank 0 waited [0-9.]+ s in MPI_[A-Z][a-z_]+ for another rank' preloaded
+  rm -rf run
+  KOZERO_CALLS_UNDER=run/weights.h5 KOZERO_CALLS_AT=2 KOZERO_CALLS_RANK=1 KOZERO_CALLS_DO=stop \
+    expect 5 "$lost" preloaded
+  also 'saving weights'
+}
+
+# kill -9 under a launcher that leaves the others alone.
+a_rank_is_killed_and_the_launcher_does_nothing() {
+  mpiexec --help 2>&1 | grep -q disable-auto-cleanup || exit 77
+  for call in 2 5; do
+    rm -rf run
+    options=-disable-auto-cleanup KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=$call KOZERO_CALLS_RANK=1 \
+      KOZERO_CALLS_DO=kill preloaded comm.backend=mpi checkpoint.every=3 run.steps=300 >out.txt 2>&1
+    also '^\[rank 0\] error: .*rank 0 waited [0-9.]+ s in [a-z_]+ for rank 1'
+  done
+}
+
+# Rank 0 works for longer than the timeout: on the data, then on a disk that is slow, then on the last weights.
+slow_work_is_not_loss() {
+  KOZERO_CALLS_UNDER=run-tokens KOZERO_CALLS_AT=3 KOZERO_CALLS_RANK=0 KOZERO_CALLS_DO="sleep 10" \
+    expect 0 'everything lies in run' preloaded
+  for rank in 0 1; do
+    rm -rf run
+    KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=4 KOZERO_CALLS_RANK=$rank KOZERO_CALLS_DO="sleep 12" \
+      expect 0 'everything lies in run' preloaded checkpoint.every=5
+    lines 2 '^checkpoint +run/step_'
+    rm -rf run
+    KOZERO_CALLS_UNDER=run/weights.h5 KOZERO_CALLS_AT=2 KOZERO_CALLS_RANK=$rank KOZERO_CALLS_DO="sleep 12" \
+      expect 0 'everything lies in run' preloaded
+  done
+  rm -rf run
+  KOZERO_MPI_FUNNELED=1 KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=4 KOZERO_CALLS_RANK=0 KOZERO_CALLS_DO="sleep 12" \
+    expect 0 'saving is synchronous' preloaded checkpoint.every=5
+}
+
+# A disk that does not come back is a failed write, whose rank is named; with on_error = "continue" training goes on.
+a_hanging_disk_is_a_failed_write() {
+  KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=3 KOZERO_CALLS_RANK=1 KOZERO_CALLS_DO="sleep 600" \
+    expect 4 '^\[rank 0\] error: the checkpoint of step 3 is not written after 2 s of waiting .*on rank 1: the disk of run' \
+    preloaded checkpoint.every=3 checkpoint.io_timeout_s=2
+  lines 1 '\] error: '
+  rm -rf run
+  KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=3 KOZERO_CALLS_RANK=1 KOZERO_CALLS_DO="sleep 8" \
+    expect 0 'everything lies in run' preloaded checkpoint.every=3 checkpoint.io_timeout_s=0.5 \
+    checkpoint.on_error=continue run.steps=9 checkpoint.io_timeout_s=6
+  rm -rf run
+  KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=3 KOZERO_CALLS_RANK=1 KOZERO_CALLS_DO="sleep 600" \
+    expect 4 'the checkpoint of step 3 is not written' \
+    preloaded checkpoint.every=3 checkpoint.io_timeout_s=2 checkpoint.on_error=continue
+  also '^warning +the checkpoint of step 3 is not written after 2 s of waiting .*training goes on'
+  also '^step +10/10'
+}
+
+# As many units gathered ahead as the deck allows give the bits of one.
+prefetch_as_far_as_the_deck_allows() {
+  for backend in shm mpi; do
+    for units in 1 9 64; do
+      rm -rf run
+      expect 0 'everything lies in run' train comm.backend=$backend zero.stage=3 zero.prefetch_units=$units model.layers=70 \
+        run.steps=3 run.check_every=1
+      grep -o '"loss":[^,]*' run/metrics.jsonl >"losses.$backend.$units"
+      cmp "losses.shm.1" "losses.$backend.$units" || failures=$((failures + 1))
+    done
+  done
+}
+
+# /dev/shm with room for the windows and not for the arrays, then with room for nothing.
+overbooked_shared_memory() {
+  unshare --user --map-root-user --mount true 2>/dev/null || exit 77
+  for size in 16m 24m; do
+    rm -rf run
+    expect 0 'everything lies in run' unshare --user --map-root-user --mount bash -c '
+      mount -t tmpfs -o size='$size' none /dev/shm && shift 0
+      '"$mpiexec"' -n 2 ./rank.sh "$@"' bash "$kozero" train "$deck" $small 'data.text=["text"]' comm.backend=shm model.dim=256
+    also 'copies .* through windows'
+  done
+  rm -rf run
+  expect 2 'comm.backend = shm: .*/dev/shm' unshare --user --map-root-user --mount bash -c '
+    mount -t tmpfs -o size=6m none /dev/shm
+    '"$mpiexec"' -n 2 ./rank.sh "$@"' bash "$kozero" train "$deck" $small 'data.text=["text"]' comm.backend=shm
+}
+
+run_case

@@ -1,0 +1,321 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_state_check.cpp: random single-bit flips on one rank, each in a run of its own: found or not, by where it lies.
+//   KOZERO_FLIPS=1000 (the target memory_flips): that many, with a table; otherwise a sample
+// A flip between two steps lies in what rests; others are made within a step: a gradient between micro-steps (when data
+// are read) or reduced (when the norm is gathered), a gathered copy when it has come, an addend before it is sent.
+#include <bit>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <random>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/communicator_decorator.hpp>
+#include <kozero/train/state_check.hpp>
+
+#include "groups.hpp"
+#include "tiny_run.hpp"
+
+using namespace kozero;
+using tests::TinyRun;
+using tests::TinyTraining;
+
+namespace {
+
+enum class Where { weights, moments, resting_gradient, reduced_gradient, gathered_copy, addend };
+const std::map<Where, std::string> kNames = {{Where::weights, "weights, masters"},
+                                             {Where::moments, "moments"},
+                                             {Where::resting_gradient, "gradient between micro-steps"},
+                                             {Where::reduced_gradient, "gradient, reduced"},
+                                             {Where::gathered_copy, "gathered copy"},
+                                             {Where::addend, "gradient before its reduction"}};
+
+void flip_bit(void* memory, std::int64_t bytes, std::mt19937_64& random) {
+  const auto bit = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(8 * bytes));
+  auto& byte = static_cast<unsigned char*>(memory)[bit / 8];
+  byte = static_cast<unsigned char>(byte ^ (1U << (bit % 8)));
+}
+
+template <class T>
+void flip_in(const Vector<T>& values, std::mt19937_64& random) {
+  flip_bit(const_cast<std::remove_const_t<T>*>(values.data()), static_cast<std::int64_t>(values.extent(0) * sizeof(T)),
+           random);
+}
+
+/// Calls back from within a step.
+class Meddling final : public dist::CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+  std::function<void()> at_control;
+  std::function<void(void*, std::int64_t)> at_gathered, at_reduction;
+
+  dist::Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+    if (at_reduction) at_reduction(const_cast<float*>(full), 4 * partition.extent());
+    return CommunicatorDecorator::start_reduce_scatter(full, slice, partition);
+  }
+  dist::Pending start_all_gather(const void* slice, void* full, const Partition& partition, std::size_t size) override {
+    const auto pending = CommunicatorDecorator::start_all_gather(slice, full, partition, size);
+    under_way_.push_back({pending.ticket, full, static_cast<std::int64_t>(size) * partition.extent()});
+    return pending;
+  }
+  void finish(dist::Pending pending) override {
+    CommunicatorDecorator::finish(pending);
+    if (pending.collective != dist::Collective::all_gather) return;
+    for (auto gather = under_way_.begin(); gather != under_way_.end(); ++gather) {
+      if (gather->ticket != pending.ticket) continue;
+      if (at_gathered) at_gathered(gather->full, gather->bytes);
+      under_way_.erase(gather);
+      return;
+    }
+  }
+  std::vector<double> gather_control(const std::vector<double>& values) override {
+    if (at_control) at_control();
+    return CommunicatorDecorator::gather_control(values);
+  }
+
+ private:
+  struct Gather {
+    std::uint64_t ticket;
+    void* full;
+    std::int64_t bytes;
+  };
+  std::vector<Gather> under_way_;
+};
+
+/// Samples that call back when they are read.
+class WatchedSamples final : public train::SampleSource {
+ public:
+  explicit WatchedSamples(const train::SampleSource& inner) : inner_(inner) {}
+  std::function<void()> at_read;
+  [[nodiscard]] std::int64_t num_samples() const override { return inner_.num_samples(); }
+  void read(std::int64_t index, std::span<Token> window) const override {
+    if (at_read) at_read();
+    inner_.read(index, window);
+  }
+
+ private:
+  const train::SampleSource& inner_;
+};
+
+struct Trial {
+  Where where = Where::weights;
+  int stage = 0;
+  Precision precision = Precision::f32;
+  zero::Accumulation accumulation = zero::Accumulation::reduced;
+  std::uint64_t seed = 0;
+};
+
+/// One run of three steps whose rank 1 has one bit flipped in or before the second.
+class Run {
+ public:
+  Run(const Trial& trial, const void* handle)
+      : trial_(trial),
+        random_(trial.seed),
+        comm_(dist::make_communicator("mpi", handle, ledger_)),
+        run_{.model = trial.stage == 1 ? tests::tiny_gpt2() : tests::tiny_llama(),
+             .precision = trial.precision,
+             .stage = trial.stage,
+             .accumulation = trial.accumulation,
+             .micro_steps = 2,
+             .global_batch = 12,
+             .check_every = 1},
+        training_(run_, comm_, ledger_),
+        source_(training_.source()),
+        sampler_(11, run_.num_samples, run_.global_batch),
+        trainer_(training_.parts(), training_.loader(), sampler_, source_,
+                 TinyTraining::settings(run_, comm_.size()).step) {}
+
+  /// The error's text, "" where the flip was not found.
+  std::string found() {
+    trainer_.step(1);
+    if (comm_.rank() == 1) arm();
+    std::string text;
+    try {
+      trainer_.step(2);
+      disarm();
+      trainer_.step(3);
+    } catch (const Error& error) {
+      CHECK(error.seen_by_all_ranks());
+      text = error.what();
+    }
+    disarm();
+    CHECK((comm_.rank() != 1 || flipped_));
+    return text;
+  }
+
+ private:
+  void once(const std::function<void()>& flip) {
+    if (!std::exchange(flipped_, true)) flip();
+  }
+  void disarm() {
+    comm_.at_control = nullptr;
+    comm_.at_gathered = comm_.at_reduction = nullptr;
+    source_.at_read = nullptr;
+  }
+  /// An index of an array that is not empty on this rank.
+  template <class ExtentOf>
+  std::size_t any_of(std::size_t count, const ExtentOf& extent_of) {
+    std::size_t index = random_() % count;
+    while (extent_of(index) == 0) index = random_() % count;
+    return index;
+  }
+  void flip_gradient(std::size_t piece) { flip_in(training_.state().pieces()[piece].gradient, random_); }
+  void flip_at_rest() {
+    if (trial_.where == Where::weights) {
+      const auto arrays = training_.state().weights().at_rest();
+      const auto extent_of = [&](std::size_t i) {
+        return std::visit([](const auto& values) { return values.extent(0); }, arrays[i].values);
+      };
+      std::visit([&](const auto& values) { flip_in(values, random_); },
+                 arrays[any_of(arrays.size(), extent_of)].values);
+    } else {
+      const auto states = training_.parts().optimizer.states();
+      flip_in(states[random_() % states.size()].values, random_);
+    }
+  }
+  void arm();
+
+  Trial trial_;
+  std::mt19937_64 random_;
+  MemoryLedger ledger_;
+  Meddling comm_;
+  TinyRun run_;
+  TinyTraining training_;
+  WatchedSamples source_;
+  train::Sampler sampler_;
+  train::Trainer trainer_;
+  bool flipped_ = false;
+  int reads_ = 0;
+};
+
+void Run::arm() {
+  switch (trial_.where) {
+    case Where::weights:
+    case Where::moments:
+      once([&] { flip_at_rest(); });
+      break;
+    case Where::resting_gradient:  // of a block, whose reduction has ended; the embedding's may be under way
+      source_.at_read = [this] {
+        const int first_of_second = static_cast<int>(run_.global_batch) / comm_.size() / 2;
+        if (reads_++ == first_of_second) once([&] { flip_gradient(1); });
+      };
+      break;
+    case Where::reduced_gradient:
+      comm_.at_control = [this] {
+        const auto& pieces = training_.state().pieces();
+        const auto extent_of = [&](std::size_t i) { return pieces[i].gradient.extent(0); };
+        once([&] { flip_gradient(any_of(pieces.size(), extent_of)); });
+      };
+      break;
+    case Where::gathered_copy:
+      comm_.at_gathered = [this](void* full, std::int64_t bytes) { once([&] { flip_bit(full, bytes, random_); }); };
+      break;
+    case Where::addend:
+      comm_.at_reduction = [this](void* full, std::int64_t bytes) { once([&] { flip_bit(full, bytes, random_); }); };
+      break;
+  }
+}
+
+/// What there is to flip under a stage.
+std::vector<Where> places_of(int stage) {
+  std::vector<Where> all = {Where::weights, Where::moments, Where::resting_gradient, Where::reduced_gradient};
+  if (stage == 3) all.push_back(Where::gathered_copy);
+  return all;
+}
+
+Trial random_trial(std::mt19937_64& random) {
+  Trial trial{.stage = static_cast<int>(random() % 4), .seed = random()};
+  trial.precision = random() % 2 == 0 ? Precision::f32 : Precision::bf16;
+  const auto places = places_of(trial.stage);
+  trial.where = places[random() % places.size()];
+  // Between micro-steps stage 0 rests a whole gradient where each rank adds its own up.
+  const bool local = trial.stage == 0 || (trial.stage == 1 && random() % 2 == 0);
+  if (local) trial.accumulation = zero::Accumulation::local;
+  return trial;
+}
+
+}  // namespace
+
+TEST_CASE("every flip in weights, moments, resting gradients and gathered copies is found before it is applied") {
+  const char* asked = std::getenv("KOZERO_FLIPS");
+  const int flips = asked == nullptr ? 40 : std::atoi(asked);
+  std::mt19937_64 random(2024);
+  std::map<std::pair<Where, int>, std::pair<int, int>> table;  // found, of
+  tests::on_first_ranks(std::min(3, test::world_size()), "mpi", [&](dist::Communicator& comm, const void* handle) {
+    if (comm.size() == 1) return;
+    for (int flip = 0; flip < flips; ++flip) {
+      const Trial trial = random_trial(random);
+      INFO(kNames.at(trial.where) << ", stage " << trial.stage << ", " << name_of(trial.precision) << ", seed "
+                                  << trial.seed);
+      const std::string text = Run(trial, handle).found();
+      CHECK(text.find("step 2: ") == 0);
+      CHECK(text.find("on rank 1 ") != std::string::npos);
+      auto& [found, of] = table[{trial.where, trial.stage}];
+      found += text.empty() ? 0 : 1;
+      ++of;
+    }
+  });
+  if (asked == nullptr || test::world_rank() != 0) return;
+  for (const auto& [place, counts] : table) {
+    std::cout << kNames.at(place.first) << ", stage " << place.second << ": " << counts.first << " of " << counts.second
+              << " found\n";
+  }
+}
+
+TEST_CASE("a flip in an addend before its reduction has no second copy: it is not found") {
+  tests::on_first_ranks(std::min(2, test::world_size()), "mpi", [&](dist::Communicator& comm, const void* handle) {
+    if (comm.size() == 1) return;
+    for (int stage = 0; stage <= 3; ++stage) {
+      CHECK(Run({.where = Where::addend, .stage = stage, .seed = 5}, handle).found().empty());
+    }
+  });
+}
+
+TEST_CASE("checks change no bit and find nothing in a sound run") {
+  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+    for (const auto precision : {Precision::f32, Precision::bf16}) {
+      for (int stage = 0; stage <= 3; ++stage) {
+        for (const auto accumulation : {zero::Accumulation::local, zero::Accumulation::reduced}) {
+          if (stage > 1 && accumulation == zero::Accumulation::local) continue;
+          MemoryLedger ledger, checked_ledger;
+          TinyRun run{.model = tests::tiny_gpt2(),
+                      .precision = precision,
+                      .stage = stage,
+                      .accumulation = accumulation,
+                      .micro_steps = 2,
+                      .steps = 4};
+          const auto plain = TinyTraining(run, comm, ledger).result();
+          for (const std::int64_t every : {1, 2}) {
+            run.check_every = every;
+            CHECK(TinyTraining(run, comm, checked_ledger).result() == plain);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("between checks, what all ranks hold alike is found later, and what is sharded or overwritten is not") {
+  tests::on_first_ranks(std::min(2, test::world_size()), "mpi", [&](dist::Communicator& comm) {
+    if (comm.size() == 1) return;
+    for (int stage = 0; stage <= 3; ++stage) {
+      MemoryLedger ledger;
+      TinyTraining training({.model = tests::tiny_llama(), .stage = stage, .steps = 6, .check_every = 4}, comm, ledger);
+      training.trainer().step(1);
+      const auto moment = training.parts().optimizer.states().front().values;
+      if (comm.rank() == 1) moment(3) = std::bit_cast<float>(std::bit_cast<std::uint32_t>(moment(3)) ^ (1U << 22U));
+      training.trainer().step(2);
+      training.trainer().step(3);
+      std::string text;
+      try {
+        training.trainer().step(4);
+      } catch (const Error& error) {
+        text = error.what();
+      }
+      CHECK(text.empty() == (stage > 0));
+    }
+  });
+}
