@@ -59,9 +59,11 @@ void GroupCommunicator::begin(const char* collective, std::int64_t bytes) {
                                             " was called after a rank was lost in an earlier collective");
   }
   look();
-  whereabouts().started(
-      {.role = traits_.role, .collective = collective, .communicator = traits_.label, .sequence = ++sequence_,
-       .bytes = bytes});
+  whereabouts().started({.role = traits_.role,
+                         .collective = collective,
+                         .communicator = traits_.label,
+                         .sequence = ++sequence_,
+                         .bytes = bytes});
 }
 
 void GroupCommunicator::lose(const std::string& how) {
@@ -91,11 +93,13 @@ void GroupCommunicator::wait(PendingMessages& messages, const char* collective) 
   lose(collective, messages.peer(late));
 }
 
-void GroupCommunicator::check_wait(const Patience& patience, bool in_time, const char* collective) {
-  const Heartbeat* heartbeat = traits_.is_patient && spans_job_ ? Heartbeat::running() : nullptr;
-  if (heartbeat == nullptr) {
-    if (!in_time) lose(waited_in_vain(rank_, traits_.timeout_s, collective, kAnotherRank));
-    return;
+void GroupCommunicator::check_wait(const Patience& patience, const char* collective) {
+  const Heartbeat* heartbeat = spans_job_ ? Heartbeat::running() : nullptr;
+  if (heartbeat == nullptr || !traits_.is_patient) {
+    const double longest_s = std::max(traits_.timeout_s, traits_.io_timeout_s);
+    if (patience.waited() < longest_s) return;
+    lose(waited_in_vain(rank_, longest_s, collective,
+                        heartbeat == nullptr ? kAnotherRank : heartbeat->awaited(traits_.role)));
   }
   const std::string whom = heartbeat->vain(traits_.role);
   if (!whom.empty()) lose(waited_in_vain(rank_, patience.waited(), collective, whom));
@@ -115,8 +119,8 @@ void GroupCommunicator::wait(MPI_Request* request, const char* collective) {
   while (true) {
     check_mpi(MPI_Test(request, &done, MPI_STATUS_IGNORE), collective);
     if (done != 0) return;
-    const bool in_time = patience.pause();
-    check_wait(patience, in_time, collective);
+    patience.pause();
+    check_wait(patience, collective);
   }
 }
 

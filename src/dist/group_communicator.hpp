@@ -3,9 +3,9 @@
 // group_communicator.hpp: what every back end of several ranks shares: a duplicate of their MPI communicator, control
 // traffic over it, and waits that end in Error(communication) (control_communicator.hpp says when patient ones do).
 // Once a rank was lost every later collective throws, and the destructors make no collective call: nobody would answer.
-// What MPI may still write into then, buffers of requests under way, is never freed: a late peer's message would land in
-// memory of something else. Arrays that the caller handed over are the caller's to keep: main ends the process before
-// it unwinds.
+// What MPI may still write into then, buffers of requests under way, is never freed: a late peer's message would land
+// in memory of something else. Arrays that the caller handed over are the caller's to keep: main ends the process
+// before it unwinds.
 #pragma once
 #include <mpi.h>
 
@@ -113,7 +113,7 @@ class GroupCommunicator : public Communicator {
  private:
   void wait(MPI_Request* request, const char* collective);
   /// Throws where the wait is over.
-  void check_wait(const Patience& patience, bool in_time, const char* collective);
+  void check_wait(const Patience& patience, const char* collective);
   void broadcast_bytes(void* bytes, std::int64_t count);
 
   MPI_Comm comm_ = MPI_COMM_NULL;

@@ -96,7 +96,8 @@ class MpiCommunicator final : public GroupCommunicator {
   /// For the messages of one more gather.
   PendingMessages& room_for(std::uint64_t ticket, int messages) {
     PendingMessages& room = gathers_[ticket % gathers_.size()];
-    require(room.count() == 0, "mpi: " + std::to_string(gathers_.size()) + " gathers are under way, and another is started");
+    require(room.count() == 0,
+            "mpi: " + std::to_string(gathers_.size()) + " gathers are under way, and another is started");
     if (room.capacity() < messages) room = PendingMessages(messages);
     return room;
   }

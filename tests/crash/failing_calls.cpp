@@ -4,10 +4,10 @@
 //   KOZERO_CALLS_UNDER   counted are calls on paths that hold this text and, after the first, fsync of its folder
 //   KOZERO_CALLS_LOG     a file to which each counted call is appended: "number call path"; its name ends in ".RANK"
 //   KOZERO_CALLS_AT      the call, from 1, at which it happens; KOZERO_CALLS_RANK: on this rank
-//   KOZERO_CALLS_DO      "kill": SIGKILL to this rank; "kill all": to all of its launcher's; "stop": SIGSTOP to this rank;
-//                        "sleep N": it takes N seconds longer; or an errno: it fails
-//   KOZERO_STOP_AT       "N": SIGSTOP to this rank at the N-th MPI_Iallgather, which control traffic is; or "MPI_Finalize";
-//                        KOZERO_CALLS_RANK: on this rank
+//   KOZERO_CALLS_DO      "kill": SIGKILL to this rank; "kill all": to all of its launcher's; "stop": SIGSTOP to this
+//                        rank; "sleep N": it takes N seconds longer; or an errno: it fails
+//   KOZERO_STOP_AT       "N": SIGSTOP to the rank of KOZERO_CALLS_RANK at its N-th MPI_Iallgather, which is control
+//                        traffic; or "MPI_Finalize": before that call
 //   KOZERO_MPI_FUNNELED  set: MPI_Init_thread gives no more than MPI_THREAD_FUNNELED
 // Opening for reading, and closing what was, counts for nothing: it changes no file.
 #include <dlfcn.h>

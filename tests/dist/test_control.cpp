@@ -188,8 +188,9 @@ TEST_CASE("an agreement waits for a rank that works, and not for ranks that wait
   const auto error = error_of([&] { last ? other->barrier() : static_cast<void>(control->gather_control({2.0})); });
   REQUIRE(error.has_value());
   CHECK(error->failure() == Failure::communication);
-  CHECK_THAT(error->what(), ContainsSubstring(last ? "s in barrier for another rank, and so do all ranks for comm.timeout_s"
-                                                   : "s in gather_control for another rank, and so do all ranks for comm.timeout_s"));
+  CHECK_THAT(error->what(),
+             ContainsSubstring(last ? "s in barrier for another rank, and so do all ranks for comm.timeout_s"
+                                    : "s in gather_control for another rank, and so do all ranks for comm.timeout_s"));
   CHECK_THAT(error->what(), ContainsSubstring("rank " + std::to_string(environment.rank()) + " on ") &&
                                 ContainsSubstring("newest collectives here: ") &&
                                 ContainsSubstring("waiting in gather_control 2 of control") &&
@@ -212,9 +213,8 @@ TEST_CASE("ranks that call different collectives are told so before one of them 
     std::vector<float> full(static_cast<std::size_t>(partition.extent()));
     std::vector<float> slice(64);
     const auto begins = std::string("the ranks call different collectives of ") + name + ": ";
-    const auto call = error_of([&] {
-      last ? comm.barrier() : comm.reduce_scatter(full.data(), slice.data(), partition);
-    });
+    const auto call =
+        error_of([&] { last ? comm.barrier() : comm.reduce_scatter(full.data(), slice.data(), partition); });
     REQUIRE(call.has_value());
     CHECK(call->what() == begins + "rank 0 reduce_scatter of " + std::to_string(partition.extent()) +
                               " elements of 4 bytes, rank " + who + " barrier");

@@ -18,10 +18,10 @@ std::int64_t free_device_memory();
 void print_notice(const std::string& line);
 
 struct CommunicatorOptions {
-  double timeout_s = 600.0;                            ///< comm.timeout_s: how long a rank waits for another one
-  std::uint64_t under_way = 16;                        ///< most collectives from the oldest unfinished one to the newest
-  bool deterministic = true;                           ///< run.deterministic: nothing that may change a bit
-  std::int64_t chunk_bytes = std::int64_t{4} << 20;    ///< of each of the two buffers that data passes through
+  double timeout_s = 600.0;                          ///< comm.timeout_s: how long a rank waits for another one
+  std::uint64_t under_way = 16;                      ///< most collectives from the oldest unfinished one to the newest
+  bool deterministic = true;                         ///< run.deterministic: nothing that may change a bit
+  std::int64_t chunk_bytes = std::int64_t{4} << 20;  ///< of each of the two buffers that data passes through
   std::int64_t message_bytes = std::int64_t{1} << 30;  ///< of the largest message: MPI counts in int
   std::string shm_folder = "/dev/shm";                 ///< where shared arrays lie
   std::function<std::int64_t()> shm_free_bytes = free_shared_memory;

@@ -3,9 +3,9 @@
 // control_communicator.hpp: control traffic alone, for agreements about work of any length.
 // A duplicate of the ranks' MPI communicator, so that no message meets the trainer's, and no buffers. A waiting rank
 // sleeps between two looks instead of taking the trainer's core. Data collectives throw Error(internal).
-// Where the ranks are all of the job's and Environment::thread_multiple(), a wait goes on as long as they live, whatever
-// they do meanwhile, and ends in Error(communication) once a rank was silent for comm.timeout_s, or all ranks wait for
-// one another that long. Other waits end after `timeout_s`.
+// Where the ranks are all of the job's and Environment::thread_multiple(), a wait goes on as long as they live,
+// whatever they do meanwhile, and ends in Error(communication) once a rank was silent for comm.timeout_s, or all ranks
+// wait for one another that long. Other waits end after `timeout_s`, or io_timeout_s where that is longer.
 #pragma once
 #include <memory>
 
