@@ -169,7 +169,7 @@ void TrainingRun::say_banner() {
     log_.say("note         saving is synchronous: this MPI may be called by one thread alone");
   }
   if (const std::string note = note_on_device(deck_); !note.empty()) log_.say("note         " + note);
-  for (const auto& note : start_notes_) log_.say("warning      " + note);
+  for (const auto& line : start_notes_) log_.say(line);
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }
 
