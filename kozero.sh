@@ -150,6 +150,8 @@ run_command() {
   local preset=$1 ranks=$2 binary
   shift 2
   binary=$(binary_of "$preset")
+  export KOZERO_STARTED_BY=$0  # for the command with which a stopped run goes on
+  [[ $preset == release ]] || KOZERO_STARTED_BY+=" --preset $preset"
   [[ -x $binary ]] || die "there is no program kozero in this tree's build: $binary"
   if [[ -z $ranks && $1 =~ ^(train|verify)$ && ! " ${*:2} " =~ \ (-h|--help)\  ]] && ! under_a_launcher; then
     ranks=$("$binary" ranks "${@:2}") || exit $?

@@ -26,6 +26,7 @@ struct RunKeys {
   std::string tuning = "none";  ///< products go by the rule
   bool deterministic = true;
   double max_minutes = 0;
+  std::vector<std::string> stop_signals = {"SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"};
   std::int64_t check_every = 0;
 };
 

@@ -63,6 +63,9 @@ std::vector<DeckRow> run_rows() {
        "file of `kozero bench tune`: by which algorithm each kind of product is computed; none: by a fixed rule"},
       {"run.deterministic", kRun<&K::deterministic>, anything(), "the same bits on every repetition"},
       {"run.max_minutes", kRun<&K::max_minutes>, from(0), "stop in good order after this time; 0: no limit"},
+      {"run.stop_signals", kRun<&K::stop_signals>,
+       words({"SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGXCPU"}),
+       "signals to any rank at which all save a checkpoint (checkpoint.every = 0: the weights) and end with status 75"},
       {"run.check_every", kRun<&K::check_every>, from_to(0, kMany),
        "steps between checks that no bit of the state changed but by an update, and that ranks' copies are equal; 0: "
        "never"},
@@ -211,7 +214,7 @@ std::vector<DeckRow> checkpoint_rows() {
       {"checkpoint.staging_mib", kCheckpoint<&K::staging_mib>, from_to(0, kWide),
        "most MiB a rank gives to that copy; 0: what it needs"},
       {"checkpoint.on_error", kCheckpoint<&K::on_error>, words({"stop", "continue"}),
-       "what a save that fails does to the run; an older checkpoint stays in any case"},
+       "what a save or metrics that cannot be written do to the run; an older checkpoint stays in any case"},
       {"checkpoint.io_timeout_s", kCheckpoint<&K::io_timeout_s>, above(0),
        "seconds that training waits for a save that does not end, on a disk that hangs: then it is a save that fails"},
       {"checkpoint.resume", kCheckpoint<&K::resume>, anything(),

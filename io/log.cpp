@@ -38,9 +38,7 @@ Log::~Log() {
 
 void Log::record_in(const std::string& path) {
   if (terminal_ == nullptr) return;
-  path_ = path;
-  file_.open(path, std::ios::app);
-  if (!file_) throw Error(Failure::write, path + ": cannot create");
+  file_ = LineFile(path, LineFile::Open::append);
 }
 
 void Log::say(std::string_view line) {
@@ -52,8 +50,16 @@ void Log::say(std::string_view line) {
 
 void Log::note(std::string_view line) {
   if (!file_.is_open()) return;
-  file_ << line << '\n' << std::flush;
-  if (!file_) throw Error(Failure::write, path_ + ": cannot write");
+  try {
+    file_.append(line);
+    file_lacks_lines_ = false;
+  } catch (const Error& problem) {
+    if (file_lacks_lines_) return;
+    file_lacks_lines_ = true;
+    if (status_shown_) status("");
+    *terminal_ << "warning      " << problem.what() << "; lines are missing there until it can be written again\n"
+               << std::flush;
+  }
 }
 
 void Log::status(std::string_view line) {

@@ -1,12 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // log.hpp: what the run tells: rank 0's lines, on the terminal and in log.txt; other ranks have a silent log.
-// A terminal's last line may be a status that comes and goes (a progress bar); said lines appear above it.
+// A terminal's last line may be a status that comes and goes (a progress bar); said lines appear above it. A log.txt
+// that cannot be written ends no run: the terminal has the lines, and says once that the file lacks them.
 #pragma once
-#include <fstream>
 #include <iosfwd>
 #include <string>
 #include <string_view>
+
+#include <kozero/io/posix/line_file.hpp>
 
 namespace kozero::io {
 
@@ -23,7 +25,7 @@ class Log {
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  /// Appends to the file from now on. Throws Error(write). Nothing on a silent log.
+  /// Appends to the file from now on. Throws Error(write) where it cannot be opened. Nothing on a silent log.
   void record_in(const std::string& path);
 
   /// A line for both.
@@ -38,8 +40,8 @@ class Log {
   std::ostream* terminal_ = nullptr;
   bool interactive_ = false;
   bool status_shown_ = false;
-  std::string path_;
-  std::ofstream file_;
+  LineFile file_;
+  bool file_lacks_lines_ = false;
 };
 
 /// Columns of the terminal on standard output, 80 where unknown.

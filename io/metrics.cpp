@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <filesystem>
+#include <fstream>
 
 #include <nlohmann/json.hpp>
 
@@ -59,21 +59,19 @@ std::string to_json_line(const StepMetrics& metrics) {
   return line.dump();
 }
 
-MetricsFile::MetricsFile(const std::string& path) : path_(path) {
-  if (std::filesystem::exists(path)) throw Error(Failure::write, path + ": exists already; a run is never overwritten");
-  file_.open(path);
-  if (!file_) throw Error(Failure::write, path + ": cannot create");
-}
+MetricsFile::MetricsFile(const std::string& path) : file_(path, LineFile::Open::create) {}
 
-MetricsFile::MetricsFile(const std::string& path, std::int64_t step) : path_(path) {
+MetricsFile::MetricsFile(const std::string& path, std::int64_t step) {
   write_whole_file(path, lines_until(path, step));
-  file_.open(path, std::ios::app);
-  if (!file_) throw Error(Failure::write, path + ": cannot append");
+  file_ = LineFile(path, LineFile::Open::append);
 }
 
 void MetricsFile::write(const StepMetrics& metrics) {
-  file_ << to_json_line(metrics) << '\n' << std::flush;
-  if (!file_) throw Error(Failure::write, path_ + ": cannot write step " + std::to_string(metrics.step));
+  try {
+    file_.append(to_json_line(metrics));
+  } catch (const Error& problem) {
+    throw Error(problem.failure(), std::string(problem.what()) + " (step " + std::to_string(metrics.step) + ")");
+  }
 }
 
 }  // namespace kozero::io

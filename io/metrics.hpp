@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// metrics.hpp: metrics.jsonl, one JSON object a line and step, flushed line by line.
+// metrics.hpp: metrics.jsonl, one JSON object a line and step, each written at once; never half a line.
 // The schema is stable: keys stay, in this order, with these meanings; new ones come behind. Numbers have as many
 // digits as bring the same bits back; what is not finite, or not measured in this step, is null.
 //   step           updates done, from 1            tokens         seen since the beginning, this step included
@@ -15,10 +15,11 @@
 //   skips_in_a_row steps left out by train.on_nonfinite = skip since the last update, this one included
 #pragma once
 #include <cstdint>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
+
+#include <kozero/io/posix/line_file.hpp>
 
 namespace kozero::io {
 
@@ -43,7 +44,7 @@ struct StepMetrics {
 /// The object's line, without the line's end.
 std::string to_json_line(const StepMetrics& metrics);
 
-/// Rank 0's writer. Throws Error(write) naming the file.
+/// Rank 0's writer. Throws Error(write) naming the file, the step and the reason; a later step may be written again.
 class MetricsFile {
  public:
   /// Creates the file; an existing one is an error: a run is never overwritten.
@@ -53,8 +54,7 @@ class MetricsFile {
   void write(const StepMetrics& metrics);
 
  private:
-  std::string path_;
-  std::ofstream file_;
+  LineFile file_;
 };
 
 }  // namespace kozero::io

@@ -6,6 +6,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/io/file_descriptor.hpp>
+#include <kozero/io/run/run_lock.hpp>
 #include <kozero/io/run_folder.hpp>
 
 namespace kozero::io {
@@ -23,8 +24,17 @@ bool mark(const fs::path& folder) {
   return file != nullptr;
 }
 
-bool take(const fs::path& folder) {
-  if (fs::exists(folder) && (!fs::is_directory(folder) || !fs::is_empty(folder))) return false;
+/// `locked`: the lock's file may be there.
+bool is_free(const fs::path& folder, bool locked) {
+  if (!fs::is_directory(folder)) return false;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!locked || entry.path().filename() != kLockFile) return false;
+  }
+  return true;
+}
+
+bool take(const fs::path& folder, bool locked) {
+  if (fs::exists(folder) && !is_free(folder, locked)) return false;
   fs::create_directories(folder);
   return mark(folder);
 }
@@ -33,13 +43,13 @@ bool take(const fs::path& folder) {
 
 std::string without_trailing_slash(const std::string& folder) { return (fs::path(folder) / "").parent_path().string(); }
 
-std::string create_run_folder(const std::string& wanted) {
+std::string create_run_folder(const std::string& wanted, const std::string& locked) {
   const fs::path first = without_trailing_slash(wanted);
   if (first.empty()) throw Error(Failure::deck, "run.dir = \"" + wanted + "\": accepted is the path of a folder");
   try {
     for (int number = 1;; ++number) {
       const fs::path folder = number == 1 ? first : fs::path(first.string() + "-" + std::to_string(number));
-      if (take(folder)) return folder.string();
+      if (take(folder, folder == fs::path(locked))) return folder.string();
     }
   } catch (const fs::filesystem_error& problem) {
     throw Error(Failure::write, "run.dir: " + problem.path1().string() + ": " + problem.code().message());

@@ -10,8 +10,9 @@ namespace kozero::io {
 inline constexpr const char* kLogFile = "log.txt";
 
 /// Makes the folder (and its parents), or takes an empty one, and returns its name. Two processes that ask at once get
-/// two folders. One rank calls it and tells the others. Throws Error(write).
-std::string create_run_folder(const std::string& wanted);
+/// two folders. `locked`: a folder whose lock this process holds; the lock alone does not fill it. One rank calls it and
+/// tells the others. Throws Error(write).
+std::string create_run_folder(const std::string& wanted, const std::string& locked = "");
 
 /// `folder` without slashes at its end, so that "-2" or "-tokens" can follow its name.
 std::string without_trailing_slash(const std::string& folder);

@@ -1,34 +1,38 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// main.cpp: the program for the device, MPI up, one command, MPI down; the only place where errors are caught, printed
-// and turned into a status.
-#include <cstdio>
+// main.cpp: the program for the device, MPI up, one command, MPI down; errors are caught here and turned into a line
+// and a status. A training run reports its own (commands/training_run.cpp), before its members are destroyed.
 #include <exception>
+#include <new>
 #include <string>
 
 #include <kozero/commands/command.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/failure_report.hpp>
 
 namespace {
 
-void print_line(int rank, const std::string& what) {
-  std::fprintf(stderr, "[rank %d] error: %s\n", rank, what.c_str());
-  std::fflush(stderr);
-}
+using kozero::dist::Environment;
 
 /// The exit status of an error. One that only this rank met ends the whole job here.
-int reported(const kozero::dist::Environment& environment, const kozero::Error& error) {
-  if (!error.seen_by_all_ranks() || environment.rank() == 0) print_line(environment.rank(), error.what());
-  if (!error.seen_by_all_ranks() && environment.size() > 1) kozero::dist::Environment::abort(error.exit_status());
+int reported(const Environment& environment, const kozero::Error& error) {
+  const bool lone = !error.seen_by_all_ranks();
+  if (lone || environment.rank() == 0) {
+    kozero::report_failure(error.exit_status(),
+                           kozero::failure_line(environment.rank(), error.exit_status(), error.what()));
+  }
+  if (lone && environment.size() > 1) Environment::abort(error.exit_status());
   return error.exit_status();
 }
 
-int run(const kozero::dist::Environment& environment, const kozero::commands::Arguments& arguments) {
+int run(const Environment& environment, const kozero::commands::Arguments& arguments) {
   try {
     kozero::commands::run_command(environment, arguments);
     return 0;
   } catch (const kozero::Error& error) {
     return reported(environment, error);
+  } catch (const std::bad_alloc&) {
+    return reported(environment, kozero::Error(kozero::Failure::internal, kozero::kMemoryExhausted));
   } catch (const std::exception& error) {
     return reported(environment, kozero::Error(kozero::Failure::internal, error.what()));
   }
@@ -38,11 +42,14 @@ int run(const kozero::dist::Environment& environment, const kozero::commands::Ar
 
 int main(int argc, char** argv) {
   kozero::commands::hand_over(argv);
+  kozero::commands::Arguments arguments(argv + 1, argv + argc);
+  kozero::commands::await_stop_signals(arguments);
   try {
-    const kozero::dist::Environment environment(&argc, &argv, kozero::commands::timeout_asked(argv));
-    return run(environment, kozero::commands::Arguments(argv + 1, argv + argc));
+    const Environment environment(&argc, &argv, kozero::commands::timeout_asked(argv));
+    kozero::report_terminate(environment.rank(), environment.size() > 1 ? Environment::abort : nullptr);
+    return run(environment, arguments);
   } catch (const kozero::Error& error) {  // MPI itself did not come up
-    print_line(0, error.what());
+    kozero::report_failure(error.exit_status(), kozero::failure_line(0, error.exit_status(), error.what()));
     return error.exit_status();
   }
 }

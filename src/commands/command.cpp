@@ -18,7 +18,8 @@ void help(const dist::Environment& environment, const Arguments& /*arguments*/) 
   }
   std::cout << "\nSeveral ranks: ./kozero.sh -n RANKS COMMAND ..., or mpiexec -n RANKS kozero COMMAND ..., or srun.\n"
                "Exit status: 0 done, 1 internal, 2 deck or usage, 3 bad input file, 4 write failed, 5 rank or\n"
-               "communication lost, 6 non-finite, 75 stopped on request: run again.\n";
+               "communication lost, 6 non-finite, 75 stopped by a signal or run.max_minutes: run again to go on,\n"
+               "130 a second SIGINT. A training run's status.json says the same of it.\n";
 }
 
 bool asks_for_help(const std::string& argument) { return argument == "--help" || argument == "-h"; }
@@ -32,7 +33,7 @@ void say_usage(const dist::Environment& environment, const Command& command) {
 
 const std::vector<Command>& all_commands() {
   static const std::vector<Command> kCommands = {
-      {"train", "DECK [section.key=value ...] [--verify-data] [--json]",
+      {"train", "DECK [section.key=value ...] [--verify-data] [--steal-lock] [--json]",
        "train a model as the deck says (--verify-data: read and check all token shards before the first step)", train,
        true},
       {"verify", "DECK [section.key=value ...] [--steps N] | RUN [section.key=value ...] --replay STEP",

@@ -100,8 +100,11 @@ void Saving::refuse_hanging(bool stops) const {
   throw Error(Failure::write, text, Error::Seen::by_all_ranks);
 }
 
-void Saving::settle(const train::SaveReport& report) const {
-  if (!report.problem) return tell(report);
+void Saving::settle(const train::SaveReport& report) {
+  if (!report.problem) {
+    saved_step_ = report.step;
+    return tell(report);
+  }
   const Error& problem = *report.problem;
   const auto seen = problem.seen_by_all_ranks() ? Error::Seen::by_all_ranks : Error::Seen::by_this_rank;
   if (problem.failure() != Failure::write || keys_.on_error == "stop") {

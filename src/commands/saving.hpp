@@ -33,6 +33,8 @@ class Saving {
   void look();
   /// After the last step: waits for the last save and tells of it, and makes up for one that was left out.
   void finish();
+  /// The last step whose checkpoint is complete; -1 where none was saved.
+  [[nodiscard]] std::int64_t saved_step() const { return saved_step_; }
   /// Seconds that training stood still for saving since this was asked last.
   [[nodiscard]] double take_stall() { return std::exchange(stall_s_, 0.0); }
 
@@ -44,7 +46,7 @@ class Saving {
   /// Ends the job where it `stops` the run, else warns.
   void refuse_hanging(bool stops) const;
   void tell(const train::SaveReport& report) const;
-  void settle(const train::SaveReport& report) const;
+  void settle(const train::SaveReport& report);
 
   const io::CheckpointKeys& keys_;
   dist::Communicator& control_;
@@ -52,6 +54,7 @@ class Saving {
   std::string folder_;
   train::CheckpointSaver saver_;
   Clock::time_point last_begin_ = Clock::now();
+  std::int64_t saved_step_ = -1;
   double interval_s_ = 0.0;  ///< between the last two saves' beginnings
   double waited_s_ = 0.0;    ///< by the save under way, for the one before it
   double stall_s_ = 0.0;

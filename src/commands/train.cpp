@@ -27,17 +27,19 @@ nlohmann::ordered_json json_of(const RunSummary& summary) {
 }  // namespace
 
 void train(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK [section.key=value ...] [--verify-data] [--json]", "train");
+  CLI::App app("DECK [section.key=value ...] [--verify-data] [--steal-lock] [--json]", "train");
   DeckArguments deck_arguments;
   deck_arguments.add_to(app);
   bool as_json = false;
   bool verify_data = false;
   app.add_flag("--json", as_json);
   app.add_flag("--verify-data", verify_data);
+  StartedAs started{arguments};
+  app.add_flag("--steal-lock", started.steal_lock);
   parse(app, arguments);
 
   Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read(comm); });
-  const RunSummary summary = TrainingRun(session, verify_data).execute();
+  const RunSummary summary = TrainingRun(session, started, verify_data).execute();
   if (as_json && environment.rank() == 0) std::cout << json_of(summary).dump() << std::endl;
 }
 

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <new>
 #include <numeric>
 
 #include <fmt/format.h>
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/failure_report.hpp>
 #include <kozero/core/position.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/dist/control_communicator.hpp>
@@ -43,11 +45,12 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
-TrainingRun::TrainingRun(Session& session, bool verify_data)
+TrainingRun::TrainingRun(Session& session, StartedAs started, bool verify_data)
     : session_(session),
       deck_(session.deck()),
       control_(session.control()),
-      log_(session.is_first_rank() ? io::Log::on_standard_output() : io::Log()) {
+      log_(session.is_first_rank() ? io::Log::on_standard_output() : io::Log()),
+      run_(session, log_, std::move(started)) {
   const auto vocab = dist::agreed(control_, [&] { return train::vocab_of(deck_); });
   const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, vocab).seq; });
   start_notes_ = check_before_data(session, vocab);
@@ -80,8 +83,7 @@ TrainingRun::TrainingRun(Session& session, bool verify_data)
 
 void TrainingRun::create_folder() {
   folder_ = dist::agreed(control_, [&] {
-    const bool creates = control_.rank() == 0 && resume_.folder.empty();
-    return creates ? io::create_run_folder(deck_.run.dir) : resume_.folder;
+    return control_.rank() == 0 ? run_.make_folder(resume_.folder) : resume_.folder;
   });
   folder_ = control_.broadcast_control(folder_);
   dist::agreed(control_, [&] {
@@ -95,6 +97,7 @@ void TrainingRun::create_folder() {
   });
   resume_.state_file = control_.broadcast_control(resume_.state_file);
   summary_.folder = folder_;
+  run_.enter(folder_, resume_.source.empty() ? 0 : resume_.record.step);
 }
 
 std::string TrainingRun::other_data() const {
@@ -139,26 +142,60 @@ io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::L
 }
 
 RunSummary TrainingRun::execute() {
+  try {
+    run_to_the_end();
+    return summary_;
+  } catch (const Error& error) {
+    run_.fail(error);
+    throw;
+  } catch (const std::bad_alloc&) {
+    run_.fail(Error(Failure::internal, kMemoryExhausted));
+    throw;
+  } catch (const std::exception& error) {
+    run_.fail(Error(Failure::internal, error.what()));
+    throw;
+  }
+}
+
+void TrainingRun::run_to_the_end() {
   say_banner();
   begin();
   comm_->reset();
+  run_.begin_steps();
   train_all_steps();
+  if (run_.stopped_by_signal()) stop_by_signal();
   say_memory();
   save_weights();
   saving_->finish();
+  run_.end_steps();
   say_evaluation();
   say_sample();
+  run_.end_outputs();
   log_.say(fmt::format("everything lies in {}: {}, {}, metrics.jsonl, log.txt", folder_, train::kWeightsFile,
                        train::kDeckFile));
-  if (stopped_early_) {
-    throw Error(
-        Failure::preempted,
-        fmt::format("stopped after step {} of {}: run.max_minutes = {} are over; the weights of that step are in {}{}",
-                    summary_.steps, settings_.steps, deck_.run.max_minutes, folder_,
-                    deck_.checkpoint.every > 0 ? "; checkpoint.resume=auto goes on" : ""),
-        Error::Seen::by_all_ranks);
+  if (run_.reason() != stop_reason::kNone) throw stopped();
+  run_.finish();
+}
+
+void TrainingRun::stop_by_signal() {
+  if (deck_.checkpoint.every == 0) save_weights();
+  saving_->finish();
+  run_.require_outputs();
+  throw stopped();
+}
+
+Error TrainingRun::stopped() {
+  const std::string weights = path_of(train::kWeightsFile);
+  if (deck_.checkpoint.every == 0) {
+    return run_.stopped(settings_.steps,
+                        "its weights are in " + weights + ", but without checkpoint.every not the optimizer's state",
+                        weights);
   }
-  return summary_;
+  const bool saved = saving_->saved_step() == summary_.steps;
+  return run_.stopped(settings_.steps,
+                      saved ? "its checkpoint is " + io::checkpoint_folder(folder_, summary_.steps)
+                            : "its checkpoint could not be saved, older ones are as they were",
+                      "auto");
 }
 
 void TrainingRun::say_banner() {
@@ -215,12 +252,12 @@ void TrainingRun::train_all_steps() {
   if (control_.rank() == 0 && resume_.folder.empty()) metrics.emplace(path_of("metrics.jsonl"));
   if (control_.rank() == 0 && !resume_.folder.empty()) metrics.emplace(path_of("metrics.jsonl"), resume_.record.step);
   io::Progress progress(log_, settings_.steps, deck_.log.every);
-  for (std::int64_t step = first; step <= settings_.steps && !stopped_early_; ++step) {
+  for (std::int64_t step = first; step <= settings_.steps && run_.reason() == stop_reason::kNone; ++step) {
     data_check_->look();
     comm_->reset();
     assembly_->timeline().clear();
     const auto step_start = Clock::now();
-    const train::StepResult result = trainer.step(step);
+    const train::StepResult result = trainer.step(step, run_.request());
     const double seconds = seconds_since(step_start);
     tokens_ += result.tokens;
     if (step == first) summary_.first_loss = result.loss;
@@ -231,16 +268,18 @@ void TrainingRun::train_all_steps() {
     progress.update({step, result.loss, row.tokens_per_s, seconds, io::resident_memory().current, row.loss_scale});
     if (result.skipped) say_skipped(result, trainer.loss_scaler().scale());
     summary_.skipped_steps += result.skipped ? 1 : 0;
-    row.val_loss = evaluate_after(step);
-    if (metrics) metrics->write(row);
-    stopped_early_ = step < settings_.steps && out_of_time();
+    const bool is_over = step == settings_.steps && result.request == stop_reason::kTimeOver;  // just in time
+    run_.count_step(step, is_over ? stop_reason::kNone : result.request);
+    if (run_.reason() == stop_reason::kNone) row.val_loss = evaluate_after(step);
+    if (metrics) run_.write(*metrics, row);
     saving_->look();
-    const bool is_last = step == settings_.steps || stopped_early_;
-    if (!saving_->due(step, is_last)) continue;
+    const bool is_last = step == settings_.steps || run_.reason() != stop_reason::kNone;
+    if (run_.reason() == stop_reason::kFolderLost || !saving_->due(step, is_last)) continue;
     identify_data();
     saving_->save(record_after(step, trainer.loss_scaler()), small_files_, result.skips_in_a_row == 0);
   }
   data_check_->look();
+  run_.require_outputs();
   summary_.median_tokens_per_s = median(tokens_per_s_.values());
 }
 
@@ -286,25 +325,20 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
   return row;
 }
 
-double TrainingRun::validation_loss() {
+std::optional<double> TrainingRun::validation_loss(const std::function<bool()>& stops) {
   const Phase phase("evaluation");
   const train::Evaluator evaluator{assembly_->network(), *comm_, assembly_->loader(), settings_.batch.micro_batch};
   const std::int64_t samples = deck_.train.eval_batches * settings_.batch.global_batch;
-  return train::evaluate(evaluator, *data_.validation, samples).loss;
+  const auto evaluation = train::evaluate(evaluator, *data_.validation, samples, stops);
+  return evaluation ? std::optional(evaluation->loss) : std::nullopt;
 }
 
 std::optional<double> TrainingRun::evaluate_after(std::int64_t step) {
   if (data_.validation == nullptr || deck_.train.eval_every == 0 || step % deck_.train.eval_every != 0)
     return std::nullopt;
-  const double loss = validation_loss();
-  log_.say(fmt::format("step {}: validation loss {:.4f}", step, loss));
+  const auto loss = validation_loss([&] { return run_.signal_on_any_rank(*comm_); });
+  if (loss) log_.say(fmt::format("step {}: validation loss {:.4f}", step, *loss));
   return loss;
-}
-
-bool TrainingRun::out_of_time() const {
-  if (deck_.run.max_minutes <= 0.0) return false;
-  const bool mine = seconds_since(start_) > 60.0 * deck_.run.max_minutes;
-  return comm_->broadcast_control(mine ? "1" : "0") == "1";
 }
 
 std::map<std::string, std::string> TrainingRun::small_files() const {
@@ -356,7 +390,7 @@ void TrainingRun::say_evaluation() {
   const std::string closing = assembly_->network().closing_line();
   if (!closing.empty()) log_.say(closing);
   if (data_.validation == nullptr) return;
-  summary_.val_loss = validation_loss();
+  summary_.val_loss = validation_loss({});
   log_.say(evaluation_line(*summary_.val_loss, data_.validation_bytes_per_token));
 }
 

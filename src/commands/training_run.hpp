@@ -17,6 +17,7 @@
 
 #include "memory_room.hpp"
 #include "resume_point.hpp"
+#include "run_control.hpp"
 #include "saving.hpp"
 #include "session.hpp"
 
@@ -36,11 +37,12 @@ struct RunSummary {
 
 class TrainingRun {
  public:
-  /// Opens the data, plans and takes the memory, creates the run's folder. Throws Error, seen by all ranks, before any
-  /// large memory is taken where the plan does not fit.
+  /// Locks the run's folder where it may be continued, opens the data, plans and takes the memory, creates the folder.
+  /// Throws Error, seen by all ranks, before any large memory is taken where the plan does not fit.
   /// `verify_data`: the token shards are read and checked whole before anything else, as data.strict does.
-  explicit TrainingRun(Session& session, bool verify_data = false);
+  TrainingRun(Session& session, StartedAs started, bool verify_data = false);
 
+  /// Throws Error that was reported already, while nothing was destroyed: members may wait for a disk or a rank.
   RunSummary execute();
 
  private:
@@ -51,6 +53,11 @@ class TrainingRun {
   [[nodiscard]] std::string other_data() const;
   /// Brings the data's identity up to date, for a checkpoint. Collective.
   void identify_data();
+  void run_to_the_end();
+  /// After a stop signal: the step's checkpoint, or the weights, and nothing more.
+  [[noreturn]] void stop_by_signal();
+  /// The run ends before its last step, in good order: what it leaves, and the command that goes on.
+  [[nodiscard]] Error stopped();
   void create_folder();
   void continue_folder();
   void say_banner();
@@ -59,9 +66,9 @@ class TrainingRun {
   void say_memory();
   void train_all_steps();
   /// Over the first train.eval_batches global batches of the validation data.
-  double validation_loss();
+  /// None where `stops` said so before a batch.
+  std::optional<double> validation_loss(const std::function<bool()>& stops);
   std::optional<double> evaluate_after(std::int64_t step);
-  [[nodiscard]] bool out_of_time() const;
   void say_skipped(const train::StepResult& result, double next_scale);
   /// Operations of the model over those that the GPUs could have done.
   [[nodiscard]] std::optional<double> utilisation(double tokens_per_s) const;
@@ -78,6 +85,7 @@ class TrainingRun {
   std::vector<std::string> start_notes_;
   std::string folder_;
   io::Log log_;
+  RunControl run_;
   train::DataSet data_;
   std::optional<train::DataCheck> data_check_;
   io::DataIdentity data_identity_;
@@ -90,12 +98,10 @@ class TrainingRun {
   std::unique_ptr<dist::CountedCommunicator> comm_;
   std::unique_ptr<train::Assembly> assembly_;
   std::optional<Saving> saving_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::int64_t tokens_ = 0;  ///< predicted so far
   ThinnedSeries tokens_per_s_;  ///< of all steps of this process but its first
   double peak_flops_ = 0.0;  ///< published, a second, of all the run's GPUs; 0 where it is not known
   RunSummary summary_;
-  bool stopped_early_ = false;
 };
 
 }  // namespace kozero::commands

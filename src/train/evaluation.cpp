@@ -8,6 +8,11 @@
 namespace kozero::train {
 
 Evaluation evaluate(const Evaluator& evaluator, const SampleSource& source, std::int64_t max_samples) {
+  return *evaluate(evaluator, source, max_samples, {});
+}
+
+std::optional<Evaluation> evaluate(const Evaluator& evaluator, const SampleSource& source, std::int64_t max_samples,
+                                   const std::function<bool()>& stops) {
   dist::Communicator& comm = evaluator.comm;
   const std::int64_t total = max_samples > 0 ? std::min(max_samples, source.num_samples()) : source.num_samples();
   const Share mine = share_of(Share{0, total}, comm.rank(), comm.size());
@@ -15,6 +20,7 @@ Evaluation evaluate(const Evaluator& evaluator, const SampleSource& source, std:
   const std::int64_t most = (total + comm.size() - 1) / comm.size();
   double loss = 0.0;
   for (std::int64_t first = 0; first < most; first += evaluator.micro_batch) {
+    if (stops && stops()) return std::nullopt;
     std::vector<SampleName> names;
     for (std::int64_t i = first; i < std::min(first + evaluator.micro_batch, mine.count); ++i) {
       names.push_back(SampleName{0, mine.first + i});

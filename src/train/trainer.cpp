@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -38,7 +39,7 @@ void Trainer::record_state(std::int64_t step) {
   }
 }
 
-StepResult Trainer::step(std::int64_t step) {
+StepResult Trainer::step(std::int64_t step, const std::function<double()>& request) {
   position().step = step;
   if (checks(step) && !check_->recorded()) record_state(step);
   StepResult result{.step = step, .tokens = sampler_.positions(step).count * config_.seq};
@@ -54,8 +55,7 @@ StepResult Trainer::step(std::int64_t step) {
     auto timer = parts_.timeline.phase("reduce");
     parts_.state.finish_gradients();
     result.grad_norm = parts_.state.gradient_norm() / result.loss_scale;  // waits: from here on the losses can be read
-    const double loss = std::accumulate(losses_.data(), losses_.data() + losses_.extent(0), 0.0);
-    result.loss = sum_in_rank_order(parts_.comm, loss) / static_cast<double>(result.tokens);
+    gather_loss(request, result);
   }
   if (checks(step)) {
     auto timer = parts_.timeline.phase("check");
@@ -79,6 +79,17 @@ StepResult Trainer::step(std::int64_t step) {
   }
   result.skips_in_a_row = skips_in_a_row_;
   return result;
+}
+
+void Trainer::gather_loss(const std::function<double()>& request, StepResult& result) {
+  const double mine = std::accumulate(losses_.data(), losses_.data() + losses_.extent(0), 0.0);
+  const auto all = parts_.comm.gather_control({mine, request ? request() : 0.0});
+  double loss = 0.0;
+  for (std::size_t r = 0; r < all.size(); r += 2) {
+    loss += all[r];
+    result.request = std::max(result.request, static_cast<int>(all[r + 1]));
+  }
+  result.loss = loss / static_cast<double>(result.tokens);
 }
 
 model::Batch Trainer::batch(std::int64_t step, int micro_step) {

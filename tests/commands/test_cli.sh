@@ -303,7 +303,7 @@ resume() {
   # shellcheck disable=SC2086
   set -- "$inputs/quickstart.toml" $tiny checkpoint.every=4 checkpoint.keep=0 train.micro_batch=1
   expect 0 'checkpoint   whole/step_000000012' on 2 train "$@" run.dir=whole
-  expect 75 'stopped after step 1 .*checkpoint.resume=auto goes on' on 2 train "$@" run.max_minutes=1e-9
+  expect 75 'stopped after step 1 .*; to go on: mpiexec -n 2 .* checkpoint.resume=auto run.dir=run$' on 2 train "$@" run.max_minutes=1e-9
   expect 0 'resume       after step 1, 96 tokens, from run/step_000000001' on 2 train "$@" checkpoint.resume=auto
   trace whole >whole.txt
   trace run >run.txt

@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch_test_macros.hpp>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <filesystem>
 #include <limits>
 #include <sstream>
@@ -15,6 +19,8 @@
 #include <kozero/io/metrics.hpp>
 #include <kozero/io/progress.hpp>
 #include <kozero/io/readable.hpp>
+#include <kozero/io/run/run_lock.hpp>
+#include <kozero/io/run/run_status.hpp>
 #include <kozero/io/run_folder.hpp>
 #include <kozero/io/whole_file.hpp>
 
@@ -83,16 +89,87 @@ TEST_CASE("the metrics of a continued run go on after its step; later and half-w
   CHECK(bytes_of(folder / "none_yet.jsonl") == to_json_line(some_metrics()) + "\n");
 }
 
-TEST_CASE("a full disk is reported with the step") {
+TEST_CASE("a log on a full disk goes on on the terminal, which says so once") {
   if (!std::filesystem::exists("/dev/full")) SKIP("no /dev/full here");
   const ScratchFolder folder("full");
   std::filesystem::create_symlink("/dev/full", folder / "log.txt");
   std::ostringstream terminal;
   Log log(terminal, false);
   log.record_in(folder / "log.txt");
-  const auto error = thrown_by([&] { log.say("line"); });
+  log.say("one");
+  log.say("two");
+  CHECK(terminal.str() == "one\nwarning      " + (folder / "log.txt") +
+                              ": cannot write: No space left on device; lines are missing there until it can be "
+                              "written again\ntwo\n");
+}
+
+TEST_CASE("metrics that do not fit name step and reason, and leave whole lines") {
+  const ScratchFolder folder("short");
+  const std::string path = folder / "metrics.jsonl";
+  const std::string line = to_json_line(some_metrics()) + "\n";
+  MetricsFile file(path);
+  file.write(some_metrics());
+  struct rlimit before {};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const struct rlimit small {line.size() + 20, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const auto error = thrown_by([&] { file.write(some_metrics()); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
   CHECK(error.status == 4);
-  CHECK(error.text == (folder / "log.txt") + ": cannot write");
+  CHECK(error.text == path + ": cannot write: File too large (step 3)");
+  CHECK(bytes_of(path) == line);
+  file.write(some_metrics());
+  CHECK(bytes_of(path) == line + line);
+}
+
+TEST_CASE("one lock a folder: named holder, taken by force, gone with its folder") {
+  const ScratchFolder folder("lock");
+  const std::string run = folder / "deep/run";
+  {
+    const RunLock first(run, RunLock::Steal::no);
+    CHECK(first.note().empty());
+    CHECK(first.lost().empty());
+    const auto error = thrown_by([&] { RunLock(run, RunLock::Steal::no); });
+    CHECK(error.status == 2);
+    CHECK(error.text.find("process " + std::to_string(getpid()) + " on host " + host_name()) != std::string::npos);
+    const RunLock thief(run, RunLock::Steal::yes);
+    CHECK(thief.note().find("was taken from process") != std::string::npos);
+    CHECK(first.lost().find("its lock was taken by process") != std::string::npos);
+    CHECK(thief.lost().empty());
+  }
+  folder.put("deep/run/file", "what came into it stays");
+  {
+    const RunLock again(run, RunLock::Steal::no);
+    std::filesystem::rename(run, folder / "moved");
+    CHECK(again.lost().find("deleted or moved") != std::string::npos);
+    std::filesystem::create_directories(run);
+    CHECK(again.lost().find("another came") != std::string::npos);
+  }
+  CHECK(std::filesystem::is_empty(run));
+}
+
+TEST_CASE("a status is rewritten by its own run alone, and says what became of it") {
+  const ScratchFolder folder("status");
+  const std::string run = folder.put("run/metrics.jsonl", "{\"step\":6}\n{\"step\":7}\n");
+  const std::string in = std::filesystem::path(run).parent_path().string();
+  CHECK(words_on_run_before(in).empty());
+  const RunRecord record(in, {{"a", 12}, {"b", 34}});
+  record.begin(5);
+  CHECK(words_on_run_before(in) ==
+        std::vector<std::string>{
+            "the run before ended at step 7: ranks 0-1 on hosts a, b left no word: killed, or a node was lost"});
+  CHECK(record.leave_word(1, 6, "its disk is full"));
+  CHECK(!record.leave_word(1, 9, "a later word"));
+  CHECK(words_on_run_before(in) ==
+        std::vector<std::string>{"the run before ended at step 6: rank 1 on host b: its disk is full"});
+  RunRecord(in, {{"a", 13}}).begin(7);
+  CHECK(!record.end({"failed", "of a run whose folder was taken", 7, 1}));
+  CHECK(!record.leave_word(0, 7, "of a run whose folder was taken"));
+  clear_words(in);
+  CHECK(RunRecord(in, {{"a", 13}}).end({"finished", "", 9, 0}));
+  CHECK(words_on_run_before(in).empty());
 }
 
 TEST_CASE("the log says on the terminal and in the file; other ranks are silent") {

@@ -25,7 +25,7 @@
 
 using namespace kozero;
 
-// Kokkos' library has this for the default host space that it was built with (serial_kokkos/KokkosCore_config.h).
+// Kokkos' library has this for the default host space that it was built with (CMakeLists.txt).
 namespace Kokkos::Impl {
 void hostspace_fence(const Serial& space) { space.fence("kozero::test::hostspace_fence"); }
 }  // namespace Kokkos::Impl

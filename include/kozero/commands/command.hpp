@@ -30,6 +30,8 @@ void hand_over(char** argv);
 
 /// comm.timeout_s as the arguments or the deck that they name say it, before MPI is up; the default where they do not.
 double timeout_asked(char** argv);
+/// From now on a stop signal does not kill a `train` of these arguments: it is answered (src/commands/stop_signals.hpp).
+void await_stop_signals(const Arguments& arguments);
 
 /// Finds and runs the command that arguments[0] names. Throws Error(deck) with the nearest name for an unknown one.
 void run_command(const dist::Environment& environment, const Arguments& arguments);

@@ -6,6 +6,7 @@
 //   gradients are scale times the loss's (loss_scaler.hpp); their norm, and what the update sees, are unscaled
 //   clip by the global norm; update this rank's pieces; publish them
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -46,6 +47,7 @@ struct StepResult {
   double loss_scale = 1.0;
   bool skipped = false;         ///< the update was left out: the loss or the norm was not finite
   std::int64_t skips_in_a_row = 0;  ///< of on_nonfinite's, this one included; a scale that backed off is none of them
+  int request = 0;              ///< the largest that any rank gave to this step
   std::string bad_tensor = {};  ///< where it was: the first tensor whose gradient is not finite, "" where none is
 };
 
@@ -63,14 +65,18 @@ class Trainer {
   Trainer(Parts parts, BatchLoader& loader, const Sampler& sampler, const SampleSource& source, StepConfig config);
   ~Trainer();
 
-  /// One update. Throws Error(non_finite, seen by all ranks) naming the first bad tensor where config says stop, or the
-  /// step is one more than max_skips in a row; Error(internal, seen by all ranks) where a check finds changed bits.
-  StepResult step(std::int64_t step);
+  /// One update. `request` is asked where the losses are gathered, and its number goes with them to all ranks: a stop
+  /// that they agree on without a collective more. Throws Error(non_finite, seen by all ranks) naming the first bad
+  /// tensor where config says stop, or the step is one more than max_skips in a row; Error(internal, seen by all ranks)
+  /// where a check finds changed bits.
+  StepResult step(std::int64_t step, const std::function<double()>& request = {});
 
   /// As it is for the next step.
   [[nodiscard]] const LossScaler& loss_scaler() const { return config_.loss_scaler; }
 
  private:
+  /// Fills in the loss, summed in rank order, and the request.
+  void gather_loss(const std::function<double()>& request, StepResult& result);
   [[nodiscard]] model::Batch batch(std::int64_t step, int micro_step);
   [[noreturn]] void refuse_non_finite(const StepResult& result) const;
   void update(const StepResult& result);

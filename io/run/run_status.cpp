@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// run_status.cpp: small JSON files that are complete or absent.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/io/run/run_status.hpp>
+#include <kozero/io/run_folder.hpp>
+#include <kozero/io/whole_file.hpp>
+
+namespace kozero::io {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kMostBytes = 64 << 20;  // of ranks.json on very many ranks
+constexpr const char* kWordPrefix = "failure_rank_";
+constexpr const char* kMetricsFile = "metrics.jsonl";
+
+/// The file as JSON, null where it is absent or broken.
+Json read_json(const std::string& path) {
+  try {
+    Json json = Json::parse(read_whole_file(path, kMostBytes), nullptr, false);
+    return json.is_discarded() ? Json() : json;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+template <class T>
+T value_in(const Json& json, const char* key, T otherwise) {
+  const auto found = json.is_object() ? json.find(key) : json.end();
+  if (found == json.end()) return otherwise;
+  try {
+    return found->get<T>();
+  } catch (const nlohmann::json::exception&) {
+    return otherwise;
+  }
+}
+
+/// Of each rank's file under its own name, so that two ranks that fail at once do not meet.
+void replace(const std::string& path, const Json& json) {
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string mine = path + "." + host_name() + "." + std::to_string(::getpid());
+  write_whole_file(mine, text);
+  fs::rename(mine, path);
+}
+
+/// The step of the last whole line of metrics.jsonl, which says more than a status that was written at the start.
+std::int64_t last_step_in(const std::string& folder, std::int64_t otherwise) {
+  constexpr std::int64_t kTail = 64 << 10;
+  std::ifstream file(folder + "/" + kMetricsFile, std::ios::binary | std::ios::ate);
+  if (!file) return otherwise;
+  const std::int64_t size = file.tellg();
+  file.seekg(std::max<std::int64_t>(0, size - kTail));
+  std::int64_t step = otherwise;
+  for (std::string line; std::getline(file, line);) {
+    step = value_in(Json::parse(line, nullptr, false), "step", step);
+  }
+  return step;
+}
+
+std::vector<RankPlace> ranks_in(const std::string& folder) {
+  std::vector<RankPlace> ranks;
+  for (const auto& each : read_json(folder + "/" + kRanksFile)) {
+    ranks.push_back({value_in(each, "host", std::string("?")), value_in(each, "pid", std::int64_t{0})});
+  }
+  return ranks;
+}
+
+std::vector<fs::path> words_in(const std::string& folder) {
+  std::vector<fs::path> words;
+  std::error_code problem;
+  for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end; entry.increment(problem)) {
+    if (entry->path().filename().string().starts_with(kWordPrefix)) words.push_back(entry->path());
+  }
+  std::sort(words.begin(), words.end());
+  return words;
+}
+
+/// "ranks 0-3 on hosts a, b"
+std::string names_of(const std::vector<RankPlace>& ranks) {
+  std::set<std::string> hosts;
+  for (const auto& rank : ranks) hosts.insert(rank.host);
+  std::string text = ranks.size() == 1 ? "rank 0" : "ranks 0-" + std::to_string(ranks.size() - 1);
+  text += hosts.size() == 1 ? " on host" : " on hosts";
+  std::string separator = " ";
+  for (const auto& host : hosts) {
+    text += separator + host;
+    separator = ", ";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "unknown";
+}
+
+std::string time_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  std::array<char, 32> text{};
+  ::gmtime_r(&now, &utc);
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text.data();
+}
+
+RankPlace this_place() { return {host_name(), ::getpid()}; }
+
+RunRecord::RunRecord(std::string folder, std::vector<RankPlace> ranks)
+    : folder_(std::move(folder)), ranks_(std::move(ranks)), start_(time_now()) {}
+
+void RunRecord::begin(std::int64_t step) const {
+  Json ranks = Json::array();
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    ranks.push_back({{"rank", r}, {"host", ranks_[r].host}, {"pid", ranks_[r].pid}});
+  }
+  replace(path_of(kRanksFile), ranks);
+  replace(path_of(kStatusFile), {{"state", "running"},
+                                 {"why", ""},
+                                 {"step", step},
+                                 {"exit_status", nullptr},
+                                 {"host", ranks_[0].host},
+                                 {"pid", ranks_[0].pid},
+                                 {"start", start_},
+                                 {"end", nullptr}});
+}
+
+bool RunRecord::is_ours() const {
+  const Json now = read_json(path_of(kStatusFile));
+  return value_in(now, "state", std::string()) == "running" && value_in(now, "host", std::string()) == ranks_[0].host &&
+         value_in(now, "pid", std::int64_t{0}) == ranks_[0].pid;
+}
+
+bool RunRecord::end(const RunStatus& status) const noexcept {
+  static std::mutex mutex;  // of the main thread, which ends in good order, and of one that reports a signal meanwhile
+  try {
+    const std::lock_guard lock(mutex);
+    if (!is_ours()) return false;
+    Json json = read_json(path_of(kStatusFile));
+    json["state"] = status.state;
+    json["why"] = status.why;
+    json["step"] = status.step;
+    json["exit_status"] = status.exit_status ? Json(*status.exit_status) : Json();
+    json["end"] = time_now();
+    replace(path_of(kStatusFile), json);
+    return true;
+  } catch (const std::exception&) {
+    return false;  // the line was printed already
+  }
+}
+
+bool RunRecord::leave_word(int rank, std::int64_t step, const std::string& why) const noexcept {
+  try {
+    const std::string path = path_of(kWordPrefix + std::to_string(rank) + ".json");
+    if (!is_ours() || fs::exists(path)) return false;
+    const RankPlace& place = ranks_.at(static_cast<std::size_t>(rank));
+    replace(path, {{"rank", rank}, {"host", place.host}, {"pid", place.pid}, {"step", step}, {"why", why}});
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+void RunRecord::log(const std::string& line) const noexcept {
+  try {
+    const std::string text = line + "\n";
+    const int file = ::open(path_of(kLogFile).c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (file < 0) return;
+    static_cast<void>(!::write(file, text.data(), text.size()));
+    ::fsync(file);
+    ::close(file);
+  } catch (const std::exception&) {
+    return;  // no memory for a line that was printed already
+  }
+}
+
+std::string RunRecord::name_of(int rank) const {
+  return "rank " + std::to_string(rank) + " on host " + ranks_.at(static_cast<std::size_t>(rank)).host;
+}
+
+std::vector<std::string> words_on_run_before(const std::string& folder) {
+  const Json status = read_json(folder + "/" + kStatusFile);
+  const auto state = value_in(status, "state", std::string());
+  if (state != "running" && state != "failed") return {};
+  const std::int64_t step = last_step_in(folder, value_in(status, "step", std::int64_t{0}));
+  const std::string begin = "the run before ended at step " + std::to_string(step) + ": ";
+  std::vector<std::string> lines;
+  for (const auto& path : words_in(folder)) {
+    const Json word = read_json(path.string());
+    if (!word.is_object()) continue;
+    lines.push_back("the run before ended at step " + std::to_string(value_in(word, "step", step)) + ": rank " +
+                    std::to_string(value_in(word, "rank", -1)) + " on host " +
+                    value_in(word, "host", std::string("?")) + ": " + value_in(word, "why", std::string("?")));
+  }
+  if (!lines.empty()) return lines;
+  if (state == "failed") return {begin + value_in(status, "why", std::string("?"))};
+  const auto ranks = ranks_in(folder);
+  const std::string who = ranks.empty() ? "its ranks" : names_of(ranks);
+  return {begin + who + " left no word: killed, or " + (ranks.size() == 1 ? "its node was" : "a node was") + " lost"};
+}
+
+void clear_words(const std::string& folder) {
+  for (const auto& path : words_in(folder)) {
+    std::error_code ignored;
+    fs::remove(path, ignored);
+  }
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// run_status.hpp: how a run stands or ended, for batch scripts and for the next start in its folder.
+//   status.json          {"state": "running" | "finished" | "preempted" | "failed", "why", "step", "exit_status", "host",
+//                         "pid", "start", "end"}; why: one line, "" while running; times in UTC; written whole
+//   ranks.json           rank 0, once at the start: [{"rank", "host", "pid"}, ...]
+//   failure_rank_3.json  by a rank that fails, or about one that was seen to end: {"rank", "host", "pid", "step", "why"}
+// A run that was killed leaves "running". Nothing is written in a step.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kozero::io {
+
+inline constexpr const char* kStatusFile = "status.json";
+inline constexpr const char* kRanksFile = "ranks.json";
+
+/// A process of a job.
+struct RankPlace {
+  std::string host;
+  std::int64_t pid = 0;
+};
+
+/// This process.
+RankPlace this_place();
+std::string host_name();
+/// "2026-01-01T00:00:00Z"
+std::string time_now();
+
+struct RunStatus {
+  std::string state = "running";
+  std::string why;
+  std::int64_t step = 0;  ///< the last one done, as far as it is known
+  std::optional<int> exit_status;
+};
+
+/// The files of one run. Any rank may hold one; it is copied into what reports failures.
+class RunRecord {
+ public:
+  /// `ranks`: of all, in rank order.
+  RunRecord(std::string folder, std::vector<RankPlace> ranks);
+
+  /// Rank 0: ranks.json and the status "running". Throws Error(write).
+  void begin(std::int64_t step) const;
+  /// Rewrites status.json, where it still says "running" and is this run's; it may not be another rank's word, or that
+  /// of a run that took the folder. False where that could not be. Throws nothing.
+  bool end(const RunStatus& status) const noexcept;
+  /// Leaves a word on `rank`, which failed or was lost. An older word stays. False where that could not be.
+  bool leave_word(int rank, std::int64_t step, const std::string& why) const noexcept;
+  /// Appends a line to log.txt in one write, and syncs it. Makes no file. Throws nothing.
+  void log(const std::string& line) const noexcept;
+
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] const std::vector<RankPlace>& ranks() const { return ranks_; }
+  /// "rank 3 on host h"
+  [[nodiscard]] std::string name_of(int rank) const;
+
+ private:
+  [[nodiscard]] bool is_ours() const;
+  [[nodiscard]] std::string path_of(const std::string& file) const { return folder_ + "/" + file; }
+
+  std::string folder_;
+  std::vector<RankPlace> ranks_;
+  std::string start_;
+};
+
+/// What became of the run before in this folder, one line a lost or failed rank, as "the run before ended at step N:
+/// ..."; nothing where it finished or was preempted.
+std::vector<std::string> words_on_run_before(const std::string& folder);
+
+/// Removes the words of failed ranks. One process.
+void clear_words(const std::string& folder);
+
+}  // namespace kozero::io

@@ -1,0 +1,287 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include <kozero/core/failure_report.hpp>
+#include <kozero/dist/agreed.hpp>
+#include <kozero/io/run_folder.hpp>
+
+#include "command_line.hpp"
+#include "run_control.hpp"
+#include "stop_signals.hpp"
+
+namespace kozero::commands {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kFolderInterval = std::chrono::seconds(1);
+constexpr int kPreempted = static_cast<int>(Failure::preempted);
+
+bool same_folder(const fs::path& a, const fs::path& b) {
+  std::error_code ignored;
+  return fs::equivalent(a, b, ignored);
+}
+
+/// run.dir where the run may go on in it, else "": a path may name the run, a checkpoint or file in it, or a file of
+/// that checkpoint.
+std::string folder_to_continue(const io::Deck& deck) {
+  const std::string run_dir = io::without_trailing_slash(deck.run.dir);
+  const std::string& resume = deck.checkpoint.resume;
+  if (resume == "none") return "";
+  if (resume == "auto") return run_dir;
+  fs::path path = fs::absolute((fs::path(resume) / "").parent_path());
+  for (int level = 0; level < 3; ++level, path = path.parent_path()) {
+    if (same_folder(path, run_dir)) return run_dir;
+  }
+  return "";
+}
+
+std::vector<io::RankPlace> places_of_all(dist::Communicator& comm) {
+  const io::RankPlace mine = io::this_place();
+  std::vector<io::RankPlace> places;
+  for (const auto& text : dist::gather_text(comm, std::to_string(mine.pid) + " " + mine.host)) {
+    std::istringstream words(text);
+    words >> places.emplace_back().pid >> places.back().host;
+  }
+  return places;
+}
+
+/// The next rank, cyclically, that shares this one's process numbers; this rank where it is alone.
+int peer_of(int rank, const std::vector<std::string>& spaces) {
+  const auto size = static_cast<int>(spaces.size());
+  int peer = rank;
+  do {
+    peer = (peer + 1) % size;
+  } while (spaces[static_cast<std::size_t>(peer)] != spaces[static_cast<std::size_t>(rank)]);
+  return peer;
+}
+
+/// "[rank 1] error: what" without what is before the text.
+std::string text_of(const std::string& line) {
+  for (const std::string_view before : {"] error: ", "] "}) {
+    const auto found = line.find(before);
+    if (found != std::string::npos) return line.substr(found + before.size());
+  }
+  return line;
+}
+
+}  // namespace
+
+/// What a thread that reports a failure may still need when the run is gone.
+struct RunControl::Shared {
+  std::atomic<std::int64_t> step{0};
+  std::atomic<bool> lone{true};  ///< only this rank meets what is reported
+};
+
+RunControl::RunControl(Session& session, io::Log& log, StartedAs started)
+    : session_(session),
+      deck_(session.deck()),
+      control_(session.control()),
+      log_(log),
+      started_(std::move(started)),
+      shared_(std::make_shared<Shared>()) {
+  keep_stop_signals(deck_.run.stop_signals);
+  const bool alone = control_.size() == 1;
+  set_stop_actions({.rank = control_.rank(),
+                    .command = command(""),
+                    .end = alone ? nullptr : static_cast<void (*)(int)>(dist::Environment::abort),
+                    .unanswered = {}});
+  end_at_stop_signal("before the first step");
+  dist::agreed(control_, [&] {
+    const std::string folder = folder_to_continue(deck_);
+    if (started_.steal_lock && folder.empty()) {
+      throw Error(Failure::deck, "--steal-lock: no folder is continued; it goes with checkpoint.resume");
+    }
+    if (control_.rank() != 0 || folder.empty()) return;
+    lock_ = std::make_unique<io::RunLock>(folder, started_.steal_lock ? io::RunLock::Steal::yes : io::RunLock::Steal::no);
+  });
+}
+
+RunControl::~RunControl() {
+  set_stop_actions({.rank = control_.rank(), .command = "", .end = nullptr, .unanswered = {}});
+}
+
+std::string RunControl::make_folder(const std::string& continued) {
+  const std::string locked = lock_ ? lock_->folder() : "";
+  const std::string folder = continued.empty() ? io::create_run_folder(deck_.run.dir, locked) : continued;
+  if (!lock_ || lock_->folder() != folder) lock_ = std::make_unique<io::RunLock>(folder, io::RunLock::Steal::no);
+  return folder;
+}
+
+void RunControl::enter(const std::string& folder, std::int64_t step) {
+  shared_->step = step;
+  record_ = std::make_shared<io::RunRecord>(folder, places_of_all(control_));
+  spaces_ = dist::gather_text(control_, process_space());
+  dist::agreed(control_, [&] {
+    if (control_.rank() != 0) return;
+    if (!lock_->note().empty()) log_.say("warning      " + lock_->note());
+    for (const auto& line : io::words_on_run_before(folder)) log_.say("note         " + line);
+    io::clear_words(folder);
+    record_->begin(step);
+  });
+  record_failures();
+  watch_peer();
+}
+
+void RunControl::watch_peer() {
+  const int rank = control_.rank();
+  const int peer = peer_of(rank, spaces_);
+  if (peer == rank) return;
+  const auto pid = record_->ranks()[static_cast<std::size_t>(peer)].pid;
+  peer_ = std::make_unique<PeerWatch>(static_cast<pid_t>(pid), [record = record_, shared = shared_, rank, peer, pid] {
+    const std::string why = "its process " + std::to_string(pid) + " ended without a word: killed, or crashed";
+    if (!record->leave_word(peer, shared->step, why)) return;  // it said why itself, or the run is over
+    shared->lone = false;                                      // the word on the peer is all there is to say
+    constexpr int kLost = static_cast<int>(Failure::communication);
+    report_failure(kLost, failure_line(rank, kLost, record->name_of(peer) + ": " + why));
+    dist::Environment::abort(kLost);
+  });
+}
+
+void RunControl::end_outputs() {
+  peer_.reset();
+  require_outputs();
+}
+
+void RunControl::record_failures() {
+  const auto rank = control_.rank();
+  set_failure_reporter([record = record_, shared = shared_, rank](int status, const std::string& line) {
+    const std::string why = text_of(line);
+    record->log(line);
+    if (status != kPreempted && shared->lone) record->leave_word(rank, shared->step, why);
+    record->end({status == kPreempted ? "preempted" : "failed", why, shared->step, status});
+    if (status == kPreempted) io::clear_words(record->folder());
+  });
+  set_stop_actions({.rank = rank,
+                    .command = command(""),
+                    .end = control_.size() == 1 ? nullptr : static_cast<void (*)(int)>(dist::Environment::abort),
+                    .unanswered = [record = record_, shared = shared_, rank](int signal) {
+                      record->leave_word(rank, shared->step,
+                                         signal_name(signal) + " came, and the ranks agreed on no step to stop after");
+                    }});
+}
+
+void RunControl::begin_steps() { note_stop_signals(); }
+
+void RunControl::end_steps() {
+  if (stopped_by_signal()) return;
+  end_at_stop_signal("after the last step, whose weights are complete in " + record_->folder());
+}
+
+std::function<double()> RunControl::request() {
+  return [this] { return own_request(); };
+}
+
+double RunControl::own_request() {
+  int reason = stop_signal();
+  if (control_.rank() == 0) {
+    look_at_folder();
+    if (time_is_over()) reason = std::max(reason, stop_reason::kTimeOver);
+    if (metrics_lost_) reason = std::max(reason, stop_reason::kMetricsLost);
+    if (!folder_lost_.empty()) reason = stop_reason::kFolderLost;
+  }
+  return reason;
+}
+
+void RunControl::look_at_folder() {
+  const auto now = Clock::now();
+  if (!folder_lost_.empty() || now - looked_ < kFolderInterval) return;
+  looked_ = now;
+  folder_lost_ = lock_->lost();
+}
+
+bool RunControl::time_is_over() const {
+  const std::chrono::duration<double> passed = Clock::now() - start_;
+  return deck_.run.max_minutes > 0.0 && passed.count() > 60.0 * deck_.run.max_minutes;
+}
+
+void RunControl::count_step(std::int64_t step, int reason) {
+  shared_->step = step;
+  reason_ = std::max(reason_, reason);
+  if (stopped_by_signal()) answer_stop_signal();
+}
+
+bool RunControl::signal_on_any_rank(dist::Communicator& comm) {
+  const auto signals = comm.gather_control({static_cast<double>(stop_signal())});
+  const auto largest = static_cast<int>(*std::max_element(signals.begin(), signals.end()));
+  reason_ = std::max(reason_, largest);
+  if (largest != 0) answer_stop_signal();
+  return largest != 0;
+}
+
+void RunControl::write(io::MetricsFile& metrics, const io::StepMetrics& row) {
+  try {
+    metrics.write(row);
+    if (rows_lost_ > 0) log_.say(fmt::format("note         metrics.jsonl is written again; it lacks {} steps", rows_lost_));
+    rows_lost_ = 0;
+  } catch (const Error& problem) {
+    if (problem.failure() != Failure::write) throw;
+    if (deck_.checkpoint.on_error == "stop") {
+      if (!metrics_lost_) metrics_lost_ = problem;
+    } else if (rows_lost_ == 0) {
+      log_.say(std::string("warning      ") + problem.what() + "; training goes on (checkpoint.on_error = \"continue\")");
+    }
+    ++rows_lost_;
+  }
+}
+
+void RunControl::require_outputs() {
+  dist::agreed(control_, [&] {
+    if (control_.rank() != 0) return;
+    looked_ = {};
+    look_at_folder();
+    if (!folder_lost_.empty()) throw Error(Failure::write, folder_lost_ + "; the run ends without saving");
+    if (metrics_lost_) throw Error(*metrics_lost_);
+  });
+}
+
+std::string RunControl::command(const std::string& resume) const {
+  std::vector<std::string> arguments = started_.arguments;
+  std::erase(arguments, "--steal-lock");
+  if (!resume.empty()) {
+    std::erase_if(arguments, [](const std::string& each) {
+      return each.starts_with("checkpoint.resume=") || each.starts_with("run.dir=");
+    });
+    arguments.push_back(text_override("checkpoint.resume", resume));
+    arguments.push_back(text_override("run.dir", record_->folder()));
+  }
+  return command_line("train", arguments, control_.size());
+}
+
+Error RunControl::stopped(std::int64_t steps, const std::string& saved, const std::string& resume) {
+  const std::string why = stopped_by_signal()
+                              ? signal_name(reason_) + " came"
+                              : fmt::format("run.max_minutes = {} are over", deck_.run.max_minutes);
+  return {Failure::preempted,
+          fmt::format("stopped after step {} of {}: {}; {}; to go on: {}", shared_->step.load(), steps, why, saved,
+                      command(resume)),
+          Error::Seen::by_all_ranks};
+}
+
+void RunControl::finish() {
+  if (control_.rank() != 0) return;
+  if (!record_->end({"finished", "", shared_->step, 0})) {
+    log_.say("warning      " + record_->folder() + "/" + io::kStatusFile + " could not be written");
+  }
+  io::clear_words(record_->folder());
+}
+
+void RunControl::fail(const Error& error) {
+  const bool lone = !error.seen_by_all_ranks();
+  const int status = error.exit_status();
+  if (!lone) peer_.reset();
+  if (!lone && control_.rank() != 0) return;
+  shared_->lone = lone && control_.size() > 1;
+  log_.status("");
+  report_failure(status, failure_line(control_.rank(), status, error.what()));
+  if (lone && control_.size() > 1) dist::Environment::abort(status);
+}
+
+}  // namespace kozero::commands

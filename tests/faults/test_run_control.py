@@ -1,0 +1,420 @@
+# SPDX-FileCopyrightText: The KoZeRO authors
+# SPDX-License-Identifier: Apache-2.0
+"""test_run_control.py CASE KOZERO MPIEXEC PRELOAD DECK [--times N]: runs that are stopped, killed, started twice or robbed
+of their disk. Each function below whose docstring begins "case:" is a case; N repeats the random ones. Exit status 0: all
+as expected.
+"""
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SMALL = ["model.layers=2", "model.dim=16", "model.heads=2", "model.seq=16", "train.global_batch=4", "train.micro_batch=2",
+         "train.eval_every=0", "checkpoint.every=0", "optim.warmup_steps=0", "optim.schedule=constant", "log.every=1000000", "run.check_every=0"]
+FOREVER = "run.steps=1000000"
+RANK_NAMES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+PATIENCE = 100  # seconds, for what takes one
+
+
+class Lost(Exception):
+    """What a case waits for does not come: the case cannot go on."""
+
+
+class Job:
+    """A command under way: on ranks under mpiexec, or alone where ranks is 1."""
+
+    def __init__(self, case, arguments, ranks, environment):
+        launcher = [*case.options.mpiexec.split(), "-n", str(ranks)] if ranks > 1 else []
+        self.output = open(case.folder / f"said.{case.number()}", "w+", errors="replace")
+        self.process = subprocess.Popen([*launcher, case.options.kozero, *arguments], stdout=self.output, cwd=case.folder,
+                                        stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                        env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", **environment})
+
+    def said(self):
+        return pathlib.Path(self.output.name).read_text(errors="replace")
+
+    def processes(self):
+        return [self.process.pid, *descendants(self.process.pid)]
+
+    def ranks(self):
+        """Their processes, in rank order."""
+        found = {}
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                if pathlib.Path(f"/proc/{pid}/comm").read_text() == "kozero\n":
+                    settings = dict(each.split("=", 1) for each in pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in each)
+                    found[int(next((settings[name] for name in RANK_NAMES if name in settings), 0))] = pid
+        return [found[rank] for rank in sorted(found)]
+
+    def end(self):
+        """Exit status; what it said."""
+        try:
+            status = self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            status = "it hangs"
+            self.kill()
+        return status, self.said()
+
+    def kill(self):
+        for pid in reversed(self.processes()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def descendants(pid):
+    found = []
+    with contextlib.suppress(OSError):
+        for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            found += [int(child), *descendants(int(child))]
+    return found
+
+
+class Case:
+    def __init__(self, options, folder):
+        self.options, self.folder, self.failures, self.numbers = options, folder, 0, 0
+        self.run = folder / "run"
+        (folder / "text").write_text("".join(f"line {i}: the quick brown fox jumps over the lazy dog.\n" for i in range(200)))
+
+    def number(self):
+        self.numbers += 1
+        return self.numbers
+
+    def arguments(self, *overrides):
+        return ["train", self.options.deck, *SMALL, 'data.text=["text"]', "run.dir=run", *overrides]
+
+    def start(self, *overrides, ranks=2, **environment):
+        return Job(self, self.arguments(*overrides), ranks, environment)
+
+    def expect(self, holds, what, said=""):
+        if not holds:
+            self.failures += 1
+            print(f"FAILED: {what}; it said:\n    " + said.replace("\n", "\n    "), flush=True)
+
+    def expect_said(self, pattern, said, what):
+        self.expect(re.search(pattern, said, re.M) is not None, f"{what}: no /{pattern}/", said)
+
+    def expect_end(self, job, status, pattern, what):
+        came, said = job.end()
+        self.expect(came == status, f"{what}: status {came}, wanted {status}", said)
+        self.expect_said(pattern, said, what)
+        return said
+
+    def status(self):
+        if not (self.run / "status.json").exists():
+            return {"state": "no status.json"}
+        return json.loads((self.run / "status.json").read_text())
+
+    def steps(self):
+        """The steps in metrics.jsonl, every line of which must be whole."""
+        with contextlib.suppress(FileNotFoundError):
+            return [json.loads(line)["step"] for line in (self.run / "metrics.jsonl").read_text().splitlines()]
+        return []
+
+    def wait_for(self, holds, job, what):
+        start = time.monotonic()
+        while not holds():
+            if job.process.poll() is not None or time.monotonic() - start > PATIENCE:
+                self.expect(False, f"waited in vain for {what}", job.said())
+                job.kill()
+                raise Lost
+            time.sleep(0.01)
+
+    def wait_for_steps(self, job, count=3):
+        """Until so many steps are in metrics.jsonl."""
+        path = self.run / "metrics.jsonl"
+        self.wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= count, job, f"{count} steps")
+
+    def checkpoints(self):
+        return sorted(path.name for path in self.run.glob("step_*[0-9]"))
+
+    def run_printed_command(self, said, *more):
+        """The command after "to go on: ", by a shell, with some overrides more."""
+        command = re.findall(r"; to go on: (.*)$", said, re.M)[-1]
+        if command.startswith("mpiexec "):
+            command = command.replace("mpiexec", self.options.mpiexec, 1)
+        done = subprocess.run(["sh", "-c", command + " " + " ".join(more)], cwd=self.folder, capture_output=True, text=True, errors="replace",
+                              env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false"}, timeout=PATIENCE, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def clear(self):
+        shutil.rmtree(self.run, ignore_errors=True)
+
+
+def lock(case):
+    """case: a second job is refused by name; a crash leaves no lock; --steal-lock takes one; no locks, one line."""
+    auto = ["checkpoint.resume=auto", "checkpoint.every=5", "checkpoint.keep=2", FOREVER]
+    job = case.start(*auto)
+    case.wait_for_steps(job)
+    before = sorted(path.name for path in case.run.iterdir())
+    pid, host = job.ranks()[0], os.uname().nodename
+    said = case.expect_end(case.start(*auto), 2, rf'^\[rank 0\] error: run.dir = "run": another run is at work there: process {pid} on '
+                           rf"host {host}, since 20..-.*Z; .*--steal-lock", "a second job")
+    case.expect(len(re.findall(r"^\[rank", said, re.M)) == 1, "a second job: one line", said)
+    case.expect(set(before) - {path.name for path in case.run.iterdir()} <= set(case.checkpoints()), "the second job changed files")
+    job.kill()
+    job = case.start(*auto, "run.steps=100000")
+    case.wait_for(lambda: "from run/step_" in job.said() or "from the beginning" in job.said(), job, "a restart after a crash")
+    # A holder that lives is told, and writes nothing more.
+    thief = case.start(*auto, "--steal-lock", "run.steps=200000")
+    case.expect_end(job, 4, r"^\[rank 0\] error: run: its lock was taken by process \d+ on host", "whose lock was taken")
+    case.wait_for(lambda: "\nresume " in thief.said(), thief, "whoever took the lock")
+    case.expect_said(r"^warning      run: its lock was taken from process \d+ on host .* \(--steal-lock\)", thief.said(), "--steal-lock")
+    case.expect(case.status()["state"] == "running", "the run whose lock was taken wrote status.json")
+    os.kill(thief.ranks()[0], signal.SIGTERM)
+    case.expect_end(thief, 75, "stopped after step", "whoever took the lock")
+    case.expect(not (case.run / "lock").exists(), "the lock stays after the run's end")
+    case.clear()
+    case.expect_end(case.start("run.steps=2", LD_PRELOAD=case.options.preload, KOZERO_NO_LOCKS="1"), 0,
+                    r"^warning      run: its file system has no locks \(No locks available\): nothing keeps", "no locks")
+    case.expect_end(case.start("run.steps=2", "--steal-lock"), 2, r"--steal-lock: no folder is continued", "nothing to take")
+
+
+def double_start(case):
+    """case: the same resume=auto command twice at one moment: one trains, the other is refused, nothing is damaged."""
+    auto = ["checkpoint.resume=auto", "checkpoint.every=3", "checkpoint.keep=2", FOREVER]
+    for i in range(case.options.times or 3):
+        if i % 2 == 0:
+            case.clear()  # no folder is there yet
+        jobs = [case.start(*auto, ranks=1 + i % 2) for _ in range(2)]
+        case.wait_for(lambda: any(job.process.poll() is not None for job in jobs), type("Any", (), {
+            "process": type("P", (), {"poll": staticmethod(lambda: None)}), "said": lambda self: ""})(), "a refusal")
+        loser = next((job for job in jobs if job.process.poll() is not None), jobs[0])
+        winner = jobs[1] if loser is jobs[0] else jobs[0]
+        case.expect_end(loser, 2, r"^\[rank 0\] error: run.dir = .*another run is at work there", f"double start {i}: the second")
+        case.wait_for_steps(winner, 10)
+        case.wait_for(lambda: "\ndeck " in "\n" + winner.said(), winner, "its banner")
+        os.kill(winner.ranks()[0], signal.SIGTERM)
+        case.expect_end(winner, 75, "its checkpoint is run/step_", f"double start {i}: the first")
+        steps = case.steps()
+        case.expect(steps == list(range(1, len(steps) + 1)), f"double start {i}: metrics.jsonl has steps {steps}")
+        case.expect(not list(case.folder.glob("run-[0-9]*")), f"double start {i}: a second folder")
+        verified = subprocess.run([case.options.kozero, "inspect", case.run, "--verify"], capture_output=True, text=True, check=False)
+        case.expect(verified.returncode == 0, f"double start {i}: a broken checkpoint", verified.stderr)
+
+
+def signals(case):
+    """case: each stop signal: one step's checkpoint, status 75, and a command that goes on with the bits of one run."""
+    kinds = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP]
+    for i in range(case.options.times or 4):
+        case.clear()
+        kind, ranks = kinds[i % 4], 1 + (i + 1) % 2
+        job = case.start("checkpoint.every=100000", 'data.text=["text", "text"]' if i == 1 else 'data.text=["text"]', FOREVER,
+                         f"zero.stage={i % 4}", ranks=ranks)
+        case.wait_for_steps(job, random.randint(1, 20))
+        whom = random.choice(job.ranks())
+        os.kill(whom, kind)
+        name = f"{kind.name} to one of {ranks} ranks"
+        said = case.expect_end(job, 75, rf"^\[rank 0\] stopped after step \d+ of 1000000: {kind.name} came; its checkpoint is run/step_\d+; "
+                               r"to go on: .*checkpoint.resume=auto run.dir=run$", name)
+        case.expect("error" not in said, f"{name}: says error", said)
+        steps = case.steps()
+        step = int(re.search(r"stopped after step (\d+)", said)[1])
+        case.expect(steps == list(range(1, step + 1)), f"{name}: {steps} and step {step}")
+        status = case.status()
+        case.expect(status["state"] == "preempted" and status["step"] == step and status["exit_status"] == 75, f"{name}: {status}")
+        case.expect_said(r"^\[rank 0\] stopped after step", (case.run / "log.txt").read_text(), f"{name}: log.txt")
+        goes, said = case.run_printed_command(said, f"run.steps={step + 2}")
+        case.expect(goes == 0, f"{name}: the printed command ends in {goes}", said)
+        case.expect_said(rf"^resume       after step {step},", said, name)
+        case.expect("the run before" not in said, f"{name}: spoke of a loss", said)
+        case.expect(case.status()["state"] == "finished", f"{name}: {case.status()}")
+    losses = [json.loads(line)["loss"] for line in (case.run / "metrics.jsonl").read_text().splitlines()]
+    case.clear()
+    case.expect_end(case.start(f"run.steps={len(losses)}", f"zero.stage={i % 4}", ranks=ranks), 0, "everything lies in run", "a whole run")
+    whole = [json.loads(line)["loss"] for line in (case.run / "metrics.jsonl").read_text().splitlines()]
+    case.expect(whole == losses, f"the stopped run has other losses: {losses}, not {whole}")
+    case.clear()
+    job = case.start(FOREVER)
+    case.wait_for_steps(job)
+    os.kill(job.ranks()[1], signal.SIGTERM)
+    said = case.expect_end(job, 75, r"SIGTERM came; its weights are in run/weights.h5, but without checkpoint.every", "without checkpoints")
+    step = int(re.search(r"stopped after step (\d+)", said)[1])
+    goes, said = case.run_printed_command(said, f"run.steps={step + 1}")
+    case.expect(goes == 0 and f"resume       after step {step}," in said, f"weights alone: {goes}", said)
+    job = case.start(FOREVER, 'run.stop_signals=["SIGUSR2"]', "run.dir=other")
+    case.run = case.folder / "other"
+    case.wait_for_steps(job)
+    os.kill(job.ranks()[0], signal.SIGUSR2)
+    case.expect_end(job, 75, r"SIGUSR2 came", "run.stop_signals")
+
+
+def early_signal(case):
+    """case: a signal before the first step ends all ranks at once, with status 75."""
+    for i in range(case.options.times or 4):
+        case.clear()
+        job = case.start(FOREVER, "model.layers=24", "model.dim=256", ranks=1 + i % 2)
+        found = []
+        while not found and job.process.poll() is None:
+            pids = [job.process.pid] if i % 2 == 0 else descendants(job.process.pid)
+            # Until the program has begun to handle signals they have their default effect.
+            found = [pid for pid in pids if handles(pid, signal.SIGTERM)]
+        time.sleep(random.random() * 0.2)
+        os.kill(random.choice(found), signal.SIGTERM)
+        case.expect_end(job, 75, r"^\[rank \d\] stopped (by SIGTERM before|after step \d)", f"early signal {i}")
+
+
+def handles(pid, kind):
+    """Whether the process is kozero's and has a handler for the signal."""
+    with contextlib.suppress(OSError):
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        caught = int(re.search(r"^SigCgt:\s*([0-9a-f]+)", status, re.M)[1], 16)
+        return status.startswith("Name:\tkozero") and caught >> (kind - 1) & 1 == 1
+    return False
+
+
+def second_interrupt(case):
+    """case: a second SIGINT ends the job while its checkpoint is being written."""
+    job = case.start(FOREVER, "checkpoint.every=100000", ranks=1, LD_PRELOAD=case.options.preload, KOZERO_SLOW_FSYNC="step_",
+                     KOZERO_SLOW_SECONDS="1000")
+    case.wait_for_steps(job)
+    os.kill(job.process.pid, signal.SIGINT)
+    case.wait_for(lambda: any(case.run.glob("step_*")), job, "a save")
+    os.kill(job.process.pid, signal.SIGINT)
+    case.expect_end(job, 130, r"^\[rank 0\] ended at once by SIGINT after SIGINT: what was not saved is lost$", "a second SIGINT")
+
+
+def lost_rank(case):
+    """case: after kill -9 of one rank the next start says what is known of it."""
+    for backend in ("shm", "mpi"):
+        case.clear()
+        job = case.start(FOREVER, "checkpoint.every=5", "checkpoint.keep=2", "comm.timeout_s=5", f"comm.backend={backend}")
+        case.wait_for_steps(job, 8)
+        table = case.run / "ranks.json"
+        pids = [rank["pid"] for rank in json.loads(table.read_text())] if table.exists() else []
+        case.expect(pids == job.ranks(), f"ranks.json has {pids}, the ranks are {job.ranks()}")
+        os.kill(job.ranks()[1], signal.SIGKILL)
+        status, said = job.end()
+        case.expect(status not in (0, "it hangs"), f"kill -9: status {status}", said)
+        last = case.steps()[-1]
+        case.expect_end(case.start("run.steps=" + str(last + 3), "checkpoint.resume=auto"), 0,
+                        rf"^note         the run before ended at step \d+: rank.*1 on host {os.uname().nodename}", "the next start")
+        case.expect(not list(case.run.glob("failure_rank_*")), "words of failed ranks stay")
+        case.expect(case.status()["state"] == "finished", f"{case.status()}")
+
+
+def lost_folder(case):
+    """case: a run whose folder is deleted, or moved, ends with status 4."""
+    for moved in (True, False):
+        case.clear()
+        job = case.start(FOREVER)
+        case.wait_for_steps(job)
+        case.run.rename(case.folder / f"moved{moved}")
+        if not moved:
+            shutil.rmtree(case.folder / f"moved{moved}")
+        said = case.expect_end(job, 4, r"^\[rank 0\] error: run: this run's folder is not there any more: it was deleted or moved", "a lost folder")
+        case.expect("everything lies" not in said, "a lost folder: everything lies nowhere", said)
+        case.expect(not case.run.exists(), "a lost folder came back")
+
+
+def broken_checkpoints(case):
+    """case: where all checkpoints are broken nothing is changed, with status 3."""
+    case.expect_end(case.start("run.steps=6", "checkpoint.every=3"), 0, "everything lies", "a run")
+    for state in case.run.glob("step_*/state.h5"):
+        state.write_bytes(state.read_bytes()[:-100])
+    before = {path: path.read_bytes() for path in case.run.rglob("*") if path.is_file()}
+    case.expect_end(case.start("run.steps=9", "checkpoint.every=3", "checkpoint.resume=auto"), 3,
+                    r"^\[rank 0\] error: run: none of its 2 checkpoints is complete; .*run/step_000000006/state.h5: ", "broken checkpoints")
+    after = {path: path.read_bytes() for path in case.run.rglob("*") if path.is_file()}
+    case.expect(before == after, f"files changed: {[path for path in {**before, **after} if before.get(path) != after.get(path)]}")
+
+
+def full_metrics(case):
+    """case: metrics that cannot be written: a warning an outage, or the run's end after a save; never half a line."""
+    flag = case.folder / "full"
+    for path in ("metrics.jsonl", "log.txt"):
+        case.clear()
+        flag.unlink(missing_ok=True)
+        job = case.start("checkpoint.every=100000", "checkpoint.on_error=continue", "log.every=1", FOREVER, LD_PRELOAD=case.options.preload,
+                         KOZERO_FULL_WHILE=str(flag), KOZERO_FULL_PATH=path)
+        case.wait_for_steps(job)
+        flag.touch()
+        case.wait_for(lambda: "No space left on device" in job.said(), job, "a warning")
+        seen = job.said().count("\n")
+        case.wait_for(lambda: job.said().count("\n") > seen + 5, job, "steps on a full disk")
+        flag.unlink()
+        count = len(case.steps())
+        case.wait_for_steps(job, count + 3)
+        os.kill(job.ranks()[0], signal.SIGTERM)
+        said = case.expect_end(job, 75, rf"^warning      run/{path}: cannot write: No space left on device", f"{path} on a full disk")
+        case.expect(said.count("No space left") == 1, f"{path}: one warning an outage", said)
+        if path == "metrics.jsonl":
+            case.expect_said(r"^note         metrics.jsonl is written again; it lacks \d+ steps", said, "after the outage")
+        case.steps()  # every line is whole
+    case.clear()
+    job = case.start("checkpoint.every=100000", FOREVER, LD_PRELOAD=case.options.preload, KOZERO_FULL_WHILE=str(flag), KOZERO_FULL_PATH="metrics.jsonl")
+    case.wait_for_steps(job)
+    flag.touch()
+    case.expect_end(job, 4, r"^\[rank 0\] error: run/metrics.jsonl: cannot write: No space left on device \(step \d+\)", "on_error = stop")
+    case.expect(len(case.checkpoints()) == 1, f"on_error = stop: checkpoints {case.checkpoints()}")
+    case.expect(case.steps() == list(range(1, len(case.steps()) + 1)), "on_error = stop: metrics")
+    case.expect(case.status()["state"] == "failed" and case.status()["exit_status"] == 4, f"{case.status()}")
+
+
+def slow_disk(case):
+    """case: an error is told while a save hangs, in stderr and log.txt; the job ends."""
+    job = case.start(FOREVER, "checkpoint.every=3", "comm.timeout_s=2", LD_PRELOAD=case.options.preload, KOZERO_SLOW_FSYNC="step_",
+                     KOZERO_SLOW_SECONDS="1000")
+    case.wait_for(lambda: any(case.run.glob("step_*")), job, "a save")
+    os.kill(job.ranks()[1], signal.SIGSTOP)
+    said = case.expect_end(job, 5, r"^\[rank 0\] error: ", "an error while a save hangs")
+    case.expect_said(r"^\[rank 0\] error: ", (case.run / "log.txt").read_text(), "log.txt")
+    case.expect(case.status()["state"] == "failed", f"{case.status()}", said)
+
+
+def lone_error(case):
+    """case: an error of one rank alone is always on stderr and in log.txt, and named by the next start."""
+    lost = 0
+    for i in range(case.options.times or 5):
+        case.clear()
+        job = case.start(FOREVER, "comm.timeout_s=0.5", f"comm.backend={('mpi', 'shm')[i % 2]}")
+        case.wait_for_steps(job)
+        os.kill(job.ranks()[i % 2], signal.SIGSTOP)
+        status, said = job.end()
+        lost += re.search(r"^\[rank \d\] error: ", said, re.M) is None
+        case.expect(status == 5, f"lone error {i}: status {status}", said)
+        case.expect_said(r"^\[rank \d\] error: ", (case.run / "log.txt").read_text(), "log.txt")
+        words = list(case.run.glob("failure_rank_*.json"))
+        case.expect(len(words) >= 1 and case.status()["state"] == "failed", f"lone error {i}: {words}, {case.status()}")
+    case.expect(lost == 0, f"the line was lost {lost} times")
+    case.expect_end(case.start("run.steps=2", "checkpoint.resume=auto"), 0, r"^note         the run before ended at step \d+: rank \d on host .*: ",
+                    "the next start")
+
+
+def max_minutes(case):
+    """case: a run that run.max_minutes stops prints the command that goes on, and no error."""
+    case.expect_end(case.start("run.steps=4", "run.max_minutes=1e-9", "checkpoint.every=2", 'run.dir="a b"', ranks=2), 75,
+                    r"^\[rank 0\] stopped after step 1 of 4: run.max_minutes = 1e-09 are over; its checkpoint is a b/step_000000001; "
+                    r"to go on: mpiexec -n 2 .*checkpoint.resume=auto 'run.dir=a b'$", "run.max_minutes")
+    case.run = case.folder / "a b"
+    case.expect(case.status()["state"] == "preempted", f"{case.status()}")
+    job = case.start("run.steps=4", "checkpoint.every=2", 'run.dir="a b"', "checkpoint.resume=auto", "train.global_batch=8")
+    case.expect_end(job, 2, "the global batch is 8 and was 4", "another deck")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("case")
+    for name in ("kozero", "mpiexec", "preload", "deck"):
+        parser.add_argument(name)
+    parser.add_argument("--times", type=int)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        case = Case(options, pathlib.Path(folder))
+        with contextlib.suppress(Lost):
+            globals()[options.case](case)
+    print("all as expected" if case.failures == 0 else f"{case.failures} were not as expected")
+    sys.exit(case.failures > 0)
+
+
+main()

@@ -1,3 +1,0 @@
-// SPDX-FileCopyrightText: The KoZeRO authors
-// SPDX-License-Identifier: Apache-2.0
-#pragma once
