@@ -34,7 +34,8 @@ void say_usage(const dist::Environment& environment, const Command& command) {
 const std::vector<Command>& all_commands() {
   static const std::vector<Command> kCommands = {
       {"train", "DECK [section.key=value ...] [--verify-data] [--steal-lock] [--json]",
-       "train a model as the deck says (--verify-data: read and check all token shards before the first step)", train,
+       "train a model as the deck says (--verify-data: read and check all token shards before the first step; "
+       "--steal-lock: take the folder of a run whose host was lost)", train,
        true},
       {"verify", "DECK [section.key=value ...] [--steps N] | RUN [section.key=value ...] --replay STEP",
        "show that all ZeRO stages give the same bits for a deck; with --replay, compute a step of a run again from its "

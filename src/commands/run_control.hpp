@@ -29,6 +29,7 @@ namespace kozero::commands {
 /// `kozero train ARGUMENTS`
 struct StartedAs {
   std::vector<std::string> arguments;
+  bool verify_data = false;  ///< the token shards are read and checked whole before anything else, as data.strict does
   bool steal_lock = false;
 };
 

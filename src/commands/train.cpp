@@ -31,15 +31,14 @@ void train(const dist::Environment& environment, const Arguments& arguments) {
   DeckArguments deck_arguments;
   deck_arguments.add_to(app);
   bool as_json = false;
-  bool verify_data = false;
   app.add_flag("--json", as_json);
-  app.add_flag("--verify-data", verify_data);
   StartedAs started{arguments};
+  app.add_flag("--verify-data", started.verify_data);
   app.add_flag("--steal-lock", started.steal_lock);
   parse(app, arguments);
 
   Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read(comm); });
-  const RunSummary summary = TrainingRun(session, started, verify_data).execute();
+  const RunSummary summary = TrainingRun(session, started).execute();
   if (as_json && environment.rank() == 0) std::cout << json_of(summary).dump() << std::endl;
 }
 

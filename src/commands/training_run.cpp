@@ -45,12 +45,12 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
-TrainingRun::TrainingRun(Session& session, StartedAs started, bool verify_data)
+TrainingRun::TrainingRun(Session& session, const StartedAs& started)
     : session_(session),
       deck_(session.deck()),
       control_(session.control()),
       log_(session.is_first_rank() ? io::Log::on_standard_output() : io::Log()),
-      run_(session, log_, std::move(started)) {
+      run_(session, log_, started) {
   const auto vocab = dist::agreed(control_, [&] { return train::vocab_of(deck_); });
   const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, vocab).seq; });
   start_notes_ = check_before_data(session, vocab);
@@ -61,7 +61,7 @@ TrainingRun::TrainingRun(Session& session, StartedAs started, bool verify_data)
     return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples());
   });
   data_check_.emplace(std::vector{data_.train_shards, data_.validation_shards}, control_);
-  if (verify_data || deck_.data.strict) data_check_->finish(control_);
+  if (started.verify_data || deck_.data.strict) data_check_->finish(control_);
   data_identity_ = data_check_->identity(control_);
   settings_.staged = settings_.staged && can_save_beside(session.environment());
   plan_ = plan::memory_plan(settings_, session_.backend(), control_.size());
@@ -274,7 +274,8 @@ void TrainingRun::train_all_steps() {
     if (metrics) run_.write(*metrics, row);
     saving_->look();
     const bool is_last = step == settings_.steps || run_.reason() != stop_reason::kNone;
-    if (run_.reason() == stop_reason::kFolderLost || !saving_->due(step, is_last)) continue;
+    const bool has_folder = run_.reason() != stop_reason::kFolderLost;
+    if (!has_folder || !saving_->due(step, is_last)) continue;
     identify_data();
     saving_->save(record_after(step, trainer.loss_scaler()), small_files_, result.skips_in_a_row == 0);
   }

@@ -39,8 +39,7 @@ class TrainingRun {
  public:
   /// Locks the run's folder where it may be continued, opens the data, plans and takes the memory, creates the folder.
   /// Throws Error, seen by all ranks, before any large memory is taken where the plan does not fit.
-  /// `verify_data`: the token shards are read and checked whole before anything else, as data.strict does.
-  TrainingRun(Session& session, StartedAs started, bool verify_data = false);
+  TrainingRun(Session& session, const StartedAs& started);
 
   /// Throws Error that was reported already, while nothing was destroyed: members may wait for a disk or a rank.
   RunSummary execute();

@@ -324,7 +324,7 @@ def broken_checkpoints(case):
         state.write_bytes(state.read_bytes()[:-100])
     before = {path: path.read_bytes() for path in case.run.rglob("*") if path.is_file()}
     case.expect_end(case.start("run.steps=9", "checkpoint.every=3", "checkpoint.resume=auto"), 3,
-                    r"^\[rank 0\] error: run: none of its 2 checkpoints is complete; .*run/step_000000006/state.h5: ", "broken checkpoints")
+                    r"^\[rank 0\] error: checkpoint.resume = "auto": none of the 2 checkpoints in run is whole, nothing was changed: .*run/step_000000006/state.h5: ", "broken checkpoints")
     after = {path: path.read_bytes() for path in case.run.rglob("*") if path.is_file()}
     case.expect(before == after, f"files changed: {[path for path in {**before, **after} if before.get(path) != after.get(path)]}")
 
