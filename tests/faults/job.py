@@ -112,7 +112,7 @@ class Job:
                 return True
             if not self.running():
                 return holds()
-            time.sleep(0.002)
+            time.sleep(0.004)
         return False
 
     def wait(self, seconds):
