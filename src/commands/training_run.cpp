@@ -11,7 +11,6 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/failure_report.hpp>
-#include <kozero/core/median.hpp>
 #include <kozero/core/position.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/dist/control_communicator.hpp>
@@ -262,7 +261,7 @@ void TrainingRun::train_all_steps() {
     const double seconds = seconds_since(step_start);
     tokens_ += result.tokens;
     if (step == first) summary_.first_loss = result.loss;
-    if (step > first || settings_.steps == first) tokens_per_s_.push_back(static_cast<double>(result.tokens) / seconds);
+    if (step > first || settings_.steps == first) tokens_per_s_.add(static_cast<double>(result.tokens) / seconds);
     summary_.last_loss = result.loss;
     summary_.steps = step;
     io::StepMetrics row = metrics_of(result, seconds);
@@ -283,7 +282,7 @@ void TrainingRun::train_all_steps() {
   data_check_->look(std::chrono::seconds(2));
   if (!data_check_->done()) log_.say("note         the run ended before all its token shards were checked");
   run_.require_outputs();
-  summary_.median_tokens_per_s = median(tokens_per_s_);
+  summary_.median_tokens_per_s = median(tokens_per_s_.values());
 }
 
 void TrainingRun::say_skipped(const train::StepResult& result, double next_scale) {
