@@ -175,7 +175,7 @@ std::string Replay::compare_state(UnsavedRun& run) {
   const auto saved = find_checkpoint(run_, comm_, [&](std::int64_t step) { return step == step_; });
   if (!saved) return "";
   const auto mine = hashed_tensors(run.assembly().parts());
-  train::load_state(saved->folder + "/" + io::kStateFile, run.assembly().parts());
+  train::load_state(saved->folder + "/" + io::kStateFile, run.assembly().parts(), comm_);
   const auto theirs = hashed_tensors(run.assembly().parts());
   std::string first;
   for (std::size_t i = 0; first.empty() && i < mine.size(); ++i) {
