@@ -26,6 +26,8 @@ Hdf5Handle open_hdf5(const std::string& path, Hdf5Access access, std::int64_t us
       H5Pset_libver_bounds(properties.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST) < 0) {
     fail_hdf5(failure, path, "set the file's access properties");
   }
+  // The usual driver wants a path that a file can be found under again, which a MemoryFile's is not.
+  if (creates && H5Pset_fapl_stdio(properties.id()) < 0) fail_hdf5(failure, path, "set the file's driver");
   const Hdf5Handle layout(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   if (!layout.valid() || H5Pset_userblock(layout.id(), static_cast<hsize_t>(user_block)) < 0) {
     fail_hdf5(failure, path, "set the file's layout");

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -150,7 +151,9 @@ bool RunRecord::is_ours() const {
 }
 
 bool RunRecord::end(const RunStatus& status) const noexcept {
+  static std::mutex mutex;  // of the main thread, which ends in good order, and of one that reports a signal meanwhile
   try {
+    const std::lock_guard lock(mutex);
     if (!is_ours()) return false;
     Json json = read_json(path_of(kStatusFile));
     json["state"] = status.state;

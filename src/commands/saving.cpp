@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/failure_report.hpp>
 #include <kozero/dist/control_communicator.hpp>
 #include <kozero/io/readable.hpp>
 
@@ -43,12 +44,17 @@ bool Saving::due(std::int64_t step, bool last) const { return keys_.every > 0 &&
 
 void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std::string> texts, bool prune) {
   const auto start = Clock::now();
-  const bool ready = await_last();
+  const bool ready = await_last(hangs_ ? 0.0 : keys_.io_timeout_s);
   waited_s_ = std::chrono::duration<double>(Clock::now() - start).count();
   interval_s_ = std::chrono::duration<double>(start - last_begin_).count();
   last_begin_ = start;
-  if (!ready) return;
-  saver_.begin({folder_, record, std::move(texts), prune ? keys_.keep : 0});
+  left_out_.reset();
+  train::SaveOrder order{folder_, record, std::move(texts), prune ? keys_.keep : 0};
+  if (!ready) {
+    left_out_ = std::move(order);
+    return;
+  }
+  saver_.begin(order);
   stall_s_ += std::chrono::duration<double>(Clock::now() - start).count();
   if (!saver_.asynchronous()) finish();
 }
@@ -59,11 +65,14 @@ void Saving::look() {
 
 void Saving::finish() {
   // A run whose last save hangs cannot end well: its thread cannot be left.
-  if (!await_last()) refuse_hanging(true);
+  if (!await_last(keys_.io_timeout_s)) refuse_hanging(true);
+  if (!left_out_) return;
+  saver_.begin(*std::exchange(left_out_, std::nullopt));
+  finish();
 }
 
-bool Saving::await_last() {
-  if (const auto report = saver_.wait(control_, hangs_ ? 0.0 : keys_.io_timeout_s)) settle(*report);
+bool Saving::await_last(double longest_s) {
+  if (const auto report = saver_.wait(control_, longest_s)) settle(*report);
   const bool begins_to_hang = !hangs_ && saver_.under_way();
   hangs_ = saver_.under_way();
   if (begins_to_hang) refuse_hanging(keys_.on_error == "stop");
@@ -72,18 +81,23 @@ bool Saving::await_last() {
 
 void Saving::refuse_hanging(bool stops) const {
   const std::string whose = saver_.slow_ranks().empty() ? "" : ", on " + saver_.slow_ranks();
-  const std::string text =
-      fmt::format("the checkpoint of step {} is not written after {} s of waiting (checkpoint.io_timeout_s){}: the disk "
-                  "of {} hangs or is too slow",
-                  saver_.step(), keys_.io_timeout_s, whose, folder_);
+  const std::string text = fmt::format(
+      "the checkpoint of step {} is not written after {} s of waiting (checkpoint.io_timeout_s){}: the disk "
+      "of {} hangs or is too slow",
+      saver_.step(), keys_.io_timeout_s, whose, folder_);
   if (!stops) {
-    log_.say("warning      " + text + "; no other is saved meanwhile, and training goes on (checkpoint.on_error = "
+    log_.say("warning      " + text +
+             "; none is saved until it is, and training goes on (checkpoint.on_error = "
              "\"continue\")");
     return;
   }
-  // Rank 0 alone tells, and ends the job at once: no rank can leave a thread that hangs in a call of the system.
-  throw Error(Failure::write, text + "; older checkpoints are as they were",
-              control_.rank() == 0 ? Error::Seen::by_this_rank : Error::Seen::by_all_ranks);
+  // No rank can leave a thread that hangs in a call of the system, so nothing is unwound: rank 0 tells and ends the job.
+  constexpr auto kStatus = static_cast<int>(Failure::write);
+  if (control_.rank() == 0) {
+    report_failure(kStatus, "[rank 0] error: " + text + "; older checkpoints are as they were");
+    dist::Environment::abort(kStatus);
+  }
+  throw Error(Failure::write, text, Error::Seen::by_all_ranks);
 }
 
 void Saving::settle(const train::SaveReport& report) {
@@ -94,7 +108,8 @@ void Saving::settle(const train::SaveReport& report) {
   const Error& problem = *report.problem;
   const auto seen = problem.seen_by_all_ranks() ? Error::Seen::by_all_ranks : Error::Seen::by_this_rank;
   if (problem.failure() != Failure::write || keys_.on_error == "stop") {
-    throw Error(problem.failure(), failure_text(report) + "; older checkpoints are as they were", seen);
+    const bool lost = problem.failure() == Failure::communication;  // whose text ends in lines on each rank
+    throw Error(problem.failure(), failure_text(report) + (lost ? "" : "; older checkpoints are as they were"), seen);
   }
   log_.say("warning      " + failure_text(report) + "; training goes on (checkpoint.on_error = \"continue\")");
 }

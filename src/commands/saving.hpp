@@ -7,6 +7,7 @@
 // checkpoint.io_timeout_s has failed too; until its thread comes back no other is begun.
 #pragma once
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -30,7 +31,7 @@ class Saving {
   void save(const io::CheckpointRecord& record, std::map<std::string, std::string> texts, bool prune);
   /// Tells of a save that has ended on all ranks. Collective.
   void look();
-  /// Waits for the last save and tells of it.
+  /// After the last step: waits for the last save and tells of it, and makes up for one that was left out.
   void finish();
   /// The last step whose checkpoint is complete; -1 where none was saved.
   [[nodiscard]] std::int64_t saved_step() const { return saved_step_; }
@@ -40,10 +41,9 @@ class Saving {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Waits for a save that is under way, checkpoint.io_timeout_s at most, but not again for one that hung before. False
-  /// where it hangs and the run goes on. Collective.
-  bool await_last();
-  /// Throws where it `stops` the run, else warns.
+  /// Waits for a save that is under way, `longest_s` at most. False where it hangs and the run goes on. Collective.
+  bool await_last(double longest_s);
+  /// Ends the job where it `stops` the run, else warns.
   void refuse_hanging(bool stops) const;
   void tell(const train::SaveReport& report) const;
   void settle(const train::SaveReport& report);
@@ -58,7 +58,8 @@ class Saving {
   double interval_s_ = 0.0;  ///< between the last two saves' beginnings
   double waited_s_ = 0.0;    ///< by the save under way, for the one before it
   double stall_s_ = 0.0;
-  bool hangs_ = false;  ///< the save under way was waited for in vain
+  std::optional<train::SaveOrder> left_out_;  ///< the newest, because the one before hangs
+  bool hangs_ = false;                        ///< the save under way was waited for in vain
 };
 
 /// Whether a save may run beside the training: any thread may call MPI, or no other rank is there to be called.

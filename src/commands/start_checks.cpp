@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -155,20 +156,20 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
   dist::agreed(comm, [&] {
     if (comm.rank() == 0) require_writable_places(deck);
   });
-  train::Settings settings = dist::agreed(comm, [&] { return train::settings_of(deck, comm.size(), vocab, 0); });
-  settings.staged = settings.staged && can_save_beside(session.environment());
-  require_room(plan::memory_plan(settings, session.backend(), comm.size()), session, vocab);
+  const std::string backend = session.backend();
+  const auto plan = dist::agreed(comm, [&] {
+    train::Settings settings = train::settings_of(deck, comm.size(), vocab, 0);
+    settings.staged = settings.staged && can_save_beside(session.environment());
+    return plan::memory_plan(settings, backend, comm.size());
+  });
+  require_room(plan, session, vocab);
   std::vector<std::string> notes;
-  const auto add = [&](const std::string& note) {
-    if (!note.empty()) notes.push_back(note);
-  };
-  add(dist::agreed(comm, [&] { return comm.rank() == 0 ? require_disk(deck, vocab) : std::string(); }));
+  const std::string full =
+      dist::agreed(comm, [&] { return comm.rank() == 0 ? require_disk(deck, vocab) : std::string(); });
+  if (!full.empty()) notes.push_back("warning      " + full);
   const auto crowded = dist::gather_text(comm, session.runtime().crowding());
-  for (std::size_t rank = 0; rank < crowded.size() && notes.size() < 2; ++rank) {
-    if (crowded[rank].empty()) continue;
-    add(fmt::format("rank {}: {}", rank, crowded[rank]));
-    break;
-  }
+  const auto first = std::find_if(crowded.begin(), crowded.end(), [](const std::string& text) { return !text.empty(); });
+  if (first != crowded.end()) notes.push_back(fmt::format("note         rank {}: {}", first - crowded.begin(), *first));
   return notes;
 }
 

@@ -11,7 +11,6 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/failure_report.hpp>
-#include <kozero/core/median.hpp>
 #include <kozero/core/position.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/dist/control_communicator.hpp>
@@ -207,7 +206,7 @@ void TrainingRun::say_banner() {
     log_.say("note         saving is synchronous: this MPI may be called by one thread alone");
   }
   if (const std::string note = note_on_device(deck_); !note.empty()) log_.say("note         " + note);
-  for (const auto& note : start_notes_) log_.say("warning      " + note);
+  for (const auto& line : start_notes_) log_.say(line);
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }
 
@@ -262,7 +261,7 @@ void TrainingRun::train_all_steps() {
     const double seconds = seconds_since(step_start);
     tokens_ += result.tokens;
     if (step == first) summary_.first_loss = result.loss;
-    if (step > first || settings_.steps == first) tokens_per_s_.push_back(static_cast<double>(result.tokens) / seconds);
+    if (step > first || settings_.steps == first) tokens_per_s_.add(static_cast<double>(result.tokens) / seconds);
     summary_.last_loss = result.loss;
     summary_.steps = step;
     io::StepMetrics row = metrics_of(result, seconds);
@@ -280,9 +279,10 @@ void TrainingRun::train_all_steps() {
     identify_data();
     saving_->save(record_after(step, trainer.loss_scaler()), small_files_, result.skips_in_a_row == 0);
   }
-  data_check_->look();
+  data_check_->look(std::chrono::seconds(2));
+  if (!data_check_->done()) log_.say("note         the run ended before all its token shards were checked");
   run_.require_outputs();
-  summary_.median_tokens_per_s = median(tokens_per_s_);
+  summary_.median_tokens_per_s = median(tokens_per_s_.values());
 }
 
 void TrainingRun::say_skipped(const train::StepResult& result, double next_scale) {

@@ -6,6 +6,7 @@
 #pragma once
 #include <optional>
 
+#include <kozero/core/median.hpp>
 #include <kozero/dist/counted_communicator.hpp>
 #include <kozero/io/log.hpp>
 #include <kozero/io/metrics.hpp>
@@ -29,7 +30,7 @@ struct RunSummary {
   double first_loss = 0.0;
   double last_loss = 0.0;
   std::optional<double> val_loss;
-  double median_tokens_per_s = 0.0;
+  double median_tokens_per_s = 0.0;  ///< of at most ThinnedSeries::kCapacity steps, evenly spaced over the run
   std::int64_t peak_memory = 0;  ///< bytes, the largest of any rank
   std::int64_t skipped_steps = 0;  ///< updates left out since this program began
 };
@@ -97,7 +98,7 @@ class TrainingRun {
   std::unique_ptr<train::Assembly> assembly_;
   std::optional<Saving> saving_;
   std::int64_t tokens_ = 0;  ///< predicted so far
-  std::vector<double> tokens_per_s_;
+  ThinnedSeries tokens_per_s_;  ///< of all steps of this process but its first
   double peak_flops_ = 0.0;  ///< published, a second, of all the run's GPUs; 0 where it is not known
   RunSummary summary_;
 };

@@ -36,7 +36,7 @@ UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& da
   comm_ = std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));
   assembly_.emplace(settings_, *comm_, ledger_);
   if (start) {
-    train::load_state(start->folder + "/" + io::kStateFile, assembly_->parts());
+    train::load_state(start->folder + "/" + io::kStateFile, assembly_->parts(), session.control());
     settings_.step.optimizer_start = start->manifest.record.optimizer_start;
     settings_.step.loss_scaler.restore(start->manifest.record.loss_scale);
   } else {

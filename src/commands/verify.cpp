@@ -61,7 +61,7 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   deck_arguments.add_to(app);
   std::int64_t steps = 3;
   std::int64_t replayed = 0;
-  const auto* steps_option = app.add_option("--steps", steps)->check(CLI::PositiveNumber);
+  auto* steps_option = app.add_option("--steps", steps)->check(CLI::PositiveNumber);
   app.add_option("--replay", replayed)->check(CLI::PositiveNumber)->excludes(steps_option);
   parse(app, arguments);
   if (replayed > 0) return replay(environment, deck_arguments.path, deck_arguments.overrides, replayed);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// control_communicator.cpp: a group communicator that moves no data, and the checks of debug builds that use one.
+// control_communicator.cpp: a group communicator that moves no data, and the checks that use one.
 #include <mpi.h>
 
 #include <utility>
@@ -36,15 +36,9 @@ class ControlCommunicator final : public GroupCommunicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> checked_in_debug_builds(std::unique_ptr<Communicator> comm,
-                                                      [[maybe_unused]] MPI_Comm parent,
-                                                      [[maybe_unused]] GroupTraits traits) {
-#if defined(NDEBUG)
-  return comm;
-#else
+std::unique_ptr<Communicator> checked(std::unique_ptr<Communicator> comm, MPI_Comm parent, GroupTraits traits) {
   traits.label = "checks";
   return std::make_unique<CheckedCommunicator>(std::move(comm), std::make_unique<ControlCommunicator>(parent, traits));
-#endif
 }
 
 std::unique_ptr<Communicator> make_control_communicator(const void* mpi_comm, double timeout_s, ControlUse use) {
@@ -59,7 +53,8 @@ std::unique_ptr<Communicator> make_control_communicator(const void* mpi_comm, do
                            .role = use.role,
                            .is_patient = true,
                            .io_timeout_s = use.io_timeout_s};
-  return checked_in_debug_builds(std::make_unique<ControlCommunicator>(parent, traits), parent, traits);
+  std::unique_ptr<Communicator> comm = std::make_unique<ControlCommunicator>(parent, traits);
+  return use.checks_calls ? checked(std::move(comm), parent, traits) : std::move(comm);
 }
 
 bool is_waiting(Role role) { return whereabouts().is_waiting(role); }

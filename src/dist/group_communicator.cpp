@@ -51,22 +51,21 @@ GroupCommunicator::~GroupCommunicator() {
   MPI_Comm_free(&comm_);
 }
 
-bool GroupCommunicator::abandoned() const { return lost_ || std::uncaught_exceptions() > 0; }
+bool GroupCommunicator::abandoned() const { return !loss_.empty() || std::uncaught_exceptions() > 0; }
 
 void GroupCommunicator::begin(const char* collective, std::int64_t bytes) {
-  if (lost_) {
-    throw Error(Failure::communication, "rank " + std::to_string(rank_) + ": " + collective +
-                                            " was called after a rank was lost in an earlier collective");
-  }
+  if (!loss_.empty()) throw Error(Failure::communication, loss_);
   look();
-  whereabouts().started(
-      {.role = traits_.role, .collective = collective, .communicator = traits_.label, .sequence = ++sequence_,
-       .bytes = bytes});
+  whereabouts().started({.role = traits_.role,
+                         .collective = collective,
+                         .communicator = traits_.label,
+                         .sequence = ++sequence_,
+                         .bytes = bytes});
 }
 
 void GroupCommunicator::lose(const std::string& how) {
-  lost_ = true;
-  throw Error(Failure::communication, how + details(rank_));
+  loss_ = how + details(rank_);
+  throw Error(Failure::communication, loss_);
 }
 
 void GroupCommunicator::lose(const char* collective, int peer) {
@@ -91,20 +90,20 @@ void GroupCommunicator::wait(PendingMessages& messages, const char* collective) 
   lose(collective, messages.peer(late));
 }
 
-void GroupCommunicator::check_wait(const Patience& patience, bool in_time, const char* collective) {
-  const Heartbeat* heartbeat = traits_.is_patient && spans_job_ ? Heartbeat::running() : nullptr;
-  if (heartbeat == nullptr) {
-    if (!in_time) lose(waited_in_vain(rank_, traits_.timeout_s, collective, kAnotherRank));
-    return;
+void GroupCommunicator::check_wait(const Patience& patience, const char* collective) {
+  const Heartbeat* heartbeat = spans_job_ ? Heartbeat::running() : nullptr;
+  if (heartbeat == nullptr || !traits_.is_patient) {
+    const double longest_s = std::max(traits_.timeout_s, traits_.io_timeout_s);
+    if (patience.waited() < longest_s) return;
+    lose(waited_in_vain(rank_, longest_s, collective,
+                        heartbeat == nullptr ? kAnotherRank : heartbeat->awaited(traits_.role)));
   }
   const std::string whom = heartbeat->vain(traits_.role);
   if (!whom.empty()) lose(waited_in_vain(rank_, patience.waited(), collective, whom));
   if (traits_.io_timeout_s > 0.0 && patience.waited() >= traits_.io_timeout_s) {
-    lost_ = true;
-    throw Error(Failure::write, "rank " + std::to_string(rank_) + " waited " + in_seconds(patience.waited()) +
-                                    " s for another rank to write: its disk hangs, or checkpoint.io_timeout_s is too "
-                                    "short" +
-                                    details(rank_));
+    loss_ = "rank " + std::to_string(rank_) + " waited " + in_seconds(patience.waited()) +
+            " s for another rank to write: its disk hangs, or checkpoint.io_timeout_s is too short" + details(rank_);
+    throw Error(Failure::write, loss_);
   }
 }
 
@@ -115,8 +114,8 @@ void GroupCommunicator::wait(MPI_Request* request, const char* collective) {
   while (true) {
     check_mpi(MPI_Test(request, &done, MPI_STATUS_IGNORE), collective);
     if (done != 0) return;
-    const bool in_time = patience.pause();
-    check_wait(patience, in_time, collective);
+    patience.pause();
+    check_wait(patience, collective);
   }
 }
 

@@ -3,13 +3,14 @@
 // group_communicator.hpp: what every back end of several ranks shares: a duplicate of their MPI communicator, control
 // traffic over it, and waits that end in Error(communication) (control_communicator.hpp says when patient ones do).
 // Once a rank was lost every later collective throws, and the destructors make no collective call: nobody would answer.
-// What MPI may still write into then, buffers of requests under way, is never freed: a late peer's message would land in
-// memory of something else. Arrays that the caller handed over are the caller's to keep: main ends the process before
-// it unwinds.
+// What MPI may still write into then, buffers of requests under way, is never freed: a late peer's message would land
+// in memory of something else. Arrays that the caller handed over are the caller's to keep: main ends the process
+// before it unwinds.
 #pragma once
 #include <mpi.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <kozero/dist/communicator.hpp>
@@ -99,7 +100,8 @@ class GroupCommunicator : public Communicator {
   /// No other rank can be expected to answer.
   [[nodiscard]] bool abandoned() const;
 
-  /// A collective begins, of an array or values of `bytes` bytes: it is traced. Throws where a rank was lost before.
+  /// A collective begins, of an array or values of `bytes` bytes: it is traced. Throws what was thrown when a rank was
+  /// lost before.
   void begin(const char* collective, std::int64_t bytes);
   /// Throws Error(communication), with what is known of all ranks.
   [[noreturn]] void lose(const std::string& how);
@@ -113,7 +115,7 @@ class GroupCommunicator : public Communicator {
  private:
   void wait(MPI_Request* request, const char* collective);
   /// Throws where the wait is over.
-  void check_wait(const Patience& patience, bool in_time, const char* collective);
+  void check_wait(const Patience& patience, const char* collective);
   void broadcast_bytes(void* bytes, std::int64_t count);
 
   MPI_Comm comm_ = MPI_COMM_NULL;
@@ -122,11 +124,10 @@ class GroupCommunicator : public Communicator {
   GroupTraits traits_;
   std::uint64_t sequence_ = 0;  // of collectives
   bool spans_job_ = false;
-  bool lost_ = false;
+  std::string loss_;  // what was thrown when a rank was lost
 };
 
-/// `comm` itself, or in a debug build inside a CheckedCommunicator, whose checks wait as `traits` say. Collective.
-std::unique_ptr<Communicator> checked_in_debug_builds(std::unique_ptr<Communicator> comm, MPI_Comm parent,
-                                                      GroupTraits traits);
+/// `comm` inside a CheckedCommunicator, whose checks wait as `traits` say. Collective.
+std::unique_ptr<Communicator> checked(std::unique_ptr<Communicator> comm, MPI_Comm parent, GroupTraits traits);
 
 }  // namespace kozero::dist

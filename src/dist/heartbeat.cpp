@@ -17,7 +17,7 @@
 namespace kozero::dist {
 namespace {
 
-constexpr double kPeriod = 0.25;                           // seconds
+constexpr double kPeriod = 0.25;                         // seconds
 constexpr std::chrono::milliseconds kPeriodAtTheEnd{1};  // nobody computes any more
 constexpr int kTag = 0;
 constexpr std::size_t kNameLength = 128;
@@ -162,8 +162,10 @@ void Heartbeat::take(int peer) {
 
 void Heartbeat::send() {
   std::shared_ptr<const Table> table;
-  if (rank_ == 0) table = std::make_shared<const Table>(table_);
-  else table = std::make_shared<const Table>(1, table_[static_cast<std::size_t>(rank_)]);
+  if (rank_ == 0)
+    table = std::make_shared<const Table>(table_);
+  else
+    table = std::make_shared<const Table>(1, table_[static_cast<std::size_t>(rank_)]);
   for (std::size_t i = 0; i < peers_.size(); ++i) send_to(static_cast<int>(i), table);
 }
 
@@ -176,9 +178,9 @@ void Heartbeat::send_to(int peer, const std::shared_ptr<const Table>& table) {
   if (mine.table != nullptr && all_end(*mine.table)) return;
   mine.table = table;
   const auto bytes = static_cast<int>(table->size() * sizeof(Beat));
-  check_mpi(MPI_Isend(table->data(), bytes, MPI_BYTE, peers_[static_cast<std::size_t>(peer)], kTag, comm_,
-                      &mine.request),
-            "MPI_Isend");
+  check_mpi(
+      MPI_Isend(table->data(), bytes, MPI_BYTE, peers_[static_cast<std::size_t>(peer)], kTag, comm_, &mine.request),
+      "MPI_Isend");
 }
 
 /// All ranks end, all know, and no message is under way.
@@ -200,8 +202,8 @@ std::string Heartbeat::silent_rank() const {
   for (int r = 0; r < size_; ++r) {
     const Beat& beat = table_[static_cast<std::size_t>(r)];
     if ((r != 0 && beat.ends != 0) || silence_of(r) < comm_timeout()) continue;
-    return names_[static_cast<std::size_t>(r)] + ", which was silent for " + in_seconds(silence_of(r)) +
-           " s: it is lost, or comm.timeout_s is too short";
+    return names_[static_cast<std::size_t>(r)] + ", which was silent for " + in_seconds(silence_of(r)) + " s" +
+           kLostOrTooShort;
   }
   return "";
 }
@@ -254,6 +256,21 @@ std::string Heartbeat::vain(Role role) const {
   if (!in_vain_[i]) return "";
   const std::lock_guard lock(mutex_);
   return silent_.empty() ? stalled_[i] : silent_;
+}
+
+std::string Heartbeat::awaited(Role role) const {
+  const std::lock_guard lock(mutex_);
+  std::string working;
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_) continue;
+    const Beat& beat = table_[static_cast<std::size_t>(r)];
+    const std::string& name = names_[static_cast<std::size_t>(r)];
+    if (silence_of(r) >= comm_timeout() / 2.0) {
+      return name + ", which was silent for " + in_seconds(silence_of(r)) + " s" + kLostOrTooShort;
+    }
+    if (beat.waits[static_cast<std::size_t>(role)] == 0 && working.empty()) working = name;
+  }
+  return working.empty() ? kAnotherRank : working + ", which lives and does not wait" + kFarBehind;
 }
 
 std::string Heartbeat::name_of(int rank) const { return names_[static_cast<std::size_t>(rank)]; }

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // heartbeat.hpp: a thread that tells the other ranks a few times a second that this one lives, and where it is.
-//   every rank --Beat--> rank 0 --Beats of all--> every rank      every 0.25 s, or comm.timeout_s / 8 where that is less
+//   every rank --Beat--> rank 0 --Beats of all--> every rank      every 0.25 s, or comm.timeout_s / 8 where that is
+//   less
 // So a wait for work of any length (rank 0 prepares a large text) goes on while all ranks live, and ends
 //   once a rank was silent for comm.timeout_s, or
 //   once every rank waits and no wait began or ended for comm.timeout_s: they wait for each other in vain. Rank 0 finds
@@ -41,6 +42,9 @@ class Heartbeat {
 
   /// Why a thread of this role waits in vain; "" while it does not.
   [[nodiscard]] std::string vain(Role role) const;
+  /// Whom a wait of this role that ended by its own time was for, as far as is known: a rank that is silent, or else
+  /// those that do not wait themselves.
+  [[nodiscard]] std::string awaited(Role role) const;
   /// "rank 1 on host a (process 12)"
   [[nodiscard]] std::string name_of(int rank) const;
   /// A line for each rank, at most `most`, those longest silent first: its name, where it is, when it was heard of.
@@ -82,10 +86,10 @@ class Heartbeat {
   std::vector<std::string> names_;
 
   // The thread's own.
-  std::vector<int> peers_;           // rank 0's: all others; the others': rank 0
-  std::vector<Table> incoming_;      // one a peer
+  std::vector<int> peers_;       // rank 0's: all others; the others': rank 0
+  std::vector<Table> incoming_;  // one a peer
   std::vector<MPI_Request> expected_;
-  std::vector<Outgoing> outgoing_;   // one a peer
+  std::vector<Outgoing> outgoing_;     // one a peer
   std::vector<std::uint64_t> judged_;  // each rank's number of beats when stalls were looked for last
   double unjudged_s_ = 0.0;            // since then
   std::array<std::uint64_t, kRoles> progress_ = {};
@@ -94,7 +98,7 @@ class Heartbeat {
 
   mutable std::mutex mutex_;  // of what follows, which the thread alone writes; never held in a call of MPI
   Table table_;
-  std::string silent_;                        // a rank that is, and for how long; "" where none is
+  std::string silent_;                       // a rank that is, and for how long; "" where none is
   std::array<std::string, kRoles> stalled_;  // once all wait in vain
   std::array<std::atomic<bool>, kRoles> in_vain_ = {};
 

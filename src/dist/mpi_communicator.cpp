@@ -96,7 +96,8 @@ class MpiCommunicator final : public GroupCommunicator {
   /// For the messages of one more gather.
   PendingMessages& room_for(std::uint64_t ticket, int messages) {
     PendingMessages& room = gathers_[ticket % gathers_.size()];
-    require(room.count() == 0, "mpi: " + std::to_string(gathers_.size()) + " gathers are under way, and another is started");
+    require(room.count() == 0,
+            "mpi: " + std::to_string(gathers_.size()) + " gathers are under way, and another is started");
     if (room.capacity() < messages) room = PendingMessages(messages);
     return room;
   }
@@ -146,8 +147,8 @@ std::unique_ptr<Communicator> make_mpi_communicator(const void* mpi_comm, Memory
                                                     const CommunicatorOptions& options) {
   auto comm = std::make_unique<MpiCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), options);
   book_mpi_buffers(comm->size(), ledger, options);
-  return checked_in_debug_builds(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm),
-                                 {.timeout_s = options.timeout_s});
+  if (!options.checks_calls) return comm;
+  return checked(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm), {.timeout_s = options.timeout_s});
 }
 
 }  // namespace kozero::dist

@@ -150,7 +150,8 @@ class NcclCommunicator final : public GroupCommunicator {
     begin(name_of(collective), partition.extent());
     const std::uint64_t ticket = next_++;
     Slot& slot = slots_[ticket % slots_.size()];
-    require(!slot.open, "nccl: " + std::to_string(slots_.size()) + " collectives are under way, and another is started");
+    require(!slot.open,
+            "nccl: " + std::to_string(slots_.size()) + " collectives are under way, and another is started");
     slot.open = true;
     compute_.record(slot.given);
     stream_.wait_for(slot.given);
@@ -199,7 +200,7 @@ class NcclCommunicator final : public GroupCommunicator {
   NcclConnection connection_;
   ComputeStream compute_;
   DeviceStream stream_;
-  std::vector<Slot> slots_;  // collectives that may be started and not finished
+  std::vector<Slot> slots_;                          // collectives that may be started and not finished
   std::uint64_t next_ = 0;                           // ticket
   std::vector<std::pair<void*, void*>> registered_;  // memory and NCCL's handle of it
   std::optional<NcclWatch> watch_;
@@ -230,8 +231,8 @@ std::unique_ptr<Communicator> make_nccl_communicator(const void* mpi_comm, Memor
   make_first_calls(*comm);
   const std::int64_t taken = before - options.free_device_bytes();
   ledger.book(Memory::communication, "NCCL's channels, measured", std::max(taken, std::int64_t{0}));
-  return checked_in_debug_builds(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm),
-                                 {.timeout_s = options.timeout_s});
+  if (!options.checks_calls) return comm;
+  return checked(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm), {.timeout_s = options.timeout_s});
 }
 
 }  // namespace kozero::dist

@@ -5,6 +5,8 @@
 //   Patience patience(timeout_s);  while (!done()) if (!patience.pause()) give_up();
 // Time in which the process was suspended does not count (wait_clock.hpp).
 #pragma once
+#include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include <kozero/dist/wait_clock.hpp>
@@ -24,7 +26,7 @@ class Patience {
     if (waiting_ == Waiting::yields && waited_ < kYields) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(kSleep);
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp(waited_ / 1000.0, kShortest, kLongest)));
     }
     waited_ = clock_.look();
     return waited_ < seconds_;
@@ -32,9 +34,10 @@ class Patience {
   [[nodiscard]] double waited() const { return waited_; }
 
  private:
-  static constexpr int kSpins = 2000;     // some microseconds
-  static constexpr double kYields = 0.1;  // seconds: a longer wait is no part of a training step at speed
-  static constexpr std::chrono::microseconds kSleep{200};
+  static constexpr int kSpins = 2000;        // some microseconds
+  static constexpr double kYields = 0.1;     // seconds: a longer wait is no part of a training step at speed
+  static constexpr double kShortest = 2e-4;  // of the sleeps, which last a thousandth of the wait
+  static constexpr double kLongest = 5e-3;
   long long looks_ = 0;
   double seconds_;
   double waited_ = 0.0;

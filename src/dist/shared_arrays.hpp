@@ -49,7 +49,8 @@ class SharedArrays {
     std::vector<Mapping> of_rank;
   };
 
-  [[nodiscard]] bool map_all(const std::vector<std::string>& files, const std::vector<double>& rooms, Array& array) const;
+  [[nodiscard]] bool map_all(const std::vector<std::string>& files, const std::vector<double>& rooms,
+                             Array& array) const;
   static void unmap(Array& array);
 
   Communicator& comm_;

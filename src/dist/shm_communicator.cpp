@@ -152,7 +152,8 @@ class ShmCommunicator final : public GroupCommunicator {
     Device().fence("kozero::dist::shm::start");
     const std::uint64_t ticket = next_++;
     Operation& mine = operations_[ticket % operations_.size()];
-    require(!mine.open, "shm: " + std::to_string(operations_.size()) + " collectives are under way, and another is started");
+    require(!mine.open,
+            "shm: " + std::to_string(operations_.size()) + " collectives are under way, and another is started");
     if (ticket >= operations_.size()) await_read(mine.name(), ticket - operations_.size());
     mine = operation;
     mine.open = true;
@@ -255,9 +256,7 @@ class ShmCommunicator final : public GroupCommunicator {
 
   void publish() { board(rank()).published.publish(phase_ + 1); }
 
-  void await_published(int r, const char* collective) {
-    await(board(r).published, phase_ + 1, collective, r);
-  }
+  void await_published(int r, const char* collective) { await(board(r).published, phase_ + 1, collective, r); }
 
   CommunicatorOptions options_;
   std::int64_t buffer_bytes_;
@@ -298,8 +297,8 @@ std::unique_ptr<Communicator> make_shm_communicator(const void* mpi_comm, Memory
                                                     const CommunicatorOptions& options) {
   auto comm = std::make_unique<ShmCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), options);
   book_shm_window(comm->size(), ledger, options);
-  return checked_in_debug_builds(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm),
-                                 {.timeout_s = options.timeout_s});
+  if (!options.checks_calls) return comm;
+  return checked(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm), {.timeout_s = options.timeout_s});
 }
 
 }  // namespace kozero::dist

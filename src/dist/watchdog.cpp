@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -24,6 +25,7 @@ namespace kozero::dist {
 namespace {
 
 constexpr double kBetweenLooks = 0.1;  // seconds
+constexpr int kLongestReport = 10;     // seconds that an abort waits for
 
 std::atomic<double> timeout_in_force{600.0};
 std::atomic<int> rank_in_force{-1};
@@ -32,8 +34,8 @@ std::atomic<int> rank_in_force{-1};
 struct Call {
   const char* name = nullptr;
   WaitClock clock;
-  std::uint64_t rounds = 0;       // the heartbeat's, as seen last
-  WaitClock since_round;          // since they went on
+  std::uint64_t rounds = 0;  // the heartbeat's, as seen last
+  WaitClock since_round;     // since they went on
 };
 
 struct Watch {
@@ -43,6 +45,7 @@ struct Watch {
   bool ending = false;
   bool running = false;
   std::thread thread;
+  void (*on_abort_before)(int) = SIG_DFL;
 };
 
 /// Never destroyed: its thread may outlive main's.
@@ -65,27 +68,38 @@ std::string awaited_in_vain(Call& call) {
   return waited_s < timeout_s ? "" : kAnotherRank;
 }
 
-[[noreturn]] void end_process(Call& call, const std::string& whom) {
+[[noreturn]] void end_process(const std::string& text) {
   constexpr auto kStatus = static_cast<int>(Failure::communication);
   const int rank = known_rank();
-  const std::string text = waited_in_vain(rank, call.clock.look(), call.name, whom) + details(rank);
-  report_failure(kStatus, "[rank " + std::to_string(rank) + "] error: " + text);
+  report_failure(kStatus, "[rank " + std::to_string(rank) + "] error: " + text + details(rank));
   std::fflush(nullptr);
   _exit(kStatus);
+}
+
+volatile std::sig_atomic_t aborted = 0;
+
+/// The thread reports, which a handler of signals must not; a signal that has nothing to do with a wait goes its way.
+extern "C" void on_abort(int signal) {
+  const bool waits = whereabouts().is_waiting(Role::training) || whereabouts().is_waiting(Role::saver);
+  aborted = waits ? 1 : 0;
+  for (int seconds = 0; waits && seconds < kLongestReport; ++seconds) sleep(1);
+  std::signal(signal, SIG_DFL);
 }
 
 void run() {
   std::unique_lock lock(watch().mutex);
   while (!watch().ending) {
-    if (!watch().call) {
-      watch().wake.wait(lock);
-      continue;
-    }
     const double pause = std::min(kBetweenLooks, comm_timeout() / 8.0);
     watch().wake.wait_for(lock, std::chrono::duration<double>(pause));
+    if (aborted != 0) {
+      end_process("rank " + std::to_string(known_rank()) +
+                  " was aborted by the MPI library in a wait for another rank, which is lost; what the library says is "
+                  "above");
+    }
     if (!watch().call) continue;
-    const std::string whom = awaited_in_vain(*watch().call);
-    if (!whom.empty()) end_process(*watch().call, whom);
+    Call& call = *watch().call;
+    const std::string whom = awaited_in_vain(call);
+    if (!whom.empty()) end_process(waited_in_vain(known_rank(), call.clock.look(), call.name, whom));
   }
 }
 
@@ -111,6 +125,7 @@ Watchdog::Watchdog() {
   mine.running = true;
   mine.ending = false;
   mine.thread = std::thread(run);
+  mine.on_abort_before = std::signal(SIGABRT, on_abort);
 }
 
 Watchdog::~Watchdog() {
@@ -122,6 +137,7 @@ Watchdog::~Watchdog() {
   }
   mine.wake.notify_all();
   mine.thread.join();
+  std::signal(SIGABRT, mine.on_abort_before);
 }
 
 BlockingCall::BlockingCall(const char* name) {
@@ -130,7 +146,6 @@ BlockingCall::BlockingCall(const char* name) {
     watch().call.emplace();
     watch().call->name = name;
   }
-  watch().wake.notify_all();
 }
 
 BlockingCall::~BlockingCall() {

@@ -3,9 +3,9 @@
 // watchdog.hpp: a thread that ends the process where a call of MPI does not return, since such a call cannot be left.
 //   { const BlockingCall call("MPI_Finalize"); MPI_Finalize(); }
 // A call is in vain after comm.timeout_s (wait_clock.hpp); with a heartbeat, not before that says so, as long as its
-// thread is let into MPI. Then the watchdog reports one line by report_failure and ends the process with the status of a
-// lost rank, without a call of MPI: the launcher, or the other ranks' watchdogs, end the others.
-// Before MPI is up the rank is what the launcher's variables say.
+// thread is let into MPI. Then the watchdog reports one line by report_failure and ends the process with the status of
+// a lost rank, without a call of MPI: the launcher, or the other ranks' watchdogs, end the others. Before MPI is up the
+// rank is what the launcher's variables say.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -30,7 +30,7 @@ struct Traced {
 
 /// What one rank tells the others a few times a second. Travels as bytes.
 struct Beat {
-  std::uint64_t number = 0;  ///< of this rank's beats
+  std::uint64_t number = 0;                            ///< of this rank's beats
   std::array<std::uint64_t, kRoles> waits_begun = {};  ///< and ended, both counted
   std::array<std::uint8_t, kRoles> waits = {};
   std::array<std::uint8_t, kRoles> stalled = {};  ///< rank 0's verdict: all wait for one another in vain

@@ -75,8 +75,7 @@ std::int64_t save_checkpoint(const std::string& folder, const Parts& parts, cons
   return io::write_checkpoint(parts.comm, folder, parts.network.parameters(), contents);
 }
 
-std::vector<std::string> load_state(const std::string& file, const Parts& parts,
-                                    dist::Communicator& control) {
+std::vector<std::string> load_state(const std::string& file, const Parts& parts, dist::Communicator& control) {
   std::vector<HostSlices> slices = {HostSlices(slices_of(parts.state.weights()))};
   std::vector<io::TensorGroup<float>> groups = {{io::kParameterGroup, slices[0].named<float>()}};
   for (const auto& state : parts.optimizer.states()) {

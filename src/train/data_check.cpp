@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include <fmt/format.h>
 
@@ -89,10 +88,8 @@ void DataCheck::start() {
   });
 }
 
-void DataCheck::look() {
-  if (reading_.valid() && reading_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
-    sum_ = reading_.get();
-  }
+void DataCheck::look(std::chrono::milliseconds at_most) {
+  if (reading_.valid() && reading_.wait_for(at_most) == std::future_status::ready) sum_ = reading_.get();
 }
 
 void DataCheck::finish(dist::Communicator& comm) {

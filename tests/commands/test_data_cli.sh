@@ -47,16 +47,16 @@ damaged() {
   expect 0 'everything lies' on 2 train "$@" run.steps=2
 }
 
-# One id outside the vocabulary: found at once in the background, wherever it lies, and by data.strict before a step.
+# One id outside the vocabulary, where training never reads: found in the background, and by data.strict before a step.
 bad_id() {
   make_text
   expect 0 'training' "$kozero" prepare text out
   rm out/train_000000.bin.xxh3
-  printf '\xff\xff' | dd of=out/train_000000.bin bs=1 seek=$((1024 + 2 * 20000)) conv=notrunc 2>/dev/null
+  printf '\xff\xff' | dd of=out/train_000000.bin bs=1 seek=$((1024 + 2 * 27000)) conv=notrunc 2>/dev/null
   # shellcheck disable=SC2086
   set -- "$inputs/quickstart.toml" $small 'data.tokens=["out/train_000000.bin"]' model.vocab=256 run.steps=10000000
-  expect 3 'out/train_000000.bin: token 20000 is 65535, outside the vocabulary of 256' on 2 train "$@" train.eval_every=0
-  expect 3 '^\[rank 0\] error: out/train_000000.bin: token 20000 is 65535' on 2 train "$@" data.strict=true run.dir=strict
+  expect 3 'out/train_000000.bin: token 27000 is 65535, outside the vocabulary of 256' on 2 train "$@" train.eval_every=0
+  expect 3 '^\[rank 0\] error: out/train_000000.bin: token 27000 is 65535' on 2 train "$@" data.strict=true run.dir=strict
   expect 2 'strict' ls -d strict
 }
 
@@ -86,14 +86,14 @@ skips() {
   # shellcheck disable=SC2086
   set -- "$inputs/quickstart.toml" $tiny run.steps=60 checkpoint.every=2 checkpoint.keep=2 checkpoint.async=false \
     optim.lr=1e38 train.grad_clip=0 train.on_nonfinite=skip train.eval_every=0
-  expect 6 'step 13: .*; the weights are those of the step before. 10 steps in a row were left out before it \(train.max_skips = 10\)' \
+  expect 6 'step 12: .*; the weights are those of the step before. 10 steps in a row were left out before it \(train.max_skips = 10\)' \
     on 2 train "$@"
   expect 0 '"skipped":true,"skips_in_a_row":10}$' tail -n 1 run/metrics.jsonl
-  expect 0 '^step_000000002 step_000000004 step_000000006 step_000000008 step_000000010 step_000000012 $' \
+  expect 0 '^step_000000002 step_000000004 step_000000006 step_000000008 step_000000010 $' \
     sh -c "ls run | grep step_ | tr '\n' ' '"
-  expect 0 '^skipped      18 of 20 steps: a number was not finite$' "$kozero" train "$@" train.max_skips=100 run.steps=20 --json \
+  expect 0 '^skipped      19 of 20 steps: a number was not finite$' "$kozero" train "$@" train.max_skips=100 run.steps=20 --json \
     run.dir=many
-  also '"skipped_steps":18}$'
+  also '"skipped_steps":19}$'
   expect 2 'train.max_skips = 0: ' "$kozero" train "$@" train.max_skips=0
 }
 
@@ -102,14 +102,13 @@ replay() {
   make_text
   # shellcheck disable=SC2086
   expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny checkpoint.every=4 train.precision=bf16
-  expect 0 '^step 3 of run on 2 ranks, from the run.s beginning$' on 2 verify run --replay 3
+  expect 0 '^step 3 of run again on 2 ranks, from the run.s beginning$' on 2 verify run --replay 3
   lines 3 ' equal$'
-  expect 0 '^step 8 of run on 2 ranks, from run/step_000000004$' on 2 verify run --replay 8 zero.stage=3
+  expect 0 '^step 8 of run again on 2 ranks, from run/step_000000004$' on 2 verify run --replay 8 zero.stage=3
   lines 4 ' equal$'
   also 'all weights and moments are those of run/step_000000008'
   cp run/metrics.jsonl kept.jsonl
-  sed -i '6s/"grad_norm":\([0-9.]*\)[0-9]/"grad_norm":\11/' run/metrics.jsonl
-  cmp -s run/metrics.jsonl kept.jsonl && sed -i '6s/"grad_norm":\([0-9.]*\)[0-9]/"grad_norm":\12/' run/metrics.jsonl
+  sed -i '6s/"grad_norm":\([0-9.]\{9\}\)[0-9]*/"grad_norm":\1/' run/metrics.jsonl
   expect 1 '^\[rank 0\] error: step 6: the gradient norm is [0-9.e-]+ and was [0-9.e-]+ \(bits are those of' on 2 verify run --replay 7
   cp kept.jsonl run/metrics.jsonl
   # A whole checkpoint of another run at that step: equal metrics, other tensors.
@@ -120,7 +119,7 @@ replay() {
   expect 1 '^\[rank 0\] error: parameters/[^ ]+ is not that of run/step_000000008' on 2 verify run --replay 8
   lines 4 ' equal$'
   expect 3 'run/metrics.jsonl: it has no step 13' on 2 verify run --replay 13
-  expect 3 'nowhere/deck.toml' on 2 verify nowhere --replay 3
+  expect 2 'nowhere/deck.toml: no readable file' on 2 verify nowhere --replay 3
   expect 2 'verify: ' on 2 verify run --replay 3 --steps 2
 }
 
@@ -128,7 +127,7 @@ replay() {
 checked() {
   make_text
   # shellcheck disable=SC2086
-  set -- "$inputs/quickstart.toml" $tiny
+  set -- "$inputs/quickstart.toml" $tiny zero.accumulation=reduced
   expect 0 'everything lies' on 2 train "$@" run.dir=plain
   for stage in 0 1 2 3; do
     expect 0 'everything lies' on 2 train "$@" run.dir=checked$stage run.check_every=1 zero.stage=$stage

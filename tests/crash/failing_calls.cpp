@@ -4,15 +4,17 @@
 //   KOZERO_CALLS_UNDER   counted are calls on paths that hold this text and, after the first, fsync of its folder
 //   KOZERO_CALLS_LOG     a file to which each counted call is appended: "number call path"; its name ends in ".RANK"
 //   KOZERO_CALLS_AT      the call, from 1, at which it happens; KOZERO_CALLS_RANK: on this rank
-//   KOZERO_CALLS_DO      "kill": SIGKILL to this rank; "kill all": to all of its launcher's; "stop": SIGSTOP to this rank;
-//                        "sleep N": it takes N seconds longer; or an errno: it fails
-//   KOZERO_STOP_AT       "N": SIGSTOP to this rank at the N-th MPI_Iallgather, which control traffic is; or "MPI_Finalize";
-//                        KOZERO_CALLS_RANK: on this rank
+//   KOZERO_CALLS_DO      "kill": SIGKILL to this rank; "kill all": to all of its launcher's; "stop": SIGSTOP to this
+//                        rank; "sleep N": it takes N seconds longer; or an errno: it fails
+//   KOZERO_STOP_AT       "N": SIGSTOP to the rank of KOZERO_CALLS_RANK at its N-th MPI_Iallgather, which is control
+//                        traffic; or "MPI_Finalize": before that call
+//   KOZERO_FREE_BLOCKS   statvfs says that so many blocks are free, as it does where others are about to take them
 //   KOZERO_MPI_FUNNELED  set: MPI_Init_thread gives no more than MPI_THREAD_FUNNELED
 // Opening for reading, and closing what was, counts for nothing: it changes no file.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -151,6 +153,12 @@ ssize_t pwrite(int file, const void* bytes, size_t count, off_t offset) {
 ssize_t pwrite64(int file, const void* bytes, size_t count, off64_t offset) {
   return fails("write", file) ? -1 : next<decltype(pwrite64)>("pwrite64")(file, bytes, count, offset);
 }
+size_t fwrite(const void* bytes, size_t size, size_t count, FILE* file) {
+  return fails("write", fileno(file)) ? 0 : next<size_t(const void*, size_t, size_t, FILE*)>("fwrite")(bytes, size, count, file);
+}
+int memfd_create(const char* name, unsigned flags) noexcept {
+  return fails("memfd_create", std::string("/memfd:") + name) ? -1 : next<int(const char*, unsigned)>("memfd_create")(name, flags);
+}
 int fsync(int file) { return fails("fsync", file) ? -1 : next<decltype(fsync)>("fsync")(file); }
 int fdatasync(int file) { return fails("fsync", file) ? -1 : next<decltype(fdatasync)>("fdatasync")(file); }
 int ftruncate(int file, off_t size) noexcept {
@@ -178,6 +186,13 @@ int unlinkat(int folder, const char* path, int flags) noexcept {
 }
 int mkdir(const char* path, mode_t mode) noexcept {
   return fails("mkdir", path) ? -1 : next<int(const char*, mode_t)>("mkdir")(path, mode);
+}
+int statvfs(const char* path, struct statvfs* status) noexcept {
+  const int result = next<int(const char*, struct statvfs*)>("statvfs")(path, status);
+  if (!setting("KOZERO_FREE_BLOCKS").empty()) {
+    status->f_bavail = std::strtoull(setting("KOZERO_FREE_BLOCKS").c_str(), nullptr, 10);
+  }
+  return result;
 }
 
 int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {

@@ -4,6 +4,7 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <string>
 
 #include <kozero/core/error.hpp>
 
@@ -16,6 +17,12 @@ inline std::optional<Error> error_of(const std::function<void()>& call) {
     return error;
   }
   return std::nullopt;
+}
+
+/// What the error says, without the lines on where each rank is.
+inline std::string first_line(const Error& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
 }
 
 }  // namespace kozero::test

@@ -286,20 +286,24 @@ TEST_CASE("every back end adds in rank order, gathers every slice and counts its
   }
 }
 
-TEST_CASE("no more collectives are under way than shared memory has room to post", "[collectives]") {
+TEST_CASE("as many collectives are under way as shared memory has room to post, and no more", "[collectives]") {
   const RankGroup group(0);
   MemoryLedger ledger;
-  const auto comm = make_communicator("shm", group.handle(), ledger, small_buffers());
-  const Partition partition(100, comm->size());
-  const std::vector<float> full(100);
-  std::vector<float> slice(100);
-  std::vector<Pending> pending;
-  for (int i = 0; i < 16; ++i) {
-    pending.push_back(comm->start_reduce_scatter(full.data(), slice.data(), partition));
+  for (const int most : {16, 144}) {
+    CommunicatorOptions options = small_buffers();
+    options.under_way = static_cast<std::uint64_t>(most);
+    const auto comm = make_communicator("shm", group.handle(), ledger, options);
+    const Partition partition(100, comm->size());
+    const std::vector<float> full(100);
+    std::vector<float> slice(100);
+    std::vector<Pending> pending;
+    for (int i = 0; i < most; ++i) {
+      pending.push_back(comm->start_reduce_scatter(full.data(), slice.data(), partition));
+    }
+    CHECK_THROWS_AS(comm->start_reduce_scatter(full.data(), slice.data(), partition), Error);
+    for (const Pending one : pending) comm->finish(one);
+    CHECK_THROWS_AS(comm->finish(pending.front()), Error);
   }
-  CHECK_THROWS_AS(comm->start_reduce_scatter(full.data(), slice.data(), partition), Error);
-  for (const Pending one : pending) comm->finish(one);
-  CHECK_THROWS_AS(comm->finish(pending.front()), Error);
 }
 
 TEST_CASE("groups inside a job work side by side", "[collectives]") {

@@ -34,6 +34,7 @@ namespace {
 CommunicatorOptions small_buffers() {
   CommunicatorOptions options;
   options.chunk_bytes = 4096;
+  options.checks_calls = false;  // its waits come first, and are others
   return options;
 }
 
@@ -162,12 +163,13 @@ TEST_CASE("what a late rank sends lands in no memory of something else", "[contr
   const bool late = group.rank() == group.size() - 1;
   std::vector<std::vector<double>> later;
   if (!late) {
-    REQUIRE(error_of([&] { comm->gather_control(std::vector<double>(kCount, 7.0)); }).has_value());
+    const auto error = error_of([&] { comm->gather_control(std::vector<double>(kCount, 7.0)); });
+    REQUIRE(error.has_value());
     // What was freed is given out again.
     for (const int ranks : {1, group.size()}) later.emplace_back(kCount * static_cast<std::size_t>(ranks), 1.0);
     const auto again = error_of([&] { comm->barrier(); });
     REQUIRE(again.has_value());
-    CHECK_THAT(again->what(), ContainsSubstring("barrier was called after a rank was lost"));
+    CHECK(again->what() == std::string(error->what()));  // a communicator that lost a rank is of no use any more
   }
   MPI_Barrier(MPI_COMM_WORLD);
   if (late) error_of([&] { comm->gather_control(std::vector<double>(kCount, 7.0)); });
@@ -180,16 +182,17 @@ TEST_CASE("what a late rank sends lands in no memory of something else", "[contr
 TEST_CASE("an agreement waits for a rank that works, and not for ranks that wait elsewhere", "[control][environment]") {
   const Environment environment(nullptr, nullptr, 2.0);
   if (environment.size() == 1) return;
-  const auto control = make_control_communicator(environment.world(), 2.0);
-  const auto other = make_control_communicator(environment.world(), 2.0);
+  const auto control = make_control_communicator(environment.world(), 2.0, {.checks_calls = false});
+  const auto other = make_control_communicator(environment.world(), 2.0, {.checks_calls = false});
   const bool last = environment.rank() == environment.size() - 1;
   if (last) std::this_thread::sleep_for(std::chrono::seconds(6));
   CHECK(control->gather_control({1.0}).size() == static_cast<std::size_t>(environment.size()));
   const auto error = error_of([&] { last ? other->barrier() : static_cast<void>(control->gather_control({2.0})); });
   REQUIRE(error.has_value());
   CHECK(error->failure() == Failure::communication);
-  CHECK_THAT(error->what(), ContainsSubstring(last ? "s in barrier for another rank, and so do all ranks for comm.timeout_s"
-                                                   : "s in gather_control for another rank, and so do all ranks for comm.timeout_s"));
+  CHECK_THAT(error->what(),
+             ContainsSubstring(last ? "s in barrier for another rank, and so do all ranks for comm.timeout_s"
+                                    : "s in gather_control for another rank, and so do all ranks for comm.timeout_s"));
   CHECK_THAT(error->what(), ContainsSubstring("rank " + std::to_string(environment.rank()) + " on ") &&
                                 ContainsSubstring("newest collectives here: ") &&
                                 ContainsSubstring("waiting in gather_control 2 of control") &&
@@ -212,9 +215,8 @@ TEST_CASE("ranks that call different collectives are told so before one of them 
     std::vector<float> full(static_cast<std::size_t>(partition.extent()));
     std::vector<float> slice(64);
     const auto begins = std::string("the ranks call different collectives of ") + name + ": ";
-    const auto call = error_of([&] {
-      last ? comm.barrier() : comm.reduce_scatter(full.data(), slice.data(), partition);
-    });
+    const auto call =
+        error_of([&] { last ? comm.barrier() : comm.reduce_scatter(full.data(), slice.data(), partition); });
     REQUIRE(call.has_value());
     CHECK(call->what() == begins + "rank 0 reduce_scatter of " + std::to_string(partition.extent()) +
                               " elements of 4 bytes, rank " + who + " barrier");

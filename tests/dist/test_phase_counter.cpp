@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // test_phase_counter.cpp: who waits sees what was published, is woken soon, and gives up in time.
-#include <catch2/catch_test_macros.hpp>
 #include <algorithm>
+#include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <thread>
 

@@ -265,6 +265,19 @@ TEST_CASE("every flip in weights, moments, resting gradients and gathered copies
   }
 }
 
+TEST_CASE("a flip in a rank's copy of a whole gradient is found, in another rank's share of it too") {
+  tests::on_first_ranks(std::min(3, test::world_size()), "mpi", [&](dist::Communicator& comm, const void* handle) {
+    if (comm.size() == 1) return;
+    int by_comparison = 0;
+    for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+      const auto text = Run({.where = Where::reduced_gradient, .seed = seed}, handle).found();
+      CHECK(text.find("on rank 1 ") != std::string::npos);
+      by_comparison += text.find("is not that of rank 0") != std::string::npos ? 1 : 0;
+    }
+    CHECK(by_comparison > 0);
+  });
+}
+
 TEST_CASE("a flip in an addend before its reduction has no second copy: it is not found") {
   tests::on_first_ranks(std::min(2, test::world_size()), "mpi", [&](dist::Communicator& comm, const void* handle) {
     if (comm.size() == 1) return;

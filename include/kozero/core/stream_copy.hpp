@@ -6,14 +6,15 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__SSE2__)
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)  // ThreadSanitizer does not see streaming stores
+#define KOZERO_STREAMS
 #include <immintrin.h>
 #endif
 
 namespace kozero {
 
 inline constexpr std::int64_t kCacheLine = 64;  ///< bytes
-#if defined(__AVX512F__)
+#if defined(KOZERO_STREAMS) && defined(__AVX512F__)
 inline constexpr std::int64_t kStreamBorder = 64;  ///< bytes: where a streamed line may begin
 #else
 inline constexpr std::int64_t kStreamBorder = 16;
@@ -25,9 +26,9 @@ inline bool can_stream_to(const void* to) { return reinterpret_cast<std::uintptr
 /// Copies one line of kCacheLine bytes, in one store where there is such a one; `to` is on a kStreamBorder.
 /// end_stream() follows the last one.
 inline void stream_line(void* to, const void* from) {
-#if defined(__AVX512F__)
+#if defined(KOZERO_STREAMS) && defined(__AVX512F__)
   _mm512_stream_si512(static_cast<__m512i*>(to), _mm512_loadu_si512(from));
-#elif defined(__SSE2__)
+#elif defined(KOZERO_STREAMS)
   auto* out = static_cast<__m128i*>(to);
   const auto* in = static_cast<const __m128i*>(from);
   for (int i = 0; i < 4; ++i) _mm_stream_si128(out + i, _mm_loadu_si128(in + i));
@@ -38,7 +39,7 @@ inline void stream_line(void* to, const void* from) {
 
 /// Orders streamed lines before whatever the caller publishes next.
 inline void end_stream() {
-#if defined(__SSE2__)
+#if defined(KOZERO_STREAMS)
   _mm_sfence();
 #endif
 }

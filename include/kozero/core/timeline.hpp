@@ -16,7 +16,8 @@ class Timeline {
  public:
   class Scope {
    public:
-    Scope(Timeline& timeline, const char* name) : timeline_(timeline), name_(name), phase_(name), start_(Clock::now()) {}
+    Scope(Timeline& timeline, const char* name)
+        : timeline_(timeline), name_(name), phase_(name), start_(Clock::now()) {}
     ~Scope() { timeline_.seconds_[name_] += std::chrono::duration<double>(Clock::now() - start_).count(); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;

@@ -54,10 +54,8 @@ Result agreed(Communicator& comm, Attempt<Result> attempt) {
 }
 
 template <class Work>
-  requires std::is_invocable_v<Work>
-auto agreed(Communicator& comm, const Work& work) {
-  return agreed(comm, attempted(work));
-}
+requires std::is_invocable_v<Work>
+auto agreed(Communicator& comm, const Work& work) { return agreed(comm, attempted(work)); }
 
 /// The text that rank 0's work returns, on every rank; where it throws, every rank throws that. What ranks must not see
 /// differently (which file is the newest, what its header says) is looked at once.

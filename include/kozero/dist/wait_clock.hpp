@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // wait_clock.hpp: how long a wait has lasted.
 //   waited = sum over looks of min(interval since the look before, 1 s)
-// A process that was suspended for an hour between two looks has waited one second more: suspension is not loss. Whoever
-// waits must look at least once a second.
+// A process that was suspended for an hour between two looks has waited one second more: suspension is not loss.
+// Whoever waits must look at least once a second.
 #pragma once
 #include <algorithm>
 #include <chrono>

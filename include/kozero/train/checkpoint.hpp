@@ -33,8 +33,7 @@ std::int64_t save_checkpoint(const std::string& folder, const Parts& parts, cons
 /// Fills weights and optimizer state from a checkpoint's state file or a weights file and publishes the weights.
 /// Returns the optimizer states that the file lacks; where it lacks any, none is read and all stay as they are.
 /// Collective; `control` carries the agreements, since reading may take long. Throws Error(input), seen by all ranks.
-std::vector<std::string> load_state(const std::string& file, const Parts& parts,
-                                    dist::Communicator& control);
+std::vector<std::string> load_state(const std::string& file, const Parts& parts, dist::Communicator& control);
 
 /// "bpe:300 <hash of the tokens' bytes>", equal for tokenizers with the same tokens in the same order; "none".
 std::string identity_of(const io::Tokenizer* tokenizer);

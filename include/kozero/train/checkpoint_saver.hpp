@@ -29,9 +29,9 @@ struct SaveOrder {
 struct SaveReport {
   std::int64_t step = 0;
   std::string folder;
-  std::int64_t bytes = 0;      ///< of the state's file
-  double seconds = 0.0;        ///< from begin() to the commit
-  double stall_s = 0.0;        ///< of them, training stood still
+  std::int64_t bytes = 0;  ///< of the state's file
+  double seconds = 0.0;    ///< from begin() to the commit
+  double stall_s = 0.0;    ///< of them, training stood still
   std::optional<Error> problem = {};
 };
 
@@ -52,7 +52,8 @@ class CheckpointSaver {
   std::optional<SaveReport> ended(dist::Communicator& comm);
   /// The same after waiting for `longest_s` at most; where it gives up, under_way() is still true. Collective.
   std::optional<SaveReport> wait(dist::Communicator& comm, double longest_s);
-  /// Which ranks' writing the others waited for when ended() or wait() was called last: "rank 1"; the same on all ranks.
+  /// Which ranks' writing the others waited for when ended() or wait() was called last: "rank 1"; the same on all
+  /// ranks.
   [[nodiscard]] const std::string& slow_ranks() const { return slow_ranks_; }
   [[nodiscard]] std::int64_t step() const { return step_; }
   /// Waits for this rank's part. None where no save was under way.

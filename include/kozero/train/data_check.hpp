@@ -8,6 +8,7 @@
 // blocks.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <string>
@@ -33,8 +34,8 @@ class DataCheck {
 
   /// Starts the thread.
   void start();
-  /// Throws what this rank's thread found: Error(input), seen by this rank alone. Costs no wait.
-  void look();
+  /// Throws what this rank's thread found: Error(input), seen by this rank alone. Waits for its end at most so long.
+  void look(std::chrono::milliseconds at_most = {});
   /// Waits for all blocks of all ranks. Collective. Throws Error(input), seen by all ranks.
   void finish(dist::Communicator& comm);
   /// Whether this rank has read all its blocks.

@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <thread>
+#include <variant>
+
+#include <kozero/core/precision.hpp>
+
+#include "model_step.hpp"
+#include "thread_mpi.hpp"
+
+namespace kozero::test {
+namespace {
+
+constexpr int kEmbedding = 0;
+constexpr int kHead = 4;
+
+float initial_at(int unit, std::int64_t index) { return static_cast<float>((unit * 37 + index * 5) % 91 - 45); }
+
+float addend(int step, int micro_step, int rank, int unit, std::int64_t index) {
+  return static_cast<float>((step * 31 + micro_step * 7 + rank * 3 + unit + index) % 11 - 5);
+}
+
+/// How often a unit's gradient is added to in a micro-step.
+int contributions(const Shape& shape, int unit) { return shape.tied && unit == kEmbedding ? 2 : 1; }
+
+bool is_a_pad(const ParameterTable& table, int unit, std::int64_t index) {
+  for (const auto& row : table.rows()) {
+    if (row.unit == unit && index >= row.offset && index < row.offset + row.extent()) return false;
+  }
+  return true;
+}
+
+Parameter vector_row(const std::string& name, std::int64_t extent, bool overwritten) {
+  Parameter row;
+  row.name = name;
+  row.shape = {extent};
+  row.overwritten = overwritten;
+  return row;
+}
+
+}  // namespace
+
+ParameterTable five_units() {
+  ParameterTable table;
+  const std::vector<std::int64_t> extents = {700, 330, 330, 330, 130};
+  for (int unit = 0; unit < 5; ++unit) {
+    table.add_unit("unit " + std::to_string(unit), unit == kEmbedding ? 0 : unit == kHead ? 2 : 1);
+    table.add(vector_row("bias " + std::to_string(unit), 70, false));
+    table.add(vector_row("weight " + std::to_string(unit), extents[static_cast<std::size_t>(unit)], unit != kEmbedding));
+  }
+  return table;
+}
+
+KnownWeights::KnownWeights(const ParameterTable& table) {
+  for (int unit = 0; unit < table.num_units(); ++unit) {
+    auto& values = values_.emplace_back();
+    for (std::int64_t i = 0; i < table.unit(unit).extent; ++i) values.push_back(initial_at(unit, i));
+  }
+}
+
+float KnownWeights::gradient(const Shape& shape, int num_ranks, int step, int unit, std::int64_t index) {
+  float sum = 0.0F;
+  for (int micro_step = 0; micro_step < shape.micro_steps; ++micro_step) {
+    for (int rank = 0; rank < num_ranks; ++rank) sum += addend(step, micro_step, rank, unit, index);
+  }
+  return sum * static_cast<float>(contributions(shape, unit));
+}
+
+void KnownWeights::update(const Shape& shape, int num_ranks, int step) {
+  for (int unit = 0; unit < static_cast<int>(values_.size()); ++unit) {
+    auto& values = values_[static_cast<std::size_t>(unit)];
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] -= gradient(shape, num_ranks, step, unit, static_cast<std::int64_t>(i));
+    }
+  }
+}
+
+void KnownWeights::shift() {
+  for (auto& values : values_) {
+    for (float& value : values) value += 1.0F;
+  }
+}
+
+template <class Scalar>
+void ModelStep<Scalar>::fill_weights() {
+  for (const auto& range : state_.weights().my_ranges()) {
+    const auto mine = state_.weights().my_slice(range.unit);
+    for (std::int64_t i = 0; i < range.extent; ++i) mine(i) = known_.at(range.unit, range.begin + i);
+  }
+  state_.weights().publish();
+}
+
+template <class Scalar>
+void ModelStep<Scalar>::reload_weights() {
+  known_.shift();
+  state_.weights().settle();
+  fill_weights();
+}
+
+template <class Scalar>
+void ModelStep<Scalar>::check(int unit, Vector<const Scalar> weights, const char* where) {
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < table_.unit(unit).extent; ++i) {
+    if (static_cast<float>(weights(i)) != static_cast<float>(Scalar(known_.at(unit, i)))) ++wrong;
+  }
+  expect(wrong == 0, std::to_string(wrong) + " weights of " + table_.unit(unit).name + " are wrong in " + where);
+}
+
+template <class Scalar>
+void ModelStep<Scalar>::add(UnitGradient gradient, int unit, int step, int micro_step) {
+  for (const auto& row : table_.rows()) {
+    if (row.unit != unit) continue;
+    for (std::int64_t i = row.offset; i < row.offset + row.extent(); ++i) {
+      float& sum = gradient.values(i);
+      sum = (gradient.begins && row.overwritten ? 0.0F : sum) + addend(step, micro_step, comm_.rank(), unit, i);
+    }
+  }
+}
+
+template <class Scalar>
+void ModelStep<Scalar>::sleep_where_asked(int step, bool before_norm) const {
+  if (step == sleep_.step && before_norm == sleep_.before_norm) std::this_thread::sleep_for(sleep_.time);
+}
+
+template <class Scalar>
+void ModelStep<Scalar>::forward() {
+  for (int unit = 0; unit < kHead; ++unit) {
+    check(unit, state_.acquire(unit), "forward");
+    sleep_at_random();
+    state_.release(unit);
+  }
+}
+
+template <class Scalar>
+void ModelStep<Scalar>::evaluate() {
+  forward();
+  check(kHead, state_.acquire(kHead), "evaluation");
+  if (shape_.tied) check(kEmbedding, state_.acquire(kEmbedding), "evaluation");
+  if (shape_.tied) state_.release(kEmbedding);
+  state_.release(kHead);
+}
+
+template <class Scalar>
+void ModelStep<Scalar>::head_forward_backward(int step, int micro_step) {
+  const auto head = state_.acquire(kHead);
+  const auto embedding = shape_.tied ? state_.acquire(kEmbedding) : head;
+  add(state_.gradient(kHead), kHead, step, micro_step);
+  if (shape_.tied) add(state_.gradient(kEmbedding), kEmbedding, step, micro_step);
+  check(kHead, head, "the head");
+  if (shape_.tied) check(kEmbedding, embedding, "the head");
+  sleep_at_random();
+  if (shape_.tied) state_.release(kEmbedding);
+  state_.release(kHead);
+  state_.gradient_ready(kHead);
+}
+
+template <class Scalar>
+void ModelStep<Scalar>::backward(int step, int micro_step) {
+  for (int unit = kHead - 1; unit > kEmbedding; --unit) {
+    const auto weights = state_.acquire(unit);
+    add(state_.gradient(unit), unit, step, micro_step);
+    sleep_at_random();
+    check(unit, weights, "backward");
+    state_.release(unit);
+    state_.gradient_ready(unit);
+  }
+  add(state_.gradient(kEmbedding), kEmbedding, step, micro_step);
+  state_.gradient_ready(kEmbedding);
+}
+
+template <class Scalar>
+void ModelStep<Scalar>::check_gradients(int step) {
+  double squares = 0.0;
+  for (int unit = 0; unit < table_.num_units(); ++unit) {
+    for (std::int64_t i = 0; i < table_.unit(unit).extent; ++i) {
+      if (!is_a_pad(table_, unit, i)) squares += std::pow(known_.gradient(shape_, comm_.size(), step, unit, i), 2);
+    }
+  }
+  for (const auto& piece : state_.pieces()) {
+    const auto& range = piece.range;
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < range.extent; ++i) {
+      const std::int64_t at = range.begin + i;
+      const float wanted =
+          is_a_pad(table_, range.unit, at) ? 0.0F : known_.gradient(shape_, comm_.size(), step, range.unit, at);
+      if (piece.gradient(i) != wanted) ++wrong;
+    }
+    expect(wrong == 0, std::to_string(wrong) + " sums of " + table_.unit(range.unit).name + " are wrong");
+  }
+  // The norm is control traffic, for which all ranks wait: a step without it must be in order too.
+  if (step % 3 == 0) return;
+  expect(std::abs(state_.gradient_norm() - std::sqrt(squares)) < 1e-9 * std::sqrt(squares), "the norm is wrong");
+}
+
+template <class Scalar>
+void ModelStep<Scalar>::update(int step) {
+  known_.update(shape_, comm_.size(), step);
+  for (const auto& piece : state_.pieces()) {
+    for (std::int64_t i = 0; i < piece.range.extent; ++i) {
+      piece.weights(i) = known_.at(piece.range.unit, piece.range.begin + i);
+      if constexpr (has_master<Scalar>) std::get<Vector<Scalar>>(piece.stored)(i) = Scalar(piece.weights(i));
+    }
+  }
+  sleep_at_random();
+  state_.publish();
+}
+
+template <class Scalar>
+void ModelStep<Scalar>::train(int step, bool skips_update) {
+  for (int micro_step = 0; micro_step < shape_.micro_steps; ++micro_step) {
+    state_.begin_micro_step(micro_step);
+    sleep_where_asked(step, false);
+    forward();
+    head_forward_backward(step, micro_step);
+    backward(step, micro_step);
+  }
+  state_.finish_gradients();
+  sleep_where_asked(step, true);
+  check_gradients(step);
+  if (!skips_update) update(step);
+}
+
+template class ModelStep<float>;
+template class ModelStep<Bfloat16>;
+
+}  // namespace kozero::test

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// model_step.hpp: a training step in the decoder's order on a ShardedState, with numbers that are known beforehand.
+//   weights after s updates:  w_s[i] = w_0[i] - sum of the gradients of steps 1..s at i
+//   gradient of a step at i:  the sum over micro-steps and ranks of addend(step, micro-step, rank, unit, i)
+// Whole numbers, small enough that float adds them exactly in any order. Every element that the model reads of a unit
+// is compared with what it must be, and so is every element of the reduced gradient.
+#pragma once
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <kozero/zero/sharded_state.hpp>
+
+namespace kozero::test {
+
+struct Shape {
+  bool tied = false;  ///< the head reads the embedding, and adds to its gradient
+  int micro_steps = 1;
+};
+
+/// An embedding, three blocks of one slot and a head, of uneven extents.
+ParameterTable five_units();
+
+/// What all ranks know: the weights as they must be.
+class KnownWeights {
+ public:
+  explicit KnownWeights(const ParameterTable& table);
+  [[nodiscard]] float at(int unit, std::int64_t index) const { return of(unit)[static_cast<std::size_t>(index)]; }
+  /// The step's gradient at an index, summed over the ranks.
+  [[nodiscard]] static float gradient(const Shape& shape, int num_ranks, int step, int unit, std::int64_t index);
+  void update(const Shape& shape, int num_ranks, int step);
+  void shift();
+
+ private:
+  [[nodiscard]] const std::vector<float>& of(int unit) const { return values_[static_cast<std::size_t>(unit)]; }
+  std::vector<std::vector<float>> values_;  // by unit
+};
+
+template <class Scalar>
+class ModelStep {
+ public:
+  ModelStep(const ParameterTable& table, dist::Communicator& comm, zero::ShardedStateOf<Scalar>& state, Shape shape)
+      : table_(table), comm_(comm), state_(state), shape_(shape), known_(table) {}
+
+  void fill_weights();
+  /// Other weights, as a file that is loaded brings them.
+  void reload_weights();
+  /// Forward alone, as an evaluation does it.
+  void evaluate();
+  /// All micro-steps, the reduced gradient and its norm; then the update, or none, as after numbers that are not finite.
+  void train(int step, bool skips_update);
+  /// Before its forward pass or its norm of step `step`, this rank sleeps.
+  void sleep_once(int step, bool before_norm, std::chrono::milliseconds time) { sleep_ = {step, before_norm, time}; }
+  /// The first thing that was not as it must be; empty where all was.
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+
+ private:
+  void expect(bool holds, const std::string& what) {
+    if (!holds && problem_.empty()) problem_ = "rank " + std::to_string(comm_.rank()) + ": " + what;
+  }
+  struct Sleep {
+    int step = 0;
+    bool before_norm = false;
+    std::chrono::milliseconds time{0};
+  };
+  void sleep_where_asked(int step, bool before_norm) const;
+  void forward();
+  void head_forward_backward(int step, int micro_step);
+  void backward(int step, int micro_step);
+  void check(int unit, Vector<const Scalar> weights, const char* where);
+  void add(UnitGradient gradient, int unit, int step, int micro_step);
+  void check_gradients(int step);
+  void update(int step);
+
+  const ParameterTable& table_;
+  dist::Communicator& comm_;
+  zero::ShardedStateOf<Scalar>& state_;
+  Shape shape_;
+  KnownWeights known_;
+  Sleep sleep_;
+  std::string problem_;
+};
+
+}  // namespace kozero::test

@@ -1,0 +1,427 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// thread_mpi.cpp: communicators as groups of threads; see thread_mpi.hpp for what ThreadSanitizer is told.
+#include "thread_mpi.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+void AnnotateIgnoreSyncBegin(const char* file, int line);
+void AnnotateIgnoreSyncEnd(const char* file, int line);
+void __tsan_acquire(void* address);  // NOLINT
+void __tsan_release(void* address);  // NOLINT
+}
+
+namespace kozero::test {
+struct Process;
+namespace {
+
+/// A message, known once one of its sides was posted. Its address stands for the orders that it makes.
+struct Message {
+  const void* from = nullptr;
+  void* to = nullptr;
+  std::size_t bytes = 0;
+  bool sent = false, received = false;  // posted
+  bool moved = false;
+};
+
+/// A collective: the k-th of its communicator on every rank.
+struct Meeting {
+  int arrived = 0;
+  std::vector<std::vector<char>> given;  // by rank
+  std::vector<bool> here;
+};
+
+struct Group {
+  int size = 0;
+  std::map<std::pair<int, int>, std::deque<Message*>> channels;  // (from, to): not yet posted by both
+  std::deque<std::unique_ptr<Meeting>> meetings;
+  std::vector<Group*> duplicates;  // by how many a rank made before
+  std::vector<Process*> processes;  // by rank
+};
+
+// Everything lives until the program ends, as what a lost rank holds does.
+std::mutex mutex;
+std::deque<std::unique_ptr<Group>> groups;
+std::deque<std::unique_ptr<Message>> messages;
+std::deque<std::unique_ptr<Member>> members;
+std::deque<std::unique_ptr<Process>> processes;
+
+thread_local Member* this_world = nullptr;
+thread_local std::mt19937_64 chance;  // NOLINT: seeded by run_ranks
+
+Group* new_group(int size) {
+  groups.push_back(std::make_unique<Group>());
+  groups.back()->size = size;
+  return groups.back().get();
+}
+
+}  // namespace
+
+/// A rank in all its communicators: any call of it makes progress in all of them.
+struct Process {
+  std::vector<Message*> to_move;  // by this rank
+  std::vector<Request*> open;     // its collectives that are not over
+};
+
+struct Member {
+  Group* group = nullptr;
+  int rank = 0;
+  Process* process = nullptr;
+  std::size_t collectives = 0, duplicates = 0;  // that this rank began
+};
+
+struct Request {
+  Member* member = nullptr;
+  Message* message = nullptr;  // or
+  Meeting* meeting = nullptr;
+  enum { barrier, broadcast, gather } collective = barrier;
+  int root = 0;
+  void* to = nullptr;
+  bool over = false;  // a collective: its result is there
+};
+
+namespace {
+void make_progress(Process* process);
+}
+
+Member* world_of_this_thread() { return this_world; }
+
+void hide_order() { AnnotateIgnoreSyncBegin(__FILE__, __LINE__); }
+void show_order() { AnnotateIgnoreSyncEnd(__FILE__, __LINE__); }
+
+Unseen::Unseen() {
+  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+  AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+  hide_order();
+}
+
+Unseen::~Unseen() {
+  show_order();
+  AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+}
+
+void sleep_at_random() {
+  const Unseen unseen;
+  const auto draw = chance() % 64;
+  if (draw < 3) std::this_thread::sleep_for(std::chrono::microseconds(chance() % 300));
+  if (draw < 20) std::this_thread::yield();
+}
+
+void make_progress_for(std::chrono::milliseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+    make_progress(this_world->process);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void run_ranks(int num_ranks, std::uint64_t seed, const std::function<void(MPI_Comm world)>& body) {
+  std::vector<Member*> world;
+  {
+    const Unseen unseen;
+    const std::lock_guard lock(mutex);
+    Group* group = new_group(num_ranks);
+    for (int r = 0; r < num_ranks; ++r) {
+      members.push_back(std::make_unique<Member>());
+      members.back()->group = group;
+      members.back()->rank = r;
+      processes.push_back(std::make_unique<Process>());
+      members.back()->process = processes.back().get();
+      group->processes.push_back(processes.back().get());
+      world.push_back(members.back().get());
+    }
+  }
+  std::vector<std::thread> threads;
+  for (int r = 0; r < num_ranks; ++r) {
+    threads.emplace_back([&, r] {
+      this_world = world[static_cast<std::size_t>(r)];
+      chance.seed(seed * 1000 + static_cast<std::uint64_t>(r));
+      body(this_world);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+namespace {
+
+/// Moves the bytes of those messages that this rank is to move.
+void move_messages(Process* process) {
+  std::vector<Message*> mine;
+  {
+    const Unseen unseen;
+    const std::lock_guard lock(mutex);
+    mine = std::exchange(process->to_move, {});
+  }
+  for (Message* message : mine) {
+    __tsan_acquire(message);  // both sides posted it
+    std::memcpy(message->to, message->from, message->bytes);
+    __tsan_release(message);
+    const Unseen unseen;
+    const std::lock_guard lock(mutex);
+    message->moved = true;
+  }
+}
+
+bool all_came(const Request& request) {
+  if (request.collective == Request::broadcast) return request.meeting->here[static_cast<std::size_t>(request.root)];
+  return request.meeting->arrived == request.member->group->size;
+}
+
+/// What a collective brought.
+void take(const Request& request) {
+  auto* to = static_cast<char*>(request.to);
+  if (request.collective == Request::broadcast && request.member->rank != request.root) {
+    const auto& bytes = request.meeting->given[static_cast<std::size_t>(request.root)];
+    std::memcpy(to, bytes.data(), bytes.size());
+  }
+  if (request.collective != Request::gather) return;
+  for (const auto& bytes : request.meeting->given) {
+    std::memcpy(to, bytes.data(), bytes.size());
+    to += bytes.size();
+  }
+}
+
+/// Ends those collectives of this rank for which all came.
+void end_collectives(Process* process) {
+  std::vector<Request*> ending;
+  {
+    const Unseen unseen;
+    const std::lock_guard lock(mutex);
+    const auto first = std::stable_partition(process->open.begin(), process->open.end(),
+                                             [](Request* request) { return !all_came(*request); });
+    ending.assign(first, process->open.end());
+    process->open.erase(first, process->open.end());
+  }
+  for (Request* request : ending) {
+    __tsan_acquire(request->meeting);
+    take(*request);
+    const Unseen unseen;
+    request->over = true;
+  }
+}
+
+void make_progress(Process* process) {
+  move_messages(process);
+  end_collectives(process);
+}
+
+MPI_Request post(Member* member, bool sends, const void* from, void* to, std::size_t bytes, int peer) {
+  sleep_at_random();
+  Message* message = nullptr;
+  {
+    const Unseen unseen;
+    const std::lock_guard lock(mutex);
+    const auto ends = sends ? std::pair(member->rank, peer) : std::pair(peer, member->rank);
+    auto& channel = member->group->channels[ends];
+    for (Message* other : channel) {  // the oldest one that lacks this side
+      if (message == nullptr && !(sends ? other->sent : other->received)) message = other;
+    }
+    if (message == nullptr) {
+      messages.push_back(std::make_unique<Message>());
+      message = messages.back().get();
+      channel.push_back(message);
+    }
+  }
+  __tsan_release(message);
+  const Unseen unseen;
+  const std::lock_guard lock(mutex);
+  if (sends) {
+    message->sent = true;
+    message->from = from;
+    message->bytes = bytes;
+  } else {
+    message->received = true;
+    message->to = to;
+  }
+  auto* request = new Request{.member = member, .message = message};
+  if (!message->sent || !message->received) return request;
+  const auto ends = sends ? std::pair(member->rank, peer) : std::pair(peer, member->rank);
+  member->group->channels[ends].pop_front();
+  const int mover = chance() % 2 == 0 ? ends.first : ends.second;
+  member->group->processes[static_cast<std::size_t>(mover)]->to_move.push_back(message);
+  return request;
+}
+
+/// This rank comes to its next collective and gives `bytes`.
+MPI_Request meet(Member* member, decltype(Request::collective) collective, int root, const void* from, void* to,
+                 std::size_t bytes) {
+  sleep_at_random();
+  std::vector<char> given;
+  const bool gives = collective == Request::gather || (collective == Request::broadcast && member->rank == root);
+  if (gives && bytes > 0) {
+    const auto* begin = static_cast<const char*>(from);
+    given.assign(begin, begin + bytes);
+  }
+  Meeting* meeting = nullptr;
+  {
+    const Unseen unseen;
+    const std::lock_guard lock(mutex);
+    auto& meetings = member->group->meetings;
+    if (member->collectives == meetings.size()) {
+      meetings.push_back(std::make_unique<Meeting>());
+      meetings.back()->given.resize(static_cast<std::size_t>(member->group->size));
+      meetings.back()->here.resize(static_cast<std::size_t>(member->group->size));
+    }
+    meeting = meetings[member->collectives++].get();
+  }
+  if (gives || collective == Request::barrier) __tsan_release(meeting);
+  const Unseen unseen;
+  const std::lock_guard lock(mutex);
+  meeting->given[static_cast<std::size_t>(member->rank)] = std::move(given);
+  meeting->here[static_cast<std::size_t>(member->rank)] = true;
+  ++meeting->arrived;
+  auto* request = new Request{.member = member, .meeting = meeting, .collective = collective, .root = root, .to = to};
+  member->process->open.push_back(request);
+  return request;
+}
+
+bool is_over(const Request& request) {
+  const Unseen unseen;
+  const std::lock_guard lock(mutex);
+  return request.message != nullptr ? request.message->moved : request.over;
+}
+
+/// Whether the request is over; then it is gone, and what it ordered is.
+bool complete(MPI_Request* request) {
+  if (*request == nullptr) return true;
+  if (!is_over(**request)) return false;
+  if ((*request)->message != nullptr) __tsan_acquire((*request)->message);
+  const Unseen unseen;
+  delete *request;
+  *request = nullptr;
+  return true;
+}
+
+void wait(MPI_Request request) {
+  make_progress(request->member->process);
+  for (Process* process = request->member->process; !complete(&request); make_progress(process)) std::this_thread::yield();
+}
+
+}  // namespace
+}  // namespace kozero::test
+
+using namespace kozero::test;
+
+int MPI_Comm_rank(MPI_Comm comm, int* rank) {
+  *rank = comm->rank;
+  return MPI_SUCCESS;
+}
+
+int MPI_Comm_size(MPI_Comm comm, int* size) {
+  *size = comm->group->size;
+  return MPI_SUCCESS;
+}
+
+int MPI_Comm_set_errhandler(MPI_Comm /*comm*/, MPI_Errhandler /*handler*/) { return MPI_SUCCESS; }
+
+int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* duplicate) {
+  {
+    const Unseen unseen;
+    const std::lock_guard lock(mutex);
+    auto& duplicates = comm->group->duplicates;
+    if (comm->duplicates == duplicates.size()) {
+      duplicates.push_back(new_group(comm->group->size));
+      duplicates.back()->processes = comm->group->processes;
+    }
+    members.push_back(std::make_unique<Member>());
+    *duplicate = members.back().get();
+    (*duplicate)->group = duplicates[comm->duplicates++];
+    (*duplicate)->rank = comm->rank;
+    (*duplicate)->process = comm->process;
+  }
+  wait(meet(comm, Request::barrier, 0, nullptr, nullptr, 0));
+  return MPI_SUCCESS;
+}
+
+int MPI_Comm_split_type(MPI_Comm comm, int /*type*/, int /*key*/, MPI_Info /*info*/, MPI_Comm* node) {
+  return MPI_Comm_dup(comm, node);
+}
+
+int MPI_Comm_compare(MPI_Comm one, MPI_Comm other, int* result) {
+  *result = one->group->processes == other->group->processes ? MPI_CONGRUENT : MPI_UNEQUAL;
+  return MPI_SUCCESS;
+}
+
+int MPI_Comm_free(MPI_Comm* comm) {
+  *comm = MPI_COMM_NULL;
+  return MPI_SUCCESS;
+}
+
+int MPI_Error_string(int /*code*/, char* text, int* length) {
+  *length = 0;
+  *text = '\0';
+  return MPI_SUCCESS;
+}
+
+int MPI_Isend(const void* from, int count, MPI_Datatype type, int to, int /*tag*/, MPI_Comm comm, MPI_Request* request) {
+  *request = post(comm, true, from, nullptr, static_cast<std::size_t>(count) * type, to);
+  return MPI_SUCCESS;
+}
+
+int MPI_Irecv(void* to, int count, MPI_Datatype type, int from, int /*tag*/, MPI_Comm comm, MPI_Request* request) {
+  *request = post(comm, false, nullptr, to, static_cast<std::size_t>(count) * type, from);
+  return MPI_SUCCESS;
+}
+
+int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) {
+  *request = meet(comm, Request::barrier, 0, nullptr, nullptr, 0);
+  return MPI_SUCCESS;
+}
+
+int MPI_Ibcast(void* bytes, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request* request) {
+  *request = meet(comm, Request::broadcast, root, bytes, bytes, static_cast<std::size_t>(count) * type);
+  return MPI_SUCCESS;
+}
+
+int MPI_Iallgather(const void* from, int count, MPI_Datatype type, void* to, int /*to_count*/, MPI_Datatype /*to_type*/,
+                   MPI_Comm comm, MPI_Request* request) {
+  *request = meet(comm, Request::gather, 0, from, to, static_cast<std::size_t>(count) * type);
+  return MPI_SUCCESS;
+}
+
+int MPI_Test(MPI_Request* request, int* done, MPI_Status* /*status*/) {
+  sleep_at_random();
+  if (*request != nullptr) make_progress((*request)->member->process);
+  *done = complete(request) ? 1 : 0;
+  return MPI_SUCCESS;
+}
+
+int MPI_Testall(int count, MPI_Request* requests, int* done, MPI_Status* /*statuses*/) {
+  sleep_at_random();
+  *done = 1;
+  for (int i = 0; i < count; ++i) {
+    if (requests[i] == nullptr) continue;
+    make_progress(requests[i]->member->process);
+    if (!is_over(*requests[i])) *done = 0;
+  }
+  for (int i = 0; *done != 0 && i < count; ++i) complete(&requests[i]);
+  return MPI_SUCCESS;
+}
+
+int MPI_Request_get_status(MPI_Request request, int* done, MPI_Status* /*status*/) {
+  if (request != nullptr) make_progress(request->member->process);
+  *done = request == nullptr || is_over(*request) ? 1 : 0;
+  return MPI_SUCCESS;
+}
+
+int MPI_Bcast(void* bytes, int count, MPI_Datatype type, int root, MPI_Comm comm) {
+  wait(meet(comm, Request::broadcast, root, bytes, bytes, static_cast<std::size_t>(count) * type));
+  return MPI_SUCCESS;
+}
