@@ -126,9 +126,10 @@ std::vector<std::string> hash_spans(dist::Communicator& comm, const std::string&
 }
 
 void refuse_other_bytes(const dist::Communicator& comm, const std::string& path) {
-  throw Error(Failure::input, fmt::format("{}: ranks 0 and {} find different files there: it was replaced meanwhile, or "
-                                          "their nodes do not share the folder; try again, or copy one to all nodes",
-                                          path, comm.rank()));
+  throw Error(Failure::input,
+              fmt::format("{}: ranks 0 and {} find different files there: it was replaced meanwhile, or "
+                          "their nodes do not share the folder; try again, or copy one to all nodes",
+                          path, comm.rank()));
 }
 
 FileHashes hash_blocks(dist::Communicator& comm, const std::string& path) {

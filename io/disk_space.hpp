@@ -11,8 +11,8 @@ namespace kozero::io {
 /// asked). Where the file system does not tell, the largest number. Throws Error(write).
 std::int64_t free_disk_bytes(const std::string& folder);
 
-/// Throws Error(write) where this user cannot make a file in a folder, or where that is not there, in its nearest parent
-/// that is. A file is made and removed.
+/// Throws Error(write) where this user cannot make a file in a folder, or where that is not there, in its nearest
+/// parent that is. A file is made and removed.
 void require_writable(const std::string& folder);
 
 /// "takes 1.5 GiB (1612185600 bytes) and 12.0 GiB (12884901888 bytes) are free"

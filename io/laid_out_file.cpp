@@ -46,9 +46,9 @@ std::vector<std::vector<TensorPlace>> lay_out_file(const std::string& path, cons
     places = write_draft(*draft, table, groups, description, user_block);
   } catch (const Error& problem) {
     if (problem.failure() != Failure::write) throw;
-    throw Error(Failure::write, "too little memory for the metadata of " + path + ", not too little disk: " +
-                                    problem.what() + "; " + readable_bytes(available_memory()) +
-                                    " of memory are available");
+    throw Error(Failure::write, "too little memory for the metadata of " + path +
+                                    ", not too little disk: " + problem.what() + "; " +
+                                    readable_bytes(available_memory()) + " of memory are available");
   }
   std::error_code ignored;
   std::filesystem::remove(path, ignored);

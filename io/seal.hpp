@@ -31,7 +31,8 @@ WeightsDescription read_seal(const std::string& path);
 /// Rank 0's, on every rank. Collective. Throws Error(input), seen by all ranks.
 WeightsDescription read_seal(dist::Communicator& comm, const std::string& path);
 
-/// Compares every byte of the file with its seal; all ranks must find rank 0's seal. Collective. Throws Error(input), seen by all ranks.
+/// Compares every byte of the file with its seal; all ranks must find rank 0's seal. Collective. Throws Error(input),
+/// seen by all ranks.
 void verify_seal(dist::Communicator& comm, const std::string& path);
 
 }  // namespace kozero::io

@@ -22,8 +22,8 @@ struct DeckArguments {
   void add_to(CLI::App& app);
   /// Whether an override is of this key, or, for "data.", of this section.
   [[nodiscard]] bool gives(const std::string& key) const;
-  /// Completed by what model.init names. Collective. Throws Error(deck), or Error(input) where that cannot be read, seen
-  /// by all ranks; and where the ranks' decks differ.
+  /// Completed by what model.init names. Collective. Throws Error(deck), or Error(input) where that cannot be read,
+  /// seen by all ranks; and where the ranks' decks differ.
   [[nodiscard]] io::Deck read(dist::Communicator& comm) const;
   /// The same for a command that needs no device, whatever run.device says.
   [[nodiscard]] io::Deck read_for_any_device(dist::Communicator& comm) const;

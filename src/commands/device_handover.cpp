@@ -61,11 +61,10 @@ std::string device_asked(const Arguments& arguments) {
   const auto given = std::find_if(arguments.rbegin(), arguments.rend(),
                                   [&](const std::string& each) { return each.starts_with(key); });
   if (given != arguments.rend()) return given->substr(key.size());
-  const auto deck = std::find_if(arguments.begin() + 1, arguments.end(),
-                                 [](const std::string& each) {
-                                   std::error_code ignored;  // an override may be no possible path
-                                   return fs::is_regular_file(each, ignored);
-                                 });
+  const auto deck = std::find_if(arguments.begin() + 1, arguments.end(), [](const std::string& each) {
+    std::error_code ignored;  // an override may be no possible path
+    return fs::is_regular_file(each, ignored);
+  });
   if (deck == arguments.end() || fs::path(*deck).extension() != ".toml") return "auto";
   try {
     return io::read_deck(*deck).run.device;

@@ -89,12 +89,13 @@ bool may_begin_anew(const std::string& folder) {
 
 /// A run whose checkpoints are all broken is not begun anew: that would write over what may still be saved.
 void refuse_all_broken(const std::string& run_dir, const std::vector<std::string>& reasons) {
-  throw Error(Failure::input,
-              fmt::format("checkpoint.resume = \"auto\": none of the {} checkpoints in {} is whole, nothing was changed: "
-                          "{}; bring one back, name another by checkpoint.resume=PATH, or begin anew in another folder "
-                          "by checkpoint.resume=none",
-                          reasons.size(), run_dir, fmt::join(reasons, "; ")),
-              Error::Seen::by_all_ranks);
+  throw Error(
+      Failure::input,
+      fmt::format("checkpoint.resume = \"auto\": none of the {} checkpoints in {} is whole, nothing was changed: "
+                  "{}; bring one back, name another by checkpoint.resume=PATH, or begin anew in another folder "
+                  "by checkpoint.resume=none",
+                  reasons.size(), run_dir, fmt::join(reasons, "; ")),
+      Error::Seen::by_all_ranks);
 }
 
 void refuse_disagreement(const ResumePoint& point, const io::CheckpointRecord& mine, std::int64_t steps) {

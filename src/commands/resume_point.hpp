@@ -22,8 +22,9 @@ struct ResumePoint {
   std::vector<std::string> skipped; ///< broken checkpoints, by name with the reason
 };
 
-/// `mine` is this run's record, before its first step. Rank 0 looks for all. Collective. Throws Error, seen by all ranks:
-/// where a named checkpoint or every checkpoint is broken, and where the deck disagrees with it, naming each difference.
+/// `mine` is this run's record, before its first step. Rank 0 looks for all. Collective. Throws Error, seen by all
+/// ranks: where a named checkpoint or every checkpoint is broken, and where the deck disagrees with it, naming each
+/// difference.
 ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& mine, dist::Communicator& comm);
 
 }  // namespace kozero::commands

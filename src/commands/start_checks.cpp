@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 
@@ -9,6 +8,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
+#include <kozero/dist/launcher.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/io/checkpoint.hpp>
 #include <kozero/io/disk_space.hpp>
@@ -31,11 +31,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int number_in(const Variables& variables, const char* name) {
-  const char* text = variables(name);
-  return text == nullptr ? 0 : std::atoi(text);
-}
-
 /// Throws `refusal`(rank 0's text) where this rank's text is another.
 void require_rank_0s(dist::Communicator& comm, const std::string& mine,
                      const std::function<std::string(const std::string& first)>& refusal) {
@@ -45,9 +40,7 @@ void require_rank_0s(dist::Communicator& comm, const std::string& mine,
   });
 }
 
-std::string ranks_0_and_mine(const dist::Communicator& comm) {
-  return "ranks 0 and " + std::to_string(comm.rank());
-}
+std::string ranks_0_and_mine(const dist::Communicator& comm) { return "ranks 0 and " + std::to_string(comm.rank()); }
 
 /// Where the run's folder is, or will be made, and where the tokens of its text go.
 void require_writable_places(const io::Deck& deck) {
@@ -94,25 +87,9 @@ std::string require_disk(const io::Deck& deck, std::int64_t vocab) {
 
 }  // namespace
 
-std::string told_of_others(const Variables& variables) {
-  constexpr std::array<const char*, 2> kOfMpi = {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE"};
-  bool has_own = false;
-  for (const char* name : kOfMpi) {
-    const int size = number_in(variables, name);
-    if (size > 1) return fmt::format("{} = {}", name, size);
-    has_own = has_own || size > 0;
-  }
-  if (has_own) return "";
-  if (const int rank = number_in(variables, "PMIX_RANK"); rank > 0) return fmt::format("PMIX_RANK = {}", rank);
-  const bool in_step = variables("SLURM_STEP_ID") != nullptr && variables("SLURM_PROCID") != nullptr;
-  const int tasks = in_step ? number_in(variables, "SLURM_STEP_NUM_TASKS") : 0;
-  return tasks > 1 ? fmt::format("SLURM_STEP_NUM_TASKS = {}", tasks) : "";
-}
-
 void require_one_world(const dist::Environment& environment) {
-  const std::string others = environment.size() > 1 ? "" : told_of_others([](const char* name) {
-    return std::getenv(name);
-  });
+  const std::string others =
+      environment.size() > 1 ? "" : dist::told_of_others([](const char* name) { return std::getenv(name); });
   if (others.empty()) return;
   const std::string name = others.substr(0, others.find(' '));
   throw Error(Failure::deck,
@@ -125,7 +102,8 @@ void require_one_world(const dist::Environment& environment) {
 void require_same_program(dist::Communicator& comm) {
   if (comm.size() == 1) return;
   constexpr std::int64_t kMost = std::int64_t{8} << 30;
-  const std::string mine = dist::agreed(comm, [&] { return io::xxh3_128(io::read_whole_file("/proc/self/exe", kMost)); });
+  const std::string mine =
+      dist::agreed(comm, [&] { return io::xxh3_128(io::read_whole_file("/proc/self/exe", kMost)); });
   require_rank_0s(comm, mine, [&](const std::string& first) {
     return fmt::format("{} run different programs (XXH3-128 {}... and {}...): start the same build on all nodes",
                        ranks_0_and_mine(comm), first.substr(0, 8), mine.substr(0, 8));
@@ -145,8 +123,8 @@ void require_same_deck(const io::Deck& deck, dist::Communicator& comm) {
 void require_same_tokenizer(const io::Tokenizer& tokenizer, dist::Communicator& comm) {
   const std::string mine = comm.size() == 1 ? "" : train::identity_of(&tokenizer);
   require_rank_0s(comm, mine, [&](const std::string& first) {
-    return fmt::format("{} read different tokenizers, {} and {}: give every rank the same file",
-                       ranks_0_and_mine(comm), first, mine);
+    return fmt::format("{} read different tokenizers, {} and {}: give every rank the same file", ranks_0_and_mine(comm),
+                       first, mine);
   });
 }
 
@@ -168,7 +146,8 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
       dist::agreed(comm, [&] { return comm.rank() == 0 ? require_disk(deck, vocab) : std::string(); });
   if (!full.empty()) notes.push_back("warning      " + full);
   const auto crowded = dist::gather_text(comm, session.runtime().crowding());
-  const auto first = std::find_if(crowded.begin(), crowded.end(), [](const std::string& text) { return !text.empty(); });
+  const auto first =
+      std::find_if(crowded.begin(), crowded.end(), [](const std::string& text) { return !text.empty(); });
   if (first != crowded.end()) notes.push_back(fmt::format("note         rank {}: {}", first - crowded.begin(), *first));
   return notes;
 }

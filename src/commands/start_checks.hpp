@@ -6,7 +6,6 @@
 //   before the data are read      the run's folder can be written; memory is there; so is disk space for a checkpoint
 // Each is collective and throws Error, seen by all ranks, unless it says otherwise.
 #pragma once
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,14 +17,6 @@
 namespace kozero::commands {
 
 class Session;
-
-/// The value of an environment variable, or nullptr, as std::getenv.
-using Variables = std::function<const char*(const char* name)>;
-
-/// Which variable says that this process is one of several, as "PMI_SIZE = 4"; "" where none does. Slurm's count is
-/// that of the step which this process is a task of: SLURM_NTASKS alone, as in an salloc shell, says nothing of it. An
-/// MPI launcher's own variable counts more than Slurm's, whose step may hold that launcher.
-std::string told_of_others(const Variables& variables);
 
 /// Throws Error(deck), on this rank, where the launcher started several processes and MPI's world has one.
 void require_one_world(const dist::Environment& environment);

@@ -32,7 +32,8 @@ bool is_hugging_face(const fs::path& folder) {
 }
 
 std::string description_in(const WeightsSource& source) {
-  return source.kind == Kind::checkpoint ? io::read_manifest(source.path).record.model : io::read_seal(source.path).model;
+  return source.kind == Kind::checkpoint ? io::read_manifest(source.path).record.model
+                                         : io::read_seal(source.path).model;
 }
 
 /// What this process finds.
@@ -75,9 +76,8 @@ void require_same_bytes(const exchange::FolderWeights& folder, const WeightsSour
 
 void load_folder(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
                  zero::Weights& weights, dist::Communicator& comm) {
-  const auto folder = dist::agreed(comm, [&] {
-    return std::make_unique<exchange::FolderWeights>(source.path, config, table);
-  });
+  const auto folder =
+      dist::agreed(comm, [&] { return std::make_unique<exchange::FolderWeights>(source.path, config, table); });
   require_same_bytes(*folder, source, comm);
   dist::agreed(comm, [&] {
     for (const auto& slice : train::slices_of(weights)) {
@@ -101,8 +101,8 @@ WeightsSource find_weights(const std::string& path, dist::Communicator& comm) {
     return comm.rank() == 0 ? found(path) : WeightsSource();
   });
   source.kind = static_cast<Kind>(std::stoi(comm.broadcast_control(std::to_string(static_cast<int>(source.kind)))));
-  for (std::string* text : {&source.path, &source.model, &source.deck, &source.deck_text, &source.tokenizer,
-                            &source.no_tokenizer}) {
+  for (std::string* text :
+       {&source.path, &source.model, &source.deck, &source.deck_text, &source.tokenizer, &source.no_tokenizer}) {
     *text = comm.broadcast_control(*text);
   }
   return source;

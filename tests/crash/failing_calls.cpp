@@ -154,10 +154,14 @@ ssize_t pwrite64(int file, const void* bytes, size_t count, off64_t offset) {
   return fails("write", file) ? -1 : next<decltype(pwrite64)>("pwrite64")(file, bytes, count, offset);
 }
 size_t fwrite(const void* bytes, size_t size, size_t count, FILE* file) {
-  return fails("write", fileno(file)) ? 0 : next<size_t(const void*, size_t, size_t, FILE*)>("fwrite")(bytes, size, count, file);
+  return fails("write", fileno(file))
+             ? 0
+             : next<size_t(const void*, size_t, size_t, FILE*)>("fwrite")(bytes, size, count, file);
 }
 int memfd_create(const char* name, unsigned flags) noexcept {
-  return fails("memfd_create", std::string("/memfd:") + name) ? -1 : next<int(const char*, unsigned)>("memfd_create")(name, flags);
+  return fails("memfd_create", std::string("/memfd:") + name)
+             ? -1
+             : next<int(const char*, unsigned)>("memfd_create")(name, flags);
 }
 int fsync(int file) { return fails("fsync", file) ? -1 : next<decltype(fsync)>("fsync")(file); }
 int fdatasync(int file) { return fails("fsync", file) ? -1 : next<decltype(fdatasync)>("fdatasync")(file); }

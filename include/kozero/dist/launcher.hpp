@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// launcher.hpp: what the environment of this process says of the job that it was started in.
+#pragma once
+#include <functional>
+#include <string>
+
+namespace kozero::dist {
+
+/// The value of an environment variable, or nullptr, as std::getenv.
+using Variables = std::function<const char*(const char* name)>;
+
+/// Which variable says that this process is one of several, as "PMI_SIZE = 4"; "" where none does. Slurm's count is
+/// that of the step which this process is a task of: SLURM_NTASKS alone, as in an salloc shell, says nothing of it. An
+/// MPI launcher's own variable counts more than Slurm's, whose step may hold that launcher.
+std::string told_of_others(const Variables& variables);
+
+}  // namespace kozero::dist
