@@ -149,6 +149,7 @@ void RunControl::watch_peer() {
 void RunControl::end_outputs() {
   peer_.reset();
   require_outputs();
+  ignore_stop_signals();
 }
 
 void RunControl::record_failures() {

@@ -41,6 +41,8 @@ struct Signals {
   std::atomic<bool> interrupted{false};  // SIGINT after it
   std::atomic<bool> answered{false};
   std::atomic<bool> noted{false};  // the phase
+  std::mutex end_mutex;
+  bool over = false;  // signals are ignored
   std::mutex mutex;                // of what follows
   StopActions actions;
   std::string where = "before the run began";
@@ -61,7 +63,10 @@ extern "C" void on_stop_signal(int signal) {
   errno = error;
 }
 
-[[noreturn]] void end_job(int status, const std::string& what) {
+/// Ends the process with the lock held, so that the main thread ends nothing meanwhile (ignore_stop_signals()).
+void end_job(int status, const std::string& what) {
+  const std::lock_guard ending(signals().end_mutex);
+  if (signals().over) return;
   StopActions actions;
   std::string where;
   {
@@ -105,6 +110,7 @@ void watch() {
               "ended at once by SIGINT after " + signal_name(signal) + ": what was not saved is lost");
     }
     if (!mine.noted) end_job(static_cast<int>(Failure::preempted), "stopped by " + signal_name(signal));
+    if (!mine.noted) continue;
     if (woken || mine.answered) continue;
     told = true;
     std::function<void(int)> unanswered;
@@ -156,6 +162,11 @@ void end_at_stop_signal(const std::string& where) {
   }
   signals().noted = false;
   sem_post(&signals().wake);
+}
+
+void ignore_stop_signals() {
+  const std::lock_guard ending(signals().end_mutex);
+  signals().over = true;
 }
 
 void note_stop_signals() { signals().noted = true; }

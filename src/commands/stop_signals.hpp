@@ -30,6 +30,8 @@ void keep_stop_signals(const std::vector<std::string>& names);
 /// `where`: "before the first step". A signal that was noted before ends the job now.
 void end_at_stop_signal(const std::string& where);
 void note_stop_signals();
+/// The run is complete. Where a signal is ending the job already, this does not return.
+void ignore_stop_signals();
 
 /// The number of the signal that was noted, 0 without one.
 int stop_signal();
