@@ -223,7 +223,9 @@ def signals(study, options):
         if whom != "mpiexec":
             study.expect(status in (0, 75), f"{name}: status {status}, wanted 75, or 0 where the training was over", said)
         state = json.loads((run / "status.json").read_text())["state"] if (run / "status.json").exists() else "none"
-        study.expect(status != 75 or state == "preempted", f"{name}: status 75, and status.json says {state}", said)
+        # A signal while the last line is written meets a run that is complete.
+        complete = state == "finished" and "everything lies in" in said
+        study.expect(status != 75 or state == "preempted" or complete, f"{name}: status 75, and status.json says {state}", said)
         line = continue_command(said) if status == 75 else None
         study.expect(status != 75 or line is not None, f"{name}: no command to continue with", said)
         done = [int(step) for step in re.findall(r"^\[rank \d+\] stopped after step (\d+) of", said, re.M)]
