@@ -31,7 +31,8 @@ struct FileHashes {
 
 /// As JSON: {"size": ..., "xxh3_128": [one text a block]}.
 nlohmann::ordered_json json_of(const FileHashes& hashes);
-/// Throws Error(input) where size and number of hashes do not fit, nlohmann::json::exception where it is no such object.
+/// Throws Error(input) where size and number of hashes do not fit, nlohmann::json::exception where it is no such
+/// object.
 FileHashes hashes_of(const nlohmann::ordered_json& json);
 
 /// XXH3-128 as 32 hexadecimal digits.

@@ -106,8 +106,7 @@ void TokenShard::read(std::int64_t first, std::span<Token> out) const {
   char* ids = reinterpret_cast<char*>(out.data()) + count * static_cast<std::int64_t>(sizeof(Token)) - bytes;
   read_bytes({ids, static_cast<std::size_t>(bytes)}, kShardHeaderBytes + first * format_.bytes_per_token);
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t id =
-        format_.bytes_per_token == 2 ? id_at<std::uint16_t>(ids, i) : id_at<std::uint32_t>(ids, i);
+    const std::int64_t id = format_.bytes_per_token == 2 ? id_at<std::uint16_t>(ids, i) : id_at<std::uint32_t>(ids, i);
     if (id >= vocab_) refuse_id(first + i, id);
     out[static_cast<std::size_t>(i)] = static_cast<Token>(id);
   }

@@ -120,7 +120,8 @@ class Case:
     def steps(self):
         """The steps in metrics.jsonl, every line of which must be whole."""
         with contextlib.suppress(FileNotFoundError):
-            return [json.loads(line)["step"] for line in (self.run / "metrics.jsonl").read_text().splitlines()]
+            whole = (self.run / "metrics.jsonl").read_text().splitlines(keepends=True)
+            return [json.loads(line)["step"] for line in whole]
         return []
 
     def wait_for(self, holds, job, what):
@@ -136,6 +137,12 @@ class Case:
         """Until so many steps are in metrics.jsonl."""
         path = self.run / "metrics.jsonl"
         self.wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= count, job, f"{count} steps")
+
+    def wait_for_new_steps(self, job):
+        """Until a run, which may go on after others' steps, has done some of its own."""
+        self.wait_for(lambda: re.search(r"^(resume |step 1/)", job.said(), re.M), job, "its resume point")
+        before = self.steps()
+        self.wait_for(lambda: self.steps()[-1:] > before[-1:] and len(self.steps()) > 5, job, "steps of its own")
 
     def checkpoints(self):
         return sorted(path.name for path in self.run.glob("step_*[0-9]"))
@@ -181,6 +188,7 @@ def lock(case):
     case.expect_said(r"^warning      run: its lock was taken from process \d+ on host .* \(--steal-lock\)", thief.said(),
                      "--steal-lock")
     case.expect(case.status()["state"] == "running", "the run whose lock was taken wrote status.json")
+    case.wait_for_new_steps(thief)
     os.kill(thief.ranks()[0], signal.SIGTERM)
     case.expect_end(thief, 75, "stopped after step", "whoever took the lock")
     case.expect(not (case.run / "lock").exists(), "the lock stays after the run's end")
@@ -202,8 +210,7 @@ def double_start(case):
         loser = next((job for job in jobs if job.process.poll() is not None), jobs[0])
         winner = jobs[1] if loser is jobs[0] else jobs[0]
         case.expect_end(loser, 2, r"^\[rank 0\] error: run.dir = .*another run is at work there", f"double start {i}: the second")
-        case.wait_for_steps(winner, 10)
-        case.wait_for(lambda: "\ndeck " in "\n" + winner.said(), winner, "its banner")
+        case.wait_for_new_steps(winner)
         os.kill(winner.ranks()[0], signal.SIGTERM)
         case.expect_end(winner, 75, "its checkpoint is run/step_", f"double start {i}: the first")
         steps = case.steps()

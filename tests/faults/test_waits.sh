@@ -35,7 +35,7 @@ pid_of() { cat "pid.$1" 2>/dev/null; }
 # Only ranks of this script: a process id may be somebody else's by now.
 end_ranks() {
   for file in "$here"/pid.*; do
-    [ -f "$file" ] && grep -q "$here" "/proc/$(cat "$file")/environ" 2>/dev/null && kill -KILL "$(cat "$file")"
+    [ -s "$file" ] && grep -q "$here" "/proc/$(cat "$file")/environ" 2>/dev/null && kill -KILL "$(cat "$file")"
   done
 }
 

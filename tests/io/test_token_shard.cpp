@@ -131,8 +131,8 @@ TEST_CASE("a shard that shrinks while it is open is an error that names it, and 
   std::vector<Token> read(1000);
   shard.read(99000, read);
   std::filesystem::resize_file(path, 5000);
-  for (const auto& error : {thrown_by([&] { shard.read(99000, read); }),
-                            thrown_by([&] { shard.check_block(0, false); })}) {
+  for (const auto& error :
+       {thrown_by([&] { shard.read(99000, read); }), thrown_by([&] { shard.check_block(0, false); })}) {
     CHECK(error.status == 3);
     CHECK(error.text == path + ": it shrank while it was in use, from 201024 to 5000 bytes");
   }
@@ -161,8 +161,8 @@ TEST_CASE("every block of a shard is held to the hashes that were written with i
   CHECK(thrown_by([&] { TokenShard(path, 256).check_block(0, false); }).status == 0);
   const auto error = thrown_by([&] { TokenShard(path, 256).check_block(1, false); });
   CHECK(error.status == 3);
-  CHECK_THAT(error.text, StartsWith(path + ": bytes 16777216 to 16798239 are not what " + path +
-                                    ".xxh3 says (block 2 of 2): "));
+  CHECK_THAT(error.text,
+             StartsWith(path + ": bytes 16777216 to 16798239 are not what " + path + ".xxh3 says (block 2 of 2): "));
   CHECK(TokenShard(path, 256).sampled_hash() == sampled);  // it does not see that byte
   bytes[3000] = static_cast<char>(bytes[3000] ^ 1);
   folder.put("a.bin", bytes);

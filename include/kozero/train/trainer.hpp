@@ -47,7 +47,7 @@ struct StepResult {
   double loss_scale = 1.0;
   bool skipped = false;         ///< the update was left out: the loss or the norm was not finite
   std::int64_t skips_in_a_row = 0;  ///< of on_nonfinite's, this one included; a scale that backed off is none of them
-  int request = 0;              ///< the largest that any rank gave to this step
+  int request = 0;                  ///< the largest that any rank gave to this step
   std::string bad_tensor = {};  ///< where it was: the first tensor whose gradient is not finite, "" where none is
 };
 
