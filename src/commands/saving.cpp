@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -19,12 +21,15 @@ std::string failure_text(const train::SaveReport& report) {
 }
 
 /// Where one thread alone may call MPI no heartbeat tells a slow disk from a lost rank: the longer time holds for both.
-std::unique_ptr<dist::Communicator> saver_communicator(Session& session) {
+/// A save beside the training has no limit of its own: the training waits for it. A synchronous one has.
+std::unique_ptr<dist::Communicator> saver_communicator(Session& session, bool asynchronous) {
   const io::Deck& deck = session.deck();
   const double timeout_s = can_save_beside(session.environment())
                                ? deck.comm.timeout_s
                                : std::max(deck.comm.timeout_s, deck.checkpoint.io_timeout_s);
-  return dist::make_control_communicator(session.environment().world(), timeout_s, {.role = dist::Role::saver});
+  return dist::make_control_communicator(
+      session.environment().world(), timeout_s,
+      {.role = dist::Role::saver, .io_timeout_s = asynchronous ? 0.0 : deck.checkpoint.io_timeout_s});
 }
 
 }  // namespace
@@ -38,7 +43,7 @@ Saving::Saving(Session& session, train::Assembly& assembly, io::Log& log, std::s
       control_(session.control()),
       log_(log),
       folder_(std::move(folder)),
-      saver_(assembly.parts(), assembly.staging(), saver_communicator(session)) {}
+      saver_(assembly.parts(), assembly.staging(), saver_communicator(session, assembly.staging() != nullptr)) {}
 
 bool Saving::due(std::int64_t step, bool last) const { return keys_.every > 0 && (last || step % keys_.every == 0); }
 
@@ -56,7 +61,8 @@ void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std:
   }
   saver_.begin(order);
   stall_s_ += std::chrono::duration<double>(Clock::now() - start).count();
-  if (!saver_.asynchronous()) finish();
+  // Its report is here already; a rank that hangs would not come to an agreement on it.
+  if (!saver_.asynchronous()) settle(*saver_.wait());
 }
 
 void Saving::look() {
@@ -91,13 +97,16 @@ void Saving::refuse_hanging(bool stops) const {
              "\"continue\")");
     return;
   }
-  // No rank can leave a thread that hangs in a call of the system, so nothing is unwound: rank 0 tells and ends the job.
+  // No rank can leave a thread that hangs in a call of the system, so nothing is unwound: rank 0 reports and ends the
+  // job; the others end by themselves where that does not reach them.
   constexpr auto kStatus = static_cast<int>(Failure::write);
+  constexpr std::chrono::seconds kAbortReachesAll{10};
   if (control_.rank() == 0) {
-    report_failure(kStatus, "[rank 0] error: " + text + "; older checkpoints are as they were");
-    dist::Environment::abort(kStatus);
+    report_failure(kStatus, failure_line(0, kStatus, text + "; older checkpoints are as they were"));
+  } else {
+    std::this_thread::sleep_for(kAbortReachesAll);
   }
-  throw Error(Failure::write, text, Error::Seen::by_all_ranks);
+  dist::Environment::abort(kStatus);
 }
 
 void Saving::settle(const train::SaveReport& report) {
@@ -107,7 +116,8 @@ void Saving::settle(const train::SaveReport& report) {
   }
   const Error& problem = *report.problem;
   const auto seen = problem.seen_by_all_ranks() ? Error::Seen::by_all_ranks : Error::Seen::by_this_rank;
-  if (problem.failure() != Failure::write || keys_.on_error == "stop") {
+  // A failure that only this rank met is one of a rank that hangs: training cannot go on with it.
+  if (problem.failure() != Failure::write || keys_.on_error == "stop" || !problem.seen_by_all_ranks()) {
     const bool lost = problem.failure() == Failure::communication;  // whose text ends in lines on each rank
     throw Error(problem.failure(), failure_text(report) + (lost ? "" : "; older checkpoints are as they were"), seen);
   }

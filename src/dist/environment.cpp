@@ -106,8 +106,8 @@ Environment::~Environment() {
     const std::string whom = threads_->heartbeat->end();
     if (!whom.empty()) {
       constexpr auto kStatus = static_cast<int>(Failure::communication);
-      report_failure(kStatus, "[rank " + std::to_string(rank_) + "] error: rank " + std::to_string(rank_) +
-                                  " waited at its end for " + whom + details(rank_));
+      report_failure(kStatus, failure_line(rank_, kStatus, "rank " + std::to_string(rank_) + " waited at its end for " +
+                                                                whom + details(rank_)));
       std::fflush(nullptr);
       _exit(kStatus);
     }

@@ -102,7 +102,8 @@ void GroupCommunicator::check_wait(const Patience& patience, const char* collect
   if (!whom.empty()) lose(waited_in_vain(rank_, patience.waited(), collective, whom));
   if (traits_.io_timeout_s > 0.0 && patience.waited() >= traits_.io_timeout_s) {
     loss_ = "rank " + std::to_string(rank_) + " waited " + in_seconds(patience.waited()) +
-            " s for another rank to write: its disk hangs, or checkpoint.io_timeout_s is too short" + details(rank_);
+            " s (checkpoint.io_timeout_s) for " + heartbeat->working_rank(traits_.role) +
+            " to write: its disk hangs or is too slow" + details(rank_);
     throw Error(Failure::write, loss_);
   }
 }

@@ -247,7 +247,7 @@ void Heartbeat::say_stalled(Role role) {
   std::string& text = stalled_[static_cast<std::size_t>(role)];
   if (!text.empty()) return;
   const auto ended = std::find_if(table_.begin(), table_.end(), [](const Beat& beat) { return beat.ends != 0; });
-  text = ended == table_.end() ? "another rank, and so do all ranks for comm.timeout_s"
+  text = ended == table_.end() ? "another rank, while every rank waits (for comm.timeout_s)"
                                : names_[static_cast<std::size_t>(ended - table_.begin())] + ", which is at its end";
 }
 
@@ -258,19 +258,25 @@ std::string Heartbeat::vain(Role role) const {
   return silent_.empty() ? stalled_[i] : silent_;
 }
 
-std::string Heartbeat::awaited(Role role) const {
+std::string Heartbeat::working_rank(Role role) const {
   const std::lock_guard lock(mutex_);
-  std::string working;
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_ || table_[static_cast<std::size_t>(r)].waits[static_cast<std::size_t>(role)] != 0) continue;
+    return names_[static_cast<std::size_t>(r)];
+  }
+  return kAnotherRank;
+}
+
+std::string Heartbeat::awaited(Role role) const {
+  const std::string working = working_rank(role);
+  const std::lock_guard lock(mutex_);
   for (int r = 0; r < size_; ++r) {
     if (r == rank_) continue;
-    const Beat& beat = table_[static_cast<std::size_t>(r)];
-    const std::string& name = names_[static_cast<std::size_t>(r)];
-    if (silence_of(r) >= comm_timeout() / 2.0) {
-      return name + ", which was silent for " + in_seconds(silence_of(r)) + " s" + kLostOrTooShort;
-    }
-    if (beat.waits[static_cast<std::size_t>(role)] == 0 && working.empty()) working = name;
+    if (silence_of(r) < comm_timeout() / 2.0) continue;
+    return names_[static_cast<std::size_t>(r)] + ", which was silent for " + in_seconds(silence_of(r)) + " s" +
+           kLostOrTooShort;
   }
-  return working.empty() ? kAnotherRank : working + ", which lives and does not wait" + kFarBehind;
+  return working == kAnotherRank ? working : working + ", which lives and does not wait" + kFarBehind;
 }
 
 std::string Heartbeat::name_of(int rank) const { return names_[static_cast<std::size_t>(rank)]; }

@@ -13,6 +13,7 @@
 #pragma once
 #include <mpi.h>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <memory>
@@ -45,6 +46,8 @@ class Heartbeat {
   /// Whom a wait of this role that ended by its own time was for, as far as is known: a rank that is silent, or else
   /// those that do not wait themselves.
   [[nodiscard]] std::string awaited(Role role) const;
+  /// The first rank whose thread of this role does not wait: "rank 1 on host a (process 12)", or "another rank".
+  [[nodiscard]] std::string working_rank(Role role) const;
   /// "rank 1 on host a (process 12)"
   [[nodiscard]] std::string name_of(int rank) const;
   /// A line for each rank, at most `most`, those longest silent first: its name, where it is, when it was heard of.

@@ -71,12 +71,13 @@ std::string awaited_in_vain(Call& call) {
 [[noreturn]] void end_process(const std::string& text) {
   constexpr auto kStatus = static_cast<int>(Failure::communication);
   const int rank = known_rank();
-  report_failure(kStatus, "[rank " + std::to_string(rank) + "] error: " + text + details(rank));
+  report_failure(kStatus, failure_line(rank, kStatus, text + details(rank)));
   std::fflush(nullptr);
   _exit(kStatus);
 }
 
-volatile std::sig_atomic_t aborted = 0;
+std::atomic<int> aborted = 0;  // written by a handler of signals
+static_assert(std::atomic<int>::is_always_lock_free);
 
 /// The thread reports, which a handler of signals must not; a signal that has nothing to do with a wait goes its way.
 extern "C" void on_abort(int signal) {
@@ -141,11 +142,9 @@ Watchdog::~Watchdog() {
 }
 
 BlockingCall::BlockingCall(const char* name) {
-  {
-    const std::lock_guard lock(watch().mutex);
-    watch().call.emplace();
-    watch().call->name = name;
-  }
+  const std::lock_guard lock(watch().mutex);
+  watch().call.emplace();
+  watch().call->name = name;
 }
 
 BlockingCall::~BlockingCall() {

@@ -179,6 +179,12 @@ a_hanging_disk_is_a_failed_write() {
     preloaded checkpoint.every=3 checkpoint.io_timeout_s=2 checkpoint.on_error=continue
   also '^warning +the checkpoint of step 3 is not written after 2 s of waiting .*training goes on'
   also '^step +10/10'
+  for on_error in stop continue; do  # training cannot go on beside a save on its own thread
+    rm -rf run
+    KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=3 KOZERO_CALLS_RANK=1 KOZERO_CALLS_DO="sleep 600" \
+      expect 4 '^\[rank 0\] error: the checkpoint of step 3: rank 0 waited [0-9.]+ s .checkpoint.io_timeout_s. for rank 1 on .* to write: its disk' \
+      preloaded checkpoint.every=3 checkpoint.io_timeout_s=2 checkpoint.async=false checkpoint.on_error=$on_error
+  done
 }
 
 # As many units gathered ahead as the deck allows give the bits of one.

@@ -33,6 +33,7 @@ std::atomic<Heartbeat*>& Heartbeat::current() {
 }
 std::string Heartbeat::vain(Role /*role*/) const { return ""; }
 std::string Heartbeat::awaited(Role /*role*/) const { return "another rank"; }
+std::string Heartbeat::working_rank(Role /*role*/) const { return "another rank"; }
 std::string Heartbeat::name_of(int rank) const { return "rank " + std::to_string(rank); }
 std::vector<std::string> Heartbeat::places(std::size_t /*most*/) const { return {}; }
 
