@@ -286,9 +286,15 @@ std::vector<std::string> Heartbeat::places(std::size_t most) const {
       lines.push_back("and " + std::to_string(ranks.size() - most) + " other ranks");
       break;
     }
-    const Beat beat = r == rank_ ? whereabouts().beat() : table_[static_cast<std::size_t>(r)];
-    lines.push_back(names_[static_cast<std::size_t>(r)] + ": " + place_of(beat) +
-                    (r == rank_ ? "" : ", heard of " + in_seconds(silence_of(r)) + " s ago"));
+    const std::string& name = names_[static_cast<std::size_t>(r)];
+    const Beat& heard = table_[static_cast<std::size_t>(r)];
+    if (r == rank_) {
+      lines.push_back(name + ": " + place_of(whereabouts().beat()));
+    } else if (heard.number == 0) {
+      lines.push_back(name + ": not heard of since it started");
+    } else {
+      lines.push_back(name + ": " + place_of(heard) + ", heard of " + in_seconds(silence_of(r)) + " s ago");
+    }
   }
   return lines;
 }
