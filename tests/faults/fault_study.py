@@ -207,8 +207,8 @@ WHOM = ("a rank", "all ranks", "the process", "mpiexec")
 
 
 def continue_command(said):
-    """The command that a stopped run prints; None where it prints none."""
-    found = re.findall(r"^\[rank \d+\] stopped.*; to (?:go on|run it again): (.*)$", said, re.M)
+    """The command that a stopped run prints; None where it prints none. A launcher mixes its lines with others."""
+    found = re.findall(r"\[rank \d+\] stopped.*; to (?:go on|run it again): (.*)$", said, re.M)
     return found[-1] if found else None
 
 
@@ -218,7 +218,8 @@ def signals(study, options):
     for number, whom in itertools.islice(itertools.cycle(cases), options.count):
         name = f"{number.name} to {whom}"
         run = study.fresh()
-        job = study.start(run, ranks=0 if whom == "the process" else RANKS)
+        # Evaluations fill the time: most signals come while the job works.
+        job = study.start(run, "train.eval_every=1", "train.eval_batches=100", ranks=0 if whom == "the process" else RANKS)
         job.until(lambda: len(job.ranks()) > 0, MARGIN_S)
         job.until(lambda: "precision" in job.said() or "step " in job.said(), MARGIN_S)
         time.sleep(study.chance.uniform(0.0, 0.3))
@@ -237,7 +238,7 @@ def signals(study, options):
         study.expect(status != 75 or state == "preempted" or complete, f"{name}: status 75, and status.json says {state}", said)
         line = continue_command(said) if status == 75 else None
         study.expect(status != 75 or line is not None, f"{name}: no command to continue with", said)
-        done = [int(step) for step in re.findall(r"^\[rank \d+\] stopped after step (\d+) of", said, re.M)]
+        done = [int(step) for step in re.findall(r"\[rank \d+\] stopped after step (\d+) of", said)]
         step, _ = study.goes_on(run, said, name, line=line)
         study.expect(not done or step == done[-1], f"{name}: went on from step {step}, stopped after step {done}", said)
         study.row(signal=number.name, whom=whom, status=status, state=state, seconds=round(seconds, 2), resumed=step)

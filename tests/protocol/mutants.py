@@ -76,6 +76,12 @@ class Build:
         if file.endswith(".cpp"):
             (folder / "source.cpp").write_text(changed)
             sources = {file: folder / "source.cpp"}
+        elif file.startswith("src/"):  # included in quotes: from beside the source
+            (folder / pathlib.Path(file).name).write_text(changed)
+            copies = {source: folder / pathlib.Path(source).name for source in sources}
+            for source, copy in copies.items():
+                copy.write_text((self.root / source).read_text())
+            sources = copies
         else:
             header = folder / pathlib.Path(file).relative_to("include")
             header.parent.mkdir(parents=True, exist_ok=True)
