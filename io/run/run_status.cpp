@@ -32,14 +32,19 @@ constexpr std::int64_t kMostBytes = 64 << 20;  // of ranks.json on very many ran
 constexpr const char* kWordPrefix = "failure_rank_";
 constexpr const char* kMetricsFile = "metrics.jsonl";
 
+/// "" where the file is absent or cannot be read.
+std::string text_in(const std::string& path) {
+  try {
+    return read_whole_file(path, kMostBytes);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 /// The file as JSON, null where it is absent or broken.
 Json read_json(const std::string& path) {
-  try {
-    Json json = Json::parse(read_whole_file(path, kMostBytes), nullptr, false);
-    return json.is_discarded() ? Json() : json;
-  } catch (const Error&) {
-    return {};
-  }
+  Json json = Json::parse(text_in(path), nullptr, false);
+  return json.is_discarded() ? Json() : json;
 }
 
 template <class T>
@@ -126,7 +131,9 @@ std::string time_now() {
 RankPlace this_place() { return {host_name(), ::getpid()}; }
 
 RunRecord::RunRecord(std::string folder, std::vector<RankPlace> ranks)
-    : folder_(std::move(folder)), ranks_(std::move(ranks)), start_(time_now()) {}
+    : folder_(std::move(folder)), ranks_(std::move(ranks)), start_(time_now()), before_(status_text(folder_)) {}
+
+std::string RunRecord::status_text(const std::string& folder) { return text_in(folder + "/" + kStatusFile); }
 
 void RunRecord::begin(std::int64_t step) const {
   Json ranks = Json::array();
@@ -134,14 +141,18 @@ void RunRecord::begin(std::int64_t step) const {
     ranks.push_back({{"rank", r}, {"host", ranks_[r].host}, {"pid", ranks_[r].pid}});
   }
   replace(path_of(kRanksFile), ranks);
-  replace(path_of(kStatusFile), {{"state", "running"},
-                                 {"why", ""},
-                                 {"step", step},
-                                 {"exit_status", nullptr},
+  write({"running", "", step, {}}, "");
+}
+
+void RunRecord::write(const RunStatus& status, const std::string& end) const {
+  replace(path_of(kStatusFile), {{"state", status.state},
+                                 {"why", status.why},
+                                 {"step", status.step},
+                                 {"exit_status", status.exit_status ? Json(*status.exit_status) : Json()},
                                  {"host", ranks_[0].host},
                                  {"pid", ranks_[0].pid},
                                  {"start", start_},
-                                 {"end", nullptr}});
+                                 {"end", end.empty() ? Json() : Json(end)}});
 }
 
 bool RunRecord::is_ours() const {
@@ -154,14 +165,13 @@ bool RunRecord::end(const RunStatus& status) const noexcept {
   static std::mutex mutex;  // of the main thread, which ends in good order, and of one that reports a signal meanwhile
   try {
     const std::lock_guard lock(mutex);
-    if (!is_ours()) return false;
-    Json json = read_json(path_of(kStatusFile));
-    json["state"] = status.state;
-    json["why"] = status.why;
-    json["step"] = status.step;
-    json["exit_status"] = status.exit_status ? Json(*status.exit_status) : Json();
-    json["end"] = time_now();
-    replace(path_of(kStatusFile), json);
+    RunStatus written = status;
+    if (is_as_before()) {
+      written.step = value_in(read_json(path_of(kStatusFile)), "step", std::int64_t{0});
+    } else if (!is_ours()) {
+      return false;
+    }
+    write(written, time_now());
     return true;
   } catch (const std::exception&) {
     return false;  // the line was printed already
@@ -195,6 +205,10 @@ void RunRecord::log(const std::string& line) const noexcept {
 
 std::string RunRecord::name_of(int rank) const {
   return "rank " + std::to_string(rank) + " on host " + ranks_.at(static_cast<std::size_t>(rank)).host;
+}
+
+bool holds_run(const std::string& folder) {
+  return fs::exists(folder + "/" + kLogFile) || fs::exists(folder + "/" + kStatusFile);
 }
 
 std::vector<std::string> words_on_run_before(const std::string& folder) {

@@ -41,13 +41,14 @@ struct RunStatus {
 /// The files of one run. Any rank may hold one; it is copied into what reports failures.
 class RunRecord {
  public:
-  /// `ranks`: of all, in rank order.
+  /// `ranks`: of all, in rank order. Remembers status.json as it is now.
   RunRecord(std::string folder, std::vector<RankPlace> ranks);
 
   /// Rank 0: ranks.json and the status "running". Throws Error(write).
   void begin(std::int64_t step) const;
-  /// Rewrites status.json, where it still says "running" and is this run's; it may not be another rank's word, or that
-  /// of a run that took the folder. False where that could not be. Throws nothing.
+  /// Writes how the run ended, or its start. status.json must still be this run's "running", or what it was before
+  /// begin(), whose step stays then; it is left alone after another rank's report, or where another run took the folder.
+  /// Returns whether it was written. Throws nothing.
   bool end(const RunStatus& status) const noexcept;
   /// Leaves a word on `rank`, which failed or was lost. An older word stays. False where that could not be.
   bool leave_word(int rank, std::int64_t step, const std::string& why) const noexcept;
@@ -61,12 +62,20 @@ class RunRecord {
 
  private:
   [[nodiscard]] bool is_ours() const;
+  /// begin() was not called yet, by this job or another one.
+  [[nodiscard]] bool is_as_before() const { return status_text(folder_) == before_; }
+  [[nodiscard]] static std::string status_text(const std::string& folder);
+  void write(const RunStatus& status, const std::string& end) const;
   [[nodiscard]] std::string path_of(const std::string& file) const { return folder_ + "/" + file; }
 
   std::string folder_;
   std::vector<RankPlace> ranks_;
   std::string start_;
+  std::string before_;  // status.json of the run before, "" without one
 };
+
+/// A run has been at work in the folder: it has a log or a status.
+bool holds_run(const std::string& folder);
 
 /// What became of the run before in this folder, one line a lost or failed rank, as "the run before ended at step N:
 /// ..."; nothing where it finished or was preempted.

@@ -94,8 +94,10 @@ RunControl::RunControl(Session& session, io::Log& log, StartedAs started)
                     .end = alone ? nullptr : static_cast<void (*)(int)>(dist::Environment::abort),
                     .unanswered = {}});
   end_at_stop_signal("before the first step");
+  places_ = places_of_all(control_);
+  std::string folder;
   dist::agreed(control_, [&] {
-    const std::string folder = folder_to_continue(deck_);
+    folder = folder_to_continue(deck_);
     if (started_.steal_lock && folder.empty()) {
       throw Error(Failure::deck, "--steal-lock: no folder is continued; it goes with checkpoint.resume");
     }
@@ -103,6 +105,7 @@ RunControl::RunControl(Session& session, io::Log& log, StartedAs started)
     lock_ =
         std::make_unique<io::RunLock>(folder, started_.steal_lock ? io::RunLock::Steal::yes : io::RunLock::Steal::no);
   });
+  if (!folder.empty() && io::holds_run(folder)) record_failed_start(folder);
 }
 
 RunControl::~RunControl() {
@@ -118,7 +121,7 @@ std::string RunControl::make_folder(const std::string& continued) {
 
 void RunControl::enter(const std::string& folder, std::int64_t step) {
   shared_->step = step;
-  record_ = std::make_shared<io::RunRecord>(folder, places_of_all(control_));
+  record_ = std::make_shared<io::RunRecord>(folder, places_);
   spaces_ = dist::gather_text(control_, process_space());
   dist::agreed(control_, [&] {
     if (control_.rank() != 0) return;
@@ -150,6 +153,14 @@ void RunControl::end_outputs() {
   peer_.reset();
   require_outputs();
   ignore_stop_signals();
+}
+
+void RunControl::record_failed_start(const std::string& folder) {
+  const auto record = std::make_shared<const io::RunRecord>(folder, places_);
+  set_failure_reporter([record](int status, const std::string& line) {
+    record->log(line);
+    record->end({status == kPreempted ? "preempted" : "failed", text_of(line), 0, status});
+  });
 }
 
 void RunControl::record_failures() {
