@@ -58,6 +58,11 @@ T value_in(const Json& json, const char* key, T otherwise) {
   }
 }
 
+/// Details follow in further lines; log.txt has them.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string why_in(const Json& json) { return first_line(value_in(json, "why", std::string("?"))); }
+
 /// Of each rank's file under its own name, so that two ranks that fail at once do not meet.
 void replace(const std::string& path, const Json& json) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -146,7 +151,7 @@ void RunRecord::begin(std::int64_t step) const {
 
 void RunRecord::write(const RunStatus& status, const std::string& end) const {
   replace(path_of(kStatusFile), {{"state", status.state},
-                                 {"why", status.why},
+                                 {"why", first_line(status.why)},
                                  {"step", status.step},
                                  {"exit_status", status.exit_status ? Json(*status.exit_status) : Json()},
                                  {"host", ranks_[0].host},
@@ -183,7 +188,7 @@ bool RunRecord::leave_word(int rank, std::int64_t step, const std::string& why) 
     const std::string path = path_of(kWordPrefix + std::to_string(rank) + ".json");
     if (!is_ours() || fs::exists(path)) return false;
     const RankPlace& place = ranks_.at(static_cast<std::size_t>(rank));
-    replace(path, {{"rank", rank}, {"host", place.host}, {"pid", place.pid}, {"step", step}, {"why", why}});
+    replace(path, {{"rank", rank}, {"host", place.host}, {"pid", place.pid}, {"step", step}, {"why", first_line(why)}});
     return true;
   } catch (const std::exception&) {
     return false;
@@ -223,10 +228,10 @@ std::vector<std::string> words_on_run_before(const std::string& folder) {
     if (!word.is_object()) continue;
     lines.push_back("the run before ended at step " + std::to_string(value_in(word, "step", step)) + ": rank " +
                     std::to_string(value_in(word, "rank", -1)) + " on host " +
-                    value_in(word, "host", std::string("?")) + ": " + value_in(word, "why", std::string("?")));
+                    value_in(word, "host", std::string("?")) + ": " + why_in(word));
   }
   if (!lines.empty()) return lines;
-  if (state == "failed") return {begin + value_in(status, "why", std::string("?"))};
+  if (state == "failed") return {begin + why_in(status)};
   const auto ranks = ranks_in(folder);
   const std::string who = ranks.empty() ? "its ranks" : names_of(ranks);
   return {begin + who + " left no word: killed, or " + (ranks.size() == 1 ? "its node was" : "a node was") + " lost"};

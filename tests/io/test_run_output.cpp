@@ -168,7 +168,15 @@ TEST_CASE("a status is rewritten by its own run alone, and says what became of i
   CHECK(!record.end({"failed", "of a run whose folder was taken", 7, 1}));
   CHECK(!record.leave_word(0, 7, "of a run whose folder was taken"));
   clear_words(in);
-  CHECK(RunRecord(in, {{"a", 13}}).end({"finished", "", 9, 0}));
+  CHECK(RunRecord(in, {{"a", 13}}).end({"failed", "its peer is lost\nand details", 9, 5}));
+  CHECK(nlohmann::json::parse(bytes_of(std::filesystem::path(in) / "status.json"))["why"] == "its peer is lost");
+  CHECK(words_on_run_before(in) == std::vector<std::string>{"the run before ended at step 7: its peer is lost"});
+  const RunRecord next(in, {{"a", 14}});
+  next.begin(7);
+  CHECK(next.leave_word(0, 7, "waited\nfor long"));
+  CHECK(words_on_run_before(in) == std::vector<std::string>{"the run before ended at step 7: rank 0 on host a: waited"});
+  clear_words(in);
+  CHECK(next.end({"finished", "", 9, 0}));
   CHECK(words_on_run_before(in).empty());
 }
 
