@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -144,6 +145,9 @@ TEST_CASE("one lock a folder: named holder, taken by force, gone with its folder
     const RunLock again(run, RunLock::Steal::no);
     std::filesystem::rename(run, folder / "moved");
     CHECK(again.lost().find("deleted or moved") != std::string::npos);
+    std::filesystem::create_symlink(run, run);
+    CHECK(again.lost().empty());  // ELOOP: like an I/O error, it does not tell where the folder is
+    std::filesystem::remove(run);
     std::filesystem::create_directories(run);
     CHECK(again.lost().find("another came") != std::string::npos);
   }
@@ -174,6 +178,9 @@ TEST_CASE("a status is rewritten by its own run alone, and says what became of i
   const RunRecord next(in, {{"a", 14}});
   next.begin(7);
   CHECK(next.leave_word(0, 7, "waited\nfor long"));
+  CHECK(words_on_run_before(in) == std::vector<std::string>{"the run before ended at step 7: rank 0 on host a: waited"});
+  std::filesystem::remove(run);
+  REQUIRE(::mkfifo(run.c_str(), 0600) == 0);  // without a writer: opening it to read may wait for ever
   CHECK(words_on_run_before(in) == std::vector<std::string>{"the run before ended at step 7: rank 0 on host a: waited"});
   clear_words(in);
   CHECK(next.end({"finished", "", 9, 0}));
