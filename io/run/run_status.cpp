@@ -9,13 +9,14 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <set>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/io/file_descriptor.hpp>
 #include <kozero/io/run/run_status.hpp>
 #include <kozero/io/run_folder.hpp>
 #include <kozero/io/whole_file.hpp>
@@ -74,12 +75,17 @@ void replace(const std::string& path, const Json& json) {
 /// The step of the last whole line of metrics.jsonl, which says more than a status that was written at the start.
 std::int64_t last_step_in(const std::string& folder, std::int64_t otherwise) {
   constexpr std::int64_t kTail = 64 << 10;
-  std::ifstream file(folder + "/" + kMetricsFile, std::ios::binary | std::ios::ate);
-  if (!file) return otherwise;
-  const std::int64_t size = file.tellg();
-  file.seekg(std::max<std::int64_t>(0, size - kTail));
+  std::string tail(static_cast<std::size_t>(kTail), '\0');
+  try {
+    const FileDescriptor file(folder + "/" + kMetricsFile, FileDescriptor::Use::read);  // no FIFO, which may hang
+    const auto size = file.read_up_to(tail, std::max<std::int64_t>(0, file.size() - kTail));
+    tail.resize(static_cast<std::size_t>(size));
+  } catch (const Error&) {
+    return otherwise;
+  }
   std::int64_t step = otherwise;
-  for (std::string line; std::getline(file, line);) {
+  std::istringstream lines(tail);
+  for (std::string line; std::getline(lines, line);) {
     step = value_in(Json::parse(line, nullptr, false), "step", step);
   }
   return step;
