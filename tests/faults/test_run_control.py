@@ -311,7 +311,9 @@ def second_interrupt(case):
     os.kill(job.process.pid, signal.SIGINT)
     case.wait_for(lambda: any(case.run.glob("step_*")), job, "a save")
     os.kill(job.process.pid, signal.SIGINT)
-    case.expect_end(job, 130, r"^\[rank 0\] ended at once by SIGINT after SIGINT: what was not saved is lost$", "a second SIGINT")
+    case.expect_end(job, 130, r"^\[rank 0\] ended at once by a second SIGINT: what was not saved is lost$", "a second SIGINT")
+    status = case.status()
+    case.expect((status["state"], status.get("exit_status")) == ("failed", 130), f"a second SIGINT: {status}")
 
 
 def lost_rank(case):
