@@ -292,6 +292,14 @@ def early_signal(case):
         time.sleep(random.random() * 0.2)
         os.kill(random.choice([pid for pid in job.processes() if handles(pid, signal.SIGTERM)]), signal.SIGTERM)
         case.expect_end(job, 75, r"^\[rank \d\] stopped (by SIGTERM before|after step \d)", f"early signal {i}")
+    # The line is being recorded, slowly, when the first step would begin.
+    case.clear()
+    job = case.start(FOREVER, "model.layers=24", "model.dim=256", ranks=1, LD_PRELOAD=case.options.preload,
+                     KOZERO_SLOW_FSYNC="log.txt", KOZERO_SLOW_SECONDS="2")
+    case.wait_for(lambda: case.status()["state"] == "running", job, "its status")
+    os.kill(job.process.pid, signal.SIGTERM)
+    said = case.expect_end(job, 75, r"^\[rank 0\] stopped by SIGTERM before the first step", "a slow record")
+    case.expect(said.count("[rank") == 1 and not case.steps(), f"steps {case.steps()} in a job that a signal ended", said)
 
 
 def handles(pid, kind):
