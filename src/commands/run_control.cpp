@@ -12,6 +12,7 @@
 #include <kozero/io/run_folder.hpp>
 
 #include "command_line.hpp"
+#include "resume_point.hpp"
 #include "run_control.hpp"
 #include "stop_signals.hpp"
 
@@ -24,11 +25,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kFolderInterval = std::chrono::seconds(1);
 constexpr int kPreempted = static_cast<int>(Failure::preempted);
 
-bool same_folder(const fs::path& a, const fs::path& b) {
-  std::error_code ignored;
-  return fs::equivalent(a, b, ignored);
-}
-
 /// run.dir where the run may go on in it, else "": a path may name the run, a checkpoint or file in it, or a file of
 /// that checkpoint.
 std::string folder_to_continue(const io::Deck& deck) {
@@ -38,7 +34,7 @@ std::string folder_to_continue(const io::Deck& deck) {
   if (resume == "auto") return run_dir;
   fs::path path = fs::absolute((fs::path(resume) / "").parent_path());
   for (int level = 0; level < 3; ++level, path = path.parent_path()) {
-    if (same_folder(path, run_dir)) return run_dir;
+    if (same_folder(path.string(), run_dir)) return run_dir;
   }
   return "";
 }
