@@ -30,7 +30,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kMostBytes = 64 << 20;  // of ranks.json on very many ranks
-constexpr const char* kWordPrefix = "failure_rank_";
+constexpr const char* kNotePrefix = "failure_rank_";
 constexpr const char* kMetricsFile = "metrics.jsonl";
 
 /// "" where the file is absent or cannot be read.
@@ -99,11 +99,11 @@ std::vector<RankPlace> ranks_in(const std::string& folder) {
   return ranks;
 }
 
-std::vector<fs::path> words_in(const std::string& folder) {
+std::vector<fs::path> failure_notes_in(const std::string& folder) {
   std::vector<fs::path> words;
   std::error_code problem;
   for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end; entry.increment(problem)) {
-    if (entry->path().filename().string().starts_with(kWordPrefix)) words.push_back(entry->path());
+    if (entry->path().filename().string().starts_with(kNotePrefix)) words.push_back(entry->path());
   }
   std::sort(words.begin(), words.end());
   return words;
@@ -189,9 +189,9 @@ bool RunRecord::end(const RunStatus& status) const noexcept {
   }
 }
 
-bool RunRecord::leave_word(int rank, std::int64_t step, const std::string& why) const noexcept {
+bool RunRecord::write_failure_note(int rank, std::int64_t step, const std::string& why) const noexcept {
   try {
-    const std::string path = path_of(kWordPrefix + std::to_string(rank) + ".json");
+    const std::string path = path_of(kNotePrefix + std::to_string(rank) + ".json");
     if (!is_ours() || fs::exists(path)) return false;
     const RankPlace& place = ranks_.at(static_cast<std::size_t>(rank));
     replace(path, {{"rank", rank}, {"host", place.host}, {"pid", place.pid}, {"step", step}, {"why", first_line(why)}});
@@ -222,14 +222,14 @@ bool holds_run(const std::string& folder) {
   return fs::exists(folder + "/" + kLogFile) || fs::exists(folder + "/" + kStatusFile);
 }
 
-std::vector<std::string> words_on_run_before(const std::string& folder) {
+std::vector<std::string> notes_on_run_before(const std::string& folder) {
   const Json status = read_json(folder + "/" + kStatusFile);
   const auto state = value_in(status, "state", std::string());
   if (state != "running" && state != "failed") return {};
   const std::int64_t step = last_step_in(folder, value_in(status, "step", std::int64_t{0}));
   const std::string begin = "the run before ended at step " + std::to_string(step) + ": ";
   std::vector<std::string> lines;
-  for (const auto& path : words_in(folder)) {
+  for (const auto& path : failure_notes_in(folder)) {
     const Json word = read_json(path.string());
     if (!word.is_object()) continue;
     lines.push_back("the run before ended at step " + std::to_string(value_in(word, "step", step)) + ": rank " +
@@ -240,11 +240,12 @@ std::vector<std::string> words_on_run_before(const std::string& folder) {
   if (state == "failed") return {begin + why_in(status)};
   const auto ranks = ranks_in(folder);
   const std::string who = ranks.empty() ? "its ranks" : names_of(ranks);
-  return {begin + who + " left no word: killed, or " + (ranks.size() == 1 ? "its node was" : "a node was") + " lost"};
+  return {begin + who + " wrote no failure note: killed, or " + (ranks.size() == 1 ? "its node was" : "a node was") +
+          " lost"};
 }
 
-void clear_words(const std::string& folder) {
-  for (const auto& path : words_in(folder)) {
+void clear_failure_notes(const std::string& folder) {
+  for (const auto& path : failure_notes_in(folder)) {
     std::error_code ignored;
     fs::remove(path, ignored);
   }

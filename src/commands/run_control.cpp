@@ -122,8 +122,8 @@ void RunControl::enter(const std::string& folder, std::int64_t step) {
   dist::agreed(control_, [&] {
     if (control_.rank() != 0) return;
     if (!lock_->note().empty()) log_.say("warning      " + lock_->note());
-    for (const auto& line : io::words_on_run_before(folder)) log_.say("note         " + line);
-    io::clear_words(folder);
+    for (const auto& line : io::notes_on_run_before(folder)) log_.say("note         " + line);
+    io::clear_failure_notes(folder);
     record_->begin(step);
   });
   record_failures();
@@ -137,8 +137,8 @@ void RunControl::watch_peer() {
   const auto pid = record_->ranks()[static_cast<std::size_t>(peer)].pid;
   peer_ = std::make_unique<PeerWatch>(static_cast<pid_t>(pid), [record = record_, shared = shared_, rank, peer, pid] {
     const std::string why = "its process " + std::to_string(pid) + " ended without a word: killed, or crashed";
-    if (!record->leave_word(peer, shared->step, why)) return;  // it said why itself, or the run is over
-    shared->lone = false;                                      // the word on the peer is all there is to say
+    if (!record->write_failure_note(peer, shared->step, why)) return;  // it said why itself, or the run is over
+    shared->lone = false;                                              // the word on the peer is all there is to say
     constexpr int kLost = static_cast<int>(Failure::communication);
     report_failure(kLost, failure_line(rank, kLost, record->name_of(peer) + ": " + why));
     dist::Environment::abort(kLost);
@@ -164,16 +164,17 @@ void RunControl::record_failures() {
   set_failure_reporter([record = record_, shared = shared_, rank](int status, const std::string& line) {
     const std::string why = text_of(line);
     record->log(line);
-    if (status != kPreempted && shared->lone) record->leave_word(rank, shared->step, why);
+    if (status != kPreempted && shared->lone) record->write_failure_note(rank, shared->step, why);
     record->end({status == kPreempted ? "preempted" : "failed", why, shared->step, status});
-    if (status == kPreempted) io::clear_words(record->folder());
+    if (status == kPreempted) io::clear_failure_notes(record->folder());
   });
   set_stop_actions({.rank = rank,
                     .command = command(""),
                     .end = control_.size() == 1 ? nullptr : static_cast<void (*)(int)>(dist::Environment::abort),
                     .unanswered = [record = record_, shared = shared_, rank](int signal) {
-                      record->leave_word(rank, shared->step,
-                                         signal_name(signal) + " came, and the ranks agreed on no step to stop after");
+                      record->write_failure_note(
+                          rank, shared->step,
+                          signal_name(signal) + " came, and the ranks agreed on no step to stop after");
                     }});
 }
 
@@ -280,7 +281,7 @@ void RunControl::finish() {
   if (!record_->end({"finished", "", shared_->step, 0})) {
     log_.say("warning      " + record_->folder() + "/" + io::kStatusFile + " could not be written");
   }
-  io::clear_words(record_->folder());
+  io::clear_failure_notes(record_->folder());
 }
 
 void RunControl::fail(const Error& error) {
