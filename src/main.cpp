@@ -26,6 +26,12 @@ int reported(const Environment& environment, const kozero::Error& error) {
   return error.exit_status();
 }
 
+/// The exit status of what went wrong before the environment was up.
+int reported_alone(int status, const std::string& what) {
+  kozero::report_failure(status, kozero::failure_line(kozero::dist::known_rank(), status, what));
+  return status;
+}
+
 int run(const Environment& environment, const kozero::commands::Arguments& arguments) {
   try {
     kozero::commands::run_command(environment, arguments);
@@ -42,16 +48,20 @@ int run(const Environment& environment, const kozero::commands::Arguments& argum
 }  // namespace
 
 int main(int argc, char** argv) {
-  kozero::commands::hand_over(argv);
-  kozero::commands::Arguments arguments(argv + 1, argv + argc);
-  kozero::commands::await_stop_signals(arguments);
+  kozero::report_terminate(kozero::dist::known_rank(), nullptr);
   try {
+    kozero::commands::hand_over(argv);
+    const kozero::commands::Arguments arguments(argv + 1, argv + argc);
+    kozero::commands::await_stop_signals(arguments);
     const Environment environment(&argc, &argv, kozero::commands::timeout_asked(argv));
     kozero::report_terminate(environment.rank(), environment.size() > 1 ? Environment::abort : nullptr);
     return run(environment, arguments);
   } catch (const kozero::Error& error) {  // MPI itself did not come up
-    kozero::report_failure(error.exit_status(),
-                           kozero::failure_line(kozero::dist::known_rank(), error.exit_status(), error.what()));
-    return error.exit_status();
+    return reported_alone(error.exit_status(), error.what());
+  } catch (const std::bad_alloc&) {
+    return reported_alone(static_cast<int>(kozero::Failure::internal), kozero::kMemoryExhausted);
+  } catch (const std::exception& error) {  // no thread can be had
+    return reported_alone(static_cast<int>(kozero::Failure::internal),
+                          std::string("the program could not start: ") + error.what());
   }
 }

@@ -140,8 +140,10 @@ void RunLock::refuse() const {
 
 std::string RunLock::lost() const {
   struct stat now {};
-  const bool absent = ::stat(folder_.c_str(), &now) != 0 && (errno == ENOENT || errno == ENOTDIR);
-  if (absent) return folder_ + ": this run's folder is not there any more: it was deleted or moved";
+  if (::stat(folder_.c_str(), &now) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return "";
+    return folder_ + ": this run's folder is not there any more: it was deleted or moved";
+  }
   if (Identity{now.st_dev, now.st_ino} != folder_identity_) {
     return folder_ + ": this is not the folder that the run began in: it was deleted or moved, and another came";
   }

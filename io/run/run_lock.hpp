@@ -32,7 +32,7 @@ class RunLock {
   /// A line for the user: the file system has no locks, or whose lock was taken. Mostly "".
   [[nodiscard]] const std::string& note() const { return note_; }
   /// Why the folder is not this run's any more: it is not where it was, or another process took the lock. "" while it
-  /// is there. Two calls of stat(2).
+  /// is there, and where the file system does not tell (a server that does not answer). Two calls of stat(2).
   [[nodiscard]] std::string lost() const;
 
  private:

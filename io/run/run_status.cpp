@@ -9,13 +9,14 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <set>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/io/file_descriptor.hpp>
 #include <kozero/io/run/run_status.hpp>
 #include <kozero/io/run_folder.hpp>
 #include <kozero/io/whole_file.hpp>
@@ -29,17 +30,22 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kMostBytes = 64 << 20;  // of ranks.json on very many ranks
-constexpr const char* kWordPrefix = "failure_rank_";
+constexpr const char* kNotePrefix = "failure_rank_";
 constexpr const char* kMetricsFile = "metrics.jsonl";
+
+/// "" where the file is absent or cannot be read.
+std::string text_in(const std::string& path) {
+  try {
+    return read_whole_file(path, kMostBytes);
+  } catch (const Error&) {
+    return "";
+  }
+}
 
 /// The file as JSON, null where it is absent or broken.
 Json read_json(const std::string& path) {
-  try {
-    Json json = Json::parse(read_whole_file(path, kMostBytes), nullptr, false);
-    return json.is_discarded() ? Json() : json;
-  } catch (const Error&) {
-    return {};
-  }
+  Json json = Json::parse(text_in(path), nullptr, false);
+  return json.is_discarded() ? Json() : json;
 }
 
 template <class T>
@@ -53,6 +59,11 @@ T value_in(const Json& json, const char* key, T otherwise) {
   }
 }
 
+/// Details follow in further lines; log.txt has them.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string why_in(const Json& json) { return first_line(value_in(json, "why", std::string("?"))); }
+
 /// Of each rank's file under its own name, so that two ranks that fail at once do not meet.
 void replace(const std::string& path, const Json& json) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -64,12 +75,17 @@ void replace(const std::string& path, const Json& json) {
 /// The step of the last whole line of metrics.jsonl, which says more than a status that was written at the start.
 std::int64_t last_step_in(const std::string& folder, std::int64_t otherwise) {
   constexpr std::int64_t kTail = 64 << 10;
-  std::ifstream file(folder + "/" + kMetricsFile, std::ios::binary | std::ios::ate);
-  if (!file) return otherwise;
-  const std::int64_t size = file.tellg();
-  file.seekg(std::max<std::int64_t>(0, size - kTail));
+  std::string tail(static_cast<std::size_t>(kTail), '\0');
+  try {
+    const FileDescriptor file(folder + "/" + kMetricsFile, FileDescriptor::Use::read);  // no FIFO, which may hang
+    const auto size = file.read_up_to(tail, std::max<std::int64_t>(0, file.size() - kTail));
+    tail.resize(static_cast<std::size_t>(size));
+  } catch (const Error&) {
+    return otherwise;
+  }
   std::int64_t step = otherwise;
-  for (std::string line; std::getline(file, line);) {
+  std::istringstream lines(tail);
+  for (std::string line; std::getline(lines, line);) {
     step = value_in(Json::parse(line, nullptr, false), "step", step);
   }
   return step;
@@ -83,11 +99,11 @@ std::vector<RankPlace> ranks_in(const std::string& folder) {
   return ranks;
 }
 
-std::vector<fs::path> words_in(const std::string& folder) {
+std::vector<fs::path> failure_notes_in(const std::string& folder) {
   std::vector<fs::path> words;
   std::error_code problem;
   for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end; entry.increment(problem)) {
-    if (entry->path().filename().string().starts_with(kWordPrefix)) words.push_back(entry->path());
+    if (entry->path().filename().string().starts_with(kNotePrefix)) words.push_back(entry->path());
   }
   std::sort(words.begin(), words.end());
   return words;
@@ -126,7 +142,9 @@ std::string time_now() {
 RankPlace this_place() { return {host_name(), ::getpid()}; }
 
 RunRecord::RunRecord(std::string folder, std::vector<RankPlace> ranks)
-    : folder_(std::move(folder)), ranks_(std::move(ranks)), start_(time_now()) {}
+    : folder_(std::move(folder)), ranks_(std::move(ranks)), start_(time_now()), before_(status_text(folder_)) {}
+
+std::string RunRecord::status_text(const std::string& folder) { return text_in(folder + "/" + kStatusFile); }
 
 void RunRecord::begin(std::int64_t step) const {
   Json ranks = Json::array();
@@ -134,14 +152,18 @@ void RunRecord::begin(std::int64_t step) const {
     ranks.push_back({{"rank", r}, {"host", ranks_[r].host}, {"pid", ranks_[r].pid}});
   }
   replace(path_of(kRanksFile), ranks);
-  replace(path_of(kStatusFile), {{"state", "running"},
-                                 {"why", ""},
-                                 {"step", step},
-                                 {"exit_status", nullptr},
+  write({"running", "", step, {}}, "");
+}
+
+void RunRecord::write(const RunStatus& status, const std::string& end) const {
+  replace(path_of(kStatusFile), {{"state", status.state},
+                                 {"why", first_line(status.why)},
+                                 {"step", status.step},
+                                 {"exit_status", status.exit_status ? Json(*status.exit_status) : Json()},
                                  {"host", ranks_[0].host},
                                  {"pid", ranks_[0].pid},
                                  {"start", start_},
-                                 {"end", nullptr}});
+                                 {"end", end.empty() ? Json() : Json(end)}});
 }
 
 bool RunRecord::is_ours() const {
@@ -154,26 +176,25 @@ bool RunRecord::end(const RunStatus& status) const noexcept {
   static std::mutex mutex;  // of the main thread, which ends in good order, and of one that reports a signal meanwhile
   try {
     const std::lock_guard lock(mutex);
-    if (!is_ours()) return false;
-    Json json = read_json(path_of(kStatusFile));
-    json["state"] = status.state;
-    json["why"] = status.why;
-    json["step"] = status.step;
-    json["exit_status"] = status.exit_status ? Json(*status.exit_status) : Json();
-    json["end"] = time_now();
-    replace(path_of(kStatusFile), json);
+    RunStatus written = status;
+    if (is_as_before()) {
+      written.step = value_in(read_json(path_of(kStatusFile)), "step", std::int64_t{0});
+    } else if (!is_ours()) {
+      return false;
+    }
+    write(written, time_now());
     return true;
   } catch (const std::exception&) {
     return false;  // the line was printed already
   }
 }
 
-bool RunRecord::leave_word(int rank, std::int64_t step, const std::string& why) const noexcept {
+bool RunRecord::write_failure_note(int rank, std::int64_t step, const std::string& why) const noexcept {
   try {
-    const std::string path = path_of(kWordPrefix + std::to_string(rank) + ".json");
+    const std::string path = path_of(kNotePrefix + std::to_string(rank) + ".json");
     if (!is_ours() || fs::exists(path)) return false;
     const RankPlace& place = ranks_.at(static_cast<std::size_t>(rank));
-    replace(path, {{"rank", rank}, {"host", place.host}, {"pid", place.pid}, {"step", step}, {"why", why}});
+    replace(path, {{"rank", rank}, {"host", place.host}, {"pid", place.pid}, {"step", step}, {"why", first_line(why)}});
     return true;
   } catch (const std::exception&) {
     return false;
@@ -197,29 +218,34 @@ std::string RunRecord::name_of(int rank) const {
   return "rank " + std::to_string(rank) + " on host " + ranks_.at(static_cast<std::size_t>(rank)).host;
 }
 
-std::vector<std::string> words_on_run_before(const std::string& folder) {
+bool holds_run(const std::string& folder) {
+  return fs::exists(folder + "/" + kLogFile) || fs::exists(folder + "/" + kStatusFile);
+}
+
+std::vector<std::string> notes_on_run_before(const std::string& folder) {
   const Json status = read_json(folder + "/" + kStatusFile);
   const auto state = value_in(status, "state", std::string());
   if (state != "running" && state != "failed") return {};
   const std::int64_t step = last_step_in(folder, value_in(status, "step", std::int64_t{0}));
   const std::string begin = "the run before ended at step " + std::to_string(step) + ": ";
   std::vector<std::string> lines;
-  for (const auto& path : words_in(folder)) {
+  for (const auto& path : failure_notes_in(folder)) {
     const Json word = read_json(path.string());
     if (!word.is_object()) continue;
     lines.push_back("the run before ended at step " + std::to_string(value_in(word, "step", step)) + ": rank " +
                     std::to_string(value_in(word, "rank", -1)) + " on host " +
-                    value_in(word, "host", std::string("?")) + ": " + value_in(word, "why", std::string("?")));
+                    value_in(word, "host", std::string("?")) + ": " + why_in(word));
   }
   if (!lines.empty()) return lines;
-  if (state == "failed") return {begin + value_in(status, "why", std::string("?"))};
+  if (state == "failed") return {begin + why_in(status)};
   const auto ranks = ranks_in(folder);
   const std::string who = ranks.empty() ? "its ranks" : names_of(ranks);
-  return {begin + who + " left no word: killed, or " + (ranks.size() == 1 ? "its node was" : "a node was") + " lost"};
+  return {begin + who + " wrote no failure note: killed, or " + (ranks.size() == 1 ? "its node was" : "a node was") +
+          " lost"};
 }
 
-void clear_words(const std::string& folder) {
-  for (const auto& path : words_in(folder)) {
+void clear_failure_notes(const std::string& folder) {
+  for (const auto& path : failure_notes_in(folder)) {
     std::error_code ignored;
     fs::remove(path, ignored);
   }

@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_status.hpp: how a run stands or ended, for batch scripts and for the next start in its folder.
 //   status.json          {"state": "running" | "finished" | "preempted" | "failed", "why", "step", "exit_status",
-//   "host",
-//                         "pid", "start", "end"}; why: one line, "" while running; times in UTC; written whole
+//                         "host", "pid", "start", "end"}; why: one line, "" while running; times in UTC; written whole
 //   ranks.json           rank 0, once at the start: [{"rank", "host", "pid"}, ...]
 //   failure_rank_3.json  by a rank that fails, or about one that was seen to end: {"rank", "host", "pid", "step",
-//   "why"}
+//                        "why"}
 // A run that was killed leaves "running". Nothing is written in a step.
 #pragma once
 #include <cstdint>
@@ -41,16 +40,17 @@ struct RunStatus {
 /// The files of one run. Any rank may hold one; it is copied into what reports failures.
 class RunRecord {
  public:
-  /// `ranks`: of all, in rank order.
+  /// `ranks`: of all, in rank order. Remembers status.json as it is now.
   RunRecord(std::string folder, std::vector<RankPlace> ranks);
 
   /// Rank 0: ranks.json and the status "running". Throws Error(write).
   void begin(std::int64_t step) const;
-  /// Rewrites status.json, where it still says "running" and is this run's; it may not be another rank's word, or that
-  /// of a run that took the folder. False where that could not be. Throws nothing.
+  /// Writes how the run ended, or its start. status.json must still be this run's "running", or what it was before
+  /// begin(), whose step stays then; it is left alone after another rank's report, or where another run took the
+  /// folder. Returns whether it was written. Throws nothing.
   bool end(const RunStatus& status) const noexcept;
-  /// Leaves a word on `rank`, which failed or was lost. An older word stays. False where that could not be.
-  bool leave_word(int rank, std::int64_t step, const std::string& why) const noexcept;
+  /// Writes the failure note of `rank`, which failed or was lost. An older note stays. Returns whether it was written.
+  bool write_failure_note(int rank, std::int64_t step, const std::string& why) const noexcept;
   /// Appends a line to log.txt in one write, and syncs it. Makes no file. Throws nothing.
   void log(const std::string& line) const noexcept;
 
@@ -61,18 +61,26 @@ class RunRecord {
 
  private:
   [[nodiscard]] bool is_ours() const;
+  /// begin() was not called yet, by this job or another one.
+  [[nodiscard]] bool is_as_before() const { return status_text(folder_) == before_; }
+  [[nodiscard]] static std::string status_text(const std::string& folder);
+  void write(const RunStatus& status, const std::string& end) const;
   [[nodiscard]] std::string path_of(const std::string& file) const { return folder_ + "/" + file; }
 
   std::string folder_;
   std::vector<RankPlace> ranks_;
   std::string start_;
+  std::string before_;  // status.json of the run before, "" without one
 };
+
+/// A run has been at work in the folder: it has a log or a status.
+bool holds_run(const std::string& folder);
 
 /// What became of the run before in this folder, one line a lost or failed rank, as "the run before ended at step N:
 /// ..."; nothing where it finished or was preempted.
-std::vector<std::string> words_on_run_before(const std::string& folder);
+std::vector<std::string> notes_on_run_before(const std::string& folder);
 
-/// Removes the words of failed ranks. One process.
-void clear_words(const std::string& folder);
+/// Removes the notes of failed ranks. One process.
+void clear_failure_notes(const std::string& folder);
 
 }  // namespace kozero::io

@@ -38,11 +38,6 @@ Source kind_of(const std::string& path, dist::Communicator& comm) {
   return static_cast<Source>(std::stoi(comm.broadcast_control(std::to_string(static_cast<int>(mine)))));
 }
 
-bool same_folder(const fs::path& a, const fs::path& b) {
-  std::error_code ignored;
-  return fs::equivalent(a, b, ignored);
-}
-
 void use_checkpoint(ResumePoint& point, const io::FoundCheckpoint& found) {
   point.source = found.folder;
   point.state_file = found.folder + "/" + io::kStateFile;
@@ -79,7 +74,8 @@ void use_path(ResumePoint& point, const std::string& given, const std::string& r
                 Error::Seen::by_all_ranks);
   }
   const fs::path folder = (fs::path(path) / "").parent_path();
-  if (same_folder(kind == Source::run ? folder : fs::absolute(folder).parent_path(), run_dir)) point.folder = run_dir;
+  const fs::path run = kind == Source::run ? folder : fs::absolute(folder).parent_path();
+  if (same_folder(run.string(), run_dir)) point.folder = run_dir;
 }
 
 /// A run that was stopped before its first checkpoint is begun anew in its own folder; a finished one is left alone.
@@ -116,6 +112,11 @@ void refuse_disagreement(const ResumePoint& point, const io::CheckpointRecord& m
 }
 
 }  // namespace
+
+bool same_folder(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  return fs::equivalent(a, b, ignored);
+}
 
 ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& mine, dist::Communicator& comm) {
   ResumePoint point;

@@ -27,4 +27,7 @@ struct ResumePoint {
 /// difference.
 ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& mine, dist::Communicator& comm);
 
+/// Both paths are there and name one folder, links followed.
+bool same_folder(const std::string& a, const std::string& b);
+
 }  // namespace kozero::commands

@@ -12,6 +12,7 @@
 #include <kozero/io/run_folder.hpp>
 
 #include "command_line.hpp"
+#include "resume_point.hpp"
 #include "run_control.hpp"
 #include "stop_signals.hpp"
 
@@ -24,11 +25,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kFolderInterval = std::chrono::seconds(1);
 constexpr int kPreempted = static_cast<int>(Failure::preempted);
 
-bool same_folder(const fs::path& a, const fs::path& b) {
-  std::error_code ignored;
-  return fs::equivalent(a, b, ignored);
-}
-
 /// run.dir where the run may go on in it, else "": a path may name the run, a checkpoint or file in it, or a file of
 /// that checkpoint.
 std::string folder_to_continue(const io::Deck& deck) {
@@ -38,7 +34,7 @@ std::string folder_to_continue(const io::Deck& deck) {
   if (resume == "auto") return run_dir;
   fs::path path = fs::absolute((fs::path(resume) / "").parent_path());
   for (int level = 0; level < 3; ++level, path = path.parent_path()) {
-    if (same_folder(path, run_dir)) return run_dir;
+    if (same_folder(path.string(), run_dir)) return run_dir;
   }
   return "";
 }
@@ -94,8 +90,10 @@ RunControl::RunControl(Session& session, io::Log& log, StartedAs started)
                     .end = alone ? nullptr : static_cast<void (*)(int)>(dist::Environment::abort),
                     .unanswered = {}});
   end_at_stop_signal("before the first step");
+  places_ = places_of_all(control_);
+  std::string folder;
   dist::agreed(control_, [&] {
-    const std::string folder = folder_to_continue(deck_);
+    folder = folder_to_continue(deck_);
     if (started_.steal_lock && folder.empty()) {
       throw Error(Failure::deck, "--steal-lock: no folder is continued; it goes with checkpoint.resume");
     }
@@ -103,6 +101,7 @@ RunControl::RunControl(Session& session, io::Log& log, StartedAs started)
     lock_ =
         std::make_unique<io::RunLock>(folder, started_.steal_lock ? io::RunLock::Steal::yes : io::RunLock::Steal::no);
   });
+  if (!folder.empty() && io::holds_run(folder)) record_failed_start(folder);
 }
 
 RunControl::~RunControl() {
@@ -118,13 +117,13 @@ std::string RunControl::make_folder(const std::string& continued) {
 
 void RunControl::enter(const std::string& folder, std::int64_t step) {
   shared_->step = step;
-  record_ = std::make_shared<io::RunRecord>(folder, places_of_all(control_));
+  record_ = std::make_shared<io::RunRecord>(folder, places_);
   spaces_ = dist::gather_text(control_, process_space());
   dist::agreed(control_, [&] {
     if (control_.rank() != 0) return;
     if (!lock_->note().empty()) log_.say("warning      " + lock_->note());
-    for (const auto& line : io::words_on_run_before(folder)) log_.say("note         " + line);
-    io::clear_words(folder);
+    for (const auto& line : io::notes_on_run_before(folder)) log_.say("note         " + line);
+    io::clear_failure_notes(folder);
     record_->begin(step);
   });
   record_failures();
@@ -138,8 +137,8 @@ void RunControl::watch_peer() {
   const auto pid = record_->ranks()[static_cast<std::size_t>(peer)].pid;
   peer_ = std::make_unique<PeerWatch>(static_cast<pid_t>(pid), [record = record_, shared = shared_, rank, peer, pid] {
     const std::string why = "its process " + std::to_string(pid) + " ended without a word: killed, or crashed";
-    if (!record->leave_word(peer, shared->step, why)) return;  // it said why itself, or the run is over
-    shared->lone = false;                                      // the word on the peer is all there is to say
+    if (!record->write_failure_note(peer, shared->step, why)) return;  // it said why itself, or the run is over
+    shared->lone = false;                                              // the word on the peer is all there is to say
     constexpr int kLost = static_cast<int>(Failure::communication);
     report_failure(kLost, failure_line(rank, kLost, record->name_of(peer) + ": " + why));
     dist::Environment::abort(kLost);
@@ -152,21 +151,30 @@ void RunControl::end_outputs() {
   ignore_stop_signals();
 }
 
+void RunControl::record_failed_start(const std::string& folder) {
+  const auto record = std::make_shared<const io::RunRecord>(folder, places_);
+  set_failure_reporter([record](int status, const std::string& line) {
+    record->log(line);
+    record->end({status == kPreempted ? "preempted" : "failed", text_of(line), 0, status});
+  });
+}
+
 void RunControl::record_failures() {
   const auto rank = control_.rank();
   set_failure_reporter([record = record_, shared = shared_, rank](int status, const std::string& line) {
     const std::string why = text_of(line);
     record->log(line);
-    if (status != kPreempted && shared->lone) record->leave_word(rank, shared->step, why);
+    if (status != kPreempted && shared->lone) record->write_failure_note(rank, shared->step, why);
     record->end({status == kPreempted ? "preempted" : "failed", why, shared->step, status});
-    if (status == kPreempted) io::clear_words(record->folder());
+    if (status == kPreempted) io::clear_failure_notes(record->folder());
   });
   set_stop_actions({.rank = rank,
                     .command = command(""),
                     .end = control_.size() == 1 ? nullptr : static_cast<void (*)(int)>(dist::Environment::abort),
                     .unanswered = [record = record_, shared = shared_, rank](int signal) {
-                      record->leave_word(rank, shared->step,
-                                         signal_name(signal) + " came, and the ranks agreed on no step to stop after");
+                      record->write_failure_note(
+                          rank, shared->step,
+                          signal_name(signal) + " came, and the ranks agreed on no step to stop after");
                     }});
 }
 
@@ -273,7 +281,7 @@ void RunControl::finish() {
   if (!record_->end({"finished", "", shared_->step, 0})) {
     log_.say("warning      " + record_->folder() + "/" + io::kStatusFile + " could not be written");
   }
-  io::clear_words(record_->folder());
+  io::clear_failure_notes(record_->folder());
 }
 
 void RunControl::fail(const Error& error) {

@@ -91,6 +91,8 @@ class RunControl {
   [[nodiscard]] double own_request();
   void look_at_folder();
   [[nodiscard]] bool time_is_over() const;
+  /// A start that fails from here on says so in the folder of the run before; rank 0 holds its lock.
+  void record_failed_start(const std::string& folder);
   void record_failures();
   /// Each rank watches the next one of its node.
   void watch_peer();
@@ -101,6 +103,7 @@ class RunControl {
   io::Log& log_;
   StartedAs started_;
   std::unique_ptr<io::RunLock> lock_;  // rank 0's
+  std::vector<io::RankPlace> places_;  // of all ranks
   std::shared_ptr<const io::RunRecord> record_;
   std::vector<std::string> spaces_;  // process_space() of all ranks
   struct Shared;

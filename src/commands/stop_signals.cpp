@@ -8,7 +8,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <ctime>
 #include <mutex>
@@ -41,8 +40,8 @@ struct Signals {
   std::atomic<bool> interrupted{false};  // SIGINT after it
   std::atomic<bool> answered{false};
   std::atomic<bool> noted{false};  // the phase
-  std::mutex end_mutex;
-  bool over = false;  // signals are ignored
+  std::mutex end_mutex;            // held while the job is ended
+  bool over = false;               // signals are ignored
   std::mutex mutex;                // of what follows
   StopActions actions;
   std::string where = "before the run began";
@@ -63,10 +62,11 @@ extern "C" void on_stop_signal(int signal) {
   errno = error;
 }
 
-/// Ends the process with the lock held, so that the main thread ends nothing meanwhile (ignore_stop_signals()).
-void end_job(int status, const std::string& what) {
+/// Ends the process with end_mutex held, so that the main thread waits where it would begin to train or end the run
+/// (note_stop_signals(), ignore_stop_signals()). Returns where the phase is not `noted` any more, or the run is over.
+void end_job(int status, const std::string& what, bool noted) {
   const std::lock_guard ending(signals().end_mutex);
-  if (signals().over) return;
+  if (signals().over || signals().noted != noted) return;
   StopActions actions;
   std::string where;
   {
@@ -77,13 +77,7 @@ void end_job(int status, const std::string& what) {
   const std::string again = actions.command.empty() ? "" : "; to run it again: " + actions.command;
   const std::string line = status == kSecondInterrupt ? what : what + " " + where + again;
   report_failure(status, failure_line(actions.rank, static_cast<int>(Failure::preempted), line));
-  if (actions.end != nullptr) {
-    std::thread([status] {
-      std::this_thread::sleep_for(std::chrono::seconds(5));
-      _exit(status);  // the abort hangs
-    }).detach();
-    actions.end(status);
-  }
+  if (actions.end != nullptr) actions.end(status);
   _exit(status);
 }
 
@@ -105,12 +99,13 @@ void watch() {
     const bool woken = wait_for_wake(waits);
     const int signal = mine.came;
     if (signal == 0) continue;
-    if (mine.interrupted && mine.noted) {
-      end_job(kSecondInterrupt,
-              "ended at once by SIGINT after " + signal_name(signal) + ": what was not saved is lost");
+    const bool noted = mine.noted;
+    if (mine.interrupted && noted) {
+      const std::string which = signal == SIGINT ? "a second SIGINT" : "SIGINT after " + signal_name(signal);
+      end_job(kSecondInterrupt, "ended at once by " + which + ": what was not saved is lost", noted);
     }
-    if (!mine.noted) end_job(static_cast<int>(Failure::preempted), "stopped by " + signal_name(signal));
-    if (!mine.noted) continue;
+    if (!noted) end_job(static_cast<int>(Failure::preempted), "stopped by " + signal_name(signal), noted);
+    if (!noted) continue;
     if (woken || mine.answered) continue;
     told = true;
     std::function<void(int)> unanswered;
@@ -169,7 +164,10 @@ void ignore_stop_signals() {
   signals().over = true;
 }
 
-void note_stop_signals() { signals().noted = true; }
+void note_stop_signals() {
+  const std::lock_guard ending(signals().end_mutex);
+  signals().noted = true;
+}
 
 int stop_signal() { return signals().came; }
 

@@ -3,8 +3,7 @@
 // stop_signals.hpp: signals that ask a training run to stop (run.stop_signals).
 //   await_stop_signals(arguments)     main, before MPI is up: from here on no stop signal kills a `train`
 //   end_at_stop_signal(where)         nothing is there to be saved: a signal ends the job at once, with status 75
-//   note_stop_signals()               steps are being computed: stop_signal() names the signal, the ranks agree on a
-//   step
+//   note_stop_signals()               steps are computed: stop_signal() names the signal, the ranks agree on a step
 // A handler stores the signal's number and wakes a thread, which does the rest. SIGINT after a noted signal ends the
 // job at once, with status 130. A signal that was ignored when the program started (nohup) stays ignored.
 #pragma once
@@ -29,6 +28,7 @@ void keep_stop_signals(const std::vector<std::string>& names);
 
 /// `where`: "before the first step". A signal that was noted before ends the job now.
 void end_at_stop_signal(const std::string& where);
+/// Where a signal is ending the job already, this does not return.
 void note_stop_signals();
 /// The run is complete. Where a signal is ending the job already, this does not return.
 void ignore_stop_signals();

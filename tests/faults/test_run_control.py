@@ -118,6 +118,16 @@ class Case:
             return {"state": "no status.json"}
         return json.loads((self.run / "status.json").read_text())
 
+    def expect_failed_start(self, step, exit_status, pattern, what):
+        """status.json and log.txt tell of a start that failed after a run that ended at `step`."""
+        now = self.status()
+        ended = (now["state"], now.get("step"), now.get("exit_status"))
+        self.expect(ended == ("failed", step, exit_status), f"{what}: {now}")
+        self.expect_said(pattern, now.get("why", ""), f"{what}: why in status.json")
+        self.expect("\n" not in now.get("why", ""), f"{what}: why has several lines", now.get("why", ""))
+        log = (self.run / "log.txt").read_text(errors="replace")
+        self.expect(len(re.findall(r"^\[rank \d\] error: ", log, re.M)) == 1, f"{what}: not one error in log.txt", log)
+
     def steps(self):
         """The steps in metrics.jsonl, every line of which must be whole."""
         with contextlib.suppress(FileNotFoundError):
@@ -282,6 +292,14 @@ def early_signal(case):
         time.sleep(random.random() * 0.2)
         os.kill(random.choice([pid for pid in job.processes() if handles(pid, signal.SIGTERM)]), signal.SIGTERM)
         case.expect_end(job, 75, r"^\[rank \d\] stopped (by SIGTERM before|after step \d)", f"early signal {i}")
+    # The line is being recorded, slowly, when the first step would begin.
+    case.clear()
+    job = case.start(FOREVER, "model.layers=24", "model.dim=256", ranks=1, LD_PRELOAD=case.options.preload,
+                     KOZERO_SLOW_FSYNC="log.txt", KOZERO_SLOW_SECONDS="2")
+    case.wait_for(lambda: case.status()["state"] == "running", job, "its status")
+    os.kill(job.process.pid, signal.SIGTERM)
+    said = case.expect_end(job, 75, r"^\[rank 0\] stopped by SIGTERM before the first step", "a slow record")
+    case.expect(said.count("[rank") == 1 and not case.steps(), f"steps {case.steps()} in a job that a signal ended", said)
 
 
 def handles(pid, kind):
@@ -301,7 +319,9 @@ def second_interrupt(case):
     os.kill(job.process.pid, signal.SIGINT)
     case.wait_for(lambda: any(case.run.glob("step_*")), job, "a save")
     os.kill(job.process.pid, signal.SIGINT)
-    case.expect_end(job, 130, r"^\[rank 0\] ended at once by SIGINT after SIGINT: what was not saved is lost$", "a second SIGINT")
+    case.expect_end(job, 130, r"^\[rank 0\] ended at once by a second SIGINT: what was not saved is lost$", "a second SIGINT")
+    status = case.status()
+    case.expect((status["state"], status.get("exit_status")) == ("failed", 130), f"a second SIGINT: {status}")
 
 
 def lost_rank(case):
@@ -340,7 +360,7 @@ def lost_folder(case):
 
 
 def broken_checkpoints(case):
-    """case: where all checkpoints are broken nothing is changed, with status 3."""
+    """case: where all checkpoints are broken status.json and log.txt alone are changed, with status 3."""
     case.expect_end(case.start("run.steps=6", "checkpoint.every=3"), 0, "everything lies", "a run")
     for state in case.run.glob("step_*/state.h5"):
         state.write_bytes(state.read_bytes()[:-100])
@@ -350,7 +370,8 @@ def broken_checkpoints(case):
                     r"changed: .*run/step_000000006/state.h5: ", "broken checkpoints")
     after = {path: path.read_bytes() for path in case.run.rglob("*") if path.is_file()}
     changed = [str(path) for path in {**before, **after} if before.get(path) != after.get(path)]
-    case.expect(not changed, f"files changed: {changed}")
+    case.expect({path.rsplit("/", 1)[-1] for path in changed} == {"status.json", "log.txt"}, f"files changed: {changed}")
+    case.expect_failed_start(6, 3, r'^checkpoint.resume = "auto": none of the 2', "broken checkpoints")
 
 
 def full_metrics(case):
@@ -427,6 +448,33 @@ def max_minutes(case):
     case.expect(case.status()["state"] == "preempted", f"{case.status()}")
     job = case.start("run.steps=4", "checkpoint.every=2", 'run.dir="a b"', "checkpoint.resume=auto", "train.global_batch=8")
     case.expect_end(job, 2, "the global batch is 8 and was 4", "another deck")
+
+
+def failed_start(case):
+    """case: a start that fails says so in status.json and log.txt; one that the lock refuses leaves them alone."""
+    case.expect_end(case.start("run.steps=4", "run.max_minutes=1e-9", "checkpoint.every=2"), 75, "are over", "a stopped run")
+    case.expect(case.status()["state"] == "preempted", f"{case.status()}")
+    holder = open(case.run / "lock", "w")  # another run at work
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    before = {path: path.read_bytes() for path in case.run.rglob("*") if path.is_file() and path.name != "lock"}
+    for ranks in (1, 2):
+        case.expect_end(case.start("run.steps=4", "checkpoint.resume=auto", ranks=ranks), 2, "another run is at work there",
+                        "a start that the lock refuses")
+    after = {path: path.read_bytes() for path in case.run.rglob("*") if path.is_file() and path.name != "lock"}
+    case.expect(before == after, "a start that the lock refuses changed files")
+    holder.close()
+    other = ["run.steps=4", "checkpoint.every=2", "checkpoint.resume=auto"]
+    case.expect_end(case.start(*other, "train.global_batch=8"), 2, "the global batch is 8 and was 4", "another deck")
+    case.expect_failed_start(1, 2, "the global batch is 8 and was 4", "another deck")
+    case.expect(not (case.run / "lock").exists(), "a failed start leaves its lock")
+    said = case.expect_end(case.start(*other), 0, "everything lies in run:", "the right deck")
+    case.expect_said("^note         the run before ended at step 1: .*the global batch is 8 and was 4", said, "its next start")
+    case.expect(case.status()["state"] == "finished", f"{case.status()}")
+    case.expect_end(case.start(*other, "train.global_batch=8", ranks=1), 2, "the global batch is 8 and was 4", "on one rank")
+    case.expect(case.status()["state"] == "failed", f"one rank: {case.status()}")
+    fresh = case.start(*other, "run.dir=fresh", "model.heads=3")
+    case.expect_end(fresh, 2, "model.heads", "a refused deck")
+    case.expect(not (case.folder / "fresh").exists(), "a failed first start leaves a folder")
 
 
 def main():

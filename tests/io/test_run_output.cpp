@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -144,6 +145,9 @@ TEST_CASE("one lock a folder: named holder, taken by force, gone with its folder
     const RunLock again(run, RunLock::Steal::no);
     std::filesystem::rename(run, folder / "moved");
     CHECK(again.lost().find("deleted or moved") != std::string::npos);
+    std::filesystem::create_symlink(run, run);
+    CHECK(again.lost().empty());  // ELOOP: like an I/O error, it does not tell where the folder is
+    std::filesystem::remove(run);
     std::filesystem::create_directories(run);
     CHECK(again.lost().find("another came") != std::string::npos);
   }
@@ -154,22 +158,33 @@ TEST_CASE("a status is rewritten by its own run alone, and says what became of i
   const ScratchFolder folder("status");
   const std::string run = folder.put("run/metrics.jsonl", "{\"step\":6}\n{\"step\":7}\n");
   const std::string in = std::filesystem::path(run).parent_path().string();
-  CHECK(words_on_run_before(in).empty());
+  CHECK(notes_on_run_before(in).empty());
   const RunRecord record(in, {{"a", 12}, {"b", 34}});
   record.begin(5);
-  CHECK(words_on_run_before(in) ==
+  CHECK(notes_on_run_before(in) ==
         std::vector<std::string>{
-            "the run before ended at step 7: ranks 0-1 on hosts a, b left no word: killed, or a node was lost"});
-  CHECK(record.leave_word(1, 6, "its disk is full"));
-  CHECK(!record.leave_word(1, 9, "a later word"));
-  CHECK(words_on_run_before(in) ==
+            "the run before ended at step 7: ranks 0-1 on hosts a, b wrote no failure note: killed, or a node was lost"});
+  CHECK(record.write_failure_note(1, 6, "its disk is full"));
+  CHECK(!record.write_failure_note(1, 9, "a later word"));
+  CHECK(notes_on_run_before(in) ==
         std::vector<std::string>{"the run before ended at step 6: rank 1 on host b: its disk is full"});
   RunRecord(in, {{"a", 13}}).begin(7);
   CHECK(!record.end({"failed", "of a run whose folder was taken", 7, 1}));
-  CHECK(!record.leave_word(0, 7, "of a run whose folder was taken"));
-  clear_words(in);
-  CHECK(RunRecord(in, {{"a", 13}}).end({"finished", "", 9, 0}));
-  CHECK(words_on_run_before(in).empty());
+  CHECK(!record.write_failure_note(0, 7, "of a run whose folder was taken"));
+  clear_failure_notes(in);
+  CHECK(RunRecord(in, {{"a", 13}}).end({"failed", "its peer is lost\nand details", 9, 5}));
+  CHECK(nlohmann::json::parse(bytes_of(std::filesystem::path(in) / "status.json"))["why"] == "its peer is lost");
+  CHECK(notes_on_run_before(in) == std::vector<std::string>{"the run before ended at step 7: its peer is lost"});
+  const RunRecord next(in, {{"a", 14}});
+  next.begin(7);
+  CHECK(next.write_failure_note(0, 7, "waited\nfor long"));
+  CHECK(notes_on_run_before(in) == std::vector<std::string>{"the run before ended at step 7: rank 0 on host a: waited"});
+  std::filesystem::remove(run);
+  REQUIRE(::mkfifo(run.c_str(), 0600) == 0);  // without a writer: opening it to read may wait for ever
+  CHECK(notes_on_run_before(in) == std::vector<std::string>{"the run before ended at step 7: rank 0 on host a: waited"});
+  clear_failure_notes(in);
+  CHECK(next.end({"finished", "", 9, 0}));
+  CHECK(notes_on_run_before(in).empty());
 }
 
 TEST_CASE("the log says on the terminal and in the file; other ranks are silent") {
