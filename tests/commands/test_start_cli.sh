@@ -118,6 +118,23 @@ other_views() {
   expect 0 "$(head -n 1 alone.txt)" in_two_folders generate hf data.tokenizer=bytes --temperature 0 --tokens 20
 }
 
+# One rank's folder has no hashes beside the same shard: both read it. It has others: both refuse.
+other_hashes() {
+  make_text
+  expect 0 'training' "$kozero" prepare text out
+  mkdir a b && cp -r out a && cp -r out b
+  rm b/out/train_000000.bin.xxh3
+  # shellcheck disable=SC2086
+  train=(train "$inputs/quickstart.toml" $small 'data.tokens=["out/train_000000.bin"]' model.vocab=256 comm.timeout_s=5)
+  expect 4 '^step ' in_two_folders "${train[@]}"  # the run's folder is rank 0's: it cannot be saved
+  lines 0 'waited'
+  expect 4 '^step ' in_two_folders "${train[@]}" data.strict=true run.dir=strict
+  sed 's/"[0-9a-f]\{32\}"/"0123456789abcdef0123456789abcdef"/' out/train_000000.bin.xxh3 >b/out/train_000000.bin.xxh3
+  expect 3 '^\[rank 0\] error: out/train_000000.bin.xxh3: ranks 0 and 1 find different hashes there: give all' \
+    in_two_folders "${train[@]}" run.dir=other
+  lines 1 'error'
+}
+
 # A copied checkpoint counts by its manifest's step; where every checkpoint is broken nothing is begun.
 checkpoint_names() {
   make_text
