@@ -36,6 +36,15 @@ ranks_alone() {
   # shellcheck disable=SC2086
   expect 0 '^1$' env $step OMPI_COMM_WORLD_SIZE=1 "$kozero" ranks "$deck" run.ranks=1
   # shellcheck disable=SC2086
+  alone=(train "$deck" run.steps=1 run.dir=alone)
+  expect 0 '^note         SLURM_NTASKS = 4, but this process runs alone; start it with srun or mpiexec -n 4 to use them$' \
+    env SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_PROCID=0 "$kozero" "${alone[@]}"
+  lines 1 'SLURM'
+  for other in PMI_SIZE=1 OMPI_COMM_WORLD_SIZE=1 PMIX_RANK=0 SLURM_STEP_ID=0; do
+    expect 0 '^step' env SLURM_NTASKS=4 $other "$kozero" "${alone[@]}"
+    lines 0 'SLURM'
+  done
+  # shellcheck disable=SC2086
   expect 0 '^2$' env $step $mpiexec -n 2 "$kozero" ranks "$deck" run.ranks=2
 }
 
