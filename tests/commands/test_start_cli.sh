@@ -163,10 +163,14 @@ checkpoint_names() {
   for step in 4 8; do echo '{' >run/step_00000000$step/manifest.json; done
   printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
   find run -type f -exec cksum {} + | sort >before.txt
-  expect 3 '^\[rank 0\] error: checkpoint.resume = "auto": none of the 3 checkpoints in run is whole, nothing was changed: run/step_000000012/state.h5: bytes .*; run/step_000000008/manifest.json: .*; bring one back' \
+  expect 3 '^\[rank 0\] error: checkpoint.resume = "auto": none of the 3 checkpoints in run is whole, nothing was changed: run/step_000000012/state.h5: bytes .* \(and 2 more\); bring one back' \
     train_here checkpoint.resume=auto
   lines 1 'error'
   expect 0 same sh -c 'find run -type f -exec cksum {} + | sort | cmp - before.txt && echo same'
+  echo '{}' >run/step_000000004/manifest.json
+  expect 3 'run/step_000000004/manifest.json: no "format_version"$' "$kozero" inspect run/step_000000004
+  echo '{"format_version": "two"}' >run/step_000000004/manifest.json
+  expect 3 'run/step_000000004/manifest.json: "format_version" is of another type: string$' "$kozero" inspect run/step_000000004
 }
 
 # Only regular files are opened: nobody waits for a FIFO's writer, and a circle of links has status 3.
