@@ -16,47 +16,68 @@ constexpr int kIndent = 1;
 
 std::string hash_of(const Json& json) { return xxh3_128(json.dump(kIndent)); }
 
+/// Throws Error(input) naming the key where it is missing or of another type.
+template <class T>
+T value_of(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end()) throw Error(Failure::input, std::string("no \"") + key + "\"");
+  try {
+    return found->get<T>();
+  } catch (const Json::exception&) {
+    throw Error(Failure::input, std::string("\"") + key + "\" is of another type: " + found->type_name());
+  }
+}
+
+FileHashes file_hashes_of(const std::string& name, const Json& json) {
+  try {
+    return hashes_of(json);
+  } catch (const Json::exception&) {
+    throw Error(Failure::input, "\"files\": \"" + name + "\" has no size or no hashes");
+  }
+}
+
 std::optional<LossScale> loss_scale_of(const Json& json) {
   const auto found = json.find("loss_scale");
   if (found == json.end()) return std::nullopt;
-  return LossScale{found->at("scale").get<double>(), found->at("good_steps").get<std::int64_t>()};
+  return LossScale{value_of<double>(*found, "scale"), value_of<std::int64_t>(*found, "good_steps")};
 }
 
 CheckpointRecord record_of(const Json& json) {
-  const Json& data = json.at("data");
-  return {.step = json.at("step").get<std::int64_t>(),
-          .tokens = json.at("tokens").get<std::int64_t>(),
-          .optimizer_start = json.at("optimizer_start").get<std::int64_t>(),
-          .seed = data.at("seed").get<std::uint64_t>(),
-          .global_batch = data.at("global_batch").get<std::int64_t>(),
-          .num_samples = data.at("num_samples").get<std::int64_t>(),
+  const Json data = value_of<Json>(json, "data");
+  return {.step = value_of<std::int64_t>(json, "step"),
+          .tokens = value_of<std::int64_t>(json, "tokens"),
+          .optimizer_start = value_of<std::int64_t>(json, "optimizer_start"),
+          .seed = value_of<std::uint64_t>(data, "seed"),
+          .global_batch = value_of<std::int64_t>(data, "global_batch"),
+          .num_samples = value_of<std::int64_t>(data, "num_samples"),
           .data = {data.value("sampled_hash", ""), data.value("hash", "")},
-          .model = json.at("model").dump(),
-          .tokenizer = json.at("tokenizer").get<std::string>(),
-          .deck = json.at("deck").get<std::string>(),
+          .model = value_of<Json>(json, "model").dump(),
+          .tokenizer = value_of<std::string>(json, "tokenizer"),
+          .deck = value_of<std::string>(json, "deck"),
           .loss_scale = loss_scale_of(json),
           .tuning = json.value("tuning", "")};
 }
 
 Manifest manifest_of(Json json) {
-  const int version = json.at("format_version").get<int>();
+  const int version = value_of<int>(json, "format_version");
   if (version != kFormatVersion) {
     throw Error(Failure::input, "format_version " + std::to_string(version) + ", accepted is " +
                                     std::to_string(kFormatVersion) +
                                     (version < kFormatVersion ? ": an older version of KoZeRO wrote it"
                                                               : ": a newer version of KoZeRO wrote it"));
   }
-  const std::string hash = json.at("hash").get<std::string>();
+  const std::string hash = value_of<std::string>(json, "hash");
   json.erase("hash");
   if (hash != hash_of(json)) throw Error(Failure::input, "its own hash does not fit its text");
   Manifest manifest{record_of(json), {}, {}};
-  for (const auto& [name, file] : json.at("files").items()) {
+  const Json files = value_of<Json>(json, "files");
+  for (const auto& [name, file] : files.items()) {
     if (name.empty() || name.find('/') != std::string::npos || name[0] == '.') {
       throw Error(Failure::input, "file name \"" + name + "\" is no plain name");
     }
-    manifest.files[name] = hashes_of(file);
+    manifest.files[name] = file_hashes_of(name, file);
   }
-  manifest.datasets = json.at("datasets").get<std::map<std::string, std::string>>();
+  manifest.datasets = value_of<std::map<std::string, std::string>>(json, "datasets");
   return manifest;
 }
 
@@ -95,8 +116,8 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
     return manifest_of(Json::parse(text));
   } catch (const Json::parse_error& problem) {
     throw Error(Failure::input, path + ": no JSON from byte " + std::to_string(problem.byte) + " on");
-  } catch (const Json::exception& problem) {
-    throw Error(Failure::input, path + ": " + problem.what());
+  } catch (const Json::exception&) {
+    throw Error(Failure::input, path + ": an entry is of another type than a manifest's");
   } catch (const Error& problem) {
     throw Error(Failure::input, path + ": " + problem.what());
   }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <fstream>
 #include <iostream>
 #include <map>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -13,6 +13,9 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
+#include <kozero/io/posix/path_kind.hpp>
+#include <kozero/io/run/run_status.hpp>
+#include <kozero/io/whole_file.hpp>
 #include <kozero/kernels/bit_hash.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/data_check.hpp>
@@ -31,18 +34,32 @@ struct Logged {
   std::optional<double> grad_norm;
 };
 
-std::map<std::int64_t, Logged> logged_steps(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw Error(Failure::input, path + ": cannot open: no run's folder, or one without a step");
+constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
+
+/// [[step, loss, gradient norm], ...], null where a number was not finite; broken lines are left out.
+nlohmann::json rows_of(const std::string& path) {
   const auto number = [](const nlohmann::json& line, const char* key) {
     const auto found = line.find(key);
-    return found != line.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+    return found != line.end() && found->is_number() ? nlohmann::json(found->get<double>()) : nlohmann::json();
   };
-  std::map<std::int64_t, Logged> steps;
-  for (std::string text; std::getline(file, text);) {
+  nlohmann::json rows = nlohmann::json::array();
+  std::istringstream lines(io::read_whole_file(path, kMostBytes));
+  for (std::string text; std::getline(lines, text);) {
     const auto line = nlohmann::json::parse(text, nullptr, false);
     if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) continue;
-    steps[line["step"].get<std::int64_t>()] = {number(line, "loss"), number(line, "grad_norm")};
+    rows.push_back({line["step"], number(line, "loss"), number(line, "grad_norm")});
+  }
+  return rows;
+}
+
+/// As rank 0 reads them. Collective.
+std::map<std::int64_t, Logged> logged_steps(const std::string& path, dist::Communicator& comm) {
+  const auto number = [](const nlohmann::json& value) {
+    return value.is_null() ? std::nullopt : std::optional(value.get<double>());
+  };
+  std::map<std::int64_t, Logged> steps;
+  for (const auto& row : nlohmann::json::parse(dist::from_first_rank(comm, [&] { return rows_of(path).dump(); }))) {
+    steps[row[0].get<std::int64_t>()] = {number(row[1]), number(row[2])};
   }
   return steps;
 }
@@ -50,6 +67,28 @@ std::map<std::int64_t, Logged> logged_steps(const std::string& path) {
 bool same_bits(const std::optional<double>& logged, double value) {
   if (!logged) return !std::isfinite(value);
   return std::bit_cast<std::uint64_t>(*logged) == std::bit_cast<std::uint64_t>(value);
+}
+
+/// The rank count of the run's last start; 0 where neither ranks.json nor the deck says.
+std::int64_t ranks_of(const std::string& run, const io::Deck& deck) {
+  constexpr std::int64_t kMostBytesOfRanks = 64 << 20;
+  const std::string path = run + "/" + io::kRanksFile;
+  if (io::is_there(path)) {
+    const auto ranks = nlohmann::json::parse(io::read_whole_file(path, kMostBytesOfRanks), nullptr, false);
+    if (ranks.is_array() && !ranks.empty()) return static_cast<std::int64_t>(ranks.size());
+  }
+  return deck.run.ranks > 1 ? deck.run.ranks : 0;
+}
+
+/// Bits depend on the rank count. Collective. Throws Error(deck), seen by all ranks.
+void require_rank_count(const std::string& run, const io::Deck& deck, std::int64_t step, dist::Communicator& comm) {
+  const auto ranks = std::stoll(dist::from_first_rank(comm, [&] { return std::to_string(ranks_of(run, deck)); }));
+  if (ranks == 0 || ranks == comm.size()) return;
+  throw Error(Failure::deck,
+              fmt::format("{}: it ran on {} {}, not on {}, and bits depend on the rank count: ./kozero.sh -n {} verify "
+                          "{} --replay {}",
+                          run, ranks, ranks == 1 ? "rank" : "ranks", comm.size(), ranks, run, step),
+              Error::Seen::by_all_ranks);
 }
 
 /// The checkpoint's step by its manifest; -1 where that cannot be read.
@@ -117,12 +156,14 @@ class Replay {
         comm_(session.control()),
         run_(std::move(run)),
         step_(step),
-        logged_(dist::agreed(comm_, [&] { return logged_steps(run_ + "/metrics.jsonl"); })),
+        logged_(logged_steps(run_ + "/metrics.jsonl", comm_)),
         data_(open_data_of(session.deck(), comm_)) {
-    dist::agreed(comm_, [&] {
-      if (logged_.contains(step_)) return;
-      throw Error(Failure::input, fmt::format("{}/metrics.jsonl: it has no step {}", run_, step_));
-    });
+    if (logged_.contains(step_)) return;
+    const std::string range =
+        logged_.empty() ? std::string("it has none")
+                        : fmt::format("the first is {}, the last {}", logged_.begin()->first, logged_.rbegin()->first);
+    throw Error(Failure::input, fmt::format("{}/metrics.jsonl: no step {}; {}", run_, step_, range),
+                Error::Seen::by_all_ranks);
   }
 
   /// The first difference, "" where there is none.
@@ -213,6 +254,7 @@ void replay(const dist::Environment& environment, const std::string& run, const 
             std::int64_t step) {
   Session session(environment, [&](dist::Communicator& comm) {
     io::Deck deck = dist::agreed(comm, [&] { return io::read_deck(run + "/" + train::kDeckFile, overrides); });
+    require_rank_count(run, deck, step, comm);
     deck.run.dir = run;
     deck.checkpoint.resume = "none";
     const auto checkpoints = checkpoints_of(run, comm);

@@ -85,12 +85,13 @@ bool may_begin_anew(const std::string& folder) {
 
 /// A run whose checkpoints are all broken is not begun anew: that would write over what may still be saved.
 void refuse_all_broken(const std::string& run_dir, const std::vector<std::string>& reasons) {
+  const std::string more = reasons.size() > 1 ? fmt::format(" (and {} more)", reasons.size() - 1) : "";
   throw Error(
       Failure::input,
       fmt::format("checkpoint.resume = \"auto\": none of the {} checkpoints in {} is whole, nothing was changed: "
-                  "{}; bring one back, name another by checkpoint.resume=PATH, or begin anew in another folder "
+                  "{}{}; bring one back, name another by checkpoint.resume=PATH, or begin anew in another folder "
                   "by checkpoint.resume=none",
-                  reasons.size(), run_dir, fmt::join(reasons, "; ")),
+                  reasons.size(), run_dir, reasons.front(), more),
       Error::Seen::by_all_ranks);
 }
 

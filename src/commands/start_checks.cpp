@@ -31,6 +31,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const char* environment_variable(const char* name) { return std::getenv(name); }
+
 /// Throws `refusal`(rank 0's text) where this rank's text is another.
 void require_rank_0s(dist::Communicator& comm, const std::string& mine,
                      const std::function<std::string(const std::string& first)>& refusal) {
@@ -89,7 +91,7 @@ std::string require_disk(const io::Deck& deck, std::int64_t vocab) {
 
 void require_one_world(const dist::Environment& environment) {
   const std::string others =
-      environment.size() > 1 ? "" : dist::told_of_others([](const char* name) { return std::getenv(name); });
+      environment.size() > 1 ? "" : dist::launcher_world_size(environment_variable);
   if (others.empty()) return;
   const std::string name = others.substr(0, others.find(' '));
   throw Error(Failure::deck,
@@ -145,6 +147,12 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
   const std::string full =
       dist::agreed(comm, [&] { return comm.rank() == 0 ? require_disk(deck, vocab) : std::string(); });
   if (!full.empty()) notes.push_back("warning      " + full);
+  const int tasks = comm.size() == 1 ? dist::unused_slurm_tasks(environment_variable) : 0;
+  if (tasks > 0) {
+    notes.push_back(fmt::format("note         SLURM_NTASKS = {0}, but this process runs alone; start it with srun or "
+                                "mpiexec -n {0} to use them",
+                                tasks));
+  }
   const auto crowded = dist::gather_text(comm, session.runtime().crowding());
   const auto first =
       std::find_if(crowded.begin(), crowded.end(), [](const std::string& text) { return !text.empty(); });

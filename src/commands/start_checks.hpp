@@ -31,7 +31,8 @@ void require_same_deck(const io::Deck& deck, dist::Communicator& comm);
 void require_same_tokenizer(const io::Tokenizer& tokenizer, dist::Communicator& comm);
 
 /// Of a training run, before its data are read: run.dir, memory and disk space, for a model of `vocab` tokens. Returns
-/// lines for the log: more threads than cores; with checkpoint.on_error = "continue", too little disk space.
+/// lines for the log: more threads than cores; Slurm tasks that nobody started; with
+/// checkpoint.on_error = "continue", too little disk space.
 std::vector<std::string> check_before_data(Session& session, std::int64_t vocab);
 
 }  // namespace kozero::commands

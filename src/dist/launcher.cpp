@@ -18,7 +18,7 @@ std::string shown(const char* name, int value) { return std::string(name) + " = 
 
 }  // namespace
 
-std::string told_of_others(const Variables& variables) {
+std::string launcher_world_size(const Variables& variables) {
   constexpr std::array<const char*, 2> kOfMpi = {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE"};
   bool has_own = false;
   for (const char* name : kOfMpi) {
@@ -31,6 +31,14 @@ std::string told_of_others(const Variables& variables) {
   const bool in_step = variables("SLURM_STEP_ID") != nullptr && variables("SLURM_PROCID") != nullptr;
   const int tasks = in_step ? number_in(variables, "SLURM_STEP_NUM_TASKS") : 0;
   return tasks > 1 ? shown("SLURM_STEP_NUM_TASKS", tasks) : "";
+}
+
+int unused_slurm_tasks(const Variables& variables) {
+  for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "SLURM_STEP_ID"}) {
+    if (variables(name) != nullptr) return 0;
+  }
+  const int tasks = number_in(variables, "SLURM_NTASKS");
+  return tasks > 1 ? tasks : 0;
 }
 
 }  // namespace kozero::dist

@@ -10,6 +10,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
+#include <kozero/io/text/shard_hashes.hpp>
 #include <kozero/train/data_check.hpp>
 #include <kozero/train/runtime.hpp>
 
@@ -26,6 +27,18 @@ std::string sampled_hash_of(const DataCheck::Shards& group) {
   io::RunningHash hash;
   for (const auto& shard : group->shards()) hash.add(shard.sampled_hash());
   return hash.digits();
+}
+
+constexpr std::size_t kDigits = 32;
+
+/// A hash of each shard's recorded hashes, kDigits a shard; "" where a shard has none.
+std::string recorded_by(const DataCheck::Shards& group) {
+  std::string digits;
+  for (const auto& shard : group->shards()) {
+    if (!shard.recorded_hashes()) return "";
+    digits += io::xxh3_128(fmt::format("{}", fmt::join(shard.recorded_hashes()->blocks, " ")));
+  }
+  return digits;
 }
 
 /// Training comes first: the thread takes what its cores leave.
@@ -51,8 +64,22 @@ DataCheck::DataCheck(const std::vector<Shards>& groups, dist::Communicator& comm
   const bool differs = comm.broadcast_control(identity_.sampled) != identity_.sampled;
   dist::agree(comm, differs ? static_cast<int>(Failure::input) : 0,
               fmt::format("ranks 0 and {} read different training data: give all ranks the same files", rank_));
-  const auto recorded = [](const Block& block) { return !block.identifies || block.shard->recorded_hashes(); };
-  if (identity_.sampled.empty() || !std::all_of(blocks_.begin(), blocks_.end(), recorded)) return;
+  if (!identity_.sampled.empty()) identify_by_recorded_hashes(comm);
+}
+
+void DataCheck::identify_by_recorded_hashes(dist::Communicator& comm) {
+  const std::string mine = recorded_by(groups_[0]);
+  const auto has_all = comm.gather_control({mine.empty() ? 0.0 : 1.0});
+  if (std::find(has_all.begin(), has_all.end(), 0.0) != has_all.end()) return;
+  const std::string first = comm.broadcast_control(mine);
+  dist::agreed(comm, [&] {
+    if (first == mine) return;
+    const auto at = std::mismatch(first.begin(), first.end(), mine.begin(), mine.end()).first - first.begin();
+    const auto& shard = groups_[0]->shards()[static_cast<std::size_t>(at) / kDigits];
+    throw Error(Failure::input,
+                fmt::format("{}: ranks 0 and {} find different hashes there: give all ranks the same files",
+                            io::hashes_file_of(shard.path()), rank_));
+  });
   std::uint64_t sum = 0;
   for (const auto& [shard, block, number, identifies] : blocks_) {
     if (identifies) sum += term_of(number, shard->recorded_hashes()->blocks[static_cast<std::size_t>(block)]);

@@ -15,6 +15,11 @@ flip() {
   printf "\\x$(printf %02x $((byte ^ 4)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
 }
 
+# Two ranks with a folder each, called a and b: the same relative paths, other files.
+in_two_folders() {
+  timeout 60 $mpiexec -n 1 -wdir "$folder/a" "$kozero" "$@" : -n 1 -wdir "$folder/b" "$kozero" "$@"
+}
+
 # A shard that is cut while a run uses it: one line, status 3, no signal.
 shrinks() {
   make_text
@@ -118,9 +123,23 @@ replay() {
   rm -r run/step_000000008 && cp -r other/step_000000008 run/
   expect 1 '^\[rank 0\] error: parameters/[^ ]+ is not that of run/step_000000008' on 2 verify run --replay 8
   lines 4 ' equal$'
-  expect 3 'run/metrics.jsonl: it has no step 13' on 2 verify run --replay 13
+  expect 3 'run/metrics.jsonl: no step 13; the first is 1, the last 12$' on 2 verify run --replay 13
   expect 2 'nowhere/deck.toml: no readable file' on 2 verify nowhere --replay 3
   expect 2 'verify: ' on 2 verify run --replay 3 --steps 2
+  expect 2 '^\[rank 0\] error: run: it ran on 2 ranks, not on 1, and .*: ./kozero.sh -n 2 verify run --replay 3$' "$kozero" verify \
+    run --replay 3
+  expect 2 'not on 3, ' on 3 verify run --replay 3
+  expect 2 '"x"; accepted: integer >= 1; usage' "$kozero" verify run --replay x
+  expect 2 '"0"; accepted: integer >= 1; usage' "$kozero" verify run --replay 0
+  expect 2 'integer >= 1 missing; usage' "$kozero" verify run --replay
+  # Rank 0's metrics count, whatever the other rank sees there.
+  mkdir a b && cp -rp run run-tokens text a && cp -rp run run-tokens text b
+  sed -i 2,12d b/run/metrics.jsonl
+  expect 0 '^step 3 of run again on 2 ranks' in_two_folders verify run --replay 3
+  lines 3 ' equal$'
+  rm run/metrics.jsonl && mkfifo run/metrics.jsonl
+  expect 3 '^\[rank 0\] error: run/metrics.jsonl: not a regular file but a FIFO' timeout 20 $mpiexec -n 2 "$kozero" verify \
+    run --replay 3
 }
 
 # run.check_every costs no bit, and its time is in the metrics.

@@ -36,6 +36,15 @@ ranks_alone() {
   # shellcheck disable=SC2086
   expect 0 '^1$' env $step OMPI_COMM_WORLD_SIZE=1 "$kozero" ranks "$deck" run.ranks=1
   # shellcheck disable=SC2086
+  alone=(train "$deck" run.steps=1 run.dir=alone)
+  expect 0 '^note         SLURM_NTASKS = 4, but this process runs alone; start it with srun or mpiexec -n 4 to use them$' \
+    env SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_PROCID=0 "$kozero" "${alone[@]}"
+  lines 1 'SLURM'
+  for other in PMI_SIZE=1 OMPI_COMM_WORLD_SIZE=1 PMIX_RANK=0 SLURM_STEP_ID=0; do
+    expect 0 '^step' env SLURM_NTASKS=4 $other "$kozero" "${alone[@]}"
+    lines 0 'SLURM'
+  done
+  # shellcheck disable=SC2086
   expect 0 '^2$' env $step $mpiexec -n 2 "$kozero" ranks "$deck" run.ranks=2
 }
 
@@ -118,6 +127,23 @@ other_views() {
   expect 0 "$(head -n 1 alone.txt)" in_two_folders generate hf data.tokenizer=bytes --temperature 0 --tokens 20
 }
 
+# One rank's folder has no hashes beside the same shard: both read it. It has others: both refuse.
+other_hashes() {
+  make_text
+  expect 0 'training' "$kozero" prepare text out
+  mkdir a b && cp -r out a && cp -r out b
+  rm b/out/train_000000.bin.xxh3
+  # shellcheck disable=SC2086
+  train=(train "$inputs/quickstart.toml" $small 'data.tokens=["out/train_000000.bin"]' model.vocab=256 comm.timeout_s=5)
+  expect 4 '^step ' in_two_folders "${train[@]}"  # the run's folder is rank 0's: it cannot be saved
+  lines 0 'waited'
+  expect 4 '^step ' in_two_folders "${train[@]}" data.strict=true run.dir=strict
+  sed 's/"[0-9a-f]\{32\}"/"0123456789abcdef0123456789abcdef"/' out/train_000000.bin.xxh3 >b/out/train_000000.bin.xxh3
+  expect 3 '^\[rank 0\] error: out/train_000000.bin.xxh3: ranks 0 and 1 find different hashes there: give all' \
+    in_two_folders "${train[@]}" run.dir=other
+  lines 1 'error'
+}
+
 # A copied checkpoint counts by its manifest's step; where every checkpoint is broken nothing is begun.
 checkpoint_names() {
   make_text
@@ -137,10 +163,14 @@ checkpoint_names() {
   for step in 4 8; do echo '{' >run/step_00000000$step/manifest.json; done
   printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
   find run -type f -exec cksum {} + | sort >before.txt
-  expect 3 '^\[rank 0\] error: checkpoint.resume = "auto": none of the 3 checkpoints in run is whole, nothing was changed: run/step_000000012/state.h5: bytes .*; run/step_000000008/manifest.json: .*; bring one back' \
+  expect 3 '^\[rank 0\] error: checkpoint.resume = "auto": none of the 3 checkpoints in run is whole, nothing was changed: run/step_000000012/state.h5: bytes .* \(and 2 more\); bring one back' \
     train_here checkpoint.resume=auto
   lines 1 'error'
   expect 0 same sh -c 'find run -type f -exec cksum {} + | sort | cmp - before.txt && echo same'
+  echo '{}' >run/step_000000004/manifest.json
+  expect 3 'run/step_000000004/manifest.json: no "format_version"$' "$kozero" inspect run/step_000000004
+  echo '{"format_version": "two"}' >run/step_000000004/manifest.json
+  expect 3 'run/step_000000004/manifest.json: "format_version" is of another type: string$' "$kozero" inspect run/step_000000004
 }
 
 # Only regular files are opened: nobody waits for a FIFO's writer, and a circle of links has status 3.

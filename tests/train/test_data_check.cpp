@@ -24,18 +24,22 @@ namespace {
 
 constexpr std::int64_t kTokens = 2 * io::kBlockBytes / 2 + 5000;  // three blocks
 
-/// Rank 0 of the world writes a shard of three blocks whose token at `position` is `id`.
-std::string shard(const tests::SharedFolder& folder, const std::string& name, std::int64_t position = 0, Token id = 1) {
+/// Writes a shard of three blocks whose token at `position` is `id`.
+std::string shard_of(const tests::SharedFolder& folder, const std::string& name, std::int64_t position, Token id) {
   const std::string path = folder / name;
-  if (test::world_rank() == 0) {
-    std::vector<Token> tokens(kTokens, 3);
-    tokens[static_cast<std::size_t>(position)] = id;
-    io::TokenShardWriter writer(path, 1000);
-    writer.append(tokens);
-    writer.close();
-  }
-  MPI_Barrier(MPI_COMM_WORLD);
+  std::vector<Token> tokens(kTokens, 3);
+  tokens[static_cast<std::size_t>(position)] = id;
+  io::TokenShardWriter writer(path, 1000);
+  writer.append(tokens);
+  writer.close();
   return path;
+}
+
+/// Rank 0 of the world writes it.
+std::string shard(const tests::SharedFolder& folder, const std::string& name, std::int64_t position = 0, Token id = 1) {
+  if (test::world_rank() == 0) shard_of(folder, name, position, id);
+  MPI_Barrier(MPI_COMM_WORLD);
+  return folder / name;
 }
 
 DataCheck::Shards opened(const std::vector<std::string>& paths, std::int64_t vocab = 1000) {
@@ -117,5 +121,27 @@ TEST_CASE("ranks that see different files are told so") {
     const auto error = thrown_by([&] { DataCheck({opened({comm.rank() == 0 ? a : b})}, comm); });
     CHECK(error.status == 3);
     CHECK(error.text == "ranks 0 and 1 read different training data: give all ranks the same files");
+  });
+}
+
+TEST_CASE("where only some ranks have recorded hashes, all read the blocks; other recorded hashes are refused") {
+  const tests::SharedFolder folder;
+  const auto a = shard(folder, "a.bin"), bare = shard(folder, "bare.bin"), other = shard(folder, "other.bin");
+  if (test::world_rank() == 0) {
+    std::filesystem::remove(bare + ".xxh3");
+    const auto different = shard_of(folder, "different.bin", 9000000, 2);
+    std::filesystem::copy_file(different + ".xxh3", other + ".xxh3", std::filesystem::copy_options::overwrite_existing);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  tests::on_first_ranks(std::min(2, test::world_size()), "mpi", [&](dist::Communicator& comm) {
+    if (comm.size() == 1) return;
+    const auto identity = DataCheck({opened({a})}, comm).identity(comm);
+    DataCheck check({opened({comm.rank() == 0 ? a : bare})}, comm);
+    CHECK(check.identity(comm) == io::DataIdentity{identity.sampled, ""});
+    check.finish(comm);
+    CHECK(check.identity(comm) == identity);
+    const auto error = thrown_by([&] { DataCheck({opened({comm.rank() == 0 ? a : other})}, comm); });
+    CHECK(error.status == 3);
+    CHECK(error.text == other + ".xxh3: ranks 0 and 1 find different hashes there: give all ranks the same files");
   });
 }

@@ -13,6 +13,9 @@ using Variables = std::function<const char*(const char* name)>;
 /// Which variable says that this process is one of several, as "PMI_SIZE = 4"; "" where none does. Slurm's count is
 /// that of the step which this process is a task of: SLURM_NTASKS alone, as in an salloc shell, says nothing of it. An
 /// MPI launcher's own variable counts more than Slurm's, whose step may hold that launcher.
-std::string told_of_others(const Variables& variables);
+std::string launcher_world_size(const Variables& variables);
+
+/// SLURM_NTASKS, where no launcher started this process; 0 where one did, or where there is one task.
+int unused_slurm_tasks(const Variables& variables);
 
 }  // namespace kozero::dist

@@ -4,8 +4,8 @@
 // id against the vocabulary; and says which data they are.
 //   block b, counted over all shards, is read by rank b mod n, in a thread of low priority beside the training
 // A DataIdentity (io/manifest.hpp) is a hash over the training shards in their order. `sampled` is known at once.
-// `whole` covers every byte: known at once where every shard has recorded hashes, else when all ranks have read their
-// blocks.
+// `whole` covers every byte: known at once where every shard has recorded hashes on every rank, else when all ranks
+// have read their blocks.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -25,7 +25,7 @@ class DataCheck {
   using Shards = std::shared_ptr<const io::TokenShards>;
 
   /// The first group's identity is the data's; null groups count for nothing. Collective. Throws Error(input), seen by
-  /// all ranks, where the ranks see different files.
+  /// all ranks, where the ranks see different shards or different recorded hashes.
   DataCheck(const std::vector<Shards>& groups, dist::Communicator& comm);
   /// Stops the thread within a chunk of 256 KiB.
   ~DataCheck();
@@ -52,6 +52,8 @@ class DataCheck {
     bool identifies = false;  ///< the data
   };
 
+  /// The decision is common to all ranks: where one of them lacks recorded hashes, none uses its own. Collective.
+  void identify_by_recorded_hashes(dist::Communicator& comm);
   void list_blocks(const Shards& group, bool identifies);
   [[nodiscard]] std::uint64_t read_blocks() const;
 
