@@ -90,8 +90,7 @@ std::string require_disk(const io::Deck& deck, std::int64_t vocab) {
 }  // namespace
 
 void require_one_world(const dist::Environment& environment) {
-  const std::string others =
-      environment.size() > 1 ? "" : dist::launcher_world_size(environment_variable);
+  const std::string others = environment.size() > 1 ? "" : dist::launcher_world_size(environment_variable);
   if (others.empty()) return;
   const std::string name = others.substr(0, others.find(' '));
   throw Error(Failure::deck,
@@ -149,9 +148,10 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
   if (!full.empty()) notes.push_back("warning      " + full);
   const int tasks = comm.size() == 1 ? dist::unused_slurm_tasks(environment_variable) : 0;
   if (tasks > 0) {
-    notes.push_back(fmt::format("note         SLURM_NTASKS = {0}, but this process runs alone; start it with srun or "
-                                "mpiexec -n {0} to use them",
-                                tasks));
+    notes.push_back(
+        fmt::format("note         SLURM_NTASKS = {0}, but this process runs alone; start it with srun or "
+                    "mpiexec -n {0} to use them",
+                    tasks));
   }
   const auto crowded = dist::gather_text(comm, session.runtime().crowding());
   const auto first =
