@@ -8,10 +8,13 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/checked_communicator.hpp>
 #include <kozero/dist/control_communicator.hpp>
+#include <kozero/dist/known_rank.hpp>
 #include <kozero/dist/self_communicator.hpp>
 
 #include "group_communicator.hpp"
+#include "heartbeat.hpp"
 #include "mpi_check.hpp"
+#include "vain_wait.hpp"
 #include "whereabouts.hpp"
 
 namespace kozero::dist {
@@ -58,5 +61,12 @@ std::unique_ptr<Communicator> make_control_communicator(const void* mpi_comm, do
 }
 
 bool is_waiting(Role role) { return whereabouts().is_waiting(role); }
+
+void require_live_ranks(const char* what, double waited_s) {
+  const Heartbeat* heartbeat = Heartbeat::running();
+  const std::string whom = heartbeat == nullptr ? "" : heartbeat->vain(Role::training);
+  if (whom.empty()) return;
+  throw Error(Failure::communication, waited_in_vain(known_rank(), waited_s, what, whom) + details(known_rank()));
+}
 
 }  // namespace kozero::dist

@@ -82,6 +82,7 @@ std::optional<SaveReport> CheckpointSaver::wait(dist::Communicator& comm, double
   if (!under_way()) return std::nullopt;
   dist::WaitClock clock;
   while (report_.wait_for(kLook) != std::future_status::ready && clock.look() < longest_s) {
+    dist::require_live_ranks("a save", clock.look());
   }
   return ended(comm);
 }
