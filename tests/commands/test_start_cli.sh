@@ -162,11 +162,12 @@ checkpoint_names() {
   rm -r run && cp -r whole run
   for step in 4 8; do echo '{' >run/step_00000000$step/manifest.json; done
   printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
-  find run -type f -exec cksum {} + | sort >before.txt
+  # A start that fails says so in status.json and log.txt; all else stays.
+  find run -type f ! -name status.json ! -name log.txt -exec cksum {} + | sort >before.txt
   expect 3 '^\[rank 0\] error: checkpoint.resume = "auto": none of the 3 checkpoints in run is whole, nothing was changed: run/step_000000012/state.h5: bytes .* \(and 2 more\); bring one back' \
     train_here checkpoint.resume=auto
   lines 1 'error'
-  expect 0 same sh -c 'find run -type f -exec cksum {} + | sort | cmp - before.txt && echo same'
+  expect 0 same sh -c 'find run -type f ! -name status.json ! -name log.txt -exec cksum {} + | sort | cmp - before.txt && echo same'
   echo '{}' >run/step_000000004/manifest.json
   expect 3 'run/step_000000004/manifest.json: no "format_version"$' "$kozero" inspect run/step_000000004
   echo '{"format_version": "two"}' >run/step_000000004/manifest.json
