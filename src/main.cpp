@@ -9,7 +9,7 @@
 #include <kozero/commands/command.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/failure_report.hpp>
-#include <kozero/dist/known_rank.hpp>
+#include <kozero/dist/launcher.hpp>
 
 namespace {
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // peer_watch.hpp: notices within microseconds that a process of the same node ended, by a thread that waits on its
-// pidfd. A launcher kills the other ranks some milliseconds after one was killed: enough for a word on it in about half
-// of the cases, and in all where the launcher leaves them alone.     pidfd_open(2), Linux 5.3
+// pidfd. A launcher kills the other ranks some milliseconds after one was killed. In about half of the cases that is
+// enough to write a failure note; where the launcher does not kill them, in all.     pidfd_open(2), Linux 5.3
 #pragma once
 #include <sys/types.h>
 

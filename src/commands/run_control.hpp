@@ -5,7 +5,7 @@
 //   RunControl control(session, log, started);     rank 0 locks the folder that the run may continue
 //   control.enter(folder, step);                   the folder is the run's: status.json, ranks.json, failures recorded
 //   trainer.step(step, control.request())          at each step's gather: this rank's reason to stop, 0 without one
-//   control.fail(error) | stop(...) | finish(...)  the line, status.json
+//   control.fail(error) | stopped(...) | finish()  the line, status.json
 // A reason reaches all ranks with the losses of a step, so that all end after the same one; where a rank was lost, they
 // do not agree and nothing is saved.
 #pragma once

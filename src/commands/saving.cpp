@@ -62,11 +62,11 @@ void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std:
   saver_.begin(order);
   stall_s_ += std::chrono::duration<double>(Clock::now() - start).count();
   // Its report is here already; a rank that hangs would not come to an agreement on it.
-  if (!saver_.asynchronous()) settle(*saver_.wait());
+  if (!saver_.asynchronous()) conclude(*saver_.wait());
 }
 
 void Saving::look() {
-  if (const auto report = saver_.ended(control_)) settle(*report);
+  if (const auto report = saver_.ended(control_)) conclude(*report);
 }
 
 void Saving::finish() {
@@ -78,7 +78,7 @@ void Saving::finish() {
 }
 
 bool Saving::await_last(double longest_s) {
-  if (const auto report = saver_.wait(control_, longest_s)) settle(*report);
+  if (const auto report = saver_.wait(control_, longest_s)) conclude(*report);
   const bool begins_to_hang = !hangs_ && saver_.under_way();
   hangs_ = saver_.under_way();
   if (begins_to_hang) refuse_hanging(keys_.on_error == "stop");
@@ -109,7 +109,7 @@ void Saving::refuse_hanging(bool stops) const {
   dist::Environment::abort(kStatus);
 }
 
-void Saving::settle(const train::SaveReport& report) {
+void Saving::conclude(const train::SaveReport& report) {
   if (!report.problem) {
     saved_step_ = report.step;
     return tell(report);

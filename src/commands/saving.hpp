@@ -46,7 +46,8 @@ class Saving {
   /// Ends the job where it `stops` the run, else warns.
   void refuse_hanging(bool stops) const;
   void tell(const train::SaveReport& report) const;
-  void settle(const train::SaveReport& report);
+  /// Reports a save that has ended; throws where it failed and that ends the run.
+  void conclude(const train::SaveReport& report);
 
   const io::CheckpointKeys& keys_;
   dist::Communicator& control_;

@@ -17,7 +17,7 @@
 #include <kozero/commands/command.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/failure_report.hpp>
-#include <kozero/dist/known_rank.hpp>
+#include <kozero/dist/launcher.hpp>
 #include <kozero/io/deck.hpp>
 
 #include "stop_signals.hpp"

@@ -268,8 +268,9 @@ void TrainingRun::train_all_steps() {
     progress.update({step, result.loss, row.tokens_per_s, seconds, io::resident_memory().current, row.loss_scale});
     if (result.skipped) say_skipped(result, trainer.loss_scaler().scale());
     summary_.skipped_steps += result.skipped ? 1 : 0;
-    const bool is_over = step == settings_.steps && result.request == stop_reason::kTimeOver;  // just in time
-    run_.count_step(step, is_over ? stop_reason::kNone : result.request);
+    // A run whose time ends within its last step is complete.
+    const bool is_complete = step == settings_.steps && result.request == stop_reason::kTimeOver;
+    run_.count_step(step, is_complete ? stop_reason::kNone : result.request);
     if (run_.reason() == stop_reason::kNone) row.val_loss = evaluate_after(step);
     if (metrics) run_.write(*metrics, row);
     saving_->look();

@@ -68,7 +68,7 @@ void record(int status, const std::string& line) {
   recorded.wait_for(kRecordPatience);
 }
 
-/// A launcher may end before it forwards what lies in its pipe, once a rank aborts the job.
+/// Once a rank aborts the job, a launcher may end before it forwards the bytes that are still in its pipe.
 void wait_for_launcher() {
   struct stat status {};
   if (::fstat(STDERR_FILENO, &status) != 0 || !(S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode))) return;

@@ -8,7 +8,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/checked_communicator.hpp>
 #include <kozero/dist/control_communicator.hpp>
-#include <kozero/dist/known_rank.hpp>
+#include <kozero/dist/launcher.hpp>
 #include <kozero/dist/self_communicator.hpp>
 
 #include "group_communicator.hpp"

@@ -1,12 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <atomic>
 #include <cstdlib>
 
 #include <kozero/dist/launcher.hpp>
 
 namespace kozero::dist {
 namespace {
+
+std::atomic<int> rank_of_mpi{-1};  // -1: MPI is not up
 
 /// 0 where it is not set.
 int number_in(const Variables& variables, const char* name) {
@@ -17,6 +20,16 @@ int number_in(const Variables& variables, const char* name) {
 std::string shown(const char* name, int value) { return std::string(name) + " = " + std::to_string(value); }
 
 }  // namespace
+
+int known_rank() {
+  if (rank_of_mpi >= 0) return rank_of_mpi;
+  for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    if (const char* value = std::getenv(name)) return std::atoi(value);
+  }
+  return 0;
+}
+
+void set_rank(int rank) { rank_of_mpi = rank; }
 
 std::string launcher_world_size(const Variables& variables) {
   constexpr std::array<const char*, 2> kOfMpi = {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE"};

@@ -30,7 +30,7 @@ class SharedArrays {
   SharedArrays(const SharedArrays&) = delete;
   SharedArrays& operator=(const SharedArrays&) = delete;
 
-  /// Collective. Zeros, on a page's border; a place behind its last byte belongs to it too. nullptr on all ranks where
+  /// Collective. Zeros, aligned to a page; a place behind its last byte belongs to it too. nullptr on all ranks where
   /// one of them found no room.
   void* add(std::int64_t bytes);
 

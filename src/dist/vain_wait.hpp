@@ -11,7 +11,7 @@ namespace kozero::dist {
 
 inline constexpr const char* kLostOrTooShort = ": it is lost, or comm.timeout_s is too short";
 inline constexpr const char* kFarBehind = ": it is far behind, or comm.timeout_s is too short";
-/// Whom a rank waits for that only knows that somebody does not come.
+/// The name of the awaited rank where the waiting one cannot tell which rank is missing.
 inline constexpr const char* kAnotherRank = "another rank: it is lost, or comm.timeout_s is too short";
 
 /// "4.0"

@@ -28,7 +28,6 @@ constexpr double kBetweenLooks = 0.1;  // seconds
 constexpr int kLongestReport = 10;     // seconds that an abort waits for
 
 std::atomic<double> timeout_in_force{600.0};
-std::atomic<int> rank_in_force{-1};
 
 /// The call under way: the main thread makes one at a time.
 struct Call {
@@ -108,16 +107,6 @@ void run() {
 
 double comm_timeout() { return timeout_in_force; }
 void set_comm_timeout(double seconds) { timeout_in_force = seconds; }
-
-int known_rank() {
-  if (rank_in_force >= 0) return rank_in_force;
-  for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
-    if (const char* value = std::getenv(name)) return std::atoi(value);
-  }
-  return 0;
-}
-
-void set_rank(int rank) { rank_in_force = rank; }
 
 Watchdog::Watchdog() {
   Watch& mine = watch();

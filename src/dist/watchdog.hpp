@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include <kozero/dist/known_rank.hpp>
+#include <kozero/dist/launcher.hpp>
 #include <kozero/dist/role.hpp>
 #include <kozero/dist/wait_clock.hpp>
 
@@ -21,9 +21,6 @@ namespace kozero::dist {
 /// comm.timeout_s, of all waits of this process that have no time of their own. 600 until it is set.
 double comm_timeout();
 void set_comm_timeout(double seconds);
-
-/// What known_rank() says from now on.
-void set_rank(int rank);
 
 /// The thread, from construction to destruction. One a process; without it BlockingCall does nothing.
 class Watchdog {

@@ -105,16 +105,21 @@ a_rank_stops_at_start_up() {
   done
 }
 
-# Within an asynchronous save, when the steps agree on whether it has ended.
-a_rank_stops_in_a_save() {
+# at_calls_of_a_save ACTION PATTERN: rank 1 does ACTION at two calls of an asynchronous save, on both back ends; rank 0's
+# error fits PATTERN.
+at_calls_of_a_save() {
   for backend in shm mpi; do
     for call in 2 5; do
       rm -rf run
-      KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=$call KOZERO_CALLS_RANK=1 KOZERO_CALLS_DO=stop \
-        expect 5 '^\[rank 0\] error: .*rank 0 waited [0-9.]+ s in [a-z_]+ for rank 1' \
-        preloaded comm.backend=$backend checkpoint.every=3 run.steps=300
+      KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=$call KOZERO_CALLS_RANK=1 KOZERO_CALLS_DO=$1 \
+        expect 5 "^\[rank 0\] error: .*$2" preloaded comm.backend=$backend checkpoint.every=3 run.steps=300
     done
   done
+}
+
+# Within a save, when the steps agree on whether it has ended.
+a_rank_stops_in_a_save() {
+  at_calls_of_a_save stop 'rank 0 waited [0-9.]+ s in [a-z_]+ for rank 1'
 }
 
 # After its last step, and inside MPI_Finalize, where nothing but the watchdog is left.
@@ -130,16 +135,9 @@ a_rank_stops_at_the_end() {
 # kill -9 under a launcher that does not notice: the ranks of its host see it, or else those that wait for it. UCX may
 # abort the process that talks to a dead one, which is told too.
 a_rank_is_killed_and_the_launcher_does_nothing() {
-  local gone='rank 1 on host .* ended without a word'
   export LAUNCHER_SLEEPS=yes
-  for backend in shm mpi; do
-    for call in 2 5; do
-      rm -rf run
-      KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=$call KOZERO_CALLS_RANK=1 KOZERO_CALLS_DO=kill \
-        expect 5 "^\[rank 0\] error: .*(rank 0 waited [0-9.]+ s in [a-z_]+ for rank 1|aborted by the MPI library|$gone)" \
-        preloaded comm.backend=$backend checkpoint.every=3 run.steps=300
-    done
-  done
+  at_calls_of_a_save kill \
+    '(rank 0 waited [0-9.]+ s in [a-z_]+ for rank 1|aborted by the MPI library|rank 1 on host .* ended without a word)'
 }
 
 # Rank 0 works for longer than the timeout: on the data, then on a disk that is slow, then on the last weights.

@@ -7,6 +7,12 @@
 
 namespace kozero::dist {
 
+/// This process's rank: MPI's, or before MPI is up the one that the launcher's environment names, else 0. For messages
+/// that may be due before MPI is up, or by a thread that must not call it.
+int known_rank();
+/// MPI's rank, which known_rank() returns from now on.
+void set_rank(int rank);
+
 /// The value of an environment variable, or nullptr, as std::getenv.
 using Variables = std::function<const char*(const char* name)>;
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// role.hpp: which thread of a rank talks: the main one, or the one that saves beside it. Each waits for its own kind.
+// role.hpp: which thread of a rank communicates: the main thread, or the one that saves beside it. Each waits for the
+// threads of its own role on the other ranks.
 #pragma once
 #include <cstddef>
 
