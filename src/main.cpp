@@ -22,13 +22,14 @@ int reported(const Environment& environment, const kozero::Error& error) {
     kozero::report_failure(error.exit_status(),
                            kozero::failure_line(environment.rank(), error.exit_status(), error.what()));
   }
-  if (lone && environment.size() > 1) Environment::abort(error.exit_status());
+  if (lone && Environment::has_peers()) Environment::abort(error.exit_status());
   return error.exit_status();
 }
 
 /// The exit status of what went wrong before the environment was up.
 int reported_alone(int status, const std::string& what) {
   kozero::report_failure(status, kozero::failure_line(kozero::dist::known_rank(), status, what));
+  if (Environment::has_peers()) Environment::abort(status);
   return status;
 }
 
@@ -56,7 +57,7 @@ int main(int argc, char** argv) {
     const Environment environment(&argc, &argv, kozero::commands::timeout_asked(argv));
     kozero::report_terminate(environment.rank(), environment.size() > 1 ? Environment::abort : nullptr);
     return run(environment, arguments);
-  } catch (const kozero::Error& error) {  // MPI itself did not come up
+  } catch (const kozero::Error& error) {  // MPI or the environment did not come up
     return reported_alone(error.exit_status(), error.what());
   } catch (const std::bad_alloc&) {
     return reported_alone(static_cast<int>(kozero::Failure::internal), kozero::kMemoryExhausted);

@@ -136,11 +136,11 @@ std::vector<HashedTensor> hashed_tensors(const train::Parts& parts) {
   std::vector<HashedTensor> tensors;
   for (const auto& group : train::owned_state(parts)) {
     for (const auto& part : group.slices) {
-      for (const auto& row : parts.network.parameters().rows()) {
+      for (const auto& row : parts.network.parameters().rows_of(part.unit)) {
         const std::int64_t first = std::max(row.offset, part.begin);
         const std::int64_t end =
             std::min(row.offset + row.extent(), part.begin + static_cast<std::int64_t>(part.values.extent(0)));
-        if (row.unit != part.unit || first >= end) continue;
+        if (first >= end) continue;
         const Vector<const float> values = slice(part.values, first - part.begin, end - first);
         tensors.push_back({group.name + "/" + row.name, kernels::bit_hash(Device(), values)});
       }

@@ -34,8 +34,7 @@ void fill_initial_unit(const ParameterTable& table, int unit, std::uint64_t seed
                        HostVector<float> out) {
   const std::int64_t last = first + static_cast<std::int64_t>(out.extent(0));
   std::fill(out.data(), out.data() + out.extent(0), 0.0F);
-  for (const auto& row : table.rows()) {
-    if (row.unit != unit) continue;
+  for (const auto& row : table.rows_of(unit)) {
     const std::int64_t begin = std::max(first, row.offset);
     const std::int64_t end = std::min(last, row.offset + row.extent());
     if (begin < end) fill_initial(row, seed, begin - row.offset, slice(out, begin - first, end - begin));

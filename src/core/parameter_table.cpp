@@ -31,6 +31,12 @@ int ParameterTable::append(Parameter parameter, bool align) {
   return static_cast<int>(rows_.size()) - 1;
 }
 
+std::span<const Parameter> ParameterTable::rows_of(int unit) const {
+  const auto by_unit = [](const Parameter& row) { return row.unit; };
+  const auto found = std::ranges::equal_range(rows_, unit, {}, by_unit);
+  return {found.begin(), found.end()};
+}
+
 int ParameterTable::num_slots() const {
   int slots = 0;
   for (const auto& unit : units_) slots = std::max(slots, unit.slot + 1);

@@ -121,6 +121,16 @@ void Environment::obey_timeout(double timeout_s) { set_comm_timeout(timeout_s); 
 
 const void* Environment::world() const { return &kWorld; }
 
+bool Environment::has_peers() {
+  int started = 0;
+  int finalized = 0;
+  int size = 1;
+  MPI_Initialized(&started);
+  MPI_Finalized(&finalized);
+  if (started != 0 && finalized == 0) MPI_Comm_size(kWorld, &size);
+  return size > 1;
+}
+
 void Environment::abort(int status) {
   std::thread([status] {
     std::this_thread::sleep_for(kLongestAbort);

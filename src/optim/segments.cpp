@@ -23,8 +23,7 @@ void append(std::vector<Segment>& segments, std::int64_t extent, bool decay, boo
 void append_range(std::vector<Segment>& segments, const ParameterTable& table, const UnitRange& range) {
   std::int64_t done = range.begin;
   const std::int64_t end = range.begin + range.extent;
-  for (const Parameter& row : table.rows()) {
-    if (row.unit != range.unit) continue;
+  for (const Parameter& row : table.rows_of(range.unit)) {
     const std::int64_t begin = std::clamp(row.offset, done, end);
     append(segments, begin - done, false, false);
     done = std::clamp(row.offset + row.extent(), begin, end);

@@ -30,10 +30,9 @@ std::vector<DeviceSlice> owned(const optim::NamedState& state, const std::vector
                                const std::vector<UnitRange>& ranges) {
   std::vector<DeviceSlice> slices;
   for (const auto& whole : held(state, pieces)) {
-    for (const auto& mine : ranges) {
-      if (mine.unit != whole.unit) continue;
-      slices.push_back({mine.unit, mine.begin, slice(whole.values, mine.begin - whole.begin, mine.extent)});
-    }
+    const auto mine = std::ranges::lower_bound(ranges, whole.unit, {}, &UnitRange::unit);
+    if (mine == ranges.end() || mine->unit != whole.unit) continue;
+    slices.push_back({mine->unit, mine->begin, slice(whole.values, mine->begin - whole.begin, mine->extent)});
   }
   return slices;
 }

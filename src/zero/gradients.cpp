@@ -72,8 +72,8 @@ void Gradients::clear(int unit) const {
   const auto clear_up_to = [&](std::int64_t end) {
     if (end > first) kernels::fill(Device(), slice(memory, first, end - first), 0.0F);
   };
-  for (const auto& row : table_.rows()) {
-    if (row.unit != unit || !row.overwritten) continue;
+  for (const auto& row : table_.rows_of(unit)) {
+    if (!row.overwritten) continue;
     clear_up_to(row.offset);
     first = row.offset + row.extent();
   }

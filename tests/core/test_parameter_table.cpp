@@ -59,6 +59,22 @@ TEST_CASE("a joined tensor needs one before it") {
   CHECK_THROWS_AS(table.add_joined({.name = "alone", .shape = {1}}), Error);
 }
 
+TEST_CASE("the tensors of a unit are those that were added to it") {
+  auto table = example();
+  const int empty = table.add_unit("empty", 0);
+  std::vector<std::string> names;
+  for (int unit = 0; unit < table.num_units(); ++unit) {
+    for (const Parameter& row : table.rows_of(unit)) {
+      CHECK(row.unit == unit);
+      names.push_back(row.name);
+    }
+  }
+  CHECK(names.size() == table.rows().size());
+  CHECK(names.front() == table.rows().front().name);
+  CHECK(names.back() == table.rows().back().name);
+  CHECK(table.rows_of(empty).empty());
+}
+
 TEST_CASE("initial values do not depend on how a unit is cut") {
   const auto table = example();
   std::vector<float> whole(384, -1.0F);

@@ -9,6 +9,7 @@
 //   KOZERO_STOP_AT       "N": SIGSTOP to the rank of KOZERO_CALLS_RANK at its N-th MPI_Iallgather, which is control
 //                        traffic; or "MPI_Finalize": before that call
 //   KOZERO_FREE_BLOCKS   statvfs says that so many blocks are free, as it does where others are about to take them
+//   KOZERO_MPI_FAILS     "MPI_Comm_split_type": that call fails on the rank of KOZERO_CALLS_RANK
 //   KOZERO_MPI_FUNNELED  set: MPI_Init_thread gives no more than MPI_THREAD_FUNNELED
 // Opening for reading, and closing what was, counts for nothing: it changes no file.
 #include <dlfcn.h>
@@ -211,6 +212,12 @@ int MPI_Iallgather(const void* from, int from_count, void* from_type, void* to, 
   stop_at(std::to_string(++gathers));
   return next<decltype(MPI_Iallgather)>("MPI_Iallgather")(from, from_count, from_type, to, to_count, to_type, comm,
                                                           request);
+}
+int MPI_Comm_split_type(void* comm, int type, int key, void* info, void* made) {
+  constexpr int kOtherError = 15;  // MPI_ERR_OTHER of MPICH
+  const bool fails = setting("KOZERO_MPI_FAILS") == "MPI_Comm_split_type" && rank() == setting("KOZERO_CALLS_RANK");
+  if (fails) return kOtherError;
+  return next<decltype(MPI_Comm_split_type)>("MPI_Comm_split_type")(comm, type, key, info, made);
 }
 int MPI_Finalize() {
   stop_at("MPI_Finalize");

@@ -105,6 +105,13 @@ a_rank_stops_at_start_up() {
   done
 }
 
+# A rank whose start fails after MPI_Init ends the job at once, not after comm.timeout_s.
+a_rank_fails_at_start_up() {
+  KOZERO_MPI_FAILS=MPI_Comm_split_type KOZERO_CALLS_RANK=1 limit=20 \
+    expect 5 '^\[rank 1\] error: .*MPI_Comm_split_type' preloaded comm.timeout_s=60
+  lines 1 '\] error: '
+}
+
 # at_calls_of_a_save ACTION PATTERN: rank 1 does ACTION at two calls of an asynchronous save, on both back ends; rank 0's
 # error fits PATTERN.
 at_calls_of_a_save() {

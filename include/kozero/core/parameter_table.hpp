@@ -7,6 +7,7 @@
 // The model fills the table once; zero, optim and io read it. Pads are zero and appear in no file, norm or count.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ class ParameterTable {
   [[nodiscard]] const std::vector<Parameter>& rows() const { return rows_; }
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
   [[nodiscard]] const Parameter& row(int index) const { return rows_.at(static_cast<std::size_t>(index)); }
+  /// The tensors of one unit, in the order of their offsets.
+  [[nodiscard]] std::span<const Parameter> rows_of(int unit) const;
   [[nodiscard]] const Unit& unit(int index) const { return units_.at(static_cast<std::size_t>(index)); }
   [[nodiscard]] int num_units() const { return static_cast<int>(units_.size()); }
   [[nodiscard]] int num_slots() const;

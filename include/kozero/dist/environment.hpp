@@ -36,6 +36,8 @@ class Environment {
   /// All ranks of the job, as an `MPI_Comm*`: for make_communicator.
   [[nodiscard]] const void* world() const;
 
+  /// MPI is up and other ranks of the job may wait for this one.
+  [[nodiscard]] static bool has_peers();
   /// Ends every rank of the job at once: for an error that the other ranks know nothing of.
   [[noreturn]] static void abort(int status);
 
