@@ -131,6 +131,7 @@ Watchdog::~Watchdog() {
 }
 
 BlockingCall::BlockingCall(const char* name) {
+  whereabouts().started({.collective = name});
   const std::lock_guard lock(watch().mutex);
   watch().call.emplace();
   watch().call->name = name;

@@ -19,9 +19,11 @@ void put(std::array<char, kSize>& to, const char* text) {
 std::string bytes_of(std::int64_t bytes) { return " (" + std::to_string(bytes) + " bytes)"; }
 
 std::string words(const Traced& traced) {
+  const std::string step = " in step " + std::to_string(traced.step) + ", " + traced.phase;
+  if (traced.sequence == 0) return traced.collective + step;
   std::string text = std::to_string(traced.sequence) + " " + traced.collective + " of " + traced.communicator;
   if (traced.unit >= 0 && traced.role == Role::training) text += " for unit " + std::to_string(traced.unit);
-  return text + bytes_of(traced.bytes) + " in step " + std::to_string(traced.step) + ", " + traced.phase;
+  return text + bytes_of(traced.bytes) + step;
 }
 
 }  // namespace
@@ -31,8 +33,9 @@ std::string place_of(const Beat& beat) {
   text += beat.phase.data();
   if (beat.step > 0 && beat.unit >= 0) text += ", unit " + std::to_string(beat.unit);
   if (beat.ends != 0) return text + ", at its end";
-  if (beat.sequence == 0) return text + ", before its first collective";
+  if (beat.collective[0] == '\0') return text + ", before its first collective";
   text += beat.waits[static_cast<std::size_t>(Role::training)] != 0 ? ", waiting in " : ", working after ";
+  if (beat.sequence == 0) return text + beat.collective.data();
   return text + beat.collective.data() + " " + std::to_string(beat.sequence) + " of " + beat.communicator.data() +
          bytes_of(beat.bytes);
 }

@@ -16,12 +16,12 @@
 
 namespace kozero::dist {
 
-/// A collective as a rank started it. Names are string literals.
+/// A collective as a rank started it, or a call of MPI that blocks. Names are string literals.
 struct Traced {
   Role role = Role::training;
-  const char* collective = "";    ///< "all_gather"
+  const char* collective = "";    ///< "all_gather", "MPI_Comm_dup"
   const char* communicator = "";  ///< "shm"
-  std::uint64_t sequence = 0;     ///< of that communicator's collectives, from 1: equal on all ranks
+  std::uint64_t sequence = 0;     ///< of that communicator's collectives, from 1: equal on all ranks. 0: of MPI's
   std::int64_t bytes = 0;         ///< of the whole array, or of the values of one rank
   const char* phase = "";
   std::int64_t step = 0;
