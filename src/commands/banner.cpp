@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <kozero/core/precision.hpp>
+#include <kozero/io/utf8.hpp>
 #include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/matmul.hpp>
 #include <kozero/kernels/product_tuning.hpp>
@@ -121,12 +122,9 @@ std::string evaluation_line(double loss, const std::optional<double>& bytes_per_
 
 std::string indented(const std::string& text) {
   std::string result = "    ";
-  for (const char letter : text) {
-    if (letter == '\n') {
-      result += "\n    ";
-    } else {
-      result += static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F ? '?' : letter;
-    }
+  for (const char letter : io::printable(text)) {
+    result += letter;
+    if (letter == '\n') result += "    ";
   }
   return result;
 }

@@ -31,7 +31,7 @@ std::string evaluation_line(double loss, const std::optional<double>& bytes_per_
 /// loss in nats per token -> bits per byte of text.
 double bits_per_byte(double loss, double bytes_per_token);
 
-/// Every line behind four blanks; control characters and bytes that are no UTF-8 are left to the terminal as '?'.
+/// Every line behind four blanks, as io::printable makes it.
 std::string indented(const std::string& text);
 
 }  // namespace kozero::commands
