@@ -114,8 +114,8 @@ std::vector<std::string> lines_of(const Banner& banner) {
 
 double bits_per_byte(double loss, double bytes_per_token) { return loss / std::numbers::ln2 / bytes_per_token; }
 
-std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token) {
-  std::string line = fmt::format("validation   loss {:.4f}, perplexity {:.2f}", loss, std::exp(loss));
+std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token, const std::string& what) {
+  std::string line = fmt::format("{:<12} loss {:.4f}, perplexity {:.2f}", what, loss, std::exp(loss));
   if (bytes_per_token) line += fmt::format(", {:.4f} bits per byte", bits_per_byte(loss, *bytes_per_token));
   return line;
 }

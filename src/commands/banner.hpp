@@ -25,8 +25,9 @@ struct Banner {
 
 std::vector<std::string> lines_of(const Banner& banner);
 
-/// "validation   loss 1.9 ..., perplexity ..., bits per byte ...".
-std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token);
+/// "validation   loss 1.9 ..., perplexity ..., bits per byte ..."; `what` is it that was evaluated.
+std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token,
+                            const std::string& what = "validation");
 
 /// loss in nats per token -> bits per byte of text.
 double bits_per_byte(double loss, double bytes_per_token);
