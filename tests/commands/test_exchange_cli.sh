@@ -101,7 +101,7 @@ read_folder() {
   expect 0 '^hf: 16 tensors, .* of f32 in 1 file, gpt2 for transformers$' "$kozero" export run/step_000000012 hf
   also '^from run/step_000000012 \(checkpoint\)$'
   ls hf >before.txt
-  expect 0 'validation   loss' "$kozero" eval run 'data.text=["text"]' --json
+  expect 0 'given data   loss' "$kozero" eval run 'data.text=["text"]' --json
   loss=$(sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' out.txt)
   expect 0 "\"loss\":$loss," "$kozero" eval hf 'data.text=["text"]' zero.stage=3 --json
   expect 0 "\"loss\":${loss%???}" on 2 eval hf/ 'data.text=["text"]' zero.stage=1 --json
