@@ -36,6 +36,21 @@ json_alone() {
   json on 2 bench collectives --mib 1 --runs 1 --json
 }
 
+# A terminal's status line needs control sequences; NO_COLOR and TERM=dumb leave them out, and samples never hold any.
+plain_text() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- train "$inputs/quickstart.toml" $tiny
+  expect 0 "$(printf '\033')" env TERM=xterm KOZERO_TERMINAL=80 "$kozero" "$@"
+  expect 0 'everything lies' env TERM=xterm KOZERO_TERMINAL=80 NO_COLOR=1 "$kozero" "$@"
+  lines 0 "$(printf '\033')"
+  expect 0 'everything lies' env TERM=dumb KOZERO_TERMINAL=80 "$kozero" "$@"
+  lines 0 "$(printf '\033')"
+  expect 0 '^UTF-8$' python3 -c 'text = open("out.txt", "rb").read().decode()
+assert all(c >= " " or c in "\n\t" for c in text)
+print("UTF-8")'
+}
+
 # kozero.sh asks `kozero ranks` with all that it was given.
 ranks_of_arguments() {
   make_text
