@@ -118,7 +118,8 @@ std::vector<DeckRow> data_rows() {
       {"data.synthetic", kData<&K::synthetic>, anything(), "train on a seeded Markov source of known entropy"},
       {"data.tokenizer", kData<&K::tokenizer>, anything(),
        "bytes, bpe (learned from the text), or a file: tokenizer.json, .model"},
-      {"data.val_fraction", kData<&K::val_fraction>, from_to(0, kMostValidation), "share of the data kept for validation"},
+      {"data.val_fraction", kData<&K::val_fraction>, from_to(0, kMostValidation),
+       "share of the data kept for validation"},
       {"data.strict", kData<&K::strict>, anything(),
        "read and check all token shards before the first step, and refuse to resume on data other than the "
        "checkpoint's"},

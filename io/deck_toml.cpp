@@ -72,8 +72,8 @@ toml::table parsed(const std::string& text, const std::string& source) {
     const auto line = error.source().begin.line;
     const std::string where = source + ":" + std::to_string(line);
     if (const auto repeated = repetition_at(text, line)) {
-      refuse(where, repeated->name, "given twice; the first is in line " + std::to_string(repeated->first_line) +
-                                        "; remove one");
+      refuse(where, repeated->name,
+             "given twice; the first is in line " + std::to_string(repeated->first_line) + "; remove one");
     }
     refuse(where, "", "no TOML: " + std::string(error.description()));
   }

@@ -21,7 +21,8 @@ bool is_truth_value(const DeckRow& row) {
 bool is_silent(const Deck& deck, const DeckRow& row) {
   if (deck.is_set(row.key)) return false;
   const bool preset_decides = section_of(row.key) == "model" && deck.model.preset != "none";
-  return (preset_decides && row.key != "model.arch") || (!row.when_silent.empty() && !is_truth_value(row) && holds_default(deck, row));
+  return (preset_decides && row.key != "model.arch") ||
+         (!row.when_silent.empty() && !is_truth_value(row) && holds_default(deck, row));
 }
 
 /// A file's name may hold what TOML allows in no comment: line breaks, bytes that are no UTF-8.

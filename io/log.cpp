@@ -22,7 +22,8 @@ int told_width() {
   return columns == nullptr ? 0 : std::atoi(columns);
 }
 
-/// Whether a line may be written over: https://no-color.org asks for no control sequences, and some terminals have none.
+/// Whether a line may be written over: https://no-color.org asks for no control sequences, and some terminals have
+/// none.
 bool wants_plain_text() {
   const char* no_color = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");

@@ -62,16 +62,19 @@ std::string absolute(const std::string& path) { return fs::absolute(path).lexica
 }  // namespace
 
 std::string token_cache(const std::string& name) {
-  const auto variable = [](const char* key) { return std::string(std::getenv(key) == nullptr ? "" : std::getenv(key)); };
+  const auto variable = [](const char* key) {
+    return std::string(std::getenv(key) == nullptr ? "" : std::getenv(key));
+  };
   const std::string home = variable("HOME");
   const std::string temporary = variable("TMPDIR");
-  for (const std::string& place : {variable("XDG_CACHE_HOME"), home.empty() ? "" : home + "/.cache",
-                                   temporary.empty() ? "/tmp" : temporary}) {
+  for (const std::string& place :
+       {variable("XDG_CACHE_HOME"), home.empty() ? "" : home + "/.cache", temporary.empty() ? "/tmp" : temporary}) {
     if (place.empty()) continue;
     const fs::path folder = fs::path(place) / "kozero";
     std::error_code problem;
     fs::create_directories(folder, problem);
-    if (!problem && ::access(folder.c_str(), W_OK | X_OK) == 0) return (folder / ("tokens-" + digits_of(name))).string();
+    if (!problem && ::access(folder.c_str(), W_OK | X_OK) == 0)
+      return (folder / ("tokens-" + digits_of(name))).string();
   }
   throw Error(Failure::write, "no folder for tokens: XDG_CACHE_HOME, HOME/.cache and TMPDIR cannot be written");
 }
@@ -80,7 +83,8 @@ std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile
   std::ostringstream all;
   all.precision(17);
   const bool is_file = path_kind(order.tokenizer) == PathKind::file;
-  all << kFormatVersion << '\0' << (is_file ? absolute(order.tokenizer) : order.tokenizer) << '\0' << order.val_fraction << '\0';
+  all << kFormatVersion << '\0' << (is_file ? absolute(order.tokenizer) : order.tokenizer) << '\0' << order.val_fraction
+      << '\0';
   if (is_file) all << read_whole_file(order.tokenizer, INT64_MAX) << '\0';
   for (const auto& file : files) all << absolute(file.path) << '\0' << file.bytes << '\0' << file.modified << '\0';
   return digits_of(all.str());

@@ -42,7 +42,7 @@ std::string written(const std::vector<Merge>& merges, const std::string& end_of_
     pairs.push_back(visible[static_cast<std::size_t>(left)] + " " + visible[static_cast<std::size_t>(right)]);
   }
   const Json added = {{"id", visible.size()}, {"content", end_of_text}, {"single_word", false}, {"lstrip", false},
-                      {"rstrip", false},      {"normalized", false},   {"special", true}};
+                      {"rstrip", false},      {"normalized", false},    {"special", true}};
   const Json byte_level = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
   const Json json = {{"version", "1.0"},

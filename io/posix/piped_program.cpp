@@ -66,8 +66,9 @@ int PipedProgram::wait() {
 void PipedProgram::finish() {
   const int status = wait();
   if (status == 0) return;
-  throw Error(Failure::internal, name_ + (WIFEXITED(status) ? ": it ended with status " + std::to_string(WEXITSTATUS(status))
-                                                            : ": it was ended by signal " + std::to_string(WTERMSIG(status))));
+  throw Error(Failure::internal,
+              name_ + (WIFEXITED(status) ? ": it ended with status " + std::to_string(WEXITSTATUS(status))
+                                         : ": it was ended by signal " + std::to_string(WTERMSIG(status))));
 }
 
 }  // namespace kozero::io

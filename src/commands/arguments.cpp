@@ -126,7 +126,8 @@ void JsonOutput::add_to(CLI::App& app) {
         std::fflush(stdout);
         line_output_ = ::dup(STDOUT_FILENO);
         if (line_output_ < 0 || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
-          throw Error(Failure::internal, std::string("--json: cannot redirect standard output: ") + std::strerror(errno));
+          throw Error(Failure::internal,
+                      std::string("--json: cannot redirect standard output: ") + std::strerror(errno));
         }
         ::unsetenv("KOZERO_TERMINAL");  // which told of standard output
       },

@@ -36,8 +36,8 @@ void bench(const dist::Environment& environment, const Arguments& arguments) {
     accepted += "  " + names.back() + ": " + one.summary + "\n";
   }
   if (asks_for_help(name)) {
-    throw HelpAsked{"usage: kozero bench NAME ARGUMENT...   (its options: kozero bench NAME --help)\n\n" + accepted + "\n" +
-                        exit_statuses(),
+    throw HelpAsked{"usage: kozero bench NAME ARGUMENT...   (its options: kozero bench NAME --help)\n\n" + accepted +
+                        "\n" + exit_statuses(),
                     names};
   }
   const std::string nearest = nearest_name(name, names.data(), names.data() + names.size());

@@ -166,7 +166,10 @@ void bench_collectives(const dist::Environment& environment, const Arguments& ar
   std::vector<std::int64_t> sizes = {1, 16, 64};
   int rounds = 9;
   JsonOutput json;
-  app.add_option("--mib", sizes, "sizes of the array, MiB, with commas between")->type_name("LIST")->delimiter(',')->check(CLI::Range(1, 4096));
+  app.add_option("--mib", sizes, "sizes of the array, MiB, with commas between")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096));
   app.add_option("--runs", rounds, "repetitions; medians are printed")->type_name("N")->check(CLI::PositiveNumber);
   json.add_to(app);
   parse(app, arguments);

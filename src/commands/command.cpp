@@ -20,8 +20,7 @@ void help(const dist::Environment& environment, const Arguments& /*arguments*/) 
   for (const auto& command : all_commands()) {
     if (!command.summary.empty()) std::cout << fmt::format("  {:<11} {}\n", command.name, command.summary);
   }
-  std::cout << "\nSeveral ranks: ./kozero.sh -n RANKS ..., mpiexec -n RANKS kozero ..., srun.\n"
-            << exit_statuses();
+  std::cout << "\nSeveral ranks: ./kozero.sh -n RANKS ..., mpiexec -n RANKS kozero ..., srun.\n" << exit_statuses();
 }
 
 }  // namespace
@@ -43,7 +42,8 @@ const std::vector<Command>& all_commands() {
        "plot runs/quickstart runs/quickstart-2 --out loss.svg", plot},
       {"inspect", "CHECKPOINT | RUN | WEIGHTS", "contents, statistics, verification and differences of checkpoints",
        "inspect runs/quickstart --tensors '*wte*' --stats", inspect},
-      {"prepare", "TEXT... OUT", "turn text into token shards", "prepare docs src tokens --tokenizer bpe:4096", prepare},
+      {"prepare", "TEXT... OUT", "turn text into token shards", "prepare docs src tokens --tokenizer bpe:4096",
+       prepare},
       {"export", "DECK | RUN | WEIGHTS | CHECKPOINT OUT", "write trained weights for Hugging Face's transformers",
        "export runs/quickstart hf --dtype bf16", export_weights},
       {"import", "HF_FOLDER OUT", "read a Hugging Face folder (gpt2, llama, qwen2, qwen3)", "import hf runs/imported",

@@ -54,7 +54,8 @@ void DeckArguments::require_applied(const std::string& command, const std::vecto
     });
     if (is_applied || io::find_row(key) == nullptr) continue;
     std::string accepted;
-    for (const auto& name : applied) accepted += (accepted.empty() ? "" : ", ") + name + (name.ends_with('.') ? "*" : "");
+    for (const auto& name : applied)
+      accepted += (accepted.empty() ? "" : ", ") + name + (name.ends_with('.') ? "*" : "");
     throw Error(Failure::deck, "command line: " + each + ": " + command + " does not read it; accepted are " + accepted,
                 Error::Seen::by_all_ranks);
   }

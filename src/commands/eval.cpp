@@ -22,9 +22,9 @@ namespace kozero::commands {
 namespace {
 
 /// What eval reads of a deck, besides the model's shape; it computes in f32, whatever precision trained the weights.
-const std::vector<std::string> kApplied = {"data.",           "comm.",     "zero.stage",  "zero.prefetch_units",
-                                           "train.micro_batch", "run.threads", "run.device", "run.products",
-                                           "run.tuning",      "run.deterministic"};
+const std::vector<std::string> kApplied = {
+    "data.",       "comm.",      "zero.stage",   "zero.prefetch_units", "train.micro_batch",
+    "run.threads", "run.device", "run.products", "run.tuning",          "run.deterministic"};
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(Failure::deck, text, Error::Seen::by_all_ranks); }
 

@@ -39,7 +39,7 @@ constexpr std::array<Curve, 4> kCurves = {
 
 struct DrawnRun {
   std::string name;
-  std::string metrics;                            ///< its file
+  std::string metrics;                                ///< its file
   std::array<std::int64_t, kCurves.size()> points{};  ///< of each curve
 };
 
@@ -54,7 +54,8 @@ DrawnRun run_at(const std::string& given) {
 /// The text in single quotes, as gnuplot reads it back.
 std::string quoted(const std::string& text) {
   std::string result = "'";
-  for (const char letter : io::on_one_line(io::printable(text))) result += letter == '\'' ? "''" : std::string(1, letter);
+  for (const char letter : io::on_one_line(io::printable(text)))
+    result += letter == '\'' ? "''" : std::string(1, letter);
   return result + "'";
 }
 
@@ -93,8 +94,8 @@ std::string panel(std::size_t curve, const std::vector<DrawnRun>& runs) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (runs[i].points[curve] == 0) continue;
     const char* style = runs[i].points[curve] == 1 ? "points" : "lines";
-    lines += fmt::format("{} $run{} using 1:{} with {} linetype {} title {}", lines.empty() ? "plot" : ",", i, curve + 2,
-                         style, i + 1, quoted(runs[i].name));
+    lines += fmt::format("{} $run{} using 1:{} with {} linetype {} title {}", lines.empty() ? "plot" : ",", i,
+                         curve + 2, style, i + 1, quoted(runs[i].name));
   }
   return lines.empty() ? "" : fmt::format("set title '{}'\n{}\n", kCurves[curve].title, lines);
 }
@@ -107,7 +108,8 @@ void send_panels(const std::vector<DrawnRun>& runs, bool in_terminal, io::PipedP
   const std::size_t rows = in_terminal ? panels.size() : (panels.size() + 1) / 2;
   gnuplot.write(in_terminal ? fmt::format("set terminal dumb noenhanced size {},{}\n", io::terminal_width(), 16 * rows)
                             : fmt::format("set terminal svg noenhanced size 1000,{} background 'white'\n", 360 * rows));
-  gnuplot.write("set encoding utf8\nset datafile missing 'NaN'\nset xlabel 'step'\nset offsets 0, 0, graph 0.05, graph 0.05\n");
+  gnuplot.write(
+      "set encoding utf8\nset datafile missing 'NaN'\nset xlabel 'step'\nset offsets 0, 0, graph 0.05, graph 0.05\n");
   gnuplot.write(fmt::format("set multiplot layout {},{}\n", rows, in_terminal ? 1 : 2));
   for (const auto& text : panels) gnuplot.write(text);
   gnuplot.write("unset multiplot\n");

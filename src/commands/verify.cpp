@@ -77,7 +77,8 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   bool all_equal = true;
   if (environment.rank() == 0) {
     std::cout << fmt::format(
-        "{} on {} {}, {} steps, every bit of {} losses, norms and the final weights\n\nstage  {:>22}  {:>22}  {:>12}\n",
+        "{} on {} {}, {} steps with zero.accumulation = \"reduced\", every bit of {} losses, norms and the final "
+        "weights\n\nstage  {:>22}  {:>22}  {:>12}\n",
         deck.source, comm.size(), comm.size() == 1 ? "rank" : "ranks", steps, steps, "last loss", "last gradient norm",
         "weights");
   }

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // folder_guard.hpp: a folder that is complete or absent: filled as OUT.partial, then renamed to OUT.
-// An OUT that holds anything is refused, but for an older export that is to be replaced; what is not committed is removed.
+// An OUT that holds anything is refused, but for an older export that is to be replaced; what is not committed is
+// removed.
 #pragma once
 #include <string>
 

@@ -89,7 +89,8 @@ TEST_CASE("text that is not UTF-8 is refused with file and byte, or skipped in a
   const auto late = folder.put("late.txt", std::string(8191, 'x') + "\xC3\xA9 " + std::string(100, 'y') + "\xFF");
   TextReader reader(find_text({good, late}), 64);
   const auto thrown = thrown_by([&] {
-    for (TextBlock block; reader.next(block);) {}
+    for (TextBlock block; reader.next(block);) {
+    }
   });
   CHECK(thrown.status == 3);
   CHECK(thrown.text == refusal(late, "8294 is 0xFF"));
