@@ -19,7 +19,7 @@ usage: ./kozero.sh [--preset P] [-n RANKS] COMMAND [ARGUMENT...]
   build             install what is missing, configure and build
   test [ARGS]       the same, then run the tests; ARGS go to ctest (-L unit, -R partition, ...)
   help              this text
-  train, verify, plan, eval, generate, inspect, prepare, ...
+  train, verify, plan, eval, generate, plot, inspect, prepare, ...
                     build, then run kozero COMMAND ARGUMENT...; ./kozero.sh --help lists them
 
   --preset P        release (default), debug, asan, tsan or cuda; each builds in build/P
@@ -110,6 +110,9 @@ build_target() {
   ninja -C "$build" ${KOZERO_BUILD_JOBS:+-j "$KOZERO_BUILD_JOBS"} "$2" >&2 || die "the build failed (preset $1)"
 }
 
+# What `plot` draws with. Where it cannot be had, the command says so itself.
+ensure_gnuplot() { command -v gnuplot >/dev/null || "$kRoot/cmake/install_packages.sh" gnuplot || true; }
+
 # ---- run --------------------------------------------------------------------------------------------------------------
 
 binary_of() {
@@ -198,6 +201,7 @@ main() {
     *)
       ensure_configured "$preset" "$command"
       build_target "$preset" kozero
+      [[ $command != plot ]] || ensure_gnuplot
       run_command "$preset" "$ranks" "$@" ;;
   esac
 }

@@ -4,6 +4,7 @@
 #
 # install_packages.sh: installs what is missing on a Debian machine; called by kozero.sh.
 #   install_packages.sh tools                        compiler, CMake, Ninja, pkg-config
+#   install_packages.sh gnuplot                      what `kozero plot` draws with
 #   install_packages.sh missing missing.txt PRESET   what CMake did not find (see cmake/Dependencies.cmake), Kokkos too
 # It says first what it is about to install. With KOZERO_NO_INSTALL=1, or without the right to install, it names the
 # packages and the Spack way instead, and fails.
@@ -128,7 +129,7 @@ apt_install() {
   ((${#packages[@]} == 0)) || apt_get install --no-install-recommends "${packages[@]}" || die "apt-get could not install: ${packages[*]}"
 }
 
-# ---- the two ways in --------------------------------------------------------------------------------------------------
+# ---- the ways in ------------------------------------------------------------------------------------------------------
 
 install_tools() {
   local tools
@@ -156,6 +157,7 @@ install_missing() {
 
 case ${1:-} in
   tools) install_tools ;;
+  gnuplot) apt_install gnuplot-nox ;;
   missing) install_missing "$2" "$3" ;;
-  *) die "install_packages.sh: '${1:-}' is not one of: tools, missing" ;;
+  *) die "install_packages.sh: '${1:-}' is not one of: tools, gnuplot, missing" ;;
 esac

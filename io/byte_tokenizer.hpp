@@ -18,6 +18,8 @@ class ByteTokenizer : public Tokenizer {
   void save(const std::string& path) const override;
   /// What save writes.
   static std::string file_text() { return "{\"kozero_tokenizer\": \"bytes\"}\n"; }
+  /// The same tokenizer as a Hugging Face tokenizer.json: byte-level BPE of the 256 byte characters without a merge.
+  static std::string hugging_face_text();
 };
 
 }  // namespace kozero::io

@@ -50,12 +50,12 @@ struct ModelKeys {
   std::int64_t ffn = 0;
   std::int64_t vocab = 0;
   std::int64_t seq = 0;
-  bool tie_embeddings = true;  ///< silent: true for gpt2, else false
+  bool tie_embeddings = true;  ///< not given: true for gpt2, else false
   double dropout = 0;
   double rope_theta = 10000;
   RopeScalingKeys rope_scaling;
-  bool qkv_bias = false;  ///< silent: true for qwen2, else false
-  bool qk_norm = false;   ///< silent: true for qwen3, else false
+  bool qkv_bias = false;  ///< not given: true for qwen2, else false
+  bool qk_norm = false;   ///< not given: true for qwen3, else false
   double norm_eps = 1e-5;
   std::string init = "random";
 };
@@ -149,6 +149,7 @@ struct Deck {
   LogKeys log;
   std::string source;                          ///< the file it was read from
   std::map<std::string, std::string> origins;  ///< "zero.stage" -> "a.toml:12" or "command line"; absent: the default
+  std::vector<std::string> notes;              ///< what was accepted and looks like a slip, one line each
 
   /// Whether the user gave the key, in the file or on the command line.
   [[nodiscard]] bool is_set(const std::string& key) const { return origins.count(key) != 0; }

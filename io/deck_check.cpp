@@ -80,7 +80,9 @@ void check_alternatives(Deck& deck, const std::vector<std::string>& keys) {
   }
   if (given.empty()) refuse_missing(deck, keys.front(), "accepted is one of " + joined(keys));
   if (given.size() == 1) return;
-  refuse_value(deck, given[1], "given beside " + given[0] + "; accepted is one of " + joined(keys));
+  refuse_value(deck, given[1],
+               "contradicts " + given[0] + " = " + text_of(deck, given[0]) + " (" + origin_of(deck, given[0]) +
+                   "); accepted is one of " + joined(keys) + "; remove the others");
 }
 
 void check_read(Deck& deck, const ReadWhere& rule) {

@@ -6,6 +6,7 @@
 #include <kozero/io/deck_apply.hpp>
 #include <kozero/io/deck_check.hpp>
 #include <kozero/io/deck_refusal.hpp>
+#include <kozero/io/deck_schema.hpp>
 #include <kozero/io/whole_file.hpp>
 
 namespace kozero::io {
@@ -14,12 +15,27 @@ namespace {
 constexpr std::int64_t kMaxDeckBytes = std::int64_t{16} << 20;
 
 std::string text_of_file(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    const std::string inside = (std::filesystem::path(path) / "deck.toml").string();
+    refuse(path, "",
+           "a folder, not a deck; accepted is a TOML file" +
+               (std::filesystem::exists(inside, ignored) ? "; did you mean " + inside + "?" : ""));
+  }
   try {
     return read_whole_file(path, kMaxDeckBytes);
   } catch (const Error& problem) {
     const std::string text = problem.what();
     refuse(path, "", "no readable file: " + text.substr(text.starts_with(path + ": ") ? path.size() + 2 : 0));
   }
+}
+
+/// Of two overrides of one key the second counts.
+void note_repetition(const Given& given, Deck& deck) {
+  const DeckRow* row = find_row(given.key());
+  if (row == nullptr || !deck.is_set(row->key) || deck.origins.at(row->key) != given.origin) return;
+  deck.notes.push_back(given.origin + ": " + row->key + " is given twice; " + shown(*given.value) + " counts, not " +
+                       text_in(deck, *row));
 }
 
 /// What the user did not say and another key decides.
@@ -48,7 +64,11 @@ Deck parse_deck(const std::string& text, const std::string& source, const std::v
   Deck deck;
   deck.source = source;
   for (const auto& given : given_in_text(text, source)) apply_given(given, deck);
-  for (const auto& each : overrides) apply_given(given_in_override(each), deck);
+  for (const auto& each : overrides) {
+    const Given given = given_in_override(each);
+    note_repetition(given, deck);
+    apply_given(given, deck);
+  }
   complete(deck);
   check_deck(deck);
   for (auto& path : deck.data.text) find_path(source, path);

@@ -42,6 +42,7 @@ Accepted words(std::vector<std::string> built, std::vector<std::string> later = 
 
 constexpr double kMany = 1e12;     // steps, epochs: far beyond any run, far below overflow
 constexpr double kWide = 1 << 24;  // widths and counts whose products must fit 64 bits
+constexpr double kMostValidation = 0.5;  // more is a slip: the run would train on the smaller part
 constexpr const char* kShape = "the preset's";
 
 std::vector<DeckRow> run_rows() {
@@ -92,13 +93,16 @@ std::vector<DeckRow> model_rows() {
       {"model.vocab", kModel<&K::vocab>, from_to(1, kWide), "token ids; with tokenizer bpe, how many to learn",
        "the preset's, else the tokenizer's"},
       {"model.seq", kModel<&K::seq>, from_to(1, kWide), "positions: tokens of a sequence", kShape},
-      {"model.tie_embeddings", kModel<&K::tie_embeddings>, anything(), "embedding and head are one matrix"},
+      {"model.tie_embeddings", kModel<&K::tie_embeddings>, anything(), "embedding and head are one matrix",
+       "true for gpt2, else false"},
       {"model.dropout", kModel<&K::dropout>, fraction(), "gpt2: probability that a channel is dropped in training"},
       {"model.rope_theta", kModel<&K::rope_theta>, above(0), "llama, qwen: base of the rotary angles"},
       {"model.rope_scaling", kModel<&K::rope_scaling>, anything(),
        "llama, qwen: Llama 3's stretching of the rotary angles; all of it is in one table"},
-      {"model.qkv_bias", kModel<&K::qkv_bias>, anything(), "llama: biases on q, k and v; qwen2 always has them"},
-      {"model.qk_norm", kModel<&K::qk_norm>, anything(), "llama: RMSNorm of each head's q and k; qwen3 always has it"},
+      {"model.qkv_bias", kModel<&K::qkv_bias>, anything(), "llama: biases on q, k and v; qwen2 always has them",
+       "true for qwen2, else false"},
+      {"model.qk_norm", kModel<&K::qk_norm>, anything(), "llama: RMSNorm of each head's q and k; qwen3 always has it",
+       "true for qwen3, else false"},
       {"model.norm_eps", kModel<&K::norm_eps>, above(0), "added to the variance in every norm"},
       {"model.init", kModel<&K::init>, anything(),
        "weights to start from: random, or the path of a run, checkpoint, weights file or Hugging Face folder to "
@@ -114,7 +118,8 @@ std::vector<DeckRow> data_rows() {
       {"data.synthetic", kData<&K::synthetic>, anything(), "train on a seeded Markov source of known entropy"},
       {"data.tokenizer", kData<&K::tokenizer>, anything(),
        "bytes, bpe (learned from the text), or a file: tokenizer.json, .model"},
-      {"data.val_fraction", kData<&K::val_fraction>, fraction(), "share of the data kept for validation"},
+      {"data.val_fraction", kData<&K::val_fraction>, from_to(0, kMostValidation),
+       "share of the data kept for validation"},
       {"data.strict", kData<&K::strict>, anything(),
        "read and check all token shards before the first step, and refuse to resume on data other than the "
        "checkpoint's"},

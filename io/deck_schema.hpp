@@ -32,7 +32,7 @@ struct DeckRow {
   DeckValue (*value_in)(Deck&);  ///< where it lies
   Accepted accepted;
   std::string help;
-  std::string when_silent = "";  ///< what a missing key means where the default is no value; written as a comment
+  std::string when_silent = "";  ///< what a missing key means where the Deck's default does not say it
   Built built = Built::yes;      ///< later: any value but the default is refused as not built yet
 };
 

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // deck_toml.cpp: which keys a TOML text or an override gives.
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include <kozero/io/deck_refusal.hpp>
@@ -20,11 +22,59 @@ std::shared_ptr<toml::node> copy_of(const toml::node& value) {
   });
 }
 
+std::string trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos) return "";
+  return std::string(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
+}
+
+/// "run" of "[run]  # comment", "" where the line is no header.
+std::string header_in(const std::string& line) {
+  const auto end = line.find(']');
+  const bool is_header = line.starts_with('[') && !line.starts_with("[[") && end != std::string::npos;
+  return is_header ? trimmed(std::string_view(line).substr(1, end - 1)) : "";
+}
+
+/// A key or a [section] that a text has a second time.
+struct Repetition {
+  std::string name;  ///< "run.steps", "[run]"
+  std::size_t first_line = 0;
+};
+
+/// The repetition that `wanted`, counted from 1, is the second line of; nothing where it repeats no line before.
+std::optional<Repetition> repetition_at(const std::string& text, std::size_t wanted) {
+  std::map<std::string, std::size_t> first_lines;
+  std::istringstream lines(text);
+  std::string section;
+  std::string line;
+  for (std::size_t number = 1; number <= wanted && std::getline(lines, line); ++number) {
+    line = trimmed(line);
+    const auto equals = line.find('=');
+    const std::string header = header_in(line);
+    std::string name;
+    if (!header.empty()) {
+      section = header;
+      name = "[" + header + "]";
+    } else if (!line.starts_with('#') && equals != std::string::npos) {
+      name = (section.empty() ? "" : section + ".") + trimmed(std::string_view(line).substr(0, equals));
+    }
+    if (name.empty()) continue;
+    const auto [place, is_first] = first_lines.emplace(name, number);
+    if (number == wanted && !is_first) return Repetition{name, place->second};
+  }
+  return std::nullopt;
+}
+
 toml::table parsed(const std::string& text, const std::string& source) {
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {
-    const std::string where = source + ":" + std::to_string(error.source().begin.line);
+    const auto line = error.source().begin.line;
+    const std::string where = source + ":" + std::to_string(line);
+    if (const auto repeated = repetition_at(text, line)) {
+      refuse(where, repeated->name,
+             "given twice; the first is in line " + std::to_string(repeated->first_line) + "; remove one");
+    }
     refuse(where, "", "no TOML: " + std::string(error.description()));
   }
 }

@@ -11,11 +11,18 @@
 namespace kozero::io {
 namespace {
 
-/// Whether a key has no value of its own: the default means "not given", or the preset decides.
+bool is_truth_value(const DeckRow& row) {
+  Deck deck;
+  return std::holds_alternative<bool*>(row.value_in(deck));
+}
+
+/// Whether a key has no value of its own: the default means "not given", or the preset decides. A truth value always
+/// is one.
 bool is_silent(const Deck& deck, const DeckRow& row) {
   if (deck.is_set(row.key)) return false;
   const bool preset_decides = section_of(row.key) == "model" && deck.model.preset != "none";
-  return (preset_decides && row.key != "model.arch") || (!row.when_silent.empty() && holds_default(deck, row));
+  return (preset_decides && row.key != "model.arch") ||
+         (!row.when_silent.empty() && !is_truth_value(row) && holds_default(deck, row));
 }
 
 /// A file's name may hold what TOML allows in no comment: line breaks, bytes that are no UTF-8.
@@ -79,7 +86,7 @@ std::string deck_reference() {
   for (const auto& row : deck_schema()) {
     const std::string silent = row.when_silent.empty() ? text_in(Deck(), row) : row.when_silent;
     const std::string use = row.built == Built::later ? "not built yet" : accepted_text(row);
-    text += row.key + ": " + row.help + "; silent: " + silent + "; " + use + "\n";
+    text += row.key + ": " + row.help + " (default: " + silent + "); " + use + "\n";
   }
   return text;
 }

@@ -8,6 +8,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/io/log.hpp>
+#include <kozero/io/utf8.hpp>
 
 namespace kozero::io {
 
@@ -21,6 +22,14 @@ int told_width() {
   return columns == nullptr ? 0 : std::atoi(columns);
 }
 
+/// Whether a line may be written over: https://no-color.org asks for no control sequences, and some terminals have
+/// none.
+bool wants_plain_text() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  return (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view(terminal) == "dumb");
+}
+
 }  // namespace
 
 int terminal_width() {
@@ -30,7 +39,10 @@ int terminal_width() {
   return told > 0 ? told : 80;
 }
 
-Log Log::on_standard_output() { return Log(std::cout, ::isatty(STDOUT_FILENO) != 0 || told_width() > 0); }
+Log Log::on_standard_output() {
+  const bool is_terminal = ::isatty(STDOUT_FILENO) != 0 || told_width() > 0;
+  return Log(std::cout, is_terminal && !wants_plain_text());
+}
 
 Log::~Log() {
   if (status_shown_) status("");
@@ -41,9 +53,10 @@ void Log::record_in(const std::string& path) {
   file_ = LineFile(path, LineFile::Open::append);
 }
 
-void Log::say(std::string_view line) {
+void Log::say(std::string_view given) {
   if (terminal_ == nullptr) return;
   if (status_shown_) status("");
+  const std::string line = printable(given);
   *terminal_ << line << '\n' << std::flush;
   note(line);
 }
@@ -51,7 +64,7 @@ void Log::say(std::string_view line) {
 void Log::note(std::string_view line) {
   if (!file_.is_open()) return;
   try {
-    file_.append(line);
+    file_.append(printable(line));
     file_lacks_lines_ = false;
   } catch (const Error& problem) {
     if (file_lacks_lines_) return;

@@ -19,7 +19,7 @@ class Log {
   /// Speaks to `terminal`. `interactive`: statuses are shown there.
   Log(std::ostream& terminal, bool interactive) : terminal_(&terminal), interactive_(interactive) {}
   /// Rank 0's on standard output, interactive where that is a terminal, or KOZERO_TERMINAL says how wide one is that a
-  /// launcher stands before.
+  /// launcher stands before; but not where NO_COLOR is set or TERM is "dumb".
   static Log on_standard_output();
   ~Log();
   Log(const Log&) = delete;
@@ -28,7 +28,7 @@ class Log {
   /// Appends to the file from now on. Throws Error(write) where it cannot be opened. Nothing on a silent log.
   void record_in(const std::string& path);
 
-  /// A line for both.
+  /// A line for both. Both show it as printable() makes it (utf8.hpp).
   void say(std::string_view line);
   /// A line for the file alone.
   void note(std::string_view line);

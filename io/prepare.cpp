@@ -8,9 +8,12 @@
 #include <filesystem>
 #include <memory>
 
+#include <fmt/format.h>
+
 #include <kozero/core/error.hpp>
 #include <kozero/io/prepare.hpp>
 #include <kozero/io/prepared_folder.hpp>
+#include <kozero/io/readable.hpp>
 #include <kozero/io/run_folder.hpp>
 #include <kozero/io/token_shard_writer.hpp>
 #include <kozero/io/token_shards.hpp>
@@ -155,12 +158,29 @@ void replace(const std::string& temporary, const std::string& folder) {
 
 }  // namespace
 
+std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedTokens& made) {
+  constexpr std::size_t kMostNamed = 5;
+  std::vector<std::string> notes;
+  if (const auto asked = bpe_size(order.tokenizer); asked && *asked > made.vocab) {
+    notes.push_back(fmt::format("{}: {} ids were learned, the text has no more pairs", order.tokenizer, made.vocab));
+  }
+  if (made.skipped.empty()) return notes;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(kMostNamed, made.skipped.size()); ++i) {
+    names += (i == 0 ? "" : ", ") + on_one_line(made.skipped[i]);
+  }
+  if (made.skipped.size() > kMostNamed) names += fmt::format(" and {} more", made.skipped.size() - kMostNamed);
+  notes.push_back("skipped " + names);
+  return notes;
+}
+
 PreparedTokens prepare(const PrepareOrder& order) {
   if (!(order.val_fraction >= 0.0 && order.val_fraction < 1.0)) {
     throw Error(Failure::deck, "data.val_fraction = " + std::to_string(order.val_fraction) +
                                    ": accepted are numbers from 0 to below 1");
   }
-  const auto files = find_text(order.text);
+  SkippedFiles skipped;
+  const auto files = find_text(order.text, skipped);
   const std::string fingerprint = fingerprint_of(order, files);
   const std::string folder = without_trailing_slash(order.folder);
   const bool current = is_current(folder, fingerprint);
@@ -179,6 +199,7 @@ PreparedTokens prepare(const PrepareOrder& order) {
   }
   auto tokens = read_prepared(folder);
   tokens.reused = current;
+  tokens.skipped = std::move(skipped);
   return tokens;
 }
 

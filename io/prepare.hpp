@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <kozero/io/text_source.hpp>
+
 namespace kozero::io {
 
 struct PrepareOrder {
@@ -34,7 +36,12 @@ struct PreparedTokens {
   std::int64_t vocab = 0;
   std::string fingerprint;
   bool reused = false;  ///< prepare found it already made
+  SkippedFiles skipped;  ///< of the folders given; of prepare() alone
 };
+
+/// What may surprise about the tokens that prepare() made, one text each: files that were skipped, fewer ids than
+/// "bpe:N" asked for.
+std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedTokens& made);
 
 /// Makes the folder, or finds it made from the same text. One process calls it. Throws Error(deck) for val_fraction
 /// outside [0, 1), Error(input) for the text, Error(write) for the folder, which is replaced only where it holds

@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 
@@ -45,18 +48,46 @@ TokenSplit split_from(const std::string& folder, const Json& json) {
   return split;
 }
 
+/// 16 hexadecimal digits.
+std::string digits_of(const std::string& text) {
+  std::array<char, 17> digits{};
+  const auto end = std::to_chars(digits.begin(), digits.end(), stream_key(0, text), 16).ptr;
+  const std::string shortest(digits.begin(), end);
+  return std::string(16 - shortest.size(), '0') + shortest;
+}
+
+/// The same from any working directory.
+std::string absolute(const std::string& path) { return fs::absolute(path).lexically_normal().generic_string(); }
+
 }  // namespace
+
+std::string token_cache(const std::string& name) {
+  const auto variable = [](const char* key) {
+    return std::string(std::getenv(key) == nullptr ? "" : std::getenv(key));
+  };
+  const std::string home = variable("HOME");
+  const std::string temporary = variable("TMPDIR");
+  for (const std::string& place :
+       {variable("XDG_CACHE_HOME"), home.empty() ? "" : home + "/.cache", temporary.empty() ? "/tmp" : temporary}) {
+    if (place.empty()) continue;
+    const fs::path folder = fs::path(place) / "kozero";
+    std::error_code problem;
+    fs::create_directories(folder, problem);
+    if (!problem && ::access(folder.c_str(), W_OK | X_OK) == 0)
+      return (folder / ("tokens-" + digits_of(name))).string();
+  }
+  throw Error(Failure::write, "no folder for tokens: XDG_CACHE_HOME, HOME/.cache and TMPDIR cannot be written");
+}
 
 std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile>& files) {
   std::ostringstream all;
   all.precision(17);
-  all << kFormatVersion << '\0' << order.tokenizer << '\0' << order.val_fraction << '\0';
-  if (path_kind(order.tokenizer) == PathKind::file) all << read_whole_file(order.tokenizer, INT64_MAX) << '\0';
-  for (const auto& file : files) all << file.path << '\0' << file.bytes << '\0' << file.modified << '\0';
-  std::array<char, 17> digits{};
-  const auto end = std::to_chars(digits.begin(), digits.end(), stream_key(0, all.str()), 16).ptr;
-  const std::string shortest(digits.begin(), end);
-  return std::string(16 - shortest.size(), '0') + shortest;
+  const bool is_file = path_kind(order.tokenizer) == PathKind::file;
+  all << kFormatVersion << '\0' << (is_file ? absolute(order.tokenizer) : order.tokenizer) << '\0' << order.val_fraction
+      << '\0';
+  if (is_file) all << read_whole_file(order.tokenizer, INT64_MAX) << '\0';
+  for (const auto& file : files) all << absolute(file.path) << '\0' << file.bytes << '\0' << file.modified << '\0';
+  return digits_of(all.str());
 }
 
 void write_description(const std::string& folder, const PreparedTokens& tokens) {

@@ -7,8 +7,11 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include <kozero/core/error.hpp>
 #include <kozero/io/text_source.hpp>
+#include <kozero/io/utf8.hpp>
 
 namespace kozero::io {
 
@@ -17,23 +20,35 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kBinaryProbe = 8192;
-constexpr std::array<std::string_view, 2> kSkippedNames = {"node_modules", "__pycache__"};
-constexpr std::array<std::string_view, 3> kSkippedBy = {"CMakeCache.txt", "metrics.jsonl", "tokens.json"};
+constexpr std::array<std::string_view, 2> kIgnoredNames = {"node_modules", "__pycache__"};
+constexpr std::array<std::string_view, 3> kMadeBy = {"CMakeCache.txt", "metrics.jsonl", "tokens.json"};
 
-bool is_skipped_folder(const fs::path& folder) {
-  const std::string name = folder.filename().string();
-  if (name.starts_with('.')) return true;
-  if (std::find(kSkippedNames.begin(), kSkippedNames.end(), name) != kSkippedNames.end()) return true;
-  return std::any_of(kSkippedBy.begin(), kSkippedBy.end(), [&](std::string_view marker) {
+bool is_ignored_name(const std::string& name) {
+  return name.starts_with('.') || std::find(kIgnoredNames.begin(), kIgnoredNames.end(), name) != kIgnoredNames.end();
+}
+
+bool is_made_folder(const fs::path& folder) {
+  return std::any_of(kMadeBy.begin(), kMadeBy.end(), [&](std::string_view marker) {
     std::error_code ignored;
     return fs::exists(folder / marker, ignored);
   });
 }
 
-bool is_binary(const std::string& path) {
+/// Of bytes that are not UTF-8 from `at` on, in a file or its beginning.
+std::string not_utf8(std::string_view bytes, std::size_t at, std::int64_t offset) {
+  return fmt::format("not UTF-8: byte {} is 0x{:02X}", offset + static_cast<std::int64_t>(at),
+                     static_cast<unsigned char>(bytes[at]));
+}
+
+/// Why a file is no text, by its first bytes; "" where it may be.
+std::string objection(const std::string& path) {
   std::array<char, kBinaryProbe> head{};
-  const auto end = head.begin() + FileDescriptor(path, FileDescriptor::Use::read).read_up_to(head, 0);
-  return std::find(head.begin(), end, '\0') != end;
+  const auto extent = static_cast<std::size_t>(FileDescriptor(path, FileDescriptor::Use::read).read_up_to(head, 0));
+  const std::string_view bytes(head.data(), extent);
+  if (bytes.find('\0') != std::string_view::npos) return "binary";
+  const std::size_t good = utf8_prefix(bytes);
+  const bool may_be_cut = extent == kBinaryProbe && extent - good < 4;
+  return good == extent || may_be_cut ? "" : not_utf8(bytes, good, 0);
 }
 
 TextFile describe(const fs::path& path) {
@@ -42,26 +57,42 @@ TextFile describe(const fs::path& path) {
 }
 
 /// Appends the text files below `folder`, unsorted.
-void collect(const fs::path& folder, std::vector<TextFile>& found) {
+void collect(const fs::path& folder, std::vector<TextFile>& found, SkippedFiles& skipped) {
+  const auto skip = [&](const fs::path& path, const std::string& why) {
+    skipped.push_back(path.generic_string() + " (" + why + ")");
+  };
   for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::recursive_directory_iterator(); ++entry) {
-    if (entry->is_symlink()) continue;
-    if (entry->is_directory()) {
-      if (is_skipped_folder(entry->path())) entry.disable_recursion_pending();
-    } else if (entry->is_regular_file() && !entry->path().filename().string().starts_with('.') &&
-               entry->file_size() > 0 && !is_binary(entry->path().string())) {
-      found.push_back(describe(entry->path()));
+    const fs::path& path = entry->path();
+    const bool is_ignored = is_ignored_name(path.filename().string());
+    if (entry->is_symlink()) {
+      if (!is_ignored) skip(path, "a link");
+    } else if (entry->is_directory()) {
+      const bool is_made = !is_ignored && is_made_folder(path);
+      if (is_made) skip(path, "a build, run or token folder");
+      if (is_made || is_ignored) entry.disable_recursion_pending();
+    } else if (entry->is_regular_file() && !is_ignored && entry->file_size() > 0) {
+      const std::string reason = objection(path.string());
+      if (reason.empty()) found.push_back(describe(path));
+      if (!reason.empty()) skip(path, reason);
     }
   }
 }
 
-std::vector<TextFile> find_below(const std::string& path) {
+[[noreturn]] void refuse_not_utf8(const std::string& path, const std::string& reason) {
+  throw Error(Failure::input,
+              "data.text: " + path + ": " + reason + "; convert it, for example: iconv -f LATIN1 -t UTF-8 FILE >NEW");
+}
+
+std::vector<TextFile> find_below(const std::string& path, SkippedFiles& skipped) {
   if (!fs::exists(path)) throw Error(Failure::input, "data.text: " + path + ": no such file or folder");
   std::vector<TextFile> found;
   if (fs::is_directory(path)) {
-    collect(path, found);
+    collect(path, found, skipped);
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
   } else {
-    if (is_binary(path)) throw Error(Failure::input, "data.text: " + path + ": not text: it holds a NUL byte");
+    const std::string reason = objection(path);
+    if (reason == "binary") throw Error(Failure::input, "data.text: " + path + ": not text: it holds a NUL byte");
+    if (!reason.empty()) refuse_not_utf8(path, reason);
     found.push_back(describe(path));
   }
   return found;
@@ -89,17 +120,24 @@ std::size_t cut(std::string_view text) {
 }  // namespace
 
 std::vector<TextFile> find_text(const std::vector<std::string>& paths) {
+  SkippedFiles ignored;
+  return find_text(paths, ignored);
+}
+
+std::vector<TextFile> find_text(const std::vector<std::string>& paths, SkippedFiles& skipped) {
   std::vector<TextFile> files;
   std::set<std::string> seen;
   try {
     for (const auto& path : paths) {
-      for (auto& file : find_below(path)) {
+      for (auto& file : find_below(path, skipped)) {
         if (seen.insert(fs::canonical(file.path).string()).second) files.push_back(std::move(file));
       }
     }
   } catch (const fs::filesystem_error& problem) {
     throw Error(Failure::input, "data.text: " + problem.path1().string() + ": " + problem.code().message());
   }
+  std::sort(skipped.begin(), skipped.end());
+  skipped.erase(std::unique(skipped.begin(), skipped.end()), skipped.end());
   if (total_bytes(files) == 0) throw Error(Failure::input, "data.text: no text in the files and folders given");
   return files;
 }
@@ -125,11 +163,18 @@ bool TextReader::fill() {
   return ahead_.size() > block_bytes_;
 }
 
+void TextReader::require_utf8(const TextBlock& block) const {
+  const std::size_t good = utf8_prefix(block.text);
+  if (good == block.text.size()) return;
+  refuse_not_utf8(files_[next_file_ - 1].path, not_utf8(block.text, good, block.offset - file_begin_));
+}
+
 bool TextReader::next(TextBlock& block) {
   while (ahead_.empty() && !(file_ && fill()) && ahead_.empty()) {
     if (next_file_ == files_.size()) return false;
     file_.emplace(files_[next_file_].path, FileDescriptor::Use::read);
     file_offset_ = 0;
+    file_begin_ = offset_;
     ++next_file_;
     starts_document_ = true;
   }
@@ -138,6 +183,7 @@ bool TextReader::next(TextBlock& block) {
   block.text.assign(ahead_, 0, end);
   block.offset = offset_;
   block.starts_document = std::exchange(starts_document_, false);
+  require_utf8(block);
   ahead_.erase(0, end);
   offset_ += static_cast<std::int64_t>(end);
   return true;

@@ -35,7 +35,9 @@ constexpr std::int64_t kMaxFileBytes = std::int64_t{128} << 20;
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   std::string bytes = read_whole_file(path, kMaxFileBytes);
   if (looks_like_sentencepiece(bytes)) return std::make_unique<SentencePieceTokenizer>(path, std::move(bytes));
-  if (bytes == ByteTokenizer::file_text()) return std::make_unique<ByteTokenizer>();
+  if (bytes == ByteTokenizer::file_text() || bytes == ByteTokenizer::hugging_face_text()) {
+    return std::make_unique<ByteTokenizer>();
+  }
   return std::make_unique<BpeTokenizer>(path, std::move(bytes));
 }
 

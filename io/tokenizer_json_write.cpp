@@ -4,6 +4,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/io/byte_alphabet.hpp>
+#include <kozero/io/byte_tokenizer.hpp>
 #include <kozero/io/tokenizer_json.hpp>
 
 namespace kozero::io {
@@ -28,23 +29,26 @@ std::vector<std::string> visible_of(const std::vector<Merge>& merges) {
 
 }  // namespace
 
-std::string tokenizer_json_of(const std::vector<Merge>& merges) {
+namespace {
+
+/// `end_of_text` follows as an added token; "" for none.
+std::string written(const std::vector<Merge>& merges, const std::string& end_of_text) {
   const auto visible = visible_of(merges);
   Json vocab = Json::object(), pairs = Json::array();
   auto& entries = vocab.get_ref<Json::object_t&>();  // known to differ: not searched, as operator[] would
   for (std::size_t id = 0; id < visible.size(); ++id) entries.Container::emplace_back(visible[id], id);
-  entries.Container::emplace_back(kEndOfText, visible.size());
+  if (!end_of_text.empty()) entries.Container::emplace_back(end_of_text, visible.size());
   for (const auto& [left, right] : merges) {
     pairs.push_back(visible[static_cast<std::size_t>(left)] + " " + visible[static_cast<std::size_t>(right)]);
   }
-  const Json added = {{"id", visible.size()}, {"content", kEndOfText}, {"single_word", false}, {"lstrip", false},
-                      {"rstrip", false},      {"normalized", false},   {"special", true}};
+  const Json added = {{"id", visible.size()}, {"content", end_of_text}, {"single_word", false}, {"lstrip", false},
+                      {"rstrip", false},      {"normalized", false},    {"special", true}};
   const Json byte_level = {
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
   const Json json = {{"version", "1.0"},
                      {"truncation", nullptr},
                      {"padding", nullptr},
-                     {"added_tokens", Json::array({added})},
+                     {"added_tokens", end_of_text.empty() ? Json::array() : Json::array({added})},
                      {"normalizer", nullptr},
                      {"pre_tokenizer", byte_level},
                      {"post_processor", nullptr},
@@ -61,5 +65,11 @@ std::string tokenizer_json_of(const std::vector<Merge>& merges) {
                        {"merges", pairs}}}};
   return json.dump(1) + "\n";
 }
+
+}  // namespace
+
+std::string tokenizer_json_of(const std::vector<Merge>& merges) { return written(merges, kEndOfText); }
+
+std::string ByteTokenizer::hugging_face_text() { return written({}, ""); }
 
 }  // namespace kozero::io

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include <kozero/io/utf8.hpp>
 
 namespace kozero::io {
@@ -38,6 +40,26 @@ bool ascii_word(const char* bytes) {
   return (word & 0x8080808080808080ULL) == 0;
 }
 
+/// Bytes of the ill-formed sequence at the front: as many as could begin a character, at least 1.
+std::size_t ill_formed_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const Lead lead = lead_of(byte(0));
+  if (lead.length == 0 || text.size() < 2 || byte(1) < lead.low || byte(1) > lead.high) return 1;
+  std::size_t length = 2;
+  while (length < text.size() && length < lead.length && (byte(length) & 0xC0U) == 0x80U) ++length;
+  return length;
+}
+
+/// The escape of a control character (U+0000 to U+001F but tab and line feed, U+007F to U+009F); "" for any other.
+std::string escaped_control(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (character.size() == 1 && first != '\t' && first != '\n' && (first < 0x20 || first == 0x7F)) {
+    return fmt::format("\\x{:02x}", first);
+  }
+  const bool is_c1 = first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;
+  return is_c1 ? fmt::format("\\u{:04x}", static_cast<unsigned char>(character[1])) : "";
+}
+
 }  // namespace
 
 std::size_t utf8_character(std::string_view text) {
@@ -64,6 +86,25 @@ std::size_t utf8_prefix(std::string_view text) {
     end += length;
   }
   return end;
+}
+
+std::string printable(std::string_view text) {
+  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = utf8_character(text);
+    if (length == 0) {
+      result += kReplacement;
+      text.remove_prefix(ill_formed_length(text));
+      continue;
+    }
+    const std::string_view character = text.substr(0, length);
+    const std::string escaped = escaped_control(character);
+    result += escaped.empty() ? character : escaped;
+    text.remove_prefix(length);
+  }
+  return result;
 }
 
 }  // namespace kozero::io

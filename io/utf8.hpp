@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// utf8.hpp: which bytes are well-formed UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF).
+// utf8.hpp: which bytes are well-formed UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF), and
+// any bytes as text that a terminal, a log and a JSON string can show.
 #pragma once
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace kozero::io {
@@ -12,5 +14,10 @@ std::size_t utf8_character(std::string_view text);
 
 /// Bytes of the longest well-formed prefix of `text`.
 std::size_t utf8_prefix(std::string_view text);
+
+/// Well-formed UTF-8 without control characters. Each ill-formed sequence becomes U+FFFD (Unicode 3.9: one for each
+/// maximal subpart, as Python's errors="replace" has it); control characters other than tab and line feed are escaped
+/// as \x1b or \u0085, so that no text can move the cursor.
+std::string printable(std::string_view text);
 
 }  // namespace kozero::io

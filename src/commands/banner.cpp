@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <kozero/core/precision.hpp>
+#include <kozero/io/utf8.hpp>
 #include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/matmul.hpp>
 #include <kozero/kernels/product_tuning.hpp>
@@ -113,20 +114,17 @@ std::vector<std::string> lines_of(const Banner& banner) {
 
 double bits_per_byte(double loss, double bytes_per_token) { return loss / std::numbers::ln2 / bytes_per_token; }
 
-std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token) {
-  std::string line = fmt::format("validation   loss {:.4f}, perplexity {:.2f}", loss, std::exp(loss));
+std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token, const std::string& what) {
+  std::string line = fmt::format("{:<12} loss {:.4f}, perplexity {:.2f}", what, loss, std::exp(loss));
   if (bytes_per_token) line += fmt::format(", {:.4f} bits per byte", bits_per_byte(loss, *bytes_per_token));
   return line;
 }
 
 std::string indented(const std::string& text) {
   std::string result = "    ";
-  for (const char letter : text) {
-    if (letter == '\n') {
-      result += "\n    ";
-    } else {
-      result += static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F ? '?' : letter;
-    }
+  for (const char letter : io::printable(text)) {
+    result += letter;
+    if (letter == '\n') result += "    ";
   }
   return result;
 }

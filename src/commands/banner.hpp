@@ -25,13 +25,14 @@ struct Banner {
 
 std::vector<std::string> lines_of(const Banner& banner);
 
-/// "validation   loss 1.9 ..., perplexity ..., bits per byte ...".
-std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token);
+/// "validation   loss 1.9 ..., perplexity ..., bits per byte ..."; `what` is it that was evaluated.
+std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token,
+                            const std::string& what = "validation");
 
 /// loss in nats per token -> bits per byte of text.
 double bits_per_byte(double loss, double bytes_per_token);
 
-/// Every line behind four blanks; control characters and bytes that are no UTF-8 are left to the terminal as '?'.
+/// Every line behind four blanks, as io::printable makes it.
 std::string indented(const std::string& text);
 
 }  // namespace kozero::commands

@@ -1,44 +1,49 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <kozero/core/error.hpp>
+#include <kozero/io/deck_value.hpp>
 
+#include "arguments.hpp"
 #include "bench.hpp"
 
 namespace kozero::commands {
-namespace {
 
 /// A new bench is a row here, a line in bench.hpp and a file of its own.
 const std::vector<Command>& benches() {
   static const std::vector<Command> kBenches = {
-      {"checkpoint", "DECK [section.key=value ...] [--runs N] [--json]", "saving beside plain writing and copying",
-       bench_checkpoint},
-      {"kernels", "DECK [section.key=value ...] [--runs N] [--json]",
-       "every kernel of a step beside the best product and a stream", bench_kernels},
-      {"step", "DECK [section.key=value ...] [--runs N] [--json]",
-       "where the time of training steps goes, and what is idle", bench_step},
-      {"tune", "DECK [section.key=value ...] [--out FILE] [--runs N]",
-       "the fastest way for each kind of matrix product, as a file for run.tuning", bench_tune},
-      {"collectives", "[--mib LIST] [--runs N] [--json]", "reduce-scatter and all-gather beside MPI's",
+      {"bench checkpoint", "DECK [section.key=value ...]", "saving beside plain writing and copying",
+       "bench checkpoint inputs/synthetic.toml", bench_checkpoint},
+      {"bench kernels", "DECK [section.key=value ...]", "every kernel of a step beside the best product and a stream",
+       "bench kernels inputs/gpt2_124m.toml --runs 3", bench_kernels},
+      {"bench step", "DECK [section.key=value ...]", "where the time of training steps goes, and what is idle",
+       "bench step inputs/quickstart.toml", bench_step},
+      {"bench tune", "DECK [section.key=value ...]",
+       "the fastest algorithm for each kind of matrix product, as a file for run.tuning",
+       "bench tune inputs/gpt2_124m.toml --out tuning.toml", bench_tune},
+      {"bench collectives", "", "reduce-scatter and all-gather beside MPI's", "bench collectives --mib 16,64",
        bench_collectives},
   };
   return kBenches;
 }
-
-}  // namespace
 
 void bench(const dist::Environment& environment, const Arguments& arguments) {
   const std::string name = arguments.empty() ? "" : arguments[0];
   std::vector<std::string> names;
   std::string accepted;
   for (const auto& one : benches()) {
-    if (one.name == name) return one.run(environment, Arguments(arguments.begin() + 1, arguments.end()));
-    names.push_back(one.name);
-    accepted += "; " + one.name + " " + one.arguments + ": " + one.summary;
+    names.push_back(one.name.substr(one.name.find(' ') + 1));
+    if (names.back() == name) return one.run(environment, Arguments(arguments.begin() + 1, arguments.end()));
+    accepted += "  " + names.back() + ": " + one.summary + "\n";
+  }
+  if (asks_for_help(name)) {
+    throw HelpAsked{"usage: kozero bench NAME ARGUMENT...   (its options: kozero bench NAME --help)\n\n" + accepted +
+                        "\n" + exit_statuses(),
+                    names};
   }
   const std::string nearest = nearest_name(name, names.data(), names.data() + names.size());
   throw Error(Failure::deck,
-              "bench \"" + name + "\"" + (nearest.empty() ? "" : ": did you mean " + nearest + "?") + " accepted are" +
-                  accepted.substr(1),
+              "bench \"" + name + "\": " + (nearest.empty() ? "" : "did you mean " + nearest + "? ") + "accepted are " +
+                  io::joined(names),
               Error::Seen::by_all_ranks);
 }
 

@@ -6,6 +6,9 @@
 
 namespace kozero::commands {
 
+/// Named "bench kernels".
+const std::vector<Command>& benches();
+
 /// Saving a checkpoint beside plain writing of as many bytes, its stall beside a plain copy of them.
 void bench_checkpoint(const dist::Environment& environment, const Arguments& arguments);
 

@@ -11,14 +11,14 @@ namespace kozero::commands {
 struct BenchArguments {
   DeckArguments deck;
   int runs = 0;
-  bool as_json = false;
+  JsonOutput json;
 
   /// Of `kozero bench <name>`; `usual_runs` where --runs is not given. Throws as parse() does.
   BenchArguments(const std::string& name, int usual_runs, const Arguments& arguments) : runs(usual_runs) {
-    CLI::App app("DECK [section.key=value ...] [--runs N] [--json]", "bench " + name);
+    CLI::App app("", "bench " + name);
     deck.add_to(app);
-    app.add_option("--runs", runs)->check(CLI::PositiveNumber);
-    app.add_flag("--json", as_json);
+    app.add_option("--runs", runs, "repetitions; medians are printed")->type_name("N")->check(CLI::PositiveNumber);
+    json.add_to(app);
     parse(app, arguments);
   }
 };

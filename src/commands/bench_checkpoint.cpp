@@ -162,7 +162,7 @@ class CheckpointBench {
   Buffer from_, to_;
 };
 
-void print(const std::vector<Run>& runs, std::int64_t bytes, bool as_json) {
+void print(const std::vector<Run>& runs, std::int64_t bytes, const JsonOutput& json) {
   std::vector<double> speeds;
   std::vector<double> stalls;
   const double gb = static_cast<double>(bytes) / 1e9;
@@ -179,20 +179,17 @@ void print(const std::vector<Run>& runs, std::int64_t bytes, bool as_json) {
       "medians of the ratios: a save has {:.2f} of the speed of plain writing, an asynchronous one stalls "
       "{:.2f} of a plain copy\n",
       median(speeds), median(stalls));
-  if (!as_json) return;
   std::vector<double> seconds;
   std::vector<double> stall_s;
   for (const auto& run : runs) {
     seconds.push_back(run.save_s);
     stall_s.push_back(run.stall_s);
   }
-  std::cout << nlohmann::ordered_json{{"bytes", bytes},
-                                      {"save_s", median(seconds)},
-                                      {"stall_s", median(stall_s)},
-                                      {"save_over_write", median(speeds)},
-                                      {"stall_over_copy", median(stalls)}}
-                   .dump()
-            << std::endl;
+  json.print({{"bytes", bytes},
+              {"save_s", median(seconds)},
+              {"stall_s", median(stall_s)},
+              {"save_over_write", median(speeds)},
+              {"stall_over_copy", median(stalls)}});
 }
 
 }  // namespace
@@ -220,7 +217,7 @@ void bench_checkpoint(const dist::Environment& environment, const Arguments& arg
   fs::remove_all(folder);
   std::cout << fmt::format("{}: a state of {} on {} {}\n", deck.source, io::readable_bytes(bench.bytes()), comm->size(),
                            comm->size() == 1 ? "rank" : "ranks");
-  print(runs, bench.bytes(), given.as_json);
+  print(runs, bench.bytes(), given.json);
 }
 
 }  // namespace kozero::commands

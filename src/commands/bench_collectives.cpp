@@ -162,13 +162,16 @@ nlohmann::ordered_json json_of(const std::vector<Row>& rows, int ranks) {
 }  // namespace
 
 void bench_collectives(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("[--mib LIST] [--runs N] [--json]", "bench collectives");
+  CLI::App app("", "bench collectives");
   std::vector<std::int64_t> sizes = {1, 16, 64};
   int rounds = 9;
-  bool as_json = false;
-  app.add_option("--mib", sizes)->delimiter(',')->check(CLI::Range(1, 4096));
-  app.add_option("--runs", rounds)->check(CLI::PositiveNumber);
-  app.add_flag("--json", as_json);
+  JsonOutput json;
+  app.add_option("--mib", sizes, "sizes of the array, MiB, with commas between")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--runs", rounds, "repetitions; medians are printed")->type_name("N")->check(CLI::PositiveNumber);
+  json.add_to(app);
   parse(app, arguments);
   const int ranks = environment.size();
   if (ranks == 1) {
@@ -193,7 +196,7 @@ void bench_collectives(const dist::Environment& environment, const Arguments& ar
     print(rows, ranks);
     for (auto& row : json_of(rows, ranks)) all.push_back(row);
   }
-  if (environment.rank() == 0 && as_json) std::cout << nlohmann::ordered_json{{"collectives", all}}.dump() << std::endl;
+  if (environment.rank() == 0) json.print({{"collectives", all}});
 }
 
 }  // namespace kozero::commands

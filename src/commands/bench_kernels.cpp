@@ -134,7 +134,7 @@ void print_table(const std::vector<TimedKernel>& kernels, const Best& best) {
       operations / 1e9, step, best.product / 1e9, 100.0 * operations / (step / 1e3) / best.product);
 }
 
-void print_json(const std::vector<TimedKernel>& kernels, const Best& best) {
+nlohmann::ordered_json json_of(const std::vector<TimedKernel>& kernels, const Best& best) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const auto& one : kernels) {
     rows.push_back({{"kernel", one.kernel.name},
@@ -145,7 +145,7 @@ void print_json(const std::vector<TimedKernel>& kernels, const Best& best) {
                     {"share", best.share(one)}});
     if (!one.library_seconds.empty()) rows.back()["of_library"] = one.of_library();
   }
-  std::cout << nlohmann::ordered_json{{"kernels", rows}}.dump() << std::endl;
+  return {{"kernels", rows}};
 }
 
 }  // namespace
@@ -165,7 +165,7 @@ void bench_kernels(const dist::Environment& environment, const Arguments& argume
                            shapes.model.arch, shapes.batch, shapes.model.seq, name_of(settings.precision),
                            session.runtime().placement());
   print_table(kernels, best);
-  if (given.as_json) print_json(kernels, best);
+  given.json.print(json_of(kernels, best));
 }
 
 }  // namespace kozero::commands

@@ -68,7 +68,7 @@ void print_table(const Measured& measured) {
       static_cast<double>(profile.allocations) / measured.steps);
 }
 
-void print_json(const Measured& measured) {
+nlohmann::ordered_json json_of(const Measured& measured) {
   const auto& profile = measured.profile;
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const auto& kernel : profile.kernels) {
@@ -76,14 +76,12 @@ void print_json(const Measured& measured) {
                     {"calls", static_cast<double>(kernel.calls) / measured.steps},
                     {"seconds", kernel.seconds / measured.steps}});
   }
-  std::cout << nlohmann::ordered_json{{"kernels", rows},
-                                      {"step_s", profile.span / measured.steps},
-                                      {"in_kernels_s", profile.in_kernels / measured.steps},
-                                      {"idle_share", profile.idle_share()},
-                                      {"waits", static_cast<double>(profile.waits) / measured.steps},
-                                      {"allocations", static_cast<double>(profile.allocations) / measured.steps}}
-                   .dump()
-            << std::endl;
+  return {{"kernels", rows},
+          {"step_s", profile.span / measured.steps},
+          {"in_kernels_s", profile.in_kernels / measured.steps},
+          {"idle_share", profile.idle_share()},
+          {"waits", static_cast<double>(profile.waits) / measured.steps},
+          {"allocations", static_cast<double>(profile.allocations) / measured.steps}};
 }
 
 }  // namespace
@@ -102,7 +100,7 @@ void bench_step(const dist::Environment& environment, const Arguments& arguments
                            run.settings().model.seq, run.settings().batch.micro_steps,
                            name_of(run.settings().precision), session.runtime().placement());
   print_table(measured);
-  if (given.as_json) print_json(measured);
+  given.json.print(json_of(measured));
 }
 
 }  // namespace kozero::commands

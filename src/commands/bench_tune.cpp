@@ -93,13 +93,13 @@ void print_table(const std::vector<kernels::TunedProduct>& products, const StepS
 }  // namespace
 
 void bench_tune(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK [section.key=value ...] [--out FILE] [--runs N]", "bench tune");
+  CLI::App app("", "bench tune");
   DeckArguments deck_arguments;
   deck_arguments.add_to(app);
   std::string out = "tuning.toml";
   int rounds = 7;
-  app.add_option("--out", out);
-  app.add_option("--runs", rounds)->check(CLI::PositiveNumber);
+  app.add_option("--out", out, "where the algorithms go, for run.tuning")->type_name("FILE");
+  app.add_option("--runs", rounds, "repetitions; medians are compared")->type_name("N")->check(CLI::PositiveNumber);
   parse(app, arguments);
 
   Session session(environment, [&](dist::Communicator& comm) { return read_untuned(deck_arguments, comm); });

@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <charconv>
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
+#include <kozero/io/deck_schema.hpp>
 
 #include "deck_arguments.hpp"
 #include "device_handover.hpp"
@@ -11,29 +13,52 @@
 #include "start_checks.hpp"
 
 namespace kozero::commands {
+namespace {
 
-void parse(CLI::App& app, const Arguments& arguments) {
-  app.set_help_flag();  // run_command answers --help
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::ParseError& error) {
-    throw Error(
-        Failure::deck,
-        app.get_name() + ": " + error.what() + "; usage: kozero " + app.get_name() + " " + app.get_description(),
-        Error::Seen::by_all_ranks);
-  }
+/// "" where the text is one, else how the option is used.
+std::string refuse_non_positive(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool good = problem == std::errc() && end == text.data() + text.size() && value >= 1;
+  return good ? "" : "\"" + text + "\"; accepted: integer >= 1";
 }
+
+}  // namespace
 
 void DeckArguments::add_to(CLI::App& app) {
   app.add_option("deck", path)->required();
   app.add_option("overrides", overrides);
 }
 
+void VerifyOptions::add_to(CLI::App& app) {
+  const CLI::Validator positive(refuse_non_positive, "");
+  auto* first = app.add_option("--steps", steps, "steps to compute under each ZeRO stage")->check(positive);
+  auto* again = app.add_option("--replay", replayed,
+                               "of a RUN: compute this step again from its nearest checkpoint and compare bits; status "
+                               "0 where they are equal, 1 where they are not");
+  first->type_name("integer >= 1");
+  again->type_name("integer >= 1")->default_str("none")->check(positive)->excludes(first);
+}
+
 bool DeckArguments::gives(const std::string& key) const {
   const std::string wanted = key.ends_with('.') ? key : key + "=";
   return std::any_of(overrides.begin(), overrides.end(),
                      [&](const std::string& each) { return each.starts_with(wanted); });
+}
+
+void DeckArguments::require_applied(const std::string& command, const std::vector<std::string>& applied) const {
+  for (const auto& each : overrides) {
+    const std::string key = each.substr(0, each.find('='));
+    const bool is_applied = std::any_of(applied.begin(), applied.end(), [&](const std::string& name) {
+      return name.ends_with('.') ? key.starts_with(name) : key == name;
+    });
+    if (is_applied || io::find_row(key) == nullptr) continue;
+    std::string accepted;
+    for (const auto& name : applied)
+      accepted += (accepted.empty() ? "" : ", ") + name + (name.ends_with('.') ? "*" : "");
+    throw Error(Failure::deck, "command line: " + each + ": " + command + " does not read it; accepted are " + accepted,
+                Error::Seen::by_all_ranks);
+  }
 }
 
 io::Deck DeckArguments::read(dist::Communicator& comm) const {

@@ -4,9 +4,12 @@
 #include <filesystem>
 #include <iostream>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/dist/agreed.hpp>
+#include <kozero/io/prepared_folder.hpp>
 #include <kozero/train/data_check.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
@@ -17,6 +20,11 @@
 
 namespace kozero::commands {
 namespace {
+
+/// What eval reads of a deck, besides the model's shape; it computes in f32, whatever precision trained the weights.
+const std::vector<std::string> kApplied = {
+    "data.",       "comm.",      "zero.stage",   "zero.prefetch_units", "train.micro_batch",
+    "run.threads", "run.device", "run.products", "run.tuning",          "run.deterministic"};
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(Failure::deck, text, Error::Seen::by_all_ranks); }
 
@@ -39,28 +47,39 @@ io::Deck evaluated_deck(TrainedModel& trained, const DeckArguments& named) {
   return deck;
 }
 
-/// Where tokens of the evaluated text are kept: in the run's folder, of a checkpoint beside it; else under runs/.
-std::string cache_of(const TrainedModel& trained) {
-  const WeightsSource& source = trained.source();
-  if (source.deck.empty()) return trained.deck().run.dir + "-eval-tokens";
-  return (std::filesystem::path(source.path).parent_path() / "eval-tokens").string();
+/// Where tokens of the evaluated text are kept, as rank 0 says: not beside the weights, which may be read-only.
+std::string cache_of(const TrainedModel& trained, const io::Deck& deck, dist::Communicator& comm) {
+  std::string named = std::filesystem::absolute(trained.source().path).string();
+  for (const auto& path : deck.data.text) named += '\0' + path;
+  return dist::from_first_rank(comm, [&] {
+    return io::token_cache(fmt::format("{}\n{}\n{}", named, deck.data.tokenizer, deck.data.val_fraction));
+  });
+}
+
+/// What a sum over the text includes besides its own tokens; "" where nothing.
+std::string remark_on(const train::DataSet& data, const io::Deck& deck) {
+  const Token separator = data.tokenizer == nullptr || deck.data.text.empty() ? -1 : data.tokenizer->end_of_text();
+  if (separator < 0) return "";
+  return fmt::format("note         an end-of-text token (id {}) is put before each file of the text\n", separator);
 }
 
 }  // namespace
 
 void eval(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK | RUN | WEIGHTS | CHECKPOINT | HF_FOLDER [data.key=value ...] [--json]", "eval");
+  CLI::App app("", "eval");
   DeckArguments named;
   named.add_to(app);
-  bool as_json = false;
-  app.add_flag("--json", as_json);
+  JsonOutput json;
+  json.add_to(app);
   parse(app, arguments);
+  named.require_applied("eval", kApplied);
 
   TrainedModel trained(named.path, named.overrides, environment);
   const bool own_data = !named.gives("data.");
   const io::Deck deck = evaluated_deck(trained, named);
-  const train::DataSet data = train::open_data(deck, trained.settings().model.seq, cache_of(trained),
-                                               trained.session().control());
+  dist::Communicator& control = trained.session().control();
+  const train::DataSet data =
+      train::open_data(deck, trained.settings().model.seq, cache_of(trained, deck, control), control);
   if (deck.model.arch != "linear") trained.accept_vocabulary(data.vocab);
   const train::SampleSource* source = own_data ? data.validation.get() : data.train.get();
   const auto& bytes_per_token = own_data ? data.validation_bytes_per_token : data.train_bytes_per_token;
@@ -68,21 +87,22 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
     throw Error(Failure::deck, "the run kept no validation data: name some, for example 'data.text=[\"FILE\"]'",
                 Error::Seen::by_all_ranks);
   }
-  train::DataCheck({own_data ? data.validation_shards : data.train_shards}, trained.session().control())
-      .finish(trained.session().control());
+  train::DataCheck({own_data ? data.validation_shards : data.train_shards}, control).finish(control);
   train::BatchLoader loader(trained.settings().batch.micro_batch, trained.settings().model.seq, trained.ledger());
   const train::Evaluator evaluator{trained.network(), trained.comm(), loader,
                                    trained.settings().batch.micro_batch};
   const train::Evaluation result = train::evaluate(evaluator, *source, 0);
   if (environment.rank() != 0) return;
-  std::cout << evaluation_line(result.loss, bytes_per_token) << ", " << result.tokens << " tokens" << std::endl;
-  if (!as_json) return;
-  nlohmann::ordered_json json = {{"loss", result.loss},
-                                 {"perplexity", std::exp(result.loss)},
-                                 {"bits_per_byte", nullptr},
-                                 {"tokens", result.tokens}};
-  if (bytes_per_token) json["bits_per_byte"] = bits_per_byte(result.loss, *bytes_per_token);
-  std::cout << json.dump() << std::endl;
+  std::cout << evaluation_line(result.loss, bytes_per_token, own_data ? "validation" : "given data") << ", "
+            << result.tokens << " tokens\n"
+            << remark_on(data, deck) << std::flush;
+  nlohmann::ordered_json object = {{"data", own_data ? "validation" : "given"},
+                                   {"loss", result.loss},
+                                   {"perplexity", std::exp(result.loss)},
+                                   {"bits_per_byte", nullptr},
+                                   {"tokens", result.tokens}};
+  if (bytes_per_token) object["bits_per_byte"] = bits_per_byte(result.loss, *bytes_per_token);
+  json.print(object);
 }
 
 }  // namespace kozero::commands

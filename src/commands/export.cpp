@@ -27,14 +27,17 @@ struct ExportArguments {
 };
 
 ExportArguments parsed(const Arguments& arguments) {
-  CLI::App app("DECK | RUN | WEIGHTS | CHECKPOINT OUT [--dtype f32|bf16|f16] [--max-shard-mib N] [--weights-only]",
-               "export");
+  CLI::App app("", "export");
   ExportArguments given;
   app.add_option("path", given.path)->required();
   app.add_option("out", given.order.out)->required();
-  const auto* dtype = app.add_option("--dtype", given.order.dtype);
-  const auto* shards = app.add_option("--max-shard-mib", given.shard_mib)->check(CLI::Range(1e-6, 1e9));
-  app.add_flag("--weights-only", given.weights_only);
+  const auto* dtype = app.add_option("--dtype", given.order.dtype, "f32, bf16 or f16")->type_name("TYPE");
+  const auto* shards = app.add_option("--max-shard-mib", given.shard_mib, "most MiB of a file of weights")
+                           ->type_name("N")
+                           ->default_str("one file")
+                           ->check(CLI::Range(1e-6, 1e9));
+  app.add_flag("--weights-only", given.weights_only, "write one plain HDF5 file OUT instead of a folder");
+  app.add_flag("--force", given.order.force, "replace OUT where it is an older export");
   parse(app, arguments);
   if (given.weights_only && (dtype->count() > 0 || shards->count() > 0)) {
     throw Error(Failure::deck, "--weights-only writes one file of f32: --dtype and --max-shard-mib are for a folder",
@@ -76,8 +79,7 @@ void export_weights(const dist::Environment& environment, const Arguments& argum
   order.tokenizer = source.tokenizer;
   order.config = train::model_config(session.deck(), 0);
   const auto model = model::make_model<float>(order.config);
-  const auto made = given.weights_only ? exchange::export_weights(order.weights, order.out, model->parameters(),
-                                                                  order.config.tie_embeddings)
+  const auto made = given.weights_only ? exchange::export_weights(order, model->parameters())
                                        : exchange::export_folder(order, model->parameters());
   say(given, source, made);
 }

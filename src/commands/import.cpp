@@ -17,7 +17,7 @@
 namespace kozero::commands {
 
 void import_weights(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("HF_FOLDER OUT", "import");
+  CLI::App app("", "import");
   exchange::ImportOrder order;
   app.add_option("folder", order.folder)->required();
   app.add_option("out", order.out)->required();

@@ -26,19 +26,23 @@ struct InspectArguments {
   std::string pattern;
   bool stats = false;
   bool verify = false;
-  bool as_json = false;
+  JsonOutput json;
 };
 
 InspectArguments parsed(const Arguments& arguments) {
-  CLI::App app("CHECKPOINT | RUN | WEIGHTS [--tensors PATTERN] [--stats] [--verify] [--diff OTHER] [--json]",
-               "inspect");
+  CLI::App app("", "inspect");
   InspectArguments given;
   app.add_option("checkpoint", given.path)->required();
-  app.add_option("--tensors", given.pattern);
-  auto* stats = app.add_flag("--stats", given.stats);
-  auto* verify = app.add_flag("--verify", given.verify);
-  app.add_option("--diff", given.other)->excludes(stats)->excludes(verify);
-  app.add_flag("--json", given.as_json);
+  app.add_option("--tensors", given.pattern, "only tensors whose names fit, as '*wte*'")->type_name("PATTERN");
+  auto* stats = app.add_flag("--stats", given.stats, "norm, extremes and non-finite values of each tensor");
+  auto* verify = app.add_flag("--verify", given.verify, "compare every byte with the manifest or seal");
+  app.add_option("--diff", given.other,
+                 "the first difference of each tensor from OTHER's; status 0 where all are equal in bits, 1 where one "
+                 "differs")
+      ->type_name("OTHER")
+      ->excludes(stats)
+      ->excludes(verify);
+  given.json.add_to(app);
   parse(app, arguments);
   return given;
 }
@@ -108,8 +112,8 @@ void say_difference(const InspectArguments& given, const Inspected& a, const Ins
     for (const auto& line : found.lines) std::cout << line << "\n";
     if (found.different == 0) std::cout << fmt::format("no difference in {} tensors\n", found.tensors);
     found.json["different"] = found.different;
-    if (given.as_json) std::cout << found.json.dump() << "\n";
     std::cout << std::flush;
+    given.json.print(found.json);
   }
   if (found.different == 0) return;
   throw Error(Failure::internal,  // whose status is that of cmp and diff where files differ
@@ -136,8 +140,8 @@ void say_contents(const InspectArguments& given, const Inspected& subject, Sessi
                              given.stats ? statistics_text(stats[i]) : "");
     json["tensors"].push_back(tensor_json(tensors[i], given.stats ? &stats[i] : nullptr));
   }
-  if (given.as_json) std::cout << json.dump() << "\n";
   std::cout << std::flush;
+  given.json.print(json);
 }
 
 }  // namespace
@@ -154,7 +158,9 @@ void inspect(const dist::Environment& environment, const Arguments& arguments) {
   if (!given.other.empty()) return say_difference(given, subject, other, session);
   if (!given.verify) return say_contents(given, subject, session);
   const std::string line = verified(subject, session.control());
-  if (session.is_first_rank()) std::cout << line << std::endl;
+  if (!session.is_first_rank()) return;
+  std::cout << line << std::endl;
+  given.json.print({{"path", subject.path}, {"verified", true}});
 }
 
 }  // namespace kozero::commands

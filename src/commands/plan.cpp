@@ -70,13 +70,16 @@ nlohmann::ordered_json json_of(const std::vector<plan::MemoryPlan>& plans, const
 }  // namespace
 
 void plan(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK [section.key=value ...] [--ranks N] [--json]", "plan");
+  CLI::App app("", "plan");
   DeckArguments deck_arguments;
   deck_arguments.add_to(app);
   int num_ranks = 0;
-  bool as_json = false;
-  app.add_option("--ranks", num_ranks)->check(CLI::PositiveNumber);
-  app.add_flag("--json", as_json);
+  app.add_option("--ranks", num_ranks, "ranks to plan for")
+      ->type_name("N")
+      ->default_str("run.ranks")
+      ->check(CLI::PositiveNumber);
+  JsonOutput json;
+  json.add_to(app);
   parse(app, arguments);
 
   Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read_for_any_device(comm); });
@@ -86,10 +89,7 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
     return plan::plans_of_all_stages(deck, ranks.backend, ranks.count, train::vocab_of(deck));
   });
   if (!session.is_first_rank()) return;
-  if (as_json) {
-    std::cout << json_of(plans, ranks).dump() << std::endl;
-    return;
-  }
+  if (json.is_asked()) return json.print(json_of(plans, ranks));
   std::cout << deck.source << ": " << plans.front().num_parameters << " parameters on " << ranks.count
             << (ranks.count == 1 ? " rank" : " ranks") << "; the deck asks for stage " << deck.zero.stage << "\n\n"
             << plan::table_of(plans, room_of(ranks)) << remarks_on(ranks);

@@ -12,12 +12,13 @@
 namespace kozero::commands {
 
 void prepare(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("TEXT... OUT [--tokenizer bytes|bpe:N|FILE] [--val-fraction X]", "prepare");
+  CLI::App app("", "prepare");
   std::vector<std::string> paths;
   io::PrepareOrder order;
   app.add_option("paths", paths)->required()->expected(2, -1);
-  app.add_option("--tokenizer", order.tokenizer);
-  app.add_option("--val-fraction", order.val_fraction);
+  app.add_option("--tokenizer", order.tokenizer, "bytes, bpe:N (N ids learned from the text), or a tokenizer's file")
+      ->type_name("NAME");
+  app.add_option("--val-fraction", order.val_fraction, "share of the text kept for validation")->type_name("X");
   parse(app, arguments);
   if (environment.size() > 1) {
     throw Error(Failure::deck, "prepare runs on one rank: start it without -n", Error::Seen::by_all_ranks);
@@ -28,6 +29,7 @@ void prepare(const dist::Environment& environment, const Arguments& arguments) {
   std::cout << fmt::format("{}{}: {} training and {} validation tokens ({}, vocabulary {}) in {} shards\n",
                            order.folder, made.reused ? " (already made)" : "", made.train.tokens, made.val.tokens,
                            made.tokenizer, made.vocab, made.train.files.size() + made.val.files.size());
+  for (const auto& note : io::notes_on(order, made)) std::cout << "note: " << note << "\n";
 }
 
 }  // namespace kozero::commands

@@ -1,19 +1,29 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <iostream>
 
 #include "deck_arguments.hpp"
+#include "replay.hpp"
 #include "session.hpp"
 
 namespace kozero::commands {
 
-/// Prints run.ranks: what kozero.sh starts where nothing else says.
+/// Prints how many ranks kozero.sh starts for a train or verify of these arguments: the deck's run.ranks; for verify
+/// RUN --replay the count of that run.
 void ranks(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK [section.key=value ...]", "ranks");
-  app.allow_extras();  // other commands' flags come along
+  CLI::App app("", "ranks");
+  app.allow_extras();  // their flags come along
   DeckArguments deck_arguments;
   deck_arguments.add_to(app);
+  VerifyOptions options;
+  options.add_to(app);
   parse(app, arguments);
+  if (options.replayed > 0) {
+    const std::int64_t count = std::max<std::int64_t>(ranks_of_run(deck_arguments.path), 1);
+    if (environment.rank() == 0) std::cout << count << std::endl;
+    return;
+  }
   Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read_for_any_device(comm); });
   if (session.is_first_rank()) std::cout << session.deck().run.ranks << std::endl;
 }

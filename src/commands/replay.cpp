@@ -250,6 +250,8 @@ std::string Replay::execute() {
 
 }  // namespace
 
+std::int64_t ranks_of_run(const std::string& run) { return ranks_of(run, io::read_deck(run + "/" + train::kDeckFile)); }
+
 void replay(const dist::Environment& environment, const std::string& run, const std::vector<std::string>& overrides,
             std::int64_t step) {
   Session session(environment, [&](dist::Communicator& comm) {

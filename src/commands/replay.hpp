@@ -18,4 +18,8 @@ namespace kozero::commands {
 void replay(const dist::Environment& environment, const std::string& run, const std::vector<std::string>& overrides,
             std::int64_t step);
 
+/// The rank count of the run's last start; 0 where neither its ranks.json nor its deck says. Throws Error(deck or
+/// input).
+std::int64_t ranks_of_run(const std::string& run);
+
 }  // namespace kozero::commands

@@ -1,12 +1,36 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/io/utf8.hpp>
 
+#include "initial_model.hpp"
 #include "resolved_deck.hpp"
 
 namespace kozero::commands {
+
+namespace {
+
+/// The same file from any working directory. A path that TOML cannot hold stays as it is.
+void make_absolute(std::string& path) {
+  const std::string whole = std::filesystem::absolute(path).lexically_normal().string();
+  if (io::utf8_prefix(whole) == whole.size()) path = whole;
+}
+
+/// What a deck names outside its run's folder.
+void make_paths_absolute(io::Deck& deck) {
+  for (auto& path : deck.data.text) make_absolute(path);
+  for (auto& path : deck.data.tokens) make_absolute(path);
+  const std::string& tokenizer = deck.data.tokenizer;
+  if (tokenizer != "bytes" && tokenizer != "bpe" && !tokenizer.starts_with("bpe:")) make_absolute(deck.data.tokenizer);
+  if (deck.run.tuning != "none") make_absolute(deck.run.tuning);
+  if (deck.model.init != kRandom) make_absolute(deck.model.init);
+}
+
+}  // namespace
 
 io::Deck resolved_deck(io::Deck deck, const train::Settings& settings, const std::string& folder) {
   const model::Config& config = settings.model;
@@ -27,6 +51,7 @@ io::Deck resolved_deck(io::Deck deck, const train::Settings& settings, const std
   }
   fill("dim", deck.model.dim, config.dim);
   fill("ffn", deck.model.ffn, config.ffn);
+  make_paths_absolute(deck);
   deck.run.dir = folder;
   return deck;
 }

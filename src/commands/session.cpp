@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <iostream>
+
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
 #include <kozero/dist/control_communicator.hpp>
@@ -30,6 +32,9 @@ Session::Session(const dist::Environment& environment, const Read& read) : envir
     dist::agreed(*comm, require_gpu);  // Kokkos would abort
     require_same_program(*comm);
     deck_ = read(*comm);
+    for (const auto& note : deck_.notes) {
+      if (is_first_rank()) std::cerr << "note: " << note << "\n";
+    }
     dist::agreed(*comm, [&] { require_device(deck_); });
     require_same_deck(deck_, *comm);
   }

@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <iostream>
-
 #include <nlohmann/json.hpp>
 
 #include "deck_arguments.hpp"
@@ -27,19 +25,19 @@ nlohmann::ordered_json json_of(const RunSummary& summary) {
 }  // namespace
 
 void train(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK [section.key=value ...] [--verify-data] [--steal-lock] [--json]", "train");
+  CLI::App app("", "train");
   DeckArguments deck_arguments;
   deck_arguments.add_to(app);
-  bool as_json = false;
-  app.add_flag("--json", as_json);
   StartedAs started{arguments};
-  app.add_flag("--verify-data", started.verify_data);
-  app.add_flag("--steal-lock", started.steal_lock);
+  app.add_flag("--verify-data", started.verify_data, "read and check all token shards before the first step");
+  app.add_flag("--steal-lock", started.steal_lock, "take the folder of a run whose host was lost");
+  JsonOutput json;
+  json.add_to(app);
   parse(app, arguments);
 
   Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read(comm); });
   const RunSummary summary = TrainingRun(session, started).execute();
-  if (as_json && environment.rank() == 0) std::cout << json_of(summary).dump() << std::endl;
+  if (environment.rank() == 0) json.print(json_of(summary));
 }
 
 }  // namespace kozero::commands

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <iostream>
 
@@ -54,31 +53,19 @@ std::string row_of(int stage, const Trace& trace, bool equal) {
                      static_cast<std::uint64_t>(hash), equal ? "equal" : "DIFFERS");
 }
 
-/// "" where the text is one, else how the option is used.
-std::string refuse_non_positive(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool good = problem == std::errc() && end == text.data() + text.size() && value >= 1;
-  return good ? "" : "\"" + text + "\"; accepted: integer >= 1";
-}
-
-void add_count(CLI::App& app, const std::string& name, std::int64_t& value) {
-  app.add_option(name, value)->type_name("integer >= 1")->check(CLI::Validator(refuse_non_positive, ""));
-}
-
 }  // namespace
 
 void verify(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK [section.key=value ...] [--steps N] | RUN [section.key=value ...] --replay STEP", "verify");
+  CLI::App app("", "verify");
   DeckArguments deck_arguments;
   deck_arguments.add_to(app);
-  std::int64_t steps = 3;
-  std::int64_t replayed = 0;
-  add_count(app, "--steps", steps);
-  add_count(app, "--replay", replayed);
-  app.get_option("--replay")->excludes(app.get_option("--steps"));
+  VerifyOptions options;
+  options.add_to(app);
   parse(app, arguments);
-  if (replayed > 0) return replay(environment, deck_arguments.path, deck_arguments.overrides, replayed);
+  if (options.replayed > 0) {
+    return replay(environment, deck_arguments.path, deck_arguments.overrides, options.replayed);
+  }
+  const std::int64_t steps = options.steps;
 
   Session session(environment, [&](dist::Communicator& early) { return deck_arguments.read(early); });
   dist::Communicator& comm = session.control();
@@ -90,7 +77,8 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   bool all_equal = true;
   if (environment.rank() == 0) {
     std::cout << fmt::format(
-        "{} on {} {}, {} steps, every bit of {} losses, norms and the final weights\n\nstage  {:>22}  {:>22}  {:>12}\n",
+        "{} on {} {}, {} steps with zero.accumulation = \"reduced\", every bit of {} losses, norms and the final "
+        "weights\n\nstage  {:>22}  {:>22}  {:>12}\n",
         deck.source, comm.size(), comm.size() == 1 ? "rank" : "ranks", steps, steps, "last loss", "last gradient norm",
         "weights");
   }

@@ -11,6 +11,7 @@
 #include <kozero/exchange/chunks.hpp>
 #include <kozero/exchange/config_json.hpp>
 #include <kozero/exchange/export_folder.hpp>
+#include <kozero/io/byte_tokenizer.hpp>
 #include <kozero/io/hdf5_file.hpp>
 #include <kozero/io/safetensors.hpp>
 #include <kozero/io/safetensors_index.hpp>
@@ -98,24 +99,26 @@ nlohmann::ordered_json tokenizer_config(const io::Tokenizer& tokenizer, std::int
                                  {"clean_up_tokenization_spaces", false}};
   if (is_sentencepiece) {
     json["add_bos_token"] = false;
-  } else if (tokenizer.end_of_text() >= 0) {
+  } else if (tokenizer.end_of_text() >= 0 && tokenizer.name() != "bytes") {  // whose end of text is an ordinary byte
     const std::array<Token, 1> id = {tokenizer.end_of_text()};
     json["bos_token"] = json["eos_token"] = tokenizer.decode(id);
   }
   return json;
 }
 
-/// The tokenizer's file as it is, and its config beside it. Returns the id of end-of-text, or -1.
+/// The tokenizer's file as it is (plain bytes as BPE), and its config beside it. Returns the id of end-of-text, or -1.
 int write_tokenizer(const ExportOrder& order, const FolderGuard& folder, std::string& remark) {
   if (order.tokenizer.empty()) {
     remark = "the run has no tokenizer";
     return -1;
   }
   const auto tokenizer = io::make_tokenizer(order.tokenizer);
-  copy_tokenizer(order.tokenizer, folder / tokenizer->file_name());
-  if (tokenizer->name() == "bytes") {
-    remark = "its tokenizer is plain bytes, which Hugging Face has no class for; token ids are the text's bytes";
-    return -1;
+  const bool is_bytes = tokenizer->name() == "bytes";
+  if (is_bytes) {
+    io::write_whole_file(folder / tokenizer->file_name(), io::ByteTokenizer::hugging_face_text());
+    remark = "its tokenizer is plain bytes, written as byte-level BPE without merges; documents begin with byte 0";
+  } else {
+    copy_tokenizer(order.tokenizer, folder / tokenizer->file_name());
   }
   if (tokenizer->file_name() == kSentencePieceFile) {
     remark = "tokenizer.model is a SentencePiece model, which transformers reads where it is of BPE kind";
@@ -133,7 +136,7 @@ Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
   io::read_weights(*dist::make_self_communicator(), order.weights, table, {});
   const io::Hdf5File weights(order.weights, io::Hdf5Access::read);
 
-  FolderGuard folder(order.out);
+  FolderGuard folder(order.out, order.force);
   Exported result;
   const int end_of_text = write_tokenizer(order, folder, result.remark);
   const auto shards = shards_of(table, io::bytes_of_dtype(type.safetensors), order.max_shard_bytes);

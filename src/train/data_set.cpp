@@ -136,7 +136,8 @@ DataSet token_data(const io::Deck& deck, std::int64_t seq) {
 
 DataSet text_data(const io::Deck& deck, std::int64_t seq, const std::string& cache, dist::Communicator& comm) {
   const io::PrepareOrder order{deck.data.text, tokenizer_spec(deck), deck.data.val_fraction, cache};
-  dist::agreed(comm, [&] { return comm.rank() == 0 ? io::prepare(order).reused : true; });
+  const auto notes = dist::agreed(
+      comm, [&] { return comm.rank() == 0 ? io::notes_on(order, io::prepare(order)) : std::vector<std::string>(); });
   const io::PreparedTokens prepared = io::read_prepared(cache);
   DataSet data;
   data.tokenizer = io::make_tokenizer(prepared.tokenizer_file);
@@ -154,6 +155,7 @@ DataSet text_data(const io::Deck& deck, std::int64_t seq, const std::string& cac
   data.description =
       fmt::format("{} + {} tokens ({}) of {:.2f} MB text", prepared.train.tokens, prepared.val.tokens,
                   prepared.tokenizer, static_cast<double>(prepared.train.bytes + prepared.val.bytes) / 1e6);
+  for (const auto& note : notes) data.description += "; " + note;
   return data;
 }
 

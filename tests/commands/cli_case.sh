@@ -12,7 +12,7 @@ case=$4
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
-export OMP_NUM_THREADS=1 OMP_PROC_BIND=false
+export OMP_NUM_THREADS=1 OMP_PROC_BIND=false XDG_CACHE_HOME=$folder/cache
 failures=0
 
 # expect STATUS PATTERN COMMAND...: the command ends in STATUS and says PATTERN (an extended regular expression).

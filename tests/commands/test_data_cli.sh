@@ -46,8 +46,8 @@ damaged() {
   expect 3 "^\\[rank 0\\] error: $says" on 2 train "$@" data.strict=true
   expect 3 "$says" on 2 train "$@" run.steps=10000000
   expect 0 'validation   loss' "$kozero" eval run
-  flip run/eval-tokens/val_000000.bin 1500
-  expect 3 'run/eval-tokens/val_000000.bin: bytes 0 to' on 2 eval run
+  flip cache/kozero/tokens-*/val_000000.bin 1500
+  expect 3 'cache/kozero/tokens-[0-9a-f]*/val_000000.bin: bytes 0 to' on 2 eval run
   rm -r run-tokens
   expect 0 'everything lies' on 2 train "$@" run.steps=2
 }

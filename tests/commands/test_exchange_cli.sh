@@ -101,7 +101,7 @@ read_folder() {
   expect 0 '^hf: 16 tensors, .* of f32 in 1 file, gpt2 for transformers$' "$kozero" export run/step_000000012 hf
   also '^from run/step_000000012 \(checkpoint\)$'
   ls hf >before.txt
-  expect 0 'validation   loss' "$kozero" eval run 'data.text=["text"]' --json
+  expect 0 'given data   loss' "$kozero" eval run 'data.text=["text"]' --json
   loss=$(sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' out.txt)
   expect 0 "\"loss\":$loss," "$kozero" eval hf 'data.text=["text"]' zero.stage=3 --json
   expect 0 "\"loss\":${loss%???}" on 2 eval hf/ 'data.text=["text"]' zero.stage=1 --json
@@ -202,6 +202,10 @@ export_kinds() {
   expect 0 '^no difference in 16 tensors$' "$kozero" inspect w.h5 --diff run/weights.h5
   expect 0 'wte.weight +Dataset \{300, 16\}' h5ls -r w.h5
   expect 2 'w.h5: there is something already' "$kozero" export run w.h5 --weights-only
+  expect 0 '^w.h5: 16 tensors' "$kozero" export run w.h5 --weights-only --force
+  expect 0 'f32 in 1 file' "$kozero" export run half --force
+  expect 0 same sh -c '[ -f half/model.safetensors ] && [ "$(ls -d half* | tr "\n" " ")" = "half half-run half2 " ] && echo same'
+  expect 2 'half-run: --force replaces an exported model, and this is none' "$kozero" export run half-run --force
   expect 2 'weights-only writes one file of f32' "$kozero" export run x --weights-only --dtype f16
   expect 2 'dtype f64: accepted are f32, bf16, f16' "$kozero" export run x --dtype f64
   expect 2 'half: it is a Hugging Face folder; import it first' "$kozero" export half x

@@ -4,7 +4,7 @@
 
 For each form of make_folders.py: the imported model's logits are transformers' (relative 1e-4 of the largest), and
 what is exported from it (in one file, and in shards) loads with no code, no tensor missing or left over, with the same
-logits; 16-bit exports hold torch's own rounding; a SentencePiece model gives the library's ids.
+logits; 16-bit exports hold torch's own rounding; a SentencePiece model gives the library's ids, plain bytes give bytes.
 """
 import json
 import pathlib
@@ -69,6 +69,21 @@ def check_sentencepiece(kozero, root):
     print("tokenizer.model: ids equal")
 
 
+def check_bytes(kozero, root):
+    """The export of a run on plain bytes: AutoTokenizer's ids are the text's bytes."""
+    folder = root / "with-bytes"
+    make_folders.save(folder, make_folders.randomized(make_folders.llama(vocab_size=256), 21))
+    (folder / "tokenizer.json").write_text('{"kozero_tokenizer": "bytes"}\n')
+    subprocess.run([kozero, "import", str(folder), str(folder / "run")], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([kozero, "export", str(folder / "run"), str(folder / "out")], check=True, stdout=subprocess.DEVNULL)
+    tokenizer = AutoTokenizer.from_pretrained(folder / "out")
+    for text in ("the quick brown fox", "a'll don't 123  ", "\u00e9t\u00e9 \u4f60\n\t <|endoftext|> \u0100"):
+        ids = tokenizer(text)["input_ids"]
+        assert ids == list(text.encode()), (text, ids)
+        assert tokenizer.decode(ids) == text, text
+    print("bytes: ids equal")
+
+
 def main():
     kozero, print_logits, root = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
     torch.set_num_threads(1)
@@ -92,6 +107,7 @@ def main():
         print(folder.name, *(f"{name} {value:.2e}" for name, value in found.items()))
         wrong += any(not value <= BOUND for value in found.values())
     check_sentencepiece(kozero, root)
+    check_bytes(kozero, root)
     return 1 if wrong else 0
 
 

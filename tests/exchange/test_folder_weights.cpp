@@ -131,14 +131,21 @@ TEST_CASE("exported as bf16 and f16: the nearest values, said in config.json, ha
 TEST_CASE("the parameters alone in one plain file, with step and tokens; nothing is overwritten") {
   const Sample sample("llama");
   const std::string out = sample.folder / "w.h5";
-  const auto made = export_weights(sample.weights, out, sample.table, false);
+  ExportOrder order{.weights = sample.weights, .tokenizer = "", .out = out, .config = sample.config};
+  order.config.tie_embeddings = false;
+  const auto made = export_weights(order, sample.table);
   CHECK(made.tensors == static_cast<std::int64_t>(sample.table.rows().size()));
   CHECK(made.bytes == 4 * sample.table.num_parameters());
   for (const auto& row : sample.table.rows()) CHECK(sample.tensor(out, row) == sample.tensor(sample.weights, row));
   CHECK(io::read_seal(out).model == "{}");
-  const auto again = io::thrown_by([&] { export_weights(sample.weights, out, sample.table, false); });
+  const auto again = io::thrown_by([&] { export_weights(order, sample.table); });
   CHECK(again.status == 2);
   CHECK(again.text == out + ": there is something already; name a file that is not there");
+  order.force = true;
+  CHECK(export_weights(order, sample.table).tensors == made.tensors);
+  std::ofstream(sample.folder / "mine") << "not weights";
+  order.out = sample.folder / "mine";
+  CHECK(io::thrown_by([&] { export_weights(order, sample.table); }).status == 3);
 }
 
 TEST_CASE("a folder's tokenizer: tokenizer.json, or else tokenizer.model; its ids must be the model's") {

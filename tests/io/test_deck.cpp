@@ -72,6 +72,7 @@ TEST_CASE("a silent deck has the promised defaults") {
   CHECK(deck.is_set("model.dim"));
   CHECK_FALSE(deck.is_set("optim.lr"));
   CHECK_FALSE(smallest({"model.arch=llama"}).model.tie_embeddings);
+  CHECK(resolved_text(deck).find("\ntie_embeddings = true  # default\n") != std::string::npos);
   CHECK(smallest({"model.arch=llama", "model.tie_embeddings=true"}).model.tie_embeddings);
   CHECK(smallest({"model.preset=llama-1b"}).model.arch == "llama");
   CHECK(smallest({"model.preset=tiny"}).model.arch == "gpt2");
@@ -225,6 +226,8 @@ TEST_CASE("every row has a name of its own, a meaning, and a default that it acc
     CHECK((accepts(row, row.value_in(deck)) || !row.when_silent.empty()));
   }
   const std::string reference = deck_reference();
+  CHECK(reference.find("one matrix (default: true for gpt2, else false); accepted are true, false\n") !=
+        std::string::npos);
   CHECK(reference.find("zero.stage: what is sharded") != std::string::npos);
-  CHECK(reference.find("silent: 0; accepted are 0, 1, 2, 3\n") != std::string::npos);
+  CHECK(reference.find("(default: 0); accepted are 0, 1, 2, 3\n") != std::string::npos);
 }

@@ -61,7 +61,8 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
   check_refusals({
       {"run.epochs = 2",
        {},
-       R"(x.toml:8: run.epochs = 2: given beside run.steps; accepted is one of run.steps, run.epochs)"},
+       R"(x.toml:8: run.epochs = 2: contradicts run.steps = 10 (x.toml:1); accepted is one of)"
+       R"( run.steps, run.epochs; remove the others)"},
       {R"(zero.gather_dtype = "bf16")",
        {},
        R"(x.toml:8: zero.gather_dtype = "bf16": weights travel as they are stored; accepted with)"
@@ -84,20 +85,20 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
        R"( ... 16777216)"},
       {"train.accumulate = 2",
        {},
-       R"(x.toml:8: train.accumulate = 2: given beside train.global_batch; accepted is one of)"
-       R"( train.global_batch, train.accumulate)"},
+       R"(x.toml:8: train.accumulate = 2: contradicts train.global_batch = 8 (x.toml:7); accepted is one of)"
+       R"( train.global_batch, train.accumulate; remove the others)"},
       {R"(data.tokens = ["a.bin"])",
        {},
-       R"(x.toml:8: data.tokens = ["a.bin"]: given beside data.text; accepted is one of data.text,)"
-       R"( data.tokens, data.synthetic)"},
+       R"(x.toml:8: data.tokens = ["a.bin"]: contradicts data.text = ["a.txt"] (x.toml:6);)"
+       R"( accepted is one of data.text, data.tokens, data.synthetic; remove the others)"},
       {"data.synthetic = true",
        {},
-       R"(x.toml:8: data.synthetic = true: given beside data.text; accepted is one of data.text,)"
-       R"( data.tokens, data.synthetic)"},
+       R"(x.toml:8: data.synthetic = true: contradicts data.text = ["a.txt"] (x.toml:6); accepted is one of)"
+       R"( data.text, data.tokens, data.synthetic; remove the others)"},
       {"",
        {"data.tokens=a.bin", "data.synthetic=true"},
-       R"(command line: data.synthetic = true: given beside data.tokens; accepted is one of data.text,)"
-       R"( data.tokens, data.synthetic)"},
+       R"(command line: data.synthetic = true: contradicts data.tokens = ["a.bin"] (command line); accepted is)"
+       R"( one of data.text, data.tokens, data.synthetic; remove the others)"},
       {"", {"model.heads=5"}, R"(x.toml:3: model.dim = 64: accepted are multiples of model.heads = 5)"},
       {"model.arch = \"llama\"\nmodel.kv_heads = 3",
        {},
@@ -241,11 +242,27 @@ TEST_CASE("a deck that lacks what it needs is refused with the key") {
 }
 
 TEST_CASE("a text that is no TOML is refused with its line") {
-  for (const std::string line : {"zero.stage = ", "[zero", "zero.stage = 1 2", "run.steps = 11", "run = 5", "= 3"}) {
+  for (const std::string line : {"zero.stage = ", "[zero", "zero.stage = 1 2", "run = 5", "= 3"}) {
     const std::string message = refusal_of(kGoodDeck + line, {});
     CHECK(message.rfind("x.toml:8: no TOML: ", 0) == 0);
     CHECK(message.find('\n') == std::string::npos);
   }
+}
+
+TEST_CASE("a key or section that is given twice is refused with both lines") {
+  CHECK(refusal_of(kGoodDeck + "run.steps = 11", {}) ==
+        "x.toml:8: run.steps: given twice; the first is in line 1; remove one");
+  CHECK(refusal_of("[run]\nsteps = 3  # three\n[zero]\nstage = 1\n\nstage=2\n", {}) ==
+        "x.toml:6: zero.stage: given twice; the first is in line 4; remove one");
+  CHECK(refusal_of("[run]\nsteps = 3\n[zero]\nstage = 1\n[ run ] # again\nseed = 2\n", {}) ==
+        "x.toml:5: [run]: given twice; the first is in line 1; remove one");
+}
+
+TEST_CASE("an override that is given twice is noted, and the second counts") {
+  const auto deck = kozero::io::parse_deck(kGoodDeck, "x.toml", {"optim.lr=1e-3", "zero.stage=1", "optim.lr=2e-3"});
+  CHECK(deck.optim.lr == 2e-3);
+  CHECK(deck.notes == std::vector<std::string>{"command line: optim.lr is given twice; 0.002 counts, not 0.001"});
+  CHECK(kozero::io::parse_deck(kGoodDeck, "x.toml", {"run.steps=11"}).notes.empty());
 }
 
 TEST_CASE("a message is one line, however long or odd the value") {
@@ -257,12 +274,14 @@ TEST_CASE("a message is one line, however long or odd the value") {
 }
 
 TEST_CASE("a file that cannot be read is refused by name") {
-  for (const std::string path : {"no/such/deck.toml", "."}) {
+  const auto refusal = [](const std::string& path) -> std::string {
     try {
       kozero::io::read_deck(path);
-      FAIL("nothing was thrown");
     } catch (const kozero::Error& error) {
-      CHECK(std::string(error.what()).starts_with(path + ": no readable file: "));
+      return error.what();
     }
-  }
+    return "";
+  };
+  CHECK(refusal("no/such/deck.toml").starts_with("no/such/deck.toml: no readable file: "));
+  CHECK(refusal(".") == ".: a folder, not a deck; accepted is a TOML file");
 }

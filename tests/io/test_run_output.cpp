@@ -202,6 +202,9 @@ TEST_CASE("the log says on the terminal and in the file; other ranks are silent"
   }
   CHECK(bytes_of(folder / "log.txt") == "one\nfile only\ntwo\n");
   CHECK(terminal.str() == "before the folder\none\n\r\x1b[K50 %\r\x1b[Ktwo\n\r\x1b[K60 %\r\x1b[K");
+  terminal.str("");
+  Log(terminal, false).say("no \xFF, no \x1B[2J");
+  CHECK(terminal.str() == "no \xEF\xBF\xBD, no \\x1b[2J\n");
   Log silent;
   silent.record_in(folder / "other.txt");
   silent.say("nothing");

@@ -51,6 +51,12 @@ TEST_CASE("a folder gives its text files, sorted, without what is not a corpus")
   fs::create_symlink(folder / "b.txt", folder / "A.txt");
   const std::vector<std::string> expected = {"Z.txt", "a/b/c.cpp", "a/z.md", "b.txt", "long.txt"};
   CHECK(names_below(folder, {folder.path()}) == expected);
+  SkippedFiles skipped;
+  CHECK(find_text({folder.path(), folder / "a"}, skipped).size() == expected.size());
+  for (auto& each : skipped) each.erase(0, folder.path().size() + 1);
+  CHECK(skipped == SkippedFiles{"A.txt (a link)", "image.png (binary)", "late.bin (binary)", "loop (a link)",
+                                "out (a build, run or token folder)", "prepared (a build, run or token folder)",
+                                "run (a build, run or token folder)"});
   CHECK(names_below(folder, {folder / "b.txt", folder.path(), folder / "a"}) ==
         std::vector<std::string>{"b.txt", "Z.txt", "a/b/c.cpp", "a/z.md", "long.txt"});
 }
@@ -65,6 +71,29 @@ TEST_CASE("a missing, binary or empty corpus is refused by name") {
              ContainsSubstring("data.text: ") && ContainsSubstring("/none: no such file or folder"));
   CHECK_THAT(error_of(binary).text, ContainsSubstring("x.bin: not text: it holds a NUL byte"));
   CHECK_THAT(error_of(folder / "void").text, ContainsSubstring("no text in the files and folders given"));
+}
+
+TEST_CASE("text that is not UTF-8 is refused with file and byte, or skipped in a folder") {
+  const ScratchFolder folder("latin");
+  const auto refusal = [](const std::string& path, const std::string& byte) {
+    return "data.text: " + path + ": not UTF-8: byte " + byte +
+           "; convert it, for example: iconv -f LATIN1 -t UTF-8 FILE >NEW";
+  };
+  const auto latin = folder.put("latin.txt", "caf\xE9 au lait");
+  CHECK(thrown_by([&] { find_text({latin}); }).text == refusal(latin, "3 is 0xE9"));
+  const auto good = folder.put("good.txt", "caf\xC3\xA9");
+  SkippedFiles skipped;
+  CHECK(find_text({folder.path()}, skipped).size() == 1);
+  CHECK(skipped == SkippedFiles{latin + " (not UTF-8: byte 3 is 0xE9)"});
+  // A character that the first 8 KiB cut is none of it; a bad byte behind them is found when it is read.
+  const auto late = folder.put("late.txt", std::string(8191, 'x') + "\xC3\xA9 " + std::string(100, 'y') + "\xFF");
+  TextReader reader(find_text({good, late}), 64);
+  const auto thrown = thrown_by([&] {
+    for (TextBlock block; reader.next(block);) {
+    }
+  });
+  CHECK(thrown.status == 3);
+  CHECK(thrown.text == refusal(late, "8294 is 0xFF"));
 }
 
 TEST_CASE("blocks of any size give the corpus, documents marked") {

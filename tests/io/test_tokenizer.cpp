@@ -13,6 +13,7 @@
 
 #include <kozero/io/bpe_tokenizer.hpp>
 #include <kozero/io/bpe_training.hpp>
+#include <kozero/io/byte_tokenizer.hpp>
 #include <kozero/io/merge_learner.hpp>
 #include <kozero/io/tokenizer.hpp>
 
@@ -187,6 +188,22 @@ TEST_CASE("a saved tokenizer is read back equal, and is a Hugging Face tokenizer
 
   make_tokenizer("bytes")->save(folder / "bytes.json");
   CHECK(make_tokenizer(folder / "bytes.json")->name() == "bytes");
+}
+
+TEST_CASE("bytes as a Hugging Face tokenizer.json are BPE of 256 characters without merges, and read back as bytes") {
+  const ScratchFolder folder("byte_json");
+  const auto json = nlohmann::json::parse(ByteTokenizer::hugging_face_text());
+  CHECK(json["model"]["type"] == "BPE");
+  CHECK(json["model"]["vocab"].size() == 256);
+  CHECK(json["model"]["vocab"]["\xC4\xA0"] == 32);
+  CHECK(json["model"]["merges"].empty());
+  CHECK(json["added_tokens"].empty());
+  const auto read = make_tokenizer(folder.put("tokenizer.json", ByteTokenizer::hugging_face_text()));
+  CHECK(read->name() == "bytes");
+  CHECK(read->end_of_text() == 0);
+  // As any reader of byte-level BPE takes it: ids are bytes.
+  const BpeTokenizer bpe(folder / "tokenizer.json", json.dump());
+  for (const auto& text : odd_texts()) CHECK(bpe.encode(text) == ByteTokenizer().encode(text));
 }
 
 TEST_CASE("training is repeatable") {

@@ -54,6 +54,19 @@ TEST_CASE("the well-formed prefix ends at the first bad byte") {
   }
 }
 
+TEST_CASE("any bytes are printable as well-formed text without control characters") {
+  const std::string replaced = "\xEF\xBF\xBD";
+  CHECK(printable("caf\xC3\xA9\ta\nb") == "caf\xC3\xA9\ta\nb");
+  CHECK(printable("\x1B[2J\r\x7F") == "\\x1b[2J\\x0d\\x7f");
+  CHECK(printable(std::string(1, '\0')) == "\\x00");
+  CHECK(printable("\xC2\x85 \xC2\xA0") == "\\u0085 \xC2\xA0");
+  CHECK(printable("a\xFF\xFE z") == "a" + replaced + replaced + " z");
+  // Maximal subparts, as in table 3-8 of the Unicode standard.
+  CHECK(printable("\xE4\xBD") == replaced);
+  CHECK(printable("\xF0\x9F\x98(") == replaced + "(");
+  CHECK(printable("\xE0\x80\x80") == replaced + replaced + replaced);
+}
+
 TEST_CASE("text is split as GPT-2 splits it") {
   CHECK(pieces("Hello world, it's 42!\n\n  x") ==
         std::vector<std::string>{"Hello", " world", ",", " it", "'s", " 42", "!", "\n\n ", " x"});

@@ -13,8 +13,9 @@ using Arguments = std::vector<std::string>;
 
 struct Command {
   std::string name;
-  std::string arguments;  ///< "DECK [section.key=value ...]"
-  std::string summary;
+  std::string arguments;  ///< "DECK [section.key=value ...]", without its options
+  std::string summary;    ///< for the list of commands; "": not in it
+  std::string example;    ///< behind "kozero "
   /// Runs on every rank of the environment. Throws Error.
   void (*run)(const dist::Environment& environment, const Arguments& arguments);
   bool computes = false;  ///< on run.device
@@ -22,6 +23,9 @@ struct Command {
 
 /// All commands, in the order of the help text.
 const std::vector<Command>& all_commands();
+
+/// Of all_commands(), or a bench as "bench kernels". Throws Error(deck) with the nearest name for an unknown one.
+const Command& command_named(const std::string& name);
 
 /// Replaces this process by kozero-cuda, with the same arguments, where the command computes and its deck and the
 /// machine want it (src/commands/device_handover.hpp); returns where this program is the one to run. `argv` ends in a
@@ -46,6 +50,8 @@ void prepare(const dist::Environment& environment, const Arguments& arguments);
 void export_weights(const dist::Environment& environment, const Arguments& arguments);
 void import_weights(const dist::Environment& environment, const Arguments& arguments);
 void bench(const dist::Environment& environment, const Arguments& arguments);
+void plot(const dist::Environment& environment, const Arguments& arguments);
+void completion(const dist::Environment& environment, const Arguments& arguments);
 void keys(const dist::Environment& environment, const Arguments& arguments);
 void ranks(const dist::Environment& environment, const Arguments& arguments);
 

@@ -17,7 +17,8 @@ namespace kozero::exchange {
 struct ExportOrder {
   std::string weights;    ///< weights.h5, or state.h5
   std::string tokenizer;  ///< its file, or ""
-  std::string out;        ///< not there, or empty
+  std::string out;        ///< not there, or empty, or with `force` an older export
+  bool force = false;     ///< an older export is replaced, once the new one is complete
   model::Config config;   ///< resolved
   std::int64_t max_shard_bytes = 0;  ///< 0: one file; a tensor is never cut
   std::string dtype = "f32";         ///< f32, bf16, f16

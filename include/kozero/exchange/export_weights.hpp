@@ -10,8 +10,7 @@
 
 namespace kozero::exchange {
 
-/// Streams from `weights`, verified before, to `out`, which must not be there. `tied`: the head's values are the
-/// embedding's. Throws Error(deck, input or write).
-Exported export_weights(const std::string& weights, const std::string& out, const ParameterTable& table, bool tied);
+/// Streams from order.weights, verified before, to order.out. Throws Error(deck, input or write).
+Exported export_weights(const ExportOrder& order, const ParameterTable& table);
 
 }  // namespace kozero::exchange

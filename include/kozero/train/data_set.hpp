@@ -29,7 +29,7 @@ struct DataSet {
   std::unique_ptr<io::Tokenizer> tokenizer;  ///< null for synthetic data
   std::int64_t vocab = 0;                    ///< tokens the data can hold; 0 for the linear demo
   std::optional<double> loss_floor;          ///< nats per token, where known
-  std::string description;                   ///< one line for the banner
+  std::string description;                   ///< one line for the banner; rank 0's says what was skipped
 };
 
 /// The vocabulary of a deck without reading its text: model.vocab, or the tokenizer's, or the preset's. Throws

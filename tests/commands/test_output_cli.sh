@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The KoZeRO authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_output_cli.sh KOZERO MPIEXEC INPUTS CASE: what commands print and where: --json, --help, completion, plots, which
+# keys, text and folders eval takes, notes on data. As test_cli.sh.
+# shellcheck source=tests/commands/cli_case.sh disable=SC2154
+. "$(dirname "$0")/cli_case.sh"
+
+# json COMMAND...: standard output is one JSON object on one line, and nothing else.
+json() {
+  "$@" >json.txt 2>json_errors.txt </dev/null
+  expect 0 '^one object$' python3 -c 'import json
+text = open("json.txt").read()
+assert text.endswith("\n") and text.count("\n") == 1, text
+assert isinstance(json.loads(text), dict)
+print("one object")'
+}
+
+json_alone() {
+  make_text
+  # shellcheck disable=SC2086
+  json on 2 train "$inputs/quickstart.toml" $tiny checkpoint.every=6 --json
+  expect 0 '^step 12/12 ' cat json_errors.txt
+  json "$kozero" eval run --json
+  json "$kozero" inspect run --json
+  json "$kozero" inspect run --verify --json
+  json "$kozero" inspect run --diff run/step_000000012 --json
+  json "$kozero" plan "$inputs/gpt2_124m.toml" --json
+  # shellcheck disable=SC2086
+  json "$kozero" bench step "$inputs/quickstart.toml" $tiny --runs 1 --json
+  # shellcheck disable=SC2086
+  json "$kozero" bench kernels "$inputs/quickstart.toml" $tiny --runs 1 --json
+  # shellcheck disable=SC2086
+  json on 2 bench checkpoint "$inputs/quickstart.toml" $tiny --runs 1 --json
+  json on 2 bench collectives --mib 1 --runs 1 --json
+}
+
+# A terminal's status line needs control sequences; NO_COLOR and TERM=dumb leave them out, and samples never hold any.
+plain_text() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- train "$inputs/quickstart.toml" $tiny
+  expect 0 "$(printf '\033')" env TERM=xterm KOZERO_TERMINAL=80 "$kozero" "$@"
+  expect 0 'everything lies' env TERM=xterm KOZERO_TERMINAL=80 NO_COLOR=1 "$kozero" "$@"
+  lines 0 "$(printf '\033')"
+  expect 0 'everything lies' env TERM=dumb KOZERO_TERMINAL=80 "$kozero" "$@"
+  lines 0 "$(printf '\033')"
+  expect 0 '^UTF-8$' python3 -c 'text = open("out.txt", "rb").read().decode()
+assert all(c >= " " or c in "\n\t" for c in text)
+print("UTF-8")'
+}
+
+# kozero.sh asks `kozero ranks` with all that it was given.
+ranks_of_arguments() {
+  make_text
+  expect 0 '^2$' "$kozero" ranks "$inputs/quickstart.toml" --steps 2 zero.stage=1
+  expect 0 '^3$' "$kozero" ranks "$inputs/quickstart.toml" run.ranks=3 --verify-data --json
+  # shellcheck disable=SC2086
+  expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny run.ranks=1
+  expect 0 '^2$' "$kozero" ranks run --replay 3
+}
+
+help_and_completion() {
+  expect 0 '^usage: kozero COMMAND' "$kozero" --help
+  expect 0 '^fits$' awk 'length > 80 { wide = 1 } END { if (NR <= 24 && !wide) print "fits" }' out.txt
+  "$kozero" completion bash >completion.bash
+  local command
+  for command in train verify plan eval generate plot inspect prepare export import keys completion 'bench step' \
+    'bench kernels' 'bench tune' 'bench checkpoint' 'bench collectives'; do
+    # shellcheck disable=SC2086
+    expect 0 "^usage: kozero $command" "$kozero" $command --help
+    also '^example: kozero '
+    also '^Exit status: 0 done, 1 internal, 2 deck or usage'
+  done
+  expect 0 '^  --ranks N +ranks to plan for \(default: run.ranks\)$' "$kozero" plan --help
+  also '^  section.key=value +changes a key of the deck'
+  expect 0 '^  --steps integer >= 1 +steps to compute under each ZeRO stage \(default: 3\)$' "$kozero" verify --help
+  expect 0 '^  collectives: ' "$kozero" bench --help
+  # complete WORD...: what bash offers for the last word.
+  cat >complete.bash <<'END'
+. ./completion.bash
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+compopt() { :; }
+_kozero
+echo "${COMPREPLY[@]}"
+END
+  expect 0 '^plan plot$' bash complete.bash kozero pl
+  expect 0 '^--steps$' bash complete.bash ./kozero.sh -n 2 verify deck.toml --st
+  expect 0 '^zero.stage=$' bash complete.bash kozero train deck.toml zero.st
+  expect 0 '^collectives$' bash complete.bash kozero bench co
+  expect 0 '^--mib$' bash complete.bash kozero bench collectives --m
+  expect 0 '^$' bash complete.bash kozero prepare zero.st
+  expect 2 'completion: .*fish' "$kozero" completion fish
+  expect 0 '^compdef _kozero kozero' "$kozero" completion zsh
+  ! command -v zsh >/dev/null || expect 0 '^whole$' sh -c "'$kozero' completion zsh >c.zsh && zsh -n c.zsh && echo whole"
+}
+
+plots() {
+  make_text
+  # shellcheck disable=SC2086
+  expect 0 'everything lies' "$kozero" train "$inputs/quickstart.toml" $tiny
+  expect 3 '^\[rank 0\] error: text/metrics.jsonl: no such file; accepted is the folder of a run' "$kozero" plot text
+  expect 2 'accepted are names that end in .svg' "$kozero" plot run --out x.png
+  expect 2 '^\[rank 0\] error: gnuplot is not installed \(not on the PATH\); on Debian: apt-get install gnuplot-nox; ' \
+    env PATH=/nowhere "$kozero" plot run
+  lines 1 .
+  command -v gnuplot >/dev/null || return
+  expect 0 '^ +gradient norm *$' "$kozero" plot run
+  also '^ +validation loss *$'
+  also '^ +learning rate *$'
+  also ' run \*+'
+  # A run at work: half a last line, and a step that was not finite; a name that gnuplot or a shell might obey.
+  local name="it's a \"run\" \`touch gone\` \$(touch gone)"
+  cp -r run "$name"
+  printf '{"step":13,"tokens":1,"loss":null,"lr":0.001}\n{"step":14,"lo' >>"$name/metrics.jsonl"
+  expect 0 '^both.svg: 2 runs$' "$kozero" plot run "$name" --out both.svg
+  expect 0 '^well-formed$' python3 -c 'import xml.dom.minidom as xml
+words = ["".join(part.data for part in text.childNodes if part.nodeType == 3) or "".join(
+    part.data for span in text.getElementsByTagName("tspan") for part in span.childNodes if part.nodeType == 3)
+         for text in xml.parse("both.svg").getElementsByTagName("text")]
+assert all(words.count(name) == 4 for name in ("run", "it'"'"'s a \"run\" `touch gone` $(touch gone)")), words
+print("well-formed")'
+  expect 2 gone ls gone
+  : >run/metrics.jsonl
+  expect 3 'run/metrics.jsonl: it has no step yet' "$kozero" plot run
+}
+
+# eval writes nothing beside the weights, works from any folder, and refuses keys that it does not read.
+eval_anywhere() {
+  make_text
+  # shellcheck disable=SC2086
+  expect 0 'everything lies' "$kozero" train "$inputs/quickstart.toml" $tiny
+  expect 0 "^text = \\[\"$folder/text\"\\]" cat run/deck.toml
+  mkdir elsewhere
+  ls -R run >before.txt
+  expect 0 '^validation   loss .* tokens$' env -C elsewhere "$kozero" eval ../run
+  also '^note +an end-of-text token \(id 0\) is put before each file of the text$'
+  expect 0 same sh -c 'ls -R run | cmp - before.txt && echo same'
+  expect 0 '^given data   loss ' on 2 eval run 'data.text=["text/a.txt"]'
+  lines 0 '^validation'
+  expect 2 'command line: optim.lr=3: eval does not read it; accepted are data.\*, comm.\*, zero.stage' "$kozero" eval run optim.lr=3
+  expect 2 'command line: train.precision=bf16: eval does not read it' on 2 eval run train.precision=bf16
+  expect 2 'did you mean stage' "$kozero" eval run zero.stge=1
+}
+
+# Text that is not UTF-8, files that are left out, fewer ids than asked for, an override given twice: all are said.
+notes_on_data() {
+  make_text
+  printf 'caf\xe9\n' >text/latin.txt
+  head -c 100 /dev/zero >text/zeros.dat
+  # shellcheck disable=SC2086
+  expect 0 '^data .*; skipped text/latin.txt \(not UTF-8: byte 3 is 0xE9\), text/zeros.dat \(binary\)$' \
+    on 2 train "$inputs/quickstart.toml" $tiny run.steps=3
+  also '^note: command line: run.steps is given twice; 3 counts, not 12$'
+  lines 1 '^note: '
+  # shellcheck disable=SC2086
+  expect 3 '^\[rank 0\] error: data.text: text/latin.txt: not UTF-8: byte 3 is 0xE9; convert it' \
+    on 2 train "$inputs/quickstart.toml" $small 'data.text=["text/latin.txt"]'
+  { seq 1 9000 && printf '\xff'; } >late.txt
+  expect 3 "data.text: late.txt: not UTF-8: byte $(($(stat -c %s late.txt) - 1)) is 0xFF" "$kozero" prepare late.txt out
+  echo 'ab ab' >short.txt
+  expect 0 '^note: bpe:100000: [0-9]+ ids were learned, the text has no more pairs$' "$kozero" prepare short.txt out --tokenizer bpe:100000
+  expect 2 'data.val_fraction = 0.9999: accepted are numbers from 0 to 0.5$' "$kozero" plan "$inputs/quickstart.toml" data.val_fraction=0.9999
+}
+
+run_case
