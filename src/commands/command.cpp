@@ -46,9 +46,12 @@ const std::vector<Command>& all_commands() {
       {"eval", "DECK | RUN | WEIGHTS | CHECKPOINT | HF_FOLDER [data.key=value ...] [--json]",
        "loss, perplexity and bits per byte of trained weights", eval, true},
       {"generate",
-       "DECK | RUN | WEIGHTS | CHECKPOINT | HF_FOLDER [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] "
-       "[--top-p P] [--seed S] [data.tokenizer=FILE]",
-       "continue a text with trained weights", generate, true},
+       "DECK | RUN | WEIGHTS | CHECKPOINT | HF_FOLDER [--prompt TEXT | --prompt-file FILE | --prompts FILE] [--tokens N] "
+       "[--samples N] [--batch N] [--temperature X] [--top-k K] [--top-p P] [--seed S] [--past-end] [--json] "
+       "[data.tokenizer=FILE]",
+       "continue texts with trained weights (--prompt -: standard input; --prompts: a text a line; none: a new text; "
+       "beyond model.seq tokens the last model.seq are seen, run anew for each token)",
+       generate, true},
       {"inspect", "CHECKPOINT | RUN | WEIGHTS [--tensors PATTERN] [--stats] [--verify] [--diff OTHER] [--json]",
        "what is in a checkpoint (--stats: norms and extremes; --verify: every byte against the manifest); with --diff, "
        "as cmp: status 0 where all tensors are equal in bits, 1 where one differs",
