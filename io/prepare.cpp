@@ -9,6 +9,7 @@
 #include <memory>
 
 #include <kozero/core/error.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 #include <kozero/io/prepare.hpp>
 #include <kozero/io/prepared_folder.hpp>
 #include <kozero/io/run_folder.hpp>
@@ -123,7 +124,7 @@ void make_folder(const PrepareOrder& order, const std::vector<TextFile>& files, 
   write_description(folder, tokens);
 }
 
-bool holds_prepared(const std::string& folder) { return fs::exists(fs::path(folder) / kTokensDescription); }
+bool holds_prepared(const std::string& folder) { return is_there((fs::path(folder) / kTokensDescription).string()); }
 
 /// Whether the folder was made from the same text and its shards are as they were.
 bool is_current(const std::string& folder, const std::string& fingerprint) {

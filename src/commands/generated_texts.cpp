@@ -72,7 +72,7 @@ GeneratedTexts::GeneratedTexts(const io::Tokenizer& tokenizer, const std::vector
 
 void GeneratedTexts::on_token(std::int64_t sequence, Token token) {
   const auto place = static_cast<std::size_t>(sequence);
-  ++sequences_[place].tokens;
+  sequences_[place].tokens.push_back(token);
   give(place, sequences_[place].stream.add(token));
 }
 
@@ -118,7 +118,8 @@ nlohmann::ordered_json GeneratedTexts::json() const {
     all.push_back({{"prompt", number / samples_ + 1},
                    {"sample", number % samples_ + 1},
                    {"text", sequences_[i].text},
-                   {"tokens", sequences_[i].tokens},
+                   {"tokens", sequences_[i].tokens.size()},
+                   {"ids", sequences_[i].tokens},
                    {"end", sequences_[i].by_its_own ? "end_of_text" : "length"}});
   }
   return all;

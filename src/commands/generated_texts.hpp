@@ -37,7 +37,7 @@ class GeneratedTexts : public train::TokenListener {
   void on_token(std::int64_t sequence, Token token) override;
   void on_end(std::int64_t sequence, bool by_its_own) override;
 
-  /// One object a sequence: prompt, sample, text (the continuation alone), tokens, end.
+  /// One object a sequence: prompt, sample, text (the continuation alone), tokens, ids, end.
   [[nodiscard]] nlohmann::ordered_json json() const;
 
  private:
@@ -45,7 +45,7 @@ class GeneratedTexts : public train::TokenListener {
     io::StreamedText stream;
     std::string text = {};  // the continuation
     std::string waiting = {};
-    std::int64_t tokens = 0;
+    std::vector<Token> tokens = {};
     bool has_ended = false;
     bool by_its_own = false;
   };

@@ -66,7 +66,10 @@ TEST_CASE("tokens that come one by one give the text that they give together") {
   const std::string text = " caf\xC3\xA9 \xE2\x82\xAC" "5  and \xF0\x9F\x98\x80 or \xE6\xBC\xA2\xE5\xAD\x97 more words";
   for (const std::string file : {"gpt2.json", "qwen.json", "llama3.json"}) {
     const auto tokenizer = make_tokenizer(folder + "/" + file);
-    CHECK(streamed(*tokenizer, "Once upon", text) == text);
+    INFO(file);
+    ReadableText whole(ReadableText::Controls::kept);  // the tests' vocabularies lack some bytes
+    const std::string expected = whole.add(tokenizer->decode(tokenizer->encode("Once upon" + text))) + whole.finish();
+    CHECK("Once upon" + streamed(*tokenizer, "Once upon", text) == expected);
   }
   CHECK(streamed(*make_tokenizer("bytes"), "Once", text) == text);
   for (const std::string file : {"bpe.model", "unigram.model"}) {
