@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include <kozero/core/error.hpp>
 #include <kozero/io/bpe_tokenizer.hpp>
 #include <kozero/io/nfc.hpp>
@@ -38,7 +40,8 @@ BpeTokenizer::BpeTokenizer(std::string json_text, TokenizerJson json)
       bytes_of_(std::move(json.bytes_of)),
       nfc_(json.nfc),
       add_prefix_space_(json.add_prefix_space),
-      end_of_text_(json.end_of_text) {
+      end_of_text_(json.end_of_text),
+      closing_(std::move(json.closing)) {
   for (const Token id : json.whole) whole_.emplace(bytes_of_[static_cast<std::size_t>(id)], id);
 }
 
@@ -93,6 +96,10 @@ std::string BpeTokenizer::decode(std::span<const Token> tokens) const {
     text += bytes_of_[static_cast<std::size_t>(token)];
   }
   return text;
+}
+
+bool BpeTokenizer::ends_text(Token token) const {
+  return std::find(closing_.begin(), closing_.end(), token) != closing_.end();
 }
 
 void BpeTokenizer::save(const std::string& path) const { write_whole_file(path, json_text_); }

@@ -30,6 +30,7 @@ class BpeTokenizer : public Tokenizer {
   [[nodiscard]] int vocab_size() const override { return static_cast<int>(bytes_of_.size()); }
   [[nodiscard]] std::string name() const override { return "bpe:" + std::to_string(vocab_size()); }
   [[nodiscard]] Token end_of_text() const override { return end_of_text_; }
+  [[nodiscard]] bool ends_text(Token token) const override;
   void save(const std::string& path) const override;
 
  private:
@@ -48,6 +49,7 @@ class BpeTokenizer : public Tokenizer {
   std::unordered_map<std::string_view, Token> whole_;  ///< pieces that are tokens whatever the merges make of them
   bool nfc_, add_prefix_space_;
   Token end_of_text_;
+  std::vector<Token> closing_;
   mutable PieceCache cache_;
 };
 

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <kozero/core/error.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 #include <kozero/io/prepare.hpp>
 #include <kozero/io/prepared_folder.hpp>
 #include <kozero/io/readable.hpp>
@@ -126,7 +127,7 @@ void make_folder(const PrepareOrder& order, const std::vector<TextFile>& files, 
   write_description(folder, tokens);
 }
 
-bool holds_prepared(const std::string& folder) { return fs::exists(fs::path(folder) / kTokensDescription); }
+bool holds_prepared(const std::string& folder) { return is_there((fs::path(folder) / kTokensDescription).string()); }
 
 /// Whether the folder was made from the same text and its shards are as they were.
 bool is_current(const std::string& folder, const std::string& fingerprint) {

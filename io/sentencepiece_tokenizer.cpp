@@ -100,6 +100,10 @@ Token SentencePieceTokenizer::end_of_text() const {
   return processor_->bos_id() >= 0 ? processor_->bos_id() : processor_->eos_id();
 }
 
+bool SentencePieceTokenizer::ends_text(Token token) const {
+  return token >= 0 && (token == end_of_text() || token == processor_->eos_id());
+}
+
 void SentencePieceTokenizer::save(const std::string& path) const { write_whole_file(path, model_); }
 
 }  // namespace kozero::io

@@ -32,6 +32,8 @@ class Tokenizer {
   [[nodiscard]] virtual std::string name() const = 0;
   /// The id that begins a document, or -1 where there is none.
   [[nodiscard]] virtual Token end_of_text() const = 0;
+  /// Whether generated text ends with this id.
+  [[nodiscard]] virtual bool ends_text(Token token) const { return token >= 0 && token == end_of_text(); }
   /// The usual name of its file.
   [[nodiscard]] virtual std::string file_name() const { return "tokenizer.json"; }
   /// Writes a file that make_tokenizer reads. Throws Error(write).

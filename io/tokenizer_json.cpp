@@ -37,6 +37,7 @@ class Reader {
     check_decoder();
     read_added_tokens(vocabulary);
     read_.end_of_text = end_of_text(vocabulary);
+    read_.closing = closing_tokens(vocabulary);
     for (const auto& visible : vocabulary.visible) read_.bytes_of.push_back(from_visible(visible).value_or(visible));
     read_.bytes = vocabulary.bytes;
     read_.merges = std::move(vocabulary.merges);
@@ -177,6 +178,18 @@ class Reader {
       if (const auto found = vocabulary.id_of.find(name); found != vocabulary.id_of.end()) return found->second;
     }
     return -1;
+  }
+
+  /// By the names that published models end a text or a turn with.
+  std::vector<Token> closing_tokens(const BpeVocabulary& vocabulary) const {
+    std::vector<Token> tokens;
+    if (read_.end_of_text >= 0) tokens.push_back(read_.end_of_text);
+    for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|im_end|>", "</s>"}) {
+      if (const auto found = vocabulary.id_of.find(name); found != vocabulary.id_of.end()) {
+        tokens.push_back(found->second);
+      }
+    }
+    return tokens;
   }
 
   std::string path_;

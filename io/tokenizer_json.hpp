@@ -26,6 +26,7 @@ struct TokenizerJson {
   bool add_prefix_space = false;  ///< a text that does not begin with a blank gets one
   std::vector<Token> whole;       ///< with ignore_merges: pieces that are one of these are it, whatever the merges make
   Token end_of_text = -1;
+  std::vector<Token> closing;  ///< ids after which a model of these tokens has nothing more to say, end_of_text among them
 };
 
 /// Throws Error(input) naming `path` and what is wrong or not supported.

@@ -74,6 +74,20 @@ std::size_t utf8_character(std::string_view text) {
   return lead.length;
 }
 
+std::size_t utf8_beginning(std::string_view text) {
+  if (text.empty() || utf8_character(text) > 0) return 0;
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const Lead lead = lead_of(byte(0));
+  if (lead.length == 0) return 0;
+  std::size_t end = 1;
+  while (end < lead.length && end < text.size()) {
+    const bool fits = end == 1 ? byte(1) >= lead.low && byte(1) <= lead.high : (byte(end) & 0xC0U) == 0x80U;
+    if (!fits) break;
+    ++end;
+  }
+  return end;
+}
+
 std::size_t utf8_prefix(std::string_view text) {
   std::size_t end = 0;
   while (end < text.size()) {

@@ -12,6 +12,10 @@ namespace kozero::io {
 /// Bytes of the well-formed character at the front of `text`, or 0 where there is none.
 std::size_t utf8_character(std::string_view text);
 
+/// Bytes at the front of `text` that begin a well-formed character and stop short of its end: all of `text` where
+/// further bytes may complete it. 0 where a character is complete there, or the first byte begins none.
+std::size_t utf8_beginning(std::string_view text);
+
 /// Bytes of the longest well-formed prefix of `text`.
 std::size_t utf8_prefix(std::string_view text);
 

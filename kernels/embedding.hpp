@@ -12,6 +12,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/kernels/inputs.hpp>
+#include <kozero/kernels/row_places.hpp>
 #include <kozero/kernels/rows.hpp>
 
 namespace kozero::kernels {
@@ -30,19 +31,34 @@ void embedding_forward(const Space& space, Matrix<T> x, Vector<const Token> toke
       });
 }
 
-/// Adds the learned position vectors; `positions` is T.
-template <class Space, class T>
-void position_forward(const Space& space, Matrix<T> x, MatrixIn<T> wpe, std::int64_t positions) {
+/// Adds the learned vector of position position_of(n) to row n.
+template <class Space, class T, class Positions>
+void add_positions(const Space& space, const std::string& label, Matrix<T> x, MatrixIn<T> wpe,
+                   const Positions& position_of) {
   const auto columns = static_cast<std::int64_t>(x.extent(1));
-  require(wpe.extent(1) == x.extent(1) && static_cast<std::int64_t>(wpe.extent(0)) >= positions,
-          "position_forward: wpe (at least T, C) does not fit x (N, C)");
   for_each_row(
-      space, "kozero::position_forward", static_cast<std::int64_t>(x.extent(0)),
+      space, label, static_cast<std::int64_t>(x.extent(0)),
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
         T* const to = row_of(x, n);
         const auto sum = [](float token, float position) { return token + position; };
-        assign_row(team, to, columns, sum, to, row_of(wpe, n % positions));
+        assign_row(team, to, columns, sum, to, row_of(wpe, position_of(n)));
       });
+}
+
+/// Adds the learned position vectors; `positions` is T.
+template <class Space, class T>
+void position_forward(const Space& space, Matrix<T> x, MatrixIn<T> wpe, std::int64_t positions) {
+  require(wpe.extent(1) == x.extent(1) && static_cast<std::int64_t>(wpe.extent(0)) >= positions,
+          "position_forward: wpe (at least T, C) does not fit x (N, C)");
+  add_positions(space, "kozero::position_forward", x, wpe, RepeatedPositions{positions});
+}
+
+/// The same of rows at given positions, each below T.
+template <class Space, class T>
+void position_forward_at(const Space& space, Matrix<T> x, MatrixIn<T> wpe, const RowPlaces& places) {
+  require(wpe.extent(1) == x.extent(1) && places.positions.extent(0) == x.extent(0),
+          "position_forward_at: wpe (at least T, C) or the positions (N) do not fit x (N, C)");
+  add_positions(space, "kozero::position_forward_at", x, wpe, places);
 }
 
 /// The rows of one bucket into the `width` columns of dwte that begin at `to`; those of dx begin at `from`, and rows of

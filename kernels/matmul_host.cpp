@@ -3,11 +3,12 @@
 // matmul_host.cpp: who computes a product on the host. The rule: the processor's best tile unit, or oneDNN where there
 // is none and where padding to blocks of 32 x 32 would more than double the work. Of fp16 oneDNN is given copies in
 // float, which cost more than that padding. A table may say otherwise (product_tuning.hpp): all units and
-// oneDNN are ways.
+// oneDNN are ways. Of a few rows, whose speed is that of memory, no unit makes a difference: matmul_few_rows.hpp.
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <kozero/core/precision.hpp>
 #include <kozero/kernels/matmul.hpp>
+#include <kozero/kernels/matmul_few_rows.hpp>
 #include <kozero/kernels/matmul_onednn.hpp>
 #include <kozero/kernels/matmul_tiles.hpp>
 #include <kozero/kernels/product_ways.hpp>
@@ -81,8 +82,11 @@ template <class Space, class Out, class In>
 void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
               const Epilogue<Out, In>& epilogue) {
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
-  const TileUnit* const unit = unit_for(space, shape, a, b, epilogue);
-  multiply_by(unit, space, shape, c, a, b, epilogue);
+  if (chosen() != Products::library && has_few_rows(shape)) {
+    multiply_few_rows(space, shape, c, a, b, epilogue);
+  } else {
+    multiply_by(unit_for(space, shape, a, b, epilogue), space, shape, c, a, b, epilogue);
+  }
   apply_gelu(space, shape, c,
              epilogue);  // in the blocks' own storing it was slower: it reads and writes lines far apart
 }

@@ -3,12 +3,14 @@
 // rope.hpp: rotary position embedding of query and key heads, in place, and its gradient.
 //   (a, b) -> (a cos - b sin, b cos + a sin),  a = head(i), b = head(i + D/2), angle(t, i) = t frequency(i),  i < D/2
 // The row of qkv (N, heads * D) is q heads | k heads | v heads; the first `heads_to_rotate` heads turn. Row n has
-// position n mod T, T the rows of the tables (T, D/2). Backward turns the gradient back by the same angle. Hugging
-// Face's pairing of halves. Returns without fencing.      Su et al. 2021, arXiv:2104.09864.
+// position n mod T, T the rows of the tables (T, D/2); rope_forward_at is given the positions. Backward turns the
+// gradient back by the same angle. Hugging Face's pairing of halves. Returns without fencing.
+// Su et al. 2021, arXiv:2104.09864.
 #pragma once
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/kernels/rope_frequencies.hpp>
+#include <kozero/kernels/row_places.hpp>
 #include <kozero/kernels/rows.hpp>
 
 namespace kozero::kernels {
@@ -50,20 +52,19 @@ KOKKOS_INLINE_FUNCTION void assign_halves(const Team& team, T* heads, std::int64
        });))
 }
 
-/// Turns the heads by `direction` (1 or -1) times their angle.
-template <class Space, class T>
+/// Turns the heads by `direction` (1 or -1) times their angle; row n has position position_of(n).
+template <class Space, class T, class Positions>
 void rope_rotate(const Space& space, const std::string& label, Matrix<T> qkv, std::int64_t heads_to_rotate,
-                 Matrix<const float> cosines, Matrix<const float> sines, float direction) {
+                 Matrix<const float> cosines, Matrix<const float> sines, float direction, const Positions& position_of) {
   const auto half = static_cast<std::int64_t>(cosines.extent(1));
-  const auto positions = static_cast<std::int64_t>(cosines.extent(0));
   require(sines.extent(0) == cosines.extent(0) && sines.extent(1) == cosines.extent(1) &&
               heads_to_rotate * 2 * half <= static_cast<std::int64_t>(qkv.extent(1)),
           label + ": the tables (T, D/2) do not fit the heads of qkv");
   for_each_row(
       space, label, static_cast<std::int64_t>(qkv.extent(0)),
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-        const float* const cosine = row_of(cosines, n % positions);
-        const float* const sine = row_of(sines, n % positions);
+        const float* const cosine = row_of(cosines, position_of(n));
+        const float* const sine = row_of(sines, position_of(n));
         const auto turned = [=](float a, float b, float c, float s) {
           return TwoValues{a * c - b * (direction * s), b * c + a * (direction * s)};
         };
@@ -71,18 +72,30 @@ void rope_rotate(const Space& space, const std::string& label, Matrix<T> qkv, st
       });
 }
 
+inline RepeatedPositions all_positions(const Matrix<const float>& table) {
+  return {static_cast<std::int64_t>(table.extent(0))};
+}
+
 template <class Space, class T>
 void rope_forward(const Space& space, Matrix<T> qkv, std::int64_t heads_to_rotate, std::int64_t head_dim,
                   Matrix<const float> cosines, Matrix<const float> sines) {
   require(head_dim == 2 * static_cast<std::int64_t>(cosines.extent(1)), "rope_forward: the tables are not (T, D/2)");
-  rope_rotate(space, "kozero::rope_forward", qkv, heads_to_rotate, cosines, sines, 1.0F);
+  rope_rotate(space, "kozero::rope_forward", qkv, heads_to_rotate, cosines, sines, 1.0F, all_positions(cosines));
+}
+
+/// The same of rows at given positions, each below T.
+template <class Space, class T>
+void rope_forward_at(const Space& space, Matrix<T> qkv, std::int64_t heads_to_rotate, const RowPlaces& places,
+                     Matrix<const float> cosines, Matrix<const float> sines) {
+  require(places.positions.extent(0) == qkv.extent(0), "rope_forward_at: not one position for each row of qkv");
+  rope_rotate(space, "kozero::rope_forward_at", qkv, heads_to_rotate, cosines, sines, 1.0F, places);
 }
 
 template <class Space, class T>
 void rope_backward(const Space& space, Matrix<T> dqkv, std::int64_t heads_to_rotate, std::int64_t head_dim,
                    Matrix<const float> cosines, Matrix<const float> sines) {
   require(head_dim == 2 * static_cast<std::int64_t>(cosines.extent(1)), "rope_backward: the tables are not (T, D/2)");
-  rope_rotate(space, "kozero::rope_backward", dqkv, heads_to_rotate, cosines, sines, -1.0F);
+  rope_rotate(space, "kozero::rope_backward", dqkv, heads_to_rotate, cosines, sines, -1.0F, all_positions(cosines));
 }
 
 }  // namespace kozero::kernels

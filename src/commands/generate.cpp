@@ -1,37 +1,94 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <charconv>
 #include <iostream>
+
+#include <fmt/format.h>
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/agreed.hpp>
+#include <kozero/io/readable.hpp>
 #include <kozero/io/tokenizer.hpp>
-#include <kozero/train/generator.hpp>
 
 #include "deck_arguments.hpp"
+#include "generated_texts.hpp"
 #include "start_checks.hpp"
 #include "trained_model.hpp"
 
 namespace kozero::commands {
+namespace {
 
-void generate(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("DECK | RUN | WEIGHTS | CHECKPOINT | HF_FOLDER [--prompt TEXT] [--tokens N] [--temperature X] "
-               "[--top-k K] [--top-p P] [--seed S] [data.tokenizer=FILE]",
-               "generate");
+struct GenerateArguments {
   DeckArguments named;
-  named.add_to(app);
-  std::string prompt = "\n";
+  PromptSource prompts;
   std::int64_t count = 200;
+  std::int64_t samples = 1;
+  std::int64_t batch = 8;
   train::Sampling sampling;
-  app.add_option("--prompt", prompt);
-  app.add_option("--tokens", count)->check(CLI::NonNegativeNumber);
-  app.add_option("--temperature", sampling.temperature)->check(CLI::NonNegativeNumber);
-  app.add_option("--top-k", sampling.top_k)->check(CLI::NonNegativeNumber);
-  app.add_option("--top-p", sampling.top_p)->check(CLI::Range(0.0, 1.0));
-  app.add_option("--seed", sampling.seed);
-  parse(app, arguments);
+  bool past_end = false;
+  JsonOutput json;
+};
 
-  TrainedModel trained(named.path, named.overrides, environment);
-  const auto tokenizer = dist::agreed(trained.session().control(), [&] {
+/// Accepts integers of at least `least`, with one short line where it is none.
+CLI::Validator integer_from(std::int64_t least) {
+  const std::string accepted = "integer >= " + std::to_string(least);
+  return {[=](const std::string& text) -> std::string {
+            std::int64_t value = 0;
+            const char* const end = text.data() + text.size();
+            const auto read = std::from_chars(text.data(), end, value);
+            const bool fits = read.ec == std::errc() && read.ptr == end && value >= least;
+            return fits ? "" : '"' + text + "\": accepted: " + accepted;
+          },
+          "INTEGER"};
+}
+
+CLI::Validator number_from(double least, double most, const std::string& accepted) {
+  return {[=](const std::string& text) -> std::string {
+            double value = 0.0;
+            const bool fits = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+            return fits ? "" : '"' + text + "\": accepted: " + accepted;
+          },
+          "NUMBER"};
+}
+
+GenerateArguments read_arguments(const Arguments& arguments) {
+  GenerateArguments given;
+  CLI::App app("", "generate");
+  given.named.add_to(app);
+  auto* const prompt = app.add_option("--prompt", given.prompts.text,
+                                      "the text to continue; -: standard input; none: a new text, behind the "
+                                      "tokenizer's end-of-text token, or a newline where it has none")
+                           ->type_name("TEXT");
+  auto* const file = app.add_option("--prompt-file", given.prompts.file, "a file with the text to continue")
+                         ->type_name("FILE")
+                         ->excludes(prompt);
+  app.add_option("--prompts", given.prompts.lines_file, "a file with a text to continue in each line")
+      ->type_name("FILE")
+      ->excludes(prompt)
+      ->excludes(file);
+  app.add_option("--tokens", given.count, "new tokens of each text, at most; those beyond model.seq see the last "
+                                          "model.seq tokens, which are run anew for each")
+      ->check(integer_from(0));
+  app.add_option("--samples", given.samples, "continuations of each text")->check(integer_from(1));
+  app.add_option("--batch", given.batch, "texts that are generated at once, at most")->check(integer_from(1));
+  app.add_option("--temperature", given.sampling.temperature, "divides the logits; 0 takes the likeliest token")
+      ->check(number_from(0.0, 1e30, "number >= 0"));
+  app.add_option("--top-k", given.sampling.top_k, "pick from the K likeliest tokens; 0: from all")
+      ->check(integer_from(0));
+  app.add_option("--top-p", given.sampling.top_p,
+                 "pick from the likeliest tokens that together have this probability")
+      ->check(number_from(0.0, 1.0, "number from 0 to 1"));
+  app.add_option("--seed", given.sampling.seed, "of the random numbers")->check(integer_from(0));
+  app.add_flag("--past-end", given.past_end, "go on behind end-of-text tokens instead of stopping there");
+  given.json.add_to(app);
+  parse(app, arguments);
+  return given;
+}
+
+std::unique_ptr<io::Tokenizer> open_tokenizer(TrainedModel& trained, const DeckArguments& named) {
+  dist::Communicator& control = trained.session().control();
+  auto tokenizer = dist::agreed(control, [&] {
     const bool names_one = named.gives("data.tokenizer");
     if (trained.source().tokenizer.empty() && !names_one) {
       throw Error(Failure::deck, "no text without a tokenizer: " + trained.source().no_tokenizer +
@@ -39,14 +96,81 @@ void generate(const dist::Environment& environment, const Arguments& arguments) 
     }
     return io::make_tokenizer(names_one ? trained.deck().data.tokenizer : trained.source().tokenizer);
   });
-  require_same_tokenizer(*tokenizer, trained.session().control());
+  require_same_tokenizer(*tokenizer, control);
   trained.accept_vocabulary(tokenizer->vocab_size());
-  train::Generator generator(trained.network(), trained.comm(), tokenizer->vocab_size(),
-                             trained.ledger());
-  std::vector<Token> tokens = tokenizer->encode(prompt);
-  if (tokens.empty()) tokens = tokenizer->encode("\n");
-  const auto more = generator.continued(tokens, count, sampling);
-  if (environment.rank() == 0) std::cout << prompt << tokenizer->decode(more) << std::endl;
+  return tokenizer;
+}
+
+/// Its tokens; of an empty text the token that documents begin with.
+std::vector<Token> tokens_of(const io::Tokenizer& tokenizer, const std::string& prompt) {
+  std::vector<Token> tokens = tokenizer.encode(prompt);
+  if (tokens.empty() && tokenizer.end_of_text() >= 0) tokens.push_back(tokenizer.end_of_text());
+  return tokens.empty() ? tokenizer.encode("\n") : tokens;
+}
+
+train::GenerationOrder order_of(const GenerateArguments& given, const io::Tokenizer& tokenizer,
+                                const std::vector<std::string>& prompts) {
+  train::GenerationOrder order;
+  order.samples = given.samples;
+  order.count = given.count;
+  order.sampling = given.sampling;
+  if (!given.past_end) order.ends = [&](Token token) { return tokenizer.ends_text(token); };
+  for (const auto& prompt : prompts) order.prompts.push_back(tokens_of(tokenizer, prompt));
+  return order;
+}
+
+double rate(std::int64_t tokens, double seconds) { return seconds > 0.0 ? static_cast<double>(tokens) / seconds : 0.0; }
+
+/// What the arrays take, the cache by itself.
+std::string memory_line(const MemoryLedger& ledger, std::int64_t sequences, std::int64_t positions) {
+  std::int64_t cache = 0;
+  for (const auto& line : ledger.lines()) {
+    if (line.label.find(" cached ") != std::string::npos) cache += line.bytes;
+  }
+  const std::int64_t weights = ledger.bytes(Memory::parameters) + ledger.bytes(Memory::gathered);
+  return fmt::format("memory       weights {}, cache {} for {} x {} tokens, other {}", io::readable_bytes(weights),
+                     io::readable_bytes(cache), sequences, positions,
+                     io::readable_bytes(ledger.total() - weights - cache));
+}
+
+std::string rate_line(const train::GenerationTimes& times) {
+  return fmt::format("rate         prompt {} tokens in {:.2f} s, {:.1f} tokens/s; generated {} tokens in {:.2f} s, {:.1f} "
+                     "tokens/s",
+                     times.prompt_tokens, times.prompt_s, rate(times.prompt_tokens, times.prompt_s), times.step_tokens,
+                     times.step_s, rate(times.step_tokens, times.step_s));
+}
+
+nlohmann::ordered_json json_of(const GeneratedTexts& texts, const train::GenerationTimes& times) {
+  return {{"texts", texts.json()},
+          {"prompt_tokens", times.prompt_tokens},
+          {"prompt_s", times.prompt_s},
+          {"step_tokens", times.step_tokens},
+          {"step_s", times.step_s},
+          {"prompt_tokens_per_s", rate(times.prompt_tokens, times.prompt_s)},
+          {"tokens_per_s", rate(times.step_tokens, times.step_s)}};
+}
+
+}  // namespace
+
+void generate(const dist::Environment& environment, const Arguments& arguments) {
+  const GenerateArguments given = read_arguments(arguments);
+  TrainedModel trained(given.named.path, given.named.overrides, environment, TrainedModel::Use::generation);
+  const auto tokenizer = open_tokenizer(trained, given.named);
+  const auto prompts = given.prompts.read(trained.session().control());
+  const auto order = order_of(given, *tokenizer, prompts);
+
+  const std::int64_t sequences = std::min(given.batch, order.num_sequences());
+  const std::int64_t positions = std::min(order.longest(), trained.settings().model.seq);
+  train::CachedGenerator generator(trained.network(), trained.comm(), tokenizer->vocab_size(), sequences, positions,
+                                   trained.ledger());
+  const bool is_first = environment.rank() == 0;
+  if (is_first) std::cerr << memory_line(trained.ledger(), sequences, positions) << std::endl;
+
+  GeneratedTexts texts(*tokenizer, prompts, order, is_first && !given.json.is_asked());
+  const auto times = generator.run(order, texts);
+  if (!is_first) return;
+  given.json.print(json_of(texts, times));
+  std::cerr << rate_line(times) << std::endl;
 }
 
 }  // namespace kozero::commands

@@ -8,7 +8,7 @@
 namespace kozero::commands {
 
 TrainedModel::TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
-                           const dist::Environment& environment)
+                           const dist::Environment& environment, Use use)
     : session_(environment,
                [&](dist::Communicator& comm) {
                  source_ = find_weights(path, comm);
@@ -22,7 +22,7 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
   weights_ = std::make_unique<zero::FrozenWeights>(model->parameters(), *comm_, settings_.zero.stage, ledger_,
                                                     settings_.zero.prefetch_units);
   network_ = std::make_unique<model::NetworkOf<float>>(std::move(model), *weights_);
-  network_->reserve(ledger_, settings_.batch.micro_batch);
+  if (use == Use::evaluation) network_->reserve(ledger_, settings_.batch.micro_batch);
   load(source_, settings_.model, network_->parameters(), weights_->weights(), session_.control());
 }
 

@@ -16,10 +16,13 @@ namespace kozero::commands {
 
 class TrainedModel {
  public:
+  /// Evaluation reserves the activations of a batch; generation leaves it to the cache's user to reserve.
+  enum class Use { evaluation, generation };
+
   /// Reads the weights that `path` names (weights_source.hpp), with their deck changed by `overrides`.
   /// Collective. Throws Error, seen by all ranks.
   TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
-               const dist::Environment& environment);
+               const dist::Environment& environment, Use use = Use::evaluation);
 
   [[nodiscard]] Session& session() { return session_; }
   [[nodiscard]] const io::Deck& deck() const { return session_.deck(); }

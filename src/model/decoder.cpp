@@ -68,7 +68,57 @@ void Decoder<Scalar>::next_token_logits(ParameterAccess<Scalar>& access, Matrix<
   prefix.inputs = Matrix<const Token>(inputs.data(), 1, static_cast<std::size_t>(seen));
   const Pass pass = pass_of(prefix, 0.0F);
   forward(access, pass, flat(prefix.inputs));
-  parts_.head.logits(pass, logits, rows(last_state(pass), num_tokens - 1, 1), acquire_head(access));
+  parts_.head.logits(pass, as_matrix(logits, 1, parts_.config.vocab), rows(last_state(pass), num_tokens - 1, 1),
+                     acquire_head(access));
+  release_head(access);
+}
+
+template <class Scalar>
+void Decoder<Scalar>::reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) {
+  const Config& config = parts_.config;
+  require(extents.positions >= 1 && extents.positions <= config.seq,
+          "reserve_cache: " + std::to_string(extents.positions) + " positions of " + std::to_string(config.seq));
+  cached_rows_ = extents.rows;
+  std::int64_t scratch = parts_.head.logits_scratch_bytes(extents.rows);
+  for (const auto& block : parts_.blocks) {
+    for (const auto& sublayer : block) {
+      sublayer->reserve_cache(ledger, extents);
+      scratch = std::max(scratch, sublayer->decode_scratch_bytes(extents));
+    }
+  }
+  for (auto& state : decode_states_) {
+    state = ledger.take<Scalar>(Memory::activations, "new rows residual", extents.rows, config.dim);
+  }
+  decode_scratch_ = ledger.take<std::byte>(Memory::workspace, "scratch of new rows", scratch);
+  if (parts_.rotary) parts_.rotary->reserve(ledger, space_, config.seq, config.head_dim);
+}
+
+template <class Scalar>
+void Decoder<Scalar>::decode(ParameterAccess<Scalar>& access, const TokenRows& given, Matrix<float> logits) {
+  const std::int64_t num_rows = given.num_rows();
+  const auto num_logits = static_cast<std::int64_t>(logits.extent(0));
+  require(num_rows <= cached_rows_ && given.places.num_rows() == num_rows && num_logits <= num_rows,
+          "decode: " + std::to_string(num_rows) + " rows where " + std::to_string(cached_rows_) + " are reserved");
+  Pass pass;
+  pass.space = space_;
+  pass.batch = num_rows;
+  pass.positions = 1;
+  pass.scratch_memory = decode_scratch_;
+  Matrix<Scalar> x = rows(decode_states_[0], 0, num_rows);
+  Matrix<Scalar> y = rows(decode_states_[1], 0, num_rows);
+
+  parts_.embedding.decode(pass, x, given.tokens, given.places, access.acquire(kEmbedding));
+  access.release(kEmbedding);
+  for (std::size_t layer = 0; layer < parts_.blocks.size(); ++layer) {
+    const auto weights = access.acquire(unit_of_block(layer));
+    for (const auto& sublayer : parts_.blocks[layer]) {
+      sublayer->decode(pass, given.places, y, x, weights);
+      std::swap(x, y);
+    }
+    access.release(unit_of_block(layer));
+  }
+  if (num_logits == 0) return;
+  parts_.head.logits(pass, logits, rows(x, num_rows - num_logits, num_logits), acquire_head(access));
   release_head(access);
 }
 

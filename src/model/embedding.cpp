@@ -24,6 +24,13 @@ void Embedding<Scalar>::forward(const Pass& pass, Matrix<Scalar> x, Vector<const
 }
 
 template <class Scalar>
+void Embedding<Scalar>::decode(const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens,
+                               const kernels::RowPlaces& places, Vector<const Scalar> weights) const {
+  kernels::embedding_forward(pass.space, x, tokens, tokens_.in(weights));
+  if (positions_) kernels::position_forward_at(pass.space, x, positions_->in(weights), places);
+}
+
+template <class Scalar>
 void Embedding<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens,
                                  Vector<float> gradient) const {
   if (pass.dropout > 0.0F) {

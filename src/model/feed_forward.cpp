@@ -64,7 +64,36 @@ std::int64_t FeedForward<Scalar>::scratch_bytes(std::int64_t batch, std::int64_t
 template <class Scalar>
 void FeedForward<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
                                   Vector<const Scalar> weights) {
-  const Activations a = used_part(pass.num_rows());
+  run(pass, used_part(pass.num_rows()), y, x, weights);
+}
+
+template <class Scalar>
+auto FeedForward<Scalar>::carve_activations(Scratch& scratch, std::int64_t num_rows) const -> Activations {
+  Activations part;
+  part.normed = scratch.matrix<Scalar>(num_rows, norm_.num_channels());
+  part.statistics = norm_.carve(scratch, num_rows);
+  part.hidden = scratch.matrix<Scalar>(num_rows, up_.num_outputs());
+  part.active = scratch.matrix<Scalar>(num_rows, down_.num_inputs());
+  return part;
+}
+
+template <class Scalar>
+std::int64_t FeedForward<Scalar>::decode_scratch_bytes(const CacheExtents& extents) const {
+  Scratch plan;
+  carve_activations(plan, extents.rows);
+  return plan.bytes();
+}
+
+template <class Scalar>
+void FeedForward<Scalar>::decode(const Pass& pass, const kernels::RowPlaces& /*places*/, Matrix<Scalar> y,
+                                 Matrix<const Scalar> x, Vector<const Scalar> weights) {
+  Scratch scratch = pass.scratch();
+  run(pass, carve_activations(scratch, pass.num_rows()), y, x, weights);
+}
+
+template <class Scalar>
+void FeedForward<Scalar>::run(const Pass& pass, const Activations& a, Matrix<Scalar> y, Matrix<const Scalar> x,
+                              Vector<const Scalar> weights) const {
   norm_.forward(pass.space, a.normed, a.statistics, x, weights);
   if (activation_ == Activation::gelu) {
     up_.forward_gelu(pass.space, a.hidden, a.active, a.normed, weights);

@@ -88,12 +88,27 @@ Vector<const float> Head<Scalar>::evaluate(const Pass& pass, Matrix<const Scalar
 }
 
 template <class Scalar>
-void Head<Scalar>::logits(const Pass& pass, Vector<float> out, Matrix<const Scalar> x,
-                          const HeadUnits<const Scalar>& weights) {
-  const auto normed = rows(normed_, 0, 1);
-  norm_.forward(pass.space, normed, statistics_, x, weights.head);
-  kernels::matmul(pass.space, as_matrix(out, 1, vocabulary_.rows), Op::none, normed, Op::transpose,
-                  vocabulary_.in(weights.vocabulary), false);
+auto Head<Scalar>::carve_normed(Scratch& scratch, std::int64_t num_rows) const -> Normed {
+  Normed part;
+  part.x = scratch.matrix<Scalar>(num_rows, norm_.num_channels());
+  part.statistics = norm_.carve(scratch, num_rows);
+  return part;
+}
+
+template <class Scalar>
+std::int64_t Head<Scalar>::logits_scratch_bytes(std::int64_t num_rows) const {
+  Scratch plan;
+  carve_normed(plan, num_rows);
+  return plan.bytes();
+}
+
+template <class Scalar>
+void Head<Scalar>::logits(const Pass& pass, Matrix<float> out, Matrix<const Scalar> x,
+                          const HeadUnits<const Scalar>& weights) const {
+  Scratch scratch = pass.scratch();
+  const Normed normed = carve_normed(scratch, static_cast<std::int64_t>(x.extent(0)));
+  norm_.forward(pass.space, normed.x, normed.statistics, x, weights.head);
+  kernels::matmul(pass.space, out, Op::none, normed.x, Op::transpose, vocabulary_.in(weights.vocabulary), false);
 }
 
 #define KOZERO_INSTANTIATE(T) template class Head<T>;

@@ -35,6 +35,10 @@ double largest_difference(const HostVector<Scalar>& a, const HostVector<Scalar>&
   return largest;
 }
 
+[[noreturn]] void refuse_tokens() {
+  throw Error(Failure::deck, "model.arch = \"linear\" has no tokens to generate: use a language model");
+}
+
 }  // namespace
 
 void resolve_linear(Config& config) {
@@ -130,7 +134,18 @@ double LinearDemo<Scalar>::evaluate(ParameterAccess<Scalar>& access, const Batch
 template <class Scalar>
 void LinearDemo<Scalar>::next_token_logits(ParameterAccess<Scalar>& /*access*/, Matrix<const Token> /*inputs*/,
                                            std::int64_t /*num_tokens*/, Vector<float> /*logits*/) {
-  throw Error(Failure::deck, "model.arch = \"linear\" has no tokens to generate: use a language model");
+  refuse_tokens();
+}
+
+template <class Scalar>
+void LinearDemo<Scalar>::reserve_cache(MemoryLedger& /*ledger*/, const CacheExtents& /*extents*/) {
+  refuse_tokens();
+}
+
+template <class Scalar>
+void LinearDemo<Scalar>::decode(ParameterAccess<Scalar>& /*access*/, const TokenRows& /*rows*/,
+                                Matrix<float> /*logits*/) {
+  refuse_tokens();
 }
 
 template <class Scalar>

@@ -17,6 +17,14 @@ RowStatistics Norm<Scalar>::reserve(MemoryLedger& ledger, const std::string& lab
 }
 
 template <class Scalar>
+RowStatistics Norm<Scalar>::carve(Scratch& scratch, std::int64_t num_rows) const {
+  RowStatistics statistics;
+  if (shift_) statistics.mean = scratch.vector<float>(num_rows);
+  statistics.rstd = scratch.vector<float>(num_rows);
+  return statistics;
+}
+
+template <class Scalar>
 void Norm<Scalar>::forward(const Device& space, Matrix<Scalar> y, const RowStatistics& statistics,
                            Matrix<const Scalar> x, Vector<const Scalar> weights) const {
   const auto num_rows = static_cast<std::int64_t>(x.extent(0));

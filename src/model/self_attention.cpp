@@ -128,6 +128,58 @@ void SelfAttention<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<c
 }
 
 template <class Scalar>
+void SelfAttention<Scalar>::reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) {
+  cache_ = {extents.sequences, kernels::CacheShape::whole_tiles(extents.positions), config_.kv_heads, config_.head_dim};
+  const std::string label = "block." + std::to_string(layer_) + " cached ";
+  cached_heads_.keys = ledger.take<Scalar>(Memory::activations, label + "keys", cache_.extent());
+  cached_heads_.values = ledger.take<Scalar>(Memory::activations, label + "values", cache_.extent());
+}
+
+template <class Scalar>
+auto SelfAttention<Scalar>::carve_decoding(Scratch& scratch, std::int64_t num_rows) const -> Decoding {
+  Decoding part;
+  part.normed = scratch.matrix<Scalar>(num_rows, norm_.num_channels());
+  part.statistics = norm_.carve(scratch, num_rows);
+  part.qkv = scratch.matrix<Scalar>(num_rows, qkv_.num_outputs());
+  if (qk_norm_) {
+    part.normed_qkv = scratch.matrix<Scalar>(num_rows, qkv_.num_outputs());
+    part.qk_rstd = scratch.matrix<float>(num_rows, qk_norm_->num_heads());
+  }
+  part.heads = scratch.matrix<Scalar>(num_rows, output_.num_inputs());
+  part.attention = scratch.vector<float>(kernels::cached_attention_workspace(cache_, num_rows, config_.heads));
+  return part;
+}
+
+/// reserve_cache comes before.
+template <class Scalar>
+std::int64_t SelfAttention<Scalar>::decode_scratch_bytes(const CacheExtents& extents) const {
+  Scratch plan;
+  carve_decoding(plan, extents.rows);
+  return plan.bytes();
+}
+
+template <class Scalar>
+void SelfAttention<Scalar>::decode(const Pass& pass, const kernels::RowPlaces& places, Matrix<Scalar> y,
+                                   Matrix<const Scalar> x, Vector<const Scalar> weights) {
+  Scratch scratch = pass.scratch();
+  const Decoding d = carve_decoding(scratch, pass.num_rows());
+  const kernels::AttentionShape rows_alone = shape(pass.num_rows(), 1);
+
+  norm_.forward(pass.space, d.normed, d.statistics, x, weights);
+  qkv_.forward(pass.space, d.qkv, d.normed, weights);
+  const Matrix<Scalar> qkv = qk_norm_ ? d.normed_qkv : d.qkv;
+  if (qk_norm_) qk_norm_->forward(pass.space, qkv, d.qk_rstd, d.qkv, weights);
+  if (rotary_) {
+    kernels::rope_forward_at(pass.space, qkv, config_.heads + config_.kv_heads, places, rotary_->cosines,
+                             rotary_->sines);
+  }
+  kernels::append_to_cache<Device, Scalar>(pass.space, cached_heads_, cache_, qkv, places, rows_alone);
+  kernels::attention_cached<Device, Scalar>(pass.space, d.heads, qkv, cached_heads_, cache_, places, rows_alone,
+                                            d.attention);
+  join<Scalar>(pass, y, x, output_, d.heads, weights, output_stream_);
+}
+
+template <class Scalar>
 void SelfAttention<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient,
                                      Matrix<const Scalar> x, Vector<const Scalar> weights) {
   const Activations a = used_part(pass);

@@ -13,46 +13,74 @@
 namespace kozero::train {
 namespace {
 
-/// Token ids, likeliest first, cut to the top_k. NaN is the least likely.
-std::vector<Token> candidates(std::span<const float> logits, std::int64_t top_k) {
-  std::vector<Token> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), Token{0});
-  const auto logit = [&](Token id) {
-    const float value = logits[static_cast<std::size_t>(id)];
-    return std::isnan(value) ? -std::numeric_limits<float>::infinity() : value;
-  };
-  const auto likelier = [&](Token a, Token b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; };
-  std::sort(ids.begin(), ids.end(), likelier);
-  if (top_k > 0 && top_k < static_cast<std::int64_t>(ids.size())) ids.resize(static_cast<std::size_t>(top_k));
-  return ids;
+/// The logit of an id, NaN being the least likely.
+float logit_of(std::span<const float> logits, Token id) {
+  const float value = logits[static_cast<std::size_t>(id)];
+  return std::isnan(value) ? -std::numeric_limits<float>::infinity() : value;
 }
 
-/// How many of the leading probabilities reach the mass top_p of their sum.
-std::size_t nucleus(const std::vector<double>& weights, double top_p) {
-  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
-  double mass = 0.0;
-  std::size_t count = 0;
-  while (count < weights.size() && (count == 0 || mass < top_p * all)) mass += weights[count++];
-  return count;
+/// Token ids, likeliest first, sorted only as far as they are asked for.
+class Ranking {
+ public:
+  explicit Ranking(std::span<const float> logits) : logits_(logits), ids_(logits.size()) {
+    std::iota(ids_.begin(), ids_.end(), Token{0});
+  }
+
+  Token operator[](std::size_t place) {
+    if (place >= sorted_) sort_to(std::min(ids_.size(), std::max(kFirstSort, 4 * (place + 1))));
+    return ids_[place];
+  }
+  [[nodiscard]] std::size_t size() const { return ids_.size(); }
+  [[nodiscard]] float logit(Token id) const { return logit_of(logits_, id); }
+
+ private:
+  static constexpr std::size_t kFirstSort = 64;
+
+  void sort_to(std::size_t end) {
+    const auto likelier = [this](Token a, Token b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; };
+    const auto at = [this](std::size_t place) { return ids_.begin() + static_cast<std::ptrdiff_t>(place); };
+    if (end < ids_.size()) std::nth_element(at(sorted_), at(end), ids_.end(), likelier);
+    std::sort(at(sorted_), at(end), likelier);
+    sorted_ = end;
+  }
+
+  std::span<const float> logits_;
+  std::vector<Token> ids_;
+  std::size_t sorted_ = 0;
+};
+
+Token likeliest(std::span<const float> logits) {
+  Token best = 0;
+  for (Token id = 1; id < static_cast<Token>(logits.size()); ++id) {
+    if (logit_of(logits, id) > logit_of(logits, best)) best = id;
+  }
+  return best;
 }
 
 }  // namespace
 
 Token pick_token(std::span<const float> logits, const Sampling& sampling, double uniform) {
-  const std::vector<Token> ids = candidates(logits, sampling.temperature == 0.0 ? 1 : sampling.top_k);
-  if (ids.size() == 1) return ids.front();
-  const double highest = logits[static_cast<std::size_t>(ids.front())];
-  std::vector<double> weights;
-  for (const Token id : ids) {
-    weights.push_back(std::exp((logits[static_cast<std::size_t>(id)] - highest) / sampling.temperature));
+  if (sampling.temperature == 0.0 || sampling.top_k == 1) return likeliest(logits);
+  Ranking ranking(logits);
+  const auto most = static_cast<std::int64_t>(ranking.size());
+  const auto kept = static_cast<std::size_t>(sampling.top_k > 0 ? std::min(sampling.top_k, most) : most);
+  const double highest = ranking.logit(ranking[0]);
+  if (!std::isfinite(highest)) return ranking[0];
+  const auto weight = [&](Token id) { return std::exp((ranking.logit(id) - highest) / sampling.temperature); };
+
+  double all = 0.0;
+  for (std::size_t i = 0; i < kept; ++i) all += weight(kept == ranking.size() ? static_cast<Token>(i) : ranking[i]);
+  double mass = sampling.top_p < 1.0 ? 0.0 : all;
+  std::size_t count = sampling.top_p < 1.0 ? 0 : kept;  // the nucleus: the likeliest that reach top_p
+  while (sampling.top_p < 1.0 && count < kept && (count == 0 || mass < sampling.top_p * all)) {
+    mass += weight(ranking[count++]);
   }
-  weights.resize(nucleus(weights, sampling.top_p));
-  double left = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    left -= weights[i];
-    if (left < 0.0) return ids[i];
+  double left = uniform * mass;
+  for (std::size_t i = 0; i < count; ++i) {
+    left -= weight(ranking[i]);
+    if (left < 0.0) return ranking[i];
   }
-  return ids[weights.size() - 1];
+  return ranking[count - 1];
 }
 
 Generator::Generator(model::Network& network, dist::Communicator& comm, std::int64_t vocab, MemoryLedger& ledger)

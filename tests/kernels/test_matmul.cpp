@@ -9,6 +9,8 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <kozero/core/device.hpp>
+
 #include "gradient_case.hpp"
 
 namespace kozero::kernels {
@@ -24,6 +26,27 @@ TEMPLATE_LIST_TEST_CASE("matmul takes vectors and single elements as matrices", 
   check_all_operations<TestType>(1, 13, 7);
   check_all_operations<TestType>(13, 1, 7);
   check_all_operations<TestType>(7, 13, 1);
+}
+
+TEMPLATE_LIST_TEST_CASE("matmul of a few rows agrees with a plain loop", "[matmul]", ProductTypes) {
+  for (const std::int64_t m : {1, 3, 8}) {
+    check_all_operations<TestType>(m, 300, 261);  // two panels, three ranges, the last ones short
+    check_all_operations<TestType>(m, 512, 128);
+  }
+}
+
+TEMPLATE_LIST_TEST_CASE("a row of a product of a few rows has the same bits alone", "[matmul]",
+                        reference::StoredTypes) {
+  const Case<Types<TestType, TestType>> of{5, 300, 261, Op::none, GENERATE(Op::none, Op::transpose)};
+  const auto a = of.a();
+  const auto b = of.b();
+  const Filled<TestType> together(5 * 300), alone(300);
+  matmul(Device(), together.matrix(5, 300), Op::none, of.shaped_a(a), of.op_b, of.shaped_b(b), false);
+  const auto row = as_matrix(slice(a.input(), 3 * 261, 261), 1, 261);
+  matmul(Device(), alone.matrix(1, 300), Op::none, row, of.op_b, of.shaped_b(b), false);
+  Device().fence();
+  const std::vector<float> all = together.values();
+  if (kHostIsDevice) CHECK(reference::same_bits(alone.values(), {all.begin() + 900, all.begin() + 1200}));
 }
 
 TEMPLATE_LIST_TEST_CASE("matmul is right where rows are multiples of 4 KiB", "[matmul]", ProductTypes) {

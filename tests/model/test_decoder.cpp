@@ -175,6 +175,13 @@ TEST_CASE("a planning ledger books what a run takes, without touching memory") {
     MemoryLedger run;
     model::make_model<float>(config)->reserve(plan, 3);
     model::make_model<float>(config)->reserve(run, 3);
+    if (config.arch != "linear") {
+      const std::int64_t before = plan.total();
+      model::make_model<float>(config)->reserve_cache(plan, {.sequences = 2, .positions = 7, .rows = 7});
+      model::make_model<float>(config)->reserve_cache(run, {.sequences = 2, .positions = 7, .rows = 7});
+      const std::int64_t kv_dim = config.arch == "gpt2" ? 15 : 2 * 6;
+      CHECK(plan.total() - before >= 2 * 2 * 2 * 32 * kv_dim * 4);  // layers, keys and values, sequences, a tile
+    }
     CHECK(plan.total() == run.total());
     CHECK(plan.bytes(Memory::activations) == run.bytes(Memory::activations));
     CHECK(plan.bytes(Memory::activations) > 0);

@@ -5,6 +5,7 @@
 // Each part's weights are acquired just before its use and released just after; its gradient is handed on when its
 // last contributor has added to it. Of the activations, the states x_s are kept here, the rest in the parts.
 #pragma once
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -44,6 +45,8 @@ class Decoder : public Model<Scalar> {
   double evaluate(ParameterAccess<Scalar>& access, const Batch& batch) override;
   void next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs, std::int64_t num_tokens,
                          Vector<float> logits) override;
+  void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) override;
+  void decode(ParameterAccess<Scalar>& access, const TokenRows& given, Matrix<float> logits) override;
   [[nodiscard]] double flops_per_token() const override;
 
  private:
@@ -69,6 +72,9 @@ class Decoder : public Model<Scalar> {
   std::vector<Matrix<Scalar>> states_;  // 2L + 1 residual states (N, C)
   Matrix<Scalar> dstate_;               // (N, C), the gradient of the state that backward has reached
   Vector<std::byte> scratch_;
+  std::int64_t cached_rows_ = 0;
+  Vector<std::byte> decode_scratch_;
+  std::array<Matrix<Scalar>, 2> decode_states_;  // (N, C), the residual stream before and behind a sublayer
 };
 
 }  // namespace kozero::model

@@ -24,6 +24,10 @@ class FeedForward : public Sublayer<Scalar> {
   void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) override;
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const override;
   void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override;
+  void reserve_cache(MemoryLedger& /*ledger*/, const CacheExtents& /*extents*/) override {}
+  [[nodiscard]] std::int64_t decode_scratch_bytes(const CacheExtents& extents) const override;
+  void decode(const Pass& pass, const kernels::RowPlaces& places, Matrix<Scalar> y, Matrix<const Scalar> x,
+              Vector<const Scalar> weights) override;
   void backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> x,
                 Vector<const Scalar> weights) override;
 
@@ -43,6 +47,9 @@ class FeedForward : public Sublayer<Scalar> {
   };
 
   [[nodiscard]] Activations used_part(std::int64_t num_rows) const;
+  Activations carve_activations(Scratch& scratch, std::int64_t num_rows) const;
+  void run(const Pass& pass, const Activations& a, Matrix<Scalar> y, Matrix<const Scalar> x,
+           Vector<const Scalar> weights) const;
   Gradients carve(Scratch& scratch, std::int64_t num_rows) const;
 
   float dropout_;

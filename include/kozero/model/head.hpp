@@ -46,8 +46,10 @@ class Head {
   Vector<const float> evaluate(const Pass& pass, Matrix<const Scalar> x, Vector<const Token> targets,
                                const HeadUnits<const Scalar>& weights);
 
-  /// Logits (V) of the one row x (1, C).
-  void logits(const Pass& pass, Vector<float> out, Matrix<const Scalar> x, const HeadUnits<const Scalar>& weights);
+  /// Logits (M, V) of the rows x (M, C); what it needs for that lies in the pass's scratch.
+  void logits(const Pass& pass, Matrix<float> out, Matrix<const Scalar> x,
+              const HeadUnits<const Scalar>& weights) const;
+  [[nodiscard]] std::int64_t logits_scratch_bytes(std::int64_t num_rows) const;
 
  private:
   struct Gradients {
@@ -56,7 +58,13 @@ class Head {
     Matrix<Scalar> dnormed;  // (N, C)
   };
 
+  struct Normed {
+    Matrix<Scalar> x;  // (M, C)
+    RowStatistics statistics;
+  };
+
   Gradients carve(Scratch& scratch, std::int64_t num_rows) const;
+  Normed carve_normed(Scratch& scratch, std::int64_t num_rows) const;
 
   Norm<Scalar> norm_;
   MatrixPlace vocabulary_;

@@ -31,6 +31,9 @@ class LinearDemo : public Model<Scalar> {
   /// Throws Error(deck): there are no tokens to generate.
   void next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs, std::int64_t num_tokens,
                          Vector<float> logits) override;
+  /// Both throw as next_token_logits does.
+  void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) override;
+  void decode(ParameterAccess<Scalar>& access, const TokenRows& rows, Matrix<float> logits) override;
   /// The largest |W - W*| and |b - b*|.
   std::string closing_line(ParameterAccess<Scalar>& access) override;
   [[nodiscard]] double flops_per_token() const override;

@@ -13,6 +13,7 @@
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/parameter_access.hpp>
 #include <kozero/core/parameter_table.hpp>
+#include <kozero/kernels/row_places.hpp>
 #include <kozero/model/config.hpp>
 
 namespace kozero::model {
@@ -23,6 +24,20 @@ struct Batch {
   Matrix<const Token> targets;             ///< (B, T), the next tokens
   Vector<const std::uint64_t> sample_ids;  ///< (B), epoch * 2^40 + sample: names the rows' random streams
   [[nodiscard]] std::int64_t num_sequences() const { return static_cast<std::int64_t>(inputs.extent(0)); }
+};
+
+/// What a cache of keys and values is reserved for.
+struct CacheExtents {
+  std::int64_t sequences = 1;  ///< at once
+  std::int64_t positions = 0;  ///< of each, at most config().seq
+  std::int64_t rows = 1;       ///< new tokens a call of decode, over all sequences
+};
+
+/// New tokens of cached sequences, in device memory.
+struct TokenRows {
+  Vector<const Token> tokens;  ///< (N)
+  kernels::RowPlaces places;   ///< (N) each: which cached sequence, and which position of it
+  [[nodiscard]] std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.extent(0)); }
 };
 
 template <class Scalar>
@@ -47,6 +62,14 @@ class Model {
   /// Logits (V) that follow the first `num_tokens` <= T of the tokens in row 0 of `inputs`. Language models only.
   virtual void next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs, std::int64_t num_tokens,
                                  Vector<float> logits) = 0;
+
+  /// Takes the cache and workspace of decode; reserve is not needed for it. Once, before use. Language models only.
+  virtual void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) = 0;
+
+  /// Runs the new tokens through the network and puts their keys and values into the cache, over what was at their
+  /// places. Each sees the cached positions of its sequence up to its own, which must be there or among the rows. Writes
+  /// the logits (M, V) that follow the last M <= N of the rows. Returns without fencing.
+  virtual void decode(ParameterAccess<Scalar>& access, const TokenRows& rows, Matrix<float> logits) = 0;
 
   /// A closing line about the trained weights ("" for language models; the linear demo's distance to its teacher).
   virtual std::string closing_line(ParameterAccess<Scalar>& /*access*/) { return ""; }

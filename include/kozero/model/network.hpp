@@ -20,6 +20,8 @@ class Network {
   virtual void forward_backward(const Batch& batch, float loss_scale, double* loss) = 0;
   virtual double evaluate(const Batch& batch) = 0;
   virtual void next_token_logits(Matrix<const Token> inputs, std::int64_t num_tokens, Vector<float> logits) = 0;
+  virtual void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) = 0;
+  virtual void decode(const TokenRows& rows, Matrix<float> logits) = 0;
   virtual std::string closing_line() = 0;
   [[nodiscard]] virtual double flops_per_token() const = 0;
 };
@@ -41,6 +43,10 @@ class NetworkOf final : public Network {
   void next_token_logits(Matrix<const Token> inputs, std::int64_t num_tokens, Vector<float> logits) override {
     model_->next_token_logits(access_, inputs, num_tokens, logits);
   }
+  void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) override {
+    model_->reserve_cache(ledger, extents);
+  }
+  void decode(const TokenRows& rows, Matrix<float> logits) override { model_->decode(access_, rows, logits); }
   std::string closing_line() override { return model_->closing_line(access_); }
   [[nodiscard]] double flops_per_token() const override { return model_->flops_per_token(); }
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include <kozero/core/ledger.hpp>
+#include <kozero/model/scratch.hpp>
 #include <kozero/model/tensor_place.hpp>
 
 namespace kozero::model {
@@ -26,6 +27,9 @@ class Norm {
 
   [[nodiscard]] std::int64_t num_channels() const { return gain_.extent; }
   [[nodiscard]] RowStatistics reserve(MemoryLedger& ledger, const std::string& label, std::int64_t num_rows) const;
+
+  /// The same for a call that has no backward.
+  [[nodiscard]] RowStatistics carve(Scratch& scratch, std::int64_t num_rows) const;
 
   void forward(const Device& space, Matrix<Scalar> y, const RowStatistics& statistics, Matrix<const Scalar> x,
                Vector<const Scalar> weights) const;

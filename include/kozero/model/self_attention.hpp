@@ -7,13 +7,13 @@
 //   y = x + dropout(heads Wo + b)
 // Keeps norm(x), qkv, heads and one logsumexp a row and head. RoPE turns qkv where it lies. With a QkNorm qkv is kept
 // as it was before, which its backward needs, and what attention reads is made in scratch, once more in backward: no
-// layer keeps a second qkv. Vaswani et al. 2017, arXiv:1706.03762; grouped-query: Ainslie et al. 2023,
+// layer keeps a second qkv. decode keeps keys and values alone, as attention reads them: normed and turned. Vaswani et al. 2017, arXiv:1706.03762; grouped-query: Ainslie et al. 2023,
 // arXiv:2305.13245.
 #pragma once
 #include <memory>
 #include <optional>
 
-#include <kozero/kernels/attention.hpp>
+#include <kozero/kernels/attention_cached.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/model/norm.hpp>
 #include <kozero/model/projection.hpp>
@@ -40,6 +40,10 @@ class SelfAttention : public Sublayer<Scalar> {
   void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) override;
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const override;
   void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override;
+  void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) override;
+  [[nodiscard]] std::int64_t decode_scratch_bytes(const CacheExtents& extents) const override;
+  void decode(const Pass& pass, const kernels::RowPlaces& places, Matrix<Scalar> y, Matrix<const Scalar> x,
+              Vector<const Scalar> weights) override;
   void backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> x,
                 Vector<const Scalar> weights) override;
 
@@ -62,6 +66,17 @@ class SelfAttention : public Sublayer<Scalar> {
     Matrix<Scalar> dnormed;     // (N, C)
   };
 
+  struct Decoding {
+    Matrix<Scalar> normed;  // (N, C)
+    RowStatistics statistics;
+    Matrix<Scalar> qkv;         // (N, (H + 2 KV) D)
+    Matrix<Scalar> normed_qkv;  // the same, only with a QkNorm
+    Matrix<float> qk_rstd;      // (N, H + KV), only with a QkNorm
+    Matrix<Scalar> heads;       // (N, H D)
+    Vector<float> attention;    // the attention kernel's workspace
+  };
+
+  Decoding carve_decoding(Scratch& scratch, std::int64_t num_rows) const;
   [[nodiscard]] kernels::AttentionShape shape(std::int64_t batch, std::int64_t positions) const;
   [[nodiscard]] kernels::AttentionShape shape(const Pass& pass) const;
   [[nodiscard]] Activations used_part(const Pass& pass) const;
@@ -80,6 +95,8 @@ class SelfAttention : public Sublayer<Scalar> {
   std::uint64_t probability_stream_;
   std::uint64_t output_stream_;
   Activations activations_;
+  kernels::CacheShape cache_;
+  kernels::CachedHeads<Scalar> cached_heads_;
 };
 
 }  // namespace kozero::model

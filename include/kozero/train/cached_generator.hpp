@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// cached_generator.hpp: continues several token sequences at once, with a cache of keys and values.
+//   prompt   blocks of at most kBlockRows tokens; the last one gives the logits of the first new token
+//   step     one new token of every sequence that is under way, as the rows of one call of Network::decode
+// A sequence that ends makes room for the next prompt. The model sees the last T = config().seq tokens: a sequence that
+// grows beyond T is cut to them and run anew for each further token, as Generator does for every token. Random numbers
+// are Philox of (seed, token, sequence): the same text on any ranks, whatever else is in the batch.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include <kozero/core/device.hpp>
+#include <kozero/train/generator.hpp>
+
+namespace kozero::train {
+
+/// What is to be generated. Prompts have at least one token each.
+struct GenerationOrder {
+  std::vector<std::vector<Token>> prompts;
+  std::int64_t samples = 1;  ///< continuations of each prompt: sequence p * samples + s is sample s of prompt p
+  std::int64_t count = 0;    ///< new tokens of a sequence, at most
+  Sampling sampling;
+  std::function<bool(Token)> ends = {};  ///< whether a token ends its sequence; empty: none does
+
+  [[nodiscard]] std::int64_t num_sequences() const {
+    return static_cast<std::int64_t>(prompts.size()) * samples;
+  }
+  /// Tokens of the longest sequence.
+  [[nodiscard]] std::int64_t longest() const;
+};
+
+/// Who is told of new tokens, on every rank. The token that ends a sequence is not new text.
+class TokenListener {
+ public:
+  virtual ~TokenListener() = default;
+  virtual void on_token(std::int64_t sequence, Token token) = 0;
+  virtual void on_end(std::int64_t sequence, bool by_its_own) = 0;
+};
+
+/// A first new token comes of its prompt; the others of steps.
+struct GenerationTimes {
+  std::int64_t prompt_tokens = 0;
+  double prompt_s = 0.0;
+  std::int64_t step_tokens = 0;
+  double step_s = 0.0;
+};
+
+class CachedGenerator {
+ public:
+  static constexpr std::int64_t kBlockRows = kHostIsDevice ? 256 : 1024;
+
+  /// Takes the cache for `sequences` of `longest` tokens, at most T. `vocab`: tokens that may be picked.
+  CachedGenerator(model::Network& network, dist::Communicator& comm, std::int64_t vocab, std::int64_t sequences,
+                  std::int64_t longest, MemoryLedger& ledger);
+
+  /// Collective: every rank gets the same tokens.
+  GenerationTimes run(const GenerationOrder& order, TokenListener& listener);
+
+ private:
+  /// A place in the cache, and the sequence that has it.
+  struct Slot {
+    std::int64_t sequence = -1;  // -1: free
+    std::vector<Token> tokens;   // seen by the model
+    std::int64_t cached = 0;     // the first of them, in the cache
+    std::int64_t generated = 0;
+    [[nodiscard]] bool is_free() const { return sequence < 0; }
+    [[nodiscard]] std::int64_t pending() const { return static_cast<std::int64_t>(tokens.size()) - cached; }
+  };
+  struct HostRow {
+    Token token;
+    std::int32_t sequence, position;
+  };
+
+  void begin(std::size_t slot, std::int64_t sequence);
+  void catch_up(std::size_t slot);
+  void step();
+  void decode(const std::vector<HostRow>& rows, std::int64_t num_logits);
+  void pick(const std::vector<std::size_t>& slots);
+  void accept(std::size_t slot, Token token);
+
+  model::Network& network_;
+  dist::Communicator& comm_;
+  std::int64_t vocab_;
+  std::int64_t positions_;  // of the cache
+  std::int64_t block_;
+  std::vector<Slot> slots_;
+  Vector<Token> tokens_;            // (rows)
+  Vector<std::int32_t> sequences_;  // (rows)
+  Vector<std::int32_t> row_positions_;
+  Matrix<float> logits_;  // (sequences, V)
+  std::vector<float> host_logits_;
+  const GenerationOrder* order_ = nullptr;  // of the run under way
+  TokenListener* listener_ = nullptr;
+  GenerationTimes times_;
+};
+
+}  // namespace kozero::train

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The KoZeRO authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_generate_cli.sh KOZERO MPIEXEC INPUTS CASE: one case of `kozero generate` as a user meets it, in a folder of its own;
+# and arguments so long that no path can be.
+# shellcheck source=tests/commands/cli_case.sh disable=SC2154
+. "$(dirname "$0")/cli_case.sh"
+
+# A run of two texts, so that an end of text is learnt.
+make_run() {
+  make_text
+  # shellcheck disable=SC2086
+  "$kozero" train "$inputs/quickstart.toml" $tiny data.tokenizer=bpe:300 run.steps=30 >train.txt 2>&1 ||
+    { sed 's/^/    /' train.txt; failures=$((failures + 1)); }
+}
+
+# first.txt and again.txt hold the same, and something.
+same_text() {
+  [ -s first.txt ] && cmp first.txt again.txt && return
+  echo 'FAILED: wanted, and got:'
+  sed 's/^/    /' first.txt again.txt
+  failures=$((failures + 1))
+}
+
+texts() {
+  make_run
+  expect 0 '^line' "$kozero" generate run --prompt line --tokens 30 --temperature 0
+  also '^memory +weights .*, cache .* for 1 x [0-9]+ tokens, other '
+  also '^rate +prompt [0-9]+ tokens in .* tokens/s; generated 29 tokens in .* tokens/s$'
+  "$kozero" generate run --prompt line --tokens 30 --temperature 0 >plain.txt 2>rate.txt
+  expect 0 '^1$' sh -c 'wc -l <plain.txt'
+  expect 0 '^(memory|rate) ' cat rate.txt
+  # A model without a prompt begins a text; --tokens 0 gives the prompt alone.
+  expect 0 '^rate +prompt 1 tokens' "$kozero" generate run --tokens 3
+  expect 0 '^line$' "$kozero" generate run --prompt line --tokens 0
+  # Bytes that are no text, and control characters.
+  expect 0 '^a.*\\x1b\[2Jb' "$kozero" generate run --prompt "$(printf 'a\377\033[2Jb')" --tokens 1
+  also "^a$(printf '\357\277\275')"
+}
+
+stages_and_ranks() {
+  make_run
+  "$kozero" generate run --prompt 'line 7' --tokens 25 --seed 5 >first.txt 2>/dev/null
+  for stage in 0 1 2 3; do
+    on 3 generate run zero.stage=$stage --prompt 'line 7' --tokens 25 --seed 5 >again.txt 2>rate.txt
+    same_text
+  done
+  expect 0 '^rate ' sh -c "printf 'line 7\n' | $mpiexec -n 2 '$kozero' generate run --prompt - --tokens 25 --seed 5 >again.txt"
+  same_text
+}
+
+prompts_of_files() {
+  make_run
+  "$kozero" generate run --prompt 'line 7' --tokens 12 >first.txt 2>/dev/null
+  printf 'line 7\n' >prompt.txt
+  "$kozero" generate run --prompt-file prompt.txt --tokens 12 >again.txt 2>/dev/null
+  same_text
+  expect 0 '^rate ' sh -c "'$kozero' generate run --prompt - --tokens 12 <prompt.txt >again.txt"
+  same_text
+  expect 3 'none.txt: cannot open: No such file' "$kozero" generate run --prompt-file none.txt
+  : >empty.txt
+  expect 3 'empty.txt: no line with a prompt' "$kozero" generate run --prompts empty.txt
+}
+
+several_texts() {
+  make_run
+  printf 'line 7\n\nthe quick\r\nfox' >prompts.txt
+  expect 0 '^=== prompt 3, sample 2 ===$' "$kozero" generate run --prompts prompts.txt --samples 2 --tokens 9
+  lines 6 '^=== prompt [1-3], sample [12] ===$'
+  "$kozero" generate run --prompts prompts.txt --samples 2 --tokens 9 >first.txt 2>/dev/null
+  "$kozero" generate run --prompts prompts.txt --samples 2 --tokens 9 --batch 1 >again.txt 2>/dev/null
+  same_text
+  "$kozero" generate run --prompts prompts.txt --tokens 9 --json >json.txt 2>/dev/null
+  expect 0 '^1$' sh -c 'wc -l <json.txt'
+  expect 0 '^\{"texts":\[\{"prompt":1,"sample":1,"text":".*"tokens":9,"ids":\[.*"end":"length"\}.*"tokens_per_s":[0-9.]+\}$' \
+    cat json.txt
+}
+
+refusals() {
+  make_run
+  for value in abc -1 1.5 99999999999999999999; do
+    expect 2 "generate: --tokens: \"$value\": accepted: integer >= 0; usage" "$kozero" generate run --tokens "$value"
+  done
+  expect 2 'generate: --samples: "0": accepted: integer >= 1; usage' "$kozero" generate run --samples 0
+  expect 2 'generate: --top-p: "2": accepted: number from 0 to 1; usage' "$kozero" generate run --top-p 2
+  expect 2 'generate: --temperature: "x": accepted: number >= 0; usage' "$kozero" generate run --temperature x
+  expect 2 '--prompts? excludes --prompt' \
+    "$kozero" generate run --prompt a --prompts b
+}
+
+# Ends in a status of its own and one line, not by an abort (134) or an internal error (1).
+long_arguments() {
+  make_run
+  local long command
+  long=$(printf 'word %.0s' $(seq 200))
+  expect 0 '^word word' "$kozero" generate run --prompt "$long" --tokens 2
+  long=$(printf 'x%.0s' $(seq 300))
+  for command in train verify plan eval generate inspect export import keys ranks "bench step"; do
+    # shellcheck disable=SC2086
+    "$kozero" $command "$long" "$long" >out.txt 2>&1 </dev/null
+    case $? in
+      2 | 3 | 4) also xxxx ;;
+      *) echo "FAILED: $command of a long argument:"; cat out.txt; failures=$((failures + 1)) ;;
+    esac
+    lines 1 .
+  done
+  expect 3 "$long/tokens.json: File name too long" "$kozero" prepare text/a.txt "$long"
+  expect 2 "unknown command" "$kozero" "$long"
+  # shellcheck disable=SC2086
+  expect 2 'overrides are written section.key=value' "$kozero" train "$inputs/quickstart.toml" $tiny "$long"
+}
+
+run_case
