@@ -24,17 +24,21 @@ struct ExportArguments {
   exchange::ExportOrder order;
   double shard_mib = 0.0;
   bool weights_only = false;
+  bool best = false;
 };
 
 ExportArguments parsed(const Arguments& arguments) {
-  CLI::App app("DECK | RUN | WEIGHTS | CHECKPOINT OUT [--dtype f32|bf16|f16] [--max-shard-mib N] [--weights-only]",
-               "export");
+  CLI::App app(
+      "DECK | RUN | WEIGHTS | CHECKPOINT OUT [--best] [--dtype f32|bf16|f16] [--max-shard-mib N] "
+      "[--weights-only]",
+      "export");
   ExportArguments given;
   app.add_option("path", given.path)->required();
   app.add_option("out", given.order.out)->required();
   const auto* dtype = app.add_option("--dtype", given.order.dtype);
   const auto* shards = app.add_option("--max-shard-mib", given.shard_mib)->check(CLI::Range(1e-6, 1e9));
   app.add_flag("--weights-only", given.weights_only);
+  app.add_flag("--best", given.best);
   parse(app, arguments);
   if (given.weights_only && (dtype->count() > 0 || shards->count() > 0)) {
     throw Error(Failure::deck, "--weights-only writes one file of f32: --dtype and --max-shard-mib are for a folder",
@@ -63,7 +67,7 @@ void export_weights(const dist::Environment& environment, const Arguments& argum
   }
   WeightsSource source;
   Session session(environment, [&](dist::Communicator& comm) {
-    source = find_weights(given.path, comm);
+    source = find_weights(given.path, comm, given.best ? train::Which::best : train::Which::latest);
     return deck_of(source, {});
   });
   if (source.kind == WeightsSource::Kind::hugging_face) {
