@@ -19,7 +19,8 @@ void help(const dist::Environment& environment, const Arguments& /*arguments*/) 
   std::cout << "\nSeveral ranks: ./kozero.sh -n RANKS COMMAND ..., or mpiexec -n RANKS kozero COMMAND ..., or srun.\n"
                "Exit status: 0 done, 1 internal, 2 deck or usage, 3 bad input file, 4 write failed, 5 rank or\n"
                "communication lost, 6 non-finite, 75 stopped by a signal or run.max_minutes: run again to go on,\n"
-               "130 a second SIGINT. A training run's status.json says the same of it.\n";
+               "130 a second SIGINT. A training run's status.json says the same of it.\n"
+               "`kozero --version` prints version, commit and libraries.\n";
 }
 
 bool asks_for_help(const std::string& argument) { return argument == "--help" || argument == "-h"; }
@@ -35,8 +36,8 @@ const std::vector<Command>& all_commands() {
   static const std::vector<Command> kCommands = {
       {"train", "DECK [section.key=value ...] [--verify-data] [--steal-lock] [--json]",
        "train a model as the deck says (--verify-data: read and check all token shards before the first step; "
-       "--steal-lock: take the folder of a run whose host was lost)", train,
-       true},
+       "--steal-lock: take the folder of a run whose host was lost)",
+       train, true},
       {"verify", "DECK [section.key=value ...] [--steps N] | RUN [section.key=value ...] --replay STEP",
        "show that all ZeRO stages give the same bits for a deck; with --replay, compute a step of a run again from its "
        "nearest checkpoint and compare bits: status 0 where they are equal, 1 where they are not",
@@ -55,8 +56,11 @@ const std::vector<Command>& all_commands() {
        inspect},
       {"prepare", "TEXT... OUT [--tokenizer bytes|bpe:N|FILE] [--val-fraction X]", "turn text into token shards",
        prepare},
-      {"export", "DECK | RUN | WEIGHTS | CHECKPOINT OUT [--dtype f32|bf16|f16] [--max-shard-mib N] [--weights-only]",
-       "trained weights as a folder for Hugging Face's transformers, or as one plain HDF5 file", export_weights},
+      {"export",
+       "DECK | RUN | WEIGHTS | CHECKPOINT OUT [--best] [--dtype f32|bf16|f16] [--max-shard-mib N] [--weights-only]",
+       "trained weights as a folder for Hugging Face's transformers, or as one plain HDF5 file (--best: of a run, its "
+       "checkpoint with the lowest validation loss)",
+       export_weights},
       {"import", "HF_FOLDER OUT", "a Hugging Face folder (gpt2, llama, qwen2, qwen3; safetensors) as a run's folder",
        import_weights},
       {"bench",
