@@ -129,7 +129,7 @@ void TrainingRun::identify_data() {
 }
 
 void TrainingRun::continue_folder() {
-  log_.note("");
+  if (!resume_.source.empty()) log_.note("");
   io::prune_checkpoints(folder_, 0);
   for (const auto& name : io::set_aside_after(folder_, resume_.record.step, resume_.source)) {
     log_.say("set aside    " + name);

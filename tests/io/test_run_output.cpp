@@ -71,6 +71,19 @@ TEST_CASE("a metrics line has the stable schema and round-trip digits") {
   CHECK(json["skipped"].get<bool>());
 }
 
+TEST_CASE("every key of a metrics line has its row in docs/metrics.md, in the same order") {
+  const std::string page = bytes_of(KOZERO_DOCS "/metrics.md");
+  std::size_t before = 0;
+  const auto line = nlohmann::ordered_json::parse(to_json_line(some_metrics()));
+  for (const auto& [key, value] : line.items()) {
+    const std::size_t row = page.find("\n| `" + key + "` | ");
+    INFO(key);
+    REQUIRE(row != std::string::npos);
+    CHECK(row > before);
+    before = row;
+  }
+}
+
 TEST_CASE("metrics are there as soon as they are written, and never overwritten") {
   const ScratchFolder folder("metrics");
   MetricsFile file(folder / "metrics.jsonl");
