@@ -11,6 +11,7 @@
 #include <kozero/dist/agreed.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
 #include <kozero/io/posix/path_kind.hpp>
+#include <kozero/io/run_folder.hpp>
 #include <kozero/io/whole_file.hpp>
 
 namespace kozero::io {
@@ -51,14 +52,6 @@ void rename_folder(const fs::path& from, const fs::path& to) {
   fs::rename(from, to, problem);
   if (problem)
     throw Error(Failure::write, from.string() + ": cannot rename to " + to.string() + ": " + problem.message());
-}
-
-/// FOLDER.old, or the first of FOLDER.old-2, FOLDER.old-3 ... that is not there; the folder gets that name.
-std::string set_aside(const std::string& folder) {
-  std::string aside = folder + ".old";
-  for (int number = 2; is_there(aside); ++number) aside = fmt::format("{}.old-{}", folder, number);
-  rename_folder(folder, aside);
-  return aside;
 }
 
 /// All checkpoints, newest first by what their manifests say; by name where a manifest cannot be read, and of two of
@@ -127,12 +120,28 @@ std::optional<FoundCheckpoint> newest_complete(dist::Communicator& comm, const s
   return std::nullopt;
 }
 
-void prune_checkpoints(const std::string& run_folder, std::int64_t keep) {
+std::optional<FoundCheckpoint> best_checkpoint(const std::string& run_folder) {
+  std::optional<FoundCheckpoint> best;
+  for (const auto& folder : checkpoints_in(run_folder)) {
+    try {
+      Manifest manifest = read_manifest(folder);
+      const auto& loss = manifest.record.validation_loss;
+      if (!loss || (best && *best->manifest.record.validation_loss < *loss)) continue;
+      best = FoundCheckpoint{folder, std::move(manifest)};
+    } catch (const Error& problem) {
+      if (problem.failure() != Failure::input) throw;  // a broken one is not the best
+    }
+  }
+  return best;
+}
+
+void prune_checkpoints(const std::string& run_folder, std::int64_t keep, const std::string& best) {
   for (const auto& folder : folders_in(run_folder)) {
     if (is_leftover(folder)) remove_folder(folder);
   }
   const auto all = checkpoints_in(run_folder);
   for (std::size_t i = static_cast<std::size_t>(keep); keep > 0 && i < all.size(); ++i) {
+    if (all[i] == best) continue;
     rename_folder(all[i], partial_name(all[i]));
     remove_folder(partial_name(all[i]));
   }

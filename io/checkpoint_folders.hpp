@@ -29,8 +29,13 @@ struct FoundCheckpoint {
 std::optional<FoundCheckpoint> newest_complete(dist::Communicator& comm, const std::string& run_folder,
                                                std::vector<std::string>& skipped);
 
-/// Removes leftovers of writing and all but the newest `keep` (0: all stay). One process. Throws Error(write).
-void prune_checkpoints(const std::string& run_folder, std::int64_t keep);
+/// The checkpoint whose manifest has the lowest validation loss, of equal ones the earliest; none where no manifest has
+/// one. One process. Its bytes are not verified. Throws Error(input) where the folder cannot be read.
+std::optional<FoundCheckpoint> best_checkpoint(const std::string& run_folder);
+
+/// Removes leftovers of writing and all but the newest `keep` (0: all stay) and `best`, a path as best_checkpoint gives
+/// it. One process. Throws Error(write).
+void prune_checkpoints(const std::string& run_folder, std::int64_t keep, const std::string& best = "");
 
 /// Renames the checkpoints that are named after a later step than `step`, which a continued run is about to write anew,
 /// to *.old, *.old-2 ...; but not `loaded`, from which it goes on. Returns the new names. One process. Throws

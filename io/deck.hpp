@@ -124,6 +124,7 @@ struct CommKeys {
 struct CheckpointKeys {
   std::int64_t every = 0;
   std::int64_t keep = 0;
+  bool keep_best = false;
   bool async = true;
   std::int64_t staging_mib = 0;
   std::string on_error = "stop";
@@ -166,8 +167,8 @@ Deck parse_deck(const std::string& text, const std::string& source, const std::v
 /// The whole deck as TOML, each value's origin in a comment behind it. Reading it again gives the same deck.
 std::string resolved_text(const Deck& deck);
 
-/// Writes resolved_text to a file. Throws Error(write) naming it.
-void write_resolved(const Deck& deck, const std::string& path);
+/// Writes resolved_text to a file, behind `heading` as comments, one a line. Throws Error(write) naming it.
+void write_resolved(const Deck& deck, const std::string& path, const std::vector<std::string>& heading = {});
 
 /// One line a key, equal on two ranks exactly where their decks say the same; origins are left out.
 std::string fingerprint(const Deck& deck);

@@ -163,19 +163,10 @@ void check_vocabulary(const Deck& deck) {
 
 void check_schedule(const Deck& deck) {
   const OptimKeys& optim = deck.optim;
-  const std::int64_t steps = deck.run.steps;
   if (optim.min_lr > optim.lr) refuse_value(deck, "optim.min_lr", "accepted are at most " + beside(deck, "optim.lr"));
   if (optim.schedule == "wsd" && optim.decay_steps == 0) {
     refuse_missing(deck, "optim.decay_steps",
                    "with optim.schedule = \"wsd\" " + accepted_text(*find_row("optim.decay_steps")));
-  }
-  if (steps != 0 && optim.warmup_steps > steps) {
-    refuse_value(deck, "optim.warmup_steps", "accepted are at most " + beside(deck, "run.steps"));
-  }
-  if (steps != 0 && optim.warmup_steps + optim.decay_steps > steps) {
-    refuse_value(deck, "optim.decay_steps",
-                 "after " + beside(deck, "optim.warmup_steps") + " beyond the end; accepted are at most " +
-                     std::to_string(steps - optim.warmup_steps));
   }
 }
 
@@ -211,6 +202,16 @@ void check_evaluation(const Deck& deck) {
   }
 }
 
+void check_checkpoints(const Deck& deck) {
+  if (!deck.checkpoint.keep_best) return;
+  const auto refuse_where = [&](const std::string& key) {
+    refuse_value(deck, "checkpoint.keep_best", "accepted is false where " + beside(deck, key));
+  };
+  if (deck.checkpoint.every == 0) refuse_where("checkpoint.every");
+  if (deck.data.val_fraction == 0) refuse_where("data.val_fraction");
+  if (deck.model.arch == "linear") refuse_where("model.arch");
+}
+
 }  // namespace
 
 std::string arch_of_preset(const std::string& preset) {
@@ -232,6 +233,7 @@ void check_deck(Deck& deck) {
   check_ranks(deck);
   check_types(deck);
   check_evaluation(deck);
+  check_checkpoints(deck);
 }
 
 }  // namespace kozero::io

@@ -152,7 +152,7 @@ std::vector<DeckRow> train_rows() {
       {"train.recompute", kTrain<&K::recompute>, anything(), "recompute activations in backward", "", Built::later},
       {"train.eval_every", kTrain<&K::eval_every>, from_to(0, kMany), "steps between evaluations; 0: only at the end"},
       {"train.eval_batches", kTrain<&K::eval_batches>, from_to(0, kMany),
-       "global batches of an evaluation; 0: all of the validation data"},
+       "global batches of an evaluation, spread evenly over the validation data; 0: all of it"},
   };
 }
 
@@ -167,7 +167,8 @@ std::vector<DeckRow> optim_rows() {
       {"optim.momentum", kOptim<&K::momentum>, fraction(), "sgd: decay of the velocity"},
       {"optim.schedule", kOptim<&K::schedule>, words({"constant", "linear", "cosine", "wsd"}),
        "the rate after warm-up; wsd: constant, then a decay over the last decay_steps"},
-      {"optim.warmup_steps", kOptim<&K::warmup_steps>, from_to(0, kMany), "steps of linear rise from 0 to lr"},
+      {"optim.warmup_steps", kOptim<&K::warmup_steps>, from_to(0, kMany),
+       "steps of linear rise from 0 to lr; clamped to the run's steps"},
       {"optim.decay_steps", kOptim<&K::decay_steps>, from_to(1, kMany), "steps of the fall from lr to min_lr",
        "from the end of warm-up to the last step"},
       {"optim.min_lr", kOptim<&K::min_lr>, from(0), "the rate at the end of the fall"},
@@ -214,6 +215,9 @@ std::vector<DeckRow> checkpoint_rows() {
   return {
       {"checkpoint.every", kCheckpoint<&K::every>, from(0), "steps between checkpoints, the last step's too; 0: none"},
       {"checkpoint.keep", kCheckpoint<&K::keep>, from(0), "newest checkpoints to keep; 0: all"},
+      {"checkpoint.keep_best", kCheckpoint<&K::keep_best>, anything(),
+       "keep the checkpoint with the lowest validation loss too, however old; each save of a run that goes on begins "
+       "with a validation of train.eval_batches"},
       {"checkpoint.async", kCheckpoint<&K::async>, anything(),
        "write from a copy in host memory while training goes on"},
       {"checkpoint.staging_mib", kCheckpoint<&K::staging_mib>, from_to(0, kWide),

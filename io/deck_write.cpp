@@ -57,8 +57,10 @@ std::string resolved_text(const Deck& deck) {
   return text;
 }
 
-void write_resolved(const Deck& deck, const std::string& path) {
+void write_resolved(const Deck& deck, const std::string& path, const std::vector<std::string>& heading) {
   std::ofstream file(path, std::ios::binary);
+  for (const auto& line : heading) file << "# " << comment(line) << "\n";
+  if (!heading.empty()) file << "\n";
   file << resolved_text(deck);
   file.close();
   if (!file) throw Error(Failure::write, path + ": the resolved deck could not be written");

@@ -15,6 +15,15 @@ constexpr std::int64_t kBorder = 1 << 20;
 
 }  // namespace
 
+std::string hdf5_version() {
+  const Hdf5Lock lock;
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  if (H5get_libversion(&major, &minor, &release) < 0) return "unknown";
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
+}
+
 Hdf5Handle open_hdf5(const std::string& path, Hdf5Access access, std::int64_t user_block) {
   const Hdf5Lock lock;
   const bool creates = access == Hdf5Access::create;

@@ -12,6 +12,9 @@ namespace kozero::io {
 
 enum class Hdf5Access { read, create };  ///< create: an existing file is emptied
 
+/// "1.10.8", of the library that runs.
+std::string hdf5_version();
+
 /// `user_block`: bytes that HDF5 leaves free at a new file's beginning, 0 or a power of 2 from 512.
 /// Throws Error(input) when reading fails, Error(write) when creating does.
 Hdf5Handle open_hdf5(const std::string& path, Hdf5Access access, std::int64_t user_block);

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
@@ -42,6 +44,11 @@ std::optional<LossScale> loss_scale_of(const Json& json) {
   return LossScale{value_of<double>(*found, "scale"), value_of<std::int64_t>(*found, "good_steps")};
 }
 
+std::optional<double> validation_loss_of(const Json& json) {
+  if (!json.contains("validation_loss")) return std::nullopt;
+  return value_of<double>(json, "validation_loss");
+}
+
 CheckpointRecord record_of(const Json& json) {
   const Json data = value_of<Json>(json, "data");
   return {.step = value_of<std::int64_t>(json, "step"),
@@ -55,7 +62,9 @@ CheckpointRecord record_of(const Json& json) {
           .tokenizer = value_of<std::string>(json, "tokenizer"),
           .deck = value_of<std::string>(json, "deck"),
           .loss_scale = loss_scale_of(json),
-          .tuning = json.value("tuning", "")};
+          .tuning = json.value("tuning", ""),
+          .validation_loss = validation_loss_of(json),
+          .provenance = json.contains("provenance") ? json["provenance"].dump() : ""};
 }
 
 Manifest manifest_of(Json json) {
@@ -105,6 +114,11 @@ std::string manifest_text(const Manifest& manifest) {
   if (!record.data.sampled.empty()) json["data"]["sampled_hash"] = record.data.sampled;
   if (!record.data.whole.empty()) json["data"]["hash"] = record.data.whole;
   if (!record.tuning.empty()) json["tuning"] = record.tuning;
+  // A loss that is not finite has no JSON, and is no lowest loss.
+  if (record.validation_loss && std::isfinite(*record.validation_loss)) {
+    json["validation_loss"] = *record.validation_loss;
+  }
+  if (!record.provenance.empty()) json["provenance"] = Json::parse(record.provenance);
   for (const auto& [name, hashes] : manifest.files) json["files"][name] = json_of(hashes);
   json["datasets"] = manifest.datasets;
   json["hash"] = hash_of(json);

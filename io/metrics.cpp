@@ -56,6 +56,8 @@ std::string to_json_line(const StepMetrics& metrics) {
   line["loss_scale"] = number_or_null(metrics.loss_scale);
   line["skipped"] = metrics.skipped;
   line["skips_in_a_row"] = metrics.skips_in_a_row;
+  line["time"] = metrics.time;
+  line["epoch"] = metrics.epoch;
   return line.dump();
 }
 

@@ -1,18 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // metrics.hpp: metrics.jsonl, one JSON object a line and step, each written at once; never half a line.
-// The schema is stable: keys stay, in this order, with these meanings; new ones come behind. Numbers have as many
-// digits as bring the same bits back; what is not finite, or not measured in this step, is null.
-//   step           updates done, from 1            tokens         seen since the beginning, this step included
-//   loss           mean over the step's tokens     val_loss       mean over the validation batches, or null
-//   grad_norm      global, before clipping         lr             of this update
-//   step_s         wall seconds of the step        tokens_per_s   over all ranks
-//   mfu            model flops utilisation, 0..1, or null where the peak is not known
-//   seconds        {phase: seconds on rank 0}      bytes_sent     {collective: bytes this rank sent in this step}
-//     checkpoint   of them: how long training stood still for a save between the step before and this one
-//   memory         {category: bytes on rank 0}, "resident" and "peak" being the process's own
-//   loss_scale     fp16: of this step, else null   skipped        whether the update was left out: a number not finite
-//   skips_in_a_row steps left out by train.on_nonfinite = skip since the last update, this one included
+// docs/metrics.md says what each key means, in which unit. The schema is stable: keys stay, in this order, with these
+// meanings; further ones are appended. Numbers have as many digits as bring the same bits back; a number that is not
+// finite, or was not measured in this step, is null.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -39,6 +30,8 @@ struct StepMetrics {
   std::optional<double> loss_scale;
   bool skipped = false;
   std::int64_t skips_in_a_row = 0;
+  double time = 0.0;   ///< seconds since 1970-01-01 00:00 UTC, at the step's end
+  double epoch = 0.0;  ///< passes over the training data, this step included
 };
 
 /// The object's line, without the line's end.

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // progress.hpp: how far a run is: a bar on a terminal, one plain line every log.every steps in a pipe.
-//   [======>         ]  120/1000  loss 3.4512  12.3 k tokens/s  1 min 20 s left  512.0 MiB
-//   step 120/1000  loss 3.4512  12.3 k tokens/s  1 min 20 s left  512.0 MiB
-// and in fp16 the loss scale behind the loss.
+//   [======>         ]  120/1000  loss 3.4512  12.3 k tokens/s  1 min 20 s left  512.0 MiB resident
+//   step 120/1000  loss 3.4512  12.3 k tokens/s  1 min 20 s left  512.0 MiB resident
+// and in fp16 the loss scale behind the loss. Loss and rate are means over the steps since the last plain line (the
+// loss over those where it is finite); the other numbers are of the last step.
 // The plain lines of every log.every-th step are in log.txt either way; the first and last step always are.
 #pragma once
 #include <chrono>
@@ -20,7 +21,7 @@ struct ProgressStep {
   double loss = 0.0;
   double tokens_per_s = 0.0;
   double step_s = 0.0;
-  std::int64_t memory = 0;  ///< bytes this process holds
+  std::int64_t memory = 0;  ///< bytes of memory this process holds (resident)
   std::optional<double> loss_scale = {};
 };
 
@@ -33,11 +34,21 @@ class Progress {
   void update(const ProgressStep& now);
 
  private:
+  /// Sums over the steps since the last plain line.
+  struct Sums {
+    double loss = 0.0;
+    std::int64_t losses = 0;
+    double tokens = 0.0;
+    double seconds = 0.0;
+  };
+
+  void add(const ProgressStep& now);
   [[nodiscard]] std::string figures(const ProgressStep& now) const;
   [[nodiscard]] std::string bar(const ProgressStep& now) const;
 
   Log& log_;
   std::int64_t total_steps_, every_;
+  Sums sums_;
   double smooth_step_s_ = 0.0;  ///< a running mean that forgets: for the time left
   std::chrono::steady_clock::time_point shown_{};
 };

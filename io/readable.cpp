@@ -33,6 +33,13 @@ std::string readable_count(double count) {
   return fmt::format("{:.{}f}{}", count, decimals, kUnits[unit]);
 }
 
+std::string grouped_digits(std::int64_t count) {
+  std::string digits = std::to_string(count);
+  const std::size_t sign = count < 0 ? 1 : 0;
+  for (std::size_t end = digits.size(); end > sign + 3; end -= 3) digits.insert(end - 3, ",");
+  return digits;
+}
+
 std::string readable_seconds(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0.0) return "?";
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));

@@ -13,6 +13,9 @@ std::string readable_bytes(std::int64_t bytes);
 /// "950", "12.3 k", "1.24 M": three digits or more.
 std::string readable_count(double count);
 
+/// "0", "950", "40,960": all digits, in groups of three.
+std::string grouped_digits(std::int64_t count);
+
 /// "4 s", "1 min 05 s", "2 h 05 min"; "?" for what is not a time.
 std::string readable_seconds(double seconds);
 

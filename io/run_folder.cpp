@@ -6,6 +6,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/io/file_descriptor.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 #include <kozero/io/run/run_lock.hpp>
 #include <kozero/io/run_folder.hpp>
 
@@ -42,6 +43,15 @@ bool take(const fs::path& folder, bool locked) {
 }  // namespace
 
 std::string without_trailing_slash(const std::string& folder) { return (fs::path(folder) / "").parent_path().string(); }
+
+std::string set_aside(const std::string& path) {
+  std::string aside = path + ".old";
+  for (int number = 2; is_there(aside); ++number) aside = path + ".old-" + std::to_string(number);
+  std::error_code problem;
+  fs::rename(path, aside, problem);
+  if (problem) throw Error(Failure::write, path + ": cannot rename to " + aside + ": " + problem.message());
+  return aside;
+}
 
 std::string create_run_folder(const std::string& wanted, const std::string& locked) {
   const fs::path first = without_trailing_slash(wanted);

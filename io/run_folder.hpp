@@ -14,6 +14,10 @@ inline constexpr const char* kLogFile = "log.txt";
 /// tells the others. Throws Error(write).
 std::string create_run_folder(const std::string& wanted, const std::string& locked = "");
 
+/// Renames a file or folder to PATH.old, or the first of PATH.old-2, PATH.old-3 ... that is not there. Returns the new
+/// path. Throws Error(write).
+std::string set_aside(const std::string& path);
+
 /// `folder` without slashes at its end, so that "-2" or "-tokens" can follow its name.
 std::string without_trailing_slash(const std::string& folder);
 

@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
   try {
     kozero::commands::hand_over(argv);
     const kozero::commands::Arguments arguments(argv + 1, argv + argc);
+    if (kozero::commands::say_version(arguments)) return 0;
     kozero::commands::await_stop_signals(arguments);
     const Environment environment(&argc, &argv, kozero::commands::timeout_asked(argv));
     kozero::report_terminate(environment.rank(), environment.size() > 1 ? Environment::abort : nullptr);

@@ -80,7 +80,8 @@ std::string precision_line(const Banner& banner) {
 }
 
 std::string memory_line(const Banner& banner) {
-  std::string line = fmt::format("memory plan  {:.1f} MiB a rank:", static_cast<double>(banner.plan.total()) / kMiB);
+  std::string line =
+      fmt::format("memory plan  {:.1f} MiB of arrays a rank:", static_cast<double>(banner.plan.total()) / kMiB);
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
     if (banner.plan.bytes[i] == 0) continue;
     line += fmt::format(" {} {:.1f},", kMemoryNames[i], static_cast<double>(banner.plan.bytes[i]) / kMiB);
@@ -108,6 +109,13 @@ std::vector<std::string> lines_of(const Banner& banner) {
   if (deck.run.ranks != banner.comm.size()) {
     lines.push_back(fmt::format("note         run.ranks = {}, started with {}: ./kozero.sh -n {} starts that many",
                                 deck.run.ranks, banner.comm.size(), deck.run.ranks));
+  }
+  const std::int64_t sequences = banner.settings.batch.global_batch;
+  if (sequences < banner.comm.size()) {
+    lines.push_back(
+        fmt::format("note         a step has {} sequences (train.global_batch) for {} ranks: {} compute none; "
+                    "start at most {} ranks, or give more sequences",
+                    sequences, banner.comm.size(), banner.comm.size() - sequences, sequences));
   }
   return lines;
 }

@@ -20,7 +20,9 @@ void help(const dist::Environment& environment, const Arguments& /*arguments*/) 
   for (const auto& command : all_commands()) {
     if (!command.summary.empty()) std::cout << fmt::format("  {:<11} {}\n", command.name, command.summary);
   }
-  std::cout << "\nSeveral ranks: ./kozero.sh -n RANKS ..., mpiexec -n RANKS kozero ..., srun.\n" << exit_statuses();
+  std::cout << "\nSeveral ranks: ./kozero.sh -n RANKS ..., mpiexec -n RANKS kozero ..., srun.\n"
+               "Version, commit and libraries: kozero --version.\n"
+            << exit_statuses();
 }
 
 }  // namespace

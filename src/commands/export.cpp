@@ -24,6 +24,7 @@ struct ExportArguments {
   exchange::ExportOrder order;
   double shard_mib = 0.0;
   bool weights_only = false;
+  bool best = false;
 };
 
 ExportArguments parsed(const Arguments& arguments) {
@@ -38,6 +39,7 @@ ExportArguments parsed(const Arguments& arguments) {
                            ->check(CLI::Range(1e-6, 1e9));
   app.add_flag("--weights-only", given.weights_only, "write one plain HDF5 file OUT instead of a folder");
   app.add_flag("--force", given.order.force, "replace OUT where it is an older export");
+  app.add_flag("--best", given.best, "of a run: its checkpoint with the lowest validation loss");
   parse(app, arguments);
   if (given.weights_only && (dtype->count() > 0 || shards->count() > 0)) {
     throw Error(Failure::deck, "--weights-only writes one file of f32: --dtype and --max-shard-mib are for a folder",
@@ -66,7 +68,7 @@ void export_weights(const dist::Environment& environment, const Arguments& argum
   }
   WeightsSource source;
   Session session(environment, [&](dist::Communicator& comm) {
-    source = find_weights(given.path, comm);
+    source = find_weights(given.path, comm, given.best ? train::Which::best : train::Which::latest);
     return deck_of(source, {});
   });
   if (source.kind == WeightsSource::Kind::hugging_face) {

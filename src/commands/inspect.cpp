@@ -59,6 +59,9 @@ std::string record_lines(const Inspected& inspected) {
   if (const auto& scale = record.loss_scale) {
     lines += fmt::format("loss scale   {:.0f}, {} good steps in a row\n", scale->scale, scale->good_steps);
   }
+  if (record.validation_loss) lines += fmt::format("validation   {:.4f}\n", *record.validation_loss);
+  const Json made = record.provenance.empty() ? Json::object() : Json::parse(record.provenance);
+  for (const auto& [name, value] : made.items()) lines += fmt::format("{:<12} {}\n", name, value.dump());
   for (const auto& [name, hashes] : inspected.manifest->files) {
     lines +=
         fmt::format("file         {}, {}, {} blocks\n", name, io::readable_bytes(hashes.size), hashes.blocks.size());
@@ -78,6 +81,8 @@ Json record_json(const Inspected& inspected) {
   if (const auto& scale = record.loss_scale) {
     json["loss_scale"] = {{"scale", scale->scale}, {"good_steps", scale->good_steps}};
   }
+  if (record.validation_loss) json["validation_loss"] = *record.validation_loss;
+  if (!record.provenance.empty()) json["provenance"] = Json::parse(record.provenance);
   json["tokenizer"] = record.tokenizer;
   json["deck"] = record.deck;
   return json;

@@ -108,8 +108,13 @@ RunControl::~RunControl() {
   set_stop_actions({.rank = control_.rank(), .command = "", .end = nullptr, .unanswered = {}});
 }
 
+Facts RunControl::provenance() const {
+  return run_facts(command_line("train", started_.arguments, control_.size()), places_);
+}
+
 std::string RunControl::make_folder(const std::string& continued) {
   const std::string locked = lock_ ? lock_->folder() : "";
+  if (!continued.empty()) notes_on_run_before_ = io::notes_on_run_before(continued);
   const std::string folder = continued.empty() ? io::create_run_folder(deck_.run.dir, locked) : continued;
   if (!lock_ || lock_->folder() != folder) lock_ = std::make_unique<io::RunLock>(folder, io::RunLock::Steal::no);
   return folder;
@@ -122,7 +127,7 @@ void RunControl::enter(const std::string& folder, std::int64_t step) {
   dist::agreed(control_, [&] {
     if (control_.rank() != 0) return;
     if (!lock_->note().empty()) log_.say("warning      " + lock_->note());
-    for (const auto& line : io::notes_on_run_before(folder)) log_.say("note         " + line);
+    for (const auto& line : notes_on_run_before_) log_.say("note         " + line);
     io::clear_failure_notes(folder);
     record_->begin(step);
   });
@@ -168,8 +173,9 @@ void RunControl::record_failures() {
     record->end({status == kPreempted ? "preempted" : "failed", why, shared->step, status});
     if (status == kPreempted) io::clear_failure_notes(record->folder());
   });
+  const bool goes_by_path = deck_.checkpoint.resume != "none" && deck_.checkpoint.resume != "auto";
   set_stop_actions({.rank = rank,
-                    .command = command(""),
+                    .command = command(goes_by_path ? "" : "auto"),
                     .end = control_.size() == 1 ? nullptr : static_cast<void (*)(int)>(dist::Environment::abort),
                     .unanswered = [record = record_, shared = shared_, rank](int signal) {
                       record->write_failure_note(
@@ -244,13 +250,18 @@ void RunControl::write(io::MetricsFile& metrics, const io::StepMetrics& row) {
   }
 }
 
-void RunControl::require_outputs() {
+bool RunControl::lost_metrics() {
+  return dist::from_first_rank(control_, [&] { return std::string(metrics_lost_ ? "lost" : ""); }) == "lost";
+}
+
+void RunControl::require_outputs(const std::string& saved) {
   dist::agreed(control_, [&] {
     if (control_.rank() != 0) return;
     looked_ = {};
     look_at_folder();
     if (!folder_lost_.empty()) throw Error(Failure::write, folder_lost_ + "; the run ends without saving");
-    if (metrics_lost_) throw Error(*metrics_lost_);
+    if (metrics_lost_)
+      throw Error(metrics_lost_->failure(), metrics_lost_->what() + (saved.empty() ? "" : "; " + saved));
   });
 }
 

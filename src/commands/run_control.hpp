@@ -23,6 +23,7 @@
 #include <kozero/io/run/run_status.hpp>
 
 #include "peer_watch.hpp"
+#include "provenance.hpp"
 #include "session.hpp"
 
 namespace kozero::commands {
@@ -52,6 +53,8 @@ class RunControl {
   RunControl(const RunControl&) = delete;
   RunControl& operator=(const RunControl&) = delete;
 
+  /// Of this run, as its command was given.
+  [[nodiscard]] Facts provenance() const;
   /// Rank 0: the run's folder, made where `continued` is "", locked in any case.
   std::string make_folder(const std::string& continued);
   /// The folder is this run's, after `step`. Tells what became of the run before in it. Collective.
@@ -74,8 +77,11 @@ class RunControl {
   /// Rank 0: writes the row. A failure is a warning, once an outage, and under checkpoint.on_error = "stop" a reason to
   /// stop.
   void write(io::MetricsFile& metrics, const io::StepMetrics& row);
-  /// Throws on all ranks what ended the run on rank 0: the folder is lost, or metrics are. Collective.
-  void require_outputs();
+  /// Whether rank 0 could not write metrics, under checkpoint.on_error = "stop". Collective.
+  [[nodiscard]] bool lost_metrics();
+  /// Throws on all ranks what ended the run on rank 0: the folder is lost, or metrics are; then with `saved`, a text on
+  /// what could be saved nevertheless. Collective.
+  void require_outputs(const std::string& saved = "");
   /// The same, before the run's last words: from here on a rank may end before the others.
   void end_outputs();
 
@@ -104,6 +110,7 @@ class RunControl {
   StartedAs started_;
   std::unique_ptr<io::RunLock> lock_;  // rank 0's
   std::vector<io::RankPlace> places_;  // of all ranks
+  std::vector<std::string> notes_on_run_before_;  // rank 0's
   std::shared_ptr<const io::RunRecord> record_;
   std::vector<std::string> spaces_;  // process_space() of all ranks
   struct Shared;

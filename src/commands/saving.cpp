@@ -54,7 +54,7 @@ void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std:
   interval_s_ = std::chrono::duration<double>(start - last_begin_).count();
   last_begin_ = start;
   left_out_.reset();
-  train::SaveOrder order{folder_, record, std::move(texts), prune ? keys_.keep : 0};
+  train::SaveOrder order{folder_, record, std::move(texts), prune ? keys_.keep : 0, keys_.keep_best};
   if (!ready) {
     left_out_ = std::move(order);
     return;
@@ -127,11 +127,10 @@ void Saving::conclude(const train::SaveReport& report) {
 void Saving::tell(const train::SaveReport& report) const {
   const double stall_s = waited_s_ + report.stall_s;
   log_.say(fmt::format(
-      "checkpoint   {}: {} in {:.2f} s ({:.2f} GB/s), training stood still {:.3f} s, {:.1f} % of the {:.2f} s "
-      "since the last",
+      "checkpoint   {}: {} in {:.2f} s ({:.2f} GB/s), training stood still {:.3f} s of the {:.2f} s since the last{}",
       report.folder, io::readable_bytes(report.bytes), report.seconds,
-      static_cast<double>(report.bytes) / 1e9 / report.seconds, stall_s,
-      interval_s_ > 0.0 ? 100.0 * stall_s / (interval_s_ + stall_s) : 100.0, interval_s_));
+      static_cast<double>(report.bytes) / 1e9 / report.seconds, stall_s, interval_s_ + stall_s,
+      report.is_best ? "; lowest validation loss so far" : ""));
 }
 
 }  // namespace kozero::commands

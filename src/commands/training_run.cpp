@@ -21,7 +21,6 @@
 #include <kozero/io/run_folder.hpp>
 #include <kozero/io/whole_file.hpp>
 #include <kozero/train/checkpoint.hpp>
-#include <kozero/train/evaluation.hpp>
 #include <kozero/train/generator.hpp>
 #include <kozero/train/trained_weights.hpp>
 
@@ -38,6 +37,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kTuningFile = "tuning.toml";  // what run.tuning named, beside the deck
+constexpr const char* kMetricsFile = "metrics.jsonl";
 
 std::string named_tuning(const std::string& hash) { return hash.empty() ? "the rule" : "the tuning " + hash; }
 
@@ -50,7 +50,8 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
       deck_(session.deck()),
       control_(session.control()),
       log_(session.is_first_rank() ? io::Log::on_standard_output() : io::Log()),
-      run_(session, log_, started) {
+      run_(session, log_, started),
+      provenance_(run_.provenance()) {
   const auto vocab = dist::agreed(control_, [&] { return train::vocab_of(deck_); });
   const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, vocab).seq; });
   start_notes_ = check_before_data(session, vocab);
@@ -58,6 +59,7 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
   tokenizer_ = train::identity_of(data_.tokenizer.get());
   settings_ = dist::agreed(control_, [&] {
     train::require_whole_sample(data_, deck_, seq);
+    require_validation_data(deck_, data_);
     return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples());
   });
   data_check_.emplace(std::vector{data_.train_shards, data_.validation_shards}, control_);
@@ -77,6 +79,7 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
   assembly_ = std::make_unique<train::Assembly>(settings_, *comm_, ledger_);
   small_files_ = dist::agreed(control_, [&] { return small_files(); });
   saving_.emplace(session, *assembly_, log_, folder_);
+  validation_.emplace(deck_, settings_, *assembly_, *comm_, data_);
   const double gpus = static_cast<double>(control_.size()) / ranks_a_gpu(session);
   peak_flops_ = gpus * published_peak(device_name(), settings_.precision != Precision::f32);
 }
@@ -88,9 +91,11 @@ void TrainingRun::create_folder() {
   folder_ = control_.broadcast_control(folder_);
   dist::agreed(control_, [&] {
     if (control_.rank() != 0) return;
-    log_.record_in(path_of("log.txt"));
+    if (!resume_.folder.empty() && resume_.source.empty()) kept_ = set_aside_run_before();
+    log_.record_in(path_of(io::kLogFile));
     if (!resume_.folder.empty()) continue_folder();
-    io::write_resolved(resolved_deck(deck_, settings_, folder_), path_of(train::kDeckFile));
+    for (const auto& line : lines_of(provenance_)) log_.note(line);
+    io::write_resolved(resolved_deck(deck_, settings_, folder_), path_of(train::kDeckFile), lines_of(provenance_));
     std::filesystem::remove(path_of(kTuningFile));
     if (!session_.tuning().empty()) io::write_whole_file(path_of(kTuningFile), session_.tuning());
     if (data_.tokenizer != nullptr) data_.tokenizer->save(path_of(data_.tokenizer->file_name()));
@@ -98,6 +103,17 @@ void TrainingRun::create_folder() {
   resume_.state_file = control_.broadcast_control(resume_.state_file);
   summary_.folder = folder_;
   run_.enter(folder_, resume_.source.empty() ? 0 : resume_.record.step);
+}
+
+std::string TrainingRun::set_aside_run_before() const {
+  std::string kept;
+  for (const char* file : {io::kLogFile, kMetricsFile, train::kDeckFile}) {
+    std::error_code absent;
+    if (std::filesystem::file_size(path_of(file), absent) == 0 || absent) continue;
+    const std::filesystem::path aside = io::set_aside(path_of(file));
+    kept += (kept.empty() ? "" : ", ") + aside.filename().string();
+  }
+  return kept;
 }
 
 std::string TrainingRun::other_data() const {
@@ -113,7 +129,7 @@ void TrainingRun::identify_data() {
 }
 
 void TrainingRun::continue_folder() {
-  log_.note("");
+  if (!resume_.source.empty()) log_.note("");
   io::prune_checkpoints(folder_, 0);
   for (const auto& name : io::set_aside_after(folder_, resume_.record.step, resume_.source)) {
     log_.say("set aside    " + name);
@@ -126,7 +142,8 @@ void TrainingRun::continue_folder() {
   resume_.state_file = named + "/" + io::kStateFile;
 }
 
-io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::LossScaler& loss_scaler) const {
+io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::LossScaler& loss_scaler,
+                                               std::optional<double> validation_loss) const {
   return {.step = step,
           .tokens = tokens_,
           .optimizer_start = settings_.step.optimizer_start,
@@ -138,7 +155,9 @@ io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::L
           .tokenizer = tokenizer_,
           .deck = io::resolved_text(resolved_deck(deck_, settings_, folder_)),
           .loss_scale = loss_scaler.state(),
-          .tuning = session_.tuning().empty() ? "" : io::xxh3_128(session_.tuning())};
+          .tuning = session_.tuning().empty() ? "" : io::xxh3_128(session_.tuning()),
+          .validation_loss = validation_loss,
+          .provenance = json_of(provenance_)};
 }
 
 RunSummary TrainingRun::execute() {
@@ -184,36 +203,41 @@ void TrainingRun::stop_by_signal() {
   throw stopped();
 }
 
-Error TrainingRun::stopped() {
-  const std::string weights = path_of(train::kWeightsFile);
+std::string TrainingRun::saved_text() const {
   if (deck_.checkpoint.every == 0) {
-    return run_.stopped(settings_.steps,
-                        "its weights are in " + weights + ", but without checkpoint.every not the optimizer's state",
-                        weights);
+    return "its weights are in " + path_of(train::kWeightsFile) +
+           ", but without checkpoint.every not the optimizer's state";
   }
-  const bool saved = saving_->saved_step() == summary_.steps;
-  return run_.stopped(settings_.steps,
-                      saved ? "its checkpoint is " + io::checkpoint_folder(folder_, summary_.steps)
-                            : "its checkpoint could not be saved, older ones are as they were",
-                      "auto");
+  return saving_->saved_step() == summary_.steps ? "its checkpoint is " + io::checkpoint_folder(folder_, summary_.steps)
+                                                 : "its checkpoint could not be saved, older ones are as they were";
 }
 
-void TrainingRun::say_banner() {
-  const Banner banner{
-      deck_, settings_, plan_, *comm_, session_.runtime(), assembly_->network().parameters(), data_.description};
-  for (const auto& line : lines_of(banner)) log_.say(line);
-  if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
-    log_.say("note         saving is synchronous: this MPI may be called by one thread alone");
+Error TrainingRun::stopped() {
+  return run_.stopped(settings_.steps, saved_text(),
+                      deck_.checkpoint.every == 0 ? path_of(train::kWeightsFile) : "auto");
+}
+
+void TrainingRun::stop_without_metrics() {
+  std::string saved;
+  try {
+    if (deck_.checkpoint.every == 0) save_weights();
+    saving_->finish();
+    saved = saved_text();
+  } catch (const Error& problem) {  // the same disk may be full for it too
+    if (problem.failure() != Failure::write || !problem.seen_by_all_ranks()) throw;
+    saved = problem.what();
   }
-  if (const std::string note = note_on_device(deck_); !note.empty()) log_.say("note         " + note);
-  for (const auto& line : start_notes_) log_.say(line);
-  if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
+  run_.require_outputs(saved);
+  throw Error(Failure::internal, "metrics are lost on no rank", Error::Seen::by_all_ranks);
 }
 
 void TrainingRun::begin() {
   for (const auto& reason : resume_.skipped) log_.say("skipped      " + reason);
   if (resume_.source.empty()) {
-    if (!resume_.folder.empty()) log_.say("resume       no complete checkpoint in " + folder_ + ": from the beginning");
+    if (!resume_.folder.empty()) {
+      log_.say("resume       no complete checkpoint in " + folder_ + ": from the beginning" +
+               (kept_.empty() ? "" : "; the run before is kept as " + kept_));
+    }
     const std::string line = begin_weights(deck_, *assembly_, control_);
     if (!line.empty()) log_.say(line);
     return;
@@ -249,8 +273,8 @@ void TrainingRun::train_all_steps() {
   train::Trainer trainer(assembly_->parts(), assembly_->loader(), sampler, *data_.train, settings_.step);
   std::optional<io::MetricsFile> metrics;
   const std::int64_t first = resume_.record.step + 1;
-  if (control_.rank() == 0 && resume_.folder.empty()) metrics.emplace(path_of("metrics.jsonl"));
-  if (control_.rank() == 0 && !resume_.folder.empty()) metrics.emplace(path_of("metrics.jsonl"), resume_.record.step);
+  if (control_.rank() == 0 && resume_.folder.empty()) metrics.emplace(path_of(kMetricsFile));
+  if (control_.rank() == 0 && !resume_.folder.empty()) metrics.emplace(path_of(kMetricsFile), resume_.record.step);
   io::Progress progress(log_, settings_.steps, deck_.log.every);
   for (std::int64_t step = first; step <= settings_.steps && run_.reason() == stop_reason::kNone; ++step) {
     data_check_->look();
@@ -264,84 +288,29 @@ void TrainingRun::train_all_steps() {
     if (step > first || settings_.steps == first) tokens_per_s_.add(static_cast<double>(result.tokens) / seconds);
     summary_.last_loss = result.loss;
     summary_.steps = step;
-    io::StepMetrics row = metrics_of(result, seconds);
+    io::StepMetrics row = metrics_of(result, seconds, sampler.epochs_after(step));
     progress.update({step, result.loss, row.tokens_per_s, seconds, io::resident_memory().current, row.loss_scale});
     if (result.skipped) say_skipped(result, trainer.loss_scaler().scale());
     summary_.skipped_steps += result.skipped ? 1 : 0;
     // A run whose time ends within its last step is complete.
     const bool is_complete = step == settings_.steps && result.request == stop_reason::kTimeOver;
     run_.count_step(step, is_complete ? stop_reason::kNone : result.request);
-    if (run_.reason() == stop_reason::kNone) row.val_loss = evaluate_after(step);
+    last_evaluation_.reset();
+    const bool is_validated = validation_->due(step, saving_->due(step, step == settings_.steps));
+    if (run_.reason() == stop_reason::kNone && is_validated) row.val_loss = evaluate_after(step);
     if (metrics) run_.write(*metrics, row);
     saving_->look();
     const bool is_last = step == settings_.steps || run_.reason() != stop_reason::kNone;
     const bool has_folder = run_.reason() != stop_reason::kFolderLost;
     if (!has_folder || !saving_->due(step, is_last)) continue;
     identify_data();
-    saving_->save(record_after(step, trainer.loss_scaler()), small_files_, result.skips_in_a_row == 0);
+    saving_->save(record_after(step, trainer.loss_scaler(), row.val_loss), small_files_, result.skips_in_a_row == 0);
   }
   data_check_->look(std::chrono::seconds(2));
   if (!data_check_->done()) log_.say("note         the run ended before all its token shards were checked");
+  if (run_.lost_metrics()) stop_without_metrics();
   run_.require_outputs();
   summary_.median_tokens_per_s = median(tokens_per_s_.values());
-}
-
-void TrainingRun::say_skipped(const train::StepResult& result, double next_scale) {
-  const std::string what = result.bad_tensor.empty() ? "the loss" : "the gradient of " + result.bad_tensor;
-  const std::string scale =
-      next_scale == result.loss_scale
-          ? ""
-          : fmt::format(" (an overflow at loss scale {:.0f}, which is now {:.0f})", result.loss_scale, next_scale);
-  log_.say(fmt::format("step {}: {} is not finite; the update was left out{}", result.step, what, scale));
-}
-
-std::optional<double> TrainingRun::utilisation(double tokens_per_s) const {
-  if (!(peak_flops_ > 0.0)) return std::nullopt;
-  return tokens_per_s * assembly_->network().flops_per_token() / peak_flops_;
-}
-
-io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double seconds) {
-  io::StepMetrics row;
-  row.step = result.step;
-  row.tokens = tokens_;
-  row.loss = result.loss;
-  row.grad_norm = result.grad_norm;
-  row.lr = result.lr;
-  if (settings_.precision == Precision::fp16) row.loss_scale = result.loss_scale;
-  row.skipped = result.skipped;
-  row.skips_in_a_row = result.skips_in_a_row;
-  row.step_s = seconds;
-  row.tokens_per_s = static_cast<double>(result.tokens) / seconds;
-  row.mfu = utilisation(row.tokens_per_s);
-  row.seconds = assembly_->timeline().seconds();
-  if (deck_.checkpoint.every > 0) row.seconds["checkpoint"] = saving_->take_stall();
-  for (const auto& count : comm_->counts()) {
-    row.bytes_sent[std::string(count.collective)] = count.bytes;
-    row.seconds[std::string(count.collective)] = count.seconds;
-  }
-  for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
-    row.memory[std::string(kMemoryNames[i])] = ledger_.bytes(static_cast<Memory>(i));
-  }
-  const auto resident = io::resident_memory();
-  row.memory["resident"] = resident.current;
-  row.memory["peak"] = resident.peak;
-  return row;
-}
-
-std::optional<double> TrainingRun::validation_loss(const std::function<bool()>& stops) {
-  const Phase phase("evaluation");
-  const train::Evaluator evaluator{assembly_->network(), *comm_, assembly_->loader(), settings_.batch.micro_batch};
-  const std::int64_t samples = deck_.train.eval_batches * settings_.batch.global_batch;
-  const auto evaluation = train::evaluate(evaluator, *data_.validation, samples, stops);
-  return evaluation ? std::optional(evaluation->loss) : std::nullopt;
-}
-
-std::optional<double> TrainingRun::evaluate_after(std::int64_t step) {
-  if (data_.validation == nullptr || deck_.train.eval_every == 0 || step % deck_.train.eval_every != 0)
-    return std::nullopt;
-  const auto loss = validation_loss([&] { return run_.signal_on_any_rank(*comm_); });
-  if (loss) log_.say(fmt::format("step {}: validation loss {:.4f}", step, *loss));
-  return loss;
 }
 
 std::map<std::string, std::string> TrainingRun::small_files() const {
@@ -363,47 +332,6 @@ void TrainingRun::save_weights() {
                                                     {.io_timeout_s = deck_.checkpoint.io_timeout_s});
   train::save_weights(path_of(train::kWeightsFile), assembly_->network().parameters(), assembly_->state().weights(),
                       *comm, description);
-}
-
-void TrainingRun::say_memory() {
-  const auto mine = static_cast<double>(memory_use_.taken(session_));
-  const auto peaks = control_.gather_control({mine});
-  summary_.peak_memory = static_cast<std::int64_t>(*std::max_element(peaks.begin(), peaks.end()));
-  log_.say(
-      fmt::format("memory       planned {:.1f} MiB, booked {:.1f} MiB, measured at most {:.1f} MiB a rank ({})",
-                  static_cast<double>(plan_.needed().device) / kMiB,
-                  static_cast<double>(ledger_.total() - (kHostIsDevice ? 0 : ledger_.bytes(Memory::staging))) / kMiB,
-                  static_cast<double>(summary_.peak_memory) / kMiB,
-                  kHostIsDevice ? "with the program" : "of the GPU, beyond the driver's context"));
-}
-
-void TrainingRun::say_evaluation() {
-  const std::int64_t first = resume_.record.step + 1;
-  if (summary_.steps >= first) {
-    const auto mfu = utilisation(summary_.median_tokens_per_s);
-    log_.say(fmt::format("loss         {:.4f} at step {}, {:.4f} at step {} ({:.0f} %), {:.0f} tokens/s (median){}",
-                         summary_.first_loss, first, summary_.last_loss, summary_.steps,
-                         100.0 * summary_.last_loss / summary_.first_loss, summary_.median_tokens_per_s,
-                         mfu ? fmt::format(", MFU {:.1f} % by 6 N + 6 L C T", 100.0 * *mfu) : ""));
-  }
-  if (summary_.skipped_steps > 0) {
-    log_.say(fmt::format("skipped      {} of {} steps: a number was not finite", summary_.skipped_steps,
-                         summary_.steps - first + 1));
-  }
-  const std::string closing = assembly_->network().closing_line();
-  if (!closing.empty()) log_.say(closing);
-  if (data_.validation == nullptr) return;
-  summary_.val_loss = validation_loss({});
-  log_.say(evaluation_line(*summary_.val_loss, data_.validation_bytes_per_token));
-}
-
-void TrainingRun::say_sample() {
-  const Phase phase("sampling");
-  if (data_.tokenizer == nullptr) return;
-  train::Generator generator(assembly_->network(), *comm_, data_.tokenizer->vocab_size(), ledger_);
-  const std::vector<Token> prompt = data_.tokenizer->encode("\n");
-  const auto tokens = generator.continued(prompt, 240, {.temperature = 0.8, .top_k = 40, .seed = settings_.seed});
-  log_.say("a sample of what it writes:\n" + indented(data_.tokenizer->decode(tokens)));
 }
 
 }  // namespace kozero::commands

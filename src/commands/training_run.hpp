@@ -16,10 +16,12 @@
 #include <kozero/train/data_set.hpp>
 
 #include "memory_room.hpp"
+#include "provenance.hpp"
 #include "resume_point.hpp"
 #include "run_control.hpp"
 #include "saving.hpp"
 #include "session.hpp"
+#include "validation.hpp"
 
 namespace kozero::commands {
 
@@ -46,7 +48,8 @@ class TrainingRun {
 
  private:
   /// This run's state besides tensors, after `step`; what a checkpoint must agree with.
-  [[nodiscard]] io::CheckpointRecord record_after(std::int64_t step, const train::LossScaler& loss_scaler) const;
+  [[nodiscard]] io::CheckpointRecord record_after(std::int64_t step, const train::LossScaler& loss_scaler,
+                                                  std::optional<double> validation_loss = {}) const;
   [[nodiscard]] std::map<std::string, std::string> small_files() const;
   /// Where training data are others than the resume point's: a text that says so, else "".
   [[nodiscard]] std::string other_data() const;
@@ -57,21 +60,24 @@ class TrainingRun {
   [[noreturn]] void stop_by_signal();
   /// The run ends before its last step, in good order: what it leaves, and the command that goes on.
   [[nodiscard]] Error stopped();
+  /// Where the run may go on, a text that says what it left. Called after the last save.
+  [[nodiscard]] std::string saved_text() const;
+  /// metrics.jsonl cannot be written: saves what can be saved. Throws the reason on all ranks.
+  [[noreturn]] void stop_without_metrics();
   void create_folder();
+  /// Gives log, metrics and deck of a run that saved no checkpoint other names; returns these, for a line.
+  [[nodiscard]] std::string set_aside_run_before() const;
   void continue_folder();
   void say_banner();
   /// Initial weights, or those and the optimizer's state of the resume point.
   void begin();
   void say_memory();
   void train_all_steps();
-  /// Over the first train.eval_batches global batches of the validation data.
-  /// None where `stops` said so before a batch.
-  std::optional<double> validation_loss(const std::function<bool()>& stops);
   std::optional<double> evaluate_after(std::int64_t step);
   void say_skipped(const train::StepResult& result, double next_scale);
   /// Operations of the model over those that the GPUs could have done.
   [[nodiscard]] std::optional<double> utilisation(double tokens_per_s) const;
-  io::StepMetrics metrics_of(const train::StepResult& result, double seconds);
+  io::StepMetrics metrics_of(const train::StepResult& result, double seconds, double epoch);
   void save_weights();
   void say_evaluation();
   void say_sample();
@@ -85,6 +91,8 @@ class TrainingRun {
   std::string folder_;
   io::Log log_;
   RunControl run_;
+  Facts provenance_;
+  std::string kept_;  ///< set_aside_run_before()
   train::DataSet data_;
   std::optional<train::DataCheck> data_check_;
   io::DataIdentity data_identity_;
@@ -97,6 +105,8 @@ class TrainingRun {
   std::unique_ptr<dist::CountedCommunicator> comm_;
   std::unique_ptr<train::Assembly> assembly_;
   std::optional<Saving> saving_;
+  std::optional<Validation> validation_;
+  std::optional<train::Evaluation> last_evaluation_;  ///< of the newest step's state; none where it was not measured
   std::int64_t tokens_ = 0;  ///< predicted so far
   ThinnedSeries tokens_per_s_;  ///< of all steps of this process but its first
   double peak_flops_ = 0.0;  ///< published, a second, of all the run's GPUs; 0 where it is not known

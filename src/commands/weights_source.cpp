@@ -13,7 +13,6 @@
 #include <kozero/io/run_folder.hpp>
 #include <kozero/io/seal.hpp>
 #include <kozero/io/whole_file.hpp>
-#include <kozero/train/trained_weights.hpp>
 
 #include "device_handover.hpp"
 #include "resolved_deck.hpp"
@@ -37,14 +36,14 @@ std::string description_in(const WeightsSource& source) {
 }
 
 /// What this process finds.
-WeightsSource found(const std::string& path) {
-  if (is_hugging_face(path)) {
+WeightsSource found(const std::string& path, train::Which which) {
+  if (which == train::Which::latest && is_hugging_face(path)) {
     const std::string folder = io::without_trailing_slash(path);
     const auto config = exchange::read_folder_config(folder);
     const auto tokenizer = exchange::tokenizer_of(folder, config.vocab);
     return {Kind::hugging_face, folder, model_json(config), "", "", tokenizer.path, tokenizer.reason};
   }
-  const train::RunFiles files = train::find_run(path);
+  const train::RunFiles files = train::find_run(path, which);
   const bool in_checkpoint = fs::path(files.weights).filename() == io::kStateFile;
   WeightsSource source{.kind = in_checkpoint ? Kind::checkpoint : Kind::weights_file,
                        .path = in_checkpoint ? files.folder : files.weights,
@@ -91,14 +90,14 @@ void load_folder(const WeightsSource& source, const model::Config& config, const
 
 }  // namespace
 
-WeightsSource find_weights(const std::string& path, dist::Communicator& comm) {
+WeightsSource find_weights(const std::string& path, dist::Communicator& comm, train::Which which) {
   const std::string first = comm.broadcast_control(path);
   WeightsSource source = dist::agreed(comm, [&] {
     if (path != first) {
       throw Error(Failure::deck, "ranks 0 and " + std::to_string(comm.rank()) + " were given other weights: " + first +
                                      " and " + path);
     }
-    return comm.rank() == 0 ? found(path) : WeightsSource();
+    return comm.rank() == 0 ? found(path, which) : WeightsSource();
   });
   source.kind = static_cast<Kind>(std::stoi(comm.broadcast_control(std::to_string(static_cast<int>(source.kind)))));
   for (std::string* text :

@@ -12,6 +12,7 @@
 #include <kozero/dist/communicator.hpp>
 #include <kozero/io/deck.hpp>
 #include <kozero/model/config.hpp>
+#include <kozero/train/trained_weights.hpp>
 #include <kozero/zero/weights.hpp>
 
 namespace kozero::commands {
@@ -30,7 +31,8 @@ struct WeightsSource {
 /// Rank 0 looks, and reads the deck and what describes the network: config.json, the manifest, or the weights file's
 /// seal. A trainer may write or remove checkpoints meanwhile: no other rank looks for itself. Collective. Throws
 /// Error(deck or input), seen by all ranks.
-WeightsSource find_weights(const std::string& path, dist::Communicator& comm);
+WeightsSource find_weights(const std::string& path, dist::Communicator& comm,
+                           train::Which which = train::Which::latest);
 
 /// The network of the weights. Throws Error(input).
 model::Config shape_of(const WeightsSource& source);

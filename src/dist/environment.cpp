@@ -131,6 +131,17 @@ bool Environment::has_peers() {
   return size > 1;
 }
 
+std::string Environment::library() {
+  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown";
+  text.resize(static_cast<std::size_t>(length));
+  // MPICH: a line each for version, date, device ...; Open MPI: "Open MPI v4.1.4, package: ..."
+  text = text.substr(0, text.find_first_of(",\n"));
+  std::replace(text.begin(), text.end(), '\t', ' ');
+  return text;
+}
+
 void Environment::abort(int status) {
   std::thread([status] {
     std::this_thread::sleep_for(kLongestAbort);

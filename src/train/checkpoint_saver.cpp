@@ -53,7 +53,10 @@ SaveReport CheckpointSaver::write(const SaveOrder& order, const io::CheckpointCo
   try {
     report.bytes = io::write_checkpoint(*comm_, report.folder, parts_.network.parameters(), contents);
     dist::agreed(*comm_, [&] {
-      if (comm_->rank() == 0) io::prune_checkpoints(order.run_folder, order.keep);
+      if (comm_->rank() != 0) return;
+      const auto best = order.keep_best ? io::best_checkpoint(order.run_folder) : std::nullopt;
+      report.is_best = best && best->folder == report.folder;
+      io::prune_checkpoints(order.run_folder, order.keep, best ? best->folder : "");
     });
   } catch (const Error& problem) {
     report.problem = problem;

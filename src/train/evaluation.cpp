@@ -7,6 +7,13 @@
 
 namespace kozero::train {
 
+std::int64_t spread_sample(std::int64_t i, std::int64_t count, std::int64_t total) {
+  // total = count q + r: each term stays far below 2^63 where the product (2 i + 1) total might not.
+  const std::int64_t q = total / count;
+  const std::int64_t r = total % count;
+  return i * q + (q + (2 * i + 1) * r / count) / 2;
+}
+
 Evaluation evaluate(const Evaluator& evaluator, const SampleSource& source, std::int64_t max_samples) {
   return *evaluate(evaluator, source, max_samples, {});
 }
@@ -14,7 +21,8 @@ Evaluation evaluate(const Evaluator& evaluator, const SampleSource& source, std:
 std::optional<Evaluation> evaluate(const Evaluator& evaluator, const SampleSource& source, std::int64_t max_samples,
                                    const std::function<bool()>& stops) {
   dist::Communicator& comm = evaluator.comm;
-  const std::int64_t total = max_samples > 0 ? std::min(max_samples, source.num_samples()) : source.num_samples();
+  const std::int64_t all = source.num_samples();
+  const std::int64_t total = max_samples > 0 ? std::min(max_samples, all) : all;
   const Share mine = share_of(Share{0, total}, comm.rank(), comm.size());
   // Every rank makes as many calls as the one with the largest share: a call may gather parameters.
   const std::int64_t most = (total + comm.size() - 1) / comm.size();
@@ -23,11 +31,11 @@ std::optional<Evaluation> evaluate(const Evaluator& evaluator, const SampleSourc
     if (stops && stops()) return std::nullopt;
     std::vector<SampleName> names;
     for (std::int64_t i = first; i < std::min(first + evaluator.micro_batch, mine.count); ++i) {
-      names.push_back(SampleName{0, mine.first + i});
+      names.push_back(SampleName{0, spread_sample(mine.first + i, total, all)});
     }
     loss += evaluator.network.evaluate(evaluator.loader.load(source, names));
   }
-  const std::int64_t tail = total == source.num_samples() ? source.tail() : 0;
+  const std::int64_t tail = total == all ? source.tail() : 0;
   if (tail > 0) {
     const bool is_mine = comm.rank() == 0;
     loss += evaluator.network.evaluate(is_mine ? evaluator.loader.load_tail(source)

@@ -23,6 +23,13 @@ Sampler::Sampler(std::uint64_t seed, std::int64_t num_samples, std::int64_t glob
   }
 }
 
+double Sampler::epochs_after(std::int64_t step) const {
+  if (step < 1) return 0.0;
+  const Share now = positions(step);
+  return static_cast<double>(epoch(step)) +
+         static_cast<double>(now.first + now.count) / static_cast<double>(num_samples_);
+}
+
 Share Sampler::positions(std::int64_t step) const {
   const std::int64_t first = (step - 1) % steps_per_epoch() * global_batch_;
   return Share{first, std::min(global_batch_, num_samples_ - first)};

@@ -16,21 +16,20 @@ std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::in
   return std::max<std::int64_t>(1, deck.run.epochs * ceil_div(num_samples, global_batch));
 }
 
-/// The deck's own check knows run.steps; how long run.epochs is, only the data say.
-void refuse_schedule_beyond(std::int64_t steps, const io::OptimKeys& optim) {
-  if (optim.warmup_steps + optim.decay_steps <= steps) return;
-  const std::string key = optim.warmup_steps > steps ? "warmup_steps" : "decay_steps";
-  const std::int64_t value = optim.warmup_steps > steps ? optim.warmup_steps : optim.decay_steps;
-  throw Error(Failure::deck, "optim." + key + " = " + std::to_string(value) + ": beyond the end; run.epochs makes " +
-                                 std::to_string(steps) + " steps of these data");
+std::int64_t clamped_warmup(const io::Deck& deck, std::int64_t steps) {
+  return std::min(deck.optim.warmup_steps, steps);
+}
+
+std::int64_t clamped_decay(const io::Deck& deck, std::int64_t steps) {
+  return std::min(deck.optim.decay_steps, steps - clamped_warmup(deck, steps));
 }
 
 optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std::int64_t steps) {
   return {.kind = deck.optim.schedule,
           .lr = deck.optim.lr * rate_factor,
           .min_lr = deck.optim.min_lr * rate_factor,
-          .warmup_steps = deck.optim.warmup_steps,
-          .decay_steps = deck.optim.decay_steps,
+          .warmup_steps = clamped_warmup(deck, steps),
+          .decay_steps = clamped_decay(deck, steps),
           .total_steps = steps};
 }
 
@@ -70,6 +69,21 @@ LossScaler loss_scaler_of(const io::TrainKeys& keys) {
                               : LossScaler::fixed(static_cast<double>(keys.loss_scale));
 }
 
+/// model::resolved, whose refusal says where a value comes from that the deck does not give.
+model::Config resolved_for(const io::Deck& deck, const model::Config& config) {
+  try {
+    return model::resolved(config);
+  } catch (const Error& problem) {
+    const std::string text = problem.what();
+    const std::string key = text.substr(0, text.find(' '));
+    if (deck.is_set(key)) throw;
+    const bool in_preset = deck.model.preset != "none";
+    throw Error(problem.failure(),
+                text + "; the deck does not give " + key + ": its value is " +
+                    (in_preset ? "that of model.preset = \"" + deck.model.preset + "\"" : "derived from other keys"));
+  }
+}
+
 }  // namespace
 
 model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
@@ -90,8 +104,11 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
   if (keys.vocab > 0 || keys.preset == "none")
     config.vocab = keys.vocab > 0 ? keys.vocab : std::max<std::int64_t>(data_vocab, 1);
   if (config.arch != "linear" && config.vocab < data_vocab) {
-    throw Error(Failure::deck, "model.vocab = " + std::to_string(config.vocab) + ": the data's tokenizer has " +
-                                   std::to_string(data_vocab) + " tokens; leave the key out, or give at least that");
+    const bool given_here = keys.vocab > 0;
+    throw Error(Failure::deck,
+                (given_here ? "model.vocab = " : "model.preset = \"" + keys.preset + "\" has vocabulary ") +
+                    std::to_string(config.vocab) + ": the data's tokenizer has " + std::to_string(data_vocab) +
+                    " tokens; " + (given_here ? "leave the key out, or give at least that" : "give model.vocab"));
   }
   const auto decides = [&](const char* key) { return keys.preset == "none" || deck.is_set(key); };
   if (decides("model.tie_embeddings")) config.tie_embeddings = keys.tie_embeddings;
@@ -102,7 +119,20 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
   config.qk_norm = keys.qk_norm;
   config.dropout = static_cast<float>(keys.dropout);
   config.seed = static_cast<std::uint64_t>(deck.run.seed);
-  return model::resolved(config);
+  return resolved_for(deck, config);
+}
+
+std::vector<std::string> schedule_notes(const io::Deck& deck, std::int64_t steps) {
+  const auto note = [&](const std::string& key, std::int64_t given, std::int64_t clamped) {
+    return "optim." + key + " = " + std::to_string(given) + " goes beyond the run's " + std::to_string(steps) +
+           " steps: clamped to " + std::to_string(clamped);
+  };
+  std::vector<std::string> notes;
+  const std::int64_t warmup = clamped_warmup(deck, steps);
+  const std::int64_t decay = clamped_decay(deck, steps);
+  if (warmup != deck.optim.warmup_steps) notes.push_back(note("warmup_steps", deck.optim.warmup_steps, warmup));
+  if (decay != deck.optim.decay_steps) notes.push_back(note("decay_steps", deck.optim.decay_steps, decay));
+  return notes;
 }
 
 Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_vocab, std::int64_t num_samples) {
@@ -112,7 +142,6 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   settings.batch = batch_sizes(deck, num_ranks);
   settings.seed = static_cast<std::uint64_t>(deck.run.seed);
   settings.steps = total_steps(deck, num_samples, settings.batch.global_batch);
-  if (num_samples > 0) refuse_schedule_beyond(settings.steps, deck.optim);
   const int stage = static_cast<int>(deck.zero.stage);
   settings.staged = deck.checkpoint.every > 0 && deck.checkpoint.async;
   settings.staging_mib = deck.checkpoint.staging_mib;

@@ -61,6 +61,18 @@ fs::path weights_in(const fs::path& folder) {
   return is_later ? fs::path(checkpoint) / io::kStateFile : plain;
 }
 
+/// The state of a run's best checkpoint. `path`: as the user named the run.
+fs::path best_in(const fs::path& folder, const std::string& path) {
+  if (is_checkpoint(folder) || (!io::is_folder(path) && fs::path(path).extension() != ".toml")) {
+    throw Error(Failure::deck, path + ": --best chooses among a run's checkpoints; give the run's folder or its deck");
+  }
+  const auto best = io::best_checkpoint(folder.string());
+  if (best) return fs::path(best->folder) / io::kStateFile;
+  throw Error(Failure::deck, folder.string() +
+                                 ": no checkpoint in it has a validation loss; with "
+                                 "checkpoint.keep_best = true each save measures it and the best one is kept");
+}
+
 /// The first of these files that is there, or "".
 std::string first_of(const fs::path& folder, std::initializer_list<const char*> names) {
   for (const char* name : names) {
@@ -94,10 +106,12 @@ io::WeightsDescription load_weights(const std::string& path, const ParameterTabl
   return description;
 }
 
-RunFiles find_run(const std::string& path) {
+RunFiles find_run(const std::string& path, Which which) {
   const fs::path named = run_folder_of(path);
   const bool names_weights = !io::is_folder(path) && fs::path(path).extension() != ".toml";
-  const fs::path weights = names_weights ? fs::path(path) : weights_in(named);
+  const fs::path weights = which == Which::best ? best_in(named, path)
+                           : names_weights      ? fs::path(path)
+                                                : weights_in(named);
   if (!io::is_there(weights.string())) {
     throw Error(Failure::deck, path + ": no trained weights at " + weights.string() +
                                    "; give a run's folder, a weights file, a checkpoint, a Hugging Face folder (with "

@@ -93,7 +93,7 @@ skips() {
     optim.lr=1e38 train.grad_clip=0 train.on_nonfinite=skip train.eval_every=0
   expect 6 'step 12: .*; the weights are those of the step before. 10 steps in a row were left out before it \(train.max_skips = 10\)' \
     on 2 train "$@"
-  expect 0 '"skipped":true,"skips_in_a_row":10}$' tail -n 1 run/metrics.jsonl
+  expect 0 '"skipped":true,"skips_in_a_row":10,"time":' tail -n 1 run/metrics.jsonl
   expect 0 '^step_000000002 step_000000004 step_000000006 step_000000008 step_000000010 $' \
     sh -c "ls run | grep step_ | tr '\n' ' '"
   expect 0 '^skipped      19 of 20 steps: a number was not finite$' "$kozero" train "$@" train.max_skips=100 run.steps=20 --json \

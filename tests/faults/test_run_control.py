@@ -143,7 +143,8 @@ def early_signal(case):
                      KOZERO_SLOW_FSYNC="log.txt", KOZERO_SLOW_SECONDS="2")
     case.wait_for(lambda: case.status()["state"] == "running", job, "its status")
     os.kill(job.process.pid, signal.SIGTERM)
-    said = case.expect_end(job, 75, r"^\[rank 0\] stopped by SIGTERM before the first step", "a slow record")
+    said = case.expect_end(job, 75, r"^\[rank 0\] stopped by SIGTERM before the first step; to run it again: .* "
+                           r"checkpoint.resume=auto run.dir=run$", "a slow record")
     case.expect(said.count("[rank") == 1 and not case.steps(), f"steps {case.steps()} in a job that a signal ended", said)
 
 
@@ -247,11 +248,45 @@ def full_metrics(case):
                      KOZERO_FULL_PATH="metrics.jsonl")
     case.wait_for_steps(job)
     flag.touch()
-    case.expect_end(job, 4, r"^\[rank 0\] error: run/metrics.jsonl: cannot write: No space left on device \(step \d+\)",
-                    "on_error = stop")
+    said = case.expect_end(job, 4, r"^\[rank 0\] error: run/metrics.jsonl: cannot write: No space left on device \(step \d+\); "
+                           r"its checkpoint is run/step_\d+$", "on_error = stop")
+    case.expect(said.count("its checkpoint is run/" + case.checkpoints()[-1]) == 1, "on_error = stop: its checkpoint", said)
     case.expect(len(case.checkpoints()) == 1, f"on_error = stop: checkpoints {case.checkpoints()}")
     case.expect(case.steps() == list(range(1, len(case.steps()) + 1)), "on_error = stop: metrics")
     case.expect(case.status()["state"] == "failed" and case.status()["exit_status"] == 4, f"{case.status()}")
+    # Without checkpoints its weights are saved first.
+    case.clear()
+    flag.unlink()
+    job = case.start(FOREVER, LD_PRELOAD=case.options.preload, KOZERO_FULL_WHILE=str(flag), KOZERO_FULL_PATH="metrics.jsonl")
+    case.wait_for_steps(job)
+    flag.touch()
+    case.expect_end(job, 4, r"^\[rank 0\] error: run/metrics.jsonl: cannot write: No space left on device \(step \d+\); "
+                    r"its weights are in run/weights.h5, but without checkpoint.every not the optimizer's state$",
+                    "no checkpoints")
+    case.expect((case.run / "weights.h5").exists(), "no checkpoints: no weights")
+
+
+def begun_anew(case):
+    """case: a run that died before its first checkpoint is begun anew in its folder, and its files are kept."""
+    auto = [FOREVER, "checkpoint.resume=auto", "checkpoint.every=100000"]
+    before = {}
+    for kept in ("old", "old-2"):
+        job = case.start(*auto)
+        case.wait_for_new_steps(job) if before else case.wait_for_steps(job)
+        job.kill()
+        said = job.said()
+        if before:
+            case.expect_said(r"^note         the run before ended at step \d+: ranks 0-1 on host", said, "the run before")
+            case.expect_said(r"^resume       no complete checkpoint in run: from the beginning; the run before is kept as "
+                             r"log.txt.old, metrics.jsonl.old, deck.toml.old$", said, "one line")
+        for name, text in before.items():
+            case.expect((case.run / f"{name}.old").read_bytes() == text, f"{name}.old is not what {name} was")
+        case.expect(case.steps()[0] == 1, f"metrics.jsonl begins at {case.steps()[0]}")
+        if not before:
+            before = {name: (case.run / name).read_bytes() for name in ("log.txt", "metrics.jsonl", "deck.toml")}
+    said = case.expect_end(case.start(*auto, "run.steps=2"), 0, "log.txt.old-2, metrics.jsonl.old-2, deck.toml.old-2$", "again")
+    case.expect("from the beginning" not in case.expect_end(case.start(*auto, "run.steps=3"), 0, "^resume       after step 2",
+                                                            "after a checkpoint"), "after a checkpoint", said)
 
 
 def slow_disk(case):
@@ -291,6 +326,15 @@ def max_minutes(case):
                     r"a b/step_000000001; to go on: mpiexec -n 2 .*checkpoint.resume=auto 'run.dir=a b'$", "run.max_minutes")
     case.run = case.folder / "a b"
     case.expect(case.status()["state"] == "preempted", f"{case.status()}")
+    # A folder that got another name: the printed command goes on there.
+    said = case.expect_end(case.start("run.steps=4", "run.max_minutes=1e-9", "checkpoint.every=2", 'run.dir="a b"'), 75,
+                           r"^\[rank 0\] stopped after step 1 of 4: .*; its checkpoint is a b-2/step_000000001; "
+                           r"to go on: .*checkpoint.resume=auto 'run.dir=a b-2'$", "a renamed folder")
+    case.expect("error" not in said, "a renamed folder: says error", said)
+    goes, said = case.run_printed_command(said, "run.max_minutes=0")
+    case.expect(goes == 0, f"a renamed folder: the printed command ends in {goes}", said)
+    case.expect_said(r"^resume       after step 1, .*, from a b-2/step_000000001$", said, "a renamed folder")
+    case.expect(not (case.folder / "a b-3").exists(), "a renamed folder: a third one", said)
     job = case.start("run.steps=4", "checkpoint.every=2", 'run.dir="a b"', "checkpoint.resume=auto", "train.global_batch=8")
     case.expect_end(job, 2, "the global batch is 8 and was 4", "another deck")
 

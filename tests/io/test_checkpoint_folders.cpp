@@ -6,6 +6,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <filesystem>
+#include <limits>
 
 #include <kozero/dist/self_communicator.hpp>
 #include <kozero/io/checkpoint_folders.hpp>
@@ -26,12 +27,17 @@ namespace {
 class Checkpoints {
  public:
   Checkpoints() : folder("checkpoints") {}
-  std::string save(std::int64_t step) {
+  std::string save(std::int64_t step, std::optional<double> validation_loss = {}, const std::string& provenance = "") {
     const ParameterTable table = small_table();
     RankSlices mine(table, 0, 1);
     mine.set_values();
-    const CheckpointRecord record{
-        .step = step, .tokens = 10 * step, .seed = 7, .model = R"({"dim":16})", .tokenizer = "bytes 0"};
+    const CheckpointRecord record{.step = step,
+                                  .tokens = 10 * step,
+                                  .seed = 7,
+                                  .model = R"({"dim":16})",
+                                  .tokenizer = "bytes 0",
+                                  .validation_loss = validation_loss,
+                                  .provenance = provenance};
     const std::string path = checkpoint_folder(folder.path(), step);
     write_checkpoint(comm, path, table, {record, {{kParameterGroup, mine.readable()}}, {{"deck.toml", "x = 1\n"}}});
     return path;
@@ -187,6 +193,43 @@ TEST_CASE("pruning keeps the newest and clears leftovers; later ones are set asi
   all.save(4);
   CHECK(set_aside_after(all.folder.path(), 3) == std::vector<std::string>{all.folder / "step_000000004.old-2"});
   CHECK(checkpoints_in(all.folder.path()).size() == 2);
+}
+
+TEST_CASE("the checkpoint with the lowest validation loss is found by the manifests, and pruning spares it") {
+  Checkpoints all;
+  const std::string run = all.folder.path();
+  all.save(1);
+  CHECK(!best_checkpoint(run));
+  CHECK(!best_checkpoint(all.folder / "nowhere"));
+  all.save(2, 3.5);
+  const std::string best = all.save(3, 2.25);
+  all.save(4, std::numeric_limits<double>::quiet_NaN());
+  all.save(5, 2.25);  // not lower: the earlier one stays
+  all.save(6, 4.0);
+  all.save(7);
+  REQUIRE(best_checkpoint(run));
+  CHECK(best_checkpoint(run)->folder == best);
+  CHECK(best_checkpoint(run)->manifest.record.validation_loss == 2.25);
+  prune_checkpoints(run, 2, best);
+  CHECK(checkpoints_in(run) == std::vector<std::string>{checkpoint_folder(run, 7), checkpoint_folder(run, 6), best});
+  // Where a better one is complete, the one before goes; where the best is among the newest, nothing else is spared.
+  const std::string better = all.save(8, 2.0);
+  CHECK(best_checkpoint(run)->folder == better);
+  prune_checkpoints(run, 2, better);
+  CHECK(checkpoints_in(run) == std::vector<std::string>{better, checkpoint_folder(run, 7)});
+  fs::resize_file(better + "/manifest.json", 100);
+  CHECK(!best_checkpoint(run));
+}
+
+TEST_CASE("a manifest keeps its provenance, on which no dataset's hash depends") {
+  Checkpoints all;
+  const Manifest with = read_manifest(all.save(1, 0.1 + 0.2, R"({"commit":"0123456789ab+changes","hosts":"a, b"})"));
+  const Manifest without = read_manifest(all.save(2));
+  CHECK(with.record.provenance == R"({"commit":"0123456789ab+changes","hosts":"a, b"})");
+  CHECK(with.record.validation_loss == 0.1 + 0.2);
+  CHECK(without.record.provenance.empty());
+  CHECK(!without.record.validation_loss);
+  CHECK(with.datasets == without.datasets);
 }
 
 TEST_CASE("a checkpoint's step is its manifest's, whatever its folder is called") {

@@ -185,11 +185,12 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
        {},
        R"(x.toml:8: optim.decay_steps = 5: nothing reads it where optim.schedule = "constant" (default);)"
        R"( accepted only with optim.schedule = "linear", "cosine", "wsd")"},
-      {"optim.warmup_steps = 11", {}, R"(x.toml:8: optim.warmup_steps = 11: accepted are at most run.steps = 10)"},
-      {"optim.schedule = \"linear\"\noptim.warmup_steps = 5\noptim.decay_steps = 6",
+      {"checkpoint.keep_best = true",
        {},
-       R"(x.toml:10: optim.decay_steps = 6: after optim.warmup_steps = 5 beyond the end; accepted are at)"
-       R"( most 5)"},
+       R"(x.toml:8: checkpoint.keep_best = true: accepted is false where checkpoint.every = 0 (default))"},
+      {"checkpoint.keep_best = true\ncheckpoint.every = 5\ndata.val_fraction = 0.0",
+       {},
+       R"(x.toml:8: checkpoint.keep_best = true: accepted is false where data.val_fraction = 0.0)"},
       {R"(optim.schedule = "wsd")",
        {},
        R"(x.toml: optim.decay_steps: missing; with optim.schedule = "wsd" accepted are whole numbers from)"

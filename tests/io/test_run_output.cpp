@@ -44,6 +44,8 @@ StepMetrics some_metrics() {
   metrics.seconds = {{"forward", 0.0625}, {"update", 1e-9}};
   metrics.bytes_sent = {{"all_gather", 123456789012}};
   metrics.memory = {{"parameters", 4096}};
+  metrics.time = 1767225600.125;
+  metrics.epoch = 0.75;
   return metrics;
 }
 
@@ -54,7 +56,7 @@ TEST_CASE("a metrics line has the stable schema and round-trip digits") {
         R"({"step":3,"tokens":6144,"loss":0.30000000000000004,"val_loss":null,"grad_norm":0.3333333333333333,)"
         R"("lr":0.0001,"step_s":0.125,"tokens_per_s":16384.0,"mfu":null,"seconds":{"forward":0.0625,"update":1e-09},)"
         R"("bytes_sent":{"all_gather":123456789012},"memory":{"parameters":4096},"loss_scale":null,"skipped":false,)"
-        R"("skips_in_a_row":0})");
+        R"("skips_in_a_row":0,"time":1767225600.125,"epoch":0.75})");
   auto metrics = some_metrics();
   metrics.loss = std::numeric_limits<double>::quiet_NaN();
   metrics.grad_norm = std::numeric_limits<double>::infinity();
@@ -67,6 +69,19 @@ TEST_CASE("a metrics line has the stable schema and round-trip digits") {
   CHECK(json["val_loss"].get<double>() == 0.7);
   CHECK(json["loss_scale"].get<double>() == 65536.0);
   CHECK(json["skipped"].get<bool>());
+}
+
+TEST_CASE("every key of a metrics line has its row in docs/metrics.md, in the same order") {
+  const std::string page = bytes_of(KOZERO_DOCS "/metrics.md");
+  std::size_t before = 0;
+  const auto line = nlohmann::ordered_json::parse(to_json_line(some_metrics()));
+  for (const auto& [key, value] : line.items()) {
+    const std::size_t row = page.find("\n| `" + key + "` | ");
+    INFO(key);
+    REQUIRE(row != std::string::npos);
+    CHECK(row > before);
+    before = row;
+  }
 }
 
 TEST_CASE("metrics are there as soon as they are written, and never overwritten") {
@@ -219,13 +234,33 @@ TEST_CASE("progress in a pipe is a plain line every few steps") {
   Progress progress(log, 10, 4);
   for (std::int64_t step = 1; step <= 10; ++step) progress.update({step, 2.5, 12345.0, 10.0, std::int64_t{3} << 20});
   CHECK(terminal.str() ==
-        "step 1/10  loss 2.5000  12.3 k tokens/s  1 min 30 s left  3.0 MiB\n"
-        "step 4/10  loss 2.5000  12.3 k tokens/s  1 min 00 s left  3.0 MiB\n"
-        "step 8/10  loss 2.5000  12.3 k tokens/s  20 s left  3.0 MiB\n"
-        "step 10/10  loss 2.5000  12.3 k tokens/s  0 s left  3.0 MiB\n");
+        "step 1/10  loss 2.5000  12.3 k tokens/s  1 min 30 s left  3.0 MiB resident\n"
+        "step 4/10  loss 2.5000  12.3 k tokens/s  1 min 00 s left  3.0 MiB resident\n"
+        "step 8/10  loss 2.5000  12.3 k tokens/s  20 s left  3.0 MiB resident\n"
+        "step 10/10  loss 2.5000  12.3 k tokens/s  0 s left  3.0 MiB resident\n");
   terminal.str("");
   progress.update({4, 2.5, 12345.0, 10.0, 1024, 32768.0});
-  CHECK(terminal.str() == "step 4/10  loss 2.5000  scale 32768  12.3 k tokens/s  1 min 00 s left  1.0 KiB\n");
+  CHECK(terminal.str() == "step 4/10  loss 2.5000  scale 32768  12.3 k tokens/s  1 min 00 s left  1.0 KiB resident\n");
+}
+
+TEST_CASE("a progress line has the means over the steps since the line before") {
+  std::ostringstream terminal;
+  Log log(terminal, false);
+  Progress progress(log, 100, 3);
+  progress.update({1, 9.0, 100.0, 1.0, 1024});
+  progress.update({2, 4.0, 400.0, 1.0, 1024});  // 400 tokens in 1 s
+  progress.update({3, 2.0, 100.0, 4.0, 1024});  // 400 tokens in 4 s
+  terminal.str("");
+  progress.update({4, 1.0, 200.0, 1.0, 1024});
+  progress.update({5, std::numeric_limits<double>::quiet_NaN(), 200.0, 1.0, 1024});  // a step that was left out
+  progress.update({6, 2.0, 500.0, 1.0, 1024});
+  CHECK(terminal.str().starts_with("step 6/100  loss 1.5000  300 tokens/s  "));
+  std::ostringstream before;
+  Log other(before, false);
+  Progress second(other, 100, 3);
+  for (const auto& step : {ProgressStep{2, 4.0, 400.0, 1.0, 1024}, ProgressStep{3, 2.0, 100.0, 4.0, 1024}})
+    second.update(step);
+  CHECK(before.str().starts_with("step 3/100  loss 3.0000  160 tokens/s  "));
 }
 
 TEST_CASE("progress on a terminal is a bar, and plain lines in the file") {
@@ -235,11 +270,12 @@ TEST_CASE("progress on a terminal is a bar, and plain lines in the file") {
   log.record_in(folder / "log.txt");
   Progress progress(log, 8, 0);
   for (std::int64_t step = 1; step <= 8; ++step) progress.update({step, 1.0, 10.0, 1.0, 1024});
-  CHECK(terminal.str().starts_with("\r\x1b[K[==>             ]  1/8  loss 1.0000  10 tokens/s  7 s left  1.0 KiB"));
+  CHECK(terminal.str().starts_with(
+      "\r\x1b[K[==>             ]  1/8  loss 1.0000  10 tokens/s  7 s left  1.0 KiB resident"));
   CHECK(terminal.str().ends_with("\r\x1b[K"));
-  CHECK(
-      bytes_of(folder / "log.txt") ==
-      "step 1/8  loss 1.0000  10 tokens/s  7 s left  1.0 KiB\nstep 8/8  loss 1.0000  10 tokens/s  0 s left  1.0 KiB\n");
+  CHECK(bytes_of(folder / "log.txt") ==
+        "step 1/8  loss 1.0000  10 tokens/s  7 s left  1.0 KiB resident\n"
+        "step 8/8  loss 1.0000  10 tokens/s  0 s left  1.0 KiB resident\n");
 }
 
 TEST_CASE("numbers as people read them") {
@@ -252,6 +288,10 @@ TEST_CASE("numbers as people read them") {
   CHECK(readable_count(999.7) == "1.00 k");
   CHECK(readable_count(12345.0) == "12.3 k");
   CHECK(readable_count(124439808.0) == "124 M");
+  CHECK(grouped_digits(0) == "0");
+  CHECK(grouped_digits(999) == "999");
+  CHECK(grouped_digits(40960) == "40,960");
+  CHECK(grouped_digits(-1234567) == "-1,234,567");
   CHECK(readable_seconds(59.6) == "1 min 00 s");
   CHECK(readable_seconds(7500.0) == "2 h 05 min");
   CHECK(readable_seconds(std::numeric_limits<double>::quiet_NaN()) == "?");
@@ -271,6 +311,17 @@ TEST_CASE("a run's folder is never one that holds anything") {
   const auto error = thrown_by([&] { create_run_folder(folder / "deep/run-3/x"); });
   CHECK(error.status == 4);
   CHECK(thrown_by([] { create_run_folder(""); }).status == 2);
+}
+
+TEST_CASE("what is set aside gets a name that nothing has") {
+  const ScratchFolder folder("aside");
+  for (const char* wanted : {"log.txt.old", "log.txt.old-2", "log.txt.old-3"}) {
+    const std::string path = folder.put("log.txt", wanted);
+    CHECK(set_aside(path) == folder / wanted);
+    CHECK(bytes_of(folder / wanted) == wanted);
+    CHECK(!std::filesystem::exists(path));
+  }
+  CHECK(thrown_by([&] { set_aside(folder / "nothing"); }).status == 4);
 }
 
 TEST_CASE("the process's memory is what it holds") {

@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // test_evaluation.cpp: the mean loss over samples, however ranks share them out; and that it leaves training alone.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <set>
 
 #include <kozero/train/evaluation.hpp>
 
@@ -39,6 +41,50 @@ TEST_CASE("the same mean on any rank count and under every stage, with uneven an
     for (const double loss : losses) CHECK(std::abs(loss - losses.front()) < 1e-6);
     if (!losses.empty()) CHECK(std::abs(losses.front() - std::log(37.0)) < 0.2);
   }
+}
+
+TEST_CASE("samples of an evaluation are spread evenly, in order, and are all of them where all are asked for") {
+  for (const std::int64_t total : {1, 2, 7, 12, 1001}) {
+    for (std::int64_t count = 1; count <= std::min<std::int64_t>(total, 60); ++count) {
+      std::int64_t before = -1;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t sample = train::spread_sample(i, count, total);
+        CHECK(sample == (2 * i + 1) * total / (2 * count));
+        CHECK(sample > before);
+        before = sample;
+      }
+      CHECK(before < total);
+    }
+    CHECK(train::spread_sample(total - 1, total, total) == total - 1);
+  }
+  constexpr std::int64_t kMany = std::int64_t{1} << 40;  // whose square has no 64 bits
+  CHECK(train::spread_sample(kMany / 2 - 1, kMany / 2, kMany) == kMany - 1);
+}
+
+TEST_CASE("an evaluation of a part reads samples from the whole set, on any rank count") {
+  /// Samples that note who was read.
+  class Noted final : public train::SampleSource {
+   public:
+    [[nodiscard]] std::int64_t num_samples() const override { return 100; }
+    void read(std::int64_t index, std::span<Token> window) const override {
+      read_.insert(index);
+      std::fill(window.begin(), window.end(), static_cast<Token>(index % 37));
+    }
+    mutable std::set<std::int64_t> read_;
+  };
+  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+    MemoryLedger ledger;
+    TinyTraining training({.model = tests::tiny_gpt2()}, comm, ledger);
+    const train::Evaluator evaluator{training.network(), comm, training.loader(), kMicroBatch};
+    const Noted source;
+    CHECK(train::evaluate(evaluator, source, 5).tokens == 5 * 7);
+    const std::set<std::int64_t> all = {10, 30, 50, 70, 90};
+    for (const auto index : source.read_) CHECK(all.contains(index));
+    const double mine = static_cast<double>(source.read_.size());
+    double sum = 0.0;
+    for (const double count : comm.gather_control({mine})) sum += count;
+    CHECK(sum == 5.0);
+  });
 }
 
 TEST_CASE("the tail counts where all samples do: its targets, once, whatever the rank count") {

@@ -31,6 +31,14 @@ std::map<std::int64_t, int> visits(const Sampler& sampler, std::int64_t before, 
 
 }  // namespace
 
+TEST_CASE("epochs after a step are samples taken over samples there are") {
+  const Sampler sampler(3, 23, 8);
+  CHECK(sampler.epochs_after(0) == 0.0);
+  CHECK(sampler.epochs_after(1) == 8.0 / 23.0);
+  CHECK(sampler.epochs_after(3) == 1.0);  // the incomplete last step
+  CHECK(sampler.epochs_after(4) == 1.0 + 8.0 / 23.0);
+}
+
 TEST_CASE("an epoch visits every sample once at 1-4 and 7 ranks, its incomplete last step included") {
   for (const std::int64_t num_samples : {1, 5, 16, 23, 100}) {
     const Sampler sampler(3, num_samples, 8);

@@ -69,19 +69,47 @@ TEST_CASE("a vocabulary smaller than the data's is refused") {
   CHECK(train::model_config(deck_with({"model.vocab=64"}), 17).vocab == 64);
 }
 
-TEST_CASE("a warm-up longer than the run is refused when epochs say how long it is") {
+TEST_CASE("a warm-up or decay beyond the last step is clamped, and a note says so") {
   auto deck = deck_with({});
   deck.run.steps = 0;
   deck.run.epochs = 1;
   deck.optim.warmup_steps = 2;
   deck.optim.decay_steps = 1;
-  CHECK(train::settings_of(deck, 1, 16, 25).steps == 3);
+  const auto schedule = [&] { return train::settings_of(deck, 1, 16, 25).step.schedule; };
+  CHECK(schedule().total_steps == 3);
+  CHECK(schedule().warmup_steps == 2);
+  CHECK(schedule().decay_steps == 1);
+  CHECK(train::schedule_notes(deck, 3).empty());
   deck.optim.decay_steps = 2;
-  CHECK_THROWS_AS(train::settings_of(deck, 1, 16, 25), Error);
-  deck.optim.decay_steps = 0;
+  CHECK(schedule().decay_steps == 1);
+  CHECK(train::schedule_notes(deck, 3) ==
+        std::vector<std::string>{"optim.decay_steps = 2 goes beyond the run's 3 steps: clamped to 1"});
   deck.optim.warmup_steps = 100;
-  CHECK_THROWS_AS(train::settings_of(deck, 1, 16, 25), Error);
+  CHECK(schedule().warmup_steps == 3);
+  CHECK(schedule().decay_steps == 0);
+  CHECK(train::schedule_notes(deck, 3).front() ==
+        "optim.warmup_steps = 100 goes beyond the run's 3 steps: clamped to 3");
   CHECK(train::settings_of(deck, 1, 16, 0).steps == 1);  // planning: how much data there is is not known
+}
+
+TEST_CASE("a refusal of a value that the deck does not give says where the value comes from") {
+  const auto refusal = [](const std::string& overrides_of_dim, std::int64_t vocab) {
+    const auto deck = io::parse_deck("run.steps = 1\ndata.synthetic = true\ntrain.global_batch = 1\n", "test.toml",
+                                     {"model.preset=gpt2-124m", overrides_of_dim});
+    try {
+      train::model_config(deck, vocab);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(
+      refusal("model.dim=700", 1) ==
+      "model.heads = 12: accepted: a divisor of model.dim = 700; the deck does not give model.heads: its value is that "
+      "of model.preset = \"gpt2-124m\"");
+  CHECK(refusal("model.heads=7", 1) == "model.heads = 7: accepted: a divisor of model.dim = 768");
+  CHECK(refusal("model.seq=8", 60000) ==
+        "model.preset = \"gpt2-124m\" has vocabulary 50257: the data's tokenizer has 60000 tokens; give model.vocab");
 }
 
 TEST_CASE("every preset of the models is a preset of the deck, and keys given beside it win") {

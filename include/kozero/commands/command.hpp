@@ -37,6 +37,10 @@ double timeout_asked(char** argv);
 /// From now on a stop signal does not kill a `train` of these arguments: it is answered (src/commands/stop_signals.hpp).
 void await_stop_signals(const Arguments& arguments);
 
+/// Where the arguments are `--version`: prints the program's version, commit and libraries, needing no MPI, and returns
+/// true.
+bool say_version(const Arguments& arguments);
+
 /// Finds and runs the command that arguments[0] names. Throws Error(deck) with the nearest name for an unknown one.
 void run_command(const dist::Environment& environment, const Arguments& arguments);
 

@@ -8,6 +8,7 @@
 // (src/dist/heartbeat.hpp); another one ends the process where a call of MPI does not return (src/dist/watchdog.hpp).
 #pragma once
 #include <memory>
+#include <string>
 
 namespace kozero::dist {
 
@@ -35,6 +36,9 @@ class Environment {
   static void obey_timeout(double timeout_s);
   /// All ranks of the job, as an `MPI_Comm*`: for make_communicator.
   [[nodiscard]] const void* world() const;
+
+  /// Name and version of the MPI library, on one line: "MPICH Version: 4.0.2". At any time.
+  [[nodiscard]] static std::string library();
 
   /// MPI is up and other ranks of the job may wait for this one.
   [[nodiscard]] static bool has_peers();

@@ -23,6 +23,7 @@ struct SaveOrder {
   io::CheckpointRecord record;
   std::map<std::string, std::string> texts;  ///< small files, rank 0's
   std::int64_t keep = 0;                     ///< checkpoints that stay; 0: all
+  bool keep_best = false;                    ///< and the one with the lowest validation loss
 };
 
 /// What became of a save; the same on all ranks, but for the times.
@@ -32,6 +33,7 @@ struct SaveReport {
   std::int64_t bytes = 0;  ///< of the state's file
   double seconds = 0.0;    ///< from begin() to the commit
   double stall_s = 0.0;    ///< of them, training stood still
+  bool is_best = false;    ///< its validation loss is the lowest; rank 0's, where that one is kept
   std::optional<Error> problem = {};
 };
 

@@ -26,12 +26,17 @@ struct Evaluation {
   std::int64_t tokens = 0;
 };
 
-/// Over the first `max_samples` samples in natural order, without dropout; where it is 0 or they are all, over the
-/// source's tail too, so that every token is predicted once. Sums are in double, added in rank order.
+/// Over `max_samples` samples without dropout, spread evenly over the source; which ones depends on the source's size
+/// alone, so that any rank count takes the same. Where it is 0 or at least the source's size: over all samples and the
+/// source's tail, so that every token is predicted once. Sums are in double, added in rank order.
 Evaluation evaluate(const Evaluator& evaluator, const SampleSource& source, std::int64_t max_samples);
 
 /// The same; `stops` is asked before each batch, on all ranks at once with one answer: none where it said so.
 std::optional<Evaluation> evaluate(const Evaluator& evaluator, const SampleSource& source, std::int64_t max_samples,
                                    const std::function<bool()>& stops);
+
+/// Of `count` samples out of `total`, spread evenly, the `i`-th: floor((2 i + 1) total / (2 count)). Increases with i;
+/// is i where count = total.
+std::int64_t spread_sample(std::int64_t i, std::int64_t count, std::int64_t total);
 
 }  // namespace kozero::train

@@ -28,6 +28,8 @@ class Sampler {
   [[nodiscard]] std::int64_t num_samples() const { return num_samples_; }
   /// The epoch (from 0) of a step (from 1).
   [[nodiscard]] std::int64_t epoch(std::int64_t step) const { return (step - 1) / steps_per_epoch(); }
+  /// Passes over the samples after a step: epochs that are complete, and the part of the one under way.
+  [[nodiscard]] double epochs_after(std::int64_t step) const;
   /// The step's positions in its epoch.
   [[nodiscard]] Share positions(std::int64_t step) const;
   /// The sample at a position of an epoch.

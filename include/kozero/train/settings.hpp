@@ -5,6 +5,7 @@
 //   micro_steps  = ceil(ceil(global_batch / ranks) / micro_batch)       the same on all ranks
 #pragma once
 #include <string>
+#include <vector>
 
 #include <kozero/core/precision.hpp>
 #include <kozero/io/deck.hpp>
@@ -42,6 +43,10 @@ struct Settings {
 };
 
 /// `num_samples` of the training data (0: not known; then run.epochs cannot be resolved and counts as one step).
+/// A warm-up or decay that goes beyond the last step is clamped.
 Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_vocab, std::int64_t num_samples);
+
+/// What was clamped of the schedule in a run of `steps`, one text a key.
+std::vector<std::string> schedule_notes(const io::Deck& deck, std::int64_t steps);
 
 }  // namespace kozero::train

@@ -38,8 +38,12 @@ struct RunFiles {
   std::string tokenizer;  ///< "" where the data were synthetic, or the weights lie alone
 };
 
-/// Finds them by a run's folder (its weights file or its newest checkpoint, whichever is of the later step), a weights
-/// file, a checkpoint, or a deck (.toml) by its newest run. Throws Error(deck) with what is missing and how it is made.
-RunFiles find_run(const std::string& path);
+/// latest: of a run its weights file or its newest checkpoint, whichever is of the later step. best: its checkpoint
+/// with the lowest validation loss.
+enum class Which { latest, best };
+
+/// Finds them by a run's folder, a weights file, a checkpoint, or a deck (.toml) by its newest run; the best ones by a
+/// run's folder or a deck. Throws Error(deck) with what is missing and how it is made.
+RunFiles find_run(const std::string& path, Which which = Which::latest);
 
 }  // namespace kozero::train

@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The KoZeRO authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# test_training_cli.sh KOZERO MPIEXEC INPUTS CASE: what a training run says of itself and keeps: validation, its best
+# checkpoint, provenance, notes on short trials. As test_cli.sh.
+# shellcheck source=tests/commands/cli_case.sh disable=SC2154
+. "$(dirname "$0")/cli_case.sh"
+
+# 12 steps on text; further overrides may follow.
+train_here() {
+  # shellcheck disable=SC2086
+  "$kozero" train "$inputs/quickstart.toml" $tiny "$@"
+}
+
+# A text whose first half is easy and whose second half is not.
+two_halves() {
+  mkdir -p text
+  for i in $(seq 1 400); do echo "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"; done >text/a.txt
+  for i in $(seq 1 400); do echo "line $i: the quick brown fox jumps over $i lazy dogs, again and."; done >>text/a.txt
+}
+
+# val_loss of each step that has one.
+val_losses() { sed -n 's/.*"step":\([0-9]*\),.*"val_loss":\([0-9][^,]*\),.*/\1 \2/p' "$1/metrics.jsonl"; }
+
+# A part of the validation set, spread over all of it: near the loss of the whole, the same on any rank count.
+validation() {
+  two_halves
+  set -- train.eval_every=4 data.val_fraction=0.9 optim.lr=1e-2
+  expect 0 '^step 4: validation [0-9.]+ on 1,920 of [0-9]{2},[0-9]{3} tokens$' train_here "$@"
+  also '^validation   loss [0-9.]+, perplexity .*, on 1,920 of [0-9]{2},[0-9]{3} tokens$'
+  val_losses run >one.txt
+  expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny "$@" run.dir=two
+  val_losses two >two.txt
+  expect 0 '^3 near$' awk 'NR == FNR { loss[$1] = $2; next } { near += (loss[$1] - $2) ^ 2 < 1e-8 } END { print near, "near" }' \
+    one.txt two.txt
+  expect 0 '^step 4: validation [0-9.]+ on ([0-9]{2},[0-9]{3}) of \1 tokens$' train_here "$@" train.eval_batches=0 run.dir=whole
+  # The set keeps the text's order, so that its beginning is the easy half.
+  part=$(tail -n 1 one.txt | cut -d' ' -f2) whole=$(val_losses whole | tail -n 1 | cut -d' ' -f2)
+  expect 0 '^near$' awk -v part="$part" -v whole="$whole" 'BEGIN { if ((part - whole) ^ 2 < 0.04) print "near"; else print part, whole }'
+}
+
+# The checkpoint with the lowest validation loss stays through pruning and resumes, and is exported by --best.
+best() {
+  two_halves
+  set -- checkpoint.every=2 checkpoint.keep=1 checkpoint.keep_best=true train.eval_every=0 optim.warmup_steps=0 \
+    optim.schedule=constant train.grad_clip=0
+  expect 0 '^checkpoint   run/step_000000004: .*; lowest validation loss so far$' train_here "$@" run.steps=4 optim.lr=1e-2
+  val_losses run >losses.txt
+  expect 0 '^2$' sh -c 'wc -l <losses.txt'
+  expect 0 '"validation_loss": ' cat run/step_000000004/manifest.json
+  # A rate that ruins the model: later checkpoints are worse, and pruned.
+  expect 0 '^resume       after step 4' on 2 train "$inputs/quickstart.toml" $tiny "$@" run.steps=10 optim.lr=0.5 checkpoint.resume=auto
+  lines 0 'lowest validation loss so far'
+  expect 0 '^step_000000004 step_000000010 $' sh -c "ls run | grep step_ | tr '\n' ' '"
+  expect 0 '^from run/step_000000004 ' "$kozero" export run hf --best
+  expect 0 '^from run/weights.h5 ' "$kozero" export run newest
+  expect 0 '^validation   [0-9.]+$' "$kozero" inspect run/step_000000004
+  expect 2 '^\[rank 0\] error: run/step_000000004: --best chooses among a run.s checkpoints; ' "$kozero" export run/step_000000004 x --best
+  train_here run.dir=plain >/dev/null
+  expect 2 '^\[rank 0\] error: plain: no checkpoint in it has a validation loss; with checkpoint.keep_best = true' \
+    "$kozero" export plain x --best
+  expect 2 'checkpoint.keep_best = true: accepted is false where checkpoint.every = 0' train_here checkpoint.keep_best=true checkpoint.every=0
+  # What a stop saves was not validated: it is not the best.
+  expect 75 'its checkpoint is stopped/step_000000001' train_here "$@" run.dir=stopped run.max_minutes=1e-9
+  expect 0 '^0$' sh -c 'grep -c validation_loss stopped/step_000000001/manifest.json; true'
+  head -c 600 text/a.txt >text/b.txt && rm text/a.txt
+  expect 2 'checkpoint.keep_best = true: the data are too few to keep any for validation' train_here "$@" data.val_fraction=0.001
+}
+
+# Version, commit, libraries, command and hosts: printed, and kept with a run; tensors do not depend on them.
+provenance() {
+  make_text
+  expect 0 '^kozero [0-9]+\.[0-9]+\.[0-9]+$' "$kozero" --version
+  also '^commit       ([0-9a-f]{12}(\+changes)?|unknown)$'
+  for library in compiler kokkos mpi hdf5; do also "^$library +.*[0-9]\.[0-9]"; done
+  also '^products     oneDNN [0-9.]+$'
+  commit=$(sed -n 's/^commit  *//p' out.txt)
+  expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny checkpoint.every=12 'run.dir="a b"'
+  for file in 'a b/log.txt' 'a b/deck.toml'; do
+    expect 0 "^(# )?commit       ${commit/+/\\+}$" cat "$file"
+    also '^(# )?started      20[0-9-]+T[0-9:]+Z$'
+    also '^(# )?ranks        2$'
+    also "^(# )?hosts        $(uname -n)$"
+    also "^(# )?command      mpiexec -n 2 .*kozero train .*'data.text=\[\"text\"\]'.* 'run.dir=\"a b\"'$"
+  done
+  expect 0 "\"commit\": \"${commit/+/\\+}\"" cat 'a b/step_000000012/manifest.json'
+  expect 0 '^hosts        ' "$kozero" inspect 'a b/step_000000012'
+  expect 0 'everything lies' on 2 train 'a b/deck.toml' run.dir=again
+  expect 0 '^no difference in 48 tensors$' "$kozero" inspect 'a b/step_000000012' --diff again/step_000000012
+  expect 0 '"time":[0-9]{10}\.[0-9]+,"epoch":0\.0[0-9]+}$' tail -n 1 'a b/metrics.jsonl'
+}
+
+# A short trial of a deck that was made for a long run; more ranks than sequences; numbers that have names.
+short_trials() {
+  make_text
+  expect 0 '^note         optim.warmup_steps = 100 goes beyond the run.s 12 steps: clamped to 12$' train_here optim.warmup_steps=100
+  lines 1 'clamped'
+  expect 0 '"lr":' tail -n 1 run/metrics.jsonl
+  expect 0 '^note         a step has 2 sequences \(train.global_batch\) for 3 ranks: 1 compute none; start at most 2 ranks' \
+    on 3 train "$inputs/quickstart.toml" $tiny train.global_batch=2
+  lines 1 'compute none'
+  also '^memory plan  [0-9.]+ MiB of arrays a rank: '
+  also '^memory       of a rank: arrays planned [0-9.]+ MiB, arrays allocated [0-9.]+ MiB, process at most [0-9.]+ MiB \(resident, less other processes. shares of its pages\)$'
+  also '^step 12/12 .* resident$'
+  also '^loss         [0-9.]+ at step 1, [0-9.]+ at step 12, [0-9]+ tokens/s \(median\)$'
+  expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny train.global_batch=2
+  lines 0 'compute none'
+}
+
+run_case
