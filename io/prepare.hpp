@@ -44,7 +44,7 @@ struct PreparedTokens {
 std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedTokens& made);
 
 /// Makes the folder, or finds it made from the same text. One process calls it. Throws Error(deck) for val_fraction
-/// outside [0, 1), Error(input) for the text, Error(write) for the folder, which is replaced only where it holds
+/// outside [0, 0.5], Error(input) for the text, Error(write) for the folder, which is replaced only where it holds
 /// prepared tokens.
 PreparedTokens prepare(const PrepareOrder& order);
 

@@ -162,6 +162,7 @@ notes_on_data() {
   expect 3 "data.text: late.txt: not UTF-8: byte $(($(stat -c %s late.txt) - 1)) is 0xFF" "$kozero" prepare late.txt out
   echo 'ab ab' >short.txt
   expect 0 '^note: bpe:100000: [0-9]+ ids were learned, the text has no more pairs$' "$kozero" prepare short.txt out --tokenizer bpe:100000
+  expect 2 'data.val_fraction = 0.990000: accepted are numbers from 0 to 0.5$' "$kozero" prepare text out --val-fraction 0.99
   expect 2 'data.val_fraction = 0.9999: accepted are numbers from 0 to 0.5$' "$kozero" plan "$inputs/quickstart.toml" data.val_fraction=0.9999
 }
 
