@@ -46,6 +46,9 @@ lines() {
   failures=$((failures + 1))
 }
 
+# text_of COMMAND...: without what it says on stderr (of which mpiexec keeps no order with stdout).
+text_of() { "$@" 2>stderr.txt; }
+
 on() {
   local ranks=$1
   shift

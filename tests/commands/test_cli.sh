@@ -19,9 +19,9 @@ train_eval_generate() {
   cp out.txt first.txt
   expect 0 "$(head -n 1 first.txt | cut -d, -f1)" on 3 eval run/weights.h5 zero.stage=3
   expect 0 '"perplexity":.*"tokens":28692}' "$kozero" eval run 'data.text=["text"]' --json
-  expect 0 '^line' "$kozero" generate run --prompt line --tokens 20 --temperature 0
+  expect 0 '^line' text_of "$kozero" generate run --prompt line --tokens 20 --temperature 0
   cp out.txt first.txt
-  expect 0 "$(head -n 1 first.txt)" on 2 generate run --prompt line --tokens 20 --temperature 0
+  expect 0 "$(head -n 1 first.txt)" text_of on 2 generate run --prompt line --tokens 20 --temperature 0
   # shellcheck disable=SC2086
   expect 0 'everything lies in run-2' "$kozero" train "$inputs/quickstart.toml" $tiny zero.stage=3
   expect 0 'dir = "run-2"' cat run-2/deck.toml
@@ -84,9 +84,9 @@ exchange() {
   expect 0 'given data   loss' "$kozero" eval run 'data.text=["text"]'
   cp out.txt first.txt
   expect 0 "$(head -n 1 first.txt)" "$kozero" eval again 'data.text=["text"]'
-  expect 0 '^line' "$kozero" generate run --prompt line --tokens 20 --temperature 0
+  expect 0 '^line' text_of "$kozero" generate run --prompt line --tokens 20 --temperature 0
   cp out.txt first.txt
-  expect 0 "$(head -n 1 first.txt)" "$kozero" generate again --prompt line --tokens 20 --temperature 0
+  expect 0 "$(head -n 1 first.txt)" text_of "$kozero" generate again --prompt line --tokens 20 --temperature 0
   expect 0 same sh -c 'h5diff run/weights.h5 again/weights.h5 /parameters && echo same'
   # shellcheck disable=SC2086
   expect 0 'everything lies' "$kozero" train "$inputs/quickstart.toml" $tiny data.tokenizer=bpe:300 run.dir=qwen \

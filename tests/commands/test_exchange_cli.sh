@@ -107,9 +107,9 @@ read_folder() {
   expect 0 "\"loss\":${loss%???}" on 2 eval hf/ 'data.text=["text"]' zero.stage=1 --json
   expect 0 "\"loss\":${loss%???}" on 3 eval hf 'data.text=["text"]' zero.stage=3 --json
   expect 0 "\"loss\":$loss," "$kozero" eval run/step_000000012 'data.text=["text"]' --json
-  expect 0 '^line' "$kozero" generate run --prompt line --tokens 20 --temperature 0
-  head -n 1 out.txt >first.txt
-  expect 0 "$(cat first.txt)" on 2 generate hf zero.stage=3 --prompt line --tokens 20 --temperature 0
+  expect 0 '^line' text_of "$kozero" generate run --prompt line --tokens 20 --temperature 0
+  cp out.txt first.txt
+  expect 0 "$(cat first.txt)" text_of on 2 generate hf zero.stage=3 --prompt line --tokens 20 --temperature 0
   expect 0 same sh -c 'ls hf | cmp - before.txt && echo same'
   expect 2 'hf: no data come with it: give some' on 2 eval hf
   mv hf/tokenizer.json kept.json
@@ -117,7 +117,7 @@ read_folder() {
     on 2 eval hf 'data.text=["text"]'
   expect 2 'no text without a tokenizer: hf has no' "$kozero" generate hf
   expect 0 "\"loss\":$loss," "$kozero" eval hf 'data.text=["text"]' data.tokenizer=kept.json --json
-  expect 0 "$(cat first.txt)" "$kozero" generate hf --prompt line --tokens 20 --temperature 0 data.tokenizer=kept.json
+  expect 0 "$(cat first.txt)" text_of "$kozero" generate hf --prompt line --tokens 20 --temperature 0 data.tokenizer=kept.json
   echo '{"model": {"type": "WordLevel"}}' >hf/tokenizer.json
   expect 2 'no text without a tokenizer: hf/tokenizer.json: ' "$kozero" generate hf
   head -c 3000 hf/model.safetensors >cut && cp cut hf/model.safetensors

@@ -122,9 +122,11 @@ other_views() {
   # config.json is rank 0's alone.
   rm -r b/hf && cp -r hf b/
   sed -i 's/"layer_norm_epsilon": [^,]*/"layer_norm_epsilon": 0.5/' b/hf/config.json
-  expect 0 '' "$kozero" generate hf data.tokenizer=bytes --temperature 0 --tokens 20
+  expect 0 . text_of "$kozero" generate hf data.tokenizer=bytes --temperature 0 --tokens 20
   cp out.txt alone.txt
-  expect 0 "$(head -n 1 alone.txt)" in_two_folders generate hf data.tokenizer=bytes --temperature 0 --tokens 20
+  expect 0 . text_of in_two_folders generate hf data.tokenizer=bytes --temperature 0 --tokens 20
+  cp out.txt together.txt
+  expect 0 '^0$' sh -c 'cmp alone.txt together.txt; echo $?'
 }
 
 # One rank's folder has no hashes beside the same shard: both read it. It has others: both refuse.
