@@ -19,6 +19,11 @@
 namespace kozero::commands {
 namespace {
 
+/// What generate reads of a deck, besides the model's shape; it computes in f32.
+const std::vector<std::string> kApplied = {
+    "data.tokenizer", "comm.",      "zero.stage",   "zero.prefetch_units",
+    "run.threads",    "run.device", "run.products", "run.tuning",         "run.deterministic"};
+
 struct GenerateArguments {
   DeckArguments named;
   PromptSource prompts;
@@ -83,6 +88,7 @@ GenerateArguments read_arguments(const Arguments& arguments) {
   app.add_flag("--past-end", given.past_end, "go on behind end-of-text tokens instead of stopping there");
   given.json.add_to(app);
   parse(app, arguments);
+  given.named.require_applied("generate", kApplied);
   return given;
 }
 

@@ -13,10 +13,10 @@ train_here() {
   "$kozero" train "$inputs/quickstart.toml" $tiny "$@"
 }
 
-# A text whose first half is easy and whose second half is not.
-two_halves() {
+# easy_then_hard N: a text of N lines that are all the same, then 400 that are not.
+easy_then_hard() {
   mkdir -p text
-  for i in $(seq 1 400); do echo "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"; done >text/a.txt
+  for i in $(seq 1 "$1"); do echo "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"; done >text/a.txt
   for i in $(seq 1 400); do echo "line $i: the quick brown fox jumps over $i lazy dogs, again and."; done >>text/a.txt
 }
 
@@ -25,8 +25,8 @@ val_losses() { sed -n 's/.*"step":\([0-9]*\),.*"val_loss":\([0-9][^,]*\),.*/\1 \
 
 # A part of the validation set, spread over all of it: near the loss of the whole, the same on any rank count.
 validation() {
-  two_halves
-  set -- train.eval_every=4 data.val_fraction=0.9 optim.lr=1e-2
+  easy_then_hard 1200
+  set -- train.eval_every=4 data.val_fraction=0.5 optim.lr=1e-2
   expect 0 '^step 4: validation [0-9.]+ on 1,920 of [0-9]{2},[0-9]{3} tokens$' train_here "$@"
   also '^validation   loss [0-9.]+, perplexity .*, on 1,920 of [0-9]{2},[0-9]{3} tokens$'
   val_losses run >one.txt
@@ -42,7 +42,7 @@ validation() {
 
 # The checkpoint with the lowest validation loss stays through pruning and resumes, and is exported by --best.
 best() {
-  two_halves
+  easy_then_hard 400
   set -- checkpoint.every=2 checkpoint.keep=1 checkpoint.keep_best=true train.eval_every=0 optim.warmup_steps=0 \
     optim.schedule=constant train.grad_clip=0
   expect 0 '^checkpoint   run/step_000000004: .*; lowest validation loss so far$' train_here "$@" run.steps=4 optim.lr=1e-2
