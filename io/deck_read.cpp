@@ -34,6 +34,7 @@ std::string text_of_file(const std::string& path) {
 void note_repetition(const Given& given, Deck& deck) {
   const DeckRow* row = find_row(given.key());
   if (row == nullptr || !deck.is_set(row->key) || deck.origins.at(row->key) != given.origin) return;
+  if (shown(*given.value) == text_in(deck, *row)) return;
   deck.notes.push_back(given.origin + ": " + row->key + " is given twice; " + shown(*given.value) + " counts, not " +
                        text_in(deck, *row));
 }

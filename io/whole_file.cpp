@@ -25,10 +25,15 @@ void publish(const std::string& path) {
 void write_whole_file(const std::string& path, std::string_view bytes) {
   std::error_code ignored;
   std::filesystem::remove(partial_name(path), ignored);
-  FileDescriptor file(partial_name(path), FileDescriptor::Use::create);
-  file.write(bytes);
-  file.close();
-  publish(path);
+  try {
+    FileDescriptor file(partial_name(path), FileDescriptor::Use::create);
+    file.write(bytes);
+    file.close();
+    publish(path);
+  } catch (const Error&) {
+    std::filesystem::remove(partial_name(path), ignored);
+    throw;
+  }
 }
 
 std::string read_whole_file(const std::string& path, std::int64_t limit) {

@@ -4,11 +4,11 @@
 //   s(n,h,j) = q(n,h) . K(b,kv,j) / sqrt(D)          y(n,h) = sum_j softmax_j(s) V(b,kv,j)
 //   j <= position(n), b = sequence(n), kv = h / (H / KV)
 //   qkv (N, (H + 2 KV) D)    y (N, H D)    K (B, KV, S/32, D, 32)    V (B, KV, S, D)    S a multiple of 32
-// Keys lie in tiles of 32 positions with the position innermost: scores of 32 keys are one SIMD accumulator or one warp,
-// and both K and V are read in the order of memory. The positions of a row are cut into chunks, which are computed in
-// parallel with the heads; a second dispatch adds the chunks of a row, each with its maximum and sum (Dao, Haziza,
-// Massa, Sizov 2023, "Flash-Decoding"). A row's bits depend on its own position and S alone, not on the other rows nor
-// on the number of threads. Sums are in float. Runs on `space`; returns without fencing.
+// Keys lie in tiles of 32 positions with the position innermost: scores of 32 keys are one SIMD accumulator or one
+// warp, and both K and V are read in the order of memory. The positions of a row are cut into chunks, which are
+// computed in parallel with the heads; a second dispatch adds the chunks of a row, each with its maximum and sum (Dao,
+// Haziza, Massa, Sizov 2023, "Flash-Decoding"). A row's bits depend on its own position and S alone, not on the other
+// rows nor on the number of threads. Sums are in float. Runs on `space`; returns without fencing.
 #pragma once
 #include <algorithm>
 
@@ -56,7 +56,7 @@ struct CachedHeads {
   Vector<T> values;
 };
 
-/// What a chunk of a row and head leaves for the sum over chunks: D weighted values, then these.
+/// A chunk of positions leaves these partial results per row and head: D weighted values, then these scalars.
 enum ChunkSlot : std::int64_t { kChunkMaximum, kChunkSum, kChunkWeight, kChunkSlots };
 
 /// Floats of workspace for so many rows of `heads` query heads.
@@ -110,19 +110,20 @@ KOKKOS_INLINE_FUNCTION void key_scores(const Team& team, float* scores, const T*
 template <class Team, class T>
 KOKKOS_INLINE_FUNCTION void weighted_values(const Team& team, float* out, const float* weights, const T* values,
                                             std::int64_t count, std::int64_t dim) {
-  KOKKOS_IF_ON_HOST((static_cast<void>(team); std::int64_t first = 0; for (; first + kLanes <= dim; first += kLanes) {
-    float lanes[kLanes] = {};
-    for (std::int64_t j = 0; j < count; ++j) {
-      const float weight = weights[j];
-      const T* const value = values + j * dim + first;
-      for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += weight * static_cast<float>(value[lane]);
-    }
-    for (int lane = 0; lane < kLanes; ++lane) out[first + lane] = lanes[lane];
-  } for (; first < dim; ++first) {
-    float sum = 0.0F;
-    for (std::int64_t j = 0; j < count; ++j) sum += weights[j] * static_cast<float>(values[j * dim + first]);
-    out[first] = sum;
-  }))
+  KOKKOS_IF_ON_HOST((
+      static_cast<void>(team); std::int64_t first = 0; for (; first + kLanes <= dim; first += kLanes) {
+        float lanes[kLanes] = {};
+        for (std::int64_t j = 0; j < count; ++j) {
+          const float weight = weights[j];
+          const T* const value = values + j * dim + first;
+          for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += weight * static_cast<float>(value[lane]);
+        }
+        for (int lane = 0; lane < kLanes; ++lane) out[first + lane] = lanes[lane];
+      } for (; first < dim; ++first) {
+        float sum = 0.0F;
+        for (std::int64_t j = 0; j < count; ++j) sum += weights[j] * static_cast<float>(values[j * dim + first]);
+        out[first] = sum;
+      }))
   KOKKOS_IF_ON_DEVICE((for_each_column(team, dim, [=](std::int64_t d) {
                          float sum = 0.0F;
                          for (std::int64_t j = 0; j < count; ++j) {
@@ -167,9 +168,10 @@ struct CachedChunks {
         static_cast<float*>(team.thread_scratch(0).get_shmem(static_cast<std::size_t>(cache.chunk()) * sizeof(float)));
     key_scores(team, scores, qkv + shape.query(n, h), heads.keys.data() + begin, shape.scale(), count, dim);
     const float maximum = row_max(team, count, static_cast<const float*>(scores));
-    assign_row(team, scores, count, [=](float score) { return fast_exp(score - maximum); },
-               static_cast<const float*>(scores));
-    const float sum = row_sum(team, count, [](float p) { return p; }, static_cast<const float*>(scores));
+    assign_row(
+        team, scores, count, [=](float score) { return fast_exp(score - maximum); }, static_cast<const float*>(scores));
+    const float sum = row_sum(
+        team, count, [](float p) { return p; }, static_cast<const float*>(scores));
     weighted_values(team, part, scores, heads.values.data() + begin, count, dim);
     once_a_row(team, [=] {
       part[dim + kChunkMaximum] = maximum;
@@ -207,7 +209,8 @@ void add_chunks(const Space& space, Matrix<T> y, const CacheShape& cache, const 
         T* const out = y.data() + shape.output(n, row % shape.heads);
         const auto added = [=](std::int64_t d) {
           float value = 0.0F;
-          for (std::int64_t c = 0; c < chunks; ++c) value += part[c * extent + dim + kChunkWeight] * part[c * extent + d];
+          for (std::int64_t c = 0; c < chunks; ++c)
+            value += part[c * extent + dim + kChunkWeight] * part[c * extent + d];
           return value;
         };
         KOKKOS_IF_ON_HOST((store_run(out, dim, added);))
@@ -215,21 +218,20 @@ void add_chunks(const Space& space, Matrix<T> y, const CacheShape& cache, const 
       });
 }
 
-/// `shape` has a batch of N rows of one position each; their keys and values are in the cache already. The workspace has
-/// cached_attention_workspace floats.
+/// `shape` has a batch of N rows of one position each; their keys and values are in the cache already. The workspace
+/// has cached_attention_workspace floats.
 template <class Space, class T>
 void attention_cached(const Space& space, Matrix<T> y, MatrixIn<T> qkv, const CachedHeads<T>& heads,
                       const CacheShape& cache, const RowPlaces& places, const AttentionShape& shape,
                       Vector<float> workspace) {
-  require(static_cast<std::int64_t>(qkv.extent(0)) == shape.batch && shape.positions == 1 &&
-              places.num_rows() == shape.batch && static_cast<std::int64_t>(y.extent(1)) == shape.y_columns() &&
-              static_cast<std::int64_t>(heads.keys.extent(0)) >= cache.extent() &&
-              static_cast<std::int64_t>(workspace.extent(0)) >=
-                  cached_attention_workspace(cache, shape.batch, shape.heads),
-          "attention_cached: an array does not have the extents of the shape");
+  require(
+      static_cast<std::int64_t>(qkv.extent(0)) == shape.batch && shape.positions == 1 &&
+          places.num_rows() == shape.batch && static_cast<std::int64_t>(y.extent(1)) == shape.y_columns() &&
+          static_cast<std::int64_t>(heads.keys.extent(0)) >= cache.extent() &&
+          static_cast<std::int64_t>(workspace.extent(0)) >= cached_attention_workspace(cache, shape.batch, shape.heads),
+      "attention_cached: an array does not have the extents of the shape");
   if (shape.batch == 0) return;
-  const CachedChunks<Space, T> chunks{
-      qkv.data(), {heads.keys, heads.values}, cache, shape, places, workspace.data()};
+  const CachedChunks<Space, T> chunks{qkv.data(), {heads.keys, heads.values}, cache, shape, places, workspace.data()};
   constexpr int kTeam = runs_on_host<Space> ? 1 : kRowsPerBlock;
   constexpr int kVector = runs_on_host<Space> ? 1 : kLanes;
   const auto teams = static_cast<int>((chunks.num_tasks() + kTeam - 1) / kTeam);

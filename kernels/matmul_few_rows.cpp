@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// matmul_few_rows.cpp: tasks are taken in turn by whoever is free; the cut depends on the shape alone.
+// matmul_few_rows.cpp: tasks are scheduled dynamically over the threads; the cut of the sums depends on the shape
+// alone.
 #include <algorithm>
 #include <type_traits>
 
@@ -30,16 +31,18 @@ ProductScratch& scratch() {
   return scratch;
 }
 
-/// What goes into c beside the product, for element (m, n).
+/// Bias and addend of element (m, n) of c.
 template <class Out, class In>
-struct Beside {
+struct EpilogueTerms {
   const In* bias;
   const Out* addend;
   std::int64_t columns;
 
-  Beside(const ProductShape& shape, const Out* c, const Epilogue<Out, In>& epilogue)
+  EpilogueTerms(const ProductShape& shape, const Out* c, const Epilogue<Out, In>& epilogue)
       : bias(epilogue.bias),
-        addend(!shape.accumulate ? nullptr : epilogue.addend == nullptr ? c : epilogue.addend),
+        addend(!shape.accumulate            ? nullptr
+               : epilogue.addend == nullptr ? c
+                                            : epilogue.addend),
         columns(shape.n) {}
 
   float operator()(std::int64_t m, std::int64_t n) const {
@@ -88,7 +91,7 @@ void add_rows(float* sums, const In* a, const In* b, const ProductShape& shape, 
 /// op(b) = b (K, N).
 template <class Out, class In>
 void multiply_plain(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
-                    const Beside<Out, In>& beside) {
+                    const EpilogueTerms<Out, In>& terms) {
   const std::int64_t panels = (shape.n + kPanel - 1) / kPanel;
   const std::int64_t ranges = (shape.k + kRangeRows - 1) / kRangeRows;
   const std::int64_t padded = panels * kPanel;
@@ -125,7 +128,7 @@ void multiply_plain(const Device& space, const ProductShape& shape, Out* c, cons
       const float* const other = part + range * shape.m * padded;
       simd_loop(width, [=, &sums](std::int64_t n) { sums[n] += other[n]; });
     }
-    store_run(c + m * shape.n + first, width, [=, &sums](std::int64_t n) { return sums[n] + beside(m, first + n); });
+    store_run(c + m * shape.n + first, width, [=, &sums](std::int64_t n) { return sums[n] + terms(m, first + n); });
   });
 }
 
@@ -158,12 +161,12 @@ void dots(float* results, const In* a, const In* b, std::int64_t extent) {
 /// op(b) = b^T, b (N, K).
 template <class Out, class In>
 void multiply_transposed(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
-                         const Beside<Out, In>& beside) {
+                         const EpilogueTerms<Out, In>& terms) {
   const std::int64_t tasks = (shape.n + kDotRows - 1) / kDotRows;
   for_each_task(space, "kozero::matmul_few_rows::dots", tasks, [=](std::int64_t task) {
     const std::int64_t end = std::min(shape.n, (task + 1) * kDotRows);
     const auto store = [=](std::int64_t m, std::int64_t n, float value) {
-      c[m * shape.n + n] = static_cast<Out>(value + beside(m, n));
+      c[m * shape.n + n] = static_cast<Out>(value + terms(m, n));
     };
     std::int64_t n = task * kDotRows;
     for (; n + 2 <= end; n += 2) {
@@ -188,11 +191,11 @@ void multiply_transposed(const Device& space, const ProductShape& shape, Out* c,
 template <class Out, class In>
 void multiply_few_rows(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
                        const Epilogue<Out, In>& epilogue) {
-  const Beside<Out, In> beside(shape, c, epilogue);
+  const EpilogueTerms<Out, In> terms(shape, c, epilogue);
   if (shape.op_b == Op::none) {
-    multiply_plain(space, shape, c, a, b, beside);
+    multiply_plain(space, shape, c, a, b, terms);
   } else {
-    multiply_transposed(space, shape, c, a, b, beside);
+    multiply_transposed(space, shape, c, a, b, terms);
   }
 }
 

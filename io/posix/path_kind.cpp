@@ -21,7 +21,7 @@ PathKind path_kind(const std::string& path) {
 }
 
 std::string not_regular_text(unsigned mode) {
-  if (S_ISDIR(mode)) return "not a regular file but a folder";
+  if (S_ISDIR(mode)) return "not a regular file but a folder; name the file in it";
   const char* const kind = S_ISFIFO(mode) ? "FIFO" : S_ISSOCK(mode) ? "socket" : "device";
   return std::string("not a regular file but a ") + kind + ": copy its contents to a file";
 }

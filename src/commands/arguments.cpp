@@ -44,51 +44,56 @@ std::string text_of(CLI::Option& option) {
   return text + (text.empty() || shown.empty() ? "" : " ") + shown;
 }
 
-/// Words of `text` in lines of kWidth columns; those after the first begin at column kTextColumn.
-std::string wrapped(const std::string& head, const std::string& text) {
-  std::string lines = "  " + head;
-  std::size_t column = lines.size();
-  const auto next_column = [&](std::size_t wanted) {
-    lines.append(wanted - column, ' ');
-    column = wanted;
-  };
-  if (column + 2 > kTextColumn) {
-    lines += "\n";
-    column = 0;
-  }
-  next_column(kTextColumn);
-  std::size_t first = 0;
-  while (first < text.size()) {
+/// Words of `text` in lines of kWidth columns: the first begins at `column`, the others at `indent`.
+std::string folded(const std::string& text, std::size_t column, std::size_t indent) {
+  std::string lines;
+  bool at_start = true;
+  for (std::size_t first = 0; first < text.size();) {
     const std::size_t end = std::min(text.find(' ', first), text.size());
-    if (column > kTextColumn && column + 1 + end - first > kWidth) {
-      lines += "\n";
-      column = 0;
-      next_column(kTextColumn);
-    } else if (column > kTextColumn) {
+    const std::size_t extent = end - first;
+    if (!at_start && column + 1 + extent > kWidth) {
+      lines += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (!at_start) {
       lines += " ";
       ++column;
     }
-    lines += text.substr(first, end - first);
-    column += end - first;
+    lines += text.substr(first, extent);
+    column += extent;
+    at_start = false;
     first = end + 1;
   }
-  return lines + "\n";
+  return lines;
+}
+
+/// "  --steps N              steps to compute ..."
+std::string option_lines(const std::string& head, const std::string& text) {
+  const std::string start = "  " + head;
+  const std::string gap = start.size() + 2 > kTextColumn ? "\n" + std::string(kTextColumn, ' ')
+                                                         : std::string(kTextColumn - start.size(), ' ');
+  return start + gap + folded(text, kTextColumn, kTextColumn) + "\n";
 }
 
 HelpAsked help_of(CLI::App& app) {
   const Command& command = command_named(app.get_name());
   HelpAsked help;
   std::string options;
+  std::string overrides;
   for (CLI::Option* option : app.get_options()) {
-    if (option->get_name(true, false) == "overrides") help.takes_overrides = true;
+    if (option->get_name(true, false) == "overrides") {
+      help.takes_overrides = true;
+      overrides = option->get_description();
+    }
     if (!option->nonpositional()) continue;
     help.options.push_back(option->get_name(false, false));
-    options += wrapped(head_of(*option), text_of(*option));
+    options += option_lines(head_of(*option), text_of(*option));
   }
-  help.text = usage_of(command) + (options.empty() ? "" : " [OPTION...]") + "\n\n" + command.summary + "\n";
+  help.text = folded(usage_of(command) + (options.empty() ? "" : " [OPTION...]"), 0, 4) + "\n\n" +
+              folded(command.summary, 0, 0) + "\n";
   if (help.takes_overrides || !options.empty()) help.text += "\n";
   if (help.takes_overrides) {
-    help.text += wrapped("section.key=value", "changes a key of the deck, read as TOML; `kozero keys` lists them all");
+    if (overrides.empty()) overrides = "changes a key of the deck";
+    help.text += option_lines("section.key=value", overrides + "; read as TOML; `kozero keys` lists all keys");
   }
   help.text += options + "\nexample: kozero " + command.example + "\n\n" + exit_statuses();
   return help;
@@ -99,9 +104,9 @@ HelpAsked help_of(CLI::App& app) {
 bool asks_for_help(const std::string& argument) { return argument == "--help" || argument == "-h"; }
 
 std::string exit_statuses() {
-  return "Exit status: 0 done, 1 internal, 2 deck or usage, 3 bad input file,\n"
-         "4 write failed, 5 rank or communication lost, 6 non-finite,\n"
-         "75 stopped: the same command goes on, 130 a second SIGINT.\n";
+  return "Exit status: 0 done, 1 internal, or a difference (inspect, verify), 2 deck or\n"
+         "usage, 3 bad input file, 4 write failed, 5 rank or communication lost,\n"
+         "6 non-finite, 75 stopped: it prints how to go on, 130 a second SIGINT.\n";
 }
 
 void parse(CLI::App& app, const Arguments& arguments) {
@@ -129,7 +134,7 @@ void JsonOutput::add_to(CLI::App& app) {
           throw Error(Failure::internal,
                       std::string("--json: cannot redirect standard output: ") + std::strerror(errno));
         }
-        ::unsetenv("KOZERO_TERMINAL");  // which told of standard output
+        ::unsetenv("KOZERO_TERMINAL");  // the width of standard output as it was
       },
       "print one line of JSON on standard output, all else on standard error");
 }

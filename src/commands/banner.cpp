@@ -117,6 +117,14 @@ std::vector<std::string> lines_of(const Banner& banner) {
                     "start at most {} ranks, or give more sequences",
                     sequences, banner.comm.size(), banner.comm.size() - sequences, sequences));
   }
+  std::int64_t blocks = 0;
+  for (const Unit& unit : banner.parameters.units()) blocks = std::max(blocks, unit.extent / kAlignment);
+  if (blocks < banner.comm.size()) {
+    lines.push_back(
+        fmt::format("note         the model's largest unit has {} blocks of {} parameters for {} ranks: "
+                    "{} own none",
+                    blocks, kAlignment, banner.comm.size(), banner.comm.size() - blocks));
+  }
   return lines;
 }
 

@@ -18,7 +18,7 @@ const std::vector<Command>& benches() {
       {"bench step", "DECK [section.key=value ...]", "where the time of training steps goes, and what is idle",
        "bench step inputs/quickstart.toml", bench_step},
       {"bench tune", "DECK [section.key=value ...]",
-       "the fastest algorithm for each kind of matrix product, as a file for run.tuning",
+       "the fastest algorithm of each matrix product, as a file for run.tuning",
        "bench tune inputs/gpt2_124m.toml --out tuning.toml", bench_tune},
       {"bench collectives", "", "reduce-scatter and all-gather beside MPI's", "bench collectives --mib 16,64",
        bench_collectives},

@@ -39,7 +39,7 @@ const std::vector<Command>& all_commands() {
       {"eval", kTrained + " [section.key=value ...]", "loss, perplexity and bits per byte of trained weights",
        "eval runs/quickstart 'data.text=[\"LICENSE\"]'", eval, true},
       {"generate", kTrained + " [data.tokenizer=FILE]", "continue a text with trained weights",
-       "generate runs/quickstart --prompt '#include' --tokens 200 --temperature 0.7", generate, true},
+       "generate runs/quickstart --prompt '#include' --tokens 200", generate, true},
       {"plot", "RUN...", "draw loss, validation, learning rate and gradient norm of runs",
        "plot runs/quickstart runs/quickstart-2 --out loss.svg", plot},
       {"inspect", "CHECKPOINT | RUN | WEIGHTS", "contents, statistics, verification and differences of checkpoints",

@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
 
 #include <kozero/io/deck_value.hpp>
 
@@ -30,6 +32,16 @@ std::string quoted_for_shell(const std::string& word) {
     }
   }
   return quoted + "'";
+}
+
+void drop_repeated_keys(std::vector<std::string>& arguments) {
+  const auto key_of = [](const std::string& argument) { return argument.substr(0, argument.find('=') + 1); };
+  for (auto each = arguments.begin(); each != arguments.end();) {
+    const std::string key = key_of(*each);
+    const bool again = !key.empty() && std::any_of(std::next(each), arguments.end(),
+                                                   [&](const std::string& later) { return key_of(later) == key; });
+    each = again ? arguments.erase(each) : std::next(each);
+  }
 }
 
 std::string command_line(const std::string& command, const std::vector<std::string>& arguments, int ranks) {

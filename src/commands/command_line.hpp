@@ -16,6 +16,9 @@ std::string text_override(const std::string& key, const std::string& value);
 /// The word as a POSIX shell reads it back: in single quotes where it needs them.
 std::string quoted_for_shell(const std::string& word);
 
+/// Of overrides of one key only the last stays: it is the one that counts.
+void drop_repeated_keys(std::vector<std::string>& arguments);
+
 std::string command_line(const std::string& command, const std::vector<std::string>& arguments, int ranks);
 
 }  // namespace kozero::commands

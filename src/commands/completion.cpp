@@ -75,7 +75,7 @@ std::string keys_of_decks() {
   return joined_by_blanks(keys);
 }
 
-/// What may stand behind a command, as its own --help has it.
+/// The words that a command accepts, taken from its --help.
 std::string words_behind(const Command& command, const dist::Environment& environment) {
   try {
     command.run(environment, {"--help"});

@@ -23,11 +23,18 @@ std::string refuse_non_positive(const std::string& text) {
   return good ? "" : "\"" + text + "\"; accepted: integer >= 1";
 }
 
+/// "data.text, comm.*": sections end in a point.
+std::string listed(const std::vector<std::string>& keys) {
+  std::string list;
+  for (const auto& key : keys) list += (list.empty() ? "" : ", ") + key + (key.ends_with('.') ? "*" : "");
+  return list;
+}
+
 }  // namespace
 
-void DeckArguments::add_to(CLI::App& app) {
+void DeckArguments::add_to(CLI::App& app, const std::vector<std::string>& applied) {
   app.add_option("deck", path)->required();
-  app.add_option("overrides", overrides);
+  app.add_option("overrides", overrides, applied.empty() ? "" : "changes one of " + listed(applied));
 }
 
 void VerifyOptions::add_to(CLI::App& app) {
@@ -36,8 +43,8 @@ void VerifyOptions::add_to(CLI::App& app) {
   auto* again = app.add_option("--replay", replayed,
                                "of a RUN: compute this step again from its nearest checkpoint and compare bits; status "
                                "0 where they are equal, 1 where they are not");
-  first->type_name("integer >= 1");
-  again->type_name("integer >= 1")->default_str("none")->check(positive)->excludes(first);
+  first->type_name("N");
+  again->type_name("N")->default_str("none")->check(positive)->excludes(first);
 }
 
 bool DeckArguments::gives(const std::string& key) const {
@@ -53,10 +60,8 @@ void DeckArguments::require_applied(const std::string& command, const std::vecto
       return name.ends_with('.') ? key.starts_with(name) : key == name;
     });
     if (is_applied || io::find_row(key) == nullptr) continue;
-    std::string accepted;
-    for (const auto& name : applied)
-      accepted += (accepted.empty() ? "" : ", ") + name + (name.ends_with('.') ? "*" : "");
-    throw Error(Failure::deck, "command line: " + each + ": " + command + " does not read it; accepted are " + accepted,
+    throw Error(Failure::deck,
+                "command line: " + each + ": " + command + " does not read it; accepted are " + listed(applied),
                 Error::Seen::by_all_ranks);
   }
 }

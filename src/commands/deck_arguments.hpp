@@ -15,7 +15,8 @@ namespace kozero::commands {
 struct DeckArguments {
   std::string path;
   std::vector<std::string> overrides;
-  void add_to(CLI::App& app);
+  /// `applied`: the keys or sections that --help names; none: all.
+  void add_to(CLI::App& app, const std::vector<std::string>& applied = {});
   /// Whether an override is of this key, or, for "data.", of this section.
   [[nodiscard]] bool gives(const std::string& key) const;
   /// Refuses an override of a key that is none of `applied` (keys, or sections as "data."): nothing of `command` reads

@@ -23,8 +23,10 @@ namespace {
 
 /// What eval reads of a deck, besides the model's shape; it computes in f32, whatever precision trained the weights.
 const std::vector<std::string> kApplied = {
-    "data.",       "comm.",      "zero.stage",   "zero.prefetch_units", "train.micro_batch",
-    "run.threads", "run.device", "run.products", "run.tuning",          "run.deterministic"};
+    "data.text",         "data.tokens", "data.tokenizer", "comm.",        "zero.stage", "zero.prefetch_units",
+    "train.micro_batch", "run.threads", "run.device",     "run.products", "run.tuning", "run.deterministic"};
+
+bool gives_data(const DeckArguments& named) { return named.gives("data.text") || named.gives("data.tokens"); }
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(Failure::deck, text, Error::Seen::by_all_ranks); }
 
@@ -33,7 +35,7 @@ const std::vector<std::string> kApplied = {
 io::Deck evaluated_deck(TrainedModel& trained, const DeckArguments& named) {
   const WeightsSource& source = trained.source();
   io::Deck deck = trained.deck();
-  const bool own_data = !named.gives("data.");
+  const bool own_data = !gives_data(named);
   if (own_data && source.deck.empty()) {
     refuse(source.path + ": no data come with it: give some, for example 'data.text=[\"FILE\"]'");
   }
@@ -68,14 +70,14 @@ std::string remark_on(const train::DataSet& data, const io::Deck& deck) {
 void eval(const dist::Environment& environment, const Arguments& arguments) {
   CLI::App app("", "eval");
   DeckArguments named;
-  named.add_to(app);
+  named.add_to(app, kApplied);
   JsonOutput json;
   json.add_to(app);
   parse(app, arguments);
   named.require_applied("eval", kApplied);
 
   TrainedModel trained(named.path, named.overrides, environment);
-  const bool own_data = !named.gives("data.");
+  const bool own_data = !gives_data(named);
   const io::Deck deck = evaluated_deck(trained, named);
   dist::Communicator& control = trained.session().control();
   const train::DataSet data =
@@ -89,8 +91,7 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
   }
   train::DataCheck({own_data ? data.validation_shards : data.train_shards}, control).finish(control);
   train::BatchLoader loader(trained.settings().batch.micro_batch, trained.settings().model.seq, trained.ledger());
-  const train::Evaluator evaluator{trained.network(), trained.comm(), loader,
-                                   trained.settings().batch.micro_batch};
+  const train::Evaluator evaluator{trained.network(), trained.comm(), loader, trained.settings().batch.micro_batch};
   const train::Evaluation result = train::evaluate(evaluator, *source, 0);
   if (environment.rank() != 0) return;
   std::cout << evaluation_line(result.loss, bytes_per_token, own_data ? "validation" : "given data") << ", "

@@ -20,9 +20,9 @@ namespace kozero::commands {
 namespace {
 
 /// What generate reads of a deck, besides the model's shape; it computes in f32.
-const std::vector<std::string> kApplied = {
-    "data.tokenizer", "comm.",      "zero.stage",   "zero.prefetch_units",
-    "run.threads",    "run.device", "run.products", "run.tuning",         "run.deterministic"};
+const std::vector<std::string> kApplied = {"data.tokenizer",      "comm.",       "zero.stage",
+                                           "zero.prefetch_units", "run.threads", "run.device",
+                                           "run.products",        "run.tuning",  "run.deterministic"};
 
 struct GenerateArguments {
   DeckArguments named;
@@ -60,29 +60,31 @@ CLI::Validator number_from(double least, double most, const std::string& accepte
 GenerateArguments read_arguments(const Arguments& arguments) {
   GenerateArguments given;
   CLI::App app("", "generate");
-  given.named.add_to(app);
+  given.named.add_to(app, kApplied);
   auto* const prompt = app.add_option("--prompt", given.prompts.text,
                                       "the text to continue; -: standard input; none: a new text, behind the "
                                       "tokenizer's end-of-text token, or a newline where it has none")
                            ->type_name("TEXT");
-  auto* const file = app.add_option("--prompt-file", given.prompts.file, "a file with the text to continue")
+  auto* const file = app.add_option("--prompt-file", given.prompts.file,
+                                    "a file with the text to continue; of one newline at its end nothing is kept")
                          ->type_name("FILE")
                          ->excludes(prompt);
-  app.add_option("--prompts", given.prompts.lines_file, "a file with a text to continue in each line")
+  app.add_option("--prompts", given.prompts.lines_file,
+                 "a file with a text to continue in each line; empty lines are skipped")
       ->type_name("FILE")
       ->excludes(prompt)
       ->excludes(file);
-  app.add_option("--tokens", given.count, "new tokens of each text, at most; those beyond model.seq see the last "
-                                          "model.seq tokens, which are run anew for each")
+  app.add_option("--tokens", given.count,
+                 "new tokens of each text, at most; those beyond model.seq see the last "
+                 "model.seq tokens, which are run anew for each")
       ->check(integer_from(0));
   app.add_option("--samples", given.samples, "continuations of each text")->check(integer_from(1));
   app.add_option("--batch", given.batch, "texts that are generated at once, at most")->check(integer_from(1));
   app.add_option("--temperature", given.sampling.temperature, "divides the logits; 0 takes the likeliest token")
-      ->check(number_from(0.0, 1e30, "number >= 0"));
+      ->check(number_from(0.0, 1e30, "finite number >= 0"));
   app.add_option("--top-k", given.sampling.top_k, "pick from the K likeliest tokens; 0: from all")
       ->check(integer_from(0));
-  app.add_option("--top-p", given.sampling.top_p,
-                 "pick from the likeliest tokens that together have this probability")
+  app.add_option("--top-p", given.sampling.top_p, "pick from the likeliest tokens that together have this probability")
       ->check(number_from(0.0, 1.0, "number from 0 to 1"));
   app.add_option("--seed", given.sampling.seed, "of the random numbers")->check(integer_from(0));
   app.add_flag("--past-end", given.past_end, "go on behind end-of-text tokens instead of stopping there");
@@ -97,8 +99,8 @@ std::unique_ptr<io::Tokenizer> open_tokenizer(TrainedModel& trained, const DeckA
   auto tokenizer = dist::agreed(control, [&] {
     const bool names_one = named.gives("data.tokenizer");
     if (trained.source().tokenizer.empty() && !names_one) {
-      throw Error(Failure::deck, "no text without a tokenizer: " + trained.source().no_tokenizer +
-                                     ": give data.tokenizer=FILE");
+      throw Error(Failure::deck,
+                  "no text without a tokenizer: " + trained.source().no_tokenizer + ": give data.tokenizer=FILE");
     }
     return io::make_tokenizer(names_one ? trained.deck().data.tokenizer : trained.source().tokenizer);
   });
@@ -127,6 +129,14 @@ train::GenerationOrder order_of(const GenerateArguments& given, const io::Tokeni
 
 double rate(std::int64_t tokens, double seconds) { return seconds > 0.0 ? static_cast<double>(tokens) / seconds : 0.0; }
 
+/// Says of prompts beyond model.seq that they are cut; "" where none is.
+std::string note_on_long_prompts(const train::GenerationOrder& order, std::int64_t seq) {
+  std::int64_t longest = 0;
+  for (const auto& prompt : order.prompts) longest = std::max(longest, static_cast<std::int64_t>(prompt.size()));
+  if (longest <= seq) return "";
+  return fmt::format("note         a prompt has {} tokens: the model sees its last {} (model.seq)\n", longest, seq);
+}
+
 /// What the arrays take, the cache by itself.
 std::string memory_line(const MemoryLedger& ledger, std::int64_t sequences, std::int64_t positions) {
   std::int64_t cache = 0;
@@ -140,10 +150,11 @@ std::string memory_line(const MemoryLedger& ledger, std::int64_t sequences, std:
 }
 
 std::string rate_line(const train::GenerationTimes& times) {
-  return fmt::format("rate         prompt {} tokens in {:.2f} s, {:.1f} tokens/s; generated {} tokens in {:.2f} s, {:.1f} "
-                     "tokens/s",
-                     times.prompt_tokens, times.prompt_s, rate(times.prompt_tokens, times.prompt_s), times.step_tokens,
-                     times.step_s, rate(times.step_tokens, times.step_s));
+  return fmt::format(
+      "rate         prompt {} tokens in {:.2f} s, {:.1f} tokens/s; generated {} tokens in {:.2f} s, {:.1f} "
+      "tokens/s",
+      times.prompt_tokens, times.prompt_s, rate(times.prompt_tokens, times.prompt_s), times.step_tokens, times.step_s,
+      rate(times.step_tokens, times.step_s));
 }
 
 nlohmann::ordered_json json_of(const GeneratedTexts& texts, const train::GenerationTimes& times) {
@@ -170,7 +181,10 @@ void generate(const dist::Environment& environment, const Arguments& arguments) 
   train::CachedGenerator generator(trained.network(), trained.comm(), tokenizer->vocab_size(), sequences, positions,
                                    trained.ledger());
   const bool is_first = environment.rank() == 0;
-  if (is_first) std::cerr << memory_line(trained.ledger(), sequences, positions) << std::endl;
+  if (is_first) {
+    std::cerr << note_on_long_prompts(order, trained.settings().model.seq)
+              << memory_line(trained.ledger(), sequences, positions) << std::endl;
+  }
 
   GeneratedTexts texts(*tokenizer, prompts, order, is_first && !given.json.is_asked());
   const auto times = generator.run(order, texts);

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <iostream>
 #include <iterator>
+#include <utility>
 
 #include <kozero/dist/agreed.hpp>
 #include <kozero/io/whole_file.hpp>
@@ -22,8 +24,8 @@ std::string without_newline(std::string text) {
 std::string standard_input() {
   std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
   if (static_cast<std::int64_t>(text.size()) > kMostPromptBytes) {
-    throw Error(Failure::input, "the prompt on standard input has more than " + std::to_string(kMostPromptBytes) +
-                                    " bytes");
+    throw Error(Failure::input,
+                "the prompt on standard input has more than " + std::to_string(kMostPromptBytes) + " bytes");
   }
   return text;
 }
@@ -76,10 +78,10 @@ void GeneratedTexts::on_token(std::int64_t sequence, Token token) {
   give(place, sequences_[place].stream.add(token));
 }
 
-void GeneratedTexts::on_end(std::int64_t sequence, bool by_its_own) {
+void GeneratedTexts::on_end(std::int64_t sequence, bool ended_by_token) {
   const auto place = static_cast<std::size_t>(sequence);
   sequences_[place].has_ended = true;
-  sequences_[place].by_its_own = by_its_own;
+  sequences_[place].ended_by_token = ended_by_token;
   give(place, sequences_[place].stream.finish());
   while (shown_ < sequences_.size() && sequences_[shown_].has_ended) {
     show("\n");
@@ -120,7 +122,7 @@ nlohmann::ordered_json GeneratedTexts::json() const {
                    {"text", sequences_[i].text},
                    {"tokens", sequences_[i].tokens.size()},
                    {"ids", sequences_[i].tokens},
-                   {"end", sequences_[i].by_its_own ? "end_of_text" : "length"}});
+                   {"end", sequences_[i].ended_by_token ? "end_of_text" : "length"}});
   }
   return all;
 }

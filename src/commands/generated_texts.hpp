@@ -4,7 +4,6 @@
 // Rank 0 reads the prompts and prints. Texts appear in the order of the prompts: the first that has not ended is shown
 // as it comes, those behind it wait.
 #pragma once
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,7 +34,7 @@ class GeneratedTexts : public train::TokenListener {
                  const train::GenerationOrder& order, bool shows);
 
   void on_token(std::int64_t sequence, Token token) override;
-  void on_end(std::int64_t sequence, bool by_its_own) override;
+  void on_end(std::int64_t sequence, bool ended_by_token) override;
 
   /// One object a sequence: prompt, sample, text (the continuation alone), tokens, ids, end.
   [[nodiscard]] nlohmann::ordered_json json() const;
@@ -47,7 +46,7 @@ class GeneratedTexts : public train::TokenListener {
     std::string waiting = {};
     std::vector<Token> tokens = {};
     bool has_ended = false;
-    bool by_its_own = false;
+    bool ended_by_token = false;
   };
 
   void give(std::size_t sequence, const std::string& text);

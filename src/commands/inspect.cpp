@@ -61,7 +61,9 @@ std::string record_lines(const Inspected& inspected) {
   }
   if (record.validation_loss) lines += fmt::format("validation   {:.4f}\n", *record.validation_loss);
   const Json made = record.provenance.empty() ? Json::object() : Json::parse(record.provenance);
-  for (const auto& [name, value] : made.items()) lines += fmt::format("{:<12} {}\n", name, value.dump());
+  for (const auto& [name, value] : made.items()) {
+    lines += fmt::format("{:<12} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+  }
   for (const auto& [name, hashes] : inspected.manifest->files) {
     lines +=
         fmt::format("file         {}, {}, {} blocks\n", name, io::readable_bytes(hashes.size), hashes.blocks.size());

@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // plot.cpp: curves of runs, drawn by gnuplot in the terminal or into an SVG file.
 // Each run's metrics.jsonl is read once, a line at a time, and streams into gnuplot as a block of data; panels follow
-// for what any run has. A line that is no whole JSON object, as the last one of a run at work, is left out.
+// for what any run has. Lines that are not whole JSON objects are left out: the last line of a running job may be half
+// written.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -32,10 +35,13 @@ namespace {
 struct Curve {
   const char* key;  ///< of metrics.jsonl
   const char* title;
+  bool from_zero;  ///< whether its axis begins at 0
 };
 
-constexpr std::array<Curve, 4> kCurves = {
-    {{"loss", "loss"}, {"val_loss", "validation loss"}, {"lr", "learning rate"}, {"grad_norm", "gradient norm"}}};
+constexpr std::array<Curve, 4> kCurves = {{{"loss", "loss", false},
+                                           {"val_loss", "validation loss", false},
+                                           {"lr", "learning rate", true},
+                                           {"grad_norm", "gradient norm", true}}};
 
 struct DrawnRun {
   std::string name;
@@ -91,13 +97,18 @@ void send_rows(DrawnRun& run, std::size_t index, io::PipedProgram& gnuplot) {
 /// "plot $run0 using 1:2 ..., $run1 ..." of one curve; "" where no run has it.
 std::string panel(std::size_t curve, const std::vector<DrawnRun>& runs) {
   std::string lines;
+  std::int64_t points = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) {
+    points = std::max(points, runs[i].points[curve]);
     if (runs[i].points[curve] == 0) continue;
     const char* style = runs[i].points[curve] == 1 ? "points" : "lines";
     lines += fmt::format("{} $run{} using 1:{} with {} linetype {} title {}", lines.empty() ? "plot" : ",", i,
                          curve + 2, style, i + 1, quoted(runs[i].name));
   }
-  return lines.empty() ? "" : fmt::format("set title '{}'\n{}\n", kCurves[curve].title, lines);
+  const bool from_zero = kCurves[curve].from_zero || points < 2;  // an axis needs an extent
+  return lines.empty() ? ""
+                       : fmt::format("set title '{}'\nset yrange [{}:*]\n{}\n", kCurves[curve].title,
+                                     from_zero ? "0" : "*", lines);
 }
 
 void send_panels(const std::vector<DrawnRun>& runs, bool in_terminal, io::PipedProgram& gnuplot) {
@@ -108,14 +119,14 @@ void send_panels(const std::vector<DrawnRun>& runs, bool in_terminal, io::PipedP
   const std::size_t rows = in_terminal ? panels.size() : (panels.size() + 1) / 2;
   gnuplot.write(in_terminal ? fmt::format("set terminal dumb noenhanced size {},{}\n", io::terminal_width(), 16 * rows)
                             : fmt::format("set terminal svg noenhanced size 1000,{} background 'white'\n", 360 * rows));
-  gnuplot.write(
-      "set encoding utf8\nset datafile missing 'NaN'\nset xlabel 'step'\nset offsets 0, 0, graph 0.05, graph 0.05\n");
+  gnuplot.write("set encoding utf8\nset datafile missing 'NaN'\nset xlabel 'step'\nset offsets 0, 0, graph 0.05, 0\n");
   gnuplot.write(fmt::format("set multiplot layout {},{}\n", rows, in_terminal ? 1 : 2));
   for (const auto& text : panels) gnuplot.write(text);
   gnuplot.write("unset multiplot\n");
 }
 
 void draw(std::vector<DrawnRun> runs, bool in_terminal, int output) {
+  ::setenv("LC_ALL", "C.UTF-8", 1);  // else gnuplot warns of characters that it does not print
   io::PipedProgram gnuplot("gnuplot", {"--default-settings", "-"}, output);
   for (std::size_t i = 0; i < runs.size(); ++i) send_rows(runs[i], i, gnuplot);
   send_panels(runs, in_terminal, gnuplot);

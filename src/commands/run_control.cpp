@@ -268,6 +268,7 @@ void RunControl::require_outputs(const std::string& saved) {
 std::string RunControl::command(const std::string& resume) const {
   std::vector<std::string> arguments = started_.arguments;
   std::erase(arguments, "--steal-lock");
+  drop_repeated_keys(arguments);
   if (!resume.empty()) {
     std::erase_if(arguments, [](const std::string& each) {
       return each.starts_with("checkpoint.resume=") || each.starts_with("run.dir=");

@@ -97,21 +97,22 @@ void TrainingRun::say_memory() {
   const auto peaks = control_.gather_control({mine});
   summary_.peak_memory = static_cast<std::int64_t>(*std::max_element(peaks.begin(), peaks.end()));
   const std::int64_t allocated = ledger_.total() - (kHostIsDevice ? 0 : ledger_.bytes(Memory::staging));
-  log_.say(fmt::format("memory       of a rank: arrays planned {:.1f} MiB, arrays allocated {:.1f} MiB, {} {:.1f} MiB ({})",
-                       static_cast<double>(plan_.needed().device) / kMiB, static_cast<double>(allocated) / kMiB,
-                       kHostIsDevice ? "process at most" : "GPU at most",
-                       static_cast<double>(summary_.peak_memory) / kMiB,
-                       kHostIsDevice ? "resident, less other processes' shares of its pages"
-                                     : "in use, beyond the driver's context"));
+  log_.say(
+      fmt::format("memory       of a rank: arrays planned {:.1f} MiB, arrays allocated {:.1f} MiB, {} {:.1f} MiB ({})",
+                  static_cast<double>(plan_.needed().device) / kMiB, static_cast<double>(allocated) / kMiB,
+                  kHostIsDevice ? "process at most" : "GPU at most", static_cast<double>(summary_.peak_memory) / kMiB,
+                  kHostIsDevice ? "pages shared with other processes in part; `resident` above has them whole"
+                                : "in use, beyond the driver's context"));
 }
 
 void TrainingRun::say_evaluation() {
   const std::int64_t first = resume_.record.step + 1;
   if (summary_.steps >= first) {
     const auto mfu = utilisation(summary_.median_tokens_per_s);
-    log_.say(fmt::format("loss         {:.4f} at step {}, {:.4f} at step {}, {:.0f} tokens/s (median){}",
-                         summary_.first_loss, first, summary_.last_loss, summary_.steps, summary_.median_tokens_per_s,
-                         mfu ? fmt::format(", MFU {:.1f} % by 6 N + 6 L C T", 100.0 * *mfu) : ""));
+    log_.say(
+        fmt::format("loss         of single steps: {:.4f} at step {}, {:.4f} at step {}; {:.0f} tokens/s (median){}",
+                    summary_.first_loss, first, summary_.last_loss, summary_.steps, summary_.median_tokens_per_s,
+                    mfu ? fmt::format(", MFU {:.1f} % by 6 N + 6 L C T", 100.0 * *mfu) : ""));
   }
   if (summary_.skipped_steps > 0) {
     log_.say(fmt::format("skipped      {} of {} steps: a number was not finite", summary_.skipped_steps,

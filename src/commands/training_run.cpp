@@ -85,9 +85,8 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
 }
 
 void TrainingRun::create_folder() {
-  folder_ = dist::agreed(control_, [&] {
-    return control_.rank() == 0 ? run_.make_folder(resume_.folder) : resume_.folder;
-  });
+  folder_ =
+      dist::agreed(control_, [&] { return control_.rank() == 0 ? run_.make_folder(resume_.folder) : resume_.folder; });
   folder_ = control_.broadcast_control(folder_);
   dist::agreed(control_, [&] {
     if (control_.rank() != 0) return;
@@ -95,6 +94,13 @@ void TrainingRun::create_folder() {
     log_.record_in(path_of(io::kLogFile));
     if (!resume_.folder.empty()) continue_folder();
     for (const auto& line : lines_of(provenance_)) log_.note(line);
+    const std::string named = io::without_trailing_slash(deck_.run.dir);
+    if (deck_.checkpoint.resume == "auto" && folder_ != named) {
+      log_.say(fmt::format(
+          "note         {} has a run without checkpoints, to which nothing is added: this one begins in {}; "
+          "run.dir={} goes on with it",
+          named, folder_, folder_));
+    }
     io::write_resolved(resolved_deck(deck_, settings_, folder_), path_of(train::kDeckFile), lines_of(provenance_));
     std::filesystem::remove(path_of(kTuningFile));
     if (!session_.tuning().empty()) io::write_whole_file(path_of(kTuningFile), session_.tuning());

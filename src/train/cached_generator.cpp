@@ -80,25 +80,25 @@ void CachedGenerator::begin(std::size_t slot, std::int64_t sequence) {
   const auto start = std::chrono::steady_clock::now();
   catch_up(slot);
   times_.prompt_s += seconds_since(start);
-  times_.prompt_tokens += static_cast<std::int64_t>(prompt.size());
+  times_.prompt_tokens += std::min(positions_, static_cast<std::int64_t>(prompt.size()));
 }
 
 /// Runs what the model has not seen of the slot's tokens, and picks the next one.
 void CachedGenerator::catch_up(std::size_t slot) {
-  Slot& mine = slots_[slot];
-  const std::int64_t beyond = static_cast<std::int64_t>(mine.tokens.size()) - positions_;
+  Slot& state = slots_[slot];
+  const std::int64_t beyond = static_cast<std::int64_t>(state.tokens.size()) - positions_;
   if (beyond > 0) {
-    mine.tokens.erase(mine.tokens.begin(), mine.tokens.begin() + beyond);
-    mine.cached = 0;
+    state.tokens.erase(state.tokens.begin(), state.tokens.begin() + beyond);
+    state.cached = 0;
   }
-  while (mine.pending() > 0) {
+  while (state.pending() > 0) {
     std::vector<HostRow> rows;
-    for (std::int64_t i = mine.cached; i < mine.cached + std::min(block_, mine.pending()); ++i) {
-      rows.push_back({mine.tokens[static_cast<std::size_t>(i)], static_cast<std::int32_t>(slot),
-                      static_cast<std::int32_t>(i)});
+    for (std::int64_t i = state.cached; i < state.cached + std::min(block_, state.pending()); ++i) {
+      rows.push_back(
+          {state.tokens[static_cast<std::size_t>(i)], static_cast<std::int32_t>(slot), static_cast<std::int32_t>(i)});
     }
-    mine.cached += static_cast<std::int64_t>(rows.size());
-    decode(rows, mine.pending() == 0 ? 1 : 0);
+    state.cached += static_cast<std::int64_t>(rows.size());
+    decode(rows, state.pending() == 0 ? 1 : 0);
   }
   pick({slot});
 }
@@ -110,15 +110,15 @@ void CachedGenerator::step() {
   std::vector<std::size_t> moving;
   std::vector<HostRow> rows;
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    Slot& mine = slots_[slot];
-    if (mine.is_free()) continue;
-    if (static_cast<std::int64_t>(mine.tokens.size()) > positions_) {
+    Slot& state = slots_[slot];
+    if (state.is_free()) continue;
+    if (static_cast<std::int64_t>(state.tokens.size()) > positions_) {
       catch_up(slot);
       ++times_.step_tokens;
       continue;
     }
     moving.push_back(slot);
-    rows.push_back({mine.tokens.back(), static_cast<std::int32_t>(slot), static_cast<std::int32_t>(mine.cached++)});
+    rows.push_back({state.tokens.back(), static_cast<std::int32_t>(slot), static_cast<std::int32_t>(state.cached++)});
   }
   if (!moving.empty()) {
     decode(rows, static_cast<std::int64_t>(rows.size()));
@@ -156,9 +156,9 @@ void CachedGenerator::pick(const std::vector<std::size_t>& slots) {
   const std::size_t columns = logits_.extent(1);
   std::vector<Token> picked;
   for (std::size_t row = 0; row < slots.size(); ++row) {
-    const Slot& mine = slots_[slots[row]];
+    const Slot& state = slots_[slots[row]];
     const Words4 counter =
-        counter_of(static_cast<std::uint64_t>(mine.generated), static_cast<std::uint64_t>(mine.sequence));
+        counter_of(static_cast<std::uint64_t>(state.generated), static_cast<std::uint64_t>(state.sequence));
     const std::span<const float> logits(host_logits_.data() + row * columns, static_cast<std::size_t>(vocab_));
     picked.push_back(pick_token(logits, order_->sampling, uniform_of(philox(key, counter).x[0])));
   }
@@ -167,16 +167,16 @@ void CachedGenerator::pick(const std::vector<std::size_t>& slots) {
 }
 
 void CachedGenerator::accept(std::size_t slot, Token token) {
-  Slot& mine = slots_[slot];
-  const std::int64_t sequence = mine.sequence;
-  ++mine.generated;
-  const bool by_its_own = order_->ends && order_->ends(token);
-  if (!by_its_own) listener_->on_token(sequence, token);
-  if (by_its_own || mine.generated == order_->count) {
+  Slot& state = slots_[slot];
+  const std::int64_t sequence = state.sequence;
+  ++state.generated;
+  const bool ended_by_token = order_->ends && order_->ends(token);
+  if (!ended_by_token) listener_->on_token(sequence, token);
+  if (ended_by_token || state.generated == order_->count) {
     slots_[slot] = {};
-    listener_->on_end(sequence, by_its_own);
+    listener_->on_end(sequence, ended_by_token);
   } else {
-    mine.tokens.push_back(token);
+    state.tokens.push_back(token);
   }
 }
 

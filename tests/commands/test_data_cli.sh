@@ -131,7 +131,7 @@ replay() {
   expect 2 'not on 3, ' on 3 verify run --replay 3
   expect 2 '"x"; accepted: integer >= 1; usage' "$kozero" verify run --replay x
   expect 2 '"0"; accepted: integer >= 1; usage' "$kozero" verify run --replay 0
-  expect 2 'integer >= 1 missing; usage' "$kozero" verify run --replay
+  expect 2 '--replay: 1 required N missing; usage' "$kozero" verify run --replay
   # Rank 0's metrics count, whatever the other rank sees there.
   mkdir a b && cp -rp run run-tokens text a && cp -rp run run-tokens text b
   sed -i 2,12d b/run/metrics.jsonl

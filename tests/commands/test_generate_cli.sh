@@ -31,6 +31,10 @@ texts() {
   "$kozero" generate run --prompt line --tokens 30 --temperature 0 >plain.txt 2>rate.txt
   expect 0 '^1$' sh -c 'wc -l <plain.txt'
   expect 0 '^(memory|rate) ' cat rate.txt
+  # Of a prompt longer than model.seq = 16 the last 16 tokens are run.
+  expect 0 '^note         a prompt has 23 tokens: the model sees its last 16 \(model.seq\)$' \
+    "$kozero" generate run --prompt "$(printf 'line %.0s' 1 2 3 4 5 6 7 8)" --tokens 2
+  also '^rate +prompt 16 tokens in '
   # A model without a prompt begins a text; --tokens 0 gives the prompt alone.
   expect 0 '^rate +prompt 1 tokens' "$kozero" generate run --tokens 3
   expect 0 '^line$' "$kozero" generate run --prompt line --tokens 0
@@ -85,7 +89,7 @@ refusals() {
   expect 2 'optim.lr=3: generate does not read it; accepted are data.tokenizer, comm' "$kozero" generate run optim.lr=3
   expect 2 'generate: --samples: "0": accepted: integer >= 1; usage' "$kozero" generate run --samples 0
   expect 2 'generate: --top-p: "2": accepted: number from 0 to 1; usage' "$kozero" generate run --top-p 2
-  expect 2 'generate: --temperature: "x": accepted: number >= 0; usage' "$kozero" generate run --temperature x
+  expect 2 'generate: --temperature: "x": accepted: finite number >= 0; usage' "$kozero" generate run --temperature x
   expect 2 '--prompts? excludes --prompt' \
     "$kozero" generate run --prompt a --prompts b
 }

@@ -71,11 +71,12 @@ help_and_completion() {
     # shellcheck disable=SC2086
     expect 0 "^usage: kozero $command" "$kozero" $command --help
     also '^example: kozero '
-    also '^Exit status: 0 done, 1 internal, 2 deck or usage'
+    also '^Exit status: 0 done, 1 internal, or a difference .inspect, verify., 2 deck or$'
+    expect 0 '^fits$' awk 'length > 80 { wide = 1; print } END { if (!wide) print "fits" }' out.txt
   done
   expect 0 '^  --ranks N +ranks to plan for \(default: run.ranks\)$' "$kozero" plan --help
   also '^  section.key=value +changes a key of the deck'
-  expect 0 '^  --steps integer >= 1 +steps to compute under each ZeRO stage \(default: 3\)$' "$kozero" verify --help
+  expect 0 '^  --steps N +steps to compute under each ZeRO stage \(default: 3\)$' "$kozero" verify --help
   expect 0 '^  collectives: ' "$kozero" bench --help
   # complete WORD...: what bash offers for the last word.
   cat >complete.bash <<'END'
@@ -140,7 +141,8 @@ eval_anywhere() {
   expect 0 same sh -c 'ls -R run | cmp - before.txt && echo same'
   expect 0 '^given data   loss ' on 2 eval run 'data.text=["text/a.txt"]'
   lines 0 '^validation'
-  expect 2 'command line: optim.lr=3: eval does not read it; accepted are data.\*, comm.\*, zero.stage' "$kozero" eval run optim.lr=3
+  expect 2 'command line: optim.lr=3: eval does not read it; accepted are data.text, data.tokens, data.tokenizer, comm.\*' "$kozero" eval run optim.lr=3
+  expect 2 'command line: data.val_fraction=0.1: eval does not read it' "$kozero" eval run data.val_fraction=0.1
   expect 2 'command line: train.precision=bf16: eval does not read it' on 2 eval run train.precision=bf16
   expect 2 'did you mean stage' "$kozero" eval run zero.stge=1
 }

@@ -101,11 +101,14 @@ short_trials() {
     on 3 train "$inputs/quickstart.toml" $tiny train.global_batch=2
   lines 1 'compute none'
   also '^memory plan  [0-9.]+ MiB of arrays a rank: '
-  also '^memory       of a rank: arrays planned [0-9.]+ MiB, arrays allocated [0-9.]+ MiB, process at most [0-9.]+ MiB \(resident, less other processes. shares of its pages\)$'
+  also '^memory       of a rank: arrays planned [0-9.]+ MiB, arrays allocated [0-9.]+ MiB, process at most [0-9.]+ MiB \(pages shared with other processes in part; .resident. above has them whole\)$'
   also '^step 12/12 .* resident$'
-  also '^loss         [0-9.]+ at step 1, [0-9.]+ at step 12, [0-9]+ tokens/s \(median\)$'
+  also '^loss         of single steps: [0-9.]+ at step 1, [0-9.]+ at step 12; [0-9]+ tokens/s \(median\)$'
   expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny train.global_batch=2
   lines 0 'compute none'
+  train_here run.dir=bare checkpoint.every=0 >/dev/null
+  expect 0 '^note         bare has a run without checkpoints, to which nothing is added: this one begins in bare-2; run.dir=bare-2 goes on' \
+    train_here run.dir=bare checkpoint.every=0 checkpoint.resume=auto
 }
 
 run_case

@@ -23,24 +23,22 @@ struct GenerationOrder {
   Sampling sampling;
   std::function<bool(Token)> ends = {};  ///< whether a token ends its sequence; empty: none does
 
-  [[nodiscard]] std::int64_t num_sequences() const {
-    return static_cast<std::int64_t>(prompts.size()) * samples;
-  }
+  [[nodiscard]] std::int64_t num_sequences() const { return static_cast<std::int64_t>(prompts.size()) * samples; }
   /// Tokens of the longest sequence.
   [[nodiscard]] std::int64_t longest() const;
 };
 
-/// Who is told of new tokens, on every rank. The token that ends a sequence is not new text.
+/// Receives new tokens, on every rank. The token that ends a sequence is not passed to on_token.
 class TokenListener {
  public:
   virtual ~TokenListener() = default;
   virtual void on_token(std::int64_t sequence, Token token) = 0;
-  virtual void on_end(std::int64_t sequence, bool by_its_own) = 0;
+  virtual void on_end(std::int64_t sequence, bool ended_by_token) = 0;
 };
 
-/// A first new token comes of its prompt; the others of steps.
+/// The prompt's pass gives the first new token of a sequence, each step one more.
 struct GenerationTimes {
-  std::int64_t prompt_tokens = 0;
+  std::int64_t prompt_tokens = 0;  ///< that were run: at most T of a prompt
   double prompt_s = 0.0;
   std::int64_t step_tokens = 0;
   double step_s = 0.0;
