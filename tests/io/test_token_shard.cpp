@@ -103,7 +103,8 @@ TEST_CASE("hostile shards are refused in one line") {
   }
   CHECK_THAT(thrown_by([&] { TokenShard(folder / "none.bin", 9); }).text,
              EndsWith("none.bin: cannot open: No such file or directory"));
-  CHECK_THAT(thrown_by([&] { TokenShard(folder.path(), 9); }).text, EndsWith(": not a regular file but a folder"));
+  CHECK_THAT(thrown_by([&] { TokenShard(folder.path(), 9); }).text,
+             EndsWith(": not a regular file but a folder; name the file in it"));
 }
 
 TEST_CASE("ids outside the vocabulary are found where they are read") {
