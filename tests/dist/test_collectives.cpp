@@ -146,9 +146,10 @@ void check_all_gather(Communicator& comm, std::int64_t extent, std::int64_t elem
 void check_rounds(Communicator& comm) {
   const Partition partition(1000, comm.size());
   for (int round = 1; round <= 20; ++round) {
-    const auto value = [&](int rank) { return value_of(rank, 999) * static_cast<float>(round); };
+    const auto factor = static_cast<float>(1 << round % 8);  // exact, also where it is fused with the addition
+    const auto value = [&](int rank) { return value_of(rank, 999) * factor; };
     auto full = addend_of(comm.rank(), 1000);
-    for (auto& x : full) x *= static_cast<float>(round);
+    for (auto& x : full) x *= factor;
     float* slice = full.data() + partition.begin(comm.rank());
     comm.reduce_scatter(full.data(), slice, partition);
     comm.all_gather(slice, full.data(), partition, sizeof(float));

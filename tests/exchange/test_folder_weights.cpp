@@ -15,8 +15,8 @@
 #include <kozero/exchange/import_folder.hpp>
 #include <kozero/io/float_formats.hpp>
 #include <kozero/io/hdf5_file.hpp>
-#include <kozero/io/tokenizer.hpp>
 #include <kozero/io/seal.hpp>
+#include <kozero/io/tokenizer.hpp>
 #include <kozero/io/weights.hpp>
 #include <kozero/model/model.hpp>
 
@@ -77,7 +77,8 @@ TEST_CASE("every slice of every unit, on 1 to 9 ranks, has the bits that import 
           std::vector<float> slice(static_cast<std::size_t>(cut.size(rank)), -1.0F);
           source.read({unit, cut.begin(rank), HostVector<float>(slice.data(), slice.size())});
           INFO(name << ", unit " << unit << ", rank " << rank << " of " << ranks);
-          CHECK(std::memcmp(slice.data(), wanted.data() + cut.begin(rank), slice.size() * sizeof(float)) == 0);
+          const std::size_t bytes = slice.size() * sizeof(float);
+          CHECK((bytes == 0 || std::memcmp(slice.data(), wanted.data() + cut.begin(rank), bytes) == 0));
         }
       }
     }
