@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# BuildFacts.cmake: kozero_build_facts(<target>) lets the sources of <target> include build_facts.hpp: version, commit,
-# compiler and libraries of this build. Run with -P it writes that header. Each build runs it, which asks git again; the
-# file changes only with its text, so only what includes it is compiled again.
+# BuildFacts.cmake: kozero_build_facts(<target> <library>...) lets the sources of <target> include build_facts.hpp:
+# version, commit, compiler and libraries of this build. Run with -P it writes that header. A build runs it after a
+# commit, a checkout, or a change of a source of the target or of a library; the file changes only with its text.
 #   commit: of the sources, 12 digits; "+changes" behind it where tracked files differ; "unknown" outside of git
 
 if(NOT CMAKE_SCRIPT_MODE_FILE)
@@ -23,11 +23,23 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
     if(KOZERO_CUDA)
       set(cuda ${CMAKE_CUDA_COMPILER_VERSION})
     endif()
-    add_custom_target(kozero_build_facts BYPRODUCTS ${folder}/build_facts.hpp VERBATIM
+    # Both change with every commit and checkout. In a worktree .git is a file that names another folder.
+    set(commit_files "")
+    foreach(name HEAD logs/HEAD)
+      execute_process(COMMAND git -C ${PROJECT_SOURCE_DIR} rev-parse --path-format=absolute --git-path ${name}
+                      OUTPUT_VARIABLE file OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+      if(EXISTS "${file}")
+        list(APPEND commit_files ${file})
+      endif()
+    endforeach()
+    get_target_property(sources ${target} SOURCES)
+    list(TRANSFORM sources PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+    add_custom_command(OUTPUT ${folder}/build_facts.hpp VERBATIM
+      DEPENDS ${commit_files} ${sources} ${ARGN} ${_build_facts_script}
       COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DHEADER=${folder}/build_facts.hpp
               -DVERSION=${PROJECT_VERSION} "-DCOMPILER=${compiler}" "-DKOKKOS=${Kokkos_VERSION} (${devices})" -DCUDA=${cuda}
               -P ${_build_facts_script})
-    add_dependencies(${target} kozero_build_facts)
+    target_sources(${target} PRIVATE ${folder}/build_facts.hpp)
     target_include_directories(${target} PRIVATE ${folder})
   endfunction()
   return()

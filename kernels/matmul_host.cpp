@@ -3,7 +3,7 @@
 // matmul_host.cpp: who computes a product on the host. The rule: the processor's best tile unit, or oneDNN where there
 // is none and where padding to blocks of 32 x 32 would more than double the work. Of fp16 oneDNN is given copies in
 // float, which cost more than that padding. A table may say otherwise (product_tuning.hpp): all units and
-// oneDNN are ways. Of a few rows, whose speed is that of memory, no unit makes a difference: matmul_few_rows.hpp.
+// oneDNN are ways. Products of at most kFewRows rows are bound by memory bandwidth: matmul_few_rows.hpp computes them.
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <kozero/core/precision.hpp>

@@ -58,7 +58,7 @@ std::string cache_of(const TrainedModel& trained, const io::Deck& deck, dist::Co
   });
 }
 
-/// What a sum over the text includes besides its own tokens; "" where nothing.
+/// A note that end-of-text tokens count in the loss; "" where the text has none.
 std::string remark_on(const train::DataSet& data, const io::Deck& deck) {
   const Token separator = data.tokenizer == nullptr || deck.data.text.empty() ? -1 : data.tokenizer->end_of_text();
   if (separator < 0) return "";

@@ -129,15 +129,14 @@ train::GenerationOrder order_of(const GenerateArguments& given, const io::Tokeni
 
 double rate(std::int64_t tokens, double seconds) { return seconds > 0.0 ? static_cast<double>(tokens) / seconds : 0.0; }
 
-/// Says of prompts beyond model.seq that they are cut; "" where none is.
+/// Names the longest prompt where it exceeds model.seq tokens; "" where none does.
 std::string note_on_long_prompts(const train::GenerationOrder& order, std::int64_t seq) {
-  std::int64_t longest = 0;
-  for (const auto& prompt : order.prompts) longest = std::max(longest, static_cast<std::int64_t>(prompt.size()));
+  const std::int64_t longest = order.longest() - order.count;
   if (longest <= seq) return "";
   return fmt::format("note         a prompt has {} tokens: the model sees its last {} (model.seq)\n", longest, seq);
 }
 
-/// What the arrays take, the cache by itself.
+/// Bytes of the booked arrays: weights, cache, and the others.
 std::string memory_line(const MemoryLedger& ledger, std::int64_t sequences, std::int64_t positions) {
   std::int64_t cache = 0;
   for (const auto& line : ledger.lines()) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// generated_texts.hpp: the prompts of `generate`, and what is printed of their continuations.
+// generated_texts.hpp: reads the prompts of `generate` and prints their continuations.
 // Rank 0 reads the prompts and prints. Texts appear in the order of the prompts: the first that has not ended is shown
 // as it comes, those behind it wait.
 #pragma once

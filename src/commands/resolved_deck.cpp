@@ -20,7 +20,7 @@ void make_absolute(std::string& path) {
   if (io::utf8_prefix(whole) == whole.size()) path = whole;
 }
 
-/// What a deck names outside its run's folder.
+/// Paths of data, tokenizer and other inputs, so that the deck can be read from any working directory.
 void make_paths_absolute(io::Deck& deck) {
   for (auto& path : deck.data.text) make_absolute(path);
   for (auto& path : deck.data.tokens) make_absolute(path);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// training_report.cpp: what a TrainingRun tells of itself: banner, a step's metrics, evaluations, memory, closing
+// training_report.cpp: what a TrainingRun prints and records: banner, a step's metrics, evaluations, memory, closing
 // lines.
 #include <algorithm>
 #include <chrono>

@@ -33,8 +33,8 @@ struct RunSummary {
   double last_loss = 0.0;
   std::optional<double> val_loss;
   double median_tokens_per_s = 0.0;  ///< of at most ThinnedSeries::kCapacity steps, evenly spaced over the run
-  std::int64_t peak_memory = 0;  ///< bytes, the largest of any rank
-  std::int64_t skipped_steps = 0;  ///< updates left out since this program began
+  std::int64_t peak_memory = 0;      ///< bytes, the largest of any rank
+  std::int64_t skipped_steps = 0;    ///< updates left out since this program began
 };
 
 class TrainingRun {
@@ -60,7 +60,7 @@ class TrainingRun {
   [[noreturn]] void stop_by_signal();
   /// The run ends before its last step, in good order: what it leaves, and the command that goes on.
   [[nodiscard]] Error stopped();
-  /// Where the run may go on, a text that says what it left. Called after the last save.
+  /// "its checkpoint is run/step_000000012": what is left for a resume. Called after the last save.
   [[nodiscard]] std::string saved_text() const;
   /// metrics.jsonl cannot be written: saves what can be saved. Throws the reason on all ranks.
   [[noreturn]] void stop_without_metrics();
@@ -107,8 +107,8 @@ class TrainingRun {
   std::optional<Saving> saving_;
   std::optional<Validation> validation_;
   std::optional<train::Evaluation> last_evaluation_;  ///< of the newest step's state; none where it was not measured
-  std::int64_t tokens_ = 0;  ///< predicted so far
-  ThinnedSeries tokens_per_s_;  ///< of all steps of this process but its first
+  std::int64_t tokens_ = 0;                           ///< predicted so far
+  ThinnedSeries tokens_per_s_;                        ///< of all steps of this process but its first
   double peak_flops_ = 0.0;  ///< published, a second, of all the run's GPUs; 0 where it is not known
   RunSummary summary_;
 };

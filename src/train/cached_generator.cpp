@@ -83,7 +83,7 @@ void CachedGenerator::begin(std::size_t slot, std::int64_t sequence) {
   times_.prompt_tokens += std::min(positions_, static_cast<std::int64_t>(prompt.size()));
 }
 
-/// Runs what the model has not seen of the slot's tokens, and picks the next one.
+/// Runs the slot's tokens that are not in the cache yet, and picks the next one.
 void CachedGenerator::catch_up(std::size_t slot) {
   Slot& state = slots_[slot];
   const std::int64_t beyond = static_cast<std::int64_t>(state.tokens.size()) - positions_;

@@ -46,7 +46,7 @@ lines() {
   failures=$((failures + 1))
 }
 
-# text_of COMMAND...: without what it says on stderr (of which mpiexec keeps no order with stdout).
+# text_of COMMAND...: its stdout alone, since mpiexec mixes stdout and stderr in any order.
 text_of() { "$@" 2>stderr.txt; }
 
 on() {

@@ -29,8 +29,8 @@ std::unique_ptr<Communicator> make_control_communicator(const void* mpi_comm, do
 /// Whether this process's thread of that role waits for other ranks now.
 bool is_waiting(Role role);
 
-/// For a wait that is in no collective: throws Error(communication), naming the rank, once a rank was silent for
-/// comm.timeout_s. `what` is waited for, since `waited_s`. Nothing where no heartbeat runs.
+/// For waits outside collectives: throws Error(communication) naming the rank once a rank was silent for
+/// comm.timeout_s. `what` names the awaited event, `waited_s` the seconds so far. Does nothing without a heartbeat.
 void require_live_ranks(const char* what, double waited_s);
 
 }  // namespace kozero::dist

@@ -15,7 +15,7 @@
 
 namespace kozero::train {
 
-/// What is to be generated. Prompts have at least one token each.
+/// A request for continuations. Each prompt has at least one token.
 struct GenerationOrder {
   std::vector<std::vector<Token>> prompts;
   std::int64_t samples = 1;  ///< continuations of each prompt: sequence p * samples + s is sample s of prompt p
