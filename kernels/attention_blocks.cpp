@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // attention_blocks.cpp: two keys at a time, each of two lines of 16 queries: a pair of bf16 in an operand is two keys.
-//   2^t = 2^n 2^r      n = round(t), r = t - n, |r| <= 1/2
-// 2^r is the polynomial of degree 6 with the least relative error, 1.9e-9; in float it is within 8e-8.
 // Compiled for AVX-512 (F, BW, BF16): nothing here may be called before the processor was asked.
 #include <immintrin.h>
 
@@ -36,21 +34,6 @@ struct Seen {
   Seen(const ScoreBlock& block, int key) : queries(block.diagonal ? ~std::uint32_t{0} << key : ~std::uint32_t{0}) {}
   [[nodiscard]] __mmask16 line(int l) const { return static_cast<__mmask16>(queries >> (16 * l)); }
 };
-
-/// 2^t for t < 127, or 0 where the mask says so.
-inline __m512 power_of_two(__mmask16 mask, __m512 t) {
-  t = _mm512_max_ps(_mm512_set1_ps(-150.0F), t);  // in this order NaN stays
-  const __m512 n = _mm512_roundscale_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m512 r = _mm512_sub_ps(t, n);
-  __m512 series = _mm512_set1_ps(0x1.41d334p-13F);
-  series = _mm512_fmadd_ps(series, r, _mm512_set1_ps(0x1.5f456ap-10F));
-  series = _mm512_fmadd_ps(series, r, _mm512_set1_ps(0x1.3b2dbcp-7F));
-  series = _mm512_fmadd_ps(series, r, _mm512_set1_ps(0x1.c6aed4p-5F));
-  series = _mm512_fmadd_ps(series, r, _mm512_set1_ps(0x1.ebfbdap-3F));
-  series = _mm512_fmadd_ps(series, r, _mm512_set1_ps(0x1.62e43p-1F));
-  series = _mm512_fmadd_ps(series, r, _mm512_set1_ps(1.0F));
-  return _mm512_maskz_scalef_ps(mask, series, n);
-}
 
 /// p of one key.
 inline Queries probabilities(const ScoreBlock& block, int key, __m512 c, const Queries& shift) {

@@ -2,27 +2,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul_tiles.cpp: which blocks are multiplied when, and where they lie meanwhile.
 // The side with fewer blocks is shared: packed whole, by all threads, before anybody multiplies. The other side
-// streams: its blocks are dealt out to the workers. A worker packs one for a pass, the unit's pass_steps of k, and
-// multiplies it with `group` blocks of the shared side, which the second-level cache holds:
-//   for each chunk, each group, each pass over k, each block of the chunk: pack it; for each of the group: c += ...
-// A block's sums wait in the worker's scratch from pass to pass, and go to c after the last. A worker whose blocks are
-// one chunk and one group keeps all its sums at once: then k is cut into spans, and the shared side is packed a span at
-// a time, so that a long k needs little memory.
+// streams: its blocks are dealt out to the workers. A worker packs a chunk of them for a pass, the unit's pass_steps of
+// k at most, and multiplies each with a group of blocks of the shared side:
+//   for each group, each chunk, each pass over k: pack the chunk; for each block of it, each of the group: c += ...
+// A block's sums wait in the worker's scratch from pass to pass. After the last pass they go to c while the next block
+// is multiplied. A worker whose blocks are one chunk and one group keeps all its sums at once: then k is cut into
+// spans, and the shared side is packed a span at a time, so that a long k needs little memory.
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 
 #include <kozero/core/precision.hpp>
 #include <kozero/kernels/matmul_tiles.hpp>
 #include <kozero/kernels/product_scratch.hpp>
-#include <kozero/kernels/stored_run.hpp>
 #include <kozero/kernels/tile_packing.hpp>
+#include <kozero/kernels/tile_rows.hpp>
 
 namespace kozero::kernels {
 namespace {
 
-constexpr std::int64_t kGroupBlocks = 32;     // 1024 rows or columns of the shared side
-constexpr std::int64_t kSumBlocks = 128;      // 512 KiB of sums
+constexpr std::int64_t kSumBytes = kTileElements * static_cast<std::int64_t>(sizeof(float));
 constexpr std::int64_t kSpanBytes = 4 << 20;  // of the shared side
+constexpr std::int64_t kPieceBlocks = 8;      // of the shared side
 
 struct Range {
   std::int64_t begin, end;
@@ -34,6 +35,18 @@ struct Range {
 Range part_of(std::int64_t extent, std::int64_t parts, std::int64_t index) {
   return {extent * index / parts, extent * (index + 1) / parts};
 }
+
+/// The extent of equal parts of [0, extent), as few as can be, of which none is above `most`.
+std::int64_t equal_part(std::int64_t extent, std::int64_t most) {
+  const std::int64_t parts = (extent + most - 1) / most;
+  return (extent + parts - 1) / parts;
+}
+
+/// What of a side is packed together. Where k lies across, many blocks for one step: a row of the matrix holds a line
+/// of each, so that they lie in the same pages. Else one block for many steps.
+struct Piece {
+  std::int64_t blocks, steps;
+};
 
 std::int64_t blocks_of(std::int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 
@@ -58,7 +71,7 @@ Deal deal_out(const ProductShape& shape, const TileUnit& unit, std::int64_t thre
   const std::int64_t left = blocks_of(shape.m);
   const std::int64_t right = blocks_of(shape.n);
   deal.steps = steps_of<In>(shape.k);
-  deal.pass = std::min(deal.steps, unit.pass_steps);
+  deal.pass = equal_part(deal.steps, unit.pass_steps);
   deal.streaming = left > right ? TileSide::left : TileSide::right;
   deal.streamed = std::max(left, right);
   deal.shared = std::min(left, right);
@@ -66,8 +79,8 @@ Deal deal_out(const ProductShape& shape, const TileUnit& unit, std::int64_t thre
   deal.splits = std::min(threads / deal.streams, deal.shared);
   const std::int64_t most_streamed = (deal.streamed + deal.streams - 1) / deal.streams;
   const std::int64_t most_shared = (deal.shared + deal.splits - 1) / deal.splits;
-  deal.group = std::min(most_shared, kGroupBlocks);
-  deal.chunk = std::min(most_streamed, kSumBlocks / deal.group);
+  deal.group = equal_part(most_shared, unit.group_blocks);
+  deal.chunk = equal_part(most_streamed, std::max<std::int64_t>(1, unit.sum_blocks / deal.group));
   const bool at_once = deal.chunk == most_streamed && deal.group == most_shared;
   const std::int64_t passes = std::max<std::int64_t>(1, kSpanBytes / (deal.shared * deal.pass * kStepBytes));
   deal.span = at_once ? std::min(deal.steps, passes * deal.pass) : deal.steps;
@@ -89,6 +102,8 @@ class TiledProduct {
         shape_(shape),
         c_(c),
         bias_(epilogue.bias),
+        active_(epilogue.active),
+        hidden_(epilogue.hidden),
         addend_(shape.accumulate && epilogue.addend == nullptr ? c : epilogue.addend) {}
 
   void take(const In* a, const In* b) {
@@ -107,16 +122,24 @@ class TiledProduct {
   /// Packs a part of the shared side for the steps of `span`.
   void pack_shared(std::int64_t worker, Range span) const {
     const TileSide side = deal_.streaming == TileSide::left ? TileSide::right : TileSide::left;
-    const std::int64_t passes = (span.extent() + deal_.pass - 1) / deal_.pass;
-    const Range mine = part_of(deal_.shared * passes, deal_.workers(), worker);
+    const Piece piece = shared_.k_across ? Piece{kPieceBlocks, 1} : Piece{1, deal_.pass};
+    const std::int64_t along = (deal_.shared + piece.blocks - 1) / piece.blocks;
+    const std::int64_t across = (span.extent() + piece.steps - 1) / piece.steps;
+    const Range mine = part_of(along * across, deal_.workers(), worker);
     for (std::int64_t i = mine.begin; i < mine.end; ++i) {
-      const std::int64_t first = i % passes * deal_.pass;
-      const std::int64_t steps = std::min(deal_.pass, span.extent() - first);
-      for (std::int64_t step = first; step < first + steps; ++step) {
-        prefetch_block(shared_, (i + 1) / passes * kTileRows,
-                       (span.begin + (i + 1) % passes * deal_.pass) * kStepExtent<In>, deal_.pass, step - first, steps);
-        pack_block(shared_block(i / passes, step), side, shared_, i / passes * kTileRows,
-                   (span.begin + step) * kStepExtent<In>, 1);
+      const std::int64_t block = (shared_.k_across ? i % along : i / across) * piece.blocks;
+      const std::int64_t step = (shared_.k_across ? i / along : i % across) * piece.steps;
+      const Range blocks{block, std::min(block + piece.blocks, deal_.shared)};
+      const Range steps{step, std::min(step + piece.steps, span.extent())};
+      const Range next = shared_.k_across ? Range{block, step + 1} : Range{block + 1, step};
+      const std::int64_t parts = blocks.extent() * steps.extent();
+      std::int64_t part = 0;
+      for (std::int64_t b = blocks.begin; b < blocks.end; ++b) {
+        for (std::int64_t s = steps.begin; s < steps.end; ++s, ++part) {
+          kernels::prefetch_rows(shared_, next.begin * kTileRows, piece.blocks * kTileRows,
+                                 (span.begin + next.end) * kStepExtent<In>, piece.steps, part, parts);
+          pack_block(shared_block(b, s), side, shared_, b * kTileRows, (span.begin + s) * kStepExtent<In>, 1);
+        }
       }
     }
   }
@@ -126,102 +149,144 @@ class TiledProduct {
     const TileUnitInUse unit(unit_);
     const Range streamed = deal_.streamed_of(worker);
     const Range shared = deal_.shared_of(worker);
-    for (std::int64_t s = streamed.begin; s < streamed.end; s += deal_.chunk) {
-      const Range chunk{s, std::min(s + deal_.chunk, streamed.end)};
-      for (std::int64_t h = shared.begin; h < shared.end; h += deal_.group) {
-        const Range group{h, std::min(h + deal_.group, shared.end)};
+    Beside beside{this};
+    for (std::int64_t h = shared.begin; h < shared.end; h += deal_.group) {
+      const Range group{h, std::min(h + deal_.group, shared.end)};
+      for (std::int64_t s = streamed.begin; s < streamed.end; s += deal_.chunk) {
+        const Range chunk{s, std::min(s + deal_.chunk, streamed.end)};
         for (std::int64_t step = span.begin; step < span.end; step += deal_.pass) {
           const Range pass{step, std::min(step + deal_.pass, span.end)};
-          multiply_pass(unit, worker, chunk, group, pass, step - span.begin);
+          multiply_pass(unit, worker, chunk, group, pass, step - span.begin, beside);
         }
       }
     }
+    store_tile_rows(beside.complete, 0, kTileRows);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // stores past the caches are not ordered by less
   }
 
  private:
   [[nodiscard]] std::int64_t shared_bytes() const { return deal_.shared * deal_.span * kStepBytes; }
-  [[nodiscard]] std::int64_t sums_bytes() const {
-    return deal_.chunk * deal_.group * kTileElements * static_cast<std::int64_t>(sizeof(float));
+  [[nodiscard]] std::int64_t sums_bytes() const { return deal_.chunk * deal_.group * kSumBytes; }
+  [[nodiscard]] std::int64_t worker_bytes() const {
+    return sums_bytes() + deal_.chunk * deal_.pass * kStepBytes + 2 * kSumBytes;
   }
-  [[nodiscard]] std::int64_t worker_bytes() const { return sums_bytes() + deal_.pass * kStepBytes; }
 
   [[nodiscard]] Packed<In>* shared_block(std::int64_t block, std::int64_t step_of_span) const {
     return packed_ + (block * deal_.span + step_of_span) * kStepElements<In>;
   }
 
-  void multiply_pass(const TileUnitInUse& unit, std::int64_t worker, Range chunk, Range group, Range pass,
-                     std::int64_t step_of_span) const {
-    std::byte* const memory = of_workers_ + worker * worker_bytes();
-    auto* const sums = reinterpret_cast<float*>(memory);
-    auto* const mine = reinterpret_cast<Packed<In>*>(memory + sums_bytes());
-    const bool left_streams = deal_.streaming == TileSide::left;
-    const bool last = pass.end == deal_.steps;
-    const bool only = last && pass.begin == 0;
-    for (std::int64_t s = chunk.begin; s < chunk.end; ++s) {
-      pack_block(mine, deal_.streaming, streamed_, s * kTileRows, pass.begin * kStepExtent<In>, pass.extent());
-      for (std::int64_t h = group.begin; h < group.end; ++h) {
-        prefetch_next(chunk, pass, s, h - group.begin, group.extent());
-        const Packed<In>* const others = shared_block(h, step_of_span);
-        // The sums of a single pass wait for nothing.
-        const std::int64_t slot = only ? 0 : (s - chunk.begin) * deal_.group + h - group.begin;
-        float* const sum = sums + slot * kTileElements;
-        if (last) prefetch_target(left_streams ? s : h, left_streams ? h : s);
-        unit.product(sum, left_streams ? mine : others, left_streams ? others : mine, pass.extent(), pass.begin > 0);
-        if (last) store(sum, left_streams ? s : h, left_streams ? h : s);
-      }
-    }
-  }
+  using Block = TileRows<StorageOf<Out>, StorageOf<In>>;
 
-  /// What is packed after block s: the chunk's next block, or its first one in the next pass.
-  void prefetch_next(Range chunk, Range pass, std::int64_t s, std::int64_t part, std::int64_t parts) const {
-    const bool same_pass = s + 1 < chunk.end;
-    prefetch_block(streamed_, (same_pass ? s + 1 : chunk.begin) * kTileRows,
-                   (same_pass ? pass.begin : pass.end) * kStepExtent<In>, deal_.pass, part, parts);
-  }
-
-  /// A block of c: its first element, and how much of it exists.
-  struct Block {
-    std::int64_t first, rows, columns;
-  };
-
-  /// Asks for the lines that store() will read or write, which lie a row apart: no processor guesses them.
-  [[gnu::always_inline]] void prefetch_target(std::int64_t block_row, std::int64_t block_column) const {
-    const Block block = target(block_row, block_column);
-    for (std::int64_t r = 0; r < block.rows; ++r) {
-      const std::int64_t at = block.first + r * shape_.n;
-      __builtin_prefetch(c_ + at, 1, 2);
-      if (sizeof(Out) == sizeof(float)) __builtin_prefetch(c_ + at + kTileRows / 2, 1, 2);
-      if (addend_ == nullptr || addend_ == c_) continue;
-      __builtin_prefetch(addend_ + at, 0, 2);
-      if (sizeof(Out) == sizeof(float)) __builtin_prefetch(addend_ + at + kTileRows / 2, 0, 2);
-    }
-  }
-
-  [[nodiscard]] Block target(std::int64_t block_row, std::int64_t block_column) const {
+  /// A block of c, whose sums will be at `sums`.
+  [[nodiscard]] Block target(const float* sums, std::int64_t block_row, std::int64_t block_column) const {
     const std::int64_t row = block_row * kTileRows;
     const std::int64_t column = block_column * kTileRows;
-    return {row * shape_.n + column, std::min(kTileRows, shape_.m - row), std::min(kTileRows, shape_.n - column)};
+    const std::int64_t first = row * shape_.n + column;
+    const auto from = [](auto* matrix, std::int64_t at) {
+      using Element = std::remove_const_t<std::remove_pointer_t<decltype(matrix)>>;
+      using Storage = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(matrix)>>,
+                                         const StorageOf<Element>, StorageOf<Element>>;
+      return matrix == nullptr ? nullptr : reinterpret_cast<Storage*>(matrix + at);
+    };
+    const bool with_gelu = unit_.overlaps;
+    return {from(c_, first),
+            sums,
+            from(bias_, column),
+            from(addend_, first),
+            with_gelu ? from(active_, first) : nullptr,
+            with_gelu ? from(hidden_, first) : nullptr,
+            shape_.n,
+            std::min(kTileRows, shape_.m - row),
+            std::min(kTileRows, shape_.n - column),
+            unit_.overlaps && addend_ != c_};
   }
 
-  /// The block's place in c = its sums, plus the bias, plus the addend's block.
-  void store(float* sum, std::int64_t block_row, std::int64_t block_column) const {
-    const Block block = target(block_row, block_column);
-    if (shape_.has_bias) add_to_rows(sum, bias_ + block_column * kTileRows, block.columns);
-    for (std::int64_t r = 0; r < block.rows; ++r) {
-      const std::int64_t at = block.first + r * shape_.n;
-      float* const of_row = sum + r * kTileRows;
-      if (addend_ != nullptr) {
-        const Out* const added = addend_ + at;
-        simd_loop(block.columns, [=](std::int64_t j) { of_row[j] += static_cast<float>(added[j]); });
+  /// What is done beside a product: the block that was complete before it is stored, the lines of the block that is
+  /// complete after it are fetched, and a part of what is packed next.
+  struct Beside {
+    const TiledProduct* of;
+    Block complete{}, next{};
+    Range chunk{}, pass{};
+    std::int64_t part = 0, parts = 1;  ///< this product, and the products, of the chunk and the pass
+
+    static void step(const void* self, std::int64_t step) {
+      const auto& beside = *static_cast<const Beside*>(self);
+      const Range rows = part_of(kTileRows, beside.pass.extent(), step);
+      if (step == 0) beside.of->prefetch_next(beside);
+      prefetch_rows(beside.next, rows);
+      store_tile_rows(beside.complete, rows.begin, rows.end);
+    }
+  };
+
+  void multiply_pass(const TileUnitInUse& unit, std::int64_t worker, Range chunk, Range group, Range pass,
+                     std::int64_t step_of_span, Beside& beside) const {
+    std::byte* const memory = of_workers_ + worker * worker_bytes();
+    auto* const waiting = reinterpret_cast<float*>(memory);
+    auto* const complete = reinterpret_cast<float*>(memory + sums_bytes());
+    auto* const mine = reinterpret_cast<Packed<In>*>(complete + 2 * kTileElements);
+    const bool left_streams = deal_.streaming == TileSide::left;
+    const bool last = pass.end == deal_.steps;
+    beside.chunk = chunk;
+    beside.pass = pass;
+    beside.parts = chunk.extent() * group.extent();
+    pack_chunk(mine, chunk, pass);
+    for (std::int64_t s = chunk.begin; s < chunk.end; ++s) {
+      const Packed<In>* const block = mine + (s - chunk.begin) * deal_.pass * kStepElements<In>;
+      for (std::int64_t h = group.begin; h < group.end; ++h) {
+        float* const sums = waiting + ((s - chunk.begin) * deal_.group + h - group.begin) * kTileElements;
+        float* const to = !last ? sums : beside.complete.sums == complete ? complete + kTileElements : complete;
+        beside.part = (s - chunk.begin) * group.extent() + h - group.begin;
+        beside.next = last ? target(to, left_streams ? s : h, left_streams ? h : s) : Block{};
+        const Packed<In>* const others = shared_block(h, step_of_span);
+        unit.product({to,
+                      pass.begin > 0 ? sums : nullptr,
+                      left_streams ? block : others,
+                      left_streams ? others : block,
+                      pass.extent(),
+                      left_streams ? ReadOnce::right : ReadOnce::left,
+                      {Beside::step, &beside}});
+        beside.complete = beside.next;
       }
-      store_run(c_ + at, block.columns, [=](std::int64_t j) { return of_row[j]; });
     }
   }
 
-  void add_to_rows(float* sum, const In* bias, std::int64_t columns) const {
-    float widened[kTileRows] = {};
-    for (std::int64_t j = 0; j < columns; ++j) widened[j] = static_cast<float>(bias[j]);
-    simd_loop(kTileElements, [=, &widened](std::int64_t i) { sum[i] += widened[i % kTileRows]; });
+  /// Packs a chunk's blocks for a pass, one behind the other.
+  void pack_chunk(Packed<In>* to, Range chunk, Range pass) const {
+    const std::int64_t at_once = streamed_.k_across ? 1 : pass.extent();  // see Piece
+    for (std::int64_t step = 0; step < pass.extent(); step += at_once) {
+      for (std::int64_t s = chunk.begin; s < chunk.end; ++s) {
+        pack_block(to + ((s - chunk.begin) * deal_.pass + step) * kStepElements<In>, deal_.streaming, streamed_,
+                   s * kTileRows, (pass.begin + step) * kStepExtent<In>, at_once);
+      }
+    }
+  }
+
+  /// Asks for a part of what is packed next: the chunk's next pass, or the next chunk's first one. A unit that
+  /// multiplies as fast as the caches deliver has no room for that.
+  [[gnu::always_inline]] void prefetch_next(const Beside& beside) const {
+    if (unit_.overlaps) return;
+    const bool same_chunk = beside.pass.end < deal_.steps;
+    kernels::prefetch_rows(streamed_, (same_chunk ? beside.chunk.begin : beside.chunk.end) * kTileRows,
+                           deal_.chunk * kTileRows, (same_chunk ? beside.pass.end : 0) * kStepExtent<In>, deal_.pass,
+                           beside.part, beside.parts);
+  }
+
+  /// Asks for the lines that store_tile_rows() will read or write, which lie a row apart: no processor guesses them.
+  [[gnu::always_inline]] static void prefetch_rows(const Block& block, Range rows) {
+    if (block.sums == nullptr) return;
+    if (!block.past_caches) prefetch_rows<true>(block.c, block, rows);
+    if (!block.past_caches) prefetch_rows<true>(block.active, block, rows);
+    prefetch_rows<false>(block.hidden, block, rows);
+    if (block.addend != block.c) prefetch_rows<false>(block.addend, block, rows);
+  }
+
+  template <bool writes, class Storage>
+  [[gnu::always_inline]] static void prefetch_rows(const Storage* matrix, const Block& block, Range rows) {
+    if (matrix == nullptr) return;
+    for (std::int64_t r = rows.begin; r < std::min(rows.end, block.rows); ++r) {
+      __builtin_prefetch(matrix + r * block.stride, writes, 2);
+      if (sizeof(Storage) == sizeof(float)) __builtin_prefetch(matrix + r * block.stride + kTileRows / 2, writes, 2);
+    }
   }
 
   const TileUnit& unit_;
@@ -229,10 +294,12 @@ class TiledProduct {
   ProductShape shape_;
   Out* c_;
   const In* bias_;
+  Out* active_;
+  const Out* hidden_;
   const Out* addend_;
   TileSource<In> streamed_{}, shared_{};
   Packed<In>* packed_ = nullptr;     // the shared side: [block][step of the span]
-  std::byte* of_workers_ = nullptr;  // of each: sums, then a packed block
+  std::byte* of_workers_ = nullptr;  // of each: waiting sums, complete sums of two blocks, a packed chunk
 };
 
 }  // namespace

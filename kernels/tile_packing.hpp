@@ -13,8 +13,6 @@
 
 namespace kozero::kernels {
 
-enum class TileSide { left, right };
-
 /// A matrix (rows, k) of a product, as it lies in memory.
 template <class T>
 struct TileSource {
@@ -50,16 +48,16 @@ void pack_block(Packed<T>* to, TileSide side, const TileSource<T>& from, std::in
   }
 }
 
-/// Asks for part `part` of `parts` of what pack_block() would read, so that it lies in the second-level cache by then.
-/// A processor drops what comes in a burst: some twenty lines, and then work, are what it carries out. Always inline:
-/// gcc takes a function that does nothing else for one without effect, and drops its calls.
+/// Asks for part `part` of `parts` of `rows` rows and `steps` steps of k, so that it lies in the second-level cache
+/// when it is packed. A processor drops what comes in a burst: some twenty lines, and then work, are what it carries
+/// out. Always inline: gcc takes a function that does nothing else for one without effect, and drops its calls.
 template <class T>
-[[gnu::always_inline]] inline void prefetch_block(const TileSource<T>& from, std::int64_t first_row,
-                                                  std::int64_t first_k, std::int64_t steps, std::int64_t part,
-                                                  std::int64_t parts) {
+[[gnu::always_inline]] inline void prefetch_rows(const TileSource<T>& from, std::int64_t first_row, std::int64_t rows,
+                                                 std::int64_t first_k, std::int64_t steps, std::int64_t part,
+                                                 std::int64_t parts) {
   constexpr std::int64_t kLineBytes = 64;
   const std::int64_t depth = std::min(steps * kStepExtent<T>, from.k - first_k);
-  const std::int64_t width = std::min(kTileRows, from.rows - first_row);
+  const std::int64_t width = std::min(rows, from.rows - first_row);
   const std::int64_t lines = from.k_across ? depth : width;
   const auto bytes = (from.k_across ? width : depth) * static_cast<std::int64_t>(sizeof(T));
   const T* const corner =
@@ -68,6 +66,14 @@ template <class T>
     const auto* const begin = reinterpret_cast<const char*>(corner + line * from.stride);
     for (std::int64_t byte = 0; byte < bytes; byte += kLineBytes) __builtin_prefetch(begin + byte, 0, 2);
   }
+}
+
+/// The same of what pack_block() would read.
+template <class T>
+[[gnu::always_inline]] inline void prefetch_block(const TileSource<T>& from, std::int64_t first_row,
+                                                  std::int64_t first_k, std::int64_t steps, std::int64_t part,
+                                                  std::int64_t parts) {
+  prefetch_rows(from, first_row, kTileRows, first_k, steps, part, parts);
 }
 
 }  // namespace kozero::kernels

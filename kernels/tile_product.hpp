@@ -50,14 +50,40 @@ constexpr std::int64_t steps_of(std::int64_t k) {
   return (k + kStepExtent<T> - 1) / kStepExtent<T>;
 }
 
+/// A side of a product.
+enum class TileSide { left, right };
+
+/// Work for the vector units and the memory while a product's matrix instructions run: part(of, i), once for each i in
+/// [0, steps), in this order. Nothing where `part` is null.
+struct SideWork {
+  void (*part)(const void* of, std::int64_t step) = nullptr;
+  const void* of = nullptr;
+};
+
+/// The side of a product that is read once, and so need not stay in the first-level cache.
+enum class ReadOnce { neither, left, right };
+
+/// c = left right^T, or before + left right^T. c may be `before`.
+struct TileProduct {
+  float* c;
+  const float* before;  ///< null: nothing
+  const void* left;
+  const void* right;
+  std::int64_t steps;
+  ReadOnce once = ReadOnce::neither;
+  SideWork beside{};
+};
+
 /// What multiplies blocks of one type.
 struct TileUnit {
   const char* name;
-  void (*product)(float* c, const void* left, const void* right, std::int64_t steps, bool accumulate);
-  std::int64_t
-      pass_steps;   ///< of the blocks that it multiplies best: what its first-level cache holds, or streams through
-  void (*begin)();  ///< each thread calls it before its first product ...
-  void (*end)();    ///< ... and this one after its last
+  void (*product)(const TileProduct& product);
+  std::int64_t pass_steps;    ///< at most, which the first-level cache holds of one side, or the unit streams through
+  std::int64_t group_blocks;  ///< at most, of one side, and ...
+  std::int64_t sum_blocks;    ///< ... of sums, which the second-level cache holds
+  bool overlaps;              ///< whether side work runs while it multiplies; else before
+  void (*begin)();            ///< each thread calls it before its first product ...
+  void (*end)();              ///< ... and this one after its last
 };
 
 /// The processor's units for blocks of packed T, the fastest first: `extent` of them, 0 where it has none.
@@ -83,8 +109,9 @@ class TileUnitInUse {
   /// c = left right^T, or c += it.
   template <class T>
   void product(float* c, const T* left, const T* right, std::int64_t steps, bool accumulate) const {
-    unit_.product(c, left, right, steps, accumulate);
+    unit_.product({c, accumulate ? c : nullptr, left, right, steps});
   }
+  void product(const TileProduct& product) const { unit_.product(product); }
 
  private:
   const TileUnit& unit_;

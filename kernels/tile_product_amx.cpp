@@ -32,6 +32,10 @@ struct HardwareTiles {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(tile) : "memory");
   }
   template <int tile>
+  void load_once(const void* from, std::int64_t row_bytes) {
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(tile) : "memory");
+  }
+  template <int tile>
   void store(void* to, std::int64_t row_bytes) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(row_bytes), "i"(tile) : "memory");
   }
@@ -58,9 +62,9 @@ void begin() { asm volatile("ldtilecfg %0" : : "m"(kConfiguration)); }
 
 void end() { asm volatile("tilerelease" : : :); }
 
-void product_of_bfloat16(float* c, const void* left, const void* right, std::int64_t steps, bool accumulate) {
+void product_of_bfloat16(const TileProduct& product) {
   HardwareTiles tiles;
-  product_on(tiles, c, left, right, steps, accumulate);
+  product_on(tiles, product);
 }
 
 }  // namespace kozero::kernels::amx

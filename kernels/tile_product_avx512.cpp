@@ -27,12 +27,12 @@ struct PairOfBfloat16 {
 
 /// Eight rows of c from eight rows of left.
 template <class Word>
-inline void product_of_rows(float* c, const std::int32_t* left, const std::int32_t* right, std::int64_t steps,
-                            bool accumulate) {
+inline void product_of_rows(float* c, const float* before, const std::int32_t* left, const std::int32_t* right,
+                            std::int64_t steps) {
   __m512 sum[kRowsAtOnce][2];
   for (int r = 0; r < kRowsAtOnce; ++r) {
-    sum[r][0] = accumulate ? _mm512_load_ps(c + r * kTileRows) : _mm512_setzero_ps();
-    sum[r][1] = accumulate ? _mm512_load_ps(c + r * kTileRows + 16) : _mm512_setzero_ps();
+    sum[r][0] = before != nullptr ? _mm512_load_ps(before + r * kTileRows) : _mm512_setzero_ps();
+    sum[r][1] = before != nullptr ? _mm512_load_ps(before + r * kTileRows + 16) : _mm512_setzero_ps();
   }
   for (std::int64_t step = 0; step < steps; ++step, left += kTileRows * kStepWords) {
 #pragma GCC unroll 2
@@ -54,21 +54,22 @@ inline void product_of_rows(float* c, const std::int32_t* left, const std::int32
 }
 
 template <class Word>
-inline void product(float* c, const void* left, const void* right, std::int64_t steps, bool accumulate) {
+inline void multiply(const TileProduct& product) {
+  if (product.beside.part != nullptr) {
+    for (std::int64_t step = 0; step < product.steps; ++step) product.beside.part(product.beside.of, step);
+  }
   for (int first = 0; first < kTileRows; first += kRowsAtOnce) {
-    product_of_rows<Word>(c + first * kTileRows, static_cast<const std::int32_t*>(left) + first * kStepWords,
-                          static_cast<const std::int32_t*>(right), steps, accumulate);
+    const float* const before = product.before == nullptr ? nullptr : product.before + first * kTileRows;
+    product_of_rows<Word>(product.c + first * kTileRows, before,
+                          static_cast<const std::int32_t*>(product.left) + first * kStepWords,
+                          static_cast<const std::int32_t*>(product.right), product.steps);
   }
 }
 
 }  // namespace
 
-void product_of_floats(float* c, const void* left, const void* right, std::int64_t steps, bool accumulate) {
-  product<FloatWord>(c, left, right, steps, accumulate);
-}
+void product_of_floats(const TileProduct& product) { multiply<FloatWord>(product); }
 
-void product_of_bfloat16(float* c, const void* left, const void* right, std::int64_t steps, bool accumulate) {
-  product<PairOfBfloat16>(c, left, right, steps, accumulate);
-}
+void product_of_bfloat16(const TileProduct& product) { multiply<PairOfBfloat16>(product); }
 
 }  // namespace kozero::kernels::avx512

@@ -4,6 +4,7 @@
 #include <kozero/core/precision.hpp>
 #include <kozero/kernels/tile_packing.hpp>
 #include <kozero/kernels/tile_product.hpp>
+#include <kozero/kernels/tile_rows.hpp>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -29,9 +30,10 @@ bool has_amx() {
   return (d & kBfloat16) != 0 && (d & kTiles) != 0 && amx::permitted();
 }
 
-/// AMX reads two blocks as fast as a first-level cache gives them: 16 KiB each stay in it. AVX-512 is slower than the
-/// second-level cache, and gains where sums are loaded and stored less often.
-constexpr std::int64_t kAmxSteps = 8;
+/// AMX reads one block from the first-level cache, where 32 KiB stay, and the other from the second-level one, without
+/// displacing the first. AVX-512 is slower than the second-level cache, and gains where sums are loaded and stored less
+/// often.
+constexpr std::int64_t kAmxSteps = 16;
 constexpr std::int64_t kAvx512Steps = 32;
 
 void nothing() {}
@@ -72,7 +74,7 @@ template <>
 TileUnits find_units<float>() {
   TileUnits found{};
   if (__builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0) {
-    found.unit[found.extent++] = {"AVX-512", avx512::product_of_floats, kAvx512Steps, nothing, nothing};
+    found.unit[found.extent++] = {"AVX-512", avx512::product_of_floats, kAvx512Steps, 32, 128, false, nothing, nothing};
   }
   return found;
 }
@@ -82,8 +84,8 @@ TileUnits find_units<Bfloat16>() {
   TileUnits found{};
   // Every processor with AMX has the rounding of AVX-512 BF16 too, which blocks between two products need.
   if (find_units<float>().extent == 0 || __builtin_cpu_supports("avx512bf16") == 0) return found;
-  if (has_amx()) add_if_right(found, {"AMX", amx::product_of_bfloat16, kAmxSteps, amx::begin, amx::end});
-  add_if_right(found, {"AVX-512 BF16", avx512::product_of_bfloat16, kAvx512Steps, nothing, nothing});
+  if (has_amx()) add_if_right(found, {"AMX", amx::product_of_bfloat16, kAmxSteps, 24, 192, true, amx::begin, amx::end});
+  add_if_right(found, {"AVX-512 BF16", avx512::product_of_bfloat16, kAvx512Steps, 32, 128, false, nothing, nothing});
   return found;
 }
 
@@ -108,6 +110,16 @@ TileUnits find_units() {
 void pack_words(void*, TileSide, const TileSource<float>&, std::int64_t, std::int64_t, std::int64_t) {}
 void pack_pairs(void*, TileSide, const TileSource<std::uint16_t>&, std::int64_t, std::int64_t, std::int64_t) {}
 void pack_halves(void*, TileSide, const TileSource<Float16Bits>&, std::int64_t, std::int64_t, std::int64_t) {}
+template <class Out, class In>
+void store_tile_rows(const TileRows<Out, In>&, std::int64_t, std::int64_t) {}
+template void store_tile_rows<float, float>(const TileRows<float, float>&, std::int64_t, std::int64_t);
+#define KOZERO_INSTANTIATE(In)                                                                               \
+  template void store_tile_rows<float, StorageOf<In>>(const TileRows<float, StorageOf<In>>&, std::int64_t,   \
+                                                      std::int64_t);                                         \
+  template void store_tile_rows<StorageOf<In>, StorageOf<In>>(const TileRows<StorageOf<In>, StorageOf<In>>&, \
+                                                              std::int64_t, std::int64_t);
+KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
+#undef KOZERO_INSTANTIATE
 #endif
 
 template <class T>

@@ -39,6 +39,7 @@ struct Layer {
   std::int64_t rows, inputs, outputs;
   bool outputs_first;
   std::int64_t calls;
+  bool adds;                                    ///< W's gradient is added to, as after the first micro-step
   bool biased = false;                          ///< W's gradient comes with that of a bias
   bool into_gelu = false, out_of_gelu = false;  ///< y, or x, is what a GELU takes, or gives
   bool onto_residual = false;                   ///< y is added to the residual stream, in the same call
@@ -91,10 +92,10 @@ class Products {
       const auto dweight = out.take<float>(a.extent(1), b.extent(1));
       if (biased) {
         kernels::matmul_bias_gradient<Device, Scalar>(
-            Device(), dweight, a, b, true, layer.outputs_first ? kernels::Operand::a : kernels::Operand::b,
+            Device(), dweight, a, b, layer.adds, layer.outputs_first ? kernels::Operand::a : kernels::Operand::b,
             out.take<float>(layer.outputs), out.take<float>(kernels::row_reduction_workspace(layer.outputs)));
       } else {
-        kernels::matmul(Device(), dweight, Op::transpose, a, Op::none, b, true);
+        kernels::matmul(Device(), dweight, Op::transpose, a, Op::none, b, layer.adds);
       }
     });
   }
@@ -170,15 +171,16 @@ void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shape
   const bool residual = model.dropout == 0.0F;
   const std::int64_t calls = model.layers * shapes.micro_steps;
   const std::int64_t rows = shapes.rows();
+  const bool adds = shapes.micro_steps > 1;
   Products<Scalar> products(cases, rings);
-  products.add({"qkv", rows, model.dim, shapes.qkv_columns(), outputs_first, calls, shapes.qkv_biased()});
+  products.add({"qkv", rows, model.dim, shapes.qkv_columns(), outputs_first, calls, adds, shapes.qkv_biased()});
   const std::int64_t heads = model.heads * model.head_dim;
-  products.add({"attention out", rows, heads, model.dim, outputs_first, calls, biased, false, false, residual});
-  products.add({"mlp up", rows, model.dim, shapes.up_columns(), outputs_first, calls, biased, gelu});
-  products.add({"mlp down", rows, model.ffn, model.dim, outputs_first, calls, biased, false, gelu, residual});
+  products.add({"attention out", rows, heads, model.dim, outputs_first, calls, adds, biased, false, false, residual});
+  products.add({"mlp up", rows, model.dim, shapes.up_columns(), outputs_first, calls, adds, biased, gelu});
+  products.add({"mlp down", rows, model.ffn, model.dim, outputs_first, calls, adds, biased, false, gelu, residual});
   const std::int64_t chunks = (rows + shapes.head_rows() - 1) / shapes.head_rows();
   products.add({"head", shapes.head_rows(), model.dim, model::padded_vocabulary(model.vocab), true,
-                chunks * shapes.micro_steps});
+                chunks * shapes.micro_steps, chunks * shapes.micro_steps > 1});
   add_attention<Scalar>(cases, shapes, rings);
 }
 

@@ -203,8 +203,6 @@ void add_update(Streams& streams, const KernelShapes& shapes) {
   const std::int64_t tables = model.vocab * model.dim * (model.tie_embeddings ? 1 : 2);
   const double portions = static_cast<double>(tables) / static_cast<double>(shapes.block_extent());
   const Streams::Extent extent{1, shapes.block_extent(), model.layers + std::llround(portions)};
-  streams.add("gradient zeroed", extent, kFloat,
-              [](const Operands& o) { kernels::fill(Device(), o.flat_output<float>(), 0.0F); });
   streams.add("gradient norm", extent, kFloat,
               [](const Operands& o) { static_cast<void>(kernels::sum_of_squares(Device(), o.flat_input<float>())); });
   const double rounded_bytes = has_master<Scalar> ? sizeof(Scalar) : 0.0;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test_matmul_tiles.cpp: the tiled product where its blocking shows: several chunks, groups, passes and spans, either
 // side streaming, on every unit; and that the bits of an element depend on its row and column alone.
+#include <kozero/kernels/gelu.hpp>
 #include <kozero/kernels/matmul_onednn.hpp>
 #include <kozero/kernels/matmul_tiles.hpp>
 
@@ -63,7 +64,7 @@ void check(const TileUnit& unit, Extents extents) {
   for (const Op op_a : {Op::none, Op::transpose}) {
     for (const Op op_b : {Op::none, Op::transpose}) {
       CAPTURE(unit.name, extents.m, extents.n, extents.k, op_a == Op::transpose, op_b == Op::transpose);
-      for (const auto [adds, biased] : {std::pair(false, true), std::pair(true, false), std::pair(true, true)}) {
+      for (const auto& [adds, biased] : {std::pair(false, true), std::pair(true, false), std::pair(true, true)}) {
         const auto expected = operands.template by<Out>(by_onednn, op_a, op_b, adds, biased);
         const auto got = operands.template by<Out>(by_unit(unit), op_a, op_b, adds, biased);
         // Both are rounded, from sums that differ a little.
@@ -89,6 +90,47 @@ void check_on_all_units() {
   }
 }
 
+/// The GELU behind a product, and its gradient, against gelu.hpp applied to the product before it is rounded.
+void check_gelu(const TileUnit& unit, Extents extents) {
+  CAPTURE(unit.name, extents.m, extents.n, extents.k);
+  const Operands<Bfloat16> of(extents);
+  const auto cells = static_cast<std::size_t>(extents.m * extents.n);
+  const std::vector<float> empty(cells);
+  const Filled<Bfloat16> c(empty), active(empty), dc(empty);
+  // Beyond what products reach: both ends of the curve.
+  std::vector<float> states = reference::numbers<Bfloat16>(extents.m * extents.n, 5);
+  for (std::size_t i = 0; i < cells; ++i) states[i] *= i % 3 == 0 ? 8.0F : 1.0F;
+  states[0] = -100.0F;
+  states[1] = 100.0F;
+  const Filled<Bfloat16> hidden(states);
+  const Filled<float> exact(empty), unbiased(empty);
+  ProductShape shape{extents.m, extents.n, extents.k, Op::none, Op::none, false, true};
+  Epilogue<Bfloat16, Bfloat16> epilogue{.bias = of.stored_bias.input().data(), .active = active.vector().data()};
+  const auto* const a = of.stored_a.input().data();
+  const auto* const b = of.stored_b.input().data();
+  multiply_by_tiles(Device(), unit, shape, c.vector().data(), a, b, epilogue);
+  Epilogue<float, Bfloat16> plain{.bias = of.stored_bias.input().data()};
+  multiply_by_tiles(Device(), unit, shape, exact.vector().data(), a, b, plain);
+  shape.has_bias = false;
+  multiply_by_tiles(Device(), unit, shape, dc.vector().data(), a, b,
+                    Epilogue<Bfloat16, Bfloat16>{.hidden = hidden.input().data()});
+  multiply_by_tiles(Device(), unit, shape, unbiased.vector().data(), a, b, Epilogue<float, Bfloat16>{});
+  Device().fence();
+  std::vector<double> forward, backward;
+  const auto biased_product = exact.values(), product = unbiased.values(), states_stored = hidden.values();
+  for (std::size_t i = 0; i < cells; ++i) {
+    forward.push_back(gelu(biased_product[i]));
+    backward.push_back(static_cast<double>(product[i]) * gelu_slope(states_stored[i]));
+  }
+  const double rounding = 2.0 * reference::kRounding<Bfloat16>;
+  const auto largest = [](const std::vector<double>& of_all) {
+    return std::abs(
+        *std::max_element(of_all.begin(), of_all.end(), [](double x, double y) { return std::abs(x) < std::abs(y); }));
+  };
+  reference::require_near(active.values(), forward, rounding * largest(forward));
+  reference::require_near(dc.values(), backward, rounding * largest(backward));
+}
+
 }  // namespace
 
 TEST_CASE("The tiled product of floats agrees with oneDNN's", "[matmul]") { check_on_all_units<float, float>(); }
@@ -99,6 +141,13 @@ TEST_CASE("The tiled product of bf16 agrees with oneDNN's", "[matmul]") {
 TEST_CASE("The tiled product of fp16 agrees with oneDNN's of copies in float", "[matmul]") {
   SECTION("into float") { check_on_all_units<float, Float16>(); }
   SECTION("into fp16") { check_on_all_units<Float16, Float16>(); }
+}
+
+TEST_CASE("A unit that overlaps stores a GELU beside its products", "[matmul]") {
+  const TileUnits& units = tile_units<Bfloat16>();
+  if (units.extent == 0 || !units.unit[0].overlaps) SKIP("this processor has no such unit");
+  check_gelu(units.unit[0], {70, 100, 530});
+  check_gelu(units.unit[0], {128, 64, 64});
 }
 
 TEMPLATE_LIST_TEST_CASE("Bits of a tiled product depend on the row and the column alone", "[matmul]",

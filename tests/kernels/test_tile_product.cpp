@@ -4,9 +4,15 @@
 // order of instructions on tiles written in plain C++, which any processor can run.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include <kozero/kernels/tile_packing.hpp>
 #include <kozero/kernels/tile_product.hpp>
@@ -142,31 +148,39 @@ class PlainTiles {
     }
   }
   template <int tile>
+  void load_once(const void* from, std::int64_t row_bytes) {
+    load<tile>(from, row_bytes);
+  }
+  template <int tile>
   void store(void* to, std::int64_t row_bytes) {
     for (std::size_t r = 0; r < 16; ++r) {
       std::memcpy(static_cast<char*>(to) + static_cast<std::int64_t>(r) * row_bytes, &tiles_[tile][16 * r], 64);
     }
   }
-  /// c(m, n) += sum of left(m, 2k) right(k, 2n) + left(m, 2k + 1) right(k, 2n + 1), in pairs of bf16.
+  /// c(m, n) += sum of left(m, 2k) right(k, 2n) + sum of left(m, 2k + 1) right(k, 2n + 1), in pairs of bf16. Denormal
+  /// numbers are zero, before and after each addition.
   template <int c, int left, int right>
   void multiply() {
     for (std::size_t m = 0; m < 16; ++m) {
       for (std::size_t n = 0; n < 16; ++n) {
-        float sum = Kokkos::bit_cast<float>(tiles_[c][16 * m + n]);
+        float even = 0.0F;
+        float odd = 0.0F;
         for (std::size_t k = 0; k < 16; ++k) {
           const std::uint32_t x = tiles_[left][16 * m + k];
           const std::uint32_t y = tiles_[right][16 * k + n];
-          sum += lower(x) * lower(y);
-          sum += upper(x) * upper(y);
+          even = flushed(even + lower(x) * lower(y));
+          odd = flushed(odd + upper(x) * upper(y));
         }
-        tiles_[c][16 * m + n] = Kokkos::bit_cast<std::uint32_t>(sum);
+        const float sum = flushed(Kokkos::bit_cast<float>(tiles_[c][16 * m + n])) + flushed(even + odd);
+        tiles_[c][16 * m + n] = Kokkos::bit_cast<std::uint32_t>(flushed(sum));
       }
     }
   }
 
  private:
-  static float lower(std::uint32_t pair) { return Kokkos::bit_cast<float>(pair << 16U); }
-  static float upper(std::uint32_t pair) { return Kokkos::bit_cast<float>(pair & 0xFFFF0000U); }
+  static float flushed(float x) { return std::abs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0F, x) : x; }
+  static float lower(std::uint32_t pair) { return flushed(Kokkos::bit_cast<float>(pair << 16U)); }
+  static float upper(std::uint32_t pair) { return flushed(Kokkos::bit_cast<float>(pair & 0xFFFF0000U)); }
 
   std::array<std::array<std::uint32_t, 256>, 8> tiles_{};
 };
@@ -206,6 +220,34 @@ TEMPLATE_LIST_TEST_CASE("Every tile unit of this processor multiplies as double 
   }
 }
 
+TEMPLATE_LIST_TEST_CASE("Neither what a product reads once nor the work beside it changes its bits", "[tiles]",
+                        reference::StoredTypes) {
+  const TileUnits& units = tile_units<TestType>();
+  if (units.extent == 0) SKIP("this processor has no tile unit for the type");
+  const Operands<TestType> of(32, 32, 230);
+  for (int i = 0; i < units.extent; ++i) {
+    CAPTURE(units.unit[i].name);
+    const TileUnitInUse unit(units.unit[i]);
+    const Lines<float> before(kTileElements, 0.5F);
+    const Lines<float> plain(kTileElements, 0.5F);
+    unit.product(plain.data(), of.left.data(), of.right.data(), of.steps, true);
+    for (const ReadOnce once : {ReadOnce::neither, ReadOnce::left, ReadOnce::right}) {
+      std::vector<std::int64_t> done;
+      const SideWork beside{[](const void* list, std::int64_t step) {
+                              auto& steps = *static_cast<std::vector<std::int64_t>*>(const_cast<void*>(list));
+                              steps.push_back(step);
+                            },
+                            &done};
+      const Lines<float> c(kTileElements, 7.0F);
+      unit.product({c.data(), before.data(), of.left.data(), of.right.data(), of.steps, once, beside});
+      REQUIRE(std::equal(c.data(), c.data() + kTileElements, plain.data()));
+      std::vector<std::int64_t> all(static_cast<std::size_t>(of.steps));
+      std::iota(all.begin(), all.end(), 0);
+      REQUIRE(done == all);
+    }
+  }
+}
+
 #if defined(__x86_64__)
 // A unit that multiplies wrongly is left out, and tests of units would then have nothing to fail on.
 TEST_CASE("A processor with AVX-512 has its units", "[tiles]") {
@@ -214,8 +256,31 @@ TEST_CASE("A processor with AVX-512 has its units", "[tiles]") {
   REQUIRE(tile_units<float>().extent == (basic ? 1 : 0));
   REQUIRE(tile_units<Float16>().extent == tile_units<float>().extent);
   if (!basic || __builtin_cpu_supports("avx512bf16") == 0) return;
-  REQUIRE(of_bfloat16.extent >= 1);
-  REQUIRE(std::string(of_bfloat16.unit[of_bfloat16.extent - 1].name) == "AVX-512 BF16");
+  constexpr unsigned kAmx = 1U << 22 | 1U << 24;  // amx-bf16 and amx-tile
+  std::array<unsigned, 4> leaf{};
+  const bool asked = __get_cpuid_count(7, 0, &leaf[0], &leaf[1], &leaf[2], &leaf[3]) != 0;
+  const bool has_amx = asked && (leaf[3] & kAmx) == kAmx && amx::permitted();
+  REQUIRE(of_bfloat16.extent == (has_amx ? 2 : 1));
+  REQUIRE(std::string(of_bfloat16.unit[0].name) == (has_amx ? "AMX" : "AVX-512 BF16"));
+}
+
+TEST_CASE("AMX adds in the order of its manual, and takes denormal numbers for zero", "[tiles]") {
+  const TileUnits& units = tile_units<Bfloat16>();
+  if (units.extent < 2) SKIP("this processor has no AMX");
+  for (const float scale : {1.0F, 1e-18F}) {
+    Operands<Bfloat16> of(32, 32, 160);
+    for (std::int64_t i = 0; i < of.steps * kStepElements<Bfloat16>; ++i) {
+      of.left.data()[i] = Bfloat16(scale * static_cast<float>(of.left.data()[i]));
+      of.right.data()[i] = Bfloat16(scale * static_cast<float>(of.right.data()[i]));
+    }
+    const Lines<float> expected(kTileElements);
+    const Lines<float> got(kTileElements);
+    PlainTiles tiles;
+    amx::product_on(tiles, {expected.data(), nullptr, of.left.data(), of.right.data(), of.steps});
+    TileUnitInUse(units.unit[0]).product({got.data(), nullptr, of.left.data(), of.right.data(), of.steps});
+    REQUIRE(std::memcmp(got.data(), expected.data(), kTileElements * sizeof(float)) == 0);
+    REQUIRE(std::any_of(got.data(), got.data() + kTileElements, [](float x) { return x != 0.0F; }));
+  }
 }
 #endif
 
@@ -223,7 +288,7 @@ TEST_CASE("AMX's order of instructions multiplies blocks", "[tiles]") {
   if (tile_units<Bfloat16>().extent == 0) SKIP("this processor cannot pack blocks");
   PlainTiles tiles;
   const auto product = [&](float* c, const Bfloat16* left, const Bfloat16* right, std::int64_t steps, bool add) {
-    amx::product_on(tiles, c, left, right, steps, add);
+    amx::product_on(tiles, {c, add ? c : nullptr, left, right, steps});
   };
   check_product<Bfloat16>(32, 32, 256, product);
   check_product<Bfloat16>(19, 27, 45, product);
