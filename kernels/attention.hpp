@@ -68,9 +68,10 @@ struct AttentionShape {
 enum class Attention { repeating, fastest };
 void choose_attention(Attention attention);
 
-/// Who computes attention of arrays of T where there is no dropout: "AVX-512 BF16", "oneDNN", "cuDNN 9.19.0".
+/// Who computes attention of that shape for arrays of T: "AVX-512 BF16", "oneDNN", "cuDNN 9.19.0", or "blocks in shared
+/// memory (cuDNN: <why not>)".
 template <class T>
-std::string attention_by();
+std::string attention_by(const AttentionShape& shape);
 
 /// Floats of workspace that attention_forward and attention_backward need for arrays of T.
 template <class T>

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -38,17 +39,41 @@ enum Array : std::int64_t {
   kValueGradient
 };
 
-/// cuDNN's handle, opened at the first question; null where there is no cuDNN.
-cudnnHandle_t handle() {
-  static const cudnnHandle_t opened = [] {
-    cudnnHandle_t handle = nullptr;
-    fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
-    if (fe::cudnn_dlhandle == nullptr || fe::detail::create_handle(&handle) != CUDNN_STATUS_SUCCESS)
-      return cudnnHandle_t{};
-    return handle;
+/// cuDNN as it was opened at the first question.
+struct Library {
+  cudnnHandle_t handle = nullptr;  ///< null where there is none ...
+  std::string why;                 ///< ... and why
+};
+
+Library open_library() {
+  constexpr const char* kVariable = "KOZERO_CUDNN_LIBRARY";
+  const char* const given = std::getenv(kVariable);
+  fe::cudnn_dlhandle = dlopen(given != nullptr ? given : "libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
+  if (fe::cudnn_dlhandle == nullptr) {
+    const std::string why = dlerror();
+    if (given != nullptr) throw Error(Failure::input, std::string(kVariable) + " = " + given + ": " + why);
+    return {nullptr, why + "; " + kVariable + " may name it"};
+  }
+  Library library;
+  const cudnnStatus_t status = fe::detail::create_handle(&library.handle);
+  if (status == CUDNN_STATUS_SUCCESS) return library;
+  return {nullptr, std::string("cudnnCreate: ") + fe::detail::get_error_string(status)};
+}
+
+const Library& library() {
+  static const Library opened = [] {
+    try {
+      return open_library();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& missing) {  // the front end throws where it finds no libcudart or symbol
+      return Library{nullptr, missing.what()};
+    }
   }();
   return opened;
 }
+
+cudnnHandle_t handle() { return library().handle; }
 
 void check(fe::error_t error, const char* call) {
   if (error.is_good()) return;
@@ -64,12 +89,21 @@ class Graph {
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
     backward ? describe_backward() : describe_forward();
-    built_ = graph_.validate().is_good() && graph_.build_operation_graph(handle()).is_good() &&
-             graph_.create_execution_plans({fe::HeurMode_t::A}).is_good() && graph_.check_support(handle()).is_good() &&
-             graph_.build_plans(handle()).is_good() && graph_.get_workspace_size(workspace_).is_good();
+    try {
+      const bool built = good(graph_.validate(), "validate") &&
+                         good(graph_.build_operation_graph(handle()), "build_operation_graph") &&
+                         good(graph_.create_execution_plans({fe::HeurMode_t::A}), "create_execution_plans") &&
+                         good(graph_.check_support(handle()), "check_support") &&
+                         good(graph_.build_plans(handle()), "build_plans") &&
+                         good(graph_.get_workspace_size(workspace_), "get_workspace_size");
+      if (!built) why_ = (backward ? "backward: " : "forward: ") + why_;
+    } catch (const std::exception& missing) {  // a sub-library or a symbol that the front end looks up
+      why_ = missing.what();
+    }
   }
 
-  [[nodiscard]] bool built() const { return built_; }
+  /// Why there is no plan; "" where there is one.
+  [[nodiscard]] const std::string& why() const { return why_; }
   [[nodiscard]] std::int64_t workspace() const { return workspace_; }
 
   void run(void* stream, std::unordered_map<std::int64_t, void*>& arrays, void* workspace) {
@@ -80,6 +114,11 @@ class Graph {
   }
 
  private:
+  bool good(fe::error_t error, const char* call) {
+    if (error.is_bad()) why_ = std::string(call) + ": " + error.get_message();
+    return error.is_good();
+  }
+
   /// (B, heads, T, D) with a row of `columns` elements a position.
   Tensor tensor(Array array, std::int64_t heads, std::int64_t columns) {
     return place(graph_.tensor(fe::graph::Tensor_attributes()), array, heads, columns);
@@ -130,7 +169,7 @@ class Graph {
 
   CudnnAttention shape_;
   fe::graph::Graph graph_;
-  bool built_ = false;
+  std::string why_;
   std::int64_t workspace_ = 0;
 };
 
@@ -140,15 +179,22 @@ struct Graphs {
   Graph backward;
 };
 
-/// Null where cuDNN does not attend.
-Graphs* graphs_of(const CudnnAttention& shape) {
+constexpr std::int64_t kHeadBorder = 8;
+
+/// Whether there may be graphs of the shape at all.
+std::string refusal_before_graphs(const CudnnAttention& shape) {
+  if (handle() == nullptr) return library().why;
+  if (shape.batch * shape.positions == 0) return "no positions";
+  if (shape.head_dim % kHeadBorder != 0) return "heads of " + std::to_string(shape.head_dim) + ", no multiple of 8";
+  return "";
+}
+
+Graphs& graphs_of(const CudnnAttention& shape) {
   static auto& all =
       *new std::map<CudnnAttention, std::unique_ptr<Graphs>>;  // cuDNN may end before what is static here
-  constexpr std::int64_t kHeadBorder = 8;
-  if (handle() == nullptr || shape.batch * shape.positions == 0 || shape.head_dim % kHeadBorder != 0) return nullptr;
   auto& graphs = all[shape];
   if (graphs == nullptr) graphs = std::make_unique<Graphs>(shape);
-  return graphs->forward.built() && graphs->backward.built() ? graphs.get() : nullptr;
+  return *graphs;
 }
 
 /// The array's part that begins with head `head` of its first row.
@@ -174,16 +220,22 @@ std::string cudnn_version() {
          std::to_string(version % 100);
 }
 
-bool cudnn_attends(const CudnnAttention& shape) { return graphs_of(shape) != nullptr; }
+std::string cudnn_refusal(const CudnnAttention& shape) {
+  const std::string early = refusal_before_graphs(shape);
+  if (!early.empty()) return early;
+  const Graphs& graphs = graphs_of(shape);
+  return graphs.forward.why().empty() ? graphs.backward.why() : graphs.forward.why();
+}
 
 std::int64_t cudnn_attention_workspace(const CudnnAttention& shape) {
-  const Graphs* graphs = graphs_of(shape);
-  return graphs == nullptr ? 0 : std::max(graphs->forward.workspace(), graphs->backward.workspace());
+  if (!cudnn_refusal(shape).empty()) return 0;
+  const Graphs& graphs = graphs_of(shape);
+  return std::max(graphs.forward.workspace(), graphs.backward.workspace());
 }
 
 void cudnn_attention_forward(void* stream, const CudnnAttention& shape, const CudnnArrays& arrays) {
   auto all = inputs_of(shape, arrays);
-  graphs_of(shape)->forward.run(stream, all, arrays.workspace);
+  graphs_of(shape).forward.run(stream, all, arrays.workspace);
 }
 
 void cudnn_attention_backward(void* stream, const CudnnAttention& shape, const CudnnArrays& arrays) {
@@ -192,7 +244,7 @@ void cudnn_attention_backward(void* stream, const CudnnAttention& shape, const C
   all[kQueryGradient] = head_of(arrays.dqkv, 0, shape);
   all[kKeyGradient] = head_of(arrays.dqkv, shape.heads, shape);
   all[kValueGradient] = head_of(arrays.dqkv, shape.heads + shape.kv_heads, shape);
-  graphs_of(shape)->backward.run(stream, all, arrays.workspace);
+  graphs_of(shape).backward.run(stream, all, arrays.workspace);
 }
 
 }  // namespace kozero::kernels

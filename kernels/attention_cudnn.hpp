@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention_cudnn.hpp: attention.hpp by cuDNN's fused kernels, where the machine has cuDNN 9 and cuDNN has a kernel.
 // Arrays and their contract are attention.hpp's, without dropout, whose random numbers are ours. cuDNN is opened at run
-// time: a program built with its front end runs without it too. Plans are built once a shape and kept; the first that
-// cuDNN's heuristic names is taken. A backward that repeats keeps all scores' gradients in the workspace, 2 B H T T
-// bytes (on sm_80 and sm_90); one that need not adds to dq in any order, which takes 4 B H T D.
-// Errors of a call throw Error(internal).
+// time, the library that KOZERO_CUDNN_LIBRARY names or libcudnn.so.9: a program built with its front end runs without
+// it too. Plans are built once a shape and kept; the first that cuDNN's heuristic names is taken. A backward that
+// repeats keeps all scores' gradients in the workspace, 2 B H T T bytes (on sm_80 and sm_90); one that need not adds to
+// dq in any order, which takes 4 B H T D. Errors of a call throw Error(internal); a library that the environment names
+// and cannot be opened, Error(input).
 #pragma once
 #include <compare>
 #include <cstdint>
@@ -26,10 +27,10 @@ struct CudnnAttention {
 /// "cuDNN 9.19.0", or "" where there is none.
 std::string cudnn_version();
 
-/// cuDNN has kernels for forward and backward of this shape on this GPU.
-bool cudnn_attends(const CudnnAttention& shape);
+/// Why cuDNN does not compute forward and backward of this shape on this GPU, in its own words; "" where it does.
+std::string cudnn_refusal(const CudnnAttention& shape);
 
-/// Bytes of device memory that either needs; 0 where cudnn_attends is false.
+/// Bytes of device memory that either needs; 0 where cuDNN refuses.
 std::int64_t cudnn_attention_workspace(const CudnnAttention& shape);
 
 /// Device arrays of 16-bit elements, on borders of 16 bytes; `stream` is a cudaStream_t.

@@ -26,7 +26,7 @@ CudnnAttention cudnn_shape(const AttentionShape& shape) {
 
 template <class T>
 bool by_cudnn(const AttentionShape& shape) {
-  return !std::is_same_v<T, float> && !(shape.dropout > 0.0F) && cudnn_attends(cudnn_shape<T>(shape));
+  return !std::is_same_v<T, float> && !(shape.dropout > 0.0F) && cudnn_refusal(cudnn_shape<T>(shape)).empty();
 }
 
 constexpr std::int64_t kFloat = sizeof(float);
@@ -42,9 +42,12 @@ float* on_border(float* memory) {
 void choose_attention(Attention attention) { repeats() = attention == Attention::repeating; }
 
 template <class T>
-std::string attention_by() {
-  const std::string version = std::is_same_v<T, float> ? "" : cudnn_version();
-  return version.empty() ? "blocks in shared memory" : version;
+std::string attention_by(const AttentionShape& shape) {
+  constexpr const char* kOwn = "blocks in shared memory";
+  if (std::is_same_v<T, float>) return kOwn;  // cuDNN has no attention in f32
+  if (by_cudnn<T>(shape)) return cudnn_version();
+  const std::string why = shape.dropout > 0.0F ? "no dropout of ours" : cudnn_refusal(cudnn_shape<T>(shape));
+  return std::string(kOwn) + " (cuDNN: " + why + ")";
 }
 
 template <class T>
@@ -80,7 +83,7 @@ void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, Matr
 }
 
 #define KOZERO_INSTANTIATE(T)                                                                              \
-  template std::string attention_by<T>();                                                                  \
+  template std::string attention_by<T>(const AttentionShape&);                                             \
   template std::int64_t attention_workspace<T>(const AttentionShape&);                                     \
   template void attention_forward<Device, T>(const Device&, Matrix<T>, Matrix<float>, Matrix<const T>,     \
                                              const AttentionShape&, Vector<float>);                        \

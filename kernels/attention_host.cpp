@@ -16,7 +16,7 @@ namespace kozero::kernels {
 void choose_attention(Attention /*attention*/) {}  // the fastest repeats
 
 template <class T>
-std::string attention_by() {
+std::string attention_by(const AttentionShape& /*shape*/) {
   return multiplier<T>();
 }
 
@@ -53,7 +53,7 @@ void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, Matr
 }
 
 #define KOZERO_INSTANTIATE(T)                                                                              \
-  template std::string attention_by<T>();                                                                  \
+  template std::string attention_by<T>(const AttentionShape&);                                             \
   template std::int64_t attention_workspace<T>(const AttentionShape&);                                     \
   template void attention_forward<Device, T>(const Device&, Matrix<T>, Matrix<float>, Matrix<const T>,     \
                                              const AttentionShape&, Vector<float>);                        \

@@ -74,46 +74,42 @@ CublasltProduct<Out, In>& product_of(const CublasltKind& kind) {
   return products.try_emplace(kind, library().handle, kind).first->second;
 }
 
-/// The product by the algorithm that the table or the rule says. Timed ones overwrite neither c nor what a GELU gives.
+/// The plain product by the algorithm that the table or the rule says. Timed ones do not overwrite c.
 template <class Out, class In>
 void run(CublasltProduct<Out, In>& product, const CublasltKind& kind, cudaStream_t stream, Out* c, const In* a,
          const In* b, const Epilogue<Out, In>& epilogue) {
   static KeptWays<CublasltKind, std::size_t> kept;
-  const std::int64_t extent = kind.shape.m * kind.shape.n;
   void* const workspace = library().workspace;
   const std::size_t way = kept.of(kind, [&] {
-    return way_of<Out>(name_of<Out, In>(kind), product.ways(), 2 * extent, [&](std::size_t place, Out* results) {
-      Epilogue<Out, In> timed = epilogue;
-      if (timed.active != nullptr) timed.active = results + extent;
-      product.run(place, stream, workspace, results, a, b, timed);
-    });
+    return way_of<Out>(
+        name_of<Out, In>(kind), product.ways(), kind.shape.m * kind.shape.n,
+        [&](std::size_t place, Out* results) { product.run(place, stream, workspace, results, a, b, epilogue); });
   });
   product.run(way, stream, workspace, c, a, b, epilogue);
 }
 
-/// A product with an operand's sums. Its ways are the algorithms that have them in the epilogue, of which the first is
-/// the rule's, then those of the plain product, after which the sums are a kernel of their own. Timed ones overwrite
-/// the workspace that gets the sums, but neither c nor the gradient of a bias.
-template <class T>
-struct SummingProduct {
-  CublasltProduct<float, T>& fused;
-  CublasltProduct<float, T>& plain;
+/// A product with an epilogue of cuBLASLt's, or the plain one with kernels of our own behind it.
+template <class Out, class In>
+struct FusedOrApart {
+  CublasltProduct<Out, In>& fused;
+  CublasltProduct<Out, In>& plain;
+  bool apart_first;  ///< the rule is apart
 
   [[nodiscard]] std::vector<std::string> ways() const {
     std::vector<std::string> names = fused.ways();
-    for (const auto& way : plain.ways()) names.push_back("apart " + way);
+    std::vector<std::string> apart;
+    for (const auto& way : plain.ways()) apart.push_back("apart " + way);
+    names.insert(apart_first ? names.begin() : names.end(), apart.begin(), apart.end());
     return names;
   }
 
-  /// Returns whether there are sums.
-  bool run(std::size_t way, cudaStream_t stream, float* c, const T* a, const T* b, float* sums) const {
-    const bool has_sums = way < fused.num_ways();
-    if (has_sums) {
-      fused.run(way, stream, library().workspace, c, a, b, {}, sums);
-    } else {
-      plain.run(way - fused.num_ways(), stream, library().workspace, c, a, b, {});
-    }
-    return has_sums;
+  struct Way {
+    bool fused;
+    std::size_t place;
+  };
+  [[nodiscard]] Way at(std::size_t way) const {
+    const std::size_t first = apart_first ? plain.num_ways() : fused.num_ways();
+    return {(way < first) != apart_first, way < first ? way : way - first};
   }
 };
 
@@ -131,15 +127,35 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
   CublasltKind kind{shape, Fusion::none,
                     aligned({c, a, b, epilogue.bias, epilogue.addend, epilogue.active, epilogue.hidden}),
                     std::is_same_v<In, float> && tf32()};
+  const CublasltKind plain = kind;
   kind.fusion = fusion_of(shape, epilogue, kind.aligned);
-  if (kind.fusion != Fusion::none && product_of<Out, In>(kind).exists()) {
-    return run(product_of<Out, In>(kind), kind, space.cuda_stream(), c, a, b, epilogue);
+  if (kind.fusion == Fusion::none || !product_of<Out, In>(kind).exists()) {
+    run(product_of<Out, In>(plain), plain, space.cuda_stream(), c, a, b, epilogue);
+    return apply_gelu(space, shape, c, epilogue);
   }
-  kind.fusion = Fusion::none;
-  run(product_of<Out, In>(kind), kind, space.cuda_stream(), c, a, b, epilogue);
-  apply_gelu(space, shape, c, epilogue);
+  const FusedOrApart<Out, In> product{product_of<Out, In>(kind), product_of<Out, In>(plain), false};
+  const auto run_way = [&](std::size_t way, Out* results, const Epilogue<Out, In>& of_way) {
+    const auto [fused, place] = product.at(way);
+    auto& chosen = fused ? product.fused : product.plain;
+    chosen.run(place, space.cuda_stream(), library().workspace, results, a, b, of_way);
+    if (!fused) apply_gelu(space, shape, results, of_way);
+  };
+  static KeptWays<CublasltKind, std::size_t> kept;
+  const std::int64_t extent = shape.m * shape.n;
+  const std::size_t way = kept.of(kind, [&] {
+    // Timed ones overwrite neither c nor what a GELU gives.
+    return way_of<Out>(name_of<Out, In>(kind), product.ways(), 2 * extent, [&](std::size_t place, Out* results) {
+      Epilogue<Out, In> timed = epilogue;
+      if (timed.active != nullptr) timed.active = results + extent;
+      run_way(place, results, timed);
+    });
+  });
+  run_way(way, c, epilogue);
 }
 
+/// The rule is apart: an epilogue that sums has no algorithm that splits the inner extent, and a weight's gradient has
+/// too few tiles of its own for all multiprocessors. Timed ones overwrite the workspace that gets the sums, but neither
+/// c nor the gradient of a bias.
 template <class Space, class T>
 bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, Matrix<const T> a, Matrix<const T> b,
                       Operand summed, Vector<float> workspace) {
@@ -151,10 +167,14 @@ bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, M
     return false;
   }
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
-  const SummingProduct<T> product{product_of<float, T>(kind),
-                                  product_of<float, T>({shape, Fusion::none, true, kind.tf32})};
+  const FusedOrApart<float, T> product{product_of<float, T>(kind),
+                                       product_of<float, T>({shape, Fusion::none, true, kind.tf32}), true};
   const auto run_way = [&](std::size_t way, float* results) {
-    return product.run(way, space.cuda_stream(), results, a.data(), b.data(), workspace.data());
+    const auto [fused, place] = product.at(way);
+    auto& chosen = fused ? product.fused : product.plain;
+    chosen.run(place, space.cuda_stream(), library().workspace, results, a.data(), b.data(), {},
+               fused ? workspace.data() : nullptr);
+    return fused;
   };
   static KeptWays<CublasltKind, std::size_t> kept;
   const std::size_t way = kept.of(kind, [&] {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include <kozero/core/median.hpp>
@@ -48,18 +49,29 @@ double seconds_of(const std::function<void()>& multiply, int repeats) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / repeats;
 }
 
-/// Each way once before the rounds: it makes what it makes once.
+/// How often a way is repeated between two fences; 0 where the back end has it, but refuses to run it. The rule's own,
+/// the first, must run.
+int repeats_of(std::size_t way, const std::function<void(std::size_t)>& multiply) {
+  try {
+    multiply(way);  // makes what it makes once
+    const double once = seconds_of([&] { multiply(way); }, 1);
+    return static_cast<int>(std::clamp(kTimedSeconds / once, 1.0, kMostRepeats));
+  } catch (const Error&) {
+    if (way == 0) throw;
+    return 0;
+  }
+}
+
+/// Seconds of each way; infinite where it was refused.
 std::vector<double> medians(std::size_t num_ways, int rounds, const std::function<void(std::size_t)>& multiply) {
   std::vector<int> repeats;
-  for (std::size_t way = 0; way < num_ways; ++way) {
-    multiply(way);
-    const double once = seconds_of([&] { multiply(way); }, 1);
-    repeats.push_back(static_cast<int>(std::clamp(kTimedSeconds / once, 1.0, kMostRepeats)));
-  }
+  for (std::size_t way = 0; way < num_ways; ++way) repeats.push_back(repeats_of(way, multiply));
   std::vector<std::vector<double>> seconds(num_ways);
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t way = 0; way < num_ways; ++way) {
-      seconds[way].push_back(seconds_of([&] { multiply(way); }, repeats[way]));
+      const bool refused = repeats[way] == 0;
+      seconds[way].push_back(refused ? std::numeric_limits<double>::infinity()
+                                     : seconds_of([&] { multiply(way); }, repeats[way]));
     }
   }
   std::vector<double> result;

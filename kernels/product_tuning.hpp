@@ -25,7 +25,7 @@ const ProductWays& product_ways();
 struct TunedProduct {
   std::string kind;
   std::vector<std::string> ways;  ///< the rule's own first
-  std::vector<double> seconds;    ///< of each, the median of the rounds
+  std::vector<double> seconds;    ///< of each, the median of the rounds; infinite where it was refused when it ran
   std::size_t kept = 0;           ///< the fastest; the rule's own where none is faster by more than noise
   std::int64_t calls = 1;
 };

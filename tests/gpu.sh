@@ -2,67 +2,138 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# gpu.sh: all that only a machine with a GPU can show, in parts of less than 10 minutes each, with one summary.
-#   tests/gpu.sh [PART...]       run parts on this machine; all of them unless said
-#   tests/gpu.sh bundle FILE     pack programs, tests, decks and the libraries they need, for a machine that has a driver, CUDA's
-#                                libraries and no packages; there: tar xf FILE && gpu/gpu.sh [PART...]
-# Parts:
-#   kernels    every kernel against its reference, gradients against differences, the streams and the NCCL double
-#   ladder     stages 0-3 bit for bit on 1-4 ranks of one GPU: mpi, shm, and nccl's double
-#   host       20 losses of a run on the GPU beside the host's, f32 and bf16
-#   memory     planned and measured device memory, to within 2 %
-#   bench      kernels at GPT-2 124M's shapes, T = 1024; a step's kernels, its idle share, its one wait
-#   tune       every algorithm of cuBLASLt's heuristic for 124M's products, and the speed with the file that comes of it
-#   speed      tokens a second and MFU: 124M, 1558M and a Llama of 0.5B, bf16
-#   peer       the same beside PyTorch compiled; KOZERO_PEER_PYTHON names a python with torch (python3 unless said)
-#   sanitizer  compute-sanitizer on attention's and cross-entropy's tests
-# BUILD names the build folder of the preset cuda with KOZERO_TESTS=ON (build/cuda unless said), HOST the host's kozero.
+# gpu.sh: what only a machine with a GPU can show, in calls of less than 9 minutes each, the most telling first.
+#   tests/gpu.sh [--dry-run] [CALL...]   run calls on this machine; all of them, in this order, unless said:
+#     A   the device, the libraries that are found, the banner; a step of 124M at three batches, repeating and not; NCCL
+#     B   every kernel against its reference, gradients against differences, 20 losses beside the host's
+#     C   a step's kernels at 124M's shapes; every algorithm of cuBLASLt's heuristic, and the step with the fastest
+#     D   tokens a second of 124M, 1558M and a Llama of 0.5B beside PyTorch compiled
+#     E   stages 0-3 bit for bit on 1-4 ranks of one GPU, memory, compute-sanitizer, the double of NCCL
+#   tests/gpu.sh bundle FILE             pack the programs, libraries and decks that the calls use, for a machine that has a
+#                                        driver, CUDA 13's libraries and no packages; there: tar xf FILE && gpu/gpu.sh A
+# --dry-run does all but launch: it checks each program, its libraries and each deck with its keys.
+# BUILD names the build folder of the preset cuda with KOZERO_TESTS=ON (build/cuda unless said), HOST the host's kozero,
+# OUT the folder that gets summary.txt and a log a call, written as they come (gpu-out unless said), KOZERO_PEER_PYTHON a
+# python with torch (python3 unless said). Runs are written to gpu-work.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
 build=${BUILD:-$root/build/cuda}
 host=${HOST:-$root/build/release/kozero}
 decks=$here/bench
+out=$(realpath -m "${OUT:-gpu-out}")
+python=${KOZERO_PEER_PYTHON:-python3}
+libraries=
 if [[ -d $here/programs ]]; then  # unpacked from a bundle
-  build=$here/programs host=$here/programs/kozero decks=$here/bench
-  export LD_LIBRARY_PATH=$here/lib:${LD_LIBRARY_PATH:-} PATH=$here/programs:$PATH
+  build=$here/programs host=$here/programs/kozero
+  libraries=$here/lib
+  export PATH=$here/programs:$PATH
 fi
 kozero=$build/kozero-cuda
 deck=$decks/gpt2_124m_f32.toml
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export OMP_PROC_BIND=false OMP_NUM_THREADS=2
+dry=false
+call=
+
+die() {
+  echo "gpu.sh: $*" >&2
+  exit 2
+}
+
+# Arrays are drawn on the host before the first step, by all its cores.
+export OMP_PROC_BIND=false OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 
 program() { find "$build" -name "$1" -type f -perm -u+x | head -n 1; }
 
-# check NAME COMMAND...: runs it, keeps its output in NAME.log, and adds a line to the summary.
-check() {
-  local name=$1 begin=$SECONDS status=0
+# Where pip put CUDA's libraries, if it did.
+pip_libraries() {
+  "$python" -c 'import glob, site; print(":".join(p for d in site.getsitepackages() + [site.getusersitepackages()] for p in
+sorted(glob.glob(d + "/nvidia/*/lib"))))' 2>/dev/null
+}
+
+# KoZeRO's programs alone get that path: PyTorch brings its own.
+ours() { env LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@"; }
+
+ranks() {
+  local n=$1 launcher=(mpiexec)
   shift
-  "$@" >"$name.log" 2>&1 || status=$?
-  if ((status != 0)); then tail -n 15 "$name.log"; fi
-  printf '%-6s %-40s %4d s\n' "$([[ $status == 0 ]] && echo ok || echo FAILED)" "$name" $((SECONDS - begin)) | tee -a summary
+  if mpiexec --version 2>/dev/null | grep -qi hydra; then launcher+=(-launcher fork -hosts localhost); fi
+  OMP_NUM_THREADS=$((OMP_NUM_THREADS / n > 0 ? OMP_NUM_THREADS / n : 1)) ours "${launcher[@]}" -n "$n" "$@"
 }
 
-say() { echo "       $*" | tee -a summary; }
+say() { echo "       $*" | tee -a "$out/summary.txt"; }
 
-ranks() { mpiexec -n "$1" "${@:2}"; }
-
-part_kernels() {
-  local test
-  for test in row_kernels element_kernels matmul product_tuning attention cross_entropy; do
-    check "kernels.$test" "$(program "test_$test")"
+# rehearsed NAME COMMAND...: whether the command could be launched: its programs are there and take their keys.
+rehearsed() {
+  local name=$1 word keys=() status=0
+  shift
+  for word in "$@"; do
+    if [[ $word == /* && $word != *=* && ! -e $word ]]; then
+      echo "$name: $word is not there"
+      status=1
+    elif [[ -z $word ]] && ! grep -qs 'KOZERO_TESTS:BOOL=OFF' "$build/CMakeCache.txt"; then
+      echo "$name: its test program is not built"
+      status=1
+    fi
+    [[ $word != [a-z]*.[a-z]*=* ]] || keys+=("$word")
   done
-  check model.gradients "$(program test_model_gradients)"
-  check dist.streams "$(program test_device_stream)"
+  if [[ " $* " == *" $deck "* ]]; then "$host" plan "$deck" "${keys[@]}" run.device=host >/dev/null || status=1; fi
+  return $status
 }
 
-part_ladder() {
-  local n
-  for n in 1 2 3 4; do check "ladder.$n" ranks $n "$(program test_ladder)"; done
-  check ladder.nccl ranks 4 "$(program test_ladder_nccl)"
-  check nccl.double ranks 4 "$(program test_nccl)"
-  check verify.shm ranks 2 "$kozero" verify "$deck" model.seq=128 train.precision=bf16 --steps 3
+# check NAME SECONDS COMMAND...: runs it for so long at most; its output goes to the call's log, and a line to the summary.
+check() {
+  local name=$1 limit=$2 begin=$SECONDS status=0 verdict=ok
+  shift 2
+  echo "---- $name: $*" >>"$out/$call.log"
+  if $dry; then
+    rehearsed "$name" "$@" >"$name.log" 2>&1 || status=$?
+  else
+    # A function cannot be given to timeout: a shell of its own gets them all.
+    timeout --kill-after=10 "$limit" bash -c '"$@"' check "$@" 2>&1 | tee -a "$out/$call.log" >"$name.log"
+    status=${PIPESTATUS[0]}
+  fi
+  case $status in
+    0) ;;
+    124 | 137) verdict="HUNG after $limit s" ;;
+    *) verdict=FAILED ;;
+  esac
+  [[ $verdict == ok ]] || tail -n 15 "$name.log"
+  printf '%-6s %-40s %4d s\n' "$verdict" "$name" $((SECONDS - begin)) | tee -a "$out/summary.txt"
+  return 0
+}
+
+# quote NAME PATTERN: the lines of a check's output that the summary shows.
+quote() { $dry || while IFS= read -r line; do say "$line"; done < <(grep -E "$2" "$1.log" | head -n 8); }
+
+# The libraries of a program; fails where one is missing. A machine without a device has no libcuda.
+linked() {
+  local missing
+  missing=$(ours ldd "$1" | grep 'not found' | grep -v 'libcuda\.so')
+  ours ldd "$1" | grep -E 'cublas|cudart|nccl|mpi' || true
+  [[ -z $missing ]] || { echo "$1: $missing"; return 1; }
+}
+
+opens_cudnn() { ours "$python" -c 'import ctypes; print(ctypes.CDLL("libcudnn.so.9"))'; }
+
+step() { ours "$kozero" bench step "$deck" model.seq=1024 train.precision=bf16 "$@"; }
+batch() { echo "train.global_batch=$1 train.micro_batch=$1"; }
+
+call_A() {
+  local b repeats
+  check device 20 nvidia-smi
+  check libraries 20 linked "$kozero"
+  check cudnn 60 opens_cudnn
+  grep -q '^ok *libraries' "$out/summary.txt" || die "kozero-cuda lacks libraries (above): install them, or name their folder in LD_LIBRARY_PATH"
+  check banner 90 ours "$kozero" train "$deck" run.steps=2 model.seq=1024 train.precision=bf16 $(batch 8) run.dir=banner
+  quote banner '^(precision|placement|memory plan|step 2)'
+  for b in 8 32 64; do
+    for repeats in true false; do
+      check "step.$b.deterministic-$repeats" 80 step $(batch $b) run.deterministic=$repeats --runs 10
+      quote "step.$b.deterministic-$repeats" 'tokens/s|idle share|waited for kernels'
+    done
+  done
+  check nccl.one-rank 60 ours "$kozero" train "$deck" run.steps=3 zero.stage=3 comm.backend=nccl model.seq=1024 train.precision=bf16 $(batch 8) run.dir=nccl
+  quote nccl.one-rank '^(placement|step 3)'
 }
 
 # losses FILE: step and loss of metrics.jsonl.
@@ -72,129 +143,140 @@ losses() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([-0-9.e+]*\).*/\1 \2/p' "$1"
 alike() {
   paste <(losses "$2/metrics.jsonl") <(losses "$3/metrics.jsonl") | awk -v bound="$1" '
     { d = ($2 - $4) / $4; if (d < 0) d = -d; if (d > most) most = d }
-    END { printf "20 losses differ by at most %.2g of theirs\n", most; exit !(NR == 20 && most <= bound) }'
+    END { printf "%d losses differ by at most %.2g of theirs\n", NR, most; exit !(NR == 20 && most <= bound) }'
 }
 
-part_host() {
-  local precision bound
+call_B() {
+  local test precision bound
+  for test in row_kernels element_kernels matmul attention cross_entropy product_tuning; do
+    check "kernels.$test" 120 ours "$(program "test_$test")"
+  done
+  check model.gradients 120 ours "$(program test_model_gradients)"
+  check dist.streams 60 ours "$(program test_device_stream)"
   while read -r precision bound; do
     local keys=(run.steps=20 model.layers=4 model.dim=256 model.heads=4 model.vocab=1003 train.precision="$precision" model.preset=none)
-    check "host.$precision.gpu" "$kozero" train "$deck" "${keys[@]}" run.dir="gpu-$precision"
-    check "host.$precision.host" "$host" train "$deck" "${keys[@]}" run.device=host run.dir="host-$precision"
-    check "host.$precision.alike" alike "$bound" "gpu-$precision" "host-$precision"
-    say "$(cat "host.$precision.alike.log")"
+    check "host.$precision.gpu" 60 ours "$kozero" train "$deck" "${keys[@]}" run.dir="gpu-$precision"
+    check "host.$precision.host" 60 ours "$host" train "$deck" "${keys[@]}" run.device=host run.dir="host-$precision"
+    $dry || check "host.$precision.alike" 10 alike "$bound" "gpu-$precision" "host-$precision"
+    quote "host.$precision.alike" differ
   done <<<$'f32 1e-5\nbf16 5e-3'
 }
 
-# within: planned and measured memory of a log agree to 2 %.
-within() {
-  sed -n 's/.*planned \([0-9.]*\) MiB.*at most \([0-9.]*\) MiB.*/\1 \2/p' "$1" | awk '
-    { d = $2 / $1 - 1; printf "planned %.0f MiB, measured %.0f MiB: %+.1f %%\n", $1, $2, 100 * d; good = d < 0.02 && d > -0.02 }
-    END { exit !good }'
-}
-
-part_memory() {
-  check memory.run "$kozero" train "$deck" run.steps=3 model.seq=1024 train.global_batch=8 train.micro_batch=8 train.precision=bf16 run.dir=memory
-  check memory.within within memory.run.log
-  say "$(cat memory.within.log)"
-  check memory.refusal bash -c "! '$kozero' train '$deck' model.preset=llama-70b run.dir=large >large.log 2>&1 && grep -q 'of GPU memory' large.log"
-}
-
-part_bench() {
-  check bench.kernels "$kozero" bench kernels "$deck" model.seq=1024 train.global_batch=32 train.micro_batch=32 train.precision=bf16 --runs 9
-  cat bench.kernels.log
-  local micro_batch
-  for micro_batch in 32 8; do
-    check "bench.step.$micro_batch" "$kozero" bench step "$deck" model.seq=1024 train.global_batch=32 train.micro_batch=$micro_batch \
-      train.precision=bf16 --runs 10
-    check "bench.step.$micro_batch.waits" grep -q 'waited for kernels 1.0 times a step' "bench.step.$micro_batch.log"
-    say "$(grep 'idle share' "bench.step.$micro_batch.log")"
-  done
-  cat bench.step.32.log
-}
-
-# speed_of NAME BATCH KEY...: tokens a second, and MFU, of 30 steps of BATCH sequences of 1024 tokens.
-speed_of() {
-  local name=$1 batch=$2
-  shift 2
-  check "speed.$name.$batch" "$kozero" train "$deck" run.steps=30 model.seq=1024 train.precision=bf16 train.global_batch="$batch" \
-    train.micro_batch="$batch" run.dir="speed-$name-$batch" "$@"
-  say "$(grep '^loss' "speed.$name.$batch.log")"
-}
-
-part_tune() {
-  local keys=(model.seq=1024 train.precision=bf16 train.global_batch=32 train.micro_batch=32)
-  check tune.124m "$kozero" bench tune "$deck" "${keys[@]}" --runs 9 --out tuned.toml
-  cat tune.124m.log
-  check tune.stages "$kozero" verify "$deck" "${keys[@]}" run.tuning=tuned.toml --steps 2
-  speed_of tuned 32 run.tuning=tuned.toml
+call_C() {
+  check bench.kernels 150 ours "$kozero" bench kernels "$deck" model.seq=1024 train.precision=bf16 $(batch 32) --runs 9
+  $dry || cat bench.kernels.log
+  check tune 270 ours "$kozero" bench tune "$deck" model.seq=1024 train.precision=bf16 $(batch 32) --runs 5 --out tuned.toml
+  quote tune 'products of a step|whole step'
+  check step.tuned 60 step $(batch 32) $($dry || echo run.tuning=tuned.toml) --runs 10
+  quote step.tuned 'tokens/s|idle share'
 }
 
 llama=(model.preset=none model.arch=llama model.layers=24 model.dim=1024 model.heads=16 model.kv_heads=4 model.ffn=4096 model.vocab=32000)
 
-part_speed() {
-  speed_of 124m 16
-  speed_of 124m 32
-  speed_of 124m 64
-  speed_of 124m 64 run.deterministic=false
-  speed_of 1558m 8 model.preset=gpt2-1558m
-  speed_of 1558m 16 model.preset=gpt2-1558m
-  speed_of llama 32 "${llama[@]}"
+# beside NAME BATCH "TORCH ARGUMENTS" KEY...: a step of ours, then PyTorch's.
+beside() {
+  local name=$1 size=$2 arguments=$3
+  shift 3
+  check "ours.$name" 90 step $(batch "$size") --runs 10 "$@"
+  quote "ours.$name" 'tokens/s'
+  check "torch.$name" 150 "$python" "$decks/torch_gpt.py" --device cuda --compile --dtype bf16 --seq 1024 --steps 20 --warmup 5 \
+    --batch "$size" $arguments
+  quote "torch.$name" tokens_per_s
 }
 
-part_peer() {
-  local python=${KOZERO_PEER_PYTHON:-python3} case
-  while read -r -a case; do
-    check "peer.${case[0]}" "$python" "$decks/torch_gpt.py" --device cuda --compile --dtype bf16 --seq 1024 --steps 20 --warmup 5 "${case[@]:1}"
-    say "$(tail -n 1 "peer.${case[0]}.log")"
-  done <<'CASES'
-124m.32 --batch 32
-124m.64 --batch 64
-1558m.8 --layers 48 --dim 1600 --heads 25 --batch 8
-llama.32 --arch llama --layers 24 --dim 1024 --heads 16 --kv-heads 4 --vocab 32000 --ffn 4096 --batch 32
-CASES
+call_D() {
+  beside 124m.64 64 ''
+  beside 124m.32 32 ''
+  beside llama.32 32 '--arch llama --layers 24 --dim 1024 --heads 16 --kv-heads 4 --vocab 32000 --ffn 4096' "${llama[@]}"
+  beside 1558m.8 8 '--layers 48 --dim 1600 --heads 25' model.preset=gpt2-1558m
 }
 
-part_sanitizer() {
-  local test
+# planned_and_measured LOG: both, and their difference.
+planned_and_measured() {
+  sed -n 's/.*planned \([0-9.]*\) MiB.*at most \([0-9.]*\) MiB.*/\1 \2/p' "$1" |
+    awk '{ printf "planned %.0f MiB, measured %.0f MiB: %+.1f %%\n", $1, $2, 100 * ($2 / $1 - 1) }'
+}
+
+# refused LOG COMMAND...: the command fails, and says that memory is the reason.
+refused() { ! ours "${@:2}" >"$1" 2>&1 && grep 'of GPU memory' "$1"; }
+
+call_E() {
+  local n test
+  for n in 1 2 3 4; do check "ladder.$n" 60 ranks $n "$(program test_ladder)"; done
+  check verify.shm 60 ranks 2 "$kozero" verify "$deck" model.seq=128 train.precision=bf16 --steps 3
+  check memory.run 60 ours "$kozero" train "$deck" run.steps=3 model.seq=1024 train.precision=bf16 $(batch 8) run.dir=memory
+  $dry || say "$(planned_and_measured memory.run.log)"
+  check memory.refusal 30 refused large.log "$kozero" train "$deck" model.preset=llama-70b run.dir=large
   for test in attention cross_entropy row_kernels; do
-    check "sanitizer.$test" compute-sanitizer --error-exitcode 9 "$(program "test_$test")" 'attention repeats*,cross-entropy agrees*,embedding*,layernorm*'
+    check "sanitizer.$test" 90 ours compute-sanitizer --error-exitcode 9 "$(program "test_$test")" \
+      'attention repeats*,cross-entropy agrees*,embedding*,layernorm*'
   done
+  check nccl.double 60 ranks 4 "$(program test_nccl)"
+  check ladder.nccl 60 ranks 4 "$(program test_ladder_nccl)"
 }
+
+readonly kTests='row_kernels element_kernels matmul attention cross_entropy product_tuning model_gradients device_stream ladder nccl ladder_nccl'
 
 # pack FILE: stripped programs, what they load but the machine's own C library and NVIDIA's, decks and this script.
 pack() {
-  local file=$1 folder=$work/gpu program
+  local file=$1 folder=gpu-bundle/gpu name
+  rm -rf gpu-bundle
   mkdir -p "$folder/programs" "$folder/lib"
-  find "$build" "$(dirname "$host")/kozero" -type f -perm -u+x -not -path '*/CMakeFiles/*' \( -name 'test_*' -o -name 'kozero*' \) -not -name '*.o' \
-    -exec cp {} "$folder/programs" \;
+  local programs=("$kozero" "$host")
+  for name in $kTests; do programs+=("$(program "test_$name")"); done
+  for name in "${programs[@]}"; do [[ -x $name ]] || die "the programs are not built: KOZERO_TESTS=ON and KOZERO_MARCH=x86-64-v3 in the presets cuda and release"; done
+  for name in "$build" "$(dirname "$host")"; do
+    grep -qs 'KOZERO_MARCH:STRING=x86-64-v3' "$name/CMakeCache.txt" ||
+      die "$name is not built for other processors than this one: configure it with -DKOZERO_MARCH=x86-64-v3"
+  done
+  cp "${programs[@]}" "$folder/programs"
   find "$build" -name 'libkozero_*.so' -exec cp {} "$folder/lib" \;
-  for program in mpiexec.hydra hydra_pmi_proxy; do cp "$(command -v $program)" "$folder/programs"; done
+  for name in mpiexec.hydra hydra_pmi_proxy; do cp "$(command -v $name)" "$folder/programs" || die "MPICH's $name is not here"; done
   ln -sf mpiexec.hydra "$folder/programs/mpiexec"
-  strip "$folder"/programs/test_* "$folder"/programs/kozero* 2>/dev/null
+  strip "$folder"/programs/test_* "$folder"/programs/kozero*
   ldd "$folder"/programs/* 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*|libcuda|libcublas[^/]*|libcudart|libcudnn[^/]*|libnccl)\.so' |
     xargs -I {} cp -L {} "$folder/lib"
   cp -r "$here/bench" "$folder/bench"
   cp "$here/gpu.sh" "$folder/gpu.sh"
-  tar --create --file "$file" --use-compress-program 'xz -T0 -6' --directory "$work" gpu
-  ls -l "$file"
+  tar --create --file "$file" --use-compress-program 'xz -T0 -6' --directory gpu-bundle gpu
+  rm -rf gpu-bundle
+  local mebibytes=$(($(stat -c %s "$file") >> 20))
+  echo "$file: $mebibytes MiB"
+  ((mebibytes < 60)) || die "$file has $mebibytes MiB; a machine may take 64"
+}
+
+finish() {
+  echo "---- summary: $(grep -c '^ok' "$out/summary.txt") ok, $(grep -cE '^(FAILED|HUNG)' "$out/summary.txt") not; logs are in $out"
+  cat "$out/summary.txt"
 }
 
 main() {
-  local parts=("$@") part
-  ((${#parts[@]} > 0)) || parts=(kernels ladder host memory bench tune speed peer sanitizer)
-  for part in "${parts[@]}"; do
-    declare -F "part_$part" >/dev/null || { echo "gpu.sh: no part '$part'; see its first lines" >&2; exit 2; }
+  local calls=()
+  while (($# > 0)); do
+    case $1 in
+      --dry-run) dry=true ;;
+      [A-E]) calls+=("$1") ;;
+      *) die "'$1' is no call; accepted are --dry-run, A, B, C, D, E, or bundle FILE" ;;
+    esac
+    shift
   done
-  for part in "${parts[@]}"; do "part_$part"; done
-  echo "---- summary: $(grep -c '^ok' summary) ok, $(grep -c '^FAILED' summary) failed"
-  cat summary
-  ! grep -q '^FAILED' summary
+  ((${#calls[@]} > 0)) || calls=(A B C D E)
+  [[ -x $kozero ]] || die "$kozero is not built: ./kozero.sh build --preset cuda"
+  libraries=$libraries:$(pip_libraries):/usr/local/cuda/lib64
+  mkdir -p "$out" gpu-work
+  : >"$out/summary.txt"
+  cd gpu-work || die "gpu-work cannot be made here"
+  trap finish EXIT
+  # The shells of check() call these.
+  export build host decks out python libraries kozero deck dry call
+  export -f program ours ranks linked opens_cudnn step losses alike refused
+  for call in "${calls[@]}"; do "call_$call"; done
+  ! grep -qE '^(FAILED|HUNG)' "$out/summary.txt"
 }
 
 if [[ ${1:-} == bundle ]]; then
   pack "$(realpath -m "${2:?gpu.sh bundle FILE}")"
 else
-  cd "$work" && main "$@"
+  main "$@"
 fi

@@ -11,6 +11,7 @@
 #include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/matmul.hpp>
 #include <kozero/kernels/product_tuning.hpp>
+#include <kozero/model/self_attention.hpp>
 
 #include "banner.hpp"
 
@@ -68,15 +69,17 @@ std::string multiplier_text(const Banner& banner) {
 std::string precision_line(const Banner& banner) {
   const Precision precision = banner.settings.precision;
   const std::string products = multiplier_text(banner);
+  const auto shape =
+      model::attention_shape(banner.settings.model, banner.settings.batch.micro_batch, banner.settings.model.seq);
+  const std::string attention =
+      with_stored_type(precision, [&](auto type) { return kernels::attention_by<decltype(type)>(shape); });
   return precision == Precision::f32
-             ? fmt::format("precision    f32, products by {}, attention by {}", products,
-                           kernels::attention_by<float>())
+             ? fmt::format("precision    f32, products by {}, attention by {}", products, attention)
              : fmt::format(
                    "precision    {} weights and activations, products by {}, attention by {}; f32 master weights, "
                    "moments, gradients "
                    "and sums",
-                   name_of(precision), products,
-                   with_stored_type(precision, [](auto type) { return kernels::attention_by<decltype(type)>(); }));
+                   name_of(precision), products, attention);
 }
 
 std::string memory_line(const Banner& banner) {

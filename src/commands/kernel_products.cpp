@@ -10,6 +10,7 @@
 #include <kozero/kernels/attention.hpp>
 #include <kozero/kernels/matmul.hpp>
 #include <kozero/model/head.hpp>
+#include <kozero/model/self_attention.hpp>
 
 #include "kernel_case.hpp"
 
@@ -112,19 +113,9 @@ class Products {
   OperandRings& rings_;
 };
 
-kernels::AttentionShape attention_shape(const KernelShapes& shapes) {
-  kernels::AttentionShape shape;
-  shape.batch = shapes.batch;
-  shape.positions = shapes.model.seq;
-  shape.heads = shapes.model.heads;
-  shape.kv_heads = shapes.model.kv_heads;
-  shape.head_dim = shapes.model.head_dim;
-  return shape;
-}
-
 template <class Scalar>
 void add_attention(std::vector<KernelCase>& cases, const KernelShapes& shapes, OperandRings& rings) {
-  const auto shape = attention_shape(shapes);
+  const auto shape = model::attention_shape(shapes.model, shapes.batch, shapes.model.seq);
   auto& in = rings.inputs;
   auto& out = rings.outputs;
   const auto lengths = shape.batch * shape.heads;

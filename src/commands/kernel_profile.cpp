@@ -49,8 +49,8 @@ struct KernelProfile::Calls {
   }
 
   static void allocate(Kokkos_Profiling_SpaceHandle /*space*/, const char* /*name*/, const void* /*memory*/,
-                       std::uint64_t /*bytes*/) {
-    if (current->recording_) ++current->allocations_;
+                       std::uint64_t bytes) {
+    if (current->recording_ && bytes > 0) ++current->allocations_;  // teams take scratch of 0 bytes
   }
 
   static void set(bool on) {

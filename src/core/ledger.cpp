@@ -30,9 +30,11 @@ void ask_for_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::in
 /// Zeroes memory on the threads that will compute on it, in the static schedule the kernels use.
 void first_touch(const Vector<std::uint64_t>& words) {
   const Device space;
+  // Cuda's own index has 32 bits.
+  const Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>> all(space, 0,
+                                                                         static_cast<std::int64_t>(words.extent(0)));
   Kokkos::parallel_for(
-      "kozero::first_touch", Kokkos::RangePolicy<Device>(space, 0, static_cast<std::int64_t>(words.extent(0))),
-      KOKKOS_LAMBDA(const std::int64_t i) { words(i) = 0; });
+      "kozero::first_touch", all, KOKKOS_LAMBDA(const std::int64_t i) { words(i) = 0; });
   space.fence("kozero::first_touch");
 }
 

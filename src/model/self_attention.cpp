@@ -11,6 +11,16 @@
 
 namespace kozero::model {
 
+kernels::AttentionShape attention_shape(const Config& config, std::int64_t batch, std::int64_t positions) {
+  kernels::AttentionShape shape;
+  shape.batch = batch;
+  shape.positions = positions;
+  shape.heads = config.heads;
+  shape.kv_heads = config.kv_heads;
+  shape.head_dim = config.head_dim;
+  return shape;
+}
+
 template <class Scalar>
 SelfAttention<Scalar>::SelfAttention(const Config& config, std::int64_t layer, Norm<Scalar> norm,
                                      const AttentionWeights<Scalar>& weights,
@@ -26,19 +36,8 @@ SelfAttention<Scalar>::SelfAttention(const Config& config, std::int64_t layer, N
       output_stream_(dropout_stream(config.seed, layer, "attention_output")) {}
 
 template <class Scalar>
-kernels::AttentionShape SelfAttention<Scalar>::shape(std::int64_t batch, std::int64_t positions) const {
-  kernels::AttentionShape shape;
-  shape.batch = batch;
-  shape.positions = positions;
-  shape.heads = config_.heads;
-  shape.kv_heads = config_.kv_heads;
-  shape.head_dim = config_.head_dim;
-  return shape;
-}
-
-template <class Scalar>
 kernels::AttentionShape SelfAttention<Scalar>::shape(const Pass& pass) const {
-  kernels::AttentionShape of_pass = shape(pass.batch, pass.positions);
+  kernels::AttentionShape of_pass = attention_shape(config_, pass.batch, pass.positions);
   of_pass.dropout = pass.dropout;
   of_pass.key = probability_stream_;
   of_pass.sample_ids = pass.sample_ids.data();
@@ -89,7 +88,7 @@ auto SelfAttention<Scalar>::carve(Scratch& scratch, const kernels::AttentionShap
 template <class Scalar>
 std::int64_t SelfAttention<Scalar>::scratch_bytes(std::int64_t batch, std::int64_t positions) const {
   Scratch plan;
-  carve(plan, shape(batch, positions));
+  carve(plan, attention_shape(config_, batch, positions));
   return plan.bytes();
 }
 
@@ -163,7 +162,7 @@ void SelfAttention<Scalar>::decode(const Pass& pass, const kernels::RowPlaces& p
                                    Matrix<const Scalar> x, Vector<const Scalar> weights) {
   Scratch scratch = pass.scratch();
   const Decoding d = carve_decoding(scratch, pass.num_rows());
-  const kernels::AttentionShape rows_alone = shape(pass.num_rows(), 1);
+  const kernels::AttentionShape rows_alone = attention_shape(config_, pass.num_rows(), 1);
 
   norm_.forward(pass.space, d.normed, d.statistics, x, weights);
   qkv_.forward(pass.space, d.qkv, d.normed, weights);

@@ -6,6 +6,7 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
+#include <cmath>
 #include <string_view>
 
 #include <kozero/core/device.hpp>
@@ -146,6 +147,22 @@ TEST_CASE("a way that is not here is refused, with the file, the kind and what t
   if (std::find(known.begin(), known.end(), "AVX-512 BF16") != known.end()) {
     CHECK_THROWS_WITH(refused("AVX-512 BF16"), ContainsSubstring("\"AVX-512 BF16\": this way to multiply is not here"));
   }
+}
+
+TEST_CASE("tuning passes over a way that is refused when it runs, but not over the rule's own", "[tuning]") {
+  const std::vector<std::string> ways = {"rule", "refused", "fast"};
+  const auto multiply = [](std::size_t refused) {
+    return [refused](std::size_t way) {
+      if (way == refused) throw Error(Failure::internal, "cublasLtMatmul: not supported");
+      wait(way == 0 ? 1e-3 : 1e-4);
+    };
+  };
+  begin_product_tuning(1);
+  CHECK(fastest_way("a", ways, multiply(1)) == 2);
+  CHECK_THROWS_WITH(fastest_way("b", ways, multiply(0)), ContainsSubstring("not supported"));
+  const auto products = end_product_tuning();
+  REQUIRE(products.size() == 1);
+  CHECK(std::isinf(products[0].seconds[1]));
 }
 
 TEST_CASE("tuning keeps the fastest way, the rule's own where none is faster by more than noise", "[tuning]") {

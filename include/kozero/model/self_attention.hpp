@@ -7,8 +7,8 @@
 //   y = x + dropout(heads Wo + b)
 // Keeps norm(x), qkv, heads and one logsumexp a row and head. RoPE turns qkv where it lies. With a QkNorm qkv is kept
 // as it was before, which its backward needs, and what attention reads is made in scratch, once more in backward: no
-// layer keeps a second qkv. decode keeps keys and values alone, as attention reads them: normed and turned. Vaswani et al. 2017, arXiv:1706.03762; grouped-query: Ainslie et al. 2023,
-// arXiv:2305.13245.
+// layer keeps a second qkv. decode keeps keys and values alone, as attention reads them: normed and turned. Vaswani et
+// al. 2017, arXiv:1706.03762; grouped-query: Ainslie et al. 2023, arXiv:2305.13245.
 #pragma once
 #include <memory>
 #include <optional>
@@ -22,6 +22,9 @@
 #include <kozero/model/sublayer.hpp>
 
 namespace kozero::model {
+
+/// The shape of the network's attention without dropout.
+kernels::AttentionShape attention_shape(const Config& config, std::int64_t batch, std::int64_t positions);
 
 template <class Scalar>
 struct AttentionWeights {
@@ -77,7 +80,6 @@ class SelfAttention : public Sublayer<Scalar> {
   };
 
   Decoding carve_decoding(Scratch& scratch, std::int64_t num_rows) const;
-  [[nodiscard]] kernels::AttentionShape shape(std::int64_t batch, std::int64_t positions) const;
   [[nodiscard]] kernels::AttentionShape shape(const Pass& pass) const;
   [[nodiscard]] Activations used_part(const Pass& pass) const;
   Temporaries carve(Scratch& scratch, const kernels::AttentionShape& shape) const;
