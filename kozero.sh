@@ -128,7 +128,7 @@ run_tests() {
   shift
   # MPI, HDF5 and OpenMP are not built for ThreadSanitizer, which does not see how they order their threads.
   [[ $preset != tsan ]] || export TSAN_OPTIONS=ignore_noninstrumented_modules=1
-  [[ $preset != asan ]] || export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+  [[ $preset != asan ]] || export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 UBSAN_OPTIONS=print_stacktrace=1
   ctest --test-dir "$build" --output-on-failure --parallel "$(nproc)" --no-tests=error "$@" || status=$?
   if ((status == 0)); then say "all tests passed in $((SECONDS - start)) s (preset $preset)"; else
     say "tests FAILED (preset $preset); their output is above and in $build/Testing/Temporary/LastTest.log"

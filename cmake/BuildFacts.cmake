@@ -4,7 +4,8 @@
 # BuildFacts.cmake: kozero_build_facts(<target> <library>...) lets the sources of <target> include build_facts.hpp:
 # version, commit, compiler and libraries of this build. Run with -P it writes that header. A build runs it after a
 # commit, a checkout, or a change of a source of the target or of a library; the file changes only with its text.
-#   commit: of the sources, 12 digits; "+changes" behind it where tracked files differ; "unknown" outside of git
+#   commit: of the sources, 12 digits; "+changes" behind it where tracked files
+#           differed when it last ran; "unknown" outside of git
 
 if(NOT CMAKE_SCRIPT_MODE_FILE)
   set(_build_facts_script ${CMAKE_CURRENT_LIST_FILE})
@@ -26,14 +27,17 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
     # Both change with every commit and checkout. In a worktree .git is a file that names another folder.
     set(commit_files "")
     foreach(name HEAD logs/HEAD)
-      execute_process(COMMAND git -C ${PROJECT_SOURCE_DIR} rev-parse --path-format=absolute --git-path ${name}
+      execute_process(COMMAND git -C ${PROJECT_SOURCE_DIR} rev-parse --git-path ${name}
                       OUTPUT_VARIABLE file OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+      get_filename_component(file "${file}" ABSOLUTE BASE_DIR ${PROJECT_SOURCE_DIR})
       if(EXISTS "${file}")
         list(APPEND commit_files ${file})
       endif()
     endforeach()
     get_target_property(sources ${target} SOURCES)
     list(TRANSFORM sources PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+    file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.hpp)
+    list(APPEND sources ${headers} ${PROJECT_SOURCE_DIR}/src/main.cpp)
     add_custom_command(OUTPUT ${folder}/build_facts.hpp VERBATIM
       DEPENDS ${commit_files} ${sources} ${ARGN} ${_build_facts_script}
       COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DHEADER=${folder}/build_facts.hpp

@@ -67,7 +67,7 @@ const Library& library() {
     } catch (const Error&) {
       throw;
     } catch (const std::exception& missing) {  // the front end throws where it finds no libcudart or symbol
-      return Library{nullptr, missing.what()};
+      return Library{nullptr, std::string("exception: ") + missing.what()};
     }
   }();
   return opened;
@@ -96,10 +96,11 @@ class Graph {
                          good(graph_.check_support(handle()), "check_support") &&
                          good(graph_.build_plans(handle()), "build_plans") &&
                          good(graph_.get_workspace_size(workspace_), "get_workspace_size");
-      if (!built) why_ = (backward ? "backward: " : "forward: ") + why_;
+      if (built) return;
     } catch (const std::exception& missing) {  // a sub-library or a symbol that the front end looks up
-      why_ = missing.what();
+      why_ = std::string("exception: ") + missing.what();
     }
+    why_ = (backward ? "backward: " : "forward: ") + why_;
   }
 
   /// Why there is no plan; "" where there is one.
@@ -179,13 +180,13 @@ struct Graphs {
   Graph backward;
 };
 
-constexpr std::int64_t kHeadBorder = 8;
+constexpr std::int64_t kHeadAlignment = 8;
 
 /// Whether there may be graphs of the shape at all.
-std::string refusal_before_graphs(const CudnnAttention& shape) {
+std::string reason_without_graphs(const CudnnAttention& shape) {
   if (handle() == nullptr) return library().why;
   if (shape.batch * shape.positions == 0) return "no positions";
-  if (shape.head_dim % kHeadBorder != 0) return "heads of " + std::to_string(shape.head_dim) + ", no multiple of 8";
+  if (shape.head_dim % kHeadAlignment != 0) return "heads of " + std::to_string(shape.head_dim) + ", no multiple of 8";
   return "";
 }
 
@@ -220,15 +221,15 @@ std::string cudnn_version() {
          std::to_string(version % 100);
 }
 
-std::string cudnn_refusal(const CudnnAttention& shape) {
-  const std::string early = refusal_before_graphs(shape);
+std::string cudnn_unavailable_reason(const CudnnAttention& shape) {
+  const std::string early = reason_without_graphs(shape);
   if (!early.empty()) return early;
   const Graphs& graphs = graphs_of(shape);
   return graphs.forward.why().empty() ? graphs.backward.why() : graphs.forward.why();
 }
 
 std::int64_t cudnn_attention_workspace(const CudnnAttention& shape) {
-  if (!cudnn_refusal(shape).empty()) return 0;
+  if (!cudnn_unavailable_reason(shape).empty()) return 0;
   const Graphs& graphs = graphs_of(shape);
   return std::max(graphs.forward.workspace(), graphs.backward.workspace());
 }

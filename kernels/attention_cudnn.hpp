@@ -28,7 +28,7 @@ struct CudnnAttention {
 std::string cudnn_version();
 
 /// Why cuDNN does not compute forward and backward of this shape on this GPU, in its own words; "" where it does.
-std::string cudnn_refusal(const CudnnAttention& shape);
+std::string cudnn_unavailable_reason(const CudnnAttention& shape);
 
 /// Bytes of device memory that either needs; 0 where cuDNN refuses.
 std::int64_t cudnn_attention_workspace(const CudnnAttention& shape);

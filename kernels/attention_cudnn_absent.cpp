@@ -6,7 +6,7 @@
 namespace kozero::kernels {
 
 std::string cudnn_version() { return ""; }
-std::string cudnn_refusal(const CudnnAttention&) { return "this program was built without its front end"; }
+std::string cudnn_unavailable_reason(const CudnnAttention&) { return "this program was built without its front end"; }
 std::int64_t cudnn_attention_workspace(const CudnnAttention&) { return 0; }
 void cudnn_attention_forward(void*, const CudnnAttention&, const CudnnArrays&) {}
 void cudnn_attention_backward(void*, const CudnnAttention&, const CudnnArrays&) {}

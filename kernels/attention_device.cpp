@@ -26,7 +26,8 @@ CudnnAttention cudnn_shape(const AttentionShape& shape) {
 
 template <class T>
 bool by_cudnn(const AttentionShape& shape) {
-  return !std::is_same_v<T, float> && !(shape.dropout > 0.0F) && cudnn_refusal(cudnn_shape<T>(shape)).empty();
+  return !std::is_same_v<T, float> && !(shape.dropout > 0.0F) &&
+         cudnn_unavailable_reason(cudnn_shape<T>(shape)).empty();
 }
 
 constexpr std::int64_t kFloat = sizeof(float);
@@ -46,8 +47,9 @@ std::string attention_by(const AttentionShape& shape) {
   constexpr const char* kOwn = "blocks in shared memory";
   if (std::is_same_v<T, float>) return kOwn;  // cuDNN has no attention in f32
   if (by_cudnn<T>(shape)) return cudnn_version();
-  const std::string why = shape.dropout > 0.0F ? "no dropout of ours" : cudnn_refusal(cudnn_shape<T>(shape));
-  return std::string(kOwn) + " (cuDNN: " + why + ")";
+  const std::string why =
+      shape.dropout > 0.0F ? "not used with dropout" : cudnn_unavailable_reason(cudnn_shape<T>(shape));
+  return std::string(kOwn) + " (cuDNN: " + why.substr(0, why.find('\n')) + ")";
 }
 
 template <class T>

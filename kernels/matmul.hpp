@@ -3,7 +3,8 @@
 // matmul.hpp: the matrix product of row-major dense matrices.
 //   c = op(a) op(b)   or   c += op(a) op(b)   or   c = op(a) op(b) + bias   or   c = op(a) op(b) [+ bias] + addend
 //   c, addend (M, N)   op(a) (M, K)   op(b) (K, N)   bias (N)
-// and, for the layer whose output passes through a GELU, in one call, so that a back end may fuse them (cuBLASLt does)
+// and, for the layer whose output passes through a GELU, in one call, so that a back end may fuse them (cuBLASLt and
+// AMX do)
 //   hidden = op(a) op(b) + bias, active = gelu(hidden)      and      dhidden = op(a) op(b) * gelu'(hidden)
 // and likewise the gradients of a layer's weight and bias, dy (K, C) being a (K, M) or b (K, N)
 //   dweight = a^T b or dweight += a^T b, dbias(c) += sum over k of dy(k, c)

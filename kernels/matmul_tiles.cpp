@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul_tiles.cpp: which blocks are multiplied when, and where they lie meanwhile.
 // The side with fewer blocks is shared: packed whole, by all threads, before anybody multiplies. The other side
-// streams: its blocks are dealt out to the workers. A worker packs a chunk of them for a pass, the unit's pass_steps of
-// k at most, and multiplies each with a group of blocks of the shared side:
+// streams: its blocks are distributed over the workers. A worker packs a chunk of them for a pass, the unit's
+// pass_steps of k at most, and multiplies each with a group of blocks of the shared side:
 //   for each group, each chunk, each pass over k: pack the chunk; for each block of it, each of the group: c += ...
 // A block's sums wait in the worker's scratch from pass to pass. After the last pass they go to c while the next block
-// is multiplied. A worker whose blocks are one chunk and one group keeps all its sums at once: then k is cut into
-// spans, and the shared side is packed a span at a time, so that a long k needs little memory.
+// is multiplied, or before where the unit does not overlap. A worker whose blocks are one chunk and one group keeps all
+// its sums at once: then k is cut into spans, and the shared side is packed a span at a time, so that a long k needs
+// little memory.
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 
 #include <kozero/core/precision.hpp>
@@ -21,9 +21,11 @@
 namespace kozero::kernels {
 namespace {
 
+constexpr std::int64_t kLineBytes = 64;
 constexpr std::int64_t kSumBytes = kTileElements * static_cast<std::int64_t>(sizeof(float));
-constexpr std::int64_t kSpanBytes = 4 << 20;  // of the shared side
-constexpr std::int64_t kPieceBlocks = 8;      // of the shared side
+constexpr std::int64_t kChunkBytes = 512 << 10;  // at most, of a packed chunk
+constexpr std::int64_t kSpanBytes = 4 << 20;     // of the shared side
+constexpr std::int64_t kPackedBlocks = 8;        // of the shared side
 
 struct Range {
   std::int64_t begin, end;
@@ -44,13 +46,18 @@ std::int64_t equal_part(std::int64_t extent, std::int64_t most) {
 
 /// What of a side is packed together. Where k lies across, many blocks for one step: a row of the matrix holds a line
 /// of each, so that they lie in the same pages. Else one block for many steps.
-struct Piece {
+struct PackingUnit {
   std::int64_t blocks, steps;
+};
+
+/// A block of a side and a step of k.
+struct Position {
+  std::int64_t block, step;
 };
 
 std::int64_t blocks_of(std::int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 
-/// How a product's blocks are dealt out.
+/// How a product's blocks are distributed.
 struct Deal {
   std::int64_t steps;             ///< of k
   std::int64_t streamed, shared;  ///< blocks of a side
@@ -80,7 +87,8 @@ Deal deal_out(const ProductShape& shape, const TileUnit& unit, std::int64_t thre
   const std::int64_t most_streamed = (deal.streamed + deal.streams - 1) / deal.streams;
   const std::int64_t most_shared = (deal.shared + deal.splits - 1) / deal.splits;
   deal.group = equal_part(most_shared, unit.group_blocks);
-  deal.chunk = equal_part(most_streamed, std::max<std::int64_t>(1, unit.sum_blocks / deal.group));
+  const std::int64_t most_packed = kChunkBytes / (deal.pass * kStepBytes);
+  deal.chunk = equal_part(most_streamed, std::clamp<std::int64_t>(unit.sum_blocks / deal.group, 1, most_packed));
   const bool at_once = deal.chunk == most_streamed && deal.group == most_shared;
   const std::int64_t passes = std::max<std::int64_t>(1, kSpanBytes / (deal.shared * deal.pass * kStepBytes));
   deal.span = at_once ? std::min(deal.steps, passes * deal.pass) : deal.steps;
@@ -122,7 +130,7 @@ class TiledProduct {
   /// Packs a part of the shared side for the steps of `span`.
   void pack_shared(std::int64_t worker, Range span) const {
     const TileSide side = deal_.streaming == TileSide::left ? TileSide::right : TileSide::left;
-    const Piece piece = shared_.k_across ? Piece{kPieceBlocks, 1} : Piece{1, deal_.pass};
+    const PackingUnit piece = shared_.k_across ? PackingUnit{kPackedBlocks, 1} : PackingUnit{1, deal_.pass};
     const std::int64_t along = (deal_.shared + piece.blocks - 1) / piece.blocks;
     const std::int64_t across = (span.extent() + piece.steps - 1) / piece.steps;
     const Range mine = part_of(along * across, deal_.workers(), worker);
@@ -131,13 +139,13 @@ class TiledProduct {
       const std::int64_t step = (shared_.k_across ? i / along : i % across) * piece.steps;
       const Range blocks{block, std::min(block + piece.blocks, deal_.shared)};
       const Range steps{step, std::min(step + piece.steps, span.extent())};
-      const Range next = shared_.k_across ? Range{block, step + 1} : Range{block + 1, step};
+      const Position next = shared_.k_across ? Position{block, step + 1} : Position{block + 1, step};
       const std::int64_t parts = blocks.extent() * steps.extent();
       std::int64_t part = 0;
       for (std::int64_t b = blocks.begin; b < blocks.end; ++b) {
         for (std::int64_t s = steps.begin; s < steps.end; ++s, ++part) {
-          kernels::prefetch_rows(shared_, next.begin * kTileRows, piece.blocks * kTileRows,
-                                 (span.begin + next.end) * kStepExtent<In>, piece.steps, part, parts);
+          kernels::prefetch_rows(shared_, next.block * kTileRows, piece.blocks * kTileRows,
+                                 (span.begin + next.step) * kStepExtent<In>, piece.steps, part, parts);
           pack_block(shared_block(b, s), side, shared_, b * kTileRows, (span.begin + s) * kStepExtent<In>, 1);
         }
       }
@@ -149,7 +157,7 @@ class TiledProduct {
     const TileUnitInUse unit(unit_);
     const Range streamed = deal_.streamed_of(worker);
     const Range shared = deal_.shared_of(worker);
-    Beside beside{this};
+    Beside beside{this, streamed};
     for (std::int64_t h = shared.begin; h < shared.end; h += deal_.group) {
       const Range group{h, std::min(h + deal_.group, shared.end)};
       for (std::int64_t s = streamed.begin; s < streamed.end; s += deal_.chunk) {
@@ -161,7 +169,7 @@ class TiledProduct {
       }
     }
     store_tile_rows(beside.complete, 0, kTileRows);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // stores past the caches are not ordered by less
+    finish_stores();
   }
 
  private:
@@ -198,13 +206,14 @@ class TiledProduct {
             shape_.n,
             std::min(kTileRows, shape_.m - row),
             std::min(kTileRows, shape_.n - column),
-            unit_.overlaps && addend_ != c_};
+            unit_.overlaps && addend_ != c_ && shape_.n * static_cast<std::int64_t>(sizeof(Out)) % kLineBytes == 0};
   }
 
   /// What is done beside a product: the block that was complete before it is stored, the lines of the block that is
   /// complete after it are fetched, and a part of what is packed next.
   struct Beside {
     const TiledProduct* of;
+    Range streamed;  ///< of the worker
     Block complete{}, next{};
     Range chunk{}, pass{};
     std::int64_t part = 0, parts = 1;  ///< this product, and the products, of the chunk and the pass
@@ -252,7 +261,7 @@ class TiledProduct {
 
   /// Packs a chunk's blocks for a pass, one behind the other.
   void pack_chunk(Packed<In>* to, Range chunk, Range pass) const {
-    const std::int64_t at_once = streamed_.k_across ? 1 : pass.extent();  // see Piece
+    const std::int64_t at_once = streamed_.k_across ? 1 : pass.extent();  // see PackingUnit
     for (std::int64_t step = 0; step < pass.extent(); step += at_once) {
       for (std::int64_t s = chunk.begin; s < chunk.end; ++s) {
         pack_block(to + ((s - chunk.begin) * deal_.pass + step) * kStepElements<In>, deal_.streaming, streamed_,
@@ -266,16 +275,17 @@ class TiledProduct {
   [[gnu::always_inline]] void prefetch_next(const Beside& beside) const {
     if (unit_.overlaps) return;
     const bool same_chunk = beside.pass.end < deal_.steps;
-    kernels::prefetch_rows(streamed_, (same_chunk ? beside.chunk.begin : beside.chunk.end) * kTileRows,
-                           deal_.chunk * kTileRows, (same_chunk ? beside.pass.end : 0) * kStepExtent<In>, deal_.pass,
-                           beside.part, beside.parts);
+    const bool same_group = beside.chunk.end < beside.streamed.end;
+    const std::int64_t block = same_chunk ? beside.chunk.begin : same_group ? beside.chunk.end : beside.streamed.begin;
+    kernels::prefetch_rows(streamed_, block * kTileRows, deal_.chunk * kTileRows,
+                           (same_chunk ? beside.pass.end : 0) * kStepExtent<In>, deal_.pass, beside.part, beside.parts);
   }
 
-  /// Asks for the lines that store_tile_rows() will read or write, which lie a row apart: no processor guesses them.
+  /// Prefetches the rows that store_tile_rows() reads and writes; their stride defeats the hardware's prefetching.
   [[gnu::always_inline]] static void prefetch_rows(const Block& block, Range rows) {
     if (block.sums == nullptr) return;
-    if (!block.past_caches) prefetch_rows<true>(block.c, block, rows);
-    if (!block.past_caches) prefetch_rows<true>(block.active, block, rows);
+    if (!block.non_temporal) prefetch_rows<true>(block.c, block, rows);
+    if (!block.non_temporal) prefetch_rows<true>(block.active, block, rows);
     prefetch_rows<false>(block.hidden, block, rows);
     if (block.addend != block.c) prefetch_rows<false>(block.addend, block, rows);
   }
@@ -316,6 +326,8 @@ void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductS
     Kokkos::parallel_for("kozero::matmul::pack", workers, [=](std::int64_t w) { product.pack_shared(w, span); });
     Kokkos::parallel_for("kozero::matmul::tiles", workers, [=](std::int64_t w) { product.multiply(w, span); });
   }
+  // A pass of its own where nothing overlaps: within the blocks' storing it is slower, since their rows lie far apart.
+  if (!unit.overlaps) apply_gelu(space, shape, c, epilogue);
 }
 
 template void multiply_by_tiles<float, float>(const Device&, const TileUnit&, const ProductShape&, float*, const float*,

@@ -11,8 +11,7 @@
 
 namespace kozero::kernels {
 
-/// multiply() of matmul.hpp by `unit`, one of tile_units<In>(). The GELU of the epilogue is done where unit.overlaps,
-/// and else left out.
+/// multiply() of matmul.hpp by `unit`, one of tile_units<In>().
 template <class Out, class In>
 void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductShape& shape, Out* c, const In* a,
                        const In* b, const Epilogue<Out, In>& epilogue);

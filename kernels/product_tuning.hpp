@@ -31,7 +31,8 @@ struct TunedProduct {
 };
 
 /// From now on the first product of each kind times all its ways, one after the other, in so many rounds, on its own
-/// operands; the timed results go to memory that is taken for it. Then the way that is kept computes it.
+/// operands; the timed results go to memory that is taken for it, but a host's GELU writes where it is to. Then the way
+/// that is kept computes it.
 void begin_product_tuning(int rounds);
 /// The kinds, in the order in which they were met. The table is what it was.
 std::vector<TunedProduct> end_product_tuning();

@@ -78,9 +78,9 @@ struct TileProduct {
 struct TileUnit {
   const char* name;
   void (*product)(const TileProduct& product);
-  std::int64_t pass_steps;    ///< at most, which the first-level cache holds of one side, or the unit streams through
-  std::int64_t group_blocks;  ///< at most, of one side, and ...
-  std::int64_t sum_blocks;    ///< ... of sums, which the second-level cache holds
+  std::int64_t pass_steps;    ///< most steps of k in a product: one block of that length stays in the first-level cache
+  std::int64_t group_blocks;  ///< most shared blocks that are multiplied with a chunk
+  std::int64_t sum_blocks;    ///< most 32 x 32 sums that a worker keeps: the second-level cache holds them
   bool overlaps;              ///< whether side work runs while it multiplies; else before
   void (*begin)();            ///< each thread calls it before its first product ...
   void (*end)();              ///< ... and this one after its last

@@ -105,13 +105,15 @@ inline __m512 gelu_slope(__m512 x) {
 
 }  // namespace
 
+void finish_stores() { _mm_sfence(); }
+
 template <class Out, class In>
 void store_tile_rows(const TileRows<Out, In>& block, std::int64_t begin, std::int64_t end) {
   if (block.sums == nullptr) return;
   const Columns columns(block.columns);
   const Row bias = block.bias != nullptr ? load(block.bias, columns) : Row{_mm512_setzero_ps(), _mm512_setzero_ps()};
   const auto put = [&](Out* to, const Row& row) {
-    if (block.past_caches && columns.mask == ~std::uint32_t{0} && reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
+    if (block.non_temporal && columns.mask == ~std::uint32_t{0} && reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
       stream(to, row);
     } else {
       store(to, columns, row);

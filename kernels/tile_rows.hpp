@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_rows.hpp: how the sums of a block of a product become rows of c, and what a GELU makes of them.
 //   c = sums [+ bias] [+ addend] [* gelu'(hidden)]        active = gelu(c), of c before it is rounded
-// gelu.hpp has the formulas; both are within 3e-7 of them, relative to |x|. Needs AVX-512 (F, BW; for bf16 BF16 too).
+// gelu.hpp has the formulas: gelu is within 2e-7 |x| of its own, gelu' within 2e-6. Needs AVX-512 (F, BW; for bf16 BF16
+// too).
 #pragma once
 #include <cstdint>
 
@@ -22,8 +23,11 @@ struct TileRows {
   const Out* hidden = nullptr;
   std::int64_t stride = 0;             ///< N, elements
   std::int64_t rows = 0, columns = 0;  ///< that exist, at most 32
-  bool past_caches = false;            ///< whole lines of c and active go to memory, which is faster than to read them
+  bool non_temporal = false;           ///< aligned whole rows of c and active bypass the caches: no line is read first
 };
+
+/// Makes non-temporal stores of this thread visible to who synchronizes with it after this.
+void finish_stores();
 
 /// Stores rows [begin, end), as far as they exist.
 template <class Out, class In>

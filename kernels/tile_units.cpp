@@ -110,6 +110,7 @@ TileUnits find_units() {
 void pack_words(void*, TileSide, const TileSource<float>&, std::int64_t, std::int64_t, std::int64_t) {}
 void pack_pairs(void*, TileSide, const TileSource<std::uint16_t>&, std::int64_t, std::int64_t, std::int64_t) {}
 void pack_halves(void*, TileSide, const TileSource<Float16Bits>&, std::int64_t, std::int64_t, std::int64_t) {}
+void finish_stores() {}
 template <class Out, class In>
 void store_tile_rows(const TileRows<Out, In>&, std::int64_t, std::int64_t) {}
 template void store_tile_rows<float, float>(const TileRows<float, float>&, std::int64_t, std::int64_t);

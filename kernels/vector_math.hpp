@@ -41,13 +41,15 @@ KOKKOS_INLINE_FUNCTION float scaled_exp2(float f, std::uint32_t shifted) {
   return twice * Kokkos::bit_cast<float>(shifted << 23);
 }
 
-/// 2^x for every finite float; an infinity gives NaN. The cheaper one: n is clamped, as an integer, and not x.
+/// 2^x for every finite float; an infinity gives NaN on a host. The cheaper one: n is clamped, as an integer, and not
+/// x. A GPU has an instruction for it, with which CUDA's exp2f stays within 2 units in the last place.
 KOKKOS_INLINE_FUNCTION float fast_exp2(float x) {
-  constexpr std::int32_t kLeast = 0x4B400000;  // kRounder's bits
-  constexpr float kOrigin = kRounder + 126.0F;
-  const float shifted = x + kOrigin;
-  const std::int32_t n = larger(smaller(Kokkos::bit_cast<std::int32_t>(shifted), kLeast + 255), kLeast);
-  return scaled_exp2(x - (shifted - kOrigin), static_cast<std::uint32_t>(n));
+  KOKKOS_IF_ON_DEVICE((return Kokkos::exp2(x);))
+  KOKKOS_IF_ON_HOST(
+      (constexpr std::int32_t kLeast = 0x4B400000;  // kRounder's bits
+       constexpr float kOrigin = kRounder + 126.0F; const float shifted = x + kOrigin;
+       const std::int32_t n = larger(smaller(Kokkos::bit_cast<std::int32_t>(shifted), kLeast + 255), kLeast);
+       return scaled_exp2(x - (shifted - kOrigin), static_cast<std::uint32_t>(n));))
 }
 
 /// exp(x) for every float.

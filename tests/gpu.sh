@@ -8,10 +8,10 @@
 #     B   every kernel against its reference, gradients against differences, 20 losses beside the host's
 #     C   a step's kernels at 124M's shapes; every algorithm of cuBLASLt's heuristic, and the step with the fastest
 #     D   tokens a second of 124M, 1558M and a Llama of 0.5B beside PyTorch compiled
-#     E   stages 0-3 bit for bit on 1-4 ranks of one GPU, memory, compute-sanitizer, the double of NCCL
+#     E   stages 0-3 bit for bit on 1-4 ranks of one GPU, memory, compute-sanitizer, the NCCL mock
 #   tests/gpu.sh bundle FILE             pack the programs, libraries and decks that the calls use, for a machine that has a
 #                                        driver, CUDA 13's libraries and no packages; there: tar xf FILE && gpu/gpu.sh A
-# --dry-run does all but launch: it looks for each program and the libraries, and plans each deck with its keys.
+# --dry-run looks for KoZeRO's programs and their libraries, plans each deck with its keys, and launches nothing.
 # BUILD names the build folder of the preset cuda with KOZERO_TESTS=ON (build/cuda unless said), HOST the host's kozero,
 # OUT the folder that gets summary.txt and a log a call, written as they come (gpu-out unless said), KOZERO_PEER_PYTHON a
 # python with torch (python3 unless said). Runs are written to gpu-work.
@@ -33,6 +33,8 @@ kozero=$build/kozero-cuda
 deck=$decks/gpt2_124m_f32.toml
 dry=false
 call=
+call_begin=0
+readonly kCallSeconds=520
 
 die() {
   echo "gpu.sh: $*" >&2
@@ -56,7 +58,7 @@ ours() { env LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "
 ranks() {
   local n=$1 launcher=(mpiexec)
   shift
-  if mpiexec --version 2>/dev/null | grep -qi hydra; then launcher+=(-launcher fork -hosts localhost); fi
+  if ours mpiexec --version 2>/dev/null | grep -qi hydra; then launcher+=(-launcher fork -hosts localhost); fi
   OMP_NUM_THREADS=$((OMP_NUM_THREADS / n > 0 ? OMP_NUM_THREADS / n : 1)) ours "${launcher[@]}" -n "$n" "$@"
 }
 
@@ -66,6 +68,7 @@ say() { echo "       $*" | tee -a "$out/summary.txt"; }
 rehearsed() {
   local name=$1 word keys=() status=0
   shift
+  [[ $1 != step ]] || set -- "$kozero" bench step "${step_keys[@]}" "${@:2}"
   for word in "$@"; do
     if [[ $word == /* && $word != *=* && ! -e $word ]]; then
       echo "$name: $word is not there"
@@ -76,22 +79,32 @@ rehearsed() {
     fi
     [[ $word != [a-z]*.[a-z]*=* ]] || keys+=("$word")
   done
+  if [[ $1 == ranks ]] && ! type -P mpiexec >/dev/null; then
+    echo "$name: mpiexec is not there"
+    status=1
+  fi
   if [[ " $* " == *" $deck "* ]]; then "$host" plan "$deck" "${keys[@]}" run.device=host >/dev/null || status=1; fi
   return $status
 }
 
-# check NAME SECONDS COMMAND...: runs it for so long at most; its output goes to the call's log, and a line to the summary.
+# check NAME SECONDS COMMAND...: runs it for so long at most, and no longer than the call may take; its output goes to the
+# call's log, and a line to the summary.
 check() {
-  local name=$1 limit=$2 begin=$SECONDS status=0 verdict=ok
+  local name=$1 limit=$2 begin=$SECONDS status=0 verdict=ok left=$((kCallSeconds - SECONDS + call_begin))
   shift 2
+  if ((left <= 0)); then
+    printf '%-6s %s\n' SKIPPED "$name: the call has used its $kCallSeconds s" | tee -a "$out/summary.txt"
+    return 0
+  fi
+  ((limit < left)) || limit=$left
   echo "---- $name: $*" >>"$out/$call.log"
-  if $dry && [[ $1 != linked && $1 != opens_cudnn ]]; then
+  if $dry && [[ $1 != linked ]]; then
     rehearsed "$name" "$@" >"$name.log" 2>&1 || status=$?
   else
-    # A function cannot be given to timeout: a shell of its own gets them all.
-    timeout --kill-after=10 "$limit" bash -c '"$@"' check "$@" 2>&1 | tee -a "$out/$call.log" >"$name.log"
-    status=${PIPESTATUS[0]}
+    # timeout cannot run a function, but a shell that has them. No pipe: a process that is left behind would hold it.
+    timeout --kill-after=10 "$limit" bash -c '"$@"' check "$@" >"$name.log" 2>&1 </dev/null || status=$?
   fi
+  cat "$name.log" >>"$out/$call.log"
   case $status in
     0) ;;
     124 | 137) verdict="HUNG after $limit s" ;;
@@ -113,8 +126,11 @@ linked() {
   [[ -z $missing ]] || { echo "$1: $missing"; return 1; }
 }
 
-opens_cudnn() { ours "$python" -c 'import ctypes; print(ctypes.CDLL("libcudnn.so.9"))'; }
+opens_cudnn() {
+  ours "$python" -c 'import ctypes, sys; print(ctypes.CDLL(sys.argv[1]))' "${KOZERO_CUDNN_LIBRARY:-libcudnn.so.9}"
+}
 
+step_keys=("$deck" model.seq=1024 train.precision=bf16)
 step() { ours "$kozero" bench step "$deck" model.seq=1024 train.precision=bf16 "$@"; }
 batch() { echo "train.global_batch=$1 train.micro_batch=$1"; }
 
@@ -123,8 +139,9 @@ call_A() {
   check device 20 nvidia-smi
   check libraries 20 linked "$kozero"
   check cudnn 60 opens_cudnn
-  grep -q '^ok *libraries' "$out/summary.txt" || die "kozero-cuda lacks libraries (above): install them, or name their folder in LD_LIBRARY_PATH"
-  check banner 90 ours "$kozero" train "$deck" run.steps=2 model.seq=1024 train.precision=bf16 $(batch 8) run.dir=banner
+  grep -q '^ok *libraries' "$out/summary.txt" ||
+    die "kozero-cuda lacks libraries (above): install them, or name their folder in LD_LIBRARY_PATH"
+  check banner 90 ours "$kozero" train "${step_keys[@]}" run.steps=2 $(batch 8) run.dir=banner
   quote banner '^(precision|placement|memory plan|step 2)'
   for b in 8 32 64; do
     for repeats in true false; do
@@ -132,7 +149,8 @@ call_A() {
       quote "step.$b.deterministic-$repeats" 'tokens/s|idle share|waited for kernels'
     done
   done
-  check nccl.one-rank 60 ours "$kozero" train "$deck" run.steps=3 zero.stage=3 comm.backend=nccl model.seq=1024 train.precision=bf16 $(batch 8) run.dir=nccl
+  check nccl.one-rank 60 ours "$kozero" train "${step_keys[@]}" run.steps=3 zero.stage=3 comm.backend=nccl $(batch 8) \
+    run.dir=nccl
   quote nccl.one-rank '^(placement|step 3)'
 }
 
@@ -154,7 +172,8 @@ call_B() {
   check model.gradients 120 ours "$(program test_model_gradients)"
   check dist.streams 60 ours "$(program test_device_stream)"
   while read -r precision bound; do
-    local keys=(run.steps=20 model.layers=4 model.dim=256 model.heads=4 model.vocab=1003 train.precision="$precision" model.preset=none)
+    local keys=(run.steps=20 model.preset=none model.layers=4 model.dim=256 model.heads=4 model.vocab=1003
+      train.precision="$precision")
     check "host.$precision.gpu" 60 ours "$kozero" train "$deck" "${keys[@]}" run.dir="gpu-$precision"
     check "host.$precision.host" 60 ours "$host" train "$deck" "${keys[@]}" run.device=host run.dir="host-$precision"
     $dry || check "host.$precision.alike" 10 alike "$bound" "gpu-$precision" "host-$precision"
@@ -163,15 +182,16 @@ call_B() {
 }
 
 call_C() {
-  check bench.kernels 150 ours "$kozero" bench kernels "$deck" model.seq=1024 train.precision=bf16 $(batch 32) --runs 9
+  check bench.kernels 150 ours "$kozero" bench kernels "${step_keys[@]}" $(batch 32) --runs 9
   $dry || cat bench.kernels.log
-  check tune 270 ours "$kozero" bench tune "$deck" model.seq=1024 train.precision=bf16 $(batch 32) --runs 5 --out tuned.toml
+  check tune 270 ours "$kozero" bench tune "${step_keys[@]}" $(batch 32) --runs 5 --out tuned.toml
   quote tune 'products of a step|whole step'
   check step.tuned 60 step $(batch 32) $($dry || echo run.tuning=tuned.toml) --runs 10
   quote step.tuned 'tokens/s|idle share'
 }
 
-llama=(model.preset=none model.arch=llama model.layers=24 model.dim=1024 model.heads=16 model.kv_heads=4 model.ffn=4096 model.vocab=32000)
+llama=(model.preset=none model.arch=llama model.layers=24 model.dim=1024 model.heads=16 model.kv_heads=4 model.ffn=4096
+  model.vocab=32000)
 
 # beside NAME BATCH "TORCH ARGUMENTS" KEY...: a step of ours, then PyTorch's.
 beside() {
@@ -179,15 +199,16 @@ beside() {
   shift 3
   check "ours.$name" 90 step $(batch "$size") --runs 10 "$@"
   quote "ours.$name" 'tokens/s'
-  check "torch.$name" 150 "$python" "$decks/torch_gpt.py" --device cuda --compile --dtype bf16 --seq 1024 --steps 20 --warmup 5 \
-    --batch "$size" $arguments
+  check "torch.$name" 150 "$python" "$decks/torch_gpt.py" --device cuda --compile --dtype bf16 --seq 1024 --steps 20 \
+    --warmup 5 --batch "$size" $arguments
   quote "torch.$name" tokens_per_s
 }
 
 call_D() {
   beside 124m.64 64 ''
   beside 124m.32 32 ''
-  beside llama.32 32 '--arch llama --layers 24 --dim 1024 --heads 16 --kv-heads 4 --vocab 32000 --ffn 4096' "${llama[@]}"
+  beside llama.32 32 '--arch llama --layers 24 --dim 1024 --heads 16 --kv-heads 4 --vocab 32000 --ffn 4096' \
+    "${llama[@]}"
   beside 1558m.8 8 '--layers 48 --dim 1600 --heads 25' model.preset=gpt2-1558m
 }
 
@@ -204,34 +225,40 @@ call_E() {
   local n test
   for n in 1 2 3 4; do check "ladder.$n" 60 ranks $n "$(program test_ladder)"; done
   check verify.shm 60 ranks 2 "$kozero" verify "$deck" model.seq=128 train.precision=bf16 --steps 3
-  check memory.run 60 ours "$kozero" train "$deck" run.steps=3 model.seq=1024 train.precision=bf16 $(batch 8) run.dir=memory
+  check memory.run 60 ours "$kozero" train "${step_keys[@]}" run.steps=3 $(batch 8) run.dir=memory
   $dry || say "$(planned_and_measured memory.run.log)"
   check memory.refusal 30 refused large.log "$kozero" train "$deck" model.preset=llama-13b run.dir=large
   for test in attention cross_entropy row_kernels; do
     check "sanitizer.$test" 90 ours compute-sanitizer --error-exitcode 9 "$(program "test_$test")" \
       'attention repeats*,cross-entropy agrees*,embedding*,layernorm*'
   done
-  check nccl.double 60 ranks 4 "$(program test_nccl)"
+  check nccl.mock 60 ranks 4 "$(program test_nccl)"
   check ladder.nccl 60 ranks 4 "$(program test_ladder_nccl)"
 }
 
-readonly kTests='row_kernels element_kernels matmul attention cross_entropy product_tuning model_gradients device_stream ladder nccl ladder_nccl'
+readonly kTests='row_kernels element_kernels matmul attention cross_entropy product_tuning model_gradients device_stream
+  ladder nccl ladder_nccl'
 
 # pack FILE: stripped programs, what they load but the machine's own C library and NVIDIA's, decks and this script.
 pack() {
   local file=$1 folder=gpu-bundle/gpu name
+  set -e
   rm -rf gpu-bundle
   mkdir -p "$folder/programs" "$folder/lib"
   local programs=("$kozero" "$host")
   for name in $kTests; do programs+=("$(program "test_$name")"); done
-  for name in "${programs[@]}"; do [[ -x $name ]] || die "the programs are not built: KOZERO_TESTS=ON and KOZERO_MARCH=x86-64-v3 in the presets cuda and release"; done
+  for name in "${programs[@]}"; do
+    [[ -x $name ]] || die "the programs are not built: KOZERO_TESTS=ON and KOZERO_MARCH=x86-64-v3 in cuda and release"
+  done
   for name in "$build" "$(dirname "$host")"; do
     grep -qs 'KOZERO_MARCH:STRING=x86-64-v3' "$name/CMakeCache.txt" ||
       die "$name is not built for other processors than this one: configure it with -DKOZERO_MARCH=x86-64-v3"
   done
   cp "${programs[@]}" "$folder/programs"
   find "$build" -name 'libkozero_*.so' -exec cp {} "$folder/lib" \;
-  for name in mpiexec.hydra hydra_pmi_proxy; do cp "$(command -v $name)" "$folder/programs" || die "MPICH's $name is not here"; done
+  for name in mpiexec.hydra hydra_pmi_proxy; do
+    cp "$(command -v $name)" "$folder/programs" || die "MPICH's $name is not here"
+  done
   ln -sf mpiexec.hydra "$folder/programs/mpiexec"
   strip "$folder"/programs/test_* "$folder"/programs/kozero*
   ldd "$folder"/programs/* 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
@@ -263,15 +290,23 @@ main() {
   done
   ((${#calls[@]} > 0)) || calls=(A B C D E)
   [[ -x $kozero ]] || die "$kozero is not built: ./kozero.sh build --preset cuda"
-  libraries=$libraries:$(pip_libraries):/usr/local/cuda/lib64
+  local of_pip
+  of_pip=$(pip_libraries)
+  libraries=${libraries:+$libraries:}${of_pip:+$of_pip:}/usr/local/cuda/lib64
+  rm -rf gpu-work
   mkdir -p "$out" gpu-work
+  $dry && out=$out/dry-run && mkdir -p "$out"
   : >"$out/summary.txt"
   cd gpu-work || die "gpu-work cannot be made here"
   trap finish EXIT
   # The shells of check() call these.
-  export build host decks out python libraries kozero deck dry call
-  export -f program ours ranks linked opens_cudnn step losses alike refused
-  for call in "${calls[@]}"; do "call_$call"; done
+  export build host decks out python libraries kozero deck
+  export -f ours ranks linked opens_cudnn step losses alike refused
+  for call in "${calls[@]}"; do
+    call_begin=$SECONDS
+    : >"$out/$call.log"
+    "call_$call"
+  done
   ! grep -qE '^(FAILED|HUNG)' "$out/summary.txt"
 }
 

@@ -66,13 +66,20 @@ std::string multiplier_text(const Banner& banner) {
   return fmt::format("{} tuned by {} ({} kinds)", name, banner.deck.run.tuning, kernels::product_ways().size());
 }
 
+/// "AMX"; "none" where the network has none.
+std::string attention_text(const Banner& banner) {
+  const auto& model = banner.settings.model;
+  if (model.arch == "linear") return "none";
+  auto shape = model::attention_shape(model, banner.settings.batch.micro_batch, model.seq);
+  shape.dropout = model.dropout;
+  return with_stored_type(banner.settings.precision,
+                          [&](auto type) { return kernels::attention_by<decltype(type)>(shape); });
+}
+
 std::string precision_line(const Banner& banner) {
   const Precision precision = banner.settings.precision;
   const std::string products = multiplier_text(banner);
-  const auto shape =
-      model::attention_shape(banner.settings.model, banner.settings.batch.micro_batch, banner.settings.model.seq);
-  const std::string attention =
-      with_stored_type(precision, [&](auto type) { return kernels::attention_by<decltype(type)>(shape); });
+  const std::string attention = attention_text(banner);
   return precision == Precision::f32
              ? fmt::format("precision    f32, products by {}, attention by {}", products, attention)
              : fmt::format(

@@ -43,7 +43,7 @@ class Trials(Expectations):
                                 *overrides)
         settings = {}
         if preload is not None:
-            settings = {"LD_PRELOAD": self.options.preload, "ASAN_OPTIONS": "verify_asan_link_order=0", **preload}
+            settings = {"LD_PRELOAD": self.options.preload, **preload}
         job = Job(self.options.mpiexec, RANKS, command, self.folder / "said", settings)
         status, _ = job.wait(60)
         return status, job.said()

@@ -54,7 +54,7 @@ train() {
 # preloaded OVERRIDES...: with the library that stops ranks and delays calls, as KOZERO_... say.
 preloaded() {
   # mpiexec itself must not load it.
-  (mpiexec="$mpiexec -genv LD_PRELOAD $preload -genv ASAN_OPTIONS verify_asan_link_order=0" && train "$@")
+  (mpiexec="$mpiexec -genv LD_PRELOAD $preload" && train "$@")
 }
 
 # wait_for PATTERN: until the run in the background has said it.
@@ -211,7 +211,7 @@ with_shared_memory() {
   shift
   # shellcheck disable=SC2086
   unshare --user --map-root-user --mount bash -c "mount -t tmpfs -o size=${mib}m none /dev/shm; $mpiexec -n 2 \
-    -genv LD_PRELOAD $preload -genv ASAN_OPTIONS verify_asan_link_order=0 -genv KOZERO_FREE_BLOCKS 1000000 \"\$@\"" bash \
+    -genv LD_PRELOAD $preload -genv KOZERO_FREE_BLOCKS 1000000 \"\$@\"" bash \
     "$kozero" train "$deck" $small 'data.text=["text"]' comm.backend=shm model.dim=256 "$@"
 }
 

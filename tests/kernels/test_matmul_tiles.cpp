@@ -77,16 +77,38 @@ void check(const TileUnit& unit, Extents extents) {
   }
 }
 
+/// The unit with so small parts that small products have many.
+TileUnit with_small_parts(TileUnit unit) {
+  unit.pass_steps = 2;
+  unit.group_blocks = 2;
+  unit.sum_blocks = 4;
+  return unit;
+}
+
 template <class Out, class In>
 void check_on_all_units() {
   const TileUnits& units = tile_units<In>();
   if (units.extent == 0) SKIP("this processor has no tile unit for the type");
   for (int i = 0; i < units.extent; ++i) {
-    check<Out, In>(units.unit[i], {1100, 70, 530});   // left streams, two chunks
+    check<Out, In>(units.unit[i], {1100, 70, 530});   // left streams
     check<Out, In>(units.unit[i], {70, 1100, 530});   // right streams
-    check<Out, In>(units.unit[i], {65, 40, 4200});    // several spans of k
     check<Out, In>(units.unit[i], {1100, 1060, 40});  // two groups, one pass
     check<Out, In>(units.unit[i], {31, 1, 3});
+    check<Out, In>(with_small_parts(units.unit[i]), {300, 170, 330});  // chunks, groups and passes
+  }
+}
+
+/// Several spans of k, which more than 4 MiB of the shared side have.
+template <class Out, class In>
+void check_spans() {
+  const TileUnits& units = tile_units<In>();
+  if (units.extent == 0) SKIP("this processor has no tile unit for the type");
+  const Operands<In> operands({70, 100, 24000});
+  const auto expected = operands.template by<Out>(by_onednn, Op::none, Op::none, true, true);
+  for (int i = 0; i < units.extent; ++i) {
+    CAPTURE(units.unit[i].name);
+    const auto got = operands.template by<Out>(by_unit(units.unit[i]), Op::none, Op::none, true, true);
+    reference::require_near(got, expected, 5e-3);
   }
 }
 
@@ -143,11 +165,16 @@ TEST_CASE("The tiled product of fp16 agrees with oneDNN's of copies in float", "
   SECTION("into fp16") { check_on_all_units<Float16, Float16>(); }
 }
 
+TEST_CASE("The tiled product of a long inner extent agrees with oneDNN's", "[matmul]") {
+  SECTION("of floats") { check_spans<float, float>(); }
+  SECTION("of bf16") { check_spans<float, Bfloat16>(); }
+}
 TEST_CASE("A unit that overlaps stores a GELU beside its products", "[matmul]") {
   const TileUnits& units = tile_units<Bfloat16>();
   if (units.extent == 0 || !units.unit[0].overlaps) SKIP("this processor has no such unit");
   check_gelu(units.unit[0], {70, 100, 530});
   check_gelu(units.unit[0], {128, 64, 64});
+  check_gelu(with_small_parts(units.unit[0]), {300, 170, 330});
 }
 
 TEMPLATE_LIST_TEST_CASE("Bits of a tiled product depend on the row and the column alone", "[matmul]",
