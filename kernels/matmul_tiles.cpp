@@ -176,7 +176,7 @@ class TiledProduct {
   [[nodiscard]] std::int64_t shared_bytes() const { return deal_.shared * deal_.span * kStepBytes; }
   [[nodiscard]] std::int64_t sums_bytes() const { return deal_.chunk * deal_.group * kSumBytes; }
   [[nodiscard]] std::int64_t worker_bytes() const {
-    return sums_bytes() + deal_.chunk * deal_.pass * kStepBytes + 2 * kSumBytes;
+    return sums_bytes() + deal_.chunk * deal_.pass * kStepBytes + kSumBytes;
   }
 
   [[nodiscard]] Packed<In>* shared_block(std::int64_t block, std::int64_t step_of_span) const {
@@ -232,7 +232,7 @@ class TiledProduct {
     std::byte* const memory = of_workers_ + worker * worker_bytes();
     auto* const waiting = reinterpret_cast<float*>(memory);
     auto* const complete = reinterpret_cast<float*>(memory + sums_bytes());
-    auto* const mine = reinterpret_cast<Packed<In>*>(complete + 2 * kTileElements);
+    auto* const mine = reinterpret_cast<Packed<In>*>(complete + kTileElements);
     const bool left_streams = deal_.streaming == TileSide::left;
     const bool last = pass.end == deal_.steps;
     beside.chunk = chunk;
@@ -243,7 +243,7 @@ class TiledProduct {
       const Packed<In>* const block = mine + (s - chunk.begin) * deal_.pass * kStepElements<In>;
       for (std::int64_t h = group.begin; h < group.end; ++h) {
         float* const sums = waiting + ((s - chunk.begin) * deal_.group + h - group.begin) * kTileElements;
-        float* const to = !last ? sums : beside.complete.sums == complete ? complete + kTileElements : complete;
+        float* const to = last ? complete : sums;
         beside.part = (s - chunk.begin) * group.extent() + h - group.begin;
         beside.next = last ? target(to, left_streams ? s : h, left_streams ? h : s) : Block{};
         const Packed<In>* const others = shared_block(h, step_of_span);
@@ -309,7 +309,7 @@ class TiledProduct {
   const Out* addend_;
   TileSource<In> streamed_{}, shared_{};
   Packed<In>* packed_ = nullptr;     // the shared side: [block][step of the span]
-  std::byte* of_workers_ = nullptr;  // of each: waiting sums, complete sums of two blocks, a packed chunk
+  std::byte* of_workers_ = nullptr;  // of each: waiting sums, the complete ones of a block, a packed chunk
 };
 
 }  // namespace
