@@ -36,7 +36,7 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
     endforeach()
     get_target_property(sources ${target} SOURCES)
     list(TRANSFORM sources PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
-    file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.hpp)
+    file(GLOB headers ${CMAKE_CURRENT_SOURCE_DIR}/*.hpp)
     list(APPEND sources ${headers} ${PROJECT_SOURCE_DIR}/src/main.cpp)
     add_custom_command(OUTPUT ${folder}/build_facts.hpp VERBATIM
       DEPENDS ${commit_files} ${sources} ${ARGN} ${_build_facts_script}
