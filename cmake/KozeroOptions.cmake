@@ -26,8 +26,8 @@ if(KOZERO_CUDA)
   # fmt 9 trusts no nvcc with constexpr, and then its own consteval functions do not compile.
   target_compile_definitions(kozero_options INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>")
   list(TRANSFORM _flags PREPEND -Xcompiler= OUTPUT_VARIABLE _host_flags)
-  # A kernel that spills registers or has a stack, and a host function called on a device, do not compile.
-  set(_refused -Xptxas=-warn-spills,-warn-lmem-usage,-Werror -Werror=cross-execution-space-call -Wext-lambda-captures-this)
+  # A kernel that spills registers, and a call of a host function on a device, do not compile.
+  set(_refused -Xptxas=-warn-spills,-Werror -Werror=cross-execution-space-call -Wext-lambda-captures-this)
   target_compile_options(kozero_options INTERFACE
     "$<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;--expt-relaxed-constexpr;${_refused};${_host_flags}>")
 endif()
