@@ -57,7 +57,7 @@ void print_table(const Measured& measured) {
                              100.0 * one.seconds / profile.span);
   }
   std::cout << fmt::format(
-      "{:.1f} ms a step ({:.0f} tokens/s over all ranks), {:.1f} ms of it in kernels; idle share = 1 - in kernels / "
+      "{:.3f} ms a step ({:.0f} tokens/s over all ranks), {:.3f} ms of it in kernels; idle share = 1 - in kernels / "
       "(first "
       "kernel's begin to last one's end) = {:.1f} %\n",
       measured.milliseconds(profile.span), static_cast<double>(measured.tokens) * measured.steps / profile.span,

@@ -126,7 +126,7 @@ at_calls_of_a_save() {
 
 # Within a save, when the steps agree on whether it has ended.
 a_rank_stops_in_a_save() {
-  at_calls_of_a_save stop 'rank 0 waited [0-9.]+ s in [a-z_]+ for rank 1'
+  at_calls_of_a_save stop 'rank 0 waited [0-9.]+ s in [a-z_ ]+ for rank 1'
 }
 
 # After its last step, and inside MPI_Finalize, where nothing but the watchdog is left.
@@ -144,7 +144,7 @@ a_rank_stops_at_the_end() {
 a_rank_is_killed_and_the_launcher_does_nothing() {
   export LAUNCHER_SLEEPS=yes
   at_calls_of_a_save kill \
-    '(rank 0 waited [0-9.]+ s in [a-z_]+ for rank 1|aborted by the MPI library|rank 1 on host .* ended without a word)'
+    '(rank 0 waited [0-9.]+ s in [a-z_ ]+ for rank 1|aborted by the MPI library|rank 1 on host .* ended without a word)'
 }
 
 # Rank 0 works for longer than the timeout: on the data, then on a disk that is slow, then on the last weights.
