@@ -80,7 +80,7 @@ class Lookahead {
     }
   }
   void some() {
-    for (int h = 0; h < count_; ++h) prefetch_block(of_[h], 0, 0, extents_.dim_steps, call_, calls_);
+    for (int h = 0; h < count_; ++h) prefetch_rows(of_[h], 0, kTileRows, 0, extents_.dim_steps, call_, calls_);
     ++call_;
   }
 

@@ -25,7 +25,7 @@ constexpr std::int64_t kLineBytes = 64;
 constexpr std::int64_t kSumBytes = kTileElements * static_cast<std::int64_t>(sizeof(float));
 constexpr std::int64_t kChunkBytes = 512 << 10;  // at most, of a packed chunk
 constexpr std::int64_t kSpanBytes = 4 << 20;     // of the shared side
-constexpr std::int64_t kPackedBlocks = 8;        // of the shared side
+constexpr std::int64_t kPackedBlocks = 8;        // of a PackingUnit where k lies across
 
 struct Range {
   std::int64_t begin, end;
@@ -38,7 +38,7 @@ Range part_of(std::int64_t extent, std::int64_t parts, std::int64_t index) {
   return {extent * index / parts, extent * (index + 1) / parts};
 }
 
-/// The extent of equal parts of [0, extent), as few as can be, of which none is above `most`.
+/// The size of the fewest equal parts of [0, extent) that have at most `most` each.
 std::int64_t equal_part(std::int64_t extent, std::int64_t most) {
   const std::int64_t parts = (extent + most - 1) / most;
   return (extent + parts - 1) / parts;
@@ -144,8 +144,8 @@ class TiledProduct {
       std::int64_t part = 0;
       for (std::int64_t b = blocks.begin; b < blocks.end; ++b) {
         for (std::int64_t s = steps.begin; s < steps.end; ++s, ++part) {
-          kernels::prefetch_rows(shared_, next.block * kTileRows, piece.blocks * kTileRows,
-                                 (span.begin + next.step) * kStepExtent<In>, piece.steps, part, parts);
+          prefetch_rows(shared_, next.block * kTileRows, piece.blocks * kTileRows,
+                        (span.begin + next.step) * kStepExtent<In>, piece.steps, part, parts);
           pack_block(shared_block(b, s), side, shared_, b * kTileRows, (span.begin + s) * kStepExtent<In>, 1);
         }
       }
@@ -222,7 +222,7 @@ class TiledProduct {
       const auto& beside = *static_cast<const Beside*>(self);
       const Range rows = part_of(kTileRows, beside.pass.extent(), step);
       if (step == 0) beside.of->prefetch_next(beside);
-      prefetch_rows(beside.next, rows);
+      prefetch_target(beside.next, rows);
       store_tile_rows(beside.complete, rows.begin, rows.end);
     }
   };
@@ -277,21 +277,21 @@ class TiledProduct {
     const bool same_chunk = beside.pass.end < deal_.steps;
     const bool same_group = beside.chunk.end < beside.streamed.end;
     const std::int64_t block = same_chunk ? beside.chunk.begin : same_group ? beside.chunk.end : beside.streamed.begin;
-    kernels::prefetch_rows(streamed_, block * kTileRows, deal_.chunk * kTileRows,
-                           (same_chunk ? beside.pass.end : 0) * kStepExtent<In>, deal_.pass, beside.part, beside.parts);
+    prefetch_rows(streamed_, block * kTileRows, deal_.chunk * kTileRows,
+                  (same_chunk ? beside.pass.end : 0) * kStepExtent<In>, deal_.pass, beside.part, beside.parts);
   }
 
   /// Prefetches the rows that store_tile_rows() reads and writes; their stride defeats the hardware's prefetching.
-  [[gnu::always_inline]] static void prefetch_rows(const Block& block, Range rows) {
+  [[gnu::always_inline]] static void prefetch_target(const Block& block, Range rows) {
     if (block.sums == nullptr) return;
-    if (!block.non_temporal) prefetch_rows<true>(block.c, block, rows);
-    if (!block.non_temporal) prefetch_rows<true>(block.active, block, rows);
-    prefetch_rows<false>(block.hidden, block, rows);
-    if (block.addend != block.c) prefetch_rows<false>(block.addend, block, rows);
+    if (!block.non_temporal) prefetch_target<true>(block.c, block, rows);
+    if (!block.non_temporal) prefetch_target<true>(block.active, block, rows);
+    prefetch_target<false>(block.hidden, block, rows);
+    if (block.addend != block.c) prefetch_target<false>(block.addend, block, rows);
   }
 
   template <bool writes, class Storage>
-  [[gnu::always_inline]] static void prefetch_rows(const Storage* matrix, const Block& block, Range rows) {
+  [[gnu::always_inline]] static void prefetch_target(const Storage* matrix, const Block& block, Range rows) {
     if (matrix == nullptr) return;
     for (std::int64_t r = rows.begin; r < std::min(rows.end, block.rows); ++r) {
       __builtin_prefetch(matrix + r * block.stride, writes, 2);

@@ -68,12 +68,4 @@ template <class T>
   }
 }
 
-/// The same of what pack_block() would read.
-template <class T>
-[[gnu::always_inline]] inline void prefetch_block(const TileSource<T>& from, std::int64_t first_row,
-                                                  std::int64_t first_k, std::int64_t steps, std::int64_t part,
-                                                  std::int64_t parts) {
-  prefetch_rows(from, first_row, kTileRows, first_k, steps, part, parts);
-}
-
 }  // namespace kozero::kernels

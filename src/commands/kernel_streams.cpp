@@ -11,7 +11,6 @@
 #include <kozero/kernels/bias.hpp>
 #include <kozero/kernels/cross_entropy.hpp>
 #include <kozero/kernels/embedding.hpp>
-#include <kozero/kernels/fill.hpp>
 #include <kozero/kernels/layernorm.hpp>
 #include <kozero/kernels/reduce.hpp>
 #include <kozero/kernels/residual.hpp>

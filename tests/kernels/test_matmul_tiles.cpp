@@ -98,7 +98,7 @@ void check_on_all_units() {
   }
 }
 
-/// Several spans of k, which more than 4 MiB of the shared side have.
+/// A product whose packed shared side would exceed 4 MiB, so that k is cut into spans.
 template <class Out, class In>
 void check_spans() {
   const TileUnits& units = tile_units<In>();
