@@ -6,7 +6,9 @@
 // oneDNN 2.6). A primitive with its memory objects is made once for each shape; a call only sets the data pointers.
 // Operands are read where they lie, except that b is first copied into oneDNN's own block format where a row of some
 // operand is a multiple of 4 KiB: columns then fall on few cache sets, and on some processors the plain product runs at
-// half speed. It has no product of fp16 on a host: operands are copied to float first, and a result is rounded last.
+// half speed. It has no product of fp16 on a host, and none of bf16 on a processor without instructions for it (below
+// AVX-512 it refuses, on AVX-512 it emulates them at a third of float's speed): such operands are copied to float first,
+// and the result is rounded last.
 #include <cstddef>
 #include <dnnl.hpp>
 #include <map>
@@ -169,6 +171,15 @@ void multiply_as_they_are(const ProductShape& shape, Out* c, const In* a, const 
   product<Out, In>(shape).run(c, a, b, bias);
 }
 
+/// Whether oneDNN has fast products of In. Its sets of instructions are bits, each a part of the later ones.
+template <class In>
+bool multiplies_as_they_are() {
+  if (std::is_same_v<In, Float16>) return false;
+  if (std::is_same_v<In, float>) return true;
+  constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
+}
+
 /// Copies of a product's arrays in float.
 class FloatCopies {
  public:
@@ -179,11 +190,12 @@ class FloatCopies {
   /// Room for that many.
   float* take(std::int64_t elements) { return std::exchange(next_, next_ + elements); }
   /// A copy of them, or nullptr of nothing.
-  float* of(const Float16* from, std::int64_t elements) {
+  template <class T>
+  float* of(const T* from, std::int64_t elements) {
     if (from == nullptr) return nullptr;
     float* const copy = take(elements);
     const auto extent = static_cast<std::size_t>(elements);
-    convert(Device(), Vector<float>(copy, extent), Vector<const Float16>(from, extent));
+    convert(Device(), Vector<float>(copy, extent), Vector<const T>(from, extent));
     return copy;
   }
 
@@ -191,8 +203,8 @@ class FloatCopies {
   float* next_;
 };
 
-template <class Out>
-void multiply_halves(const ProductShape& shape, Out* c, const Float16* a, const Float16* b, const Float16* bias) {
+template <class Out, class In>
+void multiply_in_float(const ProductShape& shape, Out* c, const In* a, const In* b, const In* bias) {
   const std::int64_t of_c = std::is_same_v<Out, float> ? 0 : shape.m * shape.n;
   FloatCopies copies(shape.m * shape.k + shape.k * shape.n + shape.n + of_c);
   const float* const wide_a = copies.of(a, shape.m * shape.k);
@@ -218,11 +230,10 @@ void multiply_by_onednn(const Device& space, const ProductShape& shape, Out* c, 
     Kokkos::deep_copy(space, Vector<Out>(c, extent), Vector<const Out>(epilogue.addend, extent));
   }
   try {
-    if constexpr (std::is_same_v<In, Float16>) {
-      multiply_halves(shape, c, a, b, epilogue.bias);
-    } else {
-      multiply_as_they_are(shape, c, a, b, epilogue.bias);
+    if constexpr (!std::is_same_v<In, Float16>) {
+      if (multiplies_as_they_are<In>()) return multiply_as_they_are(shape, c, a, b, epilogue.bias);
     }
+    if constexpr (!std::is_same_v<In, float>) multiply_in_float(shape, c, a, b, epilogue.bias);
   } catch (const dnnl::error& error) {
     throw Error(Failure::internal, std::string("matmul: oneDNN: ") + error.what());
   }

@@ -18,7 +18,11 @@ cat >rank.sh <<'EOF'
 #!/bin/sh
 rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}
 echo $$ >"$PID_FOLDER/pid.$rank"
-[ "$rank" = "${STOPPED_RANK:-none}" ] && kill -STOP $$
+if [ "$rank" = "${STOPPED_RANK:-none}" ]; then
+  trap '' HUP  # which the kernel sends when its launcher ends; mpiexec may report that signal instead of rank 0's status
+  kill -STOP $$
+  exit
+fi
 [ -z "${LAUNCHER_SLEEPS-}" ] && exec "$@"
 "$@" &
 echo $! >"$PID_FOLDER/pid.$rank"
