@@ -26,7 +26,9 @@ int ParameterTable::append(Parameter parameter, bool align) {
   const std::int64_t end = previous == nullptr ? 0 : previous->offset + previous->extent() + previous->pad;
   parameter.unit = num_units() - 1;
   parameter.offset = align ? aligned(end) : end;
-  unit.extent = aligned(parameter.offset + parameter.extent() + parameter.pad);
+  const std::int64_t extent = parameter.offset + parameter.extent() + parameter.pad;
+  const std::int64_t multiple = unit_multiple(extent);
+  unit.extent = (extent + multiple - 1) / multiple * multiple;
   rows_.push_back(std::move(parameter));
   return static_cast<int>(rows_.size()) - 1;
 }

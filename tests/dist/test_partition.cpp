@@ -63,3 +63,22 @@ TEST_CASE("extents beyond 32 bits", "[partition]") {
   CHECK(partition.size(0) + partition.size(1) + partition.size(2) == extent);
   CHECK(partition.begin(2) == 2 * partition.largest());
 }
+
+TEST_CASE("units are padded so that ranks of a power of two own equal slices, by less than 1/1024", "[partition]") {
+  for (const std::int64_t parameters : {7087872, 39383808, 30740800, 12345, 130}) {
+    kozero::ParameterTable table;
+    table.add_unit("h.0", 0);
+    table.add({.name = "weight", .shape = {parameters}});
+    const std::int64_t extent = table.unit(0).extent;
+    CHECK(extent >= parameters);
+    CHECK(extent - parameters < std::max(parameters / 1024, kAlignment));
+    for (int n = 1; n <= 512 && kAlignment * n <= parameters / 1024; n *= 2) {
+      CAPTURE(parameters, n);
+      const Partition partition(extent, n);
+      CHECK(partition.size(n - 1) == partition.largest());
+    }
+  }
+  CHECK(kozero::unit_multiple(7087872) == 64 * kAlignment);
+  CHECK(kozero::unit_multiple(1000) == kAlignment);
+  CHECK(kozero::unit_multiple(300000000) == 512 * kAlignment);
+}
