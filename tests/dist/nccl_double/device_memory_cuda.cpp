@@ -1,11 +1,19 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// device_memory_cuda.cpp: a function on the stream holds it up while a thread, which may call CUDA as the function may
-// not, does the work. Copies go over a stream of that thread's own, which does not wait for the one that is held up.
+// device_memory_cuda.cpp: the stream waits, in hardware, for a counter in host memory, which a worker thread raises after
+// it has done the work. No host function is put on the stream: CUDA forbids those to wait for a thread that calls CUDA.
+// The worker copies over one stream of its own. Run with CUDA_DEVICE_MAX_CONNECTIONS=32, so that this stream has a
+// hardware queue of its own and does not stand behind the one that waits.
+#include <cuda.h>
 #include <cuda_runtime.h>
 
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
+#include <mutex>
 #include <thread>
 
 #include "device_memory.hpp"
@@ -19,40 +27,97 @@ void check(cudaError_t code, const char* call) {
   std::abort();
 }
 
-struct Work {
-  void (*call)(void*);
-  void* argument;
-  int device;
-};
-
-void do_in_thread(void* pointer) {
-  const auto* work = static_cast<const Work*>(pointer);
-  std::thread([work] {
-    check(cudaSetDevice(work->device), "cudaSetDevice");
-    work->call(work->argument);
-  }).join();
-  delete work;
+/// The driver's function, so that libcuda need not be linked.
+auto stream_wait_value() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  check(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &function, 12000, cudaEnableDefault, &found),
+        "cudaGetDriverEntryPointByVersion");
+  if (found != cudaDriverEntryPointSuccess) check(cudaErrorNotSupported, "cuStreamWaitValue32");
+  return reinterpret_cast<CUresult (*)(cudaStream_t, CUdeviceptr, std::uint32_t, unsigned)>(function);
 }
 
-void copy(void* to, const void* from, std::size_t bytes) {
-  cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
-  check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-  check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+/// Does the work of all streams, first come, first served. It lives as long as the process.
+class Worker {
+ public:
+  Worker() {
+    check(cudaGetDevice(&device_), "cudaGetDevice");
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, sizeof(std::uint32_t), cudaHostAllocMapped | cudaHostAllocPortable), "cudaHostAlloc");
+    done_ = static_cast<volatile std::uint32_t*>(memory);
+    *done_ = 0;
+    check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    std::thread([this] { run(); }).detach();
+  }
+
+  void add(cudaStream_t stream, void (*call)(void*), void* argument) {
+    Work work{call, argument, nullptr};
+    check(cudaEventCreateWithFlags(&work.given, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    check(cudaEventRecord(work.given, stream), "cudaEventRecord");
+    const std::lock_guard lock(mutex_);
+    const auto counter = reinterpret_cast<CUdeviceptr>(const_cast<std::uint32_t*>(done_));
+    if (wait_(stream, counter, ++added_, CU_STREAM_WAIT_VALUE_GEQ) != CUDA_SUCCESS) {
+      check(cudaErrorUnknown, "cuStreamWaitValue32");
+    }
+    waiting_.push_back(work);
+    came_.notify_one();
+  }
+
+  void copy(void* to, const void* from, std::size_t bytes) {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, copies_), "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(copies_), "cudaStreamSynchronize");
+  }
+
+ private:
+  struct Work {
+    void (*call)(void*);
+    void* argument;
+    cudaEvent_t given;  ///< what the work reads is there
+  };
+
+  Work next() {
+    std::unique_lock lock(mutex_);
+    came_.wait(lock, [this] { return !waiting_.empty(); });
+    const Work work = waiting_.front();
+    waiting_.pop_front();
+    return work;
+  }
+
+  void run() {
+    check(cudaSetDevice(device_), "cudaSetDevice");
+    for (;;) {
+      const Work work = next();
+      check(cudaEventSynchronize(work.given), "cudaEventSynchronize");
+      check(cudaEventDestroy(work.given), "cudaEventDestroy");
+      work.call(work.argument);
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+      *done_ = *done_ + 1;
+    }
+  }
+
+  int device_ = 0;
+  cudaStream_t copies_ = nullptr;
+  volatile std::uint32_t* done_ = nullptr;  ///< pieces of work, of all that were added
+  std::uint32_t added_ = 0;
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::deque<Work> waiting_;
+  decltype(stream_wait_value()) wait_ = stream_wait_value();
+};
+
+Worker& worker() {
+  static auto* const worker = new Worker;
+  return *worker;
 }
 
 }  // namespace
 
 void put_on(void* stream, void (*work)(void*), void* argument) {
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), do_in_thread, new Work{work, argument, device}),
-        "cudaLaunchHostFunc");
+  worker().add(static_cast<cudaStream_t>(stream), work, argument);
 }
 
-void to_host(void* host, const void* device, std::size_t bytes) { copy(host, device, bytes); }
-void to_device(void* device, const void* host, std::size_t bytes) { copy(device, host, bytes); }
+void to_host(void* host, const void* device, std::size_t bytes) { worker().copy(host, device, bytes); }
+void to_device(void* device, const void* host, std::size_t bytes) { worker().copy(device, host, bytes); }
 
 void* allocate(std::size_t bytes) {
   void* memory = nullptr;
