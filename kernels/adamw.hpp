@@ -6,14 +6,15 @@
 //   master -= (lr / correction1) exp_avg / (sqrt(exp_avg_sq) / sqrt(correction2) + eps)      all of one extent
 //   stored = T(master), where the network reads 16 bits
 // Of `runs` (update_elements.hpp) those that keep have no weight decay, the frozen ones stay as they are.
-// PyTorch's AdamW formula (amsgrad off). Elementwise: the bits do not depend on how an array is cut. Returns without
-// fencing. Loshchilov, Hutter 2019, arXiv:1711.05101.
+// PyTorch's AdamW formula (amsgrad off). Elementwise: the bits do not depend on how an array is cut, since no sum of two
+// products is left to the compiler to contract. Returns without fencing. Loshchilov, Hutter 2019, arXiv:1711.05101.
 #pragma once
 #include <cmath>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/kernels/update_elements.hpp>
+#include <kozero/kernels/vector_math.hpp>
 
 namespace kozero::kernels {
 
@@ -46,10 +47,10 @@ void adamw_update(const Space& space, Vector<float> master, Vector<T> stored, Ve
       space, "kozero::adamw_update", UpdatedArrays<T, 3>{{master, exp_avg, exp_avg_sq}, stored, gradient, runs},
       KOKKOS_LAMBDA(const Element<3>& element, float slope, bool decays) {
         const float g = scale * slope;
-        const float first = element[1] + rest1 * (g - element[1]);
-        const float second = beta2 * element[2] + rest2 * g * g;
-        const float denominator = Kokkos::sqrt(second) * inverse_root + eps;
-        const float updated = (decays ? keep : 1.0F) * element[0] - rate * (first / denominator);
+        const float first = multiply_add(rest1, multiply_add(scale, slope, -element[1]), element[1]);
+        const float second = multiply_add(beta2, element[2], rest2 * g * g);
+        const float denominator = multiply_add(Kokkos::sqrt(second), inverse_root, eps);
+        const float updated = multiply_add(-rate, first / denominator, (decays ? keep : 1.0F) * element[0]);
         return Element<3>{updated, first, second};
       });
 }

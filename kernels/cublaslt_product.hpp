@@ -4,7 +4,7 @@
 // cuBLASLt's matrices are column-major, and a row-major matrix read so is its transpose: c^T = op(b)^T op(a)^T, so the
 // operands change places and keep their operations. Epilogues, of numbers in float before they are rounded:
 //   bias             c = ... + bias, and in any case + addend
-//   gelu             hidden (its auxiliary output) = ... + bias, c = gelu(hidden)     rows of hidden on 16-byte borders
+//   gelu             hidden (its auxiliary output) = ... + bias, c = gelu(hidden)     N a multiple of kHiddenMultiple
 //   gelu_gradient    c = (...) * gelu'(hidden)
 //   sums_of_a        sums(m) = sum over the inner extent of op(a): where that is dy^T, the gradient of a bias
 //   sums_of_b        sums(n) = the same of op(b)
@@ -27,6 +27,7 @@ namespace kozero::kernels {
 
 inline constexpr std::size_t kCublasltWorkspace = std::size_t{32} << 20;
 inline constexpr int kMostAlgorithms = 16;
+inline constexpr std::int64_t kHiddenMultiple = 8;  ///< of the leading dimension of hidden, in elements
 inline constexpr std::uintptr_t kVectorBytes = 16;  ///< of the widest load: what tensor cores' kernels want of pointers
 
 enum class Fusion { none, gelu, gelu_gradient, sums_of_a, sums_of_b };
@@ -44,6 +45,16 @@ struct CublasltKind {
 inline void check_cublaslt(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   throw Error(Failure::internal, std::string("matmul: ") + call + ": " + cublasLtGetStatusString(status));
+}
+
+/// The stream of a space's kernels; none where a test computes on the host.
+template <class Space>
+cudaStream_t stream_of(const Space& space) {
+  if constexpr (requires { space.cuda_stream(); }) {
+    return space.cuda_stream();
+  } else {
+    return nullptr;
+  }
 }
 
 template <class T>

@@ -51,12 +51,10 @@ bool aligned(std::initializer_list<const void*> arrays) {
   return bits % kVectorBytes == 0;
 }
 
-/// The GELU that may be part of the product: rows of the hidden matrix must begin on borders of kVectorBytes.
+/// The GELU that may be part of the product.
 template <class Out, class In>
 Fusion fusion_of(const ProductShape& shape, const Epilogue<Out, In>& epilogue, bool aligned) {
-  const bool rows_aligned =
-      shape.n * static_cast<std::int64_t>(sizeof(Out)) % static_cast<std::int64_t>(kVectorBytes) == 0;
-  if (!aligned || !rows_aligned || shape.accumulate) return Fusion::none;
+  if (!aligned || shape.n % kHiddenMultiple != 0 || shape.accumulate) return Fusion::none;
   if (epilogue.active != nullptr) return Fusion::gelu;
   return epilogue.hidden != nullptr && !shape.has_bias ? Fusion::gelu_gradient : Fusion::none;
 }
@@ -130,14 +128,14 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
   const CublasltKind plain = kind;
   kind.fusion = fusion_of(shape, epilogue, kind.aligned);
   if (kind.fusion == Fusion::none || !product_of<Out, In>(kind).exists()) {
-    run(product_of<Out, In>(plain), plain, space.cuda_stream(), c, a, b, epilogue);
+    run(product_of<Out, In>(plain), plain, stream_of(space), c, a, b, epilogue);
     return apply_gelu(space, shape, c, epilogue);
   }
   const FusedOrApart<Out, In> product{product_of<Out, In>(kind), product_of<Out, In>(plain), false};
   const auto run_way = [&](std::size_t way, Out* results, const Epilogue<Out, In>& of_way) {
     const auto [fused, place] = product.at(way);
     auto& chosen = fused ? product.fused : product.plain;
-    chosen.run(place, space.cuda_stream(), library().workspace, results, a, b, of_way);
+    chosen.run(place, stream_of(space), library().workspace, results, a, b, of_way);
     if (!fused) apply_gelu(space, shape, results, of_way);
   };
   static KeptWays<CublasltKind, std::size_t> kept;
@@ -172,7 +170,7 @@ bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, M
   const auto run_way = [&](std::size_t way, float* results) {
     const auto [fused, place] = product.at(way);
     auto& chosen = fused ? product.fused : product.plain;
-    chosen.run(place, space.cuda_stream(), library().workspace, results, a.data(), b.data(), {},
+    chosen.run(place, stream_of(space), library().workspace, results, a.data(), b.data(), {},
                fused ? workspace.data() : nullptr);
     return fused;
   };

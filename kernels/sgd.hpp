@@ -4,12 +4,13 @@
 //   g = gradient_scale * gradient + weight_decay * master;  buffer = momentum * buffer + g;  master -= lr * buffer
 // Of `runs` (update_elements.hpp) those that keep have no weight decay, the frozen ones stay as they are.
 // PyTorch's SGD (dampening 0, no Nesterov): a buffer of zeros gives its first step. All of one extent; `stored` gets
-// the new weights where the network reads 16 bits. Elementwise: the bits do not depend on how an array is cut. Returns
-// without fencing.
+// the new weights where the network reads 16 bits. Elementwise: the bits do not depend on how an array is cut, since no
+// sum of two products is left to the compiler to contract. Returns without fencing.
 #pragma once
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/kernels/update_elements.hpp>
+#include <kozero/kernels/vector_math.hpp>
 
 namespace kozero::kernels {
 
@@ -26,9 +27,9 @@ void sgd_update(const Space& space, Vector<float> master, Vector<T> stored, Vect
   update_elements(
       space, "kozero::sgd_update", UpdatedArrays<T, 2>{{master, momentum_buffer}, stored, gradient, runs},
       KOKKOS_LAMBDA(const Element<2>& element, float slope, bool decays) {
-        const float g = step.gradient_scale * slope + (decays ? step.weight_decay : 0.0F) * element[0];
-        const float velocity = step.momentum * element[1] + g;
-        return Element<2>{element[0] - step.lr * velocity, velocity};
+        const float g = multiply_add(decays ? step.weight_decay : 0.0F, element[0], step.gradient_scale * slope);
+        const float velocity = multiply_add(step.momentum, element[1], g);
+        return Element<2>{multiply_add(-step.lr, velocity, element[0]), velocity};
       });
 }
 

@@ -9,8 +9,6 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <kozero/core/device.hpp>
-
 #include "gradient_case.hpp"
 
 namespace kozero::kernels {
@@ -46,7 +44,7 @@ TEMPLATE_LIST_TEST_CASE("a row of a product of a few rows has the same bits alon
   matmul(Device(), alone.matrix(1, 300), Op::none, row, of.op_b, of.shaped_b(b), false);
   Device().fence();
   const std::vector<float> all = together.values();
-  if (kHostIsDevice) CHECK(reference::same_bits(alone.values(), {all.begin() + 900, all.begin() + 1200}));
+  if (runs_on_host<Device>) CHECK(reference::same_bits(alone.values(), {all.begin() + 900, all.begin() + 1200}));
 }
 
 TEMPLATE_LIST_TEST_CASE("matmul is right where rows are multiples of 4 KiB", "[matmul]", ProductTypes) {
@@ -104,7 +102,7 @@ TEMPLATE_LIST_TEST_CASE("a product onto an addend is the product, the bias and t
 /// own form of tanh.
 template <class T>
 void require_alike(const Filled<T>& got, const Filled<T>& expected) {
-  if (std::is_same_v<Device, Host> && std::string_view(multiplier<T>()) != "AMX") {
+  if (runs_on_host<Device> && std::string_view(multiplier<T>()) != "AMX") {
     CHECK(reference::same_bits(got.values(), expected.values()));
     return;
   }

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <string_view>
 
-#include <kozero/core/device.hpp>
 #include <kozero/kernels/product_ways.hpp>
 
 #include "gradient_case.hpp"
@@ -57,7 +56,7 @@ TEMPLATE_LIST_TEST_CASE("every way of a kind agrees with a plain loop, and so do
        {Case<TestType>{64, 40, 72, Op::none, Op::transpose}, Case<TestType>{70, 129, 65, Op::transpose, Op::none},
         Case<TestType>{9, 13, 5, Op::none, Op::none}}) {
     const auto products = tuned(of);
-    const bool bias_is_addend = !kHostIsDevice && !std::is_same_v<typename TestType::Out, typename TestType::In>;
+    const bool bias_is_addend = !runs_on_host<Device> && !std::is_same_v<typename TestType::Out, typename TestType::In>;
     CHECK(products.size() == (bias_is_addend ? 2 : 3));  // plain, added, biased
     std::size_t most = 0;
     for (const auto& product : products) most = std::max(most, product.ways.size());
@@ -119,7 +118,7 @@ TEST_CASE("products go by the table, others of other kinds by the rule, all by t
   const Case<> of{64, 64, 32, Op::none, Op::none};
   const auto products = tuned(of);
   const TunedProduct& plain = products.front();
-  if (!kHostIsDevice || plain.ways.size() == 1) return;
+  if (!runs_on_host<Device> || plain.ways.size() == 1) return;
   const auto launches = [](const Case<>& one) {
     begin_counting();
     product_of(one, false);
