@@ -6,8 +6,8 @@
 //   master -= (lr / correction1) exp_avg / (sqrt(exp_avg_sq) / sqrt(correction2) + eps)      all of one extent
 //   stored = T(master), where the network reads 16 bits
 // Of `runs` (update_elements.hpp) those that keep have no weight decay, the frozen ones stay as they are.
-// PyTorch's AdamW formula (amsgrad off). Elementwise: the bits do not depend on how an array is cut, since no sum of two
-// products is left to the compiler to contract. Returns without fencing. Loshchilov, Hutter 2019, arXiv:1711.05101.
+// PyTorch's AdamW formula (amsgrad off). Elementwise: the bits do not depend on how an array is cut, since multiply_add
+// leaves no contraction to the compiler. Returns without fencing. Loshchilov, Hutter 2019, arXiv:1711.05101.
 #pragma once
 #include <cmath>
 

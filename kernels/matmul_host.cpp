@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // matmul_host.cpp: who computes a product on the host. The rule: the processor's best tile unit, or oneDNN where there
-// is none and where padding to blocks of 32 x 32 would more than double the work. Of fp16 oneDNN is given copies in
-// float, which cost more than that padding. A table may say otherwise (product_tuning.hpp): all units and
-// oneDNN are ways. Products of at most kFewRows rows are bound by memory bandwidth: matmul_few_rows.hpp computes them.
+// is none and where padding to blocks of 32 x 32 would more than double the work. oneDNN gets copies in float of fp16,
+// which cost more than that padding, and of bf16 below AVX-512 BF16. A table may say otherwise (product_tuning.hpp):
+// all units and oneDNN are ways. Products of at most kFewRows rows are bound by memory bandwidth, and computed by
+// matmul_few_rows.hpp.
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <kozero/core/precision.hpp>

@@ -6,9 +6,8 @@
 // oneDNN 2.6). A primitive with its memory objects is made once for each shape; a call only sets the data pointers.
 // Operands are read where they lie, except that b is first copied into oneDNN's own block format where a row of some
 // operand is a multiple of 4 KiB: columns then fall on few cache sets, and on some processors the plain product runs at
-// half speed. It has no product of fp16 on a host, and none of bf16 on a processor without instructions for it (below
-// AVX-512 it refuses, on AVX-512 it emulates them at a third of float's speed): such operands are copied to float first,
-// and the result is rounded last.
+// half speed. oneDNN has no product of fp16 on a host; it rejects bf16 below AVX-512, and emulates it on AVX-512
+// without BF16 at a third of float's speed. Such operands are copied to float first; the result is rounded last.
 #include <cstddef>
 #include <dnnl.hpp>
 #include <map>
@@ -171,7 +170,7 @@ void multiply_as_they_are(const ProductShape& shape, Out* c, const In* a, const 
   product<Out, In>(shape).run(c, a, b, bias);
 }
 
-/// Whether oneDNN has fast products of In. Its sets of instructions are bits, each a part of the later ones.
+/// Whether oneDNN has fast products of In. Every instruction set with AVX-512 BF16 has the bits of avx512_core_bf16.
 template <class In>
 bool multiplies_as_they_are() {
   if (std::is_same_v<In, Float16>) return false;

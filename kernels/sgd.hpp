@@ -4,8 +4,8 @@
 //   g = gradient_scale * gradient + weight_decay * master;  buffer = momentum * buffer + g;  master -= lr * buffer
 // Of `runs` (update_elements.hpp) those that keep have no weight decay, the frozen ones stay as they are.
 // PyTorch's SGD (dampening 0, no Nesterov): a buffer of zeros gives its first step. All of one extent; `stored` gets
-// the new weights where the network reads 16 bits. Elementwise: the bits do not depend on how an array is cut, since no
-// sum of two products is left to the compiler to contract. Returns without fencing.
+// the new weights where the network reads 16 bits. Elementwise: the bits do not depend on how an array is cut, since
+// multiply_add leaves no contraction to the compiler. Returns without fencing.
 #pragma once
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>

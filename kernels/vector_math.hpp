@@ -4,10 +4,10 @@
 // over them become SIMD.
 //   2^x = 2^n * 2^f       n = round(x),  |f| <= 1/2,  2^f = 1 + f P(f)
 //   exp(x) = 2^n * 2^f    n = round(x / ln 2),  f = (x - n ln 2) / ln 2
-// P is the polynomial of degree 5 with the least relative error, 2e-9. All roundings together stay within 2 units in the
-// last place (tested against double). Overflow gives infinity, NaN stays NaN; results below 2^-125.5 are zero, or of
-// fast_exp2 on a GPU subnormal. Rounding to n adds and subtracts 1.5 * 2^23, which -ffast-math would cancel, so no file
-// may be compiled with it.
+// P is the polynomial of degree 5 with the least relative error, 2e-9. All roundings together stay within 2 units in
+// the last place (tested against double). Overflow gives infinity, NaN stays NaN; results below 2^-125.5 are zero (of
+// fast_exp2 on a GPU: subnormal). Rounding to n adds and subtracts 1.5 * 2^23, which -ffast-math would cancel, so no
+// file may be compiled with it.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
@@ -17,8 +17,8 @@ namespace kozero::kernels {
 inline constexpr float kLog2E = 1.44269504088896341F;
 inline constexpr float kRounder = 12582912.0F;  ///< 1.5 * 2^23: adding it leaves an integer in the low bits
 
-/// a * b + c. Where the processor has the instruction, as every GPU has, it is rounded once, in every loop: compilers may
-/// otherwise contract `a * b + c * d` either way, and differently in a pack and in a single element.
+/// a * b + c, rounded once where the build's target has the instruction, as every GPU has. Compilers may otherwise
+/// contract `a * b + c * d` either way, and differently in a pack and in a single element.
 KOKKOS_INLINE_FUNCTION float multiply_add(float a, float b, float c) {
 #if defined(__FP_FAST_FMAF) || defined(__CUDA_ARCH__)
   return Kokkos::fma(a, b, c);

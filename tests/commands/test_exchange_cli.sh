@@ -17,7 +17,11 @@ make_run() {
 
 # The loss in a report, to six decimals: oneDNN's products of one text in other batches, on a processor without tile
 # units, differ in the last bits.
-loss_of() { sed -n 's/.*"loss":\([0-9]*\.[0-9]\{6\}\).*/\1/p' "$1"; }
+loss_of() {
+  local found
+  found=$(sed -n 's/.*"loss":\([0-9]*\.[0-9]\{6\}\).*/\1/p' "$1")
+  echo "${found:-no loss in $1}"
+}
 
 make_deck() {
   cat >tune.toml <<'DECK'

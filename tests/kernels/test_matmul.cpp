@@ -19,6 +19,12 @@ TEMPLATE_LIST_TEST_CASE("matmul agrees with a plain loop for every pair of opera
   check_all_operations<TestType>(33, 129, 65);
 }
 
+TEMPLATE_LIST_TEST_CASE("the library's products agree with a plain loop", "[matmul]", ProductTypes) {
+  choose_products(Products::library);
+  check_all_operations<TestType>(33, 129, 65);
+  choose_products(Products::fastest);
+}
+
 TEMPLATE_LIST_TEST_CASE("matmul takes vectors and single elements as matrices", "[matmul]", ProductTypes) {
   check_all_operations<TestType>(1, 1, 1);
   check_all_operations<TestType>(1, 13, 7);

@@ -20,9 +20,9 @@ inline constexpr std::int64_t kAlignment = 64;  ///< elements: 256 bytes of f32
 /// The smallest multiple of kAlignment that is >= extent.
 constexpr std::int64_t aligned(std::int64_t extent) { return (extent + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// What the extent of a unit is a multiple of: the largest power of two that pads it by less than 1/1024, from kAlignment
-/// to 512 times that. The slices of n ranks are then equal for each power of two n up to unit_multiple() / kAlignment,
-/// which is 64 for a block of GPT-2 124M. NCCL has a single collective for equal slices, and needs n calls for others.
+/// The multiple to which a unit's extent is rounded up: the largest power of two that pads it by less than 1/1024, but
+/// at least kAlignment. The slices of n ranks are equal for each power of two n up to unit_multiple() / kAlignment (64
+/// for a block of GPT-2 124M). NCCL has a single collective for equal slices, and needs n calls for others.
 constexpr std::int64_t unit_multiple(std::int64_t extent) {
   const auto largest = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(extent) / 1024));
   return std::clamp(largest, kAlignment, 512 * kAlignment);

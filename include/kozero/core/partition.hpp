@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // partition.hpp: how n ranks cut one flat extent into contiguous slices.
 //   slice = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*slice, extent), min((r+1)*slice, extent))
-// The last slices are short or empty. Every element has one owner, whatever the ZeRO configuration.
+// The last slices may be short or empty (unit_multiple() avoids it). Every element has one owner in any configuration.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// device_memory_cuda.cpp: the stream waits, in hardware, for a counter in host memory, which a worker thread raises after
-// it has done the work. No host function is put on the stream: CUDA forbids those to wait for a thread that calls CUDA.
-// The worker copies over one stream of its own. Run with CUDA_DEVICE_MAX_CONNECTIONS=32, so that this stream has a
-// hardware queue of its own and does not stand behind the one that waits.
+// device_memory_cuda.cpp: the stream waits in hardware for a counter in host memory, which a worker thread raises when
+// the work is done. No host function is put on the stream: CUDA forbids those to wait for a thread that calls CUDA.
+// The worker copies over a stream of its own. The tests' mains set CUDA_DEVICE_MAX_CONNECTIONS=32, so that this stream
+// has its own hardware queue and is not behind one that waits, and CUDA_MODULE_LOADING=EAGER.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 void check(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
-  std::fprintf(stderr, "NCCL's double: %s failed: %s\n", call, cudaGetErrorString(code));
+  std::fprintf(stderr, "NCCL mock: %s failed: %s\n", call, cudaGetErrorString(code));
   std::abort();
 }
 
@@ -31,8 +31,13 @@ void check(cudaError_t code, const char* call) {
 auto stream_wait_value() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
   check(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &function, 12000, cudaEnableDefault, &found),
         "cudaGetDriverEntryPointByVersion");
+#else
+  check(cudaGetDriverEntryPoint("cuStreamWaitValue32", &function, cudaEnableDefault, &found),
+        "cudaGetDriverEntryPoint");
+#endif
   if (found != cudaDriverEntryPointSuccess) check(cudaErrorNotSupported, "cuStreamWaitValue32");
   return reinterpret_cast<CUresult (*)(cudaStream_t, CUdeviceptr, std::uint32_t, unsigned)>(function);
 }
@@ -46,6 +51,9 @@ class Worker {
     check(cudaHostAlloc(&memory, sizeof(std::uint32_t), cudaHostAllocMapped | cudaHostAllocPortable), "cudaHostAlloc");
     done_ = static_cast<volatile std::uint32_t*>(memory);
     *done_ = 0;
+    void* on_device = nullptr;
+    check(cudaHostGetDevicePointer(&on_device, memory, 0), "cudaHostGetDevicePointer");
+    counter_ = reinterpret_cast<CUdeviceptr>(on_device);
     check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     std::thread([this] { run(); }).detach();
   }
@@ -55,8 +63,7 @@ class Worker {
     check(cudaEventCreateWithFlags(&work.given, cudaEventDisableTiming), "cudaEventCreateWithFlags");
     check(cudaEventRecord(work.given, stream), "cudaEventRecord");
     const std::lock_guard lock(mutex_);
-    const auto counter = reinterpret_cast<CUdeviceptr>(const_cast<std::uint32_t*>(done_));
-    if (wait_(stream, counter, ++added_, CU_STREAM_WAIT_VALUE_GEQ) != CUDA_SUCCESS) {
+    if (wait_(stream, counter_, ++added_, CU_STREAM_WAIT_VALUE_GEQ) != CUDA_SUCCESS) {
       check(cudaErrorUnknown, "cuStreamWaitValue32");
     }
     waiting_.push_back(work);
@@ -87,7 +94,9 @@ class Worker {
     check(cudaSetDevice(device_), "cudaSetDevice");
     for (;;) {
       const Work work = next();
-      check(cudaEventSynchronize(work.given), "cudaEventSynchronize");
+      const cudaError_t given = cudaEventSynchronize(work.given);
+      if (given == cudaErrorCudartUnloading || given == cudaErrorContextIsDestroyed) return;  // the process ends
+      check(given, "cudaEventSynchronize");
       check(cudaEventDestroy(work.given), "cudaEventDestroy");
       work.call(work.argument);
       std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -97,7 +106,8 @@ class Worker {
 
   int device_ = 0;
   cudaStream_t copies_ = nullptr;
-  volatile std::uint32_t* done_ = nullptr;  ///< pieces of work, of all that were added
+  volatile std::uint32_t* done_ = nullptr;  ///< number of finished work items
+  CUdeviceptr counter_ = 0;                 ///< the same memory, as the device addresses it
   std::uint32_t added_ = 0;
   std::mutex mutex_;
   std::condition_variable came_;

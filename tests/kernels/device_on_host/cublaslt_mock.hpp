@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// cublaslt_mock.hpp: what tests ask of, and tell, the mock of cuBLASLt (cublaslt_mock.cpp).
+// cublaslt_mock.hpp: controls and counters of the mock of cuBLASLt (cublaslt_mock.cpp).
 #pragma once
 #include <cublasLt.h>
 #include <map>

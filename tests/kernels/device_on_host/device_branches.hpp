@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// device_branches.hpp: included before a source file of a host build, it makes the kernels take their GPU branches: the
-// code in KOKKOS_IF_ON_DEVICE, teams of several threads, and packs of 16 bytes. The lanes of a warp become a loop on one
-// thread. So the kernels' own arithmetic and indices are tested without a GPU; the order in which a warp's lanes are
-// added, and what only several lanes at once can get wrong, are not. Nor are the GPU's conversions of 16-bit types,
-// which the host's Kokkos does not have. Needs 8 threads.
+// device_branches.hpp: included before a source file of a host build, it selects the kernels' GPU branches: the code
+// in KOKKOS_IF_ON_DEVICE, teams of several threads, packs of 16 bytes. A warp's lanes become a loop on one thread.
+// This tests the kernels' arithmetic and indices without a GPU. Not tested: errors that need several lanes at once, the
+// order in which a warp adds its lanes, and the GPU's conversions of 16-bit types, which Kokkos lacks on a host.
+// Needs 8 threads.
 #pragma once
 #include <Kokkos_Core.hpp>
 

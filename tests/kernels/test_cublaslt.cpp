@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_cublaslt.cpp: which of cuBLASLt's products and epilogues the matrix product takes, on the mock. That the results
-// are right is test_matmul.cpp's and test_product_tuning.cpp's part, which run on the mock too.
+// test_cublaslt.cpp: which of cuBLASLt's products and epilogues the matrix product takes, on the mock. test_matmul.cpp
+// and test_product_tuning.cpp check the values, on the mock too.
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -9,8 +9,8 @@
 #include <kozero/kernels/cublaslt_product.hpp>
 #include <kozero/kernels/product_ways.hpp>
 
-#include "../gradient_case.hpp"
-#include "cublaslt_mock.hpp"
+#include "device_on_host/cublaslt_mock.hpp"
+#include "gradient_case.hpp"
 
 namespace kozero::kernels {
 namespace {
@@ -104,7 +104,8 @@ TEST_CASE("the mock refuses what the manual forbids", "[cublaslt]") {
   CHECK_NOTHROW(run(16, Fusion::gelu_gradient, 0, 0));
   CHECK_THROWS_WITH(run(16, Fusion::none, 1, 0), ContainsSubstring("less aligned than the algorithm was chosen for"));
   CHECK_THROWS_WITH(run(16, Fusion::none, 0, 4), ContainsSubstring("workspace"));
-  CHECK_FALSE(CublasltProduct<float, float>(handle, {{16, 12, 8, Op::none, Op::none, false, false}, Fusion::gelu, true}).exists());
+  const ProductShape narrow{16, 12, 8, Op::none, Op::none, false, false};
+  CHECK_FALSE(CublasltProduct<float, float>(handle, {narrow, Fusion::gelu, true}).exists());
 
   cublasLtMatrixLayout_t a = nullptr, b = nullptr;
   cublasLtMatrixLayoutCreate(&a, CUDA_R_32F, 16, 8, 15);
@@ -127,6 +128,46 @@ TEST_CASE("the mock refuses what the manual forbids", "[cublaslt]") {
   CHECK_THROWS_WITH(heuristic(d), ContainsSubstring("combination of types"));
   cublasLtMatrixLayoutCreate(&d, CUDA_R_32F, 16, 15, 16);
   CHECK_THROWS_WITH(heuristic(d), ContainsSubstring("op(b) and d differ in columns"));
+}
+
+TEST_CASE("the mock refuses algorithms of other problems, refused ones and a workspace that is too small",
+          "[cublaslt]") {
+  using Catch::Matchers::ContainsSubstring;
+  cublasLtHandle_t handle = nullptr;
+  cublasLtCreate(&handle);
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  const auto square = [](std::uint64_t extent) {
+    cublasLtMatrixLayout_t layout = nullptr;
+    cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, extent, extent, static_cast<std::int64_t>(extent));
+    return layout;
+  };
+  const auto small = square(8), large = square(16);
+  cublasLtMatmulPreference_t preference = nullptr;
+  cublasLtMatmulPreferenceCreate(&preference);
+  const std::uint64_t room = 1 << 20;
+  cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof(room));
+  const std::uint32_t alignment = 16;
+  for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof(alignment));
+  }
+  cublasLtMatmulHeuristicResult_t results[8] = {};
+  int found = 0;
+  cublasLtMatmulAlgoGetHeuristic(handle, operation, small, small, small, small, preference, 8, results, &found);
+  REQUIRE(found == 5);  // the last one adds in place, which the product must not ask for
+  Kokkos::View<float*, Kokkos::HostSpace> memory("memory", 4096);
+  const auto run = [&](int algorithm, cublasLtMatrixLayout_t layout, std::size_t workspace) {
+    const float one = 1.0F, zero = 0.0F;
+    float* const at = memory.data();
+    check_cublaslt(cublasLtMatmul(handle, operation, &one, at, layout, at + 512, layout, &zero, at + 1024, layout,
+                                  at + 1024, layout, &results[algorithm].algo, at + 2048, workspace, nullptr),
+                   "x");
+  };
+  CHECK_NOTHROW(run(2, small, 64));
+  CHECK_THROWS_WITH(run(2, small, 4), ContainsSubstring("workspace is too small"));
+  CHECK_THROWS_WITH(run(1, small, 64), ContainsSubstring("the heuristic refused this algorithm"));
+  CHECK_THROWS_WITH(run(0, large, 64), ContainsSubstring("chosen for another problem"));
 }
 
 }  // namespace kozero::kernels
