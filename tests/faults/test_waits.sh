@@ -18,11 +18,7 @@ cat >rank.sh <<'EOF'
 #!/bin/sh
 rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}
 echo $$ >"$PID_FOLDER/pid.$rank"
-if [ "$rank" = "${STOPPED_RANK:-none}" ]; then
-  trap '' HUP  # which the kernel sends when its launcher ends; mpiexec may report that signal instead of rank 0's status
-  kill -STOP $$
-  exit
-fi
+[ "$rank" = "${STOPPED_RANK:-none}" ] && kill -STOP $$
 [ -z "${LAUNCHER_SLEEPS-}" ] && exec "$@"
 "$@" &
 echo $! >"$PID_FOLDER/pid.$rank"
@@ -49,9 +45,12 @@ small="run.dir=run run.steps=10 model.layers=2 model.dim=16 model.heads=2 model.
 # train OVERRIDES...: two ranks, in the foreground. Hangs are ended after `limit` seconds, with status 124.
 train() {
   # shellcheck disable=SC2086  # words of the variables
-  timeout -k 5 "${limit:-120}" $mpiexec -n "${ranks:-2}" ./rank.sh "$kozero" train "$deck" $small 'data.text=["text"]' "$@"
-  local status=$?
+  timeout -k 5 "${limit:-120}" $mpiexec -n "${ranks:-2}" ./rank.sh "$kozero" train "$deck" $small 'data.text=["text"]' \
+    "$@" 2>&1 | tee train.log
+  local status=${PIPESTATUS[0]}
   end_ranks
+  # The kernel sends SIGHUP to a stopped rank whose launcher ends, and mpiexec may report that (1) for rank 0's status.
+  [ "$status" = 1 ] && grep -q 'EXIT STRING: Hangup' train.log && status=5
   return $status
 }
 
