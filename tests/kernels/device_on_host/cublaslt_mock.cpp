@@ -45,7 +45,13 @@ cublasStatus_t status_of(const Work& work) {
   }
 }
 
-/// The bytes on whose multiples a pointer lies, at most 256.
+template <class T>
+void set_attribute(T& to, const void* value, std::size_t bytes) {
+  demand(bytes == sizeof(to), "an attribute is set with the size of another type");
+  std::memcpy(&to, value, bytes);
+}
+
+/// The alignment of a pointer in bytes, at most 256.
 std::uint64_t alignment_of(const void* pointer) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer) | 256U;
   return address & (~address + 1);
@@ -120,10 +126,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t opaque, cubla
                                               const void* value, std::size_t bytes) {
   return status_of([&] {
     auto& operation = as<Operation>(opaque);
-    const auto set = [&](auto& to) {
-      demand(bytes == sizeof(to), "the size of attribute " + std::to_string(attribute));
-      std::memcpy(&to, value, bytes);
-    };
+    const auto set = [&](auto& to) { set_attribute(to, value, bytes); };
     switch (attribute) {
       case CUBLASLT_MATMUL_DESC_TRANSA:
         return set(operation.transposed_a);
@@ -159,10 +162,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t o
                                                     std::size_t bytes) {
   return status_of([&] {
     auto& preference = as<Preference>(opaque);
-    const auto set = [&](auto& to) {
-      demand(bytes == sizeof(to), "the size of preference " + std::to_string(attribute));
-      std::memcpy(&to, value, bytes);
-    };
+    const auto set = [&](auto& to) { set_attribute(to, value, bytes); };
     switch (attribute) {
       case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
         return set(preference.workspace);

@@ -51,10 +51,10 @@ struct Refused {
   std::string rule;
 };
 
-void demand(bool holds, const std::string& rule) {
+inline void demand(bool holds, const std::string& rule) {
   if (!holds) throw Refused{CUBLAS_STATUS_INVALID_VALUE, rule};
 }
-void demand_support(bool supported, const std::string& what) {
+inline void demand_support(bool supported, const std::string& what) {
   if (!supported) throw Refused{CUBLAS_STATUS_NOT_SUPPORTED, what};
 }
 
