@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <fstream>
+#include <limits>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
 #include <kozero/io/metrics.hpp>
+#include <kozero/io/posix/path_kind.hpp>
 #include <kozero/io/whole_file.hpp>
 
 namespace kozero::io {
@@ -26,7 +28,8 @@ Json object_of(const Map& map) {
 
 /// The file's lines up to a step, without half-written ones.
 std::string lines_until(const std::string& path, std::int64_t step) {
-  std::ifstream file(path);
+  if (!is_there(path)) return "";
+  std::istringstream file(read_whole_file(path, std::numeric_limits<std::int64_t>::max()));
   std::string kept;
   for (std::string line; std::getline(file, line);) {
     const Json json = Json::parse(line, nullptr, false);

@@ -38,13 +38,14 @@ std::string holder_in(const std::string& path) {
     if (file >= 0) ::close(file);
     text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
     const auto json = nlohmann::json::parse(text, nullptr, false);
-    if (json.is_object()) {
-      return "process " + std::to_string(json.value("pid", 0)) + " on host " + json.value("host", "?") + ", since " +
-             json.value("since", "?");
+    try {
+      return "process " + std::to_string(json.at("pid").get<long>()) + " on host " +
+             json.at("host").get<std::string>() + ", since " + json.at("since").get<std::string>();
+    } catch (const nlohmann::json::exception&) {  // not written whole yet, or by somebody else
     }
     std::this_thread::sleep_for(kPause);
   }
-  return "a process that has not written its name yet";
+  return "a process that has not written its name there";
 }
 
 bool means_no_locks(int error) {

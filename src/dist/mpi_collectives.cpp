@@ -8,6 +8,7 @@
 
 #include "group_communicator.hpp"
 #include "mpi_check.hpp"
+#include "watchdog.hpp"
 
 namespace kozero::dist {
 namespace {
@@ -22,6 +23,7 @@ class MpiCollectives final : public GroupCommunicator {
     Device().fence("kozero::dist::mpi_collectives::reduce_scatter");
     const int count = equal_slices(partition, 1);
     require(slice != full + partition.begin(rank()), "MPI's own reduce_scatter does not work in place");
+    const BlockingCall call("MPI_Reduce_scatter_block");
     check_mpi(MPI_Reduce_scatter_block(full, slice, count, MPI_FLOAT, MPI_SUM, mpi()), "MPI_Reduce_scatter_block");
     return {Collective::reduce_scatter};
   }
@@ -32,6 +34,7 @@ class MpiCollectives final : public GroupCommunicator {
     const int count = equal_slices(partition, static_cast<std::int64_t>(element_size));
     const void* const own =
         static_cast<char*>(full) + partition.begin(rank()) * static_cast<std::int64_t>(element_size);
+    const BlockingCall call("MPI_Allgather");
     check_mpi(MPI_Allgather(slice == own ? MPI_IN_PLACE : slice, count, MPI_BYTE, full, count, MPI_BYTE, mpi()),
               "MPI_Allgather");
     return {Collective::all_gather};

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
 #include <variant>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -130,10 +132,18 @@ void StateCheck::compare_replicas(std::int64_t step, const std::vector<std::uint
   }
   const auto all = comm_.gather_control(words_of(mine));
   const std::size_t words = 2 * mine.size();
-  for (std::size_t i = words; i < all.size(); ++i) {
-    if (all[i] != all[i % words]) {
-      refuse(step, fmt::format("{} on rank {} is not that of rank 0", names[i % words / 2], i / words));
-    }
+  const auto ranks = static_cast<std::size_t>(comm_.size());
+  for (std::size_t word = 0; word < words; ++word) {
+    std::map<std::uint64_t, std::vector<std::size_t>> ranks_with;
+    for (std::size_t rank = 0; rank < ranks; ++rank) ranks_with[all[rank * words + word]].push_back(rank);
+    if (ranks_with.size() == 1) continue;
+    const auto fewer = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
+    const auto [fewest, most] = std::minmax_element(ranks_with.begin(), ranks_with.end(), fewer);
+    const std::string& name = names[word / 2];
+    const auto [low, high] = std::minmax(fewest->second.front(), most->second.front());
+    refuse(step, fewest->second.size() < most->second.size()
+                     ? fmt::format("{} on rank {} is not that of the other ranks", name, fewest->second.front())
+                     : fmt::format("{} differs between rank {} and rank {}", name, low, high));
   }
 }
 

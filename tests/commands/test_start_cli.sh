@@ -205,6 +205,9 @@ no_regular_files() {
   expect 3 'fifo: not a regular file but a FIFO' "${train[@]}" 'data.tokens=["fifo"]' model.vocab=256
   expect 3 'fifo: not a regular file but a FIFO' "${train[@]}" 'data.text=["text"]' run.tuning=fifo
   expect 3 'fifo.h5: not a regular file but a FIFO' train_here run.dir=x checkpoint.resume=fifo.h5
+  cp -r run run2 && rm -r run2/metrics.jsonl run2/weights.h5 run2/step_000000012 && mkfifo run2/metrics.jsonl
+  expect 3 'run2/metrics.jsonl: not a regular file but a FIFO' timeout 60 "$kozero" train "$inputs/quickstart.toml" $tiny \
+    run.dir=run2 checkpoint.every=4 checkpoint.keep=0 checkpoint.resume=auto
   rm run/weights.h5 run/step_000000012/manifest.json && mkfifo run/step_000000012/manifest.json
   expect 0 '^skipped      run/step_000000012/manifest.json: not a regular file but a FIFO' timeout 60 "$kozero" train \
     "$inputs/quickstart.toml" $tiny checkpoint.every=4 checkpoint.keep=0 checkpoint.resume=auto
@@ -227,6 +230,9 @@ many_layers() {
     expect 3 '^\[rank 0\] error: hf/config.json: 10000 layers have 90000 tensors and more, the folder has 16$' \
       sh -c "ulimit -v $most; "'exec "$@"' sh "$kozero" $command
   done
+  expect 2 '^\[rank 0\] error: the run needs [0-9]+ MiB a rank' sh -c 'ulimit -t 20; exec "$@"' sh "$kozero" train \
+    "$inputs/quickstart.toml" 'data.text=["text"]' run.dir=x model.preset=none model.layers=10000 model.dim=4096 \
+    model.heads=32
 }
 
 run_case

@@ -134,8 +134,10 @@ def fail(trials, options):
 
 
 def modes(trials, options):
-    status, said = trials.train(trials.fresh(), preload={"KOZERO_MPI_FUNNELED": "1"})
-    trials.expect(status == 0 and "saving is synchronous: this MPI may be called by one thread alone" in said, "one thread", said)
+    for limited in ("all", "0", "1"):
+        status, said = trials.train(trials.fresh(), preload={"KOZERO_MPI_FUNNELED": limited})
+        synchronous = "saving is synchronous: this MPI may be called by one thread alone" in said
+        trials.expect(status == 0 and synchronous, f"one thread on rank {limited}", said)
     run = trials.fresh()
     rename = next(call for call in trials.counted_calls(["checkpoint.keep=2"]) if call[2] == "rename step_000000002.partial")
     for mode in MODES:

@@ -10,7 +10,7 @@
 //                        traffic; or "MPI_Finalize": before that call
 //   KOZERO_FREE_BLOCKS   statvfs says that so many blocks are free, as it does where others are about to take them
 //   KOZERO_MPI_FAILS     "MPI_Comm_split_type": that call fails on the rank of KOZERO_CALLS_RANK
-//   KOZERO_MPI_FUNNELED  set: MPI_Init_thread gives no more than MPI_THREAD_FUNNELED
+//   KOZERO_MPI_FUNNELED  "all", or a rank: there MPI_Init_thread gives no more than MPI_THREAD_FUNNELED
 // Opening for reading, and closing what was, counts for nothing: it changes no file.
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -202,7 +202,8 @@ int statvfs(const char* path, struct statvfs* status) noexcept {
 
 int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
   const int funneled = 1;
-  const bool limits = !setting("KOZERO_MPI_FUNNELED").empty();
+  const std::string limited = setting("KOZERO_MPI_FUNNELED");
+  const bool limits = limited == "all" || limited == rank();
   return next<int(int*, char***, int, int*)>("MPI_Init_thread")(argc, argv, limits ? funneled : required, provided);
 }
 

@@ -150,6 +150,26 @@ a_rank_is_killed_and_the_launcher_does_nothing() {
     '(rank 0 waited [0-9.]+ s in [a-z_ ]+ for rank 1|aborted by the MPI library|rank 1 on host .* ended without a word)'
 }
 
+# A launcher that ends the others because a rank died sends them a signal that is also a stop signal: nothing is saved.
+a_stop_signal_after_a_death_saves_nothing() {
+  export LAUNCHER_SLEEPS=yes
+  for backend in shm mpi; do
+    rm -rf run pid.*
+    train comm.backend=$backend run.steps=100000 checkpoint.every=50000 >log 2>&1 &
+    local job=$!
+    wait_for '^step +50' || return
+    kill -KILL "$(pid_of 1)"
+    kill -TERM "$(pid_of 0)"
+    wait $job
+    local status=$?
+    if [ $status = 0 ] || [ $status = 75 ] || ls -d run/step_* 2>/dev/null || ! grep -q '^\[rank 0\] error: ' log; then
+      echo "FAILED: with $backend, a stop signal after rank 1 died: status $status"
+      tail -5 log | sed 's/^/    /'
+      failures=$((failures + 1))
+    fi
+  done
+}
+
 # Rank 0 works for longer than the timeout: on the data, then on a disk that is slow, then on the last weights.
 slow_work_is_not_loss() {
   KOZERO_CALLS_UNDER=run-tokens KOZERO_CALLS_AT=3 KOZERO_CALLS_RANK=0 KOZERO_CALLS_DO="sleep 10" \
@@ -164,7 +184,7 @@ slow_work_is_not_loss() {
       expect 0 'everything lies in run' preloaded
   done
   rm -rf run
-  KOZERO_MPI_FUNNELED=1 KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=4 KOZERO_CALLS_RANK=0 KOZERO_CALLS_DO="sleep 12" \
+  KOZERO_MPI_FUNNELED=all KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=4 KOZERO_CALLS_RANK=0 KOZERO_CALLS_DO="sleep 12" \
     expect 0 'saving is synchronous' preloaded checkpoint.every=5
 }
 
