@@ -5,10 +5,13 @@
 //   x(n, :) += wpe(n mod T, :)                wpe (at least T, C)   N a multiple of T
 //   dwte(tokens(n), :) += dx(n, :)            dwpe(n mod T, :) += dx(n, :)       both with n ascending
 // The gradients add in the order of the rows, without atomics: each element of a table has one worker. For tokens,
-// worker (k, tile) walks all rows and takes those whose token is k modulo kTokenBuckets. Of tokens a GPU's lane has a
-// column and reads several rows before it adds the first, for each read takes as long as hundreds of additions. Returns
-// without fencing.
+// worker (k, tile) walks all rows and takes those whose token is k modulo kTokenBuckets. On a GPU each lane of a warp
+// tests one token; the warp then adds the rows that were found, a column a lane, and loads four rows before it adds the
+// first, because a load takes as long as hundreds of additions. Returns without fencing.
 #pragma once
+#include <cstdint>
+#include <Kokkos_BitManipulation.hpp>
+
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/kernels/inputs.hpp>
@@ -17,7 +20,7 @@
 
 namespace kozero::kernels {
 
-inline constexpr std::int64_t kTokenBuckets = runs_on_host<Device> ? 16 : 64;
+inline constexpr std::int64_t kTokenBuckets = runs_on_host<Device> ? 16 : 128;
 
 template <class Space, class T>
 void embedding_forward(const Space& space, Matrix<T> x, Vector<const Token> tokens, MatrixIn<T> wte) {
@@ -61,6 +64,22 @@ void position_forward_at(const Space& space, Matrix<T> x, MatrixIn<T> wpe, const
   add_positions(space, "kozero::position_forward_at", x, wpe, places);
 }
 
+/// Bit k: whether row first + k is there and its token in the bucket. The same on all lanes of a warp.
+template <class Team>
+KOKKOS_INLINE_FUNCTION std::uint32_t rows_of_bucket(const Team& team, const Vector<const Token>& tokens,
+                                                    std::int64_t first, std::int64_t bucket) {
+  std::uint32_t found = 0;
+  Kokkos::parallel_reduce(
+      columns_of(team, kLanes),
+      [&](std::int64_t lane, std::uint32_t& bits) {
+        const std::int64_t row = first + lane;
+        const bool mine = row < static_cast<std::int64_t>(tokens.extent(0)) && tokens(row) % kTokenBuckets == bucket;
+        bits |= static_cast<std::uint32_t>(mine) << lane;
+      },
+      Kokkos::BOr<std::uint32_t>(found));
+  return found;
+}
+
 /// The rows of one bucket into the `width` columns of dwte that begin at `to`; those of dx begin at `from`, and rows of
 /// both are `columns` apart.
 template <class Team, class T>
@@ -74,24 +93,27 @@ KOKKOS_INLINE_FUNCTION void add_bucket(const Team& team, float* to, const T* fro
     float* const sum = to + token * columns;
     for_each_column(team, width, [=](std::int64_t c) { sum[c] += static_cast<float>(addend[c]); });
   }))
-  KOKKOS_IF_ON_DEVICE((for_each_column(team, width, [=](std::int64_t c) {
-                         constexpr int kAhead = 8;
-                         for (std::int64_t first = 0; first < rows; first += kAhead) {
-                           Token token[kAhead];
-                           float value[kAhead];
-                           KOZERO_UNROLLED
-                           for (int k = 0; k < kAhead; ++k) token[k] = first + k < rows ? tokens(first + k) : -1;
-                           KOZERO_UNROLLED
-                           for (int k = 0; k < kAhead; ++k) {
-                             const bool mine = token[k] % kTokenBuckets == bucket;
-                             value[k] = mine ? static_cast<float>(from[(first + k) * columns + c]) : 0.0F;
-                           }
-                           KOZERO_UNROLLED
-                           for (int k = 0; k < kAhead; ++k) {
-                             if (token[k] % kTokenBuckets == bucket) to[token[k] * columns + c] += value[k];
-                           }
-                         }
-                       });))
+  KOKKOS_IF_ON_DEVICE((for (std::int64_t first = 0; first < rows; first += kLanes) {
+    std::uint32_t found = rows_of_bucket(team, tokens, first, bucket);
+    while (found != 0) {
+      constexpr int kAhead = 4;
+      std::int64_t row[kAhead];  // -1: none
+      KOZERO_UNROLLED
+      for (int k = 0; k < kAhead; ++k) {
+        row[k] = found != 0 ? first + Kokkos::Experimental::countr_zero_builtin(found) : -1;
+        found &= found - 1;
+      }
+      for_each_column(team, width, [=](std::int64_t c) {
+        float value[kAhead];
+        KOZERO_UNROLLED
+        for (int k = 0; k < kAhead; ++k) value[k] = row[k] < 0 ? 0.0F : static_cast<float>(from[row[k] * columns + c]);
+        KOZERO_UNROLLED
+        for (int k = 0; k < kAhead; ++k) {
+          if (row[k] >= 0) to[tokens(row[k]) * columns + c] += value[k];
+        }
+      });
+    }
+  }))
 }
 
 template <class Space, class T>

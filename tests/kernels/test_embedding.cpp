@@ -9,15 +9,16 @@ namespace {
 
 using reference::Filled;
 
-constexpr std::int64_t kBatch = 3;
+constexpr std::int64_t kBatch = 11;
 constexpr std::int64_t kPositions = 7;
 constexpr std::int64_t kRows = kBatch * kPositions;
-constexpr std::int64_t kVocabulary = 37;
+constexpr std::int64_t kVocabulary = 300;
 
-/// Tokens with many repeats, the first and the last of the vocabulary among them.
+/// Tokens with many repeats, the first and the last of the vocabulary among them: every third is 5, and of the others
+/// some differ by a multiple of kTokenBuckets.
 std::vector<Token> tokens() {
   std::vector<Token> ids;
-  for (std::int64_t n = 0; n < kRows; ++n) ids.push_back(static_cast<Token>(n * n % kVocabulary));
+  for (std::int64_t n = 0; n < kRows; ++n) ids.push_back(static_cast<Token>(n % 3 == 0 ? 5 : n * n % 37 * 8));
   ids.front() = 0;
   ids.back() = static_cast<Token>(kVocabulary - 1);
   return ids;
