@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# OneDnn.cmake: DNNL::dnnl, oneDNN 2.6 or newer, by its header and library: Debian's own CMake file of it stops where
-# OpenCL's headers are not installed, which nothing here needs.
+# OneDnn.cmake: DNNL::dnnl, oneDNN 2.6 or newer (3 too), by its header and library: Debian's own CMake file of it stops
+# where OpenCL's headers are not installed, which nothing here needs. With KOZERO_ONEDNN=OFF there is none, and products
+# that no tile unit computes are loops of our own.
 
+option(KOZERO_ONEDNN "Compute products that no tile unit of the processor computes by oneDNN" ON)
+if(NOT KOZERO_ONEDNN)
+  set(dnnl_VERSION "not used")
+  return()
+endif()
 find_path(KOZERO_DNNL_INCLUDE oneapi/dnnl/dnnl_version.h)
 find_library(KOZERO_DNNL_LIBRARY dnnl)
 set(dnnl_VERSION 0)

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_strips.cpp: attention.hpp on the host by oneDNN, kStrip query rows of a head at a time.
+// attention_strips.cpp: attention.hpp on the host by products of matmul_library.hpp, kStrip query rows of a head at a
+// time.
 //   forward    S = Q K^T      P = exp(S / sqrt(D) - l)      Y = m P V          Q, Y (R, D)   K, V (n, D)   S, P (R, n)
 //   backward   dP = dY V^T    dS = P * (m dP - rowsum(dY * Y))
 //              dQ = dS K / sqrt(D)     dK += dS^T Q / sqrt(D)     dV += (m P)^T dY
-// A strip that ends at row n needs the first n keys only. Its (R, n) arrays stay in a core's second-level cache; the
-// small products are oneDNN's sgemm, which runs on the calling thread alone inside a parallel region; of 16-bit arrays
-// it is given float copies, and sums of dK and dV stay in float until all strips have added. A task of forward is a
-// strip; a task of backward is a key head with all the query heads and strips that add into it, in a fixed order.
-#include <dnnl.h>
+// A strip that ends at row n needs the first n keys only. Its (R, n) arrays stay in a core's second-level cache. 16-bit
+// arrays are copied to float for the products, and sums of dK and dV stay in float until all strips have added. A task
+// of forward is a strip; a task of backward is a key head with all the query heads and strips that add into it, in a
+// fixed order.
 
 #include <algorithm>
 #include <type_traits>
@@ -16,6 +16,7 @@
 #include <kozero/core/precision.hpp>
 #include <kozero/kernels/attention_strips.hpp>
 #include <kozero/kernels/attention_tasks.hpp>
+#include <kozero/kernels/matmul_library.hpp>
 #include <kozero/kernels/row_max.hpp>
 #include <kozero/kernels/rows.hpp>
 #include <kozero/kernels/vector_math.hpp>
@@ -57,12 +58,6 @@ struct ThreadScratch {
   }
 };
 
-/// A row-major matrix inside a larger one.
-template <class T>
-struct Block {
-  T* data;
-  std::int64_t row;  ///< elements from one row to the next
-};
 using FloatsIn = Block<const float>;
 
 /// A matrix (rows, D) in float: itself, or a copy of it at `copy`.
@@ -97,14 +92,6 @@ void store(Block<T> to, std::int64_t rows, std::int64_t head_dim, Block<float> f
     T* const out = to.data + r * to.row;
     simd_loop(head_dim, [=](std::int64_t d) { out[d] = static_cast<T>(in[d]); });
   }
-}
-
-/// out (m, n) = alpha op(a) op(b) + beta out.
-void small_product(Block<float> out, char op_a, FloatsIn a, char op_b, FloatsIn b, std::int64_t m, std::int64_t n,
-                   std::int64_t k, float alpha, float beta) {
-  const dnnl_status_t status =
-      dnnl_sgemm(op_a, op_b, m, n, k, alpha, a.data, a.row, b.data, b.row, beta, out.data, out.row);
-  if (status != dnnl_success) Kokkos::abort("kozero::attention: oneDNN's sgemm failed");
 }
 
 /// Rows [first, end) of query head `head` of sequence `batch`.
@@ -147,13 +134,13 @@ struct Forward {
     const FloatsIn k = in_float(part(shape.key_of(strip.batch, kv)), strip.end, dim, scratch.key);
     const FloatsIn v = in_float(part(shape.value_of(strip.batch, kv)), strip.end, dim, scratch.value);
     const Block<float> p{scratch.p, scratch.score_row};
-    small_product(p, 'N', q, 'T', k, strip.rows(), strip.end, dim, 1.0F, 0.0F);
+    multiply_on_this_thread(p, Op::none, q, Op::transpose, k, strip.rows(), strip.end, dim, 1.0F, 0.0F);
     float sums[kStrip];
     for (std::int64_t r = 0; r < strip.rows(); ++r) sums[r] = exponentials(strip, strip.first + r, p.data + r * p.row);
     const std::int64_t y_row = shape.y_columns();
     const Block<T> out{y + shape.output(strip.batch, strip.head) + strip.first * y_row, y_row};
     const Block<float> sum = float_target(out, dim, scratch.output);
-    small_product(sum, 'N', {p.data, p.row}, 'N', v, strip.rows(), dim, strip.end, 1.0F, 0.0F);
+    multiply_on_this_thread(sum, Op::none, {p.data, p.row}, Op::none, v, strip.rows(), dim, strip.end, 1.0F, 0.0F);
     for (std::int64_t r = 0; r < strip.rows(); ++r) {
       const float inverse = 1.0F / sums[r];
       const float* const from = sum.data + r * sum.row;
@@ -218,15 +205,15 @@ struct Backward {
     const FloatsIn p_in{p.data, p.row};
     const FloatsIn ds_in{ds.data, ds.row};
     const float beta = overwrite ? 0.0F : 1.0F;
-    small_product(p, 'N', q, 'T', head.key, rows, keys, dim, 1.0F, 0.0F);
-    small_product(ds, 'N', dy_strip, 'T', head.value, rows, keys, dim, 1.0F, 0.0F);
+    multiply_on_this_thread(p, Op::none, q, Op::transpose, head.key, rows, keys, dim, 1.0F, 0.0F);
+    multiply_on_this_thread(ds, Op::none, dy_strip, Op::transpose, head.value, rows, keys, dim, 1.0F, 0.0F);
     for (std::int64_t r = 0; r < rows; ++r)
       score_gradient(strip, strip.first + r, p.data + r * p.row, ds.data + r * ds.row);
-    small_product(head.key_sum, 'T', ds_in, 'N', q, keys, dim, rows, shape.scale(), beta);
-    small_product(head.value_sum, 'T', p_in, 'N', dy_strip, keys, dim, rows, 1.0F, beta);
+    multiply_on_this_thread(head.key_sum, Op::transpose, ds_in, Op::none, q, keys, dim, rows, shape.scale(), beta);
+    multiply_on_this_thread(head.value_sum, Op::transpose, p_in, Op::none, dy_strip, keys, dim, rows, 1.0F, beta);
     const Block<T> dq{dqkv + query, row};
     const Block<float> dq_sum = float_target(dq, dim, scratch.query);  // q is read no more
-    small_product(dq_sum, 'N', ds_in, 'N', head.key, rows, dim, keys, shape.scale(), 0.0F);
+    multiply_on_this_thread(dq_sum, Op::none, ds_in, Op::none, head.key, rows, dim, keys, shape.scale(), 0.0F);
     store(dq, rows, dim, dq_sum);
   }
 

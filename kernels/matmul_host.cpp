@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// matmul_host.cpp: who computes a product on the host. The rule: the processor's best tile unit, or oneDNN where there
-// is none and where padding to blocks of 32 x 32 would more than double the work. oneDNN gets copies in float of fp16,
-// which cost more than that padding, and of bf16 below AVX-512 BF16. A table may say otherwise (product_tuning.hpp):
-// all units and oneDNN are ways. Products of at most kFewRows rows are bound by memory bandwidth, and computed by
-// matmul_few_rows.hpp.
+// matmul_host.cpp: who computes a product on the host. The rule: the processor's best tile unit, or the library where
+// there is none and where padding to blocks of 32 x 32 would more than double the work. The library gets copies in
+// float of fp16, which cost more than that padding, and of bf16 below AVX-512 BF16. A table may say otherwise
+// (product_tuning.hpp): all units and the library are ways. Products of at most kFewRows rows are bound by memory
+// bandwidth, and computed by matmul_few_rows.hpp.
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <kozero/core/precision.hpp>
 #include <kozero/kernels/matmul.hpp>
 #include <kozero/kernels/matmul_few_rows.hpp>
-#include <kozero/kernels/matmul_onednn.hpp>
+#include <kozero/kernels/matmul_library.hpp>
 #include <kozero/kernels/matmul_tiles.hpp>
 #include <kozero/kernels/product_ways.hpp>
 
@@ -26,10 +26,8 @@ std::int64_t padded(std::int64_t extent) { return (extent + kTileRows - 1) / kTi
 
 bool fills_tiles(const ProductShape& shape) { return padded(shape.m) * padded(shape.n) <= 2 * shape.m * shape.n; }
 
-constexpr const char* kLibrary = "oneDNN";
-
 /// Where null is the library.
-const char* name_of(const TileUnit* unit) { return unit == nullptr ? kLibrary : unit->name; }
+const char* name_of(const TileUnit* unit) { return unit == nullptr ? library_name() : unit->name; }
 
 template <class In>
 bool goes_to_tiles(const ProductShape& shape) {
@@ -53,7 +51,7 @@ void multiply_by(const TileUnit* unit, const Device& space, const ProductShape& 
   if (unit != nullptr) {
     multiply_by_tiles(space, *unit, shape, c, a, b, epilogue);
   } else {
-    multiply_by_onednn(space, shape, c, a, b, epilogue);
+    multiply_by_library(space, shape, c, a, b, epilogue);
     apply_gelu(space, shape, c, epilogue);
   }
 }
@@ -92,7 +90,7 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
   }
 }
 
-/// Neither the tile units nor oneDNN sum an operand.
+/// Neither the tile units nor the library sum an operand.
 template <class Space, class T>
 bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, Matrix<const T> a, Matrix<const T> b,
                       Operand /*summed*/, Vector<float> /*workspace*/) {
@@ -150,7 +148,7 @@ double product_probe(const Space& space) {
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 std::vector<std::string> known_product_ways() {
-  std::vector<std::string> names = {kLibrary};
+  std::vector<std::string> names = {library_name()};
   const auto add = [&](const TileUnits& units) {
     for (int i = 0; i < units.extent; ++i) names.emplace_back(units.unit[i].name);
   };

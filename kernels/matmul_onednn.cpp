@@ -19,7 +19,7 @@
 
 #include <kozero/core/precision.hpp>
 #include <kozero/kernels/convert.hpp>
-#include <kozero/kernels/matmul_onednn.hpp>
+#include <kozero/kernels/matmul_library.hpp>
 #include <kozero/kernels/product_scratch.hpp>
 #include <kozero/kernels/product_tuning.hpp>
 
@@ -116,9 +116,21 @@ class Product {
       sum.append_sum(1.0F);
       attributes.set_post_ops(sum);
     }
-    const auto operation = shape.has_bias ? dnnl::matmul::desc(a, b, layout(1, shape.n, Op::none, types.in), c)
-                                          : dnnl::matmul::desc(a, b, c);
-    return {operation, attributes, library().engine};
+    return described<dnnl::matmul>(a, b, shape.has_bias ? layout(1, shape.n, Op::none, types.in) : Memory::desc(), c,
+                                   attributes);
+  }
+
+  /// An empty description of the bias means none. oneDNN 2 describes an operation first, oneDNN 3 the primitive at
+  /// once.
+  template <class Matmul>
+  static typename Matmul::primitive_desc described(const Memory::desc& a, const Memory::desc& b,
+                                                   const Memory::desc& bias, const Memory::desc& c,
+                                                   const dnnl::primitive_attr& attributes) {
+    if constexpr (requires { typename Matmul::desc; }) {
+      return {typename Matmul::desc(a, b, bias, c), attributes, library().engine};
+    } else {
+      return {library().engine, a, b, bias, c, attributes};
+    }
   }
 
   static Memory empty(const Memory::desc& description) { return {description, library().engine, nullptr}; }
@@ -222,8 +234,8 @@ void multiply_in_float(const ProductShape& shape, Out* c, const In* a, const In*
 }  // namespace
 
 template <class Out, class In>
-void multiply_by_onednn(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
-                        const Epilogue<Out, In>& epilogue) {
+void multiply_by_library(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+                         const Epilogue<Out, In>& epilogue) {
   if (epilogue.addend != nullptr) {
     const auto extent = static_cast<std::size_t>(shape.m * shape.n);
     Kokkos::deep_copy(space, Vector<Out>(c, extent), Vector<const Out>(epilogue.addend, extent));
@@ -238,19 +250,29 @@ void multiply_by_onednn(const Device& space, const ProductShape& shape, Out* c, 
   }
 }
 
+void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op op_b, Block<const float> b,
+                             std::int64_t m, std::int64_t n, std::int64_t k, float alpha, float beta) {
+  const auto letter = [](Op op) { return op == Op::none ? 'N' : 'T'; };
+  const dnnl_status_t status =
+      dnnl_sgemm(letter(op_a), letter(op_b), m, n, k, alpha, a.data, a.row, b.data, b.row, beta, out.data, out.row);
+  if (status != dnnl_success) Kokkos::abort("kozero::matmul: oneDNN's sgemm failed");
+}
+
+const char* library_name() { return "oneDNN"; }
+
 std::string product_library() {
   const dnnl_version_t& version = *dnnl_version();
   return "oneDNN " + std::to_string(version.major) + '.' + std::to_string(version.minor) + '.' +
          std::to_string(version.patch);
 }
 
-template void multiply_by_onednn<float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
-                                               const Epilogue<float, float>&);
-#define KOZERO_INSTANTIATE(T)                                                                                \
-  template void multiply_by_onednn<float, T>(const Device&, const ProductShape&, float*, const T*, const T*, \
-                                             const Epilogue<float, T>&);                                     \
-  template void multiply_by_onednn<T, T>(const Device&, const ProductShape&, T*, const T*, const T*,         \
-                                         const Epilogue<T, T>&);
+template void multiply_by_library<float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
+                                                const Epilogue<float, float>&);
+#define KOZERO_INSTANTIATE(T)                                                                                 \
+  template void multiply_by_library<float, T>(const Device&, const ProductShape&, float*, const T*, const T*, \
+                                              const Epilogue<float, T>&);                                     \
+  template void multiply_by_library<T, T>(const Device&, const ProductShape&, T*, const T*, const T*,         \
+                                          const Epilogue<T, T>&);
 KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

@@ -3,7 +3,7 @@
 // test_matmul_tiles.cpp: the tiled product where its blocking shows: several chunks, groups, passes and spans, either
 // side streaming, on every unit; and that the bits of an element depend on its row and column alone.
 #include <kozero/kernels/gelu.hpp>
-#include <kozero/kernels/matmul_onednn.hpp>
+#include <kozero/kernels/matmul_library.hpp>
 #include <kozero/kernels/matmul_tiles.hpp>
 
 #include "reference.hpp"
@@ -48,8 +48,8 @@ struct Operands {
   }
 };
 
-const auto by_onednn = [](const ProductShape& shape, auto* c, const auto* a, const auto* b, const auto& epilogue) {
-  multiply_by_onednn(Device(), shape, c, a, b, epilogue);
+const auto by_library_alone = [](const ProductShape& shape, auto* c, const auto* a, const auto* b, const auto& epilogue) {
+  multiply_by_library(Device(), shape, c, a, b, epilogue);
 };
 
 auto by_unit(const TileUnit& unit) {
@@ -65,7 +65,7 @@ void check(const TileUnit& unit, Extents extents) {
     for (const Op op_b : {Op::none, Op::transpose}) {
       CAPTURE(unit.name, extents.m, extents.n, extents.k, op_a == Op::transpose, op_b == Op::transpose);
       for (const auto& [adds, biased] : {std::pair(false, true), std::pair(true, false), std::pair(true, true)}) {
-        const auto expected = operands.template by<Out>(by_onednn, op_a, op_b, adds, biased);
+        const auto expected = operands.template by<Out>(by_library_alone, op_a, op_b, adds, biased);
         const auto got = operands.template by<Out>(by_unit(unit), op_a, op_b, adds, biased);
         // Both are rounded, from sums that differ a little.
         double largest = 0.0;
@@ -104,7 +104,7 @@ void check_spans() {
   const TileUnits& units = tile_units<In>();
   if (units.extent == 0) SKIP("this processor has no tile unit for the type");
   const Operands<In> operands({70, 100, 24000});
-  const auto expected = operands.template by<Out>(by_onednn, Op::none, Op::none, true, true);
+  const auto expected = operands.template by<Out>(by_library_alone, Op::none, Op::none, true, true);
   for (int i = 0; i < units.extent; ++i) {
     CAPTURE(units.unit[i].name);
     const auto got = operands.template by<Out>(by_unit(units.unit[i]), Op::none, Op::none, true, true);
@@ -146,17 +146,17 @@ void check_gelu(const TileUnit& unit, Extents extents) {
 
 }  // namespace
 
-TEST_CASE("The tiled product of floats agrees with oneDNN's", "[matmul]") { check_on_all_units<float, float>(); }
-TEST_CASE("The tiled product of bf16 agrees with oneDNN's", "[matmul]") {
+TEST_CASE("The tiled product of floats agrees with the library's", "[matmul]") { check_on_all_units<float, float>(); }
+TEST_CASE("The tiled product of bf16 agrees with the library's", "[matmul]") {
   SECTION("into float") { check_on_all_units<float, Bfloat16>(); }
   SECTION("into bf16") { check_on_all_units<Bfloat16, Bfloat16>(); }
 }
-TEST_CASE("The tiled product of fp16 agrees with oneDNN's of copies in float", "[matmul]") {
+TEST_CASE("The tiled product of fp16 agrees with the library's of copies in float", "[matmul]") {
   SECTION("into float") { check_on_all_units<float, Float16>(); }
   SECTION("into fp16") { check_on_all_units<Float16, Float16>(); }
 }
 
-TEST_CASE("The tiled product of a long inner extent agrees with oneDNN's", "[matmul]") {
+TEST_CASE("The tiled product of a long inner extent agrees with the library's", "[matmul]") {
   SECTION("of floats") { check_spans<float, float>(); }
   SECTION("of bf16") { check_spans<float, Bfloat16>(); }
 }
