@@ -28,6 +28,8 @@ usage: ./kozero.sh [--preset P] [-n RANKS] COMMAND [ARGUMENT...]
   KOZERO_NO_INSTALL=1   only say what is missing, install nothing
   KOZERO_BUILD_JOBS=N   compile with N jobs
   OMP_NUM_THREADS=N     threads of a rank (default: the cores, divided by the ranks)
+  KOZERO_MARCH=M        compile for this kind of processor, such as x86-64-v3 (default: native, this machine's)
+  KOZERO_CUDA_ARCH=N    with --preset cuda: compile for 80 (default), 86, 89 or 90
 TEXT
 }
 
@@ -38,7 +40,8 @@ configuration_key() {
   cd "$kRoot"
   { cat kozero.sh CMakePresets.json cmake/*.* cmake/patches/*
     ls CMakeLists.txt ./*/CMakeLists.txt src/*/CMakeLists.txt src/main.cpp tests/*/CMakeLists.txt 2>/dev/null || true
-    printf '%s\n' "$kRoot" "$1" "${CXX:-}" "${CUDACXX:-}" "${CMAKE_PREFIX_PATH:-}" "${SPACK_ENV:-}" "${KOZERO_CUDA_ARCH:-}"
+    printf '%s\n' "$kRoot" "$1" "${CXX:-}" "${CUDACXX:-}" "${CMAKE_PREFIX_PATH:-}" "${SPACK_ENV:-}" "${KOZERO_CUDA_ARCH:-}" \
+      "${KOZERO_MARCH:-}"
   } | sha256sum | cut -d ' ' -f 1
 }
 
@@ -70,10 +73,10 @@ ensure_configured() {
   before=$(cat "$build/configured" 2>/dev/null || true)
   if [[ $before == "$key" ]] || [[ $before == "$key, without tests" && $command != test ]]; then return; fi
   "$kRoot/cmake/install_packages.sh" tools
-  if [[ $preset == cuda ]]; then
-    find_cuda_compiler
-    [[ -n ${KOZERO_NO_INSTALL:-} ]] || "$kRoot/cmake/install_cudnn_frontend.sh" >/dev/null ||
-      say "cuDNN's front end cannot be had: attention is computed by kernels of KoZeRO's own"
+  if [[ $preset == cuda ]]; then find_cuda_compiler; fi
+  if [[ -z ${KOZERO_NO_INSTALL:-} ]] && has_cuda_compiler; then
+    "$kRoot/cmake/install_nvidia_wheels.sh" >/dev/null ||
+      say "cuDNN's front end cannot be fetched: on GPUs, KoZeRO's own kernels compute attention"
   fi
   say "configuring (preset $preset)"
   if ! configure "$preset"; then
@@ -88,8 +91,10 @@ ensure_configured() {
   echo "$key" >"$build/configured"
 }
 
+has_cuda_compiler() { command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; }
+
 find_cuda_compiler() {
-  command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]] ||
+  has_cuda_compiler ||
     die "the preset cuda needs the CUDA Toolkit (12 or newer): nvcc is neither on the PATH nor in /usr/local/cuda/bin"
 }
 

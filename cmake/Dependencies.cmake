@@ -5,7 +5,8 @@
 #   Kokkos::kokkos  MPI::MPI_CXX  external::hdf5  DNNL::dnnl  Catch2::Catch2
 #   tomlplusplus::tomlplusplus  nlohmann_json::nlohmann_json  CLI11::CLI11  fmt::fmt  external::pcre2  external::xxhash
 #   external::sentencepiece  external::utf8proc
-#   with KOZERO_CUDA: CUDA::cublasLt, external::nccl, and where it is there external::cudnn_frontend
+#   with KOZERO_CUDA: CUDA::cublasLt, external::nccl
+#   with KOZERO_CUDA or KOZERO_TESTS, where it is there: external::cudnn_frontend
 # What is missing stops the configuration, all of it at once, with the remedy. Nothing is downloaded here: kozero.sh
 # installs, and reads from missing.txt in the build folder what (name|Debian packages|Spack spec, one part a line).
 
@@ -73,6 +74,8 @@ endif()
 
 if(KOZERO_CUDA)
   include(NcclLibrary)
+endif()
+if(KOZERO_CUDA OR KOZERO_TESTS)
   include(CudnnFrontend)
 endif()
 kozero_stop_if_missing()

@@ -118,12 +118,15 @@ check() {
 # quote NAME PATTERN: the lines of a check's output that the summary shows.
 quote() { $dry || while IFS= read -r line; do say "$line"; done < <(grep -E "$2" "$1.log" | head -n 8); }
 
-# The libraries of a program; fails where one is missing. A machine without a device has no libcuda.
+# The libraries of the programs; fails where one is missing. A machine without a device has no libcuda.
 linked() {
-  local missing
-  missing=$(ours ldd "$1" | grep 'not found' | grep -v 'libcuda\.so')
+  local name missing status=0
+  for name in "$@"; do
+    missing=$(ours ldd "$name" | grep 'not found' | grep -v 'libcuda\.so')
+    [[ -z $missing ]] || { echo "$name: $missing"; status=1; }
+  done
   ours ldd "$1" | grep -E 'cublas|cudart|nccl|mpi' || true
-  [[ -z $missing ]] || { echo "$1: $missing"; return 1; }
+  return $status
 }
 
 opens_cudnn() {
@@ -134,13 +137,19 @@ step_keys=("$deck" model.seq=1024 train.precision=bf16)
 step() { ours "$kozero" bench step "$deck" model.seq=1024 train.precision=bf16 "$@"; }
 batch() { echo "train.global_batch=$1 train.micro_batch=$1"; }
 
+# Before any call: every program finds its libraries, and cuDNN can be opened.
+libraries_are_there() {
+  local name programs=("$kozero")
+  for name in $kTests; do name=$(program "test_$name") && programs+=(${name:+"$name"}); done
+  check libraries 60 linked "${programs[@]}"
+  check cudnn 60 opens_cudnn
+  [[ $(grep -cE '^ok *(libraries|cudnn) ' "$out/summary.txt") == 2 ]] ||
+    die "libraries are missing (above): install cuBLASLt and cuDNN 9, or name their folder in LD_LIBRARY_PATH"
+}
+
 call_A() {
   local b repeats
   check device 20 nvidia-smi
-  check libraries 20 linked "$kozero"
-  check cudnn 60 opens_cudnn
-  grep -q '^ok *libraries' "$out/summary.txt" ||
-    die "kozero-cuda lacks libraries (above): install them, or name their folder in LD_LIBRARY_PATH"
   check banner 90 ours "$kozero" train "${step_keys[@]}" run.steps=2 $(batch 8) run.dir=banner
   quote banner '^(precision|placement|memory plan|step 2)'
   for b in 8 32 64; do
@@ -248,7 +257,7 @@ pack() {
   local programs=("$kozero" "$host")
   for name in $kTests; do programs+=("$(program "test_$name")"); done
   for name in "${programs[@]}"; do
-    [[ -x $name ]] || die "the programs are not built: KOZERO_TESTS=ON and KOZERO_MARCH=x86-64-v3 in cuda and release"
+    [[ -x $name ]] || die "the programs are not all built; docs/gpu.md has the commands (KOZERO_MARCH, KOZERO_TESTS)"
   done
   for name in "$build" "$(dirname "$host")"; do
     grep -qs 'KOZERO_MARCH:STRING=x86-64-v3' "$name/CMakeCache.txt" ||
@@ -302,6 +311,8 @@ main() {
   # The shells of check() call these.
   export build host decks out python libraries kozero deck
   export -f ours ranks linked opens_cudnn step losses alike refused
+  call=libraries
+  libraries_are_there
   for call in "${calls[@]}"; do
     call_begin=$SECONDS
     : >"$out/$call.log"

@@ -93,16 +93,18 @@ TEST_CASE("the mock refuses what the manual forbids", "[cublaslt]") {
   cublasLtHandle_t handle = nullptr;
   cublasLtCreate(&handle);
   Kokkos::View<float*, Kokkos::HostSpace> memory("memory", 4096);
-  const auto run = [&](std::int64_t n, Fusion fusion, std::int64_t skipped, std::size_t workspace_skipped) {
+  const auto run = [&](std::int64_t n, Fusion fusion, std::int64_t skipped, std::size_t workspace_skipped,
+                       std::int64_t hidden_skipped = 0) {
     CublasltProduct<float, float> product(handle, {{16, n, 8, Op::none, Op::none, false, false}, fusion, true});
     float* const at = memory.data() + skipped;
-    const Epilogue<float, float> epilogue{.hidden = fusion == Fusion::gelu_gradient ? at + 2048 : nullptr};
+    const Epilogue<float, float> epilogue{.hidden = fusion == Fusion::gelu_gradient ? at + 2048 + hidden_skipped : nullptr};
     product.run(0, nullptr, reinterpret_cast<char*>(memory.data() + 3072) + workspace_skipped, at, at + 512, at + 1024,
                 epilogue);
   };
   CHECK_NOTHROW(run(16, Fusion::none, 0, 0));
   CHECK_NOTHROW(run(16, Fusion::gelu_gradient, 0, 0));
   CHECK_THROWS_WITH(run(16, Fusion::none, 1, 0), ContainsSubstring("less aligned than the algorithm was chosen for"));
+  CHECK_THROWS_WITH(run(16, Fusion::gelu_gradient, 0, 0, 1), ContainsSubstring("auxiliary matrix is less aligned"));
   CHECK_THROWS_WITH(run(16, Fusion::none, 0, 4), ContainsSubstring("workspace"));
   const ProductShape narrow{16, 12, 8, Op::none, Op::none, false, false};
   CHECK_FALSE(CublasltProduct<float, float>(handle, {narrow, Fusion::gelu, true}).exists());
