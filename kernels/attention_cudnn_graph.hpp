@@ -5,9 +5,11 @@
 // attention_cudnn.cpp; its test builds graphs for GPUs that are not here.
 #pragma once
 #include <cmath>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
@@ -69,6 +71,9 @@ class CudnnGraph {
   /// Why there is no plan; "" where there is one.
   [[nodiscard]] const std::string& unavailable_reason() const { return unavailable_reason_; }
   [[nodiscard]] std::int64_t workspace() const { return workspace_; }
+  /// (B, heads, T, D) of an array of the graph, and the elements between neighbours along each.
+  [[nodiscard]] std::vector<std::int64_t> extents(CudnnArray array) const { return arrays_.at(array)->get_dim(); }
+  [[nodiscard]] std::vector<std::int64_t> strides(CudnnArray array) const { return arrays_.at(array)->get_stride(); }
 
   void run(void* stream, std::unordered_map<std::int64_t, void*>& arrays, void* workspace) {
     if (fe::detail::set_stream(handle_, static_cast<cudaStream_t>(stream)) != CUDNN_STATUS_SUCCESS) {
@@ -91,19 +96,19 @@ class CudnnGraph {
     return place(graph_.tensor(fe::graph::Tensor_attributes()), array, heads, columns);
   }
 
-  Tensor place(Tensor tensor, CudnnArray array, std::int64_t heads, std::int64_t columns) const {
+  Tensor place(Tensor tensor, CudnnArray array, std::int64_t heads, std::int64_t columns) {
     tensor->set_uid(array)
         .set_dim({shape_.batch, heads, shape_.positions, shape_.head_dim})
         .set_stride({shape_.positions * columns, shape_.head_dim, columns, 1});
-    return tensor;
+    return arrays_[array] = tensor;
   }
 
-  Tensor place_logsumexp(Tensor tensor) const {
+  Tensor place_logsumexp(Tensor tensor) {
     tensor->set_uid(kLogsumexp)
         .set_data_type(fe::DataType_t::FLOAT)
         .set_dim({shape_.batch, shape_.heads, shape_.positions, 1})
         .set_stride({shape_.heads * shape_.positions, shape_.positions, 1, 1});
-    return tensor;
+    return arrays_[kLogsumexp] = tensor;
   }
 
   [[nodiscard]] std::int64_t qkv_columns() const { return (shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim; }
@@ -137,6 +142,7 @@ class CudnnGraph {
   cudnnHandle_t handle_;
   CudnnAttention shape_;
   fe::graph::Graph graph_;
+  std::map<CudnnArray, Tensor> arrays_;
   std::string unavailable_reason_;
   std::int64_t workspace_ = 0;
 };

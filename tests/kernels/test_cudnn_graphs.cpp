@@ -80,6 +80,36 @@ TEST_CASE("cuDNN computes the attention of every preset", "[cudnn]") {
   }
 }
 
+TEST_CASE("the graphs read and write the arrays of attention.hpp, with fewer key heads than query heads too",
+          "[cudnn]") {
+  const CudnnAttention shape = {2, 32, 12, 4, 64, CudnnType::bf16};
+  const CudnnGraph of_forward = forward(Gpu::h200, shape), of_backward = backward(Gpu::h200, shape);
+  // The front end transposes some arrays in place, so the order of the dimensions says nothing.
+  const auto dimensions = [](const CudnnGraph& graph, CudnnArray array) {
+    std::set<std::pair<std::int64_t, std::int64_t>> all;
+    for (std::size_t i = 0; i < 4; ++i) all.emplace(graph.extents(array)[i], graph.strides(array)[i]);
+    return all;
+  };
+  const auto check = [&](const CudnnGraph& graph, CudnnArray array, std::int64_t heads, std::int64_t row) {
+    INFO("array " << array);
+    CHECK((dimensions(graph, array) ==
+           decltype(dimensions(graph, array)){{2, 32 * row}, {heads, 64}, {32, row}, {64, 1}}));
+  };
+  constexpr std::int64_t kQkvRow = (12 + 4 + 4) * 64, kOutputRow = 12 * 64;
+  for (const CudnnGraph* graph : {&of_forward, &of_backward}) {
+    check(*graph, kQuery, 12, kQkvRow);
+    check(*graph, kKey, 4, kQkvRow);
+    check(*graph, kValue, 4, kQkvRow);
+    check(*graph, kOutput, 12, kOutputRow);
+    CHECK(graph->extents(kLogsumexp) == std::vector<std::int64_t>{2, 12, 32, 1});
+    CHECK(graph->strides(kLogsumexp) == std::vector<std::int64_t>{12 * 32, 32, 1, 1});
+  }
+  check(of_backward, kOutputGradient, 12, kOutputRow);
+  check(of_backward, kQueryGradient, 12, kQkvRow);
+  check(of_backward, kKeyGradient, 4, kQkvRow);
+  check(of_backward, kValueGradient, 4, kQkvRow);
+}
+
 TEST_CASE("cuDNN computes attention over an odd number of positions and in fp16", "[cudnn]") {
   const Gpu gpu = each_gpu();
   const CudnnAttention shape = {3, 777, 12, 4, 96, CudnnType::f16};
