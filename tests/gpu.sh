@@ -83,7 +83,7 @@ rehearsed() {
     echo "$name: mpiexec is not there"
     status=1
   fi
-  if [[ " $* " == *" $deck "* ]]; then "$host" plan "$deck" "${keys[@]}" run.device=host >/dev/null || status=1; fi
+  if [[ " $* " == *" $deck "* ]]; then ours "$host" plan "$deck" "${keys[@]}" run.device=host >/dev/null || status=1; fi
   return $status
 }
 
