@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
 # Dependencies.cmake: finds what KoZeRO stands on and gives each part one imported target:
-#   Kokkos::kokkos  MPI::MPI_CXX  external::hdf5  DNNL::dnnl  Catch2::Catch2
+#   Kokkos::kokkos  MPI::MPI_CXX  external::hdf5  DNNL::dnnl (not with KOZERO_ONEDNN=OFF)  Catch2::Catch2
 #   tomlplusplus::tomlplusplus  nlohmann_json::nlohmann_json  CLI11::CLI11  fmt::fmt  external::pcre2  external::xxhash
 #   external::sentencepiece  external::utf8proc
 #   with KOZERO_CUDA: CUDA::cublasLt, external::nccl

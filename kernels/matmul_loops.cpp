@@ -18,7 +18,7 @@ namespace kozero::kernels {
 namespace {
 
 using Lanes [[gnu::vector_size(32)]] = float;
-constexpr int kLanes = 8;
+constexpr int kVectorLanes = 8;
 constexpr int kPanelRows = 6;
 constexpr int kPanelColumns = 16;
 // A task's tile of c: its sums lie in the second-level cache.
@@ -42,11 +42,11 @@ struct Vectors {
 };
 
 template <class T>
-Vectors<T> rows_of(const T* a, Op op, std::int64_t row, std::int64_t m, std::int64_t k) {
+Vectors<T> row_vectors(const T* a, Op op, std::int64_t row, std::int64_t m, std::int64_t k) {
   return op == Op::none ? Vectors<T>{a, m, k, row, 1} : Vectors<T>{a, m, k, 1, row};
 }
 template <class T>
-Vectors<T> columns_of(const T* b, Op op, std::int64_t row, std::int64_t n, std::int64_t k) {
+Vectors<T> column_vectors(const T* b, Op op, std::int64_t row, std::int64_t n, std::int64_t k) {
   return op == Op::none ? Vectors<T>{b, n, k, 1, row} : Vectors<T>{b, n, k, row, 1};
 }
 
@@ -80,7 +80,7 @@ void multiply_panels(float* sums, const float* a, const float* b, std::int64_t s
       if (first) {
         sum[r][l] = Lanes{};
       } else {
-        std::memcpy(&sum[r][l], sums + r * kSumColumns + l * kLanes, sizeof(Lanes));
+        std::memcpy(&sum[r][l], sums + r * kSumColumns + l * kVectorLanes, sizeof(Lanes));
       }
     }
   }
@@ -146,8 +146,8 @@ Scratch& scratch() {
 template <class Out, class In>
 void multiply_by_library(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
                          const Epilogue<Out, In>& epilogue) {
-  const auto rows = rows_of(a, shape.op_a, shape.op_a == Op::none ? shape.k : shape.m, shape.m, shape.k);
-  const auto columns = columns_of(b, shape.op_b, shape.op_b == Op::none ? shape.n : shape.k, shape.n, shape.k);
+  const auto rows = row_vectors(a, shape.op_a, shape.op_a == Op::none ? shape.k : shape.m, shape.m, shape.k);
+  const auto columns = column_vectors(b, shape.op_b, shape.op_b == Op::none ? shape.n : shape.k, shape.n, shape.k);
   const std::int64_t some_rows = vectors_at_once(shape.k, kSumRows);
   const std::int64_t some_columns = vectors_at_once(shape.k, kSumColumns);
   const Out* const addend = !shape.accumulate ? nullptr : epilogue.addend != nullptr ? epilogue.addend : c;
@@ -188,8 +188,8 @@ void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op
   thread_local std::vector<float> panels_a, panels_b;
   panels_a.resize(static_cast<std::size_t>(kSumRows * k));
   panels_b.resize(static_cast<std::size_t>(kSumColumns * k));
-  const auto rows = rows_of(a.data, op_a, a.row, m, k);
-  const auto columns = columns_of(b.data, op_b, b.row, n, k);
+  const auto rows = row_vectors(a.data, op_a, a.row, m, k);
+  const auto columns = column_vectors(b.data, op_b, b.row, n, k);
   Tile tile;
   for (std::int64_t first_row = 0; first_row < m; first_row += kSumRows) {
     const auto of_a = rows.part(first_row, kSumRows);

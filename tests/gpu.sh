@@ -122,7 +122,7 @@ quote() { $dry || while IFS= read -r line; do say "$line"; done < <(grep -E "$2"
 linked() {
   local name missing status=0
   for name in "$@"; do
-    missing=$(ours ldd "$name" | grep 'not found' | grep -v 'libcuda\.so')
+    missing=$(ours ldd "$name" 2>&1 | grep 'not found' | grep -v 'libcuda\.so')
     [[ -z $missing ]] || { echo "$name: $missing"; status=1; }
   done
   ours ldd "$1" | grep -E 'cublas|cudart|nccl|mpi' || true
@@ -144,7 +144,7 @@ libraries_are_there() {
   check libraries 60 linked "${programs[@]}"
   check cudnn 60 opens_cudnn
   [[ $(grep -cE '^ok *(libraries|cudnn) ' "$out/summary.txt") == 2 ]] ||
-    die "libraries are missing (above): install cuBLASLt and cuDNN 9, or name their folder in LD_LIBRARY_PATH"
+    die "a library is missing (above): install cuBLASLt, cuDNN 9 and python3, or name their folder in LD_LIBRARY_PATH"
 }
 
 call_A() {
@@ -312,6 +312,7 @@ main() {
   export build host decks out python libraries kozero deck
   export -f ours ranks linked opens_cudnn step losses alike refused
   call=libraries
+  : >"$out/$call.log"
   libraries_are_there
   for call in "${calls[@]}"; do
     call_begin=$SECONDS

@@ -3,8 +3,9 @@
 // bench_kernels.cpp: the time of every kernel of a training step at a deck's shapes, beside what the machine can give.
 // Each round calls every kernel once, after two probes, of memory and of products in the first-level caches; medians
 // over the rounds are printed. A kernel's share is of its probe's rate; where there is no product probe, of the fastest
-// product's. "of oneDNN" is a product's rate over oneDNN's, which computes it too in each round. kernel_case.hpp says
-// which operations and bytes count; operands come from memory, not from a cache (operand_rings.hpp).
+// product's. "of library" is a product's rate over that of oneDNN (or of what takes its place), which computes it too in
+// each round. kernel_case.hpp says which operations and bytes count; operands come from memory, not from a cache
+// (operand_rings.hpp).
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -111,7 +112,7 @@ struct Best {
 
 void print_table(const std::vector<TimedKernel>& kernels, const Best& best) {
   std::cout << fmt::format("{:<38}{:<32}{:>6}{:>11}{:>11}{:>16}{:>8}{:>12}\n", "kernel", "shape", "calls", "ms a call",
-                           "ms a step", "rate", "share", "of oneDNN");
+                           "ms a step", "rate", "share", "of library");
   double step = 0.0;
   double operations = 0.0;
   for (const auto& one : kernels) {

@@ -74,7 +74,7 @@ provenance() {
   expect 0 '^kozero [0-9]+\.[0-9]+\.[0-9]+$' "$kozero" --version
   also '^commit       ([0-9a-f]{12}(\+changes)?|unknown)$'
   for library in compiler kokkos mpi hdf5; do also "^$library +.*[0-9]\.[0-9]"; done
-  also '^products     oneDNN [0-9.]+$'
+  also '^products     (oneDNN [0-9.]+|loops)$'
   commit=$(sed -n 's/^commit  *//p' out.txt)
   expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny checkpoint.every=12 'run.dir="a b"'
   for file in 'a b/log.txt' 'a b/deck.toml'; do
