@@ -47,7 +47,7 @@ void TokenShardWriter::append(std::span<const Token> tokens) {
   num_tokens_ += static_cast<std::int64_t>(tokens.size());
   require(num_tokens_ <= INT32_MAX, path_ + ": more tokens than a shard can count");
   for (const Token token : tokens) {
-    require(token >= 0 && token < vocab_, path_ + ": token outside the vocabulary");
+    if (token < 0 || token >= vocab_) throw Error(Failure::internal, path_ + ": token outside the vocabulary");
     buffer_.append(reinterpret_cast<const char*>(&token), static_cast<std::size_t>(format_.bytes_per_token));
     if (buffer_.size() >= kBufferBytes) flush();
   }

@@ -20,12 +20,6 @@ constexpr std::int64_t kAhead = 8;        // rows: how far ahead b is prefetched
 constexpr std::int64_t kDotRows = 16;     // rows of b (N, K) of a task
 constexpr std::int64_t kLine = 64;        // bytes of a cache line
 
-template <class Task>
-void for_each_task(const Device& space, const char* label, std::int64_t tasks, const Task& task) {
-  using Policy = Kokkos::RangePolicy<Device, Kokkos::Schedule<Kokkos::Dynamic>, Kokkos::IndexType<std::int64_t>>;
-  Kokkos::parallel_for(label, Policy(space, 0, tasks, Kokkos::ChunkSize(1)), task);
-}
-
 ProductScratch& scratch() {
   static ProductScratch scratch;
   return scratch;

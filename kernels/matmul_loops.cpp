@@ -114,12 +114,6 @@ struct Tile {
   alignas(64) float sums[kSumRows * kSumColumns];
 };
 
-template <class Task>
-void for_each_task(const Device& space, const char* label, std::int64_t tasks, const Task& task) {
-  using Policy = Kokkos::RangePolicy<Device, Kokkos::Schedule<Kokkos::Dynamic>, Kokkos::IndexType<std::int64_t>>;
-  Kokkos::parallel_for(label, Policy(space, 0, tasks, Kokkos::ChunkSize(1)), task);
-}
-
 template <int kWidth, class T>
 float* packed(const Device& space, ProductScratch& scratch, const Vectors<T>& from) {
   const std::int64_t panels = rounded_up(from.extent, kWidth) / kWidth;

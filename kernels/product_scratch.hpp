@@ -1,15 +1,25 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// product_scratch.hpp: host memory that all products of a kind share, since they run one after another.
+// product_scratch.hpp: what the host's products have in common: memory that all of a kind share, since they run one
+// after another, and tasks that idle threads take.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <Kokkos_Core.hpp>
 #include <memory>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
 
 namespace kozero::kernels {
+
+/// task(i) for i in [0, tasks); an idle thread takes the next.
+template <class Task>
+void for_each_task(const Device& space, const char* label, std::int64_t tasks, const Task& task) {
+  using Policy = Kokkos::RangePolicy<Device, Kokkos::Schedule<Kokkos::Dynamic>, Kokkos::IndexType<std::int64_t>>;
+  Kokkos::parallel_for(label, Policy(space, 0, tasks, Kokkos::ChunkSize(1)), task);
+}
 
 class ProductScratch {
  public:
