@@ -40,8 +40,8 @@ configuration_key() {
   cd "$kRoot"
   { cat kozero.sh CMakePresets.json cmake/*.* cmake/patches/*
     ls CMakeLists.txt ./*/CMakeLists.txt src/*/CMakeLists.txt src/main.cpp tests/*/CMakeLists.txt 2>/dev/null || true
-    printf '%s\n' "$kRoot" "$1" "${CXX:-}" "${CUDACXX:-}" "${CMAKE_PREFIX_PATH:-}" "${SPACK_ENV:-}" "${KOZERO_CUDA_ARCH:-}" \
-      "${KOZERO_MARCH:-}"
+    printf '%s\n' "$kRoot" "$1" "${CXX:-}" "${CUDACXX:-}" "${CMAKE_PREFIX_PATH:-}" "${SPACK_ENV:-}" \
+      "${KOZERO_CUDA_ARCH:-}" "${KOZERO_MARCH:-}"
   } | sha256sum | cut -d ' ' -f 1
 }
 

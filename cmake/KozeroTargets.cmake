@@ -95,6 +95,6 @@ function(kozero_test name)
   list(APPEND arg_LABELS mpi)
   foreach(ranks ${arg_RANKS})
     kozero_add_ctest(${name}.${ranks} LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${ranks} THREADS 1
-                     COMMAND ${KOZERO_MPIEXEC} -n ${ranks} $<TARGET_FILE:${name}>)
+                     COMMAND ${KOZERO_MPIEXEC} -n ${ranks} ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${name}>)
   endforeach()
 endfunction()

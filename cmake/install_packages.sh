@@ -38,7 +38,7 @@ missing_kokkos_tools() {
 missing_libraries_by_dpkg() {
   local package
   local named='s/^[^#]*DEBIAN "?([a-z0-9 -]*[a-z0-9])"? SPACK.*/\1/p'
-  for package in $(sed -nE "$named" "$kHere"/{Dependencies,MessagePassing,ParallelHdf5,OneDnn}.cmake); do
+  for package in $(sed -nE "$named" "$kHere"/{Dependencies,MessagePassing,Hdf5,OneDnn}.cmake); do
     dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || echo "$package"
   done
 }

@@ -7,8 +7,8 @@
 //   qkv (N, (H + 2 KV) D), a row = H query heads | KV key heads | KV value heads      y (N, H D)     logsumexp (B H, T)
 // Query head h reads key and value head h / (H / KV): grouped-query attention; KV = H is the usual one.
 // Backward recomputes p from the logsumexp, and overwrites dqkv. No (T, T) matrix of a head exists: on the host blocks
-// of 32 keys by 32 queries on the processor's tile unit (attention_tiles.hpp), or a strip of rows a thread on oneDNN
-// where there is none (attention_strips.hpp); on GPUs cuDNN (attention_cudnn.hpp), or a team a block of rows
+// of 32 keys by 32 queries on the processor's tile unit (attention_tiles.hpp), or where there is none a strip of rows a
+// thread by the library of matmul_library.hpp (attention_strips.hpp); on GPUs cuDNN (attention_cudnn.hpp), or a team a block of rows
 // (attention_teams.hpp). Bits do not depend on the number of threads. Runs on `space`; returns without fencing. Dao,
 // Fu, Ermon, Rudra, Re, "FlashAttention", 2022, arXiv:2205.14135; Ainslie et al. 2023, arXiv:2305.13245.
 #pragma once
@@ -68,8 +68,8 @@ struct AttentionShape {
 enum class Attention { repeating, fastest };
 void choose_attention(Attention attention);
 
-/// Who computes attention of that shape for arrays of T: "AVX-512 BF16", "oneDNN", "cuDNN 9.19.0", or "blocks in shared
-/// memory (cuDNN: <why not>)".
+/// Who computes attention of that shape for arrays of T: "AVX-512 BF16", "oneDNN", "loops", "cuDNN 9.19.0", or "blocks in
+/// shared memory (cuDNN: <why not>)".
 template <class T>
 std::string attention_by(const AttentionShape& shape);
 

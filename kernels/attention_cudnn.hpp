@@ -3,8 +3,8 @@
 // attention_cudnn.hpp: attention.hpp by cuDNN's fused kernels, where the machine has cuDNN 9 and cuDNN has a kernel.
 // Arrays and their contract are attention.hpp's, without dropout, whose random numbers are ours. cuDNN is opened at run
 // time, the library that KOZERO_CUDNN_LIBRARY names or libcudnn.so.9: a program built with its front end runs without
-// it too. Plans are built once a shape and kept; the first that cuDNN's heuristic names is taken. A backward that
-// repeats keeps all scores' gradients in the workspace, 2 B H T T bytes; one that need not adds to dq in any order, which
+// it too. Plans are built once a shape and kept; the first that cuDNN's heuristic names is taken. A deterministic
+// backward keeps all scores' gradients in the workspace, 2 B H T T bytes; another one adds to dq in any order, which
 // takes 8 B H T D on sm_80 and 4 B H T D on sm_90 (docs/gpu.md). Errors of a call throw Error(internal); a library that
 // the environment names and cannot be opened, Error(input).
 #pragma once

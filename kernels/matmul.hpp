@@ -8,14 +8,15 @@
 //   hidden = op(a) op(b) + bias, active = gelu(hidden)      and      dhidden = op(a) op(b) * gelu'(hidden)
 // and likewise the gradients of a layer's weight and bias, dy (K, C) being a (K, M) or b (K, N)
 //   dweight = a^T b or dweight += a^T b, dbias(c) += sum over k of dy(k, c)
-// On the host a tile unit of the processor computes it (matmul_tiles.cpp: AMX or AVX-512) or oneDNN (matmul_onednn.cpp;
-// matmul_host.cpp chooses), on NVIDIA GPUs cuBLASLt (matmul_cublaslt.cpp). What a back end sets up for a shape is kept
+// On the host a tile unit of the processor computes it (matmul_tiles.cpp: AMX or AVX-512), or the library
+// (matmul_library.hpp; matmul_host.cpp chooses); on NVIDIA GPUs cuBLASLt (matmul_cublaslt.cpp). What a back end sets up for a shape is kept
 // and used again; shape, operation and a table (product_tuning.hpp) choose the algorithm: a call repeats bit for bit at
 // a given number of threads, and by tiles at any. Sums are in float. From one host thread. Throws Error(internal) where
 // extents disagree. Runs on `space`; returns without fencing.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
+#include <string>
 #include <type_traits>
 
 #include <kozero/core/error.hpp>
@@ -80,9 +81,14 @@ void apply_gelu(const Space& space, const ProductShape& shape, Out* c, const Epi
 enum class Products { fastest, library, tf32 };
 void choose_products(Products products);
 
-/// Who multiplies matrices of T: "AMX", "AVX-512 BF16", "AVX-512", "oneDNN", "cuBLASLt".
+/// Who multiplies matrices of T: "AMX", "AVX-512 BF16", "AVX-512", "oneDNN", "loops", "cuBLASLt".
 template <class T>
 const char* multiplier();
+
+/// Why the processor's own instructions for T are not used, with the measured rates that decided: "AMX refused by the
+/// kernel (Operation not permitted), AVX-512 BF16 88 GFLOP/s a thread, AVX-512 of floats 120". Empty where they are.
+template <class T>
+std::string multiplier_note();
 
 /// Multiplies what the first-level caches hold, on all threads: what the machine can give. Returns the operations,
 /// 2 M N K of all products; 0 where the library multiplies.

@@ -202,6 +202,11 @@ const char* multiplier() {
   return std::is_same_v<T, float> && tf32() ? "cuBLASLt in TF32" : "cuBLASLt";
 }
 
+template <class T>
+std::string multiplier_note() {
+  return {};
+}
+
 template <class Space, class T>
 double product_probe(const Space&) {
   return 0.0;
@@ -211,6 +216,7 @@ double product_probe(const Space&) {
   template bool multiply_and_sum<Device, T>(const Device&, const ProductShape&, float*, Matrix<const T>, \
                                             Matrix<const T>, Operand, Vector<float>);                    \
   template const char* multiplier<T>();                                                                  \
+  template std::string multiplier_note<T>();                                                             \
   template double product_probe<Device, T>(const Device&);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 

@@ -29,7 +29,7 @@ constexpr std::int64_t kPacked = std::int64_t{1} << 22;  // floats of an operand
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
-/// Rows of op(a), or columns of op(b), as vectors over k.
+/// The rows of op(a), or the columns of op(b) as rows of its transpose: vectors over k.
 template <class T>
 struct Vectors {
   const T* data;
@@ -42,12 +42,8 @@ struct Vectors {
 };
 
 template <class T>
-Vectors<T> row_vectors(const T* a, Op op, std::int64_t row, std::int64_t m, std::int64_t k) {
-  return op == Op::none ? Vectors<T>{a, m, k, row, 1} : Vectors<T>{a, m, k, 1, row};
-}
-template <class T>
-Vectors<T> column_vectors(const T* b, Op op, std::int64_t row, std::int64_t n, std::int64_t k) {
-  return op == Op::none ? Vectors<T>{b, n, k, 1, row} : Vectors<T>{b, n, k, row, 1};
+Vectors<T> row_vectors(const T* a, bool transposed, std::int64_t row, std::int64_t m, std::int64_t k) {
+  return transposed ? Vectors<T>{a, m, k, 1, row} : Vectors<T>{a, m, k, row, 1};
 }
 
 /// Panel `index`, [k][kWidth], with zeros for vectors that do not exist.
@@ -140,8 +136,10 @@ Scratch& scratch() {
 template <class Out, class In>
 void multiply_by_library(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
                          const Epilogue<Out, In>& epilogue) {
-  const auto rows = row_vectors(a, shape.op_a, shape.op_a == Op::none ? shape.k : shape.m, shape.m, shape.k);
-  const auto columns = column_vectors(b, shape.op_b, shape.op_b == Op::none ? shape.n : shape.k, shape.n, shape.k);
+  const bool transposed_a = shape.op_a == Op::transpose;
+  const bool transposed_b = shape.op_b == Op::transpose;
+  const auto rows = row_vectors(a, transposed_a, transposed_a ? shape.m : shape.k, shape.m, shape.k);
+  const auto columns = row_vectors(b, !transposed_b, transposed_b ? shape.k : shape.n, shape.n, shape.k);
   const std::int64_t some_rows = vectors_at_once(shape.k, kSumRows);
   const std::int64_t some_columns = vectors_at_once(shape.k, kSumColumns);
   const Out* const addend = !shape.accumulate ? nullptr : epilogue.addend != nullptr ? epilogue.addend : c;
@@ -182,8 +180,8 @@ void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op
   thread_local std::vector<float> panels_a, panels_b;
   panels_a.resize(static_cast<std::size_t>(kSumRows * k));
   panels_b.resize(static_cast<std::size_t>(kSumColumns * k));
-  const auto rows = row_vectors(a.data, op_a, a.row, m, k);
-  const auto columns = column_vectors(b.data, op_b, b.row, n, k);
+  const auto rows = row_vectors(a.data, op_a == Op::transpose, a.row, m, k);
+  const auto columns = row_vectors(b.data, op_b == Op::none, b.row, n, k);
   Tile tile;
   for (std::int64_t first_row = 0; first_row < m; first_row += kSumRows) {
     const auto of_a = rows.part(first_row, kSumRows);

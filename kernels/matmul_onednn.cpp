@@ -22,6 +22,7 @@
 #include <kozero/kernels/matmul_library.hpp>
 #include <kozero/kernels/product_scratch.hpp>
 #include <kozero/kernels/product_tuning.hpp>
+#include <kozero/kernels/tile_product.hpp>
 
 namespace kozero::kernels {
 namespace {
@@ -182,13 +183,14 @@ void multiply_as_they_are(const ProductShape& shape, Out* c, const In* a, const 
   product<Out, In>(shape).run(c, a, b, bias);
 }
 
-/// Whether oneDNN has fast products of In. Every instruction set with AVX-512 BF16 has the bits of avx512_core_bf16.
+/// Whether oneDNN has fast products of In: of bf16 on the processors whose tile unit for it is used, since on others
+/// products of floats are faster. Every instruction set with AVX-512 BF16 has the bits of avx512_core_bf16.
 template <class In>
 bool multiplies_as_they_are() {
   if (std::is_same_v<In, Float16>) return false;
   if (std::is_same_v<In, float>) return true;
   constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
+  return tile_units<In>().extent > 0 && (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
 }
 
 /// Copies of a product's arrays in float.

@@ -6,9 +6,9 @@
 // pass_steps of k at most, and multiplies each with a group of blocks of the shared side:
 //   for each group, each chunk, each pass over k: pack the chunk; for each block of it, each of the group: c += ...
 // A block's sums wait in the worker's scratch from pass to pass. After the last pass they go to c while the next block
-// is multiplied, or before where the unit does not overlap. A worker whose blocks are one chunk and one group keeps all
-// its sums at once: then k is cut into spans, and the shared side is packed a span at a time, so that a long k needs
-// little memory.
+// is multiplied, or before where the unit does not overlap. For a long k, where the sums of all blocks of a worker fit
+// into 2 MiB, k is cut into spans and the shared side is packed a span at a time, so that it stays in the caches and
+// needs little memory; all sums then wait from span to span.
 #include <algorithm>
 #include <cstddef>
 
@@ -25,6 +25,7 @@ constexpr std::int64_t kLineBytes = 64;
 constexpr std::int64_t kSumBytes = kTileElements * static_cast<std::int64_t>(sizeof(float));
 constexpr std::int64_t kChunkBytes = 512 << 10;  // at most, of a packed chunk
 constexpr std::int64_t kSpanBytes = 4 << 20;     // of the shared side
+constexpr std::int64_t kKeptBlocks = 512;        // of sums that wait from span to span, at most
 constexpr std::int64_t kPackedBlocks = 8;        // of a PackingUnit where k lies across
 
 struct Range {
@@ -65,6 +66,7 @@ struct Deal {
   std::int64_t chunk, group;      ///< blocks of a side that a worker multiplies at a time
   std::int64_t pass;              ///< steps that are multiplied at a time
   std::int64_t span;              ///< steps for which the shared side is packed at a time
+  std::int64_t kept;              ///< streamed blocks whose sums wait: a chunk's, or with several spans a worker's
   TileSide streaming;
 
   [[nodiscard]] std::int64_t workers() const { return streams * splits; }
@@ -89,9 +91,11 @@ Deal deal_out(const ProductShape& shape, const TileUnit& unit, std::int64_t thre
   deal.group = equal_part(most_shared, unit.group_blocks);
   const std::int64_t most_packed = kChunkBytes / (deal.pass * kStepBytes);
   deal.chunk = equal_part(most_streamed, std::clamp<std::int64_t>(unit.sum_blocks / deal.group, 1, most_packed));
-  const bool at_once = deal.chunk == most_streamed && deal.group == most_shared;
   const std::int64_t passes = std::max<std::int64_t>(1, kSpanBytes / (deal.shared * deal.pass * kStepBytes));
-  deal.span = at_once ? std::min(deal.steps, passes * deal.pass) : deal.steps;
+  const bool in_spans =
+      passes * deal.pass < deal.steps && deal.group == most_shared && most_streamed * deal.group <= kKeptBlocks;
+  deal.span = in_spans ? passes * deal.pass : deal.steps;
+  deal.kept = in_spans ? most_streamed : deal.chunk;
   return deal;
 }
 
@@ -157,7 +161,7 @@ class TiledProduct {
     const TileUnitInUse unit(unit_);
     const Range streamed = deal_.streamed_of(worker);
     const Range shared = deal_.shared_of(worker);
-    Beside beside{this, streamed};
+    Beside beside{this, streamed, span};
     for (std::int64_t h = shared.begin; h < shared.end; h += deal_.group) {
       const Range group{h, std::min(h + deal_.group, shared.end)};
       for (std::int64_t s = streamed.begin; s < streamed.end; s += deal_.chunk) {
@@ -174,7 +178,7 @@ class TiledProduct {
 
  private:
   [[nodiscard]] std::int64_t shared_bytes() const { return deal_.shared * deal_.span * kStepBytes; }
-  [[nodiscard]] std::int64_t sums_bytes() const { return deal_.chunk * deal_.group * kSumBytes; }
+  [[nodiscard]] std::int64_t sums_bytes() const { return deal_.kept * deal_.group * kSumBytes; }
   [[nodiscard]] std::int64_t worker_bytes() const {
     return sums_bytes() + deal_.chunk * deal_.pass * kStepBytes + kSumBytes;
   }
@@ -213,7 +217,7 @@ class TiledProduct {
   /// complete after it are fetched, and a part of what is packed next.
   struct Beside {
     const TiledProduct* of;
-    Range streamed;  ///< of the worker
+    Range streamed, span;  ///< of the worker, of k
     Block complete{}, next{};
     Range chunk{}, pass{};
     std::int64_t part = 0, parts = 1;  ///< this product, and the products, of the chunk and the pass
@@ -235,6 +239,7 @@ class TiledProduct {
     auto* const mine = reinterpret_cast<Packed<In>*>(complete + kTileElements);
     const bool left_streams = deal_.streaming == TileSide::left;
     const bool last = pass.end == deal_.steps;
+    const std::int64_t first_kept = deal_.span < deal_.steps ? beside.streamed.begin : chunk.begin;
     beside.chunk = chunk;
     beside.pass = pass;
     beside.parts = chunk.extent() * group.extent();
@@ -242,7 +247,7 @@ class TiledProduct {
     for (std::int64_t s = chunk.begin; s < chunk.end; ++s) {
       const Packed<In>* const block = mine + (s - chunk.begin) * deal_.pass * kStepElements<In>;
       for (std::int64_t h = group.begin; h < group.end; ++h) {
-        float* const sums = waiting + ((s - chunk.begin) * deal_.group + h - group.begin) * kTileElements;
+        float* const sums = waiting + ((s - first_kept) * deal_.group + h - group.begin) * kTileElements;
         float* const to = last ? complete : sums;
         beside.part = (s - chunk.begin) * group.extent() + h - group.begin;
         beside.next = last ? target(to, left_streams ? s : h, left_streams ? h : s) : Block{};
@@ -270,15 +275,17 @@ class TiledProduct {
     }
   }
 
-  /// Asks for a part of what is packed next: the chunk's next pass, or the next chunk's first one. A unit that
-  /// multiplies as fast as the caches deliver has no room for that.
+  /// Asks for a part of what is packed next: the chunk's next pass, or the next chunk's first one of the span, or the
+  /// first chunk's of the next span. A unit that multiplies as fast as the caches deliver has no room for that.
   [[gnu::always_inline]] void prefetch_next(const Beside& beside) const {
     if (unit_.overlaps) return;
-    const bool same_chunk = beside.pass.end < deal_.steps;
+    const bool same_chunk = beside.pass.end < beside.span.end;
     const bool same_group = beside.chunk.end < beside.streamed.end;
     const std::int64_t block = same_chunk ? beside.chunk.begin : same_group ? beside.chunk.end : beside.streamed.begin;
-    prefetch_rows(streamed_, block * kTileRows, deal_.chunk * kTileRows,
-                  (same_chunk ? beside.pass.end : 0) * kStepExtent<In>, deal_.pass, beside.part, beside.parts);
+    const std::int64_t next_span = beside.span.end < deal_.steps ? beside.span.end : 0;
+    const std::int64_t step = same_chunk ? beside.pass.end : same_group ? beside.span.begin : next_span;
+    prefetch_rows(streamed_, block * kTileRows, deal_.chunk * kTileRows, step * kStepExtent<In>, deal_.pass,
+                  beside.part, beside.parts);
   }
 
   /// Prefetches the rows that store_tile_rows() reads and writes; their stride defeats the hardware's prefetching.

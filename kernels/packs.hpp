@@ -70,7 +70,7 @@ KOKKOS_INLINE_FUNCTION Pack<kCount> load_pack(const T* from) {
   return pack;
 }
 
-/// Rounds it to T; `to` lies on a border. Each access is an integer of 16 bytes, put together by shifts: of a struct nvcc
+/// Rounds it to T; `to` is aligned. Each access is an integer of 16 bytes, put together by shifts: of a struct nvcc
 /// may store element by element.
 template <int kCount, class T>
 KOKKOS_INLINE_FUNCTION void store_pack(T* to, const Pack<kCount>& pack) {

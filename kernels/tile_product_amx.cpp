@@ -6,6 +6,7 @@
 
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <cerrno>
 
 namespace kozero::kernels::amx {
 namespace {
@@ -47,14 +48,14 @@ struct HardwareTiles {
 
 }  // namespace
 
-bool permitted() {
+int refusal() {
 #if defined(__linux__)
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
-  static const bool granted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-  return granted;
+  static const int refused = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0 ? 0 : errno;
+  return refused;
 #else
-  return false;
+  return ENOSYS;
 #endif
 }
 

@@ -72,8 +72,9 @@ void product_on(Tiles& tiles, const TileProduct& product) {
   }
 }
 
-/// Asks the kernel, once a process, for the right to use the tiles, which it grants where the processor has them.
-bool permitted();
+/// Asks the kernel, once a process, for the right to use the tiles. Returns 0 where it grants that, else the error
+/// number; ENOSYS where the system has no such question.
+int refusal();
 
 void product_of_bfloat16(const TileProduct& product);
 void begin();

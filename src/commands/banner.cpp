@@ -60,8 +60,10 @@ std::string model_line(const Banner& banner) {
 }
 
 std::string multiplier_text(const Banner& banner) {
-  const std::string name =
-      with_stored_type(banner.settings.precision, [](auto type) { return kernels::multiplier<decltype(type)>(); });
+  const std::string name = with_stored_type(banner.settings.precision, [](auto type) {
+    const std::string note = kernels::multiplier_note<decltype(type)>();
+    return kernels::multiplier<decltype(type)>() + (note.empty() ? "" : fmt::format(" ({})", note));
+  });
   if (banner.deck.run.tuning == "none") return name;
   return fmt::format("{} tuned by {} ({} kinds)", name, banner.deck.run.tuning, kernels::product_ways().size());
 }

@@ -3,8 +3,8 @@
 // bench_kernels.cpp: the time of every kernel of a training step at a deck's shapes, beside what the machine can give.
 // Each round calls every kernel once, after two probes, of memory and of products in the first-level caches; medians
 // over the rounds are printed. A kernel's share is of its probe's rate; where there is no product probe, of the fastest
-// product's. "of library" is a product's rate over that of oneDNN (or of what takes its place), which computes it too in
-// each round. kernel_case.hpp says which operations and bytes count; operands come from memory, not from a cache
+// product's. "of library" is a product's rate over that of kernels/matmul_library.hpp, which computes it too in each
+// round. kernel_case.hpp says which operations and bytes count; operands come from memory, not from a cache
 // (operand_rings.hpp).
 #include <algorithm>
 #include <chrono>

@@ -36,9 +36,14 @@ void on_each_thread(const char* label, int threads, const Body& body) {
   space.fence(label);
 }
 
-void flush_denormals([[maybe_unused]] int threads) {
+/// Denormal operands and results of the calling thread count as zero from now on.
+void flush_denormals() {
 #if defined(__SSE__)
-  on_each_thread("kozero::flush_denormals", threads, [](const int) { _mm_setcsr(_mm_getcsr() | 0x8040U); });
+  _mm_setcsr(_mm_getcsr() | 0x8040U);  // FTZ and DAZ
+#elif defined(__aarch64__)
+  std::uint64_t control = 0;
+  asm volatile("mrs %0, fpcr" : "=r"(control));
+  asm volatile("msr fpcr, %0" : : "r"(control | std::uint64_t{1} << 24U));  // FZ, which is both
 #endif
 }
 
@@ -67,7 +72,7 @@ Runtime::Runtime(std::int64_t threads, const dist::Environment& environment)
   kokkos_.emplace(settings);
   if (gpus > 0) placement_.text += ", " + device_name();
   bind_threads();
-  flush_denormals(placement_.threads);
+  on_each_thread("kozero::flush_denormals", placement_.threads, [](const int) { flush_denormals(); });
 }
 
 std::string Runtime::crowding() const { return kHostIsDevice ? placement_.crowding : ""; }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <variant>
 #include <vector>
 
@@ -134,9 +135,10 @@ void StateCheck::compare_replicas(std::int64_t step, const std::vector<std::uint
   const std::size_t words = 2 * mine.size();
   const auto ranks = static_cast<std::size_t>(comm_.size());
   for (std::size_t word = 0; word < words; ++word) {
+    const auto equals_first = [&, word](std::size_t rank) { return all[rank * words + word] == all[word]; };
+    if (std::ranges::all_of(std::views::iota(std::size_t{0}, ranks), equals_first)) continue;
     std::map<std::uint64_t, std::vector<std::size_t>> ranks_with;
     for (std::size_t rank = 0; rank < ranks; ++rank) ranks_with[all[rank * words + word]].push_back(rank);
-    if (ranks_with.size() == 1) continue;
     const auto fewer = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
     const auto [fewest, most] = std::minmax_element(ranks_with.begin(), ranks_with.end(), fewer);
     const std::string& name = names[word / 2];

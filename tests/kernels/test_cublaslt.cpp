@@ -97,7 +97,8 @@ TEST_CASE("the mock refuses what the manual forbids", "[cublaslt]") {
                        std::int64_t hidden_skipped = 0) {
     CublasltProduct<float, float> product(handle, {{16, n, 8, Op::none, Op::none, false, false}, fusion, true});
     float* const at = memory.data() + skipped;
-    const Epilogue<float, float> epilogue{.hidden = fusion == Fusion::gelu_gradient ? at + 2048 + hidden_skipped : nullptr};
+    Epilogue<float, float> epilogue;
+    if (fusion == Fusion::gelu_gradient) epilogue.hidden = at + 2048 + hidden_skipped;
     product.run(0, nullptr, reinterpret_cast<char*>(memory.data() + 3072) + workspace_skipped, at, at + 512, at + 1024,
                 epilogue);
   };
@@ -150,8 +151,9 @@ TEST_CASE("the mock refuses algorithms of other problems, refused ones and a wor
   const std::uint64_t room = 1 << 20;
   cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof(room));
   const std::uint32_t alignment = 16;
-  for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof(alignment));
   }
   cublasLtMatmulHeuristicResult_t results[8] = {};

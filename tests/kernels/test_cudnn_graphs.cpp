@@ -36,7 +36,8 @@ enum class Gpu { a100, h200 };
 std::string properties_of(Gpu gpu) {
   const std::string varied =
       gpu == Gpu::a100
-          ? R"("deviceName":"NVIDIA A100-SXM4-80GB","deviceVer":800,"multiProcessorCount":108,"totalGlobalMem":85899345920,
+          ? R"("deviceName":"NVIDIA A100-SXM4-80GB","deviceVer":800,"multiProcessorCount":108,
+               "totalGlobalMem":85899345920,
                "maxSharedMemoryPerBlockOptin":166912,"l2CacheSize":41943040,"smClockRateKHz":1410000,
                "memClockRateKHz":1593000)"
           : R"("deviceName":"NVIDIA H200","deviceVer":900,"multiProcessorCount":132,"totalGlobalMem":151397597184,

@@ -48,9 +48,8 @@ struct Operands {
   }
 };
 
-const auto by_library_alone = [](const ProductShape& shape, auto* c, const auto* a, const auto* b, const auto& epilogue) {
-  multiply_by_library(Device(), shape, c, a, b, epilogue);
-};
+const auto by_library_alone = [](const ProductShape& shape, auto* c, const auto* a, const auto* b,
+                                 const auto& epilogue) { multiply_by_library(Device(), shape, c, a, b, epilogue); };
 
 auto by_unit(const TileUnit& unit) {
   return [&unit](const ProductShape& shape, auto* c, const auto* a, const auto* b, const auto& epilogue) {
@@ -109,6 +108,9 @@ void check_spans() {
     CAPTURE(units.unit[i].name);
     const auto got = operands.template by<Out>(by_unit(units.unit[i]), Op::none, Op::none, true, true);
     reference::require_near(got, expected, 5e-3);
+    TileUnit narrow = units.unit[i];
+    narrow.sum_blocks = 3;  // a chunk is then one block of several
+    REQUIRE(operands.template by<Out>(by_unit(narrow), Op::none, Op::none, true, true) == got);
   }
 }
 

@@ -4,6 +4,7 @@
 // order of instructions on tiles written in plain C++, which any processor can run.
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -14,9 +15,11 @@
 #include <cpuid.h>
 #endif
 
+#include <kozero/kernels/matmul.hpp>
 #include <kozero/kernels/tile_packing.hpp>
 #include <kozero/kernels/tile_product.hpp>
 #include <kozero/kernels/tile_product_amx.hpp>
+#include <kozero/kernels/tile_units.hpp>
 
 #include "reference.hpp"
 
@@ -259,9 +262,33 @@ TEST_CASE("A processor with AVX-512 has its units", "[tiles]") {
   constexpr unsigned kAmx = 1U << 22 | 1U << 24;  // amx-bf16 and amx-tile
   std::array<unsigned, 4> leaf{};
   const bool asked = __get_cpuid_count(7, 0, &leaf[0], &leaf[1], &leaf[2], &leaf[3]) != 0;
-  const bool has_amx = asked && (leaf[3] & kAmx) == kAmx && amx::permitted();
+  const bool has_amx = asked && (leaf[3] & kAmx) == kAmx && amx::refusal() == 0;
+  if (!has_amx && of_bfloat16.extent == 0) {
+    REQUIRE_FALSE(multiplier_note<Bfloat16>().empty());
+    return;
+  }
   REQUIRE(of_bfloat16.extent == (has_amx ? 2 : 1));
   REQUIRE(std::string(of_bfloat16.unit[0].name) == (has_amx ? "AMX" : "AVX-512 BF16"));
+}
+
+TEST_CASE("AVX-512 BF16 is not used where floats are faster and AMX is not granted, and the reason is told",
+          "[tiles]") {
+  const Bfloat16Facts granted{.amx = true, .avx512_bf16 = true};
+  REQUIRE(uses_bfloat16(granted));
+  REQUIRE(note_on_bfloat16(granted).empty());
+  const Bfloat16Facts without{.avx512_bf16 = true, .pairs = 200.0, .floats = 100.0};
+  REQUIRE(uses_bfloat16(without));
+  REQUIRE(note_on_bfloat16(without).empty());
+  const Bfloat16Facts slow{.avx512_bf16 = true, .pairs = 50.0, .floats = 100.0};
+  REQUIRE_FALSE(uses_bfloat16(slow));
+  REQUIRE(note_on_bfloat16(slow) == "AVX-512 BF16 50 GFLOP/s a thread, AVX-512 of floats 100");
+  const Bfloat16Facts refused{.amx = true, .amx_refused = EPERM, .avx512_bf16 = true, .pairs = 50.0, .floats = 100.0};
+  REQUIRE_FALSE(uses_bfloat16(refused));
+  REQUIRE(note_on_bfloat16(refused) ==
+          "AMX refused by the kernel (Operation not permitted), AVX-512 BF16 50 GFLOP/s a thread, AVX-512 of floats "
+          "100");
+  REQUIRE_FALSE(uses_bfloat16({}));
+  REQUIRE(note_on_bfloat16({}).empty());
 }
 
 TEST_CASE("AMX adds in the order of its manual, and takes denormal numbers for zero", "[tiles]") {

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The KoZeRO authors
+#
+# processors.sh: tests for other processors than this one, emulated by qemu-user. By hand or once a week, on Debian.
+#   tests/processors.sh haswell    AVX2 and FMA (KOZERO_MARCH=x86-64-v3): kernels, and the ladder of ZeRO stages
+#   tests/processors.sh nehalem    SSE4.2 (KOZERO_MARCH=x86-64-v2): the same
+#   tests/processors.sh aarch64    Arm, cross-compiled without oneDNN: every unit test, collectives, checkpoints, the ladder
+# Words after that go to ctest: -E ladder. Builds stay in build/processors/; Debian's packages for arm64 are unpacked into
+# ${XDG_CACHE_HOME:-~/.cache}/kozero/arm64, and not installed. Status 0: all tests passed.
+set -euo pipefail
+
+readonly kRoot=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+readonly kCache=${XDG_CACHE_HOME:-$HOME/.cache}/kozero
+readonly kArm64=$kCache/arm64
+readonly kKernelTests='test_row_kernels test_element_kernels test_matmul test_product_tuning test_attention
+  test_cross_entropy test_tiles'
+
+die() { echo "processors.sh: $*" >&2; exit 1; }
+say() { echo "processors.sh: $*" >&2; }
+
+# What to build, and the tests' names for ctest.
+targets_of() {
+  echo "$kKernelTests test_ladder"
+  [[ $1 != aarch64 ]] || (cd "$kRoot/tests" && sed -nE 's/^ *kozero_test\((test_[a-z0-9_]+) .*/\1/p' \
+    {core,dist,model,optim,zero,io,exchange,plan,train}/CMakeLists.txt)
+}
+
+install_emulator() {
+  local packages=()
+  command -v qemu-x86_64 >/dev/null || packages+=(qemu-user)
+  [[ $1 != aarch64 ]] || command -v aarch64-linux-gnu-g++ >/dev/null || packages+=(g++-aarch64-linux-gnu)
+  ((${#packages[@]} == 0)) && return
+  say "installing with apt-get: ${packages[*]}"
+  DEBIAN_FRONTEND=noninteractive apt-get -qq -y install "${packages[@]}" >/dev/null || die "apt-get failed"
+}
+
+# Debian's packages for arm64, unpacked into a folder of their own: this machine's packages stay as they are.
+unpack_arm64() {
+  [[ -e $kArm64/complete ]] && return
+  say "unpacking Debian's arm64 packages into $kArm64"
+  local work=$kArm64/apt keyring=/usr/share/keyrings/debian-archive-keyring.gpg archive link
+  rm -rf "$kArm64"
+  mkdir -p "$work/state/lists/partial" "$work/cache/archives/partial" "$kArm64/root"
+  : >"$work/status"
+  printf "deb [signed-by=$keyring] http://deb.debian.org/debian %s main\n" bookworm bookworm-backports >"$work/sources.list"
+  cat >"$work/apt.conf" <<CONFIGURATION
+APT::Architecture "arm64"; APT::Architectures {"arm64";}; APT::Install-Recommends "false"; APT::Sandbox::User "root";
+Dir::State "$work/state"; Dir::State::status "$work/status"; Dir::Cache "$work/cache";
+Dir::Etc::sourcelist "$work/sources.list"; Dir::Etc::sourceparts "-";
+CONFIGURATION
+  APT_CONFIG=$work/apt.conf apt-get -qq update || die "apt-get update failed for arm64"
+  APT_CONFIG=$work/apt.conf apt-get -qq -y --download-only install libc6-dev libstdc++-12-dev libmpich-dev \
+    libhdf5-mpich-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev libpcre2-dev libxxhash-dev \
+    libsentencepiece-dev libutf8proc-dev catch2 >/dev/null || die "apt-get failed for arm64"
+  for archive in "$work"/cache/archives/*.deb; do dpkg-deb --extract "$archive" "$kArm64/root"; done
+  # Absolute links would lead out of the folder.
+  find "$kArm64/root" -type l -lname '/*' | while read -r link; do
+    ln -sfn "$(realpath -m --relative-to="$(dirname "$link")" "$kArm64/root$(readlink "$link")")" "$link"
+  done
+  rm -rf "$work"
+  touch "$kArm64/complete"
+}
+
+# The toolchain file; Debian's MPI compiler wrappers are this machine's, so MPI is named by its files.
+write_toolchain() {
+  local libraries=$kArm64/root/usr/lib/aarch64-linux-gnu
+  cat <<TOOLCHAIN
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_SYSROOT "$kArm64/root")
+set(CMAKE_FIND_ROOT_PATH "$kArm64/root" "$kCache")
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(ENV{PKG_CONFIG_LIBDIR} "$libraries/pkgconfig:$kArm64/root/usr/share/pkgconfig")
+set(ENV{PKG_CONFIG_SYSROOT_DIR} "$kArm64/root")
+foreach(language C CXX)
+  set(MPI_\${language}_COMPILER CMAKE_\${language}_COMPILER)
+  set(MPI_\${language}_LIB_NAMES mpich)
+  set(MPI_\${language}_HEADER_DIR "$libraries/mpich/include")
+  set(MPI_\${language}_WORKS TRUE)
+endforeach()
+set(MPI_mpich_LIBRARY "$libraries/libmpich.so")
+TOOLCHAIN
+}
+
+configure() {
+  local build=$1 processor=$2 options=()
+  case $processor in
+    aarch64)
+      write_toolchain >"$build/toolchain.cmake"
+      export CMAKE_TOOLCHAIN_FILE=$build/toolchain.cmake CXX=aarch64-linux-gnu-g++
+      "$kRoot/cmake/install_kokkos.sh" host >/dev/null
+      options=(-DKOZERO_ONEDNN=OFF -DKOZERO_MARCH=)
+      printf '#!/bin/sh\nexec qemu-aarch64 -L "%s" "$@"\n' "$kArm64/root" >"$build/emulator"
+      ;;
+    haswell | nehalem)
+      options=("-DKOZERO_MARCH=x86-64-v$([[ $processor == haswell ]] && echo 3 || echo 2)")
+      printf '#!/bin/sh\nexec qemu-x86_64 -cpu %s "$@"\n' "${processor^}" >"$build/emulator"
+      ;;
+  esac
+  chmod +x "$build/emulator"
+  cmake -S "$kRoot" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CROSSCOMPILING_EMULATOR=$build/emulator" \
+    "${options[@]}" >"$build/configure.log" 2>&1 || { tail -n 20 "$build/configure.log" >&2; die "configuring failed"; }
+}
+
+main() {
+  local processor=${1:-} build targets
+  [[ $processor =~ ^(haswell|nehalem|aarch64)$ ]] ||
+    die "processor '$processor'; accepted: haswell, nehalem, aarch64 (tests/processors.sh haswell)"
+  shift
+  build=$kRoot/build/processors/$processor
+  mkdir -p "$build"
+  install_emulator "$processor"
+  [[ $processor != aarch64 ]] || unpack_arm64
+  configure "$build" "$processor"
+  read -r -d '' -a targets < <(targets_of "$processor" | tr -s ' \n' '\n' | sort -u) || true
+  say "compiling ${#targets[@]} test programs for $processor"
+  cmake --build "$build" --target "${targets[@]}"
+  # Emulated code runs 10 to 50 times slower.
+  ctest --test-dir "$build" --output-on-failure --timeout 3600 -R "^($(IFS='|'; echo "${targets[*]}"))($|[.])" "$@"
+}
+
+main "$@"
