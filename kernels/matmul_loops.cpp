@@ -26,6 +26,7 @@ constexpr std::int64_t kSumRows = 16 * kPanelRows;
 constexpr std::int64_t kSumColumns = 8 * kPanelColumns;
 constexpr std::int64_t kSteps = 256;  // of k: a panel of b of that length lies in the first-level cache
 constexpr std::int64_t kPacked = std::int64_t{1} << 22;  // floats of an operand that are packed at once, about
+constexpr std::int64_t kSpan = 4096;                     // of k, for which operands are packed at once
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
@@ -38,6 +39,9 @@ struct Vectors {
 
   [[nodiscard]] Vectors part(std::int64_t first, std::int64_t most) const {
     return {data + first * stride, std::min(most, extent - first), k, stride, stride_k};
+  }
+  [[nodiscard]] Vectors span(std::int64_t first, std::int64_t most) const {
+    return {data + first * stride_k, extent, std::min(most, k - first), stride, stride_k};
   }
 };
 
@@ -92,15 +96,15 @@ void multiply_panels(float* sums, const float* a, const float* b, std::int64_t s
   for (int r = 0; r < kPanelRows; ++r) std::memcpy(sums + r * kSumColumns, sum[r], sizeof(sum[r]));
 }
 
-/// sums (rows, columns), at most a tile, of panels [rows][k][6] and [columns][k][16].
-void multiply_tile(float* sums, const float* a, const float* b, std::int64_t rows, std::int64_t columns,
-                   std::int64_t k) {
+/// sums (rows, columns), at most a tile, = or, where not `first`, += products of panels [rows][k][6], [columns][k][16].
+void multiply_tile(float* sums, const float* a, const float* b, std::int64_t rows, std::int64_t columns, std::int64_t k,
+                   bool first) {
   for (std::int64_t step = 0; step < k; step += kSteps) {
     const std::int64_t steps = std::min(kSteps, k - step);
     for (std::int64_t n = 0; n < columns; n += kPanelColumns) {
       for (std::int64_t m = 0; m < rows; m += kPanelRows) {
         multiply_panels(sums + m * kSumColumns + n, a + m * k + step * kPanelRows, b + n * k + step * kPanelColumns,
-                        steps, step == 0);
+                        steps, first && step == 0);
       }
     }
   }
@@ -108,6 +112,41 @@ void multiply_tile(float* sums, const float* a, const float* b, std::int64_t row
 
 struct Tile {
   alignas(64) float sums[kSumRows * kSumColumns];
+};
+
+/// Where the sums of a tile come from and go to.
+template <class Out, class In>
+struct ResultTile {
+  Out* c;
+  const Out* addend;  ///< null: nothing
+  const In* bias;     ///< null: nothing
+  float* waiting;     ///< (M, N) sums between two spans of k
+  std::int64_t stride;
+  bool first, last;  ///< span
+
+  void load(Tile& tile, std::int64_t row, std::int64_t column, std::int64_t height, std::int64_t width) const {
+    if (first) return;
+    for (std::int64_t r = 0; r < height; ++r) {
+      std::copy_n(waiting + (row + r) * stride + column, width, tile.sums + r * kSumColumns);
+    }
+  }
+
+  void store(const Tile& tile, std::int64_t row, std::int64_t column, std::int64_t height, std::int64_t width) const {
+    for (std::int64_t r = 0; r < height; ++r) {
+      const std::int64_t at = (row + r) * stride + column;
+      const float* const sums = tile.sums + r * kSumColumns;
+      if (!last) {
+        std::copy_n(sums, width, waiting + at);
+        continue;
+      }
+      for (std::int64_t i = 0; i < width; ++i) {
+        float value = sums[i];
+        if (bias != nullptr) value += static_cast<float>(bias[column + i]);
+        if (addend != nullptr) value += static_cast<float>(addend[at + i]);
+        c[at + i] = static_cast<Out>(value);
+      }
+    }
+  }
 };
 
 template <int kWidth, class T>
@@ -124,7 +163,7 @@ float* packed(const Device& space, ProductScratch& scratch, const Vectors<T>& fr
 std::int64_t vectors_at_once(std::int64_t k, std::int64_t tile) { return std::max(tile, kPacked / k / tile * tile); }
 
 struct Scratch {
-  ProductScratch a, b;
+  ProductScratch a, b, sums;
 };
 Scratch& scratch() {
   static Scratch scratch;
@@ -140,37 +179,43 @@ void multiply_by_library(const Device& space, const ProductShape& shape, Out* c,
   const bool transposed_b = shape.op_b == Op::transpose;
   const auto rows = row_vectors(a, transposed_a, transposed_a ? shape.m : shape.k, shape.m, shape.k);
   const auto columns = row_vectors(b, !transposed_b, transposed_b ? shape.k : shape.n, shape.n, shape.k);
-  const std::int64_t some_rows = vectors_at_once(shape.k, kSumRows);
-  const std::int64_t some_columns = vectors_at_once(shape.k, kSumColumns);
-  const Out* const addend = !shape.accumulate ? nullptr : epilogue.addend != nullptr ? epilogue.addend : c;
-  const In* const bias = epilogue.bias;
-  for (std::int64_t n = 0; n < shape.n; n += some_columns) {
-    const auto of_b = columns.part(n, some_columns);
-    const float* const panels_b = packed<kPanelColumns>(space, scratch().b, of_b);
-    for (std::int64_t m = 0; m < shape.m; m += some_rows) {
-      const auto of_a = rows.part(m, some_rows);
-      const float* const panels_a = packed<kPanelRows>(space, scratch().a, of_a);
-      const std::int64_t across = rounded_up(of_b.extent, kSumColumns) / kSumColumns;
-      const std::int64_t down = rounded_up(of_a.extent, kSumRows) / kSumRows;
-      for_each_task(space, "kozero::matmul_loops::multiply", across * down,
-                    [=, k = shape.k, stride = shape.n](std::int64_t task) {
-                      const std::int64_t first_row = task / across * kSumRows;
-                      const std::int64_t first_column = task % across * kSumColumns;
-                      const std::int64_t height = std::min(kSumRows, of_a.extent - first_row);
-                      const std::int64_t width = std::min(kSumColumns, of_b.extent - first_column);
-                      Tile tile;
-                      multiply_tile(tile.sums, panels_a + first_row * k, panels_b + first_column * k, height, width, k);
-                      for (std::int64_t r = 0; r < height; ++r) {
-                        const std::int64_t at = (m + first_row + r) * stride + n + first_column;
-                        const float* const sums = tile.sums + r * kSumColumns;
-                        for (std::int64_t i = 0; i < width; ++i) {
-                          float value = sums[i];
-                          if (bias != nullptr) value += static_cast<float>(bias[n + first_column + i]);
-                          if (addend != nullptr) value += static_cast<float>(addend[at + i]);
-                          c[at + i] = static_cast<Out>(value);
-                        }
-                      }
-                    });
+  const std::int64_t longest = std::min(shape.k, kSpan);
+  const std::int64_t some_rows = vectors_at_once(longest, kSumRows);
+  const std::int64_t some_columns = vectors_at_once(longest, kSumColumns);
+  // The sums of spans but the last, (M, N).
+  auto* const waiting = shape.k <= kSpan ? nullptr
+                                         : reinterpret_cast<float*>(scratch().sums.at_least(
+                                               shape.m * shape.n * static_cast<std::int64_t>(sizeof(float))));
+  for (std::int64_t step = 0; step < shape.k; step += kSpan) {
+    const ResultTile<Out, In> result{c,
+                                     !shape.accumulate            ? nullptr
+                                     : epilogue.addend != nullptr ? epilogue.addend
+                                                                  : c,
+                                     epilogue.bias,
+                                     waiting,
+                                     shape.n,
+                                     step == 0,
+                                     step + kSpan >= shape.k};
+    for (std::int64_t n = 0; n < shape.n; n += some_columns) {
+      const auto of_b = columns.span(step, kSpan).part(n, some_columns);
+      const float* const panels_b = packed<kPanelColumns>(space, scratch().b, of_b);
+      for (std::int64_t m = 0; m < shape.m; m += some_rows) {
+        const auto of_a = rows.span(step, kSpan).part(m, some_rows);
+        const float* const panels_a = packed<kPanelRows>(space, scratch().a, of_a);
+        const std::int64_t across = rounded_up(of_b.extent, kSumColumns) / kSumColumns;
+        const std::int64_t down = rounded_up(of_a.extent, kSumRows) / kSumRows;
+        for_each_task(space, "kozero::matmul_loops::multiply", across * down, [=](std::int64_t task) {
+          const std::int64_t first_row = task / across * kSumRows;
+          const std::int64_t first_column = task % across * kSumColumns;
+          const std::int64_t height = std::min(kSumRows, of_a.extent - first_row);
+          const std::int64_t width = std::min(kSumColumns, of_b.extent - first_column);
+          Tile tile;
+          result.load(tile, m + first_row, n + first_column, height, width);
+          multiply_tile(tile.sums, panels_a + first_row * of_a.k, panels_b + first_column * of_a.k, height, width,
+                        of_a.k, result.first);
+          result.store(tile, m + first_row, n + first_column, height, width);
+        });
+      }
     }
   }
 }
@@ -190,7 +235,7 @@ void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op
       const auto of_b = columns.part(first_column, kSumColumns);
       for (std::int64_t p = 0; p * kPanelColumns < of_b.extent; ++p)
         pack_panel<kPanelColumns>(panels_b.data(), of_b, p);
-      multiply_tile(tile.sums, panels_a.data(), panels_b.data(), of_a.extent, of_b.extent, k);
+      multiply_tile(tile.sums, panels_a.data(), panels_b.data(), of_a.extent, of_b.extent, k, true);
       for (std::int64_t r = 0; r < of_a.extent; ++r) {
         float* const to = out.data + (first_row + r) * out.row + first_column;
         const float* const sums = tile.sums + r * kSumColumns;

@@ -52,7 +52,7 @@ CONFIGURATION
   APT_CONFIG=$work/apt.conf apt-get -qq update || die "apt-get update failed for arm64"
   APT_CONFIG=$work/apt.conf apt-get -qq -y --download-only install libc6-dev libstdc++-12-dev libmpich-dev \
     libhdf5-mpich-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libfmt-dev libpcre2-dev libxxhash-dev \
-    libsentencepiece-dev libutf8proc-dev catch2 >/dev/null || die "apt-get failed for arm64"
+    libsentencepiece-dev libutf8proc-dev catch2/bookworm-backports >/dev/null || die "apt-get failed for arm64"
   for archive in "$work"/cache/archives/*.deb; do dpkg-deb --extract "$archive" "$kArm64/root"; done
   # Absolute links would lead out of the folder.
   find "$kArm64/root" -type l -lname '/*' | while read -r link; do
@@ -83,7 +83,6 @@ foreach(language C CXX)
   set(MPI_\${language}_COMPILER CMAKE_\${language}_COMPILER)
   set(MPI_\${language}_LIB_NAMES mpich)
   set(MPI_\${language}_HEADER_DIR "$libraries/mpich/include")
-  set(MPI_\${language}_WORKS TRUE)
 endforeach()
 set(MPI_mpich_LIBRARY "$libraries/libmpich.so")
 TOOLCHAIN
