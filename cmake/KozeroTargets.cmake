@@ -6,30 +6,12 @@
 #   kozero_executable(<name> SOURCES main.cpp LINK ...)
 #   kozero_test(<name> SOURCES test_a.cpp ... LINK ... [LABELS unit] [RANKS 1 2 4] [TIMEOUT 300])
 #
-# Headers are included as <kozero/<folder>/x.hpp>. Each library has an include root of its own in the build tree, a link
-# to that one folder's headers, so a target sees the headers of what it links and no others: a wrong-way include does
-# not build. In a CUDA build nvcc compiles every source, but for HOST_SOURCES, which must not include Kokkos.
+# Headers are included by their path from the root, "io/deck/schema.hpp", and those in include/ as <kozero/core/views.hpp>.
+# Which folder may include which is in tests/style/check_layers.py; a wrong-way include fails the build (kozero_layers).
+# In a CUDA build nvcc compiles every source, but for HOST_SOURCES, which must not include Kokkos.
 # Tests define member functions that CHECK outside of their class: inside, CUDA 13.0's cudafe++ may never come back.
 
 include(KozeroOptions)
-
-# The folder that holds the headers of <folder>: beside the sources (kernels, io), or in include/kozero.
-function(kozero_header_folder folder result)
-  set(public ${PROJECT_SOURCE_DIR}/include/kozero/${folder})
-  if(IS_DIRECTORY ${public})
-    set(${result} ${public} PARENT_SCOPE)
-  else()
-    set(${result} ${CMAKE_CURRENT_SOURCE_DIR} PARENT_SCOPE)
-  endif()
-endfunction()
-
-function(kozero_include_root folder result)
-  set(root ${PROJECT_BINARY_DIR}/include/${folder})
-  kozero_header_folder(${folder} headers)
-  file(MAKE_DIRECTORY ${root}/kozero)
-  file(CREATE_LINK ${headers} ${root}/kozero/${folder} SYMBOLIC)
-  set(${result} ${root} PARENT_SCOPE)
-endfunction()
 
 function(kozero_compile_as_cuda)
   if(KOZERO_CUDA)
@@ -39,15 +21,15 @@ endfunction()
 
 function(kozero_library folder)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HOST_SOURCES;PUBLIC_LINK;PRIVATE_LINK")
-  kozero_include_root(${folder} root)
+  set(roots ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   if(arg_SOURCES OR arg_HOST_SOURCES)
     add_library(kozero_${folder} STATIC ${arg_SOURCES} ${arg_HOST_SOURCES})
     kozero_compile_as_cuda(${arg_SOURCES})
-    target_include_directories(kozero_${folder} PUBLIC ${root})
+    target_include_directories(kozero_${folder} PUBLIC ${roots})
     target_link_libraries(kozero_${folder} PUBLIC ${arg_PUBLIC_LINK} PRIVATE ${arg_PRIVATE_LINK} kozero_options)
   else()
     add_library(kozero_${folder} INTERFACE)
-    target_include_directories(kozero_${folder} INTERFACE ${root})
+    target_include_directories(kozero_${folder} INTERFACE ${roots})
     target_link_libraries(kozero_${folder} INTERFACE ${arg_PUBLIC_LINK})
   endif()
   add_library(kozero::${folder} ALIAS kozero_${folder})
@@ -69,6 +51,9 @@ endfunction()
 
 function(kozero_add_ctest name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABELS;TIMEOUT;PROCESSORS;THREADS" "COMMAND")
+  if(CMAKE_CROSSCOMPILING_EMULATOR)  # 10 to 50 times slower
+    math(EXPR arg_TIMEOUT "12 * ${arg_TIMEOUT}")
+  endif()
   add_test(NAME ${name} COMMAND ${arg_COMMAND})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS}
                        ENVIRONMENT "OMP_NUM_THREADS=${arg_THREADS};OMP_PROC_BIND=false")

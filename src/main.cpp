@@ -8,8 +8,7 @@
 
 #include <kozero/commands/command.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/core/failure_report.hpp>
-#include <kozero/dist/launcher.hpp>
+#include <kozero/dist/environment.hpp>
 
 namespace {
 

@@ -1,18 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include <kozero/core/error.hpp>
-#include <kozero/io/posix/piped_program.hpp>
+#include "io/posix/piped_program.hpp"
 
 namespace kozero::io {
 

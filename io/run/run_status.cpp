@@ -1,25 +1,22 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // run_status.cpp: small JSON files that are complete or absent.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <ctime>
+#include <fcntl.h>
 #include <filesystem>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-
-#include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include <kozero/core/error.hpp>
-#include <kozero/io/file_descriptor.hpp>
-#include <kozero/io/run/run_status.hpp>
-#include <kozero/io/run_folder.hpp>
-#include <kozero/io/whole_file.hpp>
+#include "io/posix/file.hpp"
+#include "io/run/run_folder.hpp"
+#include "io/run/run_status.hpp"
 
 namespace kozero::io {
 
@@ -91,8 +88,8 @@ std::int64_t last_step_in(const std::string& folder, std::int64_t otherwise) {
   return step;
 }
 
-std::vector<RankPlace> ranks_in(const std::string& folder) {
-  std::vector<RankPlace> ranks;
+std::vector<RankProcess> ranks_in(const std::string& folder) {
+  std::vector<RankProcess> ranks;
   for (const auto& each : read_json(folder + "/" + kRanksFile)) {
     ranks.push_back({value_in(each, "host", std::string("?")), value_in(each, "pid", std::int64_t{0})});
   }
@@ -110,7 +107,7 @@ std::vector<fs::path> failure_notes_in(const std::string& folder) {
 }
 
 /// "ranks 0-3 on hosts a, b"
-std::string names_of(const std::vector<RankPlace>& ranks) {
+std::string names_of(const std::vector<RankProcess>& ranks) {
   std::set<std::string> hosts;
   for (const auto& rank : ranks) hosts.insert(rank.host);
   std::string text = ranks.size() == 1 ? "rank 0" : "ranks 0-" + std::to_string(ranks.size() - 1);
@@ -139,9 +136,9 @@ std::string time_now() {
   return text.data();
 }
 
-RankPlace this_place() { return {host_name(), ::getpid()}; }
+RankProcess this_place() { return {host_name(), ::getpid()}; }
 
-RunRecord::RunRecord(std::string folder, std::vector<RankPlace> ranks)
+RunRecord::RunRecord(std::string folder, std::vector<RankProcess> ranks)
     : folder_(std::move(folder)), ranks_(std::move(ranks)), start_(time_now()), before_(status_text(folder_)) {}
 
 std::string RunRecord::status_text(const std::string& folder) { return text_in(folder + "/" + kStatusFile); }
@@ -193,7 +190,7 @@ bool RunRecord::write_failure_note(int rank, std::int64_t step, const std::strin
   try {
     const std::string path = path_of(kNotePrefix + std::to_string(rank) + ".json");
     if (!is_ours() || fs::exists(path)) return false;
-    const RankPlace& place = ranks_.at(static_cast<std::size_t>(rank));
+    const RankProcess& place = ranks_.at(static_cast<std::size_t>(rank));
     replace(path, {{"rank", rank}, {"host", place.host}, {"pid", place.pid}, {"step", step}, {"why", first_line(why)}});
     return true;
   } catch (const std::exception&) {

@@ -19,13 +19,13 @@ inline constexpr const char* kStatusFile = "status.json";
 inline constexpr const char* kRanksFile = "ranks.json";
 
 /// A process of a job.
-struct RankPlace {
+struct RankProcess {
   std::string host;
   std::int64_t pid = 0;
 };
 
 /// This process.
-RankPlace this_place();
+RankProcess this_place();
 std::string host_name();
 /// "2026-01-01T00:00:00Z"
 std::string time_now();
@@ -41,7 +41,7 @@ struct RunStatus {
 class RunRecord {
  public:
   /// `ranks`: of all, in rank order. Remembers status.json as it is now.
-  RunRecord(std::string folder, std::vector<RankPlace> ranks);
+  RunRecord(std::string folder, std::vector<RankProcess> ranks);
 
   /// Rank 0: ranks.json and the status "running". Throws Error(write).
   void begin(std::int64_t step) const;
@@ -55,7 +55,7 @@ class RunRecord {
   void log(const std::string& line) const noexcept;
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
-  [[nodiscard]] const std::vector<RankPlace>& ranks() const { return ranks_; }
+  [[nodiscard]] const std::vector<RankProcess>& ranks() const { return ranks_; }
   /// "rank 3 on host h"
   [[nodiscard]] std::string name_of(int rank) const;
 
@@ -68,7 +68,7 @@ class RunRecord {
   [[nodiscard]] std::string path_of(const std::string& file) const { return folder_ + "/" + file; }
 
   std::string folder_;
-  std::vector<RankPlace> ranks_;
+  std::vector<RankProcess> ranks_;
   std::string start_;
   std::string before_;  // status.json of the run before, "" without one
 };

@@ -1,21 +1,25 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
+// arguments.cpp: parsing, the help text, and the deck read with its overrides and agreed on by all ranks.
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <iostream>
-
 #include <fmt/format.h>
+#include <iostream>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include <kozero/core/error.hpp>
-#include <kozero/io/utf8.hpp>
-
-#include "arguments.hpp"
+#include <kozero/dist/communicator.hpp>
+#include "io/deck/schema.hpp"
+#include "io/posix/readable.hpp"
+#include "src/commands/arguments.hpp"
+#include "src/commands/initial_model.hpp"
+#include "src/commands/program.hpp"
+#include "src/commands/session.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -149,6 +153,83 @@ void JsonOutput::print(const nlohmann::ordered_json& json) const {
     if (written < 0) throw Error(Failure::write, std::string("standard output: ") + std::strerror(errno));
     done += static_cast<std::size_t>(written);
   }
+}
+
+namespace {
+
+/// "" where the text is one, else how the option is used.
+std::string refuse_non_positive(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool good = problem == std::errc() && end == text.data() + text.size() && value >= 1;
+  return good ? "" : "\"" + text + "\"; accepted: integer >= 1";
+}
+
+/// "data.text, comm.*": sections end in a point.
+std::string listed(const std::vector<std::string>& keys) {
+  std::string list;
+  for (const auto& key : keys) list += (list.empty() ? "" : ", ") + key + (key.ends_with('.') ? "*" : "");
+  return list;
+}
+
+}  // namespace
+
+void DeckArguments::add_to(CLI::App& app, const std::vector<std::string>& applied) {
+  app.add_option("deck", path)->required();
+  app.add_option("overrides", overrides, applied.empty() ? "" : "changes one of " + listed(applied));
+}
+
+void VerifyOptions::add_to(CLI::App& app) {
+  const CLI::Validator positive(refuse_non_positive, "");
+  auto* first = app.add_option("--steps", steps, "steps to compute under each ZeRO stage")->check(positive);
+  auto* again = app.add_option("--replay", replayed,
+                               "of a RUN: compute this step again from its nearest checkpoint and compare bits; status "
+                               "0 where they are equal, 1 where they are not");
+  first->type_name("N");
+  again->type_name("N")->default_str("none")->check(positive)->excludes(first);
+}
+
+bool DeckArguments::gives(const std::string& key) const {
+  const std::string wanted = key.ends_with('.') ? key : key + "=";
+  return std::any_of(overrides.begin(), overrides.end(),
+                     [&](const std::string& each) { return each.starts_with(wanted); });
+}
+
+void DeckArguments::require_applied(const std::string& command, const std::vector<std::string>& applied) const {
+  for (const auto& each : overrides) {
+    const std::string key = each.substr(0, each.find('='));
+    const bool is_applied = std::any_of(applied.begin(), applied.end(), [&](const std::string& name) {
+      return name.ends_with('.') ? key.starts_with(name) : key == name;
+    });
+    if (is_applied || io::find_row(key) == nullptr) continue;
+    throw Error(Failure::deck,
+                "command line: " + each + ": " + command + " does not read it; accepted are " + listed(applied),
+                Error::Seen::by_all_ranks);
+  }
+}
+
+io::Deck DeckArguments::read(dist::Communicator& comm) const {
+  io::Deck deck = dist::agreed(comm, [&] { return io::read_deck(path, overrides); });
+  require_same_deck(deck, comm);
+  return with_initial_model(std::move(deck), comm);
+}
+
+io::Deck DeckArguments::read_for_any_device(dist::Communicator& comm) const { return without_device(read(comm)); }
+
+double timeout_asked(char** argv) {
+  const std::string key = "comm.timeout_s=";
+  std::string deck;
+  std::vector<std::string> given;
+  for (char** each = argv + 1; *each != nullptr; ++each) {
+    if (std::string(*each).starts_with(key)) given.emplace_back(*each);
+    if (deck.empty() && std::string(*each).ends_with(".toml")) deck = *each;
+  }
+  try {
+    if (!deck.empty()) return io::read_deck(deck, given).comm.timeout_s;
+    if (!given.empty()) return std::max(std::stod(given.back().substr(key.size())), 1e-3);
+  } catch (const std::exception&) {  // refused with its reason when the command reads it
+  }
+  return io::Deck().comm.timeout_s;
 }
 
 }  // namespace kozero::commands

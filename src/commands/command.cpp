@@ -1,14 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <iostream>
-
 #include <fmt/format.h>
+#include <iostream>
 
 #include <kozero/commands/command.hpp>
 #include <kozero/core/error.hpp>
-
-#include "arguments.hpp"
-#include "bench.hpp"
+#include "src/bench/bench.hpp"
+#include "src/commands/arguments.hpp"
 
 namespace kozero::commands {
 namespace {

@@ -2,21 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <filesystem>
-#include <iostream>
-
 #include <fmt/format.h>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/agreed.hpp>
-#include <kozero/io/prepared_folder.hpp>
+#include <kozero/dist/communicator.hpp>
 #include <kozero/train/data_check.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
-
-#include "banner.hpp"
-#include "deck_arguments.hpp"
-#include "trained_model.hpp"
+#include "io/text/prepare.hpp"
+#include "src/commands/arguments.hpp"
+#include "src/commands/report.hpp"
+#include "src/commands/weights_source.hpp"
 
 namespace kozero::commands {
 namespace {

@@ -1,27 +1,24 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <fmt/format.h>
 #include <iostream>
 
-#include <fmt/format.h>
-
 #include <kozero/core/error.hpp>
-#include <kozero/exchange/export_folder.hpp>
-#include <kozero/exchange/export_weights.hpp>
-#include <kozero/io/checkpoint.hpp>
+#include <kozero/huggingface/export.hpp>
 #include <kozero/train/settings.hpp>
-
-#include "banner.hpp"
-#include "deck_arguments.hpp"
-#include "session.hpp"
-#include "weights_source.hpp"
+#include "io/checkpoint/checkpoint.hpp"
+#include "src/commands/arguments.hpp"
+#include "src/commands/report.hpp"
+#include "src/commands/session.hpp"
+#include "src/commands/weights_source.hpp"
 
 namespace kozero::commands {
 namespace {
 
 struct ExportArguments {
   std::string path;
-  exchange::ExportOrder order;
+  huggingface::ExportOrder order;
   double shard_mib = 0.0;
   bool weights_only = false;
   bool best = false;
@@ -49,7 +46,7 @@ ExportArguments parsed(const Arguments& arguments) {
   return given;
 }
 
-void say(const ExportArguments& given, const WeightsSource& source, const exchange::Exported& made) {
+void say(const ExportArguments& given, const WeightsSource& source, const huggingface::Exported& made) {
   const auto& order = given.order;
   const std::string use = given.weights_only ? "with no tokenizer" : order.config.arch + " for transformers";
   std::cout << fmt::format("{}: {} tensors, {:.1f} MiB of {} in {} file{}, {}\n", order.out, made.tensors,
@@ -76,13 +73,13 @@ void export_weights(const dist::Environment& environment, const Arguments& argum
                 Error::Seen::by_all_ranks);
   }
   verify_source(source, session.control());
-  exchange::ExportOrder& order = given.order;
+  huggingface::ExportOrder& order = given.order;
   order.weights = hdf5_file_of(source);
   order.tokenizer = source.tokenizer;
   order.config = train::model_config(session.deck(), 0);
   const auto model = model::make_model<float>(order.config);
-  const auto made = given.weights_only ? exchange::export_weights(order, model->parameters())
-                                       : exchange::export_folder(order, model->parameters());
+  const auto made = given.weights_only ? huggingface::export_weights(order, model->parameters())
+                                       : huggingface::export_folder(order, model->parameters());
   say(given, source, made);
 }
 

@@ -1,24 +1,21 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <iostream>
 
-#include <fmt/format.h>
-
 #include <kozero/core/error.hpp>
-#include <kozero/exchange/folder_weights.hpp>
-#include <kozero/exchange/import_folder.hpp>
+#include <kozero/huggingface/import.hpp>
 #include <kozero/model/model.hpp>
 #include <kozero/train/runtime.hpp>
-
-#include "banner.hpp"
-#include "deck_arguments.hpp"
-#include "resolved_deck.hpp"
+#include "src/commands/arguments.hpp"
+#include "src/commands/initial_model.hpp"
+#include "src/commands/report.hpp"
 
 namespace kozero::commands {
 
 void import_weights(const dist::Environment& environment, const Arguments& arguments) {
   CLI::App app("", "import");
-  exchange::ImportOrder order;
+  huggingface::ImportOrder order;
   app.add_option("folder", order.folder)->required();
   app.add_option("out", order.out)->required();
   parse(app, arguments);
@@ -26,10 +23,10 @@ void import_weights(const dist::Environment& environment, const Arguments& argum
     throw Error(Failure::deck, "import runs on one rank: start it without -n", Error::Seen::by_all_ranks);
   }
   const train::Runtime runtime(1, environment);
-  order.config = exchange::read_folder_config(order.folder);
+  order.config = huggingface::read_folder_config(order.folder);
   order.description = model_json(order.config);
   const auto model = model::make_model<float>(order.config);
-  const auto made = exchange::import_folder(order, model->parameters());
+  const auto made = huggingface::import_folder(order, model->parameters());
   std::cout << fmt::format("{}: {}, {} tensors, {:.1f} MiB of f32\n", order.out, order.config.arch, made.tensors,
                            static_cast<double>(made.bytes) / kMiB);
   if (!made.remark.empty()) std::cout << "note: " << made.remark << "\n";

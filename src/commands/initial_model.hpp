@@ -1,17 +1,32 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// initial_model.hpp: model.init: the model and the weights that a run begins with.
+// initial_model.hpp: the model and weights with which a run starts (model.init), and the resolved deck in its folder.
+//   random   drawn from run.seed        PATH   fine-tuning: trained weights, a fresh optimizer, step 0
+// The resolved deck holds every shape, so it alone names the model.
+#pragma once
+#include <string>
+
+#include <kozero/train/settings.hpp>
+#include "io/deck/deck.hpp"
+
+namespace kozero::commands {
+
+// The deck that a run's folder keeps: every shape in it, so that it alone names the model.
+
+/// The deck with the model's shape and the run's folder filled in.
+io::Deck resolved_deck(io::Deck deck, const train::Settings& settings, const std::string& folder);
+
+/// The model's shape as JSON, for the weights file.
+std::string model_json(const model::Config& config);
+
+/// The shape that such a text tells. Throws Error(input) naming `path` and what is wrong.
+model::Config config_of(const std::string& model_json, const std::string& path);
+
+// Model.init: the model and the weights that a run begins with.
 //   random   drawn from run.seed
 //   PATH     fine-tuning: weights_source.hpp's weights, a fresh optimizer, step 0, the deck's own data
 // Keys of the model that the deck leaves out, and data.tokenizer, come from PATH; those it gives must agree, but for
 // model.seq under rotary positions, of which no weight depends, and model.dropout.
-#pragma once
-#include <string>
-
-#include <kozero/io/deck.hpp>
-#include <kozero/train/assembly.hpp>
-
-namespace kozero::commands {
 
 inline constexpr const char* kRandom = "random";
 

@@ -1,19 +1,16 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <iostream>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <iostream>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/agreed.hpp>
-#include <kozero/io/readable.hpp>
-#include <kozero/io/tensor_statistics.hpp>
-
-#include "deck_arguments.hpp"
-#include "inspect_difference.hpp"
-#include "inspected.hpp"
-#include "session.hpp"
+#include <kozero/dist/communicator.hpp>
+#include "io/checkpoint/inspection.hpp"
+#include "io/posix/readable.hpp"
+#include "src/commands/arguments.hpp"
+#include "src/commands/inspected.hpp"
+#include "src/commands/session.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -35,7 +32,7 @@ InspectArguments parsed(const Arguments& arguments) {
   app.add_option("checkpoint", given.path)->required();
   app.add_option("--tensors", given.pattern, "only tensors whose names fit, as '*wte*'")->type_name("PATTERN");
   auto* stats = app.add_flag("--stats", given.stats, "norm, extremes and non-finite values of each tensor");
-  auto* verify = app.add_flag("--verify", given.verify, "compare every byte with the manifest or seal");
+  auto* verify = app.add_flag("--verify", given.verify, "compare every byte with the manifest or header");
   app.add_option("--diff", given.other,
                  "the first difference of each tensor from OTHER's; status 0 where all are equal in bits, 1 where one "
                  "differs")

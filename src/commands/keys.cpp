@@ -1,8 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// keys.cpp: the commands `keys`, which prints a deck's keys, and `completion`, which prints scripts for bash and zsh.
+// The scripts are made from the commands' own options and the deck's table of keys.
+#include <fmt/format.h>
 #include <iostream>
 
-#include "deck_arguments.hpp"
+#include <kozero/core/error.hpp>
+#include "io/deck/schema.hpp"
+#include "src/bench/bench.hpp"
+#include "src/commands/arguments.hpp"
 
 namespace kozero::commands {
 
@@ -10,6 +16,107 @@ void keys(const dist::Environment& environment, const Arguments& arguments) {
   CLI::App app("", "keys");
   parse(app, arguments);
   if (environment.rank() == 0) std::cout << io::deck_reference();
+}
+
+// Scripts that complete commands, their options and a deck's keys in bash and zsh, made from the
+// commands' own lists of options and the deck's table of keys.
+//   bash: source <(kozero completion bash)         zsh: source <(kozero completion zsh)
+
+namespace {
+
+/// Both shells count words differently and offer matches differently; which words there are is the same text.
+constexpr const char* kWords = R"sh(# Completion of kozero and kozero.sh in {0}; made by `kozero completion {0}`.
+_kozero_keys="{1}"
+_kozero_words() {{
+  case $1 in
+{2}  esac
+}}
+)sh";
+
+constexpr const char* kBash = R"sh(_kozero() {
+  local word=${COMP_WORDS[COMP_CWORD]} i=1 command=
+  while ((i < COMP_CWORD)); do
+    case ${COMP_WORDS[i]} in
+      -n | --preset) ((i += 2)) ;;
+      -*) ((i += 1)) ;;
+      *) command=${COMP_WORDS[i]}; break ;;
+    esac
+  done
+  [[ $command != bench || $((i + 1)) -ge COMP_CWORD ]] || command="bench ${COMP_WORDS[i + 1]}"
+  COMPREPLY=($(compgen -W "$(_kozero_words "$command")" -- "$word"))
+  if [[ ${COMPREPLY[0]} == *= ]]; then compopt -o nospace; fi
+}
+complete -o default -F _kozero kozero kozero.sh ./kozero.sh
+)sh";
+
+constexpr const char* kZsh = R"sh(_kozero() {
+  local i=2 command=
+  while ((i < CURRENT)); do
+    case ${words[i]} in
+      -n | --preset) ((i += 2)) ;;
+      -*) ((i += 1)) ;;
+      *) command=${words[i]}; break ;;
+    esac
+  done
+  if [[ $command == bench ]] && ((i + 1 < CURRENT)); then command="bench ${words[i + 1]}"; fi
+  local -a all=(${=$(_kozero_words "$command")})
+  compadd -- ${all:#*=}
+  compadd -S '' -- ${(M)all:#*=}
+  [[ -z $command ]] || _files
+}
+autoload -Uz compinit && { (( $+functions[compdef] )) || compinit }
+compdef _kozero kozero kozero.sh ./kozero.sh
+)sh";
+
+std::string joined_by_blanks(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+/// "section.key=" of all keys that are built.
+std::string keys_of_decks() {
+  std::vector<std::string> keys;
+  for (const auto& row : io::deck_schema()) {
+    if (row.built == io::Built::yes) keys.push_back(row.key + "=");
+  }
+  return joined_by_blanks(keys);
+}
+
+/// The words that a command accepts, taken from its --help.
+std::string words_behind(const Command& command, const dist::Environment& environment) {
+  try {
+    command.run(environment, {"--help"});
+  } catch (const HelpAsked& help) {
+    return joined_by_blanks(help.options) + (help.takes_overrides ? " $_kozero_keys" : "");
+  }
+  return "";
+}
+
+std::string words_of_commands(const dist::Environment& environment) {
+  std::vector<std::string> names;
+  std::string cases;
+  for (const auto* list : {&all_commands(), &benches()}) {
+    for (const auto& command : *list) {
+      if (command.summary.empty() || command.name == "help") continue;
+      if (list == &all_commands()) names.push_back(command.name);
+      const std::string own = command.name == "completion" ? "bash zsh" : words_behind(command, environment);
+      cases += fmt::format("    '{}') echo \"{} --help\" ;;\n", command.name, own);
+    }
+  }
+  return fmt::format("    '') echo \"{} help --help\" ;;\n", joined_by_blanks(names)) + cases;
+}
+
+}  // namespace
+
+void completion(const dist::Environment& environment, const Arguments& arguments) {
+  CLI::App app("", "completion");
+  std::string shell;
+  app.add_option("shell", shell)->required()->check(CLI::IsMember({"bash", "zsh"}));
+  parse(app, arguments);
+  if (environment.rank() != 0) return;
+  std::cout << fmt::format(kWords, shell, keys_of_decks(), words_of_commands(environment))
+            << (shell == "bash" ? kBash : kZsh) << std::flush;
 }
 
 }  // namespace kozero::commands

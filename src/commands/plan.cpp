@@ -2,18 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iostream>
-
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/device.hpp>
-#include <kozero/dist/agreed.hpp>
+#include <kozero/dist/communicator.hpp>
 #include <kozero/dist/make_communicator.hpp>
-#include <kozero/io/memory.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/data_set.hpp>
-
-#include "deck_arguments.hpp"
-#include "session.hpp"
+#include "io/posix/system_resources.hpp"
+#include "src/commands/arguments.hpp"
+#include "src/commands/session.hpp"
 
 namespace kozero::commands {
 namespace {

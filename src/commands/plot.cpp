@@ -4,30 +4,24 @@
 // Each run's metrics.jsonl is read once, a line at a time, and streams into gnuplot as a block of data; panels follow
 // for what any run has. Lines that are not whole JSON objects are left out: the last line of a running job may be half
 // written.
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <iostream>
-
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include <kozero/core/error.hpp>
-#include <kozero/io/file_descriptor.hpp>
-#include <kozero/io/log.hpp>
-#include <kozero/io/posix/path_kind.hpp>
-#include <kozero/io/posix/piped_program.hpp>
-#include <kozero/io/readable.hpp>
-#include <kozero/io/run_folder.hpp>
-#include <kozero/io/utf8.hpp>
-#include <kozero/io/whole_file.hpp>
-
-#include "arguments.hpp"
+#include "io/posix/file.hpp"
+#include "io/posix/piped_program.hpp"
+#include "io/posix/readable.hpp"
+#include "io/run/run_folder.hpp"
+#include "io/run/run_output.hpp"
+#include "src/commands/arguments.hpp"
 
 namespace kozero::commands {
 namespace {

@@ -1,13 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <iostream>
 
-#include <fmt/format.h>
-
 #include <kozero/core/error.hpp>
-#include <kozero/io/prepare.hpp>
-
-#include "deck_arguments.hpp"
+#include "io/text/prepare.hpp"
+#include "src/commands/arguments.hpp"
 
 namespace kozero::commands {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <iostream>
 
-#include "deck_arguments.hpp"
-#include "replay.hpp"
-#include "session.hpp"
+#include "src/commands/arguments.hpp"
+#include "src/commands/session.hpp"
+#include "src/commands/unsaved_run.hpp"
 
 namespace kozero::commands {
 

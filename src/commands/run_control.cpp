@@ -3,18 +3,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <fmt/format.h>
 #include <sstream>
 
-#include <fmt/format.h>
-
-#include <kozero/core/failure_report.hpp>
-#include <kozero/dist/agreed.hpp>
-#include <kozero/io/run_folder.hpp>
-
-#include "command_line.hpp"
-#include "resume_point.hpp"
-#include "run_control.hpp"
-#include "stop_signals.hpp"
+#include <kozero/core/error.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/train/run_files.hpp>
+#include "io/run/run_folder.hpp"
+#include "src/commands/program.hpp"
+#include "src/commands/run_control.hpp"
+#include "src/commands/stop_signals.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -34,14 +32,14 @@ std::string folder_to_continue(const io::Deck& deck) {
   if (resume == "auto") return run_dir;
   fs::path path = fs::absolute((fs::path(resume) / "").parent_path());
   for (int level = 0; level < 3; ++level, path = path.parent_path()) {
-    if (same_folder(path.string(), run_dir)) return run_dir;
+    if (train::same_folder(path.string(), run_dir)) return run_dir;
   }
   return "";
 }
 
-std::vector<io::RankPlace> places_of_all(dist::Communicator& comm) {
-  const io::RankPlace mine = io::this_place();
-  std::vector<io::RankPlace> places;
+std::vector<io::RankProcess> places_of_all(dist::Communicator& comm) {
+  const io::RankProcess mine = io::this_place();
+  std::vector<io::RankProcess> places;
   for (const auto& text : dist::gather_text(comm, std::to_string(mine.pid) + " " + mine.host)) {
     std::istringstream words(text);
     words >> places.emplace_back().pid >> places.back().host;

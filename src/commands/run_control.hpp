@@ -17,14 +17,12 @@
 #include <string>
 
 #include <kozero/core/error.hpp>
-#include <kozero/io/log.hpp>
-#include <kozero/io/metrics.hpp>
-#include <kozero/io/run/run_lock.hpp>
-#include <kozero/io/run/run_status.hpp>
-
-#include "peer_watch.hpp"
-#include "provenance.hpp"
-#include "session.hpp"
+#include "io/run/run_folder.hpp"
+#include "io/run/run_output.hpp"
+#include "io/run/run_status.hpp"
+#include "src/commands/program.hpp"
+#include "src/commands/session.hpp"
+#include "src/commands/stop_signals.hpp"
 
 namespace kozero::commands {
 
@@ -109,7 +107,7 @@ class RunControl {
   io::Log& log_;
   StartedAs started_;
   std::unique_ptr<io::RunLock> lock_;  // rank 0's
-  std::vector<io::RankPlace> places_;  // of all ranks
+  std::vector<io::RankProcess> places_;  // of all ranks
   std::vector<std::string> notes_on_run_before_;  // rank 0's
   std::shared_ptr<const io::RunRecord> record_;
   std::vector<std::string> spaces_;  // process_space() of all ranks

@@ -2,16 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
+#include <fmt/format.h>
 #include <thread>
 
-#include <fmt/format.h>
-
 #include <kozero/core/error.hpp>
-#include <kozero/core/failure_report.hpp>
-#include <kozero/dist/control_communicator.hpp>
-#include <kozero/io/readable.hpp>
-
-#include "saving.hpp"
+#include <kozero/dist/communicator.hpp>
+#include "io/posix/readable.hpp"
+#include "src/commands/saving.hpp"
 
 namespace kozero::commands {
 namespace {

@@ -11,11 +11,10 @@
 #include <string>
 #include <utility>
 
-#include <kozero/io/log.hpp>
-#include <kozero/train/assembly.hpp>
-#include <kozero/train/checkpoint_saver.hpp>
-
-#include "session.hpp"
+#include <kozero/train/checkpoint.hpp>
+#include <kozero/train/settings.hpp>
+#include "io/run/run_output.hpp"
+#include "src/commands/session.hpp"
 
 namespace kozero::commands {
 

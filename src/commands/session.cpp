@@ -1,19 +1,35 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// session.cpp: construction of a session, the checks before a run, and the memory that a rank may take.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fmt/format.h>
 #include <iostream>
+#include <limits.h>
+#include <unistd.h>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/agreed.hpp>
-#include <kozero/dist/control_communicator.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/dist/environment.hpp>
 #include <kozero/dist/make_communicator.hpp>
-#include <kozero/kernels/attention.hpp>
-#include <kozero/kernels/matmul.hpp>
+#include <kozero/plan/memory_plan.hpp>
+#include <kozero/train/checkpoint.hpp>
+#include <kozero/train/runtime.hpp>
+#include <kozero/train/settings.hpp>
 #include <kozero/zero/gathered_units.hpp>
-
-#include "device_handover.hpp"
-#include "session.hpp"
-#include "start_checks.hpp"
-#include "tuned_products.hpp"
+#include "io/checkpoint/checkpoint.hpp"
+#include "io/posix/file.hpp"
+#include "io/posix/system_resources.hpp"
+#include "io/run/run_folder.hpp"
+#include "io/text/prepare.hpp"
+#include "kernels/attention/attention.hpp"
+#include "kernels/matmul/matmul.hpp"
+#include "src/commands/program.hpp"
+#include "src/commands/report.hpp"
+#include "src/commands/saving.hpp"
+#include "src/commands/session.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -43,7 +59,7 @@ Session::Session(const dist::Environment& environment, const Read& read) : envir
   control_ = dist::make_control_communicator(environment.world(), deck_.comm.timeout_s);
   kernels::choose_products(products_of(deck_));
   kernels::choose_attention(deck_.run.deterministic ? kernels::Attention::repeating : kernels::Attention::fastest);
-  tuning_ = apply_tuning(deck_, *control_);
+  tuning_ = train::apply_tuning(deck_, *control_);
 }
 
 const std::string& Session::backend() {
@@ -59,6 +75,204 @@ dist::CommunicatorOptions Session::options() const {
 
 std::unique_ptr<dist::Communicator> Session::connect(MemoryLedger& ledger) {
   return dist::make_communicator(backend(), environment_.world(), ledger, options());
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* environment_variable(const char* name) { return std::getenv(name); }
+
+/// Throws `refusal`(rank 0's text) where this rank's text is another.
+void require_rank_0s(dist::Communicator& comm, const std::string& mine,
+                     const std::function<std::string(const std::string& first)>& refusal) {
+  const std::string first = comm.broadcast_control(mine);
+  dist::agreed(comm, [&] {
+    if (first != mine) throw Error(Failure::deck, refusal(first));
+  });
+}
+
+std::string ranks_0_and_mine(const dist::Communicator& comm) { return "ranks 0 and " + std::to_string(comm.rank()); }
+
+/// Where the run's folder is, or will be made, and where the tokens of its text go.
+void require_writable_places(const io::Deck& deck) {
+  const std::string dir = io::without_trailing_slash(deck.run.dir);
+  const std::string tokens = dir + "-tokens";
+  try {
+    if (deck.checkpoint.resume == "none" || !io::is_folder(dir)) {
+      io::require_writable(fs::absolute(dir).parent_path().string());
+    } else {
+      io::require_writable(dir);
+    }
+    const bool makes_tokens = !deck.data.text.empty() && !io::is_there(tokens + "/" + io::kTokensDescription);
+    if (makes_tokens) io::require_writable(fs::absolute(tokens).parent_path().string());
+  } catch (const Error& problem) {
+    throw Error(Failure::write, fmt::format("run.dir = \"{}\": {}; give a folder that this user can make or write",
+                                            deck.run.dir, problem.what()));
+  }
+}
+
+/// What the run's first save takes: a checkpoint, or the weights file at its end.
+std::int64_t bytes_of_save(const io::Deck& deck, std::int64_t vocab) {
+  MemoryLedger ledger(MemoryLedger::Mode::plan);
+  const auto comm = dist::make_planned_communicator("self", 0, 1, ledger);
+  train::Settings settings = train::settings_of(deck, 1, vocab, 0);
+  settings.staged = false;
+  train::Assembly assembly(settings, *comm, ledger);
+  io::CheckpointContents contents;
+  contents.groups.resize(deck.checkpoint.every > 0 ? 1 + assembly.parts().optimizer.states().size() : 1);
+  return io::checkpoint_bytes(assembly.network().parameters(), contents);
+}
+
+/// Returns a warning where checkpoint.on_error = "continue". On this process alone.
+std::string require_disk(const io::Deck& deck, std::int64_t vocab) {
+  const std::int64_t needed = bytes_of_save(deck, vocab);
+  const std::int64_t free = io::free_disk_bytes(deck.run.dir);
+  if (free >= needed) return "";
+  const bool saves = deck.checkpoint.every > 0;
+  const std::string text =
+      fmt::format("run.dir = \"{}\": {} {}; make room, or give a folder on a larger file system", deck.run.dir,
+                  saves ? "a checkpoint" : "weights.h5, written at the end,", io::space_text(needed, free));
+  if (saves && deck.checkpoint.on_error == "continue") return text;
+  throw Error(Failure::write, text);
+}
+
+}  // namespace
+
+void require_one_world(const dist::Environment& environment) {
+  const std::string others = environment.size() > 1 ? "" : dist::launcher_world_size(environment_variable);
+  if (others.empty()) return;
+  const std::string name = others.substr(0, others.find(' '));
+  throw Error(Failure::deck,
+              fmt::format("{}, but MPI sees this process alone: it was built for another MPI than the launcher's; use "
+                          "that MPI's mpiexec, or srun --mpi=TYPE (srun --mpi=list); for a job of one process unset {}",
+                          others, name),
+              Error::Seen::by_all_ranks);
+}
+
+void require_same_program(dist::Communicator& comm) {
+  if (comm.size() == 1) return;
+  constexpr std::int64_t kMost = std::int64_t{8} << 30;
+  const std::string mine =
+      dist::agreed(comm, [&] { return io::xxh3_128(io::read_whole_file("/proc/self/exe", kMost)); });
+  require_rank_0s(comm, mine, [&](const std::string& first) {
+    return fmt::format("{} run different programs (XXH3-128 {}... and {}...): start the same build on all nodes",
+                       ranks_0_and_mine(comm), first.substr(0, 8), mine.substr(0, 8));
+  });
+}
+
+void require_same_deck(const io::Deck& deck, dist::Communicator& comm) {
+  io::Deck here = deck;
+  here.run.device = device_of_this_program();  // auto may have come out differently on another node
+  const std::string mine = io::fingerprint(here);
+  require_rank_0s(comm, mine, [&](const std::string& first) {
+    return fmt::format("{} disagree on {}: give every rank the same deck and overrides", ranks_0_and_mine(comm),
+                       io::first_difference(first, mine));
+  });
+}
+
+void require_same_tokenizer(const io::Tokenizer& tokenizer, dist::Communicator& comm) {
+  const std::string mine = comm.size() == 1 ? "" : train::identity_of(&tokenizer);
+  require_rank_0s(comm, mine, [&](const std::string& first) {
+    return fmt::format("{} read different tokenizers, {} and {}: give every rank the same file", ranks_0_and_mine(comm),
+                       first, mine);
+  });
+}
+
+std::vector<std::string> check_before_data(Session& session, std::int64_t vocab) {
+  dist::Communicator& comm = session.control();
+  const io::Deck& deck = session.deck();
+  dist::agreed(comm, [&] {
+    if (comm.rank() == 0) require_writable_places(deck);
+  });
+  const std::string backend = session.backend();
+  const auto plan = dist::agreed(comm, [&] {
+    train::Settings settings = train::settings_of(deck, comm.size(), vocab, 0);
+    settings.staged = settings.staged && can_save_beside(session.environment());
+    return plan::memory_plan(settings, backend, comm.size());
+  });
+  require_room(plan, session, vocab);
+  std::vector<std::string> notes;
+  const std::string full =
+      dist::agreed(comm, [&] { return comm.rank() == 0 ? require_disk(deck, vocab) : std::string(); });
+  if (!full.empty()) notes.push_back("warning      " + full);
+  const int tasks = comm.size() == 1 ? dist::unused_slurm_tasks(environment_variable) : 0;
+  if (tasks > 0) {
+    notes.push_back(
+        fmt::format("note         SLURM_NTASKS = {0}, but this process runs alone; start it with srun or "
+                    "mpiexec -n {0} to use them",
+                    tasks));
+  }
+  const auto crowded = dist::gather_text(comm, session.runtime().crowding());
+  const auto first =
+      std::find_if(crowded.begin(), crowded.end(), [](const std::string& text) { return !text.empty(); });
+  if (first != crowded.end()) notes.push_back(fmt::format("note         rank {}: {}", first - crowded.begin(), *first));
+  return notes;
+}
+
+namespace {
+
+double mib(std::int64_t bytes) { return static_cast<double>(bytes) / kMiB; }
+
+/// What this rank may take.
+plan::DeviceAndHost room_of(Session& session) {
+  const std::int64_t on_host = io::available_memory() / std::max(1, session.environment().local_ranks());
+  return {kHostIsDevice ? on_host : device_memory().free / ranks_a_gpu(session), on_host};
+}
+
+/// The least that any rank has.
+plan::DeviceAndHost least_room(Session& session) {
+  const plan::DeviceAndHost mine = room_of(session);
+  const auto rooms =
+      session.control().gather_control({static_cast<double>(mine.device), static_cast<double>(mine.host)});
+  plan::DeviceAndHost least = mine;
+  for (std::size_t i = 0; i < rooms.size(); i += 2) {
+    least.device = std::min(least.device, static_cast<std::int64_t>(rooms[i]));
+    least.host = std::min(least.host, static_cast<std::int64_t>(rooms[i + 1]));
+  }
+  return least;
+}
+
+std::string largest_part(const plan::MemoryPlan& plan) {
+  const auto largest = std::max_element(plan.bytes.begin(), plan.bytes.end());
+  const auto name = kMemoryNames[static_cast<std::size_t>(largest - plan.bytes.begin())];
+  return fmt::format("{:.0f} of {}", mib(*largest), name);
+}
+
+}  // namespace
+
+int ranks_a_gpu(Session& session) {
+  std::string node(HOST_NAME_MAX + 1, '\0');
+  static_cast<void>(gethostname(node.data(), node.size()));
+  const std::string mine = std::string(node.c_str()) + " " + device_name();
+  const auto all = dist::gather_text(session.control(), mine);
+  return static_cast<int>(std::count(all.begin(), all.end(), mine));
+}
+
+void require_room(const plan::MemoryPlan& plan, Session& session, std::int64_t data_vocab) {
+  const plan::DeviceAndHost room = least_room(session);
+  const plan::DeviceAndHost need = plan.needed();
+  if (need.fit(room)) return;
+  const auto plans = plan::plans_of_all_stages(session.deck(), session.backend(), plan.num_ranks, data_vocab);
+  const auto lowest =
+      std::find_if(plans.begin(), plans.end(), [&](const plan::MemoryPlan& each) { return each.needed().fit(room); });
+  const std::string advice = lowest == plans.end()
+                                 ? "no stage fits: use more ranks, a smaller train.micro_batch or model"
+                                 : fmt::format("the lowest stage that fits is {}", lowest->stage);
+  const bool of_gpu = !kHostIsDevice && room.device > 0 && need.device > room.device;
+  throw Error(Failure::deck,
+              fmt::format("the run needs {:.0f} MiB{} a rank ({}) and {:.0f} MiB are available; {} (`kozero plan` "
+                          "shows each part)",
+                          mib(of_gpu ? need.device : need.host), of_gpu ? " of GPU memory" : "", largest_part(plan),
+                          mib(of_gpu ? room.device : room.host), advice),
+              Error::Seen::by_all_ranks);
+}
+
+MemoryUse::MemoryUse() : free_at_start_(device_memory().free) {}
+
+std::int64_t MemoryUse::taken(Session& session) const {
+  if (kHostIsDevice) return io::resident_memory().peak - io::shares_of_others();
+  return (free_at_start_ - device_memory().free) / ranks_a_gpu(session);
 }
 
 }  // namespace kozero::commands

@@ -1,20 +1,30 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// session.hpp: what every command that works on a deck begins with: the start checked (start_checks.hpp), the deck read
-// and agreed on, Kokkos up with the deck's threads, ranks connected.
+// session.hpp: the start of every command that works on a deck: checks, the deck, Kokkos, ranks, and room for memory.
+//   at once                    one MPI world; all ranks run the same program
+//   when the deck is read      all ranks read the same
+//   before data are read       run.dir is writable; memory and disk space suffice
+// Each check is collective and throws Error, seen by all ranks, with cause and remedy.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include <kozero/core/ledger.hpp>
 #include <kozero/dist/communicator.hpp>
-#include <kozero/dist/communicator_options.hpp>
 #include <kozero/dist/environment.hpp>
-#include <kozero/io/deck.hpp>
+#include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/runtime.hpp>
+#include "io/deck/deck.hpp"
+#include "io/text/tokenizer.hpp"
 
 namespace kozero::commands {
+
+// What every command that works on a deck begins with: the start checked (session.hpp), the deck read
+// and agreed on, Kokkos up with the deck's threads, ranks connected.
 
 class Session {
  public:
@@ -29,7 +39,7 @@ class Session {
   [[nodiscard]] const train::Runtime& runtime() const { return *runtime_; }
   /// The file that run.tuning names, "" without one: products go by it.
   [[nodiscard]] const std::string& tuning() const { return tuning_; }
-  /// Carries agreements, which wait for work of any length (control_communicator.hpp); a run's data move through a
+  /// Carries agreements, which wait for work of any length (communicator.hpp); a run's data move through a
   /// communicator of its own.
   [[nodiscard]] dist::Communicator& control() { return *control_; }
   /// comm.backend, or which one `auto` is for these ranks: they are asked once. Collective, as connect() is.
@@ -48,5 +58,52 @@ class Session {
   std::string tuning_;
   std::string backend_;  // "" until it was asked for
 };
+
+// What must hold before a command spends time, each refused in one line with cause and remedy.
+//   at once                       the launcher's processes are one MPI world; all ranks run the same program
+//   when the deck is read         all ranks read the same
+//   before the data are read      the run's folder can be written; memory is there; so is disk space for a checkpoint
+// Each is collective and throws Error, seen by all ranks, unless it says otherwise.
+
+class Session;
+
+/// Throws Error(deck), on this rank, where the launcher started several processes and MPI's world has one.
+void require_one_world(const dist::Environment& environment);
+
+/// By a hash of the executable.
+void require_same_program(dist::Communicator& comm);
+
+/// Names the first key that ranks disagree on.
+void require_same_deck(const io::Deck& deck, dist::Communicator& comm);
+
+/// By all its tokens.
+void require_same_tokenizer(const io::Tokenizer& tokenizer, dist::Communicator& comm);
+
+/// Of a training run, before its data are read: run.dir, memory and disk space, for a model of `vocab` tokens. Returns
+/// lines for the log: more threads than cores; Slurm tasks that nobody started; with
+/// checkpoint.on_error = "continue", too little disk space.
+std::vector<std::string> check_before_data(Session& session, std::int64_t vocab);
+
+// The memory that a run's arrays lie in, the node's or a GPU's: is there enough, and how much was
+// taken.
+
+/// Throws Error(deck), seen by all ranks, before anything large is taken, where some rank has less room than `plan`
+/// takes: with the plan, its largest part and the lowest stage that fits. A system that does not tell refuses nothing.
+void require_room(const plan::MemoryPlan& plan, Session& session, std::int64_t data_vocab);
+
+class MemoryUse {
+ public:
+  /// To be made before the run's arrays are.
+  MemoryUse();
+  /// Bytes of this rank: the process' peak on a host; of a GPU what is taken since the start, beyond the driver's
+  /// context, by all ranks that share it, divided by their number. Collective.
+  [[nodiscard]] std::int64_t taken(Session& session) const;
+
+ private:
+  std::int64_t free_at_start_;
+};
+
+/// Ranks that compute on this rank's GPU, whichever of them the launcher lets each see. Collective.
+int ranks_a_gpu(Session& session);
 
 }  // namespace kozero::commands

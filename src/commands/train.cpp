@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "deck_arguments.hpp"
-#include "session.hpp"
-#include "training_run.hpp"
+#include "src/commands/arguments.hpp"
+#include "src/commands/session.hpp"
+#include "src/commands/training_run.hpp"
 
 namespace kozero::commands {
 namespace {

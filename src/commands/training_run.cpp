@@ -3,33 +3,28 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fmt/format.h>
 #include <new>
 #include <numeric>
 
-#include <fmt/format.h>
-
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/core/failure_report.hpp>
-#include <kozero/core/position.hpp>
-#include <kozero/dist/agreed.hpp>
-#include <kozero/dist/control_communicator.hpp>
-#include <kozero/io/checkpoint_folders.hpp>
-#include <kozero/io/memory.hpp>
-#include <kozero/io/progress.hpp>
-#include <kozero/io/readable.hpp>
-#include <kozero/io/run_folder.hpp>
-#include <kozero/io/whole_file.hpp>
+#include <kozero/core/timing.hpp>
+#include <kozero/dist/communicator.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/generator.hpp>
-#include <kozero/train/trained_weights.hpp>
-
-#include "banner.hpp"
-#include "device_handover.hpp"
-#include "initial_model.hpp"
-#include "resolved_deck.hpp"
-#include "start_checks.hpp"
-#include "training_run.hpp"
+#include <kozero/train/run_files.hpp>
+#include "io/checkpoint/checkpoint.hpp"
+#include "io/posix/file.hpp"
+#include "io/posix/readable.hpp"
+#include "io/posix/system_resources.hpp"
+#include "io/run/run_folder.hpp"
+#include "io/run/run_output.hpp"
+#include "src/commands/initial_model.hpp"
+#include "src/commands/program.hpp"
+#include "src/commands/report.hpp"
+#include "src/commands/session.hpp"
+#include "src/commands/training_run.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -59,7 +54,7 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
   tokenizer_ = train::identity_of(data_.tokenizer.get());
   settings_ = dist::agreed(control_, [&] {
     train::require_whole_sample(data_, deck_, seq);
-    require_validation_data(deck_, data_);
+    train::require_validation_data(deck_, data_);
     return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples());
   });
   data_check_.emplace(std::vector{data_.train_shards, data_.validation_shards}, control_);
@@ -68,7 +63,7 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
   settings_.staged = settings_.staged && can_save_beside(session.environment());
   plan_ = plan::memory_plan(settings_, session_.backend(), control_.size());
   require_room(plan_, session, data_.vocab);
-  resume_ = find_resume_point(deck_, record_after(0, settings_.step.loss_scaler), control_);
+  resume_ = train::find_resume_point(deck_, record_after(0, settings_.step.loss_scaler), control_);
   if (const std::string other = other_data(); deck_.data.strict && !other.empty()) {
     throw Error(Failure::deck, other + "; refused by data.strict = true", Error::Seen::by_all_ranks);
   }

@@ -6,22 +6,19 @@
 #pragma once
 #include <optional>
 
-#include <kozero/core/median.hpp>
-#include <kozero/dist/counted_communicator.hpp>
-#include <kozero/io/log.hpp>
-#include <kozero/io/metrics.hpp>
+#include <kozero/core/timing.hpp>
+#include <kozero/dist/communicator_decorators.hpp>
 #include <kozero/plan/memory_plan.hpp>
-#include <kozero/train/assembly.hpp>
 #include <kozero/train/data_check.hpp>
 #include <kozero/train/data_set.hpp>
-
-#include "memory_room.hpp"
-#include "provenance.hpp"
-#include "resume_point.hpp"
-#include "run_control.hpp"
-#include "saving.hpp"
-#include "session.hpp"
-#include "validation.hpp"
+#include <kozero/train/evaluation.hpp>
+#include <kozero/train/run_files.hpp>
+#include <kozero/train/settings.hpp>
+#include "io/run/run_output.hpp"
+#include "src/commands/program.hpp"
+#include "src/commands/run_control.hpp"
+#include "src/commands/saving.hpp"
+#include "src/commands/session.hpp"
 
 namespace kozero::commands {
 
@@ -100,12 +97,12 @@ class TrainingRun {
   std::map<std::string, std::string> small_files_;  ///< of every checkpoint, rank 0's
   train::Settings settings_;
   plan::MemoryPlan plan_;
-  ResumePoint resume_;
+  train::ResumePoint resume_;
   MemoryLedger ledger_;
   std::unique_ptr<dist::CountedCommunicator> comm_;
   std::unique_ptr<train::Assembly> assembly_;
   std::optional<Saving> saving_;
-  std::optional<Validation> validation_;
+  std::optional<train::Validation> validation_;
   std::optional<train::Evaluation> last_evaluation_;  ///< of the newest step's state; none where it was not measured
   std::int64_t tokens_ = 0;                           ///< predicted so far
   ThinnedSeries tokens_per_s_;                        ///< of all steps of this process but its first

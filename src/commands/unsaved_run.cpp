@@ -1,12 +1,28 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/dist/agreed.hpp>
-#include <kozero/io/run_folder.hpp>
-#include <kozero/train/checkpoint.hpp>
+// unsaved_run.cpp: construction of an unsaved run, and the replay of a step against metrics.jsonl and a checkpoint.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <fmt/format.h>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
-#include "initial_model.hpp"
-#include "memory_room.hpp"
-#include "unsaved_run.hpp"
+#include <kozero/core/error.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/train/checkpoint.hpp>
+#include <kozero/train/data_check.hpp>
+#include <kozero/train/run_files.hpp>
+#include "io/checkpoint/checkpoint.hpp"
+#include "io/posix/file.hpp"
+#include "io/run/run_folder.hpp"
+#include "io/run/run_status.hpp"
+#include "kernels/launch/reduce.hpp"
+#include "src/commands/initial_model.hpp"
+#include "src/commands/session.hpp"
+#include "src/commands/unsaved_run.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -44,6 +60,252 @@ UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& da
   }
   sampler_.emplace(settings_.seed, data.train->num_samples(), settings_.batch.global_batch);
   trainer_.emplace(assembly_->parts(), assembly_->loader(), *sampler_, *data.train, settings_.step);
+}
+
+namespace {
+
+/// What metrics.jsonl says of a step; nothing where the number was not finite.
+struct Logged {
+  std::optional<double> loss;
+  std::optional<double> grad_norm;
+};
+
+constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
+
+/// [[step, loss, gradient norm], ...], null where a number was not finite; broken lines are left out.
+nlohmann::json rows_of(const std::string& path) {
+  const auto number = [](const nlohmann::json& line, const char* key) {
+    const auto found = line.find(key);
+    return found != line.end() && found->is_number() ? nlohmann::json(found->get<double>()) : nlohmann::json();
+  };
+  nlohmann::json rows = nlohmann::json::array();
+  std::istringstream lines(io::read_whole_file(path, kMostBytes));
+  for (std::string text; std::getline(lines, text);) {
+    const auto line = nlohmann::json::parse(text, nullptr, false);
+    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) continue;
+    rows.push_back({line["step"], number(line, "loss"), number(line, "grad_norm")});
+  }
+  return rows;
+}
+
+/// As rank 0 reads them. Collective.
+std::map<std::int64_t, Logged> logged_steps(const std::string& path, dist::Communicator& comm) {
+  const auto number = [](const nlohmann::json& value) {
+    return value.is_null() ? std::nullopt : std::optional(value.get<double>());
+  };
+  std::map<std::int64_t, Logged> steps;
+  for (const auto& row : nlohmann::json::parse(dist::from_first_rank(comm, [&] { return rows_of(path).dump(); }))) {
+    steps[row[0].get<std::int64_t>()] = {number(row[1]), number(row[2])};
+  }
+  return steps;
+}
+
+bool same_bits(const std::optional<double>& logged, double value) {
+  if (!logged) return !std::isfinite(value);
+  return std::bit_cast<std::uint64_t>(*logged) == std::bit_cast<std::uint64_t>(value);
+}
+
+/// The rank count of the run's last start; 0 where neither ranks.json nor the deck says.
+std::int64_t ranks_of(const std::string& run, const io::Deck& deck) {
+  constexpr std::int64_t kMostBytesOfRanks = 64 << 20;
+  const std::string path = run + "/" + io::kRanksFile;
+  if (io::is_there(path)) {
+    const auto ranks = nlohmann::json::parse(io::read_whole_file(path, kMostBytesOfRanks), nullptr, false);
+    if (ranks.is_array() && !ranks.empty()) return static_cast<std::int64_t>(ranks.size());
+  }
+  return deck.run.ranks > 1 ? deck.run.ranks : 0;
+}
+
+/// Bits depend on the rank count. Collective. Throws Error(deck), seen by all ranks.
+void require_rank_count(const std::string& run, const io::Deck& deck, std::int64_t step, dist::Communicator& comm) {
+  const auto ranks = std::stoll(dist::from_first_rank(comm, [&] { return std::to_string(ranks_of(run, deck)); }));
+  if (ranks == 0 || ranks == comm.size()) return;
+  throw Error(Failure::deck,
+              fmt::format("{}: it ran on {} {}, not on {}, and bits depend on the rank count: ./kozero.sh -n {} verify "
+                          "{} --replay {}",
+                          run, ranks, ranks == 1 ? "rank" : "ranks", comm.size(), ranks, run, step),
+              Error::Seen::by_all_ranks);
+}
+
+/// The checkpoint's step by its manifest; -1 where that cannot be read.
+std::int64_t step_of(const std::string& folder) {
+  try {
+    return io::read_manifest(folder).record.step;
+  } catch (const Error&) {
+    return -1;
+  }
+}
+
+/// Newest first, with their steps, as rank 0 sees them.
+std::vector<std::pair<std::int64_t, std::string>> checkpoints_of(const std::string& run, dist::Communicator& comm) {
+  const auto mine = dist::agreed(comm, [&] {
+    nlohmann::json all = nlohmann::json::array();
+    if (comm.rank() != 0) return all.dump();
+    for (const auto& folder : io::checkpoints_in(run)) all.push_back({step_of(folder), folder});
+    return all.dump();
+  });
+  return nlohmann::json::parse(comm.broadcast_control(mine)).get<std::vector<std::pair<std::int64_t, std::string>>>();
+}
+
+/// The newest complete checkpoint of a step that `fits`.
+template <class Fits>
+std::optional<io::FoundCheckpoint> find_checkpoint(const std::string& run, dist::Communicator& comm, const Fits& fits) {
+  for (const auto& [step, folder] : checkpoints_of(run, comm)) {
+    if (step < 0 || !fits(step)) continue;
+    try {
+      return io::FoundCheckpoint{folder, io::verify_checkpoint(comm, folder)};
+    } catch (const Error& problem) {
+      if (problem.failure() != Failure::input || !problem.seen_by_all_ranks()) throw;
+      if (comm.rank() == 0) std::cout << "skipped      " << problem.what() << "\n";
+    }
+  }
+  return std::nullopt;
+}
+
+struct HashedTensor {
+  std::string name;
+  std::uint64_t hash = 0;
+};
+
+/// Of this rank's part of every tensor of weights and moments.
+std::vector<HashedTensor> hashed_tensors(const train::Parts& parts) {
+  std::vector<HashedTensor> tensors;
+  for (const auto& group : train::owned_state(parts)) {
+    for (const auto& part : group.slices) {
+      for (const auto& row : parts.network.parameters().rows_of(part.unit)) {
+        const std::int64_t first = std::max(row.offset, part.begin);
+        const std::int64_t end =
+            std::min(row.offset + row.extent(), part.begin + static_cast<std::int64_t>(part.values.extent(0)));
+        if (first >= end) continue;
+        const Vector<const float> values = slice(part.values, first - part.begin, end - first);
+        tensors.push_back({group.name + "/" + row.name, kernels::bit_hash(Device(), values)});
+      }
+    }
+  }
+  return tensors;
+}
+
+class Replay {
+ public:
+  Replay(Session& session, std::string run, std::int64_t step)
+      : session_(session),
+        comm_(session.control()),
+        run_(std::move(run)),
+        step_(step),
+        logged_(logged_steps(run_ + "/metrics.jsonl", comm_)),
+        data_(open_data_of(session.deck(), comm_)) {
+    if (logged_.contains(step_)) return;
+    const std::string range =
+        logged_.empty() ? std::string("it has none")
+                        : fmt::format("the first is {}, the last {}", logged_.begin()->first, logged_.rbegin()->first);
+    throw Error(Failure::input, fmt::format("{}/metrics.jsonl: no step {}; {}", run_, step_, range),
+                Error::Seen::by_all_ranks);
+  }
+
+  /// The first difference, "" where there is none.
+  std::string execute();
+
+ private:
+  void say(const std::string& line) const {
+    if (comm_.rank() == 0) std::cout << line << std::endl;
+  }
+  void say_start(const std::optional<io::FoundCheckpoint>& start);
+  std::string compare_step(const train::StepResult& result);
+  std::string compare_state(UnsavedRun& run);
+
+  Session& session_;
+  dist::Communicator& comm_;
+  std::string run_;
+  std::int64_t step_;
+  std::map<std::int64_t, Logged> logged_;
+  train::DataSet data_;
+};
+
+void Replay::say_start(const std::optional<io::FoundCheckpoint>& start) {
+  say(fmt::format("step {} of {} again on {} {}, from {}", step_, run_, comm_.size(),
+                  comm_.size() == 1 ? "rank" : "ranks", start ? start->folder : "the run's beginning"));
+  if (!start) return;
+  const auto mine = train::DataCheck({data_.train_shards}, comm_).identity(comm_);
+  const std::string differs = train::difference(start->manifest.record.data, mine);
+  if (!differs.empty()) say("note         the training data are others than those of the checkpoint: " + differs);
+}
+
+std::string Replay::compare_step(const train::StepResult& result) {
+  const auto logged = logged_.find(result.step);
+  if (logged == logged_.end()) return "";
+  const auto text = [](const std::optional<double>& number) {
+    return number ? fmt::format("{:.17g}", *number) : std::string("not finite");
+  };
+  std::string differs;
+  const auto compare = [&](const char* what, const std::optional<double>& then, double now) {
+    if (differs.empty() && !same_bits(then, now))
+      differs = fmt::format("step {}: the {} is {:.17g} and was {}", result.step, what, now, text(then));
+  };
+  compare("loss", logged->second.loss, result.loss);
+  compare("gradient norm", logged->second.grad_norm, result.grad_norm);
+  say(fmt::format("{:>6}  loss {:<22.17g}  gradient norm {:<22.17g}  {}", result.step, result.loss, result.grad_norm,
+                  differs.empty() ? "equal" : "DIFFERS"));
+  return differs;
+}
+
+std::string Replay::compare_state(UnsavedRun& run) {
+  const auto saved = find_checkpoint(run_, comm_, [&](std::int64_t step) { return step == step_; });
+  if (!saved) return "";
+  const auto mine = hashed_tensors(run.assembly().parts());
+  train::load_state(saved->folder + "/" + io::kStateFile, run.assembly().parts(), comm_);
+  const auto theirs = hashed_tensors(run.assembly().parts());
+  std::string first;
+  for (std::size_t i = 0; first.empty() && i < mine.size(); ++i) {
+    if (mine[i].hash != theirs[i].hash) first = mine[i].name;
+  }
+  for (const auto& name : dist::gather_text(comm_, first)) {
+    if (!name.empty()) return fmt::format("{} is not that of {}", name, saved->folder);
+  }
+  say("        all weights and moments are those of " + saved->folder);
+  return "";
+}
+
+std::string Replay::execute() {
+  const auto start = find_checkpoint(run_, comm_, [&](std::int64_t step) { return step < step_; });
+  if (!start && !logged_.empty() && logged_.begin()->first > 1) {
+    throw Error(Failure::input,
+                fmt::format("{}: no complete checkpoint before step {}, and the run began after step {}", run_, step_,
+                            logged_.begin()->first - 1),
+                Error::Seen::by_all_ranks);
+  }
+  say_start(start);
+  UnsavedRun run(session_, session_.deck(), data_, start);
+  std::string first;
+  for (std::int64_t step = start ? start->manifest.record.step + 1 : 1; step <= step_; ++step) {
+    const std::string differs = compare_step(run.step(step));
+    if (first.empty()) first = differs;
+  }
+  const std::string state = compare_state(run);
+  return first.empty() ? state : first;
+}
+
+}  // namespace
+
+std::int64_t ranks_of_run(const std::string& run) { return ranks_of(run, io::read_deck(run + "/" + train::kDeckFile)); }
+
+void replay(const dist::Environment& environment, const std::string& run, const std::vector<std::string>& overrides,
+            std::int64_t step) {
+  Session session(environment, [&](dist::Communicator& comm) {
+    io::Deck deck = dist::agreed(comm, [&] { return io::read_deck(run + "/" + train::kDeckFile, overrides); });
+    require_rank_count(run, deck, step, comm);
+    deck.run.dir = run;
+    deck.checkpoint.resume = "none";
+    const auto checkpoints = checkpoints_of(run, comm);
+    const bool starts_there = std::any_of(checkpoints.begin(), checkpoints.end(), [&](const auto& found) {
+      return found.first >= 0 && found.first < step;
+    });
+    if (starts_there) deck.model.init = kRandom;  // a checkpoint holds the weights
+    return with_initial_model(std::move(deck), comm);
+  });
+  const std::string first = Replay(session, run, step).execute();
+  if (first.empty()) return;
+  throw Error(Failure::internal, first + " (bits are those of the rank count, processor and data that the run had)",
+              Error::Seen::by_all_ranks);
 }
 
 }  // namespace kozero::commands

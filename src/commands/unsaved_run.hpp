@@ -1,18 +1,25 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// unsaved_run.hpp: a deck's training steps and nothing else: no evaluation, no checkpoint, no file of a run. For
-// verifying and measuring.
+// unsaved_run.hpp: a deck's training steps without evaluation, checkpoints or files, and the replay of one step of a
+// run. `verify` and the benchmarks run the steps. A replay computes a step again from the checkpoint before it and
+// compares losses, norms and tensors bit for bit.
 #pragma once
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
-#include <kozero/dist/counted_communicator.hpp>
-#include <kozero/io/checkpoint_folders.hpp>
-#include <kozero/train/assembly.hpp>
+#include <kozero/dist/communicator_decorators.hpp>
+#include <kozero/dist/environment.hpp>
 #include <kozero/train/data_set.hpp>
-
-#include "session.hpp"
+#include <kozero/train/settings.hpp>
+#include "io/checkpoint/checkpoint.hpp"
+#include "src/commands/session.hpp"
 
 namespace kozero::commands {
+
+// A deck's training steps and nothing else: no evaluation, no checkpoint, no file of a run. For
+// verifying and measuring.
 
 /// The deck's data, its samples checked against the deck's model. Collective.
 train::DataSet open_data_of(const io::Deck& deck, dist::Communicator& comm);
@@ -37,5 +44,19 @@ class UnsavedRun {
   std::optional<train::Sampler> sampler_;
   std::optional<train::Trainer> trainer_;
 };
+
+// Computes a step of a run again, from its newest complete checkpoint before that step (or its beginning),
+// and compares bits: losses and gradient norms with metrics.jsonl, tensors with the checkpoint after the step, if any.
+// A difference says that hardware computed or stored wrongly, or that data or program are others.
+
+/// `overrides` change the run's deck. Writes nothing but token shards of data.text. Collective. Throws Error(internal,
+/// seen by all ranks) naming the first difference, Error(input) where the run or the step is not there, Error(deck)
+/// where the run had another rank count.
+void replay(const dist::Environment& environment, const std::string& run, const std::vector<std::string>& overrides,
+            std::int64_t step);
+
+/// The rank count of the run's last start; 0 where neither its ranks.json nor its deck says. Throws Error(deck or
+/// input).
+std::int64_t ranks_of_run(const std::string& run);
 
 }  // namespace kozero::commands

@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <fmt/format.h>
 #include <iostream>
 
-#include <fmt/format.h>
-
 #include <kozero/core/error.hpp>
-
-#include "deck_arguments.hpp"
-#include "replay.hpp"
-#include "unsaved_run.hpp"
+#include "src/commands/arguments.hpp"
+#include "src/commands/unsaved_run.hpp"
 
 namespace kozero::commands {
 namespace {

@@ -1,22 +1,19 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// weights_source.cpp: resolves a path to weights, reads them into the ranks' slices, and builds the model.
 #include <algorithm>
 #include <filesystem>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/agreed.hpp>
-#include <kozero/exchange/folder_tokenizer.hpp>
-#include <kozero/exchange/folder_weights.hpp>
-#include <kozero/exchange/imported_deck.hpp>
-#include <kozero/io/checkpoint.hpp>
-#include <kozero/io/posix/path_kind.hpp>
-#include <kozero/io/run_folder.hpp>
-#include <kozero/io/seal.hpp>
-#include <kozero/io/whole_file.hpp>
-
-#include "device_handover.hpp"
-#include "resolved_deck.hpp"
-#include "weights_source.hpp"
+#include <kozero/dist/communicator.hpp>
+#include <kozero/huggingface/import.hpp>
+#include "io/checkpoint/checkpoint.hpp"
+#include "io/checkpoint/weights_file.hpp"
+#include "io/posix/file.hpp"
+#include "io/run/run_folder.hpp"
+#include "src/commands/initial_model.hpp"
+#include "src/commands/program.hpp"
+#include "src/commands/weights_source.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -32,15 +29,15 @@ bool is_hugging_face(const fs::path& folder) {
 
 std::string description_in(const WeightsSource& source) {
   return source.kind == Kind::checkpoint ? io::read_manifest(source.path).record.model
-                                         : io::read_seal(source.path).model;
+                                         : io::read_weights_header(source.path).model;
 }
 
 /// What this process finds.
 WeightsSource found(const std::string& path, train::Which which) {
   if (which == train::Which::latest && is_hugging_face(path)) {
     const std::string folder = io::without_trailing_slash(path);
-    const auto config = exchange::read_folder_config(folder);
-    const auto tokenizer = exchange::tokenizer_of(folder, config.vocab);
+    const auto config = huggingface::read_folder_config(folder);
+    const auto tokenizer = huggingface::tokenizer_of(folder, config.vocab);
     return {Kind::hugging_face, folder, model_json(config), "", "", tokenizer.path, tokenizer.reason};
   }
   const train::RunFiles files = train::find_run(path, which);
@@ -65,7 +62,8 @@ bool names_device(const std::string& override) {
 std::string name_of_folder(const std::string& path) { return fs::weakly_canonical(fs::path(path)).filename().string(); }
 
 /// A folder that was replaced between two ranks' looks, or differs between their nodes, would be mixed silently.
-void require_same_bytes(const exchange::FolderWeights& folder, const WeightsSource& source, dist::Communicator& comm) {
+void require_same_bytes(const huggingface::FolderWeights& folder, const WeightsSource& source,
+                        dist::Communicator& comm) {
   const std::string mine = dist::agreed(comm, [&] { return folder.fingerprint(); });
   const bool same = comm.broadcast_control(mine) == mine;
   dist::agreed(comm, [&] {
@@ -76,7 +74,7 @@ void require_same_bytes(const exchange::FolderWeights& folder, const WeightsSour
 void load_folder(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
                  zero::Weights& weights, dist::Communicator& comm) {
   const auto folder =
-      dist::agreed(comm, [&] { return std::make_unique<exchange::FolderWeights>(source.path, config, table); });
+      dist::agreed(comm, [&] { return std::make_unique<huggingface::FolderWeights>(source.path, config, table); });
   require_same_bytes(*folder, source, comm);
   dist::agreed(comm, [&] {
     for (const auto& slice : train::slices_of(weights)) {
@@ -112,7 +110,7 @@ model::Config shape_of(const WeightsSource& source) { return config_of(source.mo
 void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
                      dist::Communicator& comm) {
   if (source.kind != Kind::hugging_face) return;
-  dist::agreed(comm, [&] { exchange::FolderWeights(source.path, config, table); });
+  dist::agreed(comm, [&] { huggingface::FolderWeights(source.path, config, table); });
 }
 
 io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides) {
@@ -122,7 +120,7 @@ io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& ov
     return named ? deck : without_device(deck);
   }
   const std::string run_dir = "runs/" + name_of_folder(source.path);
-  const io::Deck plain = exchange::imported_deck(shape_of(source), run_dir, source.tokenizer);
+  const io::Deck plain = huggingface::imported_deck(shape_of(source), run_dir, source.tokenizer);
   return io::parse_deck(io::resolved_text(plain), source.path, overrides);
 }
 
@@ -137,7 +135,7 @@ const char* name_of(WeightsSource::Kind kind) {
 
 void verify_source(const WeightsSource& source, dist::Communicator& comm) {
   if (source.kind == Kind::checkpoint) io::verify_checkpoint(comm, source.path);
-  if (source.kind == Kind::weights_file) io::verify_seal(comm, source.path);
+  if (source.kind == Kind::weights_file) io::verify_weights_header(comm, source.path);
 }
 
 void load(const WeightsSource& source, const model::Config& config, const ParameterTable& table, zero::Weights& weights,
@@ -149,6 +147,33 @@ void load(const WeightsSource& source, const model::Config& config, const Parame
   }
   verify_source(source, comm);
   train::load_weights(hdf5_file_of(source), table, weights, comm);
+}
+
+TrainedModel::TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
+                           const dist::Environment& environment, Use use)
+    : session_(environment,
+               [&](dist::Communicator& comm) {
+                 source_ = find_weights(path, comm);
+                 return dist::agreed(comm, [&] { return deck_of(source_, overrides); });
+               }),
+      settings_(dist::agreed(session_.control(),
+                             [&] { return train::settings_of(session_.deck(), environment.size(), 0, 0); })),
+      comm_(session_.connect(ledger_)) {
+  auto model = model::make_model<float>(settings_.model);
+  require_tensors(source_, settings_.model, model->parameters(), session_.control());
+  weights_ = std::make_unique<zero::FrozenWeights>(model->parameters(), *comm_, settings_.zero.stage, ledger_,
+                                                   settings_.zero.prefetch_units);
+  network_ = std::make_unique<model::NetworkOf<float>>(std::move(model), *weights_);
+  if (use == Use::evaluation) network_->reserve(ledger_, settings_.batch.micro_batch);
+  load(source_, settings_.model, network_->parameters(), weights_->weights(), session_.control());
+}
+
+void TrainedModel::accept_vocabulary(std::int64_t ids) const {
+  if (ids <= settings_.model.vocab) return;
+  throw Error(Failure::deck,
+              "the tokenizer has " + std::to_string(ids) + " ids, more than the " +
+                  std::to_string(settings_.model.vocab) + " of " + source_.path,
+              Error::Seen::by_all_ranks);
 }
 
 }  // namespace kozero::commands

@@ -1,27 +1,36 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// weights_source.hpp: the trained weights that a path names: where they lie, of what model, how the ranks get them.
-//   a run's folder, a weights file, a checkpoint, a deck that was trained, a Hugging Face folder with config.json
-// A checkpoint's bytes are compared with its manifest before libhdf5 reads them. All ranks read the same files: what
-// rank 0 found, and where another rank's own look at a file shows other bytes, the weights are refused.
+// weights_source.hpp: the trained weights that a path names, and a model that holds them.
+//   PATH: a run's folder, a weights file, a checkpoint, a deck that was trained, a Hugging Face folder
+// All ranks read the same file. A checkpoint is compared with its manifest before libhdf5 reads it.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/dist/communicator.hpp>
-#include <kozero/io/deck.hpp>
 #include <kozero/model/config.hpp>
-#include <kozero/train/trained_weights.hpp>
+#include <kozero/model/model.hpp>
+#include <kozero/train/data_set.hpp>
+#include <kozero/train/run_files.hpp>
+#include <kozero/train/settings.hpp>
 #include <kozero/zero/weights.hpp>
+#include "io/deck/deck.hpp"
+#include "src/commands/session.hpp"
 
 namespace kozero::commands {
+
+// The trained weights that a path names: where they lie, of what model, how the ranks get them.
+//   a run's folder, a weights file, a checkpoint, a deck that was trained, a Hugging Face folder with config.json
+// A checkpoint's bytes are compared with its manifest before libhdf5 reads them. All ranks read the same files: what
+// rank 0 found, and where another rank's own look at a file shows other bytes, the weights are refused.
 
 struct WeightsSource {
   enum class Kind { weights_file, checkpoint, hugging_face };
   Kind kind = Kind::weights_file;
   std::string path;       ///< the weights file, or the folder of the other kinds
-  std::string model;      ///< its network, as config_of (resolved_deck.hpp) reads it
+  std::string model;      ///< its network, as config_of (initial_model.hpp) reads it
   std::string deck;       ///< the deck.toml beside them, or ""
   std::string deck_text;  ///< its text
   std::string tokenizer;  ///< its file, or ""
@@ -29,7 +38,7 @@ struct WeightsSource {
 };
 
 /// Rank 0 looks, and reads the deck and what describes the network: config.json, the manifest, or the weights file's
-/// seal. A trainer may write or remove checkpoints meanwhile: no other rank looks for itself. Collective. Throws
+/// header. A trainer may write or remove checkpoints meanwhile: no other rank looks for itself. Collective. Throws
 /// Error(deck or input), seen by all ranks.
 WeightsSource find_weights(const std::string& path, dist::Communicator& comm,
                            train::Which which = train::Which::latest);
@@ -51,13 +60,46 @@ const char* name_of(WeightsSource::Kind kind);
 void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
                      dist::Communicator& comm);
 
-/// Compares every byte of a checkpoint or weights file with its manifest or seal. Collective. Throws Error(input), seen
-/// by all ranks.
+/// Compares every byte of a checkpoint or weights file with its manifest or header. Collective. Throws Error(input),
+/// seen by all ranks.
 void verify_source(const WeightsSource& source, dist::Communicator& comm);
 
 /// Verifies, then fills every rank's slices and publishes them; `config` is the network of `table`. Host memory, where
 /// the device's is another, is one unit's slice. Collective. Throws Error(input), seen by all ranks.
 void load(const WeightsSource& source, const model::Config& config, const ParameterTable& table, zero::Weights& weights,
           dist::Communicator& comm);
+
+// A model with its trained weights, in f32, for evaluation and generation.
+
+class TrainedModel {
+ public:
+  /// Evaluation reserves the activations of a batch; generation leaves it to the cache's user to reserve.
+  enum class Use { evaluation, generation };
+
+  /// Reads the weights that `path` names (weights_source.hpp), with their deck changed by `overrides`.
+  /// Collective. Throws Error, seen by all ranks.
+  TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
+               const dist::Environment& environment, Use use = Use::evaluation);
+
+  [[nodiscard]] Session& session() { return session_; }
+  [[nodiscard]] const io::Deck& deck() const { return session_.deck(); }
+  [[nodiscard]] const WeightsSource& source() const { return source_; }
+  [[nodiscard]] const train::Settings& settings() const { return settings_; }
+  [[nodiscard]] model::Network& network() { return *network_; }
+  [[nodiscard]] dist::Communicator& comm() { return *comm_; }
+  [[nodiscard]] MemoryLedger& ledger() { return ledger_; }
+
+  /// Throws Error(deck) where a tokenizer has more ids than the model.
+  void accept_vocabulary(std::int64_t ids) const;
+
+ private:
+  WeightsSource source_;
+  Session session_;
+  train::Settings settings_;
+  MemoryLedger ledger_;
+  std::unique_ptr<dist::Communicator> comm_;
+  std::unique_ptr<zero::FrozenWeights> weights_;
+  std::unique_ptr<model::Network> network_;  // behind what it reads
+};
 
 }  // namespace kozero::commands

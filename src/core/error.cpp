@@ -1,16 +1,32 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// error.cpp: the nearest accepted name, for "did you mean".
-//   d(i, j) = min(d(i-1, j) + 1, d(i, j-1) + 1, d(i-1, j-1) + [a_i != b_j])       Levenshtein 1966
-// A name is near when at most a third of the given letters, rounded up, would change.
+// error.cpp: the nearest accepted name for "did you mean", and the failure report on stderr and in the run's log.
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <cstddef>
+#include <cstdlib>
+#include <future>
+#include <mutex>
+#include <new>
 #include <numeric>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <kozero/core/error.hpp>
 
 namespace kozero {
+
+// The nearest accepted name, for "did you mean".
+//   d(i, j) = min(d(i-1, j) + 1, d(i, j-1) + 1, d(i-1, j-1) + [a_i != b_j])       Levenshtein 1966
+// A name is near when at most a third of the given letters, rounded up, would change.
+
 namespace {
 
 std::size_t edit_distance(const std::string& a, const std::string& b) {
@@ -41,6 +57,123 @@ std::string nearest_name(const std::string& given, const std::string* first, con
     }
   }
   return nearest;
+}
+
+// Stderr, then the reporter on a thread that is waited for in vain at most once.
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kRecordPatience = 3s;
+constexpr auto kLauncherPatience = 1s;
+constexpr auto kLauncherPause = 100ms;  // for the launcher to hand on what it took
+
+struct Reports {
+  std::mutex mutex;
+  FailureReporter reporter;
+  std::atomic<bool> begun{false};
+  std::atomic<bool> ended{false};
+};
+
+/// Never destroyed: a thread may report while the process ends.
+Reports& reports() {
+  static auto* const kReports = new Reports;
+  return *kReports;
+}
+
+void write_to_stderr(std::string line) {
+  line += '\n';
+  std::size_t begin = 0;
+  while (begin < line.size()) {
+    const ssize_t written = ::write(STDERR_FILENO, line.data() + begin, line.size() - begin);
+    if (written < 0 && errno != EINTR) return;
+    if (written > 0) begin += static_cast<std::size_t>(written);
+  }
+}
+
+void record(int status, const std::string& line) {
+  FailureReporter reporter;
+  {
+    const std::lock_guard lock(reports().mutex);
+    reporter = reports().reporter;
+  }
+  if (!reporter) return;
+  std::packaged_task<void()> task([reporter, status, line] { reporter(status, line); });
+  std::future<void> recorded = task.get_future();
+  try {
+    std::thread(std::move(task)).detach();
+  } catch (const std::system_error&) {
+    return reporter(status, line);  // no thread can be had
+  }
+  recorded.wait_for(kRecordPatience);
+}
+
+/// Once a rank aborts the job, a launcher may end before it forwards the bytes that are still in its pipe.
+void wait_for_launcher() {
+  struct stat status {};
+  if (::fstat(STDERR_FILENO, &status) != 0 || !(S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode))) return;
+  const auto start = std::chrono::steady_clock::now();
+  int unread = 0;
+  while (::ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0 &&
+         std::chrono::steady_clock::now() - start < kLauncherPatience) {
+    std::this_thread::sleep_for(1ms);
+  }
+  std::this_thread::sleep_for(kLauncherPause);
+}
+
+int terminating_rank = 0;
+void (*terminating_end)(int status) = nullptr;
+
+std::string uncaught_text() {
+  const std::exception_ptr uncaught = std::current_exception();
+  if (!uncaught) return "std::terminate was called; please report this with the command and the deck";
+  try {
+    std::rethrow_exception(uncaught);
+  } catch (const std::bad_alloc&) {
+    return kMemoryExhausted;
+  } catch (const std::exception& error) {
+    return std::string("an exception met no handler: ") + error.what();
+  } catch (...) {
+    return "an exception of unknown type met no handler";
+  }
+}
+
+}  // namespace
+
+void set_failure_reporter(FailureReporter reporter) {
+  const std::lock_guard lock(reports().mutex);
+  reports().reporter = std::move(reporter);
+}
+
+void report_failure(int status, const std::string& line) {
+  if (reports().begun.exchange(true)) {
+    const auto start = std::chrono::steady_clock::now();
+    while (!reports().ended && std::chrono::steady_clock::now() - start < kRecordPatience + kLauncherPatience) {
+      std::this_thread::sleep_for(1ms);
+    }
+    return;
+  }
+  write_to_stderr(line);
+  record(status, line);
+  wait_for_launcher();
+  reports().ended = true;
+}
+
+std::string failure_line(int rank, int status, const std::string& what) {
+  const bool error = status != static_cast<int>(Failure::preempted);
+  return "[rank " + std::to_string(rank) + "] " + (error ? "error: " : "") + what;
+}
+
+void report_terminate(int rank, void (*end)(int status)) {
+  terminating_rank = rank;
+  terminating_end = end;
+  std::set_terminate([] {
+    constexpr int kStatus = static_cast<int>(Failure::internal);
+    report_failure(kStatus, failure_line(terminating_rank, kStatus, uncaught_text()));
+    if (terminating_end != nullptr) terminating_end(kStatus);
+    std::abort();
+  });
 }
 
 }  // namespace kozero

@@ -1,14 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // device_stream_cuda.cpp: streams of a CUDA build are CUDA's.
-#include <cuda_runtime.h>
-
 #include <chrono>
+#include <cuda_runtime.h>
 #include <thread>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
-#include <kozero/dist/device_stream.hpp>
+#include "src/dist/device_stream.hpp"
 
 namespace kozero::dist {
 namespace {

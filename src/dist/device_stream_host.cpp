@@ -9,9 +9,8 @@
 #include <thread>
 
 #include <kozero/core/views.hpp>
-#include <kozero/dist/device_stream.hpp>
-
-#include "patience.hpp"
+#include <kozero/dist/wait_clock.hpp>
+#include "src/dist/device_stream.hpp"
 
 namespace kozero::dist {
 

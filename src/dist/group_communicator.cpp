@@ -1,20 +1,70 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// group_communicator.cpp: control traffic by MPI's nonblocking collectives, so that a wait can yield and end.
+// group_communicator.cpp: MPI's error texts, the messages of waits that ended, and control traffic by nonblocking
+// collectives.
 #include <algorithm>
+#include <array>
 #include <exception>
+#include <mpi.h>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include <kozero/core/error.hpp>
-
-#include "group_communicator.hpp"
-#include "heartbeat.hpp"
-#include "mpi_check.hpp"
-#include "vain_wait.hpp"
-#include "watchdog.hpp"
+#include "src/dist/group_communicator.hpp"
+#include "src/dist/heartbeat.hpp"
+#include "src/dist/watchdog.hpp"
 
 namespace kozero::dist {
+
+// MPI's codes in words.
+
+void check_mpi(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  int rank = 0;
+  MPI_Error_string(code, text.data(), &length);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  throw Error(Failure::communication, "rank " + std::to_string(rank) + ": " + call +
+                                          " failed: " + std::string(text.data(), static_cast<std::size_t>(length)));
+}
+
+namespace {
+
+constexpr std::size_t kCollectives = 4;  // that are named
+constexpr std::size_t kRanks = 8;
+
+}  // namespace
+
+std::string in_seconds(double seconds) {
+  const auto text = std::to_string(seconds);
+  return text.substr(0, text.find('.') + 2);
+}
+
+std::string waited_in_vain(int rank, double seconds, const char* collective, const std::string& whom) {
+  return "rank " + std::to_string(rank) + " waited " + in_seconds(seconds) + " s in " + collective + " for " + whom;
+}
+
+std::string lost_rank(int rank) {
+  const Heartbeat* heartbeat = Heartbeat::running();
+  const std::string name = heartbeat == nullptr ? "rank " + std::to_string(rank) : heartbeat->name_of(rank);
+  return name + kLostOrTooShort;
+}
+
+std::string details(int rank) {
+  const std::string begin = "\n[rank " + std::to_string(rank) + "]   ";
+  std::string text;
+  const std::string newest = whereabouts().newest(kCollectives);
+  if (!newest.empty()) text += begin + "newest collectives here: " + newest;
+  if (const Heartbeat* heartbeat = Heartbeat::running()) {
+    for (const auto& line : heartbeat->places(kRanks)) text += begin + line;
+  }
+  return text;
+}
+
+// Control traffic by MPI's nonblocking collectives, so that a wait can yield and end.
+
 namespace {
 
 constexpr std::int64_t kControlMessage = std::int64_t{1} << 30;

@@ -1,24 +1,52 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// group_communicator.hpp: what every back end of several ranks shares: a duplicate of their MPI communicator, control
-// traffic over it, and waits that end in Error(communication) (control_communicator.hpp says when patient ones do).
-// Once a rank was lost every later collective throws, and the destructors make no collective call: nobody would answer.
-// What MPI may still write into then, buffers of requests under way, is never freed: a late peer's message would land
-// in memory of something else. Arrays that the caller handed over are the caller's to keep: main ends the process
-// before it unwinds.
+// group_communicator.hpp: the base of all back ends with several ranks: control traffic, waits that end, and their
+// errors. Every return code of MPI is checked. A wait ends in Error(communication) after comm.timeout_s. After a rank
+// was lost, every later collective throws, and no destructor makes a collective call.
 #pragma once
-#include <mpi.h>
-
 #include <memory>
+#include <mpi.h>
 #include <string>
 #include <vector>
 
 #include <kozero/dist/communicator.hpp>
-#include <kozero/dist/role.hpp>
-
-#include "patience.hpp"
+#include <kozero/dist/wait_clock.hpp>
 
 namespace kozero::dist {
+
+// Every return code of MPI is read.
+
+/// Throws Error(communication) with this rank, the call and MPI's text unless `code` is MPI_SUCCESS.
+void check_mpi(int code, const char* call);
+
+// The words for a wait in vain, the same whatever waited.
+//   rank 1 waited 4.0 s in gather_control for rank 0 on a (process 12), which was silent for 4.1 s: it is lost, or ...
+//   [rank 1] newest collectives here: 811 all_gather of shm for unit 3 (4096 bytes) in step 12, forward_backward; ...
+//   [rank 1] rank 0 on a (process 12): step 12, forward_backward, unit 2, working after all_gather 810 of shm ...
+
+inline constexpr const char* kLostOrTooShort = ": it is lost, or comm.timeout_s is too short";
+inline constexpr const char* kFarBehind = ": it is far behind, or comm.timeout_s is too short";
+/// The name of the awaited rank where the waiting one cannot tell which rank is missing.
+inline constexpr const char* kAnotherRank = "another rank: it is lost, or comm.timeout_s is too short";
+
+/// "4.0"
+std::string in_seconds(double seconds);
+
+/// What is said of a rank that waited in `collective` for `whom` in vain; `whom` ends in why.
+std::string waited_in_vain(int rank, double seconds, const char* collective, const std::string& whom);
+
+/// "rank 2, on host b (process 17)" as far as it is known, and why.
+std::string lost_rank(int rank);
+
+/// The lines that follow, each behind a line break: this rank's newest collectives, and where each rank is.
+std::string details(int rank);
+
+// What every back end of several ranks shares: a duplicate of their MPI communicator, control
+// traffic over it, and waits that end in Error(communication) (communicator.hpp says when patient ones do).
+// Once a rank was lost every later collective throws, and the destructors make no collective call: nobody would answer.
+// What MPI may still write into then, buffers of requests under way, is never freed: a late peer's message would land
+// in memory of something else. Arrays that the caller handed over are the caller's to keep: main ends the process
+// before it unwinds.
 
 /// Messages under way, with the rank at the other end of each; at most `capacity` of them.
 class PendingMessages {

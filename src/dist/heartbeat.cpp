@@ -4,15 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-
 #include <unistd.h>
 
 #include <kozero/core/error.hpp>
-
-#include "heartbeat.hpp"
-#include "mpi_check.hpp"
-#include "vain_wait.hpp"
-#include "watchdog.hpp"
+#include "src/dist/group_communicator.hpp"
+#include "src/dist/heartbeat.hpp"
+#include "src/dist/watchdog.hpp"
 
 namespace kozero::dist {
 namespace {

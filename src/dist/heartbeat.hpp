@@ -11,21 +11,19 @@
 // Needs MPI_THREAD_MULTIPLE. Between two beats the thread sleeps. A send that a suspended rank does not take is not
 // repeated, so that nothing piles up. Times are those of wait_clock.hpp.
 #pragma once
-#include <mpi.h>
-
 #include <array>
 #include <atomic>
 #include <condition_variable>
 #include <memory>
+#include <mpi.h>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <kozero/dist/role.hpp>
+#include <kozero/dist/communicator.hpp>
 #include <kozero/dist/wait_clock.hpp>
-
-#include "whereabouts.hpp"
+#include "src/dist/watchdog.hpp"
 
 namespace kozero::dist {
 

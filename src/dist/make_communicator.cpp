@@ -1,22 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // make_communicator.cpp: the table of back ends. A new one is a row here and a file of its own.
-#include <mpi.h>
-
 #include <algorithm>
+#include <mpi.h>
 #include <utility>
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/dist/communicator_decorators.hpp>
 #include <kozero/dist/make_communicator.hpp>
-#include <kozero/dist/mpi_communicator.hpp>
-#include <kozero/dist/nccl_communicator.hpp>
-#include <kozero/dist/planned_communicator.hpp>
-#include <kozero/dist/self_communicator.hpp>
-#include <kozero/dist/shm_communicator.hpp>
-#include <kozero/dist/staged_communicator.hpp>
-
-#include "mpi_check.hpp"
+#include "src/dist/back_ends.hpp"
+#include "src/dist/group_communicator.hpp"
 
 namespace kozero::dist {
 namespace {
@@ -40,9 +35,9 @@ Group group_of(const void* mpi_comm) {
 // What `auto` means for these ranks; one line where it is not what they would expect.
 std::string choose(const Group& group, const CommunicatorOptions& options) {
   if (group.size == 1) return "self";
-  const std::string for_nccl = kHostIsDevice ? "" : nccl_obstacle(group.mpi_comm);
+  const std::string for_nccl = kHostIsDevice ? "" : nccl_unavailable_reason(group.mpi_comm);
   if (!kHostIsDevice && for_nccl.empty()) return "nccl";
-  const std::string for_shm = shm_obstacle(group.mpi_comm, options);
+  const std::string for_shm = shm_unavailable_reason(group.mpi_comm, options);
   const std::string taken = for_shm.empty() ? "shm" : "mpi";
   const std::string why = for_nccl + (for_nccl.empty() || for_shm.empty() ? "" : "; ") + for_shm;
   if (group.rank == 0 && !why.empty()) options.notice("comm.backend = auto takes " + taken + ": " + why);
@@ -96,12 +91,12 @@ std::unique_ptr<Communicator> make_communicator(const std::string& backend, cons
   }
   if (name == "mpi") return for_device(make_mpi_communicator(mpi_comm, ledger, options), ledger, options);
   if (name == "nccl") {
-    const std::string obstacle = backend == "auto" ? "" : nccl_obstacle(mpi_comm);
-    if (!obstacle.empty()) refuse(name, obstacle + "; or take shm or mpi");
+    const std::string unavailable_reason = backend == "auto" ? "" : nccl_unavailable_reason(mpi_comm);
+    if (!unavailable_reason.empty()) refuse(name, unavailable_reason + "; or take shm or mpi");
     return make_nccl_communicator(mpi_comm, ledger, options);
   }
-  const std::string obstacle = backend == "auto" ? "" : shm_obstacle(mpi_comm, options);
-  if (!obstacle.empty()) refuse(name, obstacle + "; take mpi, or auto");
+  const std::string unavailable_reason = backend == "auto" ? "" : shm_unavailable_reason(mpi_comm, options);
+  if (!unavailable_reason.empty()) refuse(name, unavailable_reason + "; take mpi, or auto");
   return for_device(make_shm_communicator(mpi_comm, ledger, options), ledger, options);
 }
 

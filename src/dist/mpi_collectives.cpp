@@ -4,11 +4,9 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
-#include <kozero/dist/mpi_collectives.hpp>
-
-#include "group_communicator.hpp"
-#include "mpi_check.hpp"
-#include "watchdog.hpp"
+#include <kozero/dist/make_communicator.hpp>
+#include "src/dist/group_communicator.hpp"
+#include "src/dist/watchdog.hpp"
 
 namespace kozero::dist {
 namespace {

@@ -6,12 +6,9 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
-#include <kozero/dist/mpi_communicator.hpp>
-
-#include "group_communicator.hpp"
-#include "host_threads.hpp"
-#include "mpi_check.hpp"
-#include "pieces.hpp"
+#include "src/dist/back_ends.hpp"
+#include "src/dist/chunks.hpp"
+#include "src/dist/group_communicator.hpp"
 
 namespace kozero::dist {
 namespace {

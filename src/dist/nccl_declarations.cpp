@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // nccl_declarations.cpp: our declarations of NCCL's calls against its header; nothing to run.
-#include <nccl.h>
-
 #include <cstddef>
+#include <nccl.h>
 #include <type_traits>
 
-#include <kozero/dist/nccl_calls.hpp>
+#include "src/dist/nccl_connection.hpp"
 
 namespace kozero::dist::nccl {
 namespace {

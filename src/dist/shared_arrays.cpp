@@ -1,18 +1,16 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // shared_arrays.cpp: files in memory, taken, mapped and unlinked.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <utility>
 
 #include <kozero/core/views.hpp>
-
-#include "shared_arrays.hpp"
+#include "src/dist/shared_arrays.hpp"
 
 namespace kozero::dist {
 namespace {

@@ -7,16 +7,11 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
-#include <kozero/dist/shm_communicator.hpp>
-
-#include "group_communicator.hpp"
-#include "host_threads.hpp"
-#include "mpi_check.hpp"
-#include "pieces.hpp"
-#include "posting.hpp"
-#include "shared_arrays.hpp"
-#include "watchdog.hpp"
-#include "whereabouts.hpp"
+#include "src/dist/back_ends.hpp"
+#include "src/dist/chunks.hpp"
+#include "src/dist/group_communicator.hpp"
+#include "src/dist/shared_arrays.hpp"
+#include "src/dist/watchdog.hpp"
 
 namespace kozero::dist {
 namespace {
@@ -271,7 +266,7 @@ class ShmCommunicator final : public GroupCommunicator {
 
 }  // namespace
 
-std::string shm_obstacle(const void* mpi_comm, const CommunicatorOptions& options) {
+std::string shm_unavailable_reason(const void* mpi_comm, const CommunicatorOptions& options) {
   const MPI_Comm comm = *static_cast<const MPI_Comm*>(mpi_comm);
   MPI_Comm node = MPI_COMM_NULL;
   int on_node = 0;

@@ -1,15 +1,55 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// decoder.cpp: the embedding's lookups and gradients, and the decoder's forward, backward and decoding passes.
 #include <algorithm>
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/precision.hpp>
-#include <kozero/kernels/reduce.hpp>
-#include <kozero/model/decoder.hpp>
-#include <kozero/model/rows.hpp>
+#include <kozero/model/layer.hpp>
+#include <kozero/model/projection.hpp>
+#include "kernels/launch/reduce.hpp"
+#include "kernels/ops/dropout.hpp"
+#include "kernels/ops/embedding.hpp"
+#include "src/model/decoder.hpp"
 
 namespace kozero::model {
+
+template <class Scalar>
+Embedding<Scalar>::Embedding(const Config& config, MatrixRef tokens, std::optional<MatrixRef> positions)
+    : tokens_(tokens), positions_(positions), dropout_stream_(dropout_stream(config.seed, 0, "embedding")) {}
+
+template <class Scalar>
+void Embedding<Scalar>::forward(const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens,
+                                Vector<const Scalar> weights) const {
+  kernels::embedding_forward(pass.space, x, tokens, tokens_.in(weights));
+  if (positions_) kernels::position_forward(pass.space, x, positions_->in(weights), pass.positions);
+  if (pass.dropout > 0.0F) {
+    kernels::dropout(pass.space, x, pass.sample_ids, pass.positions, pass.dropout, dropout_stream_);
+  }
+}
+
+template <class Scalar>
+void Embedding<Scalar>::decode(const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens,
+                               const kernels::RowPositions& places, Vector<const Scalar> weights) const {
+  kernels::embedding_forward(pass.space, x, tokens, tokens_.in(weights));
+  if (positions_) kernels::position_forward_at(pass.space, x, positions_->in(weights), places);
+}
+
+template <class Scalar>
+void Embedding<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens,
+                                 Vector<float> gradient) const {
+  if (pass.dropout > 0.0F) {
+    kernels::dropout(pass.space, dx, pass.sample_ids, pass.positions, pass.dropout, dropout_stream_);
+  }
+  const Matrix<const Scalar> arrived = dx;
+  kernels::embedding_backward(pass.space, tokens_.in(gradient), arrived, tokens);
+  if (positions_) kernels::position_backward(pass.space, positions_->in(gradient), arrived, pass.positions);
+}
+
+#define KOZERO_INSTANTIATE(T) template class Embedding<T>;
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
+#undef KOZERO_INSTANTIATE
 
 template <class Scalar>
 void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch) {

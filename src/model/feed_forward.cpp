@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include <kozero/core/precision.hpp>
-#include <kozero/kernels/row_blocks.hpp>
-#include <kozero/kernels/swiglu.hpp>
-#include <kozero/model/feed_forward.hpp>
-#include <kozero/model/residual_branch.hpp>
-#include <kozero/model/rows.hpp>
+#include <kozero/model/layer.hpp>
+#include <kozero/model/projection.hpp>
+#include "kernels/launch/row_blocks.hpp"
+#include "kernels/ops/swiglu.hpp"
+#include "src/model/feed_forward.hpp"
 
 namespace kozero::model {
 
@@ -85,7 +85,7 @@ std::int64_t FeedForward<Scalar>::decode_scratch_bytes(const CacheExtents& exten
 }
 
 template <class Scalar>
-void FeedForward<Scalar>::decode(const Pass& pass, const kernels::RowPlaces& /*places*/, Matrix<Scalar> y,
+void FeedForward<Scalar>::decode(const Pass& pass, const kernels::RowPositions& /*places*/, Matrix<Scalar> y,
                                  Matrix<const Scalar> x, Vector<const Scalar> weights) {
   Scratch scratch = pass.scratch();
   run(pass, carve_activations(scratch, pass.num_rows()), y, x, weights);

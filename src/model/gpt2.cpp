@@ -3,11 +3,10 @@
 #include <cmath>
 
 #include <kozero/core/precision.hpp>
-#include <kozero/model/accept.hpp>
-#include <kozero/model/decoder.hpp>
-#include <kozero/model/feed_forward.hpp>
-#include <kozero/model/gpt2.hpp>
 #include <kozero/model/self_attention.hpp>
+#include "src/model/architectures.hpp"
+#include "src/model/decoder.hpp"
+#include "src/model/feed_forward.hpp"
 
 namespace kozero::model {
 namespace {

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include <kozero/core/precision.hpp>
-#include <kozero/kernels/cross_entropy.hpp>
-#include <kozero/kernels/fill.hpp>
-#include <kozero/kernels/matmul.hpp>
-#include <kozero/kernels/row_blocks.hpp>
 #include <kozero/model/head.hpp>
-#include <kozero/model/rows.hpp>
+#include <kozero/model/layer.hpp>
+#include "kernels/launch/fill.hpp"
+#include "kernels/launch/row_blocks.hpp"
+#include "kernels/matmul/matmul.hpp"
+#include "kernels/ops/cross_entropy.hpp"
 
 namespace kozero::model {
 

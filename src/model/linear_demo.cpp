@@ -7,13 +7,12 @@
 
 #include <kozero/core/precision.hpp>
 #include <kozero/core/random.hpp>
-#include <kozero/kernels/fill.hpp>
-#include <kozero/kernels/reduce.hpp>
-#include <kozero/kernels/residual.hpp>
-#include <kozero/kernels/row_blocks.hpp>
-#include <kozero/model/accept.hpp>
-#include <kozero/model/linear_demo.hpp>
-#include <kozero/model/rows.hpp>
+#include <kozero/model/layer.hpp>
+#include "kernels/launch/fill.hpp"
+#include "kernels/launch/reduce.hpp"
+#include "kernels/launch/row_blocks.hpp"
+#include "src/model/architectures.hpp"
+#include "src/model/linear_demo.hpp"
 
 namespace kozero::model {
 namespace {
@@ -50,7 +49,7 @@ void resolve_linear(Config& config) {
 }
 
 template <class Scalar>
-LinearDemo<Scalar>::LinearDemo(const Config& config, ParameterTable table, MatrixPlace weight, VectorPlace bias)
+LinearDemo<Scalar>::LinearDemo(const Config& config, ParameterTable table, MatrixRef weight, VectorRef bias)
     : config_(config),
       table_(std::move(table)),
       weight_(weight),

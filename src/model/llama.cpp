@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// llama.cpp: Llama's network, and Qwen2 and Qwen3 as Llama with biases on q, k, v or with QK norm.
 #include <kozero/core/precision.hpp>
-#include <kozero/model/accept.hpp>
-#include <kozero/model/decoder.hpp>
-#include <kozero/model/feed_forward.hpp>
-#include <kozero/model/llama.hpp>
 #include <kozero/model/self_attention.hpp>
+#include "src/model/architectures.hpp"
+#include "src/model/decoder.hpp"
+#include "src/model/feed_forward.hpp"
 
 namespace kozero::model {
 namespace {
@@ -16,7 +16,7 @@ Norm<Scalar> add_norm(ParameterTable& table, const std::string& name, const Conf
 }
 
 template <class Scalar>
-Projection<Scalar> projection(const MatrixPlace& weight, std::optional<VectorPlace> bias = std::nullopt) {
+Projection<Scalar> projection(const MatrixRef& weight, std::optional<VectorRef> bias = std::nullopt) {
   return Projection<Scalar>(Orientation::output_input, weight, bias);
 }
 
@@ -115,5 +115,16 @@ std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
 
 #define KOZERO_INSTANTIATE(T) template std::unique_ptr<Model<T>> make_llama<T>(const Config&);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
+#undef KOZERO_INSTANTIATE
+
+void resolve_qwen2(Config& config) {
+  config.qkv_bias = true;
+  resolve_llama(config);
+}
+
+void resolve_qwen3(Config& config) {
+  config.qk_norm = true;
+  resolve_llama(config);
+}
 
 }  // namespace kozero::model

@@ -1,15 +1,27 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// self_attention.cpp: RoPE's tables; forward, backward and decoding with a cache of the attention branch.
 #include <algorithm>
 
 #include <kozero/core/precision.hpp>
-#include <kozero/kernels/rope.hpp>
-#include <kozero/kernels/row_blocks.hpp>
-#include <kozero/model/residual_branch.hpp>
-#include <kozero/model/rows.hpp>
+#include <kozero/model/layer.hpp>
+#include <kozero/model/projection.hpp>
 #include <kozero/model/self_attention.hpp>
+#include "kernels/launch/row_blocks.hpp"
+#include "kernels/ops/rope.hpp"
 
 namespace kozero::model {
+
+void RotaryTables::reserve(MemoryLedger& ledger, const Device& space, std::int64_t positions, std::int64_t head_dim) {
+  cosines = ledger.take<float>(Memory::workspace, "rotary cosines", positions, head_dim / 2);
+  sines = ledger.take<float>(Memory::workspace, "rotary sines", positions, head_dim / 2);
+  const kernels::RopeFrequencies frequencies{.theta = static_cast<double>(theta),
+                                             .factor = static_cast<double>(scaling.factor),
+                                             .low_freq_factor = static_cast<double>(scaling.low_freq_factor),
+                                             .high_freq_factor = static_cast<double>(scaling.high_freq_factor),
+                                             .original_seq = static_cast<double>(scaling.original_seq)};
+  if (!ledger.plans_only()) kernels::rope_tables(space, cosines, sines, frequencies);
+}
 
 kernels::AttentionShape attention_shape(const Config& config, std::int64_t batch, std::int64_t positions) {
   kernels::AttentionShape shape;
@@ -158,7 +170,7 @@ std::int64_t SelfAttention<Scalar>::decode_scratch_bytes(const CacheExtents& ext
 }
 
 template <class Scalar>
-void SelfAttention<Scalar>::decode(const Pass& pass, const kernels::RowPlaces& places, Matrix<Scalar> y,
+void SelfAttention<Scalar>::decode(const Pass& pass, const kernels::RowPositions& places, Matrix<Scalar> y,
                                    Matrix<const Scalar> x, Vector<const Scalar> weights) {
   Scratch scratch = pass.scratch();
   const Decoding d = carve_decoding(scratch, pass.num_rows());

@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
-#include <kozero/kernels/adamw.hpp>
-
-#include "flat_optimizer.hpp"
-#include "kinds.hpp"
+#include "kernels/ops/adamw.hpp"
+#include "src/optim/flat_optimizer.hpp"
 
 namespace kozero::optim {
 namespace {

@@ -1,16 +1,21 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// flat_optimizer.hpp: what all optimizers here share: the walk over the segments that a part of the flat array touches.
-// A kind of optimizer derives from it, takes its states with take_state() in its constructor, and updates a part with
-// all its runs of equal flags at a time.
+// flat_optimizer.hpp: the base of all optimizers, and the function that makes each of them.
+// The base walks over the segments of a part of the flat array. An optimizer derives from it, takes its states in its
+// constructor, and updates one part with all its runs of equal decay at a time.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
-#include <kozero/kernels/update_elements.hpp>
 #include <kozero/optim/optimizer.hpp>
+#include "kernels/launch/update_elements.hpp"
 
 namespace kozero::optim {
+
+// What all optimizers here share: the walk over the segments that a part of the flat array touches.
+// A kind of optimizer derives from it, takes its states with take_state() in its constructor, and updates a part with
+// all its runs of equal flags at a time.
 
 class FlatOptimizer : public Optimizer {
  public:
@@ -34,5 +39,13 @@ class FlatOptimizer : public Optimizer {
   MemoryLedger& ledger_;
   std::vector<NamedState> states_;
 };
+
+// The optimizers there are: each file defines one maker, and make_optimizer's table names it.
+
+/// Adam with decoupled weight decay. States: exp_avg, exp_avg_sq.
+std::unique_ptr<Optimizer> make_adamw(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger);
+
+/// Gradient descent with momentum. State: momentum_buffer.
+std::unique_ptr<Optimizer> make_sgd(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger);
 
 }  // namespace kozero::optim

@@ -1,14 +1,98 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/optim/optimizer.hpp>
-
+// optimizer.cpp: segments with and without decay, the walk over them, the table of optimizers, and the schedules.
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <numbers>
 
 #include <kozero/core/error.hpp>
-
-#include "kinds.hpp"
+#include <kozero/optim/optimizer.hpp>
+#include "src/optim/flat_optimizer.hpp"
 
 namespace kozero::optim {
+namespace {
+
+/// Appends `extent` elements, to the last segment where the flags are equal.
+void append(std::vector<Segment>& segments, std::int64_t extent, bool decay, bool frozen) {
+  if (extent <= 0) return;
+  if (!segments.empty() && segments.back().decay == decay && segments.back().frozen == frozen) {
+    segments.back().extent += extent;
+    return;
+  }
+  const std::int64_t first = segments.empty() ? 0 : segments.back().first + segments.back().extent;
+  segments.push_back(Segment{first, extent, decay, frozen});
+}
+
+/// Appends one range: its tensors by their offsets, what lies between them as pads.
+void append_range(std::vector<Segment>& segments, const ParameterTable& table, const UnitRange& range) {
+  std::int64_t done = range.begin;
+  const std::int64_t end = range.begin + range.extent;
+  for (const Parameter& row : table.rows_of(range.unit)) {
+    const std::int64_t begin = std::clamp(row.offset, done, end);
+    append(segments, begin - done, false, false);
+    done = std::clamp(row.offset + row.extent(), begin, end);
+    append(segments, done - begin, row.decay, row.frozen);
+  }
+  append(segments, end - done, false, false);
+}
+
+}  // namespace
+
+std::vector<Segment> segments_of(const ParameterTable& table, const std::vector<UnitRange>& ranges) {
+  std::vector<Segment> segments;
+  std::int64_t extent = 0;
+  for (const UnitRange& range : ranges) {
+    require(range.first == extent, "optimizer: the ranges leave a gap in the rank's flat array");
+    append_range(segments, table, range);
+    extent += range.extent;
+  }
+  return segments;
+}
+
+namespace {
+
+kernels::UpdateRuns::Kind kind_of(const Segment& segment) {
+  using Kind = kernels::UpdateRuns::Kind;
+  if (segment.frozen) return Kind::frozen;
+  return segment.decay ? Kind::decays : Kind::keeps;
+}
+
+}  // namespace
+
+FlatOptimizer::FlatOptimizer(std::vector<Segment> segments, MemoryLedger& ledger)
+    : segments_(std::move(segments)), ledger_(ledger) {
+  for (const Segment& segment : segments_) {
+    require(segment.first == extent_ && segment.extent >= 0, "optimizer: the segments leave a gap or overlap");
+    extent_ += segment.extent;
+  }
+}
+
+Vector<float> FlatOptimizer::take_state(const std::string& name) {
+  states_.push_back(NamedState{name, ledger_.take<float>(Memory::optimizer, name, extent_)});
+  return states_.back().values;
+}
+
+void FlatOptimizer::update(std::int64_t first, const Target& target, Vector<const float> gradient, const Step& step) {
+  const std::int64_t end = first + static_cast<std::int64_t>(target.master.extent(0));
+  require(gradient.extent(0) == target.master.extent(0), "optimizer: weights and gradient differ in extent");
+  require(first >= 0 && end <= extent_, "optimizer: the part lies outside the flat array");
+  const auto touched = std::partition_point(segments_.begin(), segments_.end(), [first](const Segment& segment) {
+    return segment.first + segment.extent <= first;
+  });
+  kernels::UpdateRuns runs;
+  std::int64_t begin = first;  // of the runs
+  for (auto segment = touched; segment != segments_.end() && segment->first < end; ++segment) {
+    const std::int64_t behind = std::min(end, segment->first + segment->extent);
+    runs.add(behind - begin, kind_of(*segment));
+    if (behind < end && runs.count < kernels::UpdateRuns::kMost) continue;
+    update_runs(begin, target.part(begin - first, behind - begin), slice(gradient, begin - first, behind - begin), runs,
+                step);
+    runs = {};
+    begin = behind;
+  }
+}
+
 namespace {
 
 struct Kind {
@@ -31,6 +115,39 @@ std::unique_ptr<Optimizer> make_optimizer(const Config& config, std::vector<Segm
     if (config.kind == kind.name) return kind.make(config, std::move(segments), ledger);
   }
   throw Error(Failure::deck, "optim.kind = \"" + config.kind + "\": accepted are " + accepted_kinds());
+}
+
+namespace {
+
+/// How much of the way from lr to min_lr is left after a share `p` of the fall.
+double rest_of_fall(const std::string& kind, double p) {
+  if (kind == "constant") return 1.0;
+  if (kind == "linear" || kind == "wsd") return 1.0 - p;
+  if (kind == "cosine") return 0.5 * (1.0 + std::cos(std::numbers::pi * p));
+  throw Error(Failure::deck, "optim.schedule = \"" + kind + "\": accepted are constant, linear, cosine, wsd");
+}
+
+}  // namespace
+
+double learning_rate(const ScheduleConfig& config, std::int64_t step) {
+  const std::int64_t after_warmup = std::max<std::int64_t>(1, config.total_steps - config.warmup_steps);
+  const std::int64_t fall = config.decay_steps > 0 ? config.decay_steps : after_warmup;
+  const std::int64_t last_start = config.kind == "wsd" ? config.total_steps - fall : 0;
+  const std::int64_t start = std::max(config.warmup_steps, last_start);
+  const auto fallen = static_cast<double>(std::clamp<std::int64_t>(step - 1 - start, 0, fall));
+  const double rest = rest_of_fall(config.kind, fallen / static_cast<double>(fall));
+  if (step <= config.warmup_steps) {
+    return config.lr * static_cast<double>(step) / static_cast<double>(config.warmup_steps);
+  }
+  return config.min_lr + (config.lr - config.min_lr) * rest;
+}
+
+double scaled_rate(const std::string& batch_scaling, double rate, std::int64_t num_ranks, std::int64_t base_ranks) {
+  const double growth = static_cast<double>(num_ranks) / static_cast<double>(base_ranks);
+  if (batch_scaling == "none") return rate;
+  if (batch_scaling == "linear") return rate * growth;
+  if (batch_scaling == "sqrt") return rate * std::sqrt(growth);
+  throw Error(Failure::deck, "train.batch_scaling = \"" + batch_scaling + "\": accepted are none, linear, sqrt");
 }
 
 }  // namespace kozero::optim

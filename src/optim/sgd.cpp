@@ -1,9 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/kernels/sgd.hpp>
-
-#include "flat_optimizer.hpp"
-#include "kinds.hpp"
+#include "kernels/ops/sgd.hpp"
+#include "src/optim/flat_optimizer.hpp"
 
 namespace kozero::optim {
 namespace {

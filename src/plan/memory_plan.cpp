@@ -5,7 +5,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
-#include <kozero/train/assembly.hpp>
+#include <kozero/train/settings.hpp>
 #include <kozero/zero/gathered_units.hpp>
 
 namespace kozero::plan {

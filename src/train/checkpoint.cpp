@@ -1,16 +1,125 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// checkpoint.cpp: host copies of slices, the tensors of a checkpoint, and the thread that saves.
 #include <algorithm>
-
+#include <chrono>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/io/weights.hpp>
+#include <kozero/core/host.hpp>
+#include <kozero/core/parameter_table.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/dist/wait_clock.hpp>
 #include <kozero/train/checkpoint.hpp>
-#include <kozero/train/trained_weights.hpp>
+#include <kozero/train/run_files.hpp>
+#include <kozero/train/runtime.hpp>
+#include "io/checkpoint/checkpoint.hpp"
+#include "io/checkpoint/weights_file.hpp"
 
 namespace kozero::train {
+
+HostSlices::HostSlices(std::vector<DeviceSlice> slices) : device_(std::move(slices)) {
+  for (const auto& slice : device_) host_.push_back(Kokkos::create_mirror_view(Kokkos::HostSpace(), slice.values));
+}
+
+void HostSlices::fetch() {
+  for (std::size_t i = 0; i < host_.size(); ++i) Kokkos::deep_copy(host_[i], device_[i].values);
+}
+
+void HostSlices::store() {
+  for (std::size_t i = 0; i < host_.size(); ++i) Kokkos::deep_copy(device_[i].values, host_[i]);
+}
+
+namespace {
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+constexpr std::int64_t kBlock = std::int64_t{1} << 20;  // elements: what one thread copies at a time
+
+/// Calls `visit(slice, first element of its copy)` for all slices in turn.
+template <class Visit>
+void for_each_slice(const std::vector<StateGroup>& groups, const Visit& visit) {
+  std::int64_t first = 0;
+  for (const auto& group : groups) {
+    for (const auto& slice : group.slices) {
+      visit(slice, first);
+      first += static_cast<std::int64_t>(slice.values.extent(0));
+    }
+  }
+}
+
+/// `body(first, count)` for blocks of [0, extent), each on one of the host's threads, always the same one.
+template <class Body>
+void for_each_block(const char* label, std::int64_t extent, const Body& body) {
+  const std::int64_t num_blocks = (extent + kBlock - 1) / kBlock;
+  using Policy = Kokkos::RangePolicy<Host, Kokkos::Schedule<Kokkos::Static>, Kokkos::IndexType<std::int64_t>>;
+  Kokkos::parallel_for(label, Policy(0, num_blocks),
+                       [=](const std::int64_t b) { body(b * kBlock, std::min(kBlock, extent - b * kBlock)); });
+}
+
+void copy(float* to, const Vector<float>& from) {
+  if constexpr (kHostIsDevice) {
+    const float* source = from.data();
+    for_each_block("kozero::train::capture", static_cast<std::int64_t>(from.extent(0)),
+                   [=](std::int64_t first, std::int64_t count) {
+                     stream_copy(to + first, source + first, count * static_cast<std::int64_t>(sizeof(float)));
+                   });
+  } else {
+    Kokkos::deep_copy(HostVector<float>(to, from.extent(0)), from);
+  }
+}
+
+[[noreturn]] void refuse(std::int64_t limit_mib, std::int64_t bytes) {
+  throw Error(Failure::deck,
+              "checkpoint.staging_mib = " + std::to_string(limit_mib) + ": a rank's share of the state needs " +
+                  std::to_string((bytes + kMiB - 1) / kMiB) +
+                  " MiB; accepted are that and more, or 0 for what it needs; " +
+                  "checkpoint.async = false and more ranks need less",
+              Error::Seen::by_all_ranks);
+}
+
+}  // namespace
+
+Staging::Staging(std::vector<StateGroup> groups, std::int64_t limit_mib, MemoryLedger& ledger)
+    : groups_(std::move(groups)) {
+  std::int64_t extent = 0;
+  for_each_slice(groups_, [&](const DeviceSlice& slice, std::int64_t) {
+    require(slice.values.extent(0) % kAlignment == 0, "Staging: a slice does not end on a border");
+    extent += static_cast<std::int64_t>(slice.values.extent(0));
+  });
+  bytes_ = extent * static_cast<std::int64_t>(sizeof(float));
+  if (limit_mib > 0 && bytes_ > limit_mib * kMiB) refuse(limit_mib, bytes_);
+  ledger.book(Memory::staging, "checkpoint staging", bytes_);
+  if (ledger.plans_only() || extent == 0) return;
+  memory_ = decltype(memory_)(Kokkos::view_alloc("kozero::train::staging", Kokkos::WithoutInitializing),
+                              static_cast<std::size_t>(extent));
+  float* memory = memory_.data();
+  for_each_block("kozero::train::first_touch", extent,
+                 [=](std::int64_t first, std::int64_t count) { std::fill_n(memory + first, count, 0.0F); });
+}
+
+void Staging::capture() {
+  Device().fence("kozero::train::capture");
+  for_each_slice(groups_,
+                 [&](const DeviceSlice& slice, std::int64_t first) { copy(memory_.data() + first, slice.values); });
+  Host().fence("kozero::train::capture");
+}
+
+std::vector<io::TensorGroup<const float>> Staging::groups() const {
+  std::vector<io::TensorGroup<const float>> all;
+  for (const auto& group : groups_) all.push_back({group.name, {}});
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    for (const auto& slice : groups_[i].slices) {
+      const auto extent = slice.values.extent(0);
+      all[i].slices.push_back({slice.unit, slice.begin, HostVector<const float>(memory_.data() + first, extent)});
+      first += static_cast<std::int64_t>(extent);
+    }
+  }
+  return all;
+}
+
 namespace {
 
 std::string group_of(const optim::NamedState& state) { return "optimizer/" + state.name; }
@@ -113,6 +222,91 @@ std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const 
   compare(differences, "the tokenizer", saved.tokenizer, mine.tokenizer);
   compare(differences, "the global batch", std::to_string(saved.global_batch), std::to_string(mine.global_batch));
   return differences;
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kLook{100};  // the longest interval between two looks of a wait
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+}  // namespace
+
+CheckpointSaver::CheckpointSaver(Parts parts, Staging* staging, std::unique_ptr<dist::Communicator> comm)
+    : parts_(parts), staging_(staging), comm_(std::move(comm)) {}
+
+void CheckpointSaver::begin(const SaveOrder& order) {
+  require(!under_way(), "CheckpointSaver: a save is under way");
+  const auto start = Clock::now();
+  step_ = order.record.step;
+  if (staging_ == nullptr) {
+    std::vector<HostSlices> slices;
+    SaveReport report = write(order, contents_of(parts_, order.record, order.texts, slices));
+    report.seconds = report.stall_s = seconds_since(start);
+    std::promise<SaveReport> done;
+    done.set_value(std::move(report));
+    report_ = done.get_future();
+    return;
+  }
+  staging_->capture();
+  io::CheckpointContents contents{order.record, staging_->groups(), order.texts, ties_of(parts_.network)};
+  const double stall_s = seconds_since(start);
+  report_ = std::async(std::launch::async, [this, order, contents = std::move(contents), start, stall_s] {
+    run_on_any_cpu();
+    SaveReport report = write(order, contents);
+    report.seconds = seconds_since(start);
+    report.stall_s = stall_s;
+    return report;
+  });
+}
+
+SaveReport CheckpointSaver::write(const SaveOrder& order, const io::CheckpointContents& contents) const {
+  SaveReport report{.step = order.record.step, .folder = io::checkpoint_folder(order.run_folder, order.record.step)};
+  try {
+    report.bytes = io::write_checkpoint(*comm_, report.folder, parts_.network.parameters(), contents);
+    dist::agreed(*comm_, [&] {
+      if (comm_->rank() != 0) return;
+      const auto best = order.keep_best ? io::best_checkpoint(order.run_folder) : std::nullopt;
+      report.is_best = best && best->folder == report.folder;
+      io::prune_checkpoints(order.run_folder, order.keep, best ? best->folder : "");
+    });
+  } catch (const Error& problem) {
+    report.problem = problem;
+  } catch (const std::exception& problem) {
+    report.problem = Error(Failure::internal, problem.what());
+  }
+  return report;
+}
+
+std::optional<SaveReport> CheckpointSaver::ended(dist::Communicator& comm) {
+  if (!under_way()) return std::nullopt;
+  const bool busy = report_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  const bool writes = busy && !dist::is_waiting(dist::Role::saver);
+  const auto all = comm.gather_control({busy ? 1.0 : 0.0, writes ? 1.0 : 0.0});
+  bool any_busy = false;
+  slow_ranks_.clear();
+  for (std::size_t i = 0; i < all.size(); i += 2) {
+    any_busy = any_busy || all[i] != 0.0;
+    if (all[i + 1] != 0.0) slow_ranks_ += (slow_ranks_.empty() ? "rank " : ", rank ") + std::to_string(i / 2);
+  }
+  if (any_busy) return std::nullopt;
+  return report_.get();
+}
+
+std::optional<SaveReport> CheckpointSaver::wait(dist::Communicator& comm, double longest_s) {
+  if (!under_way()) return std::nullopt;
+  dist::WaitClock clock;
+  while (report_.wait_for(kLook) != std::future_status::ready && clock.look() < longest_s) {
+    dist::require_live_ranks("a save", clock.look());
+  }
+  return ended(comm);
+}
+
+std::optional<SaveReport> CheckpointSaver::wait() {
+  if (!under_way()) return std::nullopt;
+  return report_.get();
 }
 
 }  // namespace kozero::train

@@ -1,18 +1,16 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-
-#include <fmt/format.h>
-
 #include <kozero/core/error.hpp>
-#include <kozero/dist/agreed.hpp>
-#include <kozero/io/text/shard_hashes.hpp>
+#include <kozero/dist/communicator.hpp>
 #include <kozero/train/data_check.hpp>
 #include <kozero/train/runtime.hpp>
+#include "io/posix/block_hashes.hpp"
 
 namespace kozero::train {
 namespace {

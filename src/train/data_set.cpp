@@ -1,17 +1,112 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// data_set.cpp: the sampler's permutation, the batch loader's buffers, and the opening of text, tokens and synthetic
+// data.
 #include <algorithm>
 #include <cmath>
-
 #include <fmt/format.h>
+#include <string>
 
-#include <kozero/dist/agreed.hpp>
-#include <kozero/io/markov.hpp>
-#include <kozero/io/prepare.hpp>
+#include <kozero/core/device.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/core/random.hpp>
+#include <kozero/dist/communicator.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/train/data_set.hpp>
+#include "io/text/markov.hpp"
+#include "io/text/prepare.hpp"
 
 namespace kozero::train {
+
+Share share_of(const Share& all, std::int64_t part, std::int64_t parts) {
+  const std::int64_t first = all.count * part / parts;
+  const std::int64_t last = all.count * (part + 1) / parts;
+  return Share{all.first + first, last - first};
+}
+
+Sampler::Sampler(std::uint64_t seed, std::int64_t num_samples, std::int64_t global_batch)
+    : seed_(seed), num_samples_(num_samples), global_batch_(global_batch) {
+  if (num_samples < 1) {
+    throw Error(Failure::deck,
+                "the data hold no whole sample of model.seq + 1 tokens: give more text or a smaller seq");
+  }
+}
+
+double Sampler::epochs_after(std::int64_t step) const {
+  if (step < 1) return 0.0;
+  const Share now = positions(step);
+  return static_cast<double>(epoch(step)) +
+         static_cast<double>(now.first + now.count) / static_cast<double>(num_samples_);
+}
+
+Share Sampler::positions(std::int64_t step) const {
+  const std::int64_t first = (step - 1) % steps_per_epoch() * global_batch_;
+  return Share{first, std::min(global_batch_, num_samples_ - first)};
+}
+
+std::int64_t Sampler::sample(std::int64_t epoch, std::int64_t position) const {
+  const std::uint64_t key = stream_key(seed_, "epoch." + std::to_string(epoch));
+  return static_cast<std::int64_t>(
+      permuted(key, static_cast<std::uint64_t>(position), static_cast<std::uint64_t>(num_samples_)));
+}
+
+namespace {
+
+/// Puts the copy on the compute stream: kernels before it still read what it overwrites.
+template <class T>
+void copy_from_pinned(const Vector<T>& to, const T* from) {
+  Kokkos::deep_copy(Device(), to, Vector<const T, Kokkos::SharedHostPinnedSpace>(from, to.extent(0)));
+}
+
+}  // namespace
+
+BatchLoader::BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedger& ledger, int unfenced)
+    : seq_(seq),
+      tokens_(ledger.take<Token>(Memory::workspace, "batch tokens", 2 * micro_batch * seq)),
+      sample_ids_(ledger.take<std::uint64_t>(Memory::workspace, "batch sample ids", micro_batch)),
+      turns_(kHostIsDevice ? 1 : static_cast<std::size_t>(unfenced)) {
+  const auto turns = static_cast<std::int64_t>(turns_);
+  const auto host_bytes = (turns * 2 * micro_batch * seq + seq + 1) * static_cast<std::int64_t>(sizeof(Token)) +
+                          turns * micro_batch * static_cast<std::int64_t>(sizeof(std::uint64_t));
+  ledger.book(Memory::staging, "batch on the host", host_bytes);
+  if (ledger.plans_only()) return;
+  host_tokens_ = Pinned<Token>("kozero::train::tokens", turns_, tokens_.extent(0));
+  host_ids_ = Pinned<std::uint64_t>("kozero::train::sample_ids", turns_, sample_ids_.extent(0));
+  window_.resize(static_cast<std::size_t>(seq + 1));
+}
+
+model::Batch BatchLoader::load(const SampleSource& source, const std::vector<SampleName>& names) {
+  return load(source, names, seq_);
+}
+
+model::Batch BatchLoader::load_tail(const SampleSource& source) {
+  require(source.tail() > 0 && source.tail() < seq_, "a tail has more than no and fewer than model.seq targets");
+  return load(source, {SampleName{0, source.num_samples()}}, source.tail());
+}
+
+model::Batch BatchLoader::load(const SampleSource& source, const std::vector<SampleName>& names, std::int64_t seq) {
+  const auto rows = static_cast<std::int64_t>(names.size());
+  const std::int64_t count = rows * seq;
+  const std::span<Token> window(window_.data(), static_cast<std::size_t>(seq + 1));
+  require(2 * count <= static_cast<std::int64_t>(tokens_.extent(0)), "a batch is larger than micro_batch");
+  turn_ = (turn_ + 1) % turns_;
+  Token* const host_tokens = &host_tokens_(turn_, 0);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const SampleName& name = names[static_cast<std::size_t>(row)];
+    source.read(name.sample, window);
+    std::copy(window.begin(), window.end() - 1, host_tokens + row * seq);
+    std::copy(window.begin() + 1, window.end(), host_tokens + count + row * seq);
+    host_ids_(turn_, static_cast<std::size_t>(row)) =
+        static_cast<std::uint64_t>(name.epoch) << 40U | static_cast<std::uint64_t>(name.sample);
+  }
+  const auto tokens = slice(tokens_, 0, 2 * count);
+  const auto ids = slice(sample_ids_, 0, rows);
+  copy_from_pinned(tokens, host_tokens);
+  copy_from_pinned(ids, &host_ids_(turn_, 0));
+  const Vector<const Token> all(tokens);
+  return model::Batch{as_matrix(slice(all, 0, count), rows, seq), as_matrix(slice(all, count, count), rows, seq), ids};
+}
+
 namespace {
 
 constexpr std::int64_t kSyntheticSamples = std::int64_t{1} << 24;  ///< an epoch of a source that has no end

@@ -1,9 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// evaluation.cpp: sums of losses in rank order, and the schedule and text of a run's validation.
 #include <algorithm>
 
+#include <kozero/core/error.hpp>
+#include <kozero/core/timing.hpp>
+#include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
-#include <kozero/train/sampler.hpp>
+#include "io/posix/readable.hpp"
 
 namespace kozero::train {
 
@@ -43,6 +47,35 @@ std::optional<Evaluation> evaluate(const Evaluator& evaluator, const SampleSourc
   }
   const std::int64_t tokens = total * evaluator.network.config().seq + tail;
   return Evaluation{sum_in_rank_order(comm, loss) / static_cast<double>(tokens), tokens};
+}
+
+void require_validation_data(const io::Deck& deck, const DataSet& data) {
+  if (!deck.checkpoint.keep_best || data.validation != nullptr) return;
+  throw Error(
+      Failure::deck,
+      "checkpoint.keep_best = true: the data are too few to keep any for validation; accepted is false, or give "
+      "more text or a larger data.val_fraction");
+}
+
+Validation::Validation(const io::Deck& deck, const Settings& settings, Assembly& assembly,
+                       dist::Communicator& comm, const DataSet& data)
+    : deck_(deck), settings_(settings), assembly_(assembly), comm_(comm), data_(data) {}
+
+bool Validation::due(std::int64_t step, bool is_saved) const {
+  if (!possible()) return false;
+  const std::int64_t every = deck_.train.eval_every;
+  return (every > 0 && step % every == 0) || (deck_.checkpoint.keep_best && is_saved);
+}
+
+std::optional<Evaluation> Validation::measure(const std::function<bool()>& stops) const {
+  const Phase phase("evaluation");
+  const Evaluator evaluator{assembly_.network(), comm_, assembly_.loader(), settings_.batch.micro_batch};
+  return evaluate(evaluator, *data_.validation, deck_.train.eval_batches * settings_.batch.global_batch, stops);
+}
+
+std::string Validation::coverage(const Evaluation& evaluation) const {
+  const std::int64_t all = data_.validation->num_samples() * settings_.model.seq + data_.validation->tail();
+  return "on " + io::grouped_digits(evaluation.tokens) + " of " + io::grouped_digits(all) + " tokens";
 }
 
 }  // namespace kozero::train

@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// runtime.cpp: the rank's share of cores, the start of Kokkos, and the tuning file agreed on by all ranks.
 #include <sched.h>
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 
@@ -11,10 +13,82 @@
 #endif
 
 #include <kozero/core/device.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/dist/communicator.hpp>
 #include <kozero/train/runtime.hpp>
+#include "io/posix/file.hpp"
+#include "kernels/matmul/product_tuning.hpp"
 
 namespace kozero::train {
+namespace {
+
+using Cores = std::vector<CpuSet>;
+
+/// Part `index` of `num_parts` equal, contiguous ones.
+Cores part_of(const Cores& cores, int index, int num_parts) {
+  const auto border = [&](int part) { return static_cast<std::ptrdiff_t>(cores.size()) * part / num_parts; };
+  return {cores.begin() + border(index), cores.begin() + border(index + 1)};
+}
+
+CpuSet joined(const Cores& cores) {
+  CpuSet cpus;
+  for (const auto& core : cores) cpus.insert(cpus.end(), core.begin(), core.end());
+  std::sort(cpus.begin(), cpus.end());
+  return cpus;
+}
+
+std::string named(const CpuSet& cpus) { return (cpus.size() == 1 ? "CPU " : "CPUs ") + as_ranges(cpus); }
+
+std::string threads_text(int threads) { return std::to_string(threads) + (threads == 1 ? " thread" : " threads"); }
+
+/// Why threads stay unbound; "" where they are bound.
+std::string reason_against_binding(const Surroundings& given, const Cores& share, int threads) {
+  std::string bind = given.proc_bind;
+  std::transform(bind.begin(), bind.end(), bind.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  if (bind == "false") return "not bound: OMP_PROC_BIND=" + given.proc_bind;
+  if (static_cast<std::size_t>(given.sharers) > given.cores.size()) return "not bound: there are more ranks than cores";
+  if (static_cast<std::size_t>(threads) > share.size()) return "not bound: there are more threads than cores";
+  if (!bind.empty() && given.sharers == 1) return "bound by OMP_PROC_BIND=" + given.proc_bind;
+  return "";
+}
+
+/// "" where every thread can have a core.
+std::string crowding_of(const Surroundings& given, int threads) {
+  const auto cores = static_cast<int>(given.cores.size());
+  if (cores == 0 || given.sharers * threads <= cores) return "";
+  const std::string ranks = given.sharers == 1 ? "1 rank" : std::to_string(given.sharers) + " ranks";
+  return ranks + " with " + threads_text(threads) + (given.sharers == 1 ? "" : " each") + " share " +
+         std::to_string(cores) + (cores == 1 ? " core" : " cores") + " (" + named(joined(given.cores)) +
+         "), threads wait for each other: start fewer ranks, give run.threads = " +
+         std::to_string(std::max(1, cores / given.sharers)) +
+         ", or let them have more cores (srun --cpus-per-task, mpiexec -bind-to)";
+}
+
+}  // namespace
+
+ThreadPlacement thread_placement(const Surroundings& given) {
+  const Cores share = part_of(given.cores, given.sharer, given.sharers);
+  const CpuSet all = joined(given.cores);
+  ThreadPlacement placement;
+  placement.threads = given.asked_threads > 0 ? given.asked_threads : std::max(1, static_cast<int>(share.size()));
+  placement.crowding = crowding_of(given, placement.threads);
+  const std::string reason = reason_against_binding(given, share, placement.threads);
+  if (!reason.empty()) {
+    placement.text = threads_text(placement.threads) + " on " + named(all) + ", " + reason;
+    return placement;
+  }
+  for (int thread = 0; thread < placement.threads; ++thread) {
+    placement.cpus.push_back(joined(part_of(share, thread, placement.threads)));
+  }
+  placement.text = threads_text(placement.threads) + " bound to " + named(joined(share));
+  if (given.sharers > 1) {
+    placement.text += ", of " + as_ranges(all) + " shared by " + std::to_string(given.sharers) + " ranks";
+  }
+  return placement;
+}
+
 namespace {
 
 Surroundings surroundings_of(std::int64_t threads, const dist::Environment& environment) {
@@ -84,6 +158,45 @@ void Runtime::bind_threads() {
     if (!bind_this_thread(placement_.cpus[static_cast<std::size_t>(thread)])) bound = false;
   });
   if (!bound) placement_.text += " (refused by the system)";
+}
+namespace {
+
+constexpr std::int64_t kLargestFile = std::int64_t{1} << 24;
+
+void require_same(const std::string& path, const std::string& what, const std::string& there, const std::string& here) {
+  if (there == here) return;
+  throw Error(Failure::input, path + ": it was made for the " + what + " \"" + there + "\", this is \"" + here +
+                                  "\"; `kozero bench tune` makes one here");
+}
+
+kernels::ProductAlgorithms ways_in(const std::string& text, const std::string& path) {
+  const io::TuningFile tuning = io::parse_tuning(text, path);
+  const io::TuningFile here = tuning_of_this_place();
+  require_same(path, "device", tuning.device, here.device);
+  require_same(path, "library", tuning.library, here.library);
+  return tuning.products;
+}
+
+}  // namespace
+
+io::TuningFile tuning_of_this_place() {
+  const std::string gpu = device_name();  // its address is behind its name
+  return {kHostIsDevice ? cpu_name() : gpu.substr(0, gpu.rfind(" at ")),
+          kernels::product_library(),
+          kHostIsDevice ? Device().concurrency() : 0,
+          {}};
+}
+
+std::string apply_tuning(const io::Deck& deck, dist::Communicator& comm) {
+  const std::string& path = deck.run.tuning;
+  const bool given = path != "none";
+  const bool reads = given && comm.rank() == 0;
+  const std::string mine =
+      dist::agreed(comm, [&] { return reads ? io::read_whole_file(path, kLargestFile) : std::string(); });
+  const std::string text = given ? comm.broadcast_control(mine) : "";
+  dist::agreed(
+      comm, [&] { kernels::use_product_algorithms(given ? ways_in(text, path) : kernels::ProductAlgorithms(), path); });
+  return text;
 }
 
 }  // namespace kozero::train

@@ -1,10 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// settings.cpp: numbers derived from the deck and the rank count, and the construction of a run's parts.
 #include <algorithm>
 #include <cmath>
 
 #include <kozero/core/error.hpp>
+#include <kozero/train/checkpoint.hpp>
 #include <kozero/train/settings.hpp>
+#include "kernels/matmul/matmul.hpp"
 
 namespace kozero::train {
 namespace {
@@ -161,6 +164,27 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
                    .loss_scaler = loss_scaler_of(deck.train),
                    .schedule = schedule_of(deck, settings.batch.rate_factor, settings.steps)};
   return settings;
+}
+
+template <class Scalar>
+void Assembly::store_weights_as(const Settings& settings, MemoryLedger& ledger) {
+  auto model = model::make_model<Scalar>(settings.model);
+  auto state = std::make_unique<zero::ShardedStateOf<Scalar>>(model->parameters(), comm_, settings.zero, ledger);
+  network_ = std::make_unique<model::NetworkOf<Scalar>>(std::move(model), *state);
+  state_ = std::move(state);
+}
+
+Assembly::Assembly(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger) : comm_(comm) {
+  with_stored_type(settings.precision, [&](auto type) { store_weights_as<decltype(type)>(settings, ledger); });
+  loader_ = std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger,
+                                          settings.batch.micro_steps);
+  std::vector<UnitRange> ranges;
+  for (const auto& piece : state_->pieces()) ranges.push_back(piece.range);
+  optimizer_ = optim::make_optimizer(settings.optim, optim::segments_of(network_->parameters(), ranges), ledger);
+  network_->reserve(ledger, settings.batch.micro_batch);
+  ledger.book(Memory::workspace, "matrix products", kernels::product_workspace());
+  if (!settings.staged) return;
+  staging_ = std::make_unique<Staging>(owned_state(parts()), settings.staging_mib, ledger);
 }
 
 }  // namespace kozero::train

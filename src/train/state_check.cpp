@@ -1,16 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <fmt/format.h>
 #include <map>
 #include <ranges>
 #include <variant>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <kozero/core/error.hpp>
-#include <kozero/kernels/bit_hash.hpp>
-#include <kozero/train/state_check.hpp>
+#include "kernels/launch/reduce.hpp"
+#include "src/train/state_check.hpp"
 
 namespace kozero::train {
 namespace {

@@ -1,17 +1,47 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// trainer.cpp: the rules of the loss scale, and the training step.
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <numeric>
 
-#include <fmt/format.h>
-
 #include <kozero/core/error.hpp>
-#include <kozero/core/position.hpp>
-#include <kozero/train/state_check.hpp>
+#include <kozero/core/timing.hpp>
 #include <kozero/train/trainer.hpp>
+#include "src/train/state_check.hpp"
 
 namespace kozero::train {
+namespace {
+
+constexpr double kLeast = 1.0;
+constexpr double kMost = 0x1p24;
+
+}  // namespace
+
+void LossScaler::count_good_step() {
+  if (!is_dynamic() || ++good_steps_ < window_) return;
+  good_steps_ = 0;
+  scale_ = std::min(2.0 * scale_, kMost);
+}
+
+bool LossScaler::back_off() {
+  if (!is_dynamic() || scale_ <= kLeast) return false;
+  good_steps_ = 0;
+  scale_ = scale_ / 2.0;
+  return true;
+}
+
+std::optional<io::LossScale> LossScaler::state() const {
+  if (!is_dynamic()) return std::nullopt;
+  return io::LossScale{scale_, good_steps_};
+}
+
+void LossScaler::restore(const std::optional<io::LossScale>& saved) {
+  if (!is_dynamic() || !saved) return;
+  scale_ = saved->scale;
+  good_steps_ = saved->good_steps;
+}
 
 Trainer::Trainer(Parts parts, BatchLoader& loader, const Sampler& sampler, const SampleSource& source,
                  StepConfig config)

@@ -4,11 +4,10 @@
 #include <numeric>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/position.hpp>
-#include <kozero/kernels/bit_hash.hpp>
-#include <kozero/kernels/fill.hpp>
-#include <kozero/kernels/reduce.hpp>
+#include <kozero/core/timing.hpp>
 #include <kozero/zero/gradients.hpp>
+#include "kernels/launch/fill.hpp"
+#include "kernels/launch/reduce.hpp"
 
 namespace kozero::zero {
 
@@ -46,8 +45,8 @@ Gradients::Gradients(const ParameterTable& table, dist::Communicator& comm, Plac
     if (sharded())
       buffers_.push_back(ledger.take<float>(Memory::gathered, "unreduced gradients, " + name, extent, comm));
   }
-  tenants_.assign(sharded() ? buffers_.size() : at(table.num_units()), -1);
-  if (!ledger.plans_only()) squares_ = Readings("kozero::zero::squares", at(table.num_units()));
+  occupants_.assign(sharded() ? buffers_.size() : at(table.num_units()), -1);
+  if (!ledger.plans_only()) squares_ = HostScalars("kozero::zero::squares", at(table.num_units()));
 }
 
 void Gradients::begin_micro_step(int micro_step) {
@@ -82,8 +81,8 @@ void Gradients::clear(int unit) const {
 
 UnitGradient Gradients::addend(int unit) {
   if (open_[at(unit)]) return {full(unit), false};
-  if (tenant(unit) >= 0) vacate(tenant(unit));
-  tenant(unit) = unit;
+  if (occupant(unit) >= 0) wait_for_reduction(occupant(unit));
+  occupant(unit) = unit;
   const bool begins = accumulation_ == Accumulation::reduced || micro_step_ == 0;
   if (begins) clear(unit);
   if (!begins) check_rested(unit, full(unit));
@@ -99,7 +98,7 @@ void Gradients::ready(int unit) {
   const int before = under_way_;
   start_reduction(unit);
   if (before >= 0) finish_reduction(before);
-  if (!overlap_) vacate(unit);
+  if (!overlap_) wait_for_reduction(unit);
 }
 
 void Gradients::start_reduction(int unit) {
@@ -149,7 +148,7 @@ std::string Gradients::first_changed() {
   return changed_;
 }
 
-void Gradients::vacate(int unit) {
+void Gradients::wait_for_reduction(int unit) {
   Reduction& reduction = reductions_[at(unit)];
   if (reduction.state == Reduction::State::started) finish_reduction(unit);
   if (reduction.state == Reduction::State::finished) comm_.reclaim(reduction.pending);
@@ -160,7 +159,7 @@ void Gradients::finish() {
   if (under_way_ >= 0) finish_reduction(under_way_);
   if (placement_ != Placement::replicated) return;
   for (int unit = 0; unit < table_.num_units(); ++unit) {
-    vacate(unit);
+    wait_for_reduction(unit);
     DistributedArray<float> sum(comm_, partitions_[at(unit)], Placement::sharded, my_slice(unit));
     DistributedArray<float> everywhere(comm_, partitions_[at(unit)], Placement::replicated, full(unit));
     redistribute(sum, everywhere);

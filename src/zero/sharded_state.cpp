@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/core/initial.hpp>
+#include <kozero/core/random.hpp>
 #include <kozero/zero/sharded_state.hpp>
 
 namespace kozero::zero {

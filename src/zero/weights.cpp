@@ -3,10 +3,10 @@
 #include <type_traits>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/position.hpp>
-#include <kozero/kernels/bit_hash.hpp>
-#include <kozero/kernels/convert.hpp>
+#include <kozero/core/timing.hpp>
 #include <kozero/zero/weights.hpp>
+#include "kernels/launch/fill.hpp"
+#include "kernels/launch/reduce.hpp"
 
 namespace kozero::zero {
 

@@ -91,7 +91,7 @@ inspect_differences() {
   expect 1 'differ in 48 of 48' on 3 inspect run/step_000000006 --diff run/step_000000012
   cp out.txt again.txt
   expect 0 same sh -c 'sort first.txt >a; sort again.txt >b; cmp a b && echo same'
-  # A single bit of one element, changed where no seal is: inspect finds it.
+  # A single bit of one element, changed where no KoZeRO header is: inspect finds it.
   expect 0 'gpt2 for transformers' "$kozero" export run/weights.h5 hf
   header=$(od -An -tu8 -N8 hf/model.safetensors | tr -d ' ')
   begin=$(head -c $((8 + header)) hf/model.safetensors | tail -c +9 | sed 's/.*ln_f\.bias":{[^}]*"data_offsets":\[\([0-9]*\).*/\1/')
@@ -104,9 +104,9 @@ inspect_differences() {
     "$kozero" inspect run/weights.h5 --diff bit/weights.h5
   also 'differ in 1 of 16 tensors'
   expect 1 '"first":\[3\],"values":\["-?0' "$kozero" inspect run/weights.h5 --diff bit/weights.h5 --json
-  # One that a bad disk changes is told by the seal.
+  # One that a bad disk changes is told by the header.
   printf x | dd of=run/weights.h5 bs=1 seek=9000 conv=notrunc 2>/dev/null
-  expect 3 'run/weights.h5: bytes 4096 to [0-9]* are not what its seal says' on 2 eval run/weights.h5
+  expect 3 'run/weights.h5: bytes 4096 to [0-9]* are not what its header says' on 2 eval run/weights.h5
 }
 
 # eval and generate of a folder as it was published, under any stage, with no import and nothing written into it.

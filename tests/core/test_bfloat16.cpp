@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include <kozero/core/bfloat16.hpp>
+#include <kozero/core/precision.hpp>
 
 using kozero::Bfloat16;
 

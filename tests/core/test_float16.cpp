@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include <kozero/core/float16.hpp>
+#include <kozero/core/precision.hpp>
 
 using kozero::Float16;
 

@@ -3,7 +3,7 @@
 // test_median.cpp: the median of few values, and a long series thinned to a bounded sample of it.
 #include <catch2/catch_test_macros.hpp>
 
-#include <kozero/core/median.hpp>
+#include <kozero/core/timing.hpp>
 
 using kozero::median;
 using kozero::ThinnedSeries;

@@ -4,9 +4,8 @@
 #include <vector>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/initial.hpp>
-#include <kozero/core/parameter_table.hpp>
 #include <kozero/core/random.hpp>
+#include <kozero/core/parameter_table.hpp>
 
 using namespace kozero;
 

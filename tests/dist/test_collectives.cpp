@@ -4,9 +4,8 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/counted_communicator.hpp>
+#include <kozero/dist/communicator_decorators.hpp>
 #include <kozero/dist/make_communicator.hpp>
-#include <kozero/dist/staged_communicator.hpp>
 
 #include <cmath>
 #include <cstring>

@@ -5,8 +5,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/checked_communicator.hpp>
-#include <kozero/dist/control_communicator.hpp>
+#include <kozero/dist/communicator_decorators.hpp>
+#include <kozero/dist/communicator.hpp>
 #include <kozero/dist/environment.hpp>
 #include <kozero/dist/make_communicator.hpp>
 

@@ -5,7 +5,7 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/device_stream.hpp>
+#include "src/dist/device_stream.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -35,15 +35,15 @@ TEST_CASE("without space in shared memory auto says so once and takes mpi, shm i
   options.notice = [&](const std::string& line) { notices.push_back(line); };
 
   const std::string needed = std::to_string(16 * group.size() + 1) + " MiB";
-  const std::string obstacle = "shared memory needs " + needed + " and /dev/shm has 5 MiB left";
+  const std::string unavailable_reason = "shared memory needs " + needed + " and /dev/shm has 5 MiB left";
   CHECK(make_communicator("auto", group.handle(), ledger, options)->name() == "mpi");
   if (group.rank() == 0) {
-    CHECK(notices == std::vector<std::string>{"comm.backend = auto takes mpi: " + obstacle});
+    CHECK(notices == std::vector<std::string>{"comm.backend = auto takes mpi: " + unavailable_reason});
   } else {
     CHECK(notices.empty());
   }
   CHECK_THROWS_MATCHES(make_communicator("shm", group.handle(), ledger, options), Error,
-                       Message("comm.backend = shm: " + obstacle + "; take mpi, or auto"));
+                       Message("comm.backend = shm: " + unavailable_reason + "; take mpi, or auto"));
   CHECK(notices.size() <= 1);
 }
 

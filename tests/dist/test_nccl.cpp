@@ -8,7 +8,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/make_communicator.hpp>
-#include <kozero/dist/nccl_communicator.hpp>
+#include "src/dist/back_ends.hpp"
 
 #include <chrono>
 #include <cstdlib>

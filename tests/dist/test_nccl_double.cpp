@@ -4,8 +4,8 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/views.hpp>
-#include <kozero/dist/device_stream.hpp>
-#include <kozero/dist/nccl_calls.hpp>
+#include "src/dist/device_stream.hpp"
+#include "src/dist/nccl_connection.hpp"
 
 #include <support/nccl_double.hpp>
 
@@ -37,7 +37,7 @@ class OneRank {
 OneRank::OneRank() {
   const tests::NcclDouble nccl;
   library_ = open_library();
-  REQUIRE(library_.obstacle.empty());
+  REQUIRE(library_.unavailable_reason.empty());
   CHECK(library_.is_double);
   UniqueId id;
   Config config;

@@ -6,7 +6,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/make_communicator.hpp>
-#include <kozero/dist/self_communicator.hpp>
+#include <kozero/dist/communicator.hpp>
 
 using namespace kozero;
 using namespace kozero::dist;

@@ -3,7 +3,7 @@
 // test_partition.cpp: the arithmetic of slices and of their pieces, without MPI.
 #include <catch2/catch_test_macros.hpp>
 
-#include <kozero/core/partition.hpp>
+#include <kozero/core/parameter_table.hpp>
 
 #include <vector>
 

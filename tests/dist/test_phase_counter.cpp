@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include <kozero/dist/phase_counter.hpp>
+#include "src/dist/shared_arrays.hpp"
 
 namespace kozero::dist {
 namespace {

@@ -1,18 +1,16 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/dist/self_communicator.hpp>
-#include <kozero/exchange/config_json.hpp>
-#include <kozero/io/checkpoint_folders.hpp>
-#include <kozero/io/deck.hpp>
-#include <kozero/io/safetensors.hpp>
-#include <kozero/io/safetensors_index.hpp>
-#include <kozero/io/seal.hpp>
-#include <kozero/io/token_shard.hpp>
-#include <kozero/io/token_shard_writer.hpp>
-#include <kozero/io/tokenizer.hpp>
-#include <kozero/io/tuning_file.hpp>
-#include <kozero/io/whole_file.hpp>
-#include <kozero/kernels/product_tuning.hpp>
+#include <kozero/dist/communicator.hpp>
+#include "src/huggingface/config_json.hpp"
+#include "io/checkpoint/checkpoint.hpp"
+#include "io/deck/deck.hpp"
+#include "io/safetensors/reader.hpp"
+#include "io/checkpoint/weights_file.hpp"
+#include "io/text/token_shard.hpp"
+#include "io/text/tokenizer.hpp"
+#include "io/deck/tuning_file.hpp"
+#include "io/posix/file.hpp"
+#include "kernels/matmul/product_tuning.hpp"
 
 #include "safetensors_bytes.hpp"
 #include "subjects.hpp"
@@ -67,11 +65,11 @@ void read_checkpoint(const std::string& path) {
   io::read_tensor_file(*comm, path + "/" + io::kStateFile, table, {{io::kParameterGroup, mine.slices}});
 }
 
-/// As the program reads it: libhdf5 only after the seal has vouched for the bytes.
+/// As the program reads it: libhdf5 only after the header has vouched for the bytes.
 void read_weights_file(const std::string& path) {
   const auto comm = dist::make_self_communicator();
-  io::read_seal(path);
-  io::verify_seal(*comm, path);
+  io::read_weights_header(path);
+  io::verify_weights_header(*comm, path);
   const ParameterTable table = io::small_table();
   io::RankSlices mine(table, 0, 1);
   io::read_weights(*comm, path, table, mine.slices);
@@ -111,14 +109,14 @@ void add_safetensors(std::vector<Subject>& all, const io::ScratchFolder& folder)
   all.push_back(subject("safetensors index", index, [hf = folder / "hf"] { io::SafetensorsFolder opened(hf); }));
   model::Config config{.arch = "qwen3", .layers = 2, .dim = 32, .heads = 4, .vocab = 64, .seq = 16};
   config.rope_scaling.factor = 8.0F;
-  const std::string json = folder.put("config.json", exchange::config_text(model::resolved(config), 1));
-  all.push_back(subject("config.json", json, [json] { exchange::read_config(json); }));
+  const std::string json = folder.put("config.json", huggingface::config_text(model::resolved(config), 1));
+  all.push_back(subject("config.json", json, [json] { huggingface::read_config(json); }));
 }
 
 /// As the program reads it, kinds and ways included.
 void read_tuning(const std::string& path) {
   constexpr std::int64_t kLargest = 1 << 24;
-  kernels::use_product_ways(io::parse_tuning(io::read_whole_file(path, kLargest), path).products, path);
+  kernels::use_product_algorithms(io::parse_tuning(io::read_whole_file(path, kLargest), path).products, path);
 }
 
 void add_tuning(std::vector<Subject>& all, const io::ScratchFolder& folder) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <kozero/core/error.hpp>
-#include <kozero/io/deck.hpp>
+#include "io/deck/deck.hpp"
 
 struct Refusal {
   std::string lines;

@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <limits>
 
-#include <kozero/dist/self_communicator.hpp>
-#include <kozero/io/checkpoint_folders.hpp>
-#include <kozero/io/disk_space.hpp>
-#include <kozero/io/memory_file.hpp>
+#include <kozero/dist/communicator.hpp>
+#include "io/checkpoint/checkpoint.hpp"
+#include "io/posix/system_resources.hpp"
+#include "io/hdf5/handle.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"

@@ -8,8 +8,8 @@
 #include <set>
 
 #include <kozero/core/error.hpp>
-#include <kozero/io/deck.hpp>
-#include <kozero/io/deck_schema.hpp>
+#include "io/deck/deck.hpp"
+#include "io/deck/schema.hpp"
 
 namespace {
 

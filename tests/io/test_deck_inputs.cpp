@@ -9,8 +9,8 @@
 #include <iterator>
 #include <regex>
 
-#include <kozero/io/deck.hpp>
-#include <kozero/io/deck_schema.hpp>
+#include "io/deck/deck.hpp"
+#include "io/deck/schema.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <numeric>
 
-#include <kozero/io/hyperslabs.hpp>
+#include "io/hdf5/file.hpp"
 
 #include "thrown.hpp"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include <kozero/io/markov.hpp>
+#include "io/text/markov.hpp"
 
 #include "thrown.hpp"
 

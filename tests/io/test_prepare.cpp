@@ -8,9 +8,9 @@
 #include <cmath>
 #include <filesystem>
 
-#include <kozero/io/prepare.hpp>
-#include <kozero/io/token_shards.hpp>
-#include <kozero/io/tokenizer.hpp>
+#include "io/text/prepare.hpp"
+#include "io/text/token_shard.hpp"
+#include "io/text/tokenizer.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"

@@ -11,8 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <kozero/io/tokenizer.hpp>
-#include <kozero/io/utf8.hpp>
+#include "io/text/tokenizer.hpp"
+#include "io/posix/readable.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"

@@ -15,15 +15,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include <kozero/io/log.hpp>
-#include <kozero/io/memory.hpp>
-#include <kozero/io/metrics.hpp>
-#include <kozero/io/progress.hpp>
-#include <kozero/io/readable.hpp>
-#include <kozero/io/run/run_lock.hpp>
-#include <kozero/io/run/run_status.hpp>
-#include <kozero/io/run_folder.hpp>
-#include <kozero/io/whole_file.hpp>
+#include "io/run/run_output.hpp"
+#include "io/posix/system_resources.hpp"
+#include "io/posix/readable.hpp"
+#include "io/run/run_folder.hpp"
+#include "io/run/run_status.hpp"
+#include "io/posix/file.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"

@@ -5,10 +5,9 @@
 #include <cmath>
 #include <vector>
 
-#include <kozero/io/float_formats.hpp>
-#include <kozero/io/safetensors.hpp>
-#include <kozero/io/safetensors_index.hpp>
-#include <kozero/io/safetensors_writer.hpp>
+#include "io/safetensors/float_formats.hpp"
+#include "io/safetensors/reader.hpp"
+#include "io/safetensors/writer.hpp"
 
 #include "safetensors_bytes.hpp"
 #include "scratch_folder.hpp"

@@ -4,7 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <vector>
 
-#include <kozero/io/safetensors.hpp>
+#include "io/safetensors/reader.hpp"
 
 #include "safetensors_bytes.hpp"
 #include "scratch_folder.hpp"

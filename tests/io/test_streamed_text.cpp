@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include <kozero/io/text/streamed_text.hpp>
-#include <kozero/io/utf8.hpp>
+#include "io/text/tokenizer.hpp"
+#include "io/posix/readable.hpp"
 
 namespace kozero::io {
 

@@ -9,10 +9,8 @@
 
 #include <dist/rank_groups.hpp>
 #include <kozero/dist/make_communicator.hpp>
-#include <kozero/io/dealt_out.hpp>
-#include <kozero/io/file_descriptor.hpp>
-#include <kozero/io/tensor_difference.hpp>
-#include <kozero/io/tensor_statistics.hpp>
+#include "io/checkpoint/inspection.hpp"
+#include "io/posix/file.hpp"
 #include <train/groups.hpp>
 #include <train/shared_folder.hpp>
 
@@ -65,7 +63,7 @@ const float kDenormal = std::bit_cast<float>(0x00000003U);
 TEST_CASE("items are dealt out, results come back in order, and a failure is every rank's") {
   tests::on_each_group("mpi", [&](dist::Communicator& comm) {
     for (const std::size_t items : {0, 1, 2, 5, 9}) {
-      const auto all = dealt_out(comm, items, 2, [&](std::size_t item) {
+      const auto all = map_over_ranks(comm, items, 2, [&](std::size_t item) {
         CHECK(static_cast<int>(item) % comm.size() == comm.rank());
         return std::vector<double>{static_cast<double>(item), 10.0 * static_cast<double>(item)};
       });
@@ -75,7 +73,7 @@ TEST_CASE("items are dealt out, results come back in order, and a failure is eve
       }
     }
     const auto failed = thrown_by([&] {
-      dealt_out(comm, 5, 1, [](std::size_t item) -> std::vector<double> {
+      map_over_ranks(comm, 5, 1, [](std::size_t item) -> std::vector<double> {
         if (item == 3) throw Error(Failure::input, "item 3");
         return {0.0};
       });

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include <kozero/io/text_source.hpp>
+#include "io/text/text_source.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"

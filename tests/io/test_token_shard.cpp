@@ -8,8 +8,7 @@
 #include <filesystem>
 #include <numeric>
 
-#include <kozero/io/token_shard_writer.hpp>
-#include <kozero/io/token_shards.hpp>
+#include "io/text/token_shard.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"

@@ -11,11 +11,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include <kozero/io/bpe_tokenizer.hpp>
-#include <kozero/io/bpe_training.hpp>
-#include <kozero/io/byte_tokenizer.hpp>
-#include <kozero/io/merge_learner.hpp>
-#include <kozero/io/tokenizer.hpp>
+#include "io/text/bpe_tokenizer.hpp"
+#include "io/text/tokenizer.hpp"
+#include "io/text/bpe_merges.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"

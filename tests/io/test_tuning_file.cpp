@@ -3,7 +3,7 @@
 // test_tuning_file.cpp: a tuning file reads back as it was written, and says what is wrong with a damaged one.
 #include <catch2/catch_test_macros.hpp>
 
-#include <kozero/io/tuning_file.hpp>
+#include "io/deck/tuning_file.hpp"
 
 #include "thrown.hpp"
 

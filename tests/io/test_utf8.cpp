@@ -4,9 +4,8 @@
 
 #include <string>
 
-#include <kozero/io/byte_alphabet.hpp>
-#include <kozero/io/split_pattern.hpp>
-#include <kozero/io/utf8.hpp>
+#include "io/text/pretokenizer.hpp"
+#include "io/posix/readable.hpp"
 
 #include "thrown.hpp"
 

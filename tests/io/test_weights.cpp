@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <filesystem>
 
-#include <kozero/dist/self_communicator.hpp>
-#include <kozero/io/hdf5_file.hpp>
-#include <kozero/io/seal.hpp>
+#include <kozero/dist/communicator.hpp>
+#include "io/hdf5/file.hpp"
+#include "io/checkpoint/weights_file.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"
@@ -52,7 +52,7 @@ std::string output_of(const std::string& command) {
 
 TEST_CASE("a weights file describes itself without a communicator") {
   const ScratchFolder folder("describe");
-  const auto description = read_seal(write_small(folder));
+  const auto description = read_weights_header(write_small(folder));
   CHECK(description.model == kModel);
   CHECK(description.step == 7);
   CHECK(description.tokens == 99);
@@ -75,7 +75,7 @@ TEST_CASE("writing again replaces the file whole") {
   folder.put("weights.h5.partial", "left by a crash");
   const std::string path = write_small(folder);
   CHECK(write_small(folder) == path);
-  CHECK(read_seal(path).step == 7);
+  CHECK(read_weights_header(path).step == 7);
   CHECK(!std::filesystem::exists(path + ".partial"));
 }
 

@@ -4,8 +4,8 @@
 #pragma once
 #include <vector>
 
-#include <kozero/core/partition.hpp>
-#include <kozero/io/weights.hpp>
+#include <kozero/core/parameter_table.hpp>
+#include "io/checkpoint/weights_file.hpp"
 
 namespace kozero::io {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <tuple>
 
-#include <kozero/kernels/matmul.hpp>
+#include "kernels/matmul/matmul.hpp"
 
 #include "reference.hpp"
 

@@ -9,14 +9,12 @@
 
 #include <catch2/generators/catch_generators.hpp>
 
-#include <kozero/kernels/attention_teams_backward.hpp>
+#include "kernels/attention/attention_teams_backward.hpp"
 
 #include "reference.hpp"
 
 #if !defined(KOKKOS_ENABLE_CUDA)
-#include <kozero/kernels/attention_strips.hpp>
-#include <kozero/kernels/attention_tasks.hpp>
-#include <kozero/kernels/attention_tiles.hpp>
+#include "kernels/attention/attention_host.hpp"
 #endif
 #if defined(KOKKOS_ENABLE_OPENMP)
 #include <omp.h>
@@ -147,7 +145,7 @@ Way<T> teams_of(const char* name) {
 
 #if !defined(KOKKOS_ENABLE_CUDA)
 template <class T>
-Way<T> way_of(const TileUnit& unit) {
+Way<T> algorithm_of(const TileUnit& unit) {
   return {unit.name, [unit](const Device& space, const Arrays<T>& a) {
             attention_tiles_forward(space, unit, a.y, a.logsumexp, a.qkv, a.shape, a.workspace);
             attention_tiles_backward(space, unit, a.dqkv, a.dy, MatrixIn<T>(a.y), Matrix<const float>(a.logsumexp),
@@ -172,7 +170,7 @@ std::vector<Way<T>> ways() {
     all.push_back(teams_of<TeamThreads<1, 2>, T>("teams of two, by columns"));
   }
   const TileUnits& units = tile_units<T>();
-  for (int i = 0; i < units.extent; ++i) all.push_back(way_of<T>(units.unit[i]));
+  for (int i = 0; i < units.extent; ++i) all.push_back(algorithm_of<T>(units.unit[i]));
 #endif
   return all;
 }

@@ -4,7 +4,7 @@
 // that share keys, several chunks of positions.
 #include <catch2/generators/catch_generators.hpp>
 
-#include <kozero/kernels/attention_cached.hpp>
+#include "kernels/attention/attention_cached.hpp"
 
 #include "reference.hpp"
 
@@ -77,7 +77,7 @@ TEMPLATE_LIST_TEST_CASE("cached attention agrees with a plain loop", "[attention
       std::vector<std::int32_t> places, owners(static_cast<std::size_t>(rows), static_cast<std::int32_t>(b));
       for (std::int64_t i = 0; i < rows; ++i) places.push_back(static_cast<std::int32_t>(first + i));
       const Filled<std::int32_t> positions(places), sequences(owners);
-      const RowPlaces at{sequences.input(), positions.input()};
+      const RowPositions at{sequences.input(), positions.input()};
       const auto part = as_matrix(slice(qkv.input(), first * of.columns(), rows * of.columns()), rows, of.columns());
       const Filled<TestType> y(rows * of.heads * of.head_dim);
       const Filled<float> workspace(cached_attention_workspace(cache, rows, of.heads));

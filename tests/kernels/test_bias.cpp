@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/kernels/bias.hpp>
+#include "kernels/ops/bias.hpp"
 
 #include "reference.hpp"
 

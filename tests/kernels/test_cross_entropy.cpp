@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include <kozero/kernels/cross_entropy.hpp>
+#include "kernels/ops/cross_entropy.hpp"
 
 #include "reference.hpp"
 

@@ -6,8 +6,8 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <kozero/kernels/cublaslt_product.hpp>
-#include <kozero/kernels/product_ways.hpp>
+#include "kernels/matmul/cublaslt_product.hpp"
+#include "kernels/matmul/product_tuning.hpp"
 
 #include "device_on_host/cublaslt_mock.hpp"
 #include "gradient_case.hpp"
@@ -62,13 +62,13 @@ TEMPLATE_LIST_TEST_CASE("the gradient of a bias is summed apart, and in the prod
   begin_product_tuning(1);
   check_gradients(of);
   const TunedProduct product = end_product_tuning().at(0);
-  const auto fused = std::find_if(product.ways.begin(), product.ways.end(),
+  const auto fused = std::find_if(product.algorithms.begin(), product.algorithms.end(),
                                   [](const std::string& way) { return !way.starts_with("apart "); });
-  REQUIRE(fused != product.ways.end());
-  use_product_ways({{product.kind, *fused}}, "x.toml");
+  REQUIRE(fused != product.algorithms.end());
+  use_product_algorithms({{product.kind, *fused}}, "x.toml");
   const auto epilogue = summed == Operand::a ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_BGRADA;
   CHECK(counted([&] { check_gradients(of); }) == Counts{{epilogue, 1}});
-  use_product_ways({});
+  use_product_algorithms({});
 
   const GradientCase<TestType> unaligned{24, 16, 40, summed, false, 1};
   CHECK(counted([&] { check_gradients(unaligned); }) == Counts{{CUBLASLT_EPILOGUE_DEFAULT, 1}});
@@ -80,12 +80,12 @@ TEST_CASE("products go by the algorithm that the table names, and by the heurist
   begin_product_tuning(1);
   product_of(of, false);
   const TunedProduct product = end_product_tuning().at(0);
-  REQUIRE(product.ways.size() == 3);  // the heuristic's second is one that it refuses
-  for (std::size_t way = 0; way < product.ways.size(); ++way) {
-    use_product_ways({{product.kind, product.ways[way]}}, "x.toml");
+  REQUIRE(product.algorithms.size() == 3);  // the heuristic's second is one that it refuses
+  for (std::size_t way = 0; way < product.algorithms.size(); ++way) {
+    use_product_algorithms({{product.kind, product.algorithms[way]}}, "x.toml");
     CHECK(reference::same_bits(product_of(of, false), by_rule) == (way == 0));
   }
-  use_product_ways({});
+  use_product_algorithms({});
 }
 
 TEST_CASE("the mock refuses what the manual forbids", "[cublaslt]") {

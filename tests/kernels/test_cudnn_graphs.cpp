@@ -17,7 +17,7 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <kozero/kernels/attention_cudnn_graph.hpp>
+#include "kernels/attention/attention_cudnn_graph.hpp"
 #include <kozero/model/config.hpp>
 
 namespace cudnn_frontend {

@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/kernels/convert.hpp>
-#include <kozero/kernels/fill.hpp>
-#include <kozero/kernels/residual.hpp>
+#include "kernels/launch/fill.hpp"
 
 #include "reference.hpp"
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <numbers>
 
-#include <kozero/kernels/gelu.hpp>
+#include "kernels/ops/gelu.hpp"
 
 #include "reference.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/kernels/layernorm.hpp>
+#include "kernels/ops/layernorm.hpp"
 
 #include "reference.hpp"
 

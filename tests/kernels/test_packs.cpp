@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // test_packs.cpp: what a GPU's lanes and threads do, done here by one thread after another, against plain loops: on
 // borders of 16 bytes, where packs travel in one access, and off them, where elements do.
-#include <kozero/kernels/reduce.hpp>
-#include <kozero/kernels/row_blocks.hpp>
-#include <kozero/kernels/update_elements.hpp>
+#include "kernels/launch/reduce.hpp"
+#include "kernels/launch/row_blocks.hpp"
+#include "kernels/launch/update_elements.hpp"
 
 #include "reference.hpp"
 

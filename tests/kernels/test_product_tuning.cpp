@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_product_tuning.cpp: every way to compute a product agrees with a plain loop, the table of ways is obeyed, and
-// tuning keeps what is fastest.
+// test_product_tuning.cpp: every way to compute a product agrees with a plain loop, the table of algorithms is obeyed,
+// and tuning keeps what is fastest.
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -9,7 +9,7 @@
 #include <cmath>
 #include <string_view>
 
-#include <kozero/kernels/product_ways.hpp>
+#include "kernels/matmul/product_tuning.hpp"
 
 #include "gradient_case.hpp"
 
@@ -18,10 +18,10 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
-/// While it lives, products go by these ways.
+/// While it lives, products go by these algorithms.
 struct Table {
-  explicit Table(const ProductWays& ways) { use_product_ways(ways, "x.toml"); }
-  ~Table() { use_product_ways({}); }
+  explicit Table(const ProductAlgorithms& algorithms) { use_product_algorithms(algorithms, "x.toml"); }
+  ~Table() { use_product_algorithms({}); }
 };
 
 template <class Held>
@@ -59,12 +59,12 @@ TEMPLATE_LIST_TEST_CASE("every way of a kind agrees with a plain loop, and so do
     const bool bias_is_addend = !runs_on_host<Device> && !std::is_same_v<typename TestType::Out, typename TestType::In>;
     CHECK(products.size() == (bias_is_addend ? 2 : 3));  // plain, added, biased
     std::size_t most = 0;
-    for (const auto& product : products) most = std::max(most, product.ways.size());
+    for (const auto& product : products) most = std::max(most, product.algorithms.size());
     CHECK(most > 0);
     for (std::size_t place = 0; place < most; ++place) {
-      ProductWays ways;
-      for (const auto& product : products) ways[product.kind] = product.ways[std::min(place, product.ways.size() - 1)];
-      const Table table(ways);
+      ProductAlgorithms algorithms;
+      for (const auto& product : products) algorithms[product.kind] = product.algorithms[std::min(place, product.algorithms.size() - 1)];
+      const Table table(algorithms);
       check(of);
     }
   }
@@ -99,8 +99,8 @@ TEMPLATE_LIST_TEST_CASE("the gradients of a weight and its bias are right by eve
   const auto products = end_product_tuning();
   CHECK_FALSE(products.empty());
   for (const auto& product : products) {
-    for (const auto& way : product.ways) {
-      const Table table(ProductWays{{product.kind, way}});
+    for (const auto& way : product.algorithms) {
+      const Table table(ProductAlgorithms{{product.kind, way}});
       check_gradients(of);
     }
   }
@@ -118,7 +118,7 @@ TEST_CASE("products go by the table, others of other kinds by the rule, all by t
   const Case<> of{64, 64, 32, Op::none, Op::none};
   const auto products = tuned(of);
   const TunedProduct& plain = products.front();
-  if (!runs_on_host<Device> || plain.ways.size() == 1) return;
+  if (!runs_on_host<Device> || plain.algorithms.size() == 1) return;
   const auto launches = [](const Case<>& one) {
     begin_counting();
     product_of(one, false);
@@ -126,8 +126,8 @@ TEST_CASE("products go by the table, others of other kinds by the rule, all by t
     return tiled_launches;
   };
   CHECK(launches(of) > 0);
-  for (const auto& way : plain.ways) {
-    const Table table(ProductWays{{plain.kind, way}});
+  for (const auto& way : plain.algorithms) {
+    const Table table(ProductAlgorithms{{plain.kind, way}});
     CHECK((launches(of) > 0) == (way != "oneDNN" && way != "loops"));
     CHECK(launches({96, 64, 32, Op::none, Op::none}) > 0);
   }
@@ -137,19 +137,19 @@ TEST_CASE("products go by the table, others of other kinds by the rule, all by t
 TEST_CASE("a way that is not here is refused, with the file, the kind and what there is", "[tuning]") {
   const Case<> of{9, 13, 5, Op::none, Op::none};
   const auto refused = [&](const std::string& way) {
-    const Table table(ProductWays{{"f32 = f32 x f32, 9 x 13 x 5, none none", way}});
+    const Table table(ProductAlgorithms{{"f32 = f32 x f32, 9 x 13 x 5, none none", way}});
     product_of(of, false);
   };
   const std::string expected = "x.toml: \"f32 = f32 x f32, 9 x 13 x 5, none none\" = \"abacus\": this way to multiply";
   CHECK_THROWS_WITH(refused("abacus"), ContainsSubstring(expected) && ContainsSubstring("accepted are \""));
-  const auto known = known_product_ways();
+  const auto known = known_product_algorithms();
   if (std::find(known.begin(), known.end(), "AVX-512 BF16") != known.end()) {
     CHECK_THROWS_WITH(refused("AVX-512 BF16"), ContainsSubstring("\"AVX-512 BF16\": this way to multiply is not here"));
   }
 }
 
 TEST_CASE("tuning passes over a way that is refused when it runs, but not over the rule's own", "[tuning]") {
-  const std::vector<std::string> ways = {"rule", "refused", "fast"};
+  const std::vector<std::string> algorithms = {"rule", "refused", "fast"};
   const auto multiply = [](std::size_t refused) {
     return [refused](std::size_t way) {
       if (way == refused) throw Error(Failure::internal, "cublasLtMatmul: not supported");
@@ -157,8 +157,8 @@ TEST_CASE("tuning passes over a way that is refused when it runs, but not over t
     };
   };
   begin_product_tuning(1);
-  CHECK(fastest_way("a", ways, multiply(1)) == 2);
-  CHECK_THROWS_WITH(fastest_way("b", ways, multiply(0)), ContainsSubstring("not supported"));
+  CHECK(fastest_algorithm("a", algorithms, multiply(1)) == 2);
+  CHECK_THROWS_WITH(fastest_algorithm("b", algorithms, multiply(0)), ContainsSubstring("not supported"));
   const auto products = end_product_tuning();
   REQUIRE(products.size() == 1);
   CHECK(std::isinf(products[0].seconds[1]));
@@ -169,17 +169,17 @@ TEST_CASE("tuning keeps the fastest way, the rule's own where none is faster by 
   CHECK(kept_of({1.0, 0.96, 0.95, 2.0}) == 2);
   CHECK(kept_of({1.0}) == 0);
 
-  const std::vector<std::string> ways = {"rule", "fast", "slow"};
+  const std::vector<std::string> algorithms = {"rule", "fast", "slow"};
   const std::vector<double> seconds = {2e-3, 2e-4, 4e-3};
   begin_product_tuning(3);
-  for (int i = 0; i < 4; ++i) CHECK(fastest_way("a", ways, [&](std::size_t way) { wait(seconds[way]); }) == 1);
-  CHECK(fastest_way("b", ways, [&](std::size_t way) { wait(way == 0 ? 1e-4 : 1e-3); }) == 0);
+  for (int i = 0; i < 4; ++i) CHECK(fastest_algorithm("a", algorithms, [&](std::size_t way) { wait(seconds[way]); }) == 1);
+  CHECK(fastest_algorithm("b", algorithms, [&](std::size_t way) { wait(way == 0 ? 1e-4 : 1e-3); }) == 0);
   const auto products = end_product_tuning();
   CHECK_FALSE(tuning_products());
   REQUIRE(products.size() == 2);
   CHECK(products[0].calls == 4);
   CHECK(products[1].calls == 1);
-  for (std::size_t way = 0; way < ways.size(); ++way) {
+  for (std::size_t way = 0; way < algorithms.size(); ++way) {
     CHECK(products[0].seconds[way] >= seconds[way]);
     CHECK(products[0].seconds[way] < 10.0 * seconds[way]);
   }

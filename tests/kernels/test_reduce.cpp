@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
-#include <kozero/kernels/reduce.hpp>
+#include "kernels/launch/reduce.hpp"
 
 #include "reference.hpp"
 

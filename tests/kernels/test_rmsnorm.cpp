@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/kernels/rmsnorm.hpp>
+#include "kernels/ops/rmsnorm.hpp"
 
 #include "reference.hpp"
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <complex>
 
-#include <kozero/kernels/rope.hpp>
+#include "kernels/ops/rope.hpp"
 
 #include "reference.hpp"
 

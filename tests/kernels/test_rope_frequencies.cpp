@@ -3,7 +3,7 @@
 // test_rope_frequencies.cpp: frequencies against the published rule, in wavelengths and with its three cases.
 #include <cmath>
 
-#include <kozero/kernels/rope_frequencies.hpp>
+#include "kernels/ops/rope.hpp"
 
 #include "reference.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/kernels/rows.hpp>
+#include "kernels/launch/for_each.hpp"
 
 #include "reference.hpp"
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
-#include <kozero/kernels/convert.hpp>
-#include <kozero/kernels/rows.hpp>
+#include "kernels/launch/fill.hpp"
+#include "kernels/launch/for_each.hpp"
 
 #include "reference.hpp"
 

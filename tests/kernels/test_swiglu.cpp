@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/kernels/swiglu.hpp>
+#include "kernels/ops/swiglu.hpp"
 
 #include "reference.hpp"
 

@@ -15,11 +15,11 @@
 #include <cpuid.h>
 #endif
 
-#include <kozero/kernels/matmul.hpp>
-#include <kozero/kernels/tile_packing.hpp>
-#include <kozero/kernels/tile_product.hpp>
-#include <kozero/kernels/tile_product_amx.hpp>
-#include <kozero/kernels/tile_units.hpp>
+#include "kernels/matmul/matmul.hpp"
+#include "kernels/matmul/host/tile_packing.hpp"
+#include "kernels/matmul/host/tile_product.hpp"
+#include "kernels/matmul/host/tile_product_amx.hpp"
+#include "kernels/matmul/host/tile_units.hpp"
 
 #include "reference.hpp"
 
@@ -251,26 +251,6 @@ TEMPLATE_LIST_TEST_CASE("Neither what a product reads once nor the work beside i
   }
 }
 
-#if defined(__x86_64__)
-// A unit that multiplies wrongly is left out, and tests of units would then have nothing to fail on.
-TEST_CASE("A processor with AVX-512 has its units", "[tiles]") {
-  const bool basic = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
-  const TileUnits& of_bfloat16 = tile_units<Bfloat16>();
-  REQUIRE(tile_units<float>().extent == (basic ? 1 : 0));
-  REQUIRE(tile_units<Float16>().extent == tile_units<float>().extent);
-  if (!basic || __builtin_cpu_supports("avx512bf16") == 0) return;
-  constexpr unsigned kAmx = 1U << 22 | 1U << 24;  // amx-bf16 and amx-tile
-  std::array<unsigned, 4> leaf{};
-  const bool asked = __get_cpuid_count(7, 0, &leaf[0], &leaf[1], &leaf[2], &leaf[3]) != 0;
-  const bool has_amx = asked && (leaf[3] & kAmx) == kAmx && amx::refusal() == 0;
-  if (!has_amx && of_bfloat16.extent == 0) {
-    REQUIRE_FALSE(multiplier_note<Bfloat16>().empty());
-    return;
-  }
-  REQUIRE(of_bfloat16.extent == (has_amx ? 2 : 1));
-  REQUIRE(std::string(of_bfloat16.unit[0].name) == (has_amx ? "AMX" : "AVX-512 BF16"));
-}
-
 TEST_CASE("AVX-512 BF16 is not used where floats are faster and AMX is not granted, and the reason is told",
           "[tiles]") {
   const Bfloat16Facts granted{.amx = true, .avx512_bf16 = true};
@@ -289,6 +269,26 @@ TEST_CASE("AVX-512 BF16 is not used where floats are faster and AMX is not grant
           "100");
   REQUIRE_FALSE(uses_bfloat16({}));
   REQUIRE(note_on_bfloat16({}).empty());
+}
+
+#if defined(__x86_64__)
+// A unit that multiplies wrongly is left out, and tests of units would then have nothing to fail on.
+TEST_CASE("A processor with AVX-512 has its units", "[tiles]") {
+  const bool basic = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
+  const TileUnits& of_bfloat16 = tile_units<Bfloat16>();
+  REQUIRE(tile_units<float>().extent == (basic ? 1 : 0));
+  REQUIRE(tile_units<Float16>().extent == tile_units<float>().extent);
+  if (!basic || __builtin_cpu_supports("avx512bf16") == 0) return;
+  constexpr unsigned kAmx = 1U << 22 | 1U << 24;  // amx-bf16 and amx-tile
+  std::array<unsigned, 4> leaf{};
+  const bool asked = __get_cpuid_count(7, 0, &leaf[0], &leaf[1], &leaf[2], &leaf[3]) != 0;
+  const bool has_amx = asked && (leaf[3] & kAmx) == kAmx && amx::refusal() == 0;
+  if (!has_amx && of_bfloat16.extent == 0) {
+    REQUIRE_FALSE(multiplier_note<Bfloat16>().empty());
+    return;
+  }
+  REQUIRE(of_bfloat16.extent == (has_amx ? 2 : 1));
+  REQUIRE(std::string(of_bfloat16.unit[0].name) == (has_amx ? "AMX" : "AVX-512 BF16"));
 }
 
 TEST_CASE("AMX adds in the order of its manual, and takes denormal numbers for zero", "[tiles]") {

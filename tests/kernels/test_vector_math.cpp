@@ -4,8 +4,8 @@
 #include <limits>
 
 #include <kozero/core/device.hpp>
-#include <kozero/kernels/elements.hpp>
-#include <kozero/kernels/vector_math.hpp>
+#include "kernels/launch/for_each.hpp"
+#include "kernels/launch/vector_math.hpp"
 
 #include "reference.hpp"
 

@@ -4,7 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdio>
 
-#include <kozero/kernels/sgd.hpp>
+#include "kernels/ops/sgd.hpp"
 
 #include "tiny_models.hpp"
 

@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/partition.hpp>
+#include <kozero/core/parameter_table.hpp>
 #include <kozero/optim/optimizer.hpp>
 
 namespace kozero::optim {

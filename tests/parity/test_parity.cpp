@@ -13,8 +13,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <kozero/kernels/adamw.hpp>
-#include <kozero/kernels/reduce.hpp>
+#include "kernels/ops/adamw.hpp"
+#include "kernels/launch/reduce.hpp"
 #include <support/model_loss.hpp>
 #include <support/resident_access.hpp>
 #include <support/token_batch.hpp>

@@ -48,7 +48,8 @@ class ModelStep {
   void reload_weights();
   /// Forward alone, as an evaluation does it.
   void evaluate();
-  /// All micro-steps, the reduced gradient and its norm; then the update, or none, as after numbers that are not finite.
+  /// All micro-steps, the reduced gradient and its norm; then the update, or none, as after numbers that are not
+  /// finite.
   void train(int step, bool skips_update);
   /// Before its forward pass or its norm of step `step`, this rank sleeps.
   void sleep_once(int step, bool before_norm, std::chrono::milliseconds time) { sleep_ = {step, before_norm, time}; }

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 SHM, MPI = "src/dist/shm_communicator.cpp", "src/dist/mpi_communicator.cpp"
-COUNTER = "include/kozero/dist/phase_counter.hpp"
+COUNTER = "src/dist/shared_arrays.hpp"
 # name, file, text, what it becomes, sources to compile (the file itself where it is one)
 MUTANTS = [
     ("publish without release", COUNTER, "phase_.store(phase);", "phase_.store(phase, std::memory_order_relaxed);", [SHM]),
@@ -76,14 +76,8 @@ class Build:
         if file.endswith(".cpp"):
             (folder / "source.cpp").write_text(changed)
             sources = {file: folder / "source.cpp"}
-        elif file.startswith("src/"):  # included in quotes: from beside the source
-            (folder / pathlib.Path(file).name).write_text(changed)
-            copies = {source: folder / pathlib.Path(source).name for source in sources}
-            for source, copy in copies.items():
-                copy.write_text((self.root / source).read_text())
-            sources = copies
-        else:
-            header = folder / pathlib.Path(file).relative_to("include")
+        else:  # found in the overlay, by its path from the root or from include/
+            header = folder / file.removeprefix("include/")
             header.parent.mkdir(parents=True, exist_ok=True)
             header.write_text(changed)
             sources = {source: self.root / source for source in sources}

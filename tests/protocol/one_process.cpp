@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// one_process.cpp: what src/dist has once a process, for ranks that share one: no report of where a rank is, no heartbeat
-// and no watchdog, whose locks would order the ranks; and one mapping of a shared file for all of them, since
+// one_process.cpp: what src/dist has once a process, for ranks that share one: no report of where a rank is, no
+// heartbeat and no watchdog, whose locks would order the ranks; and one mapping of a shared file for all of them, since
 // ThreadSanitizer takes two mappings of one page for different memory. (The linker sends mmap and munmap here.)
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 
 #include <dist/heartbeat.hpp>
 #include <dist/watchdog.hpp>
-#include <dist/whereabouts.hpp>
+#include <dist/watchdog.hpp>
 
 #include "thread_mpi.hpp"
 

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // test_protocol.cpp: the sources of dist and zero under ThreadSanitizer, with ranks that are threads of one process.
 //   protocol_threads [--every K] [--first I] [--seed N] [--verbose]      every K-th case of all, from the I-th on
-// The build makes it of the sources themselves, compiled once more (CMakeLists.txt). A case: stage x accumulation x micro-steps x overlap x prefetch x tied embedding x back end x ranks x precision.
-// Its ranks sleep at random, gather from many arrays at once, take steps of which one is left without an update, evaluate in between, and compare every
-// weight and sum with what it must be. In some more cases a rank comes too late. ThreadSanitizer reports accesses that the protocol leaves unordered.
-// Exit status 0: all as expected; 1: a wrong number; 66: a race.
+// The build makes it of the sources themselves, compiled once more (CMakeLists.txt). A case: stage x accumulation x
+// micro-steps x overlap x prefetch x tied embedding x back end x ranks x precision. Its ranks sleep at random, gather
+// from many arrays at once, take steps of which one is left without an update, evaluate in between, and compare every
+// weight and sum with what it must be. In some more cases a rank comes too late. ThreadSanitizer reports accesses that
+// the protocol leaves unordered. Exit status 0: all as expected; 1: a wrong number; 66: a race.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -16,9 +17,8 @@
 #include <vector>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator_decorator.hpp>
-#include <kozero/dist/mpi_communicator.hpp>
-#include <kozero/dist/shm_communicator.hpp>
+#include <kozero/dist/communicator_decorators.hpp>
+#include "src/dist/back_ends.hpp"
 
 #include "model_step.hpp"
 #include "thread_mpi.hpp"
@@ -83,8 +83,8 @@ std::unique_ptr<dist::Communicator> connect(const Case& one, MPI_Comm world, Mem
   return std::make_unique<SleepyCommunicator>(std::move(inner));
 }
 
-/// As many gathers as may be under way at once, again and again, each from memory of its own, so that none is taken back;
-/// what was wrong, or "".
+/// As many gathers as may be under way at once, again and again, each from memory of its own, so that none is taken
+/// back; what was wrong, or "".
 std::string gather_many_at_once(dist::Communicator& comm, MemoryLedger& ledger) {
   constexpr std::int64_t kRounds = 3, kAtOnce = 16, kExtent = 64;
   const Partition cut(kExtent * comm.size(), comm.size());

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/initial.hpp>
+#include <kozero/core/random.hpp>
 #include <kozero/core/parameter_access.hpp>
 #include <kozero/core/parameter_table.hpp>
 

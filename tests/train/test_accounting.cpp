@@ -9,7 +9,7 @@
 //   blocks of forward are there for backward, and as many first ones of backward for the next micro-step.
 #include <catch2/catch_test_macros.hpp>
 
-#include <kozero/dist/counted_communicator.hpp>
+#include <kozero/dist/communicator_decorators.hpp>
 
 #include "groups.hpp"
 #include "tiny_run.hpp"

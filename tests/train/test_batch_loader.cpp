@@ -4,7 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>
-#include <kozero/train/batch_loader.hpp>
+#include <kozero/train/data_set.hpp>
 
 using namespace kozero;
 using train::BatchLoader;

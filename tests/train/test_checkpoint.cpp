@@ -5,9 +5,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <kozero/dist/control_communicator.hpp>
-#include <kozero/kernels/bit_hash.hpp>
-#include <kozero/train/checkpoint_saver.hpp>
+#include <kozero/dist/communicator.hpp>
+#include "kernels/launch/reduce.hpp"
+#include <kozero/train/checkpoint.hpp>
 
 #include "groups.hpp"
 #include "shared_folder.hpp"

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include <io/thrown.hpp>
-#include <kozero/io/token_shard_writer.hpp>
+#include "io/text/token_shard.hpp"
 #include <kozero/train/data_check.hpp>
 
 #include "groups.hpp"

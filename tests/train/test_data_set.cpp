@@ -7,8 +7,8 @@
 
 #include <io/scratch_folder.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/self_communicator.hpp>
-#include <kozero/io/token_shard_writer.hpp>
+#include <kozero/dist/communicator.hpp>
+#include "io/text/token_shard.hpp"
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/settings.hpp>
 

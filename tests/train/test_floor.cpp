@@ -4,7 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/dist/make_communicator.hpp>
-#include <kozero/train/assembly.hpp>
+#include <kozero/train/settings.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include <kozero/train/cached_generator.hpp>
+#include <kozero/train/generator.hpp>
 
 #include "groups.hpp"
 #include "tiny_run.hpp"

@@ -5,7 +5,7 @@
 #include <map>
 
 #include <kozero/core/error.hpp>
-#include <kozero/train/sampler.hpp>
+#include <kozero/train/data_set.hpp>
 
 using namespace kozero;
 using train::Sampler;

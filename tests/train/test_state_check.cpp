@@ -13,8 +13,8 @@
 #include <random>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator_decorator.hpp>
-#include <kozero/train/state_check.hpp>
+#include <kozero/dist/communicator_decorators.hpp>
+#include "src/train/state_check.hpp"
 
 #include "groups.hpp"
 #include "tiny_run.hpp"

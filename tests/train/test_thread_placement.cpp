@@ -3,7 +3,7 @@
 // test_thread_placement.cpp: shares of cores for ranks and threads, with and without a launcher's binding.
 #include <catch2/catch_test_macros.hpp>
 
-#include <kozero/train/thread_placement.hpp>
+#include <kozero/train/runtime.hpp>
 
 using namespace kozero;
 using train::Surroundings;

@@ -8,7 +8,7 @@
 
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/random.hpp>
-#include <kozero/train/assembly.hpp>
+#include <kozero/train/settings.hpp>
 
 namespace kozero::tests {
 

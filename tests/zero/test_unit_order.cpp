@@ -3,8 +3,7 @@
 // test_unit_order.cpp: what follows which unit in a pass, and whose buffer is whose.
 #include <catch2/catch_test_macros.hpp>
 
-#include <kozero/zero/slot_buffers.hpp>
-#include <kozero/zero/unit_order.hpp>
+#include <kozero/zero/gathered_units.hpp>
 
 #include "vector_row.hpp"
 

@@ -6,8 +6,8 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/counted_communicator.hpp>
-#include <kozero/kernels/bit_hash.hpp>
+#include <kozero/dist/communicator_decorators.hpp>
+#include "kernels/launch/reduce.hpp"
 #include <kozero/zero/weights.hpp>
 
 #include "tiny_table.hpp"

@@ -28,13 +28,14 @@ const std::vector<Command>& all_commands();
 const Command& command_named(const std::string& name);
 
 /// Replaces this process by kozero-cuda, with the same arguments, where the command computes and its deck and the
-/// machine want it (src/commands/device_handover.hpp); returns where this program is the one to run. `argv` ends in a
+/// machine want it (src/commands/program.hpp); returns where this program is the one to run. `argv` ends in a
 /// null.
 void hand_over(char** argv);
 
 /// comm.timeout_s as the arguments or the deck that they name say it, before MPI is up; the default where they do not.
 double timeout_asked(char** argv);
-/// From now on a stop signal does not kill a `train` of these arguments: it is answered (src/commands/stop_signals.hpp).
+/// From now on a stop signal does not kill a `train` of these arguments: it is answered
+/// (src/commands/stop_signals.hpp).
 void await_stop_signals(const Arguments& arguments);
 
 /// Where the arguments are `--version`: prints the program's version, commit and libraries, needing no MPI, and returns

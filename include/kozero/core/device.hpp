@@ -1,14 +1,19 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// device.hpp: the GPU that this rank computes on, as its driver describes it. On a host build there is none: the
-// device's memory is the host's.
+// device.hpp: the GPU of this rank as its driver describes it, and time stamps on the stream of the kernels.
+// A host build has no GPU: device memory is host memory, and a time stamp is the time of the call.
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <kozero/core/views.hpp>
 
 namespace kozero {
+
+// The GPU that this rank computes on, as its driver describes it. On a host build there is none: the
+// device's memory is the host's.
 
 /// The host reads and writes device memory: there is only one memory.
 inline constexpr bool kHostIsDevice = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
@@ -29,5 +34,27 @@ DeviceMemoryInfo device_memory();
 /// without sparsity, or of its other units in f32, which our f32 products use. 0 for a name that is not in the table.
 /// NVIDIA's data sheets of the A100 (2020), H100 (2022) and H200 (2023).
 double published_peak(const std::string& name, bool sixteen_bits);
+
+// Moments on the stream of the kernels, set without a wait, and the seconds between two of them.
+//   const auto begin = marks.set(); ... kernels ...; const auto end = marks.set(); fence; marks.seconds(begin, end)
+// On a GPU a mark is an event, reached when the kernels before it are done; on a host, where a kernel is done when its
+// call returns, the time of the call.
+
+class DeviceMarks {
+ public:
+  DeviceMarks();
+  ~DeviceMarks();
+  DeviceMarks(const DeviceMarks&) = delete;
+  DeviceMarks& operator=(const DeviceMarks&) = delete;
+
+  /// A new mark behind all that was put on the stream.
+  std::size_t set();
+  /// After a fence. Throws Error(internal) where the device does not tell.
+  [[nodiscard]] double seconds(std::size_t from, std::size_t to) const;
+
+ private:
+  struct Moments;
+  std::unique_ptr<Moments> moments_;
+};
 
 }  // namespace kozero

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// parameter_table.hpp: which tensors a model has, and where each lies in its unit.
-//   flat array = unit 0 | unit 1 | ...       unit = tensor, pad to 64, tensor, pad to 64, ..., pad to unit_multiple()
-// A unit (the embedding, one transformer block, the head with the final norm) is what ZeRO gathers, reduces and cuts.
-// Inside a unit every tensor, or group of tensors that one kernel reads as one matrix, starts on a 64-element border.
-// The model fills the table once; zero, optim and io read it. Pads are zero and appear in no file, norm or count.
+// parameter_table.hpp: the tensors of a model, the units that hold them, and the slices of a unit that ranks own.
+//   flat array = unit 0 | unit 1 | ...       unit = tensor, pad to 64, tensor, pad to 64, ...
+//   slice = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*slice, extent), min((r+1)*slice, extent))
+// Every element has one owner in any configuration. The header includes no Kokkos.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -14,6 +13,12 @@
 #include <vector>
 
 namespace kozero {
+
+// Which tensors a model has, and where each lies in its unit.
+//   flat array = unit 0 | unit 1 | ...       unit = tensor, pad to 64, tensor, pad to 64, ..., pad to unit_multiple()
+// A unit (the embedding, one transformer block, the head with the final norm) is what ZeRO gathers, reduces and cuts.
+// Inside a unit every tensor, or group of tensors that one kernel reads as one matrix, starts on a 64-element border.
+// The model fills the table once; zero, optim and io read it. Pads are zero and appear in no file, norm or count.
 
 inline constexpr std::int64_t kAlignment = 64;  ///< elements: 256 bytes of f32
 
@@ -81,6 +86,39 @@ class ParameterTable {
 
   std::vector<Parameter> rows_;
   std::vector<Unit> units_;
+};
+
+// How n ranks cut one flat extent into contiguous slices.
+//   slice = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*slice, extent), min((r+1)*slice, extent))
+// The last slices may be short or empty (unit_multiple() avoids it). Every element has one owner in any configuration.
+
+class Partition {
+ public:
+  Partition(std::int64_t extent, int num_ranks)
+      : extent_(extent), num_ranks_(num_ranks), slice_(aligned((extent + num_ranks - 1) / num_ranks)) {}
+
+  [[nodiscard]] std::int64_t extent() const { return extent_; }
+  [[nodiscard]] int num_ranks() const { return num_ranks_; }
+  [[nodiscard]] std::int64_t begin(int rank) const { return std::min(rank * slice_, extent_); }
+  [[nodiscard]] std::int64_t end(int rank) const { return std::min((rank + 1) * slice_, extent_); }
+  [[nodiscard]] std::int64_t size(int rank) const { return end(rank) - begin(rank); }
+  /// The largest slice of any rank: rank 0's.
+  [[nodiscard]] std::int64_t largest() const { return size(0); }
+
+ private:
+  std::int64_t extent_;
+  int num_ranks_;
+  std::int64_t slice_;
+};
+
+// A contiguous part of a unit, and where a rank keeps it in an array of its own.
+
+/// Elements [begin, begin + extent) of unit `unit`, kept at [first, first + extent) of the owner's flat array.
+struct UnitRange {
+  int unit = 0;
+  std::int64_t begin = 0;
+  std::int64_t extent = 0;
+  std::int64_t first = 0;
 };
 
 }  // namespace kozero

@@ -1,21 +1,116 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// precision.hpp: in which type a run stores weights and activations.
-//   f32          weights are their own master
-//   bf16, fp16   weights and activations in 16 bits; master weights, moments, gradients and all sums in float
-// A further type is a line in each of the lists here, and what back ends do with it (kernels/matmul.hpp).
+// precision.hpp: the types in which a run stores weights and activations: float, Bfloat16, Float16. The 16-bit types
+// store and convert; they have no arithmetic, since kernels compute in float. The lists here instantiate templates once
+// per type. StoredVector holds weights in any of the three types.
 #pragma once
 #include <cstdint>
+#include <Kokkos_Core.hpp>
 #include <type_traits>
+#include <variant>
 
-#include <kozero/core/bfloat16.hpp>
-#include <kozero/core/float16.hpp>
+#include <kozero/core/views.hpp>
+
+namespace kozero {
+
+// The upper half of a float, for storage: 8 bits of exponent, 8 of significand (one of them implied).
+//   Bfloat16(x) rounds to nearest, ties to even, |error| <= 2^-8 |x|       static_cast<float>(b) is exact
+// Every NaN becomes one NaN, an overflow infinity. There is no arithmetic: kernels compute in float. Both conversions
+// are integer operations without a branch, so that loops over them become SIMD; a GPU rounds by its own instruction.
+
+class Bfloat16 {
+ public:
+  Bfloat16() = default;
+  KOKKOS_INLINE_FUNCTION explicit Bfloat16(float value) {
+    KOKKOS_IF_ON_HOST((bits_ = rounded(value);))
+    KOKKOS_IF_ON_DEVICE((bits_ = Kokkos::bit_cast<std::uint16_t>(Kokkos::Experimental::cast_to_bhalf(value));))
+  }
+  KOKKOS_INLINE_FUNCTION explicit operator float() const {
+    return Kokkos::bit_cast<float>(static_cast<std::uint32_t>(bits_) << 16);
+  }
+
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION std::uint16_t bits() const { return bits_; }
+
+ private:
+  KOKKOS_INLINE_FUNCTION static std::uint16_t rounded(float value) {
+    constexpr std::uint32_t kNaN = 0x7FC00000U;
+    const auto bits = Kokkos::bit_cast<std::uint32_t>(value);
+    const std::uint32_t nearest = bits + 0x7FFFU + ((bits >> 16) & 1U);
+    return static_cast<std::uint16_t>((value != value ? kNaN : nearest) >> 16);
+  }
+
+  std::uint16_t bits_;
+};
+
+static_assert(sizeof(Bfloat16) == 2 && alignof(Bfloat16) == 2, "arrays of it are arrays of 16-bit words");
+
+// IEEE 754's binary16, for storage: 5 bits of exponent, 11 of significand (one of them implied).
+//   Float16(x) rounds to nearest, ties to even, |error| <= 2^-11 |x| from 2^-14 on, <= 2^-25 below; from 65520 on it is
+//   infinity       static_cast<float>(h) is exact
+// Bit for bit what processors' own conversions give, a NaN included. There is no arithmetic: kernels compute in float.
+// Both conversions have no branch, so that loops over them become SIMD, and meet no denormal float, which a processor
+// may take for zero: the least subnormal here is 2^-24. A GPU converts by its own instructions.
+
+class Float16 {
+ public:
+  Float16() = default;
+  KOKKOS_INLINE_FUNCTION explicit Float16(float value) {
+    KOKKOS_IF_ON_HOST((bits_ = rounded(value);))
+    KOKKOS_IF_ON_DEVICE((bits_ = Kokkos::bit_cast<std::uint16_t>(Kokkos::Experimental::cast_to_half(value));))
+  }
+  KOKKOS_INLINE_FUNCTION explicit operator float() const {
+    KOKKOS_IF_ON_HOST((return widened(bits_);))
+    KOKKOS_IF_ON_DEVICE(
+        (return Kokkos::Experimental::cast_from_half<float>(Kokkos::bit_cast<Kokkos::Experimental::half_t>(bits_));))
+  }
+
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION std::uint16_t bits() const { return bits_; }
+
+ private:
+  static constexpr std::uint32_t kRebias = 112U << 23;  ///< between the exponents' biases, 127 and 15
+
+  KOKKOS_INLINE_FUNCTION static std::uint16_t rounded(float value) {
+    constexpr std::uint32_t kHalf = 0x3F000000U;  // as a float
+    constexpr std::uint32_t kInfinity = 0x7C00U;
+    const auto bits = Kokkos::bit_cast<std::uint32_t>(value);
+    const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+    // A carry may make it the next power of two, or infinity.
+    const std::uint32_t normal = (magnitude - kRebias + 0xFFFU + ((magnitude >> 13) & 1U)) >> 13;
+    // From 1/2 to 1 floats are multiples of 2^-24, as subnormals here are: the sum is rounded as they are to be.
+    const std::uint32_t subnormal = Kokkos::bit_cast<std::uint32_t>(Kokkos::bit_cast<float>(magnitude) + 0.5F) - kHalf;
+    const std::uint32_t finite = magnitude < kRebias + (1U << 23) ? subnormal : normal;
+    const std::uint32_t number = magnitude < 0x47800000U ? finite : kInfinity;  // 2^16
+    const std::uint32_t nan = 0x7E00U | ((magnitude >> 13) & 0x1FFU);
+    return static_cast<std::uint16_t>((bits >> 16 & 0x8000U) | (magnitude > 0x7F800000U ? nan : number));
+  }
+
+  KOKKOS_INLINE_FUNCTION static float widened(std::uint16_t bits) {
+    constexpr std::uint32_t kLeastNormal = kRebias + (1U << 23);  // 2^-14 as a float
+    const std::uint32_t shifted = (bits & 0x7FFFU) << 13;
+    // A subnormal is what a number of 2^-14's exponent and its fraction has beyond 2^-14.
+    const float beyond = Kokkos::bit_cast<float>(shifted + kLeastNormal) - Kokkos::bit_cast<float>(kLeastNormal);
+    const std::uint32_t normal = shifted + (shifted < (31U << 23) ? kRebias : 2U * kRebias);
+    const std::uint32_t magnitude = shifted < (1U << 23) ? Kokkos::bit_cast<std::uint32_t>(beyond) : normal;
+    return Kokkos::bit_cast<float>(static_cast<std::uint32_t>(bits & 0x8000U) << 16 | magnitude);
+  }
+
+  std::uint16_t bits_;
+};
+
+static_assert(sizeof(Float16) == 2 && alignof(Float16) == 2, "arrays of it are arrays of 16-bit words");
+
+}  // namespace kozero
 
 /// X(T) for each type of 16 bits, and for all types: what a file instantiates its templates for.
 #define KOZERO_FOR_16_BIT_TYPES(X) X(Bfloat16) X(Float16)
 #define KOZERO_FOR_STORED_TYPES(X) X(float) KOZERO_FOR_16_BIT_TYPES(X)
 
 namespace kozero {
+
+// In which type a run stores weights and activations.
+//   f32          weights are their own master
+//   bf16, fp16   weights and activations in 16 bits; master weights, moments, gradients and all sums in float
+// A further type is a line in each of the lists here, and what back ends do with it (kernels/matmul/matmul.hpp).
 
 enum class Precision { f32, bf16, fp16 };
 
@@ -44,6 +139,15 @@ decltype(auto) with_stored_type(Precision precision, const Call& call) {
   if (precision == Precision::bf16) return call(Bfloat16());
   if (precision == Precision::fp16) return call(Float16());
   return call(float());
+}
+
+// Weights as a network reads them, for code that handles every precision alike.
+// Of 16 bits it is what is rounded from the master; in f32 it is the master itself.
+
+using StoredVector = std::variant<Vector<float>, Vector<Bfloat16>, Vector<Float16>>;
+
+inline StoredVector slice(const StoredVector& all, std::int64_t first, std::int64_t extent) {
+  return std::visit([=](const auto& values) { return StoredVector(slice(values, first, extent)); }, all);
 }
 
 }  // namespace kozero

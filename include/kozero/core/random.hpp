@@ -1,15 +1,23 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// random.hpp: counter-based random numbers, the same on any rank count, thread count and device.
+// random.hpp: counter-based random numbers, and the initial values of parameters that are drawn from them.
+//   Philox4x32-10: (counter (4 words), key (2 words)) -> 4 words
+//   normal: deviation * z_i,  z_i = normal_at(key, i)     zeros: 0     ones: 1
+// A value depends on its key and its counter alone, so any rank computes any range of it with the same bits.
+#pragma once
+#include <cstdint>
+#include <Kokkos_Core.hpp>
+#include <string_view>
+
+#include <kozero/core/parameter_table.hpp>
+#include <kozero/core/views.hpp>
+
+namespace kozero {
+
+// Counter-based random numbers, the same on any rank count, thread count and device.
 //   Philox4x32-10: (counter (4 words), key (2 words)) -> 4 words, a bijection of the counter for each key.
 // A stream is named by a 64-bit key (hash of seed and purpose); an element by its 128-bit counter. There is no state.
 // Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
-#pragma once
-#include <Kokkos_Core.hpp>
-#include <cstdint>
-#include <string_view>
-
-namespace kozero {
 
 struct Words4 {
   std::uint32_t x[4];
@@ -48,5 +56,16 @@ double normal_at(std::uint64_t key, std::uint64_t index);
 /// A seeded bijection of [0, extent): position -> element, in O(1) and without a table (Feistel network with cycle
 /// walking over the next power of four). It shuffles an epoch.
 std::uint64_t permuted(std::uint64_t key, std::uint64_t position, std::uint64_t extent);
+
+// A parameter's initial values, any range of them, on any rank.
+//   normal: deviation * z_i,  z_i = normal_at(stream_key(seed, name), i);   zeros: 0;   ones: 1
+// Element i depends on (seed, name, i) alone, so every owner of a slice fills it by itself, with the same bits.
+
+/// Writes elements [first, first + out.extent(0)) of the parameter, in its published order, on all host threads.
+void fill_initial(const Parameter& parameter, std::uint64_t seed, std::int64_t first, HostVector<float> out);
+
+/// Writes the elements [first, first + out.extent(0)) of a unit: its tensors' initial values, pads zero.
+void fill_initial_unit(const ParameterTable& table, int unit, std::uint64_t seed, std::int64_t first,
+                       HostVector<float> out);
 
 }  // namespace kozero

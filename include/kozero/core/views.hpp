@@ -1,14 +1,18 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// views.hpp: where arrays live and how they are spelled.
+// views.hpp: the execution space, the array types and the host scalars of the whole program.
+// All arrays are row-major, unmanaged Kokkos Views; a MemoryLedger owns their memory. Host scalars lie in pinned host
+// memory: kernels write them, and the host reads them after a fence.
+#pragma once
+#include <cstdint>
+#include <Kokkos_Core.hpp>
+
+namespace kozero {
+
+// Where arrays live and how they are spelled.
 // Device is the execution space this build computes on (OpenMP threads, or one CUDA device). All arrays are row-major
 // (LayoutRight) Kokkos Views without reference counting: their memory is owned by a MemoryLedger, planned at start.
 // Legend, everywhere: B batch, T positions, C channels, H heads, D head size, V vocabulary, L layers, N = B*T rows.
-#pragma once
-#include <Kokkos_Core.hpp>
-#include <cstdint>
-
-namespace kozero {
 
 using Device = Kokkos::DefaultExecutionSpace;
 using DeviceMemory = Device::memory_space;
@@ -43,5 +47,10 @@ template <class T, class Memory>
 Matrix<T, Memory> as_matrix(const Vector<T, Memory>& flat, std::int64_t rows, std::int64_t columns) {
   return Matrix<T, Memory>(flat.data(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
+
+// Numbers that kernels write while the host goes on, and the host reads after a fence.
+// On a GPU they lie in pinned memory of the host, which kernels reach: a number costs no copy and no wait of its own.
+
+using HostScalars = Kokkos::View<double*, Kokkos::SharedHostPinnedSpace>;
 
 }  // namespace kozero

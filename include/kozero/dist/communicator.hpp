@@ -1,6 +1,67 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// communicator.hpp: the collectives that sharding needs, as a small contract with several back ends.
+// communicator.hpp: the collectives that sharding needs, their options, agreement among ranks, and the two simplest
+// communicators: one rank alone, and control traffic alone. The header includes no Kokkos.
+//   reduce_scatter  slice_r[i] = ((x_0 + x_1) + x_2) + ...  in rank order
+//   all_gather      full = slice_0 | slice_1 | ...
+//   deck = agreed(comm, [&] { return io::read_deck(path, overrides); });        one outcome on all ranks
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/memory_source.hpp>
+#include <kozero/core/parameter_table.hpp>
+
+namespace kozero::dist {
+
+// Which thread of a rank communicates: the main thread, or the one that saves beside it. Each waits for the
+// threads of its own role on the other ranks.
+
+enum class Role : std::size_t { training, saver };
+inline constexpr std::size_t kRoles = 2;
+
+// The sizes and limits of the back ends, equal on all ranks.
+
+/// Bytes that can still be had for shared memory on this node; 0 where it has none.
+std::int64_t free_shared_memory();
+
+/// Bytes of the GPU that nobody has taken; 0 on a host build.
+std::int64_t free_device_memory();
+
+/// One line on stderr.
+void print_notice(const std::string& line);
+
+/// Whether communicators of several ranks compare what the ranks call (communicator_decorators.hpp), where nothing is
+/// said.
+#if defined(NDEBUG)
+inline constexpr bool kChecksCalls = false;
+#else
+inline constexpr bool kChecksCalls = true;
+#endif
+
+struct CommunicatorOptions {
+  double timeout_s = 600.0;      ///< comm.timeout_s: how long a rank waits for another one
+  std::uint64_t under_way = 16;  ///< most collectives from the oldest unfinished one to the newest
+  bool checks_calls = kChecksCalls;
+  bool deterministic = true;                           ///< run.deterministic: nothing that may change a bit
+  std::int64_t chunk_bytes = std::int64_t{4} << 20;    ///< of each of the two buffers that data passes through
+  std::int64_t message_bytes = std::int64_t{1} << 30;  ///< of the largest message: MPI counts in int
+  std::string shm_folder = "/dev/shm";                 ///< where shared arrays lie
+  std::function<std::int64_t()> shm_free_bytes = free_shared_memory;
+  std::function<std::int64_t()> free_device_bytes = free_device_memory;
+  std::function<void(const std::string&)> notice = print_notice;  ///< called on rank 0
+};
+
+// The collectives that sharding needs, as a small contract with several back ends.
 //   reduce_scatter  slice_r[i] = ((x_0 + x_1) + x_2) + ...  over the ranks' full arrays, in rank order, i of slice r
 //   all_gather      full = slice_0 | slice_1 | ...
 // Pointers are device memory of this build (host memory on CPUs); extents come from a core Partition of elements.
@@ -14,17 +75,6 @@
 // ranks at once, in the same array) save the copies through buffers; any other memory will do.
 // Throws Error(communication) naming rank, peer and collective. Back ends: self, mpi, shm, nccl;
 // `counted` decorates any.
-#pragma once
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include <kozero/core/memory_source.hpp>
-#include <kozero/core/partition.hpp>
-
-namespace kozero::dist {
 
 enum class Collective : int { reduce_scatter, all_gather };
 
@@ -83,5 +133,89 @@ std::vector<std::string> gather_text(Communicator& comm, const std::string& text
 
 /// Throws on every rank the status and message of the lowest rank whose status is not 0, whatever its message.
 void agree(Communicator& comm, int status, const std::string& message);
+
+// Work that every rank does and may fail at, with one outcome for all.
+//   deck = agreed(comm, [&] { return io::read_deck(path, overrides); });
+// Where any rank throws, every rank throws that of the lowest such rank, seen by all: nobody is left waiting.
+
+/// What came of this rank's work: a result, or the exit status and text of what it threw.
+template <class Result>
+struct Attempt {
+  std::optional<std::conditional_t<std::is_void_v<Result>, bool, Result>> result;
+  int status = 0;
+  std::string message;
+};
+
+template <class Work>
+auto attempted(const Work& work) {
+  using Result = std::invoke_result_t<Work>;
+  Attempt<Result> attempt;
+  try {
+    if constexpr (std::is_void_v<Result>) {
+      work();
+    } else {
+      attempt.result.emplace(work());
+    }
+  } catch (const Error& error) {
+    attempt.status = error.exit_status();
+    attempt.message = error.what();
+  } catch (const std::exception& error) {
+    attempt.status = static_cast<int>(Failure::internal);
+    attempt.message = error.what();
+  } catch (...) {
+    attempt.status = static_cast<int>(Failure::internal);
+    attempt.message = "an exception of unknown type";
+  }
+  return attempt;
+}
+
+/// The ranks agree on attempts made before they could talk.
+template <class Result>
+Result agreed(Communicator& comm, Attempt<Result> attempt) {
+  agree(comm, attempt.status, attempt.message);
+  if constexpr (!std::is_void_v<Result>) return std::move(*attempt.result);
+}
+
+template <class Work>
+requires std::is_invocable_v<Work>
+auto agreed(Communicator& comm, const Work& work) { return agreed(comm, attempted(work)); }
+
+/// The text that rank 0's work returns, on every rank; where it throws, every rank throws that. What ranks must not see
+/// differently (which file is the newest, what its header says) is looked at once.
+template <class Work>
+std::string from_first_rank(Communicator& comm, const Work& work) {
+  const std::string mine = agreed(comm, [&] { return comm.rank() == 0 ? std::string(work()) : std::string(); });
+  return comm.broadcast_control(mine);
+}
+
+// The communicator of one rank alone. Both collectives are a copy; in place, nothing.
+// Reads and writes device memory, and makes no MPI call.
+
+std::unique_ptr<Communicator> make_self_communicator();
+
+// Control traffic alone, for agreements about work of any length.
+// A duplicate of the ranks' MPI communicator, so that no message meets the trainer's, and no buffers. A waiting rank
+// sleeps between two looks instead of taking the trainer's core. Data collectives throw Error(internal).
+// Where the ranks are all of the job's and Environment::thread_multiple(), a wait goes on as long as they live,
+// whatever they do meanwhile, and ends in Error(communication) once a rank was silent for comm.timeout_s, or all ranks
+// wait for one another that long. Other waits end after `timeout_s`, or io_timeout_s where that is longer.
+
+struct ControlUse {
+  Role role = Role::training;  ///< which thread waits
+  /// > 0: a wait for ranks that live ends after so many seconds too, in Error(write): what they do is writing.
+  double io_timeout_s = 0.0;
+  bool checks_calls = kChecksCalls;
+};
+
+/// Collective over `mpi_comm` (an `MPI_Comm*`); of one rank it makes no MPI call later. Several ranks need
+/// Environment::thread_multiple() where another thread than the trainer's uses it.
+std::unique_ptr<Communicator> make_control_communicator(const void* mpi_comm, double timeout_s, ControlUse use = {});
+
+/// Whether this process's thread of that role waits for other ranks now.
+bool is_waiting(Role role);
+
+/// For waits outside collectives: throws Error(communication) naming the rank once a rank was silent for
+/// comm.timeout_s. `what` names the awaited event, `waited_s` the seconds so far. Does nothing without a heartbeat.
+void require_live_ranks(const char* what, double waited_s);
 
 }  // namespace kozero::dist

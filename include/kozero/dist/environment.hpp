@@ -1,16 +1,40 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// environment.hpp: MPI's lifetime in this process, and which process of the job it is.
+// environment.hpp: the lifetime of MPI in this process, and the process's rank, node and launcher.
+//   Environment environment(&argc, &argv);   ...   the destructor finalizes MPI
+// Errors of MPI become Error(communication). Without a launcher the job is this one process.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace kozero::dist {
+
+// What the environment of this process says of the job that it was started in.
+
+/// This process's rank: MPI's, or before MPI is up the one that the launcher's environment names, else 0. For messages
+/// that may be due before MPI is up, or by a thread that must not call it.
+int known_rank();
+/// MPI's rank, which known_rank() returns from now on.
+void set_rank(int rank);
+
+/// The value of an environment variable, or nullptr, as std::getenv.
+using Variables = std::function<const char*(const char* name)>;
+
+/// Which variable says that this process is one of several, as "PMI_SIZE = 4"; "" where none does. Slurm's count is
+/// that of the step which this process is a task of: SLURM_NTASKS alone, as in an salloc shell, says nothing of it. An
+/// MPI launcher's own variable counts more than Slurm's, whose step may hold that launcher.
+std::string launcher_world_size(const Variables& variables);
+
+/// SLURM_NTASKS, where no launcher started this process; 0 where one did, or where there is one task.
+int unused_slurm_tasks(const Variables& variables);
+
+// MPI's lifetime in this process, and which process of the job it is.
 //   Environment environment(&argc, &argv);   ...   the destructor finalizes
 // Asks for MPI_THREAD_MULTIPLE and keeps what was provided. MPI's errors are returned, not fatal: they become
 // Error(communication). Without a launcher the job is this one process. Where MPI was up already, it is left up.
 // With several ranks and MPI_THREAD_MULTIPLE on all of them a thread tells the other ranks that this one lives
 // (src/dist/heartbeat.hpp); another one ends the process where a call of MPI does not return (src/dist/watchdog.hpp).
-#pragma once
-#include <memory>
-#include <string>
-
-namespace kozero::dist {
 
 class Environment {
  public:

@@ -1,19 +1,57 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// make_communicator.hpp: comm.backend's names, and the communicator of each.
+// make_communicator.hpp: the names of comm.backend and the communicator of each; a planned one; MPI's own for
+// benchmarks.
 //   auto: self for one rank, nccl where each rank has a GPU of its own, shm where all ranks share a node, else mpi
-// In a build whose device memory the host cannot read, mpi and shm come inside a `staged` decorator.
+// In a build whose device memory the host cannot read, mpi and shm are wrapped in a staged communicator.
 #pragma once
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <kozero/core/device.hpp>
+#include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
 #include <kozero/dist/communicator.hpp>
-#include <kozero/dist/communicator_options.hpp>
 
 namespace kozero::dist {
+
+// Rank r of n without peers, for `kozero plan`: every collective throws Error(internal).
+
+class PlannedCommunicator final : public Communicator {
+ public:
+  PlannedCommunicator(int rank, int size) : rank_(rank), size_(size) {}
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+  [[nodiscard]] std::string name() const override { return "planned"; }
+
+  Pending start_reduce_scatter(const float*, float*, const Partition&) override { refuse("reduce_scatter"); }
+  Pending start_all_gather(const void*, void*, const Partition&, std::size_t) override { refuse("all_gather"); }
+  void barrier() override { refuse("barrier"); }
+  std::vector<double> gather_control(const std::vector<double>&) override { refuse("gather_control"); }
+  std::string broadcast_control(const std::string&) override { refuse("broadcast_control"); }
+
+ private:
+  [[noreturn]] static void refuse(const char* collective) {
+    throw Error(Failure::internal, std::string(collective) + " was called while planning, where no rank has peers");
+  }
+
+  int rank_;
+  int size_;
+};
+
+// MPI's own reduce-scatter and all-gather, to be measured against.
+//   reduce_scatter: MPI_Reduce_scatter_block      all_gather: MPI_Allgather
+// No back end of training: MPI does not add in rank order. Slices must be equal, and no larger than MPI can count in
+// int; else Error(internal). Pointers are host memory.
+
+/// Collective over `mpi_comm`, an `MPI_Comm*`.
+std::unique_ptr<Communicator> make_mpi_collectives(const void* mpi_comm);
+
+// Comm.backend's names, and the communicator of each.
+//   auto: self for one rank, nccl where each rank has a GPU of its own, shm where all ranks share a node, else mpi
+// In a build whose device memory the host cannot read, mpi and shm come inside a `staged` decorator.
 
 /// auto, self, mpi, shm, nccl.
 const std::vector<std::string>& backend_names();

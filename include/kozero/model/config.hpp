@@ -8,7 +8,7 @@
 
 namespace kozero::model {
 
-/// Llama 3's stretching of RoPE (kernels/rope_frequencies.hpp); factor 1 is none.
+/// Llama 3's stretching of RoPE (kernels/ops/rope.hpp); factor 1 is none.
 struct RopeScaling {
   float factor = 1.0F;
   float low_freq_factor = 1.0F;

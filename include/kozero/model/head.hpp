@@ -8,8 +8,8 @@
 #pragma once
 #include <kozero/core/device.hpp>
 #include <kozero/core/parameter_access.hpp>
+#include <kozero/model/layer.hpp>
 #include <kozero/model/norm.hpp>
-#include <kozero/model/pass.hpp>
 
 namespace kozero::model {
 
@@ -31,7 +31,7 @@ class Head {
  public:
   static constexpr std::int64_t kChunkRows = kHostIsDevice ? 512 : 8192;  ///< a GPU needs that many to be busy
 
-  Head(Norm<Scalar> norm, MatrixPlace vocabulary) : norm_(norm), vocabulary_(vocabulary) {}
+  Head(Norm<Scalar> norm, MatrixRef vocabulary) : norm_(norm), vocabulary_(vocabulary) {}
 
   void reserve(MemoryLedger& ledger, std::int64_t num_rows);
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t num_rows) const;
@@ -67,7 +67,7 @@ class Head {
   Normed carve_normed(Scratch& scratch, std::int64_t num_rows) const;
 
   Norm<Scalar> norm_;
-  MatrixPlace vocabulary_;
+  MatrixRef vocabulary_;
   Matrix<Scalar> normed_;  // (N, C)
   RowStatistics statistics_;
   Vector<float> losses_;  // (N)

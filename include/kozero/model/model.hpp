@@ -1,22 +1,27 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// model.hpp: what the trainer knows of a network: its parameters, its loss with gradients, its next-token logits.
-// A model is single-device code. It reaches weights and gradients through ParameterAccess, never knows who holds them.
-//   order of use in forward_backward: embedding, block 0 ... block L-1, head (forward and backward at once),
-//   block L-1 ... block 0, embedding backward. gradient_ready comes once per unit, after its last contributor.
-// A batch of zero sequences makes the same calls to ParameterAccess and has a loss of 0.
+// model.hpp: a network as the trainer sees it: its parameters, its loss with gradients, its next-token logits. A
+// Model<Scalar> is single-device code that reaches weights and gradients through ParameterAccess and does not know
+// which rank holds them. A Network is a model with its weights, for callers that need not know the storage type.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/parameter_access.hpp>
 #include <kozero/core/parameter_table.hpp>
-#include <kozero/kernels/row_places.hpp>
 #include <kozero/model/config.hpp>
+#include "kernels/launch/inputs.hpp"
 
 namespace kozero::model {
+
+// What the trainer knows of a network: its parameters, its loss with gradients, its next-token logits.
+// A model is single-device code. It reaches weights and gradients through ParameterAccess, never knows who holds them.
+//   order of use in forward_backward: embedding, block 0 ... block L-1, head (forward and backward at once),
+//   block L-1 ... block 0, embedding backward. gradient_ready comes once per unit, after its last contributor.
+// A batch of zero sequences makes the same calls to ParameterAccess and has a loss of 0.
 
 /// One micro-step's sequences on this rank, in device memory.
 struct Batch {
@@ -36,7 +41,7 @@ struct CacheExtents {
 /// New tokens of cached sequences, in device memory.
 struct TokenRows {
   Vector<const Token> tokens;  ///< (N)
-  kernels::RowPlaces places;   ///< (N) each: which cached sequence, and which position of it
+  kernels::RowPositions places;   ///< (N) each: which cached sequence, and which position of it
   [[nodiscard]] std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.extent(0)); }
 };
 
@@ -50,7 +55,7 @@ class Model {
   /// Takes activations and workspace for at most `micro_batch` sequences of config().seq tokens. Once, before use.
   virtual void reserve(MemoryLedger& ledger, std::int64_t micro_batch) = 0;
 
-  /// Puts the sum of the batch's token losses (nats, added in double in a fixed order) into *loss, one of Readings;
+  /// Puts the sum of the batch's token losses (nats, added in double in a fixed order) into *loss, one of HostScalars;
   /// adds the gradient of loss_scale * sum into the units' gradients. `loss_scale` is 1 / (tokens of the whole step
   /// over all ranks). Returns without fencing.
   virtual void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale,
@@ -67,8 +72,8 @@ class Model {
   virtual void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) = 0;
 
   /// Runs the new tokens through the network and puts their keys and values into the cache, over what was at their
-  /// places. Each sees the cached positions of its sequence up to its own, which must be there or among the rows. Writes
-  /// the logits (M, V) that follow the last M <= N of the rows. Returns without fencing.
+  /// places. Each sees the cached positions of its sequence up to its own, which must be there or among the rows.
+  /// Writes the logits (M, V) that follow the last M <= N of the rows. Returns without fencing.
   virtual void decode(ParameterAccess<Scalar>& access, const TokenRows& rows, Matrix<float> logits) = 0;
 
   /// A closing line about the trained weights ("" for language models; the linear demo's distance to its teacher).
@@ -82,5 +87,53 @@ class Model {
 /// The network `config.arch` names. Throws Error(deck) as `resolved` does.
 template <class Scalar>
 std::unique_ptr<Model<Scalar>> make_model(const Config& config);
+
+// A model together with the weights it reads, for those who need not know in which type they are stored.
+//   Network is what training, evaluation and generation see; NetworkOf<Scalar> is a Model<Scalar> and its access
+// Each call is the model's own (model.hpp), with the access put in.
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  [[nodiscard]] virtual const ParameterTable& parameters() const = 0;
+  [[nodiscard]] virtual const Config& config() const = 0;
+  virtual void reserve(MemoryLedger& ledger, std::int64_t micro_batch) = 0;
+  virtual void forward_backward(const Batch& batch, float loss_scale, double* loss) = 0;
+  virtual double evaluate(const Batch& batch) = 0;
+  virtual void next_token_logits(Matrix<const Token> inputs, std::int64_t num_tokens, Vector<float> logits) = 0;
+  virtual void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) = 0;
+  virtual void decode(const TokenRows& rows, Matrix<float> logits) = 0;
+  virtual std::string closing_line() = 0;
+  [[nodiscard]] virtual double flops_per_token() const = 0;
+};
+
+template <class Scalar>
+class NetworkOf final : public Network {
+ public:
+  /// `access` outlives it.
+  NetworkOf(std::unique_ptr<Model<Scalar>> model, ParameterAccess<Scalar>& access)
+      : model_(std::move(model)), access_(access) {}
+
+  [[nodiscard]] const ParameterTable& parameters() const override { return model_->parameters(); }
+  [[nodiscard]] const Config& config() const override { return model_->config(); }
+  void reserve(MemoryLedger& ledger, std::int64_t micro_batch) override { model_->reserve(ledger, micro_batch); }
+  void forward_backward(const Batch& batch, float loss_scale, double* loss) override {
+    model_->forward_backward(access_, batch, loss_scale, loss);
+  }
+  double evaluate(const Batch& batch) override { return model_->evaluate(access_, batch); }
+  void next_token_logits(Matrix<const Token> inputs, std::int64_t num_tokens, Vector<float> logits) override {
+    model_->next_token_logits(access_, inputs, num_tokens, logits);
+  }
+  void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) override {
+    model_->reserve_cache(ledger, extents);
+  }
+  void decode(const TokenRows& rows, Matrix<float> logits) override { model_->decode(access_, rows, logits); }
+  std::string closing_line() override { return model_->closing_line(access_); }
+  [[nodiscard]] double flops_per_token() const override { return model_->flops_per_token(); }
+
+ private:
+  std::unique_ptr<Model<Scalar>> model_;
+  ParameterAccess<Scalar>& access_;
+};
 
 }  // namespace kozero::model

@@ -1,17 +1,23 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// norm.hpp: a network's row norm: LayerNorm where it has a shift, RMSNorm where it has not.
+// norm.hpp: the norms of a network: LayerNorm or RMSNorm of rows, and RMSNorm of query and key heads, with gradients.
 //   y = gamma * (x - mean) * rstd + beta      or      y = gamma * x * rstd         x, y (N, C)   gamma, beta (C)
-// Backward adds into dx, gamma's and beta's gradient. Runs on `space`; returns without fencing.
-// Ba, Kiros, Hinton 2016, arXiv:1607.06450; Zhang, Sennrich 2019, arXiv:1910.07467.
+// Backward of a row norm adds into dx; all gradients of gains are added.
 #pragma once
 #include <optional>
 
 #include <kozero/core/ledger.hpp>
-#include <kozero/model/scratch.hpp>
-#include <kozero/model/tensor_place.hpp>
+#include <kozero/model/config.hpp>
+#include <kozero/model/layer.hpp>
+#include <kozero/model/parameter_views.hpp>
+#include "kernels/ops/rmsnorm.hpp"
 
 namespace kozero::model {
+
+// A network's row norm: LayerNorm where it has a shift, RMSNorm where it has not.
+//   y = gamma * (x - mean) * rstd + beta      or      y = gamma * x * rstd         x, y (N, C)   gamma, beta (C)
+// Backward adds into dx, gamma's and beta's gradient. Runs on `space`; returns without fencing.
+// Ba, Kiros, Hinton 2016, arXiv:1607.06450; Zhang, Sennrich 2019, arXiv:1910.07467.
 
 /// What forward leaves for backward, one pair a row.
 struct RowStatistics {
@@ -22,7 +28,7 @@ struct RowStatistics {
 template <class Scalar>
 class Norm {
  public:
-  Norm(float eps, VectorPlace gain, std::optional<VectorPlace> shift = std::nullopt)
+  Norm(float eps, VectorRef gain, std::optional<VectorRef> shift = std::nullopt)
       : eps_(eps), gain_(gain), shift_(shift) {}
 
   [[nodiscard]] std::int64_t num_channels() const { return gain_.extent; }
@@ -41,8 +47,40 @@ class Norm {
 
  private:
   float eps_;
-  VectorPlace gain_;
-  std::optional<VectorPlace> shift_;
+  VectorRef gain_;
+  std::optional<VectorRef> shift_;
+};
+
+// Where a network norms each query and key head before RoPE: the two gains, and their use.
+//   y = qkv with every q and k head divided by its root mean square and times its gain       qkv, y (N, (H + 2 KV) D)
+// Backward takes dy and turns it into the gradient of qkv in place, and adds into both gains' gradients; it needs qkv
+// as it was before, and forward's rstd (N, H + KV). Runs on `space`; returns without fencing.
+
+template <class Scalar>
+class QkNorm {
+ public:
+  QkNorm(const Config& config, VectorRef query_gain, VectorRef key_gain);
+
+  /// The columns of rstd.
+  [[nodiscard]] std::int64_t num_heads() const { return heads_.normed(); }
+
+  void forward(const Device& space, Matrix<Scalar> y, Matrix<float> rstd, Matrix<const Scalar> qkv,
+               Vector<const Scalar> weights) const;
+
+  /// `workspace`: row_reduction_workspace(D) floats.
+  void backward(const Device& space, Matrix<Scalar> dqkv, Vector<float> gradient, Matrix<const Scalar> qkv,
+                Matrix<const float> rstd, Vector<const Scalar> weights, Vector<float> workspace) const;
+
+ private:
+  template <class T>
+  [[nodiscard]] kernels::QkVectors<T> gains_in(const Vector<T>& unit) const {
+    return {query_gain_.in(unit), key_gain_.in(unit)};
+  }
+
+  kernels::QkHeads heads_;
+  float eps_;
+  VectorRef query_gain_;
+  VectorRef key_gain_;
 };
 
 }  // namespace kozero::model

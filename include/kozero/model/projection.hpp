@@ -1,25 +1,32 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// projection.hpp: a linear map of rows, with its gradients.
+// projection.hpp: a linear map of rows with its gradients, and a branch's last projection joining the residual stream.
+//   y = x W + b  W (I, O)      or      y = x W^T + b  W (O, I)          x (N, I)   y (N, O)   b (O), if any
+//   join: y = x + dropout(last(branch))          leave: dbranch = dropout(dy), the same elements dropped
+// The gradient of the input is overwritten; the gradients of W and b are added.
+#pragma once
+#include <optional>
+#include <string>
+
+#include <kozero/core/parameter_access.hpp>
+#include <kozero/model/layer.hpp>
+#include <kozero/model/parameter_views.hpp>
+#include "kernels/matmul/matmul.hpp"
+
+namespace kozero::model {
+
+// A linear map of rows, with its gradients.
 //   y = x W + b        W (I, O)   GPT-2's orientation          x (N, I)   y (N, O)   b (O), if any
 //   y = x W^T + b      W (O, I)   Llama's orientation
 // to_input overwrites dx; to_weights adds into W's and b's places in `gradient`, and writes W's where that begins. Runs
 // on `space`; returns without fencing.
-#pragma once
-#include <optional>
-
-#include <kozero/core/parameter_access.hpp>
-#include <kozero/kernels/matmul.hpp>
-#include <kozero/model/tensor_place.hpp>
-
-namespace kozero::model {
 
 enum class Orientation { input_output, output_input };
 
 template <class Scalar>
 class Projection {
  public:
-  Projection(Orientation orientation, MatrixPlace weight, std::optional<VectorPlace> bias = std::nullopt)
+  Projection(Orientation orientation, MatrixRef weight, std::optional<VectorRef> bias = std::nullopt)
       : orientation_(orientation), weight_(weight), bias_(bias) {}
 
   [[nodiscard]] std::int64_t num_inputs() const;
@@ -55,8 +62,25 @@ class Projection {
   [[nodiscard]] kernels::Op backwards() const;
 
   Orientation orientation_;
-  MatrixPlace weight_;
-  std::optional<VectorPlace> bias_;
+  MatrixRef weight_;
+  std::optional<VectorRef> bias_;
 };
+
+// Where a branch joins the residual stream, and where its gradient leaves it.
+//   join:  y = x + dropout(last(branch))          leave:  dbranch = dropout(dy), the same elements dropped
+// Without dropout the branch's last projection adds x itself, and `leave` copies nothing: it returns dy. Runs on the
+// Pass's space; returns without fencing.
+
+template <class Scalar>
+void join(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, const Projection<Scalar>& last,
+          Matrix<const Scalar> branch, Vector<const Scalar> weights, std::uint64_t dropout_key);
+
+/// `dbranch` is memory for the result, used only where the pass drops; its extent may be zero otherwise.
+template <class Scalar>
+Matrix<const Scalar> leave(const Pass& pass, Matrix<Scalar> dbranch, Matrix<const Scalar> dy,
+                           std::uint64_t dropout_key);
+
+/// The key of the random stream of one dropout site: "dropout.<layer>.<site>".
+std::uint64_t dropout_stream(std::uint64_t seed, std::int64_t layer, const std::string& site);
 
 }  // namespace kozero::model

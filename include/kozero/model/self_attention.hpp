@@ -1,6 +1,37 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// self_attention.hpp: the attention branch of a block, for any number of key/value heads.
+// self_attention.hpp: the attention branch of a block, for any number of key/value heads, and the tables of RoPE.
+//   qkv = norm(x) Wqkv + b          (N, (H + 2 KV) D)    q heads | k heads | v heads
+//   heads = softmax(rope(q) rope(k)^T / sqrt(D)) v      y = x + dropout(heads Wo + b)
+// The decoder makes the tables of cosines and sines, (T, D/2) each, once; every layer reads them.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include <kozero/core/ledger.hpp>
+#include <kozero/model/config.hpp>
+#include <kozero/model/layer.hpp>
+#include <kozero/model/norm.hpp>
+#include <kozero/model/projection.hpp>
+#include "kernels/attention/attention_cached.hpp"
+
+namespace kozero::model {
+
+// The cosines and sines of RoPE, made once and read by every layer.
+//   angle(t, i) = t * frequency(i)          cosines, sines (T, D/2)          frequency: kernels/ops/rope.hpp
+// Su et al. 2021, arXiv:2104.09864.
+
+struct RotaryTables {
+  float theta = 10000.0F;
+  RopeScaling scaling;
+  Matrix<float> cosines;
+  Matrix<float> sines;
+
+  /// Takes the tables and, unless the ledger only plans, fills them on `space`.
+  void reserve(MemoryLedger& ledger, const Device& space, std::int64_t positions, std::int64_t head_dim);
+};
+
+// The attention branch of a block, for any number of key/value heads.
 //   qkv = norm(x) Wqkv + b          (N, (H + 2 KV) D)    q heads | k heads | v heads
 //   q, k = rope(qk_norm(q, k))      each where the network has it
 //   heads = softmax(q k^T / sqrt(D), causal) v           (N, H D)
@@ -9,19 +40,6 @@
 // as it was before, which its backward needs, and what attention reads is made in scratch, once more in backward: no
 // layer keeps a second qkv. decode keeps keys and values alone, as attention reads them: normed and turned. Vaswani et
 // al. 2017, arXiv:1706.03762; grouped-query: Ainslie et al. 2023, arXiv:2305.13245.
-#pragma once
-#include <memory>
-#include <optional>
-
-#include <kozero/kernels/attention_cached.hpp>
-#include <kozero/model/config.hpp>
-#include <kozero/model/norm.hpp>
-#include <kozero/model/projection.hpp>
-#include <kozero/model/qk_norm.hpp>
-#include <kozero/model/rotary_tables.hpp>
-#include <kozero/model/sublayer.hpp>
-
-namespace kozero::model {
 
 /// The shape of the network's attention without dropout.
 kernels::AttentionShape attention_shape(const Config& config, std::int64_t batch, std::int64_t positions);
@@ -45,7 +63,7 @@ class SelfAttention : public Sublayer<Scalar> {
   void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override;
   void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) override;
   [[nodiscard]] std::int64_t decode_scratch_bytes(const CacheExtents& extents) const override;
-  void decode(const Pass& pass, const kernels::RowPlaces& places, Matrix<Scalar> y, Matrix<const Scalar> x,
+  void decode(const Pass& pass, const kernels::RowPositions& places, Matrix<Scalar> y, Matrix<const Scalar> x,
               Vector<const Scalar> weights) override;
   void backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> x,
                 Vector<const Scalar> weights) override;

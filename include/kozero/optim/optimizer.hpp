@@ -1,20 +1,24 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// optimizer.hpp: elementwise updates of flat weights by flat gradients, with state per element.
-// The caller's elements form one flat array (its pieces of all units, in order). update() is given any contiguous part
-// of it, so one piece at a time; the same bits result however the array is cut. Decay and frozen flags are Segments
-// inside.
+// optimizer.hpp: elementwise updates of flat weights by flat gradients, and the learning rate of each step.
+//   step <= warmup_steps:  lr * step / warmup_steps          later:  min_lr + (lr - min_lr) * f(p),  p in [0, 1]
+// update() takes any contiguous part of the flat array; the bits do not depend on how the array is cut.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/parameter_table.hpp>
-#include <kozero/core/stored_vector.hpp>
-#include <kozero/core/unit_range.hpp>
+#include <kozero/core/precision.hpp>
 
 namespace kozero::optim {
+
+// Elementwise updates of flat weights by flat gradients, with state per element.
+// The caller's elements form one flat array (its pieces of all units, in order). update() is given any contiguous part
+// of it, so one piece at a time; the same bits result however the array is cut. Decay and frozen flags are Segments
+// inside.
 
 struct Config {
   std::string kind = "adamw";  ///< adamw, sgd
@@ -70,5 +74,32 @@ class Optimizer {
 
 /// Takes the state of all segments' elements (Memory::optimizer). Throws Error(deck) for an unknown kind.
 std::unique_ptr<Optimizer> make_optimizer(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger);
+
+// The learning rate of each step.
+//   step <= warmup_steps:  lr * step / warmup_steps                                 steps count from 1
+//   later, all kinds:      min_lr + (lr - min_lr) * f(p),  p = min(1, max(0, step - 1 - start) / fall)
+//   constant  f = 1                              linear  f = 1 - p
+//   cosine    f = (1 + cos(pi p)) / 2            wsd     f = 1 - p (warm-up, stable, decay)
+//   fall = decay_steps, or 0: from the end of the warm-up to the last step
+//   start = warmup_steps; for wsd max(warmup_steps, total_steps - fall)
+// So step warmup_steps + 1 still has the full rate, and min_lr holds from `fall` steps later on.
+// Loshchilov, Hutter 2017, arXiv:1608.03983 (cosine); Hu et al. 2024, arXiv:2404.06395 (wsd).
+
+struct ScheduleConfig {
+  std::string kind = "constant";  ///< constant, linear, cosine, wsd
+  double lr = 1e-4;               ///< the largest rate
+  double min_lr = 0.0;            ///< the rate after the fall
+  std::int64_t warmup_steps = 0;
+  std::int64_t decay_steps = 0;
+  std::int64_t total_steps = 0;
+};
+
+/// The rate of `step`, from 1. Throws Error(deck) for an unknown kind.
+double learning_rate(const ScheduleConfig& config, std::int64_t step);
+
+/// A rate tuned for `base_ranks`, on `num_ranks`, where batch_scaling grows the batch in proportion.
+///   none: rate      linear: rate * num_ranks / base_ranks      sqrt: rate * sqrt(num_ranks / base_ranks)
+/// Throws Error(deck) for another word.      Goyal et al. 2017, arXiv:1706.02677 (linear).
+double scaled_rate(const std::string& batch_scaling, double rate, std::int64_t num_ranks, std::int64_t base_ranks);
 
 }  // namespace kozero::optim

@@ -1,19 +1,92 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.hpp: a run's state in and out of a checkpoint, under any placement and rank count.
-//   parameters, then the optimizer's states by name ("optimizer/exp_avg"), each a group of tensors
-// Written: every rank's own slices, of a replicated state too. Read: whatever the rank holds, whole units where its
-// state is replicated. So nothing in the file tells who wrote it.
+// checkpoint.hpp: a run's state in and out of a checkpoint, under any placement and rank count, while training goes on.
+//   saver.begin(order)   copies this rank's slices to host memory; a thread writes them on a communicator of its own
+//   saver.ended(comm)    after each step: whether the save is complete, on all ranks
+// The copy has 4 (1 + optimizer states) bytes for each element that the rank owns: 12 P/n under AdamW.
 #pragma once
+#include <future>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include <kozero/io/checkpoint.hpp>
-#include <kozero/io/tokenizer.hpp>
-#include <kozero/train/staging.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/core/ledger.hpp>
 #include <kozero/train/trainer.hpp>
+#include "io/checkpoint/checkpoint.hpp"
+#include "io/checkpoint/tensor_groups.hpp"
+#include "io/text/tokenizer.hpp"
 
 namespace kozero::train {
+
+// Named parts of units on the device, with their copies on the host, for files.
+// On a host build the copies are the parts' own memory, and fetch and store move nothing.
+
+/// Elements [begin, begin + values.extent(0)) of a unit.
+struct DeviceSlice {
+  int unit = 0;
+  std::int64_t begin = 0;
+  Vector<float> values;
+};
+
+class HostSlices {
+ public:
+  explicit HostSlices(std::vector<DeviceSlice> slices);
+
+  /// Device to host, host to device.
+  void fetch();
+  void store();
+
+  template <class T>
+  [[nodiscard]] std::vector<io::UnitSlice<T>> named() const {
+    std::vector<io::UnitSlice<T>> all;
+    for (std::size_t i = 0; i < host_.size(); ++i) {
+      all.push_back({device_[i].unit, device_[i].begin, HostVector<T>(host_[i].data(), host_[i].extent(0))});
+    }
+    return all;
+  }
+
+ private:
+  using Mirror = decltype(Kokkos::create_mirror_view(Kokkos::HostSpace(), Vector<float>()));
+  std::vector<DeviceSlice> device_;
+  std::vector<Mirror> host_;
+};
+
+// A copy, on the host, of what this rank writes of the state,
+// so that training goes on while it is written.
+//   bytes a rank = 4 (1 + optimizer states) * its slices of all units        12 P/n under AdamW, in every placement
+// Taken once at start, on the threads that will fill it; capture() is one copy through memory.
+
+/// A group's name in the file and this rank's own slices of it.
+struct StateGroup {
+  std::string name;  ///< "parameters", "optimizer/exp_avg"
+  std::vector<DeviceSlice> slices;
+};
+
+class Staging {
+ public:
+  /// Books the copy under Memory::staging; a planning ledger gets no memory. Throws Error(deck) where it takes more
+  /// than `limit_mib` (0: no limit): on the fullest rank, so that planning finds it for all.
+  Staging(std::vector<StateGroup> groups, std::int64_t limit_mib, MemoryLedger& ledger);
+
+  /// Copies the groups' present values. Waits for the device.
+  void capture();
+  /// The copies.
+  [[nodiscard]] std::vector<io::TensorGroup<const float>> groups() const;
+
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::vector<StateGroup> groups_;
+  std::int64_t bytes_ = 0;
+  Kokkos::View<float*, Kokkos::SharedHostPinnedSpace> memory_;
+};
+
+// A run's state in and out of a checkpoint, under any placement and rank count.
+//   parameters, then the optimizer's states by name ("optimizer/exp_avg"), each a group of tensors
+// Written: every rank's own slices, of a replicated state too. Read: whatever the rank holds, whole units where its
+// state is replicated. So nothing in the file tells who wrote it.
 
 /// What this rank writes: its own slices of a replicated state too, so that every element has one writer.
 std::vector<StateGroup> owned_state(const Parts& parts);
@@ -41,5 +114,68 @@ std::string identity_of(const io::Tokenizer* tokenizer);
 /// What makes a run unable to go on from a checkpoint: one text a difference, naming the key or the part of the model
 /// with both values.
 std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine);
+
+// Saves one checkpoint at a time, from a copy of the state while training goes on.
+//   saver.begin(order)      the state is copied to staging; a thread of its own writes, on a communicator of its own
+//   saver.ended(comm)       after each step: the report, once every rank has written
+//   saver.wait(comm, s)     the same, waiting s seconds for it at most
+// The thread's own waits have no such limit: they go on while the ranks live (dist/communicator.hpp), so that a
+// slow disk is no lost rank. The training's thread decides how long is too long.
+// Without staging begin() writes and returns when all is done. Older checkpoints are pruned after the commit. The
+// thread calls neither Kokkos nor the training's communicator, and changes no bit of the training.
+
+struct SaveOrder {
+  std::string run_folder;
+  io::CheckpointRecord record;
+  std::map<std::string, std::string> texts;  ///< small files, rank 0's
+  std::int64_t keep = 0;                     ///< checkpoints that stay; 0: all
+  bool keep_best = false;                    ///< and the one with the lowest validation loss
+};
+
+/// What became of a save; the same on all ranks, but for the times.
+struct SaveReport {
+  std::int64_t step = 0;
+  std::string folder;
+  std::int64_t bytes = 0;  ///< of the state's file
+  double seconds = 0.0;    ///< from begin() to the commit
+  double stall_s = 0.0;    ///< of them, training stood still
+  bool is_best = false;    ///< its validation loss is the lowest; rank 0's, where that one is kept
+  std::optional<Error> problem = {};
+};
+
+class CheckpointSaver {
+ public:
+  /// `staging`: nullptr for synchronous saves. `comm`: the saver's own, for control messages alone.
+  CheckpointSaver(Parts parts, Staging* staging, std::unique_ptr<dist::Communicator> comm);
+  /// Waits for a save that is under way.
+  ~CheckpointSaver() = default;
+  CheckpointSaver(const CheckpointSaver&) = delete;
+  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
+
+  /// None may be under way.
+  void begin(const SaveOrder& order);
+  [[nodiscard]] bool under_way() const { return report_.valid(); }
+  [[nodiscard]] bool asynchronous() const { return staging_ != nullptr; }
+  /// The report, where a save was under way and every rank's part of it has ended. Collective over `comm`.
+  std::optional<SaveReport> ended(dist::Communicator& comm);
+  /// The same after waiting for `longest_s` at most; where it gives up, under_way() is still true. Collective.
+  std::optional<SaveReport> wait(dist::Communicator& comm, double longest_s);
+  /// Which ranks' writing the others waited for when ended() or wait() was called last: "rank 1"; the same on all
+  /// ranks.
+  [[nodiscard]] const std::string& slow_ranks() const { return slow_ranks_; }
+  [[nodiscard]] std::int64_t step() const { return step_; }
+  /// Waits for this rank's part. None where no save was under way.
+  std::optional<SaveReport> wait();
+
+ private:
+  [[nodiscard]] SaveReport write(const SaveOrder& order, const io::CheckpointContents& contents) const;
+
+  Parts parts_;
+  Staging* staging_;
+  std::unique_ptr<dist::Communicator> comm_;
+  std::int64_t step_ = 0;  // of the newest save
+  std::string slow_ranks_;
+  std::future<SaveReport> report_;  // behind what its thread uses
+};
 
 }  // namespace kozero::train

@@ -3,9 +3,9 @@
 // data_check.hpp: reads token shards once, whole: every block's hash against the one recorded beside the shard, every
 // id against the vocabulary; and says which data they are.
 //   block b, counted over all shards, is read by rank b mod n, in a thread of low priority beside the training
-// A DataIdentity (io/manifest.hpp) is a hash over the training shards in their order. `sampled` is known at once.
-// `whole` covers every byte: known at once where every shard has recorded hashes on every rank, else when all ranks
-// have read their blocks.
+// A DataIdentity (io/checkpoint/manifest.hpp) is a hash over the training shards in their order. `sampled` is known at
+// once. `whole` covers every byte: known at once where every shard has recorded hashes on every rank, else when all
+// ranks have read their blocks.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include <kozero/dist/communicator.hpp>
-#include <kozero/io/manifest.hpp>
-#include <kozero/io/token_shards.hpp>
+#include "io/checkpoint/manifest.hpp"
+#include "io/text/token_shard.hpp"
 
 namespace kozero::train {
 

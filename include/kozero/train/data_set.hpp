@@ -1,23 +1,120 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// data_set.hpp: what `data` in a deck names, opened for random access on every rank.
+// data_set.hpp: the data that a deck names, which samples each step and rank takes, and their loading into a batch.
+//   sample s of T tokens:  inputs x_0 ... x_{T-1}, targets x_1 ... x_T
+//   epoch e visits sample permuted(key(seed, e), p) at position p: each sample once
+// The samples of a step depend on (seed, step) alone, so the data state is one integer.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <kozero/core/ledger.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/model/model.hpp>
+#include "io/deck/deck.hpp"
+#include "io/text/token_shard.hpp"
+#include "io/text/tokenizer.hpp"
+
+namespace kozero::train {
+
+// Which samples a step takes, and which of them this rank takes in each micro-step.
+//   epoch e visits sample permuted(key(seed, e), p) at position p = 0 ... num_samples-1: a bijection, so each once
+//   step k of an epoch takes positions [k*G, min((k+1)*G, num_samples)): the epoch's last step may be incomplete
+//   rank r of n takes a contiguous part of the step, micro-step a of A a contiguous part of that; parts may be empty
+// Everything is a function of (seed, step), so the data state is one integer and survives a change of rank count.
+
+/// Positions [first, first + count) of an epoch.
+struct Share {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// Part `part` of `parts` of a share: contiguous, in order, sizes differing by at most one.
+Share share_of(const Share& all, std::int64_t part, std::int64_t parts);
+
+class Sampler {
+ public:
+  /// `global_batch` G sequences a step over all ranks. Throws Error(deck) where there is no sample.
+  Sampler(std::uint64_t seed, std::int64_t num_samples, std::int64_t global_batch);
+
+  [[nodiscard]] std::int64_t steps_per_epoch() const { return (num_samples_ + global_batch_ - 1) / global_batch_; }
+  [[nodiscard]] std::int64_t num_samples() const { return num_samples_; }
+  /// The epoch (from 0) of a step (from 1).
+  [[nodiscard]] std::int64_t epoch(std::int64_t step) const { return (step - 1) / steps_per_epoch(); }
+  /// Passes over the samples after a step: epochs that are complete, and the part of the one under way.
+  [[nodiscard]] double epochs_after(std::int64_t step) const;
+  /// The step's positions in its epoch.
+  [[nodiscard]] Share positions(std::int64_t step) const;
+  /// The sample at a position of an epoch.
+  [[nodiscard]] std::int64_t sample(std::int64_t epoch, std::int64_t position) const;
+
+ private:
+  std::uint64_t seed_;
+  std::int64_t num_samples_;
+  std::int64_t global_batch_;
+};
+
+// Reads sequences into the model's batch.
+//   sample s of T tokens:  inputs x_0 ... x_{T-1}, targets x_1 ... x_T     (T+1 tokens are read)
+// A SampleSource is a random-access set of samples, with a last one that may be shorter; the loader owns the device
+// buffers of one micro-step, and pinned host buffers of those whose copies to a GPU may be under way:
+// a load waits for nothing.
+
+/// A set of samples, each a window of T+1 tokens, reachable in any order.
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  [[nodiscard]] virtual std::int64_t num_samples() const = 0;
+  /// Targets behind the last whole sample, fewer than T: training leaves them out, evaluation does not.
+  [[nodiscard]] virtual std::int64_t tail() const { return 0; }
+  /// Fills `window` (T+1 tokens) with sample `index`; at index num_samples() the tail (tail()+1 tokens). Throws
+  /// Error(input) where the data are damaged.
+  virtual void read(std::int64_t index, std::span<Token> window) const = 0;
+};
+
+/// A sample and the number that names its random streams.
+struct SampleName {
+  std::int64_t epoch = 0;
+  std::int64_t sample = 0;
+};
+
+class BatchLoader {
+ public:
+  /// Takes buffers for `micro_batch` sequences of `seq` tokens. The caller fences the device at least once in
+  /// `unfenced` loads, a step's or an evaluation's.
+  BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedger& ledger, int unfenced = 1);
+
+  /// The named samples as a device batch, valid until the next load.
+  model::Batch load(const SampleSource& source, const std::vector<SampleName>& names);
+  /// The source's tail as a batch of one short sequence, valid until the next load.
+  model::Batch load_tail(const SampleSource& source);
+
+ private:
+  template <class T>
+  using Pinned = Kokkos::View<T**, Kokkos::LayoutRight, Kokkos::SharedHostPinnedSpace>;
+
+  model::Batch load(const SampleSource& source, const std::vector<SampleName>& names, std::int64_t seq);
+
+  std::int64_t seq_;
+  Vector<Token> tokens_;              // inputs, then targets: (2, micro_batch, T)
+  Vector<std::uint64_t> sample_ids_;  // (micro_batch)
+  std::size_t turns_;                 // host buffers; 1 on a host, where a copy is complete when it returns
+  std::size_t turn_ = 0;
+  Pinned<Token> host_tokens_;       // (turns, tokens)
+  Pinned<std::uint64_t> host_ids_;  // (turns, sample ids)
+  std::vector<Token> window_;       // (T + 1)
+};
+
+// What `data` in a deck names, opened for random access on every rank.
 //   text:      rank 0 makes token shards in a cache folder (or finds them made), then every rank opens them
 //   tokens:    token shards as they are; a tail of val_fraction of the samples is kept for validation
 //   synthetic: a Markov source whose entropy is the loss's floor; for the linear demo, numbered samples without tokens
 // Sample s of T+1 tokens starts at token s*T, so that every token is predicted once in a pass; what is left behind the
 // last whole sample is the source's tail.
-#pragma once
-#include <memory>
-#include <optional>
-#include <string>
-
-#include <kozero/dist/communicator.hpp>
-#include <kozero/io/deck.hpp>
-#include <kozero/io/token_shards.hpp>
-#include <kozero/io/tokenizer.hpp>
-#include <kozero/train/batch_loader.hpp>
-
-namespace kozero::train {
 
 struct DataSet {
   std::shared_ptr<const io::TokenShards> train_shards;       ///< null where the source is no files

@@ -1,17 +1,23 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// generator.hpp: continues a token sequence with a model's weights, one token at a time.
-//   p = softmax(logits / temperature), kept to the top_k likeliest and to the smallest set of mass top_p, renormalised
-// temperature 0 takes the likeliest token. The i-th random number is Philox of (seed, i): the same text on any ranks.
-// Only the last T tokens are seen by the model. top-p: Holtzman et al. 2020, arXiv:1904.09751.
+// generator.hpp: continues token sequences with a model's weights, one by one or several at once with a cache.
+//   p = softmax(logits / temperature), kept to the top_k likeliest and to the smallest set of mass top_p, renormalized
+// Generator runs the whole window for every token and is the reference of CachedGenerator, which keeps keys and values.
 #pragma once
+#include <functional>
 #include <span>
 #include <vector>
 
+#include <kozero/core/device.hpp>
 #include <kozero/dist/communicator.hpp>
-#include <kozero/model/network.hpp>
+#include <kozero/model/model.hpp>
 
 namespace kozero::train {
+
+// Continues a token sequence with a model's weights, one token at a time.
+//   p = softmax(logits / temperature), kept to the top_k likeliest and to the smallest set of mass top_p, renormalised
+// temperature 0 takes the likeliest token. The i-th random number is Philox of (seed, i): the same text on any ranks.
+// Only the last T tokens are seen by the model. top-p: Holtzman et al. 2020, arXiv:1904.09751.
 
 struct Sampling {
   double temperature = 1.0;
@@ -41,6 +47,91 @@ class Generator {
   Vector<float> logits_;   // (V)
   std::vector<Token> host_context_;
   std::vector<float> host_logits_;
+};
+
+// Continues several token sequences at once, with a cache of keys and values.
+//   prompt   blocks of at most kBlockRows tokens; the last one gives the logits of the first new token
+//   step     one new token of every sequence that is under way, as the rows of one call of Network::decode
+// A sequence that ends makes room for the next prompt. The model sees the last T = config().seq tokens: a sequence that
+// grows beyond T is cut to them and run anew for each further token, as Generator does for every token. Random numbers
+// are Philox of (seed, token, sequence): the same text on any ranks, whatever else is in the batch.
+
+/// A request for continuations. Each prompt has at least one token.
+struct GenerationOrder {
+  std::vector<std::vector<Token>> prompts;
+  std::int64_t samples = 1;  ///< continuations of each prompt: sequence p * samples + s is sample s of prompt p
+  std::int64_t count = 0;    ///< new tokens of a sequence, at most
+  Sampling sampling;
+  std::function<bool(Token)> ends = {};  ///< whether a token ends its sequence; empty: none does
+
+  [[nodiscard]] std::int64_t num_sequences() const { return static_cast<std::int64_t>(prompts.size()) * samples; }
+  /// Tokens of the longest sequence.
+  [[nodiscard]] std::int64_t longest() const;
+};
+
+/// Receives new tokens, on every rank. The token that ends a sequence is not passed to on_token.
+class TokenListener {
+ public:
+  virtual ~TokenListener() = default;
+  virtual void on_token(std::int64_t sequence, Token token) = 0;
+  virtual void on_end(std::int64_t sequence, bool ended_by_token) = 0;
+};
+
+/// The prompt's pass gives the first new token of a sequence, each step one more.
+struct GenerationTimes {
+  std::int64_t prompt_tokens = 0;  ///< that were run: at most T of a prompt
+  double prompt_s = 0.0;
+  std::int64_t step_tokens = 0;
+  double step_s = 0.0;
+};
+
+class CachedGenerator {
+ public:
+  static constexpr std::int64_t kBlockRows = kHostIsDevice ? 256 : 1024;
+
+  /// Takes the cache for `sequences` of `longest` tokens, at most T. `vocab`: tokens that may be picked.
+  CachedGenerator(model::Network& network, dist::Communicator& comm, std::int64_t vocab, std::int64_t sequences,
+                  std::int64_t longest, MemoryLedger& ledger);
+
+  /// Collective: every rank gets the same tokens.
+  GenerationTimes run(const GenerationOrder& order, TokenListener& listener);
+
+ private:
+  /// A place in the cache, and the sequence that has it.
+  struct Slot {
+    std::int64_t sequence = -1;  // -1: free
+    std::vector<Token> tokens;   // seen by the model
+    std::int64_t cached = 0;     // the first of them, in the cache
+    std::int64_t generated = 0;
+    [[nodiscard]] bool is_free() const { return sequence < 0; }
+    [[nodiscard]] std::int64_t pending() const { return static_cast<std::int64_t>(tokens.size()) - cached; }
+  };
+  struct HostRow {
+    Token token;
+    std::int32_t sequence, position;
+  };
+
+  void begin(std::size_t slot, std::int64_t sequence);
+  void catch_up(std::size_t slot);
+  void step();
+  void decode(const std::vector<HostRow>& rows, std::int64_t num_logits);
+  void pick(const std::vector<std::size_t>& slots);
+  void accept(std::size_t slot, Token token);
+
+  model::Network& network_;
+  dist::Communicator& comm_;
+  std::int64_t vocab_;
+  std::int64_t positions_;  // of the cache
+  std::int64_t block_;
+  std::vector<Slot> slots_;
+  Vector<Token> tokens_;            // (rows)
+  Vector<std::int32_t> sequences_;  // (rows)
+  Vector<std::int32_t> row_positions_;
+  Matrix<float> logits_;  // (sequences, V)
+  std::vector<float> host_logits_;
+  const GenerationOrder* order_ = nullptr;  // of the run under way
+  TokenListener* listener_ = nullptr;
+  GenerationTimes times_;
 };
 
 }  // namespace kozero::train

@@ -1,26 +1,66 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// trainer.hpp: one training step, the same for every ZeRO configuration and model.
+// trainer.hpp: one training step, the same for every ZeRO configuration and model, and fp16's loss scale.
 //   for each micro-step: read a batch; forward and backward add gradients, which the sharded state reduces
-//   loss and gradient norm over all ranks; stop or skip before any bit of the state changes if one is not finite
-//   gradients are scale times the loss's (loss_scaler.hpp); their norm, and what the update sees, are unscaled
-//   clip by the global norm; update this rank's pieces; publish them
+//   loss and gradient norm over all ranks; stop or skip before any bit of the state changes; update; publish
+// The loss scale is a power of two: halved by an overflow, doubled after `window` good steps.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
-#include <kozero/core/readings.hpp>
-#include <kozero/core/timeline.hpp>
-#include <kozero/model/network.hpp>
+#include <kozero/core/timing.hpp>
+#include <kozero/core/views.hpp>
+#include <kozero/model/model.hpp>
 #include <kozero/optim/optimizer.hpp>
-#include <kozero/optim/schedule.hpp>
-#include <kozero/train/batch_loader.hpp>
-#include <kozero/train/loss_scaler.hpp>
-#include <kozero/train/sampler.hpp>
+#include <kozero/train/data_set.hpp>
 #include <kozero/zero/sharded_state.hpp>
+#include "io/checkpoint/manifest.hpp"
 
 namespace kozero::train {
+
+// The factor on the loss's gradient that keeps the gradients of activations in fp16's range.
+//   dynamic: from 2^16 on; halved by an overflow, doubled after `window` good steps in a row; from 1 to 2^24
+//   fixed:   what the deck says; 1 where nothing is stored in fp16
+// It is a power of two, so that scaling and its undoing change no bit of what neither overflows nor underflows. Every
+// rank has the same one, since the gradient norm that tells is global.      Micikevicius et al. 2018, arXiv:1710.03740.
+
+class LossScaler {
+ public:
+  /// Scales nothing.
+  LossScaler() = default;
+  static LossScaler fixed(double scale) { return {scale, 0}; }
+  static LossScaler dynamic(std::int64_t window, double first = 0x1p16) { return {first, window}; }
+
+  [[nodiscard]] double scale() const { return scale_; }
+
+  /// After a step whose gradients were finite.
+  void count_good_step();
+  /// After one whose were not, though the loss was: lowers the scale for the next,
+  /// or returns false where it may not fall.
+  [[nodiscard]] bool back_off();
+
+  /// What a checkpoint keeps of it; nothing of a fixed one.
+  [[nodiscard]] std::optional<io::LossScale> state() const;
+  /// Goes on from there; a fixed one, and one without anything saved, stays as it is.
+  void restore(const std::optional<io::LossScale>& saved);
+
+ private:
+  LossScaler(double scale, std::int64_t window) : scale_(scale), window_(window) {}
+  [[nodiscard]] bool is_dynamic() const { return window_ > 0; }
+
+  double scale_ = 1.0;
+  std::int64_t window_ = 0;  // 0: fixed
+  std::int64_t good_steps_ = 0;
+};
+
+// One training step, the same for every ZeRO configuration and model.
+//   for each micro-step: read a batch; forward and backward add gradients, which the sharded state reduces
+//   loss and gradient norm over all ranks; stop or skip before any bit of the state changes if one is not finite
+//   gradients are scale times the loss's (trainer.hpp); their norm, and what the update sees, are unscaled
+//   clip by the global norm; update this rank's pieces; publish them
 
 class StateCheck;
 
@@ -90,7 +130,7 @@ class Trainer {
   StepConfig config_;
   std::int64_t skips_in_a_row_ = 0;
   std::unique_ptr<StateCheck> check_;  // where config checks
-  Readings losses_;  // by micro-step: the sum over this rank's tokens
+  HostScalars losses_;  // by micro-step: the sum over this rank's tokens
 };
 
 }  // namespace kozero::train

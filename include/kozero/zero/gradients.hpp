@@ -16,10 +16,10 @@
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/parameter_access.hpp>
 #include <kozero/core/parameter_table.hpp>
-#include <kozero/core/readings.hpp>
+#include <kozero/core/views.hpp>
 #include <kozero/dist/distributed_array.hpp>
+#include <kozero/zero/gathered_units.hpp>
 #include <kozero/zero/placement_row.hpp>
-#include <kozero/zero/slot_buffers.hpp>
 
 namespace kozero::zero {
 
@@ -65,11 +65,11 @@ class Gradients {
   /// Sets to zero what no first contribution overwrites: the other tensors and the pads.
   void clear(int unit) const;
   /// The last unit whose addend lay where `unit`'s is to lie, -1 where there was none.
-  int& tenant(int unit) { return tenants_[sharded() ? places_.of(unit) : static_cast<std::size_t>(unit)]; }
+  int& occupant(int unit) { return occupants_[sharded() ? places_.of(unit) : static_cast<std::size_t>(unit)]; }
   void start_reduction(int unit);
   void finish_reduction(int unit);
   /// The unit's addend may be overwritten: it is reduced, and no peer reads it any more.
-  void vacate(int unit);
+  void wait_for_reduction(int unit);
 
   /// The unit's gradient rests from here on, or is about to be used again.
   void note_resting(int unit, const Vector<float>& values);
@@ -90,7 +90,7 @@ class Gradients {
   SlotBuffers places_;
   std::vector<Reduction> reductions_;  // by unit
   int under_way_ = -1;                 // the unit whose reduction is started and not finished
-  std::vector<int> tenants_;           // by buffer; not sharded: by unit
+  std::vector<int> occupants_;           // by buffer; not sharded: by unit
   int micro_step_ = 0;
   std::vector<Partition> partitions_;   // by unit
   std::vector<std::int64_t> first_;     // by unit: where its slice begins in sums_
@@ -101,7 +101,7 @@ class Gradients {
   bool watches_ = false;
   std::vector<std::uint64_t> resting_;  // by unit: the hash of a gradient that rests
   std::string changed_;
-  Readings squares_;                    // by unit: the sum of its slice's squares
+  HostScalars squares_;                    // by unit: the sum of its slice's squares
 };
 
 }  // namespace kozero::zero

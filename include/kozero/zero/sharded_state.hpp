@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <kozero/core/parameter_access.hpp>
-#include <kozero/core/unit_range.hpp>
+#include <kozero/core/parameter_table.hpp>
 #include <kozero/zero/gradients.hpp>
 #include <kozero/zero/weights.hpp>
 

@@ -1,23 +1,29 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// weights.hpp: the parameters of all units, replicated or sharded, and the gathering of a unit before its use.
-//   replicated: one flat array of the table's extent; acquire(u) is a view of it.
-//   sharded:    this rank's slices in unit order; acquire(u) all-gathers unit u as GatheredUnits says.
-// The truth is in float: the master. In f32 it is the weights themselves; of 16-bit weights it is an array of its own
-// with the optimizer state's placement, from which they are rounded when they are published.
+// weights.hpp: a model's weights under a placement: the float master and the network's 16-bit copy.
+// acquire(unit) returns a View of replicated weights or of a gathered unit. FrozenWeights are weights in f32
+// without gradients, for evaluation and generation.
 #pragma once
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
+#include <kozero/core/parameter_access.hpp>
 #include <kozero/core/parameter_table.hpp>
-#include <kozero/core/stored_vector.hpp>
-#include <kozero/core/unit_range.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/dist/distributed_array.hpp>
 #include <kozero/zero/gathered_units.hpp>
+#include <kozero/zero/placement_row.hpp>
 
 namespace kozero::zero {
+
+// The parameters of all units, replicated or sharded, and the gathering of a unit before its use.
+//   replicated: one flat array of the table's extent; acquire(u) is a view of it.
+//   sharded:    this rank's slices in unit order; acquire(u) all-gathers unit u as GatheredUnits says.
+// The truth is in float: the master. In f32 it is the weights themselves; of 16-bit weights it is an array of its own
+// with the optimizer state's placement, from which they are rounded when they are published.
 
 /// Where this rank keeps a part of every unit.
 struct WeightPlacements {
@@ -141,6 +147,27 @@ class WeightsOf final : public Weights {
   std::vector<bool> held_;                         // by unit
   std::vector<std::uint64_t> owners_;              // hashes of shards, while copies are watched
   std::string wrong_copy_;
+};
+
+// Weights without gradients, in f32, for evaluation and generation.
+// Replicated or sharded as `zero.stage` asks for training, so that what trains sharded can be evaluated sharded.
+
+class FrozenWeights final : public ParameterAccess<float> {
+ public:
+  FrozenWeights(const ParameterTable& table, dist::Communicator& comm, int stage, MemoryLedger& ledger,
+                int prefetch_units = 0)
+      : weights_(table, comm, {placement_row(stage).parameters, placement_row(stage).parameters}, ledger,
+                 prefetch_units) {}
+
+  Vector<const float> acquire(int unit) override { return weights_.acquire(unit); }
+  void release(int unit) override { weights_.release(unit); }
+  UnitGradient gradient(int /*unit*/) override { throw Error(Failure::internal, "frozen weights have no gradient"); }
+  void gradient_ready(int /*unit*/) override { throw Error(Failure::internal, "frozen weights have no gradient"); }
+
+  [[nodiscard]] Weights& weights() { return weights_; }
+
+ private:
+  WeightsOf<float> weights_;
 };
 
 }  // namespace kozero::zero

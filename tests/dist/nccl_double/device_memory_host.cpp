@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include <kozero/dist/device_stream.hpp>
+#include "src/dist/device_stream.hpp"
 
 #include "device_memory.hpp"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <kozero/dist/nccl_calls.hpp>
+#include "src/dist/nccl_connection.hpp"
 
 #include "collective.hpp"
 

@@ -16,7 +16,7 @@
 #include <mutex>
 #include <set>
 
-#include <kozero/dist/nccl_calls.hpp>
+#include "src/dist/nccl_connection.hpp"
 
 #include "device_memory.hpp"
 #include "member.hpp"

@@ -9,8 +9,7 @@
 #include <cstdint>
 #include <numbers>
 
-#include <kozero/core/bfloat16.hpp>
-#include <kozero/core/float16.hpp>
+#include <kozero/core/precision.hpp>
 
 #include "cublaslt_mock_problem.hpp"
 

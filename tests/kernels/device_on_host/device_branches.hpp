@@ -16,7 +16,7 @@
 #define KOKKOS_IF_ON_HOST(CODE)
 #define KOKKOS_IF_ON_DEVICE(CODE) KOZERO_IN_BRACES CODE
 
-#include <kozero/kernels/elements.hpp>
+#include "kernels/launch/for_each.hpp"
 
 template <>
 inline constexpr bool kozero::kernels::runs_on_host<Kokkos::DefaultExecutionSpace> = false;

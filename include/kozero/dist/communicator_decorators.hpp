@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// communicator_decorators.hpp: communicators that wrap another one: checked, counted, staged.
+//   checked   ranks compare collective, count and element size before each collective
+//   counted   counts calls, bytes and seconds of each collective
+//   staged    moves device memory through a pinned host buffer, for communicators that read host memory alone
+#pragma once
+#include <array>
+#include <cstdint>
+#include <Kokkos_Core.hpp>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include <kozero/core/ledger.hpp>
+#include <kozero/dist/communicator.hpp>
+
+namespace kozero::dist {
+
+// A communicator that hands everything to the one it owns; decorators override some of it.
+
+class CommunicatorDecorator : public Communicator {
+ public:
+  explicit CommunicatorDecorator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
+
+  [[nodiscard]] int rank() const override { return inner_->rank(); }
+  [[nodiscard]] int size() const override { return inner_->size(); }
+  [[nodiscard]] std::string name() const override { return inner_->name(); }
+
+  [[nodiscard]] std::string description() const override { return inner_->description(); }
+
+  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+    return inner_->start_reduce_scatter(full, slice, partition);
+  }
+  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+                           std::size_t element_size) override {
+    return inner_->start_all_gather(slice, full, partition, element_size);
+  }
+  void finish(Pending pending) override { inner_->finish(pending); }
+  void reclaim(Pending pending) override { inner_->reclaim(pending); }
+  void* share(const std::string& label, std::int64_t bytes) override { return inner_->share(label, bytes); }
+
+  void barrier() override { inner_->barrier(); }
+  std::vector<double> gather_control(const std::vector<double>& values) override {
+    return inner_->gather_control(values);
+  }
+  std::string broadcast_control(const std::string& bytes) override { return inner_->broadcast_control(bytes); }
+
+ protected:
+  [[nodiscard]] Communicator& inner() const { return *inner_; }
+
+ private:
+  std::unique_ptr<Communicator> inner_;
+};
+
+// Before each collective the ranks compare what they call: collective, count, element size.
+// Where two differ every rank throws Error(internal, seen by all ranks) naming both and what each called; without the
+// check one waits in vain or gets another one's bytes. Debug builds put it around every communicator of several ranks.
+
+class CheckedCommunicator final : public CommunicatorDecorator {
+ public:
+  /// `checks`: control traffic of its own between the same ranks.
+  CheckedCommunicator(std::unique_ptr<Communicator> inner, std::unique_ptr<Communicator> checks)
+      : CommunicatorDecorator(std::move(inner)), checks_(std::move(checks)) {}
+
+  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override;
+  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+                           std::size_t element_size) override;
+  void* share(const std::string& label, std::int64_t bytes) override;
+  void barrier() override;
+  std::vector<double> gather_control(const std::vector<double>& values) override;
+  std::string broadcast_control(const std::string& bytes) override;
+
+ private:
+  enum class Call { reduce_scatter, all_gather, share, barrier, gather_control, broadcast_control };
+
+  void check(Call call, std::int64_t count, std::size_t element_size);
+  static std::string words(const double* called);
+
+  std::unique_ptr<Communicator> checks_;
+};
+
+// Counts calls, bytes sent by this rank and seconds in all parts of them, by collective.
+//   reduce_scatter   (S - own slice) bytes        all_gather   (n - 1) * own slice        S: the full array, n ranks
+// Summed over the ranks each call is (n - 1) * S, however the slices fall. Control traffic is not counted.
+
+struct CollectiveCount {
+  std::string_view collective;
+  std::int64_t calls = 0;
+  std::int64_t bytes = 0;
+  double seconds = 0.0;
+};
+
+class CountedCommunicator final : public CommunicatorDecorator {
+ public:
+  using CommunicatorDecorator::CommunicatorDecorator;
+
+  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override;
+  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+                           std::size_t element_size) override;
+  void finish(Pending pending) override;
+  void reclaim(Pending pending) override;
+
+  /// One row a collective, since the start or the last reset.
+  [[nodiscard]] const std::array<CollectiveCount, 2>& counts() const { return counts_; }
+  void reset();
+
+ private:
+  CollectiveCount& row(Collective collective) { return counts_[static_cast<std::size_t>(collective)]; }
+
+  std::array<CollectiveCount, 2> counts_{{{"reduce_scatter"}, {"all_gather"}}};
+};
+
+// Device memory through a communicator that only reads host memory.
+//   device -> one pinned host buffer -> the inner collective, in place -> device, piece by piece of all slices
+// The sums are the inner communicator's, so its bits. All of it is done in start: there is one buffer. The buffer is
+// booked under Memory::staging.
+
+class StagedCommunicator final : public CommunicatorDecorator {
+ public:
+  /// `staging_bytes`: of the buffer; it holds at least one 64-element piece of 8 bytes for each rank.
+  StagedCommunicator(std::unique_ptr<Communicator> inner, MemoryLedger& ledger, std::int64_t staging_bytes);
+
+  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override;
+  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+                           std::size_t element_size) override;
+  void finish(Pending /*pending*/) override {}
+  void reclaim(Pending /*pending*/) override {}
+  /// Host memory is no place for a device's arrays.
+  void* share(const std::string& /*label*/, std::int64_t /*bytes*/) override { return nullptr; }
+
+  /// What a rank of `size` books.
+  static std::int64_t buffer_bytes(int size, std::int64_t staging_bytes);
+
+ private:
+  [[nodiscard]] std::int64_t piece_extent(std::size_t element_size) const;
+
+  Kokkos::View<char*, Kokkos::SharedHostPinnedSpace> buffer_;
+};
+
+}  // namespace kozero::dist

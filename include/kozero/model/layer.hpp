@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// layer.hpp: what every layer gets (the batch's shape, scratch memory, parts of matrices) and the interface of a
+// sublayer.
+//   y = x + dropout(branch(norm(x)))          x, y (N, C),  N = batch * positions
+// A transformer block is a list of sublayers whose tensors lie in one unit.
+#pragma once
+#include <cstddef>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/ledger.hpp>
+#include <kozero/core/parameter_access.hpp>
+#include <kozero/core/views.hpp>
+#include <kozero/model/model.hpp>
+
+namespace kozero::model {
+
+// One piece of memory that every layer uses in turn for what lives no longer than its own call.
+//   planning:  Scratch plan;           carve from it      plan.bytes() is what the call needs; the Views are null
+//   running:   Scratch scratch(memory); carve the same    pieces follow each other on 256-byte borders
+// A layer carves in one function, called for the plan and for the run, so that the two cannot differ.
+
+class Scratch {
+ public:
+  Scratch() = default;
+  explicit Scratch(Vector<std::byte> memory) : memory_(memory), planning_(false) {}
+
+  template <class T>
+  Vector<T> vector(std::int64_t extent) {
+    constexpr std::int64_t kBorder = 256;
+    const std::int64_t first = bytes_;
+    bytes_ += (extent * static_cast<std::int64_t>(sizeof(T)) + kBorder - 1) / kBorder * kBorder;
+    if (planning_) return Vector<T>(nullptr, static_cast<std::size_t>(extent));
+    require(bytes_ <= static_cast<std::int64_t>(memory_.extent(0)), "Scratch: more carved than planned");
+    return Vector<T>(reinterpret_cast<T*>(memory_.data() + first), static_cast<std::size_t>(extent));
+  }
+
+  template <class T>
+  Matrix<T> matrix(std::int64_t rows, std::int64_t columns) {
+    return as_matrix(vector<T>(rows * columns), rows, columns);
+  }
+
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+
+ private:
+  Vector<std::byte> memory_;
+  std::int64_t bytes_ = 0;
+  bool planning_ = true;
+};
+
+// What every layer must know of the sequences that are passing through the network.
+//   N = batch * positions rows; row n is position n % positions of sequence n / positions
+
+struct Pass {
+  Device space;
+  std::int64_t batch = 0;      ///< B
+  std::int64_t positions = 0;  ///< T
+  Vector<const std::uint64_t> sample_ids;  ///< (B)
+  float dropout = 0.0F;                    ///< 0 outside training
+  Vector<std::byte> scratch_memory;
+
+  [[nodiscard]] std::int64_t num_rows() const { return batch * positions; }
+  /// The whole scratch memory; what an earlier layer left there is dead.
+  [[nodiscard]] Scratch scratch() const { return Scratch(scratch_memory); }
+};
+
+// Parts and readings of row-major matrices, without a copy.
+//   rows(a, first, count): rows [first, first + count)     flat(a): all elements as one vector
+
+template <class T, class Memory>
+Matrix<T, Memory> rows(const Matrix<T, Memory>& a, std::int64_t first, std::int64_t count) {
+  return Matrix<T, Memory>(a.data() + first * static_cast<std::int64_t>(a.extent(1)), static_cast<std::size_t>(count),
+                   a.extent(1));
+}
+
+template <class T, class Memory>
+Vector<T, Memory> flat(const Matrix<T, Memory>& a) {
+  return Vector<T, Memory>(a.data(), a.extent(0) * a.extent(1));
+}
+
+// Half of a transformer block: one branch of the residual stream.
+//   y = x + dropout(branch(norm(x)))          x, y (N, C)
+// A block is a list of sublayers whose tensors lie in one unit. Each object belongs to one layer and keeps that layer's
+// activations; what lives only during a call is carved from the Pass's scratch. For generation there is a second pair,
+// reserve_cache and decode, which keeps keys and values and no activation.
+
+template <class Scalar>
+class Sublayer {
+ public:
+  virtual ~Sublayer() = default;
+
+  /// Takes the activations of at most `batch` sequences of `positions` tokens.
+  virtual void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) = 0;
+  /// Bytes of scratch that one call needs at that size.
+  [[nodiscard]] virtual std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const = 0;
+
+  /// Overwrites y. `weights` is the block's unit.
+  virtual void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) = 0;
+
+  /// Takes what decode keeps from call to call: keys and values, where the sublayer has such.
+  virtual void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) = 0;
+  /// Bytes of scratch that one call of decode needs.
+  [[nodiscard]] virtual std::int64_t decode_scratch_bytes(const CacheExtents& extents) const = 0;
+
+  /// forward() of new rows of cached sequences, one a "sequence" of the pass.
+  virtual void decode(const Pass& pass, const kernels::RowPositions& places, Matrix<Scalar> y, Matrix<const Scalar> x,
+                      Vector<const Scalar> weights) = 0;
+
+  /// dx holds dy on entry and the gradient of x on return; adds into `gradient`. x is forward's.
+  virtual void backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> x,
+                        Vector<const Scalar> weights) = 0;
+};
+
+}  // namespace kozero::model

@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// parameter_views.hpp: where a tensor lies in its unit's flat View, and how a model adds tensors to the table.
+//   place = add_matrix(table, "wte.weight", V, C);   place.in(access.acquire(unit))  is the (V, C) matrix
+// Weights and gradients have the same layout, so one object gives both Views.
+#pragma once
+#include <string>
+
+#include <kozero/core/parameter_table.hpp>
+#include <kozero/core/views.hpp>
+
+namespace kozero::model {
+
+struct MatrixRef {
+  std::int64_t offset = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t pad_rows = 0;
+
+  template <class T, class Memory>
+  [[nodiscard]] Matrix<T, Memory> in(const Vector<T, Memory>& unit) const {
+    return as_matrix(slice(unit, offset, rows * columns), rows, columns);
+  }
+  /// With its rows of zeros.
+  template <class T, class Memory>
+  [[nodiscard]] Matrix<T, Memory> padded_in(const Vector<T, Memory>& unit) const {
+    return as_matrix(slice(unit, offset, padded_rows() * columns), padded_rows(), columns);
+  }
+  [[nodiscard]] std::int64_t padded_rows() const { return rows + pad_rows; }
+};
+
+struct VectorRef {
+  std::int64_t offset = 0;
+  std::int64_t extent = 0;
+
+  template <class T, class Memory>
+  [[nodiscard]] Vector<T, Memory> in(const Vector<T, Memory>& unit) const {
+    return slice(unit, offset, extent);
+  }
+};
+
+/// Appends a decayed tensor (rows, columns), normal with `deviation`, to the table's open unit: a matrix that enters
+/// products, the first of which overwrites its gradient.
+MatrixRef add_matrix(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
+                       float deviation = 0.02F);
+
+/// Rows of a head's vocabulary with those of zeros behind it: up to a multiple of 8, so that every row of logits begins
+/// on a border of 16 bytes, without which kernels for tensor cores are not to be had.
+constexpr std::int64_t padded_vocabulary(std::int64_t rows) { return (rows + 7) / 8 * 8; }
+
+/// The same for the vocabulary of a head.
+MatrixRef add_vocabulary(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
+                           float deviation = 0.02F);
+
+/// The same as add_matrix for a table of which rows are looked up, whose gradient is added to.
+MatrixRef add_lookup_table(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
+                             float deviation = 0.02F);
+
+/// Appends `rows` more rows, a tensor of their own, directly below `above`; returns the two as one matrix.
+MatrixRef add_matrix_below(ParameterTable& table, const MatrixRef& above, const std::string& name,
+                             std::int64_t rows, float deviation = 0.02F);
+
+/// Appends an undecayed vector (a bias or a norm's gain).
+VectorRef add_vector(ParameterTable& table, const std::string& name, std::int64_t extent, Initial initial);
+
+/// Appends `extent` more elements, a vector of their own, directly behind `before`; returns the two as one vector.
+VectorRef add_vector_behind(ParameterTable& table, const VectorRef& before, const std::string& name,
+                              std::int64_t extent, Initial initial);
+
+}  // namespace kozero::model

@@ -1,0 +1,319 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// checkpoint.cpp: writing, verification, search and removal of checkpoints.
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fmt/format.h>
+#include <sstream>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/communicator.hpp>
+#include "io/checkpoint/checkpoint.hpp"
+#include "io/checkpoint/weights_file.hpp"
+#include "io/posix/file.hpp"
+#include "io/posix/system_resources.hpp"
+#include "io/run/run_folder.hpp"
+
+namespace kozero::io {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMaxManifestBytes = std::int64_t{256} << 20;
+
+/// Work for rank 0 that all ranks wait for.
+template <class Work>
+void on_first_rank(dist::Communicator& comm, const Work& work) {
+  dist::agreed(comm, [&] {
+    if (comm.rank() == 0) work();
+  });
+}
+
+/// The error that ends a save, with what the disk had at that time where it is about the checkpoint's files.
+Error with_space(const Error& problem, const std::string& folder, std::int64_t needed) {
+  if (problem.failure() != Failure::write || !std::string_view(problem.what()).starts_with(folder)) return problem;
+  std::string space;
+  try {
+    space = "; the checkpoint " + space_text(needed, free_disk_bytes(folder));
+  } catch (const Error&) {
+    space = "; the checkpoint takes " + std::to_string(needed) + " bytes";
+  }
+  const auto seen = problem.seen_by_all_ranks() ? Error::Seen::by_all_ranks : Error::Seen::by_this_rank;
+  return {Failure::write, problem.what() + space, seen};
+}
+
+void create_folder(const std::string& folder, std::int64_t needed) {
+  std::error_code problem;
+  fs::remove_all(partial_name(folder), problem);
+  if (!problem && fs::exists(folder)) throw Error(Failure::write, folder + ": exists already; nothing is overwritten");
+  if (!problem) fs::create_directories(partial_name(folder), problem);
+  if (!problem) return;
+  throw with_space(Error(Failure::write, partial_name(folder) + ": cannot create: " + problem.message()), folder,
+                   needed);
+}
+
+void require_space(const std::string& folder, std::int64_t needed) {
+  const std::int64_t free = free_disk_bytes(folder);
+  if (free >= needed) return;
+  throw Error(Failure::write, folder + ": not begun: the checkpoint " + space_text(needed, free) +
+                                  "; make room, or keep fewer by checkpoint.keep");
+}
+
+FileHashes hashes_of(const std::string& bytes) {
+  FileHashes hashes{static_cast<std::int64_t>(bytes.size()), {}};
+  for (std::size_t first = 0; first < bytes.size(); first += kBlockBytes) {
+    hashes.blocks.push_back(xxh3_128(std::string_view(bytes).substr(first, kBlockBytes)));
+  }
+  return hashes;
+}
+
+/// The state file's hashes and its datasets', read in one pass over the ranks.
+void hash_state(dist::Communicator& comm, const std::string& path, const std::vector<TensorRef>& tensors,
+                Manifest& manifest) {
+  manifest.files[kStateFile] = hash_blocks(comm, path);
+  std::vector<Span> spans;
+  for (const auto& tensor : tensors) {
+    const auto blocks = blocks_of(tensor.offset, tensor.bytes);
+    spans.insert(spans.end(), blocks.begin(), blocks.end());
+  }
+  const auto hashes = hash_spans(comm, path, spans);
+  auto next = hashes.begin();
+  for (const auto& tensor : tensors) {
+    std::string digits;
+    for (std::size_t i = blocks_of(tensor.offset, tensor.bytes).size(); i > 0; --i) digits += *next++;
+    manifest.datasets[tensor.name] = xxh3_128(digits);
+  }
+}
+
+Manifest write_contents(dist::Communicator& comm, const std::string& partial, const ParameterTable& table,
+                        const CheckpointContents& contents) {
+  const auto path_of = [&](const std::string& name) { return partial + "/" + name; };
+  const CheckpointRecord& record = contents.record;
+  Manifest manifest{record, {}, {}};
+  const auto tensors = write_tensor_file(comm, path_of(kStateFile), table, contents.groups,
+                                         {record.model, record.step, record.tokens, contents.ties});
+  hash_state(comm, path_of(kStateFile), tensors, manifest);
+  on_first_rank(comm, [&] {
+    for (const auto& [name, bytes] : contents.texts) {
+      write_whole_file(path_of(name), bytes);
+      manifest.files[name] = hashes_of(bytes);
+    }
+    write_whole_file(path_of(kManifestFile), manifest_text(manifest));
+  });
+  return manifest;
+}
+
+std::string manifest_in(const std::string& folder) { return folder + "/" + kManifestFile; }
+
+Manifest manifest_from(const std::string& text, const std::string& path) {
+  Manifest manifest = parse_manifest(text, path);
+  if (!manifest.files.contains(kStateFile)) throw Error(Failure::input, path + ": names no " + std::string(kStateFile));
+  return manifest;
+}
+
+}  // namespace
+
+std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointContents& contents) {
+  constexpr std::int64_t kMargin = std::int64_t{1} << 20;
+  std::int64_t bytes = kMargin;
+  for (const auto& [name, text] : contents.texts) bytes += static_cast<std::int64_t>(text.size());
+  const auto group = table.num_parameters() * static_cast<std::int64_t>(sizeof(float));
+  return bytes + static_cast<std::int64_t>(contents.groups.size()) * group;
+}
+
+std::int64_t write_checkpoint(dist::Communicator& comm, const std::string& folder, const ParameterTable& table,
+                              const CheckpointContents& contents) {
+  const std::int64_t needed = checkpoint_bytes(table, contents);
+  on_first_rank(comm, [&] {
+    require_space(folder, needed);
+    create_folder(folder, needed);
+  });
+  try {
+    const Manifest manifest = write_contents(comm, partial_name(folder), table, contents);
+    on_first_rank(comm, [&] { publish(folder); });
+    return manifest.files.at(kStateFile).size;
+  } catch (const Error& problem) {
+    const Error whole = with_space(problem, folder, needed);
+    std::error_code ignored;
+    if (comm.rank() == 0) fs::remove_all(partial_name(folder), ignored);
+    throw Error(whole);
+  }
+}
+
+Manifest read_manifest(const std::string& folder) {
+  const std::string path = manifest_in(folder);
+  return manifest_from(read_whole_file(path, kMaxManifestBytes), path);
+}
+
+Manifest read_manifest(dist::Communicator& comm, const std::string& folder) {
+  const std::string path = manifest_in(folder);
+  const std::string text = dist::from_first_rank(comm, [&] { return read_whole_file(path, kMaxManifestBytes); });
+  return dist::agreed(comm, [&] { return manifest_from(text, path); });
+}
+
+Manifest verify_checkpoint(dist::Communicator& comm, const std::string& folder) {
+  const std::string path = manifest_in(folder);
+  const std::string text = dist::from_first_rank(comm, [&] { return read_whole_file(path, kMaxManifestBytes); });
+  Manifest manifest = dist::agreed(comm, [&] {
+    if (comm.rank() > 0 && read_whole_file(path, kMaxManifestBytes) != text) refuse_other_bytes(comm, path);
+    return manifest_from(text, path);
+  });
+  for (const auto& [name, hashes] : manifest.files) verify_blocks(comm, folder + "/" + name, hashes);
+  return manifest;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step_";
+
+/// The step of a folder's name, -1 where it is not the name of a checkpoint.
+std::int64_t step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  std::int64_t step = -1;
+  if (!name.starts_with(kPrefix)) return -1;
+  const auto [end, problem] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+  return problem == std::errc() && end == name.data() + name.size() ? step : -1;
+}
+
+bool is_leftover(const fs::path& folder) {
+  return folder.extension() == partial_name("") && step_of(fs::path(folder).replace_extension()) >= 0;
+}
+
+std::vector<fs::path> folders_in(const std::string& run_folder) {
+  std::vector<fs::path> folders;
+  std::error_code problem;
+  if (!fs::is_directory(run_folder, problem)) return folders;
+  for (fs::directory_iterator entry(run_folder, problem), end; !problem && entry != end; entry.increment(problem)) {
+    std::error_code ignored;
+    if (entry->is_directory(ignored)) folders.push_back(entry->path());
+  }
+  if (problem) throw Error(Failure::input, run_folder + ": cannot list: " + problem.message());
+  return folders;
+}
+
+void rename_folder(const fs::path& from, const fs::path& to) {
+  std::error_code problem;
+  fs::rename(from, to, problem);
+  if (problem)
+    throw Error(Failure::write, from.string() + ": cannot rename to " + to.string() + ": " + problem.message());
+}
+
+/// All checkpoints, newest first by what their manifests say; by name where a manifest cannot be read, and of two of
+/// one step the one that is named so.
+std::vector<std::string> newest_first(const std::string& run_folder) {
+  struct Candidate {
+    std::string folder;
+    std::int64_t step;
+    bool named_so;
+  };
+  std::vector<Candidate> candidates;
+  for (const auto& folder : checkpoints_in(run_folder)) {
+    Candidate& one = candidates.emplace_back(Candidate{folder, step_of(folder), true});
+    try {
+      one.step = read_manifest(folder).record.step;
+      one.named_so = one.step == step_of(folder);
+    } catch (const Error&) {
+      continue;  // verifying says why
+    }
+  }
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.step != b.step ? a.step > b.step : a.named_so && !b.named_so;
+  });
+  std::vector<std::string> folders;
+  for (const auto& one : candidates) folders.push_back(one.folder);
+  return folders;
+}
+
+void remove_folder(const fs::path& folder) {
+  std::error_code problem;
+  fs::remove_all(folder, problem);
+  if (problem) throw Error(Failure::write, folder.string() + ": cannot remove: " + problem.message());
+}
+
+}  // namespace
+
+std::string checkpoint_folder(const std::string& run_folder, std::int64_t step) {
+  return fmt::format("{}/{}{:09}", run_folder, kPrefix, step);
+}
+
+std::vector<std::string> checkpoints_in(const std::string& run_folder) {
+  std::vector<fs::path> folders = folders_in(run_folder);
+  std::erase_if(folders, [](const fs::path& folder) { return step_of(folder) < 0; });
+  std::sort(folders.begin(), folders.end(),
+            [](const fs::path& a, const fs::path& b) { return step_of(a) > step_of(b); });
+  std::vector<std::string> names;
+  for (const auto& folder : folders) names.push_back(folder.string());
+  return names;
+}
+
+std::optional<FoundCheckpoint> newest_complete(dist::Communicator& comm, const std::string& run_folder,
+                                               std::vector<std::string>& skipped) {
+  std::istringstream folders(dist::from_first_rank(comm, [&] {
+    std::string lines;
+    for (const auto& folder : newest_first(run_folder)) lines += folder + '\n';
+    return lines;
+  }));
+  for (std::string folder; std::getline(folders, folder);) {
+    try {
+      return FoundCheckpoint{folder, verify_checkpoint(comm, folder)};
+    } catch (const Error& problem) {
+      if (problem.failure() != Failure::input) throw;
+      skipped.emplace_back(problem.what());
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<FoundCheckpoint> best_checkpoint(const std::string& run_folder) {
+  std::optional<FoundCheckpoint> best;
+  for (const auto& folder : checkpoints_in(run_folder)) {
+    try {
+      Manifest manifest = read_manifest(folder);
+      const auto& loss = manifest.record.validation_loss;
+      if (!loss || (best && *best->manifest.record.validation_loss < *loss)) continue;
+      best = FoundCheckpoint{folder, std::move(manifest)};
+    } catch (const Error& problem) {
+      if (problem.failure() != Failure::input) throw;  // a broken one is not the best
+    }
+  }
+  return best;
+}
+
+void prune_checkpoints(const std::string& run_folder, std::int64_t keep, const std::string& best) {
+  for (const auto& folder : folders_in(run_folder)) {
+    if (is_leftover(folder)) remove_folder(folder);
+  }
+  const auto all = checkpoints_in(run_folder);
+  for (std::size_t i = static_cast<std::size_t>(keep); keep > 0 && i < all.size(); ++i) {
+    if (all[i] == best) continue;
+    rename_folder(all[i], partial_name(all[i]));
+    remove_folder(partial_name(all[i]));
+  }
+}
+
+std::vector<std::string> set_aside_after(const std::string& run_folder, std::int64_t step, const std::string& loaded) {
+  std::vector<std::string> renamed;
+  std::error_code ignored;
+  for (const auto& folder : checkpoints_in(run_folder)) {
+    if (step_of(folder) > step && !fs::equivalent(folder, loaded, ignored)) renamed.push_back(set_aside(folder));
+  }
+  return renamed;
+}
+
+std::string name_by_step(const std::string& run_folder, const std::string& loaded, std::int64_t step) {
+  if (loaded.empty()) return loaded;
+  const fs::path folder = (fs::absolute(loaded) / "").parent_path();
+  std::error_code ignored;
+  const bool is_ours = step_of(folder) >= 0 && fs::equivalent(folder.parent_path(), run_folder, ignored);
+  if (!is_ours || step_of(folder) == step) return loaded;
+  const std::string named = checkpoint_folder(run_folder, step);
+  if (is_there(named)) set_aside(named);
+  rename_folder(folder, named);
+  return named;
+}
+
+}  // namespace kozero::io

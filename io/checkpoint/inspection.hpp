@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// inspection.hpp: the tensors of a weights file or checkpoint: list, statistics, and differences between two files.
+// The tensors are distributed over the ranks; the results are on every rank and do not depend on the number of ranks.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <kozero/dist/communicator.hpp>
+#include "io/hdf5/file.hpp"
+
+namespace kozero::io {
+
+// The tensors of a weights file or a checkpoint's state by their full names.
+//   /parameters/<name>   /optimizer/<state>/<name>        parameters first, names sorted
+// A pattern is the shell's (fnmatch): * ? [a-z] over the full name, a slash being a letter like any other.
+
+struct ListedTensor {
+  std::string name;  ///< "/parameters/wte.weight"
+  std::vector<std::int64_t> shape;
+  [[nodiscard]] std::int64_t extent() const;
+};
+
+/// Throws Error(input).
+std::vector<ListedTensor> list_tensors(const Hdf5File& file);
+
+/// Those whose names the pattern fits; all for an empty pattern.
+std::vector<ListedTensor> chosen_tensors(const std::vector<ListedTensor>& tensors, const std::string& pattern);
+
+// Independent pieces of work dealt out over the ranks, every result on every rank.
+//   item i on rank i mod n; a result is `width` doubles
+// An item is the work of one rank from begin to end, so its result does not depend on the number of ranks.
+
+/// work(item) -> std::vector<double> of `width` numbers; the results in the items' order. Collective. Throws what any
+/// rank's work throws, seen by all ranks.
+template <class Work>
+std::vector<std::vector<double>> map_over_ranks(dist::Communicator& comm, std::size_t items, std::size_t width,
+                                           const Work& work) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const std::size_t rounds = (items + ranks - 1) / ranks;
+  const auto mine = dist::agreed(comm, [&] {
+    std::vector<double> numbers(rounds * width);
+    for (std::size_t round = 0; round < rounds; ++round) {
+      const std::size_t item = round * ranks + static_cast<std::size_t>(comm.rank());
+      if (item >= items) break;
+      const std::vector<double> result = work(item);
+      std::copy(result.begin(), result.end(), numbers.begin() + static_cast<std::ptrdiff_t>(round * width));
+    }
+    return numbers;
+  });
+  const auto all = comm.gather_control(mine);
+  std::vector<std::vector<double>> results;
+  for (std::size_t item = 0; item < items; ++item) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>((item % ranks * rounds + item / ranks) * width);
+    results.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(width));
+  }
+  return results;
+}
+
+// What a stored tensor's values are like, read in pieces.
+//   norm = sqrt(sum x_i^2), least and largest, over the finite x_i; how many are not finite
+// Squares are added in double in fixed blocks, and a tensor is one rank's work: the same numbers on any rank count.
+// Denormals count with their exact value, whatever the processor flushes.
+
+struct TensorStatistics {
+  double norm = 0.0;
+  double min = std::numeric_limits<double>::infinity();  ///< min > max: no value is finite
+  double max = -std::numeric_limits<double>::infinity();
+  std::int64_t non_finite = 0;
+  bool operator==(const TensorStatistics&) const = default;
+};
+
+/// Memory: 16 MiB. Throws Error(input).
+TensorStatistics statistics_of(const Hdf5Dataset& dataset, std::int64_t extent);
+
+/// Of all `tensors` of a file, in their order. Each rank has opened the file by itself and reads its share. Collective.
+/// Throws Error(input), seen by all ranks.
+std::vector<TensorStatistics> statistics_of(dist::Communicator& comm, const Hdf5File& file,
+                                            const std::vector<ListedTensor>& tensors);
+
+// Where two stored tensors of one shape differ in bits, read in pieces.
+//   x_i and y_i are equal where their bits are: NaN equals the same NaN, 0 is not -0
+// A tensor is one rank's work: the same answer on any rank count.
+
+struct TensorDifference {
+  std::int64_t count = 0;   ///< elements that differ
+  std::int64_t first = -1;  ///< the first of them, counted row by row
+  float a = 0.0F;           ///< its two values
+  float b = 0.0F;
+  double largest = 0.0;     ///< max |x_i - y_i|, NaN where a difference is
+};
+
+/// Of a dataset of each file; `extent` elements in both. Memory: 32 MiB. Throws Error(input).
+TensorDifference difference_of(const Hdf5Dataset& a, const Hdf5Dataset& b, std::int64_t extent);
+
+/// Of `tensors`, which both files hold. Each rank has opened the files by itself and reads its share. Collective.
+/// Throws Error(input), seen by all ranks.
+std::vector<TensorDifference> differences_of(dist::Communicator& comm, const Hdf5File& a, const Hdf5File& b,
+                                             const std::vector<ListedTensor>& tensors);
+
+/// The place of an element in its tensor: 5 in (2, 3) -> {1, 2}.
+std::vector<std::int64_t> place_of(std::int64_t element, const std::vector<std::int64_t>& shape);
+
+}  // namespace kozero::io

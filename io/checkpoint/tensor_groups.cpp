@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// tensor_groups.cpp: creates a file of tensors, and writes and reads the slices of this rank.
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/communicator.hpp>
+#include "io/checkpoint/tensor_groups.hpp"
+#include "io/hdf5/handle.hpp"
+#include "io/posix/readable.hpp"
+#include "io/posix/system_resources.hpp"
+
+namespace kozero::io {
+
+std::vector<TensorRef> tensors_of(const std::string& group, const ParameterTable& table) {
+  std::vector<TensorRef> tensors;
+  for (const auto& row : table.rows()) {
+    const auto bytes = row.extent() * static_cast<std::int64_t>(sizeof(float));
+    tensors.push_back({.name = group + "/" + row.name, .shape = row.shape, .bytes = bytes});
+  }
+  return tensors;
+}
+
+void create_tensors(Hdf5File& file, const std::string& group, std::vector<TensorRef>& tensors,
+                    const Ties& ties) {
+  file.create_group("/" + group);
+  for (auto& tensor : tensors) {
+    auto dataset = file.create_dataset("/" + tensor.name, tensor.shape);
+    tensor.offset = dataset.offset();
+    const auto tie = ties.find(tensor.name.substr(group.size() + 1));
+    if (tie != ties.end()) dataset.write_attribute(kTiedAttribute, tie->second);
+    dataset.close();
+  }
+}
+
+void share_offsets(dist::Communicator& comm, std::vector<TensorRef>& tensors) {
+  std::ostringstream mine;
+  for (const auto& tensor : tensors) mine << tensor.offset << '\n';
+  std::istringstream all(comm.broadcast_control(mine.str()));
+  for (auto& tensor : tensors) all >> tensor.offset;
+  require(!all.fail(), "share_offsets: the ranks have different tensors");
+}
+
+namespace {
+
+void write_attributes(Hdf5File& file, const WeightsDescription& description) {
+  file.write_attribute("format_version", kWeightsFormat);
+  file.write_attribute("description", description.model);
+  file.write_attribute("step", description.step);
+  file.write_attribute("tokens", description.tokens);
+}
+
+/// All of the file but its tensors' values, in memory; returns where those lie.
+std::vector<std::vector<TensorRef>> write_draft(const MemoryFile& draft, const ParameterTable& table,
+                                                  const std::vector<std::string>& groups,
+                                                  const WeightsDescription& description, std::int64_t user_block) {
+  Hdf5File file(draft.path(), Hdf5Access::create, user_block);
+  write_attributes(file, description);
+  std::vector<std::vector<TensorRef>> places;
+  for (const auto& group : groups) {
+    places.push_back(tensors_of(group, table));
+    create_tensors(file, group, places.back(), group == kParameterGroup ? description.ties : Ties());
+  }
+  file.close();
+  return places;
+}
+
+}  // namespace
+
+std::vector<std::vector<TensorRef>> lay_out_file(const std::string& path, const ParameterTable& table,
+                                                   const std::vector<std::string>& groups,
+                                                   const WeightsDescription& description, std::int64_t user_block) {
+  std::optional<MemoryFile> draft;
+  std::vector<std::vector<TensorRef>> places;
+  try {
+    draft.emplace();
+    places = write_draft(*draft, table, groups, description, user_block);
+  } catch (const Error& problem) {
+    if (problem.failure() != Failure::write) throw;
+    throw Error(Failure::write, "too little memory for the metadata of " + path +
+                                    ", not too little disk: " + problem.what() + "; " +
+                                    readable_bytes(available_memory()) + " of memory are available");
+  }
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+  FileDescriptor copy(path, FileDescriptor::Use::create);
+  draft->copy_to(copy);
+  copy.close();
+  return places;
+}
+
+namespace {
+
+/// The tensor's name in messages: bare for a parameter, with its group for what belongs to one.
+std::string label_of(const std::string& group, const std::string& name) {
+  return group == kParameterGroup ? name : group + "/" + name;
+}
+
+/// Calls `visit(first, last, values)` for the parts of the tensor, as ranges of its elements, that the slices hold.
+template <class T, class Visit>
+void for_each_part(const Parameter& row, const std::vector<UnitSlice<T>>& slices, const Visit& visit) {
+  for (const auto& slice : slices) {
+    if (slice.unit != row.unit) continue;
+    const std::int64_t begin = std::max(slice.begin, row.offset);
+    const std::int64_t end =
+        std::min(slice.begin + static_cast<std::int64_t>(slice.values.extent(0)), row.offset + row.extent());
+    if (begin < end) visit(begin - row.offset, end - row.offset, slice.values.data() + (begin - slice.begin));
+  }
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return text + ")";
+}
+
+/// The group must hold the table's tensors and no others.
+void compare_names(const Hdf5File& file, const std::string& group, const ParameterTable& table) {
+  const auto found = file.names("/" + group);
+  std::set<std::string> wanted;
+  for (const auto& row : table.rows()) wanted.insert(row.name);
+  for (const auto& name : found) {
+    if (wanted.contains(name)) continue;
+    throw Error(Failure::input, file.path() + ": tensor " + label_of(group, name) + " is not one of the model's");
+  }
+  for (const auto& name : wanted) {
+    if (std::binary_search(found.begin(), found.end(), name)) continue;
+    throw Error(Failure::input, file.path() + ": tensor " + label_of(group, name) + " is missing");
+  }
+}
+
+/// The disk begins with each chunk while the next one is written.
+void write_in_chunks(const FileDescriptor& file, std::string_view bytes, std::int64_t offset) {
+  constexpr std::size_t kChunk = std::size_t{8} << 20;
+  constexpr std::size_t kWorthStarting = std::size_t{1} << 20;
+  for (std::size_t first = 0; first < bytes.size(); first += kChunk) {
+    const std::string_view chunk = bytes.substr(first, kChunk);
+    const std::int64_t place = offset + static_cast<std::int64_t>(first);
+    file.write_at(chunk, place);
+    if (chunk.size() < kWorthStarting) continue;
+    file.start_sync(place, static_cast<std::int64_t>(chunk.size()));
+  }
+}
+
+Hdf5Dataset open_tensor(const Hdf5File& file, const Parameter& row, const std::string& group) {
+  auto dataset = file.open_dataset("/" + group + "/" + row.name);
+  if (dataset.shape() == row.shape) return dataset;
+  throw Error(Failure::input, file.path() + ": tensor " + label_of(group, row.name) + " has shape " +
+                                  shape_text(dataset.shape()) + ", the model's is " + shape_text(row.shape));
+}
+
+}  // namespace
+
+void require_complete(dist::Communicator& comm, const ParameterTable& table, const TensorGroup<const float>& group) {
+  std::int64_t mine = 0;
+  for (const auto& row : table.rows()) {
+    for_each_part(row, group.slices,
+                  [&](std::int64_t first, std::int64_t last, const float*) { mine += last - first; });
+  }
+  const double all = dist::sum_in_rank_order(comm, static_cast<double>(mine));
+  require(all == static_cast<double>(table.num_parameters()),
+          "group " + group.name + ": the ranks' slices do not hold every element exactly once");
+}
+
+void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
+                 const std::vector<TensorRef>& places) {
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    for_each_part(table.rows()[i], group.slices, [&](std::int64_t first, std::int64_t last, const float* from) {
+      const auto bytes = static_cast<std::size_t>(last - first) * sizeof(float);
+      write_in_chunks(file, {reinterpret_cast<const char*>(from), bytes},
+                      places[i].offset + first * static_cast<std::int64_t>(sizeof(float)));
+    });
+  }
+}
+
+void read_group(dist::Communicator& comm, const Hdf5File& file, const ParameterTable& table,
+                const TensorGroup<float>& group) {
+  for (const auto& slice : group.slices) std::fill_n(slice.values.data(), slice.values.extent(0), 0.0F);
+  // Every rank opens the file for itself and finds the same: no rank waits inside libhdf5 for another.
+  const auto datasets = dist::agreed(comm, [&] {
+    compare_names(file, group.name, table);
+    std::vector<Hdf5Dataset> opened;
+    for (const auto& row : table.rows()) opened.push_back(open_tensor(file, row, group.name));
+    return opened;
+  });
+  dist::agreed(comm, [&] {
+    for (std::size_t i = 0; i < datasets.size(); ++i) {
+      for_each_part(table.rows()[i], group.slices,
+                    [&](std::int64_t first, std::int64_t last, float* to) { datasets[i].read(first, last, to); });
+    }
+  });
+}
+
+}  // namespace kozero::io

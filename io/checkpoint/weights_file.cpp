@@ -1,0 +1,232 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// weights_file.cpp: the header with checksums, collective writing and reading, and the stream of one process.
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/communicator.hpp>
+#include "io/checkpoint/tensor_groups.hpp"
+#include "io/checkpoint/weights_file.hpp"
+#include "io/posix/block_hashes.hpp"
+#include "io/posix/file.hpp"
+
+namespace kozero::io {
+namespace {
+
+constexpr std::string_view kFirstWords = "KoZeRO weights 1, sealed ";
+constexpr std::size_t kDigits = 32;
+constexpr std::size_t kFirstLine = kFirstWords.size() + kDigits + 1;
+
+struct WeightsHeader {
+  std::int64_t bytes = 0;
+  std::string hash;
+  WeightsDescription description;
+};
+
+std::string block_of(const WeightsHeader& header) {
+  std::ostringstream text;
+  text << "bytes " << header.bytes << "\nxxh3_128 " << header.hash << "\nstep " << header.description.step
+       << "\ntokens " << header.description.tokens << "\nmodel " << header.description.model << '\n';
+  std::string rest = text.str();
+  const std::size_t room = static_cast<std::size_t>(kWeightsHeaderBytes) - kFirstLine;
+  require(rest.size() < room, "write_weights_header: the model's description takes more than the block of 4 KiB");
+  rest.resize(room, '\0');
+  return std::string(kFirstWords) + xxh3_128(rest) + "\n" + rest;
+}
+
+WeightsHeader parsed(const std::string& block, const std::string& path) {
+  const auto refuse = [&](const char* reason) { throw Error(Failure::input, path + ": " + reason); };
+  if (!block.starts_with(kFirstWords)) {
+    refuse("not a weights file that KoZeRO wrote: it begins with no header; other weights come in by kozero import");
+  }
+  const std::string rest = block.substr(kFirstLine);
+  if (block.substr(kFirstWords.size(), kDigits) != xxh3_128(rest)) {
+    refuse("its first 4096 bytes, the header, are not what was written");
+  }
+  WeightsHeader header;
+  std::istringstream text(rest);
+  std::string bytes, hash, step, tokens, model;
+  text >> bytes >> header.bytes >> hash >> header.hash >> step >> header.description.step >> tokens >>
+      header.description.tokens >> model;
+  text.get();
+  std::getline(text, header.description.model);
+  const bool in_order =
+      bytes == "bytes" && hash == "xxh3_128" && step == "step" && tokens == "tokens" && model == "model";
+  if (text.fail() || !in_order || header.bytes < kWeightsHeaderBytes)
+    refuse("its header has other lines than bytes, xxh3_128, step, tokens, model");
+  return header;
+}
+
+/// The file's first kWeightsHeaderBytes, zeros behind its end.
+std::string block_in(const FileDescriptor& file) {
+  std::string block(static_cast<std::size_t>(kWeightsHeaderBytes), '\0');
+  static_cast<void>(file.read_up_to(block, 0));
+  return block;
+}
+
+/// Rank 0's, on every rank.
+std::string block_of_first_rank(dist::Communicator& comm, const std::string& path) {
+  return dist::from_first_rank(comm, [&] { return block_in(FileDescriptor(path, FileDescriptor::Use::read)); });
+}
+
+/// The hash of all bytes behind the header. Collective.
+std::string hash_behind(dist::Communicator& comm, const std::string& path, std::int64_t bytes) {
+  std::string digits;
+  for (const auto& hash : hash_spans(comm, path, blocks_of(kWeightsHeaderBytes, bytes - kWeightsHeaderBytes)))
+    digits += hash;
+  return xxh3_128(digits);
+}
+
+}  // namespace
+
+void write_weights_header(dist::Communicator& comm, const std::string& path, const WeightsDescription& description) {
+  const auto bytes = dist::agreed(comm, [&] { return FileDescriptor(path, FileDescriptor::Use::read).size(); });
+  WeightsHeader header{.bytes = bytes, .hash = {}, .description = description};
+  header.hash = hash_behind(comm, path, header.bytes);
+  dist::agreed(comm, [&] {
+    if (comm.rank() != 0) return;
+    FileDescriptor file(path, FileDescriptor::Use::update);
+    file.write_at(block_of(header), 0);
+    file.sync();
+    file.close();
+  });
+}
+
+WeightsDescription read_weights_header(const std::string& path) {
+  return parsed(block_in(FileDescriptor(path, FileDescriptor::Use::read)), path).description;
+}
+
+WeightsDescription read_weights_header(dist::Communicator& comm, const std::string& path) {
+  const std::string block = block_of_first_rank(comm, path);
+  return dist::agreed(comm, [&] { return parsed(block, path).description; });
+}
+
+void verify_weights_header(dist::Communicator& comm, const std::string& path) {
+  const std::string block = block_of_first_rank(comm, path);
+  const WeightsHeader header = dist::agreed(comm, [&] {
+    const FileDescriptor file(path, FileDescriptor::Use::read);
+    if (block_in(file) != block) refuse_other_bytes(comm, path);
+    WeightsHeader found = parsed(block, path);
+    if (file.size() == found.bytes) return found;
+    throw Error(Failure::input,
+                path + ": " + std::to_string(file.size()) + " bytes, its header says " + std::to_string(found.bytes));
+  });
+  if (hash_behind(comm, path, header.bytes) == header.hash) return;
+  throw Error(Failure::input,
+              path + ": bytes 4096 to " + std::to_string(header.bytes - 1) + " are not what its header says",
+              Error::Seen::by_all_ranks);
+}
+
+namespace {
+
+WeightsDescription describe(const Hdf5File& file) {
+  const std::int64_t version = file.read_number_attribute("format_version");
+  if (version != kWeightsFormat) {
+    throw Error(Failure::input, file.path() + ": format_version " + std::to_string(version) + ", accepted is " +
+                                    std::to_string(kWeightsFormat));
+  }
+  return {file.read_text_attribute("description"),
+          file.read_number_attribute("step"),
+          file.read_number_attribute("tokens"),
+          {}};
+}
+
+Hdf5File open_together(dist::Communicator& comm, const std::string& path) {
+  auto file = dist::agreed(comm, [&] { return Hdf5File(path, Hdf5Access::read); });
+  dist::agreed(comm, [&] { describe(file); });
+  return file;
+}
+
+/// Lays the file out, writes all slices to their places and returns those.
+std::vector<TensorRef> write_file(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
+                                  const std::vector<TensorGroup<const float>>& groups,
+                                  const WeightsDescription& description, std::int64_t user_block) {
+  std::vector<std::string> names;
+  for (const auto& group : groups) {
+    require_complete(comm, table, group);
+    names.push_back(group.name);
+  }
+  std::vector<std::vector<TensorRef>> places;
+  for (const auto& name : names) places.push_back(tensors_of(name, table));
+  dist::agreed(comm, [&] {
+    if (comm.rank() == 0) places = lay_out_file(path, table, names, description, user_block);
+  });
+  for (auto& tensors : places) share_offsets(comm, tensors);
+  dist::agreed(comm, [&] {
+    FileDescriptor file(path, FileDescriptor::Use::update);
+    for (std::size_t i = 0; i < groups.size(); ++i) write_group(file, table, groups[i], places[i]);
+    file.sync();
+    file.close();
+  });
+  std::vector<TensorRef> all;
+  for (const auto& tensors : places) all.insert(all.end(), tensors.begin(), tensors.end());
+  return all;
+}
+
+}  // namespace
+
+std::string weights_dataset(const std::string& name) { return std::string("/") + kParameterGroup + "/" + name; }
+
+std::vector<TensorRef> write_tensor_file(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
+                                         const std::vector<TensorGroup<const float>>& groups,
+                                         const WeightsDescription& description) {
+  return write_file(comm, path, table, groups, description, 0);
+}
+
+std::vector<std::string> read_tensor_file(dist::Communicator& comm, const std::string& path,
+                                          const ParameterTable& table, const std::vector<TensorGroup<float>>& groups) {
+  const Hdf5File file = open_together(comm, path);
+  std::vector<std::string> absent;
+  for (std::size_t i = 1; i < groups.size(); ++i) {
+    if (!dist::agreed(comm, [&] { return file.has_group(groups[i].name); })) absent.push_back(groups[i].name);
+  }
+  const std::size_t num_read = absent.empty() ? groups.size() : 1;
+  for (std::size_t i = 0; i < num_read; ++i) read_group(comm, file, table, groups[i]);
+  return absent;
+}
+
+void write_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
+                   const std::vector<UnitSlice<const float>>& slices, const WeightsDescription& description) {
+  const std::string partial = partial_name(path);
+  try {
+    write_file(comm, partial, table, {{kParameterGroup, slices}}, description, kWeightsHeaderBytes);
+    write_weights_header(comm, partial, description);
+  } catch (...) {
+    std::error_code ignored;
+    if (comm.rank() == 0) std::filesystem::remove(partial, ignored);
+    throw;
+  }
+  dist::agreed(comm, [&] {
+    if (comm.rank() == 0) publish(path);
+  });
+}
+
+WeightsDescription read_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
+                                const std::vector<UnitSlice<float>>& slices) {
+  const Hdf5File file = open_together(comm, path);
+  read_group(comm, file, table, {kParameterGroup, slices});
+  return dist::agreed(comm, [&] { return describe(file); });
+}
+
+WeightsStream::WeightsStream(const std::string& path, const ParameterTable& table,
+                             const WeightsDescription& description)
+    : path_(path),
+      description_(description),
+      places_(lay_out_file(partial_name(path), table, {kParameterGroup}, description, kWeightsHeaderBytes).front()),
+      file_(partial_name(path), FileDescriptor::Use::update) {}
+
+void WeightsStream::write(std::size_t index, std::int64_t first, std::span<const float> values) const {
+  file_.write_at({reinterpret_cast<const char*>(values.data()), values.size_bytes()},
+                 places_[index].offset + first * static_cast<std::int64_t>(sizeof(float)));
+}
+
+void WeightsStream::close() {
+  file_.sync();
+  file_.close();
+  write_weights_header(*dist::make_self_communicator(), partial_name(path_), description_);
+  publish(path_);
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,277 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// check.cpp: checks between keys, most of them from two tables, and the text of a refusal.
+#include <algorithm>
+#include <bit>
+#include <type_traits>
+
+#include "io/deck/check.hpp"
+#include "io/deck/schema.hpp"
+#include "io/posix/readable.hpp"
+
+namespace kozero::io {
+
+// One-line refusals of a deck.
+
+namespace {
+
+constexpr std::size_t kLongest = 100;  // characters of a user's key and value that a message repeats
+
+std::string shortened(const std::string& text) {
+  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
+}
+
+}  // namespace
+
+void refuse(const std::string& where, const std::string& what, const std::string& why) {
+  const std::string subject = what.empty() ? "" : shortened(what) + ": ";
+  throw Error(Failure::deck, on_one_line(where + ": " + subject + why));
+}
+
+void refuse_value(const Deck& deck, const std::string& key, const std::string& why) {
+  refuse(origin_of(deck, key), key + " = " + text_in(deck, *find_row(key)), why);
+}
+
+void refuse_missing(const Deck& deck, const std::string& key, const std::string& why) {
+  refuse(deck.source, key, "missing; " + why);
+}
+
+std::string origin_of(const Deck& deck, const std::string& key) {
+  const auto origin = deck.origins.find(key);
+  return origin == deck.origins.end() ? deck.source : origin->second;
+}
+
+std::string did_you_mean(const std::string& given, const std::vector<std::string>& names) {
+  const std::string nearest = nearest_name(given, names.data(), names.data() + names.size());
+  return nearest.empty() ? "" : "; did you mean " + nearest + "?";
+}
+
+// Checks between keys, most of them two tables: alternatives, and keys that only one choice reads.
+
+namespace {
+
+/// Exactly one of these is given.
+const std::vector<std::vector<std::string>> kAlternatives = {
+    {"data.text", "data.tokens", "data.synthetic"},
+    {"run.steps", "run.epochs"},
+    {"train.global_batch", "train.accumulate"},
+};
+
+/// A key that is read only where another has one of these values (as TOML).
+struct ReadWhere {
+  std::string key;
+  std::string choice;
+  std::vector<std::string> values;
+};
+
+const std::vector<std::string> kLlamaFamily = {"\"llama\"", "\"qwen2\"", "\"qwen3\""};
+const std::vector<std::string> kDecoders = {"\"gpt2\"", "\"llama\"", "\"qwen2\"", "\"qwen3\""};
+
+const std::vector<ReadWhere> kReadWhere = {
+    {"run.tuning", "run.products", {"\"fastest\"", "\"tf32\""}},
+    {"model.layers", "model.arch", kDecoders},
+    {"model.heads", "model.arch", kDecoders},
+    {"model.kv_heads", "model.arch", kLlamaFamily},
+    {"model.head_dim", "model.arch", kLlamaFamily},
+    {"model.rope_theta", "model.arch", kLlamaFamily},
+    {"model.rope_scaling", "model.arch", kLlamaFamily},
+    {"model.qkv_bias", "model.arch", {"\"llama\"", "\"qwen2\""}},
+    {"model.qk_norm", "model.arch", {"\"llama\"", "\"qwen3\""}},
+    {"model.dropout", "model.arch", {"\"gpt2\""}},
+    {"data.tokenizer", "data.synthetic", {"false"}},
+    {"train.base_ranks", "train.batch_scaling", {"\"linear\"", "\"sqrt\""}},
+    {"train.loss_scale", "train.precision", {"\"fp16\""}},
+    {"train.loss_scale_window", "train.precision", {"\"fp16\""}},
+    {"train.loss_scale_window", "train.loss_scale", {"0"}},
+    {"optim.betas", "optim.kind", {"\"adamw\""}},
+    {"optim.eps", "optim.kind", {"\"adamw\""}},
+    {"optim.momentum", "optim.kind", {"\"sgd\""}},
+    {"optim.decay_steps", "optim.schedule", {"\"linear\"", "\"cosine\"", "\"wsd\""}},
+    {"optim.min_lr", "optim.schedule", {"\"linear\"", "\"cosine\"", "\"wsd\""}},
+};
+
+bool holds(const std::vector<std::string>& values, const std::string& value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+bool on_command_line(const Deck& deck, const std::string& key) {
+  return deck.is_set(key) && deck.origins.at(key) == "command line";
+}
+
+std::string text_of(const Deck& deck, const std::string& key) { return text_in(deck, *find_row(key)); }
+
+/// "optim.lr = 1e-4", with "(default)" where the user did not say it.
+std::string beside(const Deck& deck, const std::string& key) {
+  return key + " = " + text_of(deck, key) + (deck.is_set(key) ? "" : " (default)");
+}
+
+void check_alternatives(Deck& deck, const std::vector<std::string>& keys) {
+  std::vector<std::string> in_file;
+  std::vector<std::string> given;
+  for (const auto& key : keys) {
+    if (!holds_default(deck, *find_row(key))) (on_command_line(deck, key) ? given : in_file).push_back(key);
+  }
+  if (given.empty()) {
+    given = in_file;
+  } else {
+    for (const auto& key : in_file) reset(deck, *find_row(key));
+  }
+  if (given.empty()) refuse_missing(deck, keys.front(), "accepted is one of " + joined(keys));
+  if (given.size() == 1) return;
+  refuse_value(deck, given[1],
+               "contradicts " + given[0] + " = " + text_of(deck, given[0]) + " (" + origin_of(deck, given[0]) +
+                   "); accepted is one of " + joined(keys) + "; remove the others");
+}
+
+void check_read(Deck& deck, const ReadWhere& rule) {
+  const std::string value = text_of(deck, rule.choice);
+  const DeckRow& row = *find_row(rule.key);
+  if (holds(rule.values, value) || holds_default(deck, row)) return;
+  if (on_command_line(deck, rule.choice) && !on_command_line(deck, rule.key)) {
+    reset(deck, row);
+  } else {
+    refuse_value(deck, rule.key,
+                 "nothing reads it where " + beside(deck, rule.choice) + "; accepted only with " + rule.choice + " = " +
+                     joined(rule.values));
+  }
+}
+
+void need(const Deck& deck, const std::string& key) {
+  if (deck.is_set(key) || deck.model.preset != "none" || deck.model.init != "random") return;
+  refuse_missing(deck, key, "give it, or model.preset for a published shape");
+}
+
+void check_shape_given(const Deck& deck) {
+  need(deck, "model.dim");
+  if (deck.model.arch == "linear") return need(deck, "model.ffn");
+  for (const char* key : {"model.layers", "model.heads", "model.seq"}) need(deck, key);
+}
+
+void check_heads(const Deck& deck) {
+  const ModelKeys& model = deck.model;
+  if (model.heads == 0) return;
+  if (model.dim % model.heads != 0 && model.head_dim == 0) {
+    refuse_value(deck, "model.dim", "accepted are multiples of " + beside(deck, "model.heads"));
+  }
+  if (model.kv_heads != 0 && model.heads % model.kv_heads != 0) {
+    refuse_value(deck, "model.kv_heads", "accepted are divisors of " + beside(deck, "model.heads"));
+  }
+  const std::int64_t head_dim = model.head_dim != 0 ? model.head_dim : model.dim / model.heads;
+  if (holds(kLlamaFamily, toml_string(model.arch)) && head_dim % 2 != 0) {
+    refuse_value(deck, model.head_dim != 0 ? "model.head_dim" : "model.dim",
+                 "heads of " + std::to_string(head_dim) + " channels; accepted are even ones, since RoPE turns pairs");
+  }
+}
+
+void check_arch(const Deck& deck) {
+  const ModelKeys& model = deck.model;
+  const std::string arch = arch_of_preset(model.preset);
+  if (!arch.empty() && arch != model.arch) {
+    refuse_value(deck, "model.preset", "another architecture's; accepted are presets of " + beside(deck, "model.arch"));
+  }
+  if (model.arch == "linear" && model.preset != "none") {
+    refuse_value(deck, "model.preset", "model.arch = \"linear\" has no presets; accepted are model.dim and model.ffn");
+  }
+  if (model.arch == "linear" && !deck.data.synthetic) {
+    refuse_value(deck, "model.arch", "it makes its own data; accepted with it is data.synthetic = true");
+  }
+}
+
+/// What the name of an architecture says of its parts.
+void check_parts(const Deck& deck) {
+  const ModelKeys& model = deck.model;
+  const auto refuse_without = [&](const std::string& key) {
+    refuse_value(deck, key, beside(deck, "model.arch") + " has it; accepted are true, or model.arch = \"llama\"");
+  };
+  if (model.arch == "qwen2" && !model.qkv_bias) refuse_without("model.qkv_bias");
+  if (model.arch == "qwen3" && !model.qk_norm) refuse_without("model.qk_norm");
+}
+
+void check_vocabulary(const Deck& deck) {
+  const bool reads_text = !deck.data.text.empty();
+  if (reads_text && deck.data.tokenizer == "bytes" && deck.is_set("model.vocab") && deck.model.vocab < 256) {
+    refuse_value(deck, "model.vocab", "data.tokenizer = \"bytes\" has 256 ids; accepted are 256 or more");
+  }
+  if (!reads_text || deck.data.tokenizer != "bpe") return;
+  need(deck, "model.vocab");
+  if (deck.is_set("model.vocab") && deck.model.vocab < 257) {
+    refuse_value(deck, "model.vocab", "data.tokenizer = \"bpe\" learns beyond the 256 bytes; accepted are 257 or more");
+  }
+}
+
+void check_schedule(const Deck& deck) {
+  const OptimKeys& optim = deck.optim;
+  if (optim.min_lr > optim.lr) refuse_value(deck, "optim.min_lr", "accepted are at most " + beside(deck, "optim.lr"));
+  if (optim.schedule == "wsd" && optim.decay_steps == 0) {
+    refuse_missing(deck, "optim.decay_steps",
+                   "with optim.schedule = \"wsd\" " + accepted_text(*find_row("optim.decay_steps")));
+  }
+}
+
+void check_ranks(const Deck& deck) {
+  if (deck.comm.backend == "self" && deck.run.ranks > 1) {
+    refuse_value(deck, "comm.backend",
+                 "it is for one rank; accepted with " + beside(deck, "run.ranks") +
+                     " are \"auto\", \"mpi\", \"shm\", \"nccl\"");
+  }
+  if (deck.zero.accumulation == "local" && deck.zero.stage >= 2) {
+    refuse_value(deck, "zero.accumulation",
+                 beside(deck, "zero.stage") + " holds no whole gradient; accepted are \"auto\", \"reduced\"");
+  }
+}
+
+void check_types(const Deck& deck) {
+  if (deck.zero.gather_dtype != "auto" && deck.zero.gather_dtype != deck.train.precision) {
+    refuse_value(deck, "zero.gather_dtype",
+                 "weights travel as they are stored; accepted with " + beside(deck, "train.precision") +
+                     " are \"auto\", \"" + deck.train.precision + "\"");
+  }
+  const auto scale = static_cast<std::uint64_t>(deck.train.loss_scale);
+  if (scale != 0 && !std::has_single_bit(scale)) {
+    refuse_value(deck, "train.loss_scale",
+                 "other factors than powers of two round; accepted are 0, 1, 2, 4, 8, ... 16777216");
+  }
+}
+
+void check_evaluation(const Deck& deck) {
+  if (deck.train.eval_every > 0 && deck.data.val_fraction == 0) {
+    refuse_value(deck, "train.eval_every",
+                 "no data to evaluate on; accepted is 0 where " + beside(deck, "data.val_fraction"));
+  }
+}
+
+void check_checkpoints(const Deck& deck) {
+  if (!deck.checkpoint.keep_best) return;
+  const auto refuse_where = [&](const std::string& key) {
+    refuse_value(deck, "checkpoint.keep_best", "accepted is false where " + beside(deck, key));
+  };
+  if (deck.checkpoint.every == 0) refuse_where("checkpoint.every");
+  if (deck.data.val_fraction == 0) refuse_where("data.val_fraction");
+  if (deck.model.arch == "linear") refuse_where("model.arch");
+}
+
+}  // namespace
+
+std::string arch_of_preset(const std::string& preset) {
+  const auto dash = preset.find('-');
+  if (dash == std::string::npos) return "";
+  const std::string family = preset.substr(0, dash);
+  return family == "qwen" ? "qwen3" : family;
+}
+
+void check_deck(Deck& deck) {
+  for (const auto& keys : kAlternatives) check_alternatives(deck, keys);
+  for (const auto& rule : kReadWhere) check_read(deck, rule);
+  check_arch(deck);
+  check_parts(deck);
+  check_shape_given(deck);
+  check_heads(deck);
+  check_vocabulary(deck);
+  check_schedule(deck);
+  check_ranks(deck);
+  check_types(deck);
+  check_evaluation(deck);
+  check_checkpoints(deck);
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// deck.cpp: reads a deck from a file and overrides, and writes a deck as text.
+// Reading applies the given keys, fills in the defaults that depend on other keys, and checks the whole deck.
+// Writing gives the resolved deck.toml, the fingerprint that ranks compare, and the reference of all keys.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <kozero/core/error.hpp>
+#include "io/deck/check.hpp"
+#include "io/deck/deck.hpp"
+#include "io/deck/schema.hpp"
+#include "io/deck/toml_keys.hpp"
+#include "io/posix/file.hpp"
+
+namespace kozero::io {
+
+// A file and overrides into a Deck; then what silence means; then the whole-deck checks.
+
+namespace {
+
+constexpr std::int64_t kMaxDeckBytes = std::int64_t{16} << 20;
+
+std::string text_of_file(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    const std::string inside = (std::filesystem::path(path) / "deck.toml").string();
+    refuse(path, "",
+           "a folder, not a deck; accepted is a TOML file" +
+               (std::filesystem::exists(inside, ignored) ? "; did you mean " + inside + "?" : ""));
+  }
+  try {
+    return read_whole_file(path, kMaxDeckBytes);
+  } catch (const Error& problem) {
+    const std::string text = problem.what();
+    refuse(path, "", "no readable file: " + text.substr(text.starts_with(path + ": ") ? path.size() + 2 : 0));
+  }
+}
+
+/// Of two overrides of one key the second counts.
+void note_repetition(const Given& given, Deck& deck) {
+  const DeckRow* row = find_row(given.key());
+  if (row == nullptr || !deck.is_set(row->key) || deck.origins.at(row->key) != given.origin) return;
+  if (shown(*given.value) == text_in(deck, *row)) return;
+  deck.notes.push_back(given.origin + ": " + row->key + " is given twice; " + shown(*given.value) + " counts, not " +
+                       text_in(deck, *row));
+}
+
+/// What the user did not say and another key decides.
+void complete(Deck& deck) {
+  const std::string& preset = deck.model.preset;
+  if (!deck.is_set("run.dir")) deck.run.dir = "runs/" + std::filesystem::path(deck.source).stem().string();
+  if (!deck.is_set("model.arch") && !arch_of_preset(preset).empty()) deck.model.arch = arch_of_preset(preset);
+  if (!deck.is_set("model.tie_embeddings")) deck.model.tie_embeddings = deck.model.arch == "gpt2";
+  if (!deck.is_set("model.qkv_bias")) deck.model.qkv_bias = deck.model.arch == "qwen2";
+  if (!deck.is_set("model.qk_norm")) deck.model.qk_norm = deck.model.arch == "qwen3";
+}
+
+bool names_tokenizer_kind(const Deck& deck) { return deck.data.tokenizer == "bytes" || deck.data.tokenizer == "bpe"; }
+
+/// Points a relative path to the folder above the deck's, where it is there and not in the current directory.
+void find_path(const std::string& source, std::string& path) {
+  namespace fs = std::filesystem;
+  const auto above = (fs::path(source).parent_path() / ".." / path).lexically_normal();
+  std::error_code ignored;
+  if (!fs::path(path).is_absolute() && !fs::exists(path, ignored) && fs::exists(above, ignored)) path = above.string();
+}
+
+}  // namespace
+
+Deck parse_deck(const std::string& text, const std::string& source, const std::vector<std::string>& overrides) {
+  Deck deck;
+  deck.source = source;
+  for (const auto& given : given_in_text(text, source)) apply_given(given, deck);
+  for (const auto& each : overrides) {
+    const Given given = given_in_override(each);
+    note_repetition(given, deck);
+    apply_given(given, deck);
+  }
+  complete(deck);
+  check_deck(deck);
+  for (auto& path : deck.data.text) find_path(source, path);
+  for (auto& path : deck.data.tokens) find_path(source, path);
+  if (deck.run.tuning != "none") find_path(source, deck.run.tuning);
+  if (!names_tokenizer_kind(deck)) find_path(source, deck.data.tokenizer);
+  return deck;
+}
+
+Deck read_deck(const std::string& path, const std::vector<std::string>& overrides) {
+  return parse_deck(text_of_file(path), path, overrides);
+}
+
+// A Deck as text: the resolved deck.toml, the fingerprint that ranks compare, the reference of keys.
+
+namespace {
+
+bool is_truth_value(const DeckRow& row) {
+  Deck deck;
+  return std::holds_alternative<bool*>(row.value_in(deck));
+}
+
+/// Whether a key has no value of its own: the default means "not given", or the preset decides. A truth value always
+/// is one.
+bool is_silent(const Deck& deck, const DeckRow& row) {
+  if (deck.is_set(row.key)) return false;
+  const bool preset_decides = section_of(row.key) == "model" && deck.model.preset != "none";
+  return (preset_decides && row.key != "model.arch") ||
+         (!row.when_silent.empty() && !is_truth_value(row) && holds_default(deck, row));
+}
+
+/// A file's name may hold what TOML allows in no comment: line breaks, bytes that are no UTF-8.
+std::string comment(std::string text) {
+  for (char& letter : text) {
+    if (letter < ' ' || letter > '~') letter = '?';
+  }
+  return text;
+}
+
+std::string line_of(const Deck& deck, const DeckRow& row) {
+  if (is_silent(deck, row)) {
+    return "# " + name_of(row.key) + ": " + (row.when_silent.empty() ? "the preset's" : row.when_silent);
+  }
+  const auto origin = deck.origins.find(row.key);
+  const std::string from = origin == deck.origins.end() ? "default" : origin->second;
+  return name_of(row.key) + " = " + text_in(deck, row) + "  # " + comment(from);
+}
+
+}  // namespace
+
+std::string resolved_text(const Deck& deck) {
+  std::string text = "# The resolved deck of a run: every value, and behind it where it came from.\n";
+  std::string section;
+  for (const auto& row : deck_schema()) {
+    if (section_of(row.key) != section) {
+      section = section_of(row.key);
+      text += "\n[" + section + "]\n";
+    }
+    text += line_of(deck, row) + "\n";
+  }
+  return text;
+}
+
+void write_resolved(const Deck& deck, const std::string& path, const std::vector<std::string>& heading) {
+  std::ofstream file(path, std::ios::binary);
+  for (const auto& line : heading) file << "# " << comment(line) << "\n";
+  if (!heading.empty()) file << "\n";
+  file << resolved_text(deck);
+  file.close();
+  if (!file) throw Error(Failure::write, path + ": the resolved deck could not be written");
+}
+
+std::string fingerprint(const Deck& deck) {
+  std::string text;
+  for (const auto& row : deck_schema()) text += row.key + ": " + text_in(deck, row) + "\n";
+  return text;
+}
+
+std::string first_difference(const std::string& a, const std::string& b) {
+  std::istringstream lines_a(a);
+  std::istringstream lines_b(b);
+  std::string line_a;
+  std::string line_b;
+  while (std::getline(lines_a, line_a) && std::getline(lines_b, line_b)) {
+    if (line_a != line_b) return line_a + " and " + line_b.substr(line_b.find(": ") + 2);
+  }
+  return a == b ? "" : "the number of keys";
+}
+
+std::string deck_reference() {
+  std::string text;
+  for (const auto& row : deck_schema()) {
+    const std::string silent = row.when_silent.empty() ? text_in(Deck(), row) : row.when_silent;
+    const std::string use = row.built == Built::later ? "not built yet" : accepted_text(row);
+    text += row.key + ": " + row.help + " (default: " + silent + "); " + use + "\n";
+  }
+  return text;
+}
+
+}  // namespace kozero::io

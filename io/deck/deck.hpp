@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// deck.hpp: the input deck, every key with its type and default, and where each value came from.
+//   defaults  <-  the deck's TOML file  <-  overrides "section.key=value" of the command line
+// A Deck that read_deck returns is checked: types, ranges, contradictions. What only the machine or the data can tell
+// (ranks present, files, a preset's shape) is checked by whoever opens them. schema.cpp says what each key means.
+// Of keys that exclude each other, one on the command line replaces the one in the file.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace kozero::io {
+
+struct RunKeys {
+  std::string dir;  ///< silent: runs/ and the deck's name
+  std::int64_t seed = 1;
+  std::int64_t steps = 0;   ///< 0: not given, epochs is
+  std::int64_t epochs = 0;  ///< 0: not given, steps is
+  std::int64_t ranks = 1;
+  std::int64_t threads = 0;  ///< 0: not given, the cores shared out
+  std::string device = "auto";
+  std::string products = "fastest";
+  std::string tuning = "none";  ///< products go by the rule
+  bool deterministic = true;
+  double max_minutes = 0;
+  std::vector<std::string> stop_signals = {"SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"};
+  std::int64_t check_every = 0;
+};
+
+/// Llama 3's stretching of the rotary angles, {type = "llama3", factor = ...}; factor 1 is "none".
+struct RopeScalingKeys {
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  std::int64_t original_seq = 8192;
+};
+
+/// A 0 in layers ... seq is "not given": the preset's, or derived.
+struct ModelKeys {
+  std::string arch = "gpt2";
+  std::string preset = "none";
+  std::int64_t layers = 0;
+  std::int64_t dim = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t ffn = 0;
+  std::int64_t vocab = 0;
+  std::int64_t seq = 0;
+  bool tie_embeddings = true;  ///< not given: true for gpt2, else false
+  double dropout = 0;
+  double rope_theta = 10000;
+  RopeScalingKeys rope_scaling;
+  bool qkv_bias = false;  ///< not given: true for qwen2, else false
+  bool qk_norm = false;   ///< not given: true for qwen3, else false
+  double norm_eps = 1e-5;
+  std::string init = "random";
+};
+
+struct DataKeys {
+  std::vector<std::string> text;
+  std::vector<std::string> tokens;
+  bool synthetic = false;
+  std::string tokenizer = "bytes";
+  double val_fraction = 0.05;
+  bool strict = false;
+};
+
+struct TrainKeys {
+  std::int64_t global_batch = 0;  ///< 0: not given, accumulate is
+  std::int64_t micro_batch = 4;
+  std::int64_t accumulate = 0;  ///< 0: not given, derived from global_batch
+  std::int64_t base_ranks = 1;
+  std::string batch_scaling = "none";
+  std::string precision = "f32";
+  std::string gradient_dtype = "f32";
+  double grad_clip = 1;
+  std::string on_nonfinite = "stop";
+  std::int64_t max_skips = 10;
+  std::int64_t loss_scale = 0;  ///< 0: dynamic
+  std::int64_t loss_scale_window = 2000;
+  bool recompute = false;
+  std::int64_t eval_every = 0;
+  std::int64_t eval_batches = 20;
+};
+
+struct OptimKeys {
+  std::string kind = "adamw";
+  double lr = 1e-4;
+  std::array<double, 2> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  double momentum = 0;
+  std::string schedule = "constant";
+  std::int64_t warmup_steps = 0;
+  std::int64_t decay_steps = 0;  ///< 0: not given, to the last step
+  double min_lr = 0;
+};
+
+struct ZeroKeys {
+  std::int64_t stage = 0;
+  double reduce_bucket_mib = 0;
+  double gather_bucket_mib = 0;
+  std::string reduce_dtype = "f32";
+  std::string gather_dtype = "auto";
+  std::string accumulation = "auto";
+  bool overlap = true;
+  std::int64_t prefetch_units = 1;
+  std::string offload_optimizer = "none";
+  std::string offload_parameters = "none";
+  std::int64_t shard_group = 0;
+};
+
+struct CommKeys {
+  std::string backend = "auto";
+  double throttle_gbit = 0;
+  double latency_us = 0;
+  double timeout_s = 600;
+};
+
+struct CheckpointKeys {
+  std::int64_t every = 0;
+  std::int64_t keep = 0;
+  bool keep_best = false;
+  bool async = true;
+  std::int64_t staging_mib = 0;
+  std::string on_error = "stop";
+  double io_timeout_s = 3600;
+  std::string resume = "none";
+};
+
+struct LogKeys {
+  std::int64_t every = 10;
+  bool tensorboard = false;
+  std::string timeline = "none";
+};
+
+struct Deck {
+  RunKeys run;
+  ModelKeys model;
+  DataKeys data;
+  TrainKeys train;
+  OptimKeys optim;
+  ZeroKeys zero;
+  CommKeys comm;
+  CheckpointKeys checkpoint;
+  LogKeys log;
+  std::string source;                          ///< the file it was read from
+  std::map<std::string, std::string> origins;  ///< "zero.stage" -> "a.toml:12" or "command line"; absent: the default
+  std::vector<std::string> notes;              ///< what was accepted and looks like a slip, one line each
+
+  /// Whether the user gave the key, in the file or on the command line.
+  [[nodiscard]] bool is_set(const std::string& key) const { return origins.count(key) != 0; }
+};
+
+/// Reads, completes and checks a deck. Relative paths under data are taken from the current directory, or, where
+/// nothing is there, from the folder above the deck's own (of inputs/x.toml: the tree's top).
+/// Throws Error(deck): one line with file and line, key, value, what is accepted and, for a wrong name, the nearest.
+Deck read_deck(const std::string& path, const std::vector<std::string>& overrides = {});
+
+/// The same for a deck's text; `source` is the name that messages give it.
+Deck parse_deck(const std::string& text, const std::string& source, const std::vector<std::string>& overrides = {});
+
+/// The whole deck as TOML, each value's origin in a comment behind it. Reading it again gives the same deck.
+std::string resolved_text(const Deck& deck);
+
+/// Writes resolved_text to a file, behind `heading` as comments, one a line. Throws Error(write) naming it.
+void write_resolved(const Deck& deck, const std::string& path, const std::vector<std::string>& heading = {});
+
+/// One line a key, equal on two ranks exactly where their decks say the same; origins are left out.
+std::string fingerprint(const Deck& deck);
+
+/// The first key in which two fingerprints differ, with both values ("zero.stage: 1 and 2"); "" where none does.
+std::string first_difference(const std::string& a, const std::string& b);
+
+/// The reference of all keys: name, default, accepted values, meaning, one line each.
+std::string deck_reference();
+
+}  // namespace kozero::io

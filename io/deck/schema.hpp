@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// schema.hpp: the table of deck keys: type, accepted values, default and meaning of each key.
+// Decks are read, checked, written and documented from this table. A DeckValue points at a key's member of a Deck.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "io/deck/deck.hpp"
+
+namespace kozero::io {
+
+// One key's value inside a Deck, whatever its type, and its text in TOML.
+
+struct RopeScalingKeys;
+
+/// Points at the member of a Deck that holds a key's value.
+using DeckValue =
+    std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*, std::array<double, 2>*,
+                 RopeScalingKeys*>;
+
+/// The value as TOML that reads back to the same bits: 12, 1e-4, "gpt2", ["a", "b"].
+std::string toml_text(DeckValue value);
+
+std::string toml_number(double value);
+std::string toml_string(const std::string& value);
+
+/// a, b, c
+std::string joined(const std::vector<std::string>& words);
+
+/// [a, b, c]
+std::string bracketed(const std::vector<std::string>& words);
+
+// The one table of deck keys, from which decks are read, checked, written and documented.
+// A row is a key: where its value lies in a Deck (which gives the type), what is accepted, whether its part is built,
+// what silence means. Adding a key is adding a member to deck.hpp and a row to schema.cpp.
+
+inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+/// The accepted values: a range for numbers (each number of a pair), a set of words for texts; words empty: any text.
+struct Accepted {
+  double low = -kNoLimit;
+  double high = kNoLimit;
+  bool low_open = false;
+  bool high_open = false;
+  std::vector<std::string> words = {};
+  std::vector<std::string> later = {};  ///< words that a later version will accept
+};
+
+enum class Built { yes, later };
+
+struct DeckRow {
+  std::string key;               ///< "zero.stage"
+  DeckValue (*value_in)(Deck&);  ///< where it lies
+  Accepted accepted;
+  std::string help;
+  std::string when_silent = "";  ///< what a missing key means where the Deck's default does not say it
+  Built built = Built::yes;      ///< later: any value but the default is refused as not built yet
+};
+
+/// All rows, in the order of the written deck.
+const std::vector<DeckRow>& deck_schema();
+
+/// The row of a key, or nullptr.
+const DeckRow* find_row(const std::string& key);
+
+/// "zero" of "zero.stage", "stage" of "zero.stage".
+std::string section_of(const std::string& key);
+std::string name_of(const std::string& key);
+
+/// The sections in order, and the names of a section's keys.
+std::vector<std::string> deck_sections();
+std::vector<std::string> names_in(const std::string& section);
+
+/// Whether a value is in the row's range or set.
+bool accepts(const DeckRow& row, DeckValue value);
+
+/// "accepted are 0, 1, 2, 3"
+std::string accepted_text(const DeckRow& row);
+
+/// The value of a row in a deck, as TOML.
+std::string text_in(const Deck& deck, const DeckRow& row);
+
+/// Whether the deck holds the row's default, given or not.
+bool holds_default(const Deck& deck, const DeckRow& row);
+
+/// Puts the row's default into the deck and forgets who set it.
+void reset(Deck& deck, const DeckRow& row);
+
+}  // namespace kozero::io

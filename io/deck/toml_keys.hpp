@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// toml_keys.hpp: the keys that a TOML text or an override gives, and how a given key is stored in a Deck.
+// Throws Error(deck) with file and line, key and value.
+// This header needs toml++ and is therefore included by sources of this folder only.
+#pragma once
+#include <memory>
+#include <string>
+#include <toml++/toml.h>
+#include <vector>
+
+#include "io/deck/deck.hpp"
+
+namespace kozero::io {
+
+// TOML text to a list of "this key was given this value there", for files and command lines alike.
+// No key is looked up here. toml++ is included by these sources only, never by the deck's own header.
+
+/// A key that the user gave.
+struct Given {
+  std::string section;  ///< "" for a key outside any section
+  std::string name;     ///< "" for a section without keys
+  std::shared_ptr<toml::node> value;
+  std::string origin;  ///< "a.toml:12" or "command line"
+
+  [[nodiscard]] std::string key() const {
+    return section.empty() || name.empty() ? section + name : section + "." + name;
+  }
+};
+
+/// The keys of a deck's text, by line. A table inside a section is a Given whose value is a table.
+/// Throws Error(deck) with the line where the text is no TOML.
+std::vector<Given> given_in_text(const std::string& text, const std::string& source);
+
+/// The key of "section.key=value": the value as TOML, or what is no TOML as a string.
+Given given_in_override(const std::string& override_text);
+
+/// A value for messages: 5, "adam", [1, 2], {a = 1}, a date.
+std::string shown(const toml::node& value);
+
+// One given key into the deck.
+
+/// Stores the value in the member of its key's row and notes its origin. An empty section is nothing to store.
+/// Throws Error(deck) where there is no such section or key, or the row does not accept the value.
+void apply_given(const Given& given, Deck& deck);
+
+}  // namespace kozero::io

@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// block_hashes.cpp: hashing by xxHash, and the JSON form of the hashes.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <xxhash.h>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/communicator.hpp>
+#include "io/posix/block_hashes.hpp"
+#include "io/posix/file.hpp"
+
+namespace kozero::io {
+
+namespace {
+
+constexpr std::size_t kWords = 4;  ///< of 32 bits, which a double carries exactly
+
+using Words = std::array<double, kWords>;
+
+Words words_of(const XXH128_hash_t& hash) {
+  constexpr std::uint64_t kLow = 0xFFFFFFFF;
+  return {static_cast<double>(hash.high64 >> 32U), static_cast<double>(hash.high64 & kLow),
+          static_cast<double>(hash.low64 >> 32U), static_cast<double>(hash.low64 & kLow)};
+}
+
+std::string digits_of(const double* words) {
+  std::string digits;
+  for (std::size_t i = 0; i < kWords; ++i) digits += fmt::format("{:08x}", static_cast<std::uint32_t>(words[i]));
+  return digits;
+}
+
+/// Rank 0's look at the file counts for all, so that the ranks share out the same blocks.
+std::int64_t size_of(dist::Communicator& comm, const std::string& path) {
+  const auto mine = dist::agreed(comm, [&]() -> std::int64_t {
+    if (comm.rank() != 0) return 0;
+    std::error_code problem;
+    const auto size = std::filesystem::file_size(path, problem);
+    if (problem) throw Error(Failure::input, path + ": cannot read: " + problem.message());
+    return static_cast<std::int64_t>(size);
+  });
+  return std::stoll(comm.broadcast_control(std::to_string(mine)));
+}
+
+/// A span's hash, read in chunks that stay in a core's cache.
+Words words_of(const FileDescriptor& file, const Span& span, std::vector<char>& chunk) {
+  RunningHash hash;
+  for (std::int64_t done = 0; done < span.extent;) {
+    const auto extent = std::min(static_cast<std::int64_t>(chunk.size()), span.extent - done);
+    file.read_at({chunk.data(), static_cast<std::size_t>(extent)}, span.offset + done);
+    hash.add({chunk.data(), static_cast<std::size_t>(extent)});
+    done += extent;
+  }
+  return hash.words();
+}
+
+/// The hashes of this rank's spans, `rounds` of them; those past the last are zero.
+std::vector<double> my_words(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans,
+                             std::size_t rounds) {
+  constexpr std::size_t kChunk = std::size_t{256} << 10;
+  const FileDescriptor file(path, FileDescriptor::Use::read);
+  std::vector<char> chunk(kChunk);
+  std::vector<double> words;
+  for (std::size_t round = 0; round < rounds; ++round) {
+    const std::size_t mine = round * static_cast<std::size_t>(comm.size()) + static_cast<std::size_t>(comm.rank());
+    const Words one = mine < spans.size() ? words_of(file, spans[mine], chunk) : Words{};
+    words.insert(words.end(), one.begin(), one.end());
+  }
+  return words;
+}
+
+}  // namespace
+
+std::string xxh3_128(std::string_view bytes) {
+  return digits_of(words_of(XXH3_128bits(bytes.data(), bytes.size())).data());
+}
+
+RunningHash::RunningHash() : state_(XXH3_createState(), [](XXH3_state_t* old) { XXH3_freeState(old); }) {
+  require(state_ != nullptr && XXH3_128bits_reset(state_.get()) == XXH_OK, "XXH3: no state");
+}
+
+void RunningHash::add(std::string_view bytes) {
+  require(XXH3_128bits_update(state_.get(), bytes.data(), bytes.size()) == XXH_OK, "XXH3: update");
+}
+
+std::array<double, 4> RunningHash::words() const { return words_of(XXH3_128bits_digest(state_.get())); }
+
+std::string RunningHash::digits() const { return digits_of(words().data()); }
+
+nlohmann::ordered_json json_of(const FileHashes& hashes) {
+  return {{"size", hashes.size}, {"xxh3_128", hashes.blocks}};
+}
+
+FileHashes hashes_of(const nlohmann::ordered_json& json) {
+  FileHashes hashes{json.at("size").get<std::int64_t>(), json.at("xxh3_128").get<std::vector<std::string>>()};
+  const auto blocks = static_cast<std::int64_t>(hashes.blocks.size());
+  if (hashes.size < 0 || blocks != hashes.size / kBlockBytes + (hashes.size % kBlockBytes > 0 ? 1 : 0)) {
+    throw Error(Failure::input,
+                "a file of " + std::to_string(hashes.size) + " bytes with " + std::to_string(blocks) + " block hashes");
+  }
+  return hashes;
+}
+
+std::vector<Span> blocks_of(std::int64_t offset, std::int64_t extent) {
+  std::vector<Span> spans;
+  for (std::int64_t done = 0; done < extent; done += kBlockBytes) {
+    spans.push_back({offset + done, std::min(kBlockBytes, extent - done)});
+  }
+  return spans;
+}
+
+std::vector<std::string> hash_spans(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const std::size_t rounds = (spans.size() + ranks - 1) / ranks;
+  const auto mine = dist::agreed(comm, [&] { return my_words(comm, path, spans, rounds); });
+  const auto all = comm.gather_control(mine);
+  std::vector<std::string> hashes;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    hashes.push_back(digits_of(all.data() + (i % ranks * rounds + i / ranks) * kWords));
+  }
+  return hashes;
+}
+
+void refuse_other_bytes(const dist::Communicator& comm, const std::string& path) {
+  throw Error(Failure::input,
+              fmt::format("{}: ranks 0 and {} find different files there: it was replaced meanwhile, or "
+                          "their nodes do not share the folder; try again, or copy one to all nodes",
+                          path, comm.rank()));
+}
+
+FileHashes hash_blocks(dist::Communicator& comm, const std::string& path) {
+  const std::int64_t size = size_of(comm, path);
+  return {size, hash_spans(comm, path, blocks_of(0, size))};
+}
+
+void verify_blocks(dist::Communicator& comm, const std::string& path, const FileHashes& wanted) {
+  const std::int64_t size = size_of(comm, path);
+  if (size != wanted.size) {
+    throw Error(Failure::input, fmt::format("{}: {} bytes, the manifest says {}", path, size, wanted.size),
+                Error::Seen::by_all_ranks);
+  }
+  const FileHashes found = hash_blocks(comm, path);
+  const auto [differs, other] =
+      std::mismatch(found.blocks.begin(), found.blocks.end(), wanted.blocks.begin(), wanted.blocks.end());
+  if (differs == found.blocks.end() && other == wanted.blocks.end()) return;
+  const std::int64_t block = differs - found.blocks.begin();
+  throw Error(
+      Failure::input,
+      fmt::format("{}: bytes {} to {} are not what the manifest says (block {} of {})", path, block * kBlockBytes,
+                  std::min(size, (block + 1) * kBlockBytes) - 1, block + 1, blocks_of(0, size).size()),
+      Error::Seen::by_all_ranks);
+}
+
+namespace {
+
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 20;  // a shard has at most 2^31 ids, 512 blocks
+
+}  // namespace
+
+std::string hashes_file_of(const std::string& shard) { return shard + ".xxh3"; }
+
+void write_shard_hashes(const std::string& file, const std::string& shard) {
+  const FileHashes hashes = hash_blocks(*dist::make_self_communicator(), file);
+  write_whole_file(hashes_file_of(shard), json_of(hashes).dump(1) + "\n");
+}
+
+std::optional<FileHashes> read_shard_hashes(const std::string& shard) {
+  const std::string path = hashes_file_of(shard);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  const std::string text = read_whole_file(path, kMaxBytes);
+  try {
+    return hashes_of(nlohmann::ordered_json::parse(text));
+  } catch (const std::exception& problem) {  // of the parser, or Error
+    throw Error(Failure::input, path + ": no hashes of a token shard: " + problem.what());
+  }
+}
+
+}  // namespace kozero::io

@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// readable.cpp: UTF-8 decoding and the formats of numbers and excerpts.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "io/posix/readable.hpp"
+
+namespace kozero::io {
+
+namespace {
+
+/// Length and the accepted range of the second byte for each lead byte (Unicode standard, table 3-7); later bytes are
+/// 80..BF always.
+struct Lead {
+  std::size_t length;
+  unsigned char low, high;
+};
+
+Lead lead_of(unsigned char byte) {
+  if (byte < 0x80) return {1, 0, 0};
+  if (byte < 0xC2) return {0, 0, 0};
+  if (byte < 0xE0) return {2, 0x80, 0xBF};
+  if (byte < 0xF0) {
+    return {3, static_cast<unsigned char>(byte == 0xE0 ? 0xA0 : 0x80),
+            static_cast<unsigned char>(byte == 0xED ? 0x9F : 0xBF)};
+  }
+  if (byte < 0xF5) {
+    return {4, static_cast<unsigned char>(byte == 0xF0 ? 0x90 : 0x80),
+            static_cast<unsigned char>(byte == 0xF4 ? 0x8F : 0xBF)};
+  }
+  return {0, 0, 0};
+}
+
+/// Eight bytes at once that are all ASCII.
+bool ascii_word(const char* bytes) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, bytes, sizeof(word));
+  return (word & 0x8080808080808080ULL) == 0;
+}
+
+/// Bytes of the ill-formed sequence at the front: as many as could begin a character, at least 1.
+std::size_t ill_formed_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const Lead lead = lead_of(byte(0));
+  if (lead.length == 0 || text.size() < 2 || byte(1) < lead.low || byte(1) > lead.high) return 1;
+  std::size_t length = 2;
+  while (length < text.size() && length < lead.length && (byte(length) & 0xC0U) == 0x80U) ++length;
+  return length;
+}
+
+/// The escape of a control character (U+0000 to U+001F but tab and line feed, U+007F to U+009F); "" for any other.
+std::string escaped_control(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (character.size() == 1 && first != '\t' && first != '\n' && (first < 0x20 || first == 0x7F)) {
+    return fmt::format("\\x{:02x}", first);
+  }
+  const bool is_c1 = first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;
+  return is_c1 ? fmt::format("\\u{:04x}", static_cast<unsigned char>(character[1])) : "";
+}
+
+}  // namespace
+
+std::size_t utf8_character(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const Lead lead = lead_of(byte(0));
+  if (lead.length == 1) return 1;
+  if (lead.length == 0 || text.size() < lead.length || byte(1) < lead.low || byte(1) > lead.high) return 0;
+  for (std::size_t i = 2; i < lead.length; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80U) return 0;
+  }
+  return lead.length;
+}
+
+std::size_t utf8_beginning(std::string_view text) {
+  if (text.empty() || utf8_character(text) > 0) return 0;
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const Lead lead = lead_of(byte(0));
+  if (lead.length == 0) return 0;
+  std::size_t end = 1;
+  while (end < lead.length && end < text.size()) {
+    const bool fits = end == 1 ? byte(1) >= lead.low && byte(1) <= lead.high : (byte(end) & 0xC0U) == 0x80U;
+    if (!fits) break;
+    ++end;
+  }
+  return end;
+}
+
+std::size_t utf8_prefix(std::string_view text) {
+  std::size_t end = 0;
+  while (end < text.size()) {
+    if (text.size() - end >= 8 && ascii_word(text.data() + end)) {
+      end += 8;
+      continue;
+    }
+    const std::size_t length = utf8_character(text.substr(end));
+    if (length == 0) break;
+    end += length;
+  }
+  return end;
+}
+
+std::string printable(std::string_view text) {
+  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = utf8_character(text);
+    if (length == 0) {
+      result += kReplacement;
+      text.remove_prefix(ill_formed_length(text));
+      continue;
+    }
+    const std::string_view character = text.substr(0, length);
+    const std::string escaped = escaped_control(character);
+    result += escaped.empty() ? character : escaped;
+    text.remove_prefix(length);
+  }
+  return result;
+}
+
+std::string readable_bytes(std::int64_t bytes) {
+  constexpr std::array<std::string_view, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (std::abs(value) >= 1023.95 && unit + 1 < kUnits.size()) {
+    value /= 1024.0;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string readable_count(double count) {
+  constexpr std::array<std::string_view, 5> kUnits = {"", " k", " M", " G", " T"};
+  std::size_t unit = 0;
+  while (std::abs(count) >= 999.5 && unit + 1 < kUnits.size()) {
+    count /= 1000.0;
+    ++unit;
+  }
+  const int decimals = unit == 0 || count >= 99.95 ? 0 : count >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f}{}", count, decimals, kUnits[unit]);
+}
+
+std::string grouped_digits(std::int64_t count) {
+  std::string digits = std::to_string(count);
+  const std::size_t sign = count < 0 ? 1 : 0;
+  for (std::size_t end = digits.size(); end > sign + 3; end -= 3) digits.insert(end - 3, ",");
+  return digits;
+}
+
+std::string readable_seconds(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0.0) return "?";
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
+}
+
+std::string on_one_line(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }, ' ');
+  return text;
+}
+
+std::string json_excerpt(const nlohmann::json& value) {
+  constexpr std::size_t kShown = 80;
+  std::string all = value.dump(-1, ' ', true);
+  if (all.size() > kShown) all.replace(kShown, std::string::npos, "...");
+  return all;
+}
+
+}  // namespace kozero::io

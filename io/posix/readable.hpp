@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// readable.hpp: text for people: valid UTF-8, control characters made visible, readable numbers, short JSON excerpts.
+// Log lines, error messages and tables use these functions. UTF-8 is checked as RFC 3629 defines it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace kozero::io {
+
+// Which bytes are well-formed UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF), and
+// any bytes as text that a terminal, a log and a JSON string can show.
+
+/// Bytes of the well-formed character at the front of `text`, or 0 where there is none.
+std::size_t utf8_character(std::string_view text);
+
+/// Bytes at the front of `text` that begin a well-formed character and stop short of its end: all of `text` where
+/// further bytes may complete it. 0 where a character is complete there, or the first byte begins none.
+std::size_t utf8_beginning(std::string_view text);
+
+/// Bytes of the longest well-formed prefix of `text`.
+std::size_t utf8_prefix(std::string_view text);
+
+/// Well-formed UTF-8 without control characters. Each ill-formed sequence becomes U+FFFD (Unicode 3.9: one for each
+/// maximal subpart, as Python's errors="replace" has it); control characters other than tab and line feed are escaped
+/// as \x1b or \u0085, so that no text can move the cursor.
+std::string printable(std::string_view text);
+
+// Numbers as people read them, in few characters; texts from elsewhere on one line.
+
+/// "512 B", "1.5 KiB", "12.3 GiB".
+std::string readable_bytes(std::int64_t bytes);
+
+/// "950", "12.3 k", "1.24 M": three digits or more.
+std::string readable_count(double count);
+
+/// "0", "950", "40,960": all digits, in groups of three.
+std::string grouped_digits(std::int64_t count);
+
+/// "4 s", "1 min 05 s", "2 h 05 min"; "?" for what is not a time.
+std::string readable_seconds(double seconds);
+
+/// The text with blanks for line ends and other control characters.
+std::string on_one_line(std::string text);
+
+// A JSON value as a message quotes it: on one line, in ASCII, of what is long only the beginning.
+
+/// At most 83 characters.
+std::string json_excerpt(const nlohmann::json& value);
+
+}  // namespace kozero::io

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// run_folder.cpp: flock(2) on the folder's lock file, and the choice of a free folder name.
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <fcntl.h>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
+#include <kozero/core/error.hpp>
+#include "io/posix/file.hpp"
+#include "io/run/run_folder.hpp"
+#include "io/run/run_status.hpp"
+
+namespace kozero::io {
+
+// Flock on a file that a holder may remove or replace: whoever has the lock looks whether the name still
+// stands for the file that was locked, and begins anew where it does not.
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kAttempts = 20;
+constexpr auto kHolderPatience = std::chrono::seconds(2);  // for a holder that lives after all to see it and leave
+constexpr auto kPause = std::chrono::milliseconds(10);
+
+/// "process 123 on host h, since 2026-01-01T00:00:00Z"; a holder writes this shortly after it has the lock.
+std::string holder_in(const std::string& path) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::string text(1024, '\0');
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const ssize_t size = file < 0 ? -1 : ::read(file, text.data(), text.size());
+    if (file >= 0) ::close(file);
+    text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+    const auto json = nlohmann::json::parse(text, nullptr, false);
+    try {
+      return "process " + std::to_string(json.at("pid").get<long>()) + " on host " +
+             json.at("host").get<std::string>() + ", since " + json.at("since").get<std::string>();
+    } catch (const nlohmann::json::exception&) {  // not written whole yet, or by somebody else
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+  return "a process that has not written its name there";
+}
+
+bool means_no_locks(int error) {
+  return error == ENOLCK || error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP || error == EINVAL;
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::string& folder, Steal steal_it) : folder_(folder) {
+  bool stolen = false;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    make_folder();
+    const Take took = take();
+    if (took == Take::taken) {
+      write_holder();
+      if (stolen) std::this_thread::sleep_for(kHolderPatience);
+      return;
+    }
+    if (took == Take::held && (steal_it == Steal::no || stolen)) refuse();
+    if (took == Take::held) {
+      steal();
+      stolen = true;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+  refuse();
+}
+
+RunLock::~RunLock() {
+  if (lost().empty()) {
+    ::unlink(path().c_str());
+    if (made_) ::rmdir(folder_.c_str());
+  }
+  ::close(file_);
+}
+
+void RunLock::make_folder() {
+  std::error_code problem;
+  made_ = fs::create_directories(folder_, problem) || made_;
+  if (problem) throw Error(Failure::write, "run.dir: " + folder_ + ": cannot create: " + problem.message());
+}
+
+RunLock::Take RunLock::take() {
+  file_ = ::open(path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (file_ < 0 && errno == ENOENT) return Take::replaced;  // whoever had made the folder removed it
+  if (file_ < 0) throw Error(Failure::write, path() + ": cannot open: " + errno_text());
+  if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK || errno == EINTR) {
+      ::close(file_);
+      return Take::held;
+    }
+    if (!means_no_locks(errno)) throw Error(Failure::write, path() + ": cannot lock: " + errno_text());
+    note_ = folder_ + ": its file system has no locks (" + errno_text() +
+            "): nothing keeps a second job out of this folder";
+  }
+  folder_identity_ = file_identity_ = {};
+  struct stat now {};
+  file_identity_ = identity_of(file_);
+  if (::stat(path().c_str(), &now) != 0 || Identity{now.st_dev, now.st_ino} != file_identity_ ||
+      ::stat(folder_.c_str(), &now) != 0) {
+    ::close(file_);
+    return Take::replaced;
+  }
+  folder_identity_ = {now.st_dev, now.st_ino};
+  return Take::taken;
+}
+
+RunLock::Identity RunLock::identity_of(int file) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
+}
+
+void RunLock::write_holder() const {
+  nlohmann::ordered_json holder = {{"host", host_name()}, {"pid", ::getpid()}, {"since", time_now()}};
+  const std::string text = holder.dump() + "\n";
+  // On a full disk the lock holds all the same: the text is only for a message.
+  if (::ftruncate(file_, 0) == 0) static_cast<void>(!::pwrite(file_, text.data(), text.size(), 0));
+}
+
+void RunLock::steal() {
+  note_ = folder_ + ": its lock was taken from " + holder_in(path()) + " (--steal-lock)";
+  if (::unlink(path().c_str()) != 0 && errno != ENOENT) {
+    throw Error(Failure::write, path() + ": cannot remove: " + errno_text());
+  }
+}
+
+void RunLock::refuse() const {
+  throw Error(Failure::deck, "run.dir = \"" + folder_ + "\": another run is at work there: " + holder_in(path()) +
+                                 "; wait for it, stop it or give another run.dir; where that host was lost, "
+                                 "--steal-lock takes the folder");
+}
+
+std::string RunLock::lost() const {
+  struct stat now {};
+  if (::stat(folder_.c_str(), &now) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return "";
+    return folder_ + ": this run's folder is not there any more: it was deleted or moved";
+  }
+  if (Identity{now.st_dev, now.st_ino} != folder_identity_) {
+    return folder_ + ": this is not the folder that the run began in: it was deleted or moved, and another came";
+  }
+  if (::stat(path().c_str(), &now) != 0 || Identity{now.st_dev, now.st_ino} == file_identity_) return "";
+  return folder_ + ": its lock was taken by " + holder_in(path());
+}
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Creates the empty log; false where it is there already. Only one of several processes gets true.
+bool mark(const fs::path& folder) {
+  const std::string path = (folder / kLogFile).string();
+  std::FILE* file = std::fopen(path.c_str(), "wx");
+  if (file == nullptr && errno != EEXIST) throw Error(Failure::write, path + ": cannot create: " + errno_text());
+  if (file != nullptr) std::fclose(file);
+  return file != nullptr;
+}
+
+/// `locked`: the lock's file may be there.
+bool is_free(const fs::path& folder, bool locked) {
+  if (!fs::is_directory(folder)) return false;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!locked || entry.path().filename() != kLockFile) return false;
+  }
+  return true;
+}
+
+bool take(const fs::path& folder, bool locked) {
+  if (fs::exists(folder) && !is_free(folder, locked)) return false;
+  fs::create_directories(folder);
+  return mark(folder);
+}
+
+}  // namespace
+
+std::string without_trailing_slash(const std::string& folder) { return (fs::path(folder) / "").parent_path().string(); }
+
+std::string set_aside(const std::string& path) {
+  std::string aside = path + ".old";
+  for (int number = 2; is_there(aside); ++number) aside = path + ".old-" + std::to_string(number);
+  std::error_code problem;
+  fs::rename(path, aside, problem);
+  if (problem) throw Error(Failure::write, path + ": cannot rename to " + aside + ": " + problem.message());
+  return aside;
+}
+
+std::string create_run_folder(const std::string& wanted, const std::string& locked) {
+  const fs::path first = without_trailing_slash(wanted);
+  if (first.empty()) throw Error(Failure::deck, "run.dir = \"" + wanted + "\": accepted is the path of a folder");
+  try {
+    for (int number = 1;; ++number) {
+      const fs::path folder = number == 1 ? first : fs::path(first.string() + "-" + std::to_string(number));
+      if (take(folder, folder == fs::path(locked))) return folder.string();
+    }
+  } catch (const fs::filesystem_error& problem) {
+    throw Error(Failure::write, "run.dir: " + problem.path1().string() + ": " + problem.code().message());
+  }
+}
+
+}  // namespace kozero::io

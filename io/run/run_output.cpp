@@ -1,0 +1,215 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// run_output.cpp: log lines, progress lines and the lines of metrics.jsonl.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <iostream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <kozero/core/error.hpp>
+#include "io/posix/file.hpp"
+#include "io/posix/readable.hpp"
+#include "io/run/run_output.hpp"
+
+namespace kozero::io {
+
+namespace {
+
+constexpr std::string_view kClearLine = "\r\x1b[K";
+
+/// KOZERO_TERMINAL: a launcher stands between this rank and a terminal of so many columns; 0 where it does not say.
+int told_width() {
+  const char* columns = std::getenv("KOZERO_TERMINAL");
+  return columns == nullptr ? 0 : std::atoi(columns);
+}
+
+/// Whether a line may be written over: https://no-color.org asks for no control sequences, and some terminals have
+/// none.
+bool wants_plain_text() {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  return (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view(terminal) == "dumb");
+}
+
+}  // namespace
+
+int terminal_width() {
+  struct winsize size {};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const int told = told_width();
+  return told > 0 ? told : 80;
+}
+
+Log Log::on_standard_output() {
+  const bool is_terminal = ::isatty(STDOUT_FILENO) != 0 || told_width() > 0;
+  return Log(std::cout, is_terminal && !wants_plain_text());
+}
+
+Log::~Log() {
+  if (status_shown_) status("");
+}
+
+void Log::record_in(const std::string& path) {
+  if (terminal_ == nullptr) return;
+  file_ = LineFile(path, LineFile::Open::append);
+}
+
+void Log::say(std::string_view given) {
+  if (terminal_ == nullptr) return;
+  if (status_shown_) status("");
+  const std::string line = printable(given);
+  *terminal_ << line << '\n' << std::flush;
+  note(line);
+}
+
+void Log::note(std::string_view line) {
+  if (!file_.is_open()) return;
+  try {
+    file_.append(printable(line));
+    file_lacks_lines_ = false;
+  } catch (const Error& problem) {
+    if (file_lacks_lines_) return;
+    file_lacks_lines_ = true;
+    if (status_shown_) status("");
+    *terminal_ << "warning      " << problem.what() << "; lines are missing there until it can be written again\n"
+               << std::flush;
+  }
+}
+
+void Log::status(std::string_view line) {
+  if (!interactive_) return;
+  *terminal_ << kClearLine << line.substr(0, static_cast<std::size_t>(terminal_width() - 1)) << std::flush;
+  status_shown_ = !line.empty();
+}
+
+namespace {
+constexpr double kMemoryOfMean = 0.9;
+constexpr std::int64_t kBarWidth = 16;
+constexpr auto kRefresh = std::chrono::milliseconds(100);
+}  // namespace
+
+void Progress::add(const ProgressStep& now) {
+  sums_.tokens += now.tokens_per_s * now.step_s;
+  sums_.seconds += now.step_s;
+  if (!std::isfinite(now.loss)) return;
+  sums_.loss += now.loss;
+  ++sums_.losses;
+}
+
+std::string Progress::figures(const ProgressStep& now) const {
+  const std::string scale = now.loss_scale ? fmt::format("  scale {:.0f}", *now.loss_scale) : "";
+  const double loss = sums_.losses > 0 ? sums_.loss / static_cast<double>(sums_.losses) : now.loss;
+  const double rate = sums_.seconds > 0.0 ? sums_.tokens / sums_.seconds : now.tokens_per_s;
+  return fmt::format("{}/{}  loss {:.4f}{}  {} tokens/s  {} left  {} resident", now.step, total_steps_, loss, scale,
+                     readable_count(rate),
+                     readable_seconds(static_cast<double>(total_steps_ - now.step) * smooth_step_s_),
+                     readable_bytes(now.memory));
+}
+
+std::string Progress::bar(const ProgressStep& now) const {
+  const auto done =
+      std::clamp<std::int64_t>(kBarWidth * now.step / std::max<std::int64_t>(1, total_steps_), 0, kBarWidth);
+  std::string bar(static_cast<std::size_t>(done), '=');
+  if (done < kBarWidth) bar += '>';
+  bar.resize(kBarWidth, ' ');
+  return "[" + bar + "]  " + figures(now);
+}
+
+void Progress::update(const ProgressStep& now) {
+  smooth_step_s_ =
+      smooth_step_s_ == 0.0 ? now.step_s : kMemoryOfMean * smooth_step_s_ + (1.0 - kMemoryOfMean) * now.step_s;
+  add(now);
+  const bool last = now.step == total_steps_;
+  const bool wanted = now.step == 1 || last || (every_ > 0 && now.step % every_ == 0);
+  if (wanted) {
+    const std::string line = "step " + figures(now);
+    log_.interactive() ? log_.note(line) : log_.say(line);
+  }
+  if (!log_.interactive()) {
+    if (wanted) sums_ = {};
+    return;
+  }
+  const auto clock = std::chrono::steady_clock::now();
+  if (last) {
+    log_.status("");
+  } else if (clock - shown_ >= kRefresh) {
+    log_.status(bar(now));
+    shown_ = clock;
+  }
+  if (wanted) sums_ = {};
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// nlohmann-json prints the shortest digits that round-trip, and null for what is not finite.
+Json number_or_null(const std::optional<double>& number) { return number ? Json(*number) : Json(nullptr); }
+
+template <class Map>
+Json object_of(const Map& map) {
+  Json object = Json::object();
+  for (const auto& [key, value] : map) object[key] = value;
+  return object;
+}
+
+/// The file's lines up to a step, without half-written ones.
+std::string lines_until(const std::string& path, std::int64_t step) {
+  if (!is_there(path)) return "";
+  std::istringstream file(read_whole_file(path, std::numeric_limits<std::int64_t>::max()));
+  std::string kept;
+  for (std::string line; std::getline(file, line);) {
+    const Json json = Json::parse(line, nullptr, false);
+    const auto found = json.is_object() ? json.find("step") : json.end();
+    if (found == json.end() || !found->is_number_integer()) continue;
+    if (found->get<std::int64_t>() <= step) kept += line + '\n';
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::string to_json_line(const StepMetrics& metrics) {
+  Json line = Json::object();
+  line["step"] = metrics.step;
+  line["tokens"] = metrics.tokens;
+  line["loss"] = metrics.loss;
+  line["val_loss"] = number_or_null(metrics.val_loss);
+  line["grad_norm"] = metrics.grad_norm;
+  line["lr"] = metrics.lr;
+  line["step_s"] = metrics.step_s;
+  line["tokens_per_s"] = metrics.tokens_per_s;
+  line["mfu"] = number_or_null(metrics.mfu);
+  line["seconds"] = object_of(metrics.seconds);
+  line["bytes_sent"] = object_of(metrics.bytes_sent);
+  line["memory"] = object_of(metrics.memory);
+  line["loss_scale"] = number_or_null(metrics.loss_scale);
+  line["skipped"] = metrics.skipped;
+  line["skips_in_a_row"] = metrics.skips_in_a_row;
+  line["time"] = metrics.time;
+  line["epoch"] = metrics.epoch;
+  return line.dump();
+}
+
+MetricsFile::MetricsFile(const std::string& path) : file_(path, LineFile::Open::create) {}
+
+MetricsFile::MetricsFile(const std::string& path, std::int64_t step) {
+  write_whole_file(path, lines_until(path, step));
+  file_ = LineFile(path, LineFile::Open::append);
+}
+
+void MetricsFile::write(const StepMetrics& metrics) {
+  try {
+    file_.append(to_json_line(metrics));
+  } catch (const Error& problem) {
+    throw Error(problem.failure(), std::string(problem.what()) + " (step " + std::to_string(metrics.step) + ")");
+  }
+}
+
+}  // namespace kozero::io

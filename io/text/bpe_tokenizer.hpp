@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// bpe_tokenizer.hpp: the byte-level BPE tokenizer, its added tokens, and its training on a corpus.
+//    text -> added tokens | rest -> normalizer -> pretokens -> bytes -> merges -> ids
+// Ids agree with Hugging Face's tokenizers. The same corpus gives the same trained tokenizer on every machine.
+#pragma once
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <kozero/core/views.hpp>
+#include "io/text/bpe_merges.hpp"
+#include "io/text/pretokenizer.hpp"
+#include "io/text/tokenizer.hpp"
+
+namespace kozero::io {
+
+// Tokens that are written out in the text, such as <|endoftext|>, and are found before it is split.
+//   "one<|endoftext|>two"  ->  at 3, the id of <|endoftext|>            leftmost first, of those the longest
+// Sorted texts, narrowed byte by byte: at each place the time is that of the part that matches.
+
+class AddedTokens {
+ public:
+  /// None of the texts may be empty.
+  explicit AddedTokens(std::vector<std::pair<std::string, Token>> tokens);
+
+  [[nodiscard]] bool empty() const { return tokens_.empty(); }
+  struct Match {
+    std::size_t begin, end;
+    Token id;  ///< -1, and begin = end = text.size(), where none follows
+  };
+  /// The first one that begins at or after `start`.
+  [[nodiscard]] Match find(std::string_view text, std::size_t start) const;
+
+ private:
+  [[nodiscard]] Match longest_at(std::string_view text, std::size_t begin) const;
+
+  std::vector<std::pair<std::string, Token>> tokens_;  ///< sorted by text
+  std::array<bool, 256> begins_{};                     ///< the bytes that some token begins with
+};
+
+// Byte-level byte-pair encoding, as a tokenizer.json describes it.
+//   text -> added tokens | rest -> normaliser -> pieces (split pattern) -> bytes -> merges -> ids
+// Encodes as Hugging Face's tokenizers without the tokens that a post-processor would put around the text; decodes to
+// the bytes, special tokens written out. Bytes that are not UTF-8, which Hugging Face's do not take, are pieces of
+// their own.
+
+struct TokenizerJson;
+
+class BpeTokenizer : public Tokenizer {
+ public:
+  /// From the bytes of a tokenizer.json. Throws Error(input) naming `path` and what is wrong.
+  BpeTokenizer(const std::string& path, std::string json_text);
+  /// From learnt merges, with GPT-2's split pattern.
+  explicit BpeTokenizer(const std::vector<Merge>& merges);
+
+  [[nodiscard]] std::vector<Token> encode(std::string_view text) const override;
+  [[nodiscard]] std::vector<Token> encode_rest(std::string_view text) const override;
+  [[nodiscard]] std::string decode(std::span<const Token> tokens) const override;
+  [[nodiscard]] int vocab_size() const override { return static_cast<int>(bytes_of_.size()); }
+  [[nodiscard]] std::string name() const override { return "bpe:" + std::to_string(vocab_size()); }
+  [[nodiscard]] Token end_of_text() const override { return end_of_text_; }
+  [[nodiscard]] bool ends_text(Token token) const override;
+  void save(const std::string& path) const override;
+
+ private:
+  BpeTokenizer(std::string json_text, TokenizerJson json);
+
+  [[nodiscard]] std::vector<Token> encode_text(std::string_view text, bool add_prefix_space) const;
+  void encode_unnormalized(std::string_view text, bool add_prefix_space, std::vector<Token>& tokens) const;
+  void encode_plain(std::string_view text, bool add_prefix_space, std::vector<Token>& tokens) const;
+  void encode_pieces(std::string_view text, std::vector<Token>& tokens) const;
+
+  std::string json_text_;  ///< saved as it came
+  AddedTokens added_, added_normalized_;
+  SplitPattern pattern_;
+  MergeRules rules_;
+  std::vector<std::string> bytes_of_;                     ///< what each id decodes to
+  std::unordered_map<std::string_view, Token> whole_;  ///< pieces that are tokens whatever the merges make of them
+  bool nfc_, add_prefix_space_;
+  Token end_of_text_;
+  std::vector<Token> closing_;
+  mutable PieceCache cache_;
+};
+
+// A byte-level BPE tokenizer learnt from a corpus.
+//   corpus -> pieces (split pattern) -> counts -> merges
+// Memory follows the number of different pieces: where there are too many, rare ones are dropped; of a large corpus
+// every k-th block is read. The same corpus gives the same tokenizer, everywhere.
+
+/// A tokenizer of at most `vocab` ids, learnt from at most 64 MiB of the corpus.
+BpeTokenizer train_bpe(const std::vector<TextFile>& corpus, int vocab);
+
+}  // namespace kozero::io

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// prepare.hpp: text -> token shards for training and validation in a folder, and tokens.json, which describes them.
+// A folder whose fingerprint still fits the text, the tokenizer and val_fraction is reused.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/text/text_source.hpp"
+
+namespace kozero::io {
+
+// Text -> token shards for training and validation in a folder, made once and reused.
+//   FOLDER/train_000000.bin ... val_000000.bin ... tokenizer.json tokens.json, a .xxh3 beside each shard
+// Validation takes stretches spread evenly over the corpus, val_fraction of its bytes: at the end of each of k equal
+// parts, with stretches of at least 64 KiB where the corpus is large enough. Each document, and each change of side,
+// begins with the tokenizer's end-of-text. tokens.json is the description below; its fingerprint covers the paths,
+// sizes and times of the text files, the tokenizer and val_fraction. The folder is written under a temporary name, then
+// renamed.
+
+struct PrepareOrder {
+  std::vector<std::string> text;  ///< files and folders
+  std::string tokenizer = "bytes";
+  double val_fraction = 0.05;
+  std::string folder;
+};
+
+struct TokenSplit {
+  std::vector<std::string> files;
+  std::int64_t tokens = 0;
+  std::int64_t bytes = 0;  ///< of text: bits per byte = loss / ln 2 * tokens / bytes
+};
+
+struct PreparedTokens {
+  TokenSplit train, val;
+  std::string tokenizer;       ///< its name
+  std::string tokenizer_file;  ///< for make_tokenizer
+  std::int64_t vocab = 0;
+  std::string fingerprint;
+  bool reused = false;  ///< prepare found it already made
+  SkippedFiles skipped;  ///< of the folders given; of prepare() alone
+};
+
+/// What may surprise about the tokens that prepare() made, one text each: files that were skipped, fewer ids than
+/// "bpe:N" asked for.
+std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedTokens& made);
+
+/// Makes the folder, or finds it made from the same text. One process calls it. Throws Error(deck) for val_fraction
+/// outside [0, 0.5], Error(input) for the text, Error(write) for the folder, which is replaced only where it holds
+/// prepared tokens.
+PreparedTokens prepare(const PrepareOrder& order);
+
+/// The description of a prepared folder. Throws Error(input) where there is none or it is malformed.
+PreparedTokens read_prepared(const std::string& folder);
+
+// Tokens.json, the description of a folder of prepared tokens, and the fingerprint in it.
+
+inline constexpr const char* kTokensDescription = "tokens.json";
+
+/// 16 hexadecimal digits that change with the text files' paths, sizes and times, the tokenizer and val_fraction.
+std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile>& files);
+
+/// A folder for prepared tokens that are made for one command and may be made again, the same for the same `name`:
+/// XDG_CACHE_HOME/kozero/tokens-DIGITS; under ~/.cache or TMPDIR (/tmp) where that variable is not set. Throws
+/// Error(write) where none of them can be written.
+std::string token_cache(const std::string& name);
+
+/// Writes folder/tokens.json; file names in it are relative to the folder.
+void write_description(const std::string& folder, const PreparedTokens& tokens);
+
+}  // namespace kozero::io

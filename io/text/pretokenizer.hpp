@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// pretokenizer.hpp: the steps of byte-level BPE before the merges.
+//    text -> Unicode normal form C -> pretokens (split pattern) -> bytes as visible characters
+// Every byte of the text is in exactly one pretoken.
+#pragma once
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace kozero::io {
+
+// Unicode normalisation form C (canonical composition), which Qwen's tokenizers apply to their text.
+//   "e" U+0301  ->  U+00E9            text that is already composed, such as ASCII and Latin-1, is left as it is
+// Unicode Standard Annex 15; by utf8proc. As Hugging Face's tokenizers, whose tables are those of Unicode 9: marks that
+// came later keep their place.
+
+/// The text in form C. Bytes that are not UTF-8 are kept, and nothing composes across them.
+std::string to_nfc(std::string_view text);
+
+// Text cut into the pieces inside which byte-level BPE merges: a regular expression (PCRE2, Unicode
+// classes), applied from left to right. Every byte is in exactly one piece: what the expression does not match, and
+// each run of bytes that are not UTF-8, is a piece of its own.
+//   PieceSplitter splitter(pattern, text);  for (std::string_view piece; splitter.next(piece);) ...
+
+/// GPT-2's expression: contractions, letters, digits, other marks, each with one leading blank, and white space.
+/// Radford et al. 2019, encoder.py.
+extern const char* const kGpt2Split;
+
+/// The expressions that published tokenizers split with. PCRE2 cuts with them as Oniguruma does, which they were
+/// written for; of an expression at large that is not so.
+struct PublishedSplit {
+  const char* name;
+  const char* expression;
+};
+extern const std::array<PublishedSplit, 4> kPublishedSplits;
+
+class SplitPattern {
+ public:
+  /// Throws Error(input) with PCRE2's message and the offset where the expression is malformed.
+  explicit SplitPattern(const std::string& expression);
+  ~SplitPattern();
+  SplitPattern(SplitPattern&&) noexcept;
+  SplitPattern& operator=(SplitPattern&&) noexcept;
+
+  /// The first match in well-formed UTF-8 `text` at or after `start`, as [begin, end); end <= begin where there is
+  /// none.
+  struct Range {
+    std::size_t begin, end;
+  };
+  [[nodiscard]] Range find(std::string_view text, std::size_t start) const;
+
+ private:
+  struct Compiled;
+  std::unique_ptr<Compiled> compiled_;
+};
+
+class PieceSplitter {
+ public:
+  PieceSplitter(const SplitPattern& pattern, std::string_view text) : pattern_(pattern), text_(text) {}
+  /// The next piece; false at the end of the text.
+  bool next(std::string_view& piece);
+
+ private:
+  std::size_t end_of_piece();
+
+  const SplitPattern& pattern_;
+  std::string_view text_;
+  std::size_t position_ = 0;
+  std::size_t valid_end_ = 0;  ///< [position_, valid_end_) is well-formed UTF-8
+};
+
+// GPT-2's way to write any bytes as visible text, used in tokenizer files.
+//   visible Latin-1 bytes (! to ~, 0xA1-0xAC, 0xAE-0xFF) stand for themselves, the k-th other byte for U+0100 + k
+// Radford et al. 2019, encoder.py, bytes_to_unicode.
+
+/// The bytes, each as its visible character, in UTF-8.
+std::string to_visible(std::string_view bytes);
+
+/// The bytes that `visible` stands for, or nothing where it holds another character.
+std::optional<std::string> from_visible(std::string_view visible);
+
+}  // namespace kozero::io

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// tokenizer.cpp: the choice of a tokenizer, incremental decoding, the byte tokenizer and the cache.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+
+#include <kozero/core/error.hpp>
+#include "io/posix/file.hpp"
+#include "io/posix/readable.hpp"
+#include "io/text/bpe_tokenizer.hpp"
+#include "io/text/sentencepiece_check.hpp"
+#include "io/text/sentencepiece_tokenizer.hpp"
+#include "io/text/tokenizer.hpp"
+
+namespace kozero::io {
+
+namespace {
+
+constexpr int kMinVocab = 257;  // the bytes and end-of-text
+constexpr int kMaxVocab = 1'000'000;
+constexpr std::int64_t kMaxFileBytes = std::int64_t{128} << 20;
+
+[[noreturn]] void refuse(const std::string& spec) {
+  const std::array<std::string, 2> names = {"bytes", "bpe:4096"};
+  const std::string near = nearest_name(spec, names.data(), names.data() + names.size());
+  throw Error(Failure::deck, "data.tokenizer = \"" + spec + "\": accepted are \"bytes\", \"bpe:N\" with N from " +
+                                 std::to_string(kMinVocab) + " to " + std::to_string(kMaxVocab) +
+                                 ", or the path of a tokenizer.json or a SentencePiece model" +
+                                 (near.empty() ? "" : "; did you mean \"" + near + "\"?"));
+}
+
+/// A file of any kind. A SentencePiece model begins with the tag of its first piece, which is a line's end: what else
+/// begins with white space or a brace is JSON.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
+  std::string bytes = read_whole_file(path, kMaxFileBytes);
+  if (looks_like_sentencepiece(bytes)) return std::make_unique<SentencePieceTokenizer>(path, std::move(bytes));
+  if (bytes == ByteTokenizer::file_text() || bytes == ByteTokenizer::hugging_face_text()) {
+    return std::make_unique<ByteTokenizer>();
+  }
+  return std::make_unique<BpeTokenizer>(path, std::move(bytes));
+}
+
+}  // namespace
+
+std::optional<int> bpe_size(const std::string& spec) {
+  if (!spec.starts_with("bpe:")) return std::nullopt;
+  int size = 0;
+  const auto [end, problem] = std::from_chars(spec.data() + 4, spec.data() + spec.size(), size);
+  if (problem != std::errc() || end != spec.data() + spec.size() || size < kMinVocab || size > kMaxVocab) refuse(spec);
+  return size;
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::vector<TextFile>& corpus) {
+  if (spec == "bytes") return std::make_unique<ByteTokenizer>();
+  if (const auto size = bpe_size(spec)) {
+    if (corpus.empty()) {
+      throw Error(Failure::deck, "data.tokenizer = \"" + spec +
+                                     "\" is trained on text: give data.text, or the path of a tokenizer's file");
+    }
+    return std::make_unique<BpeTokenizer>(train_bpe(corpus, *size));
+  }
+  if (!is_there(spec)) refuse(spec);
+  return load_tokenizer(spec);
+}
+
+namespace {
+
+constexpr const char* kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+constexpr std::size_t kLongestWindow = 8;
+
+std::string escaped(const char* format, unsigned value) {
+  char text[8];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
+/// A well-formed character, or the escape of a control character.
+std::string shown(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (character.size() == 1 && (first < 0x20 || first == 0x7F) && first != '\n' && first != '\t') {
+    return escaped("\\x%02x", first);
+  }
+  const auto last = static_cast<unsigned char>(character.back());
+  if (character.size() == 2 && first == 0xC2 && last < 0xA0) return escaped("\\u%04x", last);
+  return std::string(character);
+}
+
+}  // namespace
+
+std::string ReadableText::add(std::string_view bytes) {
+  held_ += bytes;
+  return taken(false);
+}
+
+std::string ReadableText::finish() { return taken(true); }
+
+std::string ReadableText::taken(bool is_end) {
+  std::string text;
+  std::size_t place = 0;
+  while (place < held_.size()) {
+    const std::string_view rest = std::string_view(held_).substr(place);
+    if (const std::size_t length = utf8_character(rest); length > 0) {
+      text += controls_ == Controls::escaped ? shown(rest.substr(0, length)) : std::string(rest.substr(0, length));
+      place += length;
+      continue;
+    }
+    const std::size_t begun = utf8_beginning(rest);
+    if (begun == rest.size() && !is_end) break;
+    text += kReplacement;
+    place += std::max<std::size_t>(begun, 1);
+  }
+  held_.erase(0, place);
+  return text;
+}
+
+StreamedText::StreamedText(const Tokenizer& tokenizer, const std::vector<Token>& before,
+                           ReadableText::Controls controls)
+    : tokenizer_(tokenizer), readable_(controls) {
+  if (!before.empty()) window_.push_back(before.back());
+  shown_ = tokenizer_.decode(window_).size();
+}
+
+std::string StreamedText::add(Token token) {
+  window_.push_back(token);
+  const std::string text = tokenizer_.decode(window_);
+  // A tokenizer that gives characters, not bytes, has a U+FFFD where the bytes of a character are still coming.
+  const bool waits = text.size() <= shown_ || text.ends_with(kReplacement);
+  if (waits && window_.size() < kLongestWindow) return "";
+  const std::string added = text.size() <= shown_ ? "" : text.substr(shown_);
+  window_ = {token};
+  shown_ = tokenizer_.decode(window_).size();
+  return readable_.add(added);
+}
+
+std::string StreamedText::finish() {
+  const std::string text = tokenizer_.decode(window_);
+  const std::string rest = text.size() > shown_ ? readable_.add(text.substr(shown_)) : "";
+  shown_ = text.size();
+  return rest + readable_.finish();
+}
+
+std::vector<Token> ByteTokenizer::encode(std::string_view text) const {
+  std::vector<Token> tokens;
+  tokens.reserve(text.size());
+  for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
+  return tokens;
+}
+
+std::string ByteTokenizer::decode(std::span<const Token> tokens) const {
+  std::string text;
+  text.reserve(tokens.size());
+  for (const Token token : tokens) {
+    if (token < 0 || token > 255) {
+      throw Error(Failure::input, "tokenizer bytes: id " + std::to_string(token) + " is outside [0, 256)");
+    }
+    text.push_back(static_cast<char>(token));
+  }
+  return text;
+}
+
+void ByteTokenizer::save(const std::string& path) const {
+  write_whole_file(path, file_text());
+}
+
+std::size_t PieceCache::slot_of(std::string_view piece) { return std::hash<std::string_view>{}(piece) % kNumSlots; }
+
+bool PieceCache::find(std::string_view piece, std::vector<Token>& out) const {
+  if (piece.size() > kMaxBytes) return false;
+  const Slot& slot = slots_[slot_of(piece)];
+  if (slot.num_bytes != piece.size() || std::memcmp(slot.bytes.data(), piece.data(), piece.size()) != 0) return false;
+  out.insert(out.end(), slot.tokens.begin(), slot.tokens.begin() + slot.num_tokens);
+  return true;
+}
+
+void PieceCache::keep(std::string_view piece, std::span<const Token> tokens) {
+  if (piece.empty() || piece.size() > kMaxBytes || tokens.size() > kMaxTokens) return;
+  Slot& slot = slots_[slot_of(piece)];
+  slot.num_bytes = static_cast<std::uint8_t>(piece.size());
+  slot.num_tokens = static_cast<std::uint8_t>(tokens.size());
+  std::copy(piece.begin(), piece.end(), slot.bytes.begin());
+  std::copy(tokens.begin(), tokens.end(), slot.tokens.begin());
+}
+
+}  // namespace kozero::io

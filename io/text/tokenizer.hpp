@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// tokenizer.hpp: the tokenizer interface, incremental decoding, the byte tokenizer, and a cache of encoded pretokens.
+//    decode(encode(bytes)) == bytes        for every tokenizer that does not normalize its text
+// make_tokenizer makes the tokenizer that a deck names. One object serves one thread.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <kozero/core/views.hpp>
+#include "io/text/text_source.hpp"
+
+namespace kozero::io {
+
+// Text <-> token ids, as the rest of KoZeRO sees it.
+//   decode(encode(bytes)) == bytes        for every byte sequence, UTF-8 or not, where the tokenizer loses nothing
+// (a normaliser, an added blank, SentencePiece change the text). Each document of a corpus begins with end_of_text(),
+// as llm.c's shards do. Special tokens written out in the text become their ids, as the published tokenizers do by
+// default. One object serves one thread.
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  [[nodiscard]] virtual std::vector<Token> encode(std::string_view text) const = 0;
+  /// The tokens of text that goes on from earlier text of the same document, cut as TextReader cuts: without what the
+  /// tokenizer puts before a text.
+  [[nodiscard]] virtual std::vector<Token> encode_rest(std::string_view text) const { return encode(text); }
+  /// Throws Error(input) for an id outside [0, vocab_size()).
+  [[nodiscard]] virtual std::string decode(std::span<const Token> tokens) const = 0;
+  [[nodiscard]] virtual int vocab_size() const = 0;
+  /// For the banner and descriptions: "bytes", "bpe:4096".
+  [[nodiscard]] virtual std::string name() const = 0;
+  /// The id that begins a document, or -1 where there is none.
+  [[nodiscard]] virtual Token end_of_text() const = 0;
+  /// Whether generated text ends with this id.
+  [[nodiscard]] virtual bool ends_text(Token token) const { return token >= 0 && token == end_of_text(); }
+  /// The usual name of its file.
+  [[nodiscard]] virtual std::string file_name() const { return "tokenizer.json"; }
+  /// Writes a file that make_tokenizer reads. Throws Error(write).
+  virtual void save(const std::string& path) const = 0;
+};
+
+/// N of "bpe:N"; nothing where the spec has another form. Throws Error(deck) with the accepted set.
+std::optional<int> bpe_size(const std::string& spec);
+
+/// What `data.tokenizer` asks for: "bytes"; "bpe:N", trained on `corpus` to at most N ids; or the path of a saved one,
+/// of a Hugging Face tokenizer.json (tokenizer_json.hpp) or of a SentencePiece model. Throws Error(deck) with the
+/// accepted set, Error(input) for a file that is malformed or not supported.
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::vector<TextFile>& corpus = {});
+
+// Generated tokens as text that can be shown while it comes.
+//   ReadableText    bytes -> whole UTF-8 characters; U+FFFD for what is none (one for each maximal part, Unicode 15,
+//                   section 3.9); control characters other than newline and tab as \x1b, those from U+0080 on as \u009b
+//   StreamedText    tokens -> the bytes that each adds to the text of those before, through a ReadableText
+// Both hold back what the next bytes may complete, and give it at finish().
+
+class ReadableText {
+ public:
+  enum class Controls { escaped, kept };
+  explicit ReadableText(Controls controls = Controls::escaped) : controls_(controls) {}
+
+  /// What can be shown of the bytes so far and was not before.
+  std::string add(std::string_view bytes);
+  /// What add held back.
+  std::string finish();
+
+ private:
+  std::string taken(bool is_end);
+
+  Controls controls_;
+  std::string held_;
+};
+
+class StreamedText {
+ public:
+  /// Goes on from `prompt`, whose tokens are `before`. `tokenizer` outlives it.
+  StreamedText(const Tokenizer& tokenizer, const std::vector<Token>& before, ReadableText::Controls controls);
+
+  std::string add_text(std::string_view bytes) { return readable_.add(bytes); }
+  std::string add(Token token);
+  std::string finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  ReadableText readable_;
+  /// tokens whose text depends on each other: a blank between words, the bytes of a character
+  std::vector<Token> window_;
+  std::size_t shown_ = 0;      // bytes of the window's text
+};
+
+// A token is a byte, the vocabulary is 256.
+// Byte 0, which text does not hold, doubles as end-of-text: documents are told apart without a 257th id, and a byte 0
+// in the input still round-trips.
+
+class ByteTokenizer : public Tokenizer {
+ public:
+  [[nodiscard]] std::vector<Token> encode(std::string_view text) const override;
+  [[nodiscard]] std::string decode(std::span<const Token> tokens) const override;
+  [[nodiscard]] int vocab_size() const override { return 256; }
+  [[nodiscard]] std::string name() const override { return "bytes"; }
+  [[nodiscard]] Token end_of_text() const override { return 0; }
+  void save(const std::string& path) const override;
+  /// What save writes.
+  static std::string file_text() { return "{\"kozero_tokenizer\": \"bytes\"}\n"; }
+  /// The same tokenizer as a Hugging Face tokenizer.json: byte-level BPE of the 256 byte characters without a merge.
+  static std::string hugging_face_text();
+};
+
+// The tokens of pieces met before. Words repeat, so most pieces need no merging.
+// A fixed table of one-line slots, each holding the last short piece that fell into it: 4 MiB, no growth, no
+// allocation.
+
+class PieceCache {
+ public:
+  PieceCache() : slots_(kNumSlots) {}
+
+  /// Appends the piece's tokens to `out` and returns true where they are known.
+  bool find(std::string_view piece, std::vector<Token>& out) const;
+  /// Remembers the tokens of a piece that is short enough.
+  void keep(std::string_view piece, std::span<const Token> tokens);
+
+ private:
+  static constexpr std::size_t kNumSlots = std::size_t{1} << 16;
+  static constexpr std::size_t kMaxBytes = 22;
+  static constexpr std::size_t kMaxTokens = 10;
+  struct Slot {
+    std::uint8_t num_bytes = 0;  // 0: empty
+    std::uint8_t num_tokens = 0;
+    std::array<char, kMaxBytes> bytes{};
+    std::array<Token, kMaxTokens> tokens{};
+  };
+  static_assert(sizeof(Slot) == 64);
+
+  [[nodiscard]] static std::size_t slot_of(std::string_view piece);
+
+  std::vector<Slot> slots_;
+};
+
+}  // namespace kozero::io

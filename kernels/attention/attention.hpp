@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// attention.hpp: causal softmax attention of each head of each sequence, with its gradient.
+//   s(i,j) = q(i,:) . k(j,:) / sqrt(D)           p(i,j) = exp(s(i,j) - l(i)) for j <= i, else 0
+//   l(i) = log sum_{j<=i} exp(s(i,j))            y(i,:) = sum_j m(i,j) p(i,j) v(j,:)
+//   l is the logsumexp; m = 1, or with dropout 0 or 1 / (1 - dropout)
+//   qkv (N, (H + 2 KV) D), a row = H query heads | KV key heads | KV value heads      y (N, H D)     logsumexp (B H, T)
+// Query head h reads key and value head h / (H / KV): grouped-query attention; KV = H is the usual one.
+// Backward recomputes p from the logsumexp, and overwrites dqkv. No (T, T) matrix of a head exists: on the host blocks
+// of 32 keys by 32 queries on the processor's tile unit (attention_host.hpp), or where there is none a strip of rows a
+// thread by the library of matmul_host.hpp (attention_host.hpp); on GPUs cuDNN (attention_cudnn.hpp), or a team a block
+// of rows (attention_teams.hpp). Bits do not depend on the number of threads. Runs on `space`; returns without fencing.
+// Dao, Fu, Ermon, Rudra, Re, "FlashAttention", 2022, arXiv:2205.14135; Ainslie et al. 2023, arXiv:2305.13245.
+#pragma once
+#include <cstdint>
+#include <Kokkos_Core.hpp>
+#include <string>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/random.hpp>
+#include <kozero/core/views.hpp>
+#include "kernels/launch/inputs.hpp"
+
+namespace kozero::kernels {
+
+struct AttentionShape {
+  std::int64_t batch = 0;
+  std::int64_t positions = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  ///< divides heads
+  std::int64_t head_dim = 0;
+  float dropout = 0.0F;                       ///< share of the probabilities that are dropped
+  std::uint64_t key = 0;                      ///< of the dropout's random stream
+  const std::uint64_t* sample_ids = nullptr;  ///< one a sequence, on the device; read where dropout > 0
+
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t rows() const { return batch * positions; }
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t qkv_columns() const { return (heads + 2 * kv_heads) * head_dim; }
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t y_columns() const { return heads * head_dim; }
+  /// Query heads that share one key head.
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t group() const { return heads / kv_heads; }
+  [[nodiscard]] KOKKOS_FUNCTION float scale() const { return 1.0F / Kokkos::sqrt(static_cast<float>(head_dim)); }
+
+  // Offsets of the first element of a head at position 0 of sequence b.
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t query(std::int64_t b, std::int64_t h) const {
+    return b * positions * qkv_columns() + h * head_dim;
+  }
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t key_of(std::int64_t b, std::int64_t kv) const {
+    return query(b, heads + kv);
+  }
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t value_of(std::int64_t b, std::int64_t kv) const {
+    return query(b, heads + kv_heads + kv);
+  }
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t output(std::int64_t b, std::int64_t h) const {
+    return b * positions * y_columns() + h * head_dim;
+  }
+
+  /// m(i,j) of head h of sequence b.
+  [[nodiscard]] KOKKOS_FUNCTION float kept(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    if (!(dropout > 0.0F)) return 1.0F;
+    const auto element = static_cast<std::uint64_t>((h * positions + i) * positions + j);
+    const bool keeps = uniform_of(philox(key, counter_of(element, sample_ids[b])).x[0]) >= dropout;
+    return keeps ? 1.0F / (1.0F - dropout) : 0.0F;
+  }
+};
+
+/// Whether backward gives the same bits each time: it does unless `fastest` is chosen,
+/// where a back end is faster without.
+enum class Attention { repeating, fastest };
+void choose_attention(Attention attention);
+
+/// Who computes attention of that shape for arrays of T: "AVX-512 BF16", "oneDNN", "loops", "cuDNN 9.19.0", or "blocks
+/// in shared memory (cuDNN: <why not>)".
+template <class T>
+std::string attention_by(const AttentionShape& shape);
+
+/// Floats of workspace that attention_forward and attention_backward need for arrays of T.
+template <class T>
+std::int64_t attention_workspace(const AttentionShape& shape);
+
+template <class Space, class T>
+void attention_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp, MatrixIn<T> qkv,
+                       const AttentionShape& shape, Vector<float> workspace);
+
+template <class Space, class T>
+void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, MatrixIn<T> y,
+                        Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
+                        Vector<float> workspace);
+
+/// Throws where an array does not have the shape's extents.
+template <class Y, class Lse, class Qkv>
+void require_attention(const AttentionShape& shape, const Y& y, const Lse& logsumexp, const Qkv& qkv) {
+  const auto has = [](const auto& view, std::int64_t rows, std::int64_t columns) {
+    return static_cast<std::int64_t>(view.extent(0)) == rows && static_cast<std::int64_t>(view.extent(1)) == columns;
+  };
+  require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "attention: kv_heads must divide heads");
+  require(has(y, shape.rows(), shape.y_columns()) && has(qkv, shape.rows(), shape.qkv_columns()) &&
+              has(logsumexp, shape.batch * shape.heads, shape.positions),
+          "attention: an array does not have the extents of the shape");
+}
+
+}  // namespace kozero::kernels

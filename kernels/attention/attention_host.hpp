@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_host.hpp: the two algorithms of attention.hpp on a host, and their tasks and per-thread scratch.
+//   tiles    blocks of 32 keys by 32 queries on the processor's tile unit
+//   strips   rows of queries on the library's products
+// Tasks do not read what other tasks write, so bits do not depend on which thread takes which task.
+#pragma once
+#include <cstdint>
+#include <Kokkos_Core.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include "kernels/attention/attention.hpp"
+#include "kernels/matmul/host/tile_product.hpp"
+
+namespace kozero::kernels {
+
+// Attention's tasks on the threads of a host, each thread with scratch of its own.
+// Tasks are taken in turn by whoever is free; none reads what another writes, so bits do not depend on who takes which.
+
+inline constexpr std::int64_t kLineFloats = 16;  ///< floats of a cache line
+
+/// Cuts a thread's scratch into arrays that begin on cache lines; without memory it only counts.
+class ScratchCutter {
+ public:
+  explicit ScratchCutter(float* memory) : memory_(memory) {}
+
+  template <class T>
+  T* take(std::int64_t elements) {
+    float* const begin = memory_ == nullptr ? nullptr : memory_ + extent_;
+    const std::int64_t bytes = elements * static_cast<std::int64_t>(sizeof(T));
+    constexpr std::int64_t kLineBytes = kLineFloats * 4;
+    extent_ += (bytes + kLineBytes - 1) / kLineBytes * kLineFloats;
+    return reinterpret_cast<T*>(begin);
+  }
+  /// Floats handed out so far.
+  [[nodiscard]] std::int64_t extent() const { return extent_; }
+
+ private:
+  float* memory_;
+  std::int64_t extent_ = 0;
+};
+
+/// Floats of workspace for `scratch` floats a thread, wherever the workspace begins.
+inline std::int64_t workspace_of_threads(std::int64_t scratch) {
+  return Device().concurrency() * scratch + kLineFloats;
+}
+
+/// Calls task(index, scratch) for each index, on all threads, each with `scratch` floats that begin on a cache line.
+template <class Space, class Task>
+void for_each_task(const Space& space, const char* label, std::int64_t tasks, std::int64_t scratch,
+                   Vector<float> workspace, const Task& task) {
+  if (tasks == 0) return;
+  require(static_cast<std::int64_t>(workspace.extent(0)) >= scratch * space.concurrency() + kLineFloats,
+          "attention: the workspace is too small");
+  const auto misplaced = reinterpret_cast<std::uintptr_t>(workspace.data()) / sizeof(float) % kLineFloats;
+  float* const begin = workspace.data() + (kLineFloats - misplaced) % kLineFloats;
+  using Policy = Kokkos::RangePolicy<Space, Kokkos::Schedule<Kokkos::Dynamic>, Kokkos::IndexType<std::int64_t>>;
+  const Kokkos::Experimental::UniqueToken<Space> threads(space);
+  Kokkos::parallel_for(label, Policy(space, 0, tasks, Kokkos::ChunkSize(1)), [=](std::int64_t index) {
+    const auto thread = threads.acquire();
+    task(index, begin + thread * scratch);
+    threads.release(thread);
+  });
+}
+
+// Attention on a host without tile units, in strips of query rows on oneDNN's products.
+// The contract is attention.hpp's; the scratch is that of one thread, in floats (attention_host.hpp).
+
+template <class T>
+std::int64_t attention_strips_scratch(const AttentionShape& shape);
+
+template <class Space, class T>
+void attention_strips_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp, MatrixIn<T> qkv,
+                              const AttentionShape& shape, Vector<float> workspace);
+
+template <class Space, class T>
+void attention_strips_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, MatrixIn<T> y,
+                               Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
+                               Vector<float> workspace);
+
+// Attention on a host's tile units, in blocks of 32 keys by 32 queries up to the diagonal.
+//   forward    S^T = K Q^T      P^T = exp(S^T / sqrt(D) - l)                 Y^T = V^T (m P)^T
+//   backward   dP^T = V dY^T    dS^T = P^T * (m dP^T - rowsum(dY * Y))
+//              dV += (m P)^T dY      dK += dS^T Q / sqrt(D)      dQ^T += K^T dS^T / sqrt(D)
+// Scores are made transposed, so that P^T and dS^T are operands of the products that follow as they lie. In bf16 P and
+// dS are rounded before those products; fp16 is multiplied as float; all sums are in float. Bits depend on the unit
+// alone. The contract is attention.hpp's; the scratch is that of one thread, in floats (attention_host.hpp).
+
+template <class T>
+std::int64_t attention_tiles_forward_scratch(const AttentionShape& shape);
+
+template <class T>
+std::int64_t attention_tiles_backward_scratch(const AttentionShape& shape);
+
+template <class Space, class T>
+void attention_tiles_forward(const Space& space, const TileUnit& unit, Matrix<T> y, Matrix<float> logsumexp,
+                             MatrixIn<T> qkv, const AttentionShape& shape, Vector<float> workspace);
+
+template <class Space, class T>
+void attention_tiles_backward(const Space& space, const TileUnit& unit, Matrix<T> dqkv, MatrixIn<T> dy, MatrixIn<T> y,
+                              Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
+                              Vector<float> workspace);
+
+}  // namespace kozero::kernels

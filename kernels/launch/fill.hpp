@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// fill.hpp: elementwise operations on whole vectors: set, scale, add, convert, and add a branch to the residual stream.
+//   fill: x = value     scale: x *= factor     add_into: y += x     convert: y = T(x)     residual_add: x += y
+// Runs on `space` and returns without fencing.
+#pragma once
+#include <type_traits>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include "kernels/launch/for_each.hpp"
+#include "kernels/launch/inputs.hpp"
+
+namespace kozero::kernels {
+
+// The plain vector operations: set, scale, add.
+//   fill: x = value      scale: x *= factor      add_into: y += x
+// Elementwise, any extent. Runs on `space`; returns without fencing.
+
+template <class Space, class T>
+void fill(const Space& space, Vector<T> x, std::type_identity_t<T> value) {
+  const auto number = static_cast<float>(value);
+  assign_elements(
+      space, "kozero::fill", x, InputArrays<T, 0>(), KOKKOS_LAMBDA() { return number; });
+}
+
+template <class Space, class T>
+void scale(const Space& space, Vector<T> x, float factor) {
+  assign_elements(
+      space, "kozero::scale", x, inputs_of(Vector<const T>(x)), KOKKOS_LAMBDA(float v) { return factor * v; });
+}
+
+template <class Space>
+void add_into(const Space& space, Vector<float> y, Vector<const float> x) {
+  require(y.extent(0) == x.extent(0), "add_into: y and x differ in extent");
+  assign_elements(
+      space, "kozero::add_into", y, inputs_of(Vector<const float>(y), x),
+      KOKKOS_LAMBDA(float sum, float addend) { return sum + addend; });
+}
+
+// A vector in another storage type: weights rounded from their master.
+//   y = T(x)                                                x, y of one extent
+// To 16 bits it rounds to nearest, ties to even. Elementwise: the bits do not depend on how an array is cut. Runs on
+// `space`; returns without fencing.
+
+template <class Space, class T, class From>
+void convert(const Space& space, Vector<T> y, Vector<From> x) {
+  require(y.extent(0) == x.extent(0), "convert: x and y differ in extent");
+  assign_elements(
+      space, "kozero::convert", y, inputs_of(Vector<const From>(x)), KOKKOS_LAMBDA(float value) { return value; });
+}
+
+// The residual stream takes a branch's output.
+//   x += y                                                 x, y of one extent
+// Its backward is a copy of the gradient, so there is none here. Runs on `space`; returns without fencing.
+
+template <class Space, class T>
+void residual_add(const Space& space, Vector<T> x, VectorIn<T> y) {
+  require(x.extent(0) == y.extent(0), "residual_add: x and y differ in extent");
+  assign_elements(
+      space, "kozero::residual_add", x, inputs_of(VectorIn<T>(x), y),
+      KOKKOS_LAMBDA(float stream, float branch) { return stream + branch; });
+}
+
+}  // namespace kozero::kernels

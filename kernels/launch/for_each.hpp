@@ -1,0 +1,304 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// for_each.hpp: one call of a body for each element of a vector or for each row of a matrix, in parallel.
+//   for_each_element, assign_elements: elements, as blocks on a host, as packs of 16 bytes on a GPU
+//   for_each_row: a thread a row on a host, a team a row on a GPU, with sums over the columns of the row
+// Elements and rows must not depend on each other. Every dispatch has a label and returns without fencing.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <Kokkos_Core.hpp>
+#include <string>
+#include <utility>
+
+#include <kozero/core/views.hpp>
+#include "kernels/launch/packs.hpp"
+#include "kernels/launch/stored_run.hpp"
+
+namespace kozero::kernels {
+
+// One call of a body for each element of a flat extent, in parallel.
+//   for_each_element(space, "kozero::fill", extent, KOKKOS_LAMBDA(std::int64_t i) { y[i] = ...; });
+//   assign_elements(space, "kozero::gelu_backward", dx, inputs_of(dy, x),
+//                   KOKKOS_LAMBDA(float upper, float v) { return ...; });
+// The second one's dx(i) = T(...), of one element of each input, as float. On a GPU each thread takes an element there,
+// and a pack (packs.hpp) here. On a host each index of the dispatch is a block of kElementBlock, an inner loop that the
+// compiler turns into SIMD: the body is copied there, so that no store of it can change what it captured. Elements must
+// not depend on each other; an output may be an input.
+
+inline constexpr std::int64_t kElementBlock = 4096;
+
+/// Whether the space's threads run on the host, each with SIMD lanes of its own.
+template <class Space>
+inline constexpr bool runs_on_host =
+    Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible;
+
+/// Calls the body for the elements of block `block`.
+template <class Body>
+struct ElementBlock {
+  Body body;
+  std::int64_t extent;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t block) const {
+    const Body local = body;
+    const std::int64_t first = block * kElementBlock;
+    const std::int64_t end = first + kElementBlock < extent ? first + kElementBlock : extent;
+    simd_loop(end - first, [=](std::int64_t i) { local(first + i); });
+  }
+};
+
+/// What assign_elements reads: arrays of one type.
+template <class T, int kCount>
+using InputArrays = Kokkos::Array<const T*, kCount>;
+
+template <class T, class... View>
+auto inputs_of(const Vector<const T>& first, const View&... more) {
+  return InputArrays<T, 1 + sizeof...(View)>{first.data(), more.data()...};
+}
+
+/// out(i) = T(f(in[0](i), in[1](i), ...)) for i in [0, extent).
+template <class T, class In, int kInputs, class F>
+struct Assignment {
+  static constexpr int kCount = kPackOf<T, In>;
+  T* out;
+  InputArrays<In, kInputs> in;
+  F f;
+  std::int64_t extent;
+
+  /// The elements of block `block`, on a host.
+  template <int... kPlaces>
+  void assign_block(std::int64_t block, std::integer_sequence<int, kPlaces...> /*places*/) const {
+    const std::int64_t first = block * kElementBlock;
+    const std::int64_t end = first + kElementBlock < extent ? first + kElementBlock : extent;
+    const auto value = [at = in, f = f, first](std::int64_t i) {
+      return f(static_cast<float>(at[kPlaces][first + i])...);
+    };
+    store_run(out + first, end - first, value);
+  }
+
+  /// The elements of pack `pack`, on a GPU.
+  template <int... kPlaces>
+  KOKKOS_FUNCTION void assign_pack(std::int64_t pack, std::integer_sequence<int, kPlaces...> /*places*/) const {
+    const std::int64_t first = pack * kCount;
+    const std::int64_t count = first + kCount < extent ? kCount : extent - first;
+    assign_share<1>(out + first, count, 0, 1, f, (in[kPlaces] + first)...);
+  }
+
+  KOKKOS_FUNCTION void operator()(std::int64_t part) const {
+    constexpr auto kPlaces = std::make_integer_sequence<int, kInputs>();
+    KOKKOS_IF_ON_HOST((assign_block(part, kPlaces);))
+    KOKKOS_IF_ON_DEVICE((assign_pack(part, kPlaces);))
+  }
+};
+
+template <class Space, class Body>
+void for_each_element(const Space& space, const std::string& label, std::int64_t extent, const Body& body) {
+  using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>;
+  if (extent == 0) return;
+  if constexpr (runs_on_host<Space>) {
+    const std::int64_t blocks = (extent + kElementBlock - 1) / kElementBlock;
+    Kokkos::parallel_for(label, Policy(space, 0, blocks), ElementBlock<Body>{body, extent});
+  } else {
+    Kokkos::parallel_for(label, Policy(space, 0, extent), body);
+  }
+}
+
+template <class Space, class T, class In, std::size_t kInputs, class F>
+void assign_elements(const Space& space, const std::string& label, Vector<T> out,
+                     const Kokkos::Array<const In*, kInputs>& in, const F& f) {
+  using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>;
+  using Assigned = Assignment<T, In, static_cast<int>(kInputs), F>;
+  const auto extent = static_cast<std::int64_t>(out.extent(0));
+  const std::int64_t part = runs_on_host<Space> ? kElementBlock : Assigned::kCount;
+  if (extent == 0) return;
+  Kokkos::parallel_for(label, Policy(space, 0, (extent + part - 1) / part), Assigned{out.data(), in, f, extent});
+}
+
+// One call of a body for each row of a matrix, in parallel, with SIMD inside the row.
+//   for_each_row(space, "kozero::rmsnorm_forward", rows, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+//     const float squares = row_sum(team, columns, [](float v) { return v * v; }, row_of(x, n));
+//     assign_row(team, row_of(y, n), columns, [=](float v, float w) { return ...; }, row_of(x, n), gamma.data());
+//   });
+// A row belongs to one thread of a host, or to one warp of a GPU: RowTeam is that worker. The functions get one element
+// of each array that is named behind them, as floats. A row's sum goes by fixed lanes (a host's lane l adds columns l,
+// l + kLanes, ..., a GPU's the packs of packs.hpp, then the lanes are added in pairs), so its bits depend on the
+// columns and types alone.
+
+/// The worker of a row; the bodies only pass it on.
+template <class Space>
+using RowTeam = typename Kokkos::TeamPolicy<Space>::member_type;
+
+inline constexpr int kLanes = 32;        ///< partial sums of a row: a warp, or two to four SIMD registers
+inline constexpr int kRowsPerBlock = 4;  ///< rows of a thread block on a GPU
+
+/// A whole team as the worker of one row, for rows so long and so few that a warp each would leave a GPU idle.
+template <class Team>
+struct WholeTeam {
+  const Team& team;
+};
+
+/// The columns of a row, dealt out to the lanes of its worker.
+template <class Team>
+KOKKOS_INLINE_FUNCTION auto columns_of(const Team& team, std::int64_t columns) {
+  return Kokkos::ThreadVectorRange(team, columns);
+}
+template <class Team>
+KOKKOS_INLINE_FUNCTION auto columns_of(const WholeTeam<Team>& whole, std::int64_t columns) {
+  return Kokkos::TeamVectorRange(whole.team, columns);
+}
+
+/// How many lanes that are.
+template <class Team>
+KOKKOS_INLINE_FUNCTION std::int64_t lanes_of(const Team& /*team*/) {
+  return kLanes;
+}
+template <class Team>
+KOKKOS_INLINE_FUNCTION std::int64_t lanes_of(const WholeTeam<Team>& whole) {
+  return std::int64_t{kLanes} * whole.team.team_size();
+}
+
+/// Afterwards all lanes see what any of them stored before.
+template <class Team>
+KOKKOS_INLINE_FUNCTION void meet(const WholeTeam<Team>& whole) {
+  whole.team.team_barrier();
+}
+
+/// body() on one lane of the row's worker.
+template <class Team, class Body>
+KOKKOS_INLINE_FUNCTION void once_a_row(const Team& team, const Body& body) {
+  Kokkos::single(Kokkos::PerThread(team), body);
+}
+template <class Team, class Body>
+KOKKOS_INLINE_FUNCTION void once_a_row(const WholeTeam<Team>& whole, const Body& body) {
+  Kokkos::single(Kokkos::PerTeam(whole.team), body);
+}
+
+/// The first element of row n.
+template <class View>
+KOKKOS_INLINE_FUNCTION auto row_of(const View& matrix, std::int64_t n) {
+  return matrix.data() + n * static_cast<std::int64_t>(matrix.extent(1));
+}
+
+/// Calls body(team, n) for the rows a team owns.
+template <class Space, class Body>
+struct RowsOfTeam {
+  Body body;
+  std::int64_t rows;
+
+  KOKKOS_FUNCTION void operator()(const RowTeam<Space>& team) const {
+    const std::int64_t n = static_cast<std::int64_t>(team.league_rank()) * team.team_size() + team.team_rank();
+    if (n < rows) body(team, n);
+  }
+};
+
+template <class Space, class Body>
+void for_each_row(const Space& space, const std::string& label, std::int64_t rows, const Body& body) {
+  if (rows == 0) return;
+  constexpr int kTeam = runs_on_host<Space> ? 1 : kRowsPerBlock;
+  constexpr int kVector = runs_on_host<Space> ? 1 : kLanes;
+  const std::int64_t teams = (rows + kTeam - 1) / kTeam;
+  Kokkos::parallel_for(label, Kokkos::TeamPolicy<Space>(space, static_cast<int>(teams), kTeam, kVector),
+                       RowsOfTeam<Space, Body>{body, rows});
+}
+
+/// The same with a WholeTeam for each row: its lanes meet in each row_sum and row_max.
+template <class Space, class Body>
+struct RowOfWholeTeam {
+  Body body;
+
+  KOKKOS_FUNCTION void operator()(const RowTeam<Space>& team) const {
+    body(WholeTeam<RowTeam<Space>>{team}, static_cast<std::int64_t>(team.league_rank()));
+  }
+};
+
+template <class Space, class Body>
+void for_each_long_row(const Space& space, const std::string& label, std::int64_t rows, const Body& body) {
+  if (rows == 0) return;
+  constexpr int kWarps = runs_on_host<Space> ? 1 : 8;
+  constexpr int kVector = runs_on_host<Space> ? 1 : kLanes;
+  Kokkos::parallel_for(label, Kokkos::TeamPolicy<Space>(space, static_cast<int>(rows), kWarps, kVector),
+                       RowOfWholeTeam<Space, Body>{body});
+}
+
+/// sum of value(c) over the columns, by lanes on one host thread.
+template <class Value>
+KOKKOS_INLINE_FUNCTION float lane_sum(std::int64_t columns, const Value& value) {
+  float lanes[kLanes] = {};
+  std::int64_t c = 0;
+  for (; c + kLanes <= columns; c += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += value(c + lane);
+  }
+  for (int lane = 0; c + lane < columns; ++lane) lanes[lane] += value(c + lane);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
+}
+
+/// The sum of f(x[c]...) over c in [0, columns), the same on all lanes of the worker.
+template <class Team, class F, class... In>
+KOKKOS_INLINE_FUNCTION float row_sum(const Team& team, std::int64_t columns, const F& f, const In*... x) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); return lane_sum(
+                         columns, [=](std::int64_t c) { return value_of(f, c, static_cast<float>(x[c])...); });))
+  KOKKOS_IF_ON_DEVICE(
+      (const std::int64_t lanes = lanes_of(team); float total = 0.0F; Kokkos::parallel_reduce(
+           columns_of(team, lanes),
+           [&](std::int64_t lane, float& sum) { sum += fold_share<Added>(columns, lane, lanes, f, x...); }, total);
+       return total;))
+}
+
+/// out[c] = T(f(x[c]...)) for c in [0, columns), as store_run does it on a host. `out` may be one of x. A GPU's lane
+/// reads kAtOnce packs before it stores the first; f is computed that often even for a row that ends before.
+template <int kAtOnce = kInFlight, class Team, class T, class F, class... In>
+KOKKOS_INLINE_FUNCTION void assign_row(const Team& team, T* out, std::int64_t columns, const F& f, const In*... x) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); store_run(
+                         out, columns, [=](std::int64_t c) { return value_of(f, c, static_cast<float>(x[c])...); });))
+  KOKKOS_IF_ON_DEVICE(
+      (const std::int64_t lanes = lanes_of(team); Kokkos::parallel_for(columns_of(team, lanes), [&](std::int64_t lane) {
+         assign_share<kAtOnce>(out, columns, lane, lanes, f, x...);
+       });))
+}
+
+/// body(c) for c in [0, columns); the columns must not depend on each other.
+template <class Team, class Body>
+KOKKOS_INLINE_FUNCTION void for_each_column(const Team& team, std::int64_t columns, const Body& body) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); simd_loop(columns, body);))
+  KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(columns_of(team, columns), body);))
+}
+
+/// How many columns a body of for_each_pack is for.
+template <int kCount>
+using Columns = std::integral_constant<int, kCount>;
+
+/// On a GPU, body(Columns<kCount>(), c) for each whole pack [c, c + kCount) where `packed`, and body(Columns<1>(), c)
+/// for each column in none; the columns must not depend on each other.
+template <int kCount, class Team, class Body>
+KOKKOS_INLINE_FUNCTION void for_each_pack(const Team& team, std::int64_t columns, bool packed, const Body& body) {
+  const std::int64_t packs = packed ? columns / kCount : 0;
+  Kokkos::parallel_for(columns_of(team, packs), [&](std::int64_t pack) { body(Columns<kCount>(), pack * kCount); });
+  const std::int64_t rest = columns - packs * kCount;
+  Kokkos::parallel_for(columns_of(team, rest), [&](std::int64_t c) { body(Columns<1>(), packs * kCount + c); });
+}
+
+/// to[c] = from[c] for c in [0, columns); the two do not overlap.
+template <class Team, class T>
+KOKKOS_INLINE_FUNCTION void copy_row(const Team& team, T* to, const T* from, std::int64_t columns) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team); std::memcpy(to, from, static_cast<std::size_t>(columns) * sizeof(T));))
+  KOKKOS_IF_ON_DEVICE((for_each_pack<kPackOf<T>>(team, columns, on_borders(to, from), [=](auto count, std::int64_t c) {
+                         copy_pack<decltype(count)::value>(to + c, from + c);
+                       });))
+}
+
+/// a[c] = T(f(x[c]...).first), b[c] = T(f(x[c]...).second) for c in [0, columns), as store_runs does it on a host.
+template <class Team, class T, class F, class... In>
+KOKKOS_INLINE_FUNCTION void assign_rows(const Team& team, T* a, T* b, std::int64_t columns, const F& f,
+                                        const In*... x) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team);
+                     store_runs(a, b, columns, [=](std::int64_t c) { return f(static_cast<float>(x[c])...); });))
+  KOKKOS_IF_ON_DEVICE(
+      (for_each_pack<kPackOf<T, In...>>(team, columns, on_borders(a, b, x...), [=](auto count, std::int64_t c) {
+         assign_two(a + c, b + c, f, load_pack<decltype(count)::value>(x + c)...);
+       });))
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// update_elements.hpp: one pass of an optimizer over weights, which also leaves them in 16 bits where a network reads
+// those.
+//   {weight(i), state(i), ...} = update({weight(i), state(i), ...}, gradient(i), decays);  stored(i) = T(weight(i))
+// In f32 `stored` is the weights themselves, and not looked at. Elements that decay, that do not and that are frozen
+// lie in runs, all of which one kernel passes over: a GPU's thread takes a pack (packs.hpp) and looks for its run, a
+// host's block goes from run to run. Runs on `space`; returns without fencing.
+#pragma once
+#include <algorithm>
+#include <string>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/precision.hpp>
+#include "kernels/launch/for_each.hpp"
+
+namespace kozero::kernels {
+
+/// Run r is the elements [end[r - 1], end[r]). No run at all: every element decays.
+struct UpdateRuns {
+  enum class Kind : std::uint8_t { decays, keeps, frozen };
+  static constexpr int kMost = 16;
+  int count = 0;
+  std::int64_t end[kMost] = {};
+  Kind kind[kMost] = {};
+
+  void add(std::int64_t its_end, Kind its_kind) {
+    end[count] = its_end;
+    kind[count++] = its_kind;
+  }
+  /// The run of element i.
+  [[nodiscard]] KOKKOS_FUNCTION int at(std::int64_t i) const {
+    int run = 0;
+    while (i >= end[run]) ++run;
+    return run;
+  }
+};
+
+/// An element's weight and then what the optimizer keeps of it.
+template <int kArrays>
+using Element = Kokkos::Array<float, kArrays>;
+
+template <class T, int kArrays, class F>
+struct ElementUpdate {
+  static constexpr int kCount = kPackOf<T>;
+  UpdateRuns runs;
+  T* stored;
+  Kokkos::Array<float*, kArrays> arrays;
+  const float* gradient;
+  F update;
+  std::int64_t extent;
+  bool packed;  ///< all arrays begin on borders
+
+  /// The elements of block `block`, on a host.
+  void update_block(std::int64_t block) const {
+    std::int64_t first = block * kElementBlock;
+    const std::int64_t end = std::min(first + kElementBlock, extent);
+    for (int run = runs.at(first); first < end; ++run) {
+      const std::int64_t behind = std::min(end, runs.end[run]);
+      if (runs.kind[run] != UpdateRuns::Kind::frozen) {
+        update_run(first, behind - first, runs.kind[run] == UpdateRuns::Kind::decays);
+      }
+      first = behind;
+    }
+  }
+
+  void update_run(std::int64_t first, std::int64_t count, bool decays) const {
+    const auto weight = [first, decays, f = update, all = arrays, grad = gradient](std::int64_t i) {
+      Element<kArrays> element;
+      for (int k = 0; k < kArrays; ++k) element[k] = all[k][first + i];
+      element = f(element, grad[first + i], decays);
+      for (int k = 0; k < kArrays; ++k) all[k][first + i] = element[k];
+      return element[0];
+    };
+    if constexpr (has_master<T>) {
+      store_run(stored + first, count, weight);
+    } else {
+      simd_loop(count, [weight](std::int64_t i) { weight(i); });
+    }
+  }
+
+  /// kElements of them, on a GPU.
+  template <int kElements>
+  KOKKOS_FUNCTION void update_pack(std::int64_t first, bool decays) const {
+    Pack<kElements> packs[kArrays];
+    KOZERO_UNROLLED
+    for (int k = 0; k < kArrays; ++k) packs[k] = load_pack<kElements>(arrays[k] + first);
+    const Pack<kElements> slope = load_pack<kElements>(gradient + first);
+    KOZERO_UNROLLED
+    for (int i = 0; i < kElements; ++i) {
+      Element<kArrays> element;
+      for (int k = 0; k < kArrays; ++k) element[k] = packs[k].x[i];
+      element = update(element, slope.x[i], decays);
+      for (int k = 0; k < kArrays; ++k) packs[k].x[i] = element[k];
+    }
+    KOZERO_UNROLLED
+    for (int k = 0; k < kArrays; ++k) store_pack(arrays[k] + first, packs[k]);
+    if constexpr (has_master<T>) store_pack(stored + first, packs[0]);
+  }
+
+  /// The elements of pack `pack`, on a GPU: together where they are of one run.
+  KOKKOS_FUNCTION void update_part(std::int64_t pack) const {
+    const std::int64_t first = pack * kCount;
+    const int run = runs.at(first);
+    if (packed && first + kCount <= runs.end[run]) {
+      if (runs.kind[run] == UpdateRuns::Kind::frozen) return;
+      return update_pack<kCount>(first, runs.kind[run] == UpdateRuns::Kind::decays);
+    }
+    for (std::int64_t i = first; i < first + kCount && i < extent; ++i) {
+      const UpdateRuns::Kind kind = runs.kind[runs.at(i)];
+      if (kind != UpdateRuns::Kind::frozen) update_pack<1>(i, kind == UpdateRuns::Kind::decays);
+    }
+  }
+
+  KOKKOS_FUNCTION void operator()(std::int64_t part) const {
+    KOKKOS_IF_ON_HOST((update_block(part);))
+    KOKKOS_IF_ON_DEVICE((update_part(part);))
+  }
+};
+
+/// What an update reads and writes; the runs together are all of it.
+template <class T, int kArrays>
+struct UpdatedArrays {
+  Kokkos::Array<Vector<float>, kArrays> weights_and_state;
+  Vector<T> stored;
+  Vector<const float> gradient;
+  UpdateRuns runs;
+};
+
+template <class Space, class T, int kArrays, class F>
+void update_elements(const Space& space, const std::string& label, const UpdatedArrays<T, kArrays>& arrays,
+                     const F& update) {
+  using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>;
+  using Update = ElementUpdate<T, kArrays, F>;
+  const auto extent = static_cast<std::int64_t>(arrays.gradient.extent(0));
+  Update all{arrays.runs, arrays.stored.data(), {}, arrays.gradient.data(), update, extent, false};
+  bool fit = !has_master<T> || static_cast<std::int64_t>(arrays.stored.extent(0)) == extent;
+  all.packed = on_borders(all.stored, all.gradient);
+  for (int k = 0; k < kArrays; ++k) {
+    fit = fit && static_cast<std::int64_t>(arrays.weights_and_state[k].extent(0)) == extent;
+    all.arrays[k] = arrays.weights_and_state[k].data();
+    all.packed = all.packed && on_borders(all.arrays[k]);
+  }
+  require(fit, label + ": weights, state and gradient differ in extent");
+  if (all.runs.count == 0) all.runs.add(extent, UpdateRuns::Kind::decays);
+  require(all.runs.end[all.runs.count - 1] == extent, label + ": the runs are not all of the weights");
+  if (extent == 0) return;
+  const std::int64_t part = runs_on_host<Space> ? kElementBlock : Update::kCount;
+  Kokkos::parallel_for(label, Policy(space, 0, (extent + part - 1) / part), all);
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// matmul_host.hpp: the algorithms of matmul.hpp on a host, and the scratch memory and task loop that they share.
+//   tiles      blocks of 32 x 32 on the processor's tile unit (AMX, AVX-512)
+//   few rows   M <= kFewRows, as in generation: reads each weight once, on all threads
+//   library    oneDNN, or own loops in a build without it
+// matmul_host.cpp chooses among them.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <Kokkos_Core.hpp>
+#include <memory>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include "kernels/matmul/host/tile_product.hpp"
+#include "kernels/matmul/matmul.hpp"
+
+namespace kozero::kernels {
+
+// What the host's products have in common: memory that all of a kind share, since they run one
+// after another, and tasks that idle threads take.
+
+/// task(i) for i in [0, tasks); an idle thread takes the next.
+template <class Task>
+void for_each_task(const Device& space, const char* label, std::int64_t tasks, const Task& task) {
+  using Policy = Kokkos::RangePolicy<Device, Kokkos::Schedule<Kokkos::Dynamic>, Kokkos::IndexType<std::int64_t>>;
+  Kokkos::parallel_for(label, Policy(space, 0, tasks, Kokkos::ChunkSize(1)), task);
+}
+
+class ProductScratch {
+ public:
+  /// At least `wanted` bytes, from the border of a page on. It only ever grows; what it held is lost when it does.
+  std::byte* at_least(std::int64_t wanted) {
+    if (wanted > extent_) {
+      const std::int64_t pages = (wanted + kPage - 1) / kPage * kPage;
+      extent_ = 0;
+      memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, static_cast<std::size_t>(pages))));
+      if (memory_ == nullptr) throw Error(Failure::internal, "matmul: no memory for packed operands");
+      extent_ = pages;
+    }
+    return memory_.get();
+  }
+
+ private:
+  static constexpr std::int64_t kPage = 4096;
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  std::int64_t extent_ = 0;
+};
+
+// The host's products without a tile unit: by oneDNN (matmul_onednn.cpp), or in a build without it
+// by loops of our own (matmul_loops.cpp).
+
+/// "oneDNN", "loops".
+const char* library_name();
+
+/// multiply() of matmul.hpp without its GELU. Throws Error(internal) where the library fails.
+template <class Out, class In>
+void multiply_by_library(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+                         const Epilogue<Out, In>& epilogue);
+
+/// A row-major matrix inside a larger one.
+template <class T>
+struct Block {
+  T* data;
+  std::int64_t row;  ///< elements from one row to the next
+};
+
+/// out (m, n) = alpha op(a) op(b) + beta out, on the calling thread alone, in a parallel region too. Aborts where the
+/// library fails.
+void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op op_b, Block<const float> b,
+                             std::int64_t m, std::int64_t n, std::int64_t k, float alpha, float beta);
+
+// The matrix product on the host where op(a) = a has a few rows, as generation has.
+//   c (M, N) = a (M, K) op(b) [+ bias] [+ c or addend]        M <= kFewRows
+// Each element of b is read once, in the order of memory, by all threads; its use is M multiplications, so memory sets
+// the speed, and b may have 16 bits. b (K, N) is cut into panels of columns and ranges of rows, whose partial sums a
+// second dispatch adds in order; of b (N, K) each row is a dot product with every row of a. Sums are in float. The bits
+// of a row of c depend on its row of a and on b alone: not on M, nor on the number of threads.
+
+inline constexpr std::int64_t kFewRows = 8;
+
+/// Whether multiply_few_rows computes this shape.
+inline bool has_few_rows(const ProductShape& shape) { return shape.m <= kFewRows && shape.op_a == Op::none; }
+
+/// multiply() of matmul.hpp with nothing but a bias and an addend behind it.
+template <class Out, class In>
+void multiply_few_rows(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+                       const Epilogue<Out, In>& epilogue);
+
+// The matrix product on the host in blocks of 32 x 32, by a tile unit of the processor.
+// Terms are added in the order of k, so the bits of an element depend on its row of op(a), its column of op(b) and the
+// unit alone: not on the other rows, nor on the number of threads.
+
+/// multiply() of matmul.hpp by `unit`, one of tile_units<In>().
+template <class Out, class In>
+void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductShape& shape, Out* c, const In* a,
+                       const In* b, const Epilogue<Out, In>& epilogue);
+
+}  // namespace kozero::kernels

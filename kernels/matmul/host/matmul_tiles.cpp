@@ -1,0 +1,348 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// matmul_tiles.cpp: which blocks are multiplied when, and where they lie meanwhile.
+// The side with fewer blocks is shared: packed whole, by all threads, before anybody multiplies. The other side
+// streams: its blocks are distributed over the workers. A worker packs a chunk of them for a pass, the unit's
+// pass_steps of k at most, and multiplies each with a group of blocks of the shared side:
+//   for each group, each chunk, each pass over k: pack the chunk; for each block of it, each of the group: c += ...
+// A block's sums wait in the worker's scratch from pass to pass. After the last pass they go to c while the next block
+// is multiplied, or before where the unit does not overlap. For a long k, where the sums of all blocks of a worker fit
+// into 2 MiB, k is cut into spans and the shared side is packed a span at a time, so that it stays in the caches and
+// needs little memory; all sums then wait from span to span.
+#include <algorithm>
+#include <cstddef>
+
+#include <kozero/core/precision.hpp>
+#include "kernels/matmul/host/matmul_host.hpp"
+#include "kernels/matmul/host/tile_packing.hpp"
+#include "kernels/matmul/host/tile_rows.hpp"
+
+namespace kozero::kernels {
+namespace {
+
+constexpr std::int64_t kLineBytes = 64;
+constexpr std::int64_t kSumBytes = kTileElements * static_cast<std::int64_t>(sizeof(float));
+constexpr std::int64_t kChunkBytes = 512 << 10;  // at most, of a packed chunk
+constexpr std::int64_t kSpanBytes = 4 << 20;     // of the shared side
+constexpr std::int64_t kKeptBlocks = 512;        // of sums that wait from span to span, at most
+constexpr std::int64_t kPackedBlocks = 8;        // of a PackingUnit where k lies across
+
+struct Range {
+  std::int64_t begin, end;
+
+  [[nodiscard]] std::int64_t extent() const { return end - begin; }
+};
+
+/// Part `index` of `parts` nearly equal ones of [0, extent).
+Range part_of(std::int64_t extent, std::int64_t parts, std::int64_t index) {
+  return {extent * index / parts, extent * (index + 1) / parts};
+}
+
+/// The size of the fewest equal parts of [0, extent) that have at most `most` each.
+std::int64_t equal_part(std::int64_t extent, std::int64_t most) {
+  const std::int64_t parts = (extent + most - 1) / most;
+  return (extent + parts - 1) / parts;
+}
+
+/// What of a side is packed together. Where k lies across, many blocks for one step: a row of the matrix holds a line
+/// of each, so that they lie in the same pages. Else one block for many steps.
+struct PackingUnit {
+  std::int64_t blocks, steps;
+};
+
+/// A block of a side and a step of k.
+struct Position {
+  std::int64_t block, step;
+};
+
+std::int64_t blocks_of(std::int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
+
+/// How a product's blocks are distributed.
+struct BlockPlan {
+  std::int64_t steps;             ///< of k
+  std::int64_t streamed, shared;  ///< blocks of a side
+  std::int64_t streams, splits;   ///< workers along a side
+  std::int64_t chunk, group;      ///< blocks of a side that a worker multiplies at a time
+  std::int64_t pass;              ///< steps that are multiplied at a time
+  std::int64_t span;              ///< steps for which the shared side is packed at a time
+  std::int64_t kept;              ///< streamed blocks whose sums wait: a chunk's, or with several spans a worker's
+  TileSide streaming;
+
+  [[nodiscard]] std::int64_t workers() const { return streams * splits; }
+  [[nodiscard]] Range streamed_of(std::int64_t worker) const { return part_of(streamed, streams, worker % streams); }
+  [[nodiscard]] Range shared_of(std::int64_t worker) const { return part_of(shared, splits, worker / streams); }
+};
+
+template <class In>
+BlockPlan plan_blocks(const ProductShape& shape, const TileUnit& unit, std::int64_t threads) {
+  BlockPlan plan{};
+  const std::int64_t left = blocks_of(shape.m);
+  const std::int64_t right = blocks_of(shape.n);
+  plan.steps = steps_of<In>(shape.k);
+  plan.pass = equal_part(plan.steps, unit.pass_steps);
+  plan.streaming = left > right ? TileSide::left : TileSide::right;
+  plan.streamed = std::max(left, right);
+  plan.shared = std::min(left, right);
+  plan.streams = std::min(threads, plan.streamed);
+  plan.splits = std::min(threads / plan.streams, plan.shared);
+  const std::int64_t most_streamed = (plan.streamed + plan.streams - 1) / plan.streams;
+  const std::int64_t most_shared = (plan.shared + plan.splits - 1) / plan.splits;
+  plan.group = equal_part(most_shared, unit.group_blocks);
+  const std::int64_t most_packed = kChunkBytes / (plan.pass * kStepBytes);
+  plan.chunk = equal_part(most_streamed, std::clamp<std::int64_t>(unit.sum_blocks / plan.group, 1, most_packed));
+  const std::int64_t passes = std::max<std::int64_t>(1, kSpanBytes / (plan.shared * plan.pass * kStepBytes));
+  const bool in_spans =
+      passes * plan.pass < plan.steps && plan.group == most_shared && most_streamed * plan.group <= kKeptBlocks;
+  plan.span = in_spans ? passes * plan.pass : plan.steps;
+  plan.kept = in_spans ? most_streamed : plan.chunk;
+  return plan;
+}
+
+ProductScratch& scratch() {
+  static ProductScratch scratch;
+  return scratch;
+}
+
+template <class Out, class In>
+class TiledProduct {
+ public:
+  TiledProduct(const TileUnit& unit, const BlockPlan& plan, const ProductShape& shape, Out* c,
+               const Epilogue<Out, In>& epilogue)
+      : unit_(unit),
+        plan_(plan),
+        shape_(shape),
+        c_(c),
+        bias_(epilogue.bias),
+        active_(epilogue.active),
+        hidden_(epilogue.hidden),
+        addend_(shape.accumulate && epilogue.addend == nullptr ? c : epilogue.addend) {}
+
+  void take(const In* a, const In* b) {
+    const TileSource<In> left{a, shape_.m, shape_.k, shape_.op_a == Op::none ? shape_.k : shape_.m,
+                              shape_.op_a == Op::transpose};
+    const TileSource<In> right{b, shape_.n, shape_.k, shape_.op_b == Op::none ? shape_.n : shape_.k,
+                               shape_.op_b == Op::none};
+    const bool left_streams = plan_.streaming == TileSide::left;
+    streamed_ = left_streams ? left : right;
+    shared_ = left_streams ? right : left;
+    std::byte* memory = scratch().at_least(shared_bytes() + plan_.workers() * worker_bytes());
+    packed_ = reinterpret_cast<Packed<In>*>(memory);
+    of_workers_ = memory + shared_bytes();
+  }
+
+  /// Packs a part of the shared side for the steps of `span`.
+  void pack_shared(std::int64_t worker, Range span) const {
+    const TileSide side = plan_.streaming == TileSide::left ? TileSide::right : TileSide::left;
+    const PackingUnit piece = shared_.k_across ? PackingUnit{kPackedBlocks, 1} : PackingUnit{1, plan_.pass};
+    const std::int64_t along = (plan_.shared + piece.blocks - 1) / piece.blocks;
+    const std::int64_t across = (span.extent() + piece.steps - 1) / piece.steps;
+    const Range mine = part_of(along * across, plan_.workers(), worker);
+    for (std::int64_t i = mine.begin; i < mine.end; ++i) {
+      const std::int64_t block = (shared_.k_across ? i % along : i / across) * piece.blocks;
+      const std::int64_t step = (shared_.k_across ? i / along : i % across) * piece.steps;
+      const Range blocks{block, std::min(block + piece.blocks, plan_.shared)};
+      const Range steps{step, std::min(step + piece.steps, span.extent())};
+      const Position next = shared_.k_across ? Position{block, step + 1} : Position{block + 1, step};
+      const std::int64_t parts = blocks.extent() * steps.extent();
+      std::int64_t part = 0;
+      for (std::int64_t b = blocks.begin; b < blocks.end; ++b) {
+        for (std::int64_t s = steps.begin; s < steps.end; ++s, ++part) {
+          prefetch_rows(shared_, next.block * kTileRows, piece.blocks * kTileRows,
+                        (span.begin + next.step) * kStepExtent<In>, piece.steps, part, parts);
+          pack_block(shared_block(b, s), side, shared_, b * kTileRows, (span.begin + s) * kStepExtent<In>, 1);
+        }
+      }
+    }
+  }
+
+  /// Multiplies the worker's blocks for the steps of `span`.
+  void multiply(std::int64_t worker, Range span) const {
+    const TileUnitInUse unit(unit_);
+    const Range streamed = plan_.streamed_of(worker);
+    const Range shared = plan_.shared_of(worker);
+    Beside beside{this, streamed, span};
+    for (std::int64_t h = shared.begin; h < shared.end; h += plan_.group) {
+      const Range group{h, std::min(h + plan_.group, shared.end)};
+      for (std::int64_t s = streamed.begin; s < streamed.end; s += plan_.chunk) {
+        const Range chunk{s, std::min(s + plan_.chunk, streamed.end)};
+        for (std::int64_t step = span.begin; step < span.end; step += plan_.pass) {
+          const Range pass{step, std::min(step + plan_.pass, span.end)};
+          multiply_pass(unit, worker, chunk, group, pass, step - span.begin, beside);
+        }
+      }
+    }
+    store_tile_rows(beside.complete, 0, kTileRows);
+    finish_stores();
+  }
+
+ private:
+  [[nodiscard]] std::int64_t shared_bytes() const { return plan_.shared * plan_.span * kStepBytes; }
+  [[nodiscard]] std::int64_t sums_bytes() const { return plan_.kept * plan_.group * kSumBytes; }
+  [[nodiscard]] std::int64_t worker_bytes() const {
+    return sums_bytes() + plan_.chunk * plan_.pass * kStepBytes + kSumBytes;
+  }
+
+  [[nodiscard]] Packed<In>* shared_block(std::int64_t block, std::int64_t step_of_span) const {
+    return packed_ + (block * plan_.span + step_of_span) * kStepElements<In>;
+  }
+
+  using Block = TileRows<StorageOf<Out>, StorageOf<In>>;
+
+  /// A block of c, whose sums will be at `sums`.
+  [[nodiscard]] Block target(const float* sums, std::int64_t block_row, std::int64_t block_column) const {
+    const std::int64_t row = block_row * kTileRows;
+    const std::int64_t column = block_column * kTileRows;
+    const std::int64_t first = row * shape_.n + column;
+    const auto from = [](auto* matrix, std::int64_t at) {
+      using Element = std::remove_const_t<std::remove_pointer_t<decltype(matrix)>>;
+      using Storage = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(matrix)>>,
+                                         const StorageOf<Element>, StorageOf<Element>>;
+      return matrix == nullptr ? nullptr : reinterpret_cast<Storage*>(matrix + at);
+    };
+    const bool with_gelu = unit_.overlaps;
+    return {from(c_, first),
+            sums,
+            from(bias_, column),
+            from(addend_, first),
+            with_gelu ? from(active_, first) : nullptr,
+            with_gelu ? from(hidden_, first) : nullptr,
+            shape_.n,
+            std::min(kTileRows, shape_.m - row),
+            std::min(kTileRows, shape_.n - column),
+            unit_.overlaps && addend_ != c_ && shape_.n * static_cast<std::int64_t>(sizeof(Out)) % kLineBytes == 0};
+  }
+
+  /// What is done beside a product: the block that was complete before it is stored, the lines of the block that is
+  /// complete after it are fetched, and a part of what is packed next.
+  struct Beside {
+    const TiledProduct* of;
+    Range streamed, span;  ///< of the worker, of k
+    Block complete{}, next{};
+    Range chunk{}, pass{};
+    std::int64_t part = 0, parts = 1;  ///< this product, and the products, of the chunk and the pass
+
+    static void step(const void* self, std::int64_t step) {
+      const auto& beside = *static_cast<const Beside*>(self);
+      const Range rows = part_of(kTileRows, beside.pass.extent(), step);
+      if (step == 0) beside.of->prefetch_next(beside);
+      prefetch_target(beside.next, rows);
+      store_tile_rows(beside.complete, rows.begin, rows.end);
+    }
+  };
+
+  void multiply_pass(const TileUnitInUse& unit, std::int64_t worker, Range chunk, Range group, Range pass,
+                     std::int64_t step_of_span, Beside& beside) const {
+    std::byte* const memory = of_workers_ + worker * worker_bytes();
+    auto* const waiting = reinterpret_cast<float*>(memory);
+    auto* const complete = reinterpret_cast<float*>(memory + sums_bytes());
+    auto* const mine = reinterpret_cast<Packed<In>*>(complete + kTileElements);
+    const bool left_streams = plan_.streaming == TileSide::left;
+    const bool last = pass.end == plan_.steps;
+    const std::int64_t first_kept = plan_.span < plan_.steps ? beside.streamed.begin : chunk.begin;
+    beside.chunk = chunk;
+    beside.pass = pass;
+    beside.parts = chunk.extent() * group.extent();
+    pack_chunk(mine, chunk, pass);
+    for (std::int64_t s = chunk.begin; s < chunk.end; ++s) {
+      const Packed<In>* const block = mine + (s - chunk.begin) * plan_.pass * kStepElements<In>;
+      for (std::int64_t h = group.begin; h < group.end; ++h) {
+        float* const sums = waiting + ((s - first_kept) * plan_.group + h - group.begin) * kTileElements;
+        float* const to = last ? complete : sums;
+        beside.part = (s - chunk.begin) * group.extent() + h - group.begin;
+        beside.next = last ? target(to, left_streams ? s : h, left_streams ? h : s) : Block{};
+        const Packed<In>* const others = shared_block(h, step_of_span);
+        unit.product({to,
+                      pass.begin > 0 ? sums : nullptr,
+                      left_streams ? block : others,
+                      left_streams ? others : block,
+                      pass.extent(),
+                      left_streams ? ReadOnce::right : ReadOnce::left,
+                      {Beside::step, &beside}});
+        beside.complete = beside.next;
+      }
+    }
+  }
+
+  /// Packs a chunk's blocks for a pass, one behind the other.
+  void pack_chunk(Packed<In>* to, Range chunk, Range pass) const {
+    const std::int64_t at_once = streamed_.k_across ? 1 : pass.extent();  // see PackingUnit
+    for (std::int64_t step = 0; step < pass.extent(); step += at_once) {
+      for (std::int64_t s = chunk.begin; s < chunk.end; ++s) {
+        pack_block(to + ((s - chunk.begin) * plan_.pass + step) * kStepElements<In>, plan_.streaming, streamed_,
+                   s * kTileRows, (pass.begin + step) * kStepExtent<In>, at_once);
+      }
+    }
+  }
+
+  /// Asks for a part of what is packed next: the chunk's next pass, or the next chunk's first one of the span, or the
+  /// first chunk's of the next span. A unit that multiplies as fast as the caches deliver has no room for that.
+  [[gnu::always_inline]] void prefetch_next(const Beside& beside) const {
+    if (unit_.overlaps) return;
+    const bool same_chunk = beside.pass.end < beside.span.end;
+    const bool same_group = beside.chunk.end < beside.streamed.end;
+    const std::int64_t block = same_chunk ? beside.chunk.begin : same_group ? beside.chunk.end : beside.streamed.begin;
+    const std::int64_t next_span = beside.span.end < plan_.steps ? beside.span.end : 0;
+    const std::int64_t step = same_chunk ? beside.pass.end : same_group ? beside.span.begin : next_span;
+    prefetch_rows(streamed_, block * kTileRows, plan_.chunk * kTileRows, step * kStepExtent<In>, plan_.pass,
+                  beside.part, beside.parts);
+  }
+
+  /// Prefetches the rows that store_tile_rows() reads and writes; their stride defeats the hardware's prefetching.
+  [[gnu::always_inline]] static void prefetch_target(const Block& block, Range rows) {
+    if (block.sums == nullptr) return;
+    if (!block.non_temporal) prefetch_target<true>(block.c, block, rows);
+    if (!block.non_temporal) prefetch_target<true>(block.active, block, rows);
+    prefetch_target<false>(block.hidden, block, rows);
+    if (block.addend != block.c) prefetch_target<false>(block.addend, block, rows);
+  }
+
+  template <bool writes, class Storage>
+  [[gnu::always_inline]] static void prefetch_target(const Storage* matrix, const Block& block, Range rows) {
+    if (matrix == nullptr) return;
+    for (std::int64_t r = rows.begin; r < std::min(rows.end, block.rows); ++r) {
+      __builtin_prefetch(matrix + r * block.stride, writes, 2);
+      if (sizeof(Storage) == sizeof(float)) __builtin_prefetch(matrix + r * block.stride + kTileRows / 2, writes, 2);
+    }
+  }
+
+  const TileUnit& unit_;
+  BlockPlan plan_;
+  ProductShape shape_;
+  Out* c_;
+  const In* bias_;
+  Out* active_;
+  const Out* hidden_;
+  const Out* addend_;
+  TileSource<In> streamed_{}, shared_{};
+  Packed<In>* packed_ = nullptr;     // the shared side: [block][step of the span]
+  std::byte* of_workers_ = nullptr;  // of each: waiting sums, the complete ones of a block, a packed chunk
+};
+
+}  // namespace
+
+template <class Out, class In>
+void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductShape& shape, Out* c, const In* a,
+                       const In* b, const Epilogue<Out, In>& epilogue) {
+  const BlockPlan plan = plan_blocks<In>(shape, unit, space.concurrency());
+  TiledProduct<Out, In> product(unit, plan, shape, c, epilogue);
+  product.take(a, b);
+  const Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>> workers(space, 0, plan.workers());
+  for (std::int64_t step = 0; step < plan.steps; step += plan.span) {
+    const Range span{step, std::min(step + plan.span, plan.steps)};
+    Kokkos::parallel_for("kozero::matmul::pack", workers, [=](std::int64_t w) { product.pack_shared(w, span); });
+    Kokkos::parallel_for("kozero::matmul::tiles", workers, [=](std::int64_t w) { product.multiply(w, span); });
+  }
+  // A pass of its own where nothing overlaps: within the blocks' storing it is slower, since their rows lie far apart.
+  if (!unit.overlaps) apply_gelu(space, shape, c, epilogue);
+}
+
+template void multiply_by_tiles<float, float>(const Device&, const TileUnit&, const ProductShape&, float*, const float*,
+                                              const float*, const Epilogue<float, float>&);
+#define KOZERO_INSTANTIATE(T)                                                                                        \
+  template void multiply_by_tiles<float, T>(const Device&, const TileUnit&, const ProductShape&, float*, const T*,   \
+                                            const T*, const Epilogue<float, T>&);                                    \
+  template void multiply_by_tiles<T, T>(const Device&, const TileUnit&, const ProductShape&, T*, const T*, const T*, \
+                                        const Epilogue<T, T>&);
+KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
+
+}  // namespace kozero::kernels

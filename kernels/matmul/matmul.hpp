@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// matmul.hpp: the matrix product of row-major dense matrices.
+//   c = op(a) op(b)   or   c += op(a) op(b)   or   c = op(a) op(b) + bias   or   c = op(a) op(b) [+ bias] + addend
+//   c, addend (M, N)   op(a) (M, K)   op(b) (K, N)   bias (N)
+// and, for the layer whose output passes through a GELU, in one call, so that a back end may fuse them (cuBLASLt and
+// AMX do)
+//   hidden = op(a) op(b) + bias, active = gelu(hidden)      and      dhidden = op(a) op(b) * gelu'(hidden)
+// and likewise the gradients of a layer's weight and bias, dy (K, C) being a (K, M) or b (K, N)
+//   dweight = a^T b or dweight += a^T b, dbias(c) += sum over k of dy(k, c)
+// On the host a tile unit of the processor computes it (matmul_tiles.cpp: AMX or AVX-512), or the library
+// (matmul_host.hpp; matmul_host.cpp chooses); on NVIDIA GPUs cuBLASLt (matmul_cublaslt.cpp). What a back end sets up
+// for a shape is kept and used again; shape, operation and a table (product_tuning.hpp) choose the algorithm: a call
+// repeats bit for bit at a given number of threads, and by tiles at any. Sums are in float. From one host thread.
+// Throws Error(internal) where extents disagree. Runs on `space`; returns without fencing.
+#pragma once
+#include <cstdint>
+#include <Kokkos_Core.hpp>
+#include <string>
+#include <type_traits>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include "kernels/launch/fill.hpp"
+#include "kernels/launch/for_each.hpp"
+#include "kernels/launch/inputs.hpp"
+#include "kernels/ops/bias.hpp"
+#include "kernels/ops/gelu.hpp"
+
+namespace kozero::kernels {
+
+/// How a stored matrix enters a product.
+enum class Op { none, transpose };
+
+/// Everything about a product but its arrays.
+struct ProductShape {
+  std::int64_t m, n, k;
+  Op op_a, op_b;
+  bool accumulate, has_bias;  ///< c gets more than the product: what it held or an addend; a bias
+
+  friend auto operator<=>(const ProductShape&, const ProductShape&) = default;
+};
+
+/// What else goes into c or comes of it; null where nothing does.
+template <class Out, class In>
+struct Epilogue {
+  const In* bias = nullptr;     ///< (N), added to each row; set where shape.has_bias
+  const Out* addend = nullptr;  ///< (M, N), added where shape.accumulate; null there: c itself
+  Out* active = nullptr;        ///< (M, N), gets gelu(c)
+  const Out* hidden = nullptr;  ///< (M, N), its gelu' multiplies c
+};
+
+/// The back end's product of extents above zero.
+template <class Space, class Out, class In>
+void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+              const Epilogue<Out, In>& epilogue);
+
+/// What a product multiplies.
+enum class Operand { a, b };
+
+/// The back end's product c = a^T b, or c += a^T b, of extents above zero. Returns whether it also wrote the sums over
+/// the rows of one operand, to the front of `workspace`.
+template <class Space, class T>
+bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, Matrix<const T> a, Matrix<const T> b,
+                      Operand summed, Vector<float> workspace);
+
+/// The epilogue but for its bias, after a product that is complete.
+template <class Space, class Out, class In>
+void apply_gelu(const Space& space, const ProductShape& shape, Out* c, const Epilogue<Out, In>& epilogue) {
+  const auto extent = static_cast<std::size_t>(shape.m * shape.n);
+  const Vector<Out> all(c, extent);
+  if (epilogue.active != nullptr) gelu_forward(space, Vector<Out>(epilogue.active, extent), VectorIn<Out>(all));
+  if (epilogue.hidden != nullptr) {
+    gelu_backward(space, all, VectorIn<Out>(all), VectorIn<Out>(epilogue.hidden, extent));
+  }
+}
+
+/// Who is to multiply: the fastest there is that is exact in float; the library also where a tile unit would be used;
+/// or, on GPUs, tensor cores for f32 too, which read 10 bits of its 23 (TF32). A back end keeps to what it has of
+/// these.
+enum class Products { fastest, library, tf32 };
+void choose_products(Products products);
+
+/// Who multiplies matrices of T: "AMX", "AVX-512 BF16", "AVX-512", "oneDNN", "loops", "cuBLASLt".
+template <class T>
+const char* multiplier();
+
+/// Why the processor's own instructions for T are not used, with the measured rates that decided: "AMX refused by the
+/// kernel (Operation not permitted), AVX-512 BF16 88 GFLOP/s a thread, AVX-512 of floats 120". Empty where they are.
+template <class T>
+std::string multiplier_note();
+
+/// Multiplies what the first-level caches hold, on all threads: what the machine can give. Returns the operations,
+/// 2 M N K of all products; 0 where the library multiplies.
+template <class Space, class T>
+double product_probe(const Space& space);
+
+/// Bytes of device memory that the back end takes at its first product, whatever its shape. 0 on a host.
+std::int64_t product_workspace();
+
+/// The shape of c = op(a) op(b), checked.
+template <class C, class A, class B>
+ProductShape product_shape(const C& c, Op op_a, const A& a, Op op_b, const B& b) {
+  const int inner_a = op_a == Op::none ? 1 : 0;
+  const int inner_b = op_b == Op::none ? 0 : 1;
+  require(a.extent(inner_a) == b.extent(inner_b), "matmul: the inner extents of op(a) and op(b) disagree");
+  require(c.extent(0) == a.extent(1 - inner_a) && c.extent(1) == b.extent(1 - inner_b),
+          "matmul: the extents of c and op(a) op(b) disagree");
+  const auto extent = [](std::size_t of) { return static_cast<std::int64_t>(of); };
+  return {extent(c.extent(0)), extent(c.extent(1)), extent(a.extent(inner_a)), op_a, op_b, false, false};
+}
+
+/// c(m, n) = bias(n) + addend(m, n), as far as there are such: the product of a zero inner extent.
+template <class Space, class Out, class In>
+void empty_product(const Space& space, const ProductShape& shape, Out* c, const In* bias, const Out* addend) {
+  const std::int64_t columns = shape.n;
+  for_each_element(
+      space, "kozero::matmul::empty", shape.m * columns, KOKKOS_LAMBDA(std::int64_t i) {
+        const float of_bias = bias == nullptr ? 0.0F : static_cast<float>(bias[i % columns]);
+        c[i] = static_cast<Out>(addend == nullptr ? of_bias : of_bias + static_cast<float>(addend[i]));
+      });
+}
+
+template <class Space, class Out, class In>
+void multiply_or_fill(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+                      const Epilogue<Out, In>& epilogue = {}) {
+  if (shape.m == 0 || shape.n == 0) return;
+  if (shape.k > 0) {
+    multiply(space, shape, c, a, b, epilogue);
+  } else if (!shape.accumulate || epilogue.addend != nullptr) {
+    empty_product(space, shape, c, epilogue.bias, epilogue.addend);
+    apply_gelu(space, shape, c, epilogue);
+  }
+}
+
+/// c = op(a) op(b), plus c where `accumulate`. a and b hold one type; c may be float where they hold a 16-bit one.
+template <class Space, class Out, class InA, class InB>
+void matmul(const Space& space, Matrix<Out> c, Op op_a, Matrix<InA> a, Op op_b, Matrix<InB> b, bool accumulate) {
+  static_assert(std::is_same_v<const InA, const InB>, "a and b must hold the same type");
+  ProductShape shape = product_shape(c, op_a, a, op_b, b);
+  shape.accumulate = accumulate;
+  multiply_or_fill<Space, Out, std::remove_const_t<InA>>(space, shape, c.data(), a.data(), b.data());
+}
+
+/// The shape of c = op(a) op(b) + bias, checked.
+template <class C, class A, class B, class Bias>
+ProductShape biased_shape(const C& c, Op op_a, const A& a, Op op_b, const B& b, const Bias& bias) {
+  ProductShape shape = product_shape(c, op_a, a, op_b, b);
+  require(bias.extent(0) == c.extent(1), "matmul: the bias must have one element for each column of c");
+  shape.has_bias = true;
+  return shape;
+}
+
+/// c = op(a) op(b) + bias, the bias over the columns of c.
+template <class Space, class Out, class InA, class InB, class InBias>
+void matmul(const Space& space, Matrix<Out> c, Op op_a, Matrix<InA> a, Op op_b, Matrix<InB> b, Vector<InBias> bias) {
+  static_assert(std::is_same_v<const InA, const InB> && std::is_same_v<const InA, const InBias>,
+                "a, b and the bias must hold the same type");
+  const ProductShape shape = biased_shape(c, op_a, a, op_b, b, bias);
+  multiply_or_fill<Space, Out, std::remove_const_t<InA>>(space, shape, c.data(), a.data(), b.data(),
+                                                         {.bias = bias.data()});
+}
+
+/// c = a op(b) + bias + addend, rounded once; an empty bias is none. c is none of the others.
+template <class Space, class T>
+void matmul_add(const Space& space, Matrix<T> c, MatrixIn<T> a, Op op_b, MatrixIn<T> b, VectorIn<T> bias,
+                MatrixIn<T> addend) {
+  ProductShape shape =
+      bias.extent(0) > 0 ? biased_shape(c, Op::none, a, op_b, b, bias) : product_shape(c, Op::none, a, op_b, b);
+  require(addend.extent(0) == c.extent(0) && addend.extent(1) == c.extent(1),
+          "matmul_add: c and the addend differ in extent");
+  shape.accumulate = true;
+  multiply_or_fill<Space, T, T>(space, shape, c.data(), a.data(), b.data(),
+                                {.bias = bias.extent(0) > 0 ? bias.data() : nullptr, .addend = addend.data()});
+}
+
+/// hidden = op(a) op(b) + bias, active = gelu(hidden): of what is stored in hidden, or of what that was rounded from.
+template <class Space, class T>
+void matmul_gelu(const Space& space, Matrix<T> hidden, Matrix<T> active, MatrixIn<T> a, Op op_b, MatrixIn<T> b,
+                 VectorIn<T> bias) {
+  const ProductShape shape = biased_shape(hidden, Op::none, a, op_b, b, bias);
+  require(active.extent(0) == hidden.extent(0) && active.extent(1) == hidden.extent(1),
+          "matmul_gelu: active and hidden differ in extent");
+  multiply_or_fill<Space, T, T>(space, shape, hidden.data(), a.data(), b.data(),
+                                {.bias = bias.data(), .active = active.data()});
+}
+
+/// dhidden = (op(a) op(b)) * gelu'(hidden), element by element, the product rounded to T before or not.
+template <class Space, class T>
+void matmul_gelu_gradient(const Space& space, Matrix<T> dhidden, MatrixIn<T> a, Op op_b, MatrixIn<T> b,
+                          MatrixIn<T> hidden) {
+  const ProductShape shape = product_shape(dhidden, Op::none, a, op_b, b);
+  require(dhidden.extent(0) == hidden.extent(0) && dhidden.extent(1) == hidden.extent(1),
+          "matmul_gelu_gradient: dhidden and hidden differ in extent");
+  multiply_or_fill<Space, T, T>(space, shape, dhidden.data(), a.data(), b.data(), {.hidden = hidden.data()});
+}
+
+/// dweight = a^T b, plus dweight where `accumulate`; dbias += sum over the rows of `dy`. The workspace has
+/// row_reduction_workspace(C) floats. A fused product overwrites its sums, and may be timed, so it gets the workspace
+/// for them: they are added to dbias whether that holds zeros or the gradient of other micro-steps, in the same bits.
+template <class Space, class T>
+void matmul_bias_gradient(const Space& space, Matrix<float> dweight, MatrixIn<T> a, MatrixIn<T> b, bool accumulate,
+                          Operand dy, Vector<float> dbias, Vector<float> workspace) {
+  ProductShape shape = product_shape(dweight, Op::transpose, a, Op::none, b);
+  shape.accumulate = accumulate;
+  const MatrixIn<T> summed = dy == Operand::a ? a : b;
+  const auto columns = static_cast<std::int64_t>(summed.extent(1));
+  require(dbias.extent(0) == summed.extent(1), "matmul_bias_gradient: dbias (C) and dy (K, C) differ in C");
+  require(static_cast<std::int64_t>(workspace.extent(0)) >= row_reduction_workspace(columns),
+          "matmul_bias_gradient: the workspace is too small");
+  bool has_sums = false;
+  if (shape.m > 0 && shape.n > 0 && shape.k > 0) {
+    has_sums = multiply_and_sum<Space, T>(space, shape, dweight.data(), a, b, dy, workspace);
+  } else {
+    multiply_or_fill<Space, float, T>(space, shape, dweight.data(), a.data(), b.data());
+  }
+  if (has_sums) {
+    add_into(space, dbias, Vector<const float>(slice(workspace, 0, columns)));
+  } else {
+    bias_backward(space, dbias, summed, workspace);
+  }
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include <kozero/core/timing.hpp>
+#include "kernels/matmul/product_tuning.hpp"
+
+namespace kozero::kernels {
+namespace {
+
+constexpr double kLeastGain = 0.03;     // of the rule's time
+constexpr double kTimedSeconds = 1e-3;  // at least that long between two fences ...
+constexpr double kMostRepeats = 100.0;  // ... or so many products
+
+struct Tuning {
+  ProductAlgorithms table;
+  std::string source;
+  std::int64_t version = 0;
+  int rounds = 0;  // 0: nothing is measured
+  std::vector<TunedProduct> met;
+};
+
+Tuning& tuning() {
+  static Tuning tuning;
+  return tuning;
+}
+
+std::string listed(const std::vector<std::string>& algorithms) {
+  std::string text;
+  for (const auto& way : algorithms) text.append(text.empty() ? "\"" : ", \"").append(way).append("\"");
+  return text;
+}
+
+void require_way(const std::string& kind, const std::string& way, const std::vector<std::string>& algorithms) {
+  if (std::find(algorithms.begin(), algorithms.end(), way) != algorithms.end()) return;
+  throw Error(Failure::input, tuning().source + ": \"" + kind + "\" = \"" + way +
+                                  "\": this way to multiply is not here; accepted are " + listed(algorithms));
+}
+
+/// Of one product, of so many in a row.
+double seconds_of(const std::function<void()>& multiply, int repeats) {
+  Device().fence("kozero::product_tuning");
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < repeats; ++i) multiply();
+  Device().fence("kozero::product_tuning");
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / repeats;
+}
+
+/// How often a way is repeated between two fences; 0 where the back end has it, but refuses to run it. The rule's own,
+/// the first, must run.
+int repeats_of(std::size_t way, const std::function<void(std::size_t)>& multiply) {
+  try {
+    multiply(way);  // makes what it makes once
+    const double once = seconds_of([&] { multiply(way); }, 1);
+    return static_cast<int>(std::clamp(kTimedSeconds / once, 1.0, kMostRepeats));
+  } catch (const Error&) {
+    if (way == 0) throw;
+    return 0;
+  }
+}
+
+/// Seconds of each way; infinite where it was refused.
+std::vector<double> medians(std::size_t num_algorithms, int rounds, const std::function<void(std::size_t)>& multiply) {
+  std::vector<int> repeats;
+  for (std::size_t way = 0; way < num_algorithms; ++way) repeats.push_back(repeats_of(way, multiply));
+  std::vector<std::vector<double>> seconds(num_algorithms);
+  for (int round = 0; round < rounds; ++round) {
+    for (std::size_t way = 0; way < num_algorithms; ++way) {
+      const bool refused = repeats[way] == 0;
+      seconds[way].push_back(refused ? std::numeric_limits<double>::infinity()
+                                     : seconds_of([&] { multiply(way); }, repeats[way]));
+    }
+  }
+  std::vector<double> result;
+  for (const auto& of_way : seconds) result.push_back(median(of_way));
+  return result;
+}
+
+}  // namespace
+
+void use_product_algorithms(ProductAlgorithms algorithms, std::string source) {
+  tuning().source = std::move(source);
+  const auto known = known_product_algorithms();
+  for (const auto& [kind, way] : algorithms) {
+    if (!known.empty()) require_way(kind, way, known);
+  }
+  tuning().table = std::move(algorithms);
+  ++tuning().version;
+}
+
+const ProductAlgorithms& product_algorithms() { return tuning().table; }
+
+void begin_product_tuning(int rounds) {
+  tuning().rounds = rounds;
+  tuning().met.clear();
+}
+
+std::vector<TunedProduct> end_product_tuning() {
+  tuning().rounds = 0;
+  return std::exchange(tuning().met, {});
+}
+
+std::string kind_name(const char* out, const char* in, const ProductShape& shape) {
+  const auto name = [](Op op) { return op == Op::none ? " none" : " transpose"; };
+  std::string text = std::string(out) + (shape.accumulate ? " += " : " = ") + in + " x " + in + ", ";
+  text += std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " + std::to_string(shape.k) + ",";
+  return text + name(shape.op_a) + name(shape.op_b) + (shape.has_bias ? ", bias" : "");
+}
+
+bool tuning_products() { return tuning().rounds > 0; }
+
+std::int64_t product_table_version() { return tuning().version; }
+
+std::size_t listed_algorithm(const std::string& kind, const std::vector<std::string>& algorithms) {
+  const auto found = tuning().table.find(kind);
+  if (found == tuning().table.end()) return 0;
+  require_way(kind, found->second, algorithms);
+  return static_cast<std::size_t>(std::find(algorithms.begin(), algorithms.end(), found->second) - algorithms.begin());
+}
+
+std::size_t kept_of(const std::vector<double>& seconds) {
+  const auto least = std::min_element(seconds.begin(), seconds.end());
+  return *least < (1.0 - kLeastGain) * seconds.front() ? static_cast<std::size_t>(least - seconds.begin()) : 0;
+}
+
+std::size_t fastest_algorithm(const std::string& kind, const std::vector<std::string>& algorithms,
+                        const std::function<void(std::size_t)>& multiply) {
+  auto& met = tuning().met;
+  const auto known = std::find_if(met.begin(), met.end(), [&](const TunedProduct& one) { return one.kind == kind; });
+  if (known != met.end()) {
+    ++known->calls;
+    return known->kept;
+  }
+  const std::vector<double> seconds = medians(algorithms.size(), tuning().rounds, multiply);
+  met.push_back({kind, algorithms, seconds, kept_of(seconds)});
+  return met.back().kept;
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// cross_entropy.hpp: the negative log-likelihood of each row's target under the softmax of its logits, with gradient.
+//   loss(n) = m + log(sum_v exp(x(n,v) - m)) - x(n, target(n))        m = max_v x(n,v)
+//   d loss(n) / d x(n,v) = softmax(x(n,:))(v) - [v = target(n)]       x (N, V)   losses, targets (N)
+// cross_entropy writes scale times the gradient over the logits, so no second (N, V) array exists. V > 0, and targets
+// are in [0, V). Logits may have more than V columns: what is in those counts for nothing, and their gradient is zero.
+// Sums are in float by fixed lanes: a row's bits depend on the row alone. A row with a NaN has a NaN loss.
+// Runs on `space`; returns without fencing.
+#pragma once
+#include <cstdint>
+#include <Kokkos_Core.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include "kernels/launch/for_each.hpp"
+#include "kernels/launch/inputs.hpp"
+#include "kernels/launch/reduce.hpp"
+#include "kernels/launch/vector_math.hpp"
+
+namespace kozero::kernels {
+
+template <class Logits>
+void require_targets(const Vector<float>& losses, const Logits& logits, const Vector<const Token>& targets,
+                     std::int64_t vocabulary) {
+  require(vocabulary <= static_cast<std::int64_t>(logits.extent(1)), "cross_entropy: logits with too few columns");
+  require(losses.extent(0) == logits.extent(0) && targets.extent(0) == logits.extent(0),
+          "cross_entropy: losses and targets must have one element for each row of the logits");
+}
+
+/// exp(x - largest).
+KOKKOS_INLINE_FUNCTION float exp_below(float x, float largest) { return fast_exp2((x - largest) * kLog2E); }
+
+/// The losses alone.
+template <class Space, class T>
+void cross_entropy_forward(const Space& space, Vector<float> losses, Matrix<T> logits, Vector<const Token> targets,
+                           std::int64_t vocabulary) {
+  require_targets(losses, logits, targets, vocabulary);
+  for_each_long_row(
+      space, "kozero::cross_entropy_forward", static_cast<std::int64_t>(logits.extent(0)),
+      KOKKOS_LAMBDA(const WholeTeam<RowTeam<Space>>& team, std::int64_t n) {
+        const auto* const x = row_of(logits, n);
+        const float largest = row_max(team, vocabulary, x);
+        const float sum = row_sum(
+            team, vocabulary, [=](float logit) { return exp_below(logit, largest); }, x);
+        const float loss = largest - static_cast<float>(x[targets(n)]) + Kokkos::log(sum);
+        once_a_row(team, [&]() { losses(n) = loss; });
+      });
+}
+
+/// The losses, and scale times the gradient in place of the logits.
+template <class Space, class T>
+void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> logits, Vector<const Token> targets,
+                   std::int64_t vocabulary, float scale) {
+  require_targets(losses, logits, targets, vocabulary);
+  const auto columns = static_cast<std::int64_t>(logits.extent(1));
+  for_each_long_row(
+      space, "kozero::cross_entropy", static_cast<std::int64_t>(logits.extent(0)),
+      KOKKOS_LAMBDA(const WholeTeam<RowTeam<Space>>& team, std::int64_t n) {
+        T* const x = row_of(logits, n);
+        const std::int64_t target = targets(n);
+        const auto target_logit = static_cast<float>(x[target]);
+        const float largest = row_max(team, vocabulary, x);
+        const float sum = row_sum(
+            team, vocabulary, [=](float logit) { return exp_below(logit, largest); }, x);
+        const float factor = scale / sum;
+        assign_row(
+            team, x, vocabulary, [=](float logit) { return factor * exp_below(logit, largest); }, x);
+        assign_row(team, x + vocabulary, columns - vocabulary, []() { return 0.0F; });
+        meet(team);
+        once_a_row(team, [&]() {
+          losses(n) = largest - target_logit + Kokkos::log(sum);
+          x[target] = static_cast<T>(factor * exp_below(target_logit, largest) - scale);
+        });
+      });
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// embedding.hpp: rows looked up in a table, by token or by position, with the tables' gradients.
+//   x(n, :) = wte(tokens(n), :)               x (N, C)   wte (V, C)   tokens (N), each in [0, V)
+//   x(n, :) += wpe(n mod T, :)                wpe (at least T, C)   N a multiple of T
+//   dwte(tokens(n), :) += dx(n, :)            dwpe(n mod T, :) += dx(n, :)       both with n ascending
+// The gradients add in the order of the rows, without atomics: each element of a table has one worker. For tokens,
+// worker (k, tile) walks all rows and takes those whose token is k modulo kTokenBuckets. On a GPU each lane of a warp
+// tests one token; the warp then adds the rows that were found, a column a lane, and loads four rows before it adds the
+// first, because a load takes as long as hundreds of additions. Returns without fencing.
+#pragma once
+#include <cstdint>
+#include <Kokkos_BitManipulation.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include "kernels/launch/for_each.hpp"
+#include "kernels/launch/inputs.hpp"
+
+namespace kozero::kernels {
+
+inline constexpr std::int64_t kTokenBuckets = runs_on_host<Device> ? 16 : 128;
+
+template <class Space, class T>
+void embedding_forward(const Space& space, Matrix<T> x, Vector<const Token> tokens, MatrixIn<T> wte) {
+  const auto columns = static_cast<std::int64_t>(x.extent(1));
+  require(tokens.extent(0) == x.extent(0) && wte.extent(1) == x.extent(1),
+          "embedding_forward: tokens (N) or wte (V, C) do not fit x (N, C)");
+  for_each_row(
+      space, "kozero::embedding_forward", static_cast<std::int64_t>(x.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        copy_row(team, row_of(x, n), row_of(wte, tokens(n)), columns);
+      });
+}
+
+/// Adds the learned vector of position position_of(n) to row n.
+template <class Space, class T, class Positions>
+void add_positions(const Space& space, const std::string& label, Matrix<T> x, MatrixIn<T> wpe,
+                   const Positions& position_of) {
+  const auto columns = static_cast<std::int64_t>(x.extent(1));
+  for_each_row(
+      space, label, static_cast<std::int64_t>(x.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        T* const to = row_of(x, n);
+        const auto sum = [](float token, float position) { return token + position; };
+        assign_row(team, to, columns, sum, to, row_of(wpe, position_of(n)));
+      });
+}
+
+/// Adds the learned position vectors; `positions` is T.
+template <class Space, class T>
+void position_forward(const Space& space, Matrix<T> x, MatrixIn<T> wpe, std::int64_t positions) {
+  require(wpe.extent(1) == x.extent(1) && static_cast<std::int64_t>(wpe.extent(0)) >= positions,
+          "position_forward: wpe (at least T, C) does not fit x (N, C)");
+  add_positions(space, "kozero::position_forward", x, wpe, RepeatedPositions{positions});
+}
+
+/// The same of rows at given positions, each below T.
+template <class Space, class T>
+void position_forward_at(const Space& space, Matrix<T> x, MatrixIn<T> wpe, const RowPositions& places) {
+  require(wpe.extent(1) == x.extent(1) && places.positions.extent(0) == x.extent(0),
+          "position_forward_at: wpe (at least T, C) or the positions (N) do not fit x (N, C)");
+  add_positions(space, "kozero::position_forward_at", x, wpe, places);
+}
+
+/// Bit k: whether row first + k is there and its token in the bucket. The same on all lanes of a warp.
+template <class Team>
+KOKKOS_INLINE_FUNCTION std::uint32_t rows_of_bucket(const Team& team, const Vector<const Token>& tokens,
+                                                    std::int64_t first, std::int64_t bucket) {
+  std::uint32_t found = 0;
+  Kokkos::parallel_reduce(
+      columns_of(team, kLanes),
+      [&](std::int64_t lane, std::uint32_t& bits) {
+        const std::int64_t row = first + lane;
+        const bool mine = row < static_cast<std::int64_t>(tokens.extent(0)) && tokens(row) % kTokenBuckets == bucket;
+        bits |= static_cast<std::uint32_t>(mine) << lane;
+      },
+      Kokkos::BOr<std::uint32_t>(found));
+  return found;
+}
+
+/// The rows of one bucket into the `width` columns of dwte that begin at `to`; those of dx begin at `from`, and rows of
+/// both are `columns` apart.
+template <class Team, class T>
+KOKKOS_INLINE_FUNCTION void add_bucket(const Team& team, float* to, const T* from, std::int64_t columns,
+                                       std::int64_t width, const Vector<const Token>& tokens, std::int64_t bucket) {
+  const auto rows = static_cast<std::int64_t>(tokens.extent(0));
+  KOKKOS_IF_ON_HOST((for (std::int64_t n = 0; n < rows; ++n) {
+    const std::int64_t token = tokens(n);
+    if (token % kTokenBuckets != bucket) continue;
+    const T* const addend = from + n * columns;
+    float* const sum = to + token * columns;
+    for_each_column(team, width, [=](std::int64_t c) { sum[c] += static_cast<float>(addend[c]); });
+  }))
+  KOKKOS_IF_ON_DEVICE((for (std::int64_t first = 0; first < rows; first += kLanes) {
+    std::uint32_t found = rows_of_bucket(team, tokens, first, bucket);
+    while (found != 0) {
+      constexpr int kAhead = 4;
+      std::int64_t row[kAhead];  // -1: none
+      KOZERO_UNROLLED
+      for (int k = 0; k < kAhead; ++k) {
+        row[k] = found != 0 ? first + Kokkos::Experimental::countr_zero_builtin(found) : -1;
+        found &= found - 1;
+      }
+      for_each_column(team, width, [=](std::int64_t c) {
+        float value[kAhead];
+        KOZERO_UNROLLED
+        for (int k = 0; k < kAhead; ++k) value[k] = row[k] < 0 ? 0.0F : static_cast<float>(from[row[k] * columns + c]);
+        KOZERO_UNROLLED
+        for (int k = 0; k < kAhead; ++k) {
+          if (row[k] >= 0) to[tokens(row[k]) * columns + c] += value[k];
+        }
+      });
+    }
+  }))
+}
+
+template <class Space, class T>
+void embedding_backward(const Space& space, Matrix<float> dwte, Matrix<const T> dx, Vector<const Token> tokens) {
+  const auto columns = static_cast<std::int64_t>(dx.extent(1));
+  require(tokens.extent(0) == dx.extent(0) && dwte.extent(1) == dx.extent(1),
+          "embedding_backward: tokens (N) or dwte (V, C) do not fit dx (N, C)");
+  constexpr std::int64_t kTile = runs_on_host<Space> ? 512 : kLanes;
+  const std::int64_t tiles = (columns + kTile - 1) / kTile;
+  for_each_row(
+      space, "kozero::embedding_backward", kTokenBuckets * tiles,
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t item) {
+        const std::int64_t bucket = item / tiles;
+        const std::int64_t first = item % tiles * kTile;
+        const std::int64_t width = first + kTile < columns ? kTile : columns - first;
+        add_bucket(team, dwte.data() + first, dx.data() + first, columns, width, tokens, bucket);
+      });
+}
+
+/// to += `count` rows that begin at `from` and lie `stride` elements apart, the first first.
+template <class Team, class T>
+KOKKOS_INLINE_FUNCTION void add_rows(const Team& team, float* to, const T* from, std::int64_t columns,
+                                     std::int64_t count, std::int64_t stride) {
+  KOKKOS_IF_ON_HOST((for (std::int64_t n = 0; n < count; ++n) {
+    const T* const addend = from + n * stride;
+    for_each_column(team, columns, [=](std::int64_t c) { to[c] += static_cast<float>(addend[c]); });
+  }))
+  KOKKOS_IF_ON_DEVICE((const bool packed = on_borders(to, from) && stride % kPackOf<T> == 0;
+                       for_each_pack<kPackOf<T>>(team, columns, packed, [=](auto width, std::int64_t c) {
+                         constexpr int kCount = decltype(width)::value;
+                         Pack<kCount> sum = load_pack<kCount>(to + c);
+                         KOZERO_UNROLLED_BY(4)
+                         for (std::int64_t n = 0; n < count; ++n) {
+                           const Pack<kCount> addend = load_pack<kCount>(from + n * stride + c);
+                           KOZERO_UNROLLED
+                           for (int k = 0; k < kCount; ++k) sum.x[k] += addend.x[k];
+                         }
+                         store_pack(to + c, sum);
+                       });))
+}
+
+template <class Space, class T>
+void position_backward(const Space& space, Matrix<float> dwpe, Matrix<const T> dx, std::int64_t positions) {
+  const auto rows = static_cast<std::int64_t>(dx.extent(0));
+  const auto columns = static_cast<std::int64_t>(dx.extent(1));
+  require(dwpe.extent(1) == dx.extent(1) && static_cast<std::int64_t>(dwpe.extent(0)) >= positions,
+          "position_backward: dwpe (at least T, C) does not fit dx (N, C)");
+  for_each_row(
+      space, "kozero::position_backward", positions, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t t) {
+        add_rows(team, row_of(dwpe, t), row_of(dx, t), columns, rows / positions, positions * columns);
+      });
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// layernorm.hpp: row-wise layer normalisation with its gradient.
+//   y = gamma * xhat + beta,  xhat = (x - mean) * rstd      x, y (N, C)   gamma, beta (C)   mean, rstd (N)
+//   dx += rstd * (g - mean of g - xhat * mean of (g * xhat)),  g = gamma * dy      means over the row
+//   dgamma += sum over n of dy * xhat                       dbeta += sum over n of dy
+// Backward adds into all three: dx already holds the residual stream's gradient. The workspace has
+// row_reduction_workspace(C) floats. Sums are in float. Runs on `space`; returns without fencing.
+// Ba, Kiros, Hinton 2016, arXiv:1607.06450.
+#pragma once
+#include "kernels/launch/inputs.hpp"
+#include "kernels/launch/row_blocks.hpp"
+#include "kernels/ops/bias.hpp"
+
+namespace kozero::kernels {
+
+template <class Space, class T>
+void layernorm_forward(const Space& space, Matrix<T> y, Vector<float> mean, Vector<float> rstd, MatrixIn<T> x,
+                       VectorIn<T> gamma, VectorIn<T> beta, float eps) {
+  const auto rows = static_cast<std::int64_t>(x.extent(0));
+  const auto columns = static_cast<std::int64_t>(x.extent(1));
+  require(y.extent(0) == x.extent(0) && y.extent(1) == x.extent(1) && mean.extent(0) == x.extent(0) &&
+              rstd.extent(0) == x.extent(0) && gamma.extent(0) == x.extent(1) && beta.extent(0) == x.extent(1),
+          "layernorm_forward: the shapes do not fit x (N, C)");
+  const float share = columns > 0 ? 1.0F / static_cast<float>(columns) : 0.0F;
+  for_each_row(
+      space, "kozero::layernorm_forward", rows, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        const T* const in = row_of(x, n);
+        const float m = share * row_sum(
+                                    team, columns, [](float v) { return v; }, in);
+        const auto square = [=](float v) { return (v - m) * (v - m); };
+        const float variance = share * row_sum(team, columns, square, in);
+        const float r = columns > 0 ? 1.0F / Kokkos::sqrt(variance + eps) : 0.0F;
+        const auto normed = [=](float v, float weight, float shift) { return weight * ((v - m) * r) + shift; };
+        assign_row(team, row_of(y, n), columns, normed, in, gamma.data(), beta.data());
+        Kokkos::single(Kokkos::PerThread(team), [&] {
+          mean(n) = m;
+          rstd(n) = r;
+        });
+      });
+}
+
+/// The input's share of the backward.
+template <class Space, class T>
+void layernorm_add_dx(const Space& space, Matrix<T> dx, MatrixIn<T> dy, MatrixIn<T> x, VectorIn<T> gamma,
+                      Vector<const float> mean, Vector<const float> rstd) {
+  const auto columns = static_cast<std::int64_t>(x.extent(1));
+  const float share = columns > 0 ? 1.0F / static_cast<float>(columns) : 0.0F;
+  for_each_row(
+      space, "kozero::layernorm_backward::dx", static_cast<std::int64_t>(x.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        const T* const in = row_of(x, n);
+        const T* const upper = row_of(dy, n);
+        T* const out = row_of(dx, n);
+        const T* const weight = gamma.data();
+        const float m = mean(n);
+        const float r = rstd(n);
+        const auto g = [](float w, float d) { return w * d; };
+        const auto g_xhat = [=](float w, float d, float v) { return w * d * ((v - m) * r); };
+        const float mean_g = share * row_sum(team, columns, g, weight, upper);
+        const float mean_gx = share * row_sum(team, columns, g_xhat, weight, upper, in);
+        const auto added = [=](float before, float w, float d, float v) {
+          return before + r * ((w * d - mean_g) - (v - m) * r * mean_gx);
+        };
+        assign_row(team, out, columns, added, out, weight, upper, in);
+      });
+}
+
+template <class Space, class T>
+void layernorm_backward(const Space& space, Matrix<T> dx, Vector<float> dgamma, Vector<float> dbeta, MatrixIn<T> dy,
+                        MatrixIn<T> x, VectorIn<T> gamma, Vector<const float> mean, Vector<const float> rstd,
+                        Vector<float> workspace) {
+  require(dx.extent(0) == x.extent(0) && dx.extent(1) == x.extent(1) && dy.extent(0) == x.extent(0) &&
+              dy.extent(1) == x.extent(1) && gamma.extent(0) == x.extent(1) && dgamma.extent(0) == x.extent(1) &&
+              mean.extent(0) == x.extent(0) && rstd.extent(0) == x.extent(0),
+          "layernorm_backward: the shapes do not fit x (N, C)");
+  layernorm_add_dx(space, dx, dy, x, gamma, mean, rstd);
+  add_row_sums<2>(
+      space, "kozero::layernorm_backward::dgamma_dbeta", {dgamma, dbeta}, rows_of(x, dy),
+      KOKKOS_LAMBDA(std::int64_t n, float v, float upper) {
+        return RowTerms<2>{upper * ((v - mean(n)) * rstd(n)), upper};
+      },
+      workspace);
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// sgd.hpp: one step of stochastic gradient descent with momentum, in one pass.
+//   g = gradient_scale * gradient + weight_decay * master;  buffer = momentum * buffer + g;  master -= lr * buffer
+// Of `runs` (update_elements.hpp) those that keep have no weight decay, the frozen ones stay as they are.
+// PyTorch's SGD (dampening 0, no Nesterov): a buffer of zeros gives its first step. All of one extent; `stored` gets
+// the new weights where the network reads 16 bits. Elementwise: the bits do not depend on how an array is cut, since
+// multiply_add leaves no contraction to the compiler. Returns without fencing.
+#pragma once
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include "kernels/launch/update_elements.hpp"
+#include "kernels/launch/vector_math.hpp"
+
+namespace kozero::kernels {
+
+struct Sgd {
+  float lr = 0.0F;
+  float momentum = 0.0F;
+  float weight_decay = 0.0F;
+  float gradient_scale = 1.0F;
+};
+
+template <class Space, class T>
+void sgd_update(const Space& space, Vector<float> master, Vector<T> stored, Vector<float> momentum_buffer,
+                Vector<const float> gradient, const Sgd& step, const UpdateRuns& runs = {}) {
+  update_elements(
+      space, "kozero::sgd_update", UpdatedArrays<T, 2>{{master, momentum_buffer}, stored, gradient, runs},
+      KOKKOS_LAMBDA(const Element<2>& element, float slope, bool decays) {
+        const float g = multiply_add(decays ? step.weight_decay : 0.0F, element[0], step.gradient_scale * slope);
+        const float velocity = multiply_add(step.momentum, element[1], g);
+        return Element<2>{multiply_add(-step.lr, velocity, element[0]), velocity};
+      });
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// bench.hpp: the benchmarks of `kozero bench NAME`, and the arguments of those with a deck.
+//   DECK [section.key=value ...] [--runs N] [--json]
+// Each benchmark is a function that measures beside a plain reference in the same run.
+#pragma once
+#include <string>
+
+#include <kozero/commands/command.hpp>
+#include "src/commands/arguments.hpp"
+
+namespace kozero::commands {
+
+// The benches of `kozero bench NAME`, each a function that measures beside something plain in the same run.
+
+/// Named "bench kernels".
+const std::vector<Command>& benches();
+
+/// Saving a checkpoint beside plain writing of as many bytes, its stall beside a plain copy of them.
+void bench_checkpoint(const dist::Environment& environment, const Arguments& arguments);
+
+/// Every kernel of a step at a deck's shapes: time, operations or bytes a second,
+/// share of the best product or of a stream.
+void bench_kernels(const dist::Environment& environment, const Arguments& arguments);
+
+/// Training steps of a deck: time by kernel as they run, and the share of it in which none does.
+void bench_step(const dist::Environment& environment, const Arguments& arguments);
+
+/// Every way to compute each kind of matrix product of a step; the fastest go to a file for run.tuning.
+void bench_tune(const dist::Environment& environment, const Arguments& arguments);
+
+/// Reduce-scatter and all-gather of each back end beside MPI's own collectives.
+void bench_collectives(const dist::Environment& environment, const Arguments& arguments);
+
+// "DECK [section.key=value ...] [--runs N] [--json]": what a bench of a deck is told.
+
+struct BenchArguments {
+  DeckArguments deck;
+  int runs = 0;
+  JsonOutput json;
+
+  /// Of `kozero bench <name>`; `usual_runs` where --runs is not given. Throws as parse() does.
+  BenchArguments(const std::string& name, int usual_runs, const Arguments& arguments) : runs(usual_runs) {
+    CLI::App app("", "bench " + name);
+    deck.add_to(app);
+    app.add_option("--runs", runs, "repetitions; medians are printed")->type_name("N")->check(CLI::PositiveNumber);
+    json.add_to(app);
+    parse(app, arguments);
+  }
+};
+
+}  // namespace kozero::commands

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// bench_checkpoint.cpp: the state of a deck's model is saved, and as many bytes written and copied plainly, in turn.
+//   write  one process writes them to one file, 8 MiB a call, and syncs it    save   a synchronous one, all hashes made
+//   copy   every rank copies its share from memory to memory, on its threads  stall  of an asynchronous save
+// All bytes are noise, since some disks write zeros faster. Saving and plain writing take turns in going first. Seconds
+// are those of the slowest rank; each run gives two ratios, and the medians of the ratios are what is said.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include <kozero/core/random.hpp>
+#include <kozero/core/timing.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/train/checkpoint.hpp>
+#include <kozero/train/data_set.hpp>
+#include <kozero/train/settings.hpp>
+#include "io/posix/file.hpp"
+#include "io/posix/readable.hpp"
+#include "io/run/run_folder.hpp"
+#include "src/bench/bench.hpp"
+#include "src/commands/session.hpp"
+
+namespace kozero::commands {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Seconds of `work` on the slowest rank, all of them having begun together.
+template <class Work>
+double slowest(dist::Communicator& comm, const Work& work) {
+  comm.barrier();
+  const auto start = std::chrono::steady_clock::now();
+  dist::agreed(comm, work);
+  const double mine = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const auto all = comm.gather_control({mine});
+  return *std::max_element(all.begin(), all.end());
+}
+
+/// Values that no disk can make smaller.
+void fill_with_noise(const Vector<float>& values) {
+  Kokkos::parallel_for(
+      "kozero::bench::noise",
+      Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, static_cast<std::int64_t>(values.extent(0))),
+      KOKKOS_LAMBDA(const std::int64_t i) {
+        const auto word = philox(1, counter_of(static_cast<std::uint64_t>(i), 0)).x[0];
+        values(static_cast<std::size_t>(i)) = static_cast<float>(word) * 0x1p-32F;
+      });
+  Device().fence("kozero::bench::noise");
+}
+
+void write_plainly(const std::string& path, std::int64_t bytes) {
+  std::vector<std::uint32_t> noise(std::size_t{2} << 20);
+  for (std::size_t i = 0; i < noise.size(); ++i) noise[i] = philox(2, counter_of(i, 0)).x[0];
+  const std::string_view chunk(reinterpret_cast<const char*>(noise.data()), noise.size() * sizeof(std::uint32_t));
+  io::FileDescriptor file(path, io::FileDescriptor::Use::create);
+  for (std::int64_t done = 0; done < bytes; done += static_cast<std::int64_t>(chunk.size())) {
+    const std::int64_t extent = std::min<std::int64_t>(bytes - done, std::ssize(chunk));
+    file.write(chunk.substr(0, static_cast<std::size_t>(extent)));
+  }
+  file.sync();
+  file.close();
+}
+
+using Buffer = Kokkos::View<char*, Kokkos::HostSpace>;
+
+/// Each thread copies one contiguous share.
+void copy_plainly(const Buffer& to, const Buffer& from) {
+  const auto bytes = static_cast<std::int64_t>(from.extent(0));
+  const std::int64_t threads = Host().concurrency();
+  char* out = to.data();
+  const char* in = from.data();
+  Kokkos::parallel_for("kozero::bench::copy", Kokkos::RangePolicy<Host, Kokkos::Schedule<Kokkos::Static>>(0, threads),
+                       [=](const std::int64_t t) {
+                         const std::int64_t first = bytes * t / threads;
+                         std::memcpy(out + first, in + first,
+                                     static_cast<std::size_t>(bytes * (t + 1) / threads - first));
+                       });
+  Host().fence("kozero::bench::copy");
+}
+
+struct Run {
+  double write_s, save_s, copy_s, stall_s;
+};
+
+class CheckpointBench {
+ public:
+  CheckpointBench(Session& session, train::Assembly& assembly, std::string folder)
+      : session_(session), assembly_(assembly), comm_(session.control()), folder_(std::move(folder)) {
+    const auto share = static_cast<std::size_t>(assembly.staging()->bytes());
+    from_ = Buffer("kozero::bench::from", share);
+    to_ = Buffer("kozero::bench::to", share);
+    const auto groups = train::owned_state(assembly.parts());
+    for (const auto& group : groups) {
+      for (const auto& slice : group.slices) fill_with_noise(slice.values);
+    }
+    bytes_ = std::ssize(groups) * assembly.network().parameters().num_parameters() *
+             static_cast<std::int64_t>(sizeof(float));
+  }
+
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+
+  Run run(bool saves_first) {
+    Run result{};
+    if (saves_first) result.save_s = saved(nullptr).seconds;
+    result.write_s = written();
+    if (!saves_first) result.save_s = saved(nullptr).seconds;
+    result.copy_s = slowest(comm_, [&] { copy_plainly(to_, from_); });
+    result.stall_s = saved(assembly_.staging()).stall_s;
+    return result;
+  }
+
+ private:
+  double written() {
+    const std::string path = folder_ + "/plain";
+    const double seconds = slowest(comm_, [&] {
+      if (comm_.rank() == 0) write_plainly(path, bytes_);
+    });
+    remove(path);
+    return seconds;
+  }
+
+  /// A save on the slowest rank; its folder is removed.
+  train::SaveReport saved(train::Staging* staging) {
+    train::CheckpointSaver saver(assembly_.parts(), staging,
+                                 dist::make_control_communicator(session_.environment().world(), 3600.0,
+                                                                 {.role = dist::Role::saver}));
+    comm_.barrier();
+    saver.begin({folder_, {.step = 1, .model = "{}", .tokenizer = "none"}, {}, 0});
+    auto report = saver.wait();
+    dist::agreed(comm_, [&] {
+      if (report->problem) throw Error(*report->problem);
+    });
+    const auto all = comm_.gather_control({report->seconds, report->stall_s});
+    for (std::size_t i = 0; i < all.size(); i += 2) {
+      report->seconds = std::max(report->seconds, all[i]);
+      report->stall_s = std::max(report->stall_s, all[i + 1]);
+    }
+    remove(report->folder);
+    return *report;
+  }
+
+  void remove(const std::string& path) {
+    dist::agreed(comm_, [&] {
+      if (comm_.rank() == 0) fs::remove_all(path);
+    });
+  }
+
+  Session& session_;
+  train::Assembly& assembly_;
+  dist::Communicator& comm_;
+  std::string folder_;
+  std::int64_t bytes_ = 0;
+  Buffer from_, to_;
+};
+
+void print(const std::vector<Run>& runs, std::int64_t bytes, const JsonOutput& json) {
+  std::vector<double> speeds;
+  std::vector<double> stalls;
+  const double gb = static_cast<double>(bytes) / 1e9;
+  std::cout << fmt::format("{:>4}{:>12}{:>12}{:>9}{:>12}{:>12}{:>9}\n", "run", "write GB/s", "save GB/s", "ratio",
+                           "copy s", "stall s", "ratio");
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const Run& run = runs[i];
+    speeds.push_back(run.write_s / run.save_s);
+    stalls.push_back(run.stall_s / run.copy_s);
+    std::cout << fmt::format("{:>4}{:>12.3f}{:>12.3f}{:>9.2f}{:>12.4f}{:>12.4f}{:>9.2f}\n", i + 1, gb / run.write_s,
+                             gb / run.save_s, speeds.back(), run.copy_s, run.stall_s, stalls.back());
+  }
+  std::cout << fmt::format(
+      "medians of the ratios: a save has {:.2f} of the speed of plain writing, an asynchronous one stalls "
+      "{:.2f} of a plain copy\n",
+      median(speeds), median(stalls));
+  std::vector<double> seconds;
+  std::vector<double> stall_s;
+  for (const auto& run : runs) {
+    seconds.push_back(run.save_s);
+    stall_s.push_back(run.stall_s);
+  }
+  json.print({{"bytes", bytes},
+              {"save_s", median(seconds)},
+              {"stall_s", median(stall_s)},
+              {"save_over_write", median(speeds)},
+              {"stall_over_copy", median(stalls)}});
+}
+
+}  // namespace
+
+void bench_checkpoint(const dist::Environment& environment, const Arguments& arguments) {
+  const BenchArguments given("checkpoint", 5, arguments);
+
+  Session session(environment, [&](dist::Communicator& comm) { return given.deck.read(comm); });
+  const io::Deck& deck = session.deck();
+  auto settings = dist::agreed(
+      session.control(), [&] { return train::settings_of(deck, session.control().size(), train::vocab_of(deck), 0); });
+  settings.staged = true;
+  MemoryLedger ledger;
+  const auto comm = session.connect(ledger);
+  train::Assembly assembly(settings, *comm, ledger);
+  assembly.state().initialise(settings.seed);
+  const std::string folder = io::without_trailing_slash(deck.run.dir) + "-bench";
+  dist::agreed(session.control(), [&] {
+    if (session.is_first_rank()) fs::create_directories(folder);
+  });
+  CheckpointBench bench(session, assembly, folder);
+  std::vector<Run> runs;
+  for (int run = 0; run < given.runs; ++run) runs.push_back(bench.run(run % 2 == 1));
+  if (!session.is_first_rank()) return;
+  fs::remove_all(folder);
+  std::cout << fmt::format("{}: a state of {} on {} {}\n", deck.source, io::readable_bytes(bench.bytes()), comm->size(),
+                           comm->size() == 1 ? "rank" : "ranks");
+  print(runs, bench.bytes(), given.json);
+}
+
+}  // namespace kozero::commands

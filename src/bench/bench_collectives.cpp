@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// bench_collectives.cpp: what gradients and weights cost to move: reduce-scatter and all-gather of f32 on each back end
+// that these ranks can use, beside MPI's own reduce_scatter_block and allgather. Each round runs all of them; medians
+// of the slowest rank's seconds are printed. Slices are gathered in place, as updated weights are; bf16 weights travel
+// as bytes, half as many. Each back end has arrays of its own:
+// none finds them in the caches because another has just read them.
+//   bus bandwidth = S / t * (n - 1) / n        S bytes of the full array, n ranks (the definition of nccl-tests)
+#include <algorithm>
+#include <chrono>
+#include <fmt/format.h>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include <kozero/core/device.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/core/ledger.hpp>
+#include <kozero/core/timing.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/dist/make_communicator.hpp>
+#include <kozero/train/runtime.hpp>
+#include "src/bench/bench.hpp"
+#include "src/commands/arguments.hpp"
+
+namespace kozero::commands {
+namespace {
+
+struct Contender {
+  std::string algorithm;
+  std::unique_ptr<dist::Communicator> comm;
+  Vector<float> full = {}, slice = {};
+};
+
+struct Row {
+  std::int64_t mib;
+  std::string backend, algorithm;
+  std::vector<double> reduce_s, gather_s;
+
+  [[nodiscard]] double both() const { return median(reduce_s) + median(gather_s); }
+};
+
+struct BackEnd {
+  std::string name, algorithm;
+  bool deterministic = true;
+};
+
+/// Those of this build; shm's last row is to have arrays of its own.
+std::vector<BackEnd> back_ends() {
+  std::vector<BackEnd> rows = {{"mpi", "pairwise messages, added in rank order"},
+                               {"shm", "shared windows, added in rank order"},
+                               {"shm", "shared arrays, added in rank order"}};
+  const std::vector<BackEnd> of_gpus = {{"nccl", "one algorithm, run.deterministic"}, {"nccl", "NCCL's choice", false}};
+  if (!kHostIsDevice) rows.insert(rows.begin(), of_gpus.begin(), of_gpus.end());
+  return rows;
+}
+
+/// MPI's own collectives first, then every back end that has no unavailable_reason here.
+std::vector<Contender> contenders_of(const dist::Environment& environment, MemoryLedger& ledger) {
+  std::vector<Contender> contenders;
+  contenders.push_back(
+      {"reduce_scatter_block, allgather", dist::for_device(dist::make_mpi_collectives(environment.world()), ledger)});
+  for (const auto& [name, algorithm, deterministic] : back_ends()) {
+    try {
+      dist::CommunicatorOptions options;
+      options.deterministic = deterministic;
+      contenders.push_back({algorithm, dist::make_communicator(name, environment.world(), ledger, options)});
+    } catch (const Error& error) {
+      if (environment.rank() == 0) std::cout << "left out: " << error.what() << "\n";
+    }
+  }
+  return contenders;
+}
+
+class CollectivesBench {
+ public:
+  CollectivesBench(const dist::Environment& environment, std::int64_t largest_mib)
+      : control_(dist::make_control_communicator(environment.world(), 3600.0)),
+        contenders_(contenders_of(environment, ledger_)) {
+    const Partition partition = partition_of(largest_mib);
+    for (auto& one : contenders_) {
+      one.full = ledger_.take<float>(Memory::workspace, "bench full array", partition.extent());
+      one.slice = ledger_.take<float>(Memory::workspace, "bench slice", partition.largest());
+    }
+    Contender& last = contenders_.back();
+    last.full = ledger_.take<float>(Memory::workspace, "bench shared full array", partition.extent(), *last.comm);
+    last.slice = ledger_.take<float>(Memory::workspace, "bench shared slice", partition.largest(), *last.comm);
+  }
+
+  std::vector<Row> rows(std::int64_t mib, int rounds) {
+    std::vector<Row> rows;
+    for (const auto& one : contenders_) rows.push_back({mib, one.comm->name(), one.algorithm, {}, {}});
+    const Partition partition = partition_of(mib);
+    for (int round = 0; round <= rounds; ++round) {  // the first makes what is made once, and is not counted
+      for (std::size_t i = 0; i < contenders_.size(); ++i) {
+        const auto& [algorithm, comm, full, slice] = contenders_[i];
+        const double reduce = slowest([&] { comm->reduce_scatter(full.data(), slice.data(), partition); });
+        const float* own = full.data() + partition.begin(comm->rank());
+        const double gather = slowest([&] { comm->all_gather(own, full.data(), partition, sizeof(float)); });
+        if (round == 0) continue;
+        rows[i].reduce_s.push_back(reduce);
+        rows[i].gather_s.push_back(gather);
+      }
+    }
+    return rows;
+  }
+
+ private:
+  /// Equal slices of about `mib` MiB in all.
+  [[nodiscard]] Partition partition_of(std::int64_t mib) const {
+    const std::int64_t border = 64 * control_->size();
+    const std::int64_t elements = (mib << 20) / static_cast<std::int64_t>(sizeof(float));
+    return {(elements + border - 1) / border * border, control_->size()};
+  }
+
+  template <class Work>
+  double slowest(const Work& work) {
+    contenders_.front().comm->barrier();
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    Device().fence("kozero::bench_collectives");
+    const double mine = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const auto all = control_->gather_control({mine});
+    return *std::max_element(all.begin(), all.end());
+  }
+
+  MemoryLedger ledger_;
+  std::unique_ptr<dist::Communicator> control_;
+  std::vector<Contender> contenders_;
+};
+
+double bus_bandwidth(std::int64_t mib, double seconds, int ranks) {
+  return static_cast<double>(mib << 20) / seconds * (ranks - 1) / ranks;
+}
+
+/// The rows of one size; the first is MPI's own, which the last column compares with.
+void print(const std::vector<Row>& rows, int ranks) {
+  for (const auto& row : rows) {
+    const double reduce = median(row.reduce_s);
+    const double gather = median(row.gather_s);
+    std::cout << fmt::format("{:>6} {:<10}{:<41}{:>11.3f}{:>9.2f}{:>11.3f}{:>9.2f}{:>9.2f}\n", row.mib, row.backend,
+                             row.algorithm, 1e3 * reduce, bus_bandwidth(row.mib, reduce, ranks) / 1e9, 1e3 * gather,
+                             bus_bandwidth(row.mib, gather, ranks) / 1e9, rows.front().both() / row.both());
+  }
+}
+
+nlohmann::ordered_json json_of(const std::vector<Row>& rows, int ranks) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const auto& row : rows) {
+    list.push_back({{"mib", row.mib},
+                    {"ranks", ranks},
+                    {"backend", row.backend},
+                    {"reduce_scatter_s", median(row.reduce_s)},
+                    {"all_gather_s", median(row.gather_s)},
+                    {"over_mpi", rows.front().both() / row.both()}});
+  }
+  return list;
+}
+
+}  // namespace
+
+void bench_collectives(const dist::Environment& environment, const Arguments& arguments) {
+  CLI::App app("", "bench collectives");
+  std::vector<std::int64_t> sizes = {1, 16, 64};
+  int rounds = 9;
+  JsonOutput json;
+  app.add_option("--mib", sizes, "sizes of the array, MiB, with commas between")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--runs", rounds, "repetitions; medians are printed")->type_name("N")->check(CLI::PositiveNumber);
+  json.add_to(app);
+  parse(app, arguments);
+  const int ranks = environment.size();
+  if (ranks == 1) {
+    throw Error(
+        Failure::deck,
+        "bench collectives: one rank has nobody to send to; start it on several: ./kozero.sh -n 2 bench collectives",
+        Error::Seen::by_all_ranks);
+  }
+
+  const train::Runtime runtime(0, environment);
+  CollectivesBench bench(environment, *std::max_element(sizes.begin(), sizes.end()));
+  if (environment.rank() == 0) {
+    std::cout << fmt::format(
+        "f32 on {} ranks of {}; bus bandwidth in GB/s; the last column: how many times as fast as MPI's own, both "
+        "collectives together\n{:>6} {:<10}{:<41}{:>20}{:>20}{:>9}\n",
+        ranks, runtime.placement(), "MiB", "back end", "algorithm", "reduce-scatter ms", "all-gather ms", "ratio");
+  }
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const auto mib : sizes) {
+    const auto rows = bench.rows(mib, rounds);
+    if (environment.rank() != 0) continue;
+    print(rows, ranks);
+    for (auto& row : json_of(rows, ranks)) all.push_back(row);
+  }
+  if (environment.rank() == 0) json.print({{"collectives", all}});
+}
+
+}  // namespace kozero::commands

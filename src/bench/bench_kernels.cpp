@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// bench_kernels.cpp: the time of every kernel of a training step at a deck's shapes, beside what the machine can give.
+// Each round calls every kernel once, after two probes, of memory and of products in the first-level caches; medians
+// over the rounds are printed. A kernel's share is of its probe's rate; where there is no product probe, of the fastest
+// product's. "of library" is a product's rate over that of kernels/matmul/host/matmul_host.hpp, which computes it too
+// in each round. kernel_case.hpp says which operations and bytes count; operands come from memory, not from a cache
+// (kernel_case.hpp).
+#include <algorithm>
+#include <chrono>
+#include <fmt/format.h>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/timing.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/train/data_set.hpp>
+#include <kozero/train/settings.hpp>
+#include "kernels/matmul/matmul.hpp"
+#include "src/bench/bench.hpp"
+#include "src/bench/kernel_case.hpp"
+#include "src/commands/session.hpp"
+
+namespace kozero::commands {
+namespace {
+
+struct TimedKernel {
+  KernelCase kernel;
+  std::vector<double> seconds;
+  std::vector<double> library_seconds;  ///< the library's, where our own kernel is timed
+
+  [[nodiscard]] bool multiplies() const { return kernel.measure == KernelCase::Measure::operations; }
+  /// Operations or bytes a second.
+  [[nodiscard]] double rate() const { return kernel.work / median(seconds); }
+  /// The library's time over this kernel's.
+  [[nodiscard]] double of_library() const { return median(library_seconds) / median(seconds); }
+};
+
+KernelShapes shapes_of(const train::Settings& settings) {
+  return {settings.model, settings.batch.micro_batch, settings.batch.micro_steps};
+}
+
+train::Settings settings_of(const io::Deck& deck, int num_ranks) {
+  const auto settings = train::settings_of(deck, num_ranks, train::vocab_of(deck), 0);
+  if (settings.model.arch != "linear") return settings;
+  throw Error(Failure::deck,
+              "bench kernels: model.arch = linear has no kernels worth timing; accepted: gpt2, llama, qwen2, qwen3");
+}
+
+double seconds_of(const KernelCase& kernel, OperandRings& rings) {
+  rings.inputs.begin_call();
+  rings.outputs.begin_call();
+  const auto start = std::chrono::steady_clock::now();
+  kernel.call();
+  Device().fence("kozero::bench::kernel");
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void time_once(TimedKernel& timed, OperandRings& rings, bool beside_library) {
+  timed.seconds.push_back(seconds_of(timed.kernel, rings));
+  if (!beside_library || !timed.kernel.in_library) return;
+  kernels::choose_products(kernels::Products::library);
+  timed.library_seconds.push_back(seconds_of(timed.kernel, rings));
+  kernels::choose_products(kernels::Products::fastest);
+}
+
+/// The kernels of `shapes`, the probes first. A round before the first makes what a kernel makes once, and is not
+/// counted.
+template <class Scalar>
+std::vector<TimedKernel> timed_kernels(const KernelShapes& shapes, int rounds) {
+  MemoryLedger ledger;
+  OperandRings rings(ledger, shapes.largest_call_bytes());
+  std::vector<KernelCase> cases = {stream_probe(rings)};
+  const KernelCase products = product_probe<Scalar>();
+  const bool own_products = products.work > 0.0;
+  if (own_products) cases.push_back(products);
+  add_product_cases<Scalar>(cases, shapes, rings);
+  add_stream_cases<Scalar>(cases, shapes, rings);
+  std::vector<TimedKernel> kernels;
+  for (auto& one : cases) kernels.push_back({std::move(one), {}, {}});
+  for (int round = 0; round <= rounds; ++round) {
+    for (auto& one : kernels) {
+      time_once(one, rings, own_products);
+      if (round == 0) one.seconds.clear();
+      if (round == 0) one.library_seconds.clear();
+    }
+  }
+  return kernels;
+}
+
+/// What shares are of: operations a second of the product probe or the fastest product, and the stream probe's bytes.
+struct Best {
+  double product = 0.0;
+  std::string product_of;
+  double stream = 0.0;
+
+  explicit Best(const std::vector<TimedKernel>& kernels) : stream(kernels.front().rate()) {
+    for (const auto& one : kernels) {
+      if (!one.multiplies() || one.rate() <= product) continue;
+      product = one.rate();
+      product_of = one.kernel.name;
+    }
+  }
+  [[nodiscard]] double share(const TimedKernel& one) const {
+    return one.rate() / (one.multiplies() ? product : stream);
+  }
+};
+
+void print_table(const std::vector<TimedKernel>& kernels, const Best& best) {
+  std::cout << fmt::format("{:<38}{:<32}{:>6}{:>11}{:>11}{:>16}{:>8}{:>12}\n", "kernel", "shape", "calls", "ms a call",
+                           "ms a step", "rate", "share", "of library");
+  double step = 0.0;
+  double operations = 0.0;
+  for (const auto& one : kernels) {
+    const double milliseconds = 1e3 * median(one.seconds);
+    const double in_step = milliseconds * static_cast<double>(one.kernel.calls);
+    step += in_step;
+    if (one.multiplies()) operations += one.kernel.work * static_cast<double>(one.kernel.calls);
+    const std::string beside = one.library_seconds.empty() ? "" : fmt::format("{:>11.2f}x", one.of_library());
+    std::cout << fmt::format("{:<38}{:<32}{:>6}{:>11.3f}{:>11.2f}{:>9.1f} {}{:>6.0f} %{}\n", one.kernel.name,
+                             one.kernel.shape, one.kernel.calls, milliseconds, in_step, one.rate() / 1e9,
+                             one.multiplies() ? "GFLOP/s" : "GB/s   ", 100.0 * best.share(one), beside);
+  }
+  std::cout << fmt::format(
+      "{:.1f} ms in all for the kernels of a step; shares are of {:.1f} GFLOP/s, {}, and of {:.1f} GB/s, the stream "
+      "probe\n",
+      step, best.product / 1e9, best.product_of, best.stream / 1e9);
+  std::cout << fmt::format(
+      "step share = (sum of 2 M N K of products and of attention's half squares) / time / peak = {:.1f} GFLOP / {:.1f} "
+      "ms / {:.1f} GFLOP/s = {:.1f} %\n",
+      operations / 1e9, step, best.product / 1e9, 100.0 * operations / (step / 1e3) / best.product);
+}
+
+nlohmann::ordered_json json_of(const std::vector<TimedKernel>& kernels, const Best& best) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const auto& one : kernels) {
+    rows.push_back({{"kernel", one.kernel.name},
+                    {"shape", one.kernel.shape},
+                    {"calls", one.kernel.calls},
+                    {"seconds", median(one.seconds)},
+                    {one.multiplies() ? "flop_per_s" : "bytes_per_s", one.rate()},
+                    {"share", best.share(one)}});
+    if (!one.library_seconds.empty()) rows.back()["of_library"] = one.of_library();
+  }
+  return {{"kernels", rows}};
+}
+
+}  // namespace
+
+void bench_kernels(const dist::Environment& environment, const Arguments& arguments) {
+  const BenchArguments given("kernels", 7, arguments);
+
+  Session session(environment, [&](dist::Communicator& comm) { return given.deck.read(comm); });
+  const auto settings =
+      dist::agreed(session.control(), [&] { return settings_of(session.deck(), session.control().size()); });
+  const KernelShapes shapes = shapes_of(settings);
+  const auto kernels = with_stored_type(settings.precision,
+                                        [&](auto type) { return timed_kernels<decltype(type)>(shapes, given.runs); });
+  if (!session.is_first_rank()) return;
+  const Best best(kernels);
+  std::cout << fmt::format("{}: {}, {} sequences of {} tokens a micro-step, {}, {} a rank\n", session.deck().source,
+                           shapes.model.arch, shapes.batch, shapes.model.seq, name_of(settings.precision),
+                           session.runtime().placement());
+  print_table(kernels, best);
+  given.json.print(json_of(kernels, best));
+}
+
+}  // namespace kozero::commands

@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// bench_step.cpp: the profile, and the benchmark that prints each kernel's share of a deck's training steps.
+#include <algorithm>
+#include <chrono>
+#include <fmt/format.h>
+#include <iostream>
+#include <Kokkos_Core.hpp>
+#include <nlohmann/json.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include "src/bench/bench.hpp"
+#include "src/bench/bench_step.hpp"
+#include "src/commands/unsaved_run.hpp"
+
+namespace kozero::commands {
+namespace {
+
+/// Kokkos' callbacks know no object.
+KernelProfile* current = nullptr;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// "Kokkos::deep_copy [a=b]" and its kind lose what is in brackets.
+std::string short_name(const char* name) {
+  const std::string whole = name;
+  return whole.substr(0, whole.find(" ["));
+}
+
+}  // namespace
+
+struct KernelProfile::Calls {
+  static void begin_kernel(const char* name, std::uint32_t /*device*/, std::uint64_t* id) {
+    *id = 0;
+    current->begin(short_name(name));
+  }
+  static void end_kernel(std::uint64_t /*id*/) { current->end(); }
+  static void push_region(const char* name) { current->begin(name); }
+  static void end_any() { current->end(); }
+  static void begin_copy(Kokkos_Profiling_SpaceHandle /*to*/, const char* /*name*/, const void* /*memory*/,
+                         Kokkos_Profiling_SpaceHandle /*from*/, const char* /*source*/, const void* /*source_memory*/,
+                         std::uint64_t /*bytes*/) {
+    current->begin("copy");
+  }
+  static void begin_fence(const char* /*name*/, std::uint32_t /*device*/, std::uint64_t* id) {
+    *id = 0;
+    if (!current->recording_ || current->waiting_++ > 0) return;
+    ++current->waits_;
+    current->waited_ -= now();
+  }
+  static void end_fence(std::uint64_t /*id*/) {
+    if (current->recording_ && --current->waiting_ == 0) current->waited_ += now();
+  }
+
+  static void allocate(Kokkos_Profiling_SpaceHandle /*space*/, const char* /*name*/, const void* /*memory*/,
+                       std::uint64_t bytes) {
+    if (current->recording_ && bytes > 0) ++current->allocations_;  // teams take scratch of 0 bytes
+  }
+
+  static void set(bool on) {
+    namespace tools = Kokkos::Tools::Experimental;
+    tools::set_request_tool_settings_callback(
+        on ? [](std::uint32_t, Kokkos_Tools_ToolSettings* settings) { settings->requires_global_fencing = false; }
+           : static_cast<Kokkos_Tools_requestToolSettingsFunction>(nullptr));
+    tools::set_begin_parallel_for_callback(on ? begin_kernel : nullptr);
+    tools::set_end_parallel_for_callback(on ? end_kernel : nullptr);
+    tools::set_begin_parallel_reduce_callback(on ? begin_kernel : nullptr);
+    tools::set_end_parallel_reduce_callback(on ? end_kernel : nullptr);
+    tools::set_push_region_callback(on ? push_region : nullptr);
+    tools::set_pop_region_callback(on ? end_any : nullptr);
+    tools::set_begin_deep_copy_callback(on ? begin_copy : nullptr);
+    tools::set_end_deep_copy_callback(on ? end_any : nullptr);
+    tools::set_begin_fence_callback(on ? begin_fence : nullptr);
+    tools::set_end_fence_callback(on ? end_fence : nullptr);
+    tools::set_allocate_data_callback(on ? allocate : nullptr);
+  }
+};
+
+KernelProfile::KernelProfile() {
+  require(current == nullptr, "KernelProfile: there is one already");
+  current = this;
+  Calls::set(true);
+}
+
+KernelProfile::~KernelProfile() {
+  Calls::set(false);
+  current = nullptr;
+}
+
+void KernelProfile::start() {
+  Device().fence("kozero::KernelProfile::start");
+  recording_ = true;
+}
+
+KernelProfile::Result KernelProfile::stop() {
+  recording_ = false;
+  Device().fence("kozero::KernelProfile::stop");
+  require(!pieces_.empty(), "KernelProfile: no kernel ran");
+  Result result;
+  for (const auto& name : names_) result.kernels.push_back({name});
+  for (const auto& piece : pieces_) {
+    Kernel& kernel = result.kernels[piece.name];
+    const double seconds = marks_.seconds(piece.begin, piece.end);
+    ++kernel.calls;
+    kernel.seconds += seconds;
+    result.in_kernels += seconds;
+  }
+  result.span = marks_.seconds(pieces_.front().begin, pieces_.back().end);
+  result.waits = waits_;
+  result.waited = waited_;
+  result.allocations = allocations_;
+  std::sort(result.kernels.begin(), result.kernels.end(),
+            [](const Kernel& a, const Kernel& b) { return a.seconds > b.seconds; });
+  return result;
+}
+
+void KernelProfile::begin(const std::string& name) {
+  if (!recording_ || depth_++ > 0) return;
+  pieces_.push_back({index_of(name), marks_.set(), 0});
+}
+
+void KernelProfile::end() {
+  if (recording_ && --depth_ == 0) pieces_.back().end = marks_.set();
+}
+
+std::size_t KernelProfile::index_of(const std::string& name) {
+  const auto place = std::find(names_.begin(), names_.end(), name);
+  if (place == names_.end()) names_.push_back(name);
+  return static_cast<std::size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
+}
+
+// Where the time of a deck's training steps goes, while they run as they always do: each kernel's
+// share, and how long none runs (bench_step.hpp). What kernels leave idle is communication that nothing hides,
+// reading of data, and on a GPU a host that is late: it waits for the GPU, once a step, as long as
+// it was ahead.
+
+namespace {
+
+constexpr std::int64_t kFirstSteps = 2;  // in which what is made once is made
+
+struct Measured {
+  KernelProfile::Result profile;
+  std::array<dist::CollectiveCount, 2> collectives;
+  std::int64_t tokens = 0;  ///< of a step
+  double steps = 0.0;
+
+  [[nodiscard]] double milliseconds(double seconds) const { return 1e3 * seconds / steps; }
+};
+
+Measured measure(UnsavedRun& run, KernelProfile& profile, std::int64_t steps) {
+  for (std::int64_t step = 1; step <= kFirstSteps; ++step) static_cast<void>(run.step(step));
+  run.comm().reset();
+  Measured measured;
+  profile.start();
+  for (std::int64_t step = kFirstSteps + 1; step <= kFirstSteps + steps; ++step) {
+    measured.tokens = run.step(step).tokens;
+  }
+  measured.profile = profile.stop();
+  measured.collectives = run.comm().counts();
+  measured.steps = static_cast<double>(steps);
+  return measured;
+}
+
+void print_table(const Measured& measured) {
+  const auto& profile = measured.profile;
+  std::cout << fmt::format("{:<38}{:>12}{:>12}{:>10}\n", "kernel", "calls", "ms a step", "of step");
+  for (const auto& kernel : profile.kernels) {
+    std::cout << fmt::format("{:<38}{:>12.1f}{:>12.3f}{:>8.1f} %\n", kernel.name,
+                             static_cast<double>(kernel.calls) / measured.steps, measured.milliseconds(kernel.seconds),
+                             100.0 * kernel.seconds / profile.span);
+  }
+  for (const auto& one : measured.collectives) {
+    if (one.calls == 0) continue;
+    std::cout << fmt::format("in calls of {:<26}{:>12.1f}{:>12.3f}{:>8.1f} %\n", one.collective,
+                             static_cast<double>(one.calls) / measured.steps, measured.milliseconds(one.seconds),
+                             100.0 * one.seconds / profile.span);
+  }
+  std::cout << fmt::format(
+      "{:.3f} ms a step ({:.0f} tokens/s over all ranks), {:.3f} ms of it in kernels; idle share = 1 - in kernels / "
+      "(first "
+      "kernel's begin to last one's end) = {:.1f} %\n",
+      measured.milliseconds(profile.span), static_cast<double>(measured.tokens) * measured.steps / profile.span,
+      measured.milliseconds(profile.in_kernels), 100.0 * profile.idle_share());
+  std::cout << fmt::format(
+      "the host waited for kernels {:.1f} times a step, {:.1f} ms, and allocated arrays {:.1f} times\n",
+      static_cast<double>(profile.waits) / measured.steps, measured.milliseconds(profile.waited),
+      static_cast<double>(profile.allocations) / measured.steps);
+}
+
+nlohmann::ordered_json json_of(const Measured& measured) {
+  const auto& profile = measured.profile;
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const auto& kernel : profile.kernels) {
+    rows.push_back({{"kernel", kernel.name},
+                    {"calls", static_cast<double>(kernel.calls) / measured.steps},
+                    {"seconds", kernel.seconds / measured.steps}});
+  }
+  return {{"kernels", rows},
+          {"step_s", profile.span / measured.steps},
+          {"in_kernels_s", profile.in_kernels / measured.steps},
+          {"idle_share", profile.idle_share()},
+          {"waits", static_cast<double>(profile.waits) / measured.steps},
+          {"allocations", static_cast<double>(profile.allocations) / measured.steps}};
+}
+
+}  // namespace
+
+void bench_step(const dist::Environment& environment, const Arguments& arguments) {
+  const BenchArguments given("step", 5, arguments);
+
+  KernelProfile profile;
+  Session session(environment, [&](dist::Communicator& comm) { return given.deck.read(comm); });
+  const train::DataSet data = open_data_of(session.deck(), session.control());
+  UnsavedRun run(session, session.deck(), data);
+  const Measured measured = measure(run, profile, given.runs);
+  if (!session.is_first_rank()) return;
+  std::cout << fmt::format("{}: {}, {} sequences of {} tokens a micro-step, {} micro-steps, {}, {} a rank\n",
+                           session.deck().source, run.settings().model.arch, run.settings().batch.micro_batch,
+                           run.settings().model.seq, run.settings().batch.micro_steps,
+                           name_of(run.settings().precision), session.runtime().placement());
+  print_table(measured);
+  given.json.print(json_of(measured));
+}
+
+}  // namespace kozero::commands

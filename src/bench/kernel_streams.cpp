@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// kernel_streams.cpp: the kernels whose time is that of moving bytes, and the probe that says what memory can give.
+#include <cmath>
+#include <fmt/format.h>
+
+#include <kozero/core/precision.hpp>
+#include <kozero/core/random.hpp>
+#include "kernels/launch/fill.hpp"
+#include "kernels/launch/reduce.hpp"
+#include "kernels/ops/adamw.hpp"
+#include "kernels/ops/bias.hpp"
+#include "kernels/ops/cross_entropy.hpp"
+#include "kernels/ops/embedding.hpp"
+#include "kernels/ops/layernorm.hpp"
+#include "kernels/ops/rmsnorm.hpp"
+#include "kernels/ops/rope.hpp"
+#include "kernels/ops/swiglu.hpp"
+#include "src/bench/kernel_case.hpp"
+
+namespace kozero::commands {
+namespace {
+
+constexpr double kFloat = sizeof(float);
+
+/// Random tokens of a vocabulary, the same in every run.
+using Tokens = Kokkos::View<Token*, DeviceMemory>;
+
+Tokens random_tokens(std::int64_t extent, std::int64_t vocab) {
+  Tokens tokens("kozero::bench::tokens", static_cast<std::size_t>(extent));
+  const auto host = Kokkos::create_mirror_view(tokens);
+  for (std::size_t i = 0; i < host.extent(0); ++i) {
+    host(i) = static_cast<Token>(philox(4, counter_of(i)).x[0] % static_cast<std::uint64_t>(vocab));
+  }
+  Kokkos::deep_copy(tokens, host);
+  return tokens;
+}
+
+/// The operands of one call: matrices of `rows` x `columns`, and vectors of either extent.
+struct Operands {
+  OperandRings* rings;
+  std::int64_t rows, columns;
+
+  template <class T>
+  [[nodiscard]] Matrix<const T> input(std::int64_t times = 1) const {
+    return rings->inputs.take<const T>(rows, times * columns);
+  }
+  template <class T>
+  [[nodiscard]] Matrix<T> output(std::int64_t times = 1) const {
+    return rings->outputs.take<T>(rows, times * columns);
+  }
+  template <class T>
+  [[nodiscard]] Vector<const T> flat_input() const {
+    return rings->inputs.take<const T>(rows * columns);
+  }
+  template <class T>
+  [[nodiscard]] Vector<T> flat_output() const {
+    return rings->outputs.take<T>(rows * columns);
+  }
+  template <class T>
+  [[nodiscard]] Vector<const T> channel_input() const {
+    return rings->inputs.take<const T>(columns);
+  }
+  [[nodiscard]] Vector<float> channel_output() const { return rings->outputs.take<float>(columns); }
+  [[nodiscard]] Vector<const float> row_input() const { return rings->inputs.take<const float>(rows); }
+  [[nodiscard]] Vector<float> row_output() const { return rings->outputs.take<float>(rows); }
+  [[nodiscard]] Vector<float> reduction() const {
+    return rings->outputs.take<float>(kernels::row_reduction_workspace(columns));
+  }
+};
+
+class Streams {
+ public:
+  Streams(std::vector<KernelCase>& cases, OperandRings& rings) : cases_(cases), rings_(rings) {}
+
+  struct Extent {
+    std::int64_t rows, columns, calls;
+  };
+
+  /// `bytes` of each of the rows * columns elements; `body` takes the Operands of a call.
+  template <class Body>
+  void add(const std::string& name, const Extent& extent, double bytes, const Body& body) {
+    const Operands operands{&rings_, extent.rows, extent.columns};
+    const std::string shape =
+        extent.rows == 1 ? fmt::format("{}", extent.columns) : fmt::format("{} x {}", extent.rows, extent.columns);
+    const double work = bytes * static_cast<double>(extent.rows) * static_cast<double>(extent.columns);
+    cases_.push_back({name, shape, extent.calls, KernelCase::Measure::bytes, work, [=] { body(operands); }});
+  }
+
+ private:
+  std::vector<KernelCase>& cases_;
+  OperandRings& rings_;
+};
+
+template <class Scalar>
+void add_embedding(Streams& streams, const KernelShapes& shapes) {
+  const Streams::Extent extent{shapes.rows(), shapes.model.dim, shapes.micro_steps};
+  const std::int64_t vocab = shapes.model.vocab;
+  const Tokens tokens = random_tokens(extent.rows, vocab);
+  streams.add("embedding forward", extent, 2.0 * sizeof(Scalar), [=](const Operands& o) {
+    kernels::embedding_forward(Device(), o.output<Scalar>(), Vector<const Token>(tokens),
+                               o.rings->inputs.take<const Scalar>(vocab, o.columns));
+  });
+  streams.add("embedding backward", extent, sizeof(Scalar) + 2.0 * kFloat, [=](const Operands& o) {
+    kernels::embedding_backward(Device(), o.rings->outputs.take<float>(vocab, o.columns), o.input<Scalar>(),
+                                Vector<const Token>(tokens));
+  });
+}
+
+template <class Scalar>
+void add_norm(Streams& streams, const KernelShapes& shapes) {
+  const Streams::Extent extent{shapes.rows(), shapes.model.dim, (2 * shapes.model.layers + 1) * shapes.micro_steps};
+  const float eps = shapes.model.norm_eps;
+  if (shapes.model.rotary) {
+    streams.add("rmsnorm forward", extent, 2.0 * sizeof(Scalar), [=](const Operands& o) {
+      kernels::rmsnorm_forward(Device(), o.output<Scalar>(), o.row_output(), o.input<Scalar>(),
+                               o.channel_input<Scalar>(), eps);
+    });
+    streams.add("rmsnorm backward", extent, 4.0 * sizeof(Scalar), [](const Operands& o) {
+      kernels::rmsnorm_backward(Device(), o.output<Scalar>(), o.channel_output(), o.input<Scalar>(), o.input<Scalar>(),
+                                o.channel_input<Scalar>(), o.row_input(), o.reduction());
+    });
+    return;
+  }
+  streams.add("layernorm forward", extent, 2.0 * sizeof(Scalar), [=](const Operands& o) {
+    kernels::layernorm_forward(Device(), o.output<Scalar>(), o.row_output(), o.row_output(), o.input<Scalar>(),
+                               o.channel_input<Scalar>(), o.channel_input<Scalar>(), eps);
+  });
+  streams.add("layernorm backward", extent, 4.0 * sizeof(Scalar), [](const Operands& o) {
+    kernels::layernorm_backward(Device(), o.output<Scalar>(), o.channel_output(), o.channel_output(), o.input<Scalar>(),
+                                o.input<Scalar>(), o.channel_input<Scalar>(), o.row_input(), o.row_input(),
+                                o.reduction());
+  });
+}
+
+/// A GELU is timed with the products beside it: kernel_products.cpp.
+template <class Scalar>
+void add_activation(Streams& streams, const KernelShapes& shapes) {
+  if (!shapes.gated()) return;
+  const Streams::Extent extent{shapes.rows(), shapes.model.ffn, shapes.model.layers * shapes.micro_steps};
+  streams.add("swiglu forward", extent, 3.0 * sizeof(Scalar),
+              [](const Operands& o) { kernels::swiglu_forward(Device(), o.output<Scalar>(), o.input<Scalar>(2)); });
+  streams.add("swiglu backward", extent, 5.0 * sizeof(Scalar), [](const Operands& o) {
+    kernels::swiglu_backward(Device(), o.output<Scalar>(2), o.input<Scalar>(), o.input<Scalar>(2));
+  });
+}
+
+template <class Scalar>
+void add_rope(Streams& streams, const KernelShapes& shapes) {
+  const model::Config& model = shapes.model;
+  if (!model.rotary) return;
+  const std::int64_t heads = model.heads + model.kv_heads;
+  const std::int64_t rest = model.kv_heads * model.head_dim;
+  const Streams::Extent extent{shapes.rows(), heads * model.head_dim, 2 * model.layers * shapes.micro_steps};
+  streams.add("rope forward, backward", extent, 2.0 * sizeof(Scalar), [=](const Operands& o) {
+    kernels::rope_forward(Device(), o.rings->outputs.take<Scalar>(o.rows, o.columns + rest), heads, model.head_dim,
+                          o.rings->inputs.take<const float>(model.seq, model.head_dim / 2),
+                          o.rings->inputs.take<const float>(model.seq, model.head_dim / 2));
+  });
+}
+
+template <class Scalar>
+void add_sums(Streams& streams, const KernelShapes& shapes) {
+  const model::Config& model = shapes.model;
+  const std::int64_t calls = model.layers * shapes.micro_steps;
+  if (model.dropout > 0.0F)
+    streams.add("residual", {shapes.rows(), model.dim, 2 * calls}, 3.0 * sizeof(Scalar), [](const Operands& o) {
+      kernels::residual_add(Device(), o.flat_output<Scalar>(), o.flat_input<Scalar>());
+    });
+  const auto bias = [&](const std::string& name, std::int64_t columns, std::int64_t times) {
+    streams.add("bias gradient " + name, {shapes.rows(), columns, times * calls}, sizeof(Scalar),
+                [](const Operands& o) {
+                  kernels::bias_backward(Device(), o.channel_output(), o.input<Scalar>(), o.reduction());
+                });
+  };
+  if (kBiasInProduct) return;
+  if (shapes.qkv_biased()) bias("qkv", shapes.qkv_columns(), 1);
+  if (model.rotary) return;
+  bias("attention out, mlp down", model.dim, 2);
+  bias("mlp up", model.ffn, 1);
+}
+
+template <class Scalar>
+void add_loss(Streams& streams, const KernelShapes& shapes) {
+  const std::int64_t chunks = (shapes.rows() + shapes.head_rows() - 1) / shapes.head_rows();
+  const std::int64_t vocab = shapes.model.vocab;
+  const Streams::Extent extent{shapes.head_rows(), model::padded_vocabulary(shapes.model.vocab),
+                               chunks * shapes.micro_steps};
+  const Tokens targets = random_tokens(extent.rows, vocab);
+  streams.add("cross entropy", extent, 2.0 * sizeof(Scalar), [=](const Operands& o) {
+    const auto losses = o.row_output();
+    kernels::cross_entropy(Device(), losses, o.output<Scalar>(), Vector<const Token>(targets), vocab, 1e-3F);
+  });
+}
+
+/// What a step does with weights and gradients, in portions of a block's.
+template <class Scalar>
+void add_update(Streams& streams, const KernelShapes& shapes) {
+  const model::Config& model = shapes.model;
+  const std::int64_t tables = model.vocab * model.dim * (model.tie_embeddings ? 1 : 2);
+  const double portions = static_cast<double>(tables) / static_cast<double>(shapes.block_extent());
+  const Streams::Extent extent{1, shapes.block_extent(), model.layers + std::llround(portions)};
+  streams.add("gradient norm", extent, kFloat,
+              [](const Operands& o) { static_cast<void>(kernels::sum_of_squares(Device(), o.flat_input<float>())); });
+  const double rounded_bytes = has_master<Scalar> ? sizeof(Scalar) : 0.0;
+  streams.add("adamw", extent, 7.0 * kFloat + rounded_bytes, [](const Operands& o) {
+    Vector<Scalar> stored;
+    if constexpr (has_master<Scalar>) stored = o.flat_output<Scalar>();
+    kernels::adamw_update(Device(), o.flat_output<float>(), stored, o.flat_output<float>(), o.flat_output<float>(),
+                          o.flat_input<float>(), {.weight_decay = 0.01, .correction1 = 0.1, .correction2 = 0.001});
+  });
+}
+
+void triad(Vector<float> a, Vector<const float> b, Vector<const float> c) {
+  kernels::assign_elements(
+      Device(), "kozero::bench::triad", a, kernels::inputs_of(b, c),
+      KOKKOS_LAMBDA(float first, float second) { return first + 0.5F * second; });
+}
+
+}  // namespace
+
+template <class Scalar>
+void add_stream_cases(std::vector<KernelCase>& cases, const KernelShapes& shapes, OperandRings& rings) {
+  Streams streams(cases, rings);
+  add_embedding<Scalar>(streams, shapes);
+  add_norm<Scalar>(streams, shapes);
+  add_activation<Scalar>(streams, shapes);
+  add_rope<Scalar>(streams, shapes);
+  add_sums<Scalar>(streams, shapes);
+  add_loss<Scalar>(streams, shapes);
+  add_update<Scalar>(streams, shapes);
+}
+
+#define KOZERO_INSTANTIATE(T) \
+  template void add_stream_cases<T>(std::vector<KernelCase>&, const KernelShapes&, OperandRings&);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
+
+KernelCase stream_probe(OperandRings& rings) {
+  std::vector<KernelCase> probe;
+  constexpr std::int64_t kExtent = std::int64_t{1} << 23;  // three times 32 MiB
+  Streams(probe, rings).add("stream probe a = b + s c", {1, kExtent, 0}, 3.0 * kFloat, [](const Operands& o) {
+    triad(o.flat_output<float>(), o.flat_input<float>(), o.flat_input<float>());
+  });
+  return probe.front();
+}
+
+}  // namespace kozero::commands

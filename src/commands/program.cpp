@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// program.cpp: the switch to kozero-cuda, facts of the build and of the run, and quoting for a shell.
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include <kozero/commands/command.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include <kozero/dist/environment.hpp>
+#include "build_facts.hpp"
+#include "io/deck/check.hpp"
+#include "io/deck/deck.hpp"
+#include "io/deck/schema.hpp"
+#include "io/hdf5/handle.hpp"
+#include "io/posix/readable.hpp"
+#include "kernels/matmul/product_tuning.hpp"
+#include "src/commands/program.hpp"
+
+namespace kozero::commands {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr bool kOnHost = std::is_same_v<Device, Host>;
+constexpr const char* kProgram = "kozero-cuda";
+
+fs::path folder_of_this_program() {
+  std::error_code problem;
+  return fs::read_symlink("/proc/self/exe", problem).parent_path();
+}
+
+/// kozero-cuda beside this program, or where its preset builds it; empty where it is not.
+fs::path cuda_program() {
+  const fs::path here = folder_of_this_program();
+  for (const auto& path : {here / kProgram, here.parent_path() / "cuda" / kProgram}) {
+    if (access(path.c_str(), X_OK) == 0) return path;
+  }
+  return {};
+}
+
+/// Why the driver offers no GPU; "" where it does. CUDA_VISIBLE_DEVICES counts.
+std::string gpu_unavailable_reason() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) return "no NVIDIA driver is here (libcuda.so.1 does not open)";
+  using Init = int (*)(unsigned);
+  using Count = int (*)(int*);
+  const auto init = reinterpret_cast<Init>(dlsym(driver, "cuInit"));
+  const auto count = reinterpret_cast<Count>(dlsym(driver, "cuDeviceGetCount"));
+  int devices = 0;
+  if (init == nullptr || count == nullptr) return "libcuda.so.1 is not NVIDIA's driver";
+  if (const int status = init(0); status != 0)
+    return "the NVIDIA driver offers no GPU (cuInit: " + std::to_string(status) + ")";
+  if (count(&devices) != 0 || devices == 0) return "the NVIDIA driver offers no GPU (CUDA_VISIBLE_DEVICES?)";
+  return "";
+}
+
+std::string missing_program() {
+  return std::string(kProgram) + " is not beside this program: `./kozero.sh --preset cuda build` makes it";
+}
+
+/// run.device as the arguments of a command say it. What cannot be read here is refused later, by the host's program.
+std::string device_asked(const Arguments& arguments) {
+  const std::string key = "run.device=";
+  const auto given = std::find_if(arguments.rbegin(), arguments.rend(),
+                                  [&](const std::string& each) { return each.starts_with(key); });
+  if (given != arguments.rend()) return given->substr(key.size());
+  const auto deck = std::find_if(arguments.begin() + 1, arguments.end(), [](const std::string& each) {
+    std::error_code ignored;  // an override may be no possible path
+    return fs::is_regular_file(each, ignored);
+  });
+  if (deck == arguments.end() || fs::path(*deck).extension() != ".toml") return "auto";
+  try {
+    return io::read_deck(*deck).run.device;
+  } catch (const Error&) {
+    return "host";
+  }
+}
+
+bool computes(const Arguments& arguments) {
+  if (arguments.empty()) return false;
+  const auto& all = all_commands();
+  const auto command =
+      std::find_if(all.begin(), all.end(), [&](const Command& each) { return each.name == arguments[0]; });
+  return command != all.end() && command->computes;
+}
+
+}  // namespace
+
+const char* device_of_this_program() { return kOnHost ? "host" : "cuda"; }
+
+void hand_over(char** argv) {
+  Arguments arguments;
+  for (char** each = argv + 1; *each != nullptr; ++each) arguments.emplace_back(*each);
+  if (!kOnHost || !computes(arguments)) return;
+  const std::string device = device_asked(arguments);
+  const fs::path program = device == "auto" || device == "cuda" ? cuda_program() : fs::path();
+  if (!program.empty() && gpu_unavailable_reason().empty()) execv(program.c_str(), argv);
+}
+
+void require_gpu() {
+  const std::string unavailable_reason = kOnHost ? "" : gpu_unavailable_reason();
+  if (unavailable_reason.empty()) return;
+  throw Error(Failure::deck,
+              std::string(kProgram) + " needs a GPU: " + unavailable_reason + "; kozero computes on the host");
+}
+
+void require_device(const io::Deck& deck) {
+  if (!kOnHost && deck.run.device == "host") {
+    io::refuse_value(deck, "run.device", std::string("this is ") + kProgram + "; run kozero instead");
+  }
+  if (kOnHost && deck.run.products == "tf32") {
+    io::refuse_value(deck, "run.products", "TF32 is of GPUs; accepted on the host are \"fastest\", \"library\"");
+  }
+  if (!kOnHost || deck.run.device != "cuda") return;
+  const std::string reason = cuda_program().empty() ? missing_program() : gpu_unavailable_reason();
+  io::refuse_value(
+      deck, "run.device",
+      (reason.empty() ? std::string(kProgram) + " does not start" : reason) + "; accepted here are \"auto\", \"host\"");
+}
+
+io::Deck without_device(io::Deck deck) {
+  deck.run.device = "auto";
+  if (deck.run.products == "tf32") deck.run.products = "fastest";
+  deck.run.tuning = "none";
+  return deck;
+}
+
+std::string note_on_device(const io::Deck& deck) {
+  if (!kOnHost || deck.run.device != "auto" || !cuda_program().empty() || !gpu_unavailable_reason().empty()) return "";
+  return "a GPU is here and run.device = \"auto\", but " + missing_program();
+}
+
+namespace {
+
+/// Each host once, in the order of the ranks.
+std::string hosts_of(const std::vector<io::RankProcess>& ranks) {
+  std::vector<std::string> hosts;
+  std::string text;
+  for (const auto& rank : ranks) {
+    if (std::find(hosts.begin(), hosts.end(), rank.host) != hosts.end()) continue;
+    text += (hosts.empty() ? "" : ", ") + rank.host;
+    hosts.push_back(rank.host);
+  }
+  return text;
+}
+
+}  // namespace
+
+Facts program_facts() {
+  Facts facts = {{"version", build_facts::kVersion},      {"commit", build_facts::kCommit},
+                 {"compiler", build_facts::kCompiler},    {"kokkos", build_facts::kKokkos},
+                 {"mpi", dist::Environment::library()},   {"hdf5", io::hdf5_version()},
+                 {"products", kernels::product_library()}};
+  if (*build_facts::kCuda != '\0') facts.emplace_back("cuda", build_facts::kCuda);
+  return facts;
+}
+
+Facts run_facts(const std::string& command, const std::vector<io::RankProcess>& ranks) {
+  Facts facts = {{"command", io::on_one_line(command)},
+                 {"started", io::time_now()},
+                 {"ranks", std::to_string(ranks.size())},
+                 {"hosts", hosts_of(ranks)}};
+  for (auto& fact : program_facts()) facts.push_back(std::move(fact));
+  return facts;
+}
+
+std::vector<std::string> lines_of(const Facts& facts) {
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : facts) lines.push_back(fmt::format("{:<12} {}", name, value));
+  return lines;
+}
+
+std::string json_of(const Facts& facts) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : facts) json[name] = value;
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+bool say_version(const Arguments& arguments) {
+  if (arguments.empty() || arguments[0] != "--version") return false;
+  if (dist::known_rank() != 0) return true;
+  const Facts facts = program_facts();
+  std::cout << "kozero " << facts.front().second << "\n";
+  for (const auto& line : lines_of({facts.begin() + 1, facts.end()})) std::cout << line << "\n";
+  std::cout << std::flush;
+  return true;
+}
+
+std::string text_override(const std::string& key, const std::string& value) {
+  // A number, a date, a list and the like are TOML; a path or a word is not, and is taken as it is.
+  const bool is_path = value.find('/') != std::string::npos;
+  const bool is_word = !value.empty() && std::isalpha(static_cast<unsigned char>(value[0])) != 0 && value != "true" &&
+                       value != "false" && value != "inf" && value != "nan";
+  return key + "=" + (is_path || is_word ? value : io::toml_string(value));
+}
+
+std::string quoted_for_shell(const std::string& word) {
+  const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,=@%+-";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char letter : word) {
+    if (letter == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += letter;
+    }
+  }
+  return quoted + "'";
+}
+
+void drop_repeated_keys(std::vector<std::string>& arguments) {
+  const auto key_of = [](const std::string& argument) { return argument.substr(0, argument.find('=') + 1); };
+  for (auto each = arguments.begin(); each != arguments.end();) {
+    const std::string key = key_of(*each);
+    const bool again = !key.empty() && std::any_of(std::next(each), arguments.end(),
+                                                   [&](const std::string& later) { return key_of(later) == key; });
+    each = again ? arguments.erase(each) : std::next(each);
+  }
+}
+
+std::string command_line(const std::string& command, const std::vector<std::string>& arguments, int ranks) {
+  const char* script = std::getenv("KOZERO_STARTED_BY");
+  const std::string number = std::to_string(ranks);
+  std::string line;
+  if (script != nullptr) {
+    line = std::string(script) + " -n " + number;
+  } else if (std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("HYDI_CONTROL_FD") == nullptr && ranks > 1) {
+    line = "srun -n " + number + " " + quoted_for_shell(program_invocation_name);
+  } else {
+    line = (ranks > 1 ? "mpiexec -n " + number + " " : "") + quoted_for_shell(program_invocation_name);
+  }
+  line += " " + command;
+  for (const auto& argument : arguments) line += " " + quoted_for_shell(argument);
+  return line;
+}
+
+}  // namespace kozero::commands

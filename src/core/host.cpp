@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// host.cpp: the CPUs of this process, asked of the scheduler, of OpenMP and of /sys.
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <sched.h>
+#include <set>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+#include <kozero/core/host.hpp>
+
+namespace kozero {
+namespace {
+
+void add_places_of_openmp([[maybe_unused]] std::set<int>& cpus) {
+#if defined(_OPENMP)
+  if (omp_get_proc_bind() == omp_proc_bind_false) return;
+  for (int place = 0; place < omp_get_num_places(); ++place) {
+    CpuSet here(static_cast<std::size_t>(omp_get_place_num_procs(place)));
+    omp_get_place_proc_ids(place, here.data());
+    cpus.insert(here.begin(), here.end());
+  }
+#endif
+}
+
+/// The lowest CPU of the core that `cpu` belongs to; itself where the system does not tell.
+int first_sibling(int cpu) {
+  std::ifstream siblings("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+  int first = cpu;
+  return siblings >> first ? first : cpu;
+}
+
+}  // namespace
+
+CpuSet allowed_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::set<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) cpus.insert(cpu);
+    }
+  }
+  add_places_of_openmp(cpus);
+  return {cpus.begin(), cpus.end()};
+}
+
+std::vector<CpuSet> cores_of(const CpuSet& cpus) {
+  std::map<int, CpuSet> by_sibling;
+  for (const int cpu : cpus) by_sibling[first_sibling(cpu)].push_back(cpu);
+  std::vector<CpuSet> cores;
+  for (auto& [sibling, core] : by_sibling) cores.push_back(std::move(core));
+  return cores;
+}
+
+std::string as_ranges(const CpuSet& cpus) {
+  std::string text;
+  for (std::size_t i = 0; i < cpus.size(); ++i) {
+    std::size_t last = i;
+    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
+    if (!text.empty()) text += ',';
+    text += std::to_string(cpus[i]);
+    if (last > i) text.append("-").append(std::to_string(cpus[last]));
+    i = last;
+  }
+  return text;
+}
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(info, line)) {
+    const auto colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "CPU";
+}
+
+bool bind_this_thread(const CpuSet& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(cpu, &set);
+  return sched_setaffinity(0, sizeof(set), &set) == 0;
+}
+
+}  // namespace kozero

@@ -1,0 +1,207 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// communicator_decorators.cpp: comparison of calls, counts of bytes from the partition, and staging chunk by chunk.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include <kozero/dist/communicator_decorators.hpp>
+#include "src/dist/chunks.hpp"
+
+namespace kozero::dist {
+
+// Three numbers a collective, gathered and compared with rank 0's.
+
+namespace {
+
+constexpr std::size_t kNumbers = 3;  // call, count, element size
+
+}  // namespace
+
+std::string CheckedCommunicator::words(const double* called) {
+  constexpr std::array<const char*, 6> kNames = {"reduce_scatter", "all_gather",     "share",
+                                                 "barrier",        "gather_control", "broadcast_control"};
+  const std::string name = kNames.at(static_cast<std::size_t>(called[0]));
+  const auto count = static_cast<std::int64_t>(called[1]);
+  if (count < 0) return name;
+  return name + " of " + std::to_string(count) + " elements of " +
+         std::to_string(static_cast<std::int64_t>(called[2])) + " bytes";
+}
+
+void CheckedCommunicator::check(Call call, std::int64_t count, std::size_t element_size) {
+  const auto all = checks_->gather_control(
+      {static_cast<double>(call), static_cast<double>(count), static_cast<double>(element_size)});
+  for (std::size_t r = 1; r * kNumbers < all.size(); ++r) {
+    if (std::equal(all.begin(), all.begin() + kNumbers, all.begin() + static_cast<std::ptrdiff_t>(r * kNumbers))) {
+      continue;
+    }
+    throw Error(Failure::internal,
+                "the ranks call different collectives of " + name() + ": rank 0 " + words(all.data()) + ", rank " +
+                    std::to_string(r) + " " + words(all.data() + r * kNumbers),
+                Error::Seen::by_all_ranks);
+  }
+}
+
+Pending CheckedCommunicator::start_reduce_scatter(const float* full, float* slice, const Partition& partition) {
+  check(Call::reduce_scatter, partition.extent(), sizeof(float));
+  return inner().start_reduce_scatter(full, slice, partition);
+}
+
+Pending CheckedCommunicator::start_all_gather(const void* slice, void* full, const Partition& partition,
+                                              std::size_t element_size) {
+  check(Call::all_gather, partition.extent(), element_size);
+  return inner().start_all_gather(slice, full, partition, element_size);
+}
+
+void* CheckedCommunicator::share(const std::string& label, std::int64_t bytes) {
+  check(Call::share, -1, 0);  // the ranks' shares may differ
+  return inner().share(label, bytes);
+}
+
+void CheckedCommunicator::barrier() {
+  check(Call::barrier, -1, 0);
+  inner().barrier();
+}
+
+std::vector<double> CheckedCommunicator::gather_control(const std::vector<double>& values) {
+  check(Call::gather_control, static_cast<std::int64_t>(values.size()), sizeof(double));
+  return inner().gather_control(values);
+}
+
+std::string CheckedCommunicator::broadcast_control(const std::string& bytes) {
+  check(Call::broadcast_control, -1, 0);
+  return inner().broadcast_control(bytes);
+}
+
+// The bytes of each collective follow from the partition.
+
+namespace {
+
+/// Adds the seconds of its life to a row.
+class Stopwatch {
+ public:
+  explicit Stopwatch(CollectiveCount& row) : row_(row) {}
+  ~Stopwatch() { row_.seconds += std::chrono::duration<double>(Clock::now() - start_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  CollectiveCount& row_;
+  Clock::time_point start_ = Clock::now();
+};
+
+void count(CollectiveCount& row, std::int64_t elements, std::size_t element_size) {
+  row.bytes += elements * static_cast<std::int64_t>(element_size);
+  ++row.calls;
+}
+
+}  // namespace
+
+Pending CountedCommunicator::start_reduce_scatter(const float* full, float* slice, const Partition& partition) {
+  CollectiveCount& mine = row(Collective::reduce_scatter);
+  const Stopwatch watch(mine);
+  const Pending pending = inner().start_reduce_scatter(full, slice, partition);
+  count(mine, partition.extent() - partition.size(rank()), sizeof(float));
+  return pending;
+}
+
+Pending CountedCommunicator::start_all_gather(const void* slice, void* full, const Partition& partition,
+                                              std::size_t element_size) {
+  CollectiveCount& mine = row(Collective::all_gather);
+  const Stopwatch watch(mine);
+  const Pending pending = inner().start_all_gather(slice, full, partition, element_size);
+  count(mine, partition.size(rank()) * (size() - 1), element_size);
+  return pending;
+}
+
+void CountedCommunicator::finish(Pending pending) {
+  const Stopwatch watch(row(pending.collective));
+  inner().finish(pending);
+}
+
+void CountedCommunicator::reclaim(Pending pending) {
+  const Stopwatch watch(row(pending.collective));
+  inner().reclaim(pending);
+}
+
+void CountedCommunicator::reset() {
+  for (auto& row : counts_) row = CollectiveCount{row.collective};
+}
+
+// Pieces of every slice, side by side in the staging buffer, as a small array of their own.
+
+namespace {
+
+constexpr std::int64_t kLargestElement = sizeof(double);
+
+void to_host(char* host, const void* device, std::int64_t bytes) {
+  if (bytes == 0) return;
+  const auto extent = static_cast<std::size_t>(bytes);
+  Kokkos::deep_copy(HostVector<char>(host, extent), Vector<const char>(static_cast<const char*>(device), extent));
+}
+
+void to_device(void* device, const char* host, std::int64_t bytes) {
+  if (bytes == 0) return;
+  const auto extent = static_cast<std::size_t>(bytes);
+  Kokkos::deep_copy(Vector<char>(static_cast<char*>(device), extent), HostVector<const char>(host, extent));
+}
+
+}  // namespace
+
+std::int64_t StagedCommunicator::buffer_bytes(int size, std::int64_t staging_bytes) {
+  return std::max(staging_bytes, size * kAlignment * kLargestElement);
+}
+
+StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> inner, MemoryLedger& ledger,
+                                       std::int64_t staging_bytes)
+    : CommunicatorDecorator(std::move(inner)) {
+  const std::int64_t bytes = buffer_bytes(size(), staging_bytes);
+  ledger.book(Memory::staging, "communication staging", bytes);
+  buffer_ = decltype(buffer_)("kozero::dist::staged", static_cast<std::size_t>(bytes));
+}
+
+std::int64_t StagedCommunicator::piece_extent(std::size_t element_size) const {
+  return dist::piece_extent(static_cast<std::int64_t>(buffer_.extent(0)), size(),
+                            static_cast<std::int64_t>(element_size));
+}
+
+Pending StagedCommunicator::start_reduce_scatter(const float* full, float* slice, const Partition& partition) {
+  constexpr std::int64_t kElement = sizeof(float);
+  require(partition.num_ranks() == size(), "staged reduce_scatter: a partition for another number of ranks");
+  const Pieces pieces(partition, piece_extent(sizeof(float)));
+  const Partition staged(pieces.extent() * size(), size());
+  auto* host = reinterpret_cast<float*>(buffer_.data());
+  float* own = host + staged.begin(rank());
+  for (std::int64_t k = 0; k < pieces.count(); ++k) {
+    for (int r = 0; r < size(); ++r) {
+      to_host(reinterpret_cast<char*>(host + staged.begin(r)), full + pieces.begin(r, k), pieces.size(r, k) * kElement);
+    }
+    inner().reduce_scatter(host, own, staged);
+    to_device(slice + k * pieces.extent(), reinterpret_cast<const char*>(own), pieces.size(rank(), k) * kElement);
+  }
+  return {Collective::reduce_scatter};
+}
+
+Pending StagedCommunicator::start_all_gather(const void* slice, void* full, const Partition& partition,
+                                             std::size_t element_size) {
+  const auto element = static_cast<std::int64_t>(element_size);
+  require(partition.num_ranks() == size(), "staged all_gather: a partition for another number of ranks");
+  const Pieces pieces(partition, piece_extent(element_size));
+  const Partition staged(pieces.extent() * size(), size());
+  char* own = buffer_.data() + staged.begin(rank()) * element;
+  for (std::int64_t k = 0; k < pieces.count(); ++k) {
+    to_host(own, static_cast<const char*>(slice) + k * pieces.extent() * element, pieces.size(rank(), k) * element);
+    inner().all_gather(own, buffer_.data(), staged, element_size);
+    for (int r = 0; r < size(); ++r) {
+      to_device(static_cast<char*>(full) + pieces.begin(r, k) * element, buffer_.data() + staged.begin(r) * element,
+                pieces.size(r, k) * element);
+    }
+  }
+  return {Collective::all_gather};
+}
+
+}  // namespace kozero::dist

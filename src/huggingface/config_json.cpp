@@ -1,0 +1,299 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// config_json.cpp: reads config.json key by key into a network's shape, and writes a network's shape as config.json.
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include <kozero/core/error.hpp>
+#include "io/posix/file.hpp"
+#include "src/huggingface/config_json.hpp"
+#include "src/huggingface/config_keys.hpp"
+
+namespace kozero::huggingface {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::int64_t kMaxConfigBytes = 4 << 20;
+
+/// Stops the parser where a config would nest beyond reason.
+bool shallow(int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {
+  if (depth > 16) throw Error(Failure::input, "nested deeper than a config is");
+  return true;
+}
+
+}  // namespace
+
+ConfigKeys read_config_keys(const std::string& path) {
+  Json json;
+  try {
+    json = Json::parse(io::read_whole_file(path, kMaxConfigBytes), shallow, /*allow_exceptions=*/false);
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    throw Error(Failure::input, text.starts_with(path) ? text : path + ": " + text);
+  }
+  if (!json.is_object()) throw Error(Failure::input, path + ": not a JSON object");
+  return ConfigKeys(path, std::move(json));
+}
+
+namespace {
+
+using Keys = ConfigKeys;
+
+/// The types that tensors may have; each tensor's own type is in its file.
+void check_stored_type(const Keys& keys) {
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    const std::string type = keys.word(key, "float32");
+    if (type != "float32" && type != "float16" && type != "bfloat16") {
+      keys.refuse(key, "accepted are \"float32\", \"float16\", \"bfloat16\"");
+    }
+  }
+  if (keys.has("quantization_config")) {
+    keys.refuse("quantization_config", "accepted are weights that are not quantized");
+  }
+}
+
+struct Rope {
+  float theta = 0.0F;
+  model::RopeScaling scaling;
+  bool operator==(const Rope&) const = default;
+};
+
+/// A scaling other than Llama 3's is refused by its name; the old name of "rope_type" was "type".
+Rope read_rope(const Keys& keys, const std::string& key, float outer_theta) {
+  const Keys inside = keys.inside(key);
+  if (inside.holds_objects()) keys.refuse(key, "accepted is one RoPE for all layers");
+  const std::string type = inside.word("rope_type", inside.word("type", "default"));
+  if (inside.word("type", type) != type) keys.refuse(key, "accepted is a type that equals rope_type");
+  if (type != "default" && type != "llama3") {
+    keys.refuse(key, "KoZeRO has no RoPE scaling \"" + io::shown(type) + "\"; accepted are \"default\", \"llama3\"");
+  }
+  inside.want("partial_rotary_factor", 1.0, 1.0);
+  Rope rope{.theta = inside.positive("rope_theta", outer_theta), .scaling = {}};
+  if (type == "llama3") {
+    rope.scaling = {inside.positive("factor", 0.0), inside.positive("low_freq_factor", 0.0),
+                    inside.positive("high_freq_factor", 0.0), inside.extent("original_max_position_embeddings", 0)};
+  }
+  return rope;
+}
+
+/// The old form, or the new; where both are there they must say the same.
+Rope read_rope(const Keys& keys) {
+  keys.want("partial_rotary_factor", 1.0, 1.0);
+  const float outer_theta = keys.positive("rope_theta", 10000.0);
+  std::optional<Rope> rope;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!keys.has(key)) continue;
+    const Rope found = read_rope(keys, key, outer_theta);
+    if (rope && found != *rope) keys.refuse(key, "accepted beside rope_scaling is what says the same");
+    rope = found;
+  }
+  return rope.value_or(Rope{outer_theta, {}});
+}
+
+model::Config read_gpt2(const Keys& keys) {
+  model::Config config;
+  config.arch = "gpt2";
+  config.layers = keys.extent("n_layer", 12);
+  config.dim = keys.extent("n_embd", 768);
+  config.heads = keys.extent("n_head", 12);
+  config.ffn = keys.extent("n_inner", 4 * config.dim);
+  config.vocab = keys.extent("vocab_size", 50257);
+  config.seq = keys.extent("n_positions", keys.extent("n_ctx", 1024));
+  config.norm_eps = keys.positive("layer_norm_epsilon", 1e-5);
+  config.tie_embeddings = keys.flag("tie_word_embeddings", true);
+  const std::string activation = keys.word("activation_function", "gelu_new");
+  if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {
+    keys.refuse("activation_function", "accepted are \"gelu_new\", \"gelu_pytorch_tanh\"");
+  }
+  keys.want("scale_attn_weights", true, true);
+  keys.want("scale_attn_by_inverse_layer_idx", false, false);
+  keys.want("add_cross_attention", false, false);
+  return config;
+}
+
+/// What transformers takes where a config is silent.
+struct Silent {
+  std::int64_t ffn, vocab, seq;
+};
+
+/// What Llama's family shares.
+model::Config read_rotary(const Keys& keys, const Silent& silent) {
+  model::Config config;
+  config.layers = keys.extent("num_hidden_layers", 32);
+  config.dim = keys.extent("hidden_size", 4096);
+  config.heads = keys.extent("num_attention_heads", 32);
+  config.kv_heads = keys.extent("num_key_value_heads", config.heads);
+  if (keys.has("head_dim")) config.head_dim = keys.extent("head_dim", 0);
+  config.ffn = keys.extent("intermediate_size", silent.ffn);
+  config.vocab = keys.extent("vocab_size", silent.vocab);
+  config.seq = keys.extent("max_position_embeddings", silent.seq);
+  config.norm_eps = keys.positive("rms_norm_eps", 1e-6);
+  config.tie_embeddings = keys.flag("tie_word_embeddings", false);
+  const Rope rope = read_rope(keys);
+  config.rope_theta = rope.theta;
+  config.rope_scaling = rope.scaling;
+  keys.want("hidden_act", "silu", "silu");
+  return config;
+}
+
+model::Config read_llama(const Keys& keys) {
+  model::Config config = read_rotary(keys, {.ffn = 11008, .vocab = 32000, .seq = 2048});
+  config.arch = "llama";
+  keys.want("attention_bias", false, false);
+  keys.want("mlp_bias", false, false);
+  return config;
+}
+
+/// Every layer must see the whole sequence. transformers takes 32 key heads where the key is silent,
+/// which nobody means.
+model::Config read_qwen(const Keys& keys) {
+  model::Config config = read_rotary(keys, {.ffn = 22016, .vocab = 151936, .seq = 32768});
+  config.kv_heads = keys.extent("num_key_value_heads", 0);
+  keys.want("use_sliding_window", false, false);
+  for (const Json& kind : keys.has("layer_types") ? keys.value("layer_types") : Json::array()) {
+    if (kind != "full_attention") keys.refuse("layer_types", "accepted is \"full_attention\" for every layer");
+  }
+  return config;
+}
+
+model::Config read_qwen2(const Keys& keys) {
+  model::Config config = read_qwen(keys);
+  config.arch = "qwen2";
+  return config;
+}
+
+model::Config read_qwen3(const Keys& keys) {
+  model::Config config = read_qwen(keys);
+  config.arch = "qwen3";
+  config.head_dim = keys.extent("head_dim", 128);
+  keys.want("attention_bias", false, false);
+  return config;
+}
+
+const std::map<std::string, model::Config (*)(const Keys&)> kReaders = {
+    {"gpt2", read_gpt2}, {"llama", read_llama}, {"qwen2", read_qwen2}, {"qwen3", read_qwen3}};
+
+}  // namespace
+
+model::Config read_config(const std::string& path) {
+  const Keys keys = read_config_keys(path);
+  const auto reader = kReaders.find(keys.word("model_type", ""));
+  if (reader == kReaders.end()) {
+    keys.refuse("model_type", "accepted are \"gpt2\", \"llama\", \"qwen2\", \"qwen3\"");
+  }
+  check_stored_type(keys);
+  const model::Config config = reader->second(keys);
+  try {
+    return model::resolved(config);
+  } catch (const Error& error) {
+    throw Error(Failure::input, path + ": " + error.what());
+  }
+}
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+OrderedJson gpt2_json(const model::Config& config) {
+  const double dropout = shortest(config.dropout);
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"activation_function", "gelu_new"},
+          {"n_layer", config.layers},
+          {"n_embd", config.dim},
+          {"n_head", config.heads},
+          {"n_inner", config.ffn},
+          {"n_positions", config.seq},
+          {"n_ctx", config.seq},
+          {"layer_norm_epsilon", shortest(config.norm_eps)},
+          {"resid_pdrop", dropout},
+          {"embd_pdrop", dropout},
+          {"attn_pdrop", dropout}};
+}
+
+/// rope_scaling of the old form; null without one.
+OrderedJson rope_scaling_json(const model::RopeScaling& scaling) {
+  if (scaling.factor == 1.0F) return nullptr;
+  return {{"rope_type", "llama3"},
+          {"factor", shortest(scaling.factor)},
+          {"low_freq_factor", shortest(scaling.low_freq_factor)},
+          {"high_freq_factor", shortest(scaling.high_freq_factor)},
+          {"original_max_position_embeddings", scaling.original_seq}};
+}
+
+/// rope_parameters of the new form.
+OrderedJson rope_parameters_json(const model::Config& config) {
+  OrderedJson parameters = rope_scaling_json(config.rope_scaling);
+  if (parameters.is_null()) parameters["rope_type"] = "default";
+  parameters["rope_theta"] = shortest(config.rope_theta);
+  return parameters;
+}
+
+/// What Llama's family shares.
+OrderedJson rotary_json(const model::Config& config) {
+  return {{"hidden_act", "silu"},
+          {"num_hidden_layers", config.layers},
+          {"hidden_size", config.dim},
+          {"num_attention_heads", config.heads},
+          {"num_key_value_heads", config.kv_heads},
+          {"head_dim", config.head_dim},
+          {"intermediate_size", config.ffn},
+          {"max_position_embeddings", config.seq},
+          {"rms_norm_eps", shortest(config.norm_eps)},
+          {"rope_theta", shortest(config.rope_theta)},
+          {"rope_scaling", rope_scaling_json(config.rope_scaling)},
+          {"rope_parameters", rope_parameters_json(config)},
+          {"attention_bias", false},
+          {"attention_dropout", 0.0},
+          {"mlp_bias", false}};
+}
+
+OrderedJson qwen_json(const model::Config& config, const char* type, const char* architecture) {
+  OrderedJson json = {{"architectures", {architecture}}, {"model_type", type}};
+  json.update(rotary_json(config));
+  json.erase("mlp_bias");
+  if (config.qkv_bias) json.erase("attention_bias");
+  json["use_sliding_window"] = false;
+  json["sliding_window"] = nullptr;
+  json["max_window_layers"] = config.layers;
+  return json;
+}
+
+OrderedJson network_json(const model::Config& config) {
+  if (config.arch == "gpt2") return gpt2_json(config);
+  if (!config.rotary) {
+    throw Error(Failure::deck, "model.arch = \"" + config.arch +
+                                   "\": Hugging Face has no such network; accepted for export are \"gpt2\", \"llama\", "
+                                   "\"qwen2\", \"qwen3\"");
+  }
+  if (config.qkv_bias && config.qk_norm) {
+    throw Error(Failure::deck,
+                "model.qkv_bias and model.qk_norm are both true: Hugging Face has no such network; accepted for export "
+                "is one of them, as qwen2 and qwen3 have");
+  }
+  if (config.qkv_bias) return qwen_json(config, "qwen2", "Qwen2ForCausalLM");
+  if (config.qk_norm) return qwen_json(config, "qwen3", "Qwen3ForCausalLM");
+  OrderedJson json = {{"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"}};
+  json.update(rotary_json(config));
+  return json;
+}
+
+}  // namespace
+
+std::string config_text(const model::Config& config, int end_of_text, const std::string& dtype) {
+  OrderedJson json = network_json(config);
+  json["vocab_size"] = config.vocab;
+  json["tie_word_embeddings"] = config.tie_embeddings;
+  const OrderedJson document =
+      end_of_text >= 0 && end_of_text < config.vocab ? OrderedJson(end_of_text) : OrderedJson(nullptr);
+  json["bos_token_id"] = document;
+  json["eos_token_id"] = document;
+  json["torch_dtype"] = dtype;
+  json["dtype"] = dtype;
+  json["use_cache"] = true;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace kozero::huggingface

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// config_json.hpp: Hugging Face's config.json <-> a network's shape, for model_type gpt2, llama, qwen2, qwen3. Reading
+// accepts the old and the new spelling of keys and refuses whatever would change the logits. Numbers are written as the
+// shortest decimals that round to the same float.
+#pragma once
+#include <array>
+#include <charconv>
+#include <string>
+
+#include <kozero/model/config.hpp>
+
+namespace kozero::huggingface {
+
+// Hugging Face's config.json <-> a network's shape, for model_type gpt2, llama, qwen2, qwen3.
+// Reading takes the old form and the new (rope_theta and rope_scaling | rope_parameters, torch_dtype | dtype). Whatever
+// would change the logits and is not KoZeRO's (an activation, a bias, a RoPE scaling other than Llama 3's, a sliding
+// window) is refused by its key, never passed over.
+
+/// Throws Error(input): "PATH: KEY = VALUE: accepted ...".
+model::Config read_config(const std::string& path);
+
+/// config.json for transformers, in both forms. `end_of_text`: the id that begins and ends documents, or -1.
+/// `dtype` names the stored weights' type as transformers does.
+/// The type is what the parts make: Llama with qkv_bias is written as qwen2, with qk_norm as qwen3.
+/// Throws Error(deck) where Hugging Face has no such network (arch linear, both parts at once).
+std::string config_text(const model::Config& config, int end_of_text, const std::string& dtype = "float32");
+
+// The double that prints as a float's shortest decimal: 1e-5F -> 1e-5, not 9.99999974737875e-06.
+// It rounds to the same float again, so nothing is lost on the way through a text.      Steele, White, PLDI 1990.
+
+inline double shortest(float value) {
+  std::array<char, 32> text{};
+  const auto written = std::to_chars(text.data(), text.data() + text.size(), value);
+  double number = 0.0;
+  std::from_chars(text.data(), written.ptr, number);
+  return number;
+}
+
+}  // namespace kozero::huggingface

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// export.cpp: writes the folder's config, tokenizer and safetensors shards, or the HDF5 weights file.
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/huggingface/export.hpp>
+#include "io/checkpoint/weights_file.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/posix/file.hpp"
+#include "io/safetensors/reader.hpp"
+#include "io/safetensors/writer.hpp"
+#include "io/text/tokenizer.hpp"
+#include "src/huggingface/config_json.hpp"
+#include "src/huggingface/folder.hpp"
+
+namespace kozero::huggingface {
+namespace {
+
+/// Rows [first, last) of the table in one file.
+struct Shard {
+  std::size_t first = 0;
+  std::size_t last = 0;
+  std::int64_t bytes = 0;
+};
+
+/// A stored type as the command line, safetensors and transformers call it.
+struct StoredType {
+  const char* name;
+  const char* safetensors;
+  const char* transformers;
+};
+
+const StoredType& stored_type(const std::string& name) {
+  static constexpr std::array<StoredType, 3> kTypes = {
+      {{"f32", "F32", "float32"}, {"bf16", "BF16", "bfloat16"}, {"f16", "F16", "float16"}}};
+  for (const auto& type : kTypes) {
+    if (name == type.name) return type;
+  }
+  throw Error(Failure::deck, "--dtype " + name + ": accepted are f32, bf16, f16");
+}
+
+/// Consecutive rows, as many as fit.
+std::vector<Shard> shards_of(const ParameterTable& table, std::int64_t element_bytes, std::int64_t most) {
+  std::vector<Shard> shards(1);
+  for (std::size_t i = 0; i < table.rows().size(); ++i) {
+    const std::int64_t bytes = table.rows()[i].extent() * element_bytes;
+    if (most > 0 && shards.back().bytes > 0 && shards.back().bytes + bytes > most) shards.push_back({i, i, 0});
+    shards.back().bytes += bytes;
+    shards.back().last = i + 1;
+  }
+  return shards;
+}
+
+std::string shard_name(std::size_t index, std::size_t count) {
+  if (count == 1) return io::kSafetensorsFile;
+  std::array<char, 64> name{};
+  std::snprintf(name.data(), name.size(), "model-%05zu-of-%05zu.safetensors", index + 1, count);
+  return name.data();
+}
+
+void write_shard(const std::string& path, const Shard& shard, const ExportOrder& order, const ParameterTable& table,
+                 const io::Hdf5File& weights) {
+  std::vector<io::PlannedTensor> planned;
+  for (std::size_t i = shard.first; i < shard.last; ++i) {
+    planned.push_back({exported_name(order.config, table.rows()[i].name), table.rows()[i].shape,
+                       stored_type(order.dtype).safetensors});
+  }
+  io::SafetensorsWriter writer(path, planned);
+  std::vector<float> piece;
+  for (std::size_t i = shard.first; i < shard.last; ++i) {
+    const auto dataset = weights.open_dataset(io::weights_dataset(table.rows()[i].name));
+    for_each_chunk(table.rows()[i].extent(), [&](std::int64_t first, std::int64_t count) {
+      piece.resize(static_cast<std::size_t>(count));
+      dataset.read(first, first + count, piece.data());
+      writer.append(piece.data(), count);
+    });
+  }
+  writer.close();
+}
+
+constexpr const char* kSentencePieceFile = "tokenizer.model";
+
+/// tokenizer_config.json, by which AutoTokenizer knows what to make of the tokenizer's file.
+nlohmann::ordered_json tokenizer_config(const io::Tokenizer& tokenizer, std::int64_t seq) {
+  const bool is_sentencepiece = tokenizer.file_name() == kSentencePieceFile;
+  nlohmann::ordered_json json = {{"tokenizer_class", is_sentencepiece ? "LlamaTokenizer" : "PreTrainedTokenizerFast"},
+                                 {"model_max_length", seq},
+                                 {"clean_up_tokenization_spaces", false}};
+  if (is_sentencepiece) {
+    json["add_bos_token"] = false;
+  } else if (tokenizer.end_of_text() >= 0 && tokenizer.name() != "bytes") {  // whose end of text is an ordinary byte
+    const std::array<Token, 1> id = {tokenizer.end_of_text()};
+    json["bos_token"] = json["eos_token"] = tokenizer.decode(id);
+  }
+  return json;
+}
+
+/// The tokenizer's file as it is (plain bytes as BPE), and its config beside it. Returns the id of end-of-text, or -1.
+int write_tokenizer(const ExportOrder& order, const FolderGuard& folder, std::string& remark) {
+  if (order.tokenizer.empty()) {
+    remark = "the run has no tokenizer";
+    return -1;
+  }
+  const auto tokenizer = io::make_tokenizer(order.tokenizer);
+  const bool is_bytes = tokenizer->name() == "bytes";
+  if (is_bytes) {
+    io::write_whole_file(folder / tokenizer->file_name(), io::ByteTokenizer::hugging_face_text());
+    remark = "its tokenizer is plain bytes, written as byte-level BPE without merges; documents begin with byte 0";
+  } else {
+    copy_tokenizer(order.tokenizer, folder / tokenizer->file_name());
+  }
+  if (tokenizer->file_name() == kSentencePieceFile) {
+    remark = "tokenizer.model is a SentencePiece model, which transformers reads where it is of BPE kind";
+  }
+  io::write_whole_file(folder / "tokenizer_config.json", tokenizer_config(*tokenizer, order.config.seq).dump(2) + "\n");
+  return tokenizer->end_of_text();
+}
+
+}  // namespace
+
+Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
+  const StoredType& type = stored_type(order.dtype);
+  config_text(order.config, -1);
+  // With no slices, this reads nothing but compares every name and shape.
+  io::read_weights(*dist::make_self_communicator(), order.weights, table, {});
+  const io::Hdf5File weights(order.weights, io::Hdf5Access::read);
+
+  FolderGuard folder(order.out, order.force);
+  Exported result;
+  const int end_of_text = write_tokenizer(order, folder, result.remark);
+  const auto shards = shards_of(table, io::bytes_of_dtype(type.safetensors), order.max_shard_bytes);
+  io::WeightMap map;
+  for (std::size_t index = 0; index < shards.size(); ++index) {
+    const std::string name = shard_name(index, shards.size());
+    write_shard(folder / name, shards[index], order, table, weights);
+    result.bytes += shards[index].bytes;
+    for (std::size_t i = shards[index].first; i < shards[index].last; ++i) {
+      map.emplace(exported_name(order.config, table.rows()[i].name), name);
+    }
+  }
+  if (shards.size() > 1) {
+    io::write_whole_file(folder / io::kSafetensorsIndex, io::safetensors_index_text(map, result.bytes));
+  }
+  io::write_whole_file(folder / "config.json", config_text(order.config, end_of_text, type.transformers));
+  folder.commit();
+  result.tensors = static_cast<std::int64_t>(map.size());
+  result.files = static_cast<std::int64_t>(shards.size());
+  return result;
+}
+
+namespace {
+
+/// Throws Error(deck) where `out` is taken, or with `force` by something other than a weights file.
+void require_free(const std::string& out, bool force) {
+  const io::PathKind kind = io::path_kind(out);
+  if (kind == io::PathKind::nothing) return;
+  if (!force) {
+    throw Error(Failure::deck, out + ": there is something already; name a file that is not there");
+  }
+  if (kind == io::PathKind::file) {
+    static_cast<void>(io::read_weights_header(out));
+    return;
+  }
+  throw Error(Failure::deck, out + ": --force replaces a weights file, and this is none; name another file");
+}
+
+}  // namespace
+
+Exported export_weights(const ExportOrder& order, const ParameterTable& table) {
+  require_free(order.out, order.force);
+  // With no slices, this reads nothing but compares every name and shape.
+  auto description = io::read_weights(*dist::make_self_communicator(), order.weights, table, {});
+  const io::Hdf5File source(order.weights, io::Hdf5Access::read);
+  if (order.config.tie_embeddings) description.ties = io::tied_head(table);
+  io::WeightsStream stream(order.out, table, description);
+  std::vector<float> piece;
+  Exported result;
+  result.files = 1;
+  for (std::size_t i = 0; i < table.rows().size(); ++i) {
+    const auto& row = table.rows()[i];
+    const auto from = source.open_dataset(io::weights_dataset(row.name));
+    for_each_chunk(row.extent(), [&](std::int64_t first, std::int64_t count) {
+      piece.resize(static_cast<std::size_t>(count));
+      from.read(first, first + count, piece.data());
+      stream.write(i, first, piece);
+    });
+    ++result.tensors;
+    result.bytes += row.extent() * static_cast<std::int64_t>(sizeof(float));
+  }
+  stream.close();
+  return result;
+}
+
+}  // namespace kozero::huggingface

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// folder.cpp: the map of tensor names, and creation, commit and removal of the output folder.
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include <kozero/core/error.hpp>
+#include "io/posix/file.hpp"
+#include "src/huggingface/folder.hpp"
+
+namespace kozero::huggingface {
+namespace {
+
+constexpr const char* kGpt2Prefix = "transformer.";
+constexpr const char* kHead = "lm_head.weight";
+
+[[noreturn]] void refuse(const std::string& path, const std::string& tensor, const std::string& reason) {
+  throw Error(Failure::input, path + ": tensor " + io::shown(tensor) + ": " + reason);
+}
+
+/// The tensor under its plain name or, for GPT-2, its prefixed one.
+std::optional<io::StoredTensor> find(const model::Config& config, const std::string& name,
+                                     const io::SafetensorsFolder& folder, std::set<std::string>& used) {
+  const auto& tensors = folder.tensors();
+  const auto plain = tensors.find(name);
+  const std::string exported = exported_name(config, name);
+  const auto prefixed = exported == name ? tensors.end() : tensors.find(exported);
+  if (plain != tensors.end() && prefixed != tensors.end()) {
+    refuse(folder.path(), name, "it is there with and without the prefix " + std::string(kGpt2Prefix));
+  }
+  const auto found = plain != tensors.end() ? plain : prefixed;
+  if (found == tensors.end()) return std::nullopt;
+  used.insert(found->first);
+  return found->second;
+}
+
+void check(const io::StoredTensor& tensor, const std::vector<std::int64_t>& shape) {
+  const auto& entry = *tensor.entry;
+  if (entry.shape != shape) {
+    refuse(tensor.file->path(), entry.name,
+           "shape " + io::shape_text(entry.shape) + ", config.json makes it " + io::shape_text(shape));
+  }
+  if (entry.dtype != "F32" && entry.dtype != "F16" && entry.dtype != "BF16") {
+    refuse(tensor.file->path(), entry.name, "dtype " + entry.dtype + "; accepted are F32, F16, BF16");
+  }
+}
+
+/// Constants that old versions of transformers stored beside the weights.
+std::set<std::string> buffers_of(const model::Config& config) {
+  std::set<std::string> names;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::string number = std::to_string(layer);
+    if (config.rotary) names.insert("model.layers." + number + ".self_attn.rotary_emb.inv_freq");
+    if (config.arch != "gpt2") continue;
+    for (const char* buffer : {".attn.bias", ".attn.masked_bias"}) {
+      names.insert("h." + number + buffer);
+      names.insert(kGpt2Prefix + ("h." + number) + buffer);
+    }
+  }
+  return names;
+}
+
+/// Tied matrices that a file holds twice must be equal in bits: else neither would be the model.
+void check_tied_copy(const io::StoredTensor& head, const io::StoredTensor& embedding) {
+  check(head, embedding.entry->shape);
+  for_each_chunk(head.entry->extent(), [&, ours = std::vector<float>(), theirs = std::vector<float>()](
+                                           std::int64_t first, std::int64_t count) mutable {
+    ours.resize(static_cast<std::size_t>(count));
+    theirs.resize(static_cast<std::size_t>(count));
+    head.file->read(*head.entry, first, count, ours.data());
+    embedding.file->read(*embedding.entry, first, count, theirs.data());
+    if (std::memcmp(ours.data(), theirs.data(), ours.size() * sizeof(float)) != 0) {
+      refuse(head.file->path(), head.entry->name,
+             "config.json ties it to " + embedding.entry->name + ", but their values differ");
+    }
+  });
+}
+
+}  // namespace
+
+std::string exported_name(const model::Config& config, const std::string& name) {
+  return config.arch == "gpt2" && name != kHead ? kGpt2Prefix + name : name;
+}
+
+std::vector<io::StoredTensor> tensors_of(const model::Config& config, const ParameterTable& table,
+                                         const io::SafetensorsFolder& folder) {
+  std::set<std::string> used;
+  std::vector<io::StoredTensor> tensors;
+  for (const auto& row : table.rows()) {
+    const auto found = find(config, row.name, folder, used);
+    if (!found) refuse(folder.path(), row.name, "it is missing");
+    check(*found, row.shape);
+    tensors.push_back(*found);
+  }
+  const auto head = folder.tensors().find(kHead);
+  if (config.tie_embeddings && head != folder.tensors().end()) {
+    check_tied_copy(head->second, tensors.front());
+    used.insert(kHead);
+  }
+  const auto buffers = buffers_of(config);
+  for (const auto& [name, tensor] : folder.tensors()) {
+    if (used.contains(name) || buffers.contains(name)) continue;
+    refuse(tensor.file->path(), name, "it is not one of the model's");
+  }
+  return tensors;
+}
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_export(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "config.json", ignored) && !fs::exists(folder / "deck.toml", ignored);
+}
+
+/// Throws Error(deck) where there is something at `out` that may not be replaced.
+void require_free(const std::string& out, bool force) {
+  std::error_code problem;
+  if (!fs::exists(out, problem) || (fs::is_directory(out, problem) && fs::is_empty(out, problem))) return;
+  if (force && is_export(out)) return;
+  throw Error(Failure::deck,
+              out + (force ? ": --force replaces an exported model, and this is none; name another folder"
+                           : ": there is something already; name a folder that is not there or is empty"));
+}
+
+}  // namespace
+
+FolderGuard::FolderGuard(const std::string& out, bool force) : out_((fs::path(out) / "").parent_path().string()) {
+  if (out_.empty()) throw Error(Failure::deck, "OUT = \"" + out + "\": accepted is the path of a folder");
+  require_free(out_, force);
+  std::error_code problem;
+  partial_ = io::partial_name(out_);
+  fs::remove_all(partial_, problem);
+  fs::create_directories(partial_, problem);
+  if (problem) throw Error(Failure::write, partial_ + ": cannot make the folder: " + problem.message());
+}
+
+FolderGuard::~FolderGuard() {
+  std::error_code ignored;
+  if (!committed_) fs::remove_all(partial_, ignored);
+}
+
+void FolderGuard::commit() {
+  std::error_code problem;
+  const std::string old = out_ + ".replaced";
+  fs::remove_all(old, problem);
+  if (is_export(out_)) fs::rename(out_, old, problem);
+  if (problem) throw Error(Failure::write, out_ + ": cannot be replaced: " + problem.message());
+  io::publish(out_);
+  fs::remove_all(old, problem);
+  committed_ = true;
+}
+
+}  // namespace kozero::huggingface

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// import.cpp: reads tensors, tokenizer and config of a Hugging Face folder, and writes a run's folder from them.
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include <kozero/core/error.hpp>
+#include <kozero/huggingface/import.hpp>
+#include "io/checkpoint/weights_file.hpp"
+#include "io/posix/file.hpp"
+#include "io/safetensors/reader.hpp"
+#include "io/text/tokenizer.hpp"
+#include "src/huggingface/config_json.hpp"
+#include "src/huggingface/folder.hpp"
+
+namespace kozero::huggingface {
+
+model::Config read_folder_config(const std::string& folder) {
+  constexpr std::int64_t kLeastOfLayer = 9;  // tensors: Llama's
+  const std::string path = folder + "/config.json";
+  model::Config config = read_config(path);
+  const auto tensors = static_cast<std::int64_t>(io::SafetensorsFolder(folder).tensors().size());
+  if (config.layers * kLeastOfLayer <= tensors) return config;
+  throw Error(Failure::input, path + ": " + std::to_string(config.layers) + " layers have " +
+                                  std::to_string(config.layers * kLeastOfLayer) + " tensors and more, the folder has " +
+                                  std::to_string(tensors));
+}
+
+FolderWeights::FolderWeights(const std::string& folder, const model::Config& config, const ParameterTable& table)
+    : table_(table), folder_(folder), tensors_(tensors_of(config, table, folder_)) {}
+
+void FolderWeights::read(const io::UnitSlice<float>& slice) const {
+  const std::int64_t slice_end = slice.begin + static_cast<std::int64_t>(slice.values.extent(0));
+  std::fill_n(slice.values.data(), slice.values.extent(0), 0.0F);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const Parameter& row = table_.rows()[i];
+    if (row.unit != slice.unit) continue;
+    const std::int64_t begin = std::max(slice.begin, row.offset);
+    const std::int64_t end = std::min(slice_end, row.offset + row.extent());
+    if (begin >= end) continue;
+    float* const to = slice.values.data() + (begin - slice.begin);
+    tensors_[i].file->read(*tensors_[i].entry, begin - row.offset, end - begin, to);
+  }
+}
+
+namespace {
+
+/// Why a file cannot be the model's tokenizer, "" where it can.
+std::string objection(const std::string& path, std::int64_t vocab) {
+  try {
+    const int ids = io::make_tokenizer(path)->vocab_size();
+    if (ids <= vocab) return "";
+    return path + ": its " + std::to_string(ids) + " ids are more than the model's " + std::to_string(vocab);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+FolderTokenizer tokenizer_of(const std::string& folder, std::int64_t vocab) {
+  FolderTokenizer found;
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    const std::string path = (std::filesystem::path(folder) / name).string();
+    if (!io::is_there(path)) continue;
+    found.is_there = true;
+    const std::string reason = objection(path, vocab);
+    if (reason.empty()) return {path, "", true};
+    if (found.reason.empty()) found.reason = reason;
+  }
+  if (!found.is_there) found.reason = folder + " has no tokenizer.json and no tokenizer.model";
+  return found;
+}
+
+namespace {
+
+/// Sets a key and says where its value came from.
+class Filler {
+ public:
+  explicit Filler(io::Deck& deck) : deck_(deck) {}
+  template <class T>
+  void set(const std::string& key, T& member, const T& value, const char* origin = "config.json") {
+    member = value;
+    deck_.origins[key] = origin;
+  }
+
+ private:
+  io::Deck& deck_;
+};
+
+void fill_model(io::Deck& deck, const model::Config& config) {
+  Filler fill(deck);
+  io::ModelKeys& keys = deck.model;
+  fill.set("model.arch", keys.arch, config.arch);
+  fill.set("model.layers", keys.layers, config.layers);
+  fill.set("model.dim", keys.dim, config.dim);
+  fill.set("model.heads", keys.heads, config.heads);
+  fill.set("model.ffn", keys.ffn, config.ffn);
+  fill.set("model.vocab", keys.vocab, config.vocab);
+  fill.set("model.seq", keys.seq, config.seq);
+  fill.set("model.tie_embeddings", keys.tie_embeddings, config.tie_embeddings);
+  fill.set("model.norm_eps", keys.norm_eps, shortest(config.norm_eps));
+  if (!config.rotary) return;
+  fill.set("model.kv_heads", keys.kv_heads, config.kv_heads);
+  fill.set("model.head_dim", keys.head_dim, config.head_dim);
+  fill.set("model.rope_theta", keys.rope_theta, shortest(config.rope_theta));
+  const model::RopeScaling& scaling = config.rope_scaling;
+  fill.set("model.rope_scaling", keys.rope_scaling,
+           {shortest(scaling.factor), shortest(scaling.low_freq_factor), shortest(scaling.high_freq_factor),
+            scaling.original_seq});
+  fill.set("model.qkv_bias", keys.qkv_bias, config.qkv_bias);
+  fill.set("model.qk_norm", keys.qk_norm, config.qk_norm);
+}
+
+}  // namespace
+
+io::Deck imported_deck(const model::Config& config, const std::string& run_dir, const std::string& tokenizer) {
+  io::Deck deck;
+  fill_model(deck, config);
+  Filler fill(deck);
+  fill.set("run.dir", deck.run.dir, run_dir, "import");
+  fill.set("run.steps", deck.run.steps, std::int64_t{1}, "import");
+  fill.set("train.global_batch", deck.train.global_batch, std::int64_t{8}, "import");
+  fill.set("train.micro_batch", deck.train.micro_batch, std::int64_t{1}, "import");
+  fill.set("data.val_fraction", deck.data.val_fraction, 0.0, "import");
+  if (!tokenizer.empty()) {
+    fill.set("data.text", deck.data.text, {"give-data.text"}, "import: names no data");
+    fill.set("data.tokenizer", deck.data.tokenizer, tokenizer, "import");
+  } else {
+    fill.set("data.tokens", deck.data.tokens, {"give-data.tokens"}, "import: names no data");
+  }
+  return deck;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void write_weights(const std::string& path, const ImportOrder& order, const ParameterTable& table,
+                   const std::vector<io::StoredTensor>& tensors) {
+  const auto ties = order.config.tie_embeddings ? io::tied_head(table) : io::Ties();
+  io::WeightsStream stream(path, table, {.model = order.description, .ties = ties});
+  std::vector<float> piece;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    for_each_chunk(table.rows()[i].extent(), [&](std::int64_t first, std::int64_t count) {
+      piece.resize(static_cast<std::size_t>(count));
+      tensors[i].file->read(*tensors[i].entry, first, count, piece.data());
+      stream.write(i, first, piece);
+    });
+  }
+  stream.close();
+}
+
+/// The tokenizer's name in OUT, "" where none comes along; `remark` says why.
+std::string take_tokenizer(const ImportOrder& order, const FolderGuard& out, std::string& remark) {
+  const FolderTokenizer found = tokenizer_of(order.folder, order.config.vocab);
+  if (found.path.empty()) {
+    remark = found.reason + (found.is_there ? "; left out" : "") + ": give data.tokens, not data.text";
+    return "";
+  }
+  const std::string name = fs::path(found.path).filename().string();
+  copy_tokenizer(found.path, out / name);
+  return name;
+}
+
+}  // namespace
+
+Imported import_folder(const ImportOrder& order, const ParameterTable& table) {
+  const io::SafetensorsFolder source(order.folder);
+  const auto tensors = tensors_of(order.config, table, source);
+  FolderGuard folder(order.out);
+  write_weights(folder / "weights.h5", order, table, tensors);
+  Imported result;
+  const std::string tokenizer = take_tokenizer(order, folder, result.remark);
+  const std::string tokenizer_path = tokenizer.empty() ? "" : (fs::path(order.out) / tokenizer).string();
+  io::write_resolved(imported_deck(order.config, order.out, tokenizer_path), folder / "deck.toml");
+  folder.commit();
+  result.tensors = static_cast<std::int64_t>(tensors.size());
+  result.bytes = table.num_parameters() * static_cast<std::int64_t>(sizeof(float));
+  return result;
+}
+
+}  // namespace kozero::huggingface

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// architectures.hpp: the networks that a deck can name: GPT-2, Llama, Qwen2, Qwen3, the linear demo. A further network
+// is one source file with its two functions and a row in the table of architectures.cpp. accept() refuses an impossible
+// key of a deck's [model] in one line.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kozero/core/error.hpp>
+#include <kozero/model/config.hpp>
+#include <kozero/model/model.hpp>
+
+namespace kozero::model {
+
+// Refusing an impossible key of a deck's [model] with one line.
+//   accept(heads > 0, "heads", heads, "a whole number above 0")
+//   throws  model.heads = 0: accepted: a whole number above 0
+
+/// Throws Error(deck) naming key, value and what is accepted, where the condition does not hold.
+inline void accept(bool holds, const std::string& key, const std::string& value, const std::string& accepted) {
+  if (!holds) throw Error(Failure::deck, "model." + key + " = " + value + ": accepted: " + accepted);
+}
+
+inline void accept(bool holds, const std::string& key, std::int64_t value, const std::string& accepted) {
+  accept(holds, key, std::to_string(value), accepted);
+}
+
+// GPT-2: learned positions, LayerNorm, biases everywhere, GELU, dropout; Hugging Face's tensor names.
+// Radford et al. 2019, "Language models are unsupervised multitask learners".
+
+/// ffn defaults to 4C; key/value heads are the heads.
+void resolve_gpt2(Config& config);
+
+template <class Scalar>
+std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config);
+
+// Llama: RMSNorm, RoPE, grouped-query attention, SwiGLU, no biases; Hugging Face's tensor names.
+// q, k and v lie as one matrix, gate and up as another. Two parts can be added: qkv_bias and qk_norm, which are what
+// Qwen2 and Qwen3 have beyond Llama. Touvron et al. 2023, arXiv:2302.13971, arXiv:2307.09288.
+
+/// ffn defaults to 8C/3, rounded up to 64. There is no dropout. For every network of Llama's family.
+void resolve_llama(Config& config);
+
+template <class Scalar>
+std::unique_ptr<Model<Scalar>> make_llama(const Config& config);
+
+// Qwen2 and Qwen3: Llama's network with one part more in its attention.
+//   qwen2 = llama with qkv_bias: biases on q, k and v                           Yang et al. 2024, arXiv:2407.10671
+//   qwen3 = llama with qk_norm: an RMSNorm of each head's q and k before RoPE   Yang et al. 2025, arXiv:2505.09388
+// make_llama makes both.
+
+void resolve_qwen2(Config& config);
+void resolve_qwen3(Config& config);
+
+// The list of networks a deck can name.
+// A further network is one file with its two functions, and its line in src/model/architectures.cpp.
+
+template <class Scalar>
+struct Architecture {
+  std::string name;                                           ///< model.arch
+  void (*resolve)(Config& config);                            ///< derives what is 0; throws Error(deck) naming the key
+  std::unique_ptr<Model<Scalar>> (*make)(const Config& config);  ///< from a resolved config
+};
+
+template <class Scalar>
+const std::vector<Architecture<Scalar>>& architectures();
+
+}  // namespace kozero::model

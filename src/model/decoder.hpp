@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// decoder.hpp: the decoder-only transformer: embedding, blocks, head; forward, and backward in the reverse order.
+//   x_0 = dropout(wte(tokens) + wpe(positions))
+//   x_{s+1} = sublayer_s(x_s), two sublayers a block      loss = head(x_2L, targets)
+// Each part's weights are acquired just before use and released just after.
+#pragma once
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <kozero/model/config.hpp>
+#include <kozero/model/head.hpp>
+#include <kozero/model/layer.hpp>
+#include <kozero/model/model.hpp>
+#include <kozero/model/parameter_views.hpp>
+#include <kozero/model/self_attention.hpp>
+#include "kernels/launch/inputs.hpp"
+
+namespace kozero::model {
+
+// Tokens to the first residual state.
+//   x(n) = dropout(wte(token(n)) + wpe(n % T))          wte (V, C)   wpe (T, C), GPT-2 only
+// decode is the same of new rows of cached sequences, each with its own position, without dropout.
+// Backward adds into the gradients of both tables; dx is consumed. Runs on the Pass's space; returns without fencing.
+
+template <class Scalar>
+class Embedding {
+ public:
+  Embedding(const Config& config, MatrixRef tokens, std::optional<MatrixRef> positions = std::nullopt);
+
+  void forward(const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens, Vector<const Scalar> weights) const;
+  void decode(const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens, const kernels::RowPositions& places,
+              Vector<const Scalar> weights) const;
+  void backward(const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens, Vector<float> gradient) const;
+
+ private:
+  MatrixRef tokens_;
+  std::optional<MatrixRef> positions_;
+  std::uint64_t dropout_stream_;
+};
+
+// The decoder-only transformer: embedding, blocks, head; forward, and backward in the reverse order.
+//   x_0 = embedding(tokens)      x_{s+1} = sublayer_s(x_s), two sublayers a block      loss = head(x_2L, targets)
+// Each part's weights are acquired just before its use and released just after; its gradient is handed on when its
+// last contributor has added to it. Of the activations, the states x_s are kept here, the rest in the parts.
+
+template <class Scalar>
+using Block = std::vector<std::unique_ptr<Sublayer<Scalar>>>;
+
+/// What makes one architecture: its tensors, and the parts that use them. Unit 0 is the embedding, unit 1 + l block l,
+/// the last unit the head.
+template <class Scalar>
+struct DecoderParts {
+  Config config;
+  ParameterTable table;
+  Embedding<Scalar> embedding;
+  std::vector<Block<Scalar>> blocks;
+  Head<Scalar> head;
+  std::shared_ptr<RotaryTables> rotary;  ///< null without RoPE
+};
+
+template <class Scalar>
+class Decoder : public Model<Scalar> {
+ public:
+  explicit Decoder(DecoderParts<Scalar> parts) : parts_(std::move(parts)) {}
+
+  [[nodiscard]] const ParameterTable& parameters() const override { return parts_.table; }
+  [[nodiscard]] const Config& config() const override { return parts_.config; }
+
+  void reserve(MemoryLedger& ledger, std::int64_t micro_batch) override;
+  void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale, double* loss) override;
+  double evaluate(ParameterAccess<Scalar>& access, const Batch& batch) override;
+  void next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs, std::int64_t num_tokens,
+                         Vector<float> logits) override;
+  void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) override;
+  void decode(ParameterAccess<Scalar>& access, const TokenRows& given, Matrix<float> logits) override;
+  [[nodiscard]] double flops_per_token() const override;
+
+ private:
+  static constexpr int kEmbedding = 0;
+  [[nodiscard]] int unit_of_block(std::size_t layer) const { return 1 + static_cast<int>(layer); }
+  [[nodiscard]] int head_unit() const { return parts_.table.num_units() - 1; }
+  [[nodiscard]] bool tied() const { return parts_.config.tie_embeddings; }
+
+  [[nodiscard]] Pass pass_of(const Batch& batch, float dropout) const;
+  [[nodiscard]] Matrix<Scalar> state(std::size_t index, const Pass& pass) const;
+  [[nodiscard]] Matrix<Scalar> last_state(const Pass& pass) const { return state(states_.size() - 1, pass); }
+
+  void forward(ParameterAccess<Scalar>& access, const Pass& pass, Vector<const Token> tokens);
+  Vector<const float> head_forward_backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx,
+                                            Vector<const Token> targets, float loss_scale);
+  void backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens);
+  [[nodiscard]] HeadUnits<const Scalar> acquire_head(ParameterAccess<Scalar>& access) const;
+  void release_head(ParameterAccess<Scalar>& access) const;
+
+  DecoderParts<Scalar> parts_;
+  Device space_;
+  std::int64_t micro_batch_ = 0;
+  std::vector<Matrix<Scalar>> states_;  // 2L + 1 residual states (N, C)
+  Matrix<Scalar> dstate_;               // (N, C), the gradient of the state that backward has reached
+  Vector<std::byte> scratch_;
+  std::int64_t cached_rows_ = 0;
+  Vector<std::byte> decode_scratch_;
+  std::array<Matrix<Scalar>, 2> decode_states_;  // (N, C), the residual stream before and behind a sublayer
+};
+
+}  // namespace kozero::model

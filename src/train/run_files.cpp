@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// run_files.cpp: reads and writes the weights file, finds a run's files, and finds the checkpoint to resume from.
+#include <fmt/format.h>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/train/checkpoint.hpp>
+#include <kozero/train/run_files.hpp>
+#include "io/checkpoint/checkpoint.hpp"
+#include "io/checkpoint/weights_file.hpp"
+#include "io/posix/file.hpp"
+#include "io/run/run_folder.hpp"
+
+namespace kozero::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The folder of `path`, "." for a bare file name.
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+bool holds(const fs::path& folder, const char* file) { return io::is_there((folder / file).string()); }
+
+bool is_checkpoint(const fs::path& folder) { return holds(folder, io::kManifestFile); }
+
+/// By name alone; "" where there is none.
+std::string newest_checkpoint(const fs::path& run_folder) {
+  for (const auto& folder : io::checkpoints_in(run_folder.string())) {
+    if (is_checkpoint(folder)) return folder;
+  }
+  return "";
+}
+
+/// Of DIR, DIR-2, DIR-3 ... the last that holds weights, as create_run_folder numbers them; DIR where none does.
+fs::path newest_run(const std::string& run_dir) {
+  const std::string dir = io::without_trailing_slash(run_dir);
+  fs::path newest = dir;
+  fs::path folder = dir;
+  for (int number = 2; io::is_there(folder.string()); ++number) {
+    if (holds(folder, kWeightsFile) || !newest_checkpoint(folder).empty()) newest = folder;
+    folder = dir + "-" + std::to_string(number);
+  }
+  return newest;
+}
+
+/// Where the run that a folder, a file in it, or a deck names lies.
+fs::path run_folder_of(const fs::path& path) {
+  if (io::is_folder(path.string())) return path;
+  const bool kept_with_weights = holds(folder_of(path), kWeightsFile);
+  if (path.extension() == ".toml" && !kept_with_weights) return newest_run(io::read_deck(path.string()).run.dir);
+  return folder_of(path);
+}
+
+/// The latest weights of a folder; a path where nothing is if it has none.
+fs::path weights_in(const fs::path& folder) {
+  if (is_checkpoint(folder)) return folder / io::kStateFile;
+  const fs::path plain = folder / kWeightsFile;
+  const std::string checkpoint = newest_checkpoint(folder);
+  if (checkpoint.empty()) return plain;
+  const bool is_later = !holds(folder, kWeightsFile) ||
+                        io::read_manifest(checkpoint).record.step > io::read_weights_header(plain.string()).step;
+  return is_later ? fs::path(checkpoint) / io::kStateFile : plain;
+}
+
+/// The state of a run's best checkpoint. `path`: as the user named the run.
+fs::path best_in(const fs::path& folder, const std::string& path) {
+  if (is_checkpoint(folder) || (!io::is_folder(path) && fs::path(path).extension() != ".toml")) {
+    throw Error(Failure::deck, path + ": --best chooses among a run's checkpoints; give the run's folder or its deck");
+  }
+  const auto best = io::best_checkpoint(folder.string());
+  if (best) return fs::path(best->folder) / io::kStateFile;
+  throw Error(Failure::deck, folder.string() +
+                                 ": no checkpoint in it has a validation loss; with "
+                                 "checkpoint.keep_best = true each save measures it and the best one is kept");
+}
+
+/// The first of these files that is there, or "".
+std::string first_of(const fs::path& folder, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (holds(folder, name)) return (folder / name).string();
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<DeviceSlice> slices_of(const zero::Weights& weights) {
+  std::vector<DeviceSlice> slices;
+  for (const auto& range : weights.my_ranges())
+    slices.push_back({range.unit, range.begin, weights.my_slice(range.unit)});
+  return slices;
+}
+
+void save_weights(const std::string& path, const ParameterTable& table, const zero::Weights& weights,
+                  dist::Communicator& comm, const io::WeightsDescription& description) {
+  HostSlices slices(slices_of(weights));
+  slices.fetch();
+  io::write_weights(comm, path, table, slices.named<const float>(), description);
+}
+
+io::WeightsDescription load_weights(const std::string& path, const ParameterTable& table, zero::Weights& weights,
+                                    dist::Communicator& comm) {
+  HostSlices slices(slices_of(weights));
+  const auto description = io::read_weights(comm, path, table, slices.named<float>());
+  slices.store();
+  weights.publish();
+  return description;
+}
+
+RunFiles find_run(const std::string& path, Which which) {
+  const fs::path named = run_folder_of(path);
+  const bool names_weights = !io::is_folder(path) && fs::path(path).extension() != ".toml";
+  const fs::path weights = which == Which::best ? best_in(named, path)
+                           : names_weights      ? fs::path(path)
+                                                : weights_in(named);
+  if (!io::is_there(weights.string())) {
+    throw Error(Failure::deck, path + ": no trained weights at " + weights.string() +
+                                   "; give a run's folder, a weights file, a checkpoint, a Hugging Face folder (with "
+                                   "config.json), or a deck that was trained");
+  }
+  const fs::path folder = folder_of(weights);
+  return {folder.string(), weights.string(), first_of(folder, {kDeckFile}),
+          first_of(folder, {kTokenizerFile, kTokenizerModelFile})};
+}
+namespace {
+
+enum class Source { run, checkpoint, weights };
+
+/// What the path is, as rank 0 sees it.
+Source kind_of(const std::string& path, dist::Communicator& comm) {
+  const auto mine = dist::agreed(comm, [&] {
+    if (comm.rank() != 0) return Source::run;
+    if (!io::is_there(path)) {
+      throw Error(Failure::deck, "checkpoint.resume = \"" + path +
+                                     "\": nothing is there; accepted are none, auto, "
+                                     "the path of a checkpoint, of a run's folder or of a weights file");
+    }
+    if (!io::is_folder(path)) return Source::weights;
+    return io::is_there(path + "/" + io::kManifestFile) ? Source::checkpoint : Source::run;
+  });
+  return static_cast<Source>(std::stoi(comm.broadcast_control(std::to_string(static_cast<int>(mine)))));
+}
+
+void use_checkpoint(ResumePoint& point, const io::FoundCheckpoint& found) {
+  point.source = found.folder;
+  point.state_file = found.folder + "/" + io::kStateFile;
+  point.record = found.manifest.record;
+}
+
+void use_newest(ResumePoint& point, const std::string& run_folder, dist::Communicator& comm) {
+  if (const auto found = io::newest_complete(comm, run_folder, point.skipped)) use_checkpoint(point, *found);
+}
+
+void use_weights(ResumePoint& point, const std::string& path, dist::Communicator& comm) {
+  const auto description = io::read_weights_header(comm, path);
+  if (!nlohmann::json::accept(description.model)) {
+    throw Error(Failure::input, path + ": its description is no JSON", Error::Seen::by_all_ranks);
+  }
+  io::verify_weights_header(comm, path);
+  point.source = path;
+  point.state_file = path;
+  point.record.step = description.step;
+  point.record.tokens = description.tokens;
+  point.record.model = description.model;
+}
+
+void use_path(ResumePoint& point, const std::string& given, const std::string& run_dir, dist::Communicator& comm) {
+  const bool in_checkpoint = fs::path(given).filename() == io::kStateFile;
+  const std::string path = in_checkpoint ? fs::absolute(given).parent_path().string() : given;
+  const Source kind = kind_of(path, comm);
+  if (kind == Source::weights) use_weights(point, path, comm);
+  if (kind == Source::checkpoint) use_checkpoint(point, {path, io::verify_checkpoint(comm, path)});
+  if (kind == Source::run) use_newest(point, path, comm);
+  if (point.source.empty()) {
+    throw Error(Failure::input,
+                path + ": no complete checkpoint" + (point.skipped.empty() ? "" : "; " + point.skipped.front()),
+                Error::Seen::by_all_ranks);
+  }
+  const fs::path folder = (fs::path(path) / "").parent_path();
+  const fs::path run = kind == Source::run ? folder : fs::absolute(folder).parent_path();
+  if (same_folder(run.string(), run_dir)) point.folder = run_dir;
+}
+
+/// A run that was stopped before its first checkpoint is begun anew in its own folder; a finished one is left alone.
+bool may_begin_anew(const std::string& folder) {
+  return io::is_there(folder + "/" + kDeckFile) && !io::is_there(folder + "/" + kWeightsFile);
+}
+
+/// A run whose checkpoints are all broken is not begun anew: that would write over what may still be saved.
+void refuse_all_broken(const std::string& run_dir, const std::vector<std::string>& reasons) {
+  const std::string more = reasons.size() > 1 ? fmt::format(" (and {} more)", reasons.size() - 1) : "";
+  throw Error(
+      Failure::input,
+      fmt::format("checkpoint.resume = \"auto\": none of the {} checkpoints in {} is whole, nothing was changed: "
+                  "{}{}; bring one back, name another by checkpoint.resume=PATH, or begin anew in another folder "
+                  "by checkpoint.resume=none",
+                  reasons.size(), run_dir, reasons.front(), more),
+      Error::Seen::by_all_ranks);
+}
+
+void refuse_disagreement(const ResumePoint& point, const io::CheckpointRecord& mine, std::int64_t steps) {
+  std::string differences;
+  for (const auto& difference : disagreements(point.record, mine)) {
+    differences += (differences.empty() ? "" : "; ") + difference;
+  }
+  if (!differences.empty()) {
+    throw Error(Failure::deck, point.source + ": the deck disagrees with it: " + differences,
+                Error::Seen::by_all_ranks);
+  }
+  if (steps > 0 && point.record.step > steps) {
+    throw Error(
+        Failure::deck,
+        fmt::format("run.steps = {}: {} is of step {}; give at least that", steps, point.source, point.record.step),
+        Error::Seen::by_all_ranks);
+  }
+}
+
+}  // namespace
+
+bool same_folder(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  return fs::equivalent(a, b, ignored);
+}
+
+ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& mine, dist::Communicator& comm) {
+  ResumePoint point;
+  point.record = mine;
+  const std::string& resume = deck.checkpoint.resume;
+  if (resume == "none") return point;
+  const std::string run_dir = io::without_trailing_slash(deck.run.dir);
+  if (resume == "auto") {
+    use_newest(point, run_dir, comm);
+    if (point.source.empty() && !point.skipped.empty()) refuse_all_broken(run_dir, point.skipped);
+    point.folder = dist::from_first_rank(
+        comm, [&] { return !point.source.empty() || may_begin_anew(run_dir) ? run_dir : std::string(); });
+  } else {
+    use_path(point, resume, run_dir, comm);
+    point.folder = comm.broadcast_control(point.folder);
+  }
+  if (!point.source.empty()) refuse_disagreement(point, mine, deck.run.steps);
+  return point;
+}
+
+}  // namespace kozero::train
