@@ -289,8 +289,7 @@ void attention_strips_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> d
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 #undef KOZERO_INSTANTIATE
 
-// attention.hpp on the host: the processor's fastest tile unit, or strips on oneDNN where none is
-// used.
+// attention.hpp on the host: the processor's fastest tile unit, or strips by the library where none is used.
 
 void choose_attention(Attention /*attention*/) {}  // the fastest repeats
 

@@ -64,7 +64,7 @@ void for_each_task(const Space& space, const char* label, std::int64_t tasks, st
   });
 }
 
-// Attention on a host without tile units, in strips of query rows on oneDNN's products.
+// Attention on a host without tile units, in strips of query rows on the library's products.
 // The contract is attention.hpp's; the scratch is that of one thread, in floats (attention_host.hpp).
 
 template <class T>

@@ -85,8 +85,8 @@ void choose_products(Products products);
 template <class T>
 const char* multiplier();
 
-/// Why the processor's own instructions for T are not used, with the measured rates that decided: "AMX refused by the
-/// kernel (Operation not permitted), AVX-512 BF16 88 GFLOP/s a thread, AVX-512 of floats 120". Empty where they are.
+/// Why the processor's fastest instructions for T are not used, with the measured rates that decided: "AMX refused by
+/// the kernel (Operation not permitted), AVX-512 BF16 60 GFLOP/s a thread, AVX-512 of floats 120". Empty if they are.
 template <class T>
 std::string multiplier_note();
 

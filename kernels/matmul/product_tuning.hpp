@@ -18,9 +18,8 @@ namespace kozero::kernels {
 
 // The table by which matrix products are computed, and how one is measured.
 //   kind   "bf16 = bf16 x bf16, 4096 x 2304 x 768, none none, bias": types, M x N x K, operations, what else goes in
-//   way    "oneDNN", "loops", "AVX-512 BF16", an algorithm of cuBLASLt: a name that means the same in every process
-// with the
-//          same device and library, and gives the same bits
+//   way    "oneDNN", "loops", "AVX-512 BF16", an algorithm of cuBLASLt: a name that means the same, and gives the same
+//          bits, in every process with the same device and library
 // A kind that is not in the table goes by the back end's rule. The table is the process's, since kernels know no run.
 // No algorithm is timed but between begin_product_tuning() and end_product_tuning(). From one host thread.
 

@@ -171,8 +171,8 @@ class PlainTiles {
         for (std::size_t k = 0; k < 16; ++k) {
           const std::uint32_t x = tiles_[left][16 * m + k];
           const std::uint32_t y = tiles_[right][16 * k + n];
-          even = flushed(even + lower(x) * lower(y));
-          odd = flushed(odd + upper(x) * upper(y));
+          even = flushed(std::fma(lower(x), lower(y), even));
+          odd = flushed(std::fma(upper(x), upper(y), odd));
         }
         const float sum = flushed(Kokkos::bit_cast<float>(tiles_[c][16 * m + n])) + flushed(even + odd);
         tiles_[c][16 * m + n] = Kokkos::bit_cast<std::uint32_t>(flushed(sum));
@@ -259,6 +259,8 @@ TEST_CASE("AVX-512 BF16 is not used where floats are faster and AMX is not grant
   const Bfloat16Facts without{.avx512_bf16 = true, .pairs = 200.0, .floats = 100.0};
   REQUIRE(uses_bfloat16(without));
   REQUIRE(note_on_bfloat16(without).empty());
+  REQUIRE(uses_bfloat16({.avx512_bf16 = true, .pairs = 100.0, .floats = 130.0}));
+  REQUIRE_FALSE(uses_bfloat16({.avx512_bf16 = true, .pairs = 100.0, .floats = 150.0}));
   const Bfloat16Facts slow{.avx512_bf16 = true, .pairs = 50.0, .floats = 100.0};
   REQUIRE_FALSE(uses_bfloat16(slow));
   REQUIRE(note_on_bfloat16(slow) == "AVX-512 BF16 50 GFLOP/s a thread, AVX-512 of floats 100");
@@ -267,6 +269,12 @@ TEST_CASE("AVX-512 BF16 is not used where floats are faster and AMX is not grant
   REQUIRE(note_on_bfloat16(refused) ==
           "AMX refused by the kernel (Operation not permitted), AVX-512 BF16 50 GFLOP/s a thread, AVX-512 of floats "
           "100");
+  const Bfloat16Facts fast{.amx = true, .amx_refused = EPERM, .avx512_bf16 = true, .pairs = 90.0, .floats = 100.0};
+  REQUIRE(uses_bfloat16(fast));
+  REQUIRE(note_on_bfloat16(fast).find("AVX-512 BF16 90") != std::string::npos);
+  const Bfloat16Facts wrong{.amx = true, .amx_wrong = true, .avx512_bf16 = true};
+  REQUIRE(uses_bfloat16(wrong));
+  REQUIRE(note_on_bfloat16(wrong) == "AMX multiplied wrongly");
   REQUIRE_FALSE(uses_bfloat16({}));
   REQUIRE(note_on_bfloat16({}).empty());
 }

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul_host.cpp: who computes a product on the host. The rule: the processor's best tile unit, or the library where
 // there is none and where padding to blocks of 32 x 32 would more than double the work. The library gets copies in
-// float of fp16, which cost more than that padding, and of bf16 below AVX-512 BF16. A table may say otherwise
+// float of fp16, which cost more than that padding, and of bf16 where no unit for it is used. A table may say otherwise
 // (product_tuning.hpp): all units and the library are algorithms. Products of at most kFewRows rows are bound by memory
-// bandwidth, and computed by matmul_host.hpp.
+// bandwidth, and computed by matmul_few_rows.cpp.
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <kozero/core/precision.hpp>

@@ -221,6 +221,7 @@ void multiply_by_library(const Device& space, const ProductShape& shape, Out* c,
 
 void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op op_b, Block<const float> b,
                              std::int64_t m, std::int64_t n, std::int64_t k, float alpha, float beta) {
+  require(k > 0, "multiply_on_this_thread: the inner extent is 0");
   thread_local std::vector<float> panels_a, panels_b;
   panels_a.resize(static_cast<std::size_t>(kSumRows * k));
   panels_b.resize(static_cast<std::size_t>(kSumColumns * k));

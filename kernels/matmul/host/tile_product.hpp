@@ -1,23 +1,19 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tile_product.hpp: the product of two packed blocks of 32 rows, and the units that compute it.
-//   c (32, 32) = sum_k left(:, k) right(:, k)^T        or c += that        c float, row-major, on a cache line
-// The header includes no Kokkos, since sources compiled for AVX-512 include it.
-#pragma once
-#include <cstdint>
-#include <type_traits>
-
-namespace kozero {
-
-// The innermost product of the host, of two packed blocks of 32 rows, and the units that compute it.
-//   c (32, 32) = sum_k left(:, k) right(:, k)^T        or c += that        c float, row-major, on a cache line
+// tile_product.hpp: the innermost product of the host, of two packed blocks of 32 rows, and the units that compute it.
+//   c (32, 32) = sum_k left(:, k) right(:, k)^T        or c += that        c float, row-major, aligned to a cache line
 // A block holds 32 rows of an operand for some steps of k; a step is one cache line of a row: 16 words of 32 bits,
 // which are 16 floats or 16 pairs of bf16; fp16, which no unit multiplies, is packed as floats. In words
 // (tile_packing.hpp makes both orders):
 //   left   [step][32 rows][16 words]        right   [step][16 words][32 rows]
 // AMX takes both as its tiles; AVX-512 broadcasts a word of left and multiplies 32 rows of right with it. Terms are
-// added in the order of k, so bits depend on the unit alone. Products of bf16 take denormal numbers for zero.
+// added in the order of k, so bits depend on the unit alone. Products of bf16 take denormal numbers for zero. The header
+// includes no Kokkos, since sources compiled for AVX-512 include it.
+#pragma once
+#include <cstdint>
+#include <type_traits>
 
+namespace kozero {
 class Bfloat16;
 class Float16;
 }  // namespace kozero

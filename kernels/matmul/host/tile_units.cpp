@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <string_view>
 #include <system_error>
 
 #if defined(__x86_64__)
@@ -14,14 +15,16 @@
 #endif
 
 #include <kozero/core/precision.hpp>
+#include "kernels/matmul/host/matmul_host.hpp"
 #include "kernels/matmul/host/tile_packing.hpp"
-#include "kernels/matmul/host/tile_product.hpp"
 #include "kernels/matmul/host/tile_rows.hpp"
 #include "kernels/matmul/host/tile_units.hpp"
 #include "kernels/matmul/matmul.hpp"
 
 namespace kozero::kernels {
 namespace {
+
+bool grants_amx(const Bfloat16Facts& facts) { return facts.amx && facts.amx_refused == 0 && !facts.amx_wrong; }
 
 #if defined(__x86_64__)
 
@@ -116,7 +119,9 @@ Bfloat16Facts find_facts() {
   facts.avx512_bf16 = has_avx512() && __builtin_cpu_supports("avx512bf16") != 0;
   facts.amx = facts.avx512_bf16 && names_amx();
   if (facts.amx) facts.amx_refused = amx::refusal();
-  if (facts.avx512_bf16 && (!facts.amx || facts.amx_refused != 0)) measure(facts);
+  if (facts.amx && facts.amx_refused == 0) facts.amx_wrong = !multiplies_rightly(kAmx);
+  const bool library_is_fast = std::string_view(library_name()) != "loops";
+  if (facts.avx512_bf16 && !grants_amx(facts) && library_is_fast) measure(facts);
   return facts;
 }
 
@@ -140,7 +145,7 @@ TileUnits find_units<Bfloat16>() {
   TileUnits found{};
   const Bfloat16Facts& facts = bfloat16_facts();
   if (!uses_bfloat16(facts)) return found;
-  if (facts.amx && facts.amx_refused == 0) add_if_right(found, kAmx);
+  if (grants_amx(facts)) found.unit[found.extent++] = kAmx;
   add_if_right(found, kAvx512Pairs);
   return found;
 }
@@ -193,16 +198,20 @@ const TileUnits& tile_units() {
 bool uses_bfloat16(const Bfloat16Facts& facts) {
   constexpr double kFaster = 1.4;
   if (!facts.avx512_bf16) return false;
-  return (facts.amx && facts.amx_refused == 0) || facts.floats <= kFaster * facts.pairs;
+  return grants_amx(facts) || facts.floats < kFaster * facts.pairs || facts.floats == 0.0;
 }
 
 std::string note_on_bfloat16(const Bfloat16Facts& facts) {
-  const bool refused = facts.amx && facts.amx_refused != 0;
-  if (!facts.avx512_bf16 || (!refused && uses_bfloat16(facts))) return {};
-  const std::string reason =
-      refused ? "AMX refused by the kernel (" + std::system_category().message(facts.amx_refused) + "), " : "";
-  return reason + "AVX-512 BF16 " + std::to_string(std::lround(facts.pairs)) + " GFLOP/s a thread, AVX-512 of floats " +
-         std::to_string(std::lround(facts.floats));
+  const bool without_amx = facts.amx && !grants_amx(facts);
+  if (!facts.avx512_bf16 || (!without_amx && uses_bfloat16(facts))) return {};
+  std::string note;
+  if (facts.amx_wrong) note = "AMX multiplied wrongly";
+  if (facts.amx_refused != 0) {
+    note = "AMX refused by the kernel (" + std::system_category().message(facts.amx_refused) + ")";
+  }
+  if (facts.floats == 0.0) return note;
+  return note + (note.empty() ? "" : ", ") + "AVX-512 BF16 " + std::to_string(std::lround(facts.pairs)) +
+         " GFLOP/s a thread, AVX-512 of floats " + std::to_string(std::lround(facts.floats));
 }
 
 template <class T>
