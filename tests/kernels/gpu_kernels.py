@@ -8,8 +8,8 @@
 
 It is always an error that a kernel spills, has a stack (unless it is named here), or is launched through constant
 memory: the host then copies its arguments before each launch and waits for the launch before. A GPU allocates registers
-in steps of 8 a thread, so only another number of steps is a difference, and an error only with the table's compiler and
-architecture. Needs c++filt and cuobjdump (of the toolkit, or from cmake/install_nvidia_wheels.sh).
+in steps of 8 a thread and shared memory in steps of 128 bytes a block, so only another number of steps is a difference,
+and an error only with the table's compiler and architecture. Needs c++filt and cuobjdump (of the toolkit, or from cmake/install_nvidia_wheels.sh).
 """
 
 import argparse
@@ -22,7 +22,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 TABLE = HERE / "gpu_kernels.txt"
-STEP = 8
+REGISTER_STEP, SHARED_STEP = 8, 128
 STACK_ALLOWED = ("rope_tables",)  # sine and cosine of large angles; computed once a run
 USAGE = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
 
@@ -99,7 +99,7 @@ def compiler_of(program):
 
 
 def differences(here, committed):
-    steps = lambda uses: {(-(-registers // STEP), shared) for registers, shared in uses}
+    steps = lambda uses: {(-(-registers // REGISTER_STEP), -(-shared // SHARED_STEP)) for registers, shared in uses}
     for name in sorted(here.keys() | committed.keys()):
         if name not in committed:
             yield f"{name}: not in the table"
