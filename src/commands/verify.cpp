@@ -39,7 +39,7 @@ Trace run_stage(Session& session, const io::Deck& deck, const train::DataSet& da
     trace.losses.push_back(result.loss);
     trace.norms.push_back(result.grad_norm);
   }
-  trace.weight_hashes = run.comm().gather_control({run.assembly().state().weights().hash_of_my_slices()});
+  trace.weight_hashes = run.comm().gather_control({run.assembly().state().weights().hash_of_my_shards()});
   return trace;
 }
 

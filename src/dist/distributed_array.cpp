@@ -1,96 +1,177 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// distributed_array.cpp: placements, and the collective of each pair of them.
+// distributed_array.cpp: where the units of an array lie, and the collective of each pair of placements.
 #include <type_traits>
 #include <utility>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/precision.hpp>
+#include <kozero/core/timing.hpp>
 #include <kozero/dist/distributed_array.hpp>
 
 namespace kozero::dist {
 namespace {
+
+/// The memory of each whole unit: units one after another in one array.
+template <class T>
+std::vector<Vector<T>> units_in(const Vector<T>& flat, const ParameterTable& table) {
+  std::vector<Vector<T>> units;
+  for (const auto& unit : table.units()) units.push_back(slice(flat, unit.offset, unit.extent));
+  return units;
+}
+
+template <class T>
+Vector<T> take(const Storage& storage, const std::string& label, std::int64_t extent, Communicator& comm,
+               MemoryLedger& ledger) {
+  return storage.shared ? ledger.take<T>(storage.category, label, extent, comm)
+                        : ledger.take<T>(storage.category, label, extent);
+}
 
 template <class T>
 void copy(const Vector<T>& from, const Vector<T>& to) {
   if (from.data() != to.data() && from.extent(0) > 0) Kokkos::deep_copy(Device(), to, from);
 }
 
+/// to += from
+void add(const Vector<float>& from, const Vector<float>& to) {
+  const auto extent = static_cast<std::int64_t>(to.extent(0));
+  Kokkos::parallel_for(
+      "kozero::redistribute::accumulate", Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, extent),
+      KOKKOS_LAMBDA(std::int64_t i) { to(i) += from(i); });
+}
+
 template <class T>
-Pending start_reduce(const DistributedArray<T>& source, const Vector<T>& slice) {
+Pending start_reduce(Communicator& comm, const Vector<T>& full, const Vector<T>& shard, const Partition& partition) {
   if constexpr (std::is_same_v<T, float>) {
-    return source.comm().start_reduce_scatter(source.local().data(), slice.data(), source.partition());
+    return comm.start_reduce_scatter(full.data(), shard.data(), partition);
   } else {
     throw Error(Failure::internal, "redistribute: partial sums are stored and added in float");
   }
 }
 
 template <class T>
-Pending start_gather(const Vector<T>& slice, const DistributedArray<T>& destination) {
-  return destination.comm().start_all_gather(slice.data(), destination.local().data(), destination.partition(),
-                                             sizeof(T));
-}
-
-void complete(Communicator& comm, Pending pending) {
-  comm.finish(pending);
-  comm.reclaim(pending);
-}
-
-template <class T>
-void require_alike(const DistributedArray<T>& source, const DistributedArray<T>& destination) {
-  require(&source.comm() == &destination.comm() && source.partition().extent() == destination.partition().extent(),
-          "redistribute: the arrays have different communicators or extents");
+Pending start_gather(Communicator& comm, const Vector<T>& shard, const Vector<T>& full, const Partition& partition) {
+  return comm.start_all_gather(shard.data(), full.data(), partition, sizeof(T));
 }
 
 }  // namespace
 
 template <class T>
-DistributedArray<T>::DistributedArray(Communicator& comm, Partition partition, Placement placement, Vector<T> local)
-    : comm_(&comm), partition_(std::move(partition)), placement_(placement), local_(local) {
-  require(partition_.num_ranks() == comm.size(), "DistributedArray: a partition for another number of ranks");
-  const std::int64_t extent = placement == Placement::sharded ? partition_.size(comm.rank()) : partition_.extent();
-  require(static_cast<std::int64_t>(local.extent(0)) == extent, "DistributedArray: " + std::to_string(local.extent(0)) +
-                                                                    " local elements where the placement has " +
-                                                                    std::to_string(extent));
-}
-
-template <class T>
-Vector<T> DistributedArray<T>::my_slice() const {
-  if (placement_ == Placement::sharded) return local_;
-  return slice(local_, partition_.begin(comm_->rank()), partition_.size(comm_->rank()));
-}
-
-template <class T>
-void redistribute(const DistributedArray<T>& source, DistributedArray<T>& destination) {
-  require_alike(source, destination);
-  const auto from = source.placement();
-  const auto to = destination.placement();
-  require(to != Placement::partial, "redistribute: nothing becomes Partial");
-  if (from == Placement::partial) {
-    complete(source.comm(), start_reduce(source, destination.my_slice()));
-    if (to == Placement::replicated) complete(source.comm(), start_gather(destination.my_slice(), destination));
-  } else if (from == Placement::sharded && to == Placement::replicated) {
-    complete(source.comm(), start_gather(source.my_slice(), destination));
-  } else if (to == Placement::sharded) {
-    copy(source.my_slice(), destination.local());
+DistributedArray<T>::DistributedArray(const ParameterTable& table, Communicator& comm, Placement placement,
+                                      const Storage& storage, MemoryLedger& ledger)
+    : comm_(&comm), placement_(placement), layout_(table, comm.size(), comm.rank()) {
+  const auto memory = [&](const std::string& label, std::int64_t extent) {
+    return take<T>(storage, label, extent, comm, ledger);
+  };
+  if (placement == Placement::sharded) {
+    const Vector<T> flat = memory(storage.label, layout_.extent());
+    for (const auto& shard : layout_.shards()) shards_.push_back(slice(flat, shard.first, shard.extent));
+    return;
+  }
+  if (storage.ahead) {
+    const SlotBuffers slots(table, *storage.ahead);
+    std::vector<Vector<T>> buffers;
+    for (const auto& [name, extent] : slots.buffers()) buffers.push_back(memory(storage.label + ", " + name, extent));
+    num_buffers_ = buffers.size();
+    for (int unit = 0; unit < table.num_units(); ++unit) {
+      buffer_of_.push_back(slots.of(unit));
+      full_.push_back(slice(buffers[slots.of(unit)], 0, table.unit(unit).extent));
+    }
   } else {
-    copy(source.local(), destination.local());
+    full_ = units_in(memory(storage.label, table.extent()), table);
+    num_buffers_ = full_.size();
+    for (std::size_t unit = 0; unit < full_.size(); ++unit) buffer_of_.push_back(unit);
+  }
+  for (const auto& shard : layout_.shards()) {
+    shards_.push_back(slice(full_[static_cast<std::size_t>(shard.unit)], shard.begin, shard.extent));
   }
 }
 
 template <class T>
-Pending start_redistribute(const DistributedArray<T>& source, DistributedArray<T>& destination) {
-  require_alike(source, destination);
-  const bool reduces = source.placement() == Placement::partial && destination.placement() == Placement::sharded;
-  const bool gathers = source.placement() == Placement::sharded && destination.placement() == Placement::replicated;
-  require(reduces || gathers, "start_redistribute: these placements are not one collective apart");
-  return reduces ? start_reduce(source, destination.my_slice()) : start_gather(source.my_slice(), destination);
+DistributedArray<T> DistributedArray<T>::viewed_as(Placement placement) const {
+  require(placement == Placement::sharded || placement_ != Placement::sharded,
+          "DistributedArray: shards cannot be viewed as whole units");
+  DistributedArray view = *this;
+  view.placement_ = placement;
+  if (placement == Placement::sharded) view.full_.clear();
+  return view;
 }
 
-#define KOZERO_INSTANTIATE(T)                                                   \
-  template class DistributedArray<T>;                                           \
-  template void redistribute(const DistributedArray<T>&, DistributedArray<T>&); \
-  template Pending start_redistribute(const DistributedArray<T>&, DistributedArray<T>&);
+template <class T>
+Vector<T> DistributedArray<T>::full(int unit) const {
+  require(placement_ != Placement::sharded, "DistributedArray: a sharded array has no whole units");
+  return full_.at(static_cast<std::size_t>(unit));
+}
+
+template <class T>
+Vector<T> DistributedArray<T>::local(int unit) const {
+  return placement_ == Placement::sharded ? shard(unit) : full(unit);
+}
+
+template <class T>
+void Transfer<T>::wait() {
+  if (state_ != State::started) return;
+  comm_->finish(pending_);
+  state_ = State::arrived;
+  if constexpr (std::is_same_v<T, float>) {
+    if (then_ == Then::add) add(from_, to_);
+  }
+  if (then_ == Then::gather) {
+    comm_->reclaim(pending_);
+    pending_ = start_gather(*comm_, from_, to_, *partition_);
+    comm_->finish(pending_);
+  }
+}
+
+template <class T>
+void Transfer<T>::wait_until_reusable() {
+  wait();
+  if (state_ == State::arrived) comm_->reclaim(pending_);
+  state_ = State::reusable;
+}
+
+template <class T>
+Transfer<T> redistribute(const DistributedArray<T>& source, const DistributedArray<T>& destination, int unit,
+                         Combine combine) {
+  using Then = typename Transfer<T>::Then;
+  const Placement from = source.placement();
+  const Placement to = destination.placement();
+  const Partition& partition = source.layout().partition(unit);
+  const bool accumulates = combine == Combine::accumulate;
+  require(&source.comm() == &destination.comm() &&
+              partition.extent() == destination.layout().partition(unit).extent(),
+          "redistribute: the arrays have different communicators or extents");
+  require(to != Placement::partial, "redistribute: nothing becomes Partial");
+  require(!accumulates || (from == Placement::partial && to == Placement::sharded &&
+                           source.shard(unit).data() != destination.shard(unit).data()),
+          "redistribute: only addends are added up, into shards that lie apart from them");
+  Transfer<T> transfer;
+  if (from != Placement::partial && (to == Placement::sharded || from == to)) {
+    copy(to == Placement::sharded ? source.shard(unit) : source.full(unit), destination.local(unit));
+    return transfer;
+  }
+  position().unit.store(unit, std::memory_order_relaxed);
+  Communicator& comm = source.comm();
+  transfer.comm_ = &comm;
+  transfer.partition_ = &partition;
+  transfer.state_ = Transfer<T>::State::started;
+  if (from == Placement::sharded) {
+    transfer.pending_ = start_gather(comm, source.shard(unit), destination.full(unit), partition);
+    return transfer;
+  }
+  const Vector<T> sum = accumulates ? source.shard(unit) : destination.shard(unit);
+  transfer.pending_ = start_reduce(comm, source.full(unit), sum, partition);
+  transfer.from_ = sum;
+  transfer.to_ = to == Placement::sharded ? destination.shard(unit) : destination.full(unit);
+  if (accumulates) transfer.then_ = Then::add;
+  if (to == Placement::replicated) transfer.then_ = Then::gather;
+  return transfer;
+}
+
+#define KOZERO_INSTANTIATE(T)      \
+  template class DistributedArray<T>; \
+  template class Transfer<T>;      \
+  template Transfer<T> redistribute(const DistributedArray<T>&, const DistributedArray<T>&, int, Combine);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::dist

@@ -125,22 +125,22 @@ namespace {
 std::string group_of(const optim::NamedState& state) { return "optimizer/" + state.name; }
 
 /// All that this rank holds of a state.
-std::vector<DeviceSlice> held(const optim::NamedState& state, const std::vector<zero::Piece>& pieces) {
+std::vector<DeviceSlice> held(const optim::NamedState& state, const std::vector<zero::UpdateRange>& ranges) {
   std::vector<DeviceSlice> slices;
-  for (const auto& piece : pieces) {
-    const UnitRange& range = piece.range;
+  for (const auto& owned : ranges) {
+    const UnitRange& range = owned.range;
     slices.push_back({range.unit, range.begin, slice(state.values, range.first, range.extent)});
   }
   return slices;
 }
 
 /// What this rank owns of a state: of a whole unit its slice, so that every element has one writer.
-std::vector<DeviceSlice> owned(const optim::NamedState& state, const std::vector<zero::Piece>& pieces,
-                               const std::vector<UnitRange>& ranges) {
+std::vector<DeviceSlice> owned(const optim::NamedState& state, const std::vector<zero::UpdateRange>& updates,
+                               const std::vector<UnitRange>& shards) {
   std::vector<DeviceSlice> slices;
-  for (const auto& whole : held(state, pieces)) {
-    const auto mine = std::ranges::lower_bound(ranges, whole.unit, {}, &UnitRange::unit);
-    if (mine == ranges.end() || mine->unit != whole.unit) continue;
+  for (const auto& whole : held(state, updates)) {
+    const auto mine = std::ranges::lower_bound(shards, whole.unit, {}, &UnitRange::unit);
+    if (mine == shards.end() || mine->unit != whole.unit) continue;
     slices.push_back({mine->unit, mine->begin, slice(whole.values, mine->begin - whole.begin, mine->extent)});
   }
   return slices;
@@ -157,7 +157,7 @@ std::vector<StateGroup> owned_state(const Parts& parts) {
   const zero::Weights& weights = parts.state.weights();
   std::vector<StateGroup> groups = {{io::kParameterGroup, slices_of(weights)}};
   for (const auto& state : parts.optimizer.states()) {
-    groups.push_back({group_of(state), owned(state, parts.state.pieces(), weights.my_ranges())});
+    groups.push_back({group_of(state), owned(state, parts.state.update_ranges(), weights.layout().shards())});
   }
   return groups;
 }
@@ -187,7 +187,7 @@ std::vector<std::string> load_state(const std::string& file, const Parts& parts,
   std::vector<HostSlices> slices = {HostSlices(slices_of(parts.state.weights()))};
   std::vector<io::TensorGroup<float>> groups = {{io::kParameterGroup, slices[0].named<float>()}};
   for (const auto& state : parts.optimizer.states()) {
-    slices.emplace_back(held(state, parts.state.pieces()));
+    slices.emplace_back(held(state, parts.state.update_ranges()));
     groups.push_back({group_of(state), slices.back().named<float>()});
   }
   const auto absent = io::read_tensor_file(control, file, parts.network.parameters(), groups);

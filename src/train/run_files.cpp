@@ -90,8 +90,8 @@ std::string first_of(const fs::path& folder, std::initializer_list<const char*> 
 
 std::vector<DeviceSlice> slices_of(const zero::Weights& weights) {
   std::vector<DeviceSlice> slices;
-  for (const auto& range : weights.my_ranges())
-    slices.push_back({range.unit, range.begin, weights.my_slice(range.unit)});
+  for (const auto& range : weights.layout().shards())
+    slices.push_back({range.unit, range.begin, weights.master().shard(range.unit)});
   return slices;
 }
 

@@ -179,7 +179,7 @@ Assembly::Assembly(const Settings& settings, dist::Communicator& comm, MemoryLed
   loader_ = std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger,
                                           settings.batch.micro_steps);
   std::vector<UnitRange> ranges;
-  for (const auto& piece : state_->pieces()) ranges.push_back(piece.range);
+  for (const auto& owned : state_->update_ranges()) ranges.push_back(owned.range);
   optimizer_ = optim::make_optimizer(settings.optim, optim::segments_of(network_->parameters(), ranges), ledger);
   network_->reserve(ledger, settings.batch.micro_batch);
   ledger.book(Memory::workspace, "matrix products", kernels::product_workspace());

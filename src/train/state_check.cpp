@@ -47,9 +47,9 @@ std::vector<double> words_of(const std::vector<std::uint64_t>& hashes) {
 
 StateCheck::StateCheck(zero::ShardedState& state, const optim::Optimizer& optimizer, dist::Communicator& comm)
     : state_(state), comm_(comm), arrays_(state.weights().at_rest()) {
-  const bool whole = state.pieces_are_whole();
-  for (const auto& piece : state.pieces()) {
-    const UnitRange& range = piece.range;
+  const bool whole = state.updates_whole_units();
+  for (const auto& owned : state.update_ranges()) {
+    const UnitRange& range = owned.range;
     for (const auto& moment : optimizer.states()) {
       arrays_.push_back({moment.name, range.unit, slice(moment.values, range.first, range.extent), whole});
     }

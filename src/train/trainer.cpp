@@ -140,8 +140,8 @@ void Trainer::update(const StepResult& result) {
                          (clips ? config_.grad_clip / result.grad_norm : 1.0) / result.loss_scale};
   {
     auto timer = parts_.timeline.phase("update");
-    for (const auto& piece : parts_.state.pieces()) {
-      parts_.optimizer.update(piece.range.first, {piece.weights, piece.stored}, piece.gradient, step);
+    for (const auto& owned : parts_.state.update_ranges()) {
+      parts_.optimizer.update(owned.range.first, {owned.weights, owned.stored}, owned.gradient, step);
     }
   }
   auto timer = parts_.timeline.phase("publish");

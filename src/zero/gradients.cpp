@@ -1,51 +1,53 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// gradients.cpp: when addends are cleared, reduced and gathered, and their norm.
 #include <cmath>
 #include <numeric>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/timing.hpp>
 #include <kozero/zero/gradients.hpp>
 #include "kernels/launch/fill.hpp"
 #include "kernels/launch/reduce.hpp"
 
 namespace kozero::zero {
 
+using dist::Combine;
 using dist::DistributedArray;
 using dist::Placement;
+using dist::Storage;
 
 namespace {
+
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+/// Addends of sharded gradients share buffers: two a slot where a reduction travels while the next unit works.
+Storage storage_of_addends(Placement placement, bool overlap) {
+  if (placement != Placement::sharded) return {Memory::gradients, "gradients", true};
+  return {Memory::gathered, "unreduced gradients", true, overlap ? 1 : 0};
+}
+
 }  // namespace
 
 Gradients::Gradients(const ParameterTable& table, dist::Communicator& comm, Placement placement,
                      Accumulation accumulation, int micro_steps, MemoryLedger& ledger, bool overlap)
     : table_(table),
-      comm_(comm),
       placement_(placement),
       accumulation_(accumulation),
       micro_steps_(micro_steps),
       overlap_(overlap),
-      places_(table, overlap ? 1 : 0),
+      addends_(table, comm, Placement::partial, storage_of_addends(placement, overlap), ledger),
+      reduced_(addends_.viewed_as(Placement::sharded)),
       reductions_(at(table.num_units())),
+      occupants_(addends_.num_buffers(), -1),
       open_(at(table.num_units()), false) {
-  require(!sharded() || accumulation == Accumulation::reduced || micro_steps == 1,
+  const bool sharded = placement == Placement::sharded;
+  require(!sharded || accumulation == Accumulation::reduced || micro_steps == 1,
           "sharded gradients keep no whole addend from one micro-step to the next");
-  std::int64_t slices = 0;
-  for (const auto& unit : table.units()) {
-    partitions_.emplace_back(unit.extent, comm.size());
-    first_.push_back(slices);
-    slices += partitions_.back().size(comm.rank());
+  if (sharded || (accumulation == Accumulation::reduced && micro_steps > 1)) {
+    const char* label = sharded ? "gradient shards" : "sums of reduced shards";
+    sums_.emplace(table, comm, Placement::sharded, Storage{Memory::gradients, label}, ledger);
+    reduced_ = *sums_;
   }
-  if (!sharded()) flat_ = ledger.take<float>(Memory::gradients, "gradients", table.extent(), comm);
-  if (sharded() || (accumulation == Accumulation::reduced && micro_steps > 1)) {
-    sums_ = ledger.take<float>(Memory::gradients, sharded() ? "gradient slices" : "sums of reduced slices", slices);
-  }
-  for (const auto& [name, extent] : places_.buffers()) {
-    if (sharded())
-      buffers_.push_back(ledger.take<float>(Memory::gathered, "unreduced gradients, " + name, extent, comm));
-  }
-  occupants_.assign(sharded() ? buffers_.size() : at(table.num_units()), -1);
   if (!ledger.plans_only()) squares_ = HostScalars("kozero::zero::squares", at(table.num_units()));
 }
 
@@ -60,13 +62,8 @@ bool Gradients::reduces_now() const {
   return accumulation_ == Accumulation::reduced || micro_step_ == micro_steps_ - 1;
 }
 
-Vector<float> Gradients::full(int unit) const {
-  const Unit& row = table_.unit(unit);
-  return sharded() ? slice(buffers_[places_.of(unit)], 0, row.extent) : slice(flat_, row.offset, row.extent);
-}
-
 void Gradients::clear(int unit) const {
-  const Vector<float> memory = full(unit);
+  const Vector<float> memory = addends_.full(unit);
   std::int64_t first = 0;
   const auto clear_up_to = [&](std::int64_t end) {
     if (end > first) kernels::fill(Device(), slice(memory, first, end - first), 0.0F);
@@ -80,52 +77,40 @@ void Gradients::clear(int unit) const {
 }
 
 UnitGradient Gradients::addend(int unit) {
-  if (open_[at(unit)]) return {full(unit), false};
-  if (occupant(unit) >= 0) wait_for_reduction(occupant(unit));
+  const Vector<float> memory = addends_.full(unit);
+  if (open_[at(unit)]) return {memory, false};
+  if (occupant(unit) >= 0) wait_until_reusable(occupant(unit));
   occupant(unit) = unit;
   const bool begins = accumulation_ == Accumulation::reduced || micro_step_ == 0;
   if (begins) clear(unit);
-  if (!begins) check_rested(unit, full(unit));
+  if (!begins) check_rested(unit, memory);
   open_[at(unit)] = true;
-  return {full(unit), begins};
+  return {memory, begins};
 }
 
 void Gradients::ready(int unit) {
   const auto [memory, untouched] = addend(unit);
   if (untouched) kernels::fill(Device(), memory, 0.0F);
   open_[at(unit)] = false;
-  if (!reduces_now()) return note_resting(unit, full(unit));
+  if (!reduces_now()) return note_resting(unit, memory);
   const int before = under_way_;
   start_reduction(unit);
-  if (before >= 0) finish_reduction(before);
-  if (!overlap_) wait_for_reduction(unit);
+  if (before >= 0) wait_for_reduction(before);
+  if (!overlap_) wait_until_reusable(unit);
 }
 
 void Gradients::start_reduction(int unit) {
-  const Partition& cut = partitions_[at(unit)];
-  const Vector<float> memory = full(unit);
-  const Vector<float> in_place = slice(memory, cut.begin(comm_.rank()), cut.size(comm_.rank()));
-  Reduction& reduction = reductions_[at(unit)];
-  reduction.adds = sums_.extent(0) > 0 && micro_step_ > 0;
-  DistributedArray<float> addends(comm_, cut, Placement::partial, memory);
-  DistributedArray<float> reduced(comm_, cut, Placement::sharded, reduction.adds ? in_place : my_slice(unit));
-  position().unit.store(unit, std::memory_order_relaxed);
-  reduction.pending = start_redistribute(addends, reduced);
-  reduction.state = Reduction::State::started;
+  const bool adds = sums_ && micro_step_ > 0;
+  reductions_[at(unit)] = redistribute(addends_, reduced_, unit, adds ? Combine::accumulate : Combine::replace);
   under_way_ = unit;
 }
 
-void Gradients::finish_reduction(int unit) {
-  Reduction& reduction = reductions_[at(unit)];
-  comm_.finish(reduction.pending);
-  reduction.state = Reduction::State::finished;
+void Gradients::wait_for_reduction(int unit) {
   if (under_way_ == unit) under_way_ = -1;
-  if (!reduction.adds) return note_resting(unit, my_slice(unit));
-  check_rested(unit, my_slice(unit));
-  const Partition& cut = partitions_[at(unit)];
-  const Vector<const float> in_place = slice(full(unit), cut.begin(comm_.rank()), cut.size(comm_.rank()));
-  kernels::add_into(Device(), my_slice(unit), in_place);
-  note_resting(unit, my_slice(unit));
+  dist::Transfer<float>& reduction = reductions_[at(unit)];
+  if (reduction.accumulates()) check_rested(unit, shard(unit));
+  reduction.wait();
+  note_resting(unit, shard(unit));
 }
 
 void Gradients::note_resting(int unit, const Vector<float>& values) {
@@ -144,56 +129,46 @@ void Gradients::watch(bool watches) {
 }
 
 std::string Gradients::first_changed() {
-  for (int unit = 0; unit < table_.num_units(); ++unit) check_rested(unit, my_slice(unit));
+  for (int unit = 0; unit < table_.num_units(); ++unit) check_rested(unit, shard(unit));
   return changed_;
 }
 
-void Gradients::wait_for_reduction(int unit) {
-  Reduction& reduction = reductions_[at(unit)];
-  if (reduction.state == Reduction::State::started) finish_reduction(unit);
-  if (reduction.state == Reduction::State::finished) comm_.reclaim(reduction.pending);
-  reduction.state = Reduction::State::none;
+void Gradients::wait_until_reusable(int unit) {
+  if (reductions_[at(unit)].is_under_way()) wait_for_reduction(unit);
+  reductions_[at(unit)].wait_until_reusable();
 }
 
 void Gradients::finish() {
-  if (under_way_ >= 0) finish_reduction(under_way_);
+  if (under_way_ >= 0) wait_for_reduction(under_way_);
   if (placement_ != Placement::replicated) return;
+  const DistributedArray<float> everywhere = addends_.viewed_as(Placement::replicated);
   for (int unit = 0; unit < table_.num_units(); ++unit) {
-    wait_for_reduction(unit);
-    DistributedArray<float> sum(comm_, partitions_[at(unit)], Placement::sharded, my_slice(unit));
-    DistributedArray<float> everywhere(comm_, partitions_[at(unit)], Placement::replicated, full(unit));
-    redistribute(sum, everywhere);
+    wait_until_reusable(unit);
+    redistribute(reduced_, everywhere, unit).wait_until_reusable();
   }
 }
 
-Vector<float> Gradients::my_slice(int unit) const {
-  const Partition& cut = partitions_[at(unit)];
-  const std::int64_t extent = cut.size(comm_.rank());
-  if (sums_.extent(0) > 0) return slice(sums_, first_[at(unit)], extent);
-  return sharded() ? Vector<float>() : slice(full(unit), cut.begin(comm_.rank()), extent);
-}
-
-Vector<float> Gradients::whole(int unit) const {
+Vector<float> Gradients::full(int unit) const {
   require(placement_ == Placement::replicated, "only replicated gradients are whole at rest");
-  return full(unit);
+  return addends_.full(unit);
 }
 
 double Gradients::norm() const {
   for (int unit = 0; unit < table_.num_units(); ++unit) {
-    kernels::put_sum_of_squares(Device(), my_slice(unit), &squares_(at(unit)));
+    kernels::put_sum_of_squares(Device(), shard(unit), &squares_(at(unit)));
   }
   Device().fence("kozero::zero::norm");
   const double sum = std::accumulate(squares_.data(), squares_.data() + squares_.extent(0), 0.0);
-  return std::sqrt(sum_in_rank_order(comm_, sum));
+  return std::sqrt(sum_in_rank_order(addends_.comm(), sum));
 }
 
 std::string Gradients::first_non_finite() const {
   std::int64_t found = table_.extent();
   for (int unit = 0; unit < table_.num_units() && found == table_.extent(); ++unit) {
-    const std::int64_t index = kernels::first_non_finite(Device(), Vector<const float>(my_slice(unit)));
-    if (index >= 0) found = table_.unit(unit).offset + partitions_[at(unit)].begin(comm_.rank()) + index;
+    const std::int64_t index = kernels::first_non_finite(Device(), Vector<const float>(shard(unit)));
+    if (index >= 0) found = table_.unit(unit).offset + addends_.layout().shard(unit).begin + index;
   }
-  for (const double other : comm_.gather_control({static_cast<double>(found)})) {
+  for (const double other : addends_.comm().gather_control({static_cast<double>(found)})) {
     found = std::min(found, static_cast<std::int64_t>(other));
   }
   for (const auto& row : table_.rows()) {

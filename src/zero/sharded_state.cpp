@@ -20,23 +20,23 @@ ShardedState::ShardedState(const ParameterTable& table, dist::Communicator& comm
       row_(placement_row(config.stage)),
       weights_(std::move(weights)),
       gradients_(table, comm, row_.gradients, config.accumulation, config.micro_steps, ledger, config.overlap) {
+  const auto& master = weights_->master();
   if (row_.optimizer == Placement::sharded) {
-    for (const auto& range : weights_->my_ranges()) {
+    for (const auto& range : weights_->layout().shards()) {
       const int unit = range.unit;
-      pieces_.push_back(
-          Piece{range, weights_->my_slice(unit), weights_->my_stored_slice(unit), gradients_.my_slice(unit)});
+      update_ranges_.push_back({range, master.shard(unit), weights_->stored_shard(unit), gradients_.shard(unit)});
     }
     return;
   }
   for (int unit = 0; unit < table.num_units(); ++unit) {
     const UnitRange all{unit, 0, table.unit(unit).extent, table.unit(unit).offset};
-    pieces_.push_back(Piece{all, weights_->whole(unit), weights_->whole_stored(unit), gradients_.whole(unit)});
+    update_ranges_.push_back({all, master.full(unit), weights_->stored_unit(unit), gradients_.full(unit)});
   }
 }
 
 void ShardedState::initialise(std::uint64_t seed) {
-  for (const auto& range : weights_->my_ranges()) {
-    const Vector<float> mine = weights_->my_slice(range.unit);
+  for (const auto& range : weights_->layout().shards()) {
+    const Vector<float> mine = weights_->master().shard(range.unit);
     const auto on_host = Kokkos::create_mirror_view(Kokkos::HostSpace(), mine);
     const HostVector<float> values(on_host.data(), on_host.extent(0));
     fill_initial_unit(table_, range.unit, seed, range.begin, values);

@@ -89,3 +89,52 @@ TEST_CASE("initial values do not depend on how a unit is cut") {
   CHECK(whole[320] == 1.0F);
   CHECK(whole[333] == 0.0F);
 }
+
+TEST_CASE("a rank's shards lie one after another in unit order, and all ranks' shards are all units") {
+  ParameterTable table;
+  for (const std::int64_t extent : {64, 320, 5}) {
+    table.add_unit("unit", 0);
+    table.add(Parameter{.name = "weight", .shape = {extent}});
+  }
+  for (int num_ranks = 1; num_ranks <= 9; ++num_ranks) {
+    std::vector<std::int64_t> ends(3, 0);  // by unit: where the next rank's shard begins
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      const ShardLayout layout(table, num_ranks, rank);
+      std::int64_t first = 0;
+      for (int unit = 0; unit < table.num_units(); ++unit) {
+        const UnitRange& shard = layout.shard(unit);
+        CHECK(shard.unit == unit);
+        CHECK(shard.begin == ends[static_cast<std::size_t>(unit)]);
+        CHECK(shard.first == first);
+        first += shard.extent;
+        ends[static_cast<std::size_t>(unit)] += shard.extent;
+      }
+      CHECK(layout.extent() == first);
+    }
+    for (int unit = 0; unit < table.num_units(); ++unit) {
+      CHECK(ends[static_cast<std::size_t>(unit)] == table.unit(unit).extent);
+    }
+  }
+}
+
+TEST_CASE("consecutive units of a slot use its buffers in turn; other units share one") {
+  ParameterTable table;
+  for (const int slot : {0, 1, 1, 1, 0}) {
+    table.add_unit("unit", slot);
+    table.add(Parameter{.name = "weight", .shape = {64 * table.num_units()}});
+  }
+  const auto buffers_of_units = [&](int ahead) {
+    const SlotBuffers buffers(table, ahead);
+    std::vector<std::size_t> of;
+    for (int unit = 0; unit < 5; ++unit) of.push_back(buffers.of(unit));
+    return of;
+  };
+  CHECK(buffers_of_units(0) == std::vector<std::size_t>{0, 1, 1, 1, 0});
+  CHECK(buffers_of_units(1) == std::vector<std::size_t>{0, 1, 2, 1, 0});
+  CHECK(buffers_of_units(9) == std::vector<std::size_t>{0, 1, 2, 3, 0});
+  const SlotBuffers buffers(table, 1);
+  CHECK(buffers.buffers().size() == 3);
+  CHECK(buffers.buffers()[0].extent == 64 * 5);
+  CHECK(buffers.buffers()[2].extent == 64 * 4);
+  CHECK(buffers.buffers()[2].name == "slot 1, buffer 2");
+}

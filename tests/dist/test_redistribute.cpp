@@ -26,28 +26,43 @@ using Row = std::vector<float>;
 namespace {
 
 constexpr int kBlocks = 5;
+constexpr int kUnit = 1;  // unit 0 lies before it, so that offsets are not zero
 
-// Draws and fills the arrays of one rank.
+/// Two units of one slot.
+ParameterTable two_units() {
+  ParameterTable table;
+  for (const std::int64_t blocks : {2, kBlocks}) {
+    table.add_unit("unit of " + std::to_string(blocks), 0);
+    table.add(Parameter{.name = "weight", .shape = {blocks * kAlignment}});
+  }
+  return table;
+}
+
+// Draws and fills unit 1 of the arrays of one rank.
 class Board {
  public:
+  using Array = DistributedArray<float>;
+
   Board(const RankGroup& group, const char* backend)
-      : comm_(make_communicator(backend, group.handle(), ledger_)), partition_(kBlocks * kAlignment, group.size()) {}
+      : table_(two_units()), comm_(make_communicator(backend, group.handle(), ledger_)) {}
 
-  DistributedArray<float> array(Placement placement, const Row& row) {
-    const auto local =
-        ledger_.take<float>(Memory::workspace, "local", static_cast<std::int64_t>(row.size()) * kAlignment);
-    return fill(DistributedArray<float>(*comm_, partition_, placement, local), row);
-  }
-
-  static DistributedArray<float> fill(DistributedArray<float> array, const Row& row) {
-    const auto host = Kokkos::create_mirror_view(array.local());
-    for (std::size_t i = 0; i < host.extent(0); ++i) host(i) = row[i / kAlignment];
-    Kokkos::deep_copy(array.local(), host);
+  Array array(Placement placement, const Row& row, std::optional<int> ahead = {}) {
+    const Array array(table_, *comm_, placement, {.category = Memory::workspace, .label = "array", .ahead = ahead},
+                      ledger_);
+    fill(array, row);
     return array;
   }
 
-  static Row draw(const DistributedArray<float>& array) {
-    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), array.local());
+  static void fill(const Array& array, const Row& row) {
+    const auto local = array.local(kUnit);
+    const auto host = Kokkos::create_mirror_view(local);
+    REQUIRE(host.extent(0) == row.size() * kAlignment);
+    for (std::size_t i = 0; i < host.extent(0); ++i) host(i) = row[i / kAlignment];
+    Kokkos::deep_copy(local, host);
+  }
+
+  static Row draw(const Array& array) {
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), array.local(kUnit));
     Row row;
     for (std::size_t i = 0; i < host.extent(0); ++i) {
       if (i % kAlignment == 0) row.push_back(host(i));
@@ -56,10 +71,19 @@ class Board {
     return row;
   }
 
+  /// Starts, waits for and gives back.
+  static void move(const Array& from, const Array& to, Combine combine = Combine::replace) {
+    auto transfer = redistribute(from, to, kUnit, combine);
+    transfer.wait();
+    CHECK_FALSE(transfer.is_under_way());
+    transfer.wait_until_reusable();
+  }
+
   // The blocks of `row` that are this rank's.
   [[nodiscard]] Row mine(const Row& row) const {
-    const auto begin = partition_.begin(comm_->rank()) / kAlignment;
-    const auto end = partition_.end(comm_->rank()) / kAlignment;
+    const Partition partition(kBlocks * kAlignment, comm_->size());
+    const auto begin = partition.begin(comm_->rank()) / kAlignment;
+    const auto end = partition.end(comm_->rank()) / kAlignment;
     return Row(row.begin() + begin, row.begin() + end);
   }
 
@@ -70,93 +94,125 @@ class Board {
     return row;
   }
 
-  // 11 22 33 44 55 on 2 ranks, 111 222 ... on 3.
-  [[nodiscard]] Row sum() const {
+  // 11 22 33 44 55 on 2 ranks, 111 222 ... on 3; plus `more`.
+  [[nodiscard]] Row sum(float more = 0.0F) const {
     Row row;
     float ones = 0.0F;
     for (int r = 0; r < comm_->size(); ++r) ones += static_cast<float>(std::pow(10, r));
-    for (int b = 1; b <= kBlocks; ++b) row.push_back(static_cast<float>(b) * ones);
+    for (int b = 1; b <= kBlocks; ++b) row.push_back(more + static_cast<float>(b) * ones);
     return row;
   }
 
   [[nodiscard]] Communicator& comm() const { return *comm_; }
-  [[nodiscard]] const Partition& partition() const { return partition_; }
+  [[nodiscard]] const ParameterTable& table() const { return table_; }
+  [[nodiscard]] MemoryLedger& ledger() { return ledger_; }
 
  private:
+  ParameterTable table_;
   MemoryLedger ledger_;
   std::unique_ptr<Communicator> comm_;
-  Partition partition_;
 };
 
 const Row kZeros(kBlocks, 0.0F);
+const Row kHundreds(kBlocks, 100.0F);
 
-// Partial to Sharded: each rank holds its slice of the sum.
+// Partial to Sharded: each rank holds its shard of the sum.
 void partial_to_sharded(Board& board) {
   const auto source = board.array(Placement::partial, board.addend());
-  auto destination = board.array(Placement::sharded, board.mine(kZeros));
-  redistribute(source, destination);
+  const auto destination = board.array(Placement::sharded, board.mine(kHundreds));
+  Board::move(source, destination);
   CHECK(Board::draw(destination) == board.mine(board.sum()));
   CHECK(Board::draw(source) == board.addend());
 }
 
-// Sharded to Replicated: all ranks hold all slices.
+// The same, added to what the shard held.
+void accumulated(Board& board) {
+  const auto source = board.array(Placement::partial, board.addend());
+  const auto destination = board.array(Placement::sharded, board.mine(kHundreds));
+  Board::move(source, destination, Combine::accumulate);
+  CHECK(Board::draw(destination) == board.mine(board.sum(100.0F)));
+}
+
+// Sharded to Replicated: all ranks hold all shards. Other units stay.
 void sharded_to_replicated(Board& board) {
   const auto source = board.array(Placement::sharded, board.mine({1, 2, 3, 4, 5}));
-  auto destination = board.array(Placement::replicated, kZeros);
-  redistribute(source, destination);
+  const auto destination = board.array(Placement::replicated, kZeros);
+  Kokkos::deep_copy(destination.full(0), 7.0F);
+  Board::move(source, destination);
   CHECK(Board::draw(destination) == Row{1, 2, 3, 4, 5});
+  const auto other = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), destination.full(0));
+  CHECK(other(other.extent(0) - 1) == 7.0F);
 }
 
 // Partial to Replicated: all ranks hold the sum.
 void partial_to_replicated(Board& board) {
   const auto source = board.array(Placement::partial, board.addend());
-  auto destination = board.array(Placement::replicated, kZeros);
-  redistribute(source, destination);
+  const auto destination = board.array(Placement::replicated, kZeros);
+  Board::move(source, destination);
   CHECK(Board::draw(destination) == board.sum());
 
-  DistributedArray<float> in_place(board.comm(), board.partition(), Placement::replicated, source.local());
-  redistribute(source, in_place);
+  const auto in_place = source.viewed_as(Placement::replicated);
+  Board::move(source, in_place);
   CHECK(Board::draw(in_place) == board.sum());
 }
 
-// Replicated to Sharded: each rank keeps its slice.
+// Replicated to Sharded: each rank keeps its shard.
 void replicated_to_sharded(Board& board) {
   const auto source = board.array(Placement::replicated, {1, 2, 3, 4, 5});
-  auto destination = board.array(Placement::sharded, board.mine(kZeros));
-  redistribute(source, destination);
+  const auto destination = board.array(Placement::sharded, board.mine(kZeros));
+  Board::move(source, destination);
   CHECK(Board::draw(destination) == board.mine({1, 2, 3, 4, 5}));
 }
 
 // Equal placements: a copy.
 void same_placement(Board& board) {
-  auto replicated = board.array(Placement::replicated, kZeros);
-  redistribute(board.array(Placement::replicated, {1, 2, 3, 4, 5}), replicated);
+  const auto replicated = board.array(Placement::replicated, kZeros);
+  Board::move(board.array(Placement::replicated, {1, 2, 3, 4, 5}), replicated);
   CHECK(Board::draw(replicated) == Row{1, 2, 3, 4, 5});
-  auto sharded = board.array(Placement::sharded, board.mine(kZeros));
-  redistribute(board.array(Placement::sharded, board.mine({1, 2, 3, 4, 5})), sharded);
+  const auto sharded = board.array(Placement::sharded, board.mine(kZeros));
+  Board::move(board.array(Placement::sharded, board.mine({1, 2, 3, 4, 5})), sharded);
   CHECK(Board::draw(sharded) == board.mine({1, 2, 3, 4, 5}));
 }
 
-// A slice may lie inside its full buffer.
-void inside_full_buffer(Board& board) {
+// The shards may lie inside the whole unit.
+void in_place(Board& board) {
   const auto full = board.array(Placement::partial, board.addend());
-  DistributedArray<float> own(board.comm(), board.partition(), Placement::sharded, full.my_slice());
-  redistribute(full, own);
+  const auto own = full.viewed_as(Placement::sharded);
+  Board::move(full, own);
   CHECK(Board::draw(own) == board.mine(board.sum()));
-  DistributedArray<float> gathered(board.comm(), board.partition(), Placement::replicated, full.local());
-  redistribute(own, gathered);
+  const auto gathered = full.viewed_as(Placement::replicated);
+  Board::move(own, gathered);
   CHECK(Board::draw(gathered) == board.sum());
 }
 
-// Nothing becomes Partial, and extents must agree.
+// Units of a slot that share a buffer lie in the same memory; the larger decides its extent.
+void shared_buffers(Board& board) {
+  const auto array = board.array(Placement::replicated, kZeros, 0);
+  CHECK(array.num_buffers() == 1);
+  CHECK(array.full(0).data() == array.full(1).data());
+  const auto apart = board.array(Placement::replicated, kZeros, 1);
+  CHECK(apart.num_buffers() == 2);
+  CHECK(apart.full(0).data() != apart.full(1).data());
+  Board::move(board.array(Placement::sharded, board.mine({1, 2, 3, 4, 5})), array);
+  CHECK(Board::draw(array) == Row{1, 2, 3, 4, 5});
+}
+
+// Nothing becomes Partial, shards are not whole, only sums are accumulated, and tables must agree.
 void refusals(Board& board) {
   const auto source = board.array(Placement::replicated, kZeros);
-  auto partial = board.array(Placement::partial, kZeros);
-  CHECK_THROWS_AS(redistribute(source, partial), Error);
-  const Vector<float> longer(source.local().data(), source.local().extent(0) - 1);
-  CHECK_THROWS_AS(DistributedArray<float>(board.comm(), board.partition(), Placement::replicated, longer), Error);
-  const Partition other(board.partition().extent(), board.comm().size() + 1);
-  CHECK_THROWS_AS(DistributedArray<float>(board.comm(), other, Placement::replicated, source.local()), Error);
+  const auto partial = board.array(Placement::partial, kZeros);
+  const auto sharded = board.array(Placement::sharded, board.mine(kZeros));
+  CHECK_THROWS_AS(redistribute(source, partial, kUnit), Error);
+  CHECK_THROWS_AS(redistribute(source, sharded, kUnit, Combine::accumulate), Error);
+  CHECK_THROWS_AS(redistribute(partial, partial.viewed_as(Placement::sharded), kUnit, Combine::accumulate), Error);
+  CHECK_THROWS_AS(sharded.full(kUnit), Error);
+  CHECK_THROWS_AS(sharded.viewed_as(Placement::replicated), Error);
+  ParameterTable shorter = board.table();
+  shorter.add_unit("one more", 0);
+  shorter.add(Parameter{.name = "weight", .shape = {64}});
+  const DistributedArray<float> other(shorter, board.comm(), Placement::replicated, {Memory::workspace, "other"},
+                                      board.ledger());
+  CHECK_THROWS_AS(redistribute(source, other, 2), std::exception);
 }
 
 }  // namespace
@@ -168,11 +224,13 @@ TEST_CASE("each rank holds what the destination's placement says", "[redistribut
     CAPTURE(backend, group.size());
     Board board(group, backend);
     partial_to_sharded(board);
+    accumulated(board);
     sharded_to_replicated(board);
     partial_to_replicated(board);
     replicated_to_sharded(board);
     same_placement(board);
-    inside_full_buffer(board);
+    in_place(board);
+    shared_buffers(board);
     refusals(board);
   }
 }

@@ -84,8 +84,8 @@ void KnownWeights::shift() {
 
 template <class Scalar>
 void ModelStep<Scalar>::fill_weights() {
-  for (const auto& range : state_.weights().my_ranges()) {
-    const auto mine = state_.weights().my_slice(range.unit);
+  for (const auto& range : state_.weights().layout().shards()) {
+    const auto mine = state_.weights().master().shard(range.unit);
     for (std::int64_t i = 0; i < range.extent; ++i) mine(i) = known_.at(range.unit, range.begin + i);
   }
   state_.weights().publish();
@@ -94,7 +94,7 @@ void ModelStep<Scalar>::fill_weights() {
 template <class Scalar>
 void ModelStep<Scalar>::reload_weights() {
   known_.shift();
-  state_.weights().settle();
+  state_.weights().wait_until_reusable();
   fill_weights();
 }
 
@@ -177,14 +177,14 @@ void ModelStep<Scalar>::check_gradients(int step) {
       if (!is_a_pad(table_, unit, i)) squares += std::pow(known_.gradient(shape_, comm_.size(), step, unit, i), 2);
     }
   }
-  for (const auto& piece : state_.pieces()) {
-    const auto& range = piece.range;
+  for (const auto& owned : state_.update_ranges()) {
+    const auto& range = owned.range;
     std::int64_t wrong = 0;
     for (std::int64_t i = 0; i < range.extent; ++i) {
       const std::int64_t at = range.begin + i;
       const float wanted =
           is_a_pad(table_, range.unit, at) ? 0.0F : known_.gradient(shape_, comm_.size(), step, range.unit, at);
-      if (piece.gradient(i) != wanted) ++wrong;
+      if (owned.gradient(i) != wanted) ++wrong;
     }
     expect(wrong == 0, std::to_string(wrong) + " sums of " + table_.unit(range.unit).name + " are wrong");
   }
@@ -196,10 +196,10 @@ void ModelStep<Scalar>::check_gradients(int step) {
 template <class Scalar>
 void ModelStep<Scalar>::update(int step) {
   known_.update(shape_, comm_.size(), step);
-  for (const auto& piece : state_.pieces()) {
-    for (std::int64_t i = 0; i < piece.range.extent; ++i) {
-      piece.weights(i) = known_.at(piece.range.unit, piece.range.begin + i);
-      if constexpr (has_master<Scalar>) std::get<Vector<Scalar>>(piece.stored)(i) = Scalar(piece.weights(i));
+  for (const auto& owned : state_.update_ranges()) {
+    for (std::int64_t i = 0; i < owned.range.extent; ++i) {
+      owned.weights(i) = known_.at(owned.range.unit, owned.range.begin + i);
+      if constexpr (has_master<Scalar>) std::get<Vector<Scalar>>(owned.stored)(i) = Scalar(owned.weights(i));
     }
   }
   sleep_at_random();

@@ -56,11 +56,11 @@ void number_elements(TinyTraining& training, bool fill, int& wrong) {
   };
   const auto parts = training.parts();
   int kind = 0;
-  for (const auto& piece : parts.state.pieces()) visit(kind, piece.range.unit, piece.range.begin, piece.weights);
+  for (const auto& owned : parts.state.update_ranges()) visit(kind, owned.range.unit, owned.range.begin, owned.weights);
   for (const auto& state : parts.optimizer.states()) {
     ++kind;
-    for (const auto& piece : parts.state.pieces()) {
-      visit(kind, piece.range.unit, piece.range.begin, slice(state.values, piece.range.first, piece.range.extent));
+    for (const auto& owned : parts.state.update_ranges()) {
+      visit(kind, owned.range.unit, owned.range.begin, slice(state.values, owned.range.first, owned.range.extent));
     }
   }
 }

@@ -163,7 +163,7 @@ class Run {
     while (extent_of(index) == 0) index = random_() % count;
     return index;
   }
-  void flip_gradient(std::size_t piece) { flip_in(training_.state().pieces()[piece].gradient, random_); }
+  void flip_gradient(std::size_t owned) { flip_in(training_.state().update_ranges()[owned].gradient, random_); }
   void flip_at_rest() {
     if (trial_.where == Where::weights) {
       const auto arrays = training_.state().weights().at_rest();
@@ -206,9 +206,9 @@ void Run::arm() {
       break;
     case Where::reduced_gradient:
       comm_.at_control = [this] {
-        const auto& pieces = training_.state().pieces();
-        const auto extent_of = [&](std::size_t i) { return pieces[i].gradient.extent(0); };
-        once([&] { flip_gradient(any_of(pieces.size(), extent_of)); });
+        const auto& ranges = training_.state().update_ranges();
+        const auto extent_of = [&](std::size_t i) { return ranges[i].gradient.extent(0); };
+        once([&] { flip_gradient(any_of(ranges.size(), extent_of)); });
       };
       break;
     case Where::gathered_copy:

@@ -28,7 +28,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 
 /// Sets one weight of rank 0's first slice, on every rank's copy.
 void set_first_weight(TinyTraining& training, const dist::Communicator& comm, float value) {
-  const auto mine = training.state().weights().my_slice(0);
+  const auto mine = training.state().weights().master().shard(0);
   if (comm.rank() == 0) mine(0) = value;
   training.state().weights().publish();
 }

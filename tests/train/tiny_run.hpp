@@ -144,9 +144,9 @@ class TinyTraining {
 
   [[nodiscard]] std::vector<float> my_weights() {
     std::vector<float> values;
-    for (const auto& range : state().weights().my_ranges()) {
+    for (const auto& range : state().weights().layout().shards()) {
       const auto mine =
-          Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), state().weights().my_slice(range.unit));
+          Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), state().weights().master().shard(range.unit));
       values.insert(values.end(), mine.data(), mine.data() + mine.extent(0));
     }
     return values;

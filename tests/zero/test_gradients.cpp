@@ -67,7 +67,7 @@ bool slices_are_sums(const Gradients& gradients, const ParameterTable& table, in
   bool all = true;
   for (const auto& row : table.rows()) {
     const Partition cut(table.unit(row.unit).extent, comm.size());
-    const auto mine = gradients.my_slice(row.unit);
+    const auto mine = gradients.shard(row.unit);
     for (std::int64_t at = row.offset; at < row.offset + row.extent(); ++at) {
       if (at < cut.begin(comm.rank()) || at >= cut.end(comm.rank())) continue;
       all = all && mine(at - cut.begin(comm.rank())) == sum_at(step, comm.size(), at);
@@ -96,7 +96,7 @@ TEST_CASE("slices hold the sum over ranks and micro-steps of their step alone, a
     }
     if (kind.placement != Placement::replicated) continue;
     for (const auto& row : table.rows()) {
-      CHECK(gradients.whole(row.unit)(row.offset + row.extent() - 1) ==
+      CHECK(gradients.full(row.unit)(row.offset + row.extent() - 1) ==
             sum_at(2, comm->size(), row.offset + row.extent() - 1));
     }
   }

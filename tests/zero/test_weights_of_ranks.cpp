@@ -23,8 +23,8 @@ float value_at(int round, int unit, std::int64_t index) {
 }
 
 void fill_slices(const Weights& weights, int round) {
-  for (const auto& range : weights.my_ranges()) {
-    const auto mine = weights.my_slice(range.unit);
+  for (const auto& range : weights.layout().shards()) {
+    const auto mine = weights.master().shard(range.unit);
     for (std::int64_t i = 0; i < range.extent; ++i) mine(i) = value_at(round, range.unit, range.begin + i);
   }
 }
@@ -64,11 +64,11 @@ TEMPLATE_TEST_CASE("weights in 16 bits are rounded from their master, whose bits
     MemoryLedger ledger;
     const auto comm = tests::all_ranks(ledger);
     zero::WeightsOf<TestType> weights(table, *comm, placements, ledger);
-    for (const auto& range : weights.my_ranges()) {
+    for (const auto& range : weights.layout().shards()) {
       for (std::int64_t i = 0; i < range.extent; ++i)
-        weights.my_slice(range.unit)(i) = value_at(1, range.unit, range.begin + i);
+        weights.master().shard(range.unit)(i) = value_at(1, range.unit, range.begin + i);
     }
-    const double hash = weights.hash_of_my_slices();
+    const double hash = weights.hash_of_my_shards();
     weights.publish();
     for (int unit = 0; unit < table.num_units(); ++unit) {
       const auto shown = weights.acquire(unit);
@@ -79,7 +79,7 @@ TEMPLATE_TEST_CASE("weights in 16 bits are rounded from their master, whose bits
       CHECK(equal);
       weights.release(unit);
     }
-    CHECK(weights.hash_of_my_slices() == hash);
+    CHECK(weights.hash_of_my_shards() == hash);
   }
 }
 
@@ -95,8 +95,8 @@ TEMPLATE_TEST_CASE("rounded slices that were written beside the master are share
       weights.acquire(unit);  // what is gathered before must not stay
       weights.release(unit);
     }
-    for (const auto& range : weights.my_ranges()) {
-      const auto rounded = std::get<Vector<TestType>>(weights.my_stored_slice(range.unit));
+    for (const auto& range : weights.layout().shards()) {
+      const auto rounded = std::get<Vector<TestType>>(weights.stored_shard(range.unit));
       REQUIRE(static_cast<std::int64_t>(rounded.extent(0)) == range.extent);
       for (std::int64_t i = 0; i < range.extent; ++i) rounded(i) = TestType(value_at(2, range.unit, range.begin + i));
     }
@@ -148,7 +148,7 @@ TEST_CASE("a gathered copy that is not its owners' is named when it is released"
   for (int unit = 0; unit < table.num_units(); ++unit) {
     const auto all = weights.acquire(unit);
     for (int rank = 0; rank < comm->size(); ++rank) {
-      const Partition& cut = weights.partition(unit);
+      const Partition& cut = weights.layout().partition(unit);
       owners.push_back(kernels::bit_hash(Device(), slice(all, cut.begin(rank), cut.size(rank))));
     }
     weights.release(unit);

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// parameter_table.hpp: the tensors of a model, the units that hold them, and the slices of a unit that ranks own.
+// parameter_table.hpp: the tensors of a model, the units that hold them, the shards of a unit that ranks own, and the
+// buffers that units share.
 //   flat array = unit 0 | unit 1 | ...       unit = tensor, pad to 64, tensor, pad to 64, ...
 //   slice = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*slice, extent), min((r+1)*slice, extent))
 // Every element has one owner in any configuration. The header includes no Kokkos.
@@ -111,14 +112,55 @@ class Partition {
   std::int64_t slice_;
 };
 
-// A contiguous part of a unit, and where a rank keeps it in an array of its own.
-
 /// Elements [begin, begin + extent) of unit `unit`, kept at [first, first + extent) of the owner's flat array.
 struct UnitRange {
   int unit = 0;
   std::int64_t begin = 0;
   std::int64_t extent = 0;
   std::int64_t first = 0;
+};
+
+// Which elements of each unit one rank of n owns: its shards. A flat array of them holds the shards in unit order.
+
+class ShardLayout {
+ public:
+  ShardLayout(const ParameterTable& table, int num_ranks, int rank);
+
+  [[nodiscard]] const Partition& partition(int unit) const { return partitions_.at(static_cast<std::size_t>(unit)); }
+  /// The shard of a unit; `first` is where it begins in the flat array of shards.
+  [[nodiscard]] const UnitRange& shard(int unit) const { return shards_.at(static_cast<std::size_t>(unit)); }
+  /// By unit.
+  [[nodiscard]] const std::vector<UnitRange>& shards() const { return shards_; }
+  /// Elements of all shards.
+  [[nodiscard]] std::int64_t extent() const { return extent_; }
+
+ private:
+  std::vector<Partition> partitions_;  // by unit
+  std::vector<UnitRange> shards_;      // by unit
+  std::int64_t extent_ = 0;
+};
+
+// How many buffers the units of a slot share, and which of them a unit uses.
+//   a slot whose units are used one after another (the blocks) has 1 + ahead buffers, never more than it has units
+//   any other slot has one      the i-th unit of a slot uses its buffer i mod buffers
+// So 1 + ahead consecutive units have different buffers: one unit is in use, the others travel.
+
+class SlotBuffers {
+ public:
+  struct Buffer {
+    std::string name;         ///< "slot 1", or "slot 1, buffer 2"
+    std::int64_t extent = 0;  ///< elements of the slot's largest unit
+  };
+
+  SlotBuffers(const ParameterTable& table, int ahead);
+
+  [[nodiscard]] const std::vector<Buffer>& buffers() const { return buffers_; }
+  /// Index into buffers().
+  [[nodiscard]] std::size_t of(int unit) const { return of_unit_[static_cast<std::size_t>(unit)]; }
+
+ private:
+  std::vector<Buffer> buffers_;
+  std::vector<std::size_t> of_unit_;
 };
 
 }  // namespace kozero

@@ -16,8 +16,8 @@
 namespace kozero::optim {
 
 // Elementwise updates of flat weights by flat gradients, with state per element.
-// The caller's elements form one flat array (its pieces of all units, in order). update() is given any contiguous part
-// of it, so one piece at a time; the same bits result however the array is cut. Decay and frozen flags are Segments
+// The caller's elements form one flat array (its shards of all units, in order). update() is given any contiguous part
+// of it, so one shard at a time; the same bits result however the array is cut. Decay and frozen flags are Segments
 // inside.
 
 struct Config {

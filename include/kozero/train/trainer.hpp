@@ -60,7 +60,7 @@ class LossScaler {
 //   for each micro-step: read a batch; forward and backward add gradients, which the sharded state reduces
 //   loss and gradient norm over all ranks; stop or skip before any bit of the state changes if one is not finite
 //   gradients are scale times the loss's (trainer.hpp); their norm, and what the update sees, are unscaled
-//   clip by the global norm; update this rank's pieces; publish them
+//   clip by the global norm; update what this rank owns; publish it
 
 class StateCheck;
 

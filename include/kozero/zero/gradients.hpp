@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // gradients.hpp: the gradients of all units, from the addends of backward to the reduced gradient that updates use.
-//   replicated | partial at rest: one full flat buffer; a unit is reduced in place into this rank's slice of it.
-//   sharded at rest:              a full buffer a slot for the unit at work; its slice is kept, the buffer reused.
-// The schedule of reductions: ready(u) starts that of u; it travels while the next unit works, whose ready finishes it.
-// A buffer is written again only after the peers have read it, so that blocks in slots have two where reductions
-// overlap. With `reduced` accumulation, reduced slices of several micro-steps are added in an array of slices of its
-// own. First use of a unit in a micro-step finds nothing contributed (ParameterAccess), or under `local` accumulation
-// the earlier micro-steps' sum.
+//   replicated | partial at rest: every unit has its addend; it is reduced in place into this rank's shard of it.
+//   sharded at rest:              the addends of a slot's units share buffers; the shards are kept apart.
+// The schedule of reductions: ready(u) starts the reduction of u; it travels while the next unit works, whose ready
+// waits for it. A buffer is written again only after the peers have read it, so that blocks in slots have two where
+// reductions overlap. With `reduced` accumulation, the reduced shards of several micro-steps are added in an array of
+// their own. First use of a unit in a micro-step finds nothing contributed (ParameterAccess), or under `local`
+// accumulation the earlier micro-steps' sum.
 #pragma once
 #include <optional>
 #include <string>
@@ -40,12 +40,12 @@ class Gradients {
   /// gradient is gathered).
   void finish();
 
-  /// This rank's slice of the reduced gradient, after finish().
-  [[nodiscard]] Vector<float> my_slice(int unit) const;
-  /// The whole reduced gradient of a unit, after finish(), where gradients are replicated.
-  [[nodiscard]] Vector<float> whole(int unit) const;
+  /// This rank's shard of the reduced gradient, after finish().
+  [[nodiscard]] Vector<float> shard(int unit) const { return reduced_.shard(unit); }
+  /// The whole reduced gradient of a unit, after finish(). Throws Error(internal) where gradients are not replicated.
+  [[nodiscard]] Vector<float> full(int unit) const;
 
-  /// The global 2-norm of the reduced gradient: each rank sums the squares of its own slices in double, in unit order
+  /// The global 2-norm of the reduced gradient: each rank sums the squares of its own shards in double, in unit order
   /// and fixed blocks; the partial sums are gathered and added in rank order. The same bits for every placement. Waits,
   /// once, for all that was put on the device.
   [[nodiscard]] double norm() const;
@@ -59,49 +59,37 @@ class Gradients {
   [[nodiscard]] std::string first_changed();
 
  private:
-  [[nodiscard]] bool sharded() const { return placement_ == dist::Placement::sharded; }
   [[nodiscard]] bool reduces_now() const;
-  [[nodiscard]] Vector<float> full(int unit) const;
   /// Sets to zero what no first contribution overwrites: the other tensors and the pads.
   void clear(int unit) const;
-  /// The last unit whose addend lay where `unit`'s is to lie, -1 where there was none.
-  int& occupant(int unit) { return occupants_[sharded() ? places_.of(unit) : static_cast<std::size_t>(unit)]; }
+  /// The last unit whose addend used `unit`'s buffer, -1 where there was none.
+  int& occupant(int unit) { return occupants_[addends_.buffer(unit)]; }
   void start_reduction(int unit);
-  void finish_reduction(int unit);
-  /// The unit's addend may be overwritten: it is reduced, and no peer reads it any more.
   void wait_for_reduction(int unit);
+  /// Returns when the unit's addend may be overwritten: it is reduced, and no peer reads it any more.
+  void wait_until_reusable(int unit);
 
   /// The unit's gradient rests from here on, or is about to be used again.
   void note_resting(int unit, const Vector<float>& values);
   void check_rested(int unit, const Vector<float>& values);
 
-  struct Reduction {
-    enum class State { none, started, finished } state = State::none;
-    dist::Pending pending = {};
-    bool adds = false;  // to earlier micro-steps' slice
-  };
-
   const ParameterTable& table_;
-  dist::Communicator& comm_;
   dist::Placement placement_;
   Accumulation accumulation_;
   int micro_steps_;
   bool overlap_;
-  SlotBuffers places_;
-  std::vector<Reduction> reductions_;  // by unit
-  int under_way_ = -1;                 // the unit whose reduction is started and not finished
-  std::vector<int> occupants_;           // by buffer; not sharded: by unit
+  dist::DistributedArray<float> addends_;
+  std::optional<dist::DistributedArray<float>> sums_;  // of the micro-steps' reduced shards
+  dist::DistributedArray<float> reduced_;              // sums_, or the shards inside the addends
+  std::vector<dist::Transfer<float>> reductions_;      // by unit
+  int under_way_ = -1;                                 // the unit whose reduction is started and not waited for
+  std::vector<int> occupants_;                         // by buffer of the addends
   int micro_step_ = 0;
-  std::vector<Partition> partitions_;   // by unit
-  std::vector<std::int64_t> first_;     // by unit: where its slice begins in sums_
-  std::vector<bool> open_;              // by unit: its addend was handed out in this micro-step
-  Vector<float> flat_;                  // not sharded: the full flat buffer
-  std::vector<Vector<float>> buffers_;  // sharded: full buffers of the units at work and under way
-  Vector<float> sums_;                  // slices of the reduced gradient, where they have an array of their own
+  std::vector<bool> open_;  // by unit: its addend was handed out in this micro-step
   bool watches_ = false;
   std::vector<std::uint64_t> resting_;  // by unit: the hash of a gradient that rests
   std::string changed_;
-  HostScalars squares_;                    // by unit: the sum of its slice's squares
+  HostScalars squares_;  // by unit: the sum of its shard's squares
 };
 
 }  // namespace kozero::zero

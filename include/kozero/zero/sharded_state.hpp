@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sharded_state.hpp: weights and gradients of a model under one ZeRO stage, as the model and the trainer see them.
 //   trainer:  begin_micro_step(a); model.forward_backward(state, ...); ... finish_gradients();
-//             norm = gradient_norm(); for (piece : pieces()) optimizer.update(piece ...); publish();
+//             norm = gradient_norm(); for (range : update_ranges()) optimizer.update(range ...); publish();
 //   model:    ParameterAccess (acquire, release, gradient, gradient_ready), which ShardedStateOf<Scalar> is.
 // Stages differ in what is stored, never in who owns what: a unit is cut by one Partition under every stage, and every
 // sum over ranks is in rank order, so all stages give the same bits. The stage itself is looked at only here.
@@ -25,8 +25,8 @@ struct Config {
   int prefetch_units = 1;  ///< units gathered ahead where parameters are sharded
 };
 
-/// What one rank updates of one unit: a slice of it, or all of it where the optimizer state is replicated.
-struct Piece {
+/// What one rank updates of one unit: its shard, or all of it where the optimizer state is replicated.
+struct UpdateRange {
   UnitRange range;        ///< range.first: where its optimizer state begins in the rank's flat state
   Vector<float> weights;  ///< their master
   StoredVector stored;    ///< what the network reads of them: to be kept up to date
@@ -39,31 +39,31 @@ class ShardedState {
   ShardedState(const ShardedState&) = delete;
   ShardedState& operator=(const ShardedState&) = delete;
 
-  /// Fills every rank's own slices with the parameters' initial values, then publishes them.
+  /// Fills every rank's own shards with the parameters' initial values, then publishes them.
   void initialise(std::uint64_t seed);
 
   void begin_micro_step(int micro_step) { gradients_.begin_micro_step(micro_step); }
-  /// After the last micro-step: gradients are reduced, and pieces may be updated.
+  /// After the last micro-step: gradients are reduced, and weights may be updated.
   void finish_gradients() {
     gradients_.finish();
-    weights_->settle();
+    weights_->wait_until_reusable();
   }
   [[nodiscard]] double gradient_norm() const { return gradients_.norm(); }
   [[nodiscard]] std::string first_non_finite_gradient() const { return gradients_.first_non_finite(); }
-  /// Of a unit where pieces are whole.
-  [[nodiscard]] Vector<float> whole_gradient(int unit) const { return gradients_.whole(unit); }
+  /// Of a unit where updates_whole_units().
+  [[nodiscard]] Vector<float> whole_gradient(int unit) const { return gradients_.full(unit); }
   void watch_gradients(bool watches) { gradients_.watch(watches); }
   [[nodiscard]] std::string first_changed_gradient() { return gradients_.first_changed(); }
 
   /// In unit order; valid for the state's lifetime.
-  [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
-  /// Makes updated pieces visible to every rank; nothing moves where every rank updated all of them.
+  [[nodiscard]] const std::vector<UpdateRange>& update_ranges() const { return update_ranges_; }
+  /// Makes updated shards visible to every rank; nothing moves where every rank updated all units.
   void publish();
 
   /// The weights themselves, for writing files and loading them.
   [[nodiscard]] Weights& weights() { return *weights_; }
   /// Whether every rank holds, and updates, all of every unit.
-  [[nodiscard]] bool pieces_are_whole() const { return row_.optimizer == dist::Placement::replicated; }
+  [[nodiscard]] bool updates_whole_units() const { return row_.optimizer == dist::Placement::replicated; }
 
  protected:
   ShardedState(const ParameterTable& table, dist::Communicator& comm, const Config& config,
@@ -76,7 +76,7 @@ class ShardedState {
   PlacementRow row_;
   std::unique_ptr<Weights> weights_;
   Gradients gradients_;
-  std::vector<Piece> pieces_;
+  std::vector<UpdateRange> update_ranges_;
 };
 
 /// The state of a model that reads weights of this type.

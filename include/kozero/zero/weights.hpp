@@ -20,15 +20,15 @@
 namespace kozero::zero {
 
 // The parameters of all units, replicated or sharded, and the gathering of a unit before its use.
-//   replicated: one flat array of the table's extent; acquire(u) is a view of it.
-//   sharded:    this rank's slices in unit order; acquire(u) all-gathers unit u as GatheredUnits says.
-// The truth is in float: the master. In f32 it is the weights themselves; of 16-bit weights it is an array of its own
-// with the optimizer state's placement, from which they are rounded when they are published.
+//   replicated: acquire(u) is a view of the array
+//   sharded:    acquire(u) all-gathers unit u as GatheredUnits says
+// The master is in float. In f32 it is the array that the network reads. For 16-bit weights it is an array of its own
+// with the optimizer state's placement, and the 16-bit array is rounded from it when the weights are published.
 
-/// Where this rank keeps a part of every unit.
+/// The placements of the array that the network reads and of the master.
 struct WeightPlacements {
   dist::Placement stored;
-  dist::Placement master;  ///< read where the weights have a master of their own
+  dist::Placement master;  ///< used only where the weights have a master of their own
 };
 
 inline constexpr const char* kWeightsName = "weights";  ///< what the network reads
@@ -41,79 +41,60 @@ struct RestingArray {
   bool replicated = false;  ///< all ranks hold the same bits
 };
 
-/// The weights as those see them who fill, update and save them: their master.
+/// The weights for initialization, the optimizer and checkpoints: their master in float.
 class Weights {
  public:
-  Weights(const ParameterTable& table, dist::Communicator& comm);
+  explicit Weights(const ParameterTable& table) : table_(table) {}
   virtual ~Weights() = default;
   Weights(const Weights&) = delete;
   Weights& operator=(const Weights&) = delete;
 
-  /// This rank's slice of the unit's master, to be filled or updated in place; publish() makes it visible.
-  [[nodiscard]] virtual Vector<float> my_slice(int unit) const = 0;
-  /// All elements of the unit's master where it is replicated, to be updated in place by every rank alike.
-  [[nodiscard]] virtual Vector<float> whole(int unit) const = 0;
-  /// This rank's slices of all units, in unit order; `first` counts them as one flat array.
-  [[nodiscard]] std::vector<UnitRange> my_ranges() const;
+  /// shard(unit) and, where the master is replicated, full(unit) may be filled or updated in place. publish() then
+  /// makes the change visible.
+  [[nodiscard]] virtual const dist::DistributedArray<float>& master() const = 0;
+  /// The shards of this rank, and where they begin in a flat array of them.
+  [[nodiscard]] const ShardLayout& layout() const { return master().layout(); }
 
-  /// What the network reads of the same elements. Who changes the master also writes these, or calls publish().
-  [[nodiscard]] virtual StoredVector my_stored_slice(int unit) const = 0;
-  [[nodiscard]] virtual StoredVector whole_stored(int unit) const = 0;
+  /// What the network reads of this rank's shard, or of the whole unit where it is replicated. Code that changes the
+  /// master also writes these, or calls publish().
+  [[nodiscard]] virtual StoredVector stored_shard(int unit) const = 0;
+  [[nodiscard]] virtual StoredVector stored_unit(int unit) const = 0;
 
-  /// Before slices change: no peer reads them any more.
-  virtual void settle() = 0;
-  /// After slices of the master changed: a replicated master is gathered anew, 16-bit weights are rounded from it, and
+  /// Returns when no peer reads this rank's shards any more: they may change.
+  virtual void wait_until_reusable() = 0;
+  /// After shards of the master changed: a replicated master is gathered again, 16-bit weights are rounded from it, and
   /// what the network reads is shared.
   virtual void publish() = 0;
-  /// After slices of master and rounded weights changed: replicated weights are gathered anew, gathered copies of
-  /// sharded ones are forgotten. (A replicated master of 16-bit weights is not: it was updated everywhere.)
+  /// After shards of master and rounded weights changed: replicated weights are gathered again, gathered copies of
+  /// sharded ones are dropped. (A replicated master of 16-bit weights is not gathered: every rank updated all of it.)
   virtual void share() = 0;
 
   /// What the network reads, and its master where that is another array.
   [[nodiscard]] virtual std::vector<RestingArray> at_rest() const = 0;
-  /// Holds gathered copies of sharded weights, when they are released, to their owners' hashes: that of unit u's shard
-  /// on rank r at [u * ranks + r]. An empty list ends it. Costs a wait for the device.
+  /// Compares gathered copies of sharded weights, when they are released, with their owners' hashes: the hash of unit
+  /// u's shard on rank r at [u * ranks + r]. An empty list ends it. Costs a wait for the device.
   virtual void watch_copies(std::vector<std::uint64_t> owners) = 0;
   /// The unit of the first copy that differed since then, "" where none did.
   [[nodiscard]] virtual std::string first_wrong_copy() const = 0;
 
   /// A hash of the master's bits that this rank owns, 52 bits wide, which a double carries: the same under every
   /// placement.
-  [[nodiscard]] double hash_of_my_slices() const;
+  [[nodiscard]] double hash_of_my_shards() const;
 
   [[nodiscard]] const std::string& unit_name(int unit) const { return table_.unit(unit).name; }
-  [[nodiscard]] const Partition& partition(int unit) const { return partitions_[static_cast<std::size_t>(unit)]; }
 
  protected:
   [[nodiscard]] const ParameterTable& table() const { return table_; }
-  [[nodiscard]] dist::Communicator& comm() const { return comm_; }
-  /// Elements of a flat array of that placement on this rank.
-  [[nodiscard]] std::int64_t extent(dist::Placement placement) const;
-  /// This rank's slice of a unit in such an array.
-  template <class T>
-  [[nodiscard]] Vector<T> slice_in(const Vector<T>& flat, dist::Placement placement, int unit) const;
-  /// The whole of a unit in a replicated one.
-  template <class T>
-  [[nodiscard]] Vector<T> unit_in(const Vector<T>& flat, int unit) const;
-  /// Starts to gather every rank's slice of a unit into `whole`.
-  template <class T>
-  dist::Pending start_gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const;
-  /// Does all of it.
-  template <class T>
-  void gather(int unit, const Vector<T>& slice, const Vector<T>& whole) const;
 
  private:
   const ParameterTable& table_;
-  dist::Communicator& comm_;
-  std::vector<Partition> partitions_;  // by unit
-  std::vector<std::int64_t> first_;    // by unit: where its slice begins in a sharded flat array
 };
 
 /// The same, and what a model of that type reads.
 template <class Scalar>
 class WeightsOf final : public Weights {
  public:
-  /// Takes the memory of their placements from `ledger`. Of sharded ones `prefetch_units` are gathered ahead.
+  /// Takes the memory of their placements from `ledger`. Of sharded weights `prefetch_units` are gathered ahead.
   WeightsOf(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements, MemoryLedger& ledger,
             int prefetch_units = 0);
 
@@ -121,11 +102,10 @@ class WeightsOf final : public Weights {
   Vector<const Scalar> acquire(int unit);
   void release(int unit);
 
-  [[nodiscard]] Vector<float> my_slice(int unit) const override;
-  [[nodiscard]] Vector<float> whole(int unit) const override;
-  [[nodiscard]] StoredVector my_stored_slice(int unit) const override;
-  [[nodiscard]] StoredVector whole_stored(int unit) const override;
-  void settle() override;
+  [[nodiscard]] const dist::DistributedArray<float>& master() const override;
+  [[nodiscard]] StoredVector stored_shard(int unit) const override { return stored_.shard(unit); }
+  [[nodiscard]] StoredVector stored_unit(int unit) const override { return stored_.full(unit); }
+  void wait_until_reusable() override;
   void publish() override;
   void share() override;
   [[nodiscard]] std::vector<RestingArray> at_rest() const override;
@@ -133,19 +113,17 @@ class WeightsOf final : public Weights {
   [[nodiscard]] std::string first_wrong_copy() const override { return wrong_copy_; }
 
  private:
-  [[nodiscard]] bool sharded() const { return placements_.stored == dist::Placement::sharded; }
-  [[nodiscard]] bool whole_master() const { return placements_.master == dist::Placement::replicated; }
-  /// Rounds what this rank has of a unit's master; of replicated weights the others' slices may still be old.
+  /// Rounds what this rank has of a unit's master; other ranks' shards of replicated weights may still be old.
   void round(int unit) const;
   /// Of a unit that is gathered and held.
   void check_copy(int unit);
 
-  WeightPlacements placements_;
-  Vector<Scalar> flat_;                            // replicated: table extent; sharded: this rank's slices
-  Vector<float> master_;                           // flat_ itself in f32
-  std::optional<GatheredUnits<Scalar>> gathered_;  // sharded only
-  std::vector<bool> held_;                         // by unit
-  std::vector<std::uint64_t> owners_;              // hashes of shards, while copies are watched
+  dist::DistributedArray<Scalar> stored_;
+  dist::DistributedArray<Scalar> stored_shards_;          // of the same memory
+  std::optional<dist::DistributedArray<float>> master_;   // none in f32
+  std::optional<GatheredUnits<Scalar>> gathered_;         // sharded only
+  std::vector<bool> held_;                                // by unit
+  std::vector<std::uint64_t> owners_;                     // hashes of shards, while copies are watched
   std::string wrong_copy_;
 };
 
