@@ -71,12 +71,12 @@ double add_block(const float* values, std::int64_t count, TensorStatistics& all)
 TensorStatistics statistics_of(const Hdf5Dataset& dataset, std::int64_t extent) {
   TensorStatistics all;
   double squares = 0.0;
-  std::vector<float> piece(static_cast<std::size_t>(std::min(kChunk, extent)));
+  std::vector<float> chunk(static_cast<std::size_t>(std::min(kChunk, extent)));
   for (std::int64_t first = 0; first < extent; first += kChunk) {
     const std::int64_t count = std::min(kChunk, extent - first);
-    dataset.read(first, first + count, piece.data());
+    dataset.read(first, first + count, chunk.data());
     for (std::int64_t block = 0; block < count; block += kBlock) {
-      squares += add_block(piece.data() + block, std::min(kBlock, count - block), all);
+      squares += add_block(chunk.data() + block, std::min(kBlock, count - block), all);
     }
   }
   all.norm = std::sqrt(squares);
@@ -85,20 +85,15 @@ TensorStatistics statistics_of(const Hdf5Dataset& dataset, std::int64_t extent) 
 
 std::vector<TensorStatistics> statistics_of(dist::Communicator& comm, const Hdf5File& file,
                                             const std::vector<ListedTensor>& tensors) {
-  const auto numbers = map_over_ranks(comm, tensors.size(), 4, [&](std::size_t item) -> std::vector<double> {
-    const auto one = statistics_of(file.open_dataset(tensors[item].name), tensors[item].extent());
-    return {one.norm, one.min, one.max, static_cast<double>(one.non_finite)};
+  return map_over_ranks(comm, tensors.size(), [&](std::size_t item) {
+    return statistics_of(file.open_dataset(tensors[item].name), tensors[item].extent());
   });
-  std::vector<TensorStatistics> all;
-  for (const auto& one : numbers) all.push_back({one[0], one[1], one[2], static_cast<std::int64_t>(one[3])});
-  return all;
 }
 
 namespace {
 
-
-/// Adds what differs between two pieces that begin at element `begin`.
-void add_piece(const std::vector<float>& a, const std::vector<float>& b, std::int64_t begin, TensorDifference& all) {
+/// Adds what differs between two chunks that begin at element `begin`.
+void add_chunk(const std::vector<float>& a, const std::vector<float>& b, std::int64_t begin, TensorDifference& all) {
   if (std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0) return;
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i])) continue;
@@ -113,10 +108,6 @@ void add_piece(const std::vector<float>& a, const std::vector<float>& b, std::in
   }
 }
 
-/// Bits travel as whole numbers, which a double keeps; a signalling NaN would not survive as itself.
-double bits_as_number(float value) { return static_cast<double>(std::bit_cast<std::uint32_t>(value)); }
-float from_number(double bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits)); }
-
 }  // namespace
 
 TensorDifference difference_of(const Hdf5Dataset& a, const Hdf5Dataset& b, std::int64_t extent) {
@@ -129,34 +120,26 @@ TensorDifference difference_of(const Hdf5Dataset& a, const Hdf5Dataset& b, std::
     from_b.resize(from_a.size());
     a.read(first, last, from_a.data());
     b.read(first, last, from_b.data());
-    add_piece(from_a, from_b, first, all);
+    add_chunk(from_a, from_b, first, all);
   }
   return all;
 }
 
 std::vector<TensorDifference> differences_of(dist::Communicator& comm, const Hdf5File& a, const Hdf5File& b,
                                              const std::vector<ListedTensor>& tensors) {
-  const auto numbers = map_over_ranks(comm, tensors.size(), 5, [&](std::size_t item) -> std::vector<double> {
+  return map_over_ranks(comm, tensors.size(), [&](std::size_t item) {
     const std::string& name = tensors[item].name;
-    const auto one = difference_of(a.open_dataset(name), b.open_dataset(name), tensors[item].extent());
-    return {static_cast<double>(one.count), static_cast<double>(one.first), bits_as_number(one.a),
-            bits_as_number(one.b), one.largest};
+    return difference_of(a.open_dataset(name), b.open_dataset(name), tensors[item].extent());
   });
-  std::vector<TensorDifference> all;
-  for (const auto& one : numbers) {
-    all.push_back({static_cast<std::int64_t>(one[0]), static_cast<std::int64_t>(one[1]), from_number(one[2]),
-                   from_number(one[3]), one[4]});
-  }
-  return all;
 }
 
-std::vector<std::int64_t> place_of(std::int64_t element, const std::vector<std::int64_t>& shape) {
-  std::vector<std::int64_t> place(shape.size());
+std::vector<std::int64_t> index_of(std::int64_t element, const std::vector<std::int64_t>& shape) {
+  std::vector<std::int64_t> index(shape.size());
   for (std::size_t dim = shape.size(); dim-- > 0;) {
-    place[dim] = element % shape[dim];
+    index[dim] = element % shape[dim];
     element /= shape[dim];
   }
-  return place;
+  return index;
 }
 
 }  // namespace kozero::io

@@ -31,37 +31,33 @@ std::vector<ListedTensor> list_tensors(const Hdf5File& file);
 /// Those whose names the pattern fits; all for an empty pattern.
 std::vector<ListedTensor> chosen_tensors(const std::vector<ListedTensor>& tensors, const std::string& pattern);
 
-// Independent pieces of work dealt out over the ranks, every result on every rank.
-//   item i on rank i mod n; a result is `width` doubles
+// Independent items of work distributed over the ranks, with every result on every rank.
+//   item i on rank i mod n
 // An item is the work of one rank from begin to end, so its result does not depend on the number of ranks.
 
-/// work(item) -> std::vector<double> of `width` numbers; the results in the items' order. Collective. Throws what any
-/// rank's work throws, seen by all ranks.
+/// work(item) -> a number or a struct of numbers; the results in the items' order. Collective. Throws what any rank's
+/// work throws, seen by all ranks.
 template <class Work>
-std::vector<std::vector<double>> map_over_ranks(dist::Communicator& comm, std::size_t items, std::size_t width,
-                                           const Work& work) {
+auto map_over_ranks(dist::Communicator& comm, std::size_t items, const Work& work) {
+  using Result = std::invoke_result_t<Work, std::size_t>;
   const auto ranks = static_cast<std::size_t>(comm.size());
   const std::size_t rounds = (items + ranks - 1) / ranks;
   const auto mine = dist::agreed(comm, [&] {
-    std::vector<double> numbers(rounds * width);
+    std::vector<Result> results(rounds);
     for (std::size_t round = 0; round < rounds; ++round) {
       const std::size_t item = round * ranks + static_cast<std::size_t>(comm.rank());
       if (item >= items) break;
-      const std::vector<double> result = work(item);
-      std::copy(result.begin(), result.end(), numbers.begin() + static_cast<std::ptrdiff_t>(round * width));
+      results[round] = work(item);
     }
-    return numbers;
+    return results;
   });
-  const auto all = comm.gather_control(mine);
-  std::vector<std::vector<double>> results;
-  for (std::size_t item = 0; item < items; ++item) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>((item % ranks * rounds + item / ranks) * width);
-    results.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(width));
-  }
-  return results;
+  const std::vector<Result> all = dist::from_all_ranks(comm, mine);
+  std::vector<Result> in_order;
+  for (std::size_t item = 0; item < items; ++item) in_order.push_back(all[item % ranks * rounds + item / ranks]);
+  return in_order;
 }
 
-// What a stored tensor's values are like, read in pieces.
+// What a stored tensor's values are like, read in chunks.
 //   norm = sqrt(sum x_i^2), least and largest, over the finite x_i; how many are not finite
 // Squares are added in double in fixed blocks, and a tensor is one rank's work: the same numbers on any rank count.
 // Denormals count with their exact value, whatever the processor flushes.
@@ -82,7 +78,7 @@ TensorStatistics statistics_of(const Hdf5Dataset& dataset, std::int64_t extent);
 std::vector<TensorStatistics> statistics_of(dist::Communicator& comm, const Hdf5File& file,
                                             const std::vector<ListedTensor>& tensors);
 
-// Where two stored tensors of one shape differ in bits, read in pieces.
+// Where two stored tensors of one shape differ in bits, read in chunks.
 //   x_i and y_i are equal where their bits are: NaN equals the same NaN, 0 is not -0
 // A tensor is one rank's work: the same answer on any rank count.
 
@@ -102,7 +98,7 @@ TensorDifference difference_of(const Hdf5Dataset& a, const Hdf5Dataset& b, std::
 std::vector<TensorDifference> differences_of(dist::Communicator& comm, const Hdf5File& a, const Hdf5File& b,
                                              const std::vector<ListedTensor>& tensors);
 
-/// The place of an element in its tensor: 5 in (2, 3) -> {1, 2}.
-std::vector<std::int64_t> place_of(std::int64_t element, const std::vector<std::int64_t>& shape);
+/// The index of an element in its tensor: 5 in (2, 3) -> {1, 2}.
+std::vector<std::int64_t> index_of(std::int64_t element, const std::vector<std::int64_t>& shape);
 
 }  // namespace kozero::io

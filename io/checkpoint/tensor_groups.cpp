@@ -3,6 +3,7 @@
 // tensor_groups.cpp: creates a file of tensors, and writes and reads the slices of this rank.
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -60,13 +61,13 @@ std::vector<std::vector<TensorRef>> write_draft(const MemoryFile& draft, const P
                                                   const WeightsDescription& description, std::int64_t user_block) {
   Hdf5File file(draft.path(), Hdf5Access::create, user_block);
   write_attributes(file, description);
-  std::vector<std::vector<TensorRef>> places;
+  std::vector<std::vector<TensorRef>> layout;
   for (const auto& group : groups) {
-    places.push_back(tensors_of(group, table));
-    create_tensors(file, group, places.back(), group == kParameterGroup ? description.ties : Ties());
+    layout.push_back(tensors_of(group, table));
+    create_tensors(file, group, layout.back(), group == kParameterGroup ? description.ties : Ties());
   }
   file.close();
-  return places;
+  return layout;
 }
 
 }  // namespace
@@ -75,10 +76,10 @@ std::vector<std::vector<TensorRef>> lay_out_file(const std::string& path, const 
                                                    const std::vector<std::string>& groups,
                                                    const WeightsDescription& description, std::int64_t user_block) {
   std::optional<MemoryFile> draft;
-  std::vector<std::vector<TensorRef>> places;
+  std::vector<std::vector<TensorRef>> layout;
   try {
     draft.emplace();
-    places = write_draft(*draft, table, groups, description, user_block);
+    layout = write_draft(*draft, table, groups, description, user_block);
   } catch (const Error& problem) {
     if (problem.failure() != Failure::write) throw;
     throw Error(Failure::write, "too little memory for the metadata of " + path +
@@ -90,7 +91,7 @@ std::vector<std::vector<TensorRef>> lay_out_file(const std::string& path, const 
   FileDescriptor copy(path, FileDescriptor::Use::create);
   draft->copy_to(copy);
   copy.close();
-  return places;
+  return layout;
 }
 
 namespace {
@@ -139,10 +140,10 @@ void write_in_chunks(const FileDescriptor& file, std::string_view bytes, std::in
   constexpr std::size_t kWorthStarting = std::size_t{1} << 20;
   for (std::size_t first = 0; first < bytes.size(); first += kChunk) {
     const std::string_view chunk = bytes.substr(first, kChunk);
-    const std::int64_t place = offset + static_cast<std::int64_t>(first);
-    file.write_at(chunk, place);
+    const std::int64_t position = offset + static_cast<std::int64_t>(first);
+    file.write_at(chunk, position);
     if (chunk.size() < kWorthStarting) continue;
-    file.start_sync(place, static_cast<std::int64_t>(chunk.size()));
+    file.start_sync(position, static_cast<std::int64_t>(chunk.size()));
   }
 }
 
@@ -161,18 +162,18 @@ void require_complete(dist::Communicator& comm, const ParameterTable& table, con
     for_each_part(row, group.slices,
                   [&](std::int64_t first, std::int64_t last, const float*) { mine += last - first; });
   }
-  const double all = dist::sum_in_rank_order(comm, static_cast<double>(mine));
-  require(all == static_cast<double>(table.num_parameters()),
+  const auto counts = dist::from_all_ranks(comm, mine);
+  require(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == table.num_parameters(),
           "group " + group.name + ": the ranks' slices do not hold every element exactly once");
 }
 
 void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
-                 const std::vector<TensorRef>& places) {
-  for (std::size_t i = 0; i < places.size(); ++i) {
+                 const std::vector<TensorRef>& tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
     for_each_part(table.rows()[i], group.slices, [&](std::int64_t first, std::int64_t last, const float* from) {
       const auto bytes = static_cast<std::size_t>(last - first) * sizeof(float);
       write_in_chunks(file, {reinterpret_cast<const char*>(from), bytes},
-                      places[i].offset + first * static_cast<std::int64_t>(sizeof(float)));
+                      tensors[i].offset + first * static_cast<std::int64_t>(sizeof(float)));
     });
   }
 }

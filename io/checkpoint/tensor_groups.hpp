@@ -41,7 +41,7 @@ inline Ties tied_head(const ParameterTable& table) { return {{table.rows().front
 /// The attribute of a dataset in kParameterGroup that says so.
 inline constexpr const char* kTiedAttribute = "tied_to";
 
-/// The tensors of a group in the table's order, not placed yet.
+/// The tensors of a group in the table's order, without offsets yet.
 std::vector<TensorRef> tensors_of(const std::string& group, const ParameterTable& table);
 
 /// Makes the group and its datasets and sets the tensors' offsets. On this process alone. Throws Error(write).
@@ -60,13 +60,13 @@ struct WeightsDescription {
 };
 
 // A new file of tensors, on the disk but for its values: attributes, groups, datasets.
-// libhdf5 makes it in memory (handle.hpp); the values are written straight to their places afterwards.
+// libhdf5 makes it in memory (handle.hpp); the values are written straight to their offsets afterwards.
 
 inline constexpr const char* kParameterGroup = "parameters";
 inline constexpr std::int64_t kWeightsFormat = 1;  ///< the root attribute format_version
 
 /// Replaces an older file. `user_block`: bytes that HDF5 leaves free at the file's beginning, 0 or a power of 2 from
-/// 512. Returns the groups' tensors with their places, in the table's order. On this process alone.
+/// 512. Returns the groups' tensors with their offsets, in the table's order. On this process alone.
 /// Throws Error(write).
 std::vector<std::vector<TensorRef>> lay_out_file(const std::string& path, const ParameterTable& table,
                                                    const std::vector<std::string>& groups,
@@ -96,9 +96,9 @@ struct TensorGroup {
 /// not filled at creation, so an element that no rank writes would be garbage in the file. Collective.
 void require_complete(dist::Communicator& comm, const ParameterTable& table, const TensorGroup<const float>& group);
 
-/// Writes this rank's slices to the group's tensors, which lie at `places`, in the table's order. Throws Error(write).
+/// Writes this rank's slices to the group's tensors, `tensors`, in the table's order. Throws Error(write).
 void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
-                 const std::vector<TensorRef>& places);
+                 const std::vector<TensorRef>& tensors);
 
 /// Fills any slices, pads with zeros. Collective, with agreement. Throws Error(input) naming file, tensor and reason
 /// where the group's tensors are not the table's.

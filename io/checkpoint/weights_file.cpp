@@ -139,7 +139,7 @@ Hdf5File open_together(dist::Communicator& comm, const std::string& path) {
   return file;
 }
 
-/// Lays the file out, writes all slices to their places and returns those.
+/// Lays the file out, writes all slices to their offsets and returns those.
 std::vector<TensorRef> write_file(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
                                   const std::vector<TensorGroup<const float>>& groups,
                                   const WeightsDescription& description, std::int64_t user_block) {
@@ -148,20 +148,20 @@ std::vector<TensorRef> write_file(dist::Communicator& comm, const std::string& p
     require_complete(comm, table, group);
     names.push_back(group.name);
   }
-  std::vector<std::vector<TensorRef>> places;
-  for (const auto& name : names) places.push_back(tensors_of(name, table));
+  std::vector<std::vector<TensorRef>> layout;
+  for (const auto& name : names) layout.push_back(tensors_of(name, table));
   dist::agreed(comm, [&] {
-    if (comm.rank() == 0) places = lay_out_file(path, table, names, description, user_block);
+    if (comm.rank() == 0) layout = lay_out_file(path, table, names, description, user_block);
   });
-  for (auto& tensors : places) share_offsets(comm, tensors);
+  for (auto& tensors : layout) share_offsets(comm, tensors);
   dist::agreed(comm, [&] {
     FileDescriptor file(path, FileDescriptor::Use::update);
-    for (std::size_t i = 0; i < groups.size(); ++i) write_group(file, table, groups[i], places[i]);
+    for (std::size_t i = 0; i < groups.size(); ++i) write_group(file, table, groups[i], layout[i]);
     file.sync();
     file.close();
   });
   std::vector<TensorRef> all;
-  for (const auto& tensors : places) all.insert(all.end(), tensors.begin(), tensors.end());
+  for (const auto& tensors : layout) all.insert(all.end(), tensors.begin(), tensors.end());
   return all;
 }
 
@@ -214,12 +214,12 @@ WeightsStream::WeightsStream(const std::string& path, const ParameterTable& tabl
                              const WeightsDescription& description)
     : path_(path),
       description_(description),
-      places_(lay_out_file(partial_name(path), table, {kParameterGroup}, description, kWeightsHeaderBytes).front()),
+      tensors_(lay_out_file(partial_name(path), table, {kParameterGroup}, description, kWeightsHeaderBytes).front()),
       file_(partial_name(path), FileDescriptor::Use::update) {}
 
 void WeightsStream::write(std::size_t index, std::int64_t first, std::span<const float> values) const {
   file_.write_at({reinterpret_cast<const char*>(values.data()), values.size_bytes()},
-                 places_[index].offset + first * static_cast<std::int64_t>(sizeof(float)));
+                 tensors_[index].offset + first * static_cast<std::int64_t>(sizeof(float)));
 }
 
 void WeightsStream::close() {

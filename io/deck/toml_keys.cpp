@@ -62,8 +62,8 @@ std::optional<Repetition> repetition_at(const std::string& text, std::size_t wan
       name = (section.empty() ? "" : section + ".") + trimmed(std::string_view(line).substr(0, equals));
     }
     if (name.empty()) continue;
-    const auto [place, is_first] = first_lines.emplace(name, number);
-    if (number == wanted && !is_first) return Repetition{name, place->second};
+    const auto [known, is_first] = first_lines.emplace(name, number);
+    if (number == wanted && !is_first) return Repetition{name, known->second};
   }
   return std::nullopt;
 }

@@ -60,7 +60,7 @@ std::string tuning_text(const TuningFile& tuning) {
   add(kLibrary, toml_string(tuning.library));
   if (tuning.threads > 0) add(kThreads, std::to_string(tuning.threads));
   text += std::string("\n[") + kProducts + "]\n";
-  for (const auto& [kind, way] : tuning.products) add(toml_string(kind), toml_string(way));
+  for (const auto& [kind, algorithm] : tuning.products) add(toml_string(kind), toml_string(algorithm));
   return text;
 }
 
@@ -71,10 +71,10 @@ TuningFile parse_tuning(const std::string& text, const std::string& path) {
       text_at(table, kDevice, path), text_at(table, kLibrary, path), table[kThreads].value_or(std::int64_t{0}), {}};
   const toml::table* const products = table[kProducts].as_table();
   if (products == nullptr) refuse_file(path, std::string("it has no [") + kProducts + "]");
-  for (const auto& [kind, way] : *products) {
-    const std::string where = line_of(path, way.source());
-    const auto name = way.value_exact<std::string>();
-    if (!name) refuse_file(where, "a product's way is a string");
+  for (const auto& [kind, algorithm] : *products) {
+    const std::string where = line_of(path, algorithm.source());
+    const auto name = algorithm.value_exact<std::string>();
+    if (!name) refuse_file(where, "a product's algorithm is a string");
     tuning.products.emplace(one_line(std::string(kind.str()), where), one_line(*name, where));
   }
   return tuning;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tuning_file.hpp: the file of `kozero bench tune`: by which way each kind of matrix product is computed, in TOML.
+// tuning_file.hpp: the file of `kozero bench tune`: which algorithm computes each kind of matrix product, in TOML.
 //   device = "NVIDIA H200"           what it was measured on
-//   library = "cuBLASLt 130200"      whose ways it names
+//   library = "cuBLASLt 130200"      whose algorithms it names
 //   threads = 8                      of the rank that measured; on a host alone
 //   [products]
 //   "KIND" = "WAY"
@@ -17,7 +17,7 @@ struct TuningFile {
   std::string device;
   std::string library;
   std::int64_t threads = 0;                     ///< 0: not told
-  std::map<std::string, std::string> products;  ///< kind -> way
+  std::map<std::string, std::string> products;  ///< kind -> algorithm
   bool operator==(const TuningFile&) const = default;
 };
 

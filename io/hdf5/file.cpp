@@ -198,7 +198,7 @@ void Hdf5Dataset::read(std::int64_t begin, std::int64_t end, float* to) const {
 std::int64_t Hdf5Dataset::offset() const {
   const Hdf5Lock lock;
   const haddr_t first = H5Dget_offset(handle_.id());
-  if (first == HADDR_UNDEF) fail_hdf5(Failure::write, label_, "find its place");
+  if (first == HADDR_UNDEF) fail_hdf5(Failure::write, label_, "find its offset");
   return static_cast<std::int64_t>(first);
 }
 

@@ -115,19 +115,19 @@ MemoryFile::MemoryFile()
 MemoryFile::~MemoryFile() { ::close(number_); }
 
 void MemoryFile::copy_to(const FileDescriptor& file) const {
-  constexpr std::int64_t kPiece = std::int64_t{1} << 20;
+  constexpr std::int64_t kChunk = std::int64_t{1} << 20;
   const std::int64_t size = ::lseek(number_, 0, SEEK_END);
   if (size < 0) fail("seek");
   file.resize(size);
-  std::vector<char> piece(static_cast<std::size_t>(kPiece));
+  std::vector<char> chunk(static_cast<std::size_t>(kChunk));
   for (std::int64_t first = 0; (first = ::lseek(number_, first, SEEK_DATA)) >= 0;) {
     const std::int64_t hole = ::lseek(number_, first, SEEK_HOLE);
     if (hole < 0) fail("seek");
     while (first < hole) {
-      const auto extent = static_cast<std::size_t>(std::min(kPiece, hole - first));
-      const ssize_t got = ::pread(number_, piece.data(), extent, first);
+      const auto extent = static_cast<std::size_t>(std::min(kChunk, hole - first));
+      const ssize_t got = ::pread(number_, chunk.data(), extent, first);
       if (got <= 0) fail("read");
-      file.write_at({piece.data(), static_cast<std::size_t>(got)}, first);
+      file.write_at({chunk.data(), static_cast<std::size_t>(got)}, first);
       first += got;
     }
   }

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // block_hashes.cpp: hashing by xxHash, and the JSON form of the hashes.
-#include <algorithm>
-#include <array>
-#include <filesystem>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <xxhash.h>
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
@@ -17,21 +16,7 @@ namespace kozero::io {
 
 namespace {
 
-constexpr std::size_t kWords = 4;  ///< of 32 bits, which a double carries exactly
-
-using Words = std::array<double, kWords>;
-
-Words words_of(const XXH128_hash_t& hash) {
-  constexpr std::uint64_t kLow = 0xFFFFFFFF;
-  return {static_cast<double>(hash.high64 >> 32U), static_cast<double>(hash.high64 & kLow),
-          static_cast<double>(hash.low64 >> 32U), static_cast<double>(hash.low64 & kLow)};
-}
-
-std::string digits_of(const double* words) {
-  std::string digits;
-  for (std::size_t i = 0; i < kWords; ++i) digits += fmt::format("{:08x}", static_cast<std::uint32_t>(words[i]));
-  return digits;
-}
+std::string digits_of(const XXH128_hash_t& hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
 
 /// Rank 0's look at the file counts for all, so that the ranks share out the same blocks.
 std::int64_t size_of(dist::Communicator& comm, const std::string& path) {
@@ -42,11 +27,11 @@ std::int64_t size_of(dist::Communicator& comm, const std::string& path) {
     if (problem) throw Error(Failure::input, path + ": cannot read: " + problem.message());
     return static_cast<std::int64_t>(size);
   });
-  return std::stoll(comm.broadcast_control(std::to_string(mine)));
+  return dist::broadcast_value(comm, mine);
 }
 
 /// A span's hash, read in chunks that stay in a core's cache.
-Words words_of(const FileDescriptor& file, const Span& span, std::vector<char>& chunk) {
+std::string digits_of(const FileDescriptor& file, const Span& span, std::vector<char>& chunk) {
   RunningHash hash;
   for (std::int64_t done = 0; done < span.extent;) {
     const auto extent = std::min(static_cast<std::int64_t>(chunk.size()), span.extent - done);
@@ -54,29 +39,29 @@ Words words_of(const FileDescriptor& file, const Span& span, std::vector<char>& 
     hash.add({chunk.data(), static_cast<std::size_t>(extent)});
     done += extent;
   }
-  return hash.words();
+  return hash.digits();
 }
 
-/// The hashes of this rank's spans, `rounds` of them; those past the last are zero.
-std::vector<double> my_words(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans,
-                             std::size_t rounds) {
+constexpr std::size_t kDigits = 32;
+
+/// The hashes of this rank's spans, `rounds` of them, one after another; those past the last are zeros.
+std::vector<char> my_digits(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans,
+                            std::size_t rounds) {
   constexpr std::size_t kChunk = std::size_t{256} << 10;
   const FileDescriptor file(path, FileDescriptor::Use::read);
   std::vector<char> chunk(kChunk);
-  std::vector<double> words;
+  std::vector<char> digits;
   for (std::size_t round = 0; round < rounds; ++round) {
     const std::size_t mine = round * static_cast<std::size_t>(comm.size()) + static_cast<std::size_t>(comm.rank());
-    const Words one = mine < spans.size() ? words_of(file, spans[mine], chunk) : Words{};
-    words.insert(words.end(), one.begin(), one.end());
+    const std::string one = mine < spans.size() ? digits_of(file, spans[mine], chunk) : std::string(kDigits, '0');
+    digits.insert(digits.end(), one.begin(), one.end());
   }
-  return words;
+  return digits;
 }
 
 }  // namespace
 
-std::string xxh3_128(std::string_view bytes) {
-  return digits_of(words_of(XXH3_128bits(bytes.data(), bytes.size())).data());
-}
+std::string xxh3_128(std::string_view bytes) { return digits_of(XXH3_128bits(bytes.data(), bytes.size())); }
 
 RunningHash::RunningHash() : state_(XXH3_createState(), [](XXH3_state_t* old) { XXH3_freeState(old); }) {
   require(state_ != nullptr && XXH3_128bits_reset(state_.get()) == XXH_OK, "XXH3: no state");
@@ -86,9 +71,7 @@ void RunningHash::add(std::string_view bytes) {
   require(XXH3_128bits_update(state_.get(), bytes.data(), bytes.size()) == XXH_OK, "XXH3: update");
 }
 
-std::array<double, 4> RunningHash::words() const { return words_of(XXH3_128bits_digest(state_.get())); }
-
-std::string RunningHash::digits() const { return digits_of(words().data()); }
+std::string RunningHash::digits() const { return digits_of(XXH3_128bits_digest(state_.get())); }
 
 nlohmann::ordered_json json_of(const FileHashes& hashes) {
   return {{"size", hashes.size}, {"xxh3_128", hashes.blocks}};
@@ -115,11 +98,11 @@ std::vector<Span> blocks_of(std::int64_t offset, std::int64_t extent) {
 std::vector<std::string> hash_spans(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   const std::size_t rounds = (spans.size() + ranks - 1) / ranks;
-  const auto mine = dist::agreed(comm, [&] { return my_words(comm, path, spans, rounds); });
-  const auto all = comm.gather_control(mine);
+  const auto mine = dist::agreed(comm, [&] { return my_digits(comm, path, spans, rounds); });
+  const auto all = dist::from_all_ranks(comm, mine);
   std::vector<std::string> hashes;
   for (std::size_t i = 0; i < spans.size(); ++i) {
-    hashes.push_back(digits_of(all.data() + (i % ranks * rounds + i / ranks) * kWords));
+    hashes.emplace_back(all.data() + (i % ranks * rounds + i / ranks) * kDigits, kDigits);
   }
   return hashes;
 }

@@ -3,7 +3,6 @@
 // block_hashes.hpp: XXH3-128 of every 16 MiB block of a file, and the .xxh3 file that records them for a token shard.
 // The blocks of a file are distributed over the ranks. The hashes detect accidents; they are no signature.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -46,8 +45,6 @@ class RunningHash {
  public:
   RunningHash();
   void add(std::string_view bytes);
-  /// Four words of 32 bits, most significant first, which doubles carry exactly.
-  [[nodiscard]] std::array<double, 4> words() const;
   [[nodiscard]] std::string digits() const;
 
  private:

@@ -190,8 +190,9 @@ bool RunRecord::write_failure_note(int rank, std::int64_t step, const std::strin
   try {
     const std::string path = path_of(kNotePrefix + std::to_string(rank) + ".json");
     if (!is_ours() || fs::exists(path)) return false;
-    const RankProcess& place = ranks_.at(static_cast<std::size_t>(rank));
-    replace(path, {{"rank", rank}, {"host", place.host}, {"pid", place.pid}, {"step", step}, {"why", first_line(why)}});
+    const RankProcess& process = ranks_.at(static_cast<std::size_t>(rank));
+    replace(path,
+            {{"rank", rank}, {"host", process.host}, {"pid", process.pid}, {"step", step}, {"why", first_line(why)}});
     return true;
   } catch (const std::exception&) {
     return false;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMaxNameBytes = 4096;
 
-/// The events of nlohmann's parser. Where in the header the reader stands is `place_`.
+/// The events of nlohmann's parser. Where in the header the reader stands is `state_`.
 class EntryReader {
  public:
   explicit EntryReader(const std::string& path) : path_(path) {}
@@ -34,12 +34,12 @@ class EntryReader {
     if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
       wrong_value("no whole number of 64 bits");
     }
-    if (place_ == Place::shape) {
+    if (state_ == State::shape) {
       if (entry().shape.size() == kMaxTensorDims) {
         fail("more than " + std::to_string(kMaxTensorDims) + " dims in its shape");
       }
       entry().shape.push_back(static_cast<std::int64_t>(value));
-    } else if (place_ == Place::offsets) {
+    } else if (state_ == State::offsets) {
       if (num_offsets_ == 2) fail("data_offsets has more than two numbers");
       (num_offsets_ == 0 ? entry().begin : entry().end) = static_cast<std::int64_t>(value);
       ++num_offsets_;
@@ -50,11 +50,11 @@ class EntryReader {
   }
 
   bool string(std::string& value) {
-    if (place_ == Place::metadata_value) {
-      place_ = Place::metadata;
-    } else if (place_ == Place::dtype) {
+    if (state_ == State::metadata_value) {
+      state_ = State::metadata;
+    } else if (state_ == State::dtype) {
       entry().dtype = value;
-      place_ = Place::entry;
+      state_ = State::entry;
     } else {
       wrong_value("a text");
     }
@@ -62,12 +62,12 @@ class EntryReader {
   }
 
   bool start_object(std::size_t /*extent*/) {
-    if (place_ == Place::before) {
-      place_ = Place::header;
-    } else if (place_ == Place::name) {
-      place_ = Place::entry;
-    } else if (place_ == Place::metadata_name) {
-      place_ = Place::metadata;
+    if (state_ == State::before) {
+      state_ = State::header;
+    } else if (state_ == State::name) {
+      state_ = State::entry;
+    } else if (state_ == State::metadata_name) {
+      state_ = State::metadata;
     } else {
       wrong_value("an object");
     }
@@ -75,34 +75,34 @@ class EntryReader {
   }
 
   bool key(std::string& name) {
-    if (place_ == Place::header) return open_entry(name);
-    if (place_ == Place::metadata) {
-      place_ = Place::metadata_value;
+    if (state_ == State::header) return open_entry(name);
+    if (state_ == State::metadata) {
+      state_ = State::metadata_value;
       return true;
     }
     const int bit = name == "dtype" ? 1 : name == "shape" ? 2 : name == "data_offsets" ? 4 : 0;
     if (bit == 0) fail("unknown key " + shown(name));
     if ((seen_ & bit) != 0) fail(name + " is there twice");
     seen_ |= bit;
-    place_ = bit == 1 ? Place::dtype : bit == 2 ? Place::before_shape : Place::before_offsets;
+    state_ = bit == 1 ? State::dtype : bit == 2 ? State::before_shape : State::before_offsets;
     return true;
   }
 
   bool end_object() {
-    if (place_ == Place::entry) {
+    if (state_ == State::entry) {
       for (const auto& [bit, name] : {std::pair(1, "dtype"), std::pair(2, "shape"), std::pair(4, "data_offsets")}) {
         if ((seen_ & bit) == 0) fail(std::string("no ") + name);
       }
     }
-    place_ = place_ == Place::header ? Place::after : Place::header;
+    state_ = state_ == State::header ? State::after : State::header;
     return true;
   }
 
   bool start_array(std::size_t /*extent*/) {
-    if (place_ == Place::before_shape) {
-      place_ = Place::shape;
-    } else if (place_ == Place::before_offsets) {
-      place_ = Place::offsets;
+    if (state_ == State::before_shape) {
+      state_ = State::shape;
+    } else if (state_ == State::before_offsets) {
+      state_ = State::offsets;
       num_offsets_ = 0;
     } else {
       wrong_value("an array");
@@ -111,8 +111,8 @@ class EntryReader {
   }
 
   bool end_array() {
-    if (place_ == Place::offsets && num_offsets_ != 2) fail("data_offsets has not two numbers");
-    place_ = Place::entry;
+    if (state_ == State::offsets && num_offsets_ != 2) fail("data_offsets has not two numbers");
+    state_ = State::entry;
     return true;
   }
 
@@ -121,7 +121,7 @@ class EntryReader {
   }
 
  private:
-  enum class Place {
+  enum class State {
     before,
     header,
     name,
@@ -143,7 +143,7 @@ class EntryReader {
     if (name == "__metadata__") {
       if (metadata_seen_) throw Error(Failure::input, path_ + ": __metadata__ is there twice");
       metadata_seen_ = true;
-      place_ = Place::metadata_name;
+      state_ = State::metadata_name;
       return true;
     }
     if (entries_.size() == kMaxTensors) {
@@ -152,7 +152,7 @@ class EntryReader {
     entries_.emplace_back().name = name;
     if (name.size() > kMaxNameBytes) fail("a name of " + std::to_string(name.size()) + " bytes");
     seen_ = 0;
-    place_ = Place::name;
+    state_ = State::name;
     return true;
   }
 
@@ -162,21 +162,28 @@ class EntryReader {
 
   /// `what` stands where the format has something else.
   [[noreturn]] void wrong_value(const std::string& what) {
-    switch (place_) {
-      case Place::before: throw Error(Failure::input, path_ + ": the header is not an object");
-      case Place::name: fail("its value is " + what + ", not an object");
-      case Place::dtype: fail("dtype is " + what + ", not a text");
-      case Place::before_shape: fail("shape is " + what + ", not a list");
-      case Place::shape: fail("shape holds " + what);
-      case Place::before_offsets: fail("data_offsets is " + what + ", not a list");
-      case Place::offsets: fail("data_offsets holds " + what);
+    switch (state_) {
+      case State::before:
+        throw Error(Failure::input, path_ + ": the header is not an object");
+      case State::name:
+        fail("its value is " + what + ", not an object");
+      case State::dtype:
+        fail("dtype is " + what + ", not a text");
+      case State::before_shape:
+        fail("shape is " + what + ", not a list");
+      case State::shape:
+        fail("shape holds " + what);
+      case State::before_offsets:
+        fail("data_offsets is " + what + ", not a list");
+      case State::offsets:
+        fail("data_offsets holds " + what);
       default: throw Error(Failure::input, path_ + ": __metadata__ holds " + what + ", not texts");
     }
   }
 
   const std::string& path_;
   std::vector<TensorEntry> entries_;
-  Place place_ = Place::before;
+  State state_ = State::before;
   int seen_ = 0;  ///< bits of the keys that the open entry has had
   int num_offsets_ = 0;
   bool metadata_seen_ = false;

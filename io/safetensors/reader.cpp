@@ -82,8 +82,8 @@ void check_safetensors_index(const std::string& path, const WeightMap& map,
   for (const auto& [name, file] : map) {
     const auto found = tensors.find(name);
     if (found == tensors.end()) refuse(path, name, "it is not in " + shown(file) + ", where the index has it");
-    const std::string place = std::filesystem::path(found->second.file->path()).filename().string();
-    if (place != file) refuse(path, name, "the index has it in " + shown(file) + ", but it is in " + place);
+    const std::string actual = std::filesystem::path(found->second.file->path()).filename().string();
+    if (actual != file) refuse(path, name, "the index has it in " + shown(file) + ", but it is in " + actual);
   }
   for (const auto& [name, tensor] : tensors) {
     if (!map.contains(name)) refuse(tensor.file->path(), name, "the index does not know it");
@@ -205,10 +205,10 @@ SafetensorsFolder::SafetensorsFolder(const std::string& folder) {
 
 void SafetensorsFolder::add(const SafetensorsFile& file) {
   for (const auto& entry : file.entries()) {
-    const auto [place, is_first] = tensors_.emplace(entry.name, StoredTensor{&file, &entry});
+    const auto [known, is_first] = tensors_.emplace(entry.name, StoredTensor{&file, &entry});
     if (is_first) continue;
     throw Error(Failure::input, file.path() + ": tensor " + shown(entry.name) + ": it is in " +
-                                    std::filesystem::path(place->second.file->path()).filename().string() + " too");
+                                    std::filesystem::path(known->second.file->path()).filename().string() + " too");
   }
 }
 

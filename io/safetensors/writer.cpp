@@ -30,7 +30,7 @@ std::string head_of(const std::vector<PlannedTensor>& tensors) {
   return head + header;
 }
 
-/// Rounds the values; the place of the first finite one that becomes infinite, or -1.
+/// Rounds the values; the index of the first finite one that becomes infinite, or -1.
 template <class Round>
 std::int64_t narrow(const float* values, std::int64_t count, std::uint16_t* to, std::uint16_t infinity, Round round) {
   std::int64_t first = -1;

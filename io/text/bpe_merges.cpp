@@ -19,7 +19,7 @@ std::uint64_t key_of(Token left, Token right) {
   return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) | static_cast<std::uint32_t>(right);
 }
 
-/// A piece while it is merged: its tokens as a doubly linked list over the positions of their first bytes.
+/// A pretoken while it is merged: its tokens as a doubly linked list over the positions of their first bytes.
 struct Link {
   Token token;  // kNone: joined into a token on its left
   std::int32_t previous, next;
@@ -33,11 +33,11 @@ struct Candidate {
   }
 };
 
-std::vector<Link> links_of(const ByteIds& bytes, std::string_view piece) {
-  const auto size = static_cast<std::int32_t>(piece.size());
-  std::vector<Link> links(piece.size());
+std::vector<Link> links_of(const ByteIds& bytes, std::string_view pretoken) {
+  const auto size = static_cast<std::int32_t>(pretoken.size());
+  std::vector<Link> links(pretoken.size());
   for (std::int32_t i = 0; i < size; ++i) {
-    const auto byte = static_cast<unsigned char>(piece[static_cast<std::size_t>(i)]);
+    const auto byte = static_cast<unsigned char>(pretoken[static_cast<std::size_t>(i)]);
     links[static_cast<std::size_t>(i)] = {bytes[byte], i - 1, i + 1 < size ? i + 1 : -1};
   }
   return links;
@@ -56,9 +56,9 @@ MergeRules::Made MergeRules::joined(Token left, Token right) const {
   return found == made_.end() ? Made{-1, kNone} : found->second;
 }
 
-std::int64_t MergeRules::apply(std::string_view piece, std::vector<Token>& out) const {
-  require(piece.size() < (std::size_t{1} << 31), "MergeRules: a piece of 2 GiB");
-  auto links = links_of(bytes_, piece);
+std::int64_t MergeRules::apply(std::string_view pretoken, std::vector<Token>& out) const {
+  require(pretoken.size() < (std::size_t{1} << 31), "MergeRules: a pretoken of 2 GiB");
+  auto links = links_of(bytes_, pretoken);
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
   const auto at = [&](std::int32_t position) -> Link& { return links[static_cast<std::size_t>(position)]; };
   const auto made_at = [&](std::int32_t position) {
@@ -68,7 +68,7 @@ std::int64_t MergeRules::apply(std::string_view piece, std::vector<Token>& out) 
   const auto propose = [&](std::int32_t position) {
     if (const Made made = made_at(position); made.rank >= 0) candidates.push({made.rank, position});
   };
-  for (std::int32_t i = 0; i < static_cast<std::int32_t>(piece.size()); ++i) propose(i);
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(pretoken.size()); ++i) propose(i);
   std::int64_t looked_at = 0;
   for (; !candidates.empty(); ++looked_at) {
     const auto [rank, position] = candidates.top();
@@ -84,13 +84,13 @@ std::int64_t MergeRules::apply(std::string_view piece, std::vector<Token>& out) 
     propose(position);
     if (left.previous >= 0) propose(left.previous);
   }
-  for (std::int32_t i = piece.empty() ? -1 : 0; i >= 0; i = at(i).next) out.push_back(at(i).token);
+  for (std::int32_t i = pretoken.empty() ? -1 : 0; i >= 0; i = at(i).next) out.push_back(at(i).token);
   return looked_at;
 }
 
 namespace {
 
-/// A piece with its present tokens.
+/// A pretoken with its present tokens.
 struct Word {
   std::vector<Token> tokens;
   std::int64_t count;
@@ -118,10 +118,10 @@ struct Queued {
 
 class MergeLearner {
  public:
-  explicit MergeLearner(const PieceCounts& pieces) {
-    for (const auto& [piece, count] : pieces) {
+  explicit MergeLearner(const PretokenCounts& pretokens) {
+    for (const auto& [pretoken, count] : pretokens) {
       Word word{{}, count};
-      for (const char byte : piece) word.tokens.push_back(static_cast<unsigned char>(byte));
+      for (const char byte : pretoken) word.tokens.push_back(static_cast<unsigned char>(byte));
       words_.push_back(std::move(word));
       count_pairs(static_cast<std::uint32_t>(words_.size() - 1), +1);
     }
@@ -202,8 +202,8 @@ class MergeLearner {
 
 }  // namespace
 
-std::vector<Merge> learn_merges(const PieceCounts& pieces, int num_merges) {
-  MergeLearner learner(pieces);
+std::vector<Merge> learn_merges(const PretokenCounts& pretokens, int num_merges) {
+  MergeLearner learner(pretokens);
   std::vector<Merge> merges;
   for (Merge pair; static_cast<int>(merges.size()) < num_merges && learner.best(pair);) {
     learner.join(pair, static_cast<Token>(256 + merges.size()));

@@ -17,9 +17,9 @@
 
 namespace kozero::io {
 
-// The merges of byte-pair encoding, in the order of their rank, applied to one piece.
+// The merges of byte-pair encoding, in the order of their rank, applied to one pretoken.
 //   while some neighbours are a rule's (left, right): join those of the lowest rank, the leftmost first
-// A heap over linked neighbours: O(n log n) for a piece of n bytes, so a megabyte of one letter is no trap.
+// A heap over linked neighbours: O(n log n) for a pretoken of n bytes, so a megabyte of one letter is no trap.
 // Sennrich, Haddow, Birch 2016, arXiv:1508.07909.
 
 struct MergeRule {
@@ -34,8 +34,8 @@ class MergeRules {
   /// `rules` by rank; of two for the same neighbours the first counts.
   MergeRules(const ByteIds& bytes, std::span<const MergeRule> rules);
 
-  /// Appends the piece's tokens to `out`. Returns how many candidates the heap gave: the work done.
-  std::int64_t apply(std::string_view piece, std::vector<Token>& out) const;
+  /// Appends the pretoken's tokens to `out`. Returns how many candidates the heap gave: the work done.
+  std::int64_t apply(std::string_view pretoken, std::vector<Token>& out) const;
 
  private:
   struct Made {
@@ -48,17 +48,17 @@ class MergeRules {
   std::unordered_map<std::uint64_t, Made> made_;  ///< left * 2^32 + right
 };
 
-// Learns the merges of byte-pair encoding from counted pieces.
-//   repeat: join the pair of neighbours with the largest count over all pieces; of equal counts the smaller ids win
+// Learns the merges of byte-pair encoding from counted pretokens.
+//   repeat: join the pair of neighbours with the largest count over all pretokens; of equal counts the smaller ids win
 // No token is made twice: merges inside a string that no merge crosses go the same way wherever the string stands.
-// Each join touches only the pieces that hold the pair; a heap with stale entries gives the next one.
+// Each join touches only the pretokens that hold the pair; a heap with stale entries gives the next one.
 // Sennrich, Haddow, Birch 2016, arXiv:1508.07909.
 
 /// The ids that are joined: 0..255 are the bytes, 256 + r is what merge r makes.
 using Merge = std::pair<Token, Token>;
-using PieceCounts = std::map<std::string, std::int64_t>;
+using PretokenCounts = std::map<std::string, std::int64_t>;
 
 /// At most `num_merges` merges; fewer where no pair is met twice any more.
-std::vector<Merge> learn_merges(const PieceCounts& pieces, int num_merges);
+std::vector<Merge> learn_merges(const PretokenCounts& pretokens, int num_merges);
 
 }  // namespace kozero::io

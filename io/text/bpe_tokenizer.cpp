@@ -15,7 +15,7 @@ namespace kozero::io {
 
 namespace {
 
-unsigned char byte_at(std::string_view text, std::size_t place) { return static_cast<unsigned char>(text[place]); }
+unsigned char byte_at(std::string_view text, std::size_t index) { return static_cast<unsigned char>(text[index]); }
 
 }  // namespace
 
@@ -116,16 +116,16 @@ void BpeTokenizer::encode_plain(std::string_view text, bool add_prefix_space, st
 }
 
 void BpeTokenizer::encode_pieces(std::string_view text, std::vector<Token>& tokens) const {
-  PieceSplitter splitter(pattern_, text);
-  for (std::string_view piece; splitter.next(piece);) {
-    if (cache_.find(piece, tokens)) continue;
+  PretokenSplitter splitter(pattern_, text);
+  for (std::string_view pretoken; splitter.next(pretoken);) {
+    if (cache_.find(pretoken, tokens)) continue;
     const std::size_t first = tokens.size();
-    if (const auto whole = whole_.find(piece); whole != whole_.end()) {
+    if (const auto whole = whole_.find(pretoken); whole != whole_.end()) {
       tokens.push_back(whole->second);
     } else {
-      rules_.apply(piece, tokens);
+      rules_.apply(pretoken, tokens);
     }
-    cache_.keep(piece, std::span(tokens).subspan(first));
+    cache_.keep(pretoken, std::span(tokens).subspan(first));
   }
 }
 
@@ -152,22 +152,22 @@ namespace {
 constexpr std::int64_t kBlockBytes = std::int64_t{1} << 18;
 constexpr std::int64_t kSampleBytes = std::int64_t{64} << 20;
 constexpr std::size_t kMaxPieces = std::size_t{1} << 20;
-constexpr std::size_t kMaxPieceBytes = 64;  // longer ones (rows of a table, base64) teach no words
+constexpr std::size_t kMaxPretokenBytes = 64;  // longer ones (rows of a table, base64) teach no words
 
-/// Drops the rarest pieces until half the room is free.
-void prune(PieceCounts& counts) {
+/// Drops the rarest pretokens until half the room is free.
+void prune(PretokenCounts& counts) {
   for (std::int64_t rarest = 1; counts.size() > kMaxPieces / 2; rarest *= 2) {
     std::erase_if(counts, [&](const auto& entry) { return entry.second <= rarest; });
   }
 }
 
-PieceCounts count_pieces(const std::vector<TextFile>& corpus) {
+PretokenCounts count_pieces(const std::vector<TextFile>& corpus) {
   const SplitPattern pattern(kGpt2Split);
   const std::int64_t every = std::max<std::int64_t>(1, (total_bytes(corpus) + kSampleBytes - 1) / kSampleBytes);
   std::unordered_map<std::string, std::int64_t> tally;
-  PieceCounts counts;
+  PretokenCounts counts;
   const auto drain = [&] {
-    for (const auto& [piece, count] : tally) counts[piece] += count;
+    for (const auto& [pretoken, count] : tally) counts[pretoken] += count;
     tally.clear();
     if (counts.size() > kMaxPieces) prune(counts);
   };
@@ -175,9 +175,9 @@ PieceCounts count_pieces(const std::vector<TextFile>& corpus) {
   std::int64_t number = 0;
   for (TextBlock block; reader.next(block); ++number) {
     if (number % every != 0) continue;
-    PieceSplitter splitter(pattern, block.text);
-    for (std::string_view piece; splitter.next(piece);) {
-      if (piece.size() > 1 && piece.size() <= kMaxPieceBytes) ++tally[std::string(piece)];
+    PretokenSplitter splitter(pattern, block.text);
+    for (std::string_view pretoken; splitter.next(pretoken);) {
+      if (pretoken.size() > 1 && pretoken.size() <= kMaxPretokenBytes) ++tally[std::string(pretoken)];
     }
     if (tally.size() > kMaxPieces) drain();
   }

@@ -19,7 +19,7 @@ namespace kozero::io {
 
 // Tokens that are written out in the text, such as <|endoftext|>, and are found before it is split.
 //   "one<|endoftext|>two"  ->  at 3, the id of <|endoftext|>            leftmost first, of those the longest
-// Sorted texts, narrowed byte by byte: at each place the time is that of the part that matches.
+// Sorted texts, narrowed byte by byte: at each position the time is that of the part that matches.
 
 class AddedTokens {
  public:
@@ -42,9 +42,9 @@ class AddedTokens {
 };
 
 // Byte-level byte-pair encoding, as a tokenizer.json describes it.
-//   text -> added tokens | rest -> normaliser -> pieces (split pattern) -> bytes -> merges -> ids
+//   text -> added tokens | rest -> normaliser -> pretokens (split pattern) -> bytes -> merges -> ids
 // Encodes as Hugging Face's tokenizers without the tokens that a post-processor would put around the text; decodes to
-// the bytes, special tokens written out. Bytes that are not UTF-8, which Hugging Face's do not take, are pieces of
+// the bytes, special tokens written out. Bytes that are not UTF-8, which Hugging Face's do not take, are pretokens of
 // their own.
 
 struct TokenizerJson;
@@ -78,16 +78,16 @@ class BpeTokenizer : public Tokenizer {
   SplitPattern pattern_;
   MergeRules rules_;
   std::vector<std::string> bytes_of_;                     ///< what each id decodes to
-  std::unordered_map<std::string_view, Token> whole_;  ///< pieces that are tokens whatever the merges make of them
+  std::unordered_map<std::string_view, Token> whole_;  ///< pretokens that are tokens whatever the merges make of them
   bool nfc_, add_prefix_space_;
   Token end_of_text_;
   std::vector<Token> closing_;
-  mutable PieceCache cache_;
+  mutable PretokenCache cache_;
 };
 
 // A byte-level BPE tokenizer learnt from a corpus.
-//   corpus -> pieces (split pattern) -> counts -> merges
-// Memory follows the number of different pieces: where there are too many, rare ones are dropped; of a large corpus
+//   corpus -> pretokens (split pattern) -> counts -> merges
+// Memory follows the number of different pretokens: where there are too many, rare ones are dropped; of a large corpus
 // every k-th block is read. The same corpus gives the same tokenizer, everywhere.
 
 /// A tokenizer of at most `vocab` ids, learnt from at most 64 MiB of the corpus.

@@ -74,10 +74,10 @@ std::string token_cache(const std::string& name) {
   };
   const std::string home = variable("HOME");
   const std::string temporary = variable("TMPDIR");
-  for (const std::string& place :
+  for (const std::string& candidate :
        {variable("XDG_CACHE_HOME"), home.empty() ? "" : home + "/.cache", temporary.empty() ? "/tmp" : temporary}) {
-    if (place.empty()) continue;
-    const fs::path folder = fs::path(place) / "kozero";
+    if (candidate.empty()) continue;
+    const fs::path folder = fs::path(candidate) / "kozero";
     std::error_code problem;
     fs::create_directories(folder, problem);
     if (!problem && ::access(folder.c_str(), W_OK | X_OK) == 0)

@@ -170,7 +170,7 @@ SplitPattern::Range SplitPattern::find(std::string_view text, std::size_t start)
   return {range[0], range[1]};
 }
 
-std::size_t PieceSplitter::end_of_piece() {
+std::size_t PretokenSplitter::end_of_piece() {
   if (position_ == valid_end_) valid_end_ = position_ + utf8_prefix(text_.substr(position_));
   if (position_ == valid_end_) {
     std::size_t end = position_ + 1;
@@ -182,10 +182,10 @@ std::size_t PieceSplitter::end_of_piece() {
   return match.begin > position_ ? match.begin : match.end;
 }
 
-bool PieceSplitter::next(std::string_view& piece) {
+bool PretokenSplitter::next(std::string_view& pretoken) {
   if (position_ == text_.size()) return false;
   const std::size_t end = end_of_piece();
-  piece = text_.substr(position_, end - position_);
+  pretoken = text_.substr(position_, end - position_);
   position_ = end;
   return true;
 }

@@ -15,15 +15,15 @@ namespace kozero::io {
 // Unicode normalisation form C (canonical composition), which Qwen's tokenizers apply to their text.
 //   "e" U+0301  ->  U+00E9            text that is already composed, such as ASCII and Latin-1, is left as it is
 // Unicode Standard Annex 15; by utf8proc. As Hugging Face's tokenizers, whose tables are those of Unicode 9: marks that
-// came later keep their place.
+// came later keep their position.
 
 /// The text in form C. Bytes that are not UTF-8 are kept, and nothing composes across them.
 std::string to_nfc(std::string_view text);
 
-// Text cut into the pieces inside which byte-level BPE merges: a regular expression (PCRE2, Unicode
-// classes), applied from left to right. Every byte is in exactly one piece: what the expression does not match, and
-// each run of bytes that are not UTF-8, is a piece of its own.
-//   PieceSplitter splitter(pattern, text);  for (std::string_view piece; splitter.next(piece);) ...
+// Text cut into the pretokens inside which byte-level BPE merges: a regular expression (PCRE2, Unicode
+// classes), applied from left to right. Every byte is in exactly one pretoken: what the expression does not match, and
+// each run of bytes that are not UTF-8, is a pretoken of its own.
+//   PretokenSplitter splitter(pattern, text);  for (std::string_view pretoken; splitter.next(pretoken);) ...
 
 /// GPT-2's expression: contractions, letters, digits, other marks, each with one leading blank, and white space.
 /// Radford et al. 2019, encoder.py.
@@ -57,11 +57,11 @@ class SplitPattern {
   std::unique_ptr<Compiled> compiled_;
 };
 
-class PieceSplitter {
+class PretokenSplitter {
  public:
-  PieceSplitter(const SplitPattern& pattern, std::string_view text) : pattern_(pattern), text_(text) {}
-  /// The next piece; false at the end of the text.
-  bool next(std::string_view& piece);
+  PretokenSplitter(const SplitPattern& pattern, std::string_view text) : pattern_(pattern), text_(text) {}
+  /// The next pretoken; false at the end of the text.
+  bool next(std::string_view& pretoken);
 
  private:
   std::size_t end_of_piece();

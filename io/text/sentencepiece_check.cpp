@@ -101,9 +101,9 @@ class Checker {
   }
 
   static std::size_t first_not_blank(std::string_view text) {
-    std::size_t place = 0;
-    while (text.substr(place).starts_with(kBlank)) place += kBlank.size();
-    return place;
+    std::size_t offset = 0;
+    while (text.substr(offset).starts_with(kBlank)) offset += kBlank.size();
+    return offset;
   }
 
   void read_trainer(std::string_view bytes) {
@@ -140,9 +140,9 @@ class Checker {
 
   /// The map: the size of the trie in bytes, the trie, then texts that each end with a byte 0.
   void check_character_map(std::string_view map) const {
-    const auto word = [&](std::size_t place) {
+    const auto word = [&](std::size_t offset) {
       std::uint32_t value = 0;
-      std::memcpy(&value, map.data() + place, sizeof(value));
+      std::memcpy(&value, map.data() + offset, sizeof(value));
       return value;
     };
     if (map.size() < 4 || word(0) >= map.size() - 4 || word(0) % 1024 != 0 || word(0) == 0 || map.back() != '\0') {

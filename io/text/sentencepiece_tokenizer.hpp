@@ -40,7 +40,7 @@ class SentencePieceTokenizer : public Tokenizer {
   Token blank_;             ///< of a blank alone, or -1
   bool blank_before_text_;  ///< a text gets a blank before it
   bool word_by_word_;
-  mutable PieceCache cache_;
+  mutable PretokenCache cache_;
 };
 
 }  // namespace kozero::io

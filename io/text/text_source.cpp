@@ -98,14 +98,14 @@ std::vector<TextFile> find_below(const std::string& path, SkippedFiles& skipped)
 }
 
 /// Whether every split pattern cuts between the two characters: "word| next" and "word|\n",
-/// but "end.\n" may be one piece.
+/// but "end.\n" may be one pretoken.
 bool always_cut(char before, char after) {
   const auto is_alnum = [](char c) { return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z'); };
   if (after == '\n' || after == '\r') return is_alnum(before);
   return (after == ' ' || (after >= '\t' && after <= '\r')) && before > ' ' && before < '\x7f';
 }
 
-/// Where to end a block that has more text behind it: see the header. A block without such a place ends before the
+/// Where to end a block that has more text behind it: see the header. A block without such a boundary ends before the
 /// last character's first byte, so that no UTF-8 sequence is cut.
 std::size_t cut(std::string_view text) {
   for (std::size_t end = text.size() - 1; end > 0; --end) {

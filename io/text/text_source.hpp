@@ -7,8 +7,8 @@
 // which are listed as skipped; empty files, hidden names, node_modules and __pycache__. A file that is named itself
 // must be text. A file reached twice counts once. Text that turns out not to be UTF-8 further on is refused when it is
 // read. A block ends before an ASCII white space that follows a visible ASCII character (a line's end only after a
-// letter or digit), wherever it has such a place: there the split patterns of byte-level BPE always cut, so tokens do
-// not depend on the size of a block.
+// letter or digit), wherever it has such a boundary: there the split patterns of byte-level BPE always cut, so tokens
+// do not depend on the size of a block.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -100,20 +100,20 @@ std::string ReadableText::finish() { return taken(true); }
 
 std::string ReadableText::taken(bool is_end) {
   std::string text;
-  std::size_t place = 0;
-  while (place < held_.size()) {
-    const std::string_view rest = std::string_view(held_).substr(place);
+  std::size_t offset = 0;
+  while (offset < held_.size()) {
+    const std::string_view rest = std::string_view(held_).substr(offset);
     if (const std::size_t length = utf8_character(rest); length > 0) {
       text += controls_ == Controls::escaped ? shown(rest.substr(0, length)) : std::string(rest.substr(0, length));
-      place += length;
+      offset += length;
       continue;
     }
     const std::size_t begun = utf8_beginning(rest);
     if (begun == rest.size() && !is_end) break;
     text += kReplacement;
-    place += std::max<std::size_t>(begun, 1);
+    offset += std::max<std::size_t>(begun, 1);
   }
-  held_.erase(0, place);
+  held_.erase(0, offset);
   return text;
 }
 
@@ -166,22 +166,25 @@ void ByteTokenizer::save(const std::string& path) const {
   write_whole_file(path, file_text());
 }
 
-std::size_t PieceCache::slot_of(std::string_view piece) { return std::hash<std::string_view>{}(piece) % kNumSlots; }
+std::size_t PretokenCache::slot_of(std::string_view pretoken) {
+  return std::hash<std::string_view>{}(pretoken) % kNumSlots;
+}
 
-bool PieceCache::find(std::string_view piece, std::vector<Token>& out) const {
-  if (piece.size() > kMaxBytes) return false;
-  const Slot& slot = slots_[slot_of(piece)];
-  if (slot.num_bytes != piece.size() || std::memcmp(slot.bytes.data(), piece.data(), piece.size()) != 0) return false;
+bool PretokenCache::find(std::string_view pretoken, std::vector<Token>& out) const {
+  if (pretoken.size() > kMaxBytes) return false;
+  const Slot& slot = slots_[slot_of(pretoken)];
+  if (slot.num_bytes != pretoken.size() || std::memcmp(slot.bytes.data(), pretoken.data(), pretoken.size()) != 0)
+    return false;
   out.insert(out.end(), slot.tokens.begin(), slot.tokens.begin() + slot.num_tokens);
   return true;
 }
 
-void PieceCache::keep(std::string_view piece, std::span<const Token> tokens) {
-  if (piece.empty() || piece.size() > kMaxBytes || tokens.size() > kMaxTokens) return;
-  Slot& slot = slots_[slot_of(piece)];
-  slot.num_bytes = static_cast<std::uint8_t>(piece.size());
+void PretokenCache::keep(std::string_view pretoken, std::span<const Token> tokens) {
+  if (pretoken.empty() || pretoken.size() > kMaxBytes || tokens.size() > kMaxTokens) return;
+  Slot& slot = slots_[slot_of(pretoken)];
+  slot.num_bytes = static_cast<std::uint8_t>(pretoken.size());
   slot.num_tokens = static_cast<std::uint8_t>(tokens.size());
-  std::copy(piece.begin(), piece.end(), slot.bytes.begin());
+  std::copy(pretoken.begin(), pretoken.end(), slot.bytes.begin());
   std::copy(tokens.begin(), tokens.end(), slot.tokens.begin());
 }
 

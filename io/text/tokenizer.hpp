@@ -112,18 +112,18 @@ class ByteTokenizer : public Tokenizer {
   static std::string hugging_face_text();
 };
 
-// The tokens of pieces met before. Words repeat, so most pieces need no merging.
-// A fixed table of one-line slots, each holding the last short piece that fell into it: 4 MiB, no growth, no
+// The tokens of pretokens met before. Words repeat, so most pretokens need no merging.
+// A fixed table of one-line slots, each holding the last short pretoken that fell into it: 4 MiB, no growth, no
 // allocation.
 
-class PieceCache {
+class PretokenCache {
  public:
-  PieceCache() : slots_(kNumSlots) {}
+  PretokenCache() : slots_(kNumSlots) {}
 
-  /// Appends the piece's tokens to `out` and returns true where they are known.
-  bool find(std::string_view piece, std::vector<Token>& out) const;
-  /// Remembers the tokens of a piece that is short enough.
-  void keep(std::string_view piece, std::span<const Token> tokens);
+  /// Appends the pretoken's tokens to `out` and returns true where they are known.
+  bool find(std::string_view pretoken, std::vector<Token>& out) const;
+  /// Remembers the tokens of a pretoken that is short enough.
+  void keep(std::string_view pretoken, std::span<const Token> tokens);
 
  private:
   static constexpr std::size_t kNumSlots = std::size_t{1} << 16;
@@ -137,7 +137,7 @@ class PieceCache {
   };
   static_assert(sizeof(Slot) == 64);
 
-  [[nodiscard]] static std::size_t slot_of(std::string_view piece);
+  [[nodiscard]] static std::size_t slot_of(std::string_view pretoken);
 
   std::vector<Slot> slots_;
 };

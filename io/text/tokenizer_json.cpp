@@ -67,18 +67,18 @@ void add_token(const std::string& path, BpeVocabulary& vocabulary, const std::st
     refuse(path,
            "token " + json_excerpt(visible) + ": its id is not a number from 0 to " + std::to_string(kMaxIds - 1));
   }
-  const auto place = static_cast<std::size_t>(id);
-  if (place >= vocabulary.visible.size()) vocabulary.visible.resize(place + 1);
+  const auto index = static_cast<std::size_t>(id);
+  if (index >= vocabulary.visible.size()) vocabulary.visible.resize(index + 1);
   const auto [entry, is_new] = vocabulary.id_of.emplace(visible, static_cast<Token>(id));
   if (entry->second != id) {
     refuse(path, "token " + json_excerpt(visible) + " has two ids, " + std::to_string(entry->second) + " and " +
                      std::to_string(id));
   }
-  if (is_new && !vocabulary.visible[place].empty()) {
-    refuse(path, "id " + std::to_string(id) + " is given to " + json_excerpt(vocabulary.visible[place]) + " and " +
+  if (is_new && !vocabulary.visible[index].empty()) {
+    refuse(path, "id " + std::to_string(id) + " is given to " + json_excerpt(vocabulary.visible[index]) + " and " +
                      json_excerpt(visible));
   }
-  vocabulary.visible[place] = visible;
+  vocabulary.visible[index] = visible;
 }
 
 BpeVocabulary read_bpe_vocabulary(const std::string& path, const nlohmann::json& model) {

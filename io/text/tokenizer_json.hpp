@@ -46,7 +46,7 @@ struct TokenizerJson {
   std::string split;  ///< the regular expression
   bool nfc = false;
   bool add_prefix_space = false;  ///< a text that does not begin with a blank gets one
-  std::vector<Token> whole;       ///< with ignore_merges: pieces that are one of these are it, whatever the merges make
+  std::vector<Token> whole;  ///< with ignore_merges: pretokens that are one of these are it, whatever the merges make
   Token end_of_text = -1;
   /// ids after which a model of these tokens has nothing more to say, end_of_text among them
   std::vector<Token> closing;

@@ -67,13 +67,13 @@ inline std::int64_t cached_attention_workspace(const CacheShape& cache, std::int
 /// Copies the key and value heads of each row of qkv to its place in the cache.
 template <class Space, class T>
 void append_to_cache(const Space& space, const CachedHeads<T>& heads, const CacheShape& cache, MatrixIn<T> qkv,
-                     const RowPositions& places, const AttentionShape& shape) {
+                     const RowPositions& row_positions, const AttentionShape& shape) {
   const std::int64_t dim = shape.head_dim;
   for_each_row(
       space, "kozero::append_to_cache", shape.batch, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-        const std::int64_t position = places.positions(n);
+        const std::int64_t position = row_positions.positions(n);
         for (std::int64_t kv = 0; kv < shape.kv_heads; ++kv) {
-          const std::int64_t head = cache.head(places.sequences(n), kv);
+          const std::int64_t head = cache.head(row_positions.sequences(n), kv);
           const T* const key = qkv.data() + shape.key_of(n, kv);
           T* const to = heads.keys.data() + head;
           for_each_column(team, dim, [=](std::int64_t d) { to[cache.key(position, d)] = key[d]; });
@@ -140,7 +140,7 @@ struct CachedChunks {
   CachedHeads<const T> heads;
   CacheShape cache;
   AttentionShape shape;
-  RowPositions places;
+  RowPositions row_positions;
   float* parts;
 
   [[nodiscard]] std::int64_t num_tasks() const { return shape.batch * shape.heads * cache.chunks(); }
@@ -154,7 +154,7 @@ struct CachedChunks {
     const std::int64_t n = task / cache.chunks() / shape.heads;
     const std::int64_t h = task / cache.chunks() % shape.heads;
     const std::int64_t first = task % cache.chunks() * cache.chunk();
-    const std::int64_t seen = places.positions(n) + 1 - first;
+    const std::int64_t seen = row_positions.positions(n) + 1 - first;
     if (seen > 0) attend(team, n, h, first, seen < cache.chunk() ? seen : cache.chunk(), parts + task * part_extent());
   }
 
@@ -163,7 +163,7 @@ struct CachedChunks {
   KOKKOS_FUNCTION void attend(const RowTeam<Space>& team, std::int64_t n, std::int64_t h, std::int64_t first,
                               std::int64_t count, float* part) const {
     const std::int64_t dim = shape.head_dim;
-    const std::int64_t begin = cache.head(places.sequences(n), h / shape.group()) + first * dim;
+    const std::int64_t begin = cache.head(row_positions.sequences(n), h / shape.group()) + first * dim;
     auto* const scores =
         static_cast<float*>(team.thread_scratch(0).get_shmem(static_cast<std::size_t>(cache.chunk()) * sizeof(float)));
     key_scores(team, scores, qkv + shape.query(n, h), heads.keys.data() + begin, shape.scale(), count, dim);
@@ -182,7 +182,7 @@ struct CachedChunks {
 
 /// y of one row and head: its chunks, each weighted by e^(its maximum - the largest) / the sum of all.
 template <class Space, class T>
-void add_chunks(const Space& space, Matrix<T> y, const CacheShape& cache, const RowPositions& places,
+void add_chunks(const Space& space, Matrix<T> y, const CacheShape& cache, const RowPositions& row_positions,
                 const AttentionShape& shape, float* parts) {
   const std::int64_t dim = shape.head_dim;
   const std::int64_t extent = dim + kChunkSlots;
@@ -191,7 +191,7 @@ void add_chunks(const Space& space, Matrix<T> y, const CacheShape& cache, const 
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t row) {
         const std::int64_t n = row / shape.heads;
         float* const part = parts + row * cache.chunks() * extent;
-        const std::int64_t chunks = places.positions(n) / cache.chunk() + 1;
+        const std::int64_t chunks = row_positions.positions(n) / cache.chunk() + 1;
         float maximum = part[dim + kChunkMaximum];
         for (std::int64_t c = 1; c < chunks; ++c) {
           const float other = part[c * extent + dim + kChunkMaximum];
@@ -222,23 +222,24 @@ void add_chunks(const Space& space, Matrix<T> y, const CacheShape& cache, const 
 /// has cached_attention_workspace floats.
 template <class Space, class T>
 void attention_cached(const Space& space, Matrix<T> y, MatrixIn<T> qkv, const CachedHeads<T>& heads,
-                      const CacheShape& cache, const RowPositions& places, const AttentionShape& shape,
+                      const CacheShape& cache, const RowPositions& row_positions, const AttentionShape& shape,
                       Vector<float> workspace) {
   require(
       static_cast<std::int64_t>(qkv.extent(0)) == shape.batch && shape.positions == 1 &&
-          places.num_rows() == shape.batch && static_cast<std::int64_t>(y.extent(1)) == shape.y_columns() &&
+          row_positions.num_rows() == shape.batch && static_cast<std::int64_t>(y.extent(1)) == shape.y_columns() &&
           static_cast<std::int64_t>(heads.keys.extent(0)) >= cache.extent() &&
           static_cast<std::int64_t>(workspace.extent(0)) >= cached_attention_workspace(cache, shape.batch, shape.heads),
       "attention_cached: an array does not have the extents of the shape");
   if (shape.batch == 0) return;
-  const CachedChunks<Space, T> chunks{qkv.data(), {heads.keys, heads.values}, cache, shape, places, workspace.data()};
+  const CachedChunks<Space, T> chunks{qkv.data(),      {heads.keys, heads.values}, cache, shape, row_positions,
+                                      workspace.data()};
   constexpr int kTeam = runs_on_host<Space> ? 1 : kRowsPerBlock;
   constexpr int kVector = runs_on_host<Space> ? 1 : kLanes;
   const auto teams = static_cast<int>((chunks.num_tasks() + kTeam - 1) / kTeam);
   Kokkos::TeamPolicy<Space, Kokkos::Schedule<Kokkos::Dynamic>> policy(space, teams, kTeam, kVector);
   policy.set_scratch_size(0, Kokkos::PerThread(static_cast<int>(chunks.scratch_bytes())));
   Kokkos::parallel_for("kozero::attention_cached", policy, chunks);
-  add_chunks(space, y, cache, places, shape, workspace.data());
+  add_chunks(space, y, cache, row_positions, shape, workspace.data());
 }
 
 }  // namespace kozero::kernels

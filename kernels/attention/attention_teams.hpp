@@ -136,17 +136,17 @@ class TeamForward {
     const std::int64_t block = blocks_ - 1 - team.league_rank() % blocks_;
     const QueryRow head(shape_, team.league_rank() / blocks_ * shape_.positions);
     auto* const scratch = static_cast<float*>(team.team_scratch(0).get_shmem(kScratchFloats * sizeof(float)));
-    const Place place{head, block * kQueries, team.team_rank() / Scores::kGridColumns,
-                      team.team_rank() % Scores::kGridColumns};
+    const ThreadTile tile{head, block * kQueries, team.team_rank() / Scores::kGridColumns,
+                          team.team_rank() % Scores::kGridColumns};
     const Memory memory{{scratch},
                         {scratch + QueryBlock::kFloats},
                         {scratch + QueryBlock::kFloats + KeyBlock::kFloats},
                         scratch + QueryBlock::kFloats + KeyBlock::kFloats + Weights::kFloats};
-    attend(team, place, memory);
+    attend(team, tile, memory);
   }
 
  private:
-  struct Place {
+  struct ThreadTile {
     QueryRow head;       // at position 0
     std::int64_t first;  // query of the block
     int row, column;     // of this thread in the grid
@@ -163,29 +163,29 @@ class TeamForward {
     float outputs[Outputs::kOwnRows][Outputs::kOwnColumns];
   };
 
-  KOKKOS_FUNCTION void attend(const RowTeam<Space>& team, const Place& place, const Memory& memory) const {
+  KOKKOS_FUNCTION void attend(const RowTeam<Space>& team, const ThreadTile& tile, const Memory& memory) const {
     const std::int64_t stride = shape_.qkv_columns();
     const auto dim = static_cast<int>(shape_.head_dim);
-    const T* const k = qkv_.data() + shape_.key_of(place.head.batch, place.head.kv);
-    const T* const v = qkv_.data() + shape_.value_of(place.head.batch, place.head.kv);
-    memory.queries.load(team, qkv_.data() + shape_.query(place.head.batch, place.head.head), stride, place.first,
+    const T* const k = qkv_.data() + shape_.key_of(tile.head.batch, tile.head.kv);
+    const T* const v = qkv_.data() + shape_.value_of(tile.head.batch, tile.head.kv);
+    memory.queries.load(team, qkv_.data() + shape_.query(tile.head.batch, tile.head.head), stride, tile.first,
                         shape_.positions, dim);
     Running running = begun();
-    for (std::int64_t key = 0; key < place.first + kQueries && key < shape_.positions; key += kKeys) {
+    for (std::int64_t key = 0; key < tile.first + kQueries && key < shape_.positions; key += kKeys) {
       float scores[Scores::kOwnRows][Scores::kOwnColumns];
       team.team_barrier();
       memory.keys.load(team, k, stride, key, shape_.positions, dim);
       team.team_barrier();
-      block_scores<Scores>(scores, memory.queries, memory.keys, place.row, place.column, dim);
-      mask(scores, place, key);
-      share_largest(scores, place, memory);
+      block_scores<Scores>(scores, memory.queries, memory.keys, tile.row, tile.column, dim);
+      mask(scores, tile, key);
+      share_largest(scores, tile, memory);
       team.team_barrier();
       memory.keys.load(team, v, stride, key, shape_.positions, dim);
-      weigh(running, scores, place, memory, key);
+      weigh(running, scores, tile, memory, key);
       team.team_barrier();
-      add_weighted<Outputs>(running.outputs, memory.weights, memory.keys, kKeys, place.row, place.column);
+      add_weighted<Outputs>(running.outputs, memory.weights, memory.keys, kKeys, tile.row, tile.column);
     }
-    store(team, running, place, memory);
+    store(team, running, tile, memory);
   }
 
   KOKKOS_FUNCTION static Running begun() {
@@ -201,37 +201,37 @@ class TeamForward {
   }
 
   /// The scores, scaled; -infinity where the key is after the query.
-  KOKKOS_FUNCTION void mask(float (&scores)[Scores::kOwnRows][Scores::kOwnColumns], const Place& place,
+  KOKKOS_FUNCTION void mask(float (&scores)[Scores::kOwnRows][Scores::kOwnColumns], const ThreadTile& tile,
                             std::int64_t key) const {
     const float scale = shape_.scale();
     KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
       KOZERO_UNROLLED
       for (int b = 0; b < Scores::kOwnColumns; ++b) {
-        const std::int64_t i = place.first + place.row + a * Scores::kGridRows;
-        const std::int64_t j = key + place.column + b * Scores::kGridColumns;
+        const std::int64_t i = tile.first + tile.row + a * Scores::kGridRows;
+        const std::int64_t j = key + tile.column + b * Scores::kGridColumns;
         scores[a][b] = j <= i ? scale * scores[a][b] : -Kokkos::Experimental::infinity_v<float>;
       }
     }
   }
 
   KOKKOS_FUNCTION static void share_largest(const float (&scores)[Scores::kOwnRows][Scores::kOwnColumns],
-                                            const Place& place, const Memory& memory) {
+                                            const ThreadTile& tile, const Memory& memory) {
     KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
       float largest = scores[a][0];
       KOZERO_UNROLLED
       for (const float score : scores[a]) largest = Kokkos::max(largest, score);
-      memory.partials[(place.row + a * Scores::kGridRows) * Scores::kGridColumns + place.column] = largest;
+      memory.partials[(tile.row + a * Scores::kGridRows) * Scores::kGridColumns + tile.column] = largest;
     }
   }
 
   /// The probabilities of this block of keys into scratch, as yet unnormalised, and the running sums brought up to it.
   KOKKOS_FUNCTION void weigh(Running& running, const float (&scores)[Scores::kOwnRows][Scores::kOwnColumns],
-                             const Place& place, const Memory& memory, std::int64_t key) const {
+                             const ThreadTile& tile, const Memory& memory, std::int64_t key) const {
     KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
-      const int row = place.row + a * Scores::kGridRows;
+      const int row = tile.row + a * Scores::kGridRows;
       float largest = running.largest[a];
       KOZERO_UNROLLED
       for (int c = 0; c < Scores::kGridColumns; ++c) {
@@ -244,38 +244,38 @@ class TeamForward {
       for (float& output : running.outputs[a]) output *= shrink;
       KOZERO_UNROLLED
       for (int b = 0; b < Scores::kOwnColumns; ++b) {
-        const int column = place.column + b * Scores::kGridColumns;
+        const int column = tile.column + b * Scores::kGridColumns;
         const float p = fast_exp(scores[a][b] - largest);
         running.sum[a] += p;
         memory.weights.row(row)[column] =
-            p * shape_.kept(place.head.batch, place.head.head, place.first + row, key + column);
+            p * shape_.kept(tile.head.batch, tile.head.head, tile.first + row, key + column);
       }
     }
   }
 
-  KOKKOS_FUNCTION void store(const RowTeam<Space>& team, const Running& running, const Place& place,
+  KOKKOS_FUNCTION void store(const RowTeam<Space>& team, const Running& running, const ThreadTile& tile,
                              const Memory& memory) const {
     KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
-      memory.partials[(place.row + a * Scores::kGridRows) * Scores::kGridColumns + place.column] = running.sum[a];
+      memory.partials[(tile.row + a * Scores::kGridRows) * Scores::kGridColumns + tile.column] = running.sum[a];
     }
     team.team_barrier();
-    T* const out = y_.data() + shape_.output(place.head.batch, place.head.head);
+    T* const out = y_.data() + shape_.output(tile.head.batch, tile.head.head);
     KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
-      const int row = place.row + a * Scores::kGridRows;
-      const std::int64_t i = place.first + row;
+      const int row = tile.row + a * Scores::kGridRows;
+      const std::int64_t i = tile.first + row;
       if (i >= shape_.positions) continue;
       float sum = 0.0F;
       KOZERO_UNROLLED
       for (int c = 0; c < Scores::kGridColumns; ++c) sum += memory.partials[row * Scores::kGridColumns + c];
       KOZERO_UNROLLED
       for (int e = 0; e < Outputs::kOwnColumns; ++e) {
-        const int d = place.column + e * Outputs::kGridColumns;
+        const int d = tile.column + e * Outputs::kGridColumns;
         if (d < shape_.head_dim) out[i * shape_.y_columns() + d] = static_cast<T>(running.outputs[a][e] / sum);
       }
-      const std::int64_t n = (place.head.batch * shape_.heads + place.head.head) * shape_.positions + i;
-      if (place.column == 0) logsumexp_.data()[n] = running.largest[a] + Kokkos::log(sum);
+      const std::int64_t n = (tile.head.batch * shape_.heads + tile.head.head) * shape_.positions + i;
+      if (tile.column == 0) logsumexp_.data()[n] = running.largest[a] + Kokkos::log(sum);
     }
   }
 

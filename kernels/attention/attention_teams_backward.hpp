@@ -58,17 +58,17 @@ class TeamBackward {
     // The blocks with the most to go over begin first: of queries the last, of keys the first.
     const std::int64_t nth = team.league_rank() % blocks_;
     const std::int64_t head = team.league_rank() / blocks_;
-    const Place place{head / heads_, head % heads_, (kOwn == Own::queries ? blocks_ - 1 - nth : nth) * kRows,
-                      team.team_rank() / Scores::kGridColumns, team.team_rank() % Scores::kGridColumns};
+    const ThreadTile tile{head / heads_, head % heads_, (kOwn == Own::queries ? blocks_ - 1 - nth : nth) * kRows,
+                          team.team_rank() / Scores::kGridColumns, team.team_rank() % Scores::kGridColumns};
     if constexpr (kOwn == Own::queries) {
-      of_queries(team, place, memory);
+      of_queries(team, tile, memory);
     } else {
-      of_keys(team, place, memory);
+      of_keys(team, tile, memory);
     }
   }
 
  private:
-  struct Place {
+  struct ThreadTile {
     std::int64_t batch, head;  // of queries or of keys
     std::int64_t first;        // row of the own block
     int row, column;           // of this thread in the grid
@@ -80,45 +80,45 @@ class TeamBackward {
   using Sums = float[Outputs::kOwnRows][Outputs::kOwnColumns];
   using Numbers = float[Scores::kOwnRows][Scores::kOwnColumns];
 
-  KOKKOS_FUNCTION void of_queries(const RowTeam<Space>& team, const Place& place, const Memory& memory) const {
-    const std::int64_t kv = place.head / shape_.group();
-    load_queries(team, memory.own, memory.own_paired, place.batch, place.head, place.first);
+  KOKKOS_FUNCTION void of_queries(const RowTeam<Space>& team, const ThreadTile& tile, const Memory& memory) const {
+    const std::int64_t kv = tile.head / shape_.group();
+    load_queries(team, memory.own, memory.own_paired, tile.batch, tile.head, tile.first);
     Sums dq = {};
-    for (std::int64_t key = 0; key < place.first + kRows && key < shape_.positions; key += kRows) {
+    for (std::int64_t key = 0; key < tile.first + kRows && key < shape_.positions; key += kRows) {
       Numbers kept_p, ds;
       team.team_barrier();
-      load_keys(team, memory.other, memory.other_paired, place.batch, kv, key);
+      load_keys(team, memory.other, memory.other_paired, tile.batch, kv, key);
       team.team_barrier();
-      probabilities(kept_p, ds, place, memory, place.head, key);
-      share(ds, place, memory);
+      probabilities(kept_p, ds, tile, memory, tile.head, key);
+      share(ds, tile, memory);
       team.team_barrier();
-      add_weighted<Outputs>(dq, memory.weights, memory.other, kRows, place.row, place.column);
+      add_weighted<Outputs>(dq, memory.weights, memory.other, kRows, tile.row, tile.column);
     }
-    store(dq, place, shape_.query(place.batch, place.head));
+    store(dq, tile, shape_.query(tile.batch, tile.head));
   }
 
-  KOKKOS_FUNCTION void of_keys(const RowTeam<Space>& team, const Place& place, const Memory& memory) const {
-    load_keys(team, memory.own, memory.own_paired, place.batch, place.head, place.first);
+  KOKKOS_FUNCTION void of_keys(const RowTeam<Space>& team, const ThreadTile& tile, const Memory& memory) const {
+    load_keys(team, memory.own, memory.own_paired, tile.batch, tile.head, tile.first);
     Sums dk = {};
     Sums dv = {};
-    for (std::int64_t h = place.head * shape_.group(); h < (place.head + 1) * shape_.group(); ++h) {
-      for (std::int64_t query = place.first; query < shape_.positions; query += kRows) {
+    for (std::int64_t h = tile.head * shape_.group(); h < (tile.head + 1) * shape_.group(); ++h) {
+      for (std::int64_t query = tile.first; query < shape_.positions; query += kRows) {
         Numbers kept_p, ds;
         team.team_barrier();
-        load_queries(team, memory.other, memory.other_paired, place.batch, h, query);
+        load_queries(team, memory.other, memory.other_paired, tile.batch, h, query);
         team.team_barrier();
-        probabilities(kept_p, ds, place, memory, h, query);
-        share(ds, place, memory);
+        probabilities(kept_p, ds, tile, memory, h, query);
+        share(ds, tile, memory);
         team.team_barrier();
-        add_weighted<Outputs>(dk, memory.weights, memory.other, kRows, place.row, place.column);
+        add_weighted<Outputs>(dk, memory.weights, memory.other, kRows, tile.row, tile.column);
         team.team_barrier();
-        share(kept_p, place, memory);
+        share(kept_p, tile, memory);
         team.team_barrier();
-        add_weighted<Outputs>(dv, memory.weights, memory.other_paired, kRows, place.row, place.column);
+        add_weighted<Outputs>(dv, memory.weights, memory.other_paired, kRows, tile.row, tile.column);
       }
     }
-    store(dk, place, shape_.key_of(place.batch, place.head));
-    store(dv, place, shape_.value_of(place.batch, place.head));
+    store(dk, tile, shape_.key_of(tile.batch, tile.head));
+    store(dv, tile, shape_.value_of(tile.batch, tile.head));
   }
 
   KOKKOS_FUNCTION void load_queries(const RowTeam<Space>& team, const Block& q, const Block& dy, std::int64_t batch,
@@ -137,23 +137,23 @@ class TeamBackward {
 
   /// m p and ds of this thread's rows and columns: own rows by the other's from `other_first` on. Of a key after its
   /// query, and of rows that are not there, zero.
-  KOKKOS_FUNCTION void probabilities(Numbers& kept_p, Numbers& ds, const Place& place, const Memory& memory,
+  KOKKOS_FUNCTION void probabilities(Numbers& kept_p, Numbers& ds, const ThreadTile& tile, const Memory& memory,
                                      std::int64_t head, std::int64_t other_first) const {
     const auto dim = static_cast<int>(shape_.head_dim);
     const float scale = shape_.scale();
-    block_scores<Scores>(kept_p, memory.own, memory.other, place.row, place.column, dim);
-    block_scores<Scores>(ds, memory.own_paired, memory.other_paired, place.row, place.column, dim);
+    block_scores<Scores>(kept_p, memory.own, memory.other, tile.row, tile.column, dim);
+    block_scores<Scores>(ds, memory.own_paired, memory.other_paired, tile.row, tile.column, dim);
     KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
       KOZERO_UNROLLED
       for (int b = 0; b < Scores::kOwnColumns; ++b) {
-        const std::int64_t own = place.first + place.row + a * Scores::kGridRows;
-        const std::int64_t other = other_first + place.column + b * Scores::kGridColumns;
+        const std::int64_t own = tile.first + tile.row + a * Scores::kGridRows;
+        const std::int64_t other = other_first + tile.column + b * Scores::kGridColumns;
         const std::int64_t i = kOwn == Own::queries ? own : other;
         const std::int64_t j = kOwn == Own::queries ? other : own;
         const bool seen = j <= i && i < shape_.positions;
-        const std::int64_t n = seen ? (place.batch * shape_.heads + head) * shape_.positions + i : 0;
-        const float kept = seen ? shape_.kept(place.batch, head, i, j) : 0.0F;
+        const std::int64_t n = seen ? (tile.batch * shape_.heads + head) * shape_.positions + i : 0;
+        const float kept = seen ? shape_.kept(tile.batch, head, i, j) : 0.0F;
         const float p = seen ? fast_exp(scale * kept_p[a][b] - gradient_.logsumexp[n]) : 0.0F;
         ds[a][b] = scale * p * (kept * ds[a][b] - gradient_.delta[n]);
         kept_p[a][b] = kept * p;
@@ -161,23 +161,23 @@ class TeamBackward {
     }
   }
 
-  KOKKOS_FUNCTION static void share(const Numbers& numbers, const Place& place, const Memory& memory) {
+  KOKKOS_FUNCTION static void share(const Numbers& numbers, const ThreadTile& tile, const Memory& memory) {
     KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
-      float* const row = memory.weights.row(place.row + a * Scores::kGridRows);
+      float* const row = memory.weights.row(tile.row + a * Scores::kGridRows);
       KOZERO_UNROLLED
-      for (int b = 0; b < Scores::kOwnColumns; ++b) row[place.column + b * Scores::kGridColumns] = numbers[a][b];
+      for (int b = 0; b < Scores::kOwnColumns; ++b) row[tile.column + b * Scores::kGridColumns] = numbers[a][b];
     }
   }
 
-  KOKKOS_FUNCTION void store(const Sums& sums, const Place& place, std::int64_t head_begin) const {
+  KOKKOS_FUNCTION void store(const Sums& sums, const ThreadTile& tile, std::int64_t head_begin) const {
     T* const out = dqkv_.data() + head_begin;
     KOZERO_UNROLLED
     for (int a = 0; a < Outputs::kOwnRows; ++a) {
-      const std::int64_t row = place.first + place.row + a * Outputs::kGridRows;
+      const std::int64_t row = tile.first + tile.row + a * Outputs::kGridRows;
       KOZERO_UNROLLED
       for (int e = 0; e < Outputs::kOwnColumns; ++e) {
-        const int d = place.column + e * Outputs::kGridColumns;
+        const int d = tile.column + e * Outputs::kGridColumns;
         if (row < shape_.positions && d < shape_.head_dim) {
           out[row * shape_.qkv_columns() + d] = static_cast<T>(sums[a][e]);
         }

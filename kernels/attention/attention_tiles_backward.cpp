@@ -106,8 +106,8 @@ struct Backward {
     return ahead;
   }
 
-  /// P^T and dS^T of key block j and query block i, the latter into place `place` of the chunk; dQ^T += K^T dS^T.
-  void add_to_queries(const HeadPair& at, std::int64_t j, std::int64_t i, std::int64_t place,
+  /// P^T and dS^T of key block j and query block i, the latter into block `slot` of the chunk; dQ^T += K^T dS^T.
+  void add_to_queries(const HeadPair& at, std::int64_t j, std::int64_t i, std::int64_t slot,
                       const BackwardScratch<T>& scratch, const TileUnitInUse& tiles) const {
     const HeadExtents<T> extents(shape);
     if (j == 0) pack_queries(at, i, scratch);
@@ -119,7 +119,7 @@ struct Backward {
     ahead.some();
     const float* const kept = kept_block(scratch.kept, shape, at.batch, at.head, j, i);
     pack_gradients<StorageOf<Packed<T>>>(
-        {scratch.p + place * kTileElements, scratch.ds + place * kTileElements, scratch.ds_right},
+        {scratch.p + slot * kTileElements, scratch.ds + slot * kTileElements, scratch.ds_right},
         {scratch.scores, kept, i == j}, scratch.dp, kLog2E * shape.scale(), scratch.shift[i], scratch.delta[i]);
     const auto* const ds = reinterpret_cast<const Packed<T>*>(scratch.ds_right);
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {

@@ -66,28 +66,28 @@ struct Assignment {
   std::int64_t extent;
 
   /// The elements of block `block`, on a host.
-  template <int... kPlaces>
-  void assign_block(std::int64_t block, std::integer_sequence<int, kPlaces...> /*places*/) const {
+  template <int... kIndices>
+  void assign_block(std::int64_t block, std::integer_sequence<int, kIndices...> /*indices*/) const {
     const std::int64_t first = block * kElementBlock;
     const std::int64_t end = first + kElementBlock < extent ? first + kElementBlock : extent;
     const auto value = [at = in, f = f, first](std::int64_t i) {
-      return f(static_cast<float>(at[kPlaces][first + i])...);
+      return f(static_cast<float>(at[kIndices][first + i])...);
     };
     store_run(out + first, end - first, value);
   }
 
   /// The elements of pack `pack`, on a GPU.
-  template <int... kPlaces>
-  KOKKOS_FUNCTION void assign_pack(std::int64_t pack, std::integer_sequence<int, kPlaces...> /*places*/) const {
+  template <int... kIndices>
+  KOKKOS_FUNCTION void assign_pack(std::int64_t pack, std::integer_sequence<int, kIndices...> /*indices*/) const {
     const std::int64_t first = pack * kCount;
     const std::int64_t count = first + kCount < extent ? kCount : extent - first;
-    assign_share<1>(out + first, count, 0, 1, f, (in[kPlaces] + first)...);
+    assign_share<1>(out + first, count, 0, 1, f, (in[kIndices] + first)...);
   }
 
   KOKKOS_FUNCTION void operator()(std::int64_t part) const {
-    constexpr auto kPlaces = std::make_integer_sequence<int, kInputs>();
-    KOKKOS_IF_ON_HOST((assign_block(part, kPlaces);))
-    KOKKOS_IF_ON_DEVICE((assign_pack(part, kPlaces);))
+    constexpr auto kIndices = std::make_integer_sequence<int, kInputs>();
+    KOKKOS_IF_ON_HOST((assign_block(part, kIndices);))
+    KOKKOS_IF_ON_DEVICE((assign_pack(part, kIndices);))
   }
 };
 

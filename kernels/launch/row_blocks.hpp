@@ -129,19 +129,19 @@ struct RowSums {
   using ColumnSums = Kokkos::Array<Pack<kWidth>, kSums>;
 
   /// sum[k] += terms[k] of rows [n, n + kRows), all of which are read before the first is added.
-  template <int kRows, int kWidth, int... kPlaces>
+  template <int kRows, int kWidth, int... kIndices>
   KOKKOS_FUNCTION void add_rows(ColumnSums<kWidth>& sum, std::int64_t n, std::int64_t c,
-                                std::integer_sequence<int, kPlaces...> /*places*/) const {
+                                std::integer_sequence<int, kIndices...> /*indices*/) const {
     StoredPack<T, kWidth> values[kRows][kArrays];
     KOZERO_UNROLLED
     for (int j = 0; j < kRows; ++j) {
-      ((values[j][kPlaces] = stored_pack<kWidth>(rows.arrays[kPlaces].at(n + j) + first + c)), ...);
+      ((values[j][kIndices] = stored_pack<kWidth>(rows.arrays[kIndices].at(n + j) + first + c)), ...);
     }
     KOZERO_UNROLLED
     for (int j = 0; j < kRows; ++j) {
       KOZERO_UNROLLED
       for (int i = 0; i < kWidth; ++i) {
-        const RowTerms<kSums> term = terms(n + j, static_cast<float>(values[j][kPlaces].x[i])...);
+        const RowTerms<kSums> term = terms(n + j, static_cast<float>(values[j][kIndices].x[i])...);
         for (int k = 0; k < kSums; ++k) sum[k].x[i] += term[k];
       }
     }
@@ -151,24 +151,24 @@ struct RowSums {
   /// [c, c + kWidth).
   template <int kWidth>
   KOKKOS_FUNCTION void go_down(float* sums, std::int64_t stride, std::int64_t c) const {
-    constexpr auto kPlaces = std::make_integer_sequence<int, kArrays>();
+    constexpr auto kIndices = std::make_integer_sequence<int, kArrays>();
     constexpr int kRows = 8;
     ColumnSums<kWidth> sum = {};
     std::int64_t n = range.begin;
-    for (; n + kRows <= range.end; n += kRows) add_rows<kRows, kWidth>(sum, n, c, kPlaces);
-    for (; n < range.end; ++n) add_rows<1, kWidth>(sum, n, c, kPlaces);
+    for (; n + kRows <= range.end; n += kRows) add_rows<kRows, kWidth>(sum, n, c, kIndices);
+    for (; n < range.end; ++n) add_rows<1, kWidth>(sum, n, c, kIndices);
     for (int k = 0; k < kSums; ++k) store_pack(sums + k * stride + c, sum[k]);
   }
 
   /// The same on a host, row after row, which are read as streams.
-  template <int... kPlaces>
+  template <int... kIndices>
   void go_along(float* sums, std::int64_t stride, std::int64_t width,
-                std::integer_sequence<int, kPlaces...> /*places*/) const {
+                std::integer_sequence<int, kIndices...> /*indices*/) const {
     for (std::int64_t n = range.begin; n < range.end; ++n) {
       const bool begins = n == range.begin;
-      const Kokkos::Array<const T*, kArrays> row = {(rows.arrays[kPlaces].at(n) + first)...};
+      const Kokkos::Array<const T*, kArrays> row = {(rows.arrays[kIndices].at(n) + first)...};
       simd_loop(width, [=, f = terms](std::int64_t c) {
-        const RowTerms<kSums> term = f(n, static_cast<float>(row[kPlaces][c])...);
+        const RowTerms<kSums> term = f(n, static_cast<float>(row[kIndices][c])...);
         for (int k = 0; k < kSums; ++k) {
           float& sum = sums[k * stride + c];
           sum = begins ? term[k] : sum + term[k];

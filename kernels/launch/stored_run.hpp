@@ -4,7 +4,7 @@
 //   store_run(out, extent, value):        out[i] = T(value(i))                                  i in [0, extent)
 //   store_runs(a, b, extent, values):     a[i] = T(values(i).first),  b[i] = T(values(i).second)
 // For one host thread. value(i) may read and write element i of any array, its outputs' too, and no other that is
-// written. Floats are stored as they come, in one SIMD loop. 16-bit results wait in a piece of kPiece floats and are
+// written. Floats are stored as they come, in one SIMD loop. 16-bit results wait in a chunk of kChunk floats and are
 // rounded together, with the machine's own instruction where it has one: it rounds as the type's constructor does, but
 // in bf16 a NaN keeps its upper bits and what is below 2^-126 becomes zero, in every element alike.
 #pragma once
@@ -24,7 +24,7 @@
 
 namespace kozero::kernels {
 
-inline constexpr int kPiece = 128;
+inline constexpr int kChunk = 128;
 
 /// body(c) for c in [0, columns), as SIMD on one host thread: the columns must not depend on each other.
 template <class Body>
@@ -49,14 +49,14 @@ void round_lines(T* out, const float* in, int extent, const Rounded& rounded) {
 #endif
 
 /// out[i] = T(in[i]).
-KOKKOS_INLINE_FUNCTION void round_piece(Bfloat16* out, const float* in, int extent) {
+KOKKOS_INLINE_FUNCTION void round_chunk(Bfloat16* out, const float* in, int extent) {
 #if defined(KOZERO_ROUNDS_BFLOAT16)
   round_lines(out, in, extent, [](__m512 x) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)); });
 #else
   for (int i = 0; i < extent; ++i) out[i] = static_cast<Bfloat16>(in[i]);
 #endif
 }
-KOKKOS_INLINE_FUNCTION void round_piece(Float16* out, const float* in, int extent) {
+KOKKOS_INLINE_FUNCTION void round_chunk(Float16* out, const float* in, int extent) {
 #if defined(KOZERO_ROUNDS_FLOAT16)
   round_lines(out, in, extent,
               [](__m512 x) { return _mm512_maskz_cvtps_ph(0xFFFF, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); });
@@ -70,11 +70,11 @@ KOKKOS_INLINE_FUNCTION void store_run(T* out, std::int64_t extent, const Value& 
   if constexpr (std::is_same_v<T, float>) {
     simd_loop(extent, [=](std::int64_t i) { out[i] = value(i); });
   } else {
-    for (std::int64_t first = 0; first < extent; first += kPiece) {
-      float piece[kPiece];
-      const auto here = static_cast<int>(first + kPiece < extent ? kPiece : extent - first);
-      simd_loop(here, [&, value](std::int64_t i) { piece[i] = value(first + i); });
-      round_piece(out + first, piece, here);
+    for (std::int64_t first = 0; first < extent; first += kChunk) {
+      float chunk[kChunk];
+      const auto here = static_cast<int>(first + kChunk < extent ? kChunk : extent - first);
+      simd_loop(here, [&, value](std::int64_t i) { chunk[i] = value(first + i); });
+      round_chunk(out + first, chunk, here);
     }
   }
 }
@@ -93,16 +93,16 @@ KOKKOS_INLINE_FUNCTION void store_runs(T* a, T* b, std::int64_t extent, const Va
       b[i] = at.second;
     });
   } else {
-    for (std::int64_t first = 0; first < extent; first += kPiece) {
-      float piece_a[kPiece], piece_b[kPiece];
-      const auto here = static_cast<int>(first + kPiece < extent ? kPiece : extent - first);
+    for (std::int64_t first = 0; first < extent; first += kChunk) {
+      float piece_a[kChunk], piece_b[kChunk];
+      const auto here = static_cast<int>(first + kChunk < extent ? kChunk : extent - first);
       simd_loop(here, [&, values](std::int64_t i) {
         const TwoValues at = values(first + i);
         piece_a[i] = at.first;
         piece_b[i] = at.second;
       });
-      round_piece(a + first, piece_a, here);
-      round_piece(b + first, piece_b, here);
+      round_chunk(a + first, piece_a, here);
+      round_chunk(b + first, piece_b, here);
     }
   }
 }

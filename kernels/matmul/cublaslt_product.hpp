@@ -9,9 +9,9 @@
 //   sums_of_a        sums(m) = sum over the inner extent of op(a): where that is dy^T, the gradient of a bias
 //   sums_of_b        sums(n) = the same of op(b)
 // Its algorithms are those that cuBLASLt's heuristic names for the kind of product, none with a reduction by
-// atomics; the first is the rule's (product_tuning.hpp). A way's name is the algorithm's words in hexadecimal, which
-// one version of cuBLASLt gives one GPU. Where there is none for a GELU or for sums, there is no such Product, and they
-// are kernels of their own.
+// atomics; the first is the rule's (product_tuning.hpp). An algorithm's name is the algorithm's words in hexadecimal,
+// which one version of cuBLASLt gives one GPU. Where there is none for a GELU or for sums, there is no such Product,
+// and they are kernels of their own.
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime.h>
@@ -99,7 +99,7 @@ class CublasltProduct {
     return names;
   }
 
-  void run(std::size_t way, cudaStream_t stream, void* workspace, Out* c, const In* a, const In* b,
+  void run(std::size_t algorithm, cudaStream_t stream, void* workspace, Out* c, const In* a, const In* b,
            const Epilogue<Out, In>& epilogue, float* sums = nullptr) {
     if (sums != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void*>(sums));
     if (epilogue.bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(epilogue.bias));
@@ -113,7 +113,7 @@ class CublasltProduct {
     const float alpha = 1.0F;
     const float beta = kind_.shape.accumulate ? 1.0F : 0.0F;
     check_cublaslt(cublasLtMatmul(handle_, operation_, &alpha, b, b_, a, a_, &beta, addend, c_, result, c_,
-                                  &algorithms_[way], workspace, kCublasltWorkspace, stream),
+                                  &algorithms_[algorithm], workspace, kCublasltWorkspace, stream),
                    "cublasLtMatmul");
   }
 

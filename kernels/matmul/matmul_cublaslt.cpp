@@ -78,12 +78,12 @@ void run(CublasltProduct<Out, In>& product, const CublasltKind& kind, cudaStream
          const In* b, const Epilogue<Out, In>& epilogue) {
   static KeptAlgorithms<CublasltKind, std::size_t> kept;
   void* const workspace = library().workspace;
-  const std::size_t way = kept.of(kind, [&] {
+  const std::size_t algorithm = kept.of(kind, [&] {
     return algorithm_of<Out>(
         name_of<Out, In>(kind), product.algorithms(), kind.shape.m * kind.shape.n,
-        [&](std::size_t place, Out* results) { product.run(place, stream, workspace, results, a, b, epilogue); });
+        [&](std::size_t index, Out* results) { product.run(index, stream, workspace, results, a, b, epilogue); });
   });
-  product.run(way, stream, workspace, c, a, b, epilogue);
+  product.run(algorithm, stream, workspace, c, a, b, epilogue);
 }
 
 /// A product with an epilogue of cuBLASLt's, or the plain one with kernels of our own behind it.
@@ -96,18 +96,18 @@ struct FusedOrApart {
   [[nodiscard]] std::vector<std::string> algorithms() const {
     std::vector<std::string> names = fused.algorithms();
     std::vector<std::string> apart;
-    for (const auto& way : plain.algorithms()) apart.push_back("apart " + way);
+    for (const auto& algorithm : plain.algorithms()) apart.push_back("apart " + algorithm);
     names.insert(apart_first ? names.begin() : names.end(), apart.begin(), apart.end());
     return names;
   }
 
-  struct Way {
+  struct Algorithm {
     bool fused;
-    std::size_t place;
+    std::size_t index;
   };
-  [[nodiscard]] Way at(std::size_t way) const {
+  [[nodiscard]] Algorithm at(std::size_t algorithm) const {
     const std::size_t first = apart_first ? plain.num_algorithms() : fused.num_algorithms();
-    return {(way < first) != apart_first, way < first ? way : way - first};
+    return {(algorithm < first) != apart_first, algorithm < first ? algorithm : algorithm - first};
   }
 };
 
@@ -132,24 +132,24 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
     return apply_gelu(space, shape, c, epilogue);
   }
   const FusedOrApart<Out, In> product{product_of<Out, In>(kind), product_of<Out, In>(plain), false};
-  const auto run_way = [&](std::size_t way, Out* results, const Epilogue<Out, In>& of_way) {
-    const auto [fused, place] = product.at(way);
+  const auto run_algorithm = [&](std::size_t algorithm, Out* results, const Epilogue<Out, In>& of_algorithm) {
+    const auto [fused, index] = product.at(algorithm);
     auto& chosen = fused ? product.fused : product.plain;
-    chosen.run(place, stream_of(space), library().workspace, results, a, b, of_way);
-    if (!fused) apply_gelu(space, shape, results, of_way);
+    chosen.run(index, stream_of(space), library().workspace, results, a, b, of_algorithm);
+    if (!fused) apply_gelu(space, shape, results, of_algorithm);
   };
   static KeptAlgorithms<CublasltKind, std::size_t> kept;
   const std::int64_t extent = shape.m * shape.n;
-  const std::size_t way = kept.of(kind, [&] {
+  const std::size_t algorithm = kept.of(kind, [&] {
     // Timed ones overwrite neither c nor what a GELU gives.
     return algorithm_of<Out>(name_of<Out, In>(kind), product.algorithms(), 2 * extent,
-                             [&](std::size_t place, Out* results) {
+                             [&](std::size_t index, Out* results) {
                                Epilogue<Out, In> timed = epilogue;
                                if (timed.active != nullptr) timed.active = results + extent;
-                               run_way(place, results, timed);
+                               run_algorithm(index, results, timed);
                              });
   });
-  run_way(way, c, epilogue);
+  run_algorithm(algorithm, c, epilogue);
 }
 
 /// The rule is apart: an epilogue that sums has no algorithm that splits the inner extent, and a weight's gradient has
@@ -168,21 +168,21 @@ bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, M
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
   const FusedOrApart<float, T> product{product_of<float, T>(kind),
                                        product_of<float, T>({shape, Fusion::none, true, kind.tf32}), true};
-  const auto run_way = [&](std::size_t way, float* results) {
-    const auto [fused, place] = product.at(way);
+  const auto run_algorithm = [&](std::size_t algorithm, float* results) {
+    const auto [fused, index] = product.at(algorithm);
     auto& chosen = fused ? product.fused : product.plain;
-    chosen.run(place, stream_of(space), library().workspace, results, a.data(), b.data(), {},
+    chosen.run(index, stream_of(space), library().workspace, results, a.data(), b.data(), {},
                fused ? workspace.data() : nullptr);
     return fused;
   };
   static KeptAlgorithms<CublasltKind, std::size_t> kept;
-  const std::size_t way = kept.of(kind, [&] {
+  const std::size_t algorithm = kept.of(kind, [&] {
     const std::string name = name_of<float, T>(kind);
-    return algorithm_of<float>(name, product.algorithms(), shape.m * shape.n, [&](std::size_t place, float* results) {
-      if (!run_way(place, results)) bias_backward(space, Vector<float>(results, dy.extent(1)), dy, workspace);
+    return algorithm_of<float>(name, product.algorithms(), shape.m * shape.n, [&](std::size_t index, float* results) {
+      if (!run_algorithm(index, results)) bias_backward(space, Vector<float>(results, dy.extent(1)), dy, workspace);
     });
   });
-  return run_way(way, c);
+  return run_algorithm(algorithm, c);
 }
 
 template void multiply<Device, float, float>(const Device&, const ProductShape&, float*, const float*, const float*,

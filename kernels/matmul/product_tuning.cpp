@@ -30,14 +30,15 @@ Tuning& tuning() {
 
 std::string listed(const std::vector<std::string>& algorithms) {
   std::string text;
-  for (const auto& way : algorithms) text.append(text.empty() ? "\"" : ", \"").append(way).append("\"");
+  for (const auto& algorithm : algorithms) text.append(text.empty() ? "\"" : ", \"").append(algorithm).append("\"");
   return text;
 }
 
-void require_way(const std::string& kind, const std::string& way, const std::vector<std::string>& algorithms) {
-  if (std::find(algorithms.begin(), algorithms.end(), way) != algorithms.end()) return;
-  throw Error(Failure::input, tuning().source + ": \"" + kind + "\" = \"" + way +
-                                  "\": this way to multiply is not here; accepted are " + listed(algorithms));
+void require_algorithm(const std::string& kind, const std::string& algorithm,
+                       const std::vector<std::string>& algorithms) {
+  if (std::find(algorithms.begin(), algorithms.end(), algorithm) != algorithms.end()) return;
+  throw Error(Failure::input, tuning().source + ": \"" + kind + "\" = \"" + algorithm +
+                                  "\": there is no such algorithm here; accepted are " + listed(algorithms));
 }
 
 /// Of one product, of so many in a row.
@@ -49,33 +50,34 @@ double seconds_of(const std::function<void()>& multiply, int repeats) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / repeats;
 }
 
-/// How often a way is repeated between two fences; 0 where the back end has it, but refuses to run it. The rule's own,
-/// the first, must run.
-int repeats_of(std::size_t way, const std::function<void(std::size_t)>& multiply) {
+/// How often an algorithm is repeated between two fences; 0 where the back end has it, but refuses to run it. The rule's
+/// own, the first, must run.
+int repeats_of(std::size_t algorithm, const std::function<void(std::size_t)>& multiply) {
   try {
-    multiply(way);  // makes what it makes once
-    const double once = seconds_of([&] { multiply(way); }, 1);
+    multiply(algorithm);  // makes what it makes once
+    const double once = seconds_of([&] { multiply(algorithm); }, 1);
     return static_cast<int>(std::clamp(kTimedSeconds / once, 1.0, kMostRepeats));
   } catch (const Error&) {
-    if (way == 0) throw;
+    if (algorithm == 0) throw;
     return 0;
   }
 }
 
-/// Seconds of each way; infinite where it was refused.
+/// Seconds of each algorithm; infinite where it was refused.
 std::vector<double> medians(std::size_t num_algorithms, int rounds, const std::function<void(std::size_t)>& multiply) {
   std::vector<int> repeats;
-  for (std::size_t way = 0; way < num_algorithms; ++way) repeats.push_back(repeats_of(way, multiply));
+  for (std::size_t algorithm = 0; algorithm < num_algorithms; ++algorithm)
+    repeats.push_back(repeats_of(algorithm, multiply));
   std::vector<std::vector<double>> seconds(num_algorithms);
   for (int round = 0; round < rounds; ++round) {
-    for (std::size_t way = 0; way < num_algorithms; ++way) {
-      const bool refused = repeats[way] == 0;
-      seconds[way].push_back(refused ? std::numeric_limits<double>::infinity()
-                                     : seconds_of([&] { multiply(way); }, repeats[way]));
+    for (std::size_t algorithm = 0; algorithm < num_algorithms; ++algorithm) {
+      const bool refused = repeats[algorithm] == 0;
+      seconds[algorithm].push_back(refused ? std::numeric_limits<double>::infinity()
+                                           : seconds_of([&] { multiply(algorithm); }, repeats[algorithm]));
     }
   }
   std::vector<double> result;
-  for (const auto& of_way : seconds) result.push_back(median(of_way));
+  for (const auto& of_algorithm : seconds) result.push_back(median(of_algorithm));
   return result;
 }
 
@@ -84,8 +86,8 @@ std::vector<double> medians(std::size_t num_algorithms, int rounds, const std::f
 void use_product_algorithms(ProductAlgorithms algorithms, std::string source) {
   tuning().source = std::move(source);
   const auto known = known_product_algorithms();
-  for (const auto& [kind, way] : algorithms) {
-    if (!known.empty()) require_way(kind, way, known);
+  for (const auto& [kind, algorithm] : algorithms) {
+    if (!known.empty()) require_algorithm(kind, algorithm, known);
   }
   tuning().table = std::move(algorithms);
   ++tuning().version;
@@ -117,7 +119,7 @@ std::int64_t product_table_version() { return tuning().version; }
 std::size_t listed_algorithm(const std::string& kind, const std::vector<std::string>& algorithms) {
   const auto found = tuning().table.find(kind);
   if (found == tuning().table.end()) return 0;
-  require_way(kind, found->second, algorithms);
+  require_algorithm(kind, found->second, algorithms);
   return static_cast<std::size_t>(std::find(algorithms.begin(), algorithms.end(), found->second) - algorithms.begin());
 }
 

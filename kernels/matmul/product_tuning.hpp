@@ -17,16 +17,16 @@
 namespace kozero::kernels {
 
 // The table by which matrix products are computed, and how one is measured.
-//   kind   "bf16 = bf16 x bf16, 4096 x 2304 x 768, none none, bias": types, M x N x K, operations, what else goes in
-//   way    "oneDNN", "loops", "AVX-512 BF16", an algorithm of cuBLASLt: a name that means the same, and gives the same
-//          bits, in every process with the same device and library
+//   kind        "bf16 = bf16 x bf16, 4096 x 2304 x 768, none none, bias": types, M x N x K, operations, what else goes in
+//   algorithm   "oneDNN", "loops", "AVX-512 BF16", an algorithm of cuBLASLt: a name that means the same algorithm, and
+//               gives the same bits, in every process with the same device and library
 // A kind that is not in the table goes by the back end's rule. The table is the process's, since kernels know no run.
 // No algorithm is timed but between begin_product_tuning() and end_product_tuning(). From one host thread.
 
-using ProductAlgorithms = std::map<std::string, std::string>;  ///< kind -> way
+using ProductAlgorithms = std::map<std::string, std::string>;  ///< kind -> algorithm
 
-/// The table from now on; `source` is where it comes from, for messages. Throws Error(input) naming a kind whose way
-/// this back end does not have; what only a product can tell is refused at the first of its kind.
+/// The table from now on; `source` is where it comes from, for messages. Throws Error(input) naming a kind whose
+/// algorithm this back end does not have; what only a product can tell is refused at the first of its kind.
 void use_product_algorithms(ProductAlgorithms algorithms, std::string source = "");
 const ProductAlgorithms& product_algorithms();
 
@@ -41,7 +41,7 @@ struct TunedProduct {
 
 /// From now on the first product of each kind times all its algorithms, one after the other, in so many rounds, on its
 /// own operands; the timed results go to memory that is taken for it, but a host's GELU writes where it is to. Then the
-/// way that is kept computes it.
+/// algorithm that is kept computes it.
 void begin_product_tuning(int rounds);
 /// The kinds, in the order in which they were met. The table is what it was.
 std::vector<TunedProduct> end_product_tuning();
@@ -50,7 +50,7 @@ std::vector<TunedProduct> end_product_tuning();
 std::string product_library();
 
 // What a back end asks before it multiplies: which of its algorithms to take (product_tuning.hpp).
-// It names the algorithms that it has for a kind, the rule's own first, and gets a place among them.
+// It names the algorithms that it has for a kind, the rule's own first, and gets an index among them.
 
 /// "bf16 = bf16 x bf16, 4096 x 2304 x 768, none none, bias".
 std::string kind_name(const char* out, const char* in, const ProductShape& shape);
@@ -66,7 +66,7 @@ std::string kind_name(const ProductShape& shape) {
   return kind_name(name(Out()), name(In()), shape);
 }
 
-/// Every way that the back end may have for some kind; none where only a product can tell.
+/// Every algorithm that the back end may have for some kind; none where only a product can tell.
 std::vector<std::string> known_product_algorithms();
 
 bool tuning_products();
@@ -74,34 +74,34 @@ bool tuning_products();
 /// An answer of algorithm_of() that was given outside of tuning holds until this is another number.
 std::int64_t product_table_version();
 
-/// The table's way, else the rule's. Throws Error(input) where the table's is not among `algorithms`.
+/// The table's algorithm, else the rule's. Throws Error(input) where the table's is not among `algorithms`.
 std::size_t listed_algorithm(const std::string& kind, const std::vector<std::string>& algorithms);
 
-/// The place of the least; 0 where that is not less than the first by more than noise, 3 %.
+/// The index of the least; 0 where that is not less than the first by more than noise, 3 %.
 std::size_t kept_of(const std::vector<double>& seconds);
 
-/// The fastest, measured by multiply(place) where the kind was not met before.
+/// The fastest, measured by multiply(index) where the kind was not met before.
 std::size_t fastest_algorithm(const std::string& kind, const std::vector<std::string>& algorithms,
                         const std::function<void(std::size_t)>& multiply);
 
-/// The place of the way to take. To measure, multiply(place, memory for `extent` results) is called.
+/// The index of the algorithm to take. To measure, multiply(index, memory for `extent` results) is called.
 template <class Out, class Multiply>
 std::size_t algorithm_of(const std::string& kind, const std::vector<std::string>& algorithms, std::int64_t extent,
                    const Multiply& multiply) {
   if (!tuning_products()) return listed_algorithm(kind, algorithms);
   Kokkos::View<Out*, DeviceMemory> results;
-  return fastest_algorithm(kind, algorithms, [&](std::size_t way) {
+  return fastest_algorithm(kind, algorithms, [&](std::size_t algorithm) {
     if (results.data() == nullptr) results = {"kozero::product_algorithms::results", static_cast<std::size_t>(extent)};
-    multiply(way, results.data());
+    multiply(algorithm, results.data());
   });
 }
 
 /// Answers kept by a back end's own kinds, so that a product builds no text and takes no memory.
-template <class Kind, class Way>
+template <class Kind, class Algorithm>
 class KeptAlgorithms {
  public:
   template <class Ask>
-  Way of(const Kind& kind, const Ask& ask) {
+  Algorithm of(const Kind& kind, const Ask& ask) {
     if (tuning_products()) return ask();
     if (version_ != product_table_version()) algorithms_.clear();
     version_ = product_table_version();
@@ -110,7 +110,7 @@ class KeptAlgorithms {
   }
 
  private:
-  std::map<Kind, Way> algorithms_;
+  std::map<Kind, Algorithm> algorithms_;
   std::int64_t version_ = 0;
 };
 

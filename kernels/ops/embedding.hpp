@@ -57,10 +57,10 @@ void position_forward(const Space& space, Matrix<T> x, MatrixIn<T> wpe, std::int
 
 /// The same of rows at given positions, each below T.
 template <class Space, class T>
-void position_forward_at(const Space& space, Matrix<T> x, MatrixIn<T> wpe, const RowPositions& places) {
-  require(wpe.extent(1) == x.extent(1) && places.positions.extent(0) == x.extent(0),
+void position_forward_at(const Space& space, Matrix<T> x, MatrixIn<T> wpe, const RowPositions& row_positions) {
+  require(wpe.extent(1) == x.extent(1) && row_positions.positions.extent(0) == x.extent(0),
           "position_forward_at: wpe (at least T, C) or the positions (N) do not fit x (N, C)");
-  add_positions(space, "kozero::position_forward_at", x, wpe, places);
+  add_positions(space, "kozero::position_forward_at", x, wpe, row_positions);
 }
 
 /// Bit k: whether row first + k is there and its token in the bucket. The same on all lanes of a warp.

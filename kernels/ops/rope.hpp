@@ -118,10 +118,10 @@ void rope_forward(const Space& space, Matrix<T> qkv, std::int64_t heads_to_rotat
 
 /// The same of rows at given positions, each below T.
 template <class Space, class T>
-void rope_forward_at(const Space& space, Matrix<T> qkv, std::int64_t heads_to_rotate, const RowPositions& places,
+void rope_forward_at(const Space& space, Matrix<T> qkv, std::int64_t heads_to_rotate, const RowPositions& row_positions,
                      Matrix<const float> cosines, Matrix<const float> sines) {
-  require(places.positions.extent(0) == qkv.extent(0), "rope_forward_at: not one position for each row of qkv");
-  rope_rotate(space, "kozero::rope_forward_at", qkv, heads_to_rotate, cosines, sines, 1.0F, places);
+  require(row_positions.positions.extent(0) == qkv.extent(0), "rope_forward_at: not one position for each row of qkv");
+  rope_rotate(space, "kozero::rope_forward_at", qkv, heads_to_rotate, cosines, sines, 1.0F, row_positions);
 }
 
 template <class Space, class T>

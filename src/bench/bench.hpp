@@ -26,7 +26,7 @@ void bench_kernels(const dist::Environment& environment, const Arguments& argume
 /// Training steps of a deck: time by kernel as they run, and the share of it in which none does.
 void bench_step(const dist::Environment& environment, const Arguments& arguments);
 
-/// Every way to compute each kind of matrix product of a step; the fastest go to a file for run.tuning.
+/// Every algorithm for each kind of matrix product of a step; the fastest go to a file for run.tuning.
 void bench_tune(const dist::Environment& environment, const Arguments& arguments);
 
 /// Reduce-scatter and all-gather of each back end beside MPI's own collectives.

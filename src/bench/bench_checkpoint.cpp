@@ -37,7 +37,7 @@ double slowest(dist::Communicator& comm, const Work& work) {
   const auto start = std::chrono::steady_clock::now();
   dist::agreed(comm, work);
   const double mine = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const auto all = comm.gather_control({mine});
+  const auto all = dist::from_all_ranks(comm, mine);
   return *std::max_element(all.begin(), all.end());
 }
 
@@ -135,10 +135,11 @@ class CheckpointBench {
     dist::agreed(comm_, [&] {
       if (report->problem) throw Error(*report->problem);
     });
-    const auto all = comm_.gather_control({report->seconds, report->stall_s});
-    for (std::size_t i = 0; i < all.size(); i += 2) {
-      report->seconds = std::max(report->seconds, all[i]);
-      report->stall_s = std::max(report->stall_s, all[i + 1]);
+    for (const double seconds : dist::from_all_ranks(comm_, report->seconds)) {
+      report->seconds = std::max(report->seconds, seconds);
+    }
+    for (const double stall_s : dist::from_all_ranks(comm_, report->stall_s)) {
+      report->stall_s = std::max(report->stall_s, stall_s);
     }
     remove(report->folder);
     return *report;

@@ -119,7 +119,7 @@ class CollectivesBench {
     work();
     Device().fence("kozero::bench_collectives");
     const double mine = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const auto all = control_->gather_control({mine});
+    const auto all = dist::from_all_ranks(*control_, mine);
     return *std::max_element(all.begin(), all.end());
   }
 

@@ -96,17 +96,17 @@ void KernelProfile::start() {
 KernelProfile::Result KernelProfile::stop() {
   recording_ = false;
   Device().fence("kozero::KernelProfile::stop");
-  require(!pieces_.empty(), "KernelProfile: no kernel ran");
+  require(!intervals_.empty(), "KernelProfile: no kernel ran");
   Result result;
   for (const auto& name : names_) result.kernels.push_back({name});
-  for (const auto& piece : pieces_) {
-    Kernel& kernel = result.kernels[piece.name];
-    const double seconds = marks_.seconds(piece.begin, piece.end);
+  for (const auto& interval : intervals_) {
+    Kernel& kernel = result.kernels[interval.name];
+    const double seconds = marks_.seconds(interval.begin, interval.end);
     ++kernel.calls;
     kernel.seconds += seconds;
     result.in_kernels += seconds;
   }
-  result.span = marks_.seconds(pieces_.front().begin, pieces_.back().end);
+  result.span = marks_.seconds(intervals_.front().begin, intervals_.back().end);
   result.waits = waits_;
   result.waited = waited_;
   result.allocations = allocations_;
@@ -117,16 +117,16 @@ KernelProfile::Result KernelProfile::stop() {
 
 void KernelProfile::begin(const std::string& name) {
   if (!recording_ || depth_++ > 0) return;
-  pieces_.push_back({index_of(name), marks_.set(), 0});
+  intervals_.push_back({index_of(name), marks_.set(), 0});
 }
 
 void KernelProfile::end() {
-  if (recording_ && --depth_ == 0) pieces_.back().end = marks_.set();
+  if (recording_ && --depth_ == 0) intervals_.back().end = marks_.set();
 }
 
 std::size_t KernelProfile::index_of(const std::string& name) {
-  const auto place = std::find(names_.begin(), names_.end(), name);
-  if (place == names_.end()) names_.push_back(name);
+  const auto found = std::find(names_.begin(), names_.end(), name);
+  if (found == names_.end()) names_.push_back(name);
   return static_cast<std::size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
 }
 

@@ -41,7 +41,7 @@ class KernelProfile {
   [[nodiscard]] Result stop();
 
  private:
-  struct Piece {
+  struct Interval {
     std::size_t name, begin, end;
   };
   struct Calls;
@@ -52,7 +52,7 @@ class KernelProfile {
 
   DeviceMarks marks_;
   std::vector<std::string> names_;
-  std::vector<Piece> pieces_;
+  std::vector<Interval> intervals_;
   bool recording_ = false;
   int depth_ = 0;
   std::int64_t waits_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// bench_tune.cpp: the fastest way for each kind of matrix product of a deck's step, as a file for run.tuning.
+// bench_tune.cpp: the fastest algorithm for each kind of matrix product of a deck's step, as a file for run.tuning.
 // In one training step the first product of each kind times all its algorithms (kernels/matmul/product_tuning.hpp).
 // What rank 0 found is the file; all ranks then take further steps by the rule and by the file in turn, which says what
 // it is worth. Evaluation and generation have kinds of their own, which stay with the rule.
@@ -34,7 +34,7 @@ std::vector<kernels::TunedProduct> tuned_in(UnsavedRun& run, int rounds) {
   auto products = kernels::end_product_tuning();
   if (!products.empty()) return products;
   throw Error(Failure::deck,
-              "bench tune: no product of the step goes by more than one way; accepted is run.products = \"fastest\"",
+              "bench tune: no product of the step has more than one algorithm; accepted is run.products = \"fastest\"",
               Error::Seen::by_all_ranks);
 }
 

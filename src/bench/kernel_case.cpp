@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kSmallest = std::int64_t{128} << 20;  // several times a last-level cache
 constexpr std::int64_t kBorder = 64;                         // bytes: operands begin on such borders
-constexpr std::int64_t kSkew = 5 * kBorder;                  // no two operands of a call begin at one place in a page
+constexpr std::int64_t kSkew = 5 * kBorder;  // no two operands of a call begin at the same offset in a page
 
 std::int64_t ring_bytes(std::int64_t call_bytes) { return std::max(kSmallest, 2 * call_bytes); }
 

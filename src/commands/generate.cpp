@@ -81,16 +81,16 @@ GeneratedTexts::GeneratedTexts(const io::Tokenizer& tokenizer, const std::vector
 }
 
 void GeneratedTexts::on_token(std::int64_t sequence, Token token) {
-  const auto place = static_cast<std::size_t>(sequence);
-  sequences_[place].tokens.push_back(token);
-  give(place, sequences_[place].stream.add(token));
+  const auto index = static_cast<std::size_t>(sequence);
+  sequences_[index].tokens.push_back(token);
+  give(index, sequences_[index].stream.add(token));
 }
 
 void GeneratedTexts::on_end(std::int64_t sequence, bool ended_by_token) {
-  const auto place = static_cast<std::size_t>(sequence);
-  sequences_[place].has_ended = true;
-  sequences_[place].ended_by_token = ended_by_token;
-  give(place, sequences_[place].stream.finish());
+  const auto index = static_cast<std::size_t>(sequence);
+  sequences_[index].has_ended = true;
+  sequences_[index].ended_by_token = ended_by_token;
+  give(index, sequences_[index].stream.finish());
   while (shown_ < sequences_.size() && sequences_[shown_].has_ended) {
     show("\n");
     if (++shown_ < sequences_.size()) head(shown_);

@@ -175,12 +175,12 @@ void add_shapes(const io::ListedTensor& a, const io::ListedTensor& b, Comparison
 void add_values(const io::ListedTensor& tensor, const io::TensorDifference& found, Comparison& all) {
   if (found.count == 0) return;
   ++all.different;
-  const auto place = io::place_of(found.first, tensor.shape);
+  const auto index = io::index_of(found.first, tensor.shape);
   all.lines.push_back(fmt::format("{}: first at ({}): {} and {}; {} of {} differ, by at most {}", tensor.name,
-                                  fmt::join(place, ", "), digits_of(found.a), digits_of(found.b), found.count,
+                                  fmt::join(index, ", "), digits_of(found.a), digits_of(found.b), found.count,
                                   tensor.extent(), found.largest));
   all.json["tensors"].push_back({{"name", tensor.name},
-                                 {"first", place},
+                                 {"first", index},
                                  {"values", {digits_of(found.a), digits_of(found.b)}},
                                  {"count", found.count},
                                  {"largest", found.largest}});

@@ -244,9 +244,8 @@ std::optional<double> TrainingRun::evaluate_after(std::int64_t step) {
 }
 
 void TrainingRun::say_memory() {
-  const auto mine = static_cast<double>(memory_use_.taken(session_));
-  const auto peaks = control_.gather_control({mine});
-  summary_.peak_memory = static_cast<std::int64_t>(*std::max_element(peaks.begin(), peaks.end()));
+  const auto peaks = dist::from_all_ranks(control_, memory_use_.taken(session_));
+  summary_.peak_memory = *std::max_element(peaks.begin(), peaks.end());
   const std::int64_t allocated = ledger_.total() - (kHostIsDevice ? 0 : ledger_.bytes(Memory::staging));
   log_.say(
       fmt::format("memory       of a rank: arrays planned {:.1f} MiB, arrays allocated {:.1f} MiB, {} {:.1f} MiB ({})",

@@ -37,14 +37,14 @@ std::string folder_to_continue(const io::Deck& deck) {
   return "";
 }
 
-std::vector<io::RankProcess> places_of_all(dist::Communicator& comm) {
+std::vector<io::RankProcess> processes_of_all_ranks(dist::Communicator& comm) {
   const io::RankProcess mine = io::this_place();
-  std::vector<io::RankProcess> places;
+  std::vector<io::RankProcess> processes;
   for (const auto& text : dist::gather_text(comm, std::to_string(mine.pid) + " " + mine.host)) {
     std::istringstream words(text);
-    words >> places.emplace_back().pid >> places.back().host;
+    words >> processes.emplace_back().pid >> processes.back().host;
   }
-  return places;
+  return processes;
 }
 
 /// The next rank, cyclically, that shares this one's process numbers; this rank where it is alone.
@@ -88,7 +88,7 @@ RunControl::RunControl(Session& session, io::Log& log, StartedAs started)
                     .end = alone ? nullptr : static_cast<void (*)(int)>(dist::Environment::abort),
                     .unanswered = {}});
   end_at_stop_signal("before the first step");
-  places_ = places_of_all(control_);
+  processes_ = processes_of_all_ranks(control_);
   std::string folder;
   dist::agreed(control_, [&] {
     folder = folder_to_continue(deck_);
@@ -107,7 +107,7 @@ RunControl::~RunControl() {
 }
 
 Facts RunControl::provenance() const {
-  return run_facts(command_line("train", started_.arguments, control_.size()), places_);
+  return run_facts(command_line("train", started_.arguments, control_.size()), processes_);
 }
 
 std::string RunControl::make_folder(const std::string& continued) {
@@ -120,7 +120,7 @@ std::string RunControl::make_folder(const std::string& continued) {
 
 void RunControl::enter(const std::string& folder, std::int64_t step) {
   shared_->step = step;
-  record_ = std::make_shared<io::RunRecord>(folder, places_);
+  record_ = std::make_shared<io::RunRecord>(folder, processes_);
   spaces_ = dist::gather_text(control_, process_space());
   dist::agreed(control_, [&] {
     if (control_.rank() != 0) return;
@@ -155,7 +155,7 @@ void RunControl::end_outputs() {
 }
 
 void RunControl::record_failed_start(const std::string& folder) {
-  const auto record = std::make_shared<const io::RunRecord>(folder, places_);
+  const auto record = std::make_shared<const io::RunRecord>(folder, processes_);
   set_failure_reporter([record](int status, const std::string& line) {
     record->log(line);
     record->end({status == kPreempted ? "preempted" : "failed", text_of(line), 0, status});
@@ -189,11 +189,11 @@ void RunControl::end_steps() {
   end_at_stop_signal("after the last step, whose weights are complete in " + record_->folder());
 }
 
-std::function<double()> RunControl::request() {
+std::function<int()> RunControl::request() {
   return [this] { return own_request(); };
 }
 
-double RunControl::own_request() {
+int RunControl::own_request() {
   int reason = stop_signal();
   if (control_.rank() == 0) {
     look_at_folder();
@@ -223,8 +223,8 @@ void RunControl::count_step(std::int64_t step, int reason) {
 }
 
 bool RunControl::signal_on_any_rank(dist::Communicator& comm) {
-  const auto signals = comm.gather_control({static_cast<double>(stop_signal())});
-  const auto largest = static_cast<int>(*std::max_element(signals.begin(), signals.end()));
+  const auto signals = dist::from_all_ranks(comm, stop_signal());
+  const int largest = *std::max_element(signals.begin(), signals.end());
   reason_ = std::max(reason_, largest);
   if (largest != 0) answer_stop_signal();
   return largest != 0;

@@ -63,7 +63,7 @@ class RunControl {
   /// All is saved: a stop signal ends the job at once again.
   void end_steps();
   /// What Trainer::step asks at its gather.
-  [[nodiscard]] std::function<double()> request();
+  [[nodiscard]] std::function<int()> request();
   /// `step` is done, and the ranks agreed on `reason` in it.
   void count_step(std::int64_t step, int reason);
   /// Why the run stops; stop_reason::kNone while it does not.
@@ -92,7 +92,7 @@ class RunControl {
 
  private:
   [[nodiscard]] std::string command(const std::string& resume) const;
-  [[nodiscard]] double own_request();
+  [[nodiscard]] int own_request();
   void look_at_folder();
   [[nodiscard]] bool time_is_over() const;
   /// A start that fails from here on says so in the folder of the run before; rank 0 holds its lock.
@@ -107,7 +107,7 @@ class RunControl {
   io::Log& log_;
   StartedAs started_;
   std::unique_ptr<io::RunLock> lock_;  // rank 0's
-  std::vector<io::RankProcess> places_;  // of all ranks
+  std::vector<io::RankProcess> processes_;        // of all ranks
   std::vector<std::string> notes_on_run_before_;  // rank 0's
   std::shared_ptr<const io::RunRecord> record_;
   std::vector<std::string> spaces_;  // process_space() of all ranks

@@ -222,13 +222,10 @@ plan::DeviceAndHost room_of(Session& session) {
 
 /// The least that any rank has.
 plan::DeviceAndHost least_room(Session& session) {
-  const plan::DeviceAndHost mine = room_of(session);
-  const auto rooms =
-      session.control().gather_control({static_cast<double>(mine.device), static_cast<double>(mine.host)});
-  plan::DeviceAndHost least = mine;
-  for (std::size_t i = 0; i < rooms.size(); i += 2) {
-    least.device = std::min(least.device, static_cast<std::int64_t>(rooms[i]));
-    least.host = std::min(least.host, static_cast<std::int64_t>(rooms[i + 1]));
+  plan::DeviceAndHost least = room_of(session);
+  for (const plan::DeviceAndHost& room : dist::from_all_ranks(session.control(), least)) {
+    least.device = std::min(least.device, room.device);
+    least.host = std::min(least.host, room.host);
   }
   return least;
 }

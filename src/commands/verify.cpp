@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <fmt/format.h>
 #include <iostream>
 
 #include <kozero/core/error.hpp>
@@ -25,7 +24,7 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
 struct Trace {
   std::vector<double> losses;
   std::vector<double> norms;
-  std::vector<double> weight_hashes;  ///< by rank, of its slices
+  std::vector<std::uint64_t> weight_hashes;  ///< by rank, of its shards
   bool operator==(const Trace& other) const {
     return same_bits(losses, other.losses) && same_bits(norms, other.norms) && weight_hashes == other.weight_hashes;
   }
@@ -39,15 +38,15 @@ Trace run_stage(Session& session, const io::Deck& deck, const train::DataSet& da
     trace.losses.push_back(result.loss);
     trace.norms.push_back(result.grad_norm);
   }
-  trace.weight_hashes = run.comm().gather_control({run.assembly().state().weights().hash_of_my_shards()});
+  trace.weight_hashes = dist::from_all_ranks(run.comm(), run.assembly().state().weights().hash_of_my_shards());
   return trace;
 }
 
 std::string row_of(int stage, const Trace& trace, bool equal) {
-  double hash = 0.0;
-  for (const double one : trace.weight_hashes) hash = std::fmod(31.0 * hash + one, 0x1p48);
+  std::uint64_t hash = 0;
+  for (const std::uint64_t one : trace.weight_hashes) hash = 31 * hash + one;
   return fmt::format("{:>5}  {:>22.17g}  {:>22.17g}  {:012x}  {}\n", stage, trace.losses.back(), trace.norms.back(),
-                     static_cast<std::uint64_t>(hash), equal ? "equal" : "DIFFERS");
+                     hash >> 16U, equal ? "equal" : "DIFFERS");
 }
 
 }  // namespace

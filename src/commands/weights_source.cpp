@@ -97,7 +97,7 @@ WeightsSource find_weights(const std::string& path, dist::Communicator& comm, tr
     }
     return comm.rank() == 0 ? found(path, which) : WeightsSource();
   });
-  source.kind = static_cast<Kind>(std::stoi(comm.broadcast_control(std::to_string(static_cast<int>(source.kind)))));
+  source.kind = dist::broadcast_value(comm, source.kind);
   for (std::string* text :
        {&source.path, &source.model, &source.deck, &source.deck_text, &source.tokenizer, &source.no_tokenizer}) {
     *text = comm.broadcast_control(*text);

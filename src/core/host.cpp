@@ -19,9 +19,9 @@ namespace {
 void add_places_of_openmp([[maybe_unused]] std::set<int>& cpus) {
 #if defined(_OPENMP)
   if (omp_get_proc_bind() == omp_proc_bind_false) return;
-  for (int place = 0; place < omp_get_num_places(); ++place) {
-    CpuSet here(static_cast<std::size_t>(omp_get_place_num_procs(place)));
-    omp_get_place_proc_ids(place, here.data());
+  for (int openmp_place = 0; openmp_place < omp_get_num_places(); ++openmp_place) {
+    CpuSet here(static_cast<std::size_t>(omp_get_place_num_procs(openmp_place)));
+    omp_get_place_proc_ids(openmp_place, here.data());
     cpus.insert(here.begin(), here.end());
   }
 #endif

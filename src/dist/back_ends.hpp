@@ -16,10 +16,10 @@
 namespace kozero::dist {
 
 // Collectives over point-to-point messages, between any nodes.
-//   reduce_scatter: rank p's slice, piece by piece, is sent to p by every other rank and added there in rank order
+//   reduce_scatter: rank p's slice, chunk by chunk, is sent to p by every other rank and added there in rank order
 //   all_gather: each slice goes straight from its owner's memory into the others' full arrays
-// A gather is under way from its start to its finish; a reduce-scatter, which needs the buffers, is done in its start.
-// MPI's own reductions are not used: they do not add in rank order. Pieces are received into two buffers of
+// A gather is under way from its start to its wait; a reduce-scatter, which needs the buffers, is done in its start.
+// MPI's own reductions are not used: they do not add in rank order. Chunks are received into two buffers of
 // chunk_bytes in turn, so that one is filled while the other is added. Pointers are host memory.
 
 /// Collective over `mpi_comm`, an `MPI_Comm*`.
@@ -31,9 +31,9 @@ void book_mpi_buffers(int size, MemoryLedger& ledger, const CommunicatorOptions&
 
 // Collectives through shared memory, for ranks of one node.
 // An array from share() lies in shared memory, and the peers read it where it lies:
-//   start: post where it lies  ->  finish: wait until all have posted, add or copy what is mine, say that it is read
-//   reclaim: wait until all have read
-// Any other array is copied through windows, two buffers of chunk_bytes a rank, used in turn, all of it in finish:
+//   start: post where it lies  ->  wait: until all have posted, add or copy what is mine, say that it is read
+//   wait_until_reusable: until all have read
+// Any other array is copied through windows, two buffers of chunk_bytes a rank, used in turn, all of it in wait:
 //   phase k:  fill buffer k mod 2  ->  publish k  ->  wait until all have published k  ->  read the peers' buffers
 // Two buffers are enough: who publishes phase k+1 has read all of phase k, and nobody passes phase k+1 before all have
 // published it; so when a rank fills a buffer again, in phase k+2, no one reads it any more.
@@ -54,11 +54,11 @@ void book_shm_window(int size, MemoryLedger& ledger, const CommunicatorOptions& 
 
 // Collectives between GPUs, one a rank, by NCCL on a stream of their own.
 //   start:   compute stream --given--> communication stream: the collective, --done-->
-//   finish:  --done--> compute stream
-// So a collective reads what kernels before its start wrote and writes what they had read, kernels after its finish see
+//   wait:    --done--> compute stream
+// So a collective reads what kernels before its start wrote and writes what they had read, kernels after its wait see
 // the result, and the host waits for neither, only until NCCL has put the collective on its stream. Equal slices are
 // one ncclReduceScatter or ncclAllGather; uneven ones a group of ncclReduce or ncclBroadcast, one a slice that is not
-// empty. What is passed is free after finish, so that reclaim has nothing to do.
+// empty. What is passed is free after wait, so that wait_until_reusable has nothing to do.
 // With `deterministic`, algorithm and protocol are pinned (NCCL_ALGO = Ring, NCCL_PROTO = Simple, unless the user set
 // them), and share() gives nothing: how NCCL cuts an array over its channels, and so the order of a sum, may depend on
 // whether it is registered. Without, share() gives memory registered with NCCL.

@@ -10,14 +10,14 @@
 
 namespace kozero::dist {
 
-// How slices travel through buffers of bounded size: all slices are cut into pieces of one extent, and the
-// k-th pieces travel together.
-//   piece k of rank r: elements [begin(r) + k * extent, ...), `size(r, k)` of them, 0 past the end of its slice
+// How slices travel through buffers of bounded size: all slices are cut into chunks of one extent, and the
+// k-th chunks travel together.
+//   chunk k of rank r: elements [begin(r) + k * extent, ...), `size(r, k)` of them, 0 past the end of its slice
 
-class Pieces {
+class Chunks {
  public:
-  /// `extent`: elements of a piece, > 0.
-  Pieces(const Partition& partition, std::int64_t extent) : partition_(partition), extent_(extent) {}
+  /// `extent`: elements of a chunk, > 0.
+  Chunks(const Partition& partition, std::int64_t extent) : partition_(partition), extent_(extent) {}
 
   [[nodiscard]] std::int64_t extent() const { return extent_; }
   [[nodiscard]] std::int64_t count() const { return (partition_.largest() + extent_ - 1) / extent_; }
@@ -31,8 +31,8 @@ class Pieces {
   std::int64_t extent_;
 };
 
-/// The elements of a piece where `num_parts` of them share `bytes`: a multiple of kAlignment, at least one of it.
-constexpr std::int64_t piece_extent(std::int64_t bytes, int num_parts, std::int64_t element_size) {
+/// The elements of a chunk where `num_parts` of them share `bytes`: a multiple of kAlignment, at least one of it.
+constexpr std::int64_t chunk_extent(std::int64_t bytes, int num_parts, std::int64_t element_size) {
   const std::int64_t elements = bytes / std::max(num_parts, 1) / element_size;
   return std::max(elements / kAlignment, std::int64_t{1}) * kAlignment;
 }

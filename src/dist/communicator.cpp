@@ -36,33 +36,28 @@ void print_notice(const std::string& line) { std::cerr << line << std::endl; }
 
 double sum_in_rank_order(Communicator& comm, double value) {
   double sum = 0.0;
-  for (const double rank_value : comm.gather_control({value})) sum += rank_value;
+  for (const double rank_value : from_all_ranks(comm, value)) sum += rank_value;
   return sum;
 }
 
 std::vector<std::string> gather_text(Communicator& comm, const std::string& text) {
-  const auto lengths = comm.gather_control({static_cast<double>(text.size())});
-  const auto longest = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
-  std::vector<double> letters(longest);  // a letter a value: control traffic knows no text but rank 0's
-  std::transform(text.begin(), text.end(), letters.begin(),
-                 [](char letter) { return static_cast<double>(static_cast<unsigned char>(letter)); });
-  const auto all = comm.gather_control(letters);
+  const auto lengths = from_all_ranks(comm, text.size());
+  const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
+  std::vector<char> padded(longest);
+  std::copy(text.begin(), text.end(), padded.begin());
+  const std::vector<char> all = from_all_ranks(comm, padded);
   std::vector<std::string> texts;
-  for (std::size_t r = 0; r < lengths.size(); ++r) {
-    std::string& one = texts.emplace_back(static_cast<std::size_t>(lengths[r]), ' ');
-    std::transform(one.begin(), one.end(), all.begin() + static_cast<std::ptrdiff_t>(r * longest), one.begin(),
-                   [](char, double letter) { return static_cast<char>(static_cast<unsigned char>(letter)); });
-  }
+  for (std::size_t r = 0; r < lengths.size(); ++r) texts.emplace_back(all.data() + r * longest, lengths[r]);
   return texts;
 }
 
 void agree(Communicator& comm, int status, const std::string& message) {
-  const auto reports = comm.gather_control({static_cast<double>(status)});
-  const auto failed = std::find_if(reports.begin(), reports.end(), [](double each) { return each != 0.0; });
+  const auto reports = from_all_ranks(comm, status);
+  const auto failed = std::find_if(reports.begin(), reports.end(), [](int each) { return each != 0; });
   if (failed == reports.end()) return;
   const auto lowest = static_cast<std::size_t>(failed - reports.begin());
   const std::string text = gather_text(comm, message)[lowest];
-  throw Error(static_cast<Failure>(static_cast<int>(*failed)),
+  throw Error(static_cast<Failure>(*failed),
               text.empty() ? "rank " + std::to_string(lowest) + " failed and said nothing" : text,
               Error::Seen::by_all_ranks);
 }
@@ -88,7 +83,7 @@ class SelfCommunicator final : public Communicator {
   }
 
   void barrier() override {}
-  std::vector<double> gather_control(const std::vector<double>& values) override { return values; }
+  std::vector<std::byte> gather_control(std::span<const std::byte> mine) override { return {mine.begin(), mine.end()}; }
   std::string broadcast_control(const std::string& bytes) override { return bytes; }
 
  private:

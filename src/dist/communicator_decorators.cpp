@@ -13,34 +13,37 @@
 
 namespace kozero::dist {
 
-// Three numbers a collective, gathered and compared with rank 0's.
+// What each rank calls, gathered and compared with rank 0's.
 
 namespace {
 
-constexpr std::size_t kNumbers = 3;  // call, count, element size
+/// What a rank calls.
+struct Called {
+  std::int64_t call = 0;
+  std::int64_t count = 0;  // < 0: the ranks' may differ
+  std::int64_t element_size = 0;
+  bool operator==(const Called&) const = default;
+};
+
+std::string words(const Called& called) {
+  constexpr std::array<const char*, 6> kNames = {"reduce_scatter", "all_gather",     "share",
+                                                 "barrier",        "gather_control", "broadcast_control"};
+  const std::string name = kNames.at(static_cast<std::size_t>(called.call));
+  if (called.count < 0) return name;
+  const std::string elements = called.element_size == 1 ? "" : " elements of " + std::to_string(called.element_size);
+  return name + " of " + std::to_string(called.count) + elements + " bytes";
+}
 
 }  // namespace
 
-std::string CheckedCommunicator::words(const double* called) {
-  constexpr std::array<const char*, 6> kNames = {"reduce_scatter", "all_gather",     "share",
-                                                 "barrier",        "gather_control", "broadcast_control"};
-  const std::string name = kNames.at(static_cast<std::size_t>(called[0]));
-  const auto count = static_cast<std::int64_t>(called[1]);
-  if (count < 0) return name;
-  return name + " of " + std::to_string(count) + " elements of " +
-         std::to_string(static_cast<std::int64_t>(called[2])) + " bytes";
-}
-
 void CheckedCommunicator::check(Call call, std::int64_t count, std::size_t element_size) {
-  const auto all = checks_->gather_control(
-      {static_cast<double>(call), static_cast<double>(count), static_cast<double>(element_size)});
-  for (std::size_t r = 1; r * kNumbers < all.size(); ++r) {
-    if (std::equal(all.begin(), all.begin() + kNumbers, all.begin() + static_cast<std::ptrdiff_t>(r * kNumbers))) {
-      continue;
-    }
+  const Called mine{static_cast<std::int64_t>(call), count, static_cast<std::int64_t>(element_size)};
+  const std::vector<Called> all = from_all_ranks(*checks_, mine);
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    if (all[r] == all[0]) continue;
     throw Error(Failure::internal,
-                "the ranks call different collectives of " + name() + ": rank 0 " + words(all.data()) + ", rank " +
-                    std::to_string(r) + " " + words(all.data() + r * kNumbers),
+                "the ranks call different collectives of " + name() + ": rank 0 " + words(all[0]) + ", rank " +
+                    std::to_string(r) + " " + words(all[r]),
                 Error::Seen::by_all_ranks);
   }
 }
@@ -66,9 +69,9 @@ void CheckedCommunicator::barrier() {
   inner().barrier();
 }
 
-std::vector<double> CheckedCommunicator::gather_control(const std::vector<double>& values) {
-  check(Call::gather_control, static_cast<std::int64_t>(values.size()), sizeof(double));
-  return inner().gather_control(values);
+std::vector<std::byte> CheckedCommunicator::gather_control(std::span<const std::byte> mine) {
+  check(Call::gather_control, static_cast<std::int64_t>(mine.size()), 1);
+  return inner().gather_control(mine);
 }
 
 std::string CheckedCommunicator::broadcast_control(const std::string& bytes) {
@@ -118,21 +121,21 @@ Pending CountedCommunicator::start_all_gather(const void* slice, void* full, con
   return pending;
 }
 
-void CountedCommunicator::finish(Pending pending) {
+void CountedCommunicator::wait(Pending pending) {
   const Stopwatch watch(row(pending.collective));
-  inner().finish(pending);
+  inner().wait(pending);
 }
 
-void CountedCommunicator::reclaim(Pending pending) {
+void CountedCommunicator::wait_until_reusable(Pending pending) {
   const Stopwatch watch(row(pending.collective));
-  inner().reclaim(pending);
+  inner().wait_until_reusable(pending);
 }
 
 void CountedCommunicator::reset() {
   for (auto& row : counts_) row = CollectiveCount{row.collective};
 }
 
-// Pieces of every slice, side by side in the staging buffer, as a small array of their own.
+// Chunks of every slice, side by side in the staging buffer, as a small array of their own.
 
 namespace {
 
@@ -164,24 +167,24 @@ StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> inner, Memo
   buffer_ = decltype(buffer_)("kozero::dist::staged", static_cast<std::size_t>(bytes));
 }
 
-std::int64_t StagedCommunicator::piece_extent(std::size_t element_size) const {
-  return dist::piece_extent(static_cast<std::int64_t>(buffer_.extent(0)), size(),
+std::int64_t StagedCommunicator::chunk_extent(std::size_t element_size) const {
+  return dist::chunk_extent(static_cast<std::int64_t>(buffer_.extent(0)), size(),
                             static_cast<std::int64_t>(element_size));
 }
 
 Pending StagedCommunicator::start_reduce_scatter(const float* full, float* slice, const Partition& partition) {
   constexpr std::int64_t kElement = sizeof(float);
   require(partition.num_ranks() == size(), "staged reduce_scatter: a partition for another number of ranks");
-  const Pieces pieces(partition, piece_extent(sizeof(float)));
-  const Partition staged(pieces.extent() * size(), size());
+  const Chunks chunks(partition, chunk_extent(sizeof(float)));
+  const Partition staged(chunks.extent() * size(), size());
   auto* host = reinterpret_cast<float*>(buffer_.data());
   float* own = host + staged.begin(rank());
-  for (std::int64_t k = 0; k < pieces.count(); ++k) {
+  for (std::int64_t k = 0; k < chunks.count(); ++k) {
     for (int r = 0; r < size(); ++r) {
-      to_host(reinterpret_cast<char*>(host + staged.begin(r)), full + pieces.begin(r, k), pieces.size(r, k) * kElement);
+      to_host(reinterpret_cast<char*>(host + staged.begin(r)), full + chunks.begin(r, k), chunks.size(r, k) * kElement);
     }
     inner().reduce_scatter(host, own, staged);
-    to_device(slice + k * pieces.extent(), reinterpret_cast<const char*>(own), pieces.size(rank(), k) * kElement);
+    to_device(slice + k * chunks.extent(), reinterpret_cast<const char*>(own), chunks.size(rank(), k) * kElement);
   }
   return {Collective::reduce_scatter};
 }
@@ -190,15 +193,15 @@ Pending StagedCommunicator::start_all_gather(const void* slice, void* full, cons
                                              std::size_t element_size) {
   const auto element = static_cast<std::int64_t>(element_size);
   require(partition.num_ranks() == size(), "staged all_gather: a partition for another number of ranks");
-  const Pieces pieces(partition, piece_extent(element_size));
-  const Partition staged(pieces.extent() * size(), size());
+  const Chunks chunks(partition, chunk_extent(element_size));
+  const Partition staged(chunks.extent() * size(), size());
   char* own = buffer_.data() + staged.begin(rank()) * element;
-  for (std::int64_t k = 0; k < pieces.count(); ++k) {
-    to_host(own, static_cast<const char*>(slice) + k * pieces.extent() * element, pieces.size(rank(), k) * element);
+  for (std::int64_t k = 0; k < chunks.count(); ++k) {
+    to_host(own, static_cast<const char*>(slice) + k * chunks.extent() * element, chunks.size(rank(), k) * element);
     inner().all_gather(own, buffer_.data(), staged, element_size);
     for (int r = 0; r < size(); ++r) {
-      to_device(static_cast<char*>(full) + pieces.begin(r, k) * element, buffer_.data() + staged.begin(r) * element,
-                pieces.size(r, k) * element);
+      to_device(static_cast<char*>(full) + chunks.begin(r, k) * element, buffer_.data() + staged.begin(r) * element,
+                chunks.size(r, k) * element);
     }
   }
   return {Collective::all_gather};

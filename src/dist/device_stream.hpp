@@ -12,7 +12,7 @@
 
 namespace kozero::dist {
 
-// Random sleeps that a test puts between the pieces of work of a stream (device_stream.hpp).
+// Random sleeps that a test puts between the tasks of a stream (device_stream.hpp).
 
 class StreamDelays {
  public:
@@ -35,7 +35,7 @@ class StreamDelays {
 // run in their caller there, so what is recorded on the compute stream is reached at once, and the compute stream waits
 // in the call. An event is recorded on one stream, again and again; a wait means the newest record at the time of the
 // wait. For tests, KOZERO_STREAM_DELAY_US and KOZERO_STREAM_DELAY_SEED put random sleeps, of that many microseconds at
-// most, between the pieces of work of either stream: where all that must be ordered is, no bit changes.
+// most, between the tasks of either stream: where all that must be ordered is, no bit changes.
 
 /// What the handle of a host build's stream points to: `enqueue` puts `work(argument)` on the queue.
 struct HostStreamHandle {

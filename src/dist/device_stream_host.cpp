@@ -50,10 +50,10 @@ struct DeviceStream::Queue : HostStreamHandle {
     worker.join();
   }
 
-  void put(std::function<void()> piece) {
+  void put(std::function<void()> task) {
     {
       const std::lock_guard lock(mutex);
-      work.push_back(std::move(piece));
+      work.push_back(std::move(task));
     }
     arrived.notify_one();
   }
@@ -67,11 +67,11 @@ struct DeviceStream::Queue : HostStreamHandle {
     while (true) {
       arrived.wait(lock, [this] { return ending || !work.empty(); });
       if (work.empty()) return;
-      const auto piece = std::move(work.front());
+      const auto task = std::move(work.front());
       work.pop_front();
       lock.unlock();
       delays.sleep();
-      piece();
+      task();
       lock.lock();
     }
   }

@@ -111,22 +111,22 @@ Vector<T> DistributedArray<T>::local(int unit) const {
 template <class T>
 void Transfer<T>::wait() {
   if (state_ != State::started) return;
-  comm_->finish(pending_);
+  comm_->wait(pending_);
   state_ = State::arrived;
   if constexpr (std::is_same_v<T, float>) {
     if (then_ == Then::add) add(from_, to_);
   }
   if (then_ == Then::gather) {
-    comm_->reclaim(pending_);
+    comm_->wait_until_reusable(pending_);
     pending_ = start_gather(*comm_, from_, to_, *partition_);
-    comm_->finish(pending_);
+    comm_->wait(pending_);
   }
 }
 
 template <class T>
 void Transfer<T>::wait_until_reusable() {
   wait();
-  if (state_ == State::arrived) comm_->reclaim(pending_);
+  if (state_ == State::arrived) comm_->wait_until_reusable(pending_);
   state_ = State::reusable;
 }
 

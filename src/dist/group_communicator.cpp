@@ -58,7 +58,7 @@ std::string details(int rank) {
   const std::string newest = whereabouts().newest(kCollectives);
   if (!newest.empty()) text += begin + "newest collectives here: " + newest;
   if (const Heartbeat* heartbeat = Heartbeat::running()) {
-    for (const auto& line : heartbeat->places(kRanks)) text += begin + line;
+    for (const auto& line : heartbeat->positions_of_ranks(kRanks)) text += begin + line;
   }
   return text;
 }
@@ -68,10 +68,6 @@ std::string details(int rank) {
 namespace {
 
 constexpr std::int64_t kControlMessage = std::int64_t{1} << 30;
-
-std::int64_t bytes_of(const std::vector<double>& values) {
-  return static_cast<std::int64_t>(values.size() * sizeof(double));
-}
 
 }  // namespace
 
@@ -123,7 +119,7 @@ void GroupCommunicator::lose(const char* collective, int peer) {
   lose(waited_in_vain(rank_, traits_.timeout_s, collective, whom));
 }
 
-void GroupCommunicator::wait(PendingMessages& messages, const char* collective) {
+void GroupCommunicator::wait_for(PendingMessages& messages, const char* collective) {
   const Whereabouts::Wait waits(traits_.role);
   Patience patience(traits_.timeout_s, traits_.waiting);
   int done = 0;
@@ -158,7 +154,7 @@ void GroupCommunicator::check_wait(const Patience& patience, const char* collect
   }
 }
 
-void GroupCommunicator::wait(MPI_Request* request, const char* collective) {
+void GroupCommunicator::wait_for(MPI_Request* request, const char* collective) {
   const Whereabouts::Wait waits(traits_.role);
   Patience patience(traits_.timeout_s, traits_.waiting);
   int done = 0;
@@ -174,28 +170,28 @@ void GroupCommunicator::barrier() {
   begin("barrier", 0);
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
-  wait(&request, "barrier");
+  wait_for(&request, "barrier");
 }
 
-std::vector<double> GroupCommunicator::gather_control(const std::vector<double>& values) {
-  begin("gather_control", bytes_of(values));
-  const int count = static_cast<int>(values.size());
-  RequestMemory<std::vector<double>> mine(values);
-  RequestMemory all(std::vector<double>(values.size() * static_cast<std::size_t>(size_)));
+std::vector<std::byte> GroupCommunicator::gather_control(std::span<const std::byte> mine) {
+  begin("gather_control", static_cast<std::int64_t>(mine.size()));
+  const int count = static_cast<int>(mine.size());
+  RequestMemory sent(std::vector<std::byte>(mine.begin(), mine.end()));
+  RequestMemory all(std::vector<std::byte>(mine.size() * static_cast<std::size_t>(size_)));
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallgather(mine->data(), count, MPI_DOUBLE, all->data(), count, MPI_DOUBLE, comm_, &request),
+  check_mpi(MPI_Iallgather(sent->data(), count, MPI_BYTE, all->data(), count, MPI_BYTE, comm_, &request),
             "MPI_Iallgather");
-  wait(&request, "gather_control");
-  mine.taken_when_done();
+  wait_for(&request, "gather_control");
+  sent.taken_when_done();
   return all.taken_when_done();
 }
 
 void GroupCommunicator::broadcast_bytes(void* bytes, std::int64_t count) {
   for (std::int64_t first = 0; first < count; first += kControlMessage) {
     MPI_Request request = MPI_REQUEST_NULL;
-    const auto piece = static_cast<int>(std::min(kControlMessage, count - first));
-    check_mpi(MPI_Ibcast(static_cast<char*>(bytes) + first, piece, MPI_BYTE, 0, comm_, &request), "MPI_Ibcast");
-    wait(&request, "broadcast_control");
+    const auto chunk = static_cast<int>(std::min(kControlMessage, count - first));
+    check_mpi(MPI_Ibcast(static_cast<char*>(bytes) + first, chunk, MPI_BYTE, 0, comm_, &request), "MPI_Ibcast");
+    wait_for(&request, "broadcast_control");
   }
 }
 

@@ -54,7 +54,7 @@ class PendingMessages {
   explicit PendingMessages(int capacity)
       : requests_(static_cast<std::size_t>(capacity), MPI_REQUEST_NULL), peers_(static_cast<std::size_t>(capacity)) {}
 
-  /// The place for the next request.
+  /// Memory for the next request.
   MPI_Request* add(int peer) {
     peers_.at(count_) = peer;
     return &requests_.at(count_++);
@@ -119,7 +119,7 @@ class GroupCommunicator : public Communicator {
   [[nodiscard]] int size() const final { return size_; }
 
   void barrier() final;
-  std::vector<double> gather_control(const std::vector<double>& values) final;
+  std::vector<std::byte> gather_control(std::span<const std::byte> mine) final;
   std::string broadcast_control(const std::string& bytes) final;
 
  protected:
@@ -138,10 +138,10 @@ class GroupCommunicator : public Communicator {
   /// Control traffic asks first: throws where data under way were lost, so that no rank goes on with what did not come.
   virtual void look() {}
   /// Waits for all of `messages` and clears them.
-  void wait(PendingMessages& messages, const char* collective);
+  void wait_for(PendingMessages& messages, const char* collective);
 
  private:
-  void wait(MPI_Request* request, const char* collective);
+  void wait_for(MPI_Request* request, const char* collective);
   /// Throws where the wait is over.
   void check_wait(const Patience& patience, const char* collective);
   void broadcast_bytes(void* bytes, std::int64_t count);

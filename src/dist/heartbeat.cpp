@@ -278,7 +278,7 @@ std::string Heartbeat::awaited(Role role) const {
 
 std::string Heartbeat::name_of(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
 
-std::vector<std::string> Heartbeat::places(std::size_t most) const {
+std::vector<std::string> Heartbeat::positions_of_ranks(std::size_t most) const {
   const std::lock_guard lock(mutex_);
   std::vector<int> ranks(static_cast<std::size_t>(size_));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -292,11 +292,11 @@ std::vector<std::string> Heartbeat::places(std::size_t most) const {
     const std::string& name = names_[static_cast<std::size_t>(r)];
     const Beat& heard = table_[static_cast<std::size_t>(r)];
     if (r == rank_) {
-      lines.push_back(name + ": " + place_of(whereabouts().beat()));
+      lines.push_back(name + ": " + position_text(whereabouts().beat()));
     } else if (heard.number == 0) {
       lines.push_back(name + ": not heard of since it started");
     } else {
-      lines.push_back(name + ": " + place_of(heard) + ", heard of " + in_seconds(silence_of(r)) + " s ago");
+      lines.push_back(name + ": " + position_text(heard) + ", heard of " + in_seconds(silence_of(r)) + " s ago");
     }
   }
   return lines;

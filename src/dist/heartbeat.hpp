@@ -49,7 +49,7 @@ class Heartbeat {
   /// "rank 1 on host a (process 12)"
   [[nodiscard]] std::string name_of(int rank) const;
   /// A line for each rank, at most `most`, those longest silent first: its name, where it is, when it was heard of.
-  [[nodiscard]] std::vector<std::string> places(std::size_t most) const;
+  [[nodiscard]] std::vector<std::string> positions_of_ranks(std::size_t most) const;
   /// How often the thread has looked. The number stops growing while MPI lets no second thread in.
   [[nodiscard]] std::uint64_t num_rounds() const { return num_rounds_; }
 

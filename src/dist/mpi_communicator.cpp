@@ -16,7 +16,7 @@ namespace {
 constexpr int kTag = 0;  // messages between two ranks keep their order
 
 std::int64_t piece_of(int size, const CommunicatorOptions& options) {
-  return piece_extent(options.chunk_bytes, size - 1, sizeof(float));
+  return chunk_extent(options.chunk_bytes, size - 1, sizeof(float));
 }
 
 std::int64_t buffer_extent(int size, const CommunicatorOptions& options) {
@@ -27,7 +27,7 @@ class MpiCommunicator final : public GroupCommunicator {
  public:
   MpiCommunicator(MPI_Comm parent, const CommunicatorOptions& options)
       : GroupCommunicator(parent, {.label = "mpi", .timeout_s = options.timeout_s}),
-        piece_(piece_of(size(), options)),
+        chunk_(piece_of(size(), options)),
         message_bytes_(options.message_bytes),
         sources_(static_cast<std::size_t>(size())),
         pending_{PendingMessages(2 * size()), PendingMessages(2 * size())},
@@ -48,15 +48,15 @@ class MpiCommunicator final : public GroupCommunicator {
     require(partition.num_ranks() == size(), "mpi reduce_scatter: a partition for another number of ranks");
     begin("reduce_scatter", partition.extent() * static_cast<std::int64_t>(sizeof(float)));
     Device().fence("kozero::dist::mpi::reduce_scatter");
-    const Pieces pieces(partition, piece_);
-    if (pieces.count() > 0) exchange(full, pieces, 0);
-    for (std::int64_t k = 0; k < pieces.count(); ++k) {
-      if (k + 1 < pieces.count()) exchange(full, pieces, k + 1);
-      wait(pending_[k % 2], "reduce_scatter");
+    const Chunks chunks(partition, chunk_);
+    if (chunks.count() > 0) exchange(full, chunks, 0);
+    for (std::int64_t k = 0; k < chunks.count(); ++k) {
+      if (k + 1 < chunks.count()) exchange(full, chunks, k + 1);
+      wait_for(pending_[k % 2], "reduce_scatter");
       for (int r = 0; r < size(); ++r) {
-        sources_[static_cast<std::size_t>(r)] = r == rank() ? full + pieces.begin(rank(), k) : received(k, r);
+        sources_[static_cast<std::size_t>(r)] = r == rank() ? full + chunks.begin(rank(), k) : received(k, r);
       }
-      sum_in_order(sources_.data(), size(), pieces.size(rank(), k), slice + k * piece_);
+      sum_in_order(sources_.data(), size(), chunks.size(rank(), k), slice + k * chunk_);
     }
     return {Collective::reduce_scatter};
   }
@@ -67,24 +67,25 @@ class MpiCommunicator final : public GroupCommunicator {
     const auto element = static_cast<std::int64_t>(element_size);
     begin("all_gather", partition.extent() * element);
     Device().fence("kozero::dist::mpi::all_gather");
-    const Pieces pieces(partition, piece_extent(message_bytes_, 1, element));
+    const Chunks chunks(partition, chunk_extent(message_bytes_, 1, element));
     auto* all = static_cast<char*>(full);
     char* own = all + partition.begin(rank()) * element;
     copy_bytes(own, slice, partition.size(rank()) * element);
     const std::uint64_t ticket = next_gather_++;
-    PendingMessages& pending = room_for(ticket, static_cast<int>(pieces.count()) * 2 * size());
-    for (std::int64_t k = 0; k < pieces.count(); ++k) {
+    PendingMessages& pending = room_for(ticket, static_cast<int>(chunks.count()) * 2 * size());
+    for (std::int64_t k = 0; k < chunks.count(); ++k) {
       for (int step = 1; step < size(); ++step) {
-        receive(all + pieces.begin(upstream(step), k) * element, pieces.size(upstream(step), k) * element,
+        receive(all + chunks.begin(upstream(step), k) * element, chunks.size(upstream(step), k) * element,
                 upstream(step), pending);
-        send(own + k * pieces.extent() * element, pieces.size(rank(), k) * element, downstream(step), pending);
+        send(own + k * chunks.extent() * element, chunks.size(rank(), k) * element, downstream(step), pending);
       }
     }
     return {Collective::all_gather, ticket};
   }
 
-  void finish(Pending pending) override {
-    if (pending.collective == Collective::all_gather) wait(gathers_[pending.ticket % gathers_.size()], "all_gather");
+  void wait(Pending pending) override {
+    if (pending.collective == Collective::all_gather)
+      wait_for(gathers_[pending.ticket % gathers_.size()], "all_gather");
   }
 
  private:
@@ -103,14 +104,14 @@ class MpiCommunicator final : public GroupCommunicator {
   [[nodiscard]] int downstream(int step) const { return (rank() + step) % size(); }
   [[nodiscard]] int upstream(int step) const { return (rank() - step + size()) % size(); }
 
-  float* received(std::int64_t k, int peer) { return received_[k % 2].data() + (peer - (peer > rank())) * piece_; }
+  float* received(std::int64_t k, int peer) { return received_[k % 2].data() + (peer - (peer > rank())) * chunk_; }
 
-  void exchange(const float* full, const Pieces& pieces, std::int64_t k) {
+  void exchange(const float* full, const Chunks& chunks, std::int64_t k) {
     constexpr std::int64_t kElement = sizeof(float);
     for (int step = 1; step < size(); ++step) {
       const int to = downstream(step);
-      receive(received(k, upstream(step)), pieces.size(rank(), k) * kElement, upstream(step), pending_[k % 2]);
-      send(full + pieces.begin(to, k), pieces.size(to, k) * kElement, to, pending_[k % 2]);
+      receive(received(k, upstream(step)), chunks.size(rank(), k) * kElement, upstream(step), pending_[k % 2]);
+      send(full + chunks.begin(to, k), chunks.size(to, k) * kElement, to, pending_[k % 2]);
     }
   }
 
@@ -124,7 +125,7 @@ class MpiCommunicator final : public GroupCommunicator {
     check_mpi(MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, peer, kTag, mpi(), pending.add(peer)), "MPI_Isend");
   }
 
-  std::int64_t piece_;
+  std::int64_t chunk_;
   std::int64_t message_bytes_;
   std::array<Buffer, 2> received_;
   std::vector<const float*> sources_;

@@ -28,8 +28,8 @@ std::string unavailable_reason_here(nccl::Library& library) {
   const std::string for_gpus = "this program was built for CPUs, and NCCL moves data between GPUs: start kozero-cuda";
   if (kHostIsDevice && std::getenv("KOZERO_NCCL_LIBRARY") == nullptr) return for_gpus;
   library = nccl::open_library();
-  return kHostIsDevice && library.unavailable_reason.empty() && !library.is_double ? for_gpus
-                                                                                   : library.unavailable_reason;
+  return kHostIsDevice && library.unavailable_reason.empty() && !library.is_mock ? for_gpus
+                                                                                 : library.unavailable_reason;
 }
 
 std::string node_name() {
@@ -62,7 +62,7 @@ std::string nccl_unavailable_reason(const void* mpi_comm) {
     if (!unavailable_reasons[rank].empty())
       return (rank == 0 ? "" : "on rank " + std::to_string(rank) + " ") + unavailable_reasons[rank];
   }
-  if (library.is_double) return "";
+  if (library.is_mock) return "";
   const auto nodes = gather_text(*control, node_name());
   const auto gpus = gather_text(*control, device_name());
   std::vector<RankDevice> devices;
@@ -128,7 +128,7 @@ class NcclCommunicator final : public GroupCommunicator {
     const std::string bytes = broadcast_control(std::string(id.internal, sizeof(id.internal)));
     std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
     const PinnedAlgorithm pinned(options.deterministic);
-    description_ = (library.is_double ? "nccl (the tests' double" : "nccl (NCCL " + library.version) +
+    description_ = (library.is_mock ? "nccl (the tests' mock" : "nccl (NCCL " + library.version) +
                    PinnedAlgorithm::in_force() + ")";
     settle(connection_.open(rank(), size(), id), "ncclCommInitRankConfig");
     watch_.emplace(nccl_, connection_, rank(), options.timeout_s);
@@ -184,7 +184,7 @@ class NcclCommunicator final : public GroupCommunicator {
     });
   }
 
-  void finish(Pending pending) override {
+  void wait(Pending pending) override {
     Slot& slot = slots_[pending.ticket % slots_.size()];
     require(slot.open, "nccl: a collective is finished that was not started");
     compute_.wait_for(slot.done, [this] { look(); });

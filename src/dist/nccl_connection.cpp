@@ -90,7 +90,7 @@ Library open_library() {
   }
   Symbols symbols(handle);
   find_calls(symbols, library.calls);
-  library.is_double = dlsym(handle, "kozero_nccl_double") != nullptr;
+  library.is_mock = dlsym(handle, "kozero_nccl_mock") != nullptr;
   library.unavailable_reason = shortcoming(symbols, file, library);
   return library;
 }

@@ -74,7 +74,7 @@ struct Calls {
 struct Library {
   Calls calls = {};
   std::string version;     ///< "2.28.9"
-  bool is_double = false;  ///< the tests' own, which takes host memory and several ranks on one GPU
+  bool is_mock = false;    ///< the tests' own, which takes host memory and several ranks on one GPU
   std::string unavailable_reason;    ///< why it cannot be used; empty where it can
 };
 

@@ -85,13 +85,12 @@ void SharedArrays::unmap(Array& array) {
   array.of_rank.clear();
 }
 
-bool SharedArrays::map_all(const std::vector<std::string>& files, const std::vector<double>& rooms,
+bool SharedArrays::map_all(const std::vector<std::string>& files, const std::vector<std::int64_t>& rooms,
                            Array& array) const {
   for (std::size_t r = 0; r < files.size(); ++r) {
-    const auto room = static_cast<std::int64_t>(rooms[r]);
-    char* begin = files[r].empty() ? nullptr : mapped(files[r], room);
+    char* begin = files[r].empty() ? nullptr : mapped(files[r], rooms[r]);
     if (begin == nullptr) return false;
-    array.of_rank.push_back({begin, room});
+    array.of_rank.push_back({begin, rooms[r]});
   }
   return true;
 }
@@ -101,10 +100,10 @@ void* SharedArrays::add(std::int64_t bytes) {
   array.bytes = bytes;
   const std::int64_t room = room_for(bytes);
   const NewFile file(folder_, room);
-  const auto rooms = comm_.gather_control({static_cast<double>(room)});
+  const auto rooms = from_all_ranks(comm_, room);
   const bool mine = map_all(gather_text(comm_, file.path()), rooms, array);
-  const auto all = comm_.gather_control({mine ? 1.0 : 0.0});
-  if (std::find(all.begin(), all.end(), 0.0) != all.end()) {
+  const auto all = from_all_ranks(comm_, static_cast<char>(mine));
+  if (std::find(all.begin(), all.end(), char{0}) != all.end()) {
     unmap(array);
     return nullptr;
   }
@@ -112,7 +111,7 @@ void* SharedArrays::add(std::int64_t bytes) {
   return arrays_.back().of_rank[static_cast<std::size_t>(comm_.rank())].begin;
 }
 
-SharedArrays::Place SharedArrays::place_of(const void* pointer) const {
+SharedArrays::Location SharedArrays::location_of(const void* pointer) const {
   const auto* byte = static_cast<const char*>(pointer);
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Array& array = arrays_[i];
@@ -122,8 +121,9 @@ SharedArrays::Place SharedArrays::place_of(const void* pointer) const {
   return {};
 }
 
-char* SharedArrays::at(int rank, Place place) const {
-  return arrays_[static_cast<std::size_t>(place.array)].of_rank[static_cast<std::size_t>(rank)].begin + place.offset;
+char* SharedArrays::at(int rank, Location location) const {
+  return arrays_[static_cast<std::size_t>(location.array)].of_rank[static_cast<std::size_t>(rank)].begin +
+         location.offset;
 }
 
 std::int64_t SharedArrays::bytes() const {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // shared_arrays.hpp: arrays in shared memory, counters that ranks publish and await there, and the postings of a
 // collective.
-//   own = arrays.add(bytes)   at(r, place_of(p))   rank r's bytes, mapped in this process
+//   own = arrays.add(bytes)   at(r, location_of(p))   rank r's bytes, mapped in this process
 //   counter.publish(k)        counter.await(k)     spins, then sleeps on a futex until k is published
 #pragma once
 #include <atomic>
@@ -86,7 +86,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std
 
 // Arrays in shared memory, and where a peer's counterpart of an array lies in this process.
 //   own = arrays.add(bytes)      collective: every rank has such an array then, each of an extent of its own
-//   at(r, place_of(p))           in this process, rank r's bytes at the place that p has in this rank's array
+//   at(r, location_of(p))           in this process, rank r's bytes at the location that p has in this rank's array
 // Each array is a file of a folder in memory whose pages are taken at once: where the folder is overbooked add() finds
 // out, instead of a bus error at the first touch. The file's name is removed as soon as all ranks have mapped it, so
 // that no process leaves it behind. (MPI's shared windows do neither.)
@@ -94,7 +94,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std
 class SharedArrays {
  public:
   /// A byte of an array: the same numbers name it on every rank.
-  struct Place {
+  struct Location {
     std::int64_t array = -1;  ///< -1: in none
     std::int64_t offset = 0;
   };
@@ -106,12 +106,12 @@ class SharedArrays {
   SharedArrays(const SharedArrays&) = delete;
   SharedArrays& operator=(const SharedArrays&) = delete;
 
-  /// Collective. Zeros, aligned to a page; a place behind its last byte belongs to it too. nullptr on all ranks where
-  /// one of them found no room.
+  /// Collective. Zeros, aligned to a page; a location behind its last byte belongs to it too. nullptr on all ranks
+  /// where one of them found no room.
   void* add(std::int64_t bytes);
 
-  [[nodiscard]] Place place_of(const void* pointer) const;
-  [[nodiscard]] char* at(int rank, Place place) const;
+  [[nodiscard]] Location location_of(const void* pointer) const;
+  [[nodiscard]] char* at(int rank, Location location) const;
   /// Of this rank's arrays.
   [[nodiscard]] std::int64_t bytes() const;
 
@@ -125,7 +125,7 @@ class SharedArrays {
     std::vector<Mapping> of_rank;
   };
 
-  [[nodiscard]] bool map_all(const std::vector<std::string>& files, const std::vector<double>& rooms,
+  [[nodiscard]] bool map_all(const std::vector<std::string>& files, const std::vector<std::int64_t>& rooms,
                              Array& array) const;
   static void unmap(Array& array);
 
@@ -135,13 +135,13 @@ class SharedArrays {
 };
 
 // What one rank tells the others of one collective, in shared memory.
-//   post: `place` is where what it gives lies      read: it has read what the others gave
+//   post: `location` is where what it gives lies      read: it has read what the others gave
 // Postings are a ring of CommunicatorOptions::under_way: a posting is used again once all ranks have read it.
 
 /// Counters are `ticket + 1`; those that others wait on lie in lines of their own.
 struct alignas(64) Posting {
   PhaseCounter posted;
-  SharedArrays::Place place;
+  SharedArrays::Location location;
   alignas(64) PhaseCounter read;
 };
 

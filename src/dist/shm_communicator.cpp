@@ -22,7 +22,7 @@ constexpr std::int64_t kFloat = sizeof(float);
 std::int64_t in_pages(std::int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 std::int64_t piece_of(int size, const CommunicatorOptions& options) {
-  return piece_extent(options.chunk_bytes, size - 1, kFloat);
+  return chunk_extent(options.chunk_bytes, size - 1, kFloat);
 }
 
 // The first pages of a window: what the rank tells the others.
@@ -35,7 +35,7 @@ std::int64_t board_bytes(const CommunicatorOptions& options) {
   return in_pages(static_cast<std::int64_t>(sizeof(Board) + options.under_way * sizeof(Posting)));
 }
 
-// Room for a piece of every other rank, in whole pages.
+// Room for a chunk of every other rank, in whole pages.
 std::int64_t buffer_bytes(int size, const CommunicatorOptions& options) {
   const std::int64_t bytes = std::max(options.chunk_bytes, (size - 1) * piece_of(size, options) * kFloat);
   return in_pages(bytes);
@@ -54,10 +54,10 @@ struct Operation {
   void* to = nullptr;
   Partition partition{0, 1};
   std::int64_t element = sizeof(float);
-  SharedArrays::Place place = {};  ///< of `from`; in no shared array: it goes through the windows
+  SharedArrays::Location location = {};  ///< of `from`; in no shared array: it goes through the windows
   bool open = false;
 
-  [[nodiscard]] bool direct() const { return place.array >= 0; }
+  [[nodiscard]] bool direct() const { return location.array >= 0; }
   [[nodiscard]] const char* name() const {
     return collective == Collective::reduce_scatter ? "reduce_scatter" : "all_gather";
   }
@@ -69,7 +69,7 @@ class ShmCommunicator final : public GroupCommunicator {
       : GroupCommunicator(parent, {.label = "shm", .timeout_s = options.timeout_s}),
         options_(options),
         buffer_bytes_(buffer_bytes(size(), options)),
-        piece_(piece_of(size(), options)),
+        chunk_(piece_of(size(), options)),
         arrays_(*this, options.shm_folder),
         sources_(static_cast<std::size_t>(size())),
         operations_(options.under_way) {
@@ -96,10 +96,8 @@ class ShmCommunicator final : public GroupCommunicator {
 
   void* share(const std::string& label, std::int64_t bytes) override {
     std::int64_t needed = 0;
-    const auto free_bytes = static_cast<double>(rank() == 0 ? options_.shm_free_bytes() : 0);
-    const auto all = gather_control({static_cast<double>(bytes), free_bytes});
-    for (std::size_t i = 0; i < all.size(); i += 2) needed += in_pages(static_cast<std::int64_t>(all[i]));
-    const auto free = static_cast<std::int64_t>(all[1]);
+    for (const std::int64_t wanted : from_all_ranks(*this, bytes)) needed += in_pages(wanted);
+    const std::int64_t free = broadcast_value(*this, rank() == 0 ? options_.shm_free_bytes() : 0);
     if (needed <= free) {
       if (void* own = arrays_.add(bytes)) return own;
     }
@@ -122,7 +120,7 @@ class ShmCommunicator final : public GroupCommunicator {
     return start({Collective::all_gather, slice, full, partition, static_cast<std::int64_t>(element_size)});
   }
 
-  void finish(Pending pending) override {
+  void wait(Pending pending) override {
     Operation& operation = operations_[pending.ticket % operations_.size()];
     require(operation.open, "shm: a collective is finished that was not started");
     const bool reduces = operation.collective == Collective::reduce_scatter;
@@ -135,7 +133,7 @@ class ShmCommunicator final : public GroupCommunicator {
     posting(rank(), pending.ticket).read.publish(pending.ticket + 1);
   }
 
-  void reclaim(Pending pending) override {
+  void wait_until_reusable(Pending pending) override {
     if (pending.ticket + operations_.size() < next_) return;  // its posting is another's: all have read it
     const Operation& operation = operations_[pending.ticket % operations_.size()];
     if (operation.direct()) await_read(operation.name(), pending.ticket);
@@ -152,9 +150,9 @@ class ShmCommunicator final : public GroupCommunicator {
     if (ticket >= operations_.size()) await_read(mine.name(), ticket - operations_.size());
     mine = operation;
     mine.open = true;
-    mine.place = arrays_.place_of(mine.from);
+    mine.location = arrays_.location_of(mine.from);
     if (mine.direct()) {
-      posting(rank(), ticket).place = mine.place;
+      posting(rank(), ticket).location = mine.location;
       posting(rank(), ticket).posted.publish(ticket + 1);
     }
     return {mine.collective, ticket};
@@ -169,7 +167,7 @@ class ShmCommunicator final : public GroupCommunicator {
   const char* given(int r, const Operation& operation, std::uint64_t ticket) {
     if (r == rank()) return static_cast<const char*>(operation.from);
     await(posting(r, ticket).posted, ticket + 1, operation.name(), r);
-    return arrays_.at(r, posting(r, ticket).place);
+    return arrays_.at(r, posting(r, ticket).location);
   }
 
   void await_read(const char* collective, std::uint64_t ticket) {
@@ -198,36 +196,36 @@ class ShmCommunicator final : public GroupCommunicator {
   }
 
   void reduce_in_windows(const Operation& operation) {
-    const Pieces pieces(operation.partition, piece_);
+    const Chunks chunks(operation.partition, chunk_);
     const auto* full = static_cast<const float*>(operation.from);
-    for (std::int64_t k = 0; k < pieces.count(); ++k) {
+    for (std::int64_t k = 0; k < chunks.count(); ++k) {
       for (int r = 0; r < size(); ++r) {
-        if (r != rank()) copy_bytes(addend(rank(), r), full + pieces.begin(r, k), pieces.size(r, k) * kFloat);
+        if (r != rank()) copy_bytes(addend(rank(), r), full + chunks.begin(r, k), chunks.size(r, k) * kFloat);
       }
       publish();
       for (int r = 0; r < size(); ++r) {
         if (r != rank()) await_published(r, operation.name());
-        sources_[static_cast<std::size_t>(r)] = r == rank() ? full + pieces.begin(r, k) : addend(r, rank());
+        sources_[static_cast<std::size_t>(r)] = r == rank() ? full + chunks.begin(r, k) : addend(r, rank());
       }
-      sum_in_order(sources_.data(), size(), pieces.size(rank(), k), static_cast<float*>(operation.to) + k * piece_);
+      sum_in_order(sources_.data(), size(), chunks.size(rank(), k), static_cast<float*>(operation.to) + k * chunk_);
       ++phase_;
     }
   }
 
   void gather_in_windows(const Operation& operation) {
     const std::int64_t element = operation.element;
-    const Pieces pieces(operation.partition, piece_extent(buffer_bytes_, 1, element));
+    const Chunks chunks(operation.partition, chunk_extent(buffer_bytes_, 1, element));
     const auto* own = static_cast<const char*>(operation.from);
     auto* all = static_cast<char*>(operation.to);
-    for (std::int64_t k = 0; k < pieces.count(); ++k) {
-      copy_bytes(buffer(rank()), own + k * pieces.extent() * element, pieces.size(rank(), k) * element);
+    for (std::int64_t k = 0; k < chunks.count(); ++k) {
+      copy_bytes(buffer(rank()), own + k * chunks.extent() * element, chunks.size(rank(), k) * element);
       publish();
-      copy_bytes(all + pieces.begin(rank(), k) * element, own + k * pieces.extent() * element,
-                 pieces.size(rank(), k) * element);
+      copy_bytes(all + chunks.begin(rank(), k) * element, own + k * chunks.extent() * element,
+                 chunks.size(rank(), k) * element);
       for (int step = 1; step < size(); ++step) {
         const int r = (rank() + step) % size();
         await_published(r, operation.name());
-        copy_bytes(all + pieces.begin(r, k) * element, buffer(r), pieces.size(r, k) * element);
+        copy_bytes(all + chunks.begin(r, k) * element, buffer(r), chunks.size(r, k) * element);
       }
       ++phase_;
     }
@@ -246,7 +244,7 @@ class ShmCommunicator final : public GroupCommunicator {
 
   // What `from` adds to the slice of `to`, in the window of `from`.
   [[nodiscard]] float* addend(int from, int to) const {
-    return reinterpret_cast<float*>(buffer(from)) + (to - (to > from)) * piece_;
+    return reinterpret_cast<float*>(buffer(from)) + (to - (to > from)) * chunk_;
   }
 
   void publish() { board(rank()).published.publish(phase_ + 1); }
@@ -255,7 +253,7 @@ class ShmCommunicator final : public GroupCommunicator {
 
   CommunicatorOptions options_;
   std::int64_t buffer_bytes_;
-  std::int64_t piece_;
+  std::int64_t chunk_;
   SharedArrays arrays_;  // the first are the windows
   std::vector<const float*> sources_;
   std::vector<Operation> operations_;

@@ -43,7 +43,7 @@ std::string words(const Traced& traced) {
 
 }  // namespace
 
-std::string place_of(const Beat& beat) {
+std::string position_text(const Beat& beat) {
   std::string text = beat.step > 0 ? "step " + std::to_string(beat.step) + ", " : "";
   text += beat.phase.data();
   if (beat.step > 0 && beat.unit >= 0) text += ", unit " + std::to_string(beat.unit);

@@ -53,7 +53,7 @@ struct Beat {
 };
 
 /// "step 12, forward_backward, unit 3, waiting in all_gather 812 of shm (1048576 bytes)"
-std::string place_of(const Beat& beat);
+std::string position_text(const Beat& beat);
 
 class Whereabouts {
  public:

@@ -71,13 +71,13 @@ void write_shard(const std::string& path, const Shard& shard, const ExportOrder&
                        stored_type(order.dtype).safetensors});
   }
   io::SafetensorsWriter writer(path, planned);
-  std::vector<float> piece;
+  std::vector<float> chunk;
   for (std::size_t i = shard.first; i < shard.last; ++i) {
     const auto dataset = weights.open_dataset(io::weights_dataset(table.rows()[i].name));
     for_each_chunk(table.rows()[i].extent(), [&](std::int64_t first, std::int64_t count) {
-      piece.resize(static_cast<std::size_t>(count));
-      dataset.read(first, first + count, piece.data());
-      writer.append(piece.data(), count);
+      chunk.resize(static_cast<std::size_t>(count));
+      dataset.read(first, first + count, chunk.data());
+      writer.append(chunk.data(), count);
     });
   }
   writer.close();
@@ -178,16 +178,16 @@ Exported export_weights(const ExportOrder& order, const ParameterTable& table) {
   const io::Hdf5File source(order.weights, io::Hdf5Access::read);
   if (order.config.tie_embeddings) description.ties = io::tied_head(table);
   io::WeightsStream stream(order.out, table, description);
-  std::vector<float> piece;
+  std::vector<float> chunk;
   Exported result;
   result.files = 1;
   for (std::size_t i = 0; i < table.rows().size(); ++i) {
     const auto& row = table.rows()[i];
     const auto from = source.open_dataset(io::weights_dataset(row.name));
     for_each_chunk(row.extent(), [&](std::int64_t first, std::int64_t count) {
-      piece.resize(static_cast<std::size_t>(count));
-      from.read(first, first + count, piece.data());
-      stream.write(i, first, piece);
+      chunk.resize(static_cast<std::size_t>(count));
+      from.read(first, first + count, chunk.data());
+      stream.write(i, first, chunk);
     });
     ++result.tensors;
     result.bytes += row.extent() * static_cast<std::int64_t>(sizeof(float));

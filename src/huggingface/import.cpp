@@ -141,12 +141,12 @@ void write_weights(const std::string& path, const ImportOrder& order, const Para
                    const std::vector<io::StoredTensor>& tensors) {
   const auto ties = order.config.tie_embeddings ? io::tied_head(table) : io::Ties();
   io::WeightsStream stream(path, table, {.model = order.description, .ties = ties});
-  std::vector<float> piece;
+  std::vector<float> chunk;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     for_each_chunk(table.rows()[i].extent(), [&](std::int64_t first, std::int64_t count) {
-      piece.resize(static_cast<std::size_t>(count));
-      tensors[i].file->read(*tensors[i].entry, first, count, piece.data());
-      stream.write(i, first, piece);
+      chunk.resize(static_cast<std::size_t>(count));
+      tensors[i].file->read(*tensors[i].entry, first, count, chunk.data());
+      stream.write(i, first, chunk);
     });
   }
   stream.close();

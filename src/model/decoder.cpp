@@ -31,9 +31,9 @@ void Embedding<Scalar>::forward(const Pass& pass, Matrix<Scalar> x, Vector<const
 
 template <class Scalar>
 void Embedding<Scalar>::decode(const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens,
-                               const kernels::RowPositions& places, Vector<const Scalar> weights) const {
+                               const kernels::RowPositions& row_positions, Vector<const Scalar> weights) const {
   kernels::embedding_forward(pass.space, x, tokens, tokens_.in(weights));
-  if (positions_) kernels::position_forward_at(pass.space, x, positions_->in(weights), places);
+  if (positions_) kernels::position_forward_at(pass.space, x, positions_->in(weights), row_positions);
 }
 
 template <class Scalar>
@@ -137,7 +137,7 @@ template <class Scalar>
 void Decoder<Scalar>::decode(ParameterAccess<Scalar>& access, const TokenRows& given, Matrix<float> logits) {
   const std::int64_t num_rows = given.num_rows();
   const auto num_logits = static_cast<std::int64_t>(logits.extent(0));
-  require(num_rows <= cached_rows_ && given.places.num_rows() == num_rows && num_logits <= num_rows,
+  require(num_rows <= cached_rows_ && given.row_positions.num_rows() == num_rows && num_logits <= num_rows,
           "decode: " + std::to_string(num_rows) + " rows where " + std::to_string(cached_rows_) + " are reserved");
   Pass pass;
   pass.space = space_;
@@ -147,12 +147,12 @@ void Decoder<Scalar>::decode(ParameterAccess<Scalar>& access, const TokenRows& g
   Matrix<Scalar> x = rows(decode_states_[0], 0, num_rows);
   Matrix<Scalar> y = rows(decode_states_[1], 0, num_rows);
 
-  parts_.embedding.decode(pass, x, given.tokens, given.places, access.acquire(kEmbedding));
+  parts_.embedding.decode(pass, x, given.tokens, given.row_positions, access.acquire(kEmbedding));
   access.release(kEmbedding);
   for (std::size_t layer = 0; layer < parts_.blocks.size(); ++layer) {
     const auto weights = access.acquire(unit_of_block(layer));
     for (const auto& sublayer : parts_.blocks[layer]) {
-      sublayer->decode(pass, given.places, y, x, weights);
+      sublayer->decode(pass, given.row_positions, y, x, weights);
       std::swap(x, y);
     }
     access.release(unit_of_block(layer));

@@ -31,8 +31,8 @@ class Embedding {
   Embedding(const Config& config, MatrixRef tokens, std::optional<MatrixRef> positions = std::nullopt);
 
   void forward(const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens, Vector<const Scalar> weights) const;
-  void decode(const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens, const kernels::RowPositions& places,
-              Vector<const Scalar> weights) const;
+  void decode(const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens,
+              const kernels::RowPositions& row_positions, Vector<const Scalar> weights) const;
   void backward(const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens, Vector<float> gradient) const;
 
  private:

@@ -85,7 +85,7 @@ std::int64_t FeedForward<Scalar>::decode_scratch_bytes(const CacheExtents& exten
 }
 
 template <class Scalar>
-void FeedForward<Scalar>::decode(const Pass& pass, const kernels::RowPositions& /*places*/, Matrix<Scalar> y,
+void FeedForward<Scalar>::decode(const Pass& pass, const kernels::RowPositions& /*row_positions*/, Matrix<Scalar> y,
                                  Matrix<const Scalar> x, Vector<const Scalar> weights) {
   Scratch scratch = pass.scratch();
   run(pass, carve_activations(scratch, pass.num_rows()), y, x, weights);

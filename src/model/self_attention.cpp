@@ -170,7 +170,7 @@ std::int64_t SelfAttention<Scalar>::decode_scratch_bytes(const CacheExtents& ext
 }
 
 template <class Scalar>
-void SelfAttention<Scalar>::decode(const Pass& pass, const kernels::RowPositions& places, Matrix<Scalar> y,
+void SelfAttention<Scalar>::decode(const Pass& pass, const kernels::RowPositions& row_positions, Matrix<Scalar> y,
                                    Matrix<const Scalar> x, Vector<const Scalar> weights) {
   Scratch scratch = pass.scratch();
   const Decoding d = carve_decoding(scratch, pass.num_rows());
@@ -181,11 +181,11 @@ void SelfAttention<Scalar>::decode(const Pass& pass, const kernels::RowPositions
   const Matrix<Scalar> qkv = qk_norm_ ? d.normed_qkv : d.qkv;
   if (qk_norm_) qk_norm_->forward(pass.space, qkv, d.qk_rstd, d.qkv, weights);
   if (rotary_) {
-    kernels::rope_forward_at(pass.space, qkv, config_.heads + config_.kv_heads, places, rotary_->cosines,
+    kernels::rope_forward_at(pass.space, qkv, config_.heads + config_.kv_heads, row_positions, rotary_->cosines,
                              rotary_->sines);
   }
-  kernels::append_to_cache<Device, Scalar>(pass.space, cached_heads_, cache_, qkv, places, rows_alone);
-  kernels::attention_cached<Device, Scalar>(pass.space, d.heads, qkv, cached_heads_, cache_, places, rows_alone,
+  kernels::append_to_cache<Device, Scalar>(pass.space, cached_heads_, cache_, qkv, row_positions, rows_alone);
+  kernels::attention_cached<Device, Scalar>(pass.space, d.heads, qkv, cached_heads_, cache_, row_positions, rows_alone,
                                             d.attention);
   join<Scalar>(pass, y, x, output_, d.heads, weights, output_stream_);
 }

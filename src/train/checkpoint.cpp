@@ -284,12 +284,16 @@ std::optional<SaveReport> CheckpointSaver::ended(dist::Communicator& comm) {
   if (!under_way()) return std::nullopt;
   const bool busy = report_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   const bool writes = busy && !dist::is_waiting(dist::Role::saver);
-  const auto all = comm.gather_control({busy ? 1.0 : 0.0, writes ? 1.0 : 0.0});
+  struct Report {
+    bool busy;
+    bool writes;
+  };
+  const std::vector<Report> all = dist::from_all_ranks(comm, Report{busy, writes});
   bool any_busy = false;
   slow_ranks_.clear();
-  for (std::size_t i = 0; i < all.size(); i += 2) {
-    any_busy = any_busy || all[i] != 0.0;
-    if (all[i + 1] != 0.0) slow_ranks_ += (slow_ranks_.empty() ? "rank " : ", rank ") + std::to_string(i / 2);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    any_busy = any_busy || all[rank].busy;
+    if (all[rank].writes) slow_ranks_ += (slow_ranks_.empty() ? "rank " : ", rank ") + std::to_string(rank);
   }
   if (any_busy) return std::nullopt;
   return report_.get();

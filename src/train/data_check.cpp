@@ -67,8 +67,8 @@ DataCheck::DataCheck(const std::vector<Shards>& groups, dist::Communicator& comm
 
 void DataCheck::identify_by_recorded_hashes(dist::Communicator& comm) {
   const std::string mine = recorded_by(groups_[0]);
-  const auto has_all = comm.gather_control({mine.empty() ? 0.0 : 1.0});
-  if (std::find(has_all.begin(), has_all.end(), 0.0) != has_all.end()) return;
+  const auto sizes = dist::from_all_ranks(comm, mine.size());
+  if (std::find(sizes.begin(), sizes.end(), std::size_t{0}) != sizes.end()) return;
   const std::string first = comm.broadcast_control(mine);
   dist::agreed(comm, [&] {
     if (first == mine) return;
@@ -127,15 +127,15 @@ void DataCheck::finish(dist::Communicator& comm) {
 
 io::DataIdentity DataCheck::identity(dist::Communicator& comm) {
   if (identity_.sampled.empty() || !identity_.whole.empty()) return identity_;
-  constexpr int kHalf = 32;
-  constexpr std::uint64_t kLow = 0xFFFFFFFF;
-  const auto all =
-      comm.gather_control({done() ? 1.0 : 0.0, static_cast<double>(sum_ >> kHalf), static_cast<double>(sum_ & kLow)});
+  struct Report {
+    std::uint64_t done;
+    std::uint64_t sum;
+  };
   std::uint64_t sum = 0;
   bool all_done = true;
-  for (std::size_t i = 0; i < all.size(); i += 3) {
-    all_done = all_done && all[i] == 1.0;
-    sum += (static_cast<std::uint64_t>(all[i + 1]) << kHalf) + static_cast<std::uint64_t>(all[i + 2]);
+  for (const Report& report : dist::from_all_ranks(comm, Report{done() ? 1U : 0U, sum_})) {
+    all_done = all_done && report.done == 1;
+    sum += report.sum;
   }
   if (all_done) identity_.whole = fmt::format("{:016x}", sum);
   return identity_;

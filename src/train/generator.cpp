@@ -28,9 +28,9 @@ class Ranking {
     std::iota(ids_.begin(), ids_.end(), Token{0});
   }
 
-  Token operator[](std::size_t place) {
-    if (place >= sorted_) sort_to(std::min(ids_.size(), std::max(kFirstSort, 4 * (place + 1))));
-    return ids_[place];
+  Token operator[](std::size_t index) {
+    if (index >= sorted_) sort_to(std::min(ids_.size(), std::max(kFirstSort, 4 * (index + 1))));
+    return ids_[index];
   }
   [[nodiscard]] std::size_t size() const { return ids_.size(); }
   [[nodiscard]] float logit(Token id) const { return logit_of(logits_, id); }
@@ -40,7 +40,7 @@ class Ranking {
 
   void sort_to(std::size_t end) {
     const auto likelier = [this](Token a, Token b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; };
-    const auto at = [this](std::size_t place) { return ids_.begin() + static_cast<std::ptrdiff_t>(place); };
+    const auto at = [this](std::size_t index) { return ids_.begin() + static_cast<std::ptrdiff_t>(index); };
     if (end < ids_.size()) std::nth_element(at(sorted_), at(end), ids_.end(), likelier);
     std::sort(at(sorted_), at(end), likelier);
     sorted_ = end;
@@ -103,12 +103,7 @@ std::vector<Token> Generator::continued(const std::vector<Token>& prompt, std::i
     const auto logits = logits_after(tokens);
     const double uniform = uniform_of(philox(key, counter_of(static_cast<std::uint64_t>(i))).x[0]);
     const Token mine = pick_token(logits.first(static_cast<std::size_t>(vocab_)), sampling, uniform);
-    std::string agreed(sizeof(Token), '\0');
-    std::memcpy(agreed.data(), &mine, sizeof(Token));
-    agreed = comm_.broadcast_control(agreed);
-    Token next = 0;
-    std::memcpy(&next, agreed.data(), sizeof(Token));
-    tokens.push_back(next);
+    tokens.push_back(dist::broadcast_value(comm_, mine));
   }
   return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
 }

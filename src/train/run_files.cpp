@@ -142,7 +142,7 @@ Source kind_of(const std::string& path, dist::Communicator& comm) {
     if (!io::is_folder(path)) return Source::weights;
     return io::is_there(path + "/" + io::kManifestFile) ? Source::checkpoint : Source::run;
   });
-  return static_cast<Source>(std::stoi(comm.broadcast_control(std::to_string(static_cast<int>(mine)))));
+  return dist::broadcast_value(comm, mine);
 }
 
 void use_checkpoint(ResumePoint& point, const io::FoundCheckpoint& found) {

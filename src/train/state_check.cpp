@@ -14,8 +14,6 @@
 namespace kozero::train {
 namespace {
 
-constexpr int kHalf = 32;
-
 std::uint64_t hash_of(const StoredVector& values) {
   return std::visit(
       [](const auto& typed) {
@@ -23,16 +21,6 @@ std::uint64_t hash_of(const StoredVector& values) {
         return kernels::bit_hash(Device(), Vector<const T>(typed));
       },
       values);
-}
-
-/// Two numbers a hash, which doubles carry exactly.
-std::vector<double> words_of(const std::vector<std::uint64_t>& hashes) {
-  std::vector<double> words;
-  for (const std::uint64_t hash : hashes) {
-    words.push_back(static_cast<double>(hash >> kHalf));
-    words.push_back(static_cast<double>(hash & 0xFFFFFFFFU));
-  }
-  return words;
 }
 
 [[noreturn]] void refuse(std::int64_t step, const std::string& what) {
@@ -70,13 +58,12 @@ void StateCheck::record() {
     if (arrays_[i].name == zero::kWeightsName && !arrays_[i].replicated) shards.push_back(recorded_hashes_[i]);
   }
   if (!shards.empty()) {
-    const auto words = comm_.gather_control(words_of(shards));
+    const auto all = dist::from_all_ranks(comm_, shards);
     const auto ranks = static_cast<std::size_t>(comm_.size());
     std::vector<std::uint64_t> owners(shards.size() * ranks);
     for (std::size_t i = 0; i < owners.size(); ++i) {
       const std::size_t rank = i / shards.size();
-      owners[i % shards.size() * ranks + rank] =
-          (static_cast<std::uint64_t>(words[2 * i]) << kHalf) + static_cast<std::uint64_t>(words[2 * i + 1]);
+      owners[i % shards.size() * ranks + rank] = all[i];
     }
     state_.weights().watch_copies(owners);
   }
@@ -130,17 +117,17 @@ void StateCheck::compare_replicas(std::int64_t step, const std::vector<std::uint
     names.push_back(name_of(gradient));
     mine.push_back(hash_of(gradient.values));
   }
-  const auto all = comm_.gather_control(words_of(mine));
-  const std::size_t words = 2 * mine.size();
+  const auto all = dist::from_all_ranks(comm_, mine);
   const auto ranks = static_cast<std::size_t>(comm_.size());
-  for (std::size_t word = 0; word < words; ++word) {
-    const auto equals_first = [&, word](std::size_t rank) { return all[rank * words + word] == all[word]; };
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    const auto hash_on = [&, i](std::size_t rank) { return all[rank * mine.size() + i]; };
+    const auto equals_first = [&](std::size_t rank) { return hash_on(rank) == hash_on(0); };
     if (std::ranges::all_of(std::views::iota(std::size_t{0}, ranks), equals_first)) continue;
     std::map<std::uint64_t, std::vector<std::size_t>> ranks_with;
-    for (std::size_t rank = 0; rank < ranks; ++rank) ranks_with[all[rank * words + word]].push_back(rank);
+    for (std::size_t rank = 0; rank < ranks; ++rank) ranks_with[hash_on(rank)].push_back(rank);
     const auto fewer = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
     const auto [fewest, most] = std::minmax_element(ranks_with.begin(), ranks_with.end(), fewer);
-    const std::string& name = names[word / 2];
+    const std::string& name = names[i];
     const auto [low, high] = std::minmax(fewest->second.front(), most->second.front());
     refuse(step, 2 * most->second.size() > ranks
                      ? fmt::format("{} on rank {} is not that of the other ranks", name, fewest->second.front())

@@ -69,7 +69,7 @@ void Trainer::record_state(std::int64_t step) {
   }
 }
 
-StepResult Trainer::step(std::int64_t step, const std::function<double()>& request) {
+StepResult Trainer::step(std::int64_t step, const std::function<int()>& request) {
   position().step = step;
   if (checks(step) && !check_->recorded()) record_state(step);
   StepResult result{.step = step, .tokens = sampler_.positions(step).count * config_.seq};
@@ -111,13 +111,16 @@ StepResult Trainer::step(std::int64_t step, const std::function<double()>& reque
   return result;
 }
 
-void Trainer::gather_loss(const std::function<double()>& request, StepResult& result) {
+void Trainer::gather_loss(const std::function<int()>& request, StepResult& result) {
   const double mine = std::accumulate(losses_.data(), losses_.data() + losses_.extent(0), 0.0);
-  const auto all = parts_.comm.gather_control({mine, request ? request() : 0.0});
+  struct Report {
+    double loss;
+    std::int64_t request;
+  };
   double loss = 0.0;
-  for (std::size_t r = 0; r < all.size(); r += 2) {
-    loss += all[r];
-    result.request = std::max(result.request, static_cast<int>(all[r + 1]));
+  for (const Report& report : dist::from_all_ranks(parts_.comm, Report{mine, request ? request() : 0})) {
+    loss += report.loss;
+    result.request = std::max(result.request, static_cast<int>(report.request));
   }
   result.loss = loss / static_cast<double>(result.tokens);
 }

@@ -168,9 +168,7 @@ std::string Gradients::first_non_finite() const {
     const std::int64_t index = kernels::first_non_finite(Device(), Vector<const float>(shard(unit)));
     if (index >= 0) found = table_.unit(unit).offset + addends_.layout().shard(unit).begin + index;
   }
-  for (const double other : addends_.comm().gather_control({static_cast<double>(found)})) {
-    found = std::min(found, static_cast<std::int64_t>(other));
-  }
+  for (const std::int64_t other : dist::from_all_ranks(addends_.comm(), found)) found = std::min(found, other);
   for (const auto& row : table_.rows()) {
     const std::int64_t first = table_.unit(row.unit).offset + row.offset;
     if (found >= first && found < first + row.extent()) return row.name;

@@ -30,14 +30,13 @@ void gather_all(const ParameterTable& table, const dist::DistributedArray<T>& sh
 
 }  // namespace
 
-double Weights::hash_of_my_shards() const {
-  constexpr int kFolded = 12;
+std::uint64_t Weights::hash_of_my_shards() const {
   std::uint64_t hash = 0;
   for (int unit = 0; unit < table_.num_units(); ++unit) {
     const Vector<const float> mine = master().shard(unit);
     hash = kernels::BitHash<float>::mixed(hash) + kernels::bit_hash(Device(), mine);
   }
-  return static_cast<double>(hash >> kFolded);
+  return hash;
 }
 
 template <class Scalar>

@@ -75,7 +75,7 @@ linear_demo() {
   expect 0 'stage 2 on 2 ranks' cat run/log.txt
 }
 
-exchange() {
+import_export() {
   make_text
   # shellcheck disable=SC2086
   expect 0 'everything lies' "$kozero" train "$inputs/quickstart.toml" $tiny data.tokenizer=bpe:300

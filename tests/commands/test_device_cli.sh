@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # test_device_cli.sh KOZERO MPIEXEC INPUTS CASE DRIVER: run.device, with a copy of the program in a folder of its own, a script
-# for kozero-cuda and, where a case wants one, the driver's double in the folder DRIVER.
+# for kozero-cuda and, where a case wants one, the driver mock in the folder DRIVER.
 # shellcheck source=tests/commands/cli_case.sh disable=SC2154
 . "$(dirname "$0")/cli_case.sh"
 driver=$5
@@ -19,7 +19,7 @@ make_cuda_program() {
 with_gpus() {
   local gpus=$1
   shift
-  LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} DRIVER_DOUBLE_GPUS=$gpus "$@"
+  LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} DRIVER_MOCK_GPUS=$gpus "$@"
 }
 
 hand_over() {

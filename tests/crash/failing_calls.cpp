@@ -103,10 +103,10 @@ bool fails(const char* call, int file) { return fails(call, path_of(file)); }
 
 bool writes(int flags) { return (flags & O_ACCMODE) != O_RDONLY; }
 
-template <class Open, class... Place>
-int open_as(const char* name, const char* path, int flags, mode_t mode, Place... place) {
+template <class Open, class... Folder>
+int open_as(const char* name, const char* path, int flags, mode_t mode, Folder... folder) {
   if (writes(flags) && fails("open", path)) return -1;
-  return next<Open>(name)(place..., path, flags, mode);
+  return next<Open>(name)(folder..., path, flags, mode);
 }
 
 mode_t mode_after(int flags, va_list arguments) {

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <cstring>
 
-#include <support/nccl_double.hpp>
+#include <support/nccl_mock.hpp>
 
 #include "rank_groups.hpp"
 
@@ -48,7 +48,7 @@ std::vector<Case> all_back_ends(const RankGroup& group, MemoryLedger& ledger) {
   add("mpi, default buffers", make("mpi", CommunicatorOptions{}));
   add("shm, default buffers", make("shm", CommunicatorOptions{}));
   if (group.size() <= 4) {
-    const kozero::tests::NcclDouble nccl;
+    const kozero::tests::NcclMock nccl;
     CommunicatorOptions registering = small_buffers();
     registering.deterministic = false;
     add("nccl", make("nccl"));
@@ -207,14 +207,14 @@ void check_started_together(Communicator& comm, const Vector<float>& shared) {
     const Pending first = comm.start_reduce_scatter(shared.data(), sums.data(), partition);
     const Pending second = comm.start_all_gather(ranks.data(), all.data(), partition, sizeof(float));
     const Pending third = comm.start_reduce_scatter(own.data(), same_sums.data(), partition);
-    comm.finish(second);
+    comm.wait(second);
     for (const int r : {0, comm.size() - 1}) {
       if (partition.size(r) > 0) wrong += all[static_cast<std::size_t>(partition.begin(r))] != static_cast<float>(r);
     }
-    comm.finish(third);
-    comm.finish(first);
+    comm.wait(third);
+    comm.wait(first);
     wrong += wrong_sums(partition, comm.rank(), sums.data()) + wrong_sums(partition, comm.rank(), same_sums.data());
-    for (const Pending pending : {first, second, third}) comm.reclaim(pending);
+    for (const Pending pending : {first, second, third}) comm.wait_until_reusable(pending);
   }
   CHECK(wrong == 0);
 }
@@ -301,8 +301,8 @@ TEST_CASE("as many collectives are under way as shared memory has room to post, 
       pending.push_back(comm->start_reduce_scatter(full.data(), slice.data(), partition));
     }
     CHECK_THROWS_AS(comm->start_reduce_scatter(full.data(), slice.data(), partition), Error);
-    for (const Pending one : pending) comm->finish(one);
-    CHECK_THROWS_AS(comm->finish(pending.front()), Error);
+    for (const Pending one : pending) comm->wait(one);
+    CHECK_THROWS_AS(comm->wait(pending.front()), Error);
   }
 }
 

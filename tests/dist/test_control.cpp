@@ -18,7 +18,7 @@
 #include <optional>
 #include <thread>
 
-#include <support/nccl_double.hpp>
+#include <support/nccl_mock.hpp>
 
 #include "error_of.hpp"
 #include "rank_groups.hpp"
@@ -43,8 +43,8 @@ void check_gather(Communicator& comm) {
   const double r = comm.rank();
   std::vector<double> expected;
   for (int i = 0; i < comm.size(); ++i) expected.insert(expected.end(), {i + 0.5, -1.0 * i});
-  CHECK(comm.gather_control({r + 0.5, -r}) == expected);
-  CHECK(comm.gather_control({}).empty());
+  CHECK(from_all_ranks(comm, std::vector{r + 0.5, -r}) == expected);
+  CHECK(from_all_ranks(comm, std::vector<double>()).empty());
   comm.barrier();
 }
 
@@ -89,7 +89,7 @@ void check_agree(Communicator& comm) {
 TEST_CASE("ranks exchange control values and agree on errors", "[control]") {
   const RankGroup group(0);
   MemoryLedger ledger;
-  const tests::NcclDouble nccl;
+  const tests::NcclMock nccl;
   for (const char* name : {"mpi", "shm", "nccl", "auto"}) {
     CAPTURE(name, group.size());
     const auto comm = make_communicator(name, group.handle(), ledger, small_buffers());
@@ -163,7 +163,7 @@ TEST_CASE("what a late rank sends lands in no memory of something else", "[contr
   const bool late = group.rank() == group.size() - 1;
   std::vector<std::vector<double>> later;
   if (!late) {
-    const auto error = error_of([&] { comm->gather_control(std::vector<double>(kCount, 7.0)); });
+    const auto error = error_of([&] { from_all_ranks(*comm, std::vector<double>(kCount, 7.0)); });
     REQUIRE(error.has_value());
     // What was freed is given out again.
     for (const int ranks : {1, group.size()}) later.emplace_back(kCount * static_cast<std::size_t>(ranks), 1.0);
@@ -172,7 +172,7 @@ TEST_CASE("what a late rank sends lands in no memory of something else", "[contr
     CHECK(again->what() == std::string(error->what()));  // a communicator that lost a rank is of no use any more
   }
   MPI_Barrier(MPI_COMM_WORLD);
-  if (late) error_of([&] { comm->gather_control(std::vector<double>(kCount, 7.0)); });
+  if (late) error_of([&] { from_all_ranks(*comm, std::vector<double>(kCount, 7.0)); });
   for (int i = 0; i < 10; ++i) MPI_Barrier(MPI_COMM_WORLD);  // in which messages arrive
   for (const auto& values : later) {
     CHECK(std::all_of(values.begin(), values.end(), [](double value) { return value == 1.0; }));
@@ -186,8 +186,8 @@ TEST_CASE("an agreement waits for a rank that works, and not for ranks that wait
   const auto other = make_control_communicator(environment.world(), 2.0, {.checks_calls = false});
   const bool last = environment.rank() == environment.size() - 1;
   if (last) std::this_thread::sleep_for(std::chrono::seconds(6));
-  CHECK(control->gather_control({1.0}).size() == static_cast<std::size_t>(environment.size()));
-  const auto error = error_of([&] { last ? other->barrier() : static_cast<void>(control->gather_control({2.0})); });
+  CHECK(from_all_ranks(*control, 1).size() == static_cast<std::size_t>(environment.size()));
+  const auto error = error_of([&] { last ? other->barrier() : static_cast<void>(from_all_ranks(*control, 2)); });
   REQUIRE(error.has_value());
   CHECK(error->failure() == Failure::communication);
   CHECK_THAT(error->what(),
@@ -221,10 +221,9 @@ TEST_CASE("ranks that call different collectives are told so before one of them 
     CHECK(call->what() == begins + "rank 0 reduce_scatter of " + std::to_string(partition.extent()) +
                               " elements of 4 bytes, rank " + who + " barrier");
     CHECK(call->seen_by_all_ranks());
-    const auto count = error_of([&] { comm.gather_control(std::vector<double>(last ? 2 : 1)); });
+    const auto count = error_of([&] { from_all_ranks(comm, std::vector<double>(last ? 2 : 1)); });
     REQUIRE(count.has_value());
-    CHECK(count->what() == begins + "rank 0 gather_control of 1 elements of 8 bytes, rank " + who +
-                               " gather_control of 2 elements of 8 bytes");
+    CHECK(count->what() == begins + "rank 0 gather_control of 8 bytes, rank " + who + " gather_control of 16 bytes");
     const auto type = error_of([&] { comm.all_gather(slice.data(), full.data(), partition, last ? 2 : 4); });
     REQUIRE(type.has_value());
     CHECK_THAT(type->what(), ContainsSubstring("elements of 4 bytes, rank " + who + " all_gather of") &&

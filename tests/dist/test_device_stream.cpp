@@ -12,9 +12,9 @@
 #include <deque>
 #include <thread>
 
-#include <support/nccl_double.hpp>
+#include <support/nccl_mock.hpp>
 
-#include "nccl_double/device_memory.hpp"
+#include "nccl_mock/device_memory.hpp"
 
 using namespace kozero;
 using namespace kozero::dist;

@@ -7,7 +7,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/make_communicator.hpp>
 
-#include <support/nccl_double.hpp>
+#include <support/nccl_mock.hpp>
 
 #include "rank_groups.hpp"
 
@@ -98,7 +98,7 @@ TEST_CASE("self is refused to several ranks", "[make]") {
 
 TEST_CASE("a plan books what the run books", "[make]") {
   const RankGroup group(0);
-  const tests::NcclDouble nccl;
+  const tests::NcclMock nccl;
   for (const char* name : {"auto", "mpi", "shm", "nccl"}) {
     for (const std::int64_t shm_free_bytes : {std::int64_t{0}, std::int64_t{1} << 30}) {  // auto takes mpi, and shm
       if (std::string(name) == "shm" && shm_free_bytes == 0) continue;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_nccl.cpp: the nccl back end through the tests' double: waits, failures, and why it is refused. Its sums and
+// test_nccl.cpp: the nccl back end through the tests' mock: waits, failures, and why it is refused. Its sums and
 // bytes are in test_collectives.cpp, its training in tests/train/test_ladder.cpp.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -16,7 +16,7 @@
 #include <optional>
 #include <thread>
 
-#include <support/nccl_double.hpp>
+#include <support/nccl_mock.hpp>
 
 #include "error_of.hpp"
 #include "rank_groups.hpp"
@@ -28,13 +28,13 @@ using Catch::Matchers::StartsWith;
 using kozero::test::error_of;
 using kozero::test::first_line;
 using kozero::test::RankGroup;
-using kozero::tests::NcclDouble;
+using kozero::tests::NcclMock;
 using kozero::tests::Variable;
 
 namespace {
 
 std::unique_ptr<Communicator> by_double(const RankGroup& group, double timeout_s = 60.0) {
-  const NcclDouble nccl;
+  const NcclMock nccl;
   MemoryLedger ledger;
   CommunicatorOptions options;
   options.timeout_s = timeout_s;
@@ -80,10 +80,10 @@ TEST_CASE("the result is there after finish, however late the others are") {
       nap(20);
       start();
     }
-    comm->finish(pending);
+    comm->wait(pending);
     Device().fence();
     CHECK(full == std::vector<float>(1000, static_cast<float>(1 + late)));
-    comm->reclaim(pending);
+    comm->wait_until_reusable(pending);
     comm->barrier();
   }
 }
@@ -108,7 +108,7 @@ TEST_CASE("ranks that call different things learn what each called, and nothing 
   CHECK(error_of([&] { comm->start_reduce_scatter(full.data(), slice.data(), partition); })->what() ==
         std::string(error->what()));
   CHECK(error_of([&] { comm->barrier(); })->what() == std::string(error->what()));
-  CHECK(error_of([&] { comm->gather_control({1.0}); })->what() == std::string(error->what()));
+  CHECK(error_of([&] { from_all_ranks(*comm, 1.0); })->what() == std::string(error->what()));
   CHECK(error_of([&] { comm->broadcast_control("x"); })->what() == std::string(error->what()));
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("a rank that does not come ends the wait, in finish and in control tra
       const auto error = error_of([&] {
         const Pending pending = comm->start_all_gather(slice.data(), full.data(), partition, 1);
         if (!finishes) nap(900);
-        finishes ? comm->finish(pending) : comm->barrier();
+        finishes ? comm->wait(pending) : comm->barrier();
         wait_for_device(*comm);
       });
       REQUIRE(error.has_value());
@@ -141,7 +141,7 @@ TEST_CASE("a rank that does not come to the start ends the others' wait, and so 
   if (group.size() == 1) return;
   const std::string me = "rank " + std::to_string(group.rank());
   std::optional<Variable> start;
-  if (group.rank() == 1) start.emplace("KOZERO_NCCL_DOUBLE_START", "absent");
+  if (group.rank() == 1) start.emplace("KOZERO_NCCL_MOCK_START", "absent");
   const auto lonely = error_of([&] { by_double(group, 0.5); });
   REQUIRE(lonely.has_value());
   CHECK(lonely->failure() == Failure::communication);
@@ -152,7 +152,7 @@ TEST_CASE("a rank that does not come to the start ends the others' wait, and so 
   }
   MPI_Barrier(MPI_COMM_WORLD);
 
-  const Variable failing("KOZERO_NCCL_DOUBLE_START", "fails");
+  const Variable failing("KOZERO_NCCL_MOCK_START", "fails");
   const auto failed = error_of([&] { by_double(group); });
   REQUIRE(failed.has_value());
   CHECK(failed->failure() == Failure::communication);
@@ -163,11 +163,11 @@ TEST_CASE("a rank that does not come to the start ends the others' wait, and so 
 
 TEST_CASE("what NCCL takes of the GPU for each kind of call is taken at the start, and booked") {
   const RankGroup group(0);
-  const NcclDouble nccl;
-  const std::int64_t before = NcclDouble::memory();
+  const NcclMock nccl;
+  const std::int64_t before = NcclMock::memory();
   MemoryLedger ledger;
   CommunicatorOptions options;
-  options.free_device_bytes = [] { return (std::int64_t{1} << 30) - NcclDouble::memory(); };
+  options.free_device_bytes = [] { return (std::int64_t{1} << 30) - NcclMock::memory(); };
   {
     const auto comm = make_communicator("nccl", group.handle(), ledger, options);
     const std::int64_t calls = group.size() == 1 ? 2 : 4;  // one rank has no uneven slices
@@ -180,9 +180,9 @@ TEST_CASE("what NCCL takes of the GPU for each kind of call is taken at the star
     comm->reduce_scatter(full.data(), slice.data(), uneven);
     comm->all_gather(slice.data(), full.data(), uneven, sizeof(float));
     wait_for_device(*comm);
-    CHECK(ledger.total() == NcclDouble::memory() - before);
+    CHECK(ledger.total() == NcclMock::memory() - before);
   }
-  CHECK(NcclDouble::memory() == before);  // closed, not aborted
+  CHECK(NcclMock::memory() == before);  // closed, not aborted
 }
 
 TEST_CASE("what is done in time is not given up, however long the communicator lives") {
@@ -197,26 +197,26 @@ TEST_CASE("what is done in time is not given up, however long the communicator l
   for (int i = 0; i < 6; ++i) {
     if (ahead == 0) nap(250);
     if (i + ahead < 6) start();
-    comm->finish(started[static_cast<std::size_t>(i)]);
+    comm->wait(started[static_cast<std::size_t>(i)]);
   }
   comm->barrier();
 }
 
 TEST_CASE("algorithm and protocol are pinned while NCCL reads them, unless the user chose or bits may change") {
   const RankGroup group(0);
-  CHECK(by_double(group)->description() == "nccl (the tests' double, NCCL_ALGO = Ring, NCCL_PROTO = Simple)");
+  CHECK(by_double(group)->description() == "nccl (the tests' mock, NCCL_ALGO = Ring, NCCL_PROTO = Simple)");
   CHECK(std::getenv("NCCL_ALGO") == nullptr);
   {
     const Variable chosen("NCCL_ALGO", "Tree");
-    CHECK(by_double(group)->description() == "nccl (the tests' double, NCCL_ALGO = Tree, NCCL_PROTO = Simple)");
+    CHECK(by_double(group)->description() == "nccl (the tests' mock, NCCL_ALGO = Tree, NCCL_PROTO = Simple)");
     CHECK(std::getenv("NCCL_ALGO") == std::string("Tree"));
   }
-  const NcclDouble nccl;
+  const NcclMock nccl;
   MemoryLedger ledger;
   CommunicatorOptions options;
   options.deterministic = false;
   const auto comm = make_communicator("nccl", group.handle(), ledger, options);
-  CHECK(comm->description() == "nccl (the tests' double)");
+  CHECK(comm->description() == "nccl (the tests' mock)");
   CHECK(comm->share("registered", 100) != nullptr);
   CHECK(by_double(group)->share("weights", 100) == nullptr);
 }
@@ -242,17 +242,16 @@ TEST_CASE("without a GPU, or a library that serves, nccl is refused in one line"
     CHECK(refusal(group) ==
           "comm.backend = nccl: libm.so.6 has no ncclGetVersion: NCCL 2.18 or newer is needed" + remedy);
   }
-  const NcclDouble library;
-  const Variable version("KOZERO_NCCL_DOUBLE_VERSION", "21705");
+  const NcclMock library;
+  const Variable version("KOZERO_NCCL_MOCK_VERSION", "21705");
   CHECK_THAT(refusal(group), StartsWith("comm.backend = nccl: "));
-  CHECK_THAT(refusal(group),
-             ContainsSubstring("libkozero_nccl_double.so is NCCL 2.17.5: NCCL 2.18 or newer is needed"));
+  CHECK_THAT(refusal(group), ContainsSubstring("libkozero_nccl_mock.so is NCCL 2.17.5: NCCL 2.18 or newer is needed"));
 }
 
 TEST_CASE("where one rank alone lacks the library, all say which") {
   const RankGroup group(0);
   if (group.size() == 1) return;
-  const NcclDouble others;
+  const NcclMock others;
   std::optional<Variable> mine;
   if (group.rank() == 1) mine.emplace("KOZERO_NCCL_LIBRARY", "libm.so.6");
   CHECK_THAT(refusal(group), StartsWith("comm.backend = nccl: on rank 1 libm.so.6 has no ncclGetVersion"));

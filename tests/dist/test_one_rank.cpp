@@ -41,12 +41,12 @@ TEST_CASE("self copies, and in place does nothing", "[self]") {
   comm->reduce_scatter(full.data(), full.data(), partition);
   const auto result = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), full);
   for (std::size_t i = 0; i < 5; ++i) CHECK(result(i) == 3.0F);
-  CHECK(comm->gather_control({1.0, 2.0}) == std::vector<double>{1.0, 2.0});
+  CHECK(from_all_ranks(*comm, std::vector{1.0, 2.0}) == std::vector{1.0, 2.0});
   CHECK(comm->broadcast_control("x") == "x");
   CHECK_THROWS_AS(comm->reduce_scatter(full.data(), full.data(), Partition(5, 2)), Error);
 }
 
-TEST_CASE("a planned communicator has a place, and no peers", "[planned]") {
+TEST_CASE("a planned communicator has a rank, and no peers", "[planned]") {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
   const auto comm = make_planned_communicator("auto", 2, 7, ledger);
   CHECK(comm->rank() == 2);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_partition.cpp: the arithmetic of slices and of their pieces, without MPI.
+// test_partition.cpp: the arithmetic of slices and of their chunks, without MPI.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/parameter_table.hpp>

@@ -14,7 +14,7 @@
 
 #include <cmath>
 
-#include <support/nccl_double.hpp>
+#include <support/nccl_mock.hpp>
 
 #include "rank_groups.hpp"
 
@@ -219,7 +219,7 @@ void refusals(Board& board) {
 
 TEST_CASE("each rank holds what the destination's placement says", "[redistribute]") {
   const RankGroup group(0);
-  const tests::NcclDouble nccl;
+  const tests::NcclMock nccl;
   for (const char* backend : {"auto", "mpi", "nccl"}) {
     CAPTURE(backend, group.size());
     Board board(group, backend);

@@ -14,9 +14,9 @@ constexpr std::array<const char*, 8> kNumbers = {"0",     "-1",         "2147483
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Replaces the number nearest behind `place`.
-void change_number(std::string& bytes, std::size_t place, std::uint32_t choice) {
-  const std::size_t first = bytes.find_first_of("0123456789", place);
+/// Replaces the number nearest behind `position`.
+void change_number(std::string& bytes, std::size_t position, std::uint32_t choice) {
+  const std::size_t first = bytes.find_first_of("0123456789", position);
   if (first == std::string::npos) return;
   std::size_t last = first;
   while (last < bytes.size() && is_digit(bytes[last])) ++last;
@@ -24,25 +24,25 @@ void change_number(std::string& bytes, std::size_t place, std::uint32_t choice) 
 }
 
 void change(std::string& bytes, const Words4& draw) {
-  const std::size_t place = draw.x[0] % bytes.size();
+  const std::size_t position = draw.x[0] % bytes.size();
   switch (draw.x[1] % 6) {
     case 0:
-      bytes[place] = static_cast<char>(bytes[place] ^ (1 << draw.x[2] % 8));
+      bytes[position] = static_cast<char>(bytes[position] ^ (1 << draw.x[2] % 8));
       break;
     case 1:
-      bytes[place] = static_cast<char>(draw.x[2]);
+      bytes[position] = static_cast<char>(draw.x[2]);
       break;
     case 2:
-      bytes.erase(place, 1 + draw.x[2] % 8);
+      bytes.erase(position, 1 + draw.x[2] % 8);
       break;
     case 3:
-      bytes.insert(place, bytes.substr(draw.x[2] % bytes.size(), 1 + draw.x[3] % 64));
+      bytes.insert(position, bytes.substr(draw.x[2] % bytes.size(), 1 + draw.x[3] % 64));
       break;
     case 4:
-      bytes.resize(place + 1);
+      bytes.resize(position + 1);
       break;
     default:
-      change_number(bytes, place, draw.x[2]);
+      change_number(bytes, position, draw.x[2]);
       break;
   }
 }

@@ -113,7 +113,7 @@ void add_safetensors(std::vector<Subject>& all, const io::ScratchFolder& folder)
   all.push_back(subject("config.json", json, [json] { huggingface::read_config(json); }));
 }
 
-/// As the program reads it, kinds and ways included.
+/// As the program reads it, kinds and algorithms included.
 void read_tuning(const std::string& path) {
   constexpr std::int64_t kLargest = 1 << 24;
   kernels::use_product_algorithms(io::parse_tuning(io::read_whole_file(path, kLargest), path).products, path);

@@ -29,9 +29,9 @@ class ImportedModel {
     }
     io::read_weights(*dist::make_self_communicator(), weights, table, slices);
     for (std::size_t row = 0; row < table.rows().size(); ++row) {
-      const Parameter& place = table.rows()[row];
-      const auto begin = memory[static_cast<std::size_t>(place.unit)].begin() + place.offset;
-      access_.set_weight(static_cast<int>(row), {begin, begin + place.extent()});
+      const Parameter& parameter = table.rows()[row];
+      const auto begin = memory[static_cast<std::size_t>(parameter.unit)].begin() + parameter.offset;
+      access_.set_weight(static_cast<int>(row), {begin, begin + parameter.extent()});
     }
   }
 

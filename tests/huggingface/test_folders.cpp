@@ -35,7 +35,7 @@ Imported import(const std::string& folder, const std::string& out) {
 
 void check_logits(const std::string& name) {
   const std::string stored = std::string(KOZERO_TEST_DATA) + "/" + name;
-  const io::ScratchFolder folder("exchange_" + name);
+  const io::ScratchFolder folder("huggingface_" + name);
   import(stored, folder / "run");
   std::ifstream file(stored + "/logits.json");
   const auto record = nlohmann::json::parse(file);

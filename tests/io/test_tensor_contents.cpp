@@ -3,6 +3,7 @@
 // test_tensor_contents.cpp: what inspect tells of stored tensors is the same on any rank count, and exact.
 #include <catch2/catch_test_macros.hpp>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -60,22 +61,22 @@ const float kDenormal = std::bit_cast<float>(0x00000003U);
 
 }  // namespace
 
-TEST_CASE("items are dealt out, results come back in order, and a failure is every rank's") {
+TEST_CASE("items are distributed, results come back in order, and a failure is every rank's") {
   tests::on_each_group("mpi", [&](dist::Communicator& comm) {
     for (const std::size_t items : {0, 1, 2, 5, 9}) {
-      const auto all = map_over_ranks(comm, items, 2, [&](std::size_t item) {
+      const auto all = map_over_ranks(comm, items, [&](std::size_t item) {
         CHECK(static_cast<int>(item) % comm.size() == comm.rank());
-        return std::vector<double>{static_cast<double>(item), 10.0 * static_cast<double>(item)};
+        return std::array{item, 10 * item};
       });
       REQUIRE(all.size() == items);
       for (std::size_t i = 0; i < items; ++i) {
-        CHECK(all[i] == std::vector<double>{static_cast<double>(i), 10.0 * static_cast<double>(i)});
+        CHECK(all[i] == std::array{i, 10 * i});
       }
     }
     const auto failed = thrown_by([&] {
-      map_over_ranks(comm, 5, 1, [](std::size_t item) -> std::vector<double> {
+      map_over_ranks(comm, 5, [](std::size_t item) {
         if (item == 3) throw Error(Failure::input, "item 3");
-        return {0.0};
+        return item;
       });
     });
     CHECK(failed.status == 3);
@@ -149,10 +150,10 @@ TEST_CASE("the first difference, both values, how many and how far; NaN by its b
       CHECK(none.first == -1);
       CHECK(none.largest == 0.0);
     }
-    CHECK(place_of(found[0].first, {extent}) == std::vector<std::int64_t>{extent - 7});
+    CHECK(index_of(found[0].first, {extent}) == std::vector<std::int64_t>{extent - 7});
   });
-  CHECK(place_of(5, {2, 3}) == std::vector<std::int64_t>{1, 2});
-  CHECK(place_of(17, {2, 3, 4}) == std::vector<std::int64_t>{1, 1, 1});
+  CHECK(index_of(5, {2, 3}) == std::vector<std::int64_t>{1, 2});
+  CHECK(index_of(17, {2, 3, 4}) == std::vector<std::int64_t>{1, 1, 1});
 }
 
 TEST_CASE("a denormal's difference is no zero, and a difference with NaN is NaN") {

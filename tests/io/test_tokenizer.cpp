@@ -77,9 +77,9 @@ BpeTokenizer trained(const ScratchFolder& folder, int vocab) {
 }
 
 /// Merging as the definition says it: the lowest merge present, everywhere from the left, again and again.
-std::vector<Token> merged_naively(const std::string& piece, const std::vector<Merge>& merges) {
+std::vector<Token> merged_naively(const std::string& pretoken, const std::vector<Merge>& merges) {
   std::vector<Token> tokens;
-  for (const char byte : piece) tokens.push_back(static_cast<unsigned char>(byte));
+  for (const char byte : pretoken) tokens.push_back(static_cast<unsigned char>(byte));
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
       if (tokens[i] != merges[rank].first || tokens[i + 1] != merges[rank].second) continue;
@@ -136,13 +136,13 @@ TEST_CASE("merges are learnt by count, ties by the smaller ids") {
 
 TEST_CASE("a vocabulary never holds a token twice") {
   std::mt19937 random(13);
-  PieceCounts pieces;  // of two letters and runs, where ways to the same token are most likely
+  PretokenCounts pretokens;  // of two letters and runs, where ways to the same token are most likely
   for (int i = 0; i < 3000; ++i) {
-    std::string piece;
-    for (unsigned n = 1 + random() % 14; n > 0; --n) piece.append(1 + random() % 3, random() % 2 == 0 ? 'a' : 'b');
-    ++pieces[piece];
+    std::string pretoken;
+    for (unsigned n = 1 + random() % 14; n > 0; --n) pretoken.append(1 + random() % 3, random() % 2 == 0 ? 'a' : 'b');
+    ++pretokens[pretoken];
   }
-  const BpeTokenizer bpe(learn_merges(pieces, 3000));
+  const BpeTokenizer bpe(learn_merges(pretokens, 3000));
   CHECK(bpe.vocab_size() > 900);
   std::set<std::string> seen;
   for (Token id = 0; id < bpe.vocab_size(); ++id) CHECK(seen.insert(bpe.decode(std::vector<Token>{id})).second);
@@ -150,20 +150,20 @@ TEST_CASE("a vocabulary never holds a token twice") {
 
 TEST_CASE("the heap merges as the definition does") {
   std::mt19937 random(11);
-  PieceCounts pieces;
+  PretokenCounts pretokens;
   for (int i = 0; i < 400; ++i) {
-    std::string piece;
-    for (unsigned n = 1 + random() % 9; n > 0; --n) piece.push_back(static_cast<char>('a' + random() % 3));
-    ++pieces[piece];
+    std::string pretoken;
+    for (unsigned n = 1 + random() % 9; n > 0; --n) pretoken.push_back(static_cast<char>('a' + random() % 3));
+    ++pretokens[pretoken];
   }
-  const auto merges = learn_merges(pieces, 60);
+  const auto merges = learn_merges(pretokens, 60);
   const MergeRules rules = rules_of(merges);
   for (int i = 0; i < 300; ++i) {
-    std::string piece;
-    for (unsigned n = random() % 30; n > 0; --n) piece.push_back(static_cast<char>('a' + random() % 3));
+    std::string pretoken;
+    for (unsigned n = random() % 30; n > 0; --n) pretoken.push_back(static_cast<char>('a' + random() % 3));
     std::vector<Token> tokens;
-    rules.apply(piece, tokens);
-    REQUIRE(tokens == merged_naively(piece, merges));
+    rules.apply(pretoken, tokens);
+    REQUIRE(tokens == merged_naively(pretoken, merges));
   }
 }
 

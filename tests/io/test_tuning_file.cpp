@@ -37,7 +37,7 @@ TEST_CASE("a tuning file reads back as it was written, with and without threads 
   CHECK(parse_tuning(tuning_text(tuning), "x.toml") == tuning);
 }
 
-TEST_CASE("a damaged tuning file is refused in one line that names the place") {
+TEST_CASE("a damaged tuning file is refused in one line that names the line") {
   const auto refusal = [](const std::string& text) {
     const auto thrown = thrown_by([&] { parse_tuning(text, "x.toml"); });
     CHECK(thrown.status == 3);
@@ -50,7 +50,7 @@ TEST_CASE("a damaged tuning file is refused in one line that names the place") {
   CHECK(refusal(changed("\"oneDNN 2.6.0\"", "26")) == "x.toml: no tuning file: it has no library = \"...\"" + written);
   CHECK(refusal(changed("[products]", "# ")).starts_with("x.toml:7: no tuning file: it has a key \"f32 "));
   CHECK(refusal("device = \"a\"\nlibrary = \"b\"\n") == "x.toml: no tuning file: it has no [products]" + written);
-  CHECK(refusal(changed("\"oneDNN\"", "1")) == "x.toml:8: no tuning file: a product's way is a string" + written);
+  CHECK(refusal(changed("\"oneDNN\"", "1")) == "x.toml:8: no tuning file: a product's algorithm is a string" + written);
   const std::string broken = "no tuning file: a text has a control character: ";
   CHECK(refusal(changed("oneDNN 2", "one\\nDNN 2")) == "x.toml: " + broken + "\"one\\u000aDNN 2.6.0\"" + written);
   CHECK(refusal(changed("\"oneDNN\"", "\"one\\u007f\"")) == "x.toml:8: " + broken + "\"one\\u007f\"" + written);

@@ -23,7 +23,7 @@ std::string encoded(unsigned code) {
 
 std::vector<std::string> pieces(const std::string& text) {
   const SplitPattern pattern(kGpt2Split);
-  PieceSplitter splitter(pattern, text);
+  PretokenSplitter splitter(pattern, text);
   std::vector<std::string> found;
   for (std::string_view piece; splitter.next(piece);) found.emplace_back(piece);
   return found;

@@ -10,9 +10,9 @@ namespace kozero::kernels {
 
 /// A Filled array, so many elements behind a border of 16 bytes.
 template <class T>
-class Placed {
+class Shifted {
  public:
-  Placed(std::vector<float> values, std::int64_t skipped)
+  Shifted(std::vector<float> values, std::int64_t skipped)
       : skipped_(skipped), filled_([&] {
           values.insert(values.begin(), static_cast<std::size_t>(skipped), 0.0F);
           return values;
@@ -54,9 +54,9 @@ struct WeightGradients {
 
 template <class T>
 WeightGradients gradients_of(const GradientCase<T>& of) {
-  const Placed<T> a(of.product().a().values(), of.skipped), b(of.product().b().values(), of.skipped);
-  const Placed<float> dweight(of.product().c().values(), of.skipped), dbias(of.dbias_before(), of.skipped);
-  const Placed<float> workspace(reference::numbers(row_reduction_workspace(of.channels()), 99), of.skipped);
+  const Shifted<T> a(of.product().a().values(), of.skipped), b(of.product().b().values(), of.skipped);
+  const Shifted<float> dweight(of.product().c().values(), of.skipped), dbias(of.dbias_before(), of.skipped);
+  const Shifted<float> workspace(reference::numbers(row_reduction_workspace(of.channels()), 99), of.skipped);
   matmul_bias_gradient<Device, T>(Device(), dweight.matrix(of.m, of.n), a.matrix(of.k, of.m), b.matrix(of.k, of.n),
                                   of.accumulate, of.summed, dbias.vector(), workspace.vector());
   Device().fence();

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_attention.cpp: every way to compute attention against plain loops in double, their gradient against differences.
+// test_attention.cpp: every algorithm for attention against plain loops in double, their gradient against differences.
 // Shapes: odd heads and positions, several blocks, grouped queries, one key head for all, dropout, nothing at all.
 #include <cmath>
 #include <functional>
@@ -119,14 +119,14 @@ struct Arrays {
 
 /// A kernel: forward, then backward.
 template <class T>
-struct Way {
+struct Algorithm {
   std::string name;
   std::function<void(const Device&, const Arrays<T>&)> run;
 };
 
 /// What the program itself runs.
 template <class T>
-Way<T> own_way() {
+Algorithm<T> own_way() {
   return {"attention.hpp", [](const Device& space, const Arrays<T>& a) {
             attention_forward(space, a.y, a.logsumexp, a.qkv, a.shape, a.workspace);
             attention_backward(space, a.dqkv, a.dy, MatrixIn<T>(a.y), Matrix<const float>(a.logsumexp), a.qkv, a.shape,
@@ -135,7 +135,7 @@ Way<T> own_way() {
 }
 
 template <class Threads, class T>
-Way<T> teams_of(const char* name) {
+Algorithm<T> teams_of(const char* name) {
   return {name, [](const Device& space, const Arrays<T>& a) {
             attention_teams_forward<Threads>(space, a.y, a.logsumexp, a.qkv, a.shape);
             attention_teams_backward<Threads>(space, a.dqkv, a.dy, MatrixIn<T>(a.y), Matrix<const float>(a.logsumexp),
@@ -145,7 +145,7 @@ Way<T> teams_of(const char* name) {
 
 #if !defined(KOKKOS_ENABLE_CUDA)
 template <class T>
-Way<T> algorithm_of(const TileUnit& unit) {
+Algorithm<T> algorithm_of(const TileUnit& unit) {
   return {unit.name, [unit](const Device& space, const Arrays<T>& a) {
             attention_tiles_forward(space, unit, a.y, a.logsumexp, a.qkv, a.shape, a.workspace);
             attention_tiles_backward(space, unit, a.dqkv, a.dy, MatrixIn<T>(a.y), Matrix<const float>(a.logsumexp),
@@ -156,8 +156,8 @@ Way<T> algorithm_of(const TileUnit& unit) {
 
 /// All that this processor can run: the program's own, by teams, and on a host by strips and by each of its tile units.
 template <class T>
-std::vector<Way<T>> ways() {
-  std::vector<Way<T>> all{own_way<T>()};
+std::vector<Algorithm<T>> algorithms() {
+  std::vector<Algorithm<T>> all{own_way<T>()};
   all.push_back(teams_of<ThreadsOn<Device>, T>("teams"));
 #if !defined(KOKKOS_ENABLE_CUDA)
   all.push_back({"strips", [](const Device& space, const Arrays<T>& a) {
@@ -175,7 +175,7 @@ std::vector<Way<T>> ways() {
   return all;
 }
 
-/// Floats of workspace that are enough for every way.
+/// Floats of workspace that are enough for every algorithm.
 template <class T>
 std::int64_t largest_workspace(const AttentionShape& shape) {
   std::int64_t most = std::max(attention_workspace<T>(shape), shape.batch * shape.heads * shape.positions);
@@ -201,8 +201,8 @@ std::vector<float> within(std::vector<float> values, std::int64_t extent) {
 /// One run of forward and backward. Outputs and workspace start as NaN: all must be written. The workspace begins on no
 /// cache line.
 template <class T>
-Results run(const Device& space, const Way<T>& way, const AttentionShape& shape, const std::vector<float>& input,
-            const std::vector<float>& gradient) {
+Results run(const Device& space, const Algorithm<T>& algorithm, const AttentionShape& shape,
+            const std::vector<float>& input, const std::vector<float>& gradient) {
   const std::int64_t rows = shape.rows();
   const std::int64_t lines = shape.batch * shape.heads;
   const auto unset = [](std::int64_t extent) {
@@ -212,9 +212,9 @@ Results run(const Device& space, const Way<T>& way, const AttentionShape& shape,
   const Filled<T> qkv(input), dy(gradient);
   const Filled<T> dqkv(unset(rows * shape.qkv_columns() + kBeyond)), y(unset(rows * shape.y_columns() + kBeyond));
   const Filled<float> logsumexp(unset(lines * shape.positions + kBeyond)), workspace(unset(floats + 1));
-  way.run(space, {y.matrix(rows, shape.y_columns()), logsumexp.matrix(lines, shape.positions),
-                  qkv.input(rows, shape.qkv_columns()), dqkv.matrix(rows, shape.qkv_columns()),
-                  dy.input(rows, shape.y_columns()), shape, slice(workspace.vector(), 1, floats)});
+  algorithm.run(space, {y.matrix(rows, shape.y_columns()), logsumexp.matrix(lines, shape.positions),
+                        qkv.input(rows, shape.qkv_columns()), dqkv.matrix(rows, shape.qkv_columns()),
+                        dy.input(rows, shape.y_columns()), shape, slice(workspace.vector(), 1, floats)});
   space.fence();
   return {within(y.values(), rows * shape.y_columns()), within(logsumexp.values(), lines * shape.positions),
           within(dqkv.values(), rows * shape.qkv_columns())};
@@ -241,7 +241,7 @@ double tolerance_in(const std::vector<double>& expected, double tolerance) {
   return std::is_same_v<T, float> ? tolerance : 2.0 * reference::kRounding<T> * largest_of(expected);
 }
 
-/// Every way against the loops. With dropout, `ids` names the sequences' samples.
+/// Every algorithm against the loops. With dropout, `ids` names the sequences' samples.
 template <class T>
 void check(AttentionShape shape, const Inputs<T>& in, const std::vector<std::uint64_t>& ids = {}) {
   const Filled<std::uint64_t> device_ids(ids);
@@ -251,9 +251,9 @@ void check(AttentionShape shape, const Inputs<T>& in, const std::vector<std::uin
   const std::vector<double> qkv = reference::in_double(in.qkv);
   const Attended expected = plain_attention(shape, qkv);
   const std::vector<double> gradient = plain_gradient(shape, qkv, in.dy);
-  for (const Way<T>& way : ways<T>()) {
-    CAPTURE(way.name, shape.batch, shape.positions, shape.heads, shape.kv_heads, shape.head_dim, shape.dropout);
-    const Results got = run<T>(Device(), way, on_device, in.qkv, in.dy);
+  for (const Algorithm<T>& algorithm : algorithms<T>()) {
+    CAPTURE(algorithm.name, shape.batch, shape.positions, shape.heads, shape.kv_heads, shape.head_dim, shape.dropout);
+    const Results got = run<T>(Device(), algorithm, on_device, in.qkv, in.dy);
     reference::require_near(got.y, expected.y, tolerance_in<T>(expected.y, 2e-6));
     reference::require_near(got.logsumexp, expected.logsumexp, 1e-6 * std::max(2.0, largest_of(expected.logsumexp)));
     reference::require_near(got.dqkv, gradient, tolerance_in<T>(gradient, 2e-5));
@@ -353,8 +353,8 @@ TEST_CASE("large scores stay finite", "[attention]") {
   const AttentionShape shape = shape_of(1, 20, 1, 1, 4);
   Inputs<> in(shape);
   for (float& x : in.qkv) x *= 100.0F;
-  for (const Way<float>& way : ways<float>()) {
-    const Results got = run<float>(Device(), way, shape, in.qkv, in.dy);
+  for (const Algorithm<float>& algorithm : algorithms<float>()) {
+    const Results got = run<float>(Device(), algorithm, shape, in.qkv, in.dy);
     for (const float x : got.y) REQUIRE(std::isfinite(x));
     for (const float x : got.dqkv) REQUIRE(std::isfinite(x));
   }
@@ -363,9 +363,9 @@ TEST_CASE("large scores stay finite", "[attention]") {
 TEMPLATE_LIST_TEST_CASE("attention repeats bit for bit", "[attention]", reference::StoredTypes) {
   const AttentionShape shape = shape_of(3, 150, 4, 2, 16);
   const Inputs<> in(shape);
-  for (const Way<TestType>& way : ways<TestType>()) {
-    const Results first = run<TestType>(Device(), way, shape, in.qkv, in.dy);
-    const Results second = run<TestType>(Device(), way, shape, in.qkv, in.dy);
+  for (const Algorithm<TestType>& algorithm : algorithms<TestType>()) {
+    const Results first = run<TestType>(Device(), algorithm, shape, in.qkv, in.dy);
+    const Results second = run<TestType>(Device(), algorithm, shape, in.qkv, in.dy);
     REQUIRE(reference::same_bits(first.y, second.y));
     REQUIRE(reference::same_bits(first.logsumexp, second.logsumexp));
     REQUIRE(reference::same_bits(first.dqkv, second.dqkv));
@@ -378,12 +378,12 @@ TEMPLATE_LIST_TEST_CASE("attention has the same bits on one thread and on all", 
   const AttentionShape shape = shape_of(batch, 150, 4, 2, 16);
   const Inputs<> in(shape);
   const int threads = omp_get_max_threads();
-  for (const Way<TestType>& way : ways<TestType>()) {
-    if (way.name.starts_with("teams of two")) continue;
-    CAPTURE(way.name);
-    const Results all = run<TestType>(Device(), way, shape, in.qkv, in.dy);
+  for (const Algorithm<TestType>& algorithm : algorithms<TestType>()) {
+    if (algorithm.name.starts_with("teams of two")) continue;
+    CAPTURE(algorithm.name);
+    const Results all = run<TestType>(Device(), algorithm, shape, in.qkv, in.dy);
     omp_set_num_threads(1);
-    const Results one = run<TestType>(Kokkos::OpenMP(1), way, shape, in.qkv, in.dy);
+    const Results one = run<TestType>(Kokkos::OpenMP(1), algorithm, shape, in.qkv, in.dy);
     omp_set_num_threads(threads);
     REQUIRE(reference::same_bits(all.y, one.y));
     REQUIRE(reference::same_bits(all.logsumexp, one.logsumexp));

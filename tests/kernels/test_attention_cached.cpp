@@ -74,9 +74,9 @@ TEMPLATE_LIST_TEST_CASE("cached attention agrees with a plain loop", "[attention
     const std::int64_t block = 11;
     for (std::int64_t first = 0; first < of.positions; first += block) {
       const std::int64_t rows = std::min(block, of.positions - first);
-      std::vector<std::int32_t> places, owners(static_cast<std::size_t>(rows), static_cast<std::int32_t>(b));
-      for (std::int64_t i = 0; i < rows; ++i) places.push_back(static_cast<std::int32_t>(first + i));
-      const Filled<std::int32_t> positions(places), sequences(owners);
+      std::vector<std::int32_t> row_positions, owners(static_cast<std::size_t>(rows), static_cast<std::int32_t>(b));
+      for (std::int64_t i = 0; i < rows; ++i) row_positions.push_back(static_cast<std::int32_t>(first + i));
+      const Filled<std::int32_t> positions(row_positions), sequences(owners);
       const RowPositions at{sequences.input(), positions.input()};
       const auto part = as_matrix(slice(qkv.input(), first * of.columns(), rows * of.columns()), rows, of.columns());
       const Filled<TestType> y(rows * of.heads * of.head_dim);

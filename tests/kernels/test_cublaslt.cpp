@@ -63,7 +63,7 @@ TEMPLATE_LIST_TEST_CASE("the gradient of a bias is summed apart, and in the prod
   check_gradients(of);
   const TunedProduct product = end_product_tuning().at(0);
   const auto fused = std::find_if(product.algorithms.begin(), product.algorithms.end(),
-                                  [](const std::string& way) { return !way.starts_with("apart "); });
+                                  [](const std::string& algorithm) { return !algorithm.starts_with("apart "); });
   REQUIRE(fused != product.algorithms.end());
   use_product_algorithms({{product.kind, *fused}}, "x.toml");
   const auto epilogue = summed == Operand::a ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_BGRADA;
@@ -81,9 +81,9 @@ TEST_CASE("products go by the algorithm that the table names, and by the heurist
   product_of(of, false);
   const TunedProduct product = end_product_tuning().at(0);
   REQUIRE(product.algorithms.size() == 3);  // the heuristic's second is one that it refuses
-  for (std::size_t way = 0; way < product.algorithms.size(); ++way) {
-    use_product_algorithms({{product.kind, product.algorithms[way]}}, "x.toml");
-    CHECK(reference::same_bits(product_of(of, false), by_rule) == (way == 0));
+  for (std::size_t algorithm = 0; algorithm < product.algorithms.size(); ++algorithm) {
+    use_product_algorithms({{product.kind, product.algorithms[algorithm]}}, "x.toml");
+    CHECK(reference::same_bits(product_of(of, false), by_rule) == (algorithm == 0));
   }
   use_product_algorithms({});
 }

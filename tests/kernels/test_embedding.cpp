@@ -29,10 +29,10 @@ TEMPLATE_LIST_TEST_CASE("embedding and position forward look rows up and add the
   const std::vector<float> wte = reference::numbers<TestType>(kVocabulary * kChannels, 1);
   const std::vector<float> wpe = reference::numbers<TestType>(9 * kChannels, 2);
   const std::vector<Token> ids = tokens();
-  const Filled<TestType> table(wte), places(wpe), x(std::vector<float>(kRows * kChannels, 5.0F));
+  const Filled<TestType> table(wte), positions_table(wpe), x(std::vector<float>(kRows * kChannels, 5.0F));
   const Filled<Token> device_tokens(ids);
   embedding_forward(Device(), x.matrix(kRows, kChannels), device_tokens.input(), table.input(kVocabulary, kChannels));
-  position_forward(Device(), x.matrix(kRows, kChannels), places.input(9, kChannels), kPositions);
+  position_forward(Device(), x.matrix(kRows, kChannels), positions_table.input(9, kChannels), kPositions);
   std::vector<float> expected;
   for (std::size_t n = 0; n < ids.size(); ++n) {
     for (std::size_t c = 0; c < kChannels; ++c) {

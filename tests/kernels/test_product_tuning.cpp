@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_product_tuning.cpp: every way to compute a product agrees with a plain loop, the table of algorithms is obeyed,
+// test_product_tuning.cpp: every algorithm for a product agrees with a plain loop, the table of algorithms is obeyed,
 // and tuning keeps what is fastest.
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -50,7 +50,7 @@ void wait(double seconds) {
 
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("every way of a kind agrees with a plain loop, and so do products that are being tuned",
+TEMPLATE_LIST_TEST_CASE("every algorithm of a kind agrees with a plain loop, and so do products that are being tuned",
                         "[tuning]", ProductTypes) {
   for (const auto& of :
        {Case<TestType>{64, 40, 72, Op::none, Op::transpose}, Case<TestType>{70, 129, 65, Op::transpose, Op::none},
@@ -61,9 +61,10 @@ TEMPLATE_LIST_TEST_CASE("every way of a kind agrees with a plain loop, and so do
     std::size_t most = 0;
     for (const auto& product : products) most = std::max(most, product.algorithms.size());
     CHECK(most > 0);
-    for (std::size_t place = 0; place < most; ++place) {
+    for (std::size_t index = 0; index < most; ++index) {
       ProductAlgorithms algorithms;
-      for (const auto& product : products) algorithms[product.kind] = product.algorithms[std::min(place, product.algorithms.size() - 1)];
+      for (const auto& product : products)
+        algorithms[product.kind] = product.algorithms[std::min(index, product.algorithms.size() - 1)];
       const Table table(algorithms);
       check(of);
     }
@@ -91,16 +92,17 @@ TEMPLATE_LIST_TEST_CASE("a product through a GELU is right while it is being tun
   reference::require_near(active.values(), by_rule_active.values(), tolerance);
 }
 
-TEMPLATE_LIST_TEST_CASE("the gradients of a weight and its bias are right by every way, and while they are being tuned",
-                        "[tuning]", reference::StoredTypes) {
+TEMPLATE_LIST_TEST_CASE(
+    "the gradients of a weight and its bias are right by every algorithm, and while they are being tuned", "[tuning]",
+    reference::StoredTypes) {
   const GradientCase<TestType> of{64, 72, 40, GENERATE(Operand::a, Operand::b), GENERATE(false, true)};
   begin_product_tuning(1);
   check_gradients(of);
   const auto products = end_product_tuning();
   CHECK_FALSE(products.empty());
   for (const auto& product : products) {
-    for (const auto& way : product.algorithms) {
-      const Table table(ProductAlgorithms{{product.kind, way}});
+    for (const auto& algorithm : product.algorithms) {
+      const Table table(ProductAlgorithms{{product.kind, algorithm}});
       check_gradients(of);
     }
   }
@@ -126,34 +128,35 @@ TEST_CASE("products go by the table, others of other kinds by the rule, all by t
     return tiled_launches;
   };
   CHECK(launches(of) > 0);
-  for (const auto& way : plain.algorithms) {
-    const Table table(ProductAlgorithms{{plain.kind, way}});
-    CHECK((launches(of) > 0) == (way != "oneDNN" && way != "loops"));
+  for (const auto& algorithm : plain.algorithms) {
+    const Table table(ProductAlgorithms{{plain.kind, algorithm}});
+    CHECK((launches(of) > 0) == (algorithm != "oneDNN" && algorithm != "loops"));
     CHECK(launches({96, 64, 32, Op::none, Op::none}) > 0);
   }
   CHECK(launches(of) > 0);
 }
 
-TEST_CASE("a way that is not here is refused, with the file, the kind and what there is", "[tuning]") {
+TEST_CASE("an algorithm that is not here is refused, with the file, the kind and what there is", "[tuning]") {
   const Case<> of{9, 13, 5, Op::none, Op::none};
-  const auto refused = [&](const std::string& way) {
-    const Table table(ProductAlgorithms{{"f32 = f32 x f32, 9 x 13 x 5, none none", way}});
+  const auto refused = [&](const std::string& algorithm) {
+    const Table table(ProductAlgorithms{{"f32 = f32 x f32, 9 x 13 x 5, none none", algorithm}});
     product_of(of, false);
   };
-  const std::string expected = "x.toml: \"f32 = f32 x f32, 9 x 13 x 5, none none\" = \"abacus\": this way to multiply";
+  const std::string expected =
+      "x.toml: \"f32 = f32 x f32, 9 x 13 x 5, none none\" = \"abacus\": this algorithm to multiply";
   CHECK_THROWS_WITH(refused("abacus"), ContainsSubstring(expected) && ContainsSubstring("accepted are \""));
   const auto known = known_product_algorithms();
   if (std::find(known.begin(), known.end(), "AVX-512 BF16") != known.end()) {
-    CHECK_THROWS_WITH(refused("AVX-512 BF16"), ContainsSubstring("\"AVX-512 BF16\": this way to multiply is not here"));
+    CHECK_THROWS_WITH(refused("AVX-512 BF16"), ContainsSubstring("\"AVX-512 BF16\": there is no such algorithm here"));
   }
 }
 
-TEST_CASE("tuning passes over a way that is refused when it runs, but not over the rule's own", "[tuning]") {
+TEST_CASE("tuning passes over an algorithm that is refused when it runs, but not over the rule's own", "[tuning]") {
   const std::vector<std::string> algorithms = {"rule", "refused", "fast"};
   const auto multiply = [](std::size_t refused) {
-    return [refused](std::size_t way) {
-      if (way == refused) throw Error(Failure::internal, "cublasLtMatmul: not supported");
-      wait(way == 0 ? 1e-3 : 1e-4);
+    return [refused](std::size_t algorithm) {
+      if (algorithm == refused) throw Error(Failure::internal, "cublasLtMatmul: not supported");
+      wait(algorithm == 0 ? 1e-3 : 1e-4);
     };
   };
   begin_product_tuning(1);
@@ -164,7 +167,7 @@ TEST_CASE("tuning passes over a way that is refused when it runs, but not over t
   CHECK(std::isinf(products[0].seconds[1]));
 }
 
-TEST_CASE("tuning keeps the fastest way, the rule's own where none is faster by more than noise", "[tuning]") {
+TEST_CASE("tuning keeps the fastest algorithm, the rule's own where none is faster by more than noise", "[tuning]") {
   CHECK(kept_of({1.0, 0.98, 0.99}) == 0);
   CHECK(kept_of({1.0, 0.96, 0.95, 2.0}) == 2);
   CHECK(kept_of({1.0}) == 0);
@@ -172,16 +175,17 @@ TEST_CASE("tuning keeps the fastest way, the rule's own where none is faster by 
   const std::vector<std::string> algorithms = {"rule", "fast", "slow"};
   const std::vector<double> seconds = {2e-3, 2e-4, 4e-3};
   begin_product_tuning(3);
-  for (int i = 0; i < 4; ++i) CHECK(fastest_algorithm("a", algorithms, [&](std::size_t way) { wait(seconds[way]); }) == 1);
-  CHECK(fastest_algorithm("b", algorithms, [&](std::size_t way) { wait(way == 0 ? 1e-4 : 1e-3); }) == 0);
+  for (int i = 0; i < 4; ++i)
+    CHECK(fastest_algorithm("a", algorithms, [&](std::size_t algorithm) { wait(seconds[algorithm]); }) == 1);
+  CHECK(fastest_algorithm("b", algorithms, [&](std::size_t algorithm) { wait(algorithm == 0 ? 1e-4 : 1e-3); }) == 0);
   const auto products = end_product_tuning();
   CHECK_FALSE(tuning_products());
   REQUIRE(products.size() == 2);
   CHECK(products[0].calls == 4);
   CHECK(products[1].calls == 1);
-  for (std::size_t way = 0; way < algorithms.size(); ++way) {
-    CHECK(products[0].seconds[way] >= seconds[way]);
-    CHECK(products[0].seconds[way] < 10.0 * seconds[way]);
+  for (std::size_t algorithm = 0; algorithm < algorithms.size(); ++algorithm) {
+    CHECK(products[0].seconds[algorithm] >= seconds[algorithm]);
+    CHECK(products[0].seconds[algorithm] < 10.0 * seconds[algorithm]);
   }
 }
 

@@ -82,7 +82,7 @@ void sum_and_difference_by_packs(Matrix<T> a, Matrix<T> b) {
   Device().fence();
 }
 
-TEMPLATE_LIST_TEST_CASE("assign_rows stores both values, in place and for widths around a piece or pack", "",
+TEMPLATE_LIST_TEST_CASE("assign_rows stores both values, in place and for widths around a chunk or pack", "",
                         reference::StoredTypes) {
   for (const auto kernel : {sum_and_difference<TestType>, sum_and_difference_by_packs<TestType>}) {
     for (const std::int64_t columns : {1, 8, 13, 128, 300}) {

@@ -70,7 +70,7 @@ struct Stored {
 
 /// Where element (r, p) of a block lies, by the header's description.
 template <class T>
-std::int64_t place(TileSide side, std::int64_t r, std::int64_t p) {
+std::int64_t packed_index(TileSide side, std::int64_t r, std::int64_t p) {
   constexpr std::int64_t kPerWord = kStepExtent<T> / kStepWords;
   const std::int64_t step = p / kStepExtent<T>;
   const std::int64_t word = p % kStepExtent<T> / kPerWord;
@@ -86,7 +86,7 @@ void check_packing(TileSide side, const Stored<T>& matrix, std::int64_t first_ro
   pack_block(block.data(), side, matrix.source(), first_row, first_k, steps);
   for (std::int64_t r = 0; r < kTileRows; ++r) {
     for (std::int64_t p = 0; p < steps * kStepExtent<T>; ++p) {
-      const auto got = static_cast<float>(block.data()[place<T>(side, r, p)]);
+      const auto got = static_cast<float>(block.data()[packed_index<T>(side, r, p)]);
       if (got == matrix.at(first_row + r, first_k + p)) continue;
       CAPTURE(r, p, got);
       FAIL("a packed element differs");
@@ -190,7 +190,7 @@ class PlainTiles {
 
 }  // namespace
 
-TEMPLATE_LIST_TEST_CASE("A packed block has every element at its place, and zeros outside the matrix", "[tiles]",
+TEMPLATE_LIST_TEST_CASE("A packed block has every element at its index, and zeros outside the matrix", "[tiles]",
                         reference::StoredTypes) {
   if (tile_units<TestType>().extent == 0) SKIP("this processor has no tile unit for the type");
   for (const TileSide side : {TileSide::left, TileSide::right}) {

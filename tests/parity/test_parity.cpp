@@ -33,9 +33,9 @@ Values read_tensors(std::istream& file, const ParameterTable& table, const nlohm
     INFO(tensor.dump());
     REQUIRE(row != table.rows().end());
     REQUIRE(row->shape == tensor["shape"].get<std::vector<std::int64_t>>());
-    auto& place = values[static_cast<std::size_t>(row - table.rows().begin())];
-    place.resize(static_cast<std::size_t>(row->extent()));
-    file.read(reinterpret_cast<char*>(place.data()), static_cast<std::streamsize>(place.size() * sizeof(float)));
+    auto& tensor = values[static_cast<std::size_t>(row - table.rows().begin())];
+    tensor.resize(static_cast<std::size_t>(row->extent()));
+    file.read(reinterpret_cast<char*>(tensor.data()), static_cast<std::streamsize>(tensor.size() * sizeof(float)));
     REQUIRE(file.good());
   }
   return values;

@@ -21,8 +21,8 @@ MUTANTS = [
     ("await without acquire", COUNTER, "phase_.load(std::memory_order_acquire) >= phase",
      "phase_.load(std::memory_order_relaxed) >= phase", [SHM]),
     ("peers' addends are read before they are posted", SHM, "await(posting(r, ticket).posted, ticket + 1, operation.name(), r);", "", []),
-    ("a posting is published before its place", SHM, "posting(rank(), ticket).place = mine.place;\n      posting(rank(), ticket).posted.publish(ticket + 1);",
-     "posting(rank(), ticket).posted.publish(ticket + 1);\n      posting(rank(), ticket).place = mine.place;", []),
+    ("a posting is published before its location", SHM, "posting(rank(), ticket).location = mine.location;\n      posting(rank(), ticket).posted.publish(ticket + 1);",
+     "posting(rank(), ticket).posted.publish(ticket + 1);\n      posting(rank(), ticket).location = mine.location;", []),
     ("nobody waits until the peers have read", SHM, "if (operation.direct()) await_read(operation.name(), pending.ticket);", "", []),
     ("said to be read before it is", SHM, "    const bool reduces = operation.collective == Collective::reduce_scatter;\n    if (operation.direct()) {",
      "    const bool reduces = operation.collective == Collective::reduce_scatter;\n"
@@ -30,14 +30,14 @@ MUTANTS = [
     ("a posting is used again too early", SHM, "if (ticket >= operations_.size()) await_read(mine.name(), ticket - operations_.size());", "", []),
     ("one window buffer in place of two", SHM, "static_cast<std::int64_t>(phase_ % 2) * buffer_bytes_", "static_cast<std::int64_t>(phase_ % 1) * buffer_bytes_", []),
     ("windows are read before they are filled", SHM, "await(board(r).published, phase_ + 1, collective, r);", "", []),
-    ("a gather of messages is not waited for", MPI, "if (pending.collective == Collective::all_gather) wait(", "if (false) wait(", []),
+    ("a gather of messages is not waited for", MPI, "if (pending.collective == Collective::all_gather) wait_for(", "if (false) wait_for(", []),
     ("a gather that was given up frees what is written later", "src/dist/group_communicator.hpp",
      "if (!is_done_) keep_for_ever(value_);", "", ["src/dist/group_communicator.cpp"]),
-    ("both pieces are received into one buffer", MPI, "return received_[k % 2].data()", "return received_[0].data()", []),
-    ("a gathered unit is used before it is there", "src/zero/gathered_units.cpp", "  finish(buffer(unit));\n  buffer(unit).held = true;", "  buffer(unit).held = true;", []),
-    ("weights change while peers read them", "src/zero/gathered_units.cpp", "if (!buffer.read) comm_.reclaim(buffer.pending);", "", []),
-    ("an addend is overwritten while peers read it", "src/zero/gradients.cpp", "if (reduction.state == Reduction::State::finished) comm_.reclaim(reduction.pending);", "", []),
-    ("shared weights are not taken back", "src/zero/weights.cpp", "for (const auto& pending : started) comm().reclaim(pending);", "", []),
+    ("both chunks are received into one buffer", MPI, "return received_[k % 2].data()", "return received_[0].data()", []),
+    ("a gathered unit is used before it is there", "src/zero/gathered_units.cpp", "  buffer(unit).gather.wait();\n  buffer(unit).held = true;", "  buffer(unit).held = true;", []),
+    ("weights change while peers read them", "src/zero/gathered_units.cpp", "for (auto& buffer : buffers_) buffer.gather.wait_until_reusable();", "", []),
+    ("an addend is overwritten while peers read it", "src/zero/gradients.cpp", "reductions_[at(unit)].wait_until_reusable();", "", []),
+    ("shared weights are not taken back", "src/zero/weights.cpp", "for (auto& transfer : started) transfer.wait_until_reusable();", "", []),
 ]
 
 

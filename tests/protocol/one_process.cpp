@@ -37,7 +37,7 @@ std::string Heartbeat::vain(Role /*role*/) const { return ""; }
 std::string Heartbeat::awaited(Role /*role*/) const { return "another rank"; }
 std::string Heartbeat::working_rank(Role /*role*/) const { return "another rank"; }
 std::string Heartbeat::name_of(int rank) const { return "rank " + std::to_string(rank); }
-std::vector<std::string> Heartbeat::places(std::size_t /*most*/) const { return {}; }
+std::vector<std::string> Heartbeat::positions_of_ranks(std::size_t /*most*/) const { return {}; }
 
 BlockingCall::BlockingCall(const char* /*name*/) {}
 BlockingCall::~BlockingCall() = default;

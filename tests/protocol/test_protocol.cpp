@@ -64,9 +64,9 @@ class SleepyCommunicator final : public dist::CommunicatorDecorator {
     test::sleep_at_random();
     return CommunicatorDecorator::start_all_gather(slice, full, partition, element_size);
   }
-  void finish(dist::Pending pending) override {
+  void wait(dist::Pending pending) override {
     test::sleep_at_random();
-    CommunicatorDecorator::finish(pending);
+    CommunicatorDecorator::wait(pending);
     test::sleep_at_random();
   }
 };
@@ -98,7 +98,7 @@ std::string gather_many_at_once(dist::Communicator& comm, MemoryLedger& ledger) 
       started.push_back(comm.start_all_gather(slices.data() + (round * kAtOnce + i) * kExtent,
                                               all.data() + i * kExtent * comm.size(), cut, sizeof(float)));
     }
-    for (const auto& pending : started) comm.finish(pending);
+    for (const auto& pending : started) comm.wait(pending);
     for (std::int64_t i = 0; i < kAtOnce * kExtent * comm.size(); ++i) {
       const auto rank = static_cast<int>(i / kExtent % comm.size());
       const std::int64_t gather = round * kAtOnce + i / kExtent / comm.size();

@@ -39,9 +39,9 @@ class ResidentAccess : public ParameterAccess<float> {
   void fill_initial(std::uint64_t seed) {
     const auto host = Kokkos::create_mirror_view(weights_);
     for (int unit = 0; unit < table_.num_units(); ++unit) {
-      const auto place = static_cast<std::size_t>(table_.unit(unit).offset);
+      const auto offset = static_cast<std::size_t>(table_.unit(unit).offset);
       const auto extent = static_cast<std::size_t>(table_.unit(unit).extent);
-      fill_initial_unit(table_, unit, seed, 0, HostVector<float>(host.data() + place, extent));
+      fill_initial_unit(table_, unit, seed, 0, HostVector<float>(host.data() + offset, extent));
     }
     Kokkos::deep_copy(weights_, host);
   }
@@ -51,11 +51,11 @@ class ResidentAccess : public ParameterAccess<float> {
   [[nodiscard]] std::vector<float> gradient_of(int row) const { return copy_of(gradients_, row); }
   void set_weight(int row, const std::vector<float>& values) {
     const HostVector<const float> source(values.data(), values.size());
-    Kokkos::deep_copy(place_of(weights_, row), source);
+    Kokkos::deep_copy(view_of(weights_, row), source);
   }
   /// The device memory of one tensor's weights or gradient.
-  [[nodiscard]] Vector<float> weight_view(int row) const { return place_of(weights_, row); }
-  [[nodiscard]] Vector<float> gradient_view(int row) const { return place_of(gradients_, row); }
+  [[nodiscard]] Vector<float> weight_view(int row) const { return view_of(weights_, row); }
+  [[nodiscard]] Vector<float> gradient_view(int row) const { return view_of(gradients_, row); }
   [[nodiscard]] bool holds_any() const { return !held_.empty(); }
 
   std::vector<std::string> calls;
@@ -66,13 +66,13 @@ class ResidentAccess : public ParameterAccess<float> {
   [[nodiscard]] Vector<float> part(const Storage& all, int unit) const {
     return Vector<float>(all.data() + table_.unit(unit).offset, static_cast<std::size_t>(table_.unit(unit).extent));
   }
-  [[nodiscard]] Vector<float> place_of(const Storage& all, int row) const {
+  [[nodiscard]] Vector<float> view_of(const Storage& all, int row) const {
     const Parameter& parameter = table_.row(row);
     return slice(part(all, parameter.unit), parameter.offset, parameter.extent());
   }
   [[nodiscard]] std::vector<float> copy_of(const Storage& all, int row) const {
     std::vector<float> values(static_cast<std::size_t>(table_.row(row).extent()));
-    Kokkos::deep_copy(HostVector<float>(values.data(), values.size()), place_of(all, row));
+    Kokkos::deep_copy(HostVector<float>(values.data(), values.size()), view_of(all, row));
     return values;
   }
 

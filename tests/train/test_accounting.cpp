@@ -39,10 +39,8 @@ Accounts accounts_of(const TinyRun& run, int num_ranks) {
     for (const auto& count : comm.counts()) sent += count.bytes;
     const std::int64_t held =
         ledger.bytes(Memory::parameters) + ledger.bytes(Memory::gradients) + ledger.bytes(Memory::optimizer);
-    const auto all = comm.gather_control({static_cast<double>(sent), static_cast<double>(held)});
-    for (int rank = 0; rank < num_ranks; ++rank) {
-      accounts.bytes_sent += static_cast<std::int64_t>(all[2 * static_cast<std::size_t>(rank)]);
-      const auto one = static_cast<std::int64_t>(all[2 * static_cast<std::size_t>(rank) + 1]);
+    for (const std::int64_t one : dist::from_all_ranks(comm, sent)) accounts.bytes_sent += one;
+    for (const std::int64_t one : dist::from_all_ranks(comm, held)) {
       accounts.held += one;
       accounts.largest = std::max(accounts.largest, one);
     }

@@ -29,26 +29,26 @@ bool holds_equal_copies(TinyTraining& training) {
     const auto hash = std::visit(
         [](const auto& values) {
           using T = typename std::decay_t<decltype(values)>::value_type;
-          return static_cast<double>(kernels::bit_hash(Device(), Vector<const T>(values)) >> 12U);
+          return kernels::bit_hash(Device(), Vector<const T>(values));
         },
         array.values);
-    const auto all = training.parts().comm.gather_control({hash});
-    equal = equal && (!array.replicated || all == std::vector<double>(all.size(), hash));
+    const auto all = dist::from_all_ranks(training.parts().comm, hash);
+    equal = equal && (!array.replicated || all == std::vector(all.size(), hash));
   }
   return equal;
 }
 
-/// Gives every element of every tensor, in weights and optimizer state, a value of its own: a function of its place.
+/// Gives every element of every tensor, in weights and optimizer state, a value of its own: a function of its index.
 void number_elements(TinyTraining& training, bool fill, int& wrong) {
   const ParameterTable& table = training.network().parameters();
   const auto visit = [&](int kind, int unit, std::int64_t begin, const Vector<float>& values) {
     for (const auto& row : table.rows()) {
       for (std::int64_t i = 0; row.unit == unit && i < row.extent(); ++i) {
-        const std::int64_t place = row.offset + i - begin;
-        if (place < 0 || place >= static_cast<std::int64_t>(values.extent(0))) continue;
+        const std::int64_t index = row.offset + i - begin;
+        if (index < 0 || index >= static_cast<std::int64_t>(values.extent(0))) continue;
         const auto value =
             static_cast<float>(table.unit(unit).offset + row.offset + i) + 0.25F * static_cast<float>(kind);
-        float& held = values(static_cast<std::size_t>(place));
+        float& held = values(static_cast<std::size_t>(index));
         wrong += held == value ? 0 : 1;
         if (fill) held = value;
       }

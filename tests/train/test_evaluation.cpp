@@ -82,7 +82,7 @@ TEST_CASE("an evaluation of a part reads samples from the whole set, on any rank
     for (const auto index : source.read_) CHECK(all.contains(index));
     const double mine = static_cast<double>(source.read_.size());
     double sum = 0.0;
-    for (const double count : comm.gather_control({mine})) sum += count;
+    for (const double count : dist::from_all_ranks(comm, mine)) sum += count;
     CHECK(sum == 5.0);
   });
 }

@@ -160,7 +160,7 @@ TEST_CASE("a text depends on its prompt, sample and seed, not on the batch; samp
   });
 }
 
-TEST_CASE("a token that ends a text is not part of it, and its place goes to the next prompt") {
+TEST_CASE("a token that ends a text is not part of it, and its slot goes to the next prompt") {
   tests::on_first_ranks(1, "mpi", [&](dist::Communicator& comm) {
     Trained trained({.model = with_window(tests::tiny_gpt2(), 40)}, comm);
     train::GenerationOrder order{.prompts = kPrompts, .count = 20, .sampling = {.seed = 3}};

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_ladder_nccl.cpp: training by nccl, through the tests' double of it, gives the bits of mpi, whose stages are
+// test_ladder_nccl.cpp: training by nccl, through the tests' mock of it, gives the bits of mpi, whose stages are
 // compared with one another in test_ladder.cpp. Random sleeps on both streams would show a wait that is missing.
 #include <catch2/catch_test_macros.hpp>
 
-#include <support/nccl_double.hpp>
+#include <support/nccl_mock.hpp>
 
 #include "groups.hpp"
 #include "tiny_run.hpp"
@@ -14,7 +14,7 @@ using tests::TinyResult;
 using tests::TinyRun;
 
 TEST_CASE("nccl gives the bits of mpi in every stage, whichever stream is late") {
-  const tests::NcclDouble nccl;
+  const tests::NcclMock nccl;
   const tests::Variable delays("KOZERO_STREAM_DELAY_US", "300");
   const auto result_of = [](const TinyRun& run, dist::Communicator& comm) {
     MemoryLedger ledger;

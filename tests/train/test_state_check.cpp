@@ -61,8 +61,8 @@ class Meddling final : public dist::CommunicatorDecorator {
     under_way_.push_back({pending.ticket, full, static_cast<std::int64_t>(size) * partition.extent()});
     return pending;
   }
-  void finish(dist::Pending pending) override {
-    CommunicatorDecorator::finish(pending);
+  void wait(dist::Pending pending) override {
+    CommunicatorDecorator::wait(pending);
     if (pending.collective != dist::Collective::all_gather) return;
     for (auto gather = under_way_.begin(); gather != under_way_.end(); ++gather) {
       if (gather->ticket != pending.ticket) continue;
@@ -71,9 +71,9 @@ class Meddling final : public dist::CommunicatorDecorator {
       return;
     }
   }
-  std::vector<double> gather_control(const std::vector<double>& values) override {
+  std::vector<std::byte> gather_control(std::span<const std::byte> mine) override {
     if (at_control) at_control();
-    return CommunicatorDecorator::gather_control(values);
+    return CommunicatorDecorator::gather_control(mine);
   }
 
  private:
@@ -221,7 +221,7 @@ void Run::arm() {
 }
 
 /// What there is to flip under a stage.
-std::vector<Where> places_of(int stage) {
+std::vector<Where> cases_of(int stage) {
   std::vector<Where> all = {Where::weights, Where::moments, Where::resting_gradient, Where::reduced_gradient};
   if (stage == 3) all.push_back(Where::gathered_copy);
   return all;
@@ -230,8 +230,8 @@ std::vector<Where> places_of(int stage) {
 Trial random_trial(std::mt19937_64& random) {
   Trial trial{.stage = static_cast<int>(random() % 4), .seed = random()};
   trial.precision = random() % 2 == 0 ? Precision::f32 : Precision::bf16;
-  const auto places = places_of(trial.stage);
-  trial.where = places[random() % places.size()];
+  const auto cases = cases_of(trial.stage);
+  trial.where = cases[random() % cases.size()];
   // Between micro-steps stage 0 rests a whole gradient where each rank adds its own up.
   const bool local = trial.stage == 0 || (trial.stage == 1 && random() % 2 == 0);
   if (local) trial.accumulation = zero::Accumulation::local;
@@ -267,8 +267,8 @@ TEST_CASE("every flip in weights, moments, resting gradients and gathered copies
     }
   });
   if (asked == nullptr || test::world_rank() != 0) return;
-  for (const auto& [place, counts] : table) {
-    std::cout << kNames.at(place.first) << ", stage " << place.second << ": " << counts.first << " of " << counts.second
+  for (const auto& [key, counts] : table) {
+    std::cout << kNames.at(key.first) << ", stage " << key.second << ": " << counts.first << " of " << counts.second
               << " found\n";
   }
 }

@@ -42,10 +42,10 @@ class WritingCommunicator final : public dist::Communicator {
                            std::size_t /*element_size*/) override {
     return started(dist::Collective::all_gather, "g", partition);
   }
-  void finish(Pending pending) override { write((gathers(pending) ? "w" : "d") + unit_of(pending)); }
-  void reclaim(Pending pending) override { write((gathers(pending) ? "q" : "c") + unit_of(pending)); }
+  void wait(Pending pending) override { write((gathers(pending) ? "w" : "d") + unit_of(pending)); }
+  void wait_until_reusable(Pending pending) override { write((gathers(pending) ? "q" : "c") + unit_of(pending)); }
   void barrier() override {}
-  std::vector<double> gather_control(const std::vector<double>& /*values*/) override { return {}; }
+  std::vector<std::byte> gather_control(std::span<const std::byte> /*mine*/) override { return {}; }
   std::string broadcast_control(const std::string& bytes) override { return bytes; }
 
  private:

@@ -24,8 +24,6 @@ template <class T, class Memory = DeviceMemory>
 using Vector = Kokkos::View<T*, Kokkos::LayoutRight, Memory, Unmanaged>;
 template <class T, class Memory = DeviceMemory>
 using Matrix = Kokkos::View<T**, Kokkos::LayoutRight, Memory, Unmanaged>;
-template <class T, class Memory = DeviceMemory>
-using Tensor3 = Kokkos::View<T***, Kokkos::LayoutRight, Memory, Unmanaged>;
 
 template <class T>
 using HostVector = Vector<T, Kokkos::HostSpace>;

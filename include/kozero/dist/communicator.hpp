@@ -8,10 +8,12 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -67,9 +69,9 @@ struct CommunicatorOptions {
 // Pointers are device memory of this build (host memory on CPUs); extents come from a core Partition of elements.
 // `slice` may be the rank's own part of `full` (in place) and nothing else of it. All ranks call with equal partitions.
 // Each comes in parts, so that a rank need not wait for the slowest one at once:
-//   start    hands the arguments over; the result is not there, and the full array and the slice are the collective's
-//   finish   the result is there
-//   reclaim  the peers have read what was handed over: it may be written again
+//   start                 hands the arguments over: until wait, the full array and the slice are the collective's
+//   wait                  the result is there
+//   wait_until_reusable   the peers have read what was handed over: it may be written again
 // All ranks call all of these in one order. On a device the parts are ordered on streams, and the host does not wait.
 // share(label, bytes), collective, gives memory that peers read where it lies, or nullptr: arguments in it (on all
 // ranks at once, in the same array) save the copies through buffers; any other memory will do.
@@ -99,9 +101,9 @@ class Communicator : public MemorySource {
   /// Elements are opaque, `element_size` bytes each.
   virtual Pending start_all_gather(const void* slice, void* full, const Partition& partition,
                                    std::size_t element_size) = 0;
-  virtual void finish(Pending /*pending*/) {}
-  /// After finish. Nothing where it was done before.
-  virtual void reclaim(Pending /*pending*/) {}
+  virtual void wait(Pending /*pending*/) {}
+  /// After wait. A second call does nothing.
+  virtual void wait_until_reusable(Pending /*pending*/) {}
   void* share(const std::string& /*label*/, std::int64_t /*bytes*/) override { return nullptr; }
 
   void reduce_scatter(const float* full, float* slice, const Partition& partition) {
@@ -113,17 +115,43 @@ class Communicator : public MemorySource {
 
   // Control traffic: small, in host memory, not counted with the training's bytes.
   virtual void barrier() = 0;
-  /// Every rank's values, in rank order (size() * values.size() of them; all ranks pass equally many).
-  virtual std::vector<double> gather_control(const std::vector<double>& values) = 0;
+  /// Every rank's bytes, in rank order: size() * mine.size() of them. All ranks pass equally many.
+  virtual std::vector<std::byte> gather_control(std::span<const std::byte> mine) = 0;
   /// Rank 0's bytes on every rank; the others' argument is ignored.
   virtual std::string broadcast_control(const std::string& bytes) = 0;
 
  private:
   void complete(Pending pending) {
-    finish(pending);
-    reclaim(pending);
+    wait(pending);
+    wait_until_reusable(pending);
   }
 };
+
+/// Every rank's values, in rank order; all ranks pass equally many. T: numbers, or a struct of numbers.
+template <class T>
+  requires std::is_trivially_copyable_v<T>
+std::vector<T> from_all_ranks(Communicator& comm, const std::vector<T>& mine) {
+  const std::vector<std::byte> bytes = comm.gather_control(std::as_bytes(std::span(mine)));
+  std::vector<T> all(bytes.size() / sizeof(T));
+  if (!bytes.empty()) std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
+}
+/// The same of one value each.
+template <class T>
+  requires std::is_trivially_copyable_v<T>
+std::vector<T> from_all_ranks(Communicator& comm, const T& mine) {
+  return from_all_ranks(comm, std::vector<T>{mine});
+}
+
+/// Rank 0's value on every rank; the others' argument is ignored.
+template <class T>
+  requires std::is_trivially_copyable_v<T>
+T broadcast_value(Communicator& comm, const T& value) {
+  const std::string bytes = comm.broadcast_control(std::string(reinterpret_cast<const char*>(&value), sizeof(T)));
+  T first = value;
+  std::memcpy(&first, bytes.data(), sizeof(T));
+  return first;
+}
 
 /// The sum of every rank's value, added in rank order.
 double sum_in_rank_order(Communicator& comm, double value);

@@ -36,13 +36,13 @@ class CommunicatorDecorator : public Communicator {
                            std::size_t element_size) override {
     return inner_->start_all_gather(slice, full, partition, element_size);
   }
-  void finish(Pending pending) override { inner_->finish(pending); }
-  void reclaim(Pending pending) override { inner_->reclaim(pending); }
+  void wait(Pending pending) override { inner_->wait(pending); }
+  void wait_until_reusable(Pending pending) override { inner_->wait_until_reusable(pending); }
   void* share(const std::string& label, std::int64_t bytes) override { return inner_->share(label, bytes); }
 
   void barrier() override { inner_->barrier(); }
-  std::vector<double> gather_control(const std::vector<double>& values) override {
-    return inner_->gather_control(values);
+  std::vector<std::byte> gather_control(std::span<const std::byte> mine) override {
+    return inner_->gather_control(mine);
   }
   std::string broadcast_control(const std::string& bytes) override { return inner_->broadcast_control(bytes); }
 
@@ -68,14 +68,13 @@ class CheckedCommunicator final : public CommunicatorDecorator {
                            std::size_t element_size) override;
   void* share(const std::string& label, std::int64_t bytes) override;
   void barrier() override;
-  std::vector<double> gather_control(const std::vector<double>& values) override;
+  std::vector<std::byte> gather_control(std::span<const std::byte> mine) override;
   std::string broadcast_control(const std::string& bytes) override;
 
  private:
   enum class Call { reduce_scatter, all_gather, share, barrier, gather_control, broadcast_control };
 
   void check(Call call, std::int64_t count, std::size_t element_size);
-  static std::string words(const double* called);
 
   std::unique_ptr<Communicator> checks_;
 };
@@ -98,8 +97,8 @@ class CountedCommunicator final : public CommunicatorDecorator {
   Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override;
   Pending start_all_gather(const void* slice, void* full, const Partition& partition,
                            std::size_t element_size) override;
-  void finish(Pending pending) override;
-  void reclaim(Pending pending) override;
+  void wait(Pending pending) override;
+  void wait_until_reusable(Pending pending) override;
 
   /// One row a collective, since the start or the last reset.
   [[nodiscard]] const std::array<CollectiveCount, 2>& counts() const { return counts_; }
@@ -112,28 +111,28 @@ class CountedCommunicator final : public CommunicatorDecorator {
 };
 
 // Device memory through a communicator that only reads host memory.
-//   device -> one pinned host buffer -> the inner collective, in place -> device, piece by piece of all slices
+//   device -> one pinned host buffer -> the inner collective, in place -> device, chunk by chunk of all slices
 // The sums are the inner communicator's, so its bits. All of it is done in start: there is one buffer. The buffer is
 // booked under Memory::staging.
 
 class StagedCommunicator final : public CommunicatorDecorator {
  public:
-  /// `staging_bytes`: of the buffer; it holds at least one 64-element piece of 8 bytes for each rank.
+  /// `staging_bytes`: of the buffer; it holds at least one 64-element chunk of 8 bytes for each rank.
   StagedCommunicator(std::unique_ptr<Communicator> inner, MemoryLedger& ledger, std::int64_t staging_bytes);
 
   Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override;
   Pending start_all_gather(const void* slice, void* full, const Partition& partition,
                            std::size_t element_size) override;
-  void finish(Pending /*pending*/) override {}
-  void reclaim(Pending /*pending*/) override {}
-  /// Host memory is no place for a device's arrays.
+  void wait(Pending /*pending*/) override {}
+  void wait_until_reusable(Pending /*pending*/) override {}
+  /// Host memory cannot hold a device's arrays.
   void* share(const std::string& /*label*/, std::int64_t /*bytes*/) override { return nullptr; }
 
   /// What a rank of `size` books.
   static std::int64_t buffer_bytes(int size, std::int64_t staging_bytes);
 
  private:
-  [[nodiscard]] std::int64_t piece_extent(std::size_t element_size) const;
+  [[nodiscard]] std::int64_t chunk_extent(std::size_t element_size) const;
 
   Kokkos::View<char*, Kokkos::SharedHostPinnedSpace> buffer_;
 };

@@ -29,7 +29,7 @@ class PlannedCommunicator final : public Communicator {
   Pending start_reduce_scatter(const float*, float*, const Partition&) override { refuse("reduce_scatter"); }
   Pending start_all_gather(const void*, void*, const Partition&, std::size_t) override { refuse("all_gather"); }
   void barrier() override { refuse("barrier"); }
-  std::vector<double> gather_control(const std::vector<double>&) override { refuse("gather_control"); }
+  std::vector<std::byte> gather_control(std::span<const std::byte>) override { refuse("gather_control"); }
   std::string broadcast_control(const std::string&) override { refuse("broadcast_control"); }
 
  private:

@@ -15,7 +15,7 @@ namespace kozero::huggingface {
 // code.
 //   OUT/  config.json  [tokenizer.json | tokenizer.model  tokenizer_config.json]
 //         model.safetensors, or shards with model.safetensors.index.json
-// Tensors stream from HDF5 in pieces, on one process: memory is a piece, whatever the model. f32 values are copied in
+// Tensors stream from HDF5 in chunks, on one process: memory is a chunk, whatever the model. f32 values are copied in
 // bits; bf16 and f16 are the nearest, ties to even. A tied head is left out, as transformers does.
 
 struct ExportOrder {

@@ -65,7 +65,7 @@ io::Deck imported_deck(const model::Config& config, const std::string& run_dir, 
 
 // A Hugging Face folder as a run's folder, for eval, generate and further training.
 //   HF_FOLDER/  config.json  safetensors  [tokenizer]   ->   OUT/  weights.h5  deck.toml  [tokenizer]
-// Tensors stream in pieces, on one process; f16 and bf16 become f32 exactly. Everything of the folder is checked
+// Tensors stream in chunks, on one process; f16 and bf16 become f32 exactly. Everything of the folder is checked
 // against the network that config.json names before anything is written.
 
 struct ImportOrder {

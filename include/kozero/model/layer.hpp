@@ -15,9 +15,9 @@
 
 namespace kozero::model {
 
-// One piece of memory that every layer uses in turn for what lives no longer than its own call.
+// One block of memory that every layer uses in turn for what lives no longer than its own call.
 //   planning:  Scratch plan;           carve from it      plan.bytes() is what the call needs; the Views are null
-//   running:   Scratch scratch(memory); carve the same    pieces follow each other on 256-byte borders
+//   running:   Scratch scratch(memory); carve the same    parts follow each other on 256-byte borders
 // A layer carves in one function, called for the plan and for the run, so that the two cannot differ.
 
 class Scratch {
@@ -103,8 +103,8 @@ class Sublayer {
   [[nodiscard]] virtual std::int64_t decode_scratch_bytes(const CacheExtents& extents) const = 0;
 
   /// forward() of new rows of cached sequences, one a "sequence" of the pass.
-  virtual void decode(const Pass& pass, const kernels::RowPositions& places, Matrix<Scalar> y, Matrix<const Scalar> x,
-                      Vector<const Scalar> weights) = 0;
+  virtual void decode(const Pass& pass, const kernels::RowPositions& row_positions, Matrix<Scalar> y,
+                      Matrix<const Scalar> x, Vector<const Scalar> weights) = 0;
 
   /// dx holds dy on entry and the gradient of x on return; adds into `gradient`. x is forward's.
   virtual void backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> x,

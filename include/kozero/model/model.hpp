@@ -41,7 +41,7 @@ struct CacheExtents {
 /// New tokens of cached sequences, in device memory.
 struct TokenRows {
   Vector<const Token> tokens;  ///< (N)
-  kernels::RowPositions places;   ///< (N) each: which cached sequence, and which position of it
+  kernels::RowPositions row_positions;  ///< (N) each: which cached sequence, and which position of it
   [[nodiscard]] std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.extent(0)); }
 };
 
@@ -72,8 +72,8 @@ class Model {
   virtual void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) = 0;
 
   /// Runs the new tokens through the network and puts their keys and values into the cache, over what was at their
-  /// places. Each sees the cached positions of its sequence up to its own, which must be there or among the rows.
-  /// Writes the logits (M, V) that follow the last M <= N of the rows. Returns without fencing.
+  /// row_positions. Each sees the cached positions of its sequence up to its own, which must be there or among the
+  /// rows. Writes the logits (M, V) that follow the last M <= N of the rows. Returns without fencing.
   virtual void decode(ParameterAccess<Scalar>& access, const TokenRows& rows, Matrix<float> logits) = 0;
 
   /// A closing line about the trained weights ("" for language models; the linear demo's distance to its teacher).

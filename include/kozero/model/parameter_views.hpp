@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // parameter_views.hpp: where a tensor lies in its unit's flat View, and how a model adds tensors to the table.
-//   place = add_matrix(table, "wte.weight", V, C);   place.in(access.acquire(unit))  is the (V, C) matrix
+//   view = add_matrix(table, "wte.weight", V, C);   view.in(access.acquire(unit))  is the (V, C) matrix
 // Weights and gradients have the same layout, so one object gives both Views.
 #pragma once
 #include <string>

@@ -18,7 +18,7 @@ namespace kozero::model {
 // A linear map of rows, with its gradients.
 //   y = x W + b        W (I, O)   GPT-2's orientation          x (N, I)   y (N, O)   b (O), if any
 //   y = x W^T + b      W (O, I)   Llama's orientation
-// to_input overwrites dx; to_weights adds into W's and b's places in `gradient`, and writes W's where that begins. Runs
+// to_input overwrites dx; to_weights adds into W's and b's parts of `gradient`, and writes W's where that begins. Runs
 // on `space`; returns without fencing.
 
 enum class Orientation { input_output, output_input };

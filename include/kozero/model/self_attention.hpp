@@ -63,7 +63,7 @@ class SelfAttention : public Sublayer<Scalar> {
   void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override;
   void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) override;
   [[nodiscard]] std::int64_t decode_scratch_bytes(const CacheExtents& extents) const override;
-  void decode(const Pass& pass, const kernels::RowPositions& places, Matrix<Scalar> y, Matrix<const Scalar> x,
+  void decode(const Pass& pass, const kernels::RowPositions& row_positions, Matrix<Scalar> y, Matrix<const Scalar> x,
               Vector<const Scalar> weights) override;
   void backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> x,
                 Vector<const Scalar> weights) override;

@@ -97,7 +97,7 @@ class CachedGenerator {
   GenerationTimes run(const GenerationOrder& order, TokenListener& listener);
 
  private:
-  /// A place in the cache, and the sequence that has it.
+  /// A slot of the cache, and the sequence that has it.
   struct Slot {
     std::int64_t sequence = -1;  // -1: free
     std::vector<Token> tokens;   // seen by the model

@@ -75,7 +75,7 @@ io::TuningFile tuning_of_this_place();
 
 /// Rank 0 reads the file that run.tuning names, and every rank's products go by it; by the rule without one. Returns
 /// the file's text. Collective. Throws Error(input), seen by all ranks: where it cannot be read, is damaged, was made
-/// for another device or library, or names a way that is not here.
+/// for another device or library, or names an algorithm that is not here.
 std::string apply_tuning(const io::Deck& deck, dist::Communicator& comm);
 
 }  // namespace kozero::train

@@ -109,14 +109,14 @@ class Trainer {
   /// that they agree on without a collective more. Throws Error(non_finite, seen by all ranks) naming the first bad
   /// tensor where config says stop, or the step is one more than max_skips in a row; Error(internal, seen by all ranks)
   /// where a check finds changed bits.
-  StepResult step(std::int64_t step, const std::function<double()>& request = {});
+  StepResult step(std::int64_t step, const std::function<int()>& request = {});
 
   /// As it is for the next step.
   [[nodiscard]] const LossScaler& loss_scaler() const { return config_.loss_scaler; }
 
  private:
   /// Fills in the loss, summed in rank order, and the request.
-  void gather_loss(const std::function<double()>& request, StepResult& result);
+  void gather_loss(const std::function<int()>& request, StepResult& result);
   [[nodiscard]] model::Batch batch(std::int64_t step, int micro_step);
   [[noreturn]] void refuse_non_finite(const StepResult& result) const;
   void update(const StepResult& result);

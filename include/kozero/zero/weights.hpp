@@ -77,9 +77,8 @@ class Weights {
   /// The unit of the first copy that differed since then, "" where none did.
   [[nodiscard]] virtual std::string first_wrong_copy() const = 0;
 
-  /// A hash of the master's bits that this rank owns, 52 bits wide, which a double carries: the same under every
-  /// placement.
-  [[nodiscard]] double hash_of_my_shards() const;
+  /// A hash of the master's bits that this rank owns: the same under every placement.
+  [[nodiscard]] std::uint64_t hash_of_my_shards() const;
 
   [[nodiscard]] const std::string& unit_name(int unit) const { return table_.unit(unit).name; }
 

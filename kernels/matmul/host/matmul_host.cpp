@@ -65,7 +65,7 @@ const TileUnit* unit_for(const Device& space, const ProductShape& shape, const I
     for (const TileUnit* unit : algorithms) names.emplace_back(name_of(unit));
     return algorithms[algorithm_of<Out>(
         kind_name<Out, In>(shape), names, shape.m * shape.n,
-        [&](std::size_t way, Out* c) { multiply_by(algorithms[way], space, shape, c, a, b, epilogue); })];
+        [&](std::size_t algorithm, Out* c) { multiply_by(algorithms[algorithm], space, shape, c, a, b, epilogue); })];
   });
 }
 

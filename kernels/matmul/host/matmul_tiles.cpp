@@ -133,22 +133,22 @@ class TiledProduct {
   /// Packs a part of the shared side for the steps of `span`.
   void pack_shared(std::int64_t worker, Range span) const {
     const TileSide side = plan_.streaming == TileSide::left ? TileSide::right : TileSide::left;
-    const PackingUnit piece = shared_.k_across ? PackingUnit{kPackedBlocks, 1} : PackingUnit{1, plan_.pass};
-    const std::int64_t along = (plan_.shared + piece.blocks - 1) / piece.blocks;
-    const std::int64_t across = (span.extent() + piece.steps - 1) / piece.steps;
+    const PackingUnit packed = shared_.k_across ? PackingUnit{kPackedBlocks, 1} : PackingUnit{1, plan_.pass};
+    const std::int64_t along = (plan_.shared + packed.blocks - 1) / packed.blocks;
+    const std::int64_t across = (span.extent() + packed.steps - 1) / packed.steps;
     const Range mine = part_of(along * across, plan_.workers(), worker);
     for (std::int64_t i = mine.begin; i < mine.end; ++i) {
-      const std::int64_t block = (shared_.k_across ? i % along : i / across) * piece.blocks;
-      const std::int64_t step = (shared_.k_across ? i / along : i % across) * piece.steps;
-      const Range blocks{block, std::min(block + piece.blocks, plan_.shared)};
-      const Range steps{step, std::min(step + piece.steps, span.extent())};
+      const std::int64_t block = (shared_.k_across ? i % along : i / across) * packed.blocks;
+      const std::int64_t step = (shared_.k_across ? i / along : i % across) * packed.steps;
+      const Range blocks{block, std::min(block + packed.blocks, plan_.shared)};
+      const Range steps{step, std::min(step + packed.steps, span.extent())};
       const Position next = shared_.k_across ? Position{block, step + 1} : Position{block + 1, step};
       const std::int64_t parts = blocks.extent() * steps.extent();
       std::int64_t part = 0;
       for (std::int64_t b = blocks.begin; b < blocks.end; ++b) {
         for (std::int64_t s = steps.begin; s < steps.end; ++s, ++part) {
-          prefetch_rows(shared_, next.block * kTileRows, piece.blocks * kTileRows,
-                        (span.begin + next.step) * kStepExtent<In>, piece.steps, part, parts);
+          prefetch_rows(shared_, next.block * kTileRows, packed.blocks * kTileRows,
+                        (span.begin + next.step) * kStepExtent<In>, packed.steps, part, parts);
           pack_block(shared_block(b, s), side, shared_, b * kTileRows, (span.begin + s) * kStepExtent<In>, 1);
         }
       }

@@ -18,14 +18,14 @@ struct Part {
   int root;
 };
 
-struct Place {
+struct RankOf {
   int rank;
   int size;
 };
 
 /// `call` says in words what was called: all ranks must say the same. Returns "", or how they differ; nothing is moved
 /// then. Ends early once `given_up` is true.
-std::string carry_out(Meeting& meeting, Place place, const std::vector<Part>& parts, const std::string& call,
+std::string carry_out(Meeting& meeting, RankOf rank_of, const std::vector<Part>& parts, const std::string& call,
                       const std::atomic<bool>& given_up);
 
 }  // namespace kozero::test

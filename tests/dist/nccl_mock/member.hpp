@@ -14,7 +14,7 @@
 
 /// Bytes of a GPU that NCCL would hold: of a start, and of the first call of each name.
 /// What was aborted keeps its bytes.
-extern "C" std::atomic<std::int64_t> kozero_nccl_double_memory;
+extern "C" std::atomic<std::int64_t> kozero_nccl_mock_memory;
 
 namespace kozero::test {
 
@@ -34,14 +34,14 @@ struct Call {
 class Member {
  public:
   /// Comes to the meeting of that name; `fails`: finds an error there once all have come.
-  Member(const std::string& meeting, Place place, bool fails);
+  Member(const std::string& meeting, RankOf rank_of, bool fails);
   /// Waits for the work under way.
   ~Member();
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
 
   [[nodiscard]] bool ok() const { return meeting_.ok(); }
-  [[nodiscard]] Place place() const { return place_; }
+  [[nodiscard]] RankOf rank_of() const { return rank_of_; }
   /// A call named so will be asked for.
   void connect(const std::string& name);
   /// Goes on at the next looks.
@@ -57,7 +57,7 @@ class Member {
   static void run(void* call);
   void take(std::int64_t bytes);
 
-  Place place_;
+  RankOf rank_of_;
   Meeting meeting_;
   bool fails_;
   std::atomic<bool> given_up_ = false;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// nccl_double.hpp: comm.backend = nccl means the tests' double of NCCL (tests/dist/nccl_double), for a program linked
-// with kozero_uses_nccl_double.
+// nccl_mock.hpp: comm.backend = nccl means the tests' NCCL mock (tests/dist/nccl_mock), for a program linked
+// with kozero_uses_nccl_mock.
 #pragma once
 #include <dlfcn.h>
 
@@ -30,20 +30,20 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-class NcclDouble : Variable {
+class NcclMock : Variable {
  public:
-  NcclDouble() : Variable("KOZERO_NCCL_LIBRARY", file()) {}
+  NcclMock() : Variable("KOZERO_NCCL_LIBRARY", file()) {}
 
   /// Bytes of the GPU that this process's communicators hold, or would.
   static std::int64_t memory() {
-    void* bytes = dlsym(dlopen(file().c_str(), RTLD_NOW | RTLD_LOCAL), "kozero_nccl_double_memory");
+    void* bytes = dlsym(dlopen(file().c_str(), RTLD_NOW | RTLD_LOCAL), "kozero_nccl_mock_memory");
     return *static_cast<const std::atomic<std::int64_t>*>(bytes);
   }
 
  private:
   /// Where it was built, or, for programs that were taken elsewhere, where libraries are looked for.
   static std::string file() {
-    const std::filesystem::path built = KOZERO_NCCL_DOUBLE;
+    const std::filesystem::path built = KOZERO_NCCL_MOCK;
     return std::filesystem::exists(built) ? built.string() : built.filename().string();
   }
 };

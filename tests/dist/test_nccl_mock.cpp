@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_nccl_double.cpp: the double holds its callers to NCCL's rules, seen from one rank.
+// test_nccl_mock.cpp: the mock holds its callers to NCCL's rules, seen from one rank.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/views.hpp>
 #include "src/dist/device_stream.hpp"
 #include "src/dist/nccl_connection.hpp"
 
-#include <support/nccl_double.hpp>
+#include <support/nccl_mock.hpp>
 
 using namespace kozero;
 using namespace kozero::dist;
@@ -35,10 +35,10 @@ class OneRank {
 };
 
 OneRank::OneRank() {
-  const tests::NcclDouble nccl;
+  const tests::NcclMock nccl;
   library_ = open_library();
   REQUIRE(library_.unavailable_reason.empty());
-  CHECK(library_.is_double);
+  CHECK(library_.is_mock);
   UniqueId id;
   Config config;
   REQUIRE(calls().get_unique_id(&id) == kSuccess);
@@ -101,7 +101,7 @@ TEST_CASE("while a call is in progress nothing is on the stream and no other is 
 }
 
 TEST_CASE("a communicator that would block is refused") {
-  const tests::NcclDouble nccl;
+  const tests::NcclMock nccl;
   const Calls calls = open_library().calls;
   UniqueId id;
   REQUIRE(calls.get_unique_id(&id) == kSuccess);
@@ -109,7 +109,7 @@ TEST_CASE("a communicator that would block is refused") {
   Config config;
   config.blocking = 1;
   CHECK(calls.comm_init_rank_config(&comm, 1, id, 0, &config) == kInvalidArgument);
-  CHECK(std::string(calls.get_last_error(comm)) == "the double has no communicators that block");
+  CHECK(std::string(calls.get_last_error(comm)) == "the mock has no communicators that block");
 }
 
 TEST_CASE("misused groups, arguments and destroyed communicators are refused with the reason") {
@@ -122,7 +122,7 @@ TEST_CASE("misused groups, arguments and destroyed communicators are refused wit
   CHECK(one.calls().group_end() == kInvalidUsage);
   CHECK(one.last_error() == "ncclGroupEnd without ncclGroupStart");
   CHECK(reduce(kUint8, kSum, 0, one.stream.handle()) == kInvalidArgument);
-  CHECK(one.last_error() == "ncclReduce: the double adds float32, and nothing else");
+  CHECK(one.last_error() == "ncclReduce: the mock adds float32, and nothing else");
   CHECK(reduce(kFloat32, static_cast<ReduceOp>(1), 0, one.stream.handle()) == kInvalidArgument);
   CHECK(reduce(kFloat32, kSum, 1, one.stream.handle()) == kInvalidArgument);
   CHECK(one.last_error() == "ncclReduce: a root that is no rank");

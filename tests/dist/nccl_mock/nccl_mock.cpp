@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// nccl_double.cpp: a library with the calls of NCCL that KoZeRO makes, for tests: ranks of one node, with or without a
+// nccl_mock.cpp: a library with the calls of NCCL that KoZeRO makes, for tests: ranks of one node, with or without a
 // GPU, and several on one GPU. It is opened where KOZERO_NCCL_LIBRARY names it. Work is put on the given stream and
 // ordered by it alone. It holds callers to NCCL's rules. A misuse that one rank can see returns an error; ranks that
 // call different things find an asynchronous error, where NCCL would hang or mix their data up. Sums are in rank order,
 // so that mpi gives the same bits.
-//   KOZERO_NCCL_DOUBLE_VERSION  the version it claims (22809 unless set)
-//   KOZERO_NCCL_DOUBLE_START    "absent": a rank that does not come to the communicator's start; "fails": it errs there
+//   KOZERO_NCCL_MOCK_VERSION  the version it claims (22809 unless set)
+//   KOZERO_NCCL_MOCK_START    "absent": a rank that does not come to the communicator's start; "fails": it errs there
 #include <unistd.h>
 
 #include <chrono>
@@ -82,9 +82,9 @@ std::size_t size_of(DataType type) { return type == kFloat32 ? sizeof(float) : 1
 /// "" or what is wrong.
 std::string wrong(Comm comm, DataType type, int root, bool adds, ReduceOp op = kSum) {
   const Member* member = member_of(comm);
-  if (type != kFloat32 && type != kUint8) return "the double knows float32 and uint8";
-  if (adds && (type != kFloat32 || op != kSum)) return "the double adds float32, and nothing else";
-  if (member != nullptr && root >= member->place().size) return "a root that is no rank";
+  if (type != kFloat32 && type != kUint8) return "the mock knows float32 and uint8";
+  if (adds && (type != kFloat32 || op != kSum)) return "the mock adds float32, and nothing else";
+  if (member != nullptr && root >= member->rank_of().size) return "a root that is no rank";
   return "";
 }
 
@@ -101,11 +101,11 @@ Result remove(Member* member) {
 
 extern "C" {
 
-extern const int kozero_nccl_double;
-const int kozero_nccl_double = 1;
+extern const int kozero_nccl_mock;
+const int kozero_nccl_mock = 1;
 
 Result ncclGetVersion(int* code) {
-  const char* claimed = std::getenv("KOZERO_NCCL_DOUBLE_VERSION");
+  const char* claimed = std::getenv("KOZERO_NCCL_MOCK_VERSION");
   *code = claimed == nullptr ? 22809 : std::atoi(claimed);
   return kSuccess;
 }
@@ -114,7 +114,7 @@ Result ncclGetUniqueId(UniqueId* id) {
   static std::atomic<int> made = 0;
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
   const std::string name =
-      "/kozero_nccl_double_" + std::to_string(getpid()) + "_" + std::to_string(made++) + "_" + std::to_string(now);
+      "/kozero_nccl_mock_" + std::to_string(getpid()) + "_" + std::to_string(made++) + "_" + std::to_string(now);
   if (!Meeting::create(name)) return error(kSystemError, "no shared memory for " + name);
   *id = UniqueId{};
   std::memcpy(id->internal, name.data(), name.size());
@@ -123,14 +123,14 @@ Result ncclGetUniqueId(UniqueId* id) {
 
 Result ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int rank, Config* config) {
   const bool blocks = config->size < sizeof(Config) || config->magic != Config{}.magic || config->blocking != 0;
-  if (blocks) return error(kInvalidArgument, "the double has no communicators that block");
+  if (blocks) return error(kInvalidArgument, "the mock has no communicators that block");
   if (size < 1 || size > Meeting::kMostRanks || rank < 0 || rank >= size) {
     return error(kInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(size));
   }
-  const char* told = std::getenv("KOZERO_NCCL_DOUBLE_START");
+  const char* told = std::getenv("KOZERO_NCCL_MOCK_START");
   const std::string start = told == nullptr ? "" : told;
   if (start == "absent") return error(kSystemError, "this rank does not come");
-  auto member = std::make_unique<Member>(id.internal, kozero::test::Place{rank, size}, start == "fails");
+  auto member = std::make_unique<Member>(id.internal, kozero::test::RankOf{rank, size}, start == "fails");
   if (!member->ok()) return error(kSystemError, std::string("no meeting ") + id.internal);
   const std::lock_guard lock(mutex);
   *comm = *members.insert(member.release()).first;
@@ -211,7 +211,7 @@ Result ncclReduceScatter(const void* send, void* receive, std::size_t each, Data
   const Member* member = member_of(comm);
   const std::size_t bytes = each * sizeof(float);
   std::vector<Part> parts;
-  for (int r = 0; member != nullptr && r < member->place().size; ++r) {
+  for (int r = 0; member != nullptr && r < member->rank_of().size; ++r) {
     parts.push_back({Part::Kind::reduce, static_cast<const char*>(send) + static_cast<std::size_t>(r) * bytes,
                      static_cast<char*>(receive), bytes, r});
   }
@@ -224,7 +224,7 @@ Result ncclAllGather(const void* send, void* receive, std::size_t each, DataType
   const Member* member = member_of(comm);
   const std::size_t bytes = each * size_of(type);
   std::vector<Part> parts;
-  for (int r = 0; member != nullptr && r < member->place().size; ++r) {
+  for (int r = 0; member != nullptr && r < member->rank_of().size; ++r) {
     parts.push_back({Part::Kind::broadcast, static_cast<const char*>(send),
                      static_cast<char*>(receive) + static_cast<std::size_t>(r) * bytes, bytes, r});
   }

@@ -14,9 +14,9 @@ namespace {
 constexpr std::size_t kText = 512;  // the call's words, at the head of each buffer
 constexpr std::size_t kWindow = Meeting::kBytes - kText;
 
-/// The bytes [first, first + count) of a part, at `place` in the buffers.
+/// The bytes [first, first + count) of a part, at `offset` in the buffers.
 struct Overlap {
-  std::size_t first, count, place;
+  std::size_t first, count, offset;
 };
 
 template <class Body>
@@ -36,8 +36,8 @@ std::size_t extent_of(const std::vector<Part>& parts) {
   return bytes;
 }
 
-std::string difference(const Meeting& meeting, Place place) {
-  for (int r = 1; r < place.size; ++r) {
+std::string difference(const Meeting& meeting, RankOf rank_of) {
+  for (int r = 1; r < rank_of.size; ++r) {
     const std::string first = meeting.of(0);
     const std::string other = meeting.of(r);
     if (first != other) return "rank 0 called " + first + ", rank " + std::to_string(r) + " called " + other;
@@ -45,11 +45,11 @@ std::string difference(const Meeting& meeting, Place place) {
   return "";
 }
 
-void add_up(const Meeting& meeting, Place place, const Part& part, const Overlap& overlap) {
+void add_up(const Meeting& meeting, RankOf rank_of, const Part& part, const Overlap& overlap) {
   std::vector<float> sum(overlap.count / sizeof(float));
-  std::memcpy(sum.data(), meeting.of(0) + overlap.place, overlap.count);
-  for (int r = 1; r < place.size; ++r) {
-    const auto* addend = reinterpret_cast<const float*>(meeting.of(r) + overlap.place);
+  std::memcpy(sum.data(), meeting.of(0) + overlap.offset, overlap.count);
+  for (int r = 1; r < rank_of.size; ++r) {
+    const auto* addend = reinterpret_cast<const float*>(meeting.of(r) + overlap.offset);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += addend[i];
   }
   to_device(part.receive + overlap.first, sum.data(), overlap.count);
@@ -57,23 +57,23 @@ void add_up(const Meeting& meeting, Place place, const Part& part, const Overlap
 
 }  // namespace
 
-std::string carry_out(Meeting& meeting, Place place, const std::vector<Part>& parts, const std::string& call,
+std::string carry_out(Meeting& meeting, RankOf rank_of, const std::vector<Part>& parts, const std::string& call,
                       const std::atomic<bool>& given_up) {
   const std::size_t extent = extent_of(parts);
   for (std::size_t window = 0; window == 0 || window < extent; window += kWindow) {
     std::strncpy(meeting.own(), call.c_str(), kText - 1);
     for_each_overlap(parts, window, [&](const Part& part, const Overlap& overlap) {
-      if (part.kind == Part::Kind::broadcast && part.root != place.rank) return;
-      to_host(meeting.own() + overlap.place, part.send + overlap.first, overlap.count);
+      if (part.kind == Part::Kind::broadcast && part.root != rank_of.rank) return;
+      to_host(meeting.own() + overlap.offset, part.send + overlap.first, overlap.count);
     });
     if (!meeting.meet(given_up)) return "";
-    const std::string different = difference(meeting, place);
+    const std::string different = difference(meeting, rank_of);
     if (!different.empty()) return different;
     for_each_overlap(parts, window, [&](const Part& part, const Overlap& overlap) {
       if (part.kind == Part::Kind::broadcast) {
-        to_device(part.receive + overlap.first, meeting.of(part.root) + overlap.place, overlap.count);
-      } else if (part.root == place.rank) {
-        add_up(meeting, place, part, overlap);
+        to_device(part.receive + overlap.first, meeting.of(part.root) + overlap.offset, overlap.count);
+      } else if (part.root == rank_of.rank) {
+        add_up(meeting, rank_of, part, overlap);
       }
     });
   }

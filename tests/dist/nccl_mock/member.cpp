@@ -8,7 +8,7 @@
 #include "device_memory.hpp"
 #include "member.hpp"
 
-std::atomic<std::int64_t> kozero_nccl_double_memory = 0;
+std::atomic<std::int64_t> kozero_nccl_mock_memory = 0;
 
 namespace kozero::test {
 namespace {
@@ -34,8 +34,8 @@ std::string last_error() {
   return last;
 }
 
-Member::Member(const std::string& meeting, Place place, bool fails)
-    : place_(place), meeting_(meeting, place.rank, place.size), fails_(fails) {
+Member::Member(const std::string& meeting, RankOf rank_of, bool fails)
+    : rank_of_(rank_of), meeting_(meeting, rank_of.rank, rank_of.size), fails_(fails) {
   take(kStartMemory);
 }
 
@@ -46,7 +46,7 @@ Member::~Member() {
 
 void Member::take(std::int64_t bytes) {
   memory_ += bytes;
-  kozero_nccl_double_memory += bytes;
+  kozero_nccl_mock_memory += bytes;
 }
 
 void Member::connect(const std::string& name) {
@@ -79,7 +79,8 @@ void Member::run(void* pointer) {
   const std::unique_ptr<Call> call(static_cast<Call*>(pointer));
   Member& member = *call->member;
   if (!member.given_up_ && member.error_ == kSuccess) {
-    const std::string different = carry_out(member.meeting_, member.place_, call->parts, call->words, member.given_up_);
+    const std::string different =
+        carry_out(member.meeting_, member.rank_of_, call->parts, call->words, member.given_up_);
     if (!different.empty()) member.error_ = error(kInvalidUsage, different);
   }
   --member.under_way_;

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_exchange_cli.sh KOZERO MPIEXEC INPUTS CASE: what users do with checkpoints and with Hugging Face folders: look into
+# test_huggingface_cli.sh KOZERO MPIEXEC INPUTS CASE: what users do with checkpoints and with Hugging Face folders: look into
 # them, compare, evaluate, fine-tune, export. As test_cli.sh.
 # shellcheck source=tests/commands/cli_case.sh disable=SC2154
 . "$(dirname "$0")/cli_case.sh"
