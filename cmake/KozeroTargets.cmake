@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
 # KozeroTargets.cmake: the three kinds of target.
-#   kozero_library(<folder> [SOURCES a.cpp ...] [HOST_SOURCES b.cpp ...] [PUBLIC_LINK ...] [PRIVATE_LINK ...])
+#   kozero_library(<folder> [SOURCES a.cpp ...] [HOST_SOURCES b.cpp ...] [PUBLIC_LINK ...] [PRIVATE_LINK ...]
+#                  [PRECOMPILED kokkos|json|<folder whose are reused>])
 #   kozero_executable(<name> SOURCES main.cpp LINK ...)
 #   kozero_test(<name> SOURCES test_a.cpp ... LINK ... [LABELS unit] [RANKS 1 2 4] [TIMEOUT 300])
 #
@@ -12,6 +13,7 @@
 # Tests define member functions that CHECK outside of their class: inside, CUDA 13.0's cudafe++ may never come back.
 
 include(KozeroOptions)
+include(PrecompiledHeaders)
 
 function(kozero_compile_as_cuda)
   if(KOZERO_CUDA)
@@ -20,13 +22,18 @@ function(kozero_compile_as_cuda)
 endfunction()
 
 function(kozero_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HOST_SOURCES;PUBLIC_LINK;PRIVATE_LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PRECOMPILED" "SOURCES;HOST_SOURCES;PUBLIC_LINK;PRIVATE_LINK")
   set(roots ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   if(arg_SOURCES OR arg_HOST_SOURCES)
     add_library(kozero_${folder} STATIC ${arg_SOURCES} ${arg_HOST_SOURCES})
     kozero_compile_as_cuda(${arg_SOURCES})
     target_include_directories(kozero_${folder} PUBLIC ${roots})
     target_link_libraries(kozero_${folder} PUBLIC ${arg_PUBLIC_LINK} PRIVATE ${arg_PRIVATE_LINK} kozero_options)
+    if(TARGET kozero_${arg_PRECOMPILED})
+      kozero_precompile(kozero_${folder} REUSE kozero_${arg_PRECOMPILED})
+    elseif(arg_PRECOMPILED)
+      kozero_precompile(kozero_${folder} CONTENT ${arg_PRECOMPILED})
+    endif()
   else()
     add_library(kozero_${folder} INTERFACE)
     target_include_directories(kozero_${folder} INTERFACE ${roots})
@@ -71,6 +78,13 @@ function(kozero_test name)
   add_executable(${name} ${arg_SOURCES})
   set_property(GLOBAL APPEND PROPERTY KOZERO_TEST_PROGRAMS ${name})
   kozero_compile_as_cuda(${arg_SOURCES})
+  # The libraries above the kernels hand their compiler options on; two kinds of test have others.
+  if(arg_LINK MATCHES "kozero::(kernels|model|huggingface|train|plan|commands)")
+    set(with_kernels _kernels)
+  endif()
+  if(NOT arg_LINK MATCHES "device_on_host|cudnn_frontend")
+    kozero_precompile(${name} REUSE kozero_test_precompiled${with_kernels})
+  endif()
   if(NOT arg_RANKS)
     target_link_libraries(${name} PRIVATE ${arg_LINK} kozero_test_main kozero_options)
     kozero_add_ctest(${name} LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS 2 THREADS 2 COMMAND ${name})

@@ -41,11 +41,11 @@ struct BenchArguments {
 
   /// Of `kozero bench <name>`; `usual_runs` where --runs is not given. Throws as parse() does.
   BenchArguments(const std::string& name, int usual_runs, const Arguments& arguments) : runs(usual_runs) {
-    CLI::App app("", "bench " + name);
-    deck.add_to(app);
-    app.add_option("--runs", runs, "repetitions; medians are printed")->type_name("N")->check(CLI::PositiveNumber);
-    json.add_to(app);
-    parse(app, arguments);
+    OptionParser parser("bench " + name);
+    deck.add_to(parser);
+    parser.add("--runs", runs, "repetitions; medians are printed").type_name("N").positive();
+    json.add_to(parser);
+    parser.parse(arguments);
   }
 };
 

@@ -6,9 +6,9 @@
 // as bytes, half as many. Each back end has arrays of its own:
 // none finds them in the caches because another has just read them.
 //   bus bandwidth = S / t * (n - 1) / n        S bytes of the full array, n ranks (the definition of nccl-tests)
+#include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
-#include <fmt/format.h>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -159,17 +159,17 @@ nlohmann::ordered_json json_of(const std::vector<Row>& rows, int ranks) {
 }  // namespace
 
 void bench_collectives(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("", "bench collectives");
+  OptionParser parser("bench collectives");
   std::vector<std::int64_t> sizes = {1, 16, 64};
   int rounds = 9;
   JsonOutput json;
-  app.add_option("--mib", sizes, "sizes of the array, MiB, with commas between")
-      ->type_name("LIST")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--runs", rounds, "repetitions; medians are printed")->type_name("N")->check(CLI::PositiveNumber);
-  json.add_to(app);
-  parse(app, arguments);
+  parser.add("--mib", sizes, "sizes of the array, MiB, with commas between")
+      .type_name("LIST")
+      .delimiter(',')
+      .between(std::int64_t{1}, std::int64_t{4096});
+  parser.add("--runs", rounds, "repetitions; medians are printed").type_name("N").positive();
+  json.add_to(parser);
+  parser.parse(arguments);
   const int ranks = environment.size();
   if (ranks == 1) {
     throw Error(

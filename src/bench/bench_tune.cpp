@@ -91,14 +91,14 @@ void print_table(const std::vector<kernels::TunedProduct>& products, const StepS
 }  // namespace
 
 void bench_tune(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("", "bench tune");
+  OptionParser parser("bench tune");
   DeckArguments deck_arguments;
-  deck_arguments.add_to(app);
+  deck_arguments.add_to(parser);
   std::string out = "tuning.toml";
   int rounds = 7;
-  app.add_option("--out", out, "where the algorithms go, for run.tuning")->type_name("FILE");
-  app.add_option("--runs", rounds, "repetitions; medians are compared")->type_name("N")->check(CLI::PositiveNumber);
-  parse(app, arguments);
+  parser.add("--out", out, "where the algorithms go, for run.tuning").type_name("FILE");
+  parser.add("--runs", rounds, "repetitions; medians are compared").type_name("N").positive();
+  parser.parse(arguments);
 
   Session session(environment, [&](dist::Communicator& comm) { return read_untuned(deck_arguments, comm); });
   const train::DataSet data = open_data_of(session.deck(), session.control());

@@ -1,16 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// arguments.cpp: parsing, the help text, and the deck read with its overrides and agreed on by all ranks.
+// arguments.cpp: --json, and the deck read with its overrides and agreed on by all ranks.
+#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fmt/format.h>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
@@ -22,113 +21,9 @@
 #include "src/commands/session.hpp"
 
 namespace kozero::commands {
-namespace {
 
-constexpr std::size_t kTextColumn = 26;  // of an option's description
-constexpr std::size_t kWidth = 80;
-
-std::string usage_of(const Command& command) {
-  return "usage: kozero " + command.name + (command.arguments.empty() ? "" : " " + command.arguments);
-}
-
-/// "--steps N", "--json".
-std::string head_of(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  const bool is_flag = option.get_expected_max() == 0;
-  return option.get_name(false, true) + (is_flag || type.empty() ? "" : " " + type.substr(0, type.find(':')));
-}
-
-/// The description with the default behind it, where there is one.
-std::string text_of(CLI::Option& option) {
-  if (option.get_default_str().empty() && option.get_expected_max() > 0) option.capture_default_str();
-  std::string value = option.get_default_str();
-  if (value == "\n") value = "a line break";
-  const std::string shown = value.empty() || value == "[]" ? "" : "(default: " + io::printable(value) + ")";
-  const std::string text = option.get_description();
-  return text + (text.empty() || shown.empty() ? "" : " ") + shown;
-}
-
-/// Words of `text` in lines of kWidth columns: the first begins at `column`, the others at `indent`.
-std::string folded(const std::string& text, std::size_t column, std::size_t indent) {
-  std::string lines;
-  bool at_start = true;
-  for (std::size_t first = 0; first < text.size();) {
-    const std::size_t end = std::min(text.find(' ', first), text.size());
-    const std::size_t extent = end - first;
-    if (!at_start && column + 1 + extent > kWidth) {
-      lines += "\n" + std::string(indent, ' ');
-      column = indent;
-    } else if (!at_start) {
-      lines += " ";
-      ++column;
-    }
-    lines += text.substr(first, extent);
-    column += extent;
-    at_start = false;
-    first = end + 1;
-  }
-  return lines;
-}
-
-/// "  --steps N              steps to compute ..."
-std::string option_lines(const std::string& head, const std::string& text) {
-  const std::string start = "  " + head;
-  const std::string gap = start.size() + 2 > kTextColumn ? "\n" + std::string(kTextColumn, ' ')
-                                                         : std::string(kTextColumn - start.size(), ' ');
-  return start + gap + folded(text, kTextColumn, kTextColumn) + "\n";
-}
-
-HelpAsked help_of(CLI::App& app) {
-  const Command& command = command_named(app.get_name());
-  HelpAsked help;
-  std::string options;
-  std::string overrides;
-  for (CLI::Option* option : app.get_options()) {
-    if (option->get_name(true, false) == "overrides") {
-      help.takes_overrides = true;
-      overrides = option->get_description();
-    }
-    if (!option->nonpositional()) continue;
-    help.options.push_back(option->get_name(false, false));
-    options += option_lines(head_of(*option), text_of(*option));
-  }
-  help.text = folded(usage_of(command) + (options.empty() ? "" : " [OPTION...]"), 0, 4) + "\n\n" +
-              folded(command.summary, 0, 0) + "\n";
-  if (help.takes_overrides || !options.empty()) help.text += "\n";
-  if (help.takes_overrides) {
-    if (overrides.empty()) overrides = "changes a key of the deck";
-    help.text += option_lines("section.key=value", overrides + "; read as TOML; `kozero keys` lists all keys");
-  }
-  help.text += options + "\nexample: kozero " + command.example + "\n\n" + exit_statuses();
-  return help;
-}
-
-}  // namespace
-
-bool asks_for_help(const std::string& argument) { return argument == "--help" || argument == "-h"; }
-
-std::string exit_statuses() {
-  return "Exit status: 0 done, 1 internal, or a difference (inspect, verify), 2 deck or\n"
-         "usage, 3 bad input file, 4 write failed, 5 rank or communication lost,\n"
-         "6 non-finite, 75 stopped: it prints how to go on, 130 a second SIGINT.\n";
-}
-
-void parse(CLI::App& app, const Arguments& arguments) {
-  app.set_help_flag();
-  if (std::any_of(arguments.begin(), arguments.end(), asks_for_help)) throw help_of(app);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::ParseError& error) {
-    throw Error(Failure::deck,
-                app.get_name() + ": " + error.what() + "; " + usage_of(command_named(app.get_name())) +
-                    "; --help lists the options",
-                Error::Seen::by_all_ranks);
-  }
-}
-
-void JsonOutput::add_to(CLI::App& app) {
-  app.add_flag_callback(
+void JsonOutput::add_to(OptionParser& parser) {
+  parser.add_flag(
       "--json",
       [this] {
         std::cout.flush();
@@ -174,19 +69,22 @@ std::string listed(const std::vector<std::string>& keys) {
 
 }  // namespace
 
-void DeckArguments::add_to(CLI::App& app, const std::vector<std::string>& applied) {
-  app.add_option("deck", path)->required();
-  app.add_option("overrides", overrides, applied.empty() ? "" : "changes one of " + listed(applied));
+void DeckArguments::add_to(OptionParser& parser, const std::vector<std::string>& applied) {
+  parser.add("deck", path).required();
+  parser.add("overrides", overrides, applied.empty() ? "" : "changes one of " + listed(applied));
 }
 
-void VerifyOptions::add_to(CLI::App& app) {
-  const CLI::Validator positive(refuse_non_positive, "");
-  auto* first = app.add_option("--steps", steps, "steps to compute under each ZeRO stage")->check(positive);
-  auto* again = app.add_option("--replay", replayed,
-                               "of a RUN: compute this step again from its nearest checkpoint and compare bits; status "
-                               "0 where they are equal, 1 where they are not");
-  first->type_name("N");
-  again->type_name("N")->default_str("none")->check(positive)->excludes(first);
+void VerifyOptions::add_to(OptionParser& parser) {
+  const Option first =
+      parser.add("--steps", steps, "steps to compute under each ZeRO stage").type_name("N").check(refuse_non_positive);
+  parser
+      .add("--replay", replayed,
+           "of a RUN: compute this step again from its nearest checkpoint and compare bits; status 0 where they are "
+           "equal, 1 where they are not")
+      .type_name("N")
+      .default_text("none")
+      .check(refuse_non_positive)
+      .excludes(first);
 }
 
 bool DeckArguments::gives(const std::string& key) const {

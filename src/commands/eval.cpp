@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <cmath>
 #include <filesystem>
-#include <fmt/format.h>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -66,12 +66,12 @@ std::string remark_on(const train::DataSet& data, const io::Deck& deck) {
 }  // namespace
 
 void eval(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("", "eval");
+  OptionParser parser("eval");
   DeckArguments named;
-  named.add_to(app, kApplied);
+  named.add_to(parser, kApplied);
   JsonOutput json;
-  json.add_to(app);
-  parse(app, arguments);
+  json.add_to(parser);
+  parser.parse(arguments);
   named.require_applied("eval", kApplied);
 
   TrainedModel trained(named.path, named.overrides, environment);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
 #include <fmt/format.h>
+#include <cmath>
 #include <iostream>
 
 #include <kozero/core/error.hpp>
@@ -25,20 +25,20 @@ struct ExportArguments {
 };
 
 ExportArguments parsed(const Arguments& arguments) {
-  CLI::App app("", "export");
+  OptionParser parser("export");
   ExportArguments given;
-  app.add_option("path", given.path)->required();
-  app.add_option("out", given.order.out)->required();
-  const auto* dtype = app.add_option("--dtype", given.order.dtype, "f32, bf16 or f16")->type_name("TYPE");
-  const auto* shards = app.add_option("--max-shard-mib", given.shard_mib, "most MiB of a file of weights")
-                           ->type_name("N")
-                           ->default_str("one file")
-                           ->check(CLI::Range(1e-6, 1e9));
-  app.add_flag("--weights-only", given.weights_only, "write one plain HDF5 file OUT instead of a folder");
-  app.add_flag("--force", given.order.force, "replace OUT where it is an older export");
-  app.add_flag("--best", given.best, "of a run: its checkpoint with the lowest validation loss");
-  parse(app, arguments);
-  if (given.weights_only && (dtype->count() > 0 || shards->count() > 0)) {
+  parser.add("path", given.path).required();
+  parser.add("out", given.order.out).required();
+  const Option dtype = parser.add("--dtype", given.order.dtype, "f32, bf16 or f16").type_name("TYPE");
+  const Option shards = parser.add("--max-shard-mib", given.shard_mib, "most MiB of a file of weights")
+                            .type_name("N")
+                            .default_text("one file")
+                            .between(1e-6, 1e9);
+  parser.add_flag("--weights-only", given.weights_only, "write one plain HDF5 file OUT instead of a folder");
+  parser.add_flag("--force", given.order.force, "replace OUT where it is an older export");
+  parser.add_flag("--best", given.best, "of a run: its checkpoint with the lowest validation loss");
+  parser.parse(arguments);
+  if (given.weights_only && (dtype.is_given() || shards.is_given())) {
     throw Error(Failure::deck, "--weights-only writes one file of f32: --dtype and --max-shard-mib are for a folder",
                 Error::Seen::by_all_ranks);
   }

@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // generate.cpp: the command `generate`: reads prompts, samples continuations with a cache, and prints them in order.
+#include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
-#include <fmt/format.h>
+#include <cstdlib>
+#include <functional>
 #include <iostream>
 #include <iterator>
 #include <utility>
@@ -153,61 +155,64 @@ struct GenerateArguments {
   JsonOutput json;
 };
 
+using Refusal = std::function<std::string(const std::string& text)>;
+
 /// Accepts integers of at least `least`, with one short line where it is none.
-CLI::Validator integer_from(std::int64_t least) {
-  const std::string accepted = "integer >= " + std::to_string(least);
-  return {[=](const std::string& text) -> std::string {
-            std::int64_t value = 0;
-            const char* const end = text.data() + text.size();
-            const auto read = std::from_chars(text.data(), end, value);
-            const bool fits = read.ec == std::errc() && read.ptr == end && value >= least;
-            return fits ? "" : '"' + text + "\": accepted: " + accepted;
-          },
-          "INTEGER"};
+Refusal integer_from(std::int64_t least) {
+  return [=](const std::string& text) -> std::string {
+    std::int64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, value);
+    const bool fits = read.ec == std::errc() && read.ptr == end && value >= least;
+    return fits ? "" : '"' + text + "\": accepted: integer >= " + std::to_string(least);
+  };
 }
 
-CLI::Validator number_from(double least, double most, const std::string& accepted) {
-  return {[=](const std::string& text) -> std::string {
-            double value = 0.0;
-            const bool fits = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
-            return fits ? "" : '"' + text + "\": accepted: " + accepted;
-          },
-          "NUMBER"};
+Refusal number_from(double least, double most, const std::string& accepted) {
+  return [=](const std::string& text) -> std::string {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    const bool fits = !text.empty() && end == text.c_str() + text.size() && value >= least && value <= most;
+    return fits ? "" : '"' + text + "\": accepted: " + accepted;
+  };
 }
 
 GenerateArguments read_arguments(const Arguments& arguments) {
   GenerateArguments given;
-  CLI::App app("", "generate");
-  given.named.add_to(app, kApplied);
-  auto* const prompt = app.add_option("--prompt", given.prompts.text,
-                                      "the text to continue; -: standard input; none: a new text, behind the "
-                                      "tokenizer's end-of-text token, or a newline where it has none")
-                           ->type_name("TEXT");
-  auto* const file = app.add_option("--prompt-file", given.prompts.file,
-                                    "a file with the text to continue; of one newline at its end nothing is kept")
-                         ->type_name("FILE")
-                         ->excludes(prompt);
-  app.add_option("--prompts", given.prompts.lines_file,
-                 "a file with a text to continue in each line; empty lines are skipped")
-      ->type_name("FILE")
-      ->excludes(prompt)
-      ->excludes(file);
-  app.add_option("--tokens", given.count,
-                 "new tokens of each text, at most; those beyond model.seq see the last "
-                 "model.seq tokens, which are run anew for each")
-      ->check(integer_from(0));
-  app.add_option("--samples", given.samples, "continuations of each text")->check(integer_from(1));
-  app.add_option("--batch", given.batch, "texts that are generated at once, at most")->check(integer_from(1));
-  app.add_option("--temperature", given.sampling.temperature, "divides the logits; 0 takes the likeliest token")
-      ->check(number_from(0.0, 1e30, "finite number >= 0"));
-  app.add_option("--top-k", given.sampling.top_k, "pick from the K likeliest tokens; 0: from all")
-      ->check(integer_from(0));
-  app.add_option("--top-p", given.sampling.top_p, "pick from the likeliest tokens that together have this probability")
-      ->check(number_from(0.0, 1.0, "number from 0 to 1"));
-  app.add_option("--seed", given.sampling.seed, "of the random numbers")->check(integer_from(0));
-  app.add_flag("--past-end", given.past_end, "go on behind end-of-text tokens instead of stopping there");
-  given.json.add_to(app);
-  parse(app, arguments);
+  OptionParser parser("generate");
+  given.named.add_to(parser, kApplied);
+  const Option prompt = parser
+                            .add("--prompt", given.prompts.text,
+                                 "the text to continue; -: standard input; none: a new text, behind the "
+                                 "tokenizer's end-of-text token, or a newline where it has none")
+                            .type_name("TEXT");
+  const Option file = parser
+                          .add("--prompt-file", given.prompts.file,
+                               "a file with the text to continue; of one newline at its end nothing is kept")
+                          .type_name("FILE")
+                          .excludes(prompt);
+  parser
+      .add("--prompts", given.prompts.lines_file,
+           "a file with a text to continue in each line; empty lines are skipped")
+      .type_name("FILE")
+      .excludes(prompt)
+      .excludes(file);
+  parser
+      .add("--tokens", given.count,
+           "new tokens of each text, at most; those beyond model.seq see the last "
+           "model.seq tokens, which are run anew for each")
+      .check(integer_from(0));
+  parser.add("--samples", given.samples, "continuations of each text").check(integer_from(1));
+  parser.add("--batch", given.batch, "texts that are generated at once, at most").check(integer_from(1));
+  parser.add("--temperature", given.sampling.temperature, "divides the logits; 0 takes the likeliest token")
+      .check(number_from(0.0, 1e30, "finite number >= 0"));
+  parser.add("--top-k", given.sampling.top_k, "pick from the K likeliest tokens; 0: from all").check(integer_from(0));
+  parser.add("--top-p", given.sampling.top_p, "pick from the likeliest tokens that together have this probability")
+      .check(number_from(0.0, 1.0, "number from 0 to 1"));
+  parser.add("--seed", given.sampling.seed, "of the random numbers").check(integer_from(0));
+  parser.add_flag("--past-end", given.past_end, "go on behind end-of-text tokens instead of stopping there");
+  given.json.add_to(parser);
+  parser.parse(arguments);
   given.named.require_applied("generate", kApplied);
   return given;
 }

@@ -14,11 +14,11 @@
 namespace kozero::commands {
 
 void import_weights(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("", "import");
+  OptionParser parser("import");
   huggingface::ImportOrder order;
-  app.add_option("folder", order.folder)->required();
-  app.add_option("out", order.out)->required();
-  parse(app, arguments);
+  parser.add("folder", order.folder).required();
+  parser.add("out", order.out).required();
+  parser.parse(arguments);
   if (environment.size() > 1) {
     throw Error(Failure::deck, "import runs on one rank: start it without -n", Error::Seen::by_all_ranks);
   }

@@ -27,20 +27,21 @@ struct InspectArguments {
 };
 
 InspectArguments parsed(const Arguments& arguments) {
-  CLI::App app("", "inspect");
+  OptionParser parser("inspect");
   InspectArguments given;
-  app.add_option("checkpoint", given.path)->required();
-  app.add_option("--tensors", given.pattern, "only tensors whose names fit, as '*wte*'")->type_name("PATTERN");
-  auto* stats = app.add_flag("--stats", given.stats, "norm, extremes and non-finite values of each tensor");
-  auto* verify = app.add_flag("--verify", given.verify, "compare every byte with the manifest or header");
-  app.add_option("--diff", given.other,
-                 "the first difference of each tensor from OTHER's; status 0 where all are equal in bits, 1 where one "
-                 "differs")
-      ->type_name("OTHER")
-      ->excludes(stats)
-      ->excludes(verify);
-  given.json.add_to(app);
-  parse(app, arguments);
+  parser.add("checkpoint", given.path).required();
+  parser.add("--tensors", given.pattern, "only tensors whose names fit, as '*wte*'").type_name("PATTERN");
+  const Option stats = parser.add_flag("--stats", given.stats, "norm, extremes and non-finite values of each tensor");
+  const Option verify = parser.add_flag("--verify", given.verify, "compare every byte with the manifest or header");
+  parser
+      .add("--diff", given.other,
+           "the first difference of each tensor from OTHER's; status 0 where all are equal in bits, 1 where one "
+           "differs")
+      .type_name("OTHER")
+      .excludes(stats)
+      .excludes(verify);
+  given.json.add_to(parser);
+  parser.parse(arguments);
   return given;
 }
 

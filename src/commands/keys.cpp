@@ -13,8 +13,8 @@
 namespace kozero::commands {
 
 void keys(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("", "keys");
-  parse(app, arguments);
+  OptionParser parser("keys");
+  parser.parse(arguments);
   if (environment.rank() == 0) std::cout << io::deck_reference();
 }
 
@@ -110,10 +110,10 @@ std::string words_of_commands(const dist::Environment& environment) {
 }  // namespace
 
 void completion(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("", "completion");
+  OptionParser parser("completion");
   std::string shell;
-  app.add_option("shell", shell)->required()->check(CLI::IsMember({"bash", "zsh"}));
-  parse(app, arguments);
+  parser.add("shell", shell).required().one_of({"bash", "zsh"});
+  parser.parse(arguments);
   if (environment.rank() != 0) return;
   std::cout << fmt::format(kWords, shell, keys_of_decks(), words_of_commands(environment))
             << (shell == "bash" ? kBash : kZsh) << std::flush;

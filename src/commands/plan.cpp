@@ -68,17 +68,14 @@ nlohmann::ordered_json json_of(const std::vector<plan::MemoryPlan>& plans, const
 }  // namespace
 
 void plan(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("", "plan");
+  OptionParser parser("plan");
   DeckArguments deck_arguments;
-  deck_arguments.add_to(app);
+  deck_arguments.add_to(parser);
   int num_ranks = 0;
-  app.add_option("--ranks", num_ranks, "ranks to plan for")
-      ->type_name("N")
-      ->default_str("run.ranks")
-      ->check(CLI::PositiveNumber);
+  parser.add("--ranks", num_ranks, "ranks to plan for").type_name("N").default_text("run.ranks").positive();
   JsonOutput json;
-  json.add_to(app);
-  parse(app, arguments);
+  json.add_to(parser);
+  parser.parse(arguments);
 
   Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read_for_any_device(comm); });
   const io::Deck& deck = session.deck();

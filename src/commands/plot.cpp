@@ -4,16 +4,16 @@
 // Each run's metrics.jsonl is read once, a line at a time, and streams into gnuplot as a block of data; panels follow
 // for what any run has. Lines that are not whole JSON objects are left out: the last line of a running job may be half
 // written.
+#include <fmt/format.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
@@ -145,12 +145,12 @@ void draw_into(const std::string& path, const std::vector<DrawnRun>& runs) {
 }  // namespace
 
 void plot(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("", "plot");
+  OptionParser parser("plot");
   std::vector<std::string> paths;
   std::string out;
-  app.add_option("runs", paths)->required()->expected(1, -1);
-  app.add_option("--out", out, "an SVG file instead of the terminal")->type_name("FILE.svg");
-  parse(app, arguments);
+  parser.add("runs", paths).required().at_least_values(1);
+  parser.add("--out", out, "an SVG file instead of the terminal").type_name("FILE.svg");
+  parser.parse(arguments);
   if (!out.empty() && !out.ends_with(".svg")) {
     throw Error(Failure::deck, "--out " + out + ": accepted are names that end in .svg", Error::Seen::by_all_ranks);
   }

@@ -10,14 +10,14 @@
 namespace kozero::commands {
 
 void prepare(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("", "prepare");
+  OptionParser parser("prepare");
   std::vector<std::string> paths;
   io::PrepareOrder order;
-  app.add_option("paths", paths)->required()->expected(2, -1);
-  app.add_option("--tokenizer", order.tokenizer, "bytes, bpe:N (N ids learned from the text), or a tokenizer's file")
-      ->type_name("NAME");
-  app.add_option("--val-fraction", order.val_fraction, "share of the text kept for validation")->type_name("X");
-  parse(app, arguments);
+  parser.add("paths", paths).required().at_least_values(2);
+  parser.add("--tokenizer", order.tokenizer, "bytes, bpe:N (N ids learned from the text), or a tokenizer's file")
+      .type_name("NAME");
+  parser.add("--val-fraction", order.val_fraction, "share of the text kept for validation").type_name("X");
+  parser.parse(arguments);
   if (environment.size() > 1) {
     throw Error(Failure::deck, "prepare runs on one rank: start it without -n", Error::Seen::by_all_ranks);
   }

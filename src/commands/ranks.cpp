@@ -12,13 +12,13 @@ namespace kozero::commands {
 /// Prints how many ranks kozero.sh starts for a train or verify of these arguments: the deck's run.ranks; for verify
 /// RUN --replay the count of that run.
 void ranks(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("", "ranks");
-  app.allow_extras();  // their flags come along
+  OptionParser parser("ranks");
+  parser.allow_extras();  // their flags come along
   DeckArguments deck_arguments;
-  deck_arguments.add_to(app);
+  deck_arguments.add_to(parser);
   VerifyOptions options;
-  options.add_to(app);
-  parse(app, arguments);
+  options.add_to(parser);
+  parser.parse(arguments);
   if (options.replayed > 0) {
     const std::int64_t count = std::max<std::int64_t>(ranks_of_run(deck_arguments.path), 1);
     if (environment.rank() == 0) std::cout << count << std::endl;

@@ -25,15 +25,15 @@ nlohmann::ordered_json json_of(const RunSummary& summary) {
 }  // namespace
 
 void train(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("", "train");
+  OptionParser parser("train");
   DeckArguments deck_arguments;
-  deck_arguments.add_to(app);
+  deck_arguments.add_to(parser);
   StartedAs started{arguments};
-  app.add_flag("--verify-data", started.verify_data, "read and check all token shards before the first step");
-  app.add_flag("--steal-lock", started.steal_lock, "take the folder of a run whose host was lost");
+  parser.add_flag("--verify-data", started.verify_data, "read and check all token shards before the first step");
+  parser.add_flag("--steal-lock", started.steal_lock, "take the folder of a run whose host was lost");
   JsonOutput json;
-  json.add_to(app);
-  parse(app, arguments);
+  json.add_to(parser);
+  parser.parse(arguments);
 
   Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read(comm); });
   const RunSummary summary = TrainingRun(session, started).execute();

@@ -52,12 +52,12 @@ std::string row_of(int stage, const Trace& trace, bool equal) {
 }  // namespace
 
 void verify(const dist::Environment& environment, const Arguments& arguments) {
-  CLI::App app("", "verify");
+  OptionParser parser("verify");
   DeckArguments deck_arguments;
-  deck_arguments.add_to(app);
+  deck_arguments.add_to(parser);
   VerifyOptions options;
-  options.add_to(app);
-  parse(app, arguments);
+  options.add_to(parser);
+  parser.parse(arguments);
   if (options.replayed > 0) {
     return replay(environment, deck_arguments.path, deck_arguments.overrides, options.replayed);
   }

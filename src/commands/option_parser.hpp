@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// option_parser.hpp: the options of a command and its --help. CLI11 parses them; only option_parser.cpp includes it,
+// since its header takes longer to compile than most commands.
+//   OptionParser parser("plan");                                           named as its row of the command table
+//   parser.add("--ranks", n, "ranks to plan for").type_name("N").positive();
+//   parser.parse(arguments);
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kozero/commands/command.hpp>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace kozero::commands {
+
+/// One option of a parser, which must outlive it. Every member function but is_given() returns the option itself.
+class Option {
+ public:
+  explicit Option(CLI::Option* option) : option_(option) {}
+
+  Option& type_name(const std::string& name);     ///< behind the option in --help: "N"
+  Option& default_text(const std::string& text);  ///< in place of the value that the variable has
+  Option& required();
+  Option& at_least_values(int least);  ///< takes so many values or more
+  Option& delimiter(char separator);   ///< between values
+  Option& excludes(const Option& other);
+
+  // Checks of the given text.
+  Option& positive();
+  Option& between(std::int64_t least, std::int64_t most);
+  Option& between(double least, double most);
+  Option& one_of(const std::vector<std::string>& words);
+  Option& check(std::function<std::string(const std::string& text)> refusal);  ///< which is "" for an accepted text
+
+  [[nodiscard]] bool is_given() const;
+
+ private:
+  CLI::Option* option_;
+};
+
+class OptionParser {
+ public:
+  explicit OptionParser(const std::string& command);
+  ~OptionParser();
+  OptionParser(const OptionParser&) = delete;
+  OptionParser& operator=(const OptionParser&) = delete;
+
+  /// Parses into `value`, which must outlive parse(). A name without "--" is a positional argument. T: std::string,
+  /// std::optional of it, int, std::int64_t, std::uint64_t, double, std::vector of std::string or std::int64_t.
+  template <class T>
+  Option add(const std::string& name, T& value, const std::string& description = "");
+  Option add_flag(const std::string& name, bool& value, const std::string& description);
+  /// Calls `given` where the flag is given.
+  void add_flag(const std::string& name, std::function<void()> given, const std::string& description);
+  /// Ignores options that were not added.
+  void allow_extras();
+
+  /// Throws HelpAsked where the arguments hold --help or -h, else Error(deck, seen by all ranks) with the reason and
+  /// how the command is used.
+  void parse(const Arguments& arguments);
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+};
+
+/// A command was asked for --help: no error, but nothing of the command runs.
+struct HelpAsked {
+  std::string text;
+  std::vector<std::string> options;  ///< "--json", ... of the command
+  bool takes_overrides = false;      ///< section.key=value
+};
+
+bool asks_for_help(const std::string& argument);
+
+/// What every command's exit status means; for --help.
+std::string exit_statuses();
+
+}  // namespace kozero::commands
