@@ -33,9 +33,9 @@ Values read_tensors(std::istream& file, const ParameterTable& table, const nlohm
     INFO(tensor.dump());
     REQUIRE(row != table.rows().end());
     REQUIRE(row->shape == tensor["shape"].get<std::vector<std::int64_t>>());
-    auto& tensor = values[static_cast<std::size_t>(row - table.rows().begin())];
-    tensor.resize(static_cast<std::size_t>(row->extent()));
-    file.read(reinterpret_cast<char*>(tensor.data()), static_cast<std::streamsize>(tensor.size() * sizeof(float)));
+    auto& stored = values[static_cast<std::size_t>(row - table.rows().begin())];
+    stored.resize(static_cast<std::size_t>(row->extent()));
+    file.read(reinterpret_cast<char*>(stored.data()), static_cast<std::streamsize>(stored.size() * sizeof(float)));
     REQUIRE(file.good());
   }
   return values;
