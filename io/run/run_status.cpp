@@ -136,7 +136,7 @@ std::string time_now() {
   return text.data();
 }
 
-RankProcess this_place() { return {host_name(), ::getpid()}; }
+RankProcess this_process() { return {host_name(), ::getpid()}; }
 
 RunRecord::RunRecord(std::string folder, std::vector<RankProcess> ranks)
     : folder_(std::move(folder)), ranks_(std::move(ranks)), start_(time_now()), before_(status_text(folder_)) {}

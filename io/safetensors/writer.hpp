@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // writer.hpp: writes a safetensors file as a stream of f32 values, stored as F32, BF16 or F16.
-// The shapes come first, so the header is complete before any value; then the values, in the same order and in pieces
+// The shapes come first, so the header is complete before any value; then the values, in the same order and in chunks
 // of any size. 16-bit values are the nearest, ties to even; one that only infinity is near to is refused.
 // The file appears under its name when all values are there (see file.hpp).
 #pragma once

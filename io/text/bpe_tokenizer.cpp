@@ -111,11 +111,11 @@ void BpeTokenizer::encode_unnormalized(std::string_view text, bool add_prefix_sp
 }
 
 void BpeTokenizer::encode_plain(std::string_view text, bool add_prefix_space, std::vector<Token>& tokens) const {
-  if (!add_prefix_space || text.starts_with(' ')) return encode_pieces(text, tokens);
-  encode_pieces(" " + std::string(text), tokens);
+  if (!add_prefix_space || text.starts_with(' ')) return encode_pretokens(text, tokens);
+  encode_pretokens(" " + std::string(text), tokens);
 }
 
-void BpeTokenizer::encode_pieces(std::string_view text, std::vector<Token>& tokens) const {
+void BpeTokenizer::encode_pretokens(std::string_view text, std::vector<Token>& tokens) const {
   PretokenSplitter splitter(pattern_, text);
   for (std::string_view pretoken; splitter.next(pretoken);) {
     if (cache_.find(pretoken, tokens)) continue;
@@ -151,17 +151,17 @@ namespace {
 
 constexpr std::int64_t kBlockBytes = std::int64_t{1} << 18;
 constexpr std::int64_t kSampleBytes = std::int64_t{64} << 20;
-constexpr std::size_t kMaxPieces = std::size_t{1} << 20;
+constexpr std::size_t kMaxPretokens = std::size_t{1} << 20;
 constexpr std::size_t kMaxPretokenBytes = 64;  // longer ones (rows of a table, base64) teach no words
 
 /// Drops the rarest pretokens until half the room is free.
 void prune(PretokenCounts& counts) {
-  for (std::int64_t rarest = 1; counts.size() > kMaxPieces / 2; rarest *= 2) {
+  for (std::int64_t rarest = 1; counts.size() > kMaxPretokens / 2; rarest *= 2) {
     std::erase_if(counts, [&](const auto& entry) { return entry.second <= rarest; });
   }
 }
 
-PretokenCounts count_pieces(const std::vector<TextFile>& corpus) {
+PretokenCounts count_pretokens(const std::vector<TextFile>& corpus) {
   const SplitPattern pattern(kGpt2Split);
   const std::int64_t every = std::max<std::int64_t>(1, (total_bytes(corpus) + kSampleBytes - 1) / kSampleBytes);
   std::unordered_map<std::string, std::int64_t> tally;
@@ -169,7 +169,7 @@ PretokenCounts count_pieces(const std::vector<TextFile>& corpus) {
   const auto drain = [&] {
     for (const auto& [pretoken, count] : tally) counts[pretoken] += count;
     tally.clear();
-    if (counts.size() > kMaxPieces) prune(counts);
+    if (counts.size() > kMaxPretokens) prune(counts);
   };
   TextReader reader(corpus, kBlockBytes);
   std::int64_t number = 0;
@@ -179,7 +179,7 @@ PretokenCounts count_pieces(const std::vector<TextFile>& corpus) {
     for (std::string_view pretoken; splitter.next(pretoken);) {
       if (pretoken.size() > 1 && pretoken.size() <= kMaxPretokenBytes) ++tally[std::string(pretoken)];
     }
-    if (tally.size() > kMaxPieces) drain();
+    if (tally.size() > kMaxPretokens) drain();
   }
   drain();
   return counts;
@@ -188,7 +188,7 @@ PretokenCounts count_pieces(const std::vector<TextFile>& corpus) {
 }  // namespace
 
 BpeTokenizer train_bpe(const std::vector<TextFile>& corpus, int vocab) {
-  return BpeTokenizer(learn_merges(count_pieces(corpus), vocab - 257));
+  return BpeTokenizer(learn_merges(count_pretokens(corpus), vocab - 257));
 }
 
 }  // namespace kozero::io

@@ -71,7 +71,7 @@ class BpeTokenizer : public Tokenizer {
   [[nodiscard]] std::vector<Token> encode_text(std::string_view text, bool add_prefix_space) const;
   void encode_unnormalized(std::string_view text, bool add_prefix_space, std::vector<Token>& tokens) const;
   void encode_plain(std::string_view text, bool add_prefix_space, std::vector<Token>& tokens) const;
-  void encode_pieces(std::string_view text, std::vector<Token>& tokens) const;
+  void encode_pretokens(std::string_view text, std::vector<Token>& tokens) const;
 
   std::string json_text_;  ///< saved as it came
   AddedTokens added_, added_normalized_;

@@ -170,7 +170,7 @@ SplitPattern::Range SplitPattern::find(std::string_view text, std::size_t start)
   return {range[0], range[1]};
 }
 
-std::size_t PretokenSplitter::end_of_piece() {
+std::size_t PretokenSplitter::end_of_pretoken() {
   if (position_ == valid_end_) valid_end_ = position_ + utf8_prefix(text_.substr(position_));
   if (position_ == valid_end_) {
     std::size_t end = position_ + 1;
@@ -184,7 +184,7 @@ std::size_t PretokenSplitter::end_of_piece() {
 
 bool PretokenSplitter::next(std::string_view& pretoken) {
   if (position_ == text_.size()) return false;
-  const std::size_t end = end_of_piece();
+  const std::size_t end = end_of_pretoken();
   pretoken = text_.substr(position_, end - position_);
   position_ = end;
   return true;

@@ -64,7 +64,7 @@ class PretokenSplitter {
   bool next(std::string_view& pretoken);
 
  private:
-  std::size_t end_of_piece();
+  std::size_t end_of_pretoken();
 
   const SplitPattern& pattern_;
   std::string_view text_;

@@ -94,15 +94,15 @@ KOKKOS_INLINE_FUNCTION void store_runs(T* a, T* b, std::int64_t extent, const Va
     });
   } else {
     for (std::int64_t first = 0; first < extent; first += kChunk) {
-      float piece_a[kChunk], piece_b[kChunk];
+      float chunk_a[kChunk], chunk_b[kChunk];
       const auto here = static_cast<int>(first + kChunk < extent ? kChunk : extent - first);
       simd_loop(here, [&, values](std::int64_t i) {
         const TwoValues at = values(first + i);
-        piece_a[i] = at.first;
-        piece_b[i] = at.second;
+        chunk_a[i] = at.first;
+        chunk_b[i] = at.second;
       });
-      round_chunk(a + first, piece_a, here);
-      round_chunk(b + first, piece_b, here);
+      round_chunk(a + first, chunk_a, here);
+      round_chunk(b + first, chunk_b, here);
     }
   }
 }

@@ -54,7 +54,7 @@ double seconds_of(const std::function<void()>& multiply, int repeats) {
 /// own, the first, must run.
 int repeats_of(std::size_t algorithm, const std::function<void(std::size_t)>& multiply) {
   try {
-    multiply(algorithm);  // makes what it makes once
+    multiply(algorithm);  // the first call creates plans and buffers
     const double once = seconds_of([&] { multiply(algorithm); }, 1);
     return static_cast<int>(std::clamp(kTimedSeconds / once, 1.0, kMostRepeats));
   } catch (const Error&) {

@@ -40,7 +40,7 @@ std::vector<kernels::TunedProduct> tuned_in(UnsavedRun& run, int rounds) {
 
 /// Rank 0's, as a tuning file's text.
 std::string agreed_file(const std::vector<kernels::TunedProduct>& products, dist::Communicator& comm) {
-  io::TuningFile tuning = train::tuning_of_this_place();
+  io::TuningFile tuning = train::tuning_of_this_device();
   for (const auto& product : products) tuning.products[product.kind] = product.algorithms[product.kept];
   return comm.broadcast_control(io::tuning_text(tuning));
 }

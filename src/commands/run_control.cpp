@@ -38,7 +38,7 @@ std::string folder_to_continue(const io::Deck& deck) {
 }
 
 std::vector<io::RankProcess> processes_of_all_ranks(dist::Communicator& comm) {
-  const io::RankProcess mine = io::this_place();
+  const io::RankProcess mine = io::this_process();
   std::vector<io::RankProcess> processes;
   for (const auto& text : dist::gather_text(comm, std::to_string(mine.pid) + " " + mine.host)) {
     std::istringstream words(text);

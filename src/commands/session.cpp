@@ -95,7 +95,7 @@ void require_rank_0s(dist::Communicator& comm, const std::string& mine,
 std::string ranks_0_and_mine(const dist::Communicator& comm) { return "ranks 0 and " + std::to_string(comm.rank()); }
 
 /// Where the run's folder is, or will be made, and where the tokens of its text go.
-void require_writable_places(const io::Deck& deck) {
+void require_writable_paths(const io::Deck& deck) {
   const std::string dir = io::without_trailing_slash(deck.run.dir);
   const std::string tokens = dir + "-tokens";
   try {
@@ -183,7 +183,7 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
   dist::Communicator& comm = session.control();
   const io::Deck& deck = session.deck();
   dist::agreed(comm, [&] {
-    if (comm.rank() == 0) require_writable_places(deck);
+    if (comm.rank() == 0) require_writable_paths(deck);
   });
   const std::string backend = session.backend();
   const auto plan = dist::agreed(comm, [&] {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// folder.hpp: slices cut into chunks that fit a buffer, and sums and copies of chunks on all threads of a rank.
+// chunks.hpp: slices cut into chunks that fit a buffer, and sums and copies of chunks on all threads of a rank.
 //   chunk k of rank r: elements [begin(r) + k * extent, ...), size(r, k) of them, 0 past the end of its slice
 #pragma once
 #include <algorithm>

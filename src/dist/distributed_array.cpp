@@ -34,6 +34,7 @@ void copy(const Vector<T>& from, const Vector<T>& to) {
 
 /// to += from
 void add(const Vector<float>& from, const Vector<float>& to) {
+  require(from.extent(0) == to.extent(0), "redistribute: the shards differ in extent");
   const auto extent = static_cast<std::int64_t>(to.extent(0));
   Kokkos::parallel_for(
       "kozero::redistribute::accumulate", Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, extent),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <limits>
 #include <mpi.h>
 #include <mutex>
 #include <string>
@@ -175,6 +176,7 @@ void GroupCommunicator::barrier() {
 
 std::vector<std::byte> GroupCommunicator::gather_control(std::span<const std::byte> mine) {
   begin("gather_control", static_cast<std::int64_t>(mine.size()));
+  require(mine.size() <= std::numeric_limits<int>::max(), "gather_control: more than 2 GiB from a rank");
   const int count = static_cast<int>(mine.size());
   RequestMemory sent(std::vector<std::byte>(mine.begin(), mine.end()));
   RequestMemory all(std::vector<std::byte>(mine.size() * static_cast<std::size_t>(size_)));

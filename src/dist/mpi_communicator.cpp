@@ -15,19 +15,19 @@ namespace {
 
 constexpr int kTag = 0;  // messages between two ranks keep their order
 
-std::int64_t piece_of(int size, const CommunicatorOptions& options) {
+std::int64_t chunk_of(int size, const CommunicatorOptions& options) {
   return chunk_extent(options.chunk_bytes, size - 1, sizeof(float));
 }
 
 std::int64_t buffer_extent(int size, const CommunicatorOptions& options) {
-  return (size - 1) * piece_of(size, options);
+  return (size - 1) * chunk_of(size, options);
 }
 
 class MpiCommunicator final : public GroupCommunicator {
  public:
   MpiCommunicator(MPI_Comm parent, const CommunicatorOptions& options)
       : GroupCommunicator(parent, {.label = "mpi", .timeout_s = options.timeout_s}),
-        chunk_(piece_of(size(), options)),
+        chunk_(chunk_of(size(), options)),
         message_bytes_(options.message_bytes),
         sources_(static_cast<std::size_t>(size())),
         pending_{PendingMessages(2 * size()), PendingMessages(2 * size())},
@@ -84,8 +84,9 @@ class MpiCommunicator final : public GroupCommunicator {
   }
 
   void wait(Pending pending) override {
-    if (pending.collective == Collective::all_gather)
+    if (pending.collective == Collective::all_gather) {
       wait_for(gathers_[pending.ticket % gathers_.size()], "all_gather");
+    }
   }
 
  private:

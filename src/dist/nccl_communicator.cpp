@@ -186,7 +186,7 @@ class NcclCommunicator final : public GroupCommunicator {
 
   void wait(Pending pending) override {
     Slot& slot = slots_[pending.ticket % slots_.size()];
-    require(slot.open, "nccl: a collective is finished that was not started");
+    require(slot.open, "nccl: wait for a collective that was not started");
     compute_.wait_for(slot.done, [this] { look(); });
     look();
     slot.open = false;

@@ -21,7 +21,7 @@ constexpr std::int64_t kFloat = sizeof(float);
 
 std::int64_t in_pages(std::int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-std::int64_t piece_of(int size, const CommunicatorOptions& options) {
+std::int64_t chunk_of(int size, const CommunicatorOptions& options) {
   return chunk_extent(options.chunk_bytes, size - 1, kFloat);
 }
 
@@ -37,7 +37,7 @@ std::int64_t board_bytes(const CommunicatorOptions& options) {
 
 // Room for a chunk of every other rank, in whole pages.
 std::int64_t buffer_bytes(int size, const CommunicatorOptions& options) {
-  const std::int64_t bytes = std::max(options.chunk_bytes, (size - 1) * piece_of(size, options) * kFloat);
+  const std::int64_t bytes = std::max(options.chunk_bytes, (size - 1) * chunk_of(size, options) * kFloat);
   return in_pages(bytes);
 }
 
@@ -69,7 +69,7 @@ class ShmCommunicator final : public GroupCommunicator {
       : GroupCommunicator(parent, {.label = "shm", .timeout_s = options.timeout_s}),
         options_(options),
         buffer_bytes_(buffer_bytes(size(), options)),
-        chunk_(piece_of(size(), options)),
+        chunk_(chunk_of(size(), options)),
         arrays_(*this, options.shm_folder),
         sources_(static_cast<std::size_t>(size())),
         operations_(options.under_way) {
@@ -122,7 +122,7 @@ class ShmCommunicator final : public GroupCommunicator {
 
   void wait(Pending pending) override {
     Operation& operation = operations_[pending.ticket % operations_.size()];
-    require(operation.open, "shm: a collective is finished that was not started");
+    require(operation.open, "shm: wait for a collective that was not started");
     const bool reduces = operation.collective == Collective::reduce_scatter;
     if (operation.direct()) {
       reduces ? add_shared(operation, pending.ticket) : copy_shared(operation, pending.ticket);

@@ -171,7 +171,7 @@ void require_same(const std::string& path, const std::string& what, const std::s
 
 kernels::ProductAlgorithms ways_in(const std::string& text, const std::string& path) {
   const io::TuningFile tuning = io::parse_tuning(text, path);
-  const io::TuningFile here = tuning_of_this_place();
+  const io::TuningFile here = tuning_of_this_device();
   require_same(path, "device", tuning.device, here.device);
   require_same(path, "library", tuning.library, here.library);
   return tuning.products;
@@ -179,7 +179,7 @@ kernels::ProductAlgorithms ways_in(const std::string& text, const std::string& p
 
 }  // namespace
 
-io::TuningFile tuning_of_this_place() {
+io::TuningFile tuning_of_this_device() {
   const std::string gpu = device_name();  // its address is behind its name
   return {kHostIsDevice ? cpu_name() : gpu.substr(0, gpu.rfind(" at ")),
           kernels::product_library(),

@@ -278,11 +278,11 @@ tuning() {
   sed 's/^library = .*/library = "oneDNN 0.1"/' gone.toml >t.toml
   expect 3 't.toml: it was made for the library "oneDNN 0.1", this is "(oneDNN [0-9.]+|loops)"; ' "$kozero" verify "$@" run.tuning=t.toml
   sed 's/^\("f32.*\) = "[^"]*"$/\1 = "abacus"/' gone.toml >t.toml
-  expect 3 't.toml: "f32 .*" = "abacus": this way to multiply is not here; accepted are "(oneDNN|loops)"' on 2 train "$@" run.tuning=t.toml run.dir=refused
+  expect 3 't.toml: "f32 .*" = "abacus": there is no such algorithm here; accepted are "(oneDNN|loops)"' on 2 train "$@" run.tuning=t.toml run.dir=refused
   head -c 150 gone.toml >t.toml
   expect 3 't.toml(:[0-9]+)?: no tuning file: .*; `kozero bench tune` writes one$' on 2 train "$@" run.tuning=t.toml run.dir=refused
   expect 2 'run.tuning = "t.toml": nothing reads it where run.products = "library"' "$kozero" train "$@" run.tuning=t.toml run.products=library
-  expect 2 'bench tune: no product of the step goes by more than one way' "$kozero" bench tune "$@" run.products=library --runs 1
+  expect 2 'bench tune: no product of the step has more than one algorithm' "$kozero" bench tune "$@" run.products=library --runs 1
   expect 2 'refused' ls -d refused
 }
 

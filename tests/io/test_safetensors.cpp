@@ -112,7 +112,7 @@ TEST_CASE("A tensor may be stored in 16 bits; a value beyond them is refused by 
   CHECK(thrown.text == "tensor c: its value -65520.000000 is beyond F16; accepted is a wider dtype");
 }
 
-TEST_CASE("What the writer writes, in pieces, the reader reads, in pieces") {
+TEST_CASE("What the writer writes, in chunks, the reader reads, in chunks") {
   const ScratchFolder folder("safetensors");
   const std::string path = folder / "model.safetensors";
   SafetensorsWriter writer(path, {{"b", {3, 5}}, {"a", {}}, {"none", {0, 4}}, {"c", {7}}});

@@ -48,7 +48,7 @@ void write_file(const std::string& path, const std::vector<NamedTensor>& tensors
 
 Hdf5File open(const std::string& path) { return Hdf5File(path, Hdf5Access::read); }
 
-/// More than one block and more than one piece, of all sizes and signs.
+/// More than one block and more than one chunk, of all sizes and signs.
 std::vector<float> many_values() {
   std::vector<float> values((4 << 20) + 5001);
   for (std::size_t i = 0; i < values.size(); ++i)

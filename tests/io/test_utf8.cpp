@@ -21,7 +21,7 @@ std::string encoded(unsigned code) {
   return {static_cast<char>(0xF0U | (code >> 18U)), tail(12), tail(6), tail(0)};
 }
 
-std::vector<std::string> pieces(const std::string& text) {
+std::vector<std::string> pretokens(const std::string& text) {
   const SplitPattern pattern(kGpt2Split);
   PretokenSplitter splitter(pattern, text);
   std::vector<std::string> found;
@@ -67,11 +67,11 @@ TEST_CASE("any bytes are printable as well-formed text without control character
 }
 
 TEST_CASE("text is split as GPT-2 splits it") {
-  CHECK(pieces("Hello world, it's 42!\n\n  x") ==
+  CHECK(pretokens("Hello world, it's 42!\n\n  x") ==
         std::vector<std::string>{"Hello", " world", ",", " it", "'s", " 42", "!", "\n\n ", " x"});
-  CHECK(pieces("a  ") == std::vector<std::string>{"a", "  "});
-  CHECK(pieces("\xC3\xA9t\xC3\xA9\xFF\xFE ok") == std::vector<std::string>{"\xC3\xA9t\xC3\xA9", "\xFF\xFE", " ok"});
-  CHECK(pieces("").empty());
+  CHECK(pretokens("a  ") == std::vector<std::string>{"a", "  "});
+  CHECK(pretokens("\xC3\xA9t\xC3\xA9\xFF\xFE ok") == std::vector<std::string>{"\xC3\xA9t\xC3\xA9", "\xFF\xFE", " ok"});
+  CHECK(pretokens("").empty());
 }
 
 TEST_CASE("a malformed split pattern is named") {

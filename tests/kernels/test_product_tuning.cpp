@@ -143,7 +143,7 @@ TEST_CASE("an algorithm that is not here is refused, with the file, the kind and
     product_of(of, false);
   };
   const std::string expected =
-      "x.toml: \"f32 = f32 x f32, 9 x 13 x 5, none none\" = \"abacus\": this algorithm to multiply";
+      "x.toml: \"f32 = f32 x f32, 9 x 13 x 5, none none\" = \"abacus\": there is no such algorithm here";
   CHECK_THROWS_WITH(refused("abacus"), ContainsSubstring(expected) && ContainsSubstring("accepted are \""));
   const auto known = known_product_algorithms();
   if (std::find(known.begin(), known.end(), "AVX-512 BF16") != known.end()) {

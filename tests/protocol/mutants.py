@@ -30,7 +30,7 @@ MUTANTS = [
     ("a posting is used again too early", SHM, "if (ticket >= operations_.size()) await_read(mine.name(), ticket - operations_.size());", "", []),
     ("one window buffer in place of two", SHM, "static_cast<std::int64_t>(phase_ % 2) * buffer_bytes_", "static_cast<std::int64_t>(phase_ % 1) * buffer_bytes_", []),
     ("windows are read before they are filled", SHM, "await(board(r).published, phase_ + 1, collective, r);", "", []),
-    ("a gather of messages is not waited for", MPI, "if (pending.collective == Collective::all_gather) wait_for(", "if (false) wait_for(", []),
+    ("a gather of messages is not waited for", MPI, "wait_for(gathers_[pending.ticket % gathers_.size()], \"all_gather\");", "", []),
     ("a gather that was given up frees what is written later", "src/dist/group_communicator.hpp",
      "if (!is_done_) keep_for_ever(value_);", "", ["src/dist/group_communicator.cpp"]),
     ("both chunks are received into one buffer", MPI, "return received_[k % 2].data()", "return received_[0].data()", []),

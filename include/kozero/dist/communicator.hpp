@@ -148,6 +148,7 @@ template <class T>
   requires std::is_trivially_copyable_v<T>
 T broadcast_value(Communicator& comm, const T& value) {
   const std::string bytes = comm.broadcast_control(std::string(reinterpret_cast<const char*>(&value), sizeof(T)));
+  require(bytes.size() == sizeof(T), "broadcast_value: rank 0 sent a value of another size");
   T first = value;
   std::memcpy(&first, bytes.data(), sizeof(T));
   return first;

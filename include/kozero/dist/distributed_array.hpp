@@ -1,13 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // distributed_array.hpp: an array of all units of a ParameterTable on a group of ranks, with a placement; and
-// redistribute, the only door to communication in training. S is the size of a unit in bytes, n the number of ranks.
+// redistribute, through which all weights and gradients travel. S is the size of a unit in bytes, n the number of ranks.
 //   Replicated: all ranks hold all of it, equal.  Sharded: each holds its shard.  Partial: each holds an addend.
 //   redistribute(source, destination, unit):
 //     Partial    -> Sharded     reduce-scatter, in rank order           S(n-1)/n bytes sent per rank
 //     Sharded    -> Replicated  all-gather                              S(n-1)/n
 //     Partial    -> Replicated  reduce-scatter, then all-gather         2S(n-1)/n
 //     Replicated -> Sharded     none: keeps the local shard             0
+//     equal placements          none: a local copy                      0
+// Partial arrays hold float.
 #pragma once
 #include <optional>
 #include <string>
@@ -21,7 +23,7 @@ namespace kozero::dist {
 
 enum class Placement { replicated, sharded, partial };
 
-/// How an array's memory is booked, and how much of it whole units get.
+/// How an array's memory is booked, and whether units share buffers.
 struct Storage {
   Memory category;
   std::string label;
@@ -103,8 +105,8 @@ class Transfer {
 
 /// Fills the unit of `destination` from that of `source`; both have the same communicator and table, and outlive the
 /// transfer. `accumulate` (Partial -> Sharded only) adds the sum over the ranks to the destination's shard, and
-/// overwrites the source's shard with that sum. Throws Error(internal) for a pair of placements without a meaning
-/// (anything -> Partial).
+/// overwrites the source's shard with that sum. Throws Error(internal) for a destination that is Partial, and for
+/// `accumulate` between other placements or into the source's own shard.
 template <class T>
 Transfer<T> redistribute(const DistributedArray<T>& source, const DistributedArray<T>& destination, int unit,
                          Combine combine = Combine::replace);

@@ -70,8 +70,8 @@ class Runtime {
 
 // Run.tuning: the products of this process go by a tuning file (io/deck/tuning_file.hpp).
 
-/// What a tuning file made here says of the place, with no products in it.
-io::TuningFile tuning_of_this_place();
+/// A tuning file for this device and library, with no products.
+io::TuningFile tuning_of_this_device();
 
 /// Rank 0 reads the file that run.tuning names, and every rank's products go by it; by the rule without one. Returns
 /// the file's text. Collective. Throws Error(input), seen by all ranks: where it cannot be read, is damaged, was made

@@ -18,7 +18,6 @@
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/dist/distributed_array.hpp>
-#include <kozero/zero/gathered_units.hpp>
 #include <kozero/zero/placement_row.hpp>
 
 namespace kozero::zero {
@@ -36,7 +35,7 @@ class Gradients {
   /// The unit's addend is complete, zero where nobody asked for it: its reduction begins where the accumulation order
   /// says so.
   void ready(int unit);
-  /// After the last micro-step: finishes what is under way and brings every unit to its placement (a replicated
+  /// After the last micro-step: waits for what is under way and brings every unit to its placement (a replicated
   /// gradient is gathered).
   void finish();
 
