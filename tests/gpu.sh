@@ -30,6 +30,7 @@ if [[ -d $here/programs ]]; then  # unpacked from a bundle
   export PATH=$here/programs:$PATH
 fi
 kozero=$build/kozero-cuda
+bench=$build/kozero-bench-cuda  # which `kozero-cuda bench` starts
 deck=$decks/gpt2_124m_f32.toml
 dry=false
 call=
@@ -139,7 +140,7 @@ batch() { echo "train.global_batch=$1 train.micro_batch=$1"; }
 
 # Before any call: every program finds its libraries, and cuDNN can be opened.
 libraries_are_there() {
-  local name programs=("$kozero")
+  local name programs=("$kozero" "$bench")
   for name in $kTests; do name=$(program "test_$name") && programs+=(${name:+"$name"}); done
   check libraries 60 linked "${programs[@]}"
   check cudnn 60 opens_cudnn
@@ -254,7 +255,7 @@ pack() {
   set -e
   rm -rf gpu-bundle
   mkdir -p "$folder/programs" "$folder/lib"
-  local programs=("$kozero" "$host")
+  local programs=("$kozero" "$bench" "$host")
   for name in $kTests; do programs+=("$(program "test_$name")"); done
   for name in "${programs[@]}"; do
     [[ -x $name ]] || die "the programs are not all built; docs/gpu.md has the commands (KOZERO_MARCH, KOZERO_TESTS)"
@@ -288,7 +289,7 @@ finish() {
 }
 
 main() {
-  local calls=()
+  local calls=() name
   while (($# > 0)); do
     case $1 in
       --dry-run) dry=true ;;
@@ -298,7 +299,9 @@ main() {
     shift
   done
   ((${#calls[@]} > 0)) || calls=(A B C D E)
-  [[ -x $kozero ]] || die "$kozero is not built: ./kozero.sh build --preset cuda"
+  for name in "$kozero" "$bench"; do
+    [[ -x $name ]] || die "$name is not built: ./kozero.sh build --preset cuda"
+  done
   local of_pip
   of_pip=$(pip_libraries)
   libraries=${libraries:+$libraries:}${of_pip:+$of_pip:}/usr/local/cuda/lib64

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// bench.hpp: the benchmarks of `kozero bench NAME`, and the arguments of those with a deck.
+// bench.hpp: the benchmarks of the program kozero-bench, which `kozero bench NAME` starts, and the arguments of those
+// with a deck.
 //   DECK [section.key=value ...] [--runs N] [--json]
 // Each benchmark is a function that measures beside a plain reference in the same run.
 #pragma once
@@ -9,12 +10,15 @@
 #include <kozero/commands/command.hpp>
 #include "src/commands/arguments.hpp"
 
-namespace kozero::commands {
+namespace kozero::bench {
 
-// The benches of `kozero bench NAME`, each a function that measures beside something plain in the same run.
+using commands::Arguments;
+using commands::DeckArguments;
+using commands::JsonOutput;
+using commands::OptionParser;
 
-/// Named "bench kernels".
-const std::vector<Command>& benches();
+/// Runs "NAME ARGUMENT..." or "bench NAME ARGUMENT...". Throws Error(deck) with the nearest name for an unknown one.
+void run(const dist::Environment& environment, const Arguments& arguments);
 
 /// Saving a checkpoint beside plain writing of as many bytes, its stall beside a plain copy of them.
 void bench_checkpoint(const dist::Environment& environment, const Arguments& arguments);
@@ -49,4 +53,4 @@ struct BenchArguments {
   }
 };
 
-}  // namespace kozero::commands
+}  // namespace kozero::bench

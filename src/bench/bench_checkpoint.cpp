@@ -25,7 +25,10 @@
 #include "src/bench/bench.hpp"
 #include "src/commands/session.hpp"
 
-namespace kozero::commands {
+namespace kozero::bench {
+
+using commands::Session;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -217,4 +220,4 @@ void bench_checkpoint(const dist::Environment& environment, const Arguments& arg
   print(runs, bench.bytes(), given.json);
 }
 
-}  // namespace kozero::commands
+}  // namespace kozero::bench

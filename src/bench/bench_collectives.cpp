@@ -22,7 +22,7 @@
 #include "src/bench/bench.hpp"
 #include "src/commands/arguments.hpp"
 
-namespace kozero::commands {
+namespace kozero::bench {
 namespace {
 
 struct Contender {
@@ -196,4 +196,4 @@ void bench_collectives(const dist::Environment& environment, const Arguments& ar
   if (environment.rank() == 0) json.print({{"collectives", all}});
 }
 
-}  // namespace kozero::commands
+}  // namespace kozero::bench

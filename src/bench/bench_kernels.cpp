@@ -22,7 +22,10 @@
 #include "src/bench/kernel_case.hpp"
 #include "src/commands/session.hpp"
 
-namespace kozero::commands {
+namespace kozero::bench {
+
+using commands::Session;
+
 namespace {
 
 struct TimedKernel {
@@ -166,4 +169,4 @@ void bench_kernels(const dist::Environment& environment, const Arguments& argume
   given.json.print(json_of(kernels, best));
 }
 
-}  // namespace kozero::commands
+}  // namespace kozero::bench

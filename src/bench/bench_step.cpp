@@ -14,7 +14,12 @@
 #include "src/bench/bench_step.hpp"
 #include "src/commands/unsaved_run.hpp"
 
-namespace kozero::commands {
+namespace kozero::bench {
+
+using commands::open_data_of;
+using commands::Session;
+using commands::UnsavedRun;
+
 namespace {
 
 /// Kokkos' callbacks know no object.
@@ -223,4 +228,4 @@ void bench_step(const dist::Environment& environment, const Arguments& arguments
   given.json.print(json_of(measured));
 }
 
-}  // namespace kozero::commands
+}  // namespace kozero::bench

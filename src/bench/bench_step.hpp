@@ -10,7 +10,7 @@
 
 #include <kozero/core/device.hpp>
 
-namespace kozero::commands {
+namespace kozero::bench {
 
 class KernelProfile {
  public:
@@ -61,4 +61,4 @@ class KernelProfile {
   std::int64_t allocations_ = 0;
 };
 
-}  // namespace kozero::commands
+}  // namespace kozero::bench

@@ -18,7 +18,12 @@
 #include "src/commands/arguments.hpp"
 #include "src/commands/unsaved_run.hpp"
 
-namespace kozero::commands {
+namespace kozero::bench {
+
+using commands::open_data_of;
+using commands::Session;
+using commands::UnsavedRun;
+
 namespace {
 
 io::Deck read_untuned(const DeckArguments& arguments, dist::Communicator& comm) {
@@ -116,4 +121,4 @@ void bench_tune(const dist::Environment& environment, const Arguments& arguments
                            algorithms.size(), out);
 }
 
-}  // namespace kozero::commands
+}  // namespace kozero::bench

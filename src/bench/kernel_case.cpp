@@ -7,7 +7,7 @@
 #include <kozero/core/random.hpp>
 #include "src/bench/kernel_case.hpp"
 
-namespace kozero::commands {
+namespace kozero::bench {
 namespace {
 
 constexpr std::int64_t kSmallest = std::int64_t{128} << 20;  // several times a last-level cache
@@ -56,4 +56,4 @@ OperandRings::OperandRings(MemoryLedger& ledger, std::int64_t call_bytes)
   inputs.begin_call();
 }
 
-}  // namespace kozero::commands
+}  // namespace kozero::bench

@@ -16,7 +16,7 @@
 #include <kozero/model/config.hpp>
 #include <kozero/model/parameter_views.hpp>
 
-namespace kozero::commands {
+namespace kozero::bench {
 
 // Operands for kernels that are to be timed as a step meets them: not in any cache.
 // Two large arrays, one of inputs (noise in [0, 1)) and one of outputs, are handed out in turn from front to end and
@@ -110,4 +110,4 @@ KernelCase product_probe();
 /// a = b + s c over arrays larger than any cache: what memory can give.
 KernelCase stream_probe(OperandRings& rings);
 
-}  // namespace kozero::commands
+}  // namespace kozero::bench

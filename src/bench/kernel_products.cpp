@@ -12,7 +12,7 @@
 #include "kernels/matmul/matmul.hpp"
 #include "src/bench/kernel_case.hpp"
 
-namespace kozero::commands {
+namespace kozero::bench {
 
 using kernels::Op;
 
@@ -178,4 +178,4 @@ void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shape
   template KernelCase product_probe<T>();
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
-}  // namespace kozero::commands
+}  // namespace kozero::bench

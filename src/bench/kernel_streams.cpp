@@ -18,7 +18,7 @@
 #include "kernels/ops/swiglu.hpp"
 #include "src/bench/kernel_case.hpp"
 
-namespace kozero::commands {
+namespace kozero::bench {
 namespace {
 
 constexpr double kFloat = sizeof(float);
@@ -244,4 +244,4 @@ KernelCase stream_probe(OperandRings& rings) {
   return probe.front();
 }
 
-}  // namespace kozero::commands
+}  // namespace kozero::bench

@@ -5,8 +5,7 @@
 
 #include <kozero/commands/command.hpp>
 #include <kozero/core/error.hpp>
-#include "src/bench/bench.hpp"
-#include "src/commands/arguments.hpp"
+#include "src/commands/option_parser.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -49,7 +48,7 @@ const std::vector<Command>& all_commands() {
       {"import", "HF_FOLDER OUT", "read a Hugging Face folder (gpt2, llama, qwen2, qwen3)", "import hf runs/imported",
        import_weights},
       {"bench", "NAME ...", "measure kernels, steps, checkpoints or collectives", "bench step inputs/quickstart.toml",
-       bench, true},
+       bench, true, "checkpoint kernels step tune collectives"},
       {"keys", "", "every key of a deck with default, accepted values and meaning", "keys", keys},
       {"completion", "bash | zsh", "print a completion script for a shell", "completion bash", completion},
       {"ranks", "DECK [section.key=value ...]", "", "ranks inputs/quickstart.toml", ranks},
@@ -58,9 +57,27 @@ const std::vector<Command>& all_commands() {
   return kCommands;
 }
 
+/// A new benchmark is a row here, and one in src/bench/bench.cpp.
+const std::vector<Command>& benchmarks() {
+  static const std::string kDeck = "DECK [section.key=value ...]";
+  static const std::vector<Command> kBenchmarks = {
+      {"bench checkpoint", kDeck, "saving beside plain writing and copying", "bench checkpoint inputs/synthetic.toml",
+       nullptr, true, "--runs --json KEYS"},
+      {"bench kernels", kDeck, "every kernel of a step beside the best product and a stream",
+       "bench kernels inputs/gpt2_124m.toml --runs 3", nullptr, true, "--runs --json KEYS"},
+      {"bench step", kDeck, "where the time of training steps goes, and what is idle",
+       "bench step inputs/quickstart.toml", nullptr, true, "--runs --json KEYS"},
+      {"bench tune", kDeck, "the fastest algorithm of each matrix product, as a file for run.tuning",
+       "bench tune inputs/gpt2_124m.toml --out tuning.toml", nullptr, true, "--out --runs KEYS"},
+      {"bench collectives", "", "reduce-scatter and all-gather beside MPI's", "bench collectives --mib 16,64", nullptr,
+       true, "--mib --runs --json"},
+  };
+  return kBenchmarks;
+}
+
 const Command& command_named(const std::string& name) {
   std::vector<std::string> names;
-  for (const auto* list : {&all_commands(), &benches()}) {
+  for (const auto* list : {&all_commands(), &benchmarks()}) {
     for (const auto& command : *list) {
       if (command.name == name) return command;
       if (!command.summary.empty()) names.push_back(command.name);

@@ -7,8 +7,7 @@
 
 #include <kozero/core/error.hpp>
 #include "io/deck/schema.hpp"
-#include "src/bench/bench.hpp"
-#include "src/commands/arguments.hpp"
+#include "src/commands/option_parser.hpp"
 
 namespace kozero::commands {
 
@@ -83,8 +82,12 @@ std::string keys_of_decks() {
   return joined_by_blanks(keys);
 }
 
-/// The words that a command accepts, taken from its --help.
+/// The words that a command accepts: of a benchmark as its row says, of others taken from --help.
 std::string words_behind(const Command& command, const dist::Environment& environment) {
+  if (!command.words.empty()) {
+    const std::size_t keys = command.words.find("KEYS");
+    return command.words.substr(0, keys) + (keys == std::string::npos ? "" : "$_kozero_keys");
+  }
   try {
     command.run(environment, {"--help"});
   } catch (const HelpAsked& help) {
@@ -96,7 +99,7 @@ std::string words_behind(const Command& command, const dist::Environment& enviro
 std::string words_of_commands(const dist::Environment& environment) {
   std::vector<std::string> names;
   std::string cases;
-  for (const auto* list : {&all_commands(), &benches()}) {
+  for (const auto* list : {&all_commands(), &benchmarks()}) {
     for (const auto& command : *list) {
       if (command.summary.empty() || command.name == "help") continue;
       if (list == &all_commands()) names.push_back(command.name);

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// program.cpp: the switch to kozero-cuda, facts of the build and of the run, and quoting for a shell.
+// program.cpp: a program's main, the switch to kozero-cuda and kozero-bench, facts of the build and of the run, and
+// quoting for a shell.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,9 +9,11 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include <kozero/commands/command.hpp>
@@ -33,6 +36,7 @@ namespace fs = std::filesystem;
 
 constexpr bool kOnHost = std::is_same_v<Device, Host>;
 constexpr const char* kProgram = "kozero-cuda";
+constexpr const char* kBenchProgram = kOnHost ? "kozero-bench" : "kozero-bench-cuda";
 
 fs::path folder_of_this_program() {
   std::error_code problem;
@@ -101,10 +105,21 @@ const char* device_of_this_program() { return kOnHost ? "host" : "cuda"; }
 void hand_over(char** argv) {
   Arguments arguments;
   for (char** each = argv + 1; *each != nullptr; ++each) arguments.emplace_back(*each);
-  if (!kOnHost || !computes(arguments)) return;
-  const std::string device = device_asked(arguments);
-  const fs::path program = device == "auto" || device == "cuda" ? cuda_program() : fs::path();
-  if (!program.empty() && gpu_unavailable_reason().empty()) execv(program.c_str(), argv);
+  if (kOnHost && computes(arguments)) {
+    const std::string device = device_asked(arguments);
+    const fs::path program = device == "auto" || device == "cuda" ? cuda_program() : fs::path();
+    if (!program.empty() && gpu_unavailable_reason().empty()) execv(program.c_str(), argv);
+  }
+  if (!arguments.empty() && arguments[0] == "bench") execv((folder_of_this_program() / kBenchProgram).c_str(), argv);
+}
+
+void bench(const dist::Environment& /*environment*/, const Arguments& /*arguments*/) {
+  const fs::path path = folder_of_this_program() / kBenchProgram;
+  throw Error(Failure::deck,
+              path.string() + ": " + std::strerror(access(path.c_str(), X_OK) == 0 ? ENOEXEC : errno) +
+                  "; it has the benchmarks: build it by `./kozero.sh " + (kOnHost ? "" : "--preset cuda ") +
+                  "bench ...` or `cmake --build " + path.parent_path().string() + " --target kozero-bench`",
+              Error::Seen::by_all_ranks);
 }
 
 void require_gpu() {
@@ -196,6 +211,61 @@ bool say_version(const Arguments& arguments) {
   return true;
 }
 
+namespace {
+
+using dist::Environment;
+
+/// The exit status of an error. One that only this rank met ends the whole job here.
+int reported(const Environment& environment, const Error& error) {
+  const bool lone = !error.seen_by_all_ranks();
+  if (lone || environment.rank() == 0) {
+    report_failure(error.exit_status(), failure_line(environment.rank(), error.exit_status(), error.what()));
+  }
+  if (lone && Environment::has_peers()) Environment::abort(error.exit_status());
+  return error.exit_status();
+}
+
+/// The exit status of what went wrong before the environment was up.
+int reported_alone(int status, const std::string& what) {
+  report_failure(status, failure_line(dist::known_rank(), status, what));
+  if (Environment::has_peers()) Environment::abort(status);
+  return status;
+}
+
+int status_of(void (*run)(const Environment&, const Arguments&), const Environment& environment,
+              const Arguments& arguments) {
+  try {
+    run(environment, arguments);
+    return 0;
+  } catch (const Error& error) {
+    return reported(environment, error);
+  } catch (const std::bad_alloc&) {
+    return reported(environment, Error(Failure::internal, kMemoryExhausted));
+  } catch (const std::exception& error) {
+    return reported(environment, Error(Failure::internal, error.what()));
+  }
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, void (*run)(const Environment&, const Arguments&)) {
+  try {
+    const Arguments arguments(argv + 1, argv + argc);
+    if (say_version(arguments)) return 0;
+    await_stop_signals(arguments);
+    const Environment environment(&argc, &argv, timeout_asked(argv));
+    report_terminate(environment.rank(), environment.size() > 1 ? Environment::abort : nullptr);
+    return status_of(run, environment, arguments);
+  } catch (const Error& error) {  // MPI or the environment did not come up
+    return reported_alone(error.exit_status(), error.what());
+  } catch (const std::bad_alloc&) {
+    return reported_alone(static_cast<int>(Failure::internal), kMemoryExhausted);
+  } catch (const std::exception& error) {  // no thread can be had
+    return reported_alone(static_cast<int>(Failure::internal),
+                          std::string("the program could not start: ") + error.what());
+  }
+}
+
 std::string text_override(const std::string& key, const std::string& value) {
   // A number, a date, a list and the like are TOML; a path or a word is not, and is taken as it is.
   const bool is_path = value.find('/') != std::string::npos;
@@ -237,10 +307,11 @@ std::string command_line(const std::string& command, const std::vector<std::stri
   } else if (std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("HYDI_CONTROL_FD") == nullptr && ranks > 1) {
     line = "srun -n " + number + " " + quoted_for_shell(program_invocation_name);
   } else {
-    line = (ranks > 1 ? "mpiexec -n " + number + " " : "") + quoted_for_shell(program_invocation_name);
+    if (ranks > 1) line.append("mpiexec -n ").append(number).append(" ");
+    line += quoted_for_shell(program_invocation_name);
   }
   line += " " + command;
-  for (const auto& argument : arguments) line += " " + quoted_for_shell(argument);
+  for (const auto& argument : arguments) line.append(" ").append(quoted_for_shell(argument));
   return line;
 }
 

@@ -24,6 +24,7 @@ namespace kozero::commands {
 //   host         stay                                       stay
 //   auto         become kozero-cuda                         stay
 //   cuda         become kozero-cuda                         stay, and require_device refuses
+// `bench` then becomes kozero-bench or kozero-bench-cuda, which lies beside the program.
 // (hand_over is declared in command.hpp, for main.)
 
 /// "host" or "cuda": where this program computes.

@@ -50,6 +50,9 @@ stay_on_the_host() {
   expect 2 'cuda.toml:[0-9]+: run.device = "cuda": kozero-cuda is not beside this program: .*; accepted here are "auto", "host"' \
     with_gpus 1 $mpiexec -n 2 "$kozero" train cuda.toml
   lines 1 'error'
+  expect 2 'bin/kozero-bench: No such file or directory; it has the benchmarks: .*kozero.sh bench .* --target kozero-bench' \
+    $mpiexec -n 2 "$kozero" bench step host.toml
+  lines 1 'error'
   make_cuda_program
   # shellcheck disable=SC2086
   expect 0 'everything lies in' with_gpus 1 "$kozero" train host.toml $tiny

@@ -65,13 +65,17 @@ help_and_completion() {
   expect 0 '^usage: kozero COMMAND' "$kozero" --help
   expect 0 '^fits$' awk 'length > 80 { wide = 1 } END { if (NR <= 24 && !wide) print "fits" }' out.txt
   "$kozero" completion bash >completion.bash
-  local command
+  local command words
   for command in train verify plan eval generate plot inspect prepare export import keys completion 'bench step' \
     'bench kernels' 'bench tune' 'bench checkpoint' 'bench collectives'; do
     # shellcheck disable=SC2086
     expect 0 "^usage: kozero $command" "$kozero" $command --help
     also '^example: kozero '
     also '^Exit status: 0 done, 1 internal, or a difference .inspect, verify., 2 deck or$'
+    # kozero has a table of what the benchmarks of kozero-bench accept.
+    words=$(sed -nE 's/^  (--[a-z-]+) .*/\1/p' out.txt | tr '\n' ' ')
+    ! grep -q '^  section.key=value' out.txt || words+='[$]_kozero_keys '
+    [[ $command != bench* ]] || expect 0 "^    '$command'\) echo \"$words--help\"" cat completion.bash
     expect 0 '^fits$' awk 'length > 80 { wide = 1; print } END { if (!wide) print "fits" }' out.txt
   done
   expect 0 '^  --ranks N +ranks to plan for \(default: run.ranks\)$' "$kozero" plan --help

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
-"""Registers of a thread and bytes of static shared memory of a block, for each GPU kernel of a program.
+"""Registers of a thread and bytes of static shared memory of a block, for each GPU kernel of the programs.
 
-  gpu_kernels.py build/cuda/kozero-cuda          compare with gpu_kernels.txt; status 1 where they differ
-  gpu_kernels.py build/cuda/kozero-cuda --write  write gpu_kernels.txt anew
+  gpu_kernels.py build/cuda/kozero-cuda build/cuda/kozero-bench-cuda           compare with gpu_kernels.txt; status 1 where
+                                                                               they differ
+  gpu_kernels.py build/cuda/kozero-cuda build/cuda/kozero-bench-cuda --write   write gpu_kernels.txt anew
 
 It is always an error that a kernel spills, has a stack (unless it is named here), or is launched through constant
 memory: the host then copies its arguments before each launch and waits for the launch before. A GPU allocates registers
@@ -66,12 +67,16 @@ def short_name(signature):
     return re.sub(r"(?<=<)Cuda(, )?|, Cuda\b", "", functor).replace("<>", "").replace("> >", ">>").strip()
 
 
-def kernels_of(program):
+def kernels_of(programs):
     """{name: [(registers, shared bytes)] of the kernels of that name}, the forbidden ones, the architectures."""
-    listing = output(tool("cuobjdump"), "-res-usage", program)
-    usages = [usage for usage in USAGE.findall(listing) if "kozero" in usage[0]]
-    if not usages:
-        sys.exit(f"gpu_kernels.py: {program} has no kernel of KoZeRO's")
+    listing, usages = "", []
+    for program in programs:
+        of_program = output(tool("cuobjdump"), "-res-usage", program)
+        found = [usage for usage in USAGE.findall(of_program) if "kozero" in usage[0]]
+        if not found:
+            sys.exit(f"gpu_kernels.py: {program} has no kernel of KoZeRO's")
+        listing += of_program
+        usages += [usage for usage in found if usage not in usages]
     signatures = output("c++filt", input="\n".join(usage[0] for usage in usages)).splitlines()
     kernels, forbidden = collections.defaultdict(set), []
     for (_, *numbers), signature in zip(usages, signatures):
@@ -127,11 +132,11 @@ def write_table(compiler, kernels):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program")
+    parser.add_argument("programs", nargs="+")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    kernels, forbidden, architectures = kernels_of(arguments.program)
-    compiler = f"nvcc {compiler_of(arguments.program)}, {architectures}"
+    kernels, forbidden, architectures = kernels_of(arguments.programs)
+    compiler = f"nvcc {compiler_of(arguments.programs[0])}, {architectures}"
     if arguments.write:
         write_table(compiler, kernels)
     compiler_of_table, committed = read_table()
@@ -141,7 +146,7 @@ def main():
     if found and compiler != compiler_of_table:
         print(f"compiled by {compiler}, the table by {compiler_of_table}: differences are no error")
     elif found:
-        print("where the differences are meant: gpu_kernels.py PROGRAM --write")
+        print("where the differences are meant: gpu_kernels.py PROGRAM... --write")
     print(f"{len(kernels)} kernels, {len(forbidden)} forbidden, {len(found)} other than in {TABLE.name}")
     return bool(forbidden or (found and compiler == compiler_of_table))
 

@@ -18,18 +18,22 @@ struct Command {
   std::string example;    ///< behind "kozero "
   /// Runs on every rank of the environment. Throws Error.
   void (*run)(const dist::Environment& environment, const Arguments& arguments);
-  bool computes = false;  ///< on run.device
+  bool computes = false;   ///< on run.device
+  std::string words = {};  ///< what a shell completes, of bench and benchmarks; "KEYS": overrides. Others are asked
 };
 
 /// All commands, in the order of the help text.
 const std::vector<Command>& all_commands();
 
-/// Of all_commands(), or a bench as "bench kernels". Throws Error(deck) with the nearest name for an unknown one.
+/// What the program kozero-bench runs, named "bench kernels". It has the functions, and run is null here.
+const std::vector<Command>& benchmarks();
+
+/// Of all_commands() or benchmarks(). Throws Error(deck) with the nearest name for an unknown one.
 const Command& command_named(const std::string& name);
 
-/// Replaces this process by kozero-cuda, with the same arguments, where the command computes and its deck and the
-/// machine want it (src/commands/program.hpp); returns where this program is the one to run. `argv` ends in a
-/// null.
+/// Replaces this process by the program for these arguments, with the same arguments (src/commands/program.hpp):
+/// kozero-cuda where the command computes and its deck and the machine want it, kozero-bench for `bench`. Returns where
+/// this program is the one to run, or the other one does not start. `argv` ends in a null.
 void hand_over(char** argv);
 
 /// comm.timeout_s as the arguments or the deck that they name say it, before MPI is up; the default where they do not.
@@ -41,6 +45,10 @@ void await_stop_signals(const Arguments& arguments);
 /// Where the arguments are `--version`: prints the program's version, commit and libraries, needing no MPI, and returns
 /// true.
 bool say_version(const Arguments& arguments);
+
+/// What a program's main does: MPI up, `run` with the arguments behind the program's name, MPI down. Returns the exit
+/// status; an error becomes one line and its status. `--version` needs no MPI.
+int run_program(int argc, char** argv, void (*run)(const dist::Environment& environment, const Arguments& arguments));
 
 /// Finds and runs the command that arguments[0] names. Throws Error(deck) with the nearest name for an unknown one.
 void run_command(const dist::Environment& environment, const Arguments& arguments);
@@ -54,6 +62,7 @@ void inspect(const dist::Environment& environment, const Arguments& arguments);
 void prepare(const dist::Environment& environment, const Arguments& arguments);
 void export_weights(const dist::Environment& environment, const Arguments& arguments);
 void import_weights(const dist::Environment& environment, const Arguments& arguments);
+/// Where kozero-bench did not start (hand_over): throws Error(deck).
 void bench(const dist::Environment& environment, const Arguments& arguments);
 void plot(const dist::Environment& environment, const Arguments& arguments);
 void completion(const dist::Environment& environment, const Arguments& arguments);

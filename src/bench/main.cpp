@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// main.cpp: the program kozero-bench, which `kozero bench NAME ARGUMENT...` starts with its own arguments.
+#include <kozero/commands/command.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/dist/environment.hpp>
+#include "src/bench/bench.hpp"
+
+int main(int argc, char** argv) {
+  kozero::report_terminate(kozero::dist::known_rank(), nullptr);
+  return kozero::commands::run_program(argc, argv, kozero::bench::run);
+}
