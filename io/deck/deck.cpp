@@ -171,8 +171,7 @@ std::string deck_reference() {
   std::string text;
   for (const auto& row : deck_schema()) {
     const std::string silent = row.when_silent.empty() ? text_in(Deck(), row) : row.when_silent;
-    const std::string use = row.built == Built::later ? "not built yet" : accepted_text(row);
-    text += row.key + ": " + row.help + " (default: " + silent + "); " + use + "\n";
+    text += row.key + ": " + row.help + " (default: " + silent + "); " + accepted_text(row) + "\n";
   }
   return text;
 }

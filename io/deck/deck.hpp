@@ -76,13 +76,11 @@ struct TrainKeys {
   std::int64_t base_ranks = 1;
   std::string batch_scaling = "none";
   std::string precision = "f32";
-  std::string gradient_dtype = "f32";
   double grad_clip = 1;
   std::string on_nonfinite = "stop";
   std::int64_t max_skips = 10;
   std::int64_t loss_scale = 0;  ///< 0: dynamic
   std::int64_t loss_scale_window = 2000;
-  bool recompute = false;
   std::int64_t eval_every = 0;
   std::int64_t eval_batches = 20;
 };
@@ -102,22 +100,14 @@ struct OptimKeys {
 
 struct ZeroKeys {
   std::int64_t stage = 0;
-  double reduce_bucket_mib = 0;
-  double gather_bucket_mib = 0;
-  std::string reduce_dtype = "f32";
   std::string gather_dtype = "auto";
   std::string accumulation = "auto";
   bool overlap = true;
   std::int64_t prefetch_units = 1;
-  std::string offload_optimizer = "none";
-  std::string offload_parameters = "none";
-  std::int64_t shard_group = 0;
 };
 
 struct CommKeys {
   std::string backend = "auto";
-  double throttle_gbit = 0;
-  double latency_us = 0;
   double timeout_s = 600;
 };
 
@@ -134,8 +124,6 @@ struct CheckpointKeys {
 
 struct LogKeys {
   std::int64_t every = 10;
-  bool tensorboard = false;
-  std::string timeline = "none";
 };
 
 struct Deck {

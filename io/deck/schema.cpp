@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// schema.cpp: the rows of the deck: key, member, accepted values, meaning, what silence means, built or later.
+// schema.cpp: the rows of the deck: key, member, accepted values, meaning, what silence means.
 #include "io/deck/schema.hpp"
 
 namespace kozero::io {
@@ -36,9 +36,7 @@ Accepted from(double low) { return {.low = low}; }
 Accepted from_to(double low, double high) { return {.low = low, .high = high}; }
 Accepted above(double low) { return {.low = low, .low_open = true}; }
 Accepted fraction() { return {.low = 0, .high = 1, .high_open = true}; }
-Accepted words(std::vector<std::string> built, std::vector<std::string> later = {}) {
-  return {.words = std::move(built), .later = std::move(later)};
-}
+Accepted words(std::vector<std::string> all) { return {.words = std::move(all)}; }
 
 constexpr double kMany = 1e12;     // steps, epochs: far beyond any run, far below overflow
 constexpr double kWide = 1 << 24;  // widths and counts whose products must fit 64 bits
@@ -139,7 +137,6 @@ std::vector<DeckRow> train_rows() {
        "how batch and rate grow with ranks / base_ranks"},
       {"train.precision", kTrain<&K::precision>, words({"f32", "bf16", "fp16"}),
        "weights and activations; bf16, fp16: master weights, moments, gradients and sums stay in f32"},
-      {"train.gradient_dtype", kTrain<&K::gradient_dtype>, words({"f32"}, {"bf16"}), "stored gradients"},
       {"train.grad_clip", kTrain<&K::grad_clip>, from(0), "largest global gradient norm; 0: no clipping"},
       {"train.on_nonfinite", kTrain<&K::on_nonfinite>, words({"stop", "skip"}),
        "what a non-finite loss or gradient does to the step"},
@@ -149,7 +146,6 @@ std::vector<DeckRow> train_rows() {
        "fp16: factor on the loss's gradient, a power of two; 0: dynamic, from 65536 on, halved by each overflow"},
       {"train.loss_scale_window", kTrain<&K::loss_scale_window>, from_to(1, kMany),
        "fp16: steps in a row without overflow after which a dynamic loss scale is doubled"},
-      {"train.recompute", kTrain<&K::recompute>, anything(), "recompute activations in backward", "", Built::later},
       {"train.eval_every", kTrain<&K::eval_every>, from_to(0, kMany), "steps between evaluations; 0: only at the end"},
       {"train.eval_batches", kTrain<&K::eval_batches>, from_to(0, kMany),
        "global batches of an evaluation, spread evenly over the validation data; 0: all of it"},
@@ -182,30 +178,20 @@ std::vector<DeckRow> zero_rows() {
        "what is sharded: 0 nothing, 1 optimizer state, 2 and gradients, 3 and parameters"},
       {"zero.accumulation", kZero<&K::accumulation>, words({"auto", "local", "reduced"}),
        "add micro-steps before (local) or after (reduced) the sum over ranks; auto: local in stages 0-1, else reduced"},
-      {"zero.reduce_bucket_mib", kZero<&K::reduce_bucket_mib>, from(0), "reduction bucket, MiB", "", Built::later},
-      {"zero.gather_bucket_mib", kZero<&K::gather_bucket_mib>, from(0), "gather bucket, MiB", "", Built::later},
-      {"zero.reduce_dtype", kZero<&K::reduce_dtype>, words({"f32"}, {"bf16"}), "gradients on the wire"},
       {"zero.gather_dtype", kZero<&K::gather_dtype>, words({"auto", "f32", "bf16", "fp16"}),
        "parameters on the wire; auto: as train.precision stores them, which is what a type given here must be"},
       {"zero.overlap", kZero<&K::overlap>, anything(),
        "a unit's gradients are reduced while the next unit's are computed; false: each is waited for"},
       {"zero.prefetch_units", kZero<&K::prefetch_units>, from_to(0, 64),
        "stage 3: units gathered ahead of the one at work; each takes a buffer more"},
-      {"zero.offload_optimizer", kZero<&K::offload_optimizer>, anything(), "optimizer state off the device", "",
-       Built::later},
-      {"zero.offload_parameters", kZero<&K::offload_parameters>, anything(), "parameters off the device", "",
-       Built::later},
-      {"zero.shard_group", kZero<&K::shard_group>, from(0), "ranks that share one sharded copy", "", Built::later},
   };
 }
 
 std::vector<DeckRow> comm_rows() {
   using K = CommKeys;
   return {
-      {"comm.backend", kComm<&K::backend>, words({"auto", "self", "mpi", "shm", "nccl"}, {"ring"}),
+      {"comm.backend", kComm<&K::backend>, words({"auto", "self", "mpi", "shm", "nccl"}),
        "who moves the bytes; auto: self on 1 rank, nccl with a GPU a rank, shm on one node, else mpi"},
-      {"comm.throttle_gbit", kComm<&K::throttle_gbit>, from(0), "simulated bandwidth, Gbit/s", "", Built::later},
-      {"comm.latency_us", kComm<&K::latency_us>, from(0), "simulated latency, microseconds", "", Built::later},
       {"comm.timeout_s", kComm<&K::timeout_s>, above(0), "seconds until a waiting collective names the lost rank"},
   };
 }
@@ -236,8 +222,6 @@ std::vector<DeckRow> log_rows() {
   using K = LogKeys;
   return {
       {"log.every", kLog<&K::every>, from_to(1, kMany), "steps between printed lines; metrics have every step"},
-      {"log.tensorboard", kLog<&K::tensorboard>, anything(), "event files for TensorBoard", "", Built::later},
-      {"log.timeline", kLog<&K::timeline>, words({"none"}, {"rank0", "all"}), "trace of the phases"},
   };
 }
 

@@ -36,8 +36,8 @@ std::string joined(const std::vector<std::string>& words);
 std::string bracketed(const std::vector<std::string>& words);
 
 // The one table of deck keys, from which decks are read, checked, written and documented.
-// A row is a key: where its value lies in a Deck (which gives the type), what is accepted, whether its part is built,
-// what silence means. Adding a key is adding a member to deck.hpp and a row to schema.cpp.
+// A row is a key: where its value lies in a Deck (which gives the type), what is accepted, what silence means. Adding a
+// key is adding a member to deck.hpp and a row to schema.cpp.
 
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
@@ -48,10 +48,7 @@ struct Accepted {
   bool low_open = false;
   bool high_open = false;
   std::vector<std::string> words = {};
-  std::vector<std::string> later = {};  ///< words that a later version will accept
 };
-
-enum class Built { yes, later };
 
 struct DeckRow {
   std::string key;               ///< "zero.stage"
@@ -59,7 +56,6 @@ struct DeckRow {
   Accepted accepted;
   std::string help;
   std::string when_silent = "";  ///< what a missing key means where the Deck's default does not say it
-  Built built = Built::yes;      ///< later: any value but the default is refused as not built yet
 };
 
 /// All rows, in the order of the written deck.

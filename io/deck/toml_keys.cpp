@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -234,7 +235,8 @@ bool is_section(const std::string& name) {
   }
   const auto names = names_in(given.section);
   refuse(given.origin, what,
-         "no such key; accepted in [" + given.section + "] are " + joined(names) + did_you_mean(given.name, names));
+         "no such key; accepted in [" + given.section + (names.size() == 1 ? "] is " : "] are ") + joined(names) +
+             did_you_mean(given.name, names));
 }
 
 const DeckRow& row_of(const Given& given) {
@@ -244,12 +246,14 @@ const DeckRow& row_of(const Given& given) {
   return *row;
 }
 
-/// The later words, where the given one is among them.
-std::string not_yet(const DeckRow& row, const toml::node& value) {
-  const auto& later = row.accepted.later;
-  const auto* text = value.as_string();
-  if (text == nullptr || std::find(later.begin(), later.end(), text->get()) == later.end()) return "";
-  return "not built yet in this version (" + joined(later) + (later.size() == 1 ? " comes later); " : " come later); ");
+/// Decks that earlier versions resolved have these keys, with values that did nothing.
+bool did_nothing(const Given& given) {
+  static const std::set<std::string> kKeys = {"train.gradient_dtype",    "train.recompute",   "zero.reduce_bucket_mib",
+                                              "zero.gather_bucket_mib",  "zero.reduce_dtype", "zero.offload_optimizer",
+                                              "zero.offload_parameters", "zero.shard_group",  "comm.throttle_gbit",
+                                              "comm.latency_us",         "log.tensorboard",   "log.timeline"};
+  static const std::set<std::string> kValues = {"false", "0", "0.0", "\"none\"", "\"f32\""};
+  return kKeys.contains(given.key()) && kValues.contains(shown(*given.value));
 }
 
 std::string nearest_word(const DeckRow& row, const toml::node& value) {
@@ -260,15 +264,12 @@ std::string nearest_word(const DeckRow& row, const toml::node& value) {
 }  // namespace
 
 void apply_given(const Given& given, Deck& deck) {
-  if (given.name.empty() && is_section(given.section)) return;
+  if ((given.name.empty() && is_section(given.section)) || did_nothing(given)) return;
   const DeckRow& row = row_of(given);
   const bool stored = std::visit(Store{*given.value}, row.value_in(deck));
   const std::string what = row.key + " = " + shown(*given.value);
-  if (row.built == Built::later && !(stored && holds_default(deck, row))) {
-    refuse(given.origin, what, "not built yet in this version; remove the key");
-  }
   if (!stored || !accepts(row, row.value_in(deck))) {
-    refuse(given.origin, what, not_yet(row, *given.value) + accepted_text(row) + nearest_word(row, *given.value));
+    refuse(given.origin, what, accepted_text(row) + nearest_word(row, *given.value));
   }
   deck.origins[row.key] = given.origin;
 }

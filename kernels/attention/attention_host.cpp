@@ -46,8 +46,8 @@ struct ThreadScratch {
   std::int64_t extent;
 
   ThreadScratch(const AttentionShape& shape, float* memory) : score_row(scratch_row(shape)) {
-    ScratchCutter cutter(memory);
-    const auto take = [&](std::int64_t floats) { return cutter.take<float>(floats); };
+    Scratch all = Scratch::of_thread(memory);
+    const auto take = [&](std::int64_t floats) { return all.take<float>(floats); };
     const std::int64_t of_strip = std::is_same_v<T, float> ? 0 : kStrip * shape.head_dim;
     const std::int64_t of_head = std::is_same_v<T, float> ? 0 : shape.positions * shape.head_dim;
     p = take(kStrip * score_row);
@@ -58,7 +58,7 @@ struct ThreadScratch {
     value = take(of_head);
     key_sum = take(of_head);
     value_sum = take(of_head);
-    extent = cutter.extent();
+    extent = all.bytes() / static_cast<std::int64_t>(sizeof(float));
   }
 };
 

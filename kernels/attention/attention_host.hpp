@@ -9,6 +9,7 @@
 #include <Kokkos_Core.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/ledger.hpp>
 #include <kozero/core/views.hpp>
 #include "kernels/attention/attention.hpp"
 #include "kernels/matmul/host/tile_product.hpp"
@@ -19,27 +20,6 @@ namespace kozero::kernels {
 // Tasks are taken in turn by whoever is free; none reads what another writes, so bits do not depend on who takes which.
 
 inline constexpr std::int64_t kLineFloats = 16;  ///< floats of a cache line
-
-/// Cuts a thread's scratch into arrays that begin on cache lines; without memory it only counts.
-class ScratchCutter {
- public:
-  explicit ScratchCutter(float* memory) : memory_(memory) {}
-
-  template <class T>
-  T* take(std::int64_t elements) {
-    float* const begin = memory_ == nullptr ? nullptr : memory_ + extent_;
-    const std::int64_t bytes = elements * static_cast<std::int64_t>(sizeof(T));
-    constexpr std::int64_t kLineBytes = kLineFloats * 4;
-    extent_ += (bytes + kLineBytes - 1) / kLineBytes * kLineFloats;
-    return reinterpret_cast<T*>(begin);
-  }
-  /// Floats handed out so far.
-  [[nodiscard]] std::int64_t extent() const { return extent_; }
-
- private:
-  float* memory_;
-  std::int64_t extent_ = 0;
-};
 
 /// Floats of workspace for `scratch` floats a thread, wherever the workspace begins.
 inline std::int64_t workspace_of_threads(std::int64_t scratch) {

@@ -31,17 +31,17 @@ struct BackwardScratch {
   BackwardScratch(const AttentionShape& shape, float* memory) {
     const HeadExtents<T> extents(shape);
     const std::int64_t across = extents.dim_blocks * kTileElements;
-    ScratchCutter cutter(memory);
-    for (Packed<T>** along : {&query, &dy}) *along = cutter.take<Packed<T>>(extents.blocks * extents.along());
-    for (Packed<T>** all : {&query_across, &dy_across}) *all = cutter.take<Packed<T>>(extents.blocks * across);
-    for (QueryValues** all : {&shift, &delta}) *all = cutter.take<QueryValues>(extents.blocks);
-    for (Packed<T>** along : {&key, &value}) *along = cutter.take<Packed<T>>(extents.along());
-    key_across = cutter.take<Packed<T>>(across);
-    for (float** block : {&scores, &dp, &kept}) *block = cutter.take<float>(kTileElements);
-    for (StorageOf<Packed<T>>** chunk : {&p, &ds}) *chunk = cutter.take<StorageOf<Packed<T>>>(kChunk * kTileElements);
-    ds_right = cutter.take<StorageOf<Packed<T>>>(kTileElements);
-    for (float** all : {&dquery, &dkey, &dvalue}) *all = cutter.take<float>(extents.blocks * across);
-    extent = cutter.extent();
+    Scratch scratch = Scratch::of_thread(memory);
+    for (Packed<T>** along : {&query, &dy}) *along = scratch.take<Packed<T>>(extents.blocks * extents.along());
+    for (Packed<T>** all : {&query_across, &dy_across}) *all = scratch.take<Packed<T>>(extents.blocks * across);
+    for (QueryValues** all : {&shift, &delta}) *all = scratch.take<QueryValues>(extents.blocks);
+    for (Packed<T>** along : {&key, &value}) *along = scratch.take<Packed<T>>(extents.along());
+    key_across = scratch.take<Packed<T>>(across);
+    for (float** block : {&scores, &dp, &kept}) *block = scratch.take<float>(kTileElements);
+    for (StorageOf<Packed<T>>** chunk : {&p, &ds}) *chunk = scratch.take<StorageOf<Packed<T>>>(kChunk * kTileElements);
+    ds_right = scratch.take<StorageOf<Packed<T>>>(kTileElements);
+    for (float** all : {&dquery, &dkey, &dvalue}) *all = scratch.take<float>(extents.blocks * across);
+    extent = scratch.bytes() / static_cast<std::int64_t>(sizeof(float));
   }
 };
 

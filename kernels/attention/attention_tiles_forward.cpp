@@ -30,16 +30,16 @@ struct ForwardScratch {
 
   ForwardScratch(const AttentionShape& shape, float* memory) {
     const HeadExtents<T> extents(shape);
-    ScratchCutter cutter(memory);
-    key = cutter.take<Packed<T>>(extents.blocks * extents.along());
-    value = cutter.take<Packed<T>>(extents.blocks * extents.dim_blocks * kTileElements);
-    query = cutter.take<Packed<T>>(extents.along());
-    p = cutter.take<StorageOf<Packed<T>>>(kChunk * kTileElements);
-    scores = cutter.take<float>(kChunk * kTileElements);
-    kept = cutter.take<float>(kTileElements);
-    output = cutter.take<float>(extents.dim_blocks * kTileElements);
-    softmax = cutter.take<RunningSoftmax>(1);
-    extent = cutter.extent();
+    Scratch scratch = Scratch::of_thread(memory);
+    key = scratch.take<Packed<T>>(extents.blocks * extents.along());
+    value = scratch.take<Packed<T>>(extents.blocks * extents.dim_blocks * kTileElements);
+    query = scratch.take<Packed<T>>(extents.along());
+    p = scratch.take<StorageOf<Packed<T>>>(kChunk * kTileElements);
+    scores = scratch.take<float>(kChunk * kTileElements);
+    kept = scratch.take<float>(kTileElements);
+    output = scratch.take<float>(extents.dim_blocks * kTileElements);
+    softmax = scratch.take<RunningSoftmax>(1);
+    extent = scratch.bytes() / static_cast<std::int64_t>(sizeof(float));
   }
 };
 

@@ -92,17 +92,16 @@ struct Run {
 
 class CheckpointBench {
  public:
-  CheckpointBench(Session& session, train::Assembly& assembly, std::string folder)
-      : session_(session), assembly_(assembly), comm_(session.control()), folder_(std::move(folder)) {
-    const auto share = static_cast<std::size_t>(assembly.staging()->bytes());
+  CheckpointBench(Session& session, train::Engine& engine, std::string folder)
+      : session_(session), engine_(engine), comm_(session.control()), folder_(std::move(folder)) {
+    const auto share = static_cast<std::size_t>(engine.staging()->bytes());
     from_ = Buffer("kozero::bench::from", share);
     to_ = Buffer("kozero::bench::to", share);
-    const auto groups = train::owned_state(assembly.parts());
+    const auto groups = train::owned_state(engine);
     for (const auto& group : groups) {
       for (const auto& slice : group.slices) fill_with_noise(slice.values);
     }
-    bytes_ = std::ssize(groups) * assembly.network().parameters().num_parameters() *
-             static_cast<std::int64_t>(sizeof(float));
+    bytes_ = std::ssize(groups) * engine.parameters().num_parameters() * static_cast<std::int64_t>(sizeof(float));
   }
 
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
@@ -113,7 +112,7 @@ class CheckpointBench {
     result.write_s = written();
     if (!saves_first) result.save_s = saved(nullptr).seconds;
     result.copy_s = slowest(comm_, [&] { copy_plainly(to_, from_); });
-    result.stall_s = saved(assembly_.staging()).stall_s;
+    result.stall_s = saved(engine_.staging()).stall_s;
     return result;
   }
 
@@ -129,9 +128,9 @@ class CheckpointBench {
 
   /// A save on the slowest rank; its folder is removed.
   train::SaveReport saved(train::Staging* staging) {
-    train::CheckpointSaver saver(assembly_.parts(), staging,
-                                 dist::make_control_communicator(session_.environment().world(), 3600.0,
-                                                                 {.role = dist::Role::saver}));
+    train::CheckpointSaver saver(
+        engine_, staging,
+        dist::make_control_communicator(session_.environment().world(), 3600.0, {.role = dist::Role::saver}));
     comm_.barrier();
     saver.begin({folder_, {.step = 1, .model = "{}", .tokenizer = "none"}, {}, 0});
     auto report = saver.wait();
@@ -155,7 +154,7 @@ class CheckpointBench {
   }
 
   Session& session_;
-  train::Assembly& assembly_;
+  train::Engine& engine_;
   dist::Communicator& comm_;
   std::string folder_;
   std::int64_t bytes_ = 0;
@@ -204,13 +203,13 @@ void bench_checkpoint(const dist::Environment& environment, const Arguments& arg
   settings.staged = true;
   MemoryLedger ledger;
   const auto comm = session.connect(ledger);
-  train::Assembly assembly(settings, *comm, ledger);
-  assembly.state().initialise(settings.seed);
+  const auto engine = train::make_engine(settings, *comm, ledger);
+  engine->initialise(settings.seed);
   const std::string folder = io::without_trailing_slash(deck.run.dir) + "-bench";
   dist::agreed(session.control(), [&] {
     if (session.is_first_rank()) fs::create_directories(folder);
   });
-  CheckpointBench bench(session, assembly, folder);
+  CheckpointBench bench(session, *engine, folder);
   std::vector<Run> runs;
   for (int run = 0; run < given.runs; ++run) runs.push_back(bench.run(run % 2 == 1));
   if (!session.is_first_rank()) return;

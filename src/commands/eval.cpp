@@ -74,7 +74,7 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
   parser.parse(arguments);
   named.require_applied("eval", kApplied);
 
-  TrainedModel trained(named.path, named.overrides, environment);
+  TrainedModel trained(named.path, named.overrides, environment, train::Use::evaluation);
   const bool own_data = !gives_data(named);
   const io::Deck deck = evaluated_deck(trained, named);
   dist::Communicator& control = trained.session().control();
@@ -88,9 +88,7 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
                 Error::Seen::by_all_ranks);
   }
   train::DataCheck({own_data ? data.validation_shards : data.train_shards}, control).finish(control);
-  train::BatchLoader loader(trained.settings().batch.micro_batch, trained.settings().model.seq, trained.ledger());
-  const train::Evaluator evaluator{trained.network(), trained.comm(), loader, trained.settings().batch.micro_batch};
-  const train::Evaluation result = train::evaluate(evaluator, *source, 0);
+  const train::Evaluation result = train::evaluate(trained.engine(), *source, 0);
   if (environment.rank() != 0) return;
   std::cout << evaluation_line(result.loss, bytes_per_token, own_data ? "validation" : "given data") << ", "
             << result.tokens << " tokens\n"

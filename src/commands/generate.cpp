@@ -293,15 +293,14 @@ nlohmann::ordered_json json_of(const GeneratedTexts& texts, const train::Generat
 
 void generate(const dist::Environment& environment, const Arguments& arguments) {
   const GenerateArguments given = read_arguments(arguments);
-  TrainedModel trained(given.named.path, given.named.overrides, environment, TrainedModel::Use::generation);
+  TrainedModel trained(given.named.path, given.named.overrides, environment, train::Use::generation);
   const auto tokenizer = open_tokenizer(trained, given.named);
   const auto prompts = given.prompts.read(trained.session().control());
   const auto order = order_of(given, *tokenizer, prompts);
 
   const std::int64_t sequences = std::min(given.batch, order.num_sequences());
   const std::int64_t positions = std::min(order.longest(), trained.settings().model.seq);
-  train::CachedGenerator generator(trained.network(), trained.comm(), tokenizer->vocab_size(), sequences, positions,
-                                   trained.ledger());
+  train::CachedGenerator generator(trained.engine(), tokenizer->vocab_size(), sequences, positions, trained.ledger());
   const bool is_first = environment.rank() == 0;
   if (is_first) {
     std::cerr << note_on_long_prompts(order, trained.settings().model.seq)

@@ -24,7 +24,7 @@ void import_weights(const dist::Environment& environment, const Arguments& argum
   }
   const train::Runtime runtime(1, environment);
   order.config = huggingface::read_folder_config(order.folder);
-  order.description = model_json(order.config);
+  order.description = train::model_json(order.config);
   const auto model = model::make_model<float>(order.config);
   const auto made = huggingface::import_folder(order, model->parameters());
   std::cout << fmt::format("{}: {}, {} tensors, {:.1f} MiB of f32\n", order.out, order.config.arch, made.tensors,

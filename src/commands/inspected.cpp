@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // inspected.cpp: finds and verifies what `inspect` reads, and compares two checkpoints or weights files.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <filesystem>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <map>
 #include <sstream>
 
@@ -27,25 +26,18 @@
 namespace kozero::commands {
 namespace {
 
-namespace fs = std::filesystem;
-
-bool is_checkpoint(const fs::path& folder) { return io::is_there((folder / io::kManifestFile).string()); }
-
 /// The checkpoint or weights file that the path names.
 std::string subject_of(const std::string& given) {
-  const std::string path = io::without_trailing_slash(given);
-  const bool is_state = fs::path(path).filename() == io::kStateFile;
-  const io::PathKind kind = io::path_kind(path);
-  if ((kind == io::PathKind::file || kind == io::PathKind::other) && !is_state) return path;
-  if (is_state) return (fs::path(".") / path).parent_path().lexically_normal().string();
-  if (is_checkpoint(path)) return path;
-  for (const auto& folder : io::checkpoints_in(path)) {
-    if (is_checkpoint(folder)) return folder;
-  }
-  const fs::path weights = fs::path(path) / train::kWeightsFile;
-  if (io::is_there(weights.string())) return weights.string();
-  throw Error(Failure::deck, path + ": nothing to inspect; accepted are a checkpoint (step_...), a run's folder that "
-                                    "has one, a weights file");
+  using Kind = train::NamedPath::Kind;
+  const train::NamedPath named = train::named_path(given);
+  if (named.kind == Kind::checkpoint || named.kind == Kind::weights_file) return named.path;
+  const std::string checkpoint = named.kind == Kind::run ? train::newest_checkpoint(named.path) : "";
+  if (!checkpoint.empty()) return checkpoint;
+  const std::string weights = named.path + "/" + train::kWeightsFile;
+  if (io::is_there(weights)) return weights;
+  throw Error(Failure::deck, given +
+                                 ": nothing to inspect; accepted are a checkpoint (step_...), a run's folder that "
+                                 "has one, a weights file");
 }
 
 /// Rows and optimizer states by the same parts that train, without memory for them.
@@ -54,14 +46,14 @@ std::vector<io::ListedTensor> by_deck(const io::Deck& deck) {
   const auto comm = dist::make_planned_communicator("self", 0, 1, ledger);
   train::Settings settings = train::settings_of(deck, 1, 0, 0);
   settings.staged = false;
-  train::Assembly assembly(settings, *comm, ledger);
+  const auto engine = train::make_engine(settings, *comm, ledger);
   std::vector<std::string> groups = {"/parameters"};
-  for (const auto& state : assembly.parts().optimizer.states()) groups.push_back("/optimizer/" + state.name);
+  for (const auto& state : engine->optimizer_states()) groups.push_back("/optimizer/" + state.name);
   std::sort(groups.begin() + 1, groups.end());
   std::vector<io::ListedTensor> tensors;
   for (const auto& group : groups) {
     const auto first = static_cast<std::ptrdiff_t>(tensors.size());
-    for (const auto& row : assembly.network().parameters().rows()) {
+    for (const auto& row : engine->parameters().rows()) {
       tensors.push_back({group + "/" + row.name, row.shape});
     }
     std::sort(tensors.begin() + first, tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });

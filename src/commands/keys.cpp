@@ -73,12 +73,10 @@ std::string joined_by_blanks(const std::vector<std::string>& words) {
   return text;
 }
 
-/// "section.key=" of all keys that are built.
+/// "section.key=" of all keys.
 std::string keys_of_decks() {
   std::vector<std::string> keys;
-  for (const auto& row : io::deck_schema()) {
-    if (row.built == io::Built::yes) keys.push_back(row.key + "=");
-  }
+  for (const auto& row : io::deck_schema()) keys.push_back(row.key + "=");
   return joined_by_blanks(keys);
 }
 

@@ -179,8 +179,7 @@ double seconds_since_1970() {
 }  // namespace
 
 void TrainingRun::say_banner() {
-  const Banner banner{
-      deck_, settings_, plan_, *comm_, session_.runtime(), assembly_->network().parameters(), data_.description};
+  const Banner banner{deck_, settings_, plan_, *comm_, session_.runtime(), engine_->parameters(), data_.description};
   for (const auto& line : lines_of(banner)) log_.say(line);
   if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
     log_.say("note         saving is synchronous: this MPI may be called by one thread alone");
@@ -202,7 +201,7 @@ void TrainingRun::say_skipped(const train::StepResult& result, double next_scale
 
 std::optional<double> TrainingRun::utilisation(double tokens_per_s) const {
   if (!(peak_flops_ > 0.0)) return std::nullopt;
-  return tokens_per_s * assembly_->network().flops_per_token() / peak_flops_;
+  return tokens_per_s * engine_->flops_per_token() / peak_flops_;
 }
 
 io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double seconds, double epoch) {
@@ -218,7 +217,7 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
   row.step_s = seconds;
   row.tokens_per_s = static_cast<double>(result.tokens) / seconds;
   row.mfu = utilisation(row.tokens_per_s);
-  row.seconds = assembly_->timeline().seconds();
+  row.seconds = engine_->timeline().seconds();
   if (deck_.checkpoint.every > 0) row.seconds["checkpoint"] = saving_->take_stall();
   for (const auto& count : comm_->counts()) {
     row.bytes_sent[std::string(count.collective)] = count.bytes;
@@ -268,7 +267,7 @@ void TrainingRun::say_evaluation() {
     log_.say(fmt::format("skipped      {} of {} steps: a number was not finite", summary_.skipped_steps,
                          summary_.steps - first + 1));
   }
-  const std::string closing = assembly_->network().closing_line();
+  const std::string closing = engine_->closing_line();
   if (!closing.empty()) log_.say(closing);
   if (!validation_->possible()) return;
   if (!last_evaluation_) last_evaluation_ = validation_->measure({});
@@ -280,7 +279,7 @@ void TrainingRun::say_evaluation() {
 void TrainingRun::say_sample() {
   const Phase phase("sampling");
   if (data_.tokenizer == nullptr) return;
-  train::Generator generator(assembly_->network(), *comm_, data_.tokenizer->vocab_size(), ledger_);
+  train::Generator generator(*engine_, data_.tokenizer->vocab_size(), ledger_);
   const std::vector<Token> prompt = data_.tokenizer->encode("\n");
   const auto tokens = generator.continued(prompt, 240, {.temperature = 0.8, .top_k = 40, .seed = settings_.seed});
   log_.say("a sample of what it writes:\n" + indented(data_.tokenizer->decode(tokens)));

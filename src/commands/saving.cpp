@@ -35,12 +35,12 @@ bool can_save_beside(const dist::Environment& environment) {
   return environment.size() == 1 || environment.thread_multiple();
 }
 
-Saving::Saving(Session& session, train::Assembly& assembly, io::Log& log, std::string folder)
+Saving::Saving(Session& session, train::Engine& engine, io::Log& log, std::string folder)
     : keys_(session.deck().checkpoint),
       control_(session.control()),
       log_(log),
       folder_(std::move(folder)),
-      saver_(assembly.parts(), assembly.staging(), saver_communicator(session, assembly.staging() != nullptr)) {}
+      saver_(engine, engine.staging(), saver_communicator(session, engine.staging() != nullptr)) {}
 
 bool Saving::due(std::int64_t step, bool last) const { return keys_.every > 0 && (last || step % keys_.every == 0); }
 

@@ -21,7 +21,7 @@ namespace kozero::commands {
 class Saving {
  public:
   /// Of the run in `folder`. Collective.
-  Saving(Session& session, train::Assembly& assembly, io::Log& log, std::string folder);
+  Saving(Session& session, train::Engine& engine, io::Log& log, std::string folder);
 
   /// Whether a save follows this step, which may be the run's last.
   [[nodiscard]] bool due(std::int64_t step, bool last) const;

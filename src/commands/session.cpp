@@ -118,10 +118,10 @@ std::int64_t bytes_of_save(const io::Deck& deck, std::int64_t vocab) {
   const auto comm = dist::make_planned_communicator("self", 0, 1, ledger);
   train::Settings settings = train::settings_of(deck, 1, vocab, 0);
   settings.staged = false;
-  train::Assembly assembly(settings, *comm, ledger);
+  const auto engine = train::make_engine(settings, *comm, ledger);
   io::CheckpointContents contents;
-  contents.groups.resize(deck.checkpoint.every > 0 ? 1 + assembly.parts().optimizer.states().size() : 1);
-  return io::checkpoint_bytes(assembly.network().parameters(), contents);
+  contents.groups.resize(deck.checkpoint.every > 0 ? 1 + engine->optimizer_states().size() : 1);
+  return io::checkpoint_bytes(engine->parameters(), contents);
 }
 
 /// Returns a warning where checkpoint.on_error = "continue". On this process alone.

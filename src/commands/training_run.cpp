@@ -51,7 +51,6 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
   const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, vocab).seq; });
   start_notes_ = check_before_data(session, vocab);
   data_ = train::open_data(deck_, seq, io::without_trailing_slash(deck_.run.dir) + "-tokens", control_);
-  tokenizer_ = train::identity_of(data_.tokenizer.get());
   settings_ = dist::agreed(control_, [&] {
     train::require_whole_sample(data_, deck_, seq);
     train::require_validation_data(deck_, data_);
@@ -71,10 +70,10 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
   comm_ =
       std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));  // or a refusal, which leaves no folder
   create_folder();
-  assembly_ = std::make_unique<train::Assembly>(settings_, *comm_, ledger_);
+  engine_ = train::make_engine(settings_, *comm_, ledger_);
   small_files_ = dist::agreed(control_, [&] { return small_files(); });
-  saving_.emplace(session, *assembly_, log_, folder_);
-  validation_.emplace(deck_, settings_, *assembly_, *comm_, data_);
+  saving_.emplace(session, *engine_, log_, folder_);
+  validation_.emplace(deck_, settings_, *engine_, data_);
   const double gpus = static_cast<double>(control_.size()) / ranks_a_gpu(session);
   peak_flops_ = gpus * published_peak(device_name(), settings_.precision != Precision::f32);
 }
@@ -96,7 +95,8 @@ void TrainingRun::create_folder() {
           "run.dir={} goes on with it",
           named, folder_, folder_));
     }
-    io::write_resolved(resolved_deck(deck_, settings_, folder_), path_of(train::kDeckFile), lines_of(provenance_));
+    io::write_resolved(train::resolved_deck(deck_, settings_, folder_), path_of(train::kDeckFile),
+                       lines_of(provenance_));
     std::filesystem::remove(path_of(kTuningFile));
     if (!session_.tuning().empty()) io::write_whole_file(path_of(kTuningFile), session_.tuning());
     if (data_.tokenizer != nullptr) data_.tokenizer->save(path_of(data_.tokenizer->file_name()));
@@ -145,20 +145,15 @@ void TrainingRun::continue_folder() {
 
 io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::LossScaler& loss_scaler,
                                                std::optional<double> validation_loss) const {
-  return {.step = step,
-          .tokens = tokens_,
-          .optimizer_start = settings_.step.optimizer_start,
-          .seed = settings_.seed,
-          .global_batch = settings_.batch.global_batch,
-          .num_samples = data_.train->num_samples(),
-          .data = data_identity_,
-          .model = model_json(settings_.model),
-          .tokenizer = tokenizer_,
-          .deck = io::resolved_text(resolved_deck(deck_, settings_, folder_)),
-          .loss_scale = loss_scaler.state(),
-          .tuning = session_.tuning().empty() ? "" : io::xxh3_128(session_.tuning()),
-          .validation_loss = validation_loss,
-          .provenance = json_of(provenance_)};
+  io::CheckpointRecord record = train::record_of(deck_, settings_, data_, folder_);
+  record.step = step;
+  record.tokens = tokens_;
+  record.data = data_identity_;
+  record.loss_scale = loss_scaler.state();
+  record.tuning = session_.tuning().empty() ? "" : io::xxh3_128(session_.tuning());
+  record.validation_loss = validation_loss;
+  record.provenance = json_of(provenance_);
+  return record;
 }
 
 RunSummary TrainingRun::execute() {
@@ -239,12 +234,12 @@ void TrainingRun::begin() {
       log_.say("resume       no complete checkpoint in " + folder_ + ": from the beginning" +
                (kept_.empty() ? "" : "; the run before is kept as " + kept_));
     }
-    const std::string line = begin_weights(deck_, *assembly_, control_);
+    const std::string line = begin_weights(deck_, *engine_, control_);
     if (!line.empty()) log_.say(line);
     return;
   }
-  if (deck_.model.init != kRandom) log_.say("note         model.init is not read: checkpoint.resume wins");
-  const auto absent = train::load_state(resume_.state_file, assembly_->parts(), control_);
+  if (deck_.model.init != train::kRandom) log_.say("note         model.init is not read: checkpoint.resume wins");
+  const auto absent = train::load_state(resume_.state_file, *engine_, control_);
   const io::CheckpointRecord& saved = resume_.record;
   summary_.steps = saved.step;
   tokens_ = saved.tokens;
@@ -271,7 +266,7 @@ void TrainingRun::begin() {
 void TrainingRun::train_all_steps() {
   const Phase phase("training");
   const train::Sampler sampler(settings_.seed, data_.train->num_samples(), settings_.batch.global_batch);
-  train::Trainer trainer(assembly_->parts(), assembly_->loader(), sampler, *data_.train, settings_.step);
+  engine_->train_on(sampler, *data_.train, settings_.step);
   std::optional<io::MetricsFile> metrics;
   const std::int64_t first = resume_.record.step + 1;
   if (control_.rank() == 0 && resume_.folder.empty()) metrics.emplace(path_of(kMetricsFile));
@@ -280,9 +275,9 @@ void TrainingRun::train_all_steps() {
   for (std::int64_t step = first; step <= settings_.steps && run_.reason() == stop_reason::kNone; ++step) {
     data_check_->look();
     comm_->reset();
-    assembly_->timeline().clear();
+    engine_->timeline().clear();
     const auto step_start = Clock::now();
-    const train::StepResult result = trainer.step(step, run_.request());
+    const train::StepResult result = engine_->step(step, run_.request());
     const double seconds = seconds_since(step_start);
     tokens_ += result.tokens;
     if (step == first) summary_.first_loss = result.loss;
@@ -291,7 +286,7 @@ void TrainingRun::train_all_steps() {
     summary_.steps = step;
     io::StepMetrics row = metrics_of(result, seconds, sampler.epochs_after(step));
     progress.update({step, result.loss, row.tokens_per_s, seconds, io::resident_memory().current, row.loss_scale});
-    if (result.skipped) say_skipped(result, trainer.loss_scaler().scale());
+    if (result.skipped) say_skipped(result, engine_->loss_scaler().scale());
     summary_.skipped_steps += result.skipped ? 1 : 0;
     // A run whose time ends within its last step is complete.
     const bool is_complete = step == settings_.steps && result.request == stop_reason::kTimeOver;
@@ -305,7 +300,7 @@ void TrainingRun::train_all_steps() {
     const bool has_folder = run_.reason() != stop_reason::kFolderLost;
     if (!has_folder || !saving_->due(step, is_last)) continue;
     identify_data();
-    saving_->save(record_after(step, trainer.loss_scaler(), row.val_loss), small_files_, result.skips_in_a_row == 0);
+    saving_->save(record_after(step, engine_->loss_scaler(), row.val_loss), small_files_, result.skips_in_a_row == 0);
   }
   data_check_->look(std::chrono::seconds(2));
   if (!data_check_->done()) log_.say("note         the run ended before all its token shards were checked");
@@ -317,7 +312,7 @@ void TrainingRun::train_all_steps() {
 std::map<std::string, std::string> TrainingRun::small_files() const {
   std::map<std::string, std::string> texts;
   if (control_.rank() != 0) return texts;
-  texts[train::kDeckFile] = io::resolved_text(resolved_deck(deck_, settings_, folder_));
+  texts[train::kDeckFile] = io::resolved_text(train::resolved_deck(deck_, settings_, folder_));
   if (!session_.tuning().empty()) texts[kTuningFile] = session_.tuning();
   if (data_.tokenizer == nullptr) return texts;
   const std::string file = data_.tokenizer->file_name();
@@ -327,12 +322,11 @@ std::map<std::string, std::string> TrainingRun::small_files() const {
 
 void TrainingRun::save_weights() {
   const Phase phase("saving weights");
-  const io::WeightsDescription description{model_json(settings_.model), summary_.steps, tokens_,
-                                           train::ties_of(assembly_->network())};
+  const io::WeightsDescription description{train::model_json(settings_.model), summary_.steps, tokens_,
+                                           train::ties_of(*engine_)};
   const auto comm = dist::make_control_communicator(session_.environment().world(), deck_.comm.timeout_s,
                                                     {.io_timeout_s = deck_.checkpoint.io_timeout_s});
-  train::save_weights(path_of(train::kWeightsFile), assembly_->network().parameters(), assembly_->state().weights(),
-                      *comm, description);
+  train::save_weights(path_of(train::kWeightsFile), *engine_, *comm, description);
 }
 
 }  // namespace kozero::commands

@@ -93,14 +93,13 @@ class TrainingRun {
   train::DataSet data_;
   std::optional<train::DataCheck> data_check_;
   io::DataIdentity data_identity_;
-  std::string tokenizer_;                           ///< its identity
   std::map<std::string, std::string> small_files_;  ///< of every checkpoint, rank 0's
   train::Settings settings_;
   plan::MemoryPlan plan_;
   train::ResumePoint resume_;
   MemoryLedger ledger_;
   std::unique_ptr<dist::CountedCommunicator> comm_;
-  std::unique_ptr<train::Assembly> assembly_;
+  std::unique_ptr<train::Engine> engine_;
   std::optional<Saving> saving_;
   std::optional<train::Validation> validation_;
   std::optional<train::Evaluation> last_evaluation_;  ///< of the newest step's state; none where it was not measured

@@ -50,16 +50,16 @@ UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& da
       })) {
   require_room(plan::memory_plan(settings_, session.backend(), session.control().size()), session, data.vocab);
   comm_ = std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));
-  assembly_.emplace(settings_, *comm_, ledger_);
+  engine_ = train::make_engine(settings_, *comm_, ledger_);
   if (start) {
-    train::load_state(start->folder + "/" + io::kStateFile, assembly_->parts(), session.control());
+    train::load_state(start->folder + "/" + io::kStateFile, *engine_, session.control());
     settings_.step.optimizer_start = start->manifest.record.optimizer_start;
     settings_.step.loss_scaler.restore(start->manifest.record.loss_scale);
   } else {
-    begin_weights(deck, *assembly_, *comm_);
+    begin_weights(deck, *engine_, *comm_);
   }
   sampler_.emplace(settings_.seed, data.train->num_samples(), settings_.batch.global_batch);
-  trainer_.emplace(assembly_->parts(), assembly_->loader(), *sampler_, *data.train, settings_.step);
+  engine_->train_on(*sampler_, *data.train, settings_.step);
 }
 
 namespace {
@@ -168,11 +168,11 @@ struct HashedTensor {
 };
 
 /// Of this rank's part of every tensor of weights and moments.
-std::vector<HashedTensor> hashed_tensors(const train::Parts& parts) {
+std::vector<HashedTensor> hashed_tensors(const train::Engine& engine) {
   std::vector<HashedTensor> tensors;
-  for (const auto& group : train::owned_state(parts)) {
+  for (const auto& group : train::owned_state(engine)) {
     for (const auto& part : group.slices) {
-      for (const auto& row : parts.network.parameters().rows_of(part.unit)) {
+      for (const auto& row : engine.parameters().rows_of(part.unit)) {
         const std::int64_t first = std::max(row.offset, part.begin);
         const std::int64_t end =
             std::min(row.offset + row.extent(), part.begin + static_cast<std::int64_t>(part.values.extent(0)));
@@ -251,9 +251,9 @@ std::string Replay::compare_step(const train::StepResult& result) {
 std::string Replay::compare_state(UnsavedRun& run) {
   const auto saved = find_checkpoint(run_, comm_, [&](std::int64_t step) { return step == step_; });
   if (!saved) return "";
-  const auto mine = hashed_tensors(run.assembly().parts());
-  train::load_state(saved->folder + "/" + io::kStateFile, run.assembly().parts(), comm_);
-  const auto theirs = hashed_tensors(run.assembly().parts());
+  const auto mine = hashed_tensors(run.engine());
+  train::load_state(saved->folder + "/" + io::kStateFile, run.engine(), comm_);
+  const auto theirs = hashed_tensors(run.engine());
   std::string first;
   for (std::size_t i = 0; first.empty() && i < mine.size(); ++i) {
     if (mine[i].hash != theirs[i].hash) first = mine[i].name;
@@ -299,7 +299,7 @@ void replay(const dist::Environment& environment, const std::string& run, const 
     const bool starts_there = std::any_of(checkpoints.begin(), checkpoints.end(), [&](const auto& found) {
       return found.first >= 0 && found.first < step;
     });
-    if (starts_there) deck.model.init = kRandom;  // a checkpoint holds the weights
+    if (starts_there) deck.model.init = train::kRandom;  // a checkpoint holds the weights
     return with_initial_model(std::move(deck), comm);
   });
   const std::string first = Replay(session, run, step).execute();

@@ -31,8 +31,8 @@ class UnsavedRun {
   UnsavedRun(Session& session, io::Deck deck, const train::DataSet& data,
              const std::optional<io::FoundCheckpoint>& start = std::nullopt);
 
-  train::StepResult step(std::int64_t step) { return trainer_->step(step); }
-  [[nodiscard]] train::Assembly& assembly() { return *assembly_; }
+  train::StepResult step(std::int64_t step) { return engine_->step(step); }
+  [[nodiscard]] train::Engine& engine() { return *engine_; }
   [[nodiscard]] dist::CountedCommunicator& comm() { return *comm_; }
   [[nodiscard]] const train::Settings& settings() const { return settings_; }
 
@@ -40,9 +40,8 @@ class UnsavedRun {
   train::Settings settings_;
   MemoryLedger ledger_;
   std::unique_ptr<dist::CountedCommunicator> comm_;
-  std::optional<train::Assembly> assembly_;
+  std::unique_ptr<train::Engine> engine_;
   std::optional<train::Sampler> sampler_;
-  std::optional<train::Trainer> trainer_;
 };
 
 // Computes a step of a run again, from its newest complete checkpoint before that step (or its beginning),

@@ -38,7 +38,7 @@ Trace run_stage(Session& session, const io::Deck& deck, const train::DataSet& da
     trace.losses.push_back(result.loss);
     trace.norms.push_back(result.grad_norm);
   }
-  trace.weight_hashes = dist::from_all_ranks(run.comm(), run.assembly().state().weights().hash_of_my_shards());
+  trace.weight_hashes = dist::from_all_ranks(run.comm(), zero::hash_of_my_shards(run.engine().master()));
   return trace;
 }
 

@@ -23,10 +23,6 @@ using Kind = WeightsSource::Kind;
 
 constexpr std::int64_t kMaxDeckBytes = std::int64_t{16} << 20;
 
-bool is_hugging_face(const fs::path& folder) {
-  return io::is_there((folder / "config.json").string()) && !io::is_there((folder / train::kDeckFile).string());
-}
-
 std::string description_in(const WeightsSource& source) {
   return source.kind == Kind::checkpoint ? io::read_manifest(source.path).record.model
                                          : io::read_weights_header(source.path).model;
@@ -34,11 +30,12 @@ std::string description_in(const WeightsSource& source) {
 
 /// What this process finds.
 WeightsSource found(const std::string& path, train::Which which) {
-  if (which == train::Which::latest && is_hugging_face(path)) {
-    const std::string folder = io::without_trailing_slash(path);
+  const train::NamedPath named = train::named_path(path);
+  if (which == train::Which::latest && named.kind == train::NamedPath::Kind::hugging_face) {
+    const std::string& folder = named.path;
     const auto config = huggingface::read_folder_config(folder);
     const auto tokenizer = huggingface::tokenizer_of(folder, config.vocab);
-    return {Kind::hugging_face, folder, model_json(config), "", "", tokenizer.path, tokenizer.reason};
+    return {Kind::hugging_face, folder, train::model_json(config), "", "", tokenizer.path, tokenizer.reason};
   }
   const train::RunFiles files = train::find_run(path, which);
   const bool in_checkpoint = fs::path(files.weights).filename() == io::kStateFile;
@@ -71,19 +68,20 @@ void require_same_bytes(const huggingface::FolderWeights& folder, const WeightsS
   });
 }
 
-void load_folder(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
-                 zero::Weights& weights, dist::Communicator& comm) {
-  const auto folder =
-      dist::agreed(comm, [&] { return std::make_unique<huggingface::FolderWeights>(source.path, config, table); });
+void load_folder(const WeightsSource& source, train::Engine& engine, dist::Communicator& comm) {
+  const auto folder = dist::agreed(comm, [&] {
+    return std::make_unique<huggingface::FolderWeights>(source.path, engine.config(), engine.parameters());
+  });
   require_same_bytes(*folder, source, comm);
   dist::agreed(comm, [&] {
-    for (const auto& slice : train::slices_of(weights)) {
-      train::HostSlices one({slice});
+    for (const auto& shard : train::slices_of(engine.master())) {
+      train::HostSlices one({shard});
       folder->read(one.named<float>().front());
       one.store();
     }
     folder->require_unchanged();
   });
+  engine.publish();
 }
 
 }  // namespace
@@ -105,7 +103,7 @@ WeightsSource find_weights(const std::string& path, dist::Communicator& comm, tr
   return source;
 }
 
-model::Config shape_of(const WeightsSource& source) { return config_of(source.model, source.path); }
+model::Config shape_of(const WeightsSource& source) { return train::config_of(source.model, source.path); }
 
 void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
                      dist::Communicator& comm) {
@@ -138,19 +136,14 @@ void verify_source(const WeightsSource& source, dist::Communicator& comm) {
   if (source.kind == Kind::weights_file) io::verify_weights_header(comm, source.path);
 }
 
-void load(const WeightsSource& source, const model::Config& config, const ParameterTable& table, zero::Weights& weights,
-          dist::Communicator& comm) {
-  if (source.kind == Kind::hugging_face) {
-    load_folder(source, config, table, weights, comm);
-    weights.publish();
-    return;
-  }
+void load(const WeightsSource& source, train::Engine& engine, dist::Communicator& comm) {
+  if (source.kind == Kind::hugging_face) return load_folder(source, engine, comm);
   verify_source(source, comm);
-  train::load_weights(hdf5_file_of(source), table, weights, comm);
+  train::load_weights(hdf5_file_of(source), engine, comm);
 }
 
 TrainedModel::TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
-                           const dist::Environment& environment, Use use)
+                           const dist::Environment& environment, train::Use use)
     : session_(environment,
                [&](dist::Communicator& comm) {
                  source_ = find_weights(path, comm);
@@ -159,13 +152,12 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
       settings_(dist::agreed(session_.control(),
                              [&] { return train::settings_of(session_.deck(), environment.size(), 0, 0); })),
       comm_(session_.connect(ledger_)) {
-  auto model = model::make_model<float>(settings_.model);
-  require_tensors(source_, settings_.model, model->parameters(), session_.control());
-  weights_ = std::make_unique<zero::FrozenWeights>(model->parameters(), *comm_, settings_.zero.stage, ledger_,
-                                                   settings_.zero.prefetch_units);
-  network_ = std::make_unique<model::NetworkOf<float>>(std::move(model), *weights_);
-  if (use == Use::evaluation) network_->reserve(ledger_, settings_.batch.micro_batch);
-  load(source_, settings_.model, network_->parameters(), weights_->weights(), session_.control());
+  settings_.use = use;
+  settings_.precision = Precision::f32;
+  require_tensors(source_, settings_.model, model::make_model<float>(settings_.model)->parameters(),
+                  session_.control());
+  engine_ = train::make_engine(settings_, *comm_, ledger_);
+  load(source_, *engine_, session_.control());
 }
 
 void TrainedModel::accept_vocabulary(std::int64_t ids) const {

@@ -11,11 +11,10 @@
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/model/config.hpp>
-#include <kozero/model/model.hpp>
 #include <kozero/train/data_set.hpp>
+#include <kozero/train/engine.hpp>
 #include <kozero/train/run_files.hpp>
 #include <kozero/train/settings.hpp>
-#include <kozero/zero/weights.hpp>
 #include "io/deck/deck.hpp"
 #include "src/commands/session.hpp"
 
@@ -30,7 +29,7 @@ struct WeightsSource {
   enum class Kind { weights_file, checkpoint, hugging_face };
   Kind kind = Kind::weights_file;
   std::string path;       ///< the weights file, or the folder of the other kinds
-  std::string model;      ///< its network, as config_of (initial_model.hpp) reads it
+  std::string model;      ///< its network, as train::config_of reads it
   std::string deck;       ///< the deck.toml beside them, or ""
   std::string deck_text;  ///< its text
   std::string tokenizer;  ///< its file, or ""
@@ -64,28 +63,24 @@ void require_tensors(const WeightsSource& source, const model::Config& config, c
 /// seen by all ranks.
 void verify_source(const WeightsSource& source, dist::Communicator& comm);
 
-/// Verifies, then fills every rank's slices and publishes them; `config` is the network of `table`. Host memory, where
-/// the device's is another, is one unit's slice. Collective. Throws Error(input), seen by all ranks.
-void load(const WeightsSource& source, const model::Config& config, const ParameterTable& table, zero::Weights& weights,
-          dist::Communicator& comm);
+/// Verifies, then fills every rank's shards and publishes them. Host memory, where the device's is another, is one
+/// unit's shard. Collective. Throws Error(input), seen by all ranks.
+void load(const WeightsSource& source, train::Engine& engine, dist::Communicator& comm);
 
 // A model with its trained weights, in f32, for evaluation and generation.
 
 class TrainedModel {
  public:
-  /// Evaluation reserves the activations of a batch; generation leaves it to the cache's user to reserve.
-  enum class Use { evaluation, generation };
-
   /// Reads the weights that `path` names (weights_source.hpp), with their deck changed by `overrides`.
   /// Collective. Throws Error, seen by all ranks.
-  TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
-               const dist::Environment& environment, Use use = Use::evaluation);
+  TrainedModel(const std::string& path, const std::vector<std::string>& overrides, const dist::Environment& environment,
+               train::Use use);
 
   [[nodiscard]] Session& session() { return session_; }
   [[nodiscard]] const io::Deck& deck() const { return session_.deck(); }
   [[nodiscard]] const WeightsSource& source() const { return source_; }
   [[nodiscard]] const train::Settings& settings() const { return settings_; }
-  [[nodiscard]] model::Network& network() { return *network_; }
+  [[nodiscard]] train::Engine& engine() { return *engine_; }
   [[nodiscard]] dist::Communicator& comm() { return *comm_; }
   [[nodiscard]] MemoryLedger& ledger() { return ledger_; }
 
@@ -98,8 +93,7 @@ class TrainedModel {
   train::Settings settings_;
   MemoryLedger ledger_;
   std::unique_ptr<dist::Communicator> comm_;
-  std::unique_ptr<zero::FrozenWeights> weights_;
-  std::unique_ptr<model::Network> network_;  // behind what it reads
+  std::unique_ptr<train::Engine> engine_;
 };
 
 }  // namespace kozero::commands

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // make_communicator.cpp: the table of back ends. A new one is a row here and a file of its own.
-#include <algorithm>
 #include <mpi.h>
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include <kozero/core/device.hpp>
@@ -15,8 +16,6 @@
 
 namespace kozero::dist {
 namespace {
-
-const std::vector<std::string> kLaterBackends = {"ring"};
 
 struct Group {
   const void* mpi_comm;
@@ -48,21 +47,83 @@ std::string choose(const Group& group, const CommunicatorOptions& options) {
   throw Error(Failure::deck, "comm.backend = " + backend + ": " + reason, Error::Seen::by_all_ranks);
 }
 
+void book_staging(int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
+  if (kHostIsDevice) return;
+  ledger.book(Memory::staging, "communication staging", StagedCommunicator::buffer_bytes(size, options.chunk_bytes));
+}
+
+struct BackEnd {
+  const char* name;
+  /// Why it cannot serve these ranks and what to take, "" where it can. Collective.
+  std::string (*refusal)(const Group&, const CommunicatorOptions&);
+  std::unique_ptr<Communicator> (*make)(const Group&, MemoryLedger&, const CommunicatorOptions&);
+  /// What make takes on one of `size` ranks, for a plan.
+  void (*book)(int size, MemoryLedger&, const CommunicatorOptions&);
+};
+
+std::string with_advice(const std::string& reason, const char* advice) {
+  return reason.empty() ? "" : reason + "; " + advice;
+}
+
+constexpr std::array kBackEnds = {
+    BackEnd{"self",
+            [](const Group& group, const CommunicatorOptions&) -> std::string {
+              return group.size == 1 ? "" : "it serves one rank, not " + std::to_string(group.size) + "; take auto";
+            },
+            [](const Group&, MemoryLedger&, const CommunicatorOptions&) { return make_self_communicator(); },
+            [](int, MemoryLedger&, const CommunicatorOptions&) {}},
+    BackEnd{"mpi", [](const Group&, const CommunicatorOptions&) { return std::string(); },
+            [](const Group& group, MemoryLedger& ledger, const CommunicatorOptions& options) {
+              return for_device(make_mpi_communicator(group.mpi_comm, ledger, options), ledger, options);
+            },
+            [](int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
+              book_mpi_buffers(size, ledger, options);
+              book_staging(size, ledger, options);
+            }},
+    BackEnd{"shm",
+            [](const Group& group, const CommunicatorOptions& options) {
+              return with_advice(shm_unavailable_reason(group.mpi_comm, options), "take mpi, or auto");
+            },
+            [](const Group& group, MemoryLedger& ledger, const CommunicatorOptions& options) {
+              return for_device(make_shm_communicator(group.mpi_comm, ledger, options), ledger, options);
+            },
+            [](int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
+              book_shm_window(size, ledger, options);
+              book_staging(size, ledger, options);
+            }},
+    BackEnd{"nccl",
+            [](const Group& group, const CommunicatorOptions&) {
+              return with_advice(nccl_unavailable_reason(group.mpi_comm), "or take shm or mpi");
+            },
+            [](const Group& group, MemoryLedger& ledger, const CommunicatorOptions& options) {
+              return make_nccl_communicator(group.mpi_comm, ledger, options);
+            },
+            [](int, MemoryLedger&, const CommunicatorOptions&) {}},
+};
+
+/// The row of a name that check_backend_name accepted, but for `auto`.
+const BackEnd& back_end(const std::string& name) {
+  return *std::ranges::find_if(kBackEnds, [&](const BackEnd& row) { return name == row.name; });
+}
+
 }  // namespace
 
 const std::vector<std::string>& backend_names() {
-  static const std::vector<std::string> names = {"auto", "self", "mpi", "shm", "nccl"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all = {"auto"};
+    for (const BackEnd& row : kBackEnds) all.emplace_back(row.name);
+    return all;
+  }();
   return names;
 }
 
 void check_backend_name(const std::string& backend) {
   const auto& names = backend_names();
   if (std::find(names.begin(), names.end(), backend) != names.end()) return;
-  const bool later = std::find(kLaterBackends.begin(), kLaterBackends.end(), backend) != kLaterBackends.end();
-  std::string text = later ? "not built yet; accepted are " : "accepted are ";
+  std::string text = "accepted are ";
   for (const auto& name : names) text += (name == names.front() ? "" : ", ") + name;
   const std::string nearest = nearest_name(backend, names.data(), names.data() + names.size());
-  refuse(backend, nearest.empty() || later ? text : text + "; nearest is " + nearest);
+  refuse(backend, nearest.empty() ? text : text + "; nearest is " + nearest);
 }
 
 std::string backend_of(const std::string& backend, const void* mpi_comm, const CommunicatorOptions& options) {
@@ -83,33 +144,20 @@ std::unique_ptr<Communicator> for_device(std::unique_ptr<Communicator> comm, Mem
 
 std::unique_ptr<Communicator> make_communicator(const std::string& backend, const void* mpi_comm, MemoryLedger& ledger,
                                                 const CommunicatorOptions& options) {
-  const std::string name = backend_of(backend, mpi_comm, options);
-  if (name == "self") {
-    const int size = group_of(mpi_comm).size;
-    if (size > 1) refuse(name, "it serves one rank, but " + std::to_string(size) + " were started; take auto");
-    return make_self_communicator();
-  }
-  if (name == "mpi") return for_device(make_mpi_communicator(mpi_comm, ledger, options), ledger, options);
-  if (name == "nccl") {
-    const std::string unavailable_reason = backend == "auto" ? "" : nccl_unavailable_reason(mpi_comm);
-    if (!unavailable_reason.empty()) refuse(name, unavailable_reason + "; or take shm or mpi");
-    return make_nccl_communicator(mpi_comm, ledger, options);
-  }
-  const std::string unavailable_reason = backend == "auto" ? "" : shm_unavailable_reason(mpi_comm, options);
-  if (!unavailable_reason.empty()) refuse(name, unavailable_reason + "; take mpi, or auto");
-  return for_device(make_shm_communicator(mpi_comm, ledger, options), ledger, options);
+  const BackEnd& row = back_end(backend_of(backend, mpi_comm, options));
+  const Group group = group_of(mpi_comm);
+  const std::string refusal = backend == "auto" ? "" : row.refusal(group, options);
+  if (!refusal.empty()) refuse(row.name, refusal);
+  return row.make(group, ledger, options);
 }
 
 std::unique_ptr<Communicator> make_planned_communicator(const std::string& backend, int rank, int size,
                                                         MemoryLedger& ledger, const CommunicatorOptions& options) {
   check_backend_name(backend);
-  const std::string name = backend == "auto" ? assumed_backend(size) : backend;
-  if (name == "self" && size > 1) refuse(name, "it serves one rank, not " + std::to_string(size) + "; take auto");
-  if (name == "mpi") book_mpi_buffers(size, ledger, options);
-  if (name == "shm") book_shm_window(size, ledger, options);
-  if ((name == "mpi" || name == "shm") && !kHostIsDevice) {
-    ledger.book(Memory::staging, "communication staging", StagedCommunicator::buffer_bytes(size, options.chunk_bytes));
-  }
+  const BackEnd& row = back_end(backend == "auto" ? assumed_backend(size) : backend);
+  const std::string self_refusal = kBackEnds.front().refusal(Group{nullptr, rank, size}, options);
+  if (row.name == std::string("self") && !self_refusal.empty()) refuse(row.name, self_refusal);
+  row.book(size, ledger, options);
   return std::make_unique<PlannedCommunicator>(rank, size);
 }
 

@@ -8,6 +8,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/huggingface/import.hpp>
 #include "io/checkpoint/weights_file.hpp"
+#include "io/deck/schema.hpp"
 #include "io/posix/file.hpp"
 #include "io/safetensors/reader.hpp"
 #include "io/text/tokenizer.hpp"
@@ -75,60 +76,42 @@ FolderTokenizer tokenizer_of(const std::string& folder, std::int64_t vocab) {
 
 namespace {
 
+io::RopeScalingKeys as_key(const model::RopeScaling& scaling) {
+  return {shortest(scaling.factor), shortest(scaling.low_freq_factor), shortest(scaling.high_freq_factor),
+          scaling.original_seq};
+}
+double as_key(float value) { return shortest(value); }
+template <class T>
+T as_key(const T& value) {
+  return value;
+}
+
 /// Sets a key and says where its value came from.
-class Filler {
- public:
-  explicit Filler(io::Deck& deck) : deck_(deck) {}
-  template <class T>
-  void set(const std::string& key, T& member, const T& value, const char* origin = "config.json") {
-    member = value;
-    deck_.origins[key] = origin;
-  }
-
- private:
-  io::Deck& deck_;
-};
-
-void fill_model(io::Deck& deck, const model::Config& config) {
-  Filler fill(deck);
-  io::ModelKeys& keys = deck.model;
-  fill.set("model.arch", keys.arch, config.arch);
-  fill.set("model.layers", keys.layers, config.layers);
-  fill.set("model.dim", keys.dim, config.dim);
-  fill.set("model.heads", keys.heads, config.heads);
-  fill.set("model.ffn", keys.ffn, config.ffn);
-  fill.set("model.vocab", keys.vocab, config.vocab);
-  fill.set("model.seq", keys.seq, config.seq);
-  fill.set("model.tie_embeddings", keys.tie_embeddings, config.tie_embeddings);
-  fill.set("model.norm_eps", keys.norm_eps, shortest(config.norm_eps));
-  if (!config.rotary) return;
-  fill.set("model.kv_heads", keys.kv_heads, config.kv_heads);
-  fill.set("model.head_dim", keys.head_dim, config.head_dim);
-  fill.set("model.rope_theta", keys.rope_theta, shortest(config.rope_theta));
-  const model::RopeScaling& scaling = config.rope_scaling;
-  fill.set("model.rope_scaling", keys.rope_scaling,
-           {shortest(scaling.factor), shortest(scaling.low_freq_factor), shortest(scaling.high_freq_factor),
-            scaling.original_seq});
-  fill.set("model.qkv_bias", keys.qkv_bias, config.qkv_bias);
-  fill.set("model.qk_norm", keys.qk_norm, config.qk_norm);
+template <class T>
+void set(io::Deck& deck, const std::string& key, const T& value, const char* origin) {
+  *std::get<T*>(io::find_row(key)->value_in(deck)) = value;
+  deck.origins[key] = origin;
 }
 
 }  // namespace
 
 io::Deck imported_deck(const model::Config& config, const std::string& run_dir, const std::string& tokenizer) {
+  using Texts = std::vector<std::string>;
   io::Deck deck;
-  fill_model(deck, config);
-  Filler fill(deck);
-  fill.set("run.dir", deck.run.dir, run_dir, "import");
-  fill.set("run.steps", deck.run.steps, std::int64_t{1}, "import");
-  fill.set("train.global_batch", deck.train.global_batch, std::int64_t{8}, "import");
-  fill.set("train.micro_batch", deck.train.micro_batch, std::int64_t{1}, "import");
-  fill.set("data.val_fraction", deck.data.val_fraction, 0.0, "import");
+  model::for_each_field(config, [&](const model::Field& field, const auto& value) {
+    if (field.rotary && !config.rotary) return;
+    set(deck, std::string("model.") + field.name, as_key(value), "config.json");
+  });
+  set(deck, "run.dir", run_dir, "import");
+  set(deck, "run.steps", std::int64_t{1}, "import");
+  set(deck, "train.global_batch", std::int64_t{8}, "import");
+  set(deck, "train.micro_batch", std::int64_t{1}, "import");
+  set(deck, "data.val_fraction", 0.0, "import");
   if (!tokenizer.empty()) {
-    fill.set("data.text", deck.data.text, {"give-data.text"}, "import: names no data");
-    fill.set("data.tokenizer", deck.data.tokenizer, tokenizer, "import");
+    set(deck, "data.text", Texts{"give-data.text"}, "import: names no data");
+    set(deck, "data.tokenizer", tokenizer, "import");
   } else {
-    fill.set("data.tokens", deck.data.tokens, {"give-data.tokens"}, "import: names no data");
+    set(deck, "data.tokens", Texts{"give-data.tokens"}, "import: names no data");
   }
   return deck;
 }

@@ -8,18 +8,19 @@
 namespace kozero::optim {
 namespace {
 
-class AdamW final : public FlatOptimizer {
+template <class Scalar>
+class AdamW final : public FlatOptimizer<Scalar> {
  public:
   AdamW(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger)
-      : FlatOptimizer(std::move(segments), ledger),
+      : FlatOptimizer<Scalar>(std::move(segments), ledger),
         config_(config),
-        exp_avg_(take_state("exp_avg")),
-        exp_avg_sq_(take_state("exp_avg_sq")) {}
+        exp_avg_(this->take_state("exp_avg")),
+        exp_avg_sq_(this->take_state("exp_avg_sq")) {}
 
   [[nodiscard]] std::string name() const override { return "adamw"; }
 
  private:
-  void update_runs(std::int64_t first, const Target& target, Vector<const float> gradient,
+  void update_runs(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient,
                    const kernels::UpdateRuns& runs, const Step& step) override {
     const auto extent = static_cast<std::int64_t>(target.master.extent(0));
     const auto number = static_cast<double>(step.number);
@@ -31,11 +32,8 @@ class AdamW final : public FlatOptimizer {
                                  .correction1 = 1.0 - std::pow(config_.beta1, number),
                                  .correction2 = 1.0 - std::pow(config_.beta2, number),
                                  .gradient_scale = step.gradient_scale};
-    const auto update = [&](const auto& stored) {
-      kernels::adamw_update(Device(), target.master, stored, slice(exp_avg_, first, extent),
-                            slice(exp_avg_sq_, first, extent), gradient, scalars, runs);
-    };
-    std::visit(update, target.stored);
+    kernels::adamw_update(Device(), target.master, target.stored, slice(exp_avg_, first, extent),
+                          slice(exp_avg_sq_, first, extent), gradient, scalars, runs);
   }
 
   Config config_;
@@ -45,8 +43,14 @@ class AdamW final : public FlatOptimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adamw(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger) {
-  return std::make_unique<AdamW>(config, std::move(segments), ledger);
+template <class Scalar>
+std::unique_ptr<Optimizer<Scalar>> make_adamw(const Config& config, std::vector<Segment> segments,
+                                              MemoryLedger& ledger) {
+  return std::make_unique<AdamW<Scalar>>(config, std::move(segments), ledger);
 }
+
+#define KOZERO_INSTANTIATE(T) \
+  template std::unique_ptr<Optimizer<T>> make_adamw<T>(const Config&, std::vector<Segment>, MemoryLedger&);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::optim

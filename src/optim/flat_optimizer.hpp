@@ -17,9 +17,10 @@ namespace kozero::optim {
 // A kind of optimizer derives from it, takes its states with take_state() in its constructor, and updates a part with
 // all its runs of equal flags at a time.
 
-class FlatOptimizer : public Optimizer {
+template <class Scalar>
+class FlatOptimizer : public Optimizer<Scalar> {
  public:
-  void update(std::int64_t first, const Target& target, Vector<const float> gradient, const Step& step) final;
+  void update(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient, const Step& step) final;
   [[nodiscard]] std::vector<NamedState> states() const final { return states_; }
 
  protected:
@@ -31,7 +32,7 @@ class FlatOptimizer : public Optimizer {
 
  private:
   /// Updates flat elements [first, first + target.master.extent(0)), which are `runs`.
-  virtual void update_runs(std::int64_t first, const Target& target, Vector<const float> gradient,
+  virtual void update_runs(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient,
                            const kernels::UpdateRuns& runs, const Step& step) = 0;
 
   std::vector<Segment> segments_;
@@ -43,9 +44,12 @@ class FlatOptimizer : public Optimizer {
 // The optimizers there are: each file defines one maker, and make_optimizer's table names it.
 
 /// Adam with decoupled weight decay. States: exp_avg, exp_avg_sq.
-std::unique_ptr<Optimizer> make_adamw(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger);
+template <class Scalar>
+std::unique_ptr<Optimizer<Scalar>> make_adamw(const Config& config, std::vector<Segment> segments,
+                                              MemoryLedger& ledger);
 
 /// Gradient descent with momentum. State: momentum_buffer.
-std::unique_ptr<Optimizer> make_sgd(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger);
+template <class Scalar>
+std::unique_ptr<Optimizer<Scalar>> make_sgd(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger);
 
 }  // namespace kozero::optim

@@ -60,7 +60,8 @@ kernels::UpdateRuns::Kind kind_of(const Segment& segment) {
 
 }  // namespace
 
-FlatOptimizer::FlatOptimizer(std::vector<Segment> segments, MemoryLedger& ledger)
+template <class Scalar>
+FlatOptimizer<Scalar>::FlatOptimizer(std::vector<Segment> segments, MemoryLedger& ledger)
     : segments_(std::move(segments)), ledger_(ledger) {
   for (const Segment& segment : segments_) {
     require(segment.first == extent_ && segment.extent >= 0, "optimizer: the segments leave a gap or overlap");
@@ -68,12 +69,15 @@ FlatOptimizer::FlatOptimizer(std::vector<Segment> segments, MemoryLedger& ledger
   }
 }
 
-Vector<float> FlatOptimizer::take_state(const std::string& name) {
+template <class Scalar>
+Vector<float> FlatOptimizer<Scalar>::take_state(const std::string& name) {
   states_.push_back(NamedState{name, ledger_.take<float>(Memory::optimizer, name, extent_)});
   return states_.back().values;
 }
 
-void FlatOptimizer::update(std::int64_t first, const Target& target, Vector<const float> gradient, const Step& step) {
+template <class Scalar>
+void FlatOptimizer<Scalar>::update(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient,
+                                   const Step& step) {
   const std::int64_t end = first + static_cast<std::int64_t>(target.master.extent(0));
   require(gradient.extent(0) == target.master.extent(0), "optimizer: weights and gradient differ in extent");
   require(first >= 0 && end <= extent_, "optimizer: the part lies outside the flat array");
@@ -95,27 +99,32 @@ void FlatOptimizer::update(std::int64_t first, const Target& target, Vector<cons
 
 namespace {
 
+template <class Scalar>
 struct Kind {
   const char* name;
-  std::unique_ptr<Optimizer> (*make)(const Config&, std::vector<Segment>, MemoryLedger&);
+  std::unique_ptr<Optimizer<Scalar>> (*make)(const Config&, std::vector<Segment>, MemoryLedger&);
 };
 
-constexpr std::array kKinds = {Kind{"adamw", make_adamw}, Kind{"sgd", make_sgd}};
-
-std::string accepted_kinds() {
-  std::string names;
-  for (const Kind& kind : kKinds) names += (names.empty() ? "" : ", ") + std::string(kind.name);
-  return names;
-}
+template <class Scalar>
+constexpr std::array kKinds = {Kind<Scalar>{"adamw", make_adamw<Scalar>}, Kind<Scalar>{"sgd", make_sgd<Scalar>}};
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_optimizer(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger) {
-  for (const Kind& kind : kKinds) {
+template <class Scalar>
+std::unique_ptr<Optimizer<Scalar>> make_optimizer(const Config& config, std::vector<Segment> segments,
+                                                  MemoryLedger& ledger) {
+  std::string names;
+  for (const auto& kind : kKinds<Scalar>) {
     if (config.kind == kind.name) return kind.make(config, std::move(segments), ledger);
+    names += (names.empty() ? "" : ", ") + std::string(kind.name);
   }
-  throw Error(Failure::deck, "optim.kind = \"" + config.kind + "\": accepted are " + accepted_kinds());
+  throw Error(Failure::deck, "optim.kind = \"" + config.kind + "\": accepted are " + names);
 }
+
+#define KOZERO_INSTANTIATE(T)      \
+  template class FlatOptimizer<T>; \
+  template std::unique_ptr<Optimizer<T>> make_optimizer<T>(const Config&, std::vector<Segment>, MemoryLedger&);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 namespace {
 

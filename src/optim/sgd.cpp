@@ -6,26 +6,26 @@
 namespace kozero::optim {
 namespace {
 
-class Sgd final : public FlatOptimizer {
+template <class Scalar>
+class Sgd final : public FlatOptimizer<Scalar> {
  public:
   Sgd(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger)
-      : FlatOptimizer(std::move(segments), ledger), config_(config), momentum_buffer_(take_state("momentum_buffer")) {}
+      : FlatOptimizer<Scalar>(std::move(segments), ledger),
+        config_(config),
+        momentum_buffer_(this->take_state("momentum_buffer")) {}
 
   [[nodiscard]] std::string name() const override { return "sgd"; }
 
  private:
-  void update_runs(std::int64_t first, const Target& target, Vector<const float> gradient,
+  void update_runs(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient,
                    const kernels::UpdateRuns& runs, const Step& step) override {
     const auto extent = static_cast<std::int64_t>(target.master.extent(0));
     const kernels::Sgd scalars{.lr = static_cast<float>(step.lr),
                                .momentum = static_cast<float>(config_.momentum),
                                .weight_decay = static_cast<float>(config_.weight_decay),
                                .gradient_scale = static_cast<float>(step.gradient_scale)};
-    const auto update = [&](const auto& stored) {
-      kernels::sgd_update(Device(), target.master, stored, slice(momentum_buffer_, first, extent), gradient, scalars,
-                          runs);
-    };
-    std::visit(update, target.stored);
+    kernels::sgd_update(Device(), target.master, target.stored, slice(momentum_buffer_, first, extent), gradient,
+                        scalars, runs);
   }
 
   Config config_;
@@ -34,8 +34,13 @@ class Sgd final : public FlatOptimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_sgd(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger) {
-  return std::make_unique<Sgd>(config, std::move(segments), ledger);
+template <class Scalar>
+std::unique_ptr<Optimizer<Scalar>> make_sgd(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger) {
+  return std::make_unique<Sgd<Scalar>>(config, std::move(segments), ledger);
 }
+
+#define KOZERO_INSTANTIATE(T) \
+  template std::unique_ptr<Optimizer<T>> make_sgd<T>(const Config&, std::vector<Segment>, MemoryLedger&);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::optim

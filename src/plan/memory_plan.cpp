@@ -47,12 +47,12 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   MemoryLedger ledger(MemoryLedger::Mode::plan);
   const auto comm = dist::make_planned_communicator(
       backend, 0, num_ranks, ledger, {.under_way = zero::collectives_under_way(settings.zero.prefetch_units)});
-  train::Assembly assembly(settings, *comm, ledger);
+  const auto engine = train::make_engine(settings, *comm, ledger);
   MemoryPlan plan;
   plan.stage = settings.zero.stage;
   plan.num_ranks = num_ranks;
   plan.precision = settings.precision;
-  plan.num_parameters = assembly.network().parameters().num_parameters();
+  plan.num_parameters = engine->parameters().num_parameters();
   for (std::size_t i = 0; i < plan.bytes.size(); ++i) plan.bytes[i] = ledger.bytes(static_cast<Memory>(i));
   plan.lines = ledger.lines();
   return plan;

@@ -125,17 +125,16 @@ namespace {
 std::string group_of(const optim::NamedState& state) { return "optimizer/" + state.name; }
 
 /// All that this rank holds of a state.
-std::vector<DeviceSlice> held(const optim::NamedState& state, const std::vector<zero::UpdateRange>& ranges) {
+std::vector<DeviceSlice> held(const optim::NamedState& state, const std::vector<UnitRange>& ranges) {
   std::vector<DeviceSlice> slices;
-  for (const auto& owned : ranges) {
-    const UnitRange& range = owned.range;
+  for (const UnitRange& range : ranges) {
     slices.push_back({range.unit, range.begin, slice(state.values, range.first, range.extent)});
   }
   return slices;
 }
 
 /// What this rank owns of a state: of a whole unit its slice, so that every element has one writer.
-std::vector<DeviceSlice> owned(const optim::NamedState& state, const std::vector<zero::UpdateRange>& updates,
+std::vector<DeviceSlice> owned(const optim::NamedState& state, const std::vector<UnitRange>& updates,
                                const std::vector<UnitRange>& shards) {
   std::vector<DeviceSlice> slices;
   for (const auto& whole : held(state, updates)) {
@@ -153,46 +152,45 @@ void compare(std::vector<std::string>& differences, const std::string& what, con
 
 }  // namespace
 
-std::vector<StateGroup> owned_state(const Parts& parts) {
-  const zero::Weights& weights = parts.state.weights();
-  std::vector<StateGroup> groups = {{io::kParameterGroup, slices_of(weights)}};
-  for (const auto& state : parts.optimizer.states()) {
-    groups.push_back({group_of(state), owned(state, parts.state.update_ranges(), weights.layout().shards())});
+std::vector<StateGroup> owned_state(const Engine& engine) {
+  std::vector<StateGroup> groups = {{io::kParameterGroup, slices_of(engine.master())}};
+  for (const auto& state : engine.optimizer_states()) {
+    groups.push_back({group_of(state), owned(state, engine.update_ranges(), engine.master().layout().shards())});
   }
   return groups;
 }
 
-io::Ties ties_of(const model::Network& network) {
-  return network.config().tie_embeddings ? io::tied_head(network.parameters()) : io::Ties();
+io::Ties ties_of(const Engine& engine) {
+  return engine.config().tie_embeddings ? io::tied_head(engine.parameters()) : io::Ties();
 }
 
-io::CheckpointContents contents_of(const Parts& parts, const io::CheckpointRecord& record,
+io::CheckpointContents contents_of(const Engine& engine, const io::CheckpointRecord& record,
                                    const std::map<std::string, std::string>& texts, std::vector<HostSlices>& slices) {
-  io::CheckpointContents contents{record, {}, texts, ties_of(parts.network)};
-  for (const auto& group : owned_state(parts)) {
+  io::CheckpointContents contents{record, {}, texts, ties_of(engine)};
+  for (const auto& group : owned_state(engine)) {
     slices.emplace_back(group.slices).fetch();
     contents.groups.push_back({group.name, slices.back().named<const float>()});
   }
   return contents;
 }
 
-std::int64_t save_checkpoint(const std::string& folder, const Parts& parts, const io::CheckpointRecord& record,
+std::int64_t save_checkpoint(const std::string& folder, Engine& engine, const io::CheckpointRecord& record,
                              const std::map<std::string, std::string>& texts) {
   std::vector<HostSlices> slices;
-  const auto contents = contents_of(parts, record, texts, slices);
-  return io::write_checkpoint(parts.comm, folder, parts.network.parameters(), contents);
+  const auto contents = contents_of(engine, record, texts, slices);
+  return io::write_checkpoint(engine.comm(), folder, engine.parameters(), contents);
 }
 
-std::vector<std::string> load_state(const std::string& file, const Parts& parts, dist::Communicator& control) {
-  std::vector<HostSlices> slices = {HostSlices(slices_of(parts.state.weights()))};
+std::vector<std::string> load_state(const std::string& file, Engine& engine, dist::Communicator& control) {
+  std::vector<HostSlices> slices = {HostSlices(slices_of(engine.master()))};
   std::vector<io::TensorGroup<float>> groups = {{io::kParameterGroup, slices[0].named<float>()}};
-  for (const auto& state : parts.optimizer.states()) {
-    slices.emplace_back(held(state, parts.state.update_ranges()));
+  for (const auto& state : engine.optimizer_states()) {
+    slices.emplace_back(held(state, engine.update_ranges()));
     groups.push_back({group_of(state), slices.back().named<float>()});
   }
-  const auto absent = io::read_tensor_file(control, file, parts.network.parameters(), groups);
+  const auto absent = io::read_tensor_file(control, file, engine.parameters(), groups);
   for (std::size_t i = 0; i < (absent.empty() ? slices.size() : 1); ++i) slices[i].store();
-  parts.state.weights().publish();
+  engine.publish();
   return absent;
 }
 
@@ -204,6 +202,18 @@ std::string identity_of(const io::Tokenizer* tokenizer) {
     bytes += std::to_string(token.size()) + ":" + token;
   }
   return fmt::format("{} {}", tokenizer->name(), io::xxh3_128(bytes));
+}
+
+io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const DataSet& data,
+                               const std::string& folder) {
+  return {.optimizer_start = settings.step.optimizer_start,
+          .seed = settings.seed,
+          .global_batch = settings.batch.global_batch,
+          .num_samples = data.train->num_samples(),
+          .model = model_json(settings.model),
+          .tokenizer = identity_of(data.tokenizer.get()),
+          .deck = io::resolved_text(resolved_deck(deck, settings, folder)),
+          .loss_scale = settings.step.loss_scaler.state()};
 }
 
 std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {
@@ -234,8 +244,8 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
-CheckpointSaver::CheckpointSaver(Parts parts, Staging* staging, std::unique_ptr<dist::Communicator> comm)
-    : parts_(parts), staging_(staging), comm_(std::move(comm)) {}
+CheckpointSaver::CheckpointSaver(Engine& engine, Staging* staging, std::unique_ptr<dist::Communicator> comm)
+    : engine_(engine), staging_(staging), comm_(std::move(comm)) {}
 
 void CheckpointSaver::begin(const SaveOrder& order) {
   require(!under_way(), "CheckpointSaver: a save is under way");
@@ -243,7 +253,7 @@ void CheckpointSaver::begin(const SaveOrder& order) {
   step_ = order.record.step;
   if (staging_ == nullptr) {
     std::vector<HostSlices> slices;
-    SaveReport report = write(order, contents_of(parts_, order.record, order.texts, slices));
+    SaveReport report = write(order, contents_of(engine_, order.record, order.texts, slices));
     report.seconds = report.stall_s = seconds_since(start);
     std::promise<SaveReport> done;
     done.set_value(std::move(report));
@@ -251,7 +261,7 @@ void CheckpointSaver::begin(const SaveOrder& order) {
     return;
   }
   staging_->capture();
-  io::CheckpointContents contents{order.record, staging_->groups(), order.texts, ties_of(parts_.network)};
+  io::CheckpointContents contents{order.record, staging_->groups(), order.texts, ties_of(engine_)};
   const double stall_s = seconds_since(start);
   report_ = std::async(std::launch::async, [this, order, contents = std::move(contents), start, stall_s] {
     run_on_any_cpu();
@@ -265,7 +275,7 @@ void CheckpointSaver::begin(const SaveOrder& order) {
 SaveReport CheckpointSaver::write(const SaveOrder& order, const io::CheckpointContents& contents) const {
   SaveReport report{.step = order.record.step, .folder = io::checkpoint_folder(order.run_folder, order.record.step)};
   try {
-    report.bytes = io::write_checkpoint(*comm_, report.folder, parts_.network.parameters(), contents);
+    report.bytes = io::write_checkpoint(*comm_, report.folder, engine_.parameters(), contents);
     dist::agreed(*comm_, [&] {
       if (comm_->rank() != 0) return;
       const auto best = order.keep_best ? io::best_checkpoint(order.run_folder) : std::nullopt;

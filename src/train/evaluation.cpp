@@ -18,34 +18,33 @@ std::int64_t spread_sample(std::int64_t i, std::int64_t count, std::int64_t tota
   return i * q + (q + (2 * i + 1) * r / count) / 2;
 }
 
-Evaluation evaluate(const Evaluator& evaluator, const SampleSource& source, std::int64_t max_samples) {
-  return *evaluate(evaluator, source, max_samples, {});
+Evaluation evaluate(Engine& engine, const SampleSource& source, std::int64_t max_samples) {
+  return *evaluate(engine, source, max_samples, {});
 }
 
-std::optional<Evaluation> evaluate(const Evaluator& evaluator, const SampleSource& source, std::int64_t max_samples,
+std::optional<Evaluation> evaluate(Engine& engine, const SampleSource& source, std::int64_t max_samples,
                                    const std::function<bool()>& stops) {
-  dist::Communicator& comm = evaluator.comm;
+  dist::Communicator& comm = engine.comm();
   const std::int64_t all = source.num_samples();
   const std::int64_t total = max_samples > 0 ? std::min(max_samples, all) : all;
   const Share mine = share_of(Share{0, total}, comm.rank(), comm.size());
   // Every rank makes as many calls as the one with the largest share: a call may gather parameters.
   const std::int64_t most = (total + comm.size() - 1) / comm.size();
   double loss = 0.0;
-  for (std::int64_t first = 0; first < most; first += evaluator.micro_batch) {
+  for (std::int64_t first = 0; first < most; first += engine.loader().micro_batch()) {
     if (stops && stops()) return std::nullopt;
     std::vector<SampleName> names;
-    for (std::int64_t i = first; i < std::min(first + evaluator.micro_batch, mine.count); ++i) {
+    for (std::int64_t i = first; i < std::min(first + engine.loader().micro_batch(), mine.count); ++i) {
       names.push_back(SampleName{0, spread_sample(mine.first + i, total, all)});
     }
-    loss += evaluator.network.evaluate(evaluator.loader.load(source, names));
+    loss += engine.evaluate(engine.loader().load(source, names));
   }
   const std::int64_t tail = total == all ? source.tail() : 0;
   if (tail > 0) {
     const bool is_mine = comm.rank() == 0;
-    loss += evaluator.network.evaluate(is_mine ? evaluator.loader.load_tail(source)
-                                               : evaluator.loader.load(source, {}));
+    loss += engine.evaluate(is_mine ? engine.loader().load_tail(source) : engine.loader().load(source, {}));
   }
-  const std::int64_t tokens = total * evaluator.network.config().seq + tail;
+  const std::int64_t tokens = total * engine.config().seq + tail;
   return Evaluation{sum_in_rank_order(comm, loss) / static_cast<double>(tokens), tokens};
 }
 
@@ -57,9 +56,8 @@ void require_validation_data(const io::Deck& deck, const DataSet& data) {
       "more text or a larger data.val_fraction");
 }
 
-Validation::Validation(const io::Deck& deck, const Settings& settings, Assembly& assembly,
-                       dist::Communicator& comm, const DataSet& data)
-    : deck_(deck), settings_(settings), assembly_(assembly), comm_(comm), data_(data) {}
+Validation::Validation(const io::Deck& deck, const Settings& settings, Engine& engine, const DataSet& data)
+    : deck_(deck), settings_(settings), engine_(engine), data_(data) {}
 
 bool Validation::due(std::int64_t step, bool is_saved) const {
   if (!possible()) return false;
@@ -69,8 +67,7 @@ bool Validation::due(std::int64_t step, bool is_saved) const {
 
 std::optional<Evaluation> Validation::measure(const std::function<bool()>& stops) const {
   const Phase phase("evaluation");
-  const Evaluator evaluator{assembly_.network(), comm_, assembly_.loader(), settings_.batch.micro_batch};
-  return evaluate(evaluator, *data_.validation, deck_.train.eval_batches * settings_.batch.global_batch, stops);
+  return evaluate(engine_, *data_.validation, deck_.train.eval_batches * settings_.batch.global_batch, stops);
 }
 
 std::string Validation::coverage(const Evaluation& evaluation) const {

@@ -85,12 +85,11 @@ Token pick_token(std::span<const float> logits, const Sampling& sampling, double
   return ranking[count - 1];
 }
 
-Generator::Generator(model::Network& network, dist::Communicator& comm, std::int64_t vocab, MemoryLedger& ledger)
-    : network_(network),
-      comm_(comm),
+Generator::Generator(Engine& engine, std::int64_t vocab, MemoryLedger& ledger)
+    : engine_(engine),
       vocab_(vocab),
-      context_(ledger.take<Token>(Memory::workspace, "generation context", 1, network.config().seq)),
-      logits_(ledger.take<float>(Memory::workspace, "generation logits", network.config().vocab)),
+      context_(ledger.take<Token>(Memory::workspace, "generation context", 1, engine.config().seq)),
+      logits_(ledger.take<float>(Memory::workspace, "generation logits", engine.config().vocab)),
       host_context_(context_.extent(1)),
       host_logits_(logits_.extent(0)) {}
 
@@ -103,7 +102,7 @@ std::vector<Token> Generator::continued(const std::vector<Token>& prompt, std::i
     const auto logits = logits_after(tokens);
     const double uniform = uniform_of(philox(key, counter_of(static_cast<std::uint64_t>(i))).x[0]);
     const Token mine = pick_token(logits.first(static_cast<std::size_t>(vocab_)), sampling, uniform);
-    tokens.push_back(dist::broadcast_value(comm_, mine));
+    tokens.push_back(dist::broadcast_value(engine_.comm(), mine));
   }
   return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
 }
@@ -113,7 +112,7 @@ std::span<const float> Generator::logits_after(const std::vector<Token>& tokens)
   std::fill(host_context_.begin(), host_context_.end(), Token{0});
   std::copy(tokens.end() - static_cast<std::ptrdiff_t>(seen), tokens.end(), host_context_.begin());
   Kokkos::deep_copy(context_, HostMatrix<Token>(host_context_.data(), 1, host_context_.size()));
-  network_.next_token_logits(context_, static_cast<std::int64_t>(seen), logits_);
+  engine_.next_token_logits(context_, static_cast<std::int64_t>(seen), logits_);
   Kokkos::deep_copy(HostVector<float>(host_logits_.data(), host_logits_.size()), logits_);
   return host_logits_;
 }
@@ -142,20 +141,19 @@ std::int64_t GenerationOrder::longest() const {
   return static_cast<std::int64_t>(most) + count;
 }
 
-CachedGenerator::CachedGenerator(model::Network& network, dist::Communicator& comm, std::int64_t vocab,
-                                 std::int64_t sequences, std::int64_t longest, MemoryLedger& ledger)
-    : network_(network),
-      comm_(comm),
+CachedGenerator::CachedGenerator(Engine& engine, std::int64_t vocab, std::int64_t sequences, std::int64_t longest,
+                                 MemoryLedger& ledger)
+    : engine_(engine),
       vocab_(vocab),
-      positions_(std::min(longest, network.config().seq)),
+      positions_(std::min(longest, engine.config().seq)),
       block_(std::min(kBlockRows, positions_)),
       slots_(static_cast<std::size_t>(sequences)) {
   const std::int64_t rows = std::max(block_, sequences);
-  network_.reserve_cache(ledger, {.sequences = sequences, .positions = positions_, .rows = rows});
+  engine_.reserve_cache(ledger, {.sequences = sequences, .positions = positions_, .rows = rows});
   tokens_ = ledger.take<Token>(Memory::workspace, "new tokens", rows);
   sequences_ = ledger.take<std::int32_t>(Memory::workspace, "sequences of new tokens", rows);
   row_positions_ = ledger.take<std::int32_t>(Memory::workspace, "positions of new tokens", rows);
-  logits_ = ledger.take<float>(Memory::workspace, "generation logits", sequences, network.config().vocab);
+  logits_ = ledger.take<float>(Memory::workspace, "generation logits", sequences, engine.config().vocab);
   host_logits_.resize(logits_.extent(0) * logits_.extent(1));
 }
 
@@ -253,7 +251,7 @@ void CachedGenerator::decode(const std::vector<HostRow>& rows, std::int64_t num_
     return used;
   };
   const auto logits = Matrix<float>(logits_.data(), static_cast<std::size_t>(num_logits), logits_.extent(1));
-  network_.decode({sent(tokens_, tokens), {sent(sequences_, sequences), sent(row_positions_, positions)}}, logits);
+  engine_.decode({sent(tokens_, tokens), {sent(sequences_, sequences), sent(row_positions_, positions)}}, logits);
   if (num_logits > 0) {
     Kokkos::deep_copy(HostMatrix<float>(host_logits_.data(), logits.extent(0), logits.extent(1)), logits);
   }
@@ -271,7 +269,7 @@ void CachedGenerator::pick(const std::vector<std::size_t>& slots) {
     const std::span<const float> logits(host_logits_.data() + row * columns, static_cast<std::size_t>(vocab_));
     picked.push_back(pick_token(logits, order_->sampling, uniform_of(philox(key, counter).x[0])));
   }
-  picked = from_first_rank(comm_, picked);
+  picked = from_first_rank(engine_.comm(), picked);
   for (std::size_t row = 0; row < slots.size(); ++row) accept(slots[row], picked[row]);
 }
 

@@ -27,50 +27,30 @@ bool holds(const fs::path& folder, const char* file) { return io::is_there((fold
 
 bool is_checkpoint(const fs::path& folder) { return holds(folder, io::kManifestFile); }
 
-/// By name alone; "" where there is none.
-std::string newest_checkpoint(const fs::path& run_folder) {
-  for (const auto& folder : io::checkpoints_in(run_folder.string())) {
-    if (is_checkpoint(folder)) return folder;
-  }
-  return "";
-}
-
 /// Of DIR, DIR-2, DIR-3 ... the last that holds weights, as create_run_folder numbers them; DIR where none does.
 fs::path newest_run(const std::string& run_dir) {
   const std::string dir = io::without_trailing_slash(run_dir);
   fs::path newest = dir;
   fs::path folder = dir;
   for (int number = 2; io::is_there(folder.string()); ++number) {
-    if (holds(folder, kWeightsFile) || !newest_checkpoint(folder).empty()) newest = folder;
+    if (holds(folder, kWeightsFile) || !newest_checkpoint(folder.string()).empty()) newest = folder;
     folder = dir + "-" + std::to_string(number);
   }
   return newest;
 }
 
-/// Where the run that a folder, a file in it, or a deck names lies.
-fs::path run_folder_of(const fs::path& path) {
-  if (io::is_folder(path.string())) return path;
-  const bool kept_with_weights = holds(folder_of(path), kWeightsFile);
-  if (path.extension() == ".toml" && !kept_with_weights) return newest_run(io::read_deck(path.string()).run.dir);
-  return folder_of(path);
-}
-
-/// The latest weights of a folder; a path where nothing is if it has none.
-fs::path weights_in(const fs::path& folder) {
-  if (is_checkpoint(folder)) return folder / io::kStateFile;
+/// The latest weights of a run; a path where nothing is if it has none.
+fs::path latest_in(const fs::path& folder) {
   const fs::path plain = folder / kWeightsFile;
-  const std::string checkpoint = newest_checkpoint(folder);
+  const std::string checkpoint = newest_checkpoint(folder.string());
   if (checkpoint.empty()) return plain;
   const bool is_later = !holds(folder, kWeightsFile) ||
                         io::read_manifest(checkpoint).record.step > io::read_weights_header(plain.string()).step;
   return is_later ? fs::path(checkpoint) / io::kStateFile : plain;
 }
 
-/// The state of a run's best checkpoint. `path`: as the user named the run.
-fs::path best_in(const fs::path& folder, const std::string& path) {
-  if (is_checkpoint(folder) || (!io::is_folder(path) && fs::path(path).extension() != ".toml")) {
-    throw Error(Failure::deck, path + ": --best chooses among a run's checkpoints; give the run's folder or its deck");
-  }
+/// The state of a run's best checkpoint.
+fs::path best_in(const fs::path& folder) {
   const auto best = io::best_checkpoint(folder.string());
   if (best) return fs::path(best->folder) / io::kStateFile;
   throw Error(Failure::deck, folder.string() +
@@ -88,35 +68,65 @@ std::string first_of(const fs::path& folder, std::initializer_list<const char*> 
 
 }  // namespace
 
-std::vector<DeviceSlice> slices_of(const zero::Weights& weights) {
+std::vector<DeviceSlice> slices_of(const dist::DistributedArray<float>& master) {
   std::vector<DeviceSlice> slices;
-  for (const auto& range : weights.layout().shards())
-    slices.push_back({range.unit, range.begin, weights.master().shard(range.unit)});
+  for (const auto& range : master.layout().shards()) {
+    slices.push_back({range.unit, range.begin, master.shard(range.unit)});
+  }
   return slices;
 }
 
-void save_weights(const std::string& path, const ParameterTable& table, const zero::Weights& weights,
-                  dist::Communicator& comm, const io::WeightsDescription& description) {
-  HostSlices slices(slices_of(weights));
+void save_weights(const std::string& path, const Engine& engine, dist::Communicator& comm,
+                  const io::WeightsDescription& description) {
+  HostSlices slices(slices_of(engine.master()));
   slices.fetch();
-  io::write_weights(comm, path, table, slices.named<const float>(), description);
+  io::write_weights(comm, path, engine.parameters(), slices.named<const float>(), description);
 }
 
-io::WeightsDescription load_weights(const std::string& path, const ParameterTable& table, zero::Weights& weights,
-                                    dist::Communicator& comm) {
-  HostSlices slices(slices_of(weights));
-  const auto description = io::read_weights(comm, path, table, slices.named<float>());
+io::WeightsDescription load_weights(const std::string& path, Engine& engine, dist::Communicator& comm) {
+  HostSlices slices(slices_of(engine.master()));
+  const auto description = io::read_weights(comm, path, engine.parameters(), slices.named<float>());
   slices.store();
-  weights.publish();
+  engine.publish();
   return description;
 }
 
+NamedPath named_path(const std::string& given) {
+  using Kind = NamedPath::Kind;
+  const std::string path = io::without_trailing_slash(given);
+  if (fs::path(path).filename() == io::kStateFile) return {Kind::checkpoint, folder_of(path).string()};
+  if (fs::path(path).extension() == ".toml" && !io::is_folder(path)) {
+    const bool beside_weights = holds(folder_of(path), kWeightsFile);
+    return {Kind::run, beside_weights ? folder_of(path).string() : newest_run(io::read_deck(path).run.dir).string()};
+  }
+  if (!io::is_there(path)) return {Kind::nothing, path};
+  if (!io::is_folder(path)) return {Kind::weights_file, path};
+  if (is_checkpoint(path)) return {Kind::checkpoint, path};
+  return {holds(path, "config.json") && !holds(path, kDeckFile) ? Kind::hugging_face : Kind::run, path};
+}
+
+std::string newest_checkpoint(const std::string& run_folder) {
+  for (const auto& folder : io::checkpoints_in(run_folder)) {
+    if (is_checkpoint(folder)) return folder;
+  }
+  return "";
+}
+
+namespace {
+
+fs::path weights_of(const NamedPath& named, const std::string& given, Which which) {
+  const bool is_run = named.kind == NamedPath::Kind::run;
+  if (which == Which::best && !is_run) {
+    throw Error(Failure::deck, given + ": --best chooses among a run's checkpoints; give the run's folder or its deck");
+  }
+  if (is_run) return which == Which::best ? best_in(named.path) : latest_in(named.path);
+  return named.kind == NamedPath::Kind::checkpoint ? fs::path(named.path) / io::kStateFile : fs::path(named.path);
+}
+
+}  // namespace
+
 RunFiles find_run(const std::string& path, Which which) {
-  const fs::path named = run_folder_of(path);
-  const bool names_weights = !io::is_folder(path) && fs::path(path).extension() != ".toml";
-  const fs::path weights = which == Which::best ? best_in(named, path)
-                           : names_weights      ? fs::path(path)
-                                                : weights_in(named);
+  const fs::path weights = weights_of(named_path(path), path, which);
   if (!io::is_there(weights.string())) {
     throw Error(Failure::deck, path + ": no trained weights at " + weights.string() +
                                    "; give a run's folder, a weights file, a checkpoint, a Hugging Face folder (with "
@@ -126,23 +136,27 @@ RunFiles find_run(const std::string& path, Which which) {
   return {folder.string(), weights.string(), first_of(folder, {kDeckFile}),
           first_of(folder, {kTokenizerFile, kTokenizerModelFile})};
 }
+
 namespace {
 
-enum class Source { run, checkpoint, weights };
+using Kind = NamedPath::Kind;
 
-/// What the path is, as rank 0 sees it.
-Source kind_of(const std::string& path, dist::Communicator& comm) {
-  const auto mine = dist::agreed(comm, [&] {
-    if (comm.rank() != 0) return Source::run;
-    if (!io::is_there(path)) {
-      throw Error(Failure::deck, "checkpoint.resume = \"" + path +
-                                     "\": nothing is there; accepted are none, auto, "
-                                     "the path of a checkpoint, of a run's folder or of a weights file");
+/// As rank 0 sees it.
+NamedPath named_for_resume(const std::string& given, dist::Communicator& comm) {
+  NamedPath named = dist::agreed(comm, [&] {
+    if (comm.rank() != 0) return NamedPath();
+    NamedPath mine = named_path(given);
+    if (mine.kind == Kind::nothing || mine.kind == Kind::hugging_face) {
+      throw Error(Failure::deck,
+                  "checkpoint.resume = \"" + given + "\": " +
+                      (mine.kind == Kind::nothing ? "nothing is there"
+                                                  : "a Hugging Face folder, from which model.init begins") +
+                      "; accepted are none, auto, the path of a checkpoint, of a run's folder or of a "
+                      "weights file");
     }
-    if (!io::is_folder(path)) return Source::weights;
-    return io::is_there(path + "/" + io::kManifestFile) ? Source::checkpoint : Source::run;
+    return mine;
   });
-  return dist::broadcast_value(comm, mine);
+  return {dist::broadcast_value(comm, named.kind), comm.broadcast_control(named.path)};
 }
 
 void use_checkpoint(ResumePoint& point, const io::FoundCheckpoint& found) {
@@ -169,19 +183,17 @@ void use_weights(ResumePoint& point, const std::string& path, dist::Communicator
 }
 
 void use_path(ResumePoint& point, const std::string& given, const std::string& run_dir, dist::Communicator& comm) {
-  const bool in_checkpoint = fs::path(given).filename() == io::kStateFile;
-  const std::string path = in_checkpoint ? fs::absolute(given).parent_path().string() : given;
-  const Source kind = kind_of(path, comm);
-  if (kind == Source::weights) use_weights(point, path, comm);
-  if (kind == Source::checkpoint) use_checkpoint(point, {path, io::verify_checkpoint(comm, path)});
-  if (kind == Source::run) use_newest(point, path, comm);
+  const auto [kind, path] = named_for_resume(given, comm);
+  if (kind == Kind::weights_file) use_weights(point, path, comm);
+  if (kind == Kind::checkpoint) use_checkpoint(point, {path, io::verify_checkpoint(comm, path)});
+  if (kind == Kind::run) use_newest(point, path, comm);
   if (point.source.empty()) {
     throw Error(Failure::input,
                 path + ": no complete checkpoint" + (point.skipped.empty() ? "" : "; " + point.skipped.front()),
                 Error::Seen::by_all_ranks);
   }
   const fs::path folder = (fs::path(path) / "").parent_path();
-  const fs::path run = kind == Source::run ? folder : fs::absolute(folder).parent_path();
+  const fs::path run = kind == Kind::run ? folder : fs::absolute(folder).parent_path();
   if (same_folder(run.string(), run_dir)) point.folder = run_dir;
 }
 

@@ -1,13 +1,16 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// settings.cpp: numbers derived from the deck and the rank count, and the construction of a run's parts.
+// settings.cpp: numbers derived from the deck and the rank count.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include <kozero/core/error.hpp>
-#include <kozero/train/checkpoint.hpp>
 #include <kozero/train/settings.hpp>
-#include "kernels/matmul/matmul.hpp"
+#include "io/deck/schema.hpp"
+#include "io/posix/readable.hpp"
 
 namespace kozero::train {
 namespace {
@@ -54,9 +57,20 @@ BatchSizes batch_sizes(const io::Deck& deck, int num_ranks) {
 
 namespace {
 
-model::RopeScaling rope_scaling_of(const io::RopeScalingKeys& keys) {
-  return {static_cast<float>(keys.factor), static_cast<float>(keys.low_freq_factor),
-          static_cast<float>(keys.high_freq_factor), keys.original_seq};
+/// A key's value; a silent extent (0) leaves the member as it is.
+void take(std::int64_t& member, io::DeckValue key) {
+  const std::int64_t value = *std::get<std::int64_t*>(key);
+  if (value > 0) member = value;
+}
+void take(float& member, io::DeckValue key) { member = static_cast<float>(*std::get<double*>(key)); }
+void take(model::RopeScaling& member, io::DeckValue key) {
+  const io::RopeScalingKeys& keys = *std::get<io::RopeScalingKeys*>(key);
+  member = {static_cast<float>(keys.factor), static_cast<float>(keys.low_freq_factor),
+            static_cast<float>(keys.high_freq_factor), keys.original_seq};
+}
+template <class T>
+void take(T& member, io::DeckValue key) {
+  member = *std::get<T*>(key);
 }
 
 Precision precision_of(const std::string& name) {
@@ -94,18 +108,12 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
   model::Config config;
   config.arch = keys.arch;
   if (keys.preset != "none") config = model::with_preset(config, keys.preset);
-  const auto given = [](std::int64_t key, std::int64_t& member) {
-    if (key > 0) member = key;
-  };
-  given(keys.layers, config.layers);
-  given(keys.dim, config.dim);
-  given(keys.heads, config.heads);
-  given(keys.kv_heads, config.kv_heads);
-  given(keys.head_dim, config.head_dim);
-  given(keys.ffn, config.ffn);
-  given(keys.seq, config.seq);
-  if (keys.vocab > 0 || keys.preset == "none")
-    config.vocab = keys.vocab > 0 ? keys.vocab : std::max<std::int64_t>(data_vocab, 1);
+  io::Deck given = deck;
+  model::for_each_field(config, [&](const model::Field& field, auto& member) {
+    const io::DeckRow& row = *io::find_row(std::string("model.") + field.name);
+    if (keys.preset == "none" || deck.is_set(row.key)) take(member, row.value_in(given));
+  });
+  if (keys.vocab == 0 && keys.preset == "none") config.vocab = std::max<std::int64_t>(data_vocab, 1);
   if (config.arch != "linear" && config.vocab < data_vocab) {
     const bool given_here = keys.vocab > 0;
     throw Error(Failure::deck,
@@ -113,13 +121,6 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
                     std::to_string(config.vocab) + ": the data's tokenizer has " + std::to_string(data_vocab) +
                     " tokens; " + (given_here ? "leave the key out, or give at least that" : "give model.vocab"));
   }
-  const auto decides = [&](const char* key) { return keys.preset == "none" || deck.is_set(key); };
-  if (decides("model.tie_embeddings")) config.tie_embeddings = keys.tie_embeddings;
-  if (decides("model.rope_theta")) config.rope_theta = static_cast<float>(keys.rope_theta);
-  if (decides("model.rope_scaling")) config.rope_scaling = rope_scaling_of(keys.rope_scaling);
-  if (decides("model.norm_eps")) config.norm_eps = static_cast<float>(keys.norm_eps);
-  config.qkv_bias = keys.qkv_bias;
-  config.qk_norm = keys.qk_norm;
   config.dropout = static_cast<float>(keys.dropout);
   config.seed = static_cast<std::uint64_t>(deck.run.seed);
   return resolved_for(deck, config);
@@ -166,25 +167,100 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   return settings;
 }
 
-template <class Scalar>
-void Assembly::store_weights_as(const Settings& settings, MemoryLedger& ledger) {
-  auto model = model::make_model<Scalar>(settings.model);
-  auto state = std::make_unique<zero::ShardedStateOf<Scalar>>(model->parameters(), comm_, settings.zero, ledger);
-  network_ = std::make_unique<model::NetworkOf<Scalar>>(std::move(model), *state);
-  state_ = std::move(state);
+namespace {
+
+/// The same file from any working directory. A path that TOML cannot hold stays as it is.
+void make_absolute(std::string& path) {
+  const std::string whole = std::filesystem::absolute(path).lexically_normal().string();
+  if (io::utf8_prefix(whole) == whole.size()) path = whole;
 }
 
-Assembly::Assembly(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger) : comm_(comm) {
-  with_stored_type(settings.precision, [&](auto type) { store_weights_as<decltype(type)>(settings, ledger); });
-  loader_ = std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger,
-                                          settings.batch.micro_steps);
-  std::vector<UnitRange> ranges;
-  for (const auto& owned : state_->update_ranges()) ranges.push_back(owned.range);
-  optimizer_ = optim::make_optimizer(settings.optim, optim::segments_of(network_->parameters(), ranges), ledger);
-  network_->reserve(ledger, settings.batch.micro_batch);
-  ledger.book(Memory::workspace, "matrix products", kernels::product_workspace());
-  if (!settings.staged) return;
-  staging_ = std::make_unique<Staging>(owned_state(parts()), settings.staging_mib, ledger);
+/// Paths of data, tokenizer and other inputs, so that the deck can be read from any working directory.
+void make_paths_absolute(io::Deck& deck) {
+  for (auto& path : deck.data.text) make_absolute(path);
+  for (auto& path : deck.data.tokens) make_absolute(path);
+  const std::string& tokenizer = deck.data.tokenizer;
+  if (tokenizer != "bytes" && tokenizer != "bpe" && !tokenizer.starts_with("bpe:")) make_absolute(deck.data.tokenizer);
+  if (deck.run.tuning != "none") make_absolute(deck.run.tuning);
+  if (deck.model.init != kRandom) make_absolute(deck.model.init);
+}
+
+}  // namespace
+
+io::Deck resolved_deck(io::Deck deck, const Settings& settings, const std::string& folder) {
+  const model::Config& config = settings.model;
+  model::for_each_field(config, [&](const model::Field& field, const auto& value) {
+    if constexpr (std::is_same_v<decltype(value), const std::int64_t&>) {
+      if ((config.arch == "linear" && !field.linear) || (field.rotary && !config.rotary)) return;
+      const std::string key = std::string("model.") + field.name;
+      std::int64_t& member = *std::get<std::int64_t*>(io::find_row(key)->value_in(deck));
+      if (value == 0 || member == value) return;
+      member = value;
+      deck.origins[key] = "derived";
+    }
+  });
+  make_paths_absolute(deck);
+  deck.run.dir = folder;
+  return deck;
+}
+
+namespace {
+
+/// As a record keeps it.
+template <class T>
+nlohmann::ordered_json to_record(const T& value) {
+  return value;
+}
+
+nlohmann::ordered_json to_record(const model::RopeScaling& scaling) {
+  return {{"factor", scaling.factor},
+          {"low_freq_factor", scaling.low_freq_factor},
+          {"high_freq_factor", scaling.high_freq_factor},
+          {"original_seq", scaling.original_seq}};
+}
+
+template <class T>
+void read_record(const nlohmann::json& json, T& value) {
+  json.get_to(value);
+}
+
+void read_record(const nlohmann::json& json, model::RopeScaling& scaling) {
+  json.at("factor").get_to(scaling.factor);
+  json.at("low_freq_factor").get_to(scaling.low_freq_factor);
+  json.at("high_freq_factor").get_to(scaling.high_freq_factor);
+  json.at("original_seq").get_to(scaling.original_seq);
+}
+
+bool is_default(bool value) { return !value; }
+bool is_default(const model::RopeScaling& scaling) { return scaling.factor == 1.0F; }
+template <class T>
+bool is_default(const T& /*value*/) {
+  return false;
+}
+
+}  // namespace
+
+std::string model_json(const model::Config& config) {
+  nlohmann::ordered_json json;
+  model::for_each_field(config, [&](const model::Field& field, const auto& value) {
+    if (!field.optional || !is_default(value)) json[field.name] = to_record(value);
+  });
+  return json.dump();
+}
+
+model::Config config_of(const std::string& model_json, const std::string& path) {
+  model::Config config;
+  try {
+    const auto json = nlohmann::json::parse(model_json);
+    model::for_each_field(config, [&](const model::Field& field, auto& value) {
+      if (!field.optional || json.contains(field.name)) read_record(json.at(field.name), value);
+    });
+    return model::resolved(config);
+  } catch (const nlohmann::json::exception& problem) {
+    throw Error(Failure::input, path + ": its description of the model: " + problem.what());
+  } catch (const Error& problem) {
+    throw Error(Failure::input, path + ": its description of the model: " + problem.what());
+  }
 }
 
 }  // namespace kozero::train

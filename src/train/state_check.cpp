@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 #include <map>
 #include <ranges>
-#include <variant>
 #include <vector>
 
 #include <kozero/core/error.hpp>
@@ -14,14 +13,7 @@
 namespace kozero::train {
 namespace {
 
-std::uint64_t hash_of(const StoredVector& values) {
-  return std::visit(
-      [](const auto& typed) {
-        using T = typename std::decay_t<decltype(typed)>::value_type;
-        return kernels::bit_hash(Device(), Vector<const T>(typed));
-      },
-      values);
-}
+std::uint64_t hash_of(const zero::RestingArray& array) { return kernels::bit_hash(Device(), array.words); }
 
 [[noreturn]] void refuse(std::int64_t step, const std::string& what) {
   throw Error(Failure::internal,
@@ -33,25 +25,32 @@ std::uint64_t hash_of(const StoredVector& values) {
 
 }  // namespace
 
-StateCheck::StateCheck(zero::ShardedState& state, const optim::Optimizer& optimizer, dist::Communicator& comm)
-    : state_(state), comm_(comm), arrays_(state.weights().at_rest()) {
+template <class Scalar>
+StateCheck<Scalar>::StateCheck(const ParameterTable& table, zero::ShardedState<Scalar>& state,
+                               const optim::Optimizer<Scalar>& optimizer, dist::Communicator& comm)
+    : table_(table), state_(state), comm_(comm), arrays_(state.weights().at_rest()) {
   const bool whole = state.updates_whole_units();
   for (const auto& owned : state.update_ranges()) {
     const UnitRange& range = owned.range;
     for (const auto& moment : optimizer.states()) {
-      arrays_.push_back({moment.name, range.unit, slice(moment.values, range.first, range.extent), whole});
+      const auto mine = slice(moment.values, range.first, range.extent);
+      arrays_.push_back({moment.name, range.unit, words_of(mine), whole});
     }
-    if (whole) whole_gradients_.push_back({"gradient", range.unit, state.whole_gradient(range.unit), true});
+    if (whole) {
+      whole_gradients_.push_back({"gradient", range.unit, words_of(state.gradients().full(range.unit)), true});
+    }
   }
 }
 
-std::vector<std::uint64_t> StateCheck::hashes() const {
+template <class Scalar>
+std::vector<std::uint64_t> StateCheck<Scalar>::hashes() const {
   std::vector<std::uint64_t> all;
-  for (const auto& array : arrays_) all.push_back(hash_of(array.values));
+  for (const auto& array : arrays_) all.push_back(hash_of(array));
   return all;
 }
 
-void StateCheck::record() {
+template <class Scalar>
+void StateCheck<Scalar>::record() {
   recorded_hashes_ = hashes();
   std::vector<std::uint64_t> shards;  // by unit
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
@@ -67,27 +66,30 @@ void StateCheck::record() {
     }
     state_.weights().watch_copies(owners);
   }
-  state_.watch_gradients(true);
+  state_.gradients().watch(true);
   recorded_ = true;
 }
 
-void StateCheck::forget() {
+template <class Scalar>
+void StateCheck<Scalar>::forget() {
   state_.weights().watch_copies({});
-  state_.watch_gradients(false);
+  state_.gradients().watch(false);
   recorded_ = false;
 }
 
-std::string StateCheck::name_of(const zero::RestingArray& array) const {
-  return fmt::format("the {} of {}", array.name, state_.weights().unit_name(array.unit));
+template <class Scalar>
+std::string StateCheck<Scalar>::name_of(const zero::RestingArray& array) const {
+  return fmt::format("the {} of {}", array.name, table_.unit(array.unit).name);
 }
 
-void StateCheck::compare(std::int64_t step) {
+template <class Scalar>
+void StateCheck<Scalar>::compare(std::int64_t step) {
   require(recorded_, "StateCheck: nothing was recorded");
   const std::vector<std::uint64_t> now = hashes();
   const auto changed = std::mismatch(now.begin(), now.end(), recorded_hashes_.begin()).first - now.begin();
   std::string mine;  // of this rank's own memory
   std::string copy;  // of what it received: the fault may be its owner's, who then says so
-  if (const std::string unit = state_.first_changed_gradient(); !unit.empty()) {
+  if (const std::string unit = state_.gradients().first_changed(); !unit.empty()) {
     mine = fmt::format("the gradient of {} on rank {} changed in this step where nothing wrote", unit, comm_.rank());
   }
   if (const std::string unit = state_.weights().first_wrong_copy(); !unit.empty()) {
@@ -105,7 +107,8 @@ void StateCheck::compare(std::int64_t step) {
   compare_replicas(step, now);
 }
 
-void StateCheck::compare_replicas(std::int64_t step, const std::vector<std::uint64_t>& hashes) const {
+template <class Scalar>
+void StateCheck<Scalar>::compare_replicas(std::int64_t step, const std::vector<std::uint64_t>& hashes) const {
   std::vector<std::string> names;
   std::vector<std::uint64_t> mine;
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
@@ -115,7 +118,7 @@ void StateCheck::compare_replicas(std::int64_t step, const std::vector<std::uint
   }
   for (const auto& gradient : whole_gradients_) {
     names.push_back(name_of(gradient));
-    mine.push_back(hash_of(gradient.values));
+    mine.push_back(hash_of(gradient));
   }
   const auto all = dist::from_all_ranks(comm_, mine);
   const auto ranks = static_cast<std::size_t>(comm_.size());
@@ -134,5 +137,8 @@ void StateCheck::compare_replicas(std::int64_t step, const std::vector<std::uint
                      : fmt::format("{} differs between rank {} and rank {}", name, low, high));
   }
 }
+
+#define KOZERO_INSTANTIATE(T) template class StateCheck<T>;
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::train

@@ -18,9 +18,11 @@
 
 namespace kozero::train {
 
+template <class Scalar>
 class StateCheck {
  public:
-  StateCheck(zero::ShardedState& state, const optim::Optimizer& optimizer, dist::Communicator& comm);
+  StateCheck(const ParameterTable& table, zero::ShardedState<Scalar>& state, const optim::Optimizer<Scalar>& optimizer,
+             dist::Communicator& comm);
 
   /// Collective.
   void record();
@@ -35,7 +37,8 @@ class StateCheck {
   void compare_replicas(std::int64_t step, const std::vector<std::uint64_t>& hashes) const;
   [[nodiscard]] std::string name_of(const zero::RestingArray& array) const;
 
-  zero::ShardedState& state_;
+  const ParameterTable& table_;
+  zero::ShardedState<Scalar>& state_;
   dist::Communicator& comm_;
   std::vector<zero::RestingArray> arrays_;
   std::vector<zero::RestingArray> whole_gradients_;  // those that all ranks hold alike

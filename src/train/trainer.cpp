@@ -8,14 +8,20 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
-#include <kozero/train/trainer.hpp>
-#include "src/train/state_check.hpp"
+#include "kernels/matmul/matmul.hpp"
+#include "src/train/trainer.hpp"
 
 namespace kozero::train {
 namespace {
 
 constexpr double kLeast = 1.0;
 constexpr double kMost = 0x1p24;
+
+zero::Config zero_config(const Settings& settings) {
+  zero::Config config = settings.zero;
+  config.trains = settings.use == Use::training;
+  return config;
+}
 
 }  // namespace
 
@@ -43,25 +49,62 @@ void LossScaler::restore(const std::optional<io::LossScale>& saved) {
   good_steps_ = saved->good_steps;
 }
 
-Trainer::Trainer(Parts parts, BatchLoader& loader, const Sampler& sampler, const SampleSource& source,
-                 StepConfig config)
-    : parts_(parts),
-      loader_(loader),
-      sampler_(sampler),
-      source_(source),
-      config_(std::move(config)),
-      losses_("kozero::train::losses", static_cast<std::size_t>(config_.micro_steps)) {
-  if (config_.check_every > 0) check_ = std::make_unique<StateCheck>(parts_.state, parts_.optimizer, parts_.comm);
+template <class Scalar>
+Trainer<Scalar>::Trainer(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger)
+    : comm_(comm),
+      model_(model::make_model<Scalar>(settings.model)),
+      state_(model_->parameters(), comm, zero_config(settings), ledger) {
+  const bool trains = settings.use == Use::training;
+  if (settings.use != Use::generation) {
+    loader_ = std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger,
+                                            trains ? settings.batch.micro_steps : 1);
+  }
+  if (trains) {
+    for (const auto& owned : state_.update_ranges()) update_ranges_.push_back(owned.range);
+    optimizer_ =
+        optim::make_optimizer<Scalar>(settings.optim, optim::segments_of(model_->parameters(), update_ranges_), ledger);
+  }
+  if (settings.use != Use::generation) model_->reserve(ledger, settings.batch.micro_batch);
+  ledger.book(Memory::workspace, "matrix products", kernels::product_workspace());
+  if (trains && settings.staged) {
+    staging_ = std::make_unique<Staging>(owned_state(*this), settings.staging_mib, ledger);
+  }
 }
 
-Trainer::~Trainer() = default;
+template <class Scalar>
+std::vector<optim::NamedState> Trainer<Scalar>::optimizer_states() const {
+  return optimizer_ ? optimizer_->states() : std::vector<optim::NamedState>();
+}
 
-bool Trainer::checks(std::int64_t step) const { return check_ != nullptr && step % config_.check_every == 0; }
+template <class Scalar>
+BatchLoader& Trainer<Scalar>::loader() {
+  require(loader_ != nullptr, "an engine for generation loads no batches");
+  return *loader_;
+}
+
+template <class Scalar>
+void Trainer<Scalar>::train_on(const Sampler& sampler, const SampleSource& source, const StepConfig& config) {
+  require(optimizer_ != nullptr, "an engine that was made for another use is to train");
+  sampler_ = &sampler;
+  source_ = &source;
+  config_ = config;
+  skips_in_a_row_ = 0;
+  check_.reset();
+  if (config.check_every > 0)
+    check_ = std::make_unique<StateCheck<Scalar>>(model_->parameters(), state_, *optimizer_, comm_);
+  losses_ = HostScalars("kozero::train::losses", static_cast<std::size_t>(config.micro_steps));
+}
+
+template <class Scalar>
+bool Trainer<Scalar>::checks(std::int64_t step) const {
+  return check_ != nullptr && step % config_.check_every == 0;
+}
 
 /// For the check of `step`, which comes next.
-void Trainer::record_state(std::int64_t step) {
+template <class Scalar>
+void Trainer<Scalar>::record_state(std::int64_t step) {
   if (check_ == nullptr) return;
-  auto timer = parts_.timeline.phase("check");
+  auto timer = timeline_.phase("check");
   if (checks(step)) {
     check_->record();
   } else {
@@ -69,26 +112,27 @@ void Trainer::record_state(std::int64_t step) {
   }
 }
 
-StepResult Trainer::step(std::int64_t step, const std::function<int()>& request) {
+template <class Scalar>
+StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& request) {
   position().step = step;
   if (checks(step) && !check_->recorded()) record_state(step);
-  StepResult result{.step = step, .tokens = sampler_.positions(step).count * config_.seq};
+  StepResult result{.step = step, .tokens = sampler_->positions(step).count * config_.seq};
   result.loss_scale = config_.loss_scaler.scale();
   const float factor = static_cast<float>(result.loss_scale) / static_cast<float>(result.tokens);
   for (int micro_step = 0; micro_step < config_.micro_steps; ++micro_step) {
-    parts_.state.begin_micro_step(micro_step);
+    state_.gradients().begin_micro_step(micro_step);
     const model::Batch micro_batch = batch(step, micro_step);
-    auto timer = parts_.timeline.phase("forward_backward");
-    parts_.network.forward_backward(micro_batch, factor, &losses_(static_cast<std::size_t>(micro_step)));
+    auto timer = timeline_.phase("forward_backward");
+    model_->forward_backward(state_, micro_batch, factor, &losses_(static_cast<std::size_t>(micro_step)));
   }
   {
-    auto timer = parts_.timeline.phase("reduce");
-    parts_.state.finish_gradients();
-    result.grad_norm = parts_.state.gradient_norm() / result.loss_scale;  // waits: from here on the losses can be read
+    auto timer = timeline_.phase("reduce");
+    state_.finish_gradients();
+    result.grad_norm = state_.gradients().norm() / result.loss_scale;  // waits: from here on the losses can be read
     gather_loss(request, result);
   }
   if (checks(step)) {
-    auto timer = parts_.timeline.phase("check");
+    auto timer = timeline_.phase("check");
     check_->compare(step);
   }
   result.lr = optim::learning_rate(config_.schedule, step);
@@ -100,7 +144,7 @@ StepResult Trainer::step(std::int64_t step, const std::function<int()>& request)
     skips_in_a_row_ = 0;
     return result;
   }
-  result.bad_tensor = parts_.state.first_non_finite_gradient();
+  result.bad_tensor = state_.gradients().first_non_finite();
   const bool answered = std::isfinite(result.loss) && config_.loss_scaler.back_off();
   if (!answered) {
     const bool skips = config_.on_nonfinite == OnNonFinite::skip && skips_in_a_row_ < config_.max_skips;
@@ -111,47 +155,51 @@ StepResult Trainer::step(std::int64_t step, const std::function<int()>& request)
   return result;
 }
 
-void Trainer::gather_loss(const std::function<int()>& request, StepResult& result) {
+template <class Scalar>
+void Trainer<Scalar>::gather_loss(const std::function<int()>& request, StepResult& result) {
   const double mine = std::accumulate(losses_.data(), losses_.data() + losses_.extent(0), 0.0);
   struct Report {
     double loss;
     std::int64_t request;
   };
   double loss = 0.0;
-  for (const Report& report : dist::from_all_ranks(parts_.comm, Report{mine, request ? request() : 0})) {
+  for (const Report& report : dist::from_all_ranks(comm_, Report{mine, request ? request() : 0})) {
     loss += report.loss;
     result.request = std::max(result.request, static_cast<int>(report.request));
   }
   result.loss = loss / static_cast<double>(result.tokens);
 }
 
-model::Batch Trainer::batch(std::int64_t step, int micro_step) {
-  auto timer = parts_.timeline.phase("data");
-  const Share mine = share_of(sampler_.positions(step), parts_.comm.rank(), parts_.comm.size());
+template <class Scalar>
+model::Batch Trainer<Scalar>::batch(std::int64_t step, int micro_step) {
+  auto timer = timeline_.phase("data");
+  const Share mine = share_of(sampler_->positions(step), comm_.rank(), comm_.size());
   const Share now = share_of(mine, micro_step, config_.micro_steps);
-  const std::int64_t epoch = sampler_.epoch(step);
+  const std::int64_t epoch = sampler_->epoch(step);
   std::vector<SampleName> names;
   for (std::int64_t position = now.first; position < now.first + now.count; ++position) {
-    names.push_back(SampleName{epoch, sampler_.sample(epoch, position)});
+    names.push_back(SampleName{epoch, sampler_->sample(epoch, position)});
   }
-  return loader_.load(source_, names);
+  return loader_->load(*source_, names);
 }
 
-void Trainer::update(const StepResult& result) {
+template <class Scalar>
+void Trainer<Scalar>::update(const StepResult& result) {
   const bool clips = config_.grad_clip > 0.0 && result.grad_norm > config_.grad_clip;
   const optim::Step step{result.step - config_.optimizer_start, result.lr,
                          (clips ? config_.grad_clip / result.grad_norm : 1.0) / result.loss_scale};
   {
-    auto timer = parts_.timeline.phase("update");
-    for (const auto& owned : parts_.state.update_ranges()) {
-      parts_.optimizer.update(owned.range.first, {owned.weights, owned.stored}, owned.gradient, step);
+    auto timer = timeline_.phase("update");
+    for (const auto& owned : state_.update_ranges()) {
+      optimizer_->update(owned.range.first, {owned.master, owned.stored}, owned.gradient, step);
     }
   }
-  auto timer = parts_.timeline.phase("publish");
-  parts_.state.publish();
+  auto timer = timeline_.phase("publish");
+  state_.publish_update();
 }
 
-void Trainer::refuse_non_finite(const StepResult& result) const {
+template <class Scalar>
+void Trainer<Scalar>::refuse_non_finite(const StepResult& result) const {
   const bool scales = config_.loss_scaler.state() || result.loss_scale != 1.0;
   const std::string scaled =
       scales ? " at a loss scale of " + std::to_string(static_cast<std::int64_t>(result.loss_scale)) : "";
@@ -169,6 +217,12 @@ void Trainer::refuse_non_finite(const StepResult& result) const {
                   ") or the gradient norm (" + std::to_string(result.grad_norm) + ") is not finite" + scaled + ", " +
                   where + "; the weights are those of the step before. " + advice,
               Error::Seen::by_all_ranks);
+}
+
+std::unique_ptr<Engine> make_engine(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger) {
+  return with_stored_type(settings.precision, [&](auto type) -> std::unique_ptr<Engine> {
+    return std::make_unique<Trainer<decltype(type)>>(settings, comm, ledger);
+  });
 }
 
 }  // namespace kozero::train

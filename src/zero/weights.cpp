@@ -30,19 +30,18 @@ void gather_all(const ParameterTable& table, const dist::DistributedArray<T>& sh
 
 }  // namespace
 
-std::uint64_t Weights::hash_of_my_shards() const {
+std::uint64_t hash_of_my_shards(const dist::DistributedArray<float>& master) {
   std::uint64_t hash = 0;
-  for (int unit = 0; unit < table_.num_units(); ++unit) {
-    const Vector<const float> mine = master().shard(unit);
-    hash = kernels::BitHash<float>::mixed(hash) + kernels::bit_hash(Device(), mine);
+  for (int unit = 0; unit < master.num_units(); ++unit) {
+    hash = kernels::BitHash::mixed(hash) + kernels::bit_hash(Device(), master.shard(unit));
   }
   return hash;
 }
 
 template <class Scalar>
-WeightsOf<Scalar>::WeightsOf(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements,
-                             MemoryLedger& ledger, int prefetch_units)
-    : Weights(table),
+Weights<Scalar>::Weights(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements,
+                         MemoryLedger& ledger, int prefetch_units)
+    : table_(table),
       stored_(table, comm, placements.stored, {Memory::parameters, "weights", true}, ledger),
       stored_shards_(stored_.viewed_as(Placement::sharded)),
       held_(at(table.num_units()), false) {
@@ -53,23 +52,23 @@ WeightsOf<Scalar>::WeightsOf(const ParameterTable& table, dist::Communicator& co
 }
 
 template <class Scalar>
-Vector<const Scalar> WeightsOf<Scalar>::acquire(int unit) {
-  require(!held_[at(unit)], "unit " + table().unit(unit).name + " is acquired twice");
+Vector<const Scalar> Weights<Scalar>::acquire(int unit) {
+  require(!held_[at(unit)], "unit " + table_.unit(unit).name + " is acquired twice");
   const Vector<const Scalar> all = gathered_ ? gathered_->acquire(unit) : stored_.full(unit);
   held_[at(unit)] = true;
   return all;
 }
 
 template <class Scalar>
-void WeightsOf<Scalar>::release(int unit) {
-  require(held_[at(unit)], "unit " + table().unit(unit).name + " is released without acquire");
+void Weights<Scalar>::release(int unit) {
+  require(held_[at(unit)], "unit " + table_.unit(unit).name + " is released without acquire");
   if (!owners_.empty() && wrong_copy_.empty()) check_copy(unit);
   held_[at(unit)] = false;
   if (gathered_) gathered_->release(unit);
 }
 
 template <class Scalar>
-const dist::DistributedArray<float>& WeightsOf<Scalar>::master() const {
+const dist::DistributedArray<float>& Weights<Scalar>::master() const {
   if constexpr (has_master<Scalar>) {
     return *master_;
   } else {
@@ -78,7 +77,7 @@ const dist::DistributedArray<float>& WeightsOf<Scalar>::master() const {
 }
 
 template <class Scalar>
-void WeightsOf<Scalar>::round(int unit) const {
+void Weights<Scalar>::round(int unit) const {
   if constexpr (has_master<Scalar>) {
     if (master_->placement() == Placement::replicated) {
       kernels::convert(Device(), stored_.full(unit), master_->full(unit));
@@ -89,52 +88,52 @@ void WeightsOf<Scalar>::round(int unit) const {
 }
 
 template <class Scalar>
-void WeightsOf<Scalar>::wait_until_reusable() {
+void Weights<Scalar>::wait_until_reusable() {
   if (gathered_) gathered_->wait_until_reusable();
 }
 
 template <class Scalar>
-void WeightsOf<Scalar>::publish() {
+void Weights<Scalar>::publish() {
   const bool gathers_master = has_master<Scalar> && master().placement() == Placement::replicated;
-  if (gathers_master) gather_all(table(), master().viewed_as(Placement::sharded), master());
-  for (int unit = 0; unit < table().num_units(); ++unit) round(unit);
+  if (gathers_master) gather_all(table_, master().viewed_as(Placement::sharded), master());
+  for (int unit = 0; unit < table_.num_units(); ++unit) round(unit);
   if (!gathers_master) share();
 }
 
 template <class Scalar>
-void WeightsOf<Scalar>::share() {
+void Weights<Scalar>::share() {
   if (gathered_) return gathered_->drop();
-  gather_all(table(), stored_shards_, stored_);
+  gather_all(table_, stored_shards_, stored_);
 }
 
 template <class Scalar>
-std::vector<RestingArray> WeightsOf<Scalar>::at_rest() const {
+std::vector<RestingArray> Weights<Scalar>::at_rest() const {
   const auto replicated = [](const auto& array) { return array.placement() == Placement::replicated; };
   std::vector<RestingArray> arrays;
-  for (int unit = 0; unit < table().num_units(); ++unit) {
-    arrays.push_back({kWeightsName, unit, stored_.local(unit), replicated(stored_)});
-    if (master_) arrays.push_back({"master weights", unit, master_->local(unit), replicated(*master_)});
+  for (int unit = 0; unit < table_.num_units(); ++unit) {
+    arrays.push_back({kWeightsName, unit, words_of(stored_.local(unit)), replicated(stored_)});
+    if (master_) arrays.push_back({"master weights", unit, words_of(master_->local(unit)), replicated(*master_)});
   }
   return arrays;
 }
 
 template <class Scalar>
-void WeightsOf<Scalar>::watch_copies(std::vector<std::uint64_t> owners) {
+void Weights<Scalar>::watch_copies(std::vector<std::uint64_t> owners) {
   if (gathered_) owners_ = std::move(owners);
   wrong_copy_.clear();
 }
 
 template <class Scalar>
-void WeightsOf<Scalar>::check_copy(int unit) {
-  const Partition& partition = layout().partition(unit);
+void Weights<Scalar>::check_copy(int unit) {
+  const Partition& partition = stored_.layout().partition(unit);
   const Vector<const Scalar> copy = gathered_->held(unit);
   for (int rank = 0; rank < partition.num_ranks(); ++rank) {
     const std::uint64_t hash = kernels::bit_hash(Device(), slice(copy, partition.begin(rank), partition.size(rank)));
-    if (hash != owners_[at(unit * partition.num_ranks() + rank)]) wrong_copy_ = table().unit(unit).name;
+    if (hash != owners_[at(unit * partition.num_ranks() + rank)]) wrong_copy_ = table_.unit(unit).name;
   }
 }
 
-#define KOZERO_INSTANTIATE(T) template class WeightsOf<T>;
+#define KOZERO_INSTANTIATE(T) template class Weights<T>;
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::zero

@@ -11,7 +11,7 @@ using namespace kozero;
 namespace {
 
 std::string nearest(const std::string& given) {
-  static const std::array<std::string, 4> kNames = {"stage", "accumulation", "overlap", "shard_group"};
+  static const std::array<std::string, 4> kNames = {"stage", "accumulation", "overlap", "prefetch_units"};
   return nearest_name(given, kNames.data(), kNames.data() + kNames.size());
 }
 
@@ -21,7 +21,7 @@ TEST_CASE("the nearest name is offered only where it is near") {
   CHECK(nearest("stge") == "stage");
   CHECK(nearest("Stage") == "stage");
   CHECK(nearest("accumulate") == "accumulation");
-  CHECK(nearest("shardgroup") == "shard_group");
+  CHECK(nearest("prefetchunits") == "prefetch_units");
   CHECK(nearest("zebra").empty());
   CHECK(nearest("").empty());
 }

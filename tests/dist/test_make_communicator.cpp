@@ -90,9 +90,9 @@ TEST_CASE("self is refused to several ranks", "[make]") {
   if (group.size() == 1) {
     CHECK(make_communicator("self", group.handle(), ledger)->name() == "self");
   } else {
-    CHECK_THROWS_MATCHES(make_communicator("self", group.handle(), ledger), Error,
-                         Message("comm.backend = self: it serves one rank, but " + std::to_string(group.size()) +
-                                 " were started; take auto"));
+    CHECK_THROWS_MATCHES(
+        make_communicator("self", group.handle(), ledger), Error,
+        Message("comm.backend = self: it serves one rank, not " + std::to_string(group.size()) + "; take auto"));
   }
 }
 

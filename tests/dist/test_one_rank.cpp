@@ -19,7 +19,7 @@ TEST_CASE("accepted back ends", "[names]") {
 
 TEST_CASE("other back ends are refused with the accepted ones", "[names]") {
   CHECK_THROWS_MATCHES(check_backend_name("ring"), Error,
-                       Message("comm.backend = ring: not built yet; accepted are auto, self, mpi, shm, nccl"));
+                       Message("comm.backend = ring: accepted are auto, self, mpi, shm, nccl"));
   CHECK_THROWS_MATCHES(check_backend_name("gossip"), Error,
                        Message("comm.backend = gossip: accepted are auto, self, mpi, shm, nccl"));
   CHECK_THROWS_MATCHES(check_backend_name("slef"), Error,

@@ -31,7 +31,7 @@ std::vector<float> numbers(std::uint64_t seed) {
 class Training {
  public:
   explicit Training(const Config& config)
-      : optimizer_(make_optimizer(config, segments(), ledger_)),
+      : optimizer_(make_optimizer<Bfloat16>(config, segments(), ledger_)),
         weights_(ledger_.take<float>(Memory::parameters, "weights", kExtent)),
         rounded_(ledger_.take<Bfloat16>(Memory::parameters, "weights in 16 bits", kExtent)),
         gradient_(ledger_.take<float>(Memory::gradients, "gradient", kExtent)) {
@@ -43,13 +43,13 @@ class Training {
     write(gradient_, numbers(static_cast<std::uint64_t>(number)));
     for (std::int64_t first = 0; first < kExtent; first += piece) {
       const std::int64_t extent = std::min(piece, kExtent - first);
-      optimizer_->update(first, Target{weights_, StoredVector(rounded_)}.part(first, extent),
+      optimizer_->update(first, Target<Bfloat16>{weights_, rounded_}.part(first, extent),
                          slice(gradient_, first, extent), {number, 0.01, 0.5});
     }
     Device().fence();
   }
 
-  [[nodiscard]] Optimizer& optimizer() { return *optimizer_; }
+  [[nodiscard]] Optimizer<Bfloat16>& optimizer() { return *optimizer_; }
   [[nodiscard]] const MemoryLedger& ledger() const { return ledger_; }
   [[nodiscard]] std::vector<float> weights() const { return read(weights_); }
   /// Whether every weight that is not frozen, and no other, was left in 16 bits.
@@ -76,7 +76,7 @@ class Training {
   }
 
   MemoryLedger ledger_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Optimizer<Bfloat16>> optimizer_;
   Vector<float> weights_;
   Vector<Bfloat16> rounded_;
   Vector<float> gradient_;
@@ -175,16 +175,16 @@ TEST_CASE("more runs of flags than one kernel takes, over several of its blocks,
   for (const char* kind : {"adamw", "sgd"}) {
     MemoryLedger ledger;
     const Config config{.kind = kind, .weight_decay = 0.2, .momentum = 0.9};
-    const auto at_once = make_optimizer(config, many, ledger);
-    const auto one_by_one = make_optimizer(config, many, ledger);
+    const auto at_once = make_optimizer<float>(config, many, ledger);
+    const auto one_by_one = make_optimizer<float>(config, many, ledger);
     const auto a = ledger.take<float>(Memory::parameters, "a", extent);
     const auto b = ledger.take<float>(Memory::parameters, "b", extent);
     const auto gradient = ledger.take<float>(Memory::gradients, "gradient", extent);
     for (const auto& values : {a, b, gradient}) Kokkos::deep_copy(values, 0.5F);
     at_once->update(0, {a}, gradient, {1, 0.01, 1.0});
     for (const Segment& one : many) {
-      one_by_one->update(one.first, Target{b}.part(one.first, one.extent), slice(gradient, one.first, one.extent),
-                         {1, 0.01, 1.0});
+      one_by_one->update(one.first, Target<float>{b}.part(one.first, one.extent),
+                         slice(gradient, one.first, one.extent), {1, 0.01, 1.0});
     }
     Device().fence();
     const std::vector<float> got = Training::read(a);
@@ -207,20 +207,20 @@ TEST_CASE("states have PyTorch's names and are booked") {
 
 TEST_CASE("a ledger that only plans books the states of an optimizer") {
   MemoryLedger plan(MemoryLedger::Mode::plan);
-  const auto optimizer = make_optimizer({.kind = "adamw"}, {{0, 1LL << 40, true, false}}, plan);
+  const auto optimizer = make_optimizer<float>({.kind = "adamw"}, {{0, 1LL << 40, true, false}}, plan);
   CHECK(plan.bytes(Memory::optimizer) == 8LL << 40);
 }
 
 TEST_CASE("an unknown kind is refused with the accepted ones") {
   MemoryLedger ledger;
-  CHECK_THROWS_WITH(make_optimizer({.kind = "adam"}, segments(), ledger),
+  CHECK_THROWS_WITH(make_optimizer<float>({.kind = "adam"}, segments(), ledger),
                     Catch::Matchers::Equals("optim.kind = \"adam\": accepted are adamw, sgd"));
 }
 
 TEST_CASE("gaps between segments and parts outside the array are refused") {
   MemoryLedger ledger;
-  CHECK_THROWS_AS(make_optimizer({}, {{0, 10, true, false}, {11, 5, true, false}}, ledger), Error);
-  const auto optimizer = make_optimizer({}, {{0, 10, true, false}}, ledger);
+  CHECK_THROWS_AS(make_optimizer<float>({}, {{0, 10, true, false}, {11, 5, true, false}}, ledger), Error);
+  const auto optimizer = make_optimizer<float>({}, {{0, 10, true, false}}, ledger);
   const auto six = ledger.take<float>(Memory::parameters, "six", 6);
   CHECK_THROWS_AS(optimizer->update(5, {six}, six, {}), Error);
 }

@@ -84,7 +84,7 @@ void KnownWeights::shift() {
 
 template <class Scalar>
 void ModelStep<Scalar>::fill_weights() {
-  for (const auto& range : state_.weights().layout().shards()) {
+  for (const auto& range : state_.weights().master().layout().shards()) {
     const auto mine = state_.weights().master().shard(range.unit);
     for (std::int64_t i = 0; i < range.extent; ++i) mine(i) = known_.at(range.unit, range.begin + i);
   }
@@ -190,7 +190,7 @@ void ModelStep<Scalar>::check_gradients(int step) {
   }
   // The norm is control traffic, for which all ranks wait: a step without it must be in order too.
   if (step % 3 == 0) return;
-  expect(std::abs(state_.gradient_norm() - std::sqrt(squares)) < 1e-9 * std::sqrt(squares), "the norm is wrong");
+  expect(std::abs(state_.gradients().norm() - std::sqrt(squares)) < 1e-9 * std::sqrt(squares), "the norm is wrong");
 }
 
 template <class Scalar>
@@ -198,18 +198,18 @@ void ModelStep<Scalar>::update(int step) {
   known_.update(shape_, comm_.size(), step);
   for (const auto& owned : state_.update_ranges()) {
     for (std::int64_t i = 0; i < owned.range.extent; ++i) {
-      owned.weights(i) = known_.at(owned.range.unit, owned.range.begin + i);
-      if constexpr (has_master<Scalar>) std::get<Vector<Scalar>>(owned.stored)(i) = Scalar(owned.weights(i));
+      owned.master(i) = known_.at(owned.range.unit, owned.range.begin + i);
+      if constexpr (has_master<Scalar>) owned.stored(i) = Scalar(owned.master(i));
     }
   }
   sleep_at_random();
-  state_.publish();
+  state_.publish_update();
 }
 
 template <class Scalar>
 void ModelStep<Scalar>::train(int step, bool skips_update) {
   for (int micro_step = 0; micro_step < shape_.micro_steps; ++micro_step) {
-    state_.begin_micro_step(micro_step);
+    state_.gradients().begin_micro_step(micro_step);
     sleep_where_asked(step, false);
     forward();
     head_forward_backward(step, micro_step);

@@ -40,7 +40,7 @@ class KnownWeights {
 template <class Scalar>
 class ModelStep {
  public:
-  ModelStep(const ParameterTable& table, dist::Communicator& comm, zero::ShardedStateOf<Scalar>& state, Shape shape)
+  ModelStep(const ParameterTable& table, dist::Communicator& comm, zero::ShardedState<Scalar>& state, Shape shape)
       : table_(table), comm_(comm), state_(state), shape_(shape), known_(table) {}
 
   void fill_weights();
@@ -76,7 +76,7 @@ class ModelStep {
 
   const ParameterTable& table_;
   dist::Communicator& comm_;
-  zero::ShardedStateOf<Scalar>& state_;
+  zero::ShardedState<Scalar>& state_;
   Shape shape_;
   KnownWeights known_;
   Sleep sleep_;

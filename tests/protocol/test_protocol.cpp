@@ -117,7 +117,7 @@ std::string take_steps(const Case& one, MPI_Comm world) {
   const auto comm = connect(one, world, ledger, kPatience);
   const std::string problem = gather_many_at_once(*comm, ledger);
   if (!problem.empty()) return problem;
-  zero::ShardedStateOf<Scalar> state(table, *comm, one.config, ledger);
+  zero::ShardedState<Scalar> state(table, *comm, one.config, ledger);
   test::ModelStep<Scalar> model(table, *comm, state, {one.tied, one.config.micro_steps});
   model.fill_weights();
   model.train(1, false);
@@ -138,13 +138,13 @@ std::string lose_last_rank(const Case& one, MPI_Comm world, bool before_norm) {
     ParameterTable table = test::five_units();
     MemoryLedger ledger;
     std::unique_ptr<dist::Communicator> comm;
-    std::unique_ptr<zero::ShardedStateOf<float>> state;
+    std::unique_ptr<zero::ShardedState<float>> state;
     std::unique_ptr<test::ModelStep<float>> model;
   };
   auto* rank = new Rank;
   try {
     rank->comm = connect(one, world, rank->ledger, 1.0);
-    rank->state = std::make_unique<zero::ShardedStateOf<float>>(rank->table, *rank->comm, one.config, rank->ledger);
+    rank->state = std::make_unique<zero::ShardedState<float>>(rank->table, *rank->comm, one.config, rank->ledger);
     rank->model = std::make_unique<test::ModelStep<float>>(rank->table, *rank->comm, *rank->state,
                                                            test::Shape{one.tied, one.config.micro_steps});
     if (rank->comm->rank() == one.ranks - 1) {

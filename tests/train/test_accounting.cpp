@@ -34,7 +34,7 @@ Accounts accounts_of(const TinyRun& run, int num_ranks) {
     dist::CountedCommunicator comm(dist::make_communicator(group.name(), handle, ledger));
     tests::TinyTraining training(run, comm, ledger);
     comm.reset();
-    training.trainer().step(1);
+    training.engine().step(1);
     std::int64_t sent = 0;
     for (const auto& count : comm.counts()) sent += count.bytes;
     const std::int64_t held =
@@ -44,7 +44,7 @@ Accounts accounts_of(const TinyRun& run, int num_ranks) {
       accounts.held += one;
       accounts.largest = std::max(accounts.largest, one);
     }
-    accounts.table = training.network().parameters();
+    accounts.table = training.engine().parameters();
     accounts.here = true;
   });
   return accounts;
@@ -70,7 +70,7 @@ void check_plan(const TinyRun& run) {
     }
     // The copy that is saved from: master weights and two moments of this rank's own slices.
     const int states = run.precision == Precision::f32 ? 2 : 3;
-    CHECK(3 * real.bytes(Memory::optimizer) == states * training.staging()->bytes());
+    CHECK(3 * real.bytes(Memory::optimizer) == states * training.engine().staging()->bytes());
   });
 }
 

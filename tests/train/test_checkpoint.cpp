@@ -25,22 +25,19 @@ namespace {
 /// Whether what all ranks hold alike has the same bits.
 bool holds_equal_copies(TinyTraining& training) {
   bool equal = true;
-  for (const auto& array : training.state().weights().at_rest()) {
-    const auto hash = std::visit(
-        [](const auto& values) {
-          using T = typename std::decay_t<decltype(values)>::value_type;
-          return kernels::bit_hash(Device(), Vector<const T>(values));
-        },
-        array.values);
-    const auto all = dist::from_all_ranks(training.parts().comm, hash);
-    equal = equal && (!array.replicated || all == std::vector(all.size(), hash));
-  }
+  training.with_state([&](auto& state) {
+    for (const auto& array : state.weights().at_rest()) {
+      const auto hash = kernels::bit_hash(Device(), array.words);
+      const auto all = dist::from_all_ranks(training.engine().comm(), hash);
+      equal = equal && (!array.replicated || all == std::vector(all.size(), hash));
+    }
+  });
   return equal;
 }
 
 /// Gives every element of every tensor, in weights and optimizer state, a value of its own: a function of its index.
 void number_elements(TinyTraining& training, bool fill, int& wrong) {
-  const ParameterTable& table = training.network().parameters();
+  const ParameterTable& table = training.engine().parameters();
   const auto visit = [&](int kind, int unit, std::int64_t begin, const Vector<float>& values) {
     for (const auto& row : table.rows()) {
       for (std::int64_t i = 0; row.unit == unit && i < row.extent(); ++i) {
@@ -54,13 +51,14 @@ void number_elements(TinyTraining& training, bool fill, int& wrong) {
       }
     }
   };
-  const auto parts = training.parts();
+  training.with_state([&](auto& state) {
+    for (const auto& owned : state.update_ranges()) visit(0, owned.range.unit, owned.range.begin, owned.master);
+  });
   int kind = 0;
-  for (const auto& owned : parts.state.update_ranges()) visit(kind, owned.range.unit, owned.range.begin, owned.weights);
-  for (const auto& state : parts.optimizer.states()) {
+  for (const auto& state : training.engine().optimizer_states()) {
     ++kind;
-    for (const auto& owned : parts.state.update_ranges()) {
-      visit(kind, owned.range.unit, owned.range.begin, slice(state.values, owned.range.first, owned.range.extent));
+    for (const auto& range : training.engine().update_ranges()) {
+      visit(kind, range.unit, range.begin, slice(state.values, range.first, range.extent));
     }
   }
 }
@@ -91,13 +89,13 @@ TEST_CASE("saved under any stage and rank count, loaded under all 16: equal in b
       MemoryLedger ledger;
       TinyTraining training({.model = model_of(saved), .stage = saved % 4}, comm, ledger);
       number_elements(training, true, numbered);
-      train::save_checkpoint(path, training.parts(), record_of(saved));
+      train::save_checkpoint(path, training.engine(), record_of(saved));
     });
     tests::on_each_group("mpi", [&](dist::Communicator& comm) {
       for (int stage = 0; stage <= 3; ++stage) {
         MemoryLedger ledger;
         TinyTraining training({.model = model_of(saved), .stage = stage}, comm, ledger);
-        CHECK(train::load_state(path + "/state.h5", training.parts(), comm).empty());
+        CHECK(train::load_state(path + "/state.h5", training.engine(), comm).empty());
         int wrong = 0;
         number_elements(training, false, wrong);
         INFO("saved as " << saved << ", loaded under stage " << stage << " on " << comm.size() << " ranks");
@@ -119,14 +117,14 @@ TEST_CASE("a file knows no precision: saved in one, loaded in the other, master 
         MemoryLedger ledger;
         TinyTraining training({.model = smallest_gpt2(), .precision = saved, .stage = stage}, comm, ledger);
         number_elements(training, true, numbered);
-        train::save_checkpoint(path, training.parts(), record_of(stage));
+        train::save_checkpoint(path, training.engine(), record_of(stage));
       });
       tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) {
         for (int other = 0; other < 8; ++other) {
           MemoryLedger ledger;
           const auto loaded = other < 4 ? Precision::f32 : Precision::bf16;
           TinyTraining training({.model = smallest_gpt2(), .precision = loaded, .stage = other % 4}, comm, ledger);
-          CHECK(train::load_state(path + "/state.h5", training.parts(), comm).empty());
+          CHECK(train::load_state(path + "/state.h5", training.engine(), comm).empty());
           int wrong = 0;
           number_elements(training, false, wrong);
           INFO("saved in " << name_of(saved) << ", loaded in " << name_of(loaded) << " under stage " << other % 4);
@@ -145,10 +143,11 @@ void check_restart(const TinyRun& run, const std::string& path, dist::Communicat
   MemoryLedger ledger;
   TinyTraining continuous(run, comm, ledger);
   continuous.result_of_steps(1, 2);
-  train::CheckpointSaver saver(continuous.parts(), continuous.staging(), dist::make_control_communicator(handle, 60.0));
+  train::CheckpointSaver saver(continuous.engine(), continuous.engine().staging(),
+                               dist::make_control_communicator(handle, 60.0));
   CHECK(saver.asynchronous() == run.staged);
   io::CheckpointRecord record = record_of(2);
-  record.loss_scale = continuous.trainer().loss_scaler().state();
+  record.loss_scale = continuous.engine().loss_scaler().state();
   saver.begin({path, record, {}, 0});
   const TinyResult wanted = continuous.result_of_steps(3, 5);  // beside the writing, where that is asynchronous
   const auto report = saver.wait();
@@ -163,10 +162,10 @@ void check_restart(const TinyRun& run, const std::string& path, dist::Communicat
   TinyTraining restarted(from_there, comm, again);
   CHECK(manifest.record.step == 2);
   CHECK(manifest.record.tokens == 70);
-  CHECK(train::load_state(report->folder + "/state.h5", restarted.parts(), comm).empty());
+  CHECK(train::load_state(report->folder + "/state.h5", restarted.engine(), comm).empty());
   CHECK(manifest.record.loss_scale == record.loss_scale);
   CHECK(restarted.result_of_steps(3, 5) == wanted);
-  CHECK(restarted.trainer().loss_scaler().state() == continuous.trainer().loss_scaler().state());
+  CHECK(restarted.engine().loss_scaler().state() == continuous.engine().loss_scaler().state());
 }
 
 }  // namespace
@@ -218,10 +217,10 @@ TEST_CASE(
     MemoryLedger ledger;
     TinyTraining other(run, comm, ledger);
     other.result_of_steps(1, 5);
-    CHECK(other.trainer().loss_scaler().state() == io::LossScale{0x1p18, 2});
+    CHECK(other.engine().loss_scaler().state() == io::LossScale{0x1p18, 2});
     run.precision = Precision::bf16;
     TinyTraining wide(run, comm, ledger);
-    CHECK(train::load_state(folder / "fp16/step_000000002/state.h5", wide.parts(), comm).empty());
+    CHECK(train::load_state(folder / "fp16/step_000000002/state.h5", wide.engine(), comm).empty());
   });
 }
 
@@ -233,7 +232,8 @@ TEST_CASE("what is saved is the state at begin(), whatever training does to it w
       MemoryLedger ledger;
       TinyTraining training({.model = smallest_gpt2(), .stage = 1, .staged = staged}, comm, ledger);
       training.result_of_steps(1, 1);
-      train::CheckpointSaver saver(training.parts(), training.staging(), dist::make_control_communicator(handle, 60.0));
+      train::CheckpointSaver saver(training.engine(), training.engine().staging(),
+                                   dist::make_control_communicator(handle, 60.0));
       saver.begin({folder / name, record_of(1), {}, 0});
       int wrong = 0;
       number_elements(training, true, wrong);
@@ -249,7 +249,8 @@ TEST_CASE("a save that fails beside the training is reported to every rank when 
   tests::on_first_ranks(test::world_size(), "mpi", [&](dist::Communicator& comm, const void* handle) {
     MemoryLedger ledger;
     TinyTraining training({.model = smallest_gpt2(), .stage = 3, .staged = true}, comm, ledger);
-    train::CheckpointSaver saver(training.parts(), training.staging(), dist::make_control_communicator(handle, 60.0));
+    train::CheckpointSaver saver(training.engine(), training.engine().staging(),
+                                 dist::make_control_communicator(handle, 60.0));
     CHECK(!saver.ended(comm));
     for (const bool exists : {false, true}) {
       saver.begin({folder.path(), record_of(7), {}, 0});
@@ -269,7 +270,7 @@ TEST_CASE("staging that is too small for the state is refused with what it needs
     MemoryLedger ledger(MemoryLedger::Mode::plan);
     TinyTraining training({.model = {.arch = "gpt2", .layers = 1, .dim = 160, .heads = 2, .vocab = 64, .seq = 8}}, comm,
                           ledger);
-    const auto groups = train::owned_state(training.parts());
+    const auto groups = train::owned_state(training.engine());
     CHECK_THROWS_WITH(
         train::Staging(groups, 3, ledger),
         "checkpoint.staging_mib = 3: a rank's share of the state needs 4 MiB; accepted are that and more, or 0 for "
@@ -286,9 +287,9 @@ TEST_CASE("a checkpoint without this optimizer's states loads weights only, and 
     MemoryLedger ledger;
     TinyTraining adamw({.model = tests::tiny_llama(), .stage = 2}, comm, ledger);
     adamw.result();
-    train::save_checkpoint(folder / "adamw", adamw.parts(), record_of(3));
+    train::save_checkpoint(folder / "adamw", adamw.engine(), record_of(3));
     TinyTraining sgd({.model = tests::tiny_llama(), .stage = 0, .optimizer = "sgd"}, comm, ledger);
-    const auto absent = train::load_state(folder / "adamw/state.h5", sgd.parts(), comm);
+    const auto absent = train::load_state(folder / "adamw/state.h5", sgd.engine(), comm);
     CHECK(absent == std::vector<std::string>{"optimizer/momentum_buffer"});
     CHECK(sgd.my_weights() == adamw.my_weights());
   });
@@ -299,10 +300,10 @@ TEST_CASE("a failing save is every rank's, and leaves nothing behind") {
   tests::on_first_ranks(test::world_size(), "mpi", [&](dist::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining training({.model = tests::tiny_gpt2(), .stage = 3}, comm, ledger);
-    train::save_checkpoint(folder / "step_1", training.parts(), record_of(1));
-    CHECK_THROWS_WITH(train::save_checkpoint(folder / "step_1", training.parts(), record_of(1)),
+    train::save_checkpoint(folder / "step_1", training.engine(), record_of(1));
+    CHECK_THROWS_WITH(train::save_checkpoint(folder / "step_1", training.engine(), record_of(1)),
                       ContainsSubstring("exists already"));
-    CHECK_THROWS_WITH(train::save_checkpoint("/proc/no/step_1", training.parts(), record_of(1)),
+    CHECK_THROWS_WITH(train::save_checkpoint("/proc/no/step_1", training.engine(), record_of(1)),
                       ContainsSubstring("cannot create"));
     CHECK(!std::filesystem::exists(folder / "step_1.partial"));
   });

@@ -17,11 +17,8 @@ using tests::TinyTraining;
 
 namespace {
 
-constexpr std::int64_t kMicroBatch = 1;  // what seven ranks hold of a global batch of 5
-
 train::Evaluation evaluation_of(TinyTraining& training, dist::Communicator& comm, std::int64_t max_samples) {
-  const train::Evaluator evaluator{training.network(), comm, training.loader(), kMicroBatch};
-  return train::evaluate(evaluator, training.source(), max_samples);
+  return train::evaluate(training.engine(), training.source(), max_samples);
 }
 
 }  // namespace
@@ -75,9 +72,8 @@ TEST_CASE("an evaluation of a part reads samples from the whole set, on any rank
   tests::on_each_group("mpi", [](dist::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining training({.model = tests::tiny_gpt2()}, comm, ledger);
-    const train::Evaluator evaluator{training.network(), comm, training.loader(), kMicroBatch};
     const Noted source;
-    CHECK(train::evaluate(evaluator, source, 5).tokens == 5 * 7);
+    CHECK(train::evaluate(training.engine(), source, 5).tokens == 5 * 7);
     const std::set<std::int64_t> all = {10, 30, 50, 70, 90};
     for (const auto index : source.read_) CHECK(all.contains(index));
     const double mine = static_cast<double>(source.read_.size());
@@ -91,15 +87,14 @@ TEST_CASE("the tail counts where all samples do: its targets, once, whatever the
   tests::on_each_group("mpi", [](dist::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining training({.model = tests::tiny_gpt2(), .stage = 3}, comm, ledger);
-    const train::Evaluator evaluator{training.network(), comm, training.loader(), kMicroBatch};
     const tests::NoiseSamples whole(4, 37), tailed(4, 37, 3), only_tail(0, 37, 3);
-    const auto without = train::evaluate(evaluator, whole, 0);
-    CHECK(train::evaluate(evaluator, tailed, 3).tokens == 3 * 7);
-    const auto with = train::evaluate(evaluator, tailed, 4);
+    const auto without = train::evaluate(training.engine(), whole, 0);
+    CHECK(train::evaluate(training.engine(), tailed, 3).tokens == 3 * 7);
+    const auto with = train::evaluate(training.engine(), tailed, 4);
     CHECK(with.tokens == 4 * 7 + 3);
     const double tail_loss = with.loss * 31 - without.loss * 28;
     CHECK(tail_loss > 0.0);
-    const auto short_text = train::evaluate(evaluator, only_tail, 0);
+    const auto short_text = train::evaluate(training.engine(), only_tail, 0);
     CHECK(short_text.tokens == 3);
     CHECK(std::abs(short_text.loss - std::log(37.0)) < 0.5);
     CHECK(std::abs(tail_loss / 3 - std::log(37.0)) < 0.5);
@@ -119,7 +114,7 @@ TEST_CASE("evaluation knows no dropout, and the next training step is as without
     TinyTraining plain(run, comm, plain_ledger);
     for (const std::int64_t step : {1, 2, 3}) {
       evaluation_of(training, comm, 5);
-      CHECK(training.trainer().step(step).loss == plain.trainer().step(step).loss);
+      CHECK(training.engine().step(step).loss == plain.engine().step(step).loss);
     }
     CHECK(training.my_weights() == plain.my_weights());
   });

@@ -22,14 +22,13 @@ TEST_CASE("a tiny model reaches the Markov source's entropy within 2 %") {
     MemoryLedger ledger;
     const train::DataSet data = train::open_data(deck, 32, "", comm);
     const auto settings = train::settings_of(deck, 1, data.vocab, data.train->num_samples());
-    train::Assembly assembly(settings, comm, ledger);
-    assembly.state().initialise(settings.seed);
+    const auto engine = train::make_engine(settings, comm, ledger);
+    engine->initialise(settings.seed);
     const train::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
-    train::Trainer trainer(assembly.parts(), assembly.loader(), sampler, *data.train, settings.step);
-    for (std::int64_t step = 1; step <= settings.steps; ++step) trainer.step(step);
-    const train::Evaluator evaluator{assembly.network(), comm, assembly.loader(), 32};
+    engine->train_on(sampler, *data.train, settings.step);
+    for (std::int64_t step = 1; step <= settings.steps; ++step) engine->step(step);
     // Many samples, of an endless source: the mean's own deviation is below 0.3 % of the floor.
-    const double loss = train::evaluate(evaluator, *data.train, 4096).loss;
+    const double loss = train::evaluate(*engine, *data.train, 4096).loss;
     CHECK(loss > *data.loss_floor - 0.02);
     CHECK(loss < 1.02 * *data.loss_floor);
   });

@@ -51,13 +51,13 @@ struct Trained {
     training.result_of_steps(1, 2);
   }
   Heard cached(const train::GenerationOrder& order, std::int64_t sequences, std::int64_t longest) {
-    train::CachedGenerator generator(training.network(), comm, kVocab, sequences, longest, ledger);
+    train::CachedGenerator generator(training.engine(), kVocab, sequences, longest, ledger);
     Heard heard(order.num_sequences());
     times = generator.run(order, heard);
     return heard;
   }
   std::vector<Token> plain(const std::vector<Token>& prompt, std::int64_t count, const Sampling& sampling) {
-    return train::Generator(training.network(), comm, kVocab, ledger).continued(prompt, count, sampling);
+    return train::Generator(training.engine(), kVocab, ledger).continued(prompt, count, sampling);
   }
 
   MemoryLedger ledger;
@@ -98,8 +98,8 @@ TEST_CASE("logits of 16-bit weights with a cache are those of the full forward, 
     for (const auto& config : {tests::tiny_gpt2(), tests::tiny_llama(), tests::tiny_qwen3()}) {
       tests::on_first_ranks(1, "mpi", [&](dist::Communicator& comm) {
         Trained trained({.model = with_window(config, 12), .precision = precision}, comm);
-        model::Network& network = trained.training.network();
-        network.reserve_cache(trained.ledger, {.sequences = 1, .positions = count, .rows = count});
+        train::Engine& engine = trained.training.engine();
+        engine.reserve_cache(trained.ledger, {.sequences = 1, .positions = count, .rows = count});
         const Kokkos::View<std::int32_t**, Kokkos::LayoutRight, DeviceMemory> rows("rows", 3, text.size());
         const auto host = Kokkos::create_mirror_view(rows);  // tokens, sequences, positions
         for (std::size_t i = 0; i < text.size(); ++i) {
@@ -113,9 +113,9 @@ TEST_CASE("logits of 16-bit weights with a cache are those of the full forward, 
         };
         const auto cached = trained.ledger.take<float>(Memory::workspace, "logits", 1, kVocab);
         const auto full = trained.ledger.take<float>(Memory::workspace, "logits", kVocab);
-        network.decode({row(0, 0, 11), {row(1, 0, 11), row(2, 0, 11)}}, Matrix<float>());
-        network.decode({row(0, 11, 1), {row(1, 11, 1), row(2, 11, 1)}}, cached);
-        network.next_token_logits(as_matrix(row(0, 0, count), 1, count), count, full);
+        engine.decode({row(0, 0, 11), {row(1, 0, 11), row(2, 0, 11)}}, Matrix<float>());
+        engine.decode({row(0, 11, 1), {row(1, 11, 1), row(2, 11, 1)}}, cached);
+        engine.next_token_logits(as_matrix(row(0, 0, count), 1, count), count, full);
         const auto got = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), cached);
         const auto expected = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), full);
         float largest = 0.0F;

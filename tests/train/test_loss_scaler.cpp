@@ -3,7 +3,7 @@
 // test_loss_scaler.cpp: when the scale moves, between which ends, and what a checkpoint keeps of it.
 #include <catch2/catch_test_macros.hpp>
 
-#include <kozero/train/trainer.hpp>
+#include <kozero/train/engine.hpp>
 
 using kozero::train::LossScaler;
 

@@ -126,18 +126,19 @@ class Run {
         training_(run_, comm_, ledger_),
         source_(training_.source()),
         sampler_(11, run_.num_samples, run_.global_batch),
-        trainer_(training_.parts(), training_.loader(), sampler_, source_,
-                 TinyTraining::settings(run_, comm_.size()).step) {}
+        engine_(training_.engine()) {
+    engine_.train_on(sampler_, source_, TinyTraining::settings(run_, comm_.size()).step);
+  }
 
   /// The error's text, "" where the flip was not found.
   std::string found() {
-    trainer_.step(1);
+    engine_.step(1);
     if (comm_.rank() == trial_.rank) arm();
     std::string text;
     try {
-      trainer_.step(2);
+      engine_.step(2);
       disarm();
-      trainer_.step(3);
+      engine_.step(3);
     } catch (const Error& error) {
       CHECK(error.seen_by_all_ranks());
       text = error.what();
@@ -163,17 +164,23 @@ class Run {
     while (extent_of(index) == 0) index = random_() % count;
     return index;
   }
-  void flip_gradient(std::size_t owned) { flip_in(training_.state().update_ranges()[owned].gradient, random_); }
+  /// The reduced gradients that this rank updates by.
+  std::vector<Vector<const float>> gradients() {
+    std::vector<Vector<const float>> all;
+    training_.with_state([&](auto& state) {
+      for (const auto& owned : state.update_ranges()) all.push_back(owned.gradient);
+    });
+    return all;
+  }
+  void flip_gradient(std::size_t owned) { flip_in(gradients()[owned], random_); }
   void flip_at_rest() {
     if (trial_.where == Where::weights) {
-      const auto arrays = training_.state().weights().at_rest();
-      const auto extent_of = [&](std::size_t i) {
-        return std::visit([](const auto& values) { return values.extent(0); }, arrays[i].values);
-      };
-      std::visit([&](const auto& values) { flip_in(values, random_); },
-                 arrays[any_of(arrays.size(), extent_of)].values);
+      std::vector<zero::RestingArray> arrays;
+      training_.with_state([&](auto& state) { arrays = state.weights().at_rest(); });
+      const auto extent_of = [&](std::size_t i) { return arrays[i].words.extent(0); };
+      flip_in(arrays[any_of(arrays.size(), extent_of)].words, random_);
     } else {
-      const auto states = training_.parts().optimizer.states();
+      const auto states = training_.engine().optimizer_states();
       flip_in(states[random_() % states.size()].values, random_);
     }
   }
@@ -187,7 +194,7 @@ class Run {
   TinyTraining training_;
   WatchedSamples source_;
   train::Sampler sampler_;
-  train::Trainer trainer_;
+  train::Engine& engine_;
   bool flipped_ = false;
   int reads_ = 0;
 };
@@ -206,9 +213,9 @@ void Run::arm() {
       break;
     case Where::reduced_gradient:
       comm_.at_control = [this] {
-        const auto& ranges = training_.state().update_ranges();
-        const auto extent_of = [&](std::size_t i) { return ranges[i].gradient.extent(0); };
-        once([&] { flip_gradient(any_of(ranges.size(), extent_of)); });
+        const auto all = gradients();
+        const auto extent_of = [&](std::size_t i) { return all[i].extent(0); };
+        once([&] { flip_gradient(any_of(all.size(), extent_of)); });
       };
       break;
     case Where::gathered_copy:
@@ -325,14 +332,14 @@ TEST_CASE("between checks, what all ranks hold alike is found later, and what is
     for (int stage = 0; stage <= 3; ++stage) {
       MemoryLedger ledger;
       TinyTraining training({.model = tests::tiny_llama(), .stage = stage, .steps = 6, .check_every = 4}, comm, ledger);
-      training.trainer().step(1);
-      const auto moment = training.parts().optimizer.states().front().values;
+      training.engine().step(1);
+      const auto moment = training.engine().optimizer_states().front().values;
       if (comm.rank() == 1) moment(3) = std::bit_cast<float>(std::bit_cast<std::uint32_t>(moment(3)) ^ (1U << 22U));
-      training.trainer().step(2);
-      training.trainer().step(3);
+      training.engine().step(2);
+      training.engine().step(3);
       std::string text;
       try {
-        training.trainer().step(4);
+        training.engine().step(4);
       } catch (const Error& error) {
         text = error.what();
       }

@@ -28,9 +28,9 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 
 /// Sets one weight of rank 0's first slice, on every rank's copy.
 void set_first_weight(TinyTraining& training, const dist::Communicator& comm, float value) {
-  const auto mine = training.state().weights().master().shard(0);
+  const auto mine = training.engine().master().shard(0);
   if (comm.rank() == 0) mine(0) = value;
-  training.state().weights().publish();
+  training.engine().publish();
 }
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -52,7 +52,7 @@ TEST_CASE("a step moves the weights by the schedule's rate times the clipped nor
       const std::vector<double> rates = {0.25, 0.5, 0.5, 0.25};
       for (std::int64_t step = 1; step <= 4; ++step) {
         const auto before = training.my_weights();
-        const auto result = training.trainer().step(step);
+        const auto result = training.engine().step(step);
         const double norm = grad_clip > 0.0 ? std::min(grad_clip, result.grad_norm) : result.grad_norm;
         const double rate = rates[static_cast<std::size_t>(step - 1)];
         CHECK(result.lr == rate);
@@ -67,8 +67,8 @@ TEST_CASE("an incomplete step is the step of a smaller batch: it divides by its 
     MemoryLedger ledger, small_ledger;
     TinyTraining training({.model = tests::tiny_gpt2(), .global_batch = 5}, comm, ledger);
     TinyTraining small({.model = tests::tiny_gpt2(), .global_batch = 2}, comm, small_ledger);
-    const auto last = training.trainer().step(3);  // samples 10 and 11 of 12
-    const auto same = small.trainer().step(6);
+    const auto last = training.engine().step(3);  // samples 10 and 11 of 12
+    const auto same = small.engine().step(6);
     CHECK(last.tokens == 2 * 7);
     CHECK(last.loss == Catch::Approx(same.loss).epsilon(1e-6));
     CHECK(last.grad_norm == Catch::Approx(same.grad_norm).epsilon(1e-5));
@@ -81,7 +81,7 @@ TEST_CASE("AdamW's number is the step's: how far a first update goes says which"
       MemoryLedger ledger;
       TinyTraining training({.model = tests::tiny_llama(), .weight_decay = 0.0}, comm, ledger);
       const auto before = training.my_weights();
-      training.trainer().step(step);
+      training.engine().step(step);
       const auto after = training.my_weights();
       // m / c1 over the root of v / c2, of one gradient g far above eps: (1 - b1) / (1 - b1^t) sqrt((1 - b2^t) / (1 -
       // b2))
@@ -102,16 +102,16 @@ TEST_CASE("a step with a bad number changes no bit; skip goes on, stop says wher
       MemoryLedger ledger;
       TinyTraining training({.model = tests::tiny_gpt2(), .stage = stage, .on_nonfinite = train::OnNonFinite::skip},
                             comm, ledger);
-      training.trainer().step(1);
+      training.engine().step(1);
       const auto good = training.my_weights();
       const float first = comm.rank() == 0 ? good.front() : 0.0F;
       set_first_weight(training, comm, kNan);
-      const auto result = training.trainer().step(2);
+      const auto result = training.engine().step(2);
       CHECK(result.skipped);
       CHECK(result.bad_tensor == "wte.weight");
       set_first_weight(training, comm, first);
       CHECK(training.my_weights() == good);
-      CHECK_FALSE(training.trainer().step(3).skipped);
+      CHECK_FALSE(training.engine().step(3).skipped);
     }
   });
 }
@@ -125,14 +125,14 @@ TEST_CASE("max_skips steps in a row are skipped, the next is refused, and a good
     const float first = comm.rank() == 0 ? training.my_weights().front() : 0.0F;
     for (const std::int64_t skips : {2, 3}) {
       set_first_weight(training, comm, kNan);
-      for (std::int64_t skip = 1; skip <= skips; ++skip) CHECK(training.trainer().step(skip).skips_in_a_row == skip);
+      for (std::int64_t skip = 1; skip <= skips; ++skip) CHECK(training.engine().step(skip).skips_in_a_row == skip);
       if (skips == 3) break;
       set_first_weight(training, comm, first);
-      CHECK(training.trainer().step(3).skips_in_a_row == 0);
+      CHECK(training.engine().step(3).skips_in_a_row == 0);
     }
     std::string text;
     try {
-      training.trainer().step(4);
+      training.engine().step(4);
     } catch (const Error& error) {
       text = error.what();
       CHECK(error.failure() == Failure::non_finite);
@@ -153,7 +153,7 @@ TEST_CASE("a loss scale that backs off is none of max_skips") {
                           comm, ledger);
     int skipped = 0;
     for (std::int64_t step = 1; step <= 20; ++step) {
-      const auto result = training.trainer().step(step);
+      const auto result = training.engine().step(step);
       skipped += result.skipped ? 1 : 0;
       CHECK(result.skips_in_a_row == 0);
     }
@@ -168,7 +168,7 @@ TEST_CASE("stop ends in status 6 on every rank, naming step and tensor") {
     set_first_weight(training, comm, kNan);
     std::string text;
     try {
-      training.trainer().step(1);
+      training.engine().step(1);
     } catch (const Error& error) {
       text = error.what();
       CHECK(error.failure() == Failure::non_finite);
@@ -191,7 +191,7 @@ TEST_CASE("a gradient that overflows under a finite loss is caught by the norm")
                             comm, ledger);
       for (std::int64_t step = 1; step <= 12; ++step) {
         set_first_weight(training, comm, weight);
-        const auto result = training.trainer().step(step);
+        const auto result = training.engine().step(step);
         CHECK(result.skipped == !(std::isfinite(result.loss) && std::isfinite(result.grad_norm)));
         only_the_gradient += std::isfinite(result.loss) && result.skipped;
       }
@@ -215,7 +215,7 @@ std::vector<float> gradient_in(Precision precision, const train::LossScaler& sca
                          .schedule = {.kind = "constant", .lr = 1.0}},
                         comm, ledger);
   std::vector<float> gradient = training.my_weights();
-  CHECK_FALSE(training.trainer().step(1).skipped);
+  CHECK_FALSE(training.engine().step(1).skipped);
   const std::vector<float> after = training.my_weights();
   for (std::size_t i = 0; i < after.size(); ++i) gradient[i] -= after[i];
   return gradient;
@@ -257,7 +257,7 @@ TEST_CASE("a scale that overflows is halved, the step left out, until the run tr
     const auto begin = training.my_weights();
     std::int64_t step = 1;
     double scale = 0x1p24;
-    for (auto result = training.trainer().step(step); result.skipped; result = training.trainer().step(++step)) {
+    for (auto result = training.engine().step(step); result.skipped; result = training.engine().step(++step)) {
       CHECK(result.loss_scale == scale);
       CHECK(std::isfinite(result.loss));
       CHECK_FALSE(result.bad_tensor.empty());
@@ -266,9 +266,9 @@ TEST_CASE("a scale that overflows is halved, the step left out, until the run tr
       REQUIRE(step < 20);
     }
     CHECK(step > 1);
-    CHECK(training.trainer().loss_scaler().scale() == scale);
+    CHECK(training.engine().loss_scaler().scale() == scale);
     CHECK(training.my_weights() != begin);
-    CHECK_FALSE(training.trainer().step(step + 1).skipped);
+    CHECK_FALSE(training.engine().step(step + 1).skipped);
   });
 }
 
@@ -280,7 +280,7 @@ TEST_CASE("what the scale cannot answer is on_nonfinite's: a fixed one's overflo
                             ledger);
       if (bad_weight) set_first_weight(training, comm, kNan);
       try {
-        training.trainer().step(1);
+        training.engine().step(1);
       } catch (const Error& error) {
         CHECK(error.failure() == Failure::non_finite);
         return std::string(error.what());

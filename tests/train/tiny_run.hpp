@@ -9,6 +9,7 @@
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/train/settings.hpp>
+#include "src/train/trainer.hpp"
 
 namespace kozero::tests {
 
@@ -97,13 +98,12 @@ class TinyTraining {
  public:
   TinyTraining(const TinyRun& run, dist::Communicator& comm, MemoryLedger& ledger)
       : run_(run),
-        assembly_(settings(run, comm.size()), comm, ledger),
+        engine_(train::make_engine(settings(run, comm.size()), comm, ledger)),
         source_(run.num_samples, run.model.vocab),
         sampler_(11, run.num_samples, run.global_batch) {
     if (ledger.plans_only()) return;
-    state().initialise(3);
-    trainer_ = std::make_unique<train::Trainer>(assembly_.parts(), assembly_.loader(), sampler_, source_,
-                                                settings(run, comm.size()).step);
+    engine_->initialise(3);
+    engine_->train_on(sampler_, source_, settings(run, comm.size()).step);
   }
 
   static train::Settings settings(const TinyRun& run, int num_ranks) {
@@ -134,7 +134,7 @@ class TinyTraining {
   TinyResult result_of_steps(std::int64_t first, std::int64_t last) {
     TinyResult all;
     for (std::int64_t step = first; step <= last; ++step) {
-      const auto one = trainer_->step(step);
+      const auto one = engine_->step(step);
       all.losses.push_back(one.loss);
       all.norms.push_back(one.grad_norm);
     }
@@ -144,28 +144,28 @@ class TinyTraining {
 
   [[nodiscard]] std::vector<float> my_weights() {
     std::vector<float> values;
-    for (const auto& range : state().weights().layout().shards()) {
-      const auto mine =
-          Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), state().weights().master().shard(range.unit));
+    const auto& master = engine_->master();
+    for (const auto& range : master.layout().shards()) {
+      const auto mine = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), master.shard(range.unit));
       values.insert(values.end(), mine.data(), mine.data() + mine.extent(0));
     }
     return values;
   }
 
-  train::Trainer& trainer() { return *trainer_; }
-  train::Parts parts() { return assembly_.parts(); }
-  train::BatchLoader& loader() { return assembly_.loader(); }
+  train::Engine& engine() { return *engine_; }
   const NoiseSamples& source() const { return source_; }
-  train::Staging* staging() { return assembly_.staging(); }
-  model::Network& network() { return assembly_.network(); }
-  zero::ShardedState& state() { return assembly_.state(); }
+  /// call(zero::ShardedState<Scalar>&), of the run's precision.
+  template <class Call>
+  void with_state(const Call& call) {
+    with_stored_type(run_.precision,
+                     [&](auto type) { call(dynamic_cast<train::Trainer<decltype(type)>&>(*engine_).state()); });
+  }
 
  private:
   TinyRun run_;
-  train::Assembly assembly_;
+  std::unique_ptr<train::Engine> engine_;
   NoiseSamples source_;
   train::Sampler sampler_;
-  std::unique_ptr<train::Trainer> trainer_;
 };
 
 }  // namespace kozero::tests

@@ -59,9 +59,9 @@ class WritingCommunicator final : public dist::Communicator {
 };
 
 /// A training step of one micro-step as the decoder makes it, until its gradients are finished; its events.
-std::string events_of_step(zero::ShardedStateOf<float>& state, WritingCommunicator& comm) {
+std::string events_of_step(zero::ShardedState<float>& state, WritingCommunicator& comm) {
   comm.events.clear();
-  state.begin_micro_step(0);
+  state.gradients().begin_micro_step(0);
   for (int unit = 0; unit < 4; ++unit) {
     state.acquire(unit);
     comm.write("[forward " + std::to_string(unit) + "]");
@@ -93,7 +93,7 @@ std::string first_step(const zero::Config& config) {
   WritingCommunicator comm;
   MemoryLedger ledger;
   const auto table = five_units();
-  zero::ShardedStateOf<float> state(table, comm, config, ledger);
+  zero::ShardedState<float> state(table, comm, config, ledger);
   return events_of_step(state, comm);
 }
 
@@ -127,7 +127,7 @@ TEST_CASE("stage 1: each unit is reduced while the next works, and taken back wh
   WritingCommunicator comm;
   MemoryLedger ledger;
   const auto table = five_units();
-  zero::ShardedStateOf<float> state(table, comm, {.stage = 1}, ledger);
+  zero::ShardedState<float> state(table, comm, {.stage = 1}, ledger);
   const std::string forward = "[forward 0] [forward 1] [forward 2] [forward 3] ";
   CHECK(events_of_step(state, comm) ==
         forward + "[head] r4 [backward 3] r3 d4 [backward 2] r2 d3 [backward 1] r1 d2 [backward 0] r0 d1 d0");
@@ -140,8 +140,8 @@ TEST_CASE("updated slices are gathered a unit behind their start") {
   WritingCommunicator comm;
   MemoryLedger ledger;
   const auto table = five_units();
-  zero::ShardedStateOf<float> state(table, comm, {.stage = 1}, ledger);
-  state.publish();
+  zero::ShardedState<float> state(table, comm, {.stage = 1}, ledger);
+  state.publish_update();
   CHECK(comm.events == "g0 g1 w0 g2 w1 g3 w2 g4 w3 w4 q0 q1 q2 q3 q4");
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("an order that nobody foresaw gathers what it needs") {
   WritingCommunicator comm;
   MemoryLedger ledger;
   const auto table = five_units();
-  zero::ShardedStateOf<float> state(table, comm, {.stage = 3, .accumulation = zero::Accumulation::reduced}, ledger);
+  zero::ShardedState<float> state(table, comm, {.stage = 3, .accumulation = zero::Accumulation::reduced}, ledger);
   for (const int unit : {2, 0, 3}) {
     state.acquire(unit);
     comm.write("[" + std::to_string(unit) + "]");

@@ -14,7 +14,7 @@
 
 using namespace kozero;
 using dist::Placement;
-using Weights = zero::WeightsOf<float>;
+using Weights = zero::Weights<float>;
 
 namespace {
 
@@ -23,7 +23,7 @@ float value_at(int round, int unit, std::int64_t index) {
 }
 
 void fill_slices(const Weights& weights, int round) {
-  for (const auto& range : weights.layout().shards()) {
+  for (const auto& range : weights.master().layout().shards()) {
     const auto mine = weights.master().shard(range.unit);
     for (std::int64_t i = 0; i < range.extent; ++i) mine(i) = value_at(round, range.unit, range.begin + i);
   }
@@ -63,12 +63,12 @@ TEMPLATE_TEST_CASE("weights in 16 bits are rounded from their master, whose bits
   for (const auto& placements : rows) {
     MemoryLedger ledger;
     const auto comm = tests::all_ranks(ledger);
-    zero::WeightsOf<TestType> weights(table, *comm, placements, ledger);
-    for (const auto& range : weights.layout().shards()) {
+    zero::Weights<TestType> weights(table, *comm, placements, ledger);
+    for (const auto& range : weights.master().layout().shards()) {
       for (std::int64_t i = 0; i < range.extent; ++i)
         weights.master().shard(range.unit)(i) = value_at(1, range.unit, range.begin + i);
     }
-    const std::uint64_t hash = weights.hash_of_my_shards();
+    const std::uint64_t hash = zero::hash_of_my_shards(weights.master());
     weights.publish();
     for (int unit = 0; unit < table.num_units(); ++unit) {
       const auto shown = weights.acquire(unit);
@@ -79,7 +79,7 @@ TEMPLATE_TEST_CASE("weights in 16 bits are rounded from their master, whose bits
       CHECK(equal);
       weights.release(unit);
     }
-    CHECK(weights.hash_of_my_shards() == hash);
+    CHECK(zero::hash_of_my_shards(weights.master()) == hash);
   }
 }
 
@@ -89,14 +89,14 @@ TEMPLATE_TEST_CASE("rounded slices that were written beside the master are share
   for (const auto stored : {Placement::replicated, Placement::sharded}) {
     MemoryLedger ledger;
     const auto comm = tests::all_ranks(ledger);
-    zero::WeightsOf<TestType> weights(table, *comm, {stored, Placement::sharded}, ledger);
+    zero::Weights<TestType> weights(table, *comm, {stored, Placement::sharded}, ledger);
     weights.publish();
     for (int unit = 0; unit < table.num_units(); ++unit) {
       weights.acquire(unit);  // what is gathered before must not stay
       weights.release(unit);
     }
-    for (const auto& range : weights.layout().shards()) {
-      const auto rounded = std::get<Vector<TestType>>(weights.stored_shard(range.unit));
+    for (const auto& range : weights.master().layout().shards()) {
+      const auto rounded = weights.stored().shard(range.unit);
       REQUIRE(static_cast<std::int64_t>(rounded.extent(0)) == range.extent);
       for (std::int64_t i = 0; i < range.extent; ++i) rounded(i) = TestType(value_at(2, range.unit, range.begin + i));
     }
@@ -148,7 +148,7 @@ TEST_CASE("a gathered copy that is not its owners' is named when it is released"
   for (int unit = 0; unit < table.num_units(); ++unit) {
     const auto all = weights.acquire(unit);
     for (int rank = 0; rank < comm->size(); ++rank) {
-      const Partition& cut = weights.layout().partition(unit);
+      const Partition& cut = weights.master().layout().partition(unit);
       owners.push_back(kernels::bit_hash(Device(), slice(all, cut.begin(rank), cut.size(rank))));
     }
     weights.release(unit);

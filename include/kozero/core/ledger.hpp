@@ -4,14 +4,17 @@
 // Every large buffer is taken from a MemoryLedger under a category and a label. A ledger that only plans hands out
 // Views with a null pointer and the right extent, so `kozero plan` runs the constructors that training runs.
 // Memory is zeroed on the device's threads (first touch), 64-byte aligned, on large pages,
-// and lives as long as the ledger.
+// and lives as long as the ledger. Scratch cuts a block of it into arrays of one call.
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <kozero/core/error.hpp>
 #include <kozero/core/memory_source.hpp>
 #include <kozero/core/views.hpp>
 
@@ -69,6 +72,54 @@ class MemoryLedger {
   Mode mode_;
   std::vector<Line> lines_;
   std::vector<void*> owned_;
+};
+
+// One block of memory cut into arrays that live no longer than a call.
+//   planning:  Scratch plan;             take from it     plan.bytes() is what the call needs; the arrays are null
+//   running:   Scratch scratch(memory);  take the same    arrays follow each other on 256-byte borders
+// Who takes does so in one function, called for the plan and for the run, so that the two cannot differ.
+
+class Scratch {
+ public:
+  Scratch() = default;
+  explicit Scratch(Vector<std::byte> memory)
+      : Scratch(memory.data(), static_cast<std::int64_t>(memory.extent(0)), 256) {}
+  /// One host thread's, with arrays on cache lines. Null: planning. The caller vouches for the memory's extent.
+  static Scratch of_thread(void* memory) {
+    const std::int64_t extent = memory == nullptr ? kPlanning : std::numeric_limits<std::int64_t>::max();
+    return Scratch(static_cast<std::byte*>(memory), extent, 64);
+  }
+
+  /// Throws Error(internal) where more is taken than there is.
+  template <class T>
+  T* take(std::int64_t extent) {
+    const std::int64_t first = bytes_;
+    bytes_ += (extent * static_cast<std::int64_t>(sizeof(T)) + border_ - 1) / border_ * border_;
+    if (extent_ == kPlanning) return nullptr;
+    require(bytes_ <= extent_, "Scratch: more taken than planned");
+    return reinterpret_cast<T*>(memory_ + first);
+  }
+  template <class T>
+  Vector<T> vector(std::int64_t extent) {
+    return Vector<T>(take<T>(extent), static_cast<std::size_t>(extent));
+  }
+  template <class T>
+  Matrix<T> matrix(std::int64_t rows, std::int64_t columns) {
+    return as_matrix(vector<T>(rows * columns), rows, columns);
+  }
+
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+
+ private:
+  Scratch(std::byte* memory, std::int64_t extent, std::int64_t border)
+      : memory_(memory), extent_(extent), border_(border) {}
+
+  static constexpr std::int64_t kPlanning = -1;
+
+  std::byte* memory_ = nullptr;
+  std::int64_t extent_ = kPlanning;
+  std::int64_t border_ = 256;
+  std::int64_t bytes_ = 0;
 };
 
 }  // namespace kozero

@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // precision.hpp: the types in which a run stores weights and activations: float, Bfloat16, Float16. The 16-bit types
 // store and convert; they have no arithmetic, since kernels compute in float. The lists here instantiate templates once
-// per type. StoredVector holds weights in any of the three types.
+// per type.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
 #include <type_traits>
-#include <variant>
 
 #include <kozero/core/views.hpp>
 
@@ -139,15 +138,6 @@ decltype(auto) with_stored_type(Precision precision, const Call& call) {
   if (precision == Precision::bf16) return call(Bfloat16());
   if (precision == Precision::fp16) return call(Float16());
   return call(float());
-}
-
-// Weights as a network reads them, for code that handles every precision alike.
-// Of 16 bits it is what is rounded from the master; in f32 it is the master itself.
-
-using StoredVector = std::variant<Vector<float>, Vector<Bfloat16>, Vector<Float16>>;
-
-inline StoredVector slice(const StoredVector& all, std::int64_t first, std::int64_t extent) {
-  return std::visit([=](const auto& values) { return StoredVector(slice(values, first, extent)); }, all);
 }
 
 }  // namespace kozero

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
+#include <type_traits>
 
 namespace kozero {
 
@@ -38,6 +39,14 @@ template <class T, class Memory>
 Vector<T, Memory> slice(const Vector<T, Memory>& all, std::int64_t first, std::int64_t extent) {
   T* begin = all.data() == nullptr ? nullptr : all.data() + first;
   return Vector<T, Memory>(begin, static_cast<std::size_t>(extent));
+}
+
+/// The bits of a vector, four bytes a word; of 16-bit values there must be an even number.
+template <class T, class Memory>
+Vector<std::uint32_t, Memory> words_of(const Vector<T, Memory>& values) {
+  using Word = std::uint32_t;
+  auto* const words = reinterpret_cast<Word*>(const_cast<std::remove_const_t<T>*>(values.data()));
+  return Vector<Word, Memory>(words, values.extent(0) * sizeof(T) / sizeof(Word));
 }
 
 /// A vector's memory read as a (rows, columns) matrix.

@@ -45,6 +45,7 @@ class DistributedArray {
   [[nodiscard]] Placement placement() const { return placement_; }
   [[nodiscard]] Communicator& comm() const { return *comm_; }
   [[nodiscard]] const ShardLayout& layout() const { return layout_; }
+  [[nodiscard]] int num_units() const { return static_cast<int>(shards_.size()); }
 
   /// The elements of a unit that this rank owns.
   [[nodiscard]] Vector<T> shard(int unit) const { return shards_.at(static_cast<std::size_t>(unit)); }

@@ -38,6 +38,35 @@ struct Config {
   std::uint64_t seed = 1;        ///< names the dropout streams and the linear demo's teacher
 };
 
+/// A field of a Config that files keep.
+struct Field {
+  const char* name;       ///< in decks ("model.NAME") and checkpoints' records
+  bool optional = false;  ///< left out of a record where it has its default
+  bool rotary = false;    ///< for architectures with RoPE only
+  bool linear = false;    ///< the linear demo has it too
+};
+
+/// Calls visit(field, member) for every field that files keep, in their order: all but the dropout, the seed and what
+/// follows from arch. A new field is a line here, a row of the deck's schema, and what computes with it.
+template <class AnyConfig, class Visit>
+void for_each_field(AnyConfig& config, const Visit& visit) {
+  visit(Field{.name = "arch", .linear = true}, config.arch);
+  visit(Field{.name = "layers"}, config.layers);
+  visit(Field{.name = "dim", .linear = true}, config.dim);
+  visit(Field{.name = "heads"}, config.heads);
+  visit(Field{.name = "kv_heads", .rotary = true}, config.kv_heads);
+  visit(Field{.name = "head_dim", .rotary = true}, config.head_dim);
+  visit(Field{.name = "ffn", .linear = true}, config.ffn);
+  visit(Field{.name = "vocab"}, config.vocab);
+  visit(Field{.name = "seq"}, config.seq);
+  visit(Field{.name = "tie_embeddings"}, config.tie_embeddings);
+  visit(Field{.name = "rope_theta", .rotary = true}, config.rope_theta);
+  visit(Field{.name = "norm_eps"}, config.norm_eps);
+  visit(Field{.name = "qkv_bias", .optional = true, .rotary = true}, config.qkv_bias);
+  visit(Field{.name = "qk_norm", .optional = true, .rotary = true}, config.qk_norm);
+  visit(Field{.name = "rope_scaling", .optional = true, .rotary = true}, config.rope_scaling);
+}
+
 /// The config with every 0 that means "derived" replaced. Throws Error(deck) naming the key where shapes do not divide
 /// (dim by heads, heads by kv_heads, odd head_dim under RoPE) or arch is unknown.
 Config resolved(Config config);

@@ -7,46 +7,12 @@
 #pragma once
 #include <cstddef>
 
-#include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/parameter_access.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/model/model.hpp>
 
 namespace kozero::model {
-
-// One block of memory that every layer uses in turn for what lives no longer than its own call.
-//   planning:  Scratch plan;           carve from it      plan.bytes() is what the call needs; the Views are null
-//   running:   Scratch scratch(memory); carve the same    parts follow each other on 256-byte borders
-// A layer carves in one function, called for the plan and for the run, so that the two cannot differ.
-
-class Scratch {
- public:
-  Scratch() = default;
-  explicit Scratch(Vector<std::byte> memory) : memory_(memory), planning_(false) {}
-
-  template <class T>
-  Vector<T> vector(std::int64_t extent) {
-    constexpr std::int64_t kBorder = 256;
-    const std::int64_t first = bytes_;
-    bytes_ += (extent * static_cast<std::int64_t>(sizeof(T)) + kBorder - 1) / kBorder * kBorder;
-    if (planning_) return Vector<T>(nullptr, static_cast<std::size_t>(extent));
-    require(bytes_ <= static_cast<std::int64_t>(memory_.extent(0)), "Scratch: more carved than planned");
-    return Vector<T>(reinterpret_cast<T*>(memory_.data() + first), static_cast<std::size_t>(extent));
-  }
-
-  template <class T>
-  Matrix<T> matrix(std::int64_t rows, std::int64_t columns) {
-    return as_matrix(vector<T>(rows * columns), rows, columns);
-  }
-
-  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
-
- private:
-  Vector<std::byte> memory_;
-  std::int64_t bytes_ = 0;
-  bool planning_ = true;
-};
 
 // What every layer must know of the sequences that are passing through the network.
 //   N = batch * positions rows; row n is position n % positions of sequence n / positions
@@ -60,7 +26,7 @@ struct Pass {
   Vector<std::byte> scratch_memory;
 
   [[nodiscard]] std::int64_t num_rows() const { return batch * positions; }
-  /// The whole scratch memory; what an earlier layer left there is dead.
+  /// The whole scratch memory, which every layer uses in turn; what an earlier layer left there is dead.
   [[nodiscard]] Scratch scratch() const { return Scratch(scratch_memory); }
 };
 

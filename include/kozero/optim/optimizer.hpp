@@ -37,9 +37,10 @@ struct Step {
 };
 
 /// The weights that an update changes.
+template <class Scalar>
 struct Target {
   Vector<float> master;
-  StoredVector stored = {};  ///< the same as a network reads them; written where it reads 16 bits
+  Vector<Scalar> stored = {};  ///< the same as a model reads them; written where it reads 16 bits
 
   [[nodiscard]] Target part(std::int64_t first, std::int64_t extent) const {
     return {slice(master, first, extent), slice(stored, first, extent)};
@@ -63,17 +64,22 @@ struct NamedState {
   Vector<float> values;
 };
 
+/// Of weights that a model reads as Scalar.
+template <class Scalar>
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   [[nodiscard]] virtual std::string name() const = 0;
   /// Updates flat elements [first, first + target.master.extent(0)).
-  virtual void update(std::int64_t first, const Target& target, Vector<const float> gradient, const Step& step) = 0;
+  virtual void update(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient,
+                      const Step& step) = 0;
   [[nodiscard]] virtual std::vector<NamedState> states() const = 0;
 };
 
 /// Takes the state of all segments' elements (Memory::optimizer). Throws Error(deck) for an unknown kind.
-std::unique_ptr<Optimizer> make_optimizer(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger);
+template <class Scalar>
+std::unique_ptr<Optimizer<Scalar>> make_optimizer(const Config& config, std::vector<Segment> segments,
+                                                  MemoryLedger& ledger);
 
 // The learning rate of each step.
 //   step <= warmup_steps:  lr * step / warmup_steps                                 steps count from 1

@@ -13,7 +13,8 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
-#include <kozero/train/trainer.hpp>
+#include <kozero/train/engine.hpp>
+#include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/tensor_groups.hpp"
 #include "io/text/tokenizer.hpp"
@@ -89,27 +90,31 @@ class Staging {
 // state is replicated. So nothing in the file tells who wrote it.
 
 /// What this rank writes: its own slices of a replicated state too, so that every element has one writer.
-std::vector<StateGroup> owned_state(const Parts& parts);
+std::vector<StateGroup> owned_state(const Engine& engine);
 
 /// A tied embedding is the head's matrix too.
-io::Ties ties_of(const model::Network& network);
+io::Ties ties_of(const Engine& engine);
 
 /// What a checkpoint of the present state holds. `slices` keep the values on the host; on a host build they are the
 /// state itself.
-io::CheckpointContents contents_of(const Parts& parts, const io::CheckpointRecord& record,
+io::CheckpointContents contents_of(const Engine& engine, const io::CheckpointRecord& record,
                                    const std::map<std::string, std::string>& texts, std::vector<HostSlices>& slices);
 
 /// Returns the bytes of the state's file. Collective. Throws Error(write), seen by all ranks.
-std::int64_t save_checkpoint(const std::string& folder, const Parts& parts, const io::CheckpointRecord& record,
+std::int64_t save_checkpoint(const std::string& folder, Engine& engine, const io::CheckpointRecord& record,
                              const std::map<std::string, std::string>& texts = {});
 
 /// Fills weights and optimizer state from a checkpoint's state file or a weights file and publishes the weights.
 /// Returns the optimizer states that the file lacks; where it lacks any, none is read and all stay as they are.
 /// Collective; `control` carries the agreements, since reading may take long. Throws Error(input), seen by all ranks.
-std::vector<std::string> load_state(const std::string& file, const Parts& parts, dist::Communicator& control);
+std::vector<std::string> load_state(const std::string& file, Engine& engine, dist::Communicator& control);
 
 /// "bpe:300 <hash of the tokens' bytes>", equal for tokenizers with the same tokens in the same order; "none".
 std::string identity_of(const io::Tokenizer* tokenizer);
+
+/// What a checkpoint in `folder`'s run says before its first step; the caller adds step, tokens and what else it knows.
+io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const DataSet& data,
+                               const std::string& folder);
 
 /// What makes a run unable to go on from a checkpoint: one text a difference, naming the key or the part of the model
 /// with both values.
@@ -146,7 +151,7 @@ struct SaveReport {
 class CheckpointSaver {
  public:
   /// `staging`: nullptr for synchronous saves. `comm`: the saver's own, for control messages alone.
-  CheckpointSaver(Parts parts, Staging* staging, std::unique_ptr<dist::Communicator> comm);
+  CheckpointSaver(Engine& engine, Staging* staging, std::unique_ptr<dist::Communicator> comm);
   /// Waits for a save that is under way.
   ~CheckpointSaver() = default;
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -170,7 +175,7 @@ class CheckpointSaver {
  private:
   [[nodiscard]] SaveReport write(const SaveOrder& order, const io::CheckpointContents& contents) const;
 
-  Parts parts_;
+  Engine& engine_;
   Staging* staging_;
   std::unique_ptr<dist::Communicator> comm_;
   std::int64_t step_ = 0;  // of the newest save

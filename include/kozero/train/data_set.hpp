@@ -88,6 +88,8 @@ class BatchLoader {
   /// `unfenced` loads, a step's or an evaluation's.
   BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedger& ledger, int unfenced = 1);
 
+  /// The most sequences of a batch.
+  [[nodiscard]] std::int64_t micro_batch() const { return static_cast<std::int64_t>(sample_ids_.extent(0)); }
   /// The named samples as a device batch, valid until the next load.
   model::Batch load(const SampleSource& source, const std::vector<SampleName>& names);
   /// The source's tail as a batch of one short sequence, valid until the next load.

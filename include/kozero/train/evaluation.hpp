@@ -20,14 +20,6 @@ namespace kozero::train {
 //   loss = sum over samples and tokens / number of tokens      perplexity = e^loss
 //   bits per byte = loss / ln 2 / (bytes per token)
 
-/// What evaluation needs; all outlive the call.
-struct Evaluator {
-  model::Network& network;
-  dist::Communicator& comm;
-  BatchLoader& loader;
-  std::int64_t micro_batch;  ///< sequences a rank holds at once
-};
-
 struct Evaluation {
   double loss = 0.0;  ///< nats per token
   std::int64_t tokens = 0;
@@ -36,10 +28,10 @@ struct Evaluation {
 /// Over `max_samples` samples without dropout, spread evenly over the source; which ones depends on the source's size
 /// alone, so that any rank count takes the same. Where it is 0 or at least the source's size: over all samples and the
 /// source's tail, so that every token is predicted once. Sums are in double, added in rank order.
-Evaluation evaluate(const Evaluator& evaluator, const SampleSource& source, std::int64_t max_samples);
+Evaluation evaluate(Engine& engine, const SampleSource& source, std::int64_t max_samples);
 
 /// The same; `stops` is asked before each batch, on all ranks at once with one answer: none where it said so.
-std::optional<Evaluation> evaluate(const Evaluator& evaluator, const SampleSource& source, std::int64_t max_samples,
+std::optional<Evaluation> evaluate(Engine& engine, const SampleSource& source, std::int64_t max_samples,
                                    const std::function<bool()>& stops);
 
 /// Of `count` samples out of `total`, spread evenly, the `i`-th: floor((2 i + 1) total / (2 count)). Increases with i;
@@ -57,8 +49,7 @@ void require_validation_data(const io::Deck& deck, const DataSet& data);
 class Validation {
  public:
   /// All outlive it.
-  Validation(const io::Deck& deck, const Settings& settings, Assembly& assembly, dist::Communicator& comm,
-             const DataSet& data);
+  Validation(const io::Deck& deck, const Settings& settings, Engine& engine, const DataSet& data);
 
   /// There are validation data.
   [[nodiscard]] bool possible() const { return data_.validation != nullptr; }
@@ -72,8 +63,7 @@ class Validation {
  private:
   const io::Deck& deck_;
   const Settings& settings_;
-  Assembly& assembly_;
-  dist::Communicator& comm_;
+  Engine& engine_;
   const DataSet& data_;
 };
 

@@ -10,7 +10,7 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/dist/communicator.hpp>
-#include <kozero/model/model.hpp>
+#include <kozero/train/engine.hpp>
 
 namespace kozero::train {
 
@@ -32,7 +32,7 @@ Token pick_token(std::span<const float> logits, const Sampling& sampling, double
 class Generator {
  public:
   /// Takes a context of T tokens and one row of logits. `vocab`: tokens that may be picked (a padded model has more).
-  Generator(model::Network& network, dist::Communicator& comm, std::int64_t vocab, MemoryLedger& ledger);
+  Generator(Engine& engine, std::int64_t vocab, MemoryLedger& ledger);
 
   /// `count` tokens that follow `prompt` (at least one token). Collective: every rank gets the same ones.
   std::vector<Token> continued(const std::vector<Token>& prompt, std::int64_t count, const Sampling& sampling);
@@ -40,8 +40,7 @@ class Generator {
  private:
   [[nodiscard]] std::span<const float> logits_after(const std::vector<Token>& tokens);
 
-  model::Network& network_;
-  dist::Communicator& comm_;
+  Engine& engine_;
   std::int64_t vocab_;
   Matrix<Token> context_;  // (1, T)
   Vector<float> logits_;   // (V)
@@ -51,7 +50,7 @@ class Generator {
 
 // Continues several token sequences at once, with a cache of keys and values.
 //   prompt   blocks of at most kBlockRows tokens; the last one gives the logits of the first new token
-//   step     one new token of every sequence that is under way, as the rows of one call of Network::decode
+//   step     one new token of every sequence that is under way, as the rows of one call of Engine::decode
 // A sequence that ends makes room for the next prompt. The model sees the last T = config().seq tokens: a sequence that
 // grows beyond T is cut to them and run anew for each further token, as Generator does for every token. Random numbers
 // are Philox of (seed, token, sequence): the same text on any ranks, whatever else is in the batch.
@@ -90,8 +89,8 @@ class CachedGenerator {
   static constexpr std::int64_t kBlockRows = kHostIsDevice ? 256 : 1024;
 
   /// Takes the cache for `sequences` of `longest` tokens, at most T. `vocab`: tokens that may be picked.
-  CachedGenerator(model::Network& network, dist::Communicator& comm, std::int64_t vocab, std::int64_t sequences,
-                  std::int64_t longest, MemoryLedger& ledger);
+  CachedGenerator(Engine& engine, std::int64_t vocab, std::int64_t sequences, std::int64_t longest,
+                  MemoryLedger& ledger);
 
   /// Collective: every rank gets the same tokens.
   GenerationTimes run(const GenerationOrder& order, TokenListener& listener);
@@ -118,8 +117,7 @@ class CachedGenerator {
   void pick(const std::vector<std::size_t>& slots);
   void accept(std::size_t slot, Token token);
 
-  model::Network& network_;
-  dist::Communicator& comm_;
+  Engine& engine_;
   std::int64_t vocab_;
   std::int64_t positions_;  // of the cache
   std::int64_t block_;

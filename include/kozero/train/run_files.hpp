@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <kozero/train/checkpoint.hpp>
-#include <kozero/zero/weights.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
 #include "io/deck/deck.hpp"
@@ -28,15 +27,30 @@ inline constexpr const char* kTokenizerModelFile =
     "tokenizer.model";  ///< in its place where it is a SentencePiece model
 
 /// This rank's slices of all units.
-std::vector<DeviceSlice> slices_of(const zero::Weights& weights);
+std::vector<DeviceSlice> slices_of(const dist::DistributedArray<float>& master);
 
 /// Writes every rank's slices. Collective. Throws Error(write).
-void save_weights(const std::string& path, const ParameterTable& table, const zero::Weights& weights,
-                  dist::Communicator& comm, const io::WeightsDescription& description);
+void save_weights(const std::string& path, const Engine& engine, dist::Communicator& comm,
+                  const io::WeightsDescription& description);
 
 /// Fills every rank's slices and publishes them. Collective. Throws Error(input).
-io::WeightsDescription load_weights(const std::string& path, const ParameterTable& table, zero::Weights& weights,
-                                    dist::Communicator& comm);
+io::WeightsDescription load_weights(const std::string& path, Engine& engine, dist::Communicator& comm);
+
+/// What a path names, for every command that takes one.
+//   a folder  with manifest.json a checkpoint, with config.json and no deck.toml a Hugging Face model, else a run
+//   a file    state.h5: its checkpoint; a deck (.toml): the run whose weights lie beside it, else the newest one in its
+//             run.dir; any other: weights
+struct NamedPath {
+  enum class Kind { nothing, run, checkpoint, weights_file, hugging_face };
+  Kind kind = Kind::nothing;
+  std::string path;  ///< of the folder, or of the weights file
+};
+
+/// Looks on this process alone. Throws Error(deck or input) where a deck cannot be read.
+NamedPath named_path(const std::string& given);
+
+/// The newest checkpoint of a run that has a manifest, "" where there is none.
+std::string newest_checkpoint(const std::string& run_folder);
 
 /// Trained weights and the files that come with them.
 struct RunFiles {
@@ -50,8 +64,8 @@ struct RunFiles {
 /// with the lowest validation loss.
 enum class Which { latest, best };
 
-/// Finds them by a run's folder, a weights file, a checkpoint, or a deck (.toml) by its newest run; the best ones by a
-/// run's folder or a deck. Throws Error(deck) with what is missing and how it is made.
+/// Those of a run, a weights file or a checkpoint; the best ones of a run. Throws Error(deck) with what is missing and
+/// how it is made.
 RunFiles find_run(const std::string& path, Which which = Which::latest);
 
 // Where a run goes on from, by checkpoint.resume.

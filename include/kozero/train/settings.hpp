@@ -1,25 +1,19 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// settings.hpp: what a deck means on n ranks, and the parts of a run put together by it.
-//   global_batch, micro_steps, steps, learning rate, shapes          model, sharded state, optimizer
-// An Assembly serves training, planning, verifying, evaluating and generating. With a planning ledger and a planned
-// communicator nothing is allocated or sent.
+// settings.hpp: what a deck means on n ranks: shapes, batch sizes, step count, learning rate.
 #pragma once
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <kozero/core/precision.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/optim/optimizer.hpp>
-#include <kozero/train/checkpoint.hpp>
-#include <kozero/train/trainer.hpp>
+#include <kozero/train/engine.hpp>
 #include <kozero/zero/sharded_state.hpp>
 #include "io/deck/deck.hpp"
 
 namespace kozero::train {
 
-// What a deck means on a given number of ranks: shapes, batch sizes, step count, learning rate.
 //   global_batch = accumulate given: ranks * micro_batch * accumulate, otherwise the deck's, scaled by batch_scaling
 //   micro_steps  = ceil(ceil(global_batch / ranks) / micro_batch)       the same on all ranks
 
@@ -37,6 +31,7 @@ BatchSizes batch_sizes(const io::Deck& deck, int num_ranks);
 model::Config model_config(const io::Deck& deck, std::int64_t data_vocab);
 
 struct Settings {
+  Use use = Use::training;
   Precision precision = Precision::f32;
   model::Config model;
   BatchSizes batch;
@@ -53,37 +48,20 @@ struct Settings {
 /// A warm-up or decay that goes beyond the last step is clamped.
 Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_vocab, std::int64_t num_samples);
 
+// What a run's files keep of deck and model: every shape, so that a folder alone names the model.
+
+inline constexpr const char* kRandom = "random";  ///< model.init without weights to start from
+
+/// The deck with the model's shape and the run's folder filled in, and with absolute paths.
+io::Deck resolved_deck(io::Deck deck, const Settings& settings, const std::string& folder);
+
+/// The model's shape as JSON.
+std::string model_json(const model::Config& config);
+
+/// The shape that such a text tells. Throws Error(input) naming `path` and what is wrong.
+model::Config config_of(const std::string& model_json, const std::string& path);
+
 /// What was clamped of the schedule in a run of `steps`, one text a key.
 std::vector<std::string> schedule_notes(const io::Deck& deck, std::int64_t steps);
-
-// The parts of a run, put together once for training, planning, verifying, evaluating and generating.
-// With a planning ledger and a planned communicator nothing is allocated or sent: the ledger then is the plan.
-
-class Assembly {
- public:
-  /// Takes all memory of a run from `ledger`. Weights are zero until initialise() or a file is read into them.
-  Assembly(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger);
-
-  [[nodiscard]] Parts parts() { return Parts{*network_, *state_, *optimizer_, comm_, timeline_}; }
-  [[nodiscard]] model::Network& network() { return *network_; }
-  [[nodiscard]] zero::ShardedState& state() { return *state_; }
-  [[nodiscard]] BatchLoader& loader() { return *loader_; }
-  [[nodiscard]] Timeline& timeline() { return timeline_; }
-  /// nullptr where saving is synchronous.
-  [[nodiscard]] Staging* staging() { return staging_.get(); }
-
- private:
-  /// Makes network and state with weights of this type.
-  template <class Scalar>
-  void store_weights_as(const Settings& settings, MemoryLedger& ledger);
-
-  dist::Communicator& comm_;
-  Timeline timeline_;
-  std::unique_ptr<zero::ShardedState> state_;
-  std::unique_ptr<model::Network> network_;  // behind what it reads
-  std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<BatchLoader> loader_;
-  std::unique_ptr<Staging> staging_;
-};
 
 }  // namespace kozero::train

@@ -1,22 +1,22 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// trainer.hpp: one training step, the same for every ZeRO configuration and model, and fp16's loss scale.
-//   for each micro-step: read a batch; forward and backward add gradients, which the sharded state reduces
-//   loss and gradient norm over all ranks; stop or skip before any bit of the state changes; update; publish
-// The loss scale is a power of two: halved by an overflow, doubled after `window` good steps.
+// engine.hpp: a model with its weights and, where it trains, gradients, optimizer state and activations on this rank:
+// what commands, checkpoints, evaluation and generation see, whatever type the weights are stored in. And fp16's loss
+// scale, a power of two: halved by an overflow, doubled after `window` good steps.
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <kozero/core/timing.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/dist/distributed_array.hpp>
 #include <kozero/model/model.hpp>
 #include <kozero/optim/optimizer.hpp>
 #include <kozero/train/data_set.hpp>
-#include <kozero/zero/sharded_state.hpp>
 #include "io/checkpoint/manifest.hpp"
 
 namespace kozero::train {
@@ -56,14 +56,6 @@ class LossScaler {
   std::int64_t good_steps_ = 0;
 };
 
-// One training step, the same for every ZeRO configuration and model.
-//   for each micro-step: read a batch; forward and backward add gradients, which the sharded state reduces
-//   loss and gradient norm over all ranks; stop or skip before any bit of the state changes if one is not finite
-//   gradients are scale times the loss's (trainer.hpp); their norm, and what the update sees, are unscaled
-//   clip by the global norm; update what this rank owns; publish it
-
-class StateCheck;
-
 enum class OnNonFinite { stop, skip };
 
 struct StepConfig {
@@ -73,7 +65,7 @@ struct StepConfig {
   OnNonFinite on_nonfinite = OnNonFinite::stop;
   std::int64_t max_skips = 10;   ///< in a row, of on_nonfinite's: one more is refused
   std::int64_t check_every = 0;  ///< steps between checks of the state's bits (state_check.hpp); 0: none
-  LossScaler loss_scaler = {};  ///< an overflow that it can answer is none of on_nonfinite's
+  LossScaler loss_scaler = {};   ///< an overflow that it can answer is none of on_nonfinite's
   optim::ScheduleConfig schedule;
   std::int64_t optimizer_start = 0;  ///< updates made before the optimizer's state began
 };
@@ -85,52 +77,69 @@ struct StepResult {
   double grad_norm = 0.0;
   double lr = 0.0;
   double loss_scale = 1.0;
-  bool skipped = false;         ///< the update was left out: the loss or the norm was not finite
+  bool skipped = false;             ///< the update was left out: the loss or the norm was not finite
   std::int64_t skips_in_a_row = 0;  ///< of on_nonfinite's, this one included; a scale that backed off is none of them
   int request = 0;                  ///< the largest that any rank gave to this step
-  std::string bad_tensor = {};  ///< where it was: the first tensor whose gradient is not finite, "" where none is
+  std::string bad_tensor = {};      ///< where it was: the first tensor whose gradient is not finite, "" where none is
 };
 
-/// The parts a step works on; all outlive the trainer.
-struct Parts {
-  model::Network& network;
-  zero::ShardedState& state;
-  optim::Optimizer& optimizer;
-  dist::Communicator& comm;
-  Timeline& timeline;
+/// What an engine takes memory for.
+enum class Use {
+  training,
+  evaluation,  ///< weights and activations
+  generation   ///< weights; the user reserves a cache
 };
 
-class Trainer {
+struct Settings;
+class Staging;
+
+// The one place where the type of stored weights is erased: Trainer<Scalar> (src/train/trainer.hpp) is below it, and
+// everything above it sees float. One whose use is not training has no optimizer state, no update ranges, no staging.
+
+class Engine {
  public:
-  Trainer(Parts parts, BatchLoader& loader, const Sampler& sampler, const SampleSource& source, StepConfig config);
-  ~Trainer();
+  virtual ~Engine() = default;
 
+  // The model, each call as in model.hpp.
+  [[nodiscard]] virtual const model::Config& config() const = 0;
+  [[nodiscard]] virtual const ParameterTable& parameters() const = 0;
+  [[nodiscard]] virtual double flops_per_token() const = 0;
+  virtual std::string closing_line() = 0;
+  virtual double evaluate(const model::Batch& batch) = 0;
+  virtual void next_token_logits(Matrix<const Token> inputs, std::int64_t num_tokens, Vector<float> logits) = 0;
+  virtual void reserve_cache(MemoryLedger& ledger, const model::CacheExtents& extents) = 0;
+  virtual void decode(const model::TokenRows& rows, Matrix<float> logits) = 0;
+
+  // The state, for files. Who fills the master's shards calls publish() then.
+  /// Fills every rank's shards with the parameters' initial values and publishes them.
+  virtual void initialise(std::uint64_t seed) = 0;
+  [[nodiscard]] virtual const dist::DistributedArray<float>& master() const = 0;
+  virtual void publish() = 0;
+  [[nodiscard]] virtual std::vector<optim::NamedState> optimizer_states() const = 0;
+  /// Which elements this rank updates, and so has optimizer state for, in the order of the state's elements.
+  [[nodiscard]] virtual const std::vector<UnitRange>& update_ranges() const = 0;
+
+  // Training.
+  /// The steps after it use these samples. All outlive the engine's last step.
+  virtual void train_on(const Sampler& sampler, const SampleSource& source, const StepConfig& config) = 0;
   /// One update. `request` is asked where the losses are gathered, and its number goes with them to all ranks: a stop
   /// that they agree on without a collective more. Throws Error(non_finite, seen by all ranks) naming the first bad
   /// tensor where config says stop, or the step is one more than max_skips in a row; Error(internal, seen by all ranks)
   /// where a check finds changed bits.
-  StepResult step(std::int64_t step, const std::function<int()>& request = {});
-
+  virtual StepResult step(std::int64_t step, const std::function<int()>& request = {}) = 0;
   /// As it is for the next step.
-  [[nodiscard]] const LossScaler& loss_scaler() const { return config_.loss_scaler; }
+  [[nodiscard]] virtual const LossScaler& loss_scaler() const = 0;
 
- private:
-  /// Fills in the loss, summed in rank order, and the request.
-  void gather_loss(const std::function<int()>& request, StepResult& result);
-  [[nodiscard]] model::Batch batch(std::int64_t step, int micro_step);
-  [[noreturn]] void refuse_non_finite(const StepResult& result) const;
-  void update(const StepResult& result);
-  [[nodiscard]] bool checks(std::int64_t step) const;
-  void record_state(std::int64_t step);
-
-  Parts parts_;
-  BatchLoader& loader_;
-  const Sampler& sampler_;
-  const SampleSource& source_;
-  StepConfig config_;
-  std::int64_t skips_in_a_row_ = 0;
-  std::unique_ptr<StateCheck> check_;  // where config checks
-  HostScalars losses_;  // by micro-step: the sum over this rank's tokens
+  [[nodiscard]] virtual dist::Communicator& comm() = 0;
+  [[nodiscard]] virtual Timeline& timeline() = 0;
+  /// Throws Error(internal) where the use is generation.
+  [[nodiscard]] virtual BatchLoader& loader() = 0;
+  /// nullptr where saving is synchronous.
+  [[nodiscard]] virtual Staging* staging() = 0;
 };
+
+/// Takes all memory of its use from `ledger`; weights are zero. With a planning ledger and a planned communicator
+/// nothing is allocated or sent, and the ledger is the plan. `comm` and `ledger` outlive it.
+std::unique_ptr<Engine> make_engine(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger);
 
 }  // namespace kozero::train

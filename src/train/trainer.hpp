@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// trainer.hpp: one training step, the same for every ZeRO stage and model.
+//   for each micro-step: read a batch; forward and backward add gradients, which the sharded state reduces
+//   loss and gradient norm over all ranks; stop or skip before any bit of the state changes if one is not finite
+//   clip by the global norm; update what this rank owns; publish it
+// Gradients are those of the loss times its scale (engine.hpp); their norm, and what the update sees, are unscaled.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include <kozero/optim/optimizer.hpp>
+#include <kozero/train/checkpoint.hpp>
+#include <kozero/train/settings.hpp>
+#include <kozero/zero/sharded_state.hpp>
+#include "src/train/state_check.hpp"
+
+namespace kozero::train {
+
+template <class Scalar>
+class Trainer final : public Engine {
+ public:
+  Trainer(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger);
+
+  [[nodiscard]] const model::Config& config() const override { return model_->config(); }
+  [[nodiscard]] const ParameterTable& parameters() const override { return model_->parameters(); }
+  [[nodiscard]] double flops_per_token() const override { return model_->flops_per_token(); }
+  std::string closing_line() override { return model_->closing_line(state_); }
+  double evaluate(const model::Batch& batch) override { return model_->evaluate(state_, batch); }
+  void next_token_logits(Matrix<const Token> inputs, std::int64_t num_tokens, Vector<float> logits) override {
+    model_->next_token_logits(state_, inputs, num_tokens, logits);
+  }
+  void reserve_cache(MemoryLedger& ledger, const model::CacheExtents& extents) override {
+    model_->reserve_cache(ledger, extents);
+  }
+  void decode(const model::TokenRows& rows, Matrix<float> logits) override { model_->decode(state_, rows, logits); }
+
+  void initialise(std::uint64_t seed) override { state_.initialise(seed); }
+  [[nodiscard]] const dist::DistributedArray<float>& master() const override { return state_.weights().master(); }
+  void publish() override { state_.weights().publish(); }
+  [[nodiscard]] std::vector<optim::NamedState> optimizer_states() const override;
+  [[nodiscard]] const std::vector<UnitRange>& update_ranges() const override { return update_ranges_; }
+
+  void train_on(const Sampler& sampler, const SampleSource& source, const StepConfig& config) override;
+  StepResult step(std::int64_t step, const std::function<int()>& request = {}) override;
+  [[nodiscard]] const LossScaler& loss_scaler() const override { return config_.loss_scaler; }
+
+  [[nodiscard]] dist::Communicator& comm() override { return comm_; }
+  [[nodiscard]] Timeline& timeline() override { return timeline_; }
+  [[nodiscard]] BatchLoader& loader() override;
+  [[nodiscard]] Staging* staging() override { return staging_.get(); }
+  [[nodiscard]] zero::ShardedState<Scalar>& state() { return state_; }
+
+ private:
+  /// Fills in the loss, summed in rank order, and the request.
+  void gather_loss(const std::function<int()>& request, StepResult& result);
+  [[nodiscard]] model::Batch batch(std::int64_t step, int micro_step);
+  [[noreturn]] void refuse_non_finite(const StepResult& result) const;
+  void update(const StepResult& result);
+  [[nodiscard]] bool checks(std::int64_t step) const;
+  void record_state(std::int64_t step);
+
+  dist::Communicator& comm_;
+  Timeline timeline_;
+  std::unique_ptr<model::Model<Scalar>> model_;
+  zero::ShardedState<Scalar> state_;
+  std::vector<UnitRange> update_ranges_;
+  std::unique_ptr<optim::Optimizer<Scalar>> optimizer_;  // while training
+  std::unique_ptr<BatchLoader> loader_;                  // none for generation
+  std::unique_ptr<Staging> staging_;
+
+  const Sampler* sampler_ = nullptr;  // from train_on on, as all below
+  const SampleSource* source_ = nullptr;
+  StepConfig config_;
+  std::int64_t skips_in_a_row_ = 0;
+  std::unique_ptr<StateCheck<Scalar>> check_;  // where config checks
+  HostScalars losses_;                         // by micro-step: the sum over this rank's tokens
+};
+
+}  // namespace kozero::train

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The KoZeRO authors
+# SPDX-License-Identifier: Apache-2.0
+# test_install.sh BUILD MPIEXEC...: installs the build, moves the tree, and from there runs the program and builds and
+# runs the example, which must train, save a checkpoint that the program reads, and refuse a bad deck.
+set -euo pipefail
+
+build=$1
+shift
+mpiexec=("$@")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "test_install: $*" >&2; exit 1; }
+
+cmake --install "$build" --prefix "$work/first" >"$work/install.log" || { cat "$work/install.log"; fail "cmake --install"; }
+mv "$work/first" "$work/moved"
+prefix=$work/moved
+grep -rl "$PWD\|$work/first" "$prefix/lib/cmake" && fail "the package names the folder it was built or installed in"
+cd "$work"
+"$prefix/bin/kozero" --version >version
+deck=$prefix/share/kozero/inputs/synthetic.toml
+
+cmake -S "$prefix/share/kozero/example" -B example -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" >configure.log ||
+  { cat configure.log; fail "configuring the example"; }
+cmake --build example >build.log || { cat build.log; fail "building the example"; }
+"${mpiexec[@]}" -n 2 example/train_example "$deck" run.steps=20 zero.stage=3 run.dir="$work/step_000000020" >out
+awk '/^step/ {last = $4; if (first == "") first = $4; ++count}
+     END {exit !(count == 20 && last < first)}' out || { cat out; fail "20 steps with a falling loss"; }
+"$prefix/bin/kozero" inspect "$work/step_000000020" --verify | grep -q 'every byte' || fail "the checkpoint"
+status=0
+example/train_example "$deck" optim.lr=-1 >out 2>errors || status=$?
+[[ $status != 0 ]] && grep -q 'optim.lr = -1: accepted' errors || { cat errors; fail "a bad deck"; }
