@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tensor_groups.cpp: creates a file of tensors, and writes and reads the slices of this rank.
+// tensor_groups.cpp: creates a file of tensors, and writes and reads the shards of this rank.
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
@@ -101,15 +101,15 @@ std::string label_of(const std::string& group, const std::string& name) {
   return group == kParameterGroup ? name : group + "/" + name;
 }
 
-/// Calls `visit(first, last, values)` for the parts of the tensor, as ranges of its elements, that the slices hold.
+/// Calls `visit(first, last, values)` for the parts of the tensor, as ranges of its elements, that the shards hold.
 template <class T, class Visit>
-void for_each_part(const Parameter& row, const std::vector<UnitSlice<T>>& slices, const Visit& visit) {
-  for (const auto& slice : slices) {
-    if (slice.unit != row.unit) continue;
-    const std::int64_t begin = std::max(slice.begin, row.offset);
+void for_each_part(const Parameter& row, const std::vector<UnitValues<T>>& shards, const Visit& visit) {
+  for (const auto& shard : shards) {
+    if (shard.unit != row.unit) continue;
+    const std::int64_t begin = std::max(shard.begin, row.offset);
     const std::int64_t end =
-        std::min(slice.begin + static_cast<std::int64_t>(slice.values.extent(0)), row.offset + row.extent());
-    if (begin < end) visit(begin - row.offset, end - row.offset, slice.values.data() + (begin - slice.begin));
+        std::min(shard.begin + static_cast<std::int64_t>(shard.values.extent(0)), row.offset + row.extent());
+    if (begin < end) visit(begin - row.offset, end - row.offset, shard.values.data() + (begin - shard.begin));
   }
 }
 
@@ -159,18 +159,18 @@ Hdf5Dataset open_tensor(const Hdf5File& file, const Parameter& row, const std::s
 void require_complete(dist::Communicator& comm, const ParameterTable& table, const TensorGroup<const float>& group) {
   std::int64_t mine = 0;
   for (const auto& row : table.rows()) {
-    for_each_part(row, group.slices,
+    for_each_part(row, group.shards,
                   [&](std::int64_t first, std::int64_t last, const float*) { mine += last - first; });
   }
   const auto counts = dist::from_all_ranks(comm, mine);
   require(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == table.num_parameters(),
-          "group " + group.name + ": the ranks' slices do not hold every element exactly once");
+          "group " + group.name + ": the ranks' shards do not hold every element exactly once");
 }
 
 void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
                  const std::vector<TensorRef>& tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    for_each_part(table.rows()[i], group.slices, [&](std::int64_t first, std::int64_t last, const float* from) {
+    for_each_part(table.rows()[i], group.shards, [&](std::int64_t first, std::int64_t last, const float* from) {
       const auto bytes = static_cast<std::size_t>(last - first) * sizeof(float);
       write_in_chunks(file, {reinterpret_cast<const char*>(from), bytes},
                       tensors[i].offset + first * static_cast<std::int64_t>(sizeof(float)));
@@ -180,7 +180,7 @@ void write_group(const FileDescriptor& file, const ParameterTable& table, const 
 
 void read_group(dist::Communicator& comm, const Hdf5File& file, const ParameterTable& table,
                 const TensorGroup<float>& group) {
-  for (const auto& slice : group.slices) std::fill_n(slice.values.data(), slice.values.extent(0), 0.0F);
+  for (const auto& shard : group.shards) std::fill_n(shard.values.data(), shard.values.extent(0), 0.0F);
   // Every rank opens the file for itself and finds the same: no rank waits inside libhdf5 for another.
   const auto datasets = dist::agreed(comm, [&] {
     compare_names(file, group.name, table);
@@ -190,7 +190,7 @@ void read_group(dist::Communicator& comm, const Hdf5File& file, const ParameterT
   });
   dist::agreed(comm, [&] {
     for (std::size_t i = 0; i < datasets.size(); ++i) {
-      for_each_part(table.rows()[i], group.slices,
+      for_each_part(table.rows()[i], group.shards,
                     [&](std::int64_t first, std::int64_t last, float* to) { datasets[i].read(first, last, to); });
     }
   });

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tensor_groups.hpp: groups of f32 tensors in an HDF5 file: layout of the file, writing and reading by all ranks.
 // One process creates the file with all datasets and attributes and sends the byte offsets to the other ranks.
-// Each rank then writes its own slices at these offsets. The file does not depend on the number of ranks.
+// Each rank then writes its own shards at these offsets. The file does not depend on the number of ranks.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -74,33 +74,33 @@ std::vector<std::vector<TensorRef>> lay_out_file(const std::string& path, const 
 
 // One f32 value for every element of every parameter, as a group of an HDF5 file.
 //   /<group>/<name>   each tensor under its published name, shape and orientation; contiguous, no pads
-// The group knows no rank count and no placement: each rank writes its own slices to where they lie in the file,
+// The group knows no rank count and no placement: each rank writes its own shards to where they lie in the file,
 // nothing is gathered, and any rank count reads them back, as unions of hyperslabs of the shaped datasets.
 
 /// Elements [begin, begin + values.extent(0)) of a unit, pads included: what one rank owns of it.
 template <class T>
-struct UnitSlice {
+struct UnitValues {
   int unit = 0;
   std::int64_t begin = 0;
   HostVector<T> values;
 };
 
-/// A group's name and this rank's slices of it.
+/// A group's name and this rank's shards of it.
 template <class T>
 struct TensorGroup {
   std::string name;  ///< "parameters", "optimizer/exp_avg"
-  std::vector<UnitSlice<T>> slices;
+  std::vector<UnitValues<T>> shards;
 };
 
-/// Throws Error(internal) unless the slices of all ranks hold every element of every tensor exactly once: datasets are
+/// Throws Error(internal) unless the shards of all ranks hold every element of every tensor exactly once: datasets are
 /// not filled at creation, so an element that no rank writes would be garbage in the file. Collective.
 void require_complete(dist::Communicator& comm, const ParameterTable& table, const TensorGroup<const float>& group);
 
-/// Writes this rank's slices to the group's tensors, `tensors`, in the table's order. Throws Error(write).
+/// Writes this rank's shards to the group's tensors, `tensors`, in the table's order. Throws Error(write).
 void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
                  const std::vector<TensorRef>& tensors);
 
-/// Fills any slices, pads with zeros. Collective, with agreement. Throws Error(input) naming file, tensor and reason
+/// Fills any shards, pads with zeros. Collective, with agreement. Throws Error(input) naming file, tensor and reason
 /// where the group's tensors are not the table's.
 void read_group(dist::Communicator& comm, const Hdf5File& file, const ParameterTable& table,
                 const TensorGroup<float>& group);

@@ -139,7 +139,7 @@ Hdf5File open_together(dist::Communicator& comm, const std::string& path) {
   return file;
 }
 
-/// Lays the file out, writes all slices to their offsets and returns those.
+/// Lays the file out, writes all shards to their offsets and returns those.
 std::vector<TensorRef> write_file(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
                                   const std::vector<TensorGroup<const float>>& groups,
                                   const WeightsDescription& description, std::int64_t user_block) {
@@ -188,10 +188,10 @@ std::vector<std::string> read_tensor_file(dist::Communicator& comm, const std::s
 }
 
 void write_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
-                   const std::vector<UnitSlice<const float>>& slices, const WeightsDescription& description) {
+                   const std::vector<UnitValues<const float>>& shards, const WeightsDescription& description) {
   const std::string partial = partial_name(path);
   try {
-    write_file(comm, partial, table, {{kParameterGroup, slices}}, description, kWeightsHeaderBytes);
+    write_file(comm, partial, table, {{kParameterGroup, shards}}, description, kWeightsHeaderBytes);
     write_weights_header(comm, partial, description);
   } catch (...) {
     std::error_code ignored;
@@ -204,9 +204,9 @@ void write_weights(dist::Communicator& comm, const std::string& path, const Para
 }
 
 WeightsDescription read_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
-                                const std::vector<UnitSlice<float>>& slices) {
+                                const std::vector<UnitValues<float>>& shards) {
   const Hdf5File file = open_together(comm, path);
-  read_group(comm, file, table, {kParameterGroup, slices});
+  read_group(comm, file, table, {kParameterGroup, shards});
   return dist::agreed(comm, [&] { return describe(file); });
 }
 

@@ -51,13 +51,13 @@ void verify_weights_header(dist::Communicator& comm, const std::string& path);
 // All functions are collective; after each phase the ranks agree on the worst status.
 
 /// A whole file under its own name, replacing an older one, and on the disk; returns where its tensors lie. Over all
-/// ranks a group's slices must hold every element of every tensor exactly once (internal error). Throws Error(write).
+/// ranks a group's shards must hold every element of every tensor exactly once (internal error). Throws Error(write).
 std::vector<TensorRef> write_tensor_file(dist::Communicator& comm, const std::string& path,
                                            const ParameterTable& table,
                                            const std::vector<TensorGroup<const float>>& groups,
                                            const WeightsDescription& description);
 
-/// Fills the slices of the groups; returns the names of those that the file lacks. The first group must be there; where
+/// Fills the shards of the groups; returns the names of those that the file lacks. The first group must be there; where
 /// any other is not, the first alone is read.
 /// Throws Error(input) naming file, tensor and reason where a group's tensors are not the table's.
 std::vector<std::string> read_tensor_file(dist::Communicator& comm, const std::string& path,
@@ -65,11 +65,11 @@ std::vector<std::string> read_tensor_file(dist::Communicator& comm, const std::s
 
 /// The plain weights file: the parameters alone, complete or absent. Throws Error(write).
 void write_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
-                   const std::vector<UnitSlice<const float>>& slices, const WeightsDescription& description);
+                   const std::vector<UnitValues<const float>>& shards, const WeightsDescription& description);
 
-/// Fills any slices of the parameters, pads with zeros. Throws Error(input).
+/// Fills any shards of the parameters, pads with zeros. Throws Error(input).
 WeightsDescription read_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
-                                const std::vector<UnitSlice<float>>& slices);
+                                const std::vector<UnitValues<float>>& shards);
 
 /// Where a tensor lies: "/parameters/NAME".
 std::string weights_dataset(const std::string& name);

@@ -1,19 +1,193 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <sentencepiece_processor.h>
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <optional>
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
-#include "io/text/sentencepiece_check.hpp"
 #include "io/text/sentencepiece_tokenizer.hpp"
 
 namespace kozero::io {
 
 namespace {
 
-constexpr const char* kBlank = "\xE2\x96\x81";  // U+2581, which stands for a blank in pieces
+constexpr std::string_view kBlank = "\xE2\x96\x81";  // U+2581, which stands for a blank in pieces
+
+/// A field of a protobuf message: its number, and its bytes where it has a length or a fixed width.
+struct Field {
+  std::uint64_t number;
+  std::uint64_t wire;  // 0 varint, 1 eight bytes, 2 with length, 5 four bytes
+  std::string_view bytes;
+  std::uint64_t value;
+};
+
+class Checker {
+ public:
+  explicit Checker(std::string path) : path_(std::move(path)) {}
+
+  void check_model(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const Field field = next(bytes);
+      if (field.number == 1) check_piece(message(field));
+      if (field.number == 2) read_trainer(message(field));
+      if (field.number == 3) read_normalizer(message(field));
+      if (field.number == 5) check_map_of(message(field));
+    }
+    if (num_pieces_ == 0) refuse("it has no pieces");
+  }
+
+  [[nodiscard]] bool words_are_apart() const {
+    return merges_ && blanks_before_words_ && keeps_characters_ && keeps_blanks_ && !piece_crosses_words_;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& reason) const {
+    throw Error(Failure::input, path_ + ": not a SentencePiece model: " + reason);
+  }
+
+  std::uint64_t varint(std::string_view& bytes) const {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64 && !bytes.empty(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(bytes.front());
+      bytes.remove_prefix(1);
+      value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;
+      if (byte < 0x80) return value;
+    }
+    refuse("cut off or malformed");
+  }
+
+  /// Takes a field from the front.
+  Field next(std::string_view& bytes) const {
+    const std::uint64_t tag = varint(bytes);
+    Field field{tag >> 3, tag & 7, {}, 0};
+    if (field.wire == 0) {
+      field.value = varint(bytes);
+      return field;
+    }
+    if (field.wire != 1 && field.wire != 2 && field.wire != 5) refuse("a field of kind " + std::to_string(field.wire));
+    const std::uint64_t size = field.wire == 2 ? varint(bytes) : field.wire == 1 ? 8 : 4;
+    if (size > bytes.size()) {
+      refuse("a field of " + std::to_string(size) + " bytes where " + std::to_string(bytes.size()) + " are left");
+    }
+    field.bytes = bytes.substr(0, size);
+    bytes.remove_prefix(size);
+    return field;
+  }
+
+  std::string_view message(const Field& field) const {
+    if (field.wire != 2) refuse("field " + std::to_string(field.number) + " is not a message");
+    return field.bytes;
+  }
+
+  void check_piece(std::string_view bytes) {
+    const std::string where = "piece " + std::to_string(num_pieces_++);
+    std::string_view text;
+    while (!bytes.empty()) {
+      const Field field = next(bytes);
+      if (field.number == 1) text = message(field);
+      if (field.number == 2) {
+        float score = 0.0F;
+        if (field.wire != 5) refuse(where + " has no score");
+        std::memcpy(&score, field.bytes.data(), sizeof(score));
+        if (!std::isfinite(score)) refuse(where + " has a score that is not finite");
+      }
+      if (field.number == 3 && (field.wire != 0 || field.value < 1 || field.value > 6))
+        refuse(where + " is of no known type");
+    }
+    const std::size_t word = first_not_blank(text);
+    piece_crosses_words_ = piece_crosses_words_ || text.find(kBlank, word) != std::string_view::npos;
+    if (text.empty() || text.find('\0') != std::string_view::npos) refuse(where + " is empty or holds a byte 0");
+  }
+
+  static std::size_t first_not_blank(std::string_view text) {
+    std::size_t offset = 0;
+    while (text.substr(offset).starts_with(kBlank)) offset += kBlank.size();
+    return offset;
+  }
+
+  void read_trainer(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const Field field = next(bytes);
+      if (field.number == 3) merges_ = field.value == 2;
+      if (field.number == 24) blanks_before_words_ = field.value == 0;
+    }
+  }
+
+  void read_normalizer(std::string_view bytes) {
+    keeps_characters_ = !check_map_of(bytes);
+    keeps_blanks_ = false;  // as the format's defaults have it
+    bool shows_blanks = true;
+    while (!bytes.empty()) {
+      const Field field = next(bytes);
+      if (field.number == 4) keeps_blanks_ = field.value == 0;
+      if (field.number == 5) shows_blanks = field.value != 0;
+    }
+    keeps_blanks_ = keeps_blanks_ && shows_blanks;
+  }
+
+  /// Whether a normaliser has a character map.
+  bool check_map_of(std::string_view bytes) const {
+    bool has_map = false;
+    while (!bytes.empty()) {
+      const Field field = next(bytes);
+      if (field.number != 2 || message(field).empty()) continue;
+      check_character_map(field.bytes);
+      has_map = true;
+    }
+    return has_map;
+  }
+
+  /// The map: the size of the trie in bytes, the trie, then texts that each end with a byte 0.
+  void check_character_map(std::string_view map) const {
+    const auto word = [&](std::size_t offset) {
+      std::uint32_t value = 0;
+      std::memcpy(&value, map.data() + offset, sizeof(value));
+      return value;
+    };
+    if (map.size() < 4 || word(0) >= map.size() - 4 || word(0) % 1024 != 0 || word(0) == 0 || map.back() != '\0') {
+      refuse("its character map has wrong sizes");
+    }
+    const std::size_t num_units = word(0) / 4;
+    const std::size_t num_text_bytes = map.size() - 4 - word(0);
+    for (std::size_t i = 0; i < num_units; ++i) {
+      const std::uint32_t unit = word(4 + 4 * i);
+      if ((unit >> 31) != 0) continue;  // a value
+      const std::size_t child = i ^ (static_cast<std::size_t>(unit >> 10) << ((unit & (1U << 9)) >> 6));
+      const bool has_value = (unit & (1U << 8)) != 0;
+      if (child >= num_units || (has_value && (word(4 + 4 * child) & 0x7FFFFFFFU) >= num_text_bytes)) {
+        refuse("its character map points outside itself");
+      }
+    }
+  }
+
+  std::string path_;
+  std::int64_t num_pieces_ = 0;
+  bool merges_ = false;
+  bool blanks_before_words_ = true;
+  bool keeps_characters_ = false;
+  bool keeps_blanks_ = false;
+  bool piece_crosses_words_ = false;
+};
+
+}  // namespace
+
+bool looks_like_sentencepiece(std::string_view bytes) {
+  const std::size_t first = bytes.find_first_not_of(" \t\r\n");
+  return bytes.starts_with('\n') && first != std::string_view::npos && bytes[first] != '{' && bytes[first] != '[';
+}
+
+bool check_sentencepiece(const std::string& path, std::string_view bytes) {
+  Checker checker(path);
+  checker.check_model(bytes);
+  return checker.words_are_apart();
+}
+
+namespace {
 
 std::vector<Token> ids_of(const sentencepiece::SentencePieceProcessor& processor, std::string_view text) {
   std::vector<Token> tokens;

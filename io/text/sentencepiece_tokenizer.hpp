@@ -3,10 +3,12 @@
 // sentencepiece_tokenizer.hpp: a SentencePiece model, unigram or BPE, through its library.
 // Ids and text are the library's: the model's normaliser applies, control symbols have no text, and bytes that are not
 // UTF-8 become U+FFFD. Documents begin with the model's <s>, else with its </s>. Where words are apart
-// (sentencepiece_check), the library sees each word once and a cache knows it after that: the same ids, several times
+// (check_sentencepiece), the library sees each word once and a cache knows it after that: the same ids, several times
 // as fast. Kudo, Richardson 2018, arXiv:1808.06226.
 #pragma once
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "io/text/tokenizer.hpp"
 
@@ -15,6 +17,14 @@ class SentencePieceProcessor;
 }
 
 namespace kozero::io {
+
+/// Whether a file is such a model rather than JSON.
+bool looks_like_sentencepiece(std::string_view bytes);
+
+/// Whether words can be encoded one by one, each with the blanks before it, and give the ids of the whole text: the
+/// model merges by rank (BPE), leaves characters and blanks as they are, and no piece goes on from a word into a blank.
+/// Throws Error(input) naming `path` and what is wrong.
+bool check_sentencepiece(const std::string& path, std::string_view bytes);
 
 class SentencePieceTokenizer : public Tokenizer {
  public:

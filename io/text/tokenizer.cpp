@@ -12,7 +12,6 @@
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/text/bpe_tokenizer.hpp"
-#include "io/text/sentencepiece_check.hpp"
 #include "io/text/sentencepiece_tokenizer.hpp"
 #include "io/text/tokenizer.hpp"
 

@@ -5,17 +5,109 @@
 //   for_each_row: a thread a row on a host, a team a row on a GPU, with sums over the columns of the row
 // Elements and rows must not depend on each other. Every dispatch has a label and returns without fencing.
 #pragma once
+#include <immintrin.h>
 #include <cstdint>
 #include <cstring>
 #include <Kokkos_Core.hpp>
 #include <string>
+#include <type_traits>
 #include <utility>
 
+#include <kozero/core/precision.hpp>
 #include <kozero/core/views.hpp>
 #include "kernels/launch/packs.hpp"
-#include "kernels/launch/stored_run.hpp"
+
+#if defined(__AVX512BW__) && !defined(__CUDACC__)
+#define KOZERO_ROUNDS_FLOAT16
+#if defined(__AVX512BF16__)
+#define KOZERO_ROUNDS_BFLOAT16
+#endif
+#endif
 
 namespace kozero::kernels {
+
+inline constexpr int kChunk = 128;
+
+/// body(c) for c in [0, columns), as SIMD on one host thread: the columns must not depend on each other.
+template <class Body>
+KOKKOS_INLINE_FUNCTION void simd_loop(std::int64_t columns, const Body& body) {
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDA_ARCH__)
+#pragma GCC ivdep
+#endif
+  for (std::int64_t c = 0; c < columns; ++c) body(c);
+}
+
+#if defined(KOZERO_ROUNDS_FLOAT16)
+/// out[i] = rounded(in[i]), 16 at a time.
+template <class T, class Rounded>
+void round_lines(T* out, const float* in, int extent, const Rounded& rounded) {
+  constexpr int kLoad = 16;
+  for (int i = 0; i < extent; i += kLoad) {
+    const auto there = static_cast<__mmask16>(extent - i < kLoad ? (1U << (extent - i)) - 1U : 0xFFFFU);
+    const __m256i line = rounded(_mm512_maskz_loadu_ps(there, in + i));
+    _mm512_mask_storeu_epi16(out + i, there, _mm512_castsi256_si512(line));
+  }
+}
+#endif
+
+/// out[i] = T(in[i]).
+KOKKOS_INLINE_FUNCTION void round_chunk(Bfloat16* out, const float* in, int extent) {
+#if defined(KOZERO_ROUNDS_BFLOAT16)
+  round_lines(out, in, extent, [](__m512 x) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)); });
+#else
+  for (int i = 0; i < extent; ++i) out[i] = static_cast<Bfloat16>(in[i]);
+#endif
+}
+KOKKOS_INLINE_FUNCTION void round_chunk(Float16* out, const float* in, int extent) {
+#if defined(KOZERO_ROUNDS_FLOAT16)
+  round_lines(out, in, extent,
+              [](__m512 x) { return _mm512_maskz_cvtps_ph(0xFFFF, x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); });
+#else
+  for (int i = 0; i < extent; ++i) out[i] = static_cast<Float16>(in[i]);
+#endif
+}
+
+template <class T, class Value>
+KOKKOS_INLINE_FUNCTION void store_run(T* out, std::int64_t extent, const Value& value) {
+  if constexpr (std::is_same_v<T, float>) {
+    simd_loop(extent, [=](std::int64_t i) { out[i] = value(i); });
+  } else {
+    for (std::int64_t first = 0; first < extent; first += kChunk) {
+      float chunk[kChunk];
+      const auto here = static_cast<int>(first + kChunk < extent ? kChunk : extent - first);
+      simd_loop(here, [&, value](std::int64_t i) { chunk[i] = value(first + i); });
+      round_chunk(out + first, chunk, here);
+    }
+  }
+}
+
+/// What the runs of store_runs get.
+struct TwoValues {
+  float first, second;
+};
+
+template <class T, class Values>
+KOKKOS_INLINE_FUNCTION void store_runs(T* a, T* b, std::int64_t extent, const Values& values) {
+  if constexpr (std::is_same_v<T, float>) {
+    simd_loop(extent, [=](std::int64_t i) {
+      const TwoValues at = values(i);
+      a[i] = at.first;
+      b[i] = at.second;
+    });
+  } else {
+    for (std::int64_t first = 0; first < extent; first += kChunk) {
+      float chunk_a[kChunk], chunk_b[kChunk];
+      const auto here = static_cast<int>(first + kChunk < extent ? kChunk : extent - first);
+      simd_loop(here, [&, values](std::int64_t i) {
+        const TwoValues at = values(first + i);
+        chunk_a[i] = at.first;
+        chunk_b[i] = at.second;
+      });
+      round_chunk(a + first, chunk_a, here);
+      round_chunk(b + first, chunk_b, here);
+    }
+  }
+}
 
 // One call of a body for each element of a flat extent, in parallel.
 //   for_each_element(space, "kozero::fill", extent, KOKKOS_LAMBDA(std::int64_t i) { y[i] = ...; });

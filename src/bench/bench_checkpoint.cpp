@@ -99,7 +99,7 @@ class CheckpointBench {
     to_ = Buffer("kozero::bench::to", share);
     const auto groups = train::owned_state(engine);
     for (const auto& group : groups) {
-      for (const auto& slice : group.slices) fill_with_noise(slice.values);
+      for (const auto& shard : group.shards) fill_with_noise(shard.values);
     }
     bytes_ = std::ssize(groups) * engine.parameters().num_parameters() * static_cast<std::int64_t>(sizeof(float));
   }

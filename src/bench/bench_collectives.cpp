@@ -28,7 +28,7 @@ namespace {
 struct Contender {
   std::string algorithm;
   std::unique_ptr<dist::Communicator> comm;
-  Vector<float> full = {}, slice = {};
+  Vector<float> full = {}, shard = {};
 };
 
 struct Row {
@@ -79,11 +79,11 @@ class CollectivesBench {
     const Partition partition = partition_of(largest_mib);
     for (auto& one : contenders_) {
       one.full = ledger_.take<float>(Memory::workspace, "bench full array", partition.extent());
-      one.slice = ledger_.take<float>(Memory::workspace, "bench slice", partition.largest());
+      one.shard = ledger_.take<float>(Memory::workspace, "bench shard", partition.largest());
     }
     Contender& last = contenders_.back();
     last.full = ledger_.take<float>(Memory::workspace, "bench shared full array", partition.extent(), *last.comm);
-    last.slice = ledger_.take<float>(Memory::workspace, "bench shared slice", partition.largest(), *last.comm);
+    last.shard = ledger_.take<float>(Memory::workspace, "bench shared shard", partition.largest(), *last.comm);
   }
 
   std::vector<Row> rows(std::int64_t mib, int rounds) {
@@ -92,8 +92,8 @@ class CollectivesBench {
     const Partition partition = partition_of(mib);
     for (int round = 0; round <= rounds; ++round) {  // the first makes what is made once, and is not counted
       for (std::size_t i = 0; i < contenders_.size(); ++i) {
-        const auto& [algorithm, comm, full, slice] = contenders_[i];
-        const double reduce = slowest([&] { comm->reduce_scatter(full.data(), slice.data(), partition); });
+        const auto& [algorithm, comm, full, shard] = contenders_[i];
+        const double reduce = slowest([&] { comm->reduce_scatter(full.data(), shard.data(), partition); });
         const float* own = full.data() + partition.begin(comm->rank());
         const double gather = slowest([&] { comm->all_gather(own, full.data(), partition, sizeof(float)); });
         if (round == 0) continue;
@@ -105,7 +105,7 @@ class CollectivesBench {
   }
 
  private:
-  /// Equal slices of about `mib` MiB in all.
+  /// Equal shards of about `mib` MiB in all.
   [[nodiscard]] Partition partition_of(std::int64_t mib) const {
     const std::int64_t border = 64 * control_->size();
     const std::int64_t elements = (mib << 20) / static_cast<std::int64_t>(sizeof(float));

@@ -1,20 +1,72 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // bench_step.cpp: the profile, and the benchmark that prints each kernel's share of a deck's training steps.
+#include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
-#include <fmt/format.h>
+#include <cstdint>
 #include <iostream>
 #include <Kokkos_Core.hpp>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
 #include "src/bench/bench.hpp"
-#include "src/bench/bench_step.hpp"
 #include "src/commands/unsaved_run.hpp"
 
 namespace kozero::bench {
+
+class KernelProfile {
+ public:
+  struct Kernel {
+    std::string name;
+    std::int64_t calls = 0;
+    double seconds = 0.0;
+  };
+  struct Result {
+    std::vector<Kernel> kernels;  ///< the longest first
+    double in_kernels = 0.0;      ///< seconds
+    double span = 0.0;            ///< seconds from the first kernel's begin to the last one's end
+    std::int64_t waits = 0;       ///< times the host waited for the device
+    double waited = 0.0;          ///< seconds
+    std::int64_t allocations = 0;
+
+    [[nodiscard]] double idle_share() const { return 1.0 - in_kernels / span; }
+  };
+
+  /// Before Kokkos is up, or it puts a wait around each kernel. One at a time.
+  KernelProfile();
+  ~KernelProfile();
+  KernelProfile(const KernelProfile&) = delete;
+  KernelProfile& operator=(const KernelProfile&) = delete;
+
+  void start();
+  /// Waits for the device. There was a kernel since start().
+  [[nodiscard]] Result stop();
+
+ private:
+  struct Interval {
+    std::size_t name, begin, end;
+  };
+  struct Calls;
+
+  void begin(const std::string& name);
+  void end();
+  std::size_t index_of(const std::string& name);
+
+  DeviceMarks marks_;
+  std::vector<std::string> names_;
+  std::vector<Interval> intervals_;
+  bool recording_ = false;
+  int depth_ = 0;
+  std::int64_t waits_ = 0;
+  int waiting_ = 0;
+  double waited_ = 0.0;
+  std::int64_t allocations_ = 0;
+};
 
 using commands::open_data_of;
 using commands::Session;
@@ -136,7 +188,7 @@ std::size_t KernelProfile::index_of(const std::string& name) {
 }
 
 // Where the time of a deck's training steps goes, while they run as they always do: each kernel's
-// share, and how long none runs (bench_step.hpp). What kernels leave idle is communication that nothing hides,
+// share, and how long none runs . What kernels leave idle is communication that nothing hides,
 // reading of data, and on a GPU a host that is late: it waits for the GPU, once a step, as long as
 // it was ahead.
 

@@ -16,9 +16,9 @@
 #include "io/deck/schema.hpp"
 #include "io/posix/readable.hpp"
 #include "src/commands/arguments.hpp"
-#include "src/commands/initial_model.hpp"
 #include "src/commands/program.hpp"
 #include "src/commands/session.hpp"
+#include "src/commands/weights_source.hpp"
 
 namespace kozero::commands {
 

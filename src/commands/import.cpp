@@ -8,8 +8,8 @@
 #include <kozero/model/model.hpp>
 #include <kozero/train/runtime.hpp>
 #include "src/commands/arguments.hpp"
-#include "src/commands/initial_model.hpp"
 #include "src/commands/report.hpp"
+#include "src/commands/weights_source.hpp"
 
 namespace kozero::commands {
 

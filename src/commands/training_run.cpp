@@ -20,11 +20,11 @@
 #include "io/posix/system_resources.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_output.hpp"
-#include "src/commands/initial_model.hpp"
 #include "src/commands/program.hpp"
 #include "src/commands/report.hpp"
 #include "src/commands/session.hpp"
 #include "src/commands/training_run.hpp"
+#include "src/commands/weights_source.hpp"
 
 namespace kozero::commands {
 namespace {

@@ -20,9 +20,9 @@
 #include "io/run/run_folder.hpp"
 #include "io/run/run_status.hpp"
 #include "kernels/launch/reduce.hpp"
-#include "src/commands/initial_model.hpp"
 #include "src/commands/session.hpp"
 #include "src/commands/unsaved_run.hpp"
+#include "src/commands/weights_source.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -171,7 +171,7 @@ struct HashedTensor {
 std::vector<HashedTensor> hashed_tensors(const train::Engine& engine) {
   std::vector<HashedTensor> tensors;
   for (const auto& group : train::owned_state(engine)) {
-    for (const auto& part : group.slices) {
+    for (const auto& part : group.shards) {
       for (const auto& row : engine.parameters().rows_of(part.unit)) {
         const std::int64_t first = std::max(row.offset, part.begin);
         const std::int64_t end =

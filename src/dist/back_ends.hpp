@@ -16,8 +16,8 @@
 namespace kozero::dist {
 
 // Collectives over point-to-point messages, between any nodes.
-//   reduce_scatter: rank p's slice, chunk by chunk, is sent to p by every other rank and added there in rank order
-//   all_gather: each slice goes straight from its owner's memory into the others' full arrays
+//   reduce_scatter: rank p's shard, chunk by chunk, is sent to p by every other rank and added there in rank order
+//   all_gather: each shard goes straight from its owner's memory into the others' full arrays
 // A gather is under way from its start to its wait; a reduce-scatter, which needs the buffers, is done in its start.
 // MPI's own reductions are not used: they do not add in rank order. Chunks are received into two buffers of
 // chunk_bytes in turn, so that one is filled while the other is added. Pointers are host memory.
@@ -56,8 +56,8 @@ void book_shm_window(int size, MemoryLedger& ledger, const CommunicatorOptions& 
 //   start:   compute stream --given--> communication stream: the collective, --done-->
 //   wait:    --done--> compute stream
 // So a collective reads what kernels before its start wrote and writes what they had read, kernels after its wait see
-// the result, and the host waits for neither, only until NCCL has put the collective on its stream. Equal slices are
-// one ncclReduceScatter or ncclAllGather; uneven ones a group of ncclReduce or ncclBroadcast, one a slice that is not
+// the result, and the host waits for neither, only until NCCL has put the collective on its stream. Equal shards are
+// one ncclReduceScatter or ncclAllGather; uneven ones a group of ncclReduce or ncclBroadcast, one a shard that is not
 // empty. What is passed is free after wait, so that wait_until_reusable has nothing to do.
 // With `deterministic`, algorithm and protocol are pinned (NCCL_ALGO = Ring, NCCL_PROTO = Simple, unless the user set
 // them), and share() gives nothing: how NCCL cuts an array over its channels, and so the order of a sum, may depend on

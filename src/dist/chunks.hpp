@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// chunks.hpp: slices cut into chunks that fit a buffer, and sums and copies of chunks on all threads of a rank.
-//   chunk k of rank r: elements [begin(r) + k * extent, ...), size(r, k) of them, 0 past the end of its slice
+// chunks.hpp: shards cut into chunks that fit a buffer, and sums and copies of chunks on all threads of a rank.
+//   chunk k of rank r: elements [begin(r) + k * extent, ...), size(r, k) of them, 0 past the end of its shard
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace kozero::dist {
 
-// How slices travel through buffers of bounded size: all slices are cut into chunks of one extent, and the
+// How shards travel through buffers of bounded size: all shards are cut into chunks of one extent, and the
 // k-th chunks travel together.
-//   chunk k of rank r: elements [begin(r) + k * extent, ...), `size(r, k)` of them, 0 past the end of its slice
+//   chunk k of rank r: elements [begin(r) + k * extent, ...), `size(r, k)` of them, 0 past the end of its shard
 
 class Chunks {
  public:

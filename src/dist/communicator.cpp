@@ -72,13 +72,13 @@ class SelfCommunicator final : public Communicator {
   [[nodiscard]] int size() const override { return 1; }
   [[nodiscard]] std::string name() const override { return "self"; }
 
-  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
-    copy(full, slice, partition, sizeof(float));
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
+    copy(full, shard, partition, sizeof(float));
     return {Collective::reduce_scatter};
   }
-  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override {
-    copy(slice, full, partition, element_size);
+    copy(shard, full, partition, element_size);
     return {Collective::all_gather};
   }
 
@@ -109,10 +109,10 @@ class ControlCommunicator final : public GroupCommunicator {
   using GroupCommunicator::GroupCommunicator;
 
   [[nodiscard]] std::string name() const override { return "control"; }
-  Pending start_reduce_scatter(const float* /*full*/, float* /*slice*/, const Partition& /*partition*/) override {
+  Pending start_reduce_scatter(const float* /*full*/, float* /*shard*/, const Partition& /*partition*/) override {
     refuse();
   }
-  Pending start_all_gather(const void* /*slice*/, void* /*full*/, const Partition& /*partition*/,
+  Pending start_all_gather(const void* /*shard*/, void* /*full*/, const Partition& /*partition*/,
                            std::size_t /*element_size*/) override {
     refuse();
   }

@@ -48,15 +48,15 @@ void CheckedCommunicator::check(Call call, std::int64_t count, std::size_t eleme
   }
 }
 
-Pending CheckedCommunicator::start_reduce_scatter(const float* full, float* slice, const Partition& partition) {
+Pending CheckedCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition) {
   check(Call::reduce_scatter, partition.extent(), sizeof(float));
-  return inner().start_reduce_scatter(full, slice, partition);
+  return inner().start_reduce_scatter(full, shard, partition);
 }
 
-Pending CheckedCommunicator::start_all_gather(const void* slice, void* full, const Partition& partition,
+Pending CheckedCommunicator::start_all_gather(const void* shard, void* full, const Partition& partition,
                                               std::size_t element_size) {
   check(Call::all_gather, partition.extent(), element_size);
-  return inner().start_all_gather(slice, full, partition, element_size);
+  return inner().start_all_gather(shard, full, partition, element_size);
 }
 
 void* CheckedCommunicator::share(const std::string& label, std::int64_t bytes) {
@@ -104,19 +104,19 @@ void count(CollectiveCount& row, std::int64_t elements, std::size_t element_size
 
 }  // namespace
 
-Pending CountedCommunicator::start_reduce_scatter(const float* full, float* slice, const Partition& partition) {
+Pending CountedCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition) {
   CollectiveCount& mine = row(Collective::reduce_scatter);
   const Stopwatch watch(mine);
-  const Pending pending = inner().start_reduce_scatter(full, slice, partition);
+  const Pending pending = inner().start_reduce_scatter(full, shard, partition);
   count(mine, partition.extent() - partition.size(rank()), sizeof(float));
   return pending;
 }
 
-Pending CountedCommunicator::start_all_gather(const void* slice, void* full, const Partition& partition,
+Pending CountedCommunicator::start_all_gather(const void* shard, void* full, const Partition& partition,
                                               std::size_t element_size) {
   CollectiveCount& mine = row(Collective::all_gather);
   const Stopwatch watch(mine);
-  const Pending pending = inner().start_all_gather(slice, full, partition, element_size);
+  const Pending pending = inner().start_all_gather(shard, full, partition, element_size);
   count(mine, partition.size(rank()) * (size() - 1), element_size);
   return pending;
 }
@@ -135,7 +135,7 @@ void CountedCommunicator::reset() {
   for (auto& row : counts_) row = CollectiveCount{row.collective};
 }
 
-// Chunks of every slice, side by side in the staging buffer, as a small array of their own.
+// Chunks of every shard, side by side in the staging buffer, as a small array of their own.
 
 namespace {
 
@@ -172,7 +172,7 @@ std::int64_t StagedCommunicator::chunk_extent(std::size_t element_size) const {
                             static_cast<std::int64_t>(element_size));
 }
 
-Pending StagedCommunicator::start_reduce_scatter(const float* full, float* slice, const Partition& partition) {
+Pending StagedCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition) {
   constexpr std::int64_t kElement = sizeof(float);
   require(partition.num_ranks() == size(), "staged reduce_scatter: a partition for another number of ranks");
   const Chunks chunks(partition, chunk_extent(sizeof(float)));
@@ -184,12 +184,12 @@ Pending StagedCommunicator::start_reduce_scatter(const float* full, float* slice
       to_host(reinterpret_cast<char*>(host + staged.begin(r)), full + chunks.begin(r, k), chunks.size(r, k) * kElement);
     }
     inner().reduce_scatter(host, own, staged);
-    to_device(slice + k * chunks.extent(), reinterpret_cast<const char*>(own), chunks.size(rank(), k) * kElement);
+    to_device(shard + k * chunks.extent(), reinterpret_cast<const char*>(own), chunks.size(rank(), k) * kElement);
   }
   return {Collective::reduce_scatter};
 }
 
-Pending StagedCommunicator::start_all_gather(const void* slice, void* full, const Partition& partition,
+Pending StagedCommunicator::start_all_gather(const void* shard, void* full, const Partition& partition,
                                              std::size_t element_size) {
   const auto element = static_cast<std::int64_t>(element_size);
   require(partition.num_ranks() == size(), "staged all_gather: a partition for another number of ranks");
@@ -197,7 +197,7 @@ Pending StagedCommunicator::start_all_gather(const void* slice, void* full, cons
   const Partition staged(chunks.extent() * size(), size());
   char* own = buffer_.data() + staged.begin(rank()) * element;
   for (std::int64_t k = 0; k < chunks.count(); ++k) {
-    to_host(own, static_cast<const char*>(slice) + k * chunks.extent() * element, chunks.size(rank(), k) * element);
+    to_host(own, static_cast<const char*>(shard) + k * chunks.extent() * element, chunks.size(rank(), k) * element);
     inner().all_gather(own, buffer_.data(), staged, element_size);
     for (int r = 0; r < size(); ++r) {
       to_device(static_cast<char*>(full) + chunks.begin(r, k) * element, buffer_.data() + staged.begin(r) * element,

@@ -17,33 +17,33 @@ class MpiCollectives final : public GroupCommunicator {
 
   [[nodiscard]] std::string name() const override { return "MPI's own"; }
 
-  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
     Device().fence("kozero::dist::mpi_collectives::reduce_scatter");
     const int count = equal_slices(partition, 1);
-    require(slice != full + partition.begin(rank()), "MPI's own reduce_scatter does not work in place");
+    require(shard != full + partition.begin(rank()), "MPI's own reduce_scatter does not work in place");
     const BlockingCall call("MPI_Reduce_scatter_block");
-    check_mpi(MPI_Reduce_scatter_block(full, slice, count, MPI_FLOAT, MPI_SUM, mpi()), "MPI_Reduce_scatter_block");
+    check_mpi(MPI_Reduce_scatter_block(full, shard, count, MPI_FLOAT, MPI_SUM, mpi()), "MPI_Reduce_scatter_block");
     return {Collective::reduce_scatter};
   }
 
-  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override {
     Device().fence("kozero::dist::mpi_collectives::all_gather");
     const int count = equal_slices(partition, static_cast<std::int64_t>(element_size));
     const void* const own =
         static_cast<char*>(full) + partition.begin(rank()) * static_cast<std::int64_t>(element_size);
     const BlockingCall call("MPI_Allgather");
-    check_mpi(MPI_Allgather(slice == own ? MPI_IN_PLACE : slice, count, MPI_BYTE, full, count, MPI_BYTE, mpi()),
+    check_mpi(MPI_Allgather(shard == own ? MPI_IN_PLACE : shard, count, MPI_BYTE, full, count, MPI_BYTE, mpi()),
               "MPI_Allgather");
     return {Collective::all_gather};
   }
 
  private:
-  /// The bytes of a slice, or its elements where `element` is 1.
+  /// The bytes of a shard, or its elements where `element` is 1.
   [[nodiscard]] int equal_slices(const Partition& partition, std::int64_t element) const {
     require(partition.num_ranks() == size() && partition.largest() * size() == partition.extent() &&
                 partition.largest() * element <= std::numeric_limits<int>::max(),
-            "MPI's own collectives: the slices are not equal, or too large");
+            "MPI's own collectives: the shards are not equal, or too large");
     return static_cast<int>(partition.largest() * element);
   }
 };

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// mpi_communicator.cpp: slices exchanged by nonblocking messages and added here, in rank order.
+// mpi_communicator.cpp: shards exchanged by nonblocking messages and added here, in rank order.
 #include <array>
 #include <Kokkos_Core.hpp>
 
@@ -44,7 +44,7 @@ class MpiCommunicator final : public GroupCommunicator {
 
   [[nodiscard]] std::string name() const override { return "mpi"; }
 
-  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
     require(partition.num_ranks() == size(), "mpi reduce_scatter: a partition for another number of ranks");
     begin("reduce_scatter", partition.extent() * static_cast<std::int64_t>(sizeof(float)));
     Device().fence("kozero::dist::mpi::reduce_scatter");
@@ -56,12 +56,12 @@ class MpiCommunicator final : public GroupCommunicator {
       for (int r = 0; r < size(); ++r) {
         sources_[static_cast<std::size_t>(r)] = r == rank() ? full + chunks.begin(rank(), k) : received(k, r);
       }
-      sum_in_order(sources_.data(), size(), chunks.size(rank(), k), slice + k * chunk_);
+      sum_in_order(sources_.data(), size(), chunks.size(rank(), k), shard + k * chunk_);
     }
     return {Collective::reduce_scatter};
   }
 
-  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override {
     require(partition.num_ranks() == size(), "mpi all_gather: a partition for another number of ranks");
     const auto element = static_cast<std::int64_t>(element_size);
@@ -70,7 +70,7 @@ class MpiCommunicator final : public GroupCommunicator {
     const Chunks chunks(partition, chunk_extent(message_bytes_, 1, element));
     auto* all = static_cast<char*>(full);
     char* own = all + partition.begin(rank()) * element;
-    copy_bytes(own, slice, partition.size(rank()) * element);
+    copy_bytes(own, shard, partition.size(rank()) * element);
     const std::uint64_t ticket = next_gather_++;
     PendingMessages& pending = room_for(ticket, static_cast<int>(chunks.count()) * 2 * size());
     for (std::int64_t k = 0; k < chunks.count(); ++k) {

@@ -163,24 +163,24 @@ class NcclCommunicator final : public GroupCommunicator {
     return memory;
   }
 
-  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
     return start(Collective::reduce_scatter, partition, [&](int root) {
       const auto count = static_cast<std::size_t>(partition.size(std::max(root, 0)));
       if (root < 0) {
-        return nccl_.reduce_scatter(full, slice, count, nccl::kFloat32, nccl::kSum, comm(), stream_.handle());
+        return nccl_.reduce_scatter(full, shard, count, nccl::kFloat32, nccl::kSum, comm(), stream_.handle());
       }
-      return nccl_.reduce(full + partition.begin(root), root == rank() ? slice : nullptr, count, nccl::kFloat32,
+      return nccl_.reduce(full + partition.begin(root), root == rank() ? shard : nullptr, count, nccl::kFloat32,
                           nccl::kSum, root, comm(), stream_.handle());
     });
   }
 
-  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override {
     return start(Collective::all_gather, partition, [&](int root) {
       const auto bytes = static_cast<std::size_t>(partition.size(std::max(root, 0))) * element_size;
-      if (root < 0) return nccl_.all_gather(slice, full, bytes, nccl::kUint8, comm(), stream_.handle());
+      if (root < 0) return nccl_.all_gather(shard, full, bytes, nccl::kUint8, comm(), stream_.handle());
       char* part = static_cast<char*>(full) + static_cast<std::size_t>(partition.begin(root)) * element_size;
-      return nccl_.broadcast(root == rank() ? slice : part, part, bytes, nccl::kUint8, root, comm(), stream_.handle());
+      return nccl_.broadcast(root == rank() ? shard : part, part, bytes, nccl::kUint8, root, comm(), stream_.handle());
     });
   }
 
@@ -199,7 +199,7 @@ class NcclCommunicator final : public GroupCommunicator {
     bool open = false;
   };
 
-  /// `call(root)` puts the reduction or broadcast of one root's slice on the stream, call(-1) that of equal slices.
+  /// `call(root)` puts the reduction or broadcast of one root's shard on the stream, call(-1) that of equal shards.
   template <class Call>
   Pending start(Collective collective, const Partition& partition, const Call& call) {
     require(partition.num_ranks() == size(), "nccl: a partition for another number of ranks");
@@ -262,16 +262,16 @@ class NcclCommunicator final : public GroupCommunicator {
   std::optional<NcclWatch> watch_;
 };
 
-/// One of each call that collectives make, of equal slices and of uneven ones: NCCL connects the ranks, and takes
+/// One of each call that collectives make, of equal shards and of uneven ones: NCCL connects the ranks, and takes
 /// memory, for the first of a kind.
 void make_first_calls(Communicator& comm) {
   const std::int64_t equal = kAlignment * comm.size();
   const Kokkos::View<float*, DeviceMemory> full("kozero::dist::nccl::full", static_cast<std::size_t>(equal));
-  const Kokkos::View<float*, DeviceMemory> slice("kozero::dist::nccl::slice", static_cast<std::size_t>(kAlignment));
+  const Kokkos::View<float*, DeviceMemory> shard("kozero::dist::nccl::shard", static_cast<std::size_t>(kAlignment));
   for (const std::int64_t extent : {equal, equal - 1}) {
     const Partition partition(extent, comm.size());
-    comm.reduce_scatter(full.data(), slice.data(), partition);
-    comm.all_gather(slice.data(), full.data(), partition, sizeof(float));
+    comm.reduce_scatter(full.data(), shard.data(), partition);
+    comm.all_gather(shard.data(), full.data(), partition, sizeof(float));
   }
   Device().fence("kozero::dist::nccl::first_calls");
   comm.barrier();  // which throws where one of them failed

@@ -109,15 +109,15 @@ class ShmCommunicator final : public GroupCommunicator {
     return nullptr;
   }
 
-  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
     require(partition.num_ranks() == size(), "shm reduce_scatter: a partition for another number of ranks");
-    return start({Collective::reduce_scatter, full, slice, partition, sizeof(float)});
+    return start({Collective::reduce_scatter, full, shard, partition, sizeof(float)});
   }
 
-  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override {
     require(partition.num_ranks() == size(), "shm all_gather: a partition for another number of ranks");
-    return start({Collective::all_gather, slice, full, partition, static_cast<std::int64_t>(element_size)});
+    return start({Collective::all_gather, shard, full, partition, static_cast<std::int64_t>(element_size)});
   }
 
   void wait(Pending pending) override {
@@ -176,7 +176,7 @@ class ShmCommunicator final : public GroupCommunicator {
     }
   }
 
-  /// My slice of everybody's addend, read where it lies.
+  /// My shard of everybody's addend, read where it lies.
   void add_shared(const Operation& operation, std::uint64_t ticket) {
     const Partition& cut = operation.partition;
     for (int r = 0; r < size(); ++r) {
@@ -186,7 +186,7 @@ class ShmCommunicator final : public GroupCommunicator {
     sum_in_order(sources_.data(), size(), cut.size(rank()), static_cast<float*>(operation.to));
   }
 
-  /// Everybody's slice, copied from where it lies.
+  /// Everybody's shard, copied from where it lies.
   void copy_shared(const Operation& operation, std::uint64_t ticket) {
     for (int step = 0; step < size(); ++step) {
       const int r = (rank() + step) % size();
@@ -242,7 +242,7 @@ class ShmCommunicator final : public GroupCommunicator {
     return window(r) + board_bytes(options_) + static_cast<std::int64_t>(phase_ % 2) * buffer_bytes_;
   }
 
-  // What `from` adds to the slice of `to`, in the window of `from`.
+  // What `from` adds to the shard of `to`, in the window of `from`.
   [[nodiscard]] float* addend(int from, int to) const {
     return reinterpret_cast<float*>(buffer(from)) + (to - (to > from)) * chunk_;
   }

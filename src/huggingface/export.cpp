@@ -126,7 +126,7 @@ int write_tokenizer(const ExportOrder& order, const FolderGuard& folder, std::st
 Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
   const StoredType& type = stored_type(order.dtype);
   config_text(order.config, -1);
-  // With no slices, this reads nothing but compares every name and shape.
+  // With no shards, this reads nothing but compares every name and shape.
   io::read_weights(*dist::make_self_communicator(), order.weights, table, {});
   const io::Hdf5File weights(order.weights, io::Hdf5Access::read);
 
@@ -173,7 +173,7 @@ void require_free(const std::string& out, bool force) {
 
 Exported export_weights(const ExportOrder& order, const ParameterTable& table) {
   require_free(order.out, order.force);
-  // With no slices, this reads nothing but compares every name and shape.
+  // With no shards, this reads nothing but compares every name and shape.
   auto description = io::read_weights(*dist::make_self_communicator(), order.weights, table, {});
   const io::Hdf5File source(order.weights, io::Hdf5Access::read);
   if (order.config.tie_embeddings) description.ties = io::tied_head(table);

@@ -31,16 +31,16 @@ model::Config read_folder_config(const std::string& folder) {
 FolderWeights::FolderWeights(const std::string& folder, const model::Config& config, const ParameterTable& table)
     : table_(table), folder_(folder), tensors_(tensors_of(config, table, folder_)) {}
 
-void FolderWeights::read(const io::UnitSlice<float>& slice) const {
-  const std::int64_t slice_end = slice.begin + static_cast<std::int64_t>(slice.values.extent(0));
-  std::fill_n(slice.values.data(), slice.values.extent(0), 0.0F);
+void FolderWeights::read(const io::UnitValues<float>& shard) const {
+  const std::int64_t shard_end = shard.begin + static_cast<std::int64_t>(shard.values.extent(0));
+  std::fill_n(shard.values.data(), shard.values.extent(0), 0.0F);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const Parameter& row = table_.rows()[i];
-    if (row.unit != slice.unit) continue;
-    const std::int64_t begin = std::max(slice.begin, row.offset);
-    const std::int64_t end = std::min(slice_end, row.offset + row.extent());
+    if (row.unit != shard.unit) continue;
+    const std::int64_t begin = std::max(shard.begin, row.offset);
+    const std::int64_t end = std::min(shard_end, row.offset + row.extent());
     if (begin >= end) continue;
-    float* const to = slice.values.data() + (begin - slice.begin);
+    float* const to = shard.values.data() + (begin - shard.begin);
     tensors_[i].file->read(*tensors_[i].entry, begin - row.offset, end - begin, to);
   }
 }

@@ -1,16 +1,22 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// optimizer.cpp: segments with and without decay, the walk over them, the table of optimizers, and the schedules.
+// optimizer.cpp: segments with and without decay, the walk over them, AdamW and SGD, and the schedules.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <numbers>
+#include <string>
+#include <vector>
 
 #include <kozero/core/error.hpp>
 #include <kozero/optim/optimizer.hpp>
-#include "src/optim/flat_optimizer.hpp"
+#include "kernels/launch/update_elements.hpp"
+#include "kernels/ops/adamw.hpp"
+#include "kernels/ops/sgd.hpp"
 
 namespace kozero::optim {
+
 namespace {
 
 /// Appends `extent` elements, to the last segment where the flags are equal.
@@ -52,13 +58,39 @@ std::vector<Segment> segments_of(const ParameterTable& table, const std::vector<
 
 namespace {
 
+// What all optimizers here share: the walk over the segments that a part of the flat array touches.
+// A kind of optimizer derives from it, takes its states with take_state() in its constructor, and updates a part with
+// all its runs of equal flags at a time.
+
+template <class Scalar>
+class FlatOptimizer : public Optimizer<Scalar> {
+ public:
+  void update(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient, const Step& step) final;
+  [[nodiscard]] std::vector<NamedState> states() const final { return states_; }
+
+ protected:
+  /// The segments must be ascending, start at 0 and leave no gap.
+  FlatOptimizer(std::vector<Segment> segments, MemoryLedger& ledger);
+
+  /// Takes a zeroed state over the whole flat array.
+  Vector<float> take_state(const std::string& name);
+
+ private:
+  /// Updates flat elements [first, first + target.master.extent(0)), which are `runs`.
+  virtual void update_runs(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient,
+                           const kernels::UpdateRuns& runs, const Step& step) = 0;
+
+  std::vector<Segment> segments_;
+  std::int64_t extent_ = 0;
+  MemoryLedger& ledger_;
+  std::vector<NamedState> states_;
+};
+
 kernels::UpdateRuns::Kind kind_of(const Segment& segment) {
   using Kind = kernels::UpdateRuns::Kind;
   if (segment.frozen) return Kind::frozen;
   return segment.decay ? Kind::decays : Kind::keeps;
 }
-
-}  // namespace
 
 template <class Scalar>
 FlatOptimizer<Scalar>::FlatOptimizer(std::vector<Segment> segments, MemoryLedger& ledger)
@@ -97,16 +129,81 @@ void FlatOptimizer<Scalar>::update(std::int64_t first, const Target<Scalar>& tar
   }
 }
 
-namespace {
-
+/// Adam with decoupled weight decay. States: exp_avg, exp_avg_sq.
 template <class Scalar>
-struct Kind {
+class AdamW final : public FlatOptimizer<Scalar> {
+ public:
+  AdamW(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger)
+      : FlatOptimizer<Scalar>(std::move(segments), ledger),
+        config_(config),
+        exp_avg_(this->take_state("exp_avg")),
+        exp_avg_sq_(this->take_state("exp_avg_sq")) {}
+
+  [[nodiscard]] std::string name() const override { return "adamw"; }
+
+ private:
+  void update_runs(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient,
+                   const kernels::UpdateRuns& runs, const Step& step) override {
+    const auto extent = static_cast<std::int64_t>(target.master.extent(0));
+    const auto number = static_cast<double>(step.number);
+    const kernels::AdamW scalars{.lr = step.lr,
+                                 .beta1 = config_.beta1,
+                                 .beta2 = config_.beta2,
+                                 .eps = config_.eps,
+                                 .weight_decay = config_.weight_decay,
+                                 .correction1 = 1.0 - std::pow(config_.beta1, number),
+                                 .correction2 = 1.0 - std::pow(config_.beta2, number),
+                                 .gradient_scale = step.gradient_scale};
+    kernels::adamw_update(Device(), target.master, target.stored, slice(exp_avg_, first, extent),
+                          slice(exp_avg_sq_, first, extent), gradient, scalars, runs);
+  }
+
+  Config config_;
+  Vector<float> exp_avg_;
+  Vector<float> exp_avg_sq_;
+};
+
+/// Gradient descent with momentum. State: momentum_buffer.
+template <class Scalar>
+class Sgd final : public FlatOptimizer<Scalar> {
+ public:
+  Sgd(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger)
+      : FlatOptimizer<Scalar>(std::move(segments), ledger),
+        config_(config),
+        momentum_buffer_(this->take_state("momentum_buffer")) {}
+
+  [[nodiscard]] std::string name() const override { return "sgd"; }
+
+ private:
+  void update_runs(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient,
+                   const kernels::UpdateRuns& runs, const Step& step) override {
+    const auto extent = static_cast<std::int64_t>(target.master.extent(0));
+    const kernels::Sgd scalars{.lr = static_cast<float>(step.lr),
+                               .momentum = static_cast<float>(config_.momentum),
+                               .weight_decay = static_cast<float>(config_.weight_decay),
+                               .gradient_scale = static_cast<float>(step.gradient_scale)};
+    kernels::sgd_update(Device(), target.master, target.stored, slice(momentum_buffer_, first, extent), gradient,
+                        scalars, runs);
+  }
+
+  Config config_;
+  Vector<float> momentum_buffer_;
+};
+
+template <class Scalar, template <class> class Kind>
+std::unique_ptr<Optimizer<Scalar>> make(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger) {
+  return std::make_unique<Kind<Scalar>>(config, std::move(segments), ledger);
+}
+
+/// The optimizers there are.
+template <class Scalar>
+struct Row {
   const char* name;
   std::unique_ptr<Optimizer<Scalar>> (*make)(const Config&, std::vector<Segment>, MemoryLedger&);
 };
 
 template <class Scalar>
-constexpr std::array kKinds = {Kind<Scalar>{"adamw", make_adamw<Scalar>}, Kind<Scalar>{"sgd", make_sgd<Scalar>}};
+constexpr std::array kRows = {Row<Scalar>{"adamw", make<Scalar, AdamW>}, Row<Scalar>{"sgd", make<Scalar, Sgd>}};
 
 }  // namespace
 
@@ -114,15 +211,14 @@ template <class Scalar>
 std::unique_ptr<Optimizer<Scalar>> make_optimizer(const Config& config, std::vector<Segment> segments,
                                                   MemoryLedger& ledger) {
   std::string names;
-  for (const auto& kind : kKinds<Scalar>) {
-    if (config.kind == kind.name) return kind.make(config, std::move(segments), ledger);
-    names += (names.empty() ? "" : ", ") + std::string(kind.name);
+  for (const auto& row : kRows<Scalar>) {
+    if (config.kind == row.name) return row.make(config, std::move(segments), ledger);
+    names += (names.empty() ? "" : ", ") + std::string(row.name);
   }
   throw Error(Failure::deck, "optim.kind = \"" + config.kind + "\": accepted are " + names);
 }
 
-#define KOZERO_INSTANTIATE(T)      \
-  template class FlatOptimizer<T>; \
+#define KOZERO_INSTANTIATE(T) \
   template std::unique_ptr<Optimizer<T>> make_optimizer<T>(const Config&, std::vector<Segment>, MemoryLedger&);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.cpp: host copies of slices, the tensors of a checkpoint, and the thread that saves.
+// checkpoint.cpp: host copies of shards, the tensors of a checkpoint, and the thread that saves.
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
@@ -20,15 +20,15 @@
 
 namespace kozero::train {
 
-HostSlices::HostSlices(std::vector<DeviceSlice> slices) : device_(std::move(slices)) {
-  for (const auto& slice : device_) host_.push_back(Kokkos::create_mirror_view(Kokkos::HostSpace(), slice.values));
+HostValues::HostValues(std::vector<DeviceValues> shards) : device_(std::move(shards)) {
+  for (const auto& shard : device_) host_.push_back(Kokkos::create_mirror_view(Kokkos::HostSpace(), shard.values));
 }
 
-void HostSlices::fetch() {
+void HostValues::fetch() {
   for (std::size_t i = 0; i < host_.size(); ++i) Kokkos::deep_copy(host_[i], device_[i].values);
 }
 
-void HostSlices::store() {
+void HostValues::store() {
   for (std::size_t i = 0; i < host_.size(); ++i) Kokkos::deep_copy(device_[i].values, host_[i]);
 }
 
@@ -37,14 +37,14 @@ namespace {
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr std::int64_t kBlock = std::int64_t{1} << 20;  // elements: what one thread copies at a time
 
-/// Calls `visit(slice, first element of its copy)` for all slices in turn.
+/// Calls `visit(shard, first element of its copy)` for all shards in turn.
 template <class Visit>
 void for_each_slice(const std::vector<StateGroup>& groups, const Visit& visit) {
   std::int64_t first = 0;
   for (const auto& group : groups) {
-    for (const auto& slice : group.slices) {
-      visit(slice, first);
-      first += static_cast<std::int64_t>(slice.values.extent(0));
+    for (const auto& shard : group.shards) {
+      visit(shard, first);
+      first += static_cast<std::int64_t>(shard.values.extent(0));
     }
   }
 }
@@ -84,9 +84,9 @@ void copy(float* to, const Vector<float>& from) {
 Staging::Staging(std::vector<StateGroup> groups, std::int64_t limit_mib, MemoryLedger& ledger)
     : groups_(std::move(groups)) {
   std::int64_t extent = 0;
-  for_each_slice(groups_, [&](const DeviceSlice& slice, std::int64_t) {
-    require(slice.values.extent(0) % kAlignment == 0, "Staging: a slice does not end on a border");
-    extent += static_cast<std::int64_t>(slice.values.extent(0));
+  for_each_slice(groups_, [&](const DeviceValues& shard, std::int64_t) {
+    require(shard.values.extent(0) % kAlignment == 0, "Staging: a shard does not end on a border");
+    extent += static_cast<std::int64_t>(shard.values.extent(0));
   });
   bytes_ = extent * static_cast<std::int64_t>(sizeof(float));
   if (limit_mib > 0 && bytes_ > limit_mib * kMiB) refuse(limit_mib, bytes_);
@@ -102,7 +102,7 @@ Staging::Staging(std::vector<StateGroup> groups, std::int64_t limit_mib, MemoryL
 void Staging::capture() {
   Device().fence("kozero::train::capture");
   for_each_slice(groups_,
-                 [&](const DeviceSlice& slice, std::int64_t first) { copy(memory_.data() + first, slice.values); });
+                 [&](const DeviceValues& shard, std::int64_t first) { copy(memory_.data() + first, shard.values); });
   Host().fence("kozero::train::capture");
 }
 
@@ -111,9 +111,9 @@ std::vector<io::TensorGroup<const float>> Staging::groups() const {
   for (const auto& group : groups_) all.push_back({group.name, {}});
   std::int64_t first = 0;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
-    for (const auto& slice : groups_[i].slices) {
-      const auto extent = slice.values.extent(0);
-      all[i].slices.push_back({slice.unit, slice.begin, HostVector<const float>(memory_.data() + first, extent)});
+    for (const auto& shard : groups_[i].shards) {
+      const auto extent = shard.values.extent(0);
+      all[i].shards.push_back({shard.unit, shard.begin, HostVector<const float>(memory_.data() + first, extent)});
       first += static_cast<std::int64_t>(extent);
     }
   }
@@ -125,24 +125,24 @@ namespace {
 std::string group_of(const optim::NamedState& state) { return "optimizer/" + state.name; }
 
 /// All that this rank holds of a state.
-std::vector<DeviceSlice> held(const optim::NamedState& state, const std::vector<UnitRange>& ranges) {
-  std::vector<DeviceSlice> slices;
+std::vector<DeviceValues> held(const optim::NamedState& state, const std::vector<UnitRange>& ranges) {
+  std::vector<DeviceValues> values;
   for (const UnitRange& range : ranges) {
-    slices.push_back({range.unit, range.begin, slice(state.values, range.first, range.extent)});
+    values.push_back({range.unit, range.begin, slice(state.values, range.first, range.extent)});
   }
-  return slices;
+  return values;
 }
 
-/// What this rank owns of a state: of a whole unit its slice, so that every element has one writer.
-std::vector<DeviceSlice> owned(const optim::NamedState& state, const std::vector<UnitRange>& updates,
-                               const std::vector<UnitRange>& shards) {
-  std::vector<DeviceSlice> slices;
+/// What this rank owns of a state: of a whole unit its shard, so that every element has one writer.
+std::vector<DeviceValues> owned(const optim::NamedState& state, const std::vector<UnitRange>& updates,
+                                const std::vector<UnitRange>& shards) {
+  std::vector<DeviceValues> values;
   for (const auto& whole : held(state, updates)) {
     const auto mine = std::ranges::lower_bound(shards, whole.unit, {}, &UnitRange::unit);
     if (mine == shards.end() || mine->unit != whole.unit) continue;
-    slices.push_back({mine->unit, mine->begin, slice(whole.values, mine->begin - whole.begin, mine->extent)});
+    values.push_back({mine->unit, mine->begin, slice(whole.values, mine->begin - whole.begin, mine->extent)});
   }
-  return slices;
+  return values;
 }
 
 void compare(std::vector<std::string>& differences, const std::string& what, const std::string& saved,
@@ -153,7 +153,7 @@ void compare(std::vector<std::string>& differences, const std::string& what, con
 }  // namespace
 
 std::vector<StateGroup> owned_state(const Engine& engine) {
-  std::vector<StateGroup> groups = {{io::kParameterGroup, slices_of(engine.master())}};
+  std::vector<StateGroup> groups = {{io::kParameterGroup, shards_of(engine.master())}};
   for (const auto& state : engine.optimizer_states()) {
     groups.push_back({group_of(state), owned(state, engine.update_ranges(), engine.master().layout().shards())});
   }
@@ -165,31 +165,31 @@ io::Ties ties_of(const Engine& engine) {
 }
 
 io::CheckpointContents contents_of(const Engine& engine, const io::CheckpointRecord& record,
-                                   const std::map<std::string, std::string>& texts, std::vector<HostSlices>& slices) {
+                                   const std::map<std::string, std::string>& texts, std::vector<HostValues>& shards) {
   io::CheckpointContents contents{record, {}, texts, ties_of(engine)};
   for (const auto& group : owned_state(engine)) {
-    slices.emplace_back(group.slices).fetch();
-    contents.groups.push_back({group.name, slices.back().named<const float>()});
+    shards.emplace_back(group.shards).fetch();
+    contents.groups.push_back({group.name, shards.back().named<const float>()});
   }
   return contents;
 }
 
 std::int64_t save_checkpoint(const std::string& folder, Engine& engine, const io::CheckpointRecord& record,
                              const std::map<std::string, std::string>& texts) {
-  std::vector<HostSlices> slices;
-  const auto contents = contents_of(engine, record, texts, slices);
+  std::vector<HostValues> shards;
+  const auto contents = contents_of(engine, record, texts, shards);
   return io::write_checkpoint(engine.comm(), folder, engine.parameters(), contents);
 }
 
 std::vector<std::string> load_state(const std::string& file, Engine& engine, dist::Communicator& control) {
-  std::vector<HostSlices> slices = {HostSlices(slices_of(engine.master()))};
-  std::vector<io::TensorGroup<float>> groups = {{io::kParameterGroup, slices[0].named<float>()}};
+  std::vector<HostValues> shards = {HostValues(shards_of(engine.master()))};
+  std::vector<io::TensorGroup<float>> groups = {{io::kParameterGroup, shards[0].named<float>()}};
   for (const auto& state : engine.optimizer_states()) {
-    slices.emplace_back(held(state, engine.update_ranges()));
-    groups.push_back({group_of(state), slices.back().named<float>()});
+    shards.emplace_back(held(state, engine.update_ranges()));
+    groups.push_back({group_of(state), shards.back().named<float>()});
   }
   const auto absent = io::read_tensor_file(control, file, engine.parameters(), groups);
-  for (std::size_t i = 0; i < (absent.empty() ? slices.size() : 1); ++i) slices[i].store();
+  for (std::size_t i = 0; i < (absent.empty() ? shards.size() : 1); ++i) shards[i].store();
   engine.publish();
   return absent;
 }
@@ -252,8 +252,8 @@ void CheckpointSaver::begin(const SaveOrder& order) {
   const auto start = Clock::now();
   step_ = order.record.step;
   if (staging_ == nullptr) {
-    std::vector<HostSlices> slices;
-    SaveReport report = write(order, contents_of(engine_, order.record, order.texts, slices));
+    std::vector<HostValues> shards;
+    SaveReport report = write(order, contents_of(engine_, order.record, order.texts, shards));
     report.seconds = report.stall_s = seconds_since(start);
     std::promise<SaveReport> done;
     done.set_value(std::move(report));

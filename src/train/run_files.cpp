@@ -68,25 +68,25 @@ std::string first_of(const fs::path& folder, std::initializer_list<const char*> 
 
 }  // namespace
 
-std::vector<DeviceSlice> slices_of(const dist::DistributedArray<float>& master) {
-  std::vector<DeviceSlice> slices;
+std::vector<DeviceValues> shards_of(const dist::DistributedArray<float>& master) {
+  std::vector<DeviceValues> shards;
   for (const auto& range : master.layout().shards()) {
-    slices.push_back({range.unit, range.begin, master.shard(range.unit)});
+    shards.push_back({range.unit, range.begin, master.shard(range.unit)});
   }
-  return slices;
+  return shards;
 }
 
 void save_weights(const std::string& path, const Engine& engine, dist::Communicator& comm,
                   const io::WeightsDescription& description) {
-  HostSlices slices(slices_of(engine.master()));
-  slices.fetch();
-  io::write_weights(comm, path, engine.parameters(), slices.named<const float>(), description);
+  HostValues shards(shards_of(engine.master()));
+  shards.fetch();
+  io::write_weights(comm, path, engine.parameters(), shards.named<const float>(), description);
 }
 
 io::WeightsDescription load_weights(const std::string& path, Engine& engine, dist::Communicator& comm) {
-  HostSlices slices(slices_of(engine.master()));
-  const auto description = io::read_weights(comm, path, engine.parameters(), slices.named<float>());
-  slices.store();
+  HostValues shards(shards_of(engine.master()));
+  const auto description = io::read_weights(comm, path, engine.parameters(), shards.named<float>());
+  shards.store();
   engine.publish();
   return description;
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// trainer.hpp: one training step, the same for every ZeRO stage and model.
+// trainer.hpp: one training step, the same for every placement and model.
 //   for each micro-step: read a batch; forward and backward add gradients, which the sharded state reduces
 //   loss and gradient norm over all ranks; stop or skip before any bit of the state changes if one is not finite
 //   clip by the global norm; update what this rank owns; publish it

@@ -21,7 +21,7 @@ TEST_CASE("a planning ledger books what an allocating one books, without memory"
   }
 }
 
-TEST_CASE("memory is zeroed and slices of planned memory stay planned") {
+TEST_CASE("memory is zeroed and shards of planned memory stay planned") {
   MemoryLedger real, plan(MemoryLedger::Mode::plan);
   const auto values = real.take<float>(Memory::gradients, "g", 1001);
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), values);

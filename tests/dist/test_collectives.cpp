@@ -91,10 +91,10 @@ std::vector<std::int64_t> extents_for(int n) {
   return {0, 1, 63, 65, 130, 64 * n, 64 * n + 1, 1000, 4097, 64 * 31 * n - 5};
 }
 
-std::int64_t wrong_sums(const Partition& partition, int rank, const float* slice) {
+std::int64_t wrong_sums(const Partition& partition, int rank, const float* shard) {
   std::int64_t wrong = 0;
   for (std::int64_t i = 0; i < partition.size(rank); ++i) {
-    wrong += !same_bits(slice[i], sum_of_ranks(partition.num_ranks(), partition.begin(rank) + i));
+    wrong += !same_bits(shard[i], sum_of_ranks(partition.num_ranks(), partition.begin(rank) + i));
   }
   return wrong;
 }
@@ -122,21 +122,21 @@ void check_reduce_scatter(Communicator& comm, std::int64_t extent) {
   comm.reduce_scatter(full.data(), in_place, partition);
   CHECK(wrong_sums(partition, comm.rank(), in_place) == 0);
   std::copy_n(own.data() + partition.begin(comm.rank()), size, in_place);
-  CHECK(full == own);  // nothing but the slice was written
+  CHECK(full == own);  // nothing but the shard was written
 }
 
 void check_all_gather(Communicator& comm, std::int64_t extent, std::int64_t element) {
   const Partition partition(extent, comm.size());
   const std::int64_t first = partition.begin(comm.rank()) * element;
-  std::vector<unsigned char> slice(static_cast<std::size_t>(partition.size(comm.rank()) * element));
-  for (std::size_t i = 0; i < slice.size(); ++i) slice[i] = byte_at(first + static_cast<std::int64_t>(i));
+  std::vector<unsigned char> shard(static_cast<std::size_t>(partition.size(comm.rank()) * element));
+  for (std::size_t i = 0; i < shard.size(); ++i) shard[i] = byte_at(first + static_cast<std::int64_t>(i));
 
   std::vector<unsigned char> full(static_cast<std::size_t>(extent * element), 0);
-  comm.all_gather(slice.data(), full.data(), partition, static_cast<std::size_t>(element));
+  comm.all_gather(shard.data(), full.data(), partition, static_cast<std::size_t>(element));
   CHECK(wrong_bytes(full) == 0);
 
   std::vector<unsigned char> in_place(full.size(), 0);
-  std::copy(slice.begin(), slice.end(), in_place.begin() + first);
+  std::copy(shard.begin(), shard.end(), in_place.begin() + first);
   comm.all_gather(in_place.data() + first, in_place.data(), partition, static_cast<std::size_t>(element));
   CHECK(wrong_bytes(in_place) == 0);
 }
@@ -149,9 +149,9 @@ void check_rounds(Communicator& comm) {
     const auto value = [&](int rank) { return value_of(rank, 999) * factor; };
     auto full = addend_of(comm.rank(), 1000);
     for (auto& x : full) x *= factor;
-    float* slice = full.data() + partition.begin(comm.rank());
-    comm.reduce_scatter(full.data(), slice, partition);
-    comm.all_gather(slice, full.data(), partition, sizeof(float));
+    float* shard = full.data() + partition.begin(comm.rank());
+    comm.reduce_scatter(full.data(), shard, partition);
+    comm.all_gather(shard, full.data(), partition, sizeof(float));
     float expected = value(0);
     for (int r = 1; r < comm.size(); ++r) expected += value(r);
     CHECK(same_bits(full.back(), expected));
@@ -173,16 +173,16 @@ void check_shared_arrays(Communicator& comm, const Vector<float>& shared, std::i
   const Partition partition(extent, comm.size());
   const std::int64_t mine = partition.size(comm.rank());
   const auto full = kozero::slice(shared, 64, extent);
-  const auto slice = kozero::slice(shared, 64 + extent + 7 * comm.rank(), mine);
+  const auto shard = kozero::slice(shared, 64 + extent + 7 * comm.rank(), mine);
   const auto in_place = kozero::slice(full, partition.begin(comm.rank()), mine);
   MemoryLedger ledger;
   const auto all = ledger.take<float>(Memory::workspace, "all", extent);
   std::int64_t wrong = 0;
   for (int round = 0; round < 10; ++round) {
     fill(full, addend_of(comm.rank(), extent));
-    const Vector<float> target = round % 2 == 0 ? slice : in_place;
+    const Vector<float> target = round % 2 == 0 ? shard : in_place;
     comm.reduce_scatter(full.data(), target.data(), partition);
-    Kokkos::deep_copy(round % 2 == 0 ? in_place : slice, -1.0F);
+    Kokkos::deep_copy(round % 2 == 0 ? in_place : shard, -1.0F);
     wrong += wrong_sums(partition, comm.rank(), to_host(target).data());
     comm.all_gather(target.data(), all.data(), partition, sizeof(float));
     Kokkos::deep_copy(target, -2.0F);
@@ -223,11 +223,11 @@ void check_counts(CountedCommunicator& comm, std::int64_t extent) {
   const Partition partition(extent, comm.size());
   const std::int64_t own = partition.size(comm.rank());
   std::vector<float> full(static_cast<std::size_t>(extent), 1.0F);
-  float* slice = full.data() + partition.begin(comm.rank());
+  float* shard = full.data() + partition.begin(comm.rank());
   comm.reset();
-  comm.reduce_scatter(full.data(), slice, partition);
-  comm.all_gather(slice, full.data(), partition, sizeof(float));
-  comm.all_gather(slice, full.data(), partition, 2);
+  comm.reduce_scatter(full.data(), shard, partition);
+  comm.all_gather(shard, full.data(), partition, sizeof(float));
+  comm.all_gather(shard, full.data(), partition, 2);
   comm.barrier();
 
   const auto counts = comm.counts();
@@ -265,7 +265,7 @@ TEST_CASE("the test's values show the order of a sum", "[collectives]") {
   CHECK(differ > 100);
 }
 
-TEST_CASE("every back end adds in rank order, gathers every slice and counts its bytes", "[collectives]") {
+TEST_CASE("every back end adds in rank order, gathers every shard and counts its bytes", "[collectives]") {
   const RankGroup group(0);
   MemoryLedger ledger;
   for (const auto& [what, comm] : all_back_ends(group, ledger)) {
@@ -295,12 +295,12 @@ TEST_CASE("as many collectives are under way as shared memory has room to post, 
     const auto comm = make_communicator("shm", group.handle(), ledger, options);
     const Partition partition(100, comm->size());
     const std::vector<float> full(100);
-    std::vector<float> slice(100);
+    std::vector<float> shard(100);
     std::vector<Pending> pending;
     for (int i = 0; i < most; ++i) {
-      pending.push_back(comm->start_reduce_scatter(full.data(), slice.data(), partition));
+      pending.push_back(comm->start_reduce_scatter(full.data(), shard.data(), partition));
     }
-    CHECK_THROWS_AS(comm->start_reduce_scatter(full.data(), slice.data(), partition), Error);
+    CHECK_THROWS_AS(comm->start_reduce_scatter(full.data(), shard.data(), partition), Error);
     for (const Pending one : pending) comm->wait(one);
     CHECK_THROWS_AS(comm->wait(pending.front()), Error);
   }

@@ -134,9 +134,9 @@ TEST_CASE("a rank that does not come is named", "[control]") {
     const Partition partition(64 * group.size(), group.size());
     const auto full = shares ? ledger.take<float>(Memory::workspace, "full", partition.extent(), *comm)
                              : ledger.take<float>(Memory::workspace, "full", partition.extent());
-    std::vector<float> slice(64);
+    std::vector<float> shard(64);
     if (group.rank() != missing) {
-      const auto error = error_of([&] { comm->reduce_scatter(full.data(), slice.data(), partition); });
+      const auto error = error_of([&] { comm->reduce_scatter(full.data(), shard.data(), partition); });
       REQUIRE(error.has_value());
       CHECK(error->failure() == Failure::communication);
       CHECK_FALSE(error->seen_by_all_ranks());
@@ -213,10 +213,10 @@ TEST_CASE("ranks that call different collectives are told so before one of them 
     const std::string who = std::to_string(group.size() - 1);
     const Partition partition(64 * group.size(), group.size());
     std::vector<float> full(static_cast<std::size_t>(partition.extent()));
-    std::vector<float> slice(64);
+    std::vector<float> shard(64);
     const auto begins = std::string("the ranks call different collectives of ") + name + ": ";
     const auto call =
-        error_of([&] { last ? comm.barrier() : comm.reduce_scatter(full.data(), slice.data(), partition); });
+        error_of([&] { last ? comm.barrier() : comm.reduce_scatter(full.data(), shard.data(), partition); });
     REQUIRE(call.has_value());
     CHECK(call->what() == begins + "rank 0 reduce_scatter of " + std::to_string(partition.extent()) +
                               " elements of 4 bytes, rank " + who + " barrier");
@@ -224,7 +224,7 @@ TEST_CASE("ranks that call different collectives are told so before one of them 
     const auto count = error_of([&] { from_all_ranks(comm, std::vector<double>(last ? 2 : 1)); });
     REQUIRE(count.has_value());
     CHECK(count->what() == begins + "rank 0 gather_control of 8 bytes, rank " + who + " gather_control of 16 bytes");
-    const auto type = error_of([&] { comm.all_gather(slice.data(), full.data(), partition, last ? 2 : 4); });
+    const auto type = error_of([&] { comm.all_gather(shard.data(), full.data(), partition, last ? 2 : 4); });
     REQUIRE(type.has_value());
     CHECK_THAT(type->what(), ContainsSubstring("elements of 4 bytes, rank " + who + " all_gather of") &&
                                  ContainsSubstring("elements of 2 bytes"));

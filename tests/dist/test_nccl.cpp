@@ -69,10 +69,10 @@ TEST_CASE("the result is there after finish, however late the others are") {
   const Partition partition(1000, comm->size());
   const auto mine = static_cast<std::size_t>(partition.size(comm->rank()));
   for (int late = 0; late < comm->size(); ++late) {
-    const std::vector<float> slice(mine, static_cast<float>(1 + late));
+    const std::vector<float> shard(mine, static_cast<float>(1 + late));
     std::vector<float> full(1000, 0.0F);
     Pending pending{};
-    const auto start = [&] { pending = comm->start_all_gather(slice.data(), full.data(), partition, sizeof(float)); };
+    const auto start = [&] { pending = comm->start_all_gather(shard.data(), full.data(), partition, sizeof(float)); };
     if (comm->rank() != late) start();
     if (partition.size(late) > 0) CHECK(full[static_cast<std::size_t>(partition.begin(late))] == 0.0F);
     MPI_Barrier(MPI_COMM_WORLD);  // the others' starts do not wait
@@ -95,9 +95,9 @@ TEST_CASE("ranks that call different things learn what each called, and nothing 
   const int n = comm->size();
   const Partition partition(64 * n * (comm->rank() == 1 ? 2 : 1), n);
   const std::vector<float> full(static_cast<std::size_t>(partition.extent()), 1.0F);
-  std::vector<float> slice(128);
+  std::vector<float> shard(128);
   const auto error = error_of([&] {
-    comm->reduce_scatter(full.data(), slice.data(), partition);
+    comm->reduce_scatter(full.data(), shard.data(), partition);
     wait_for_device(*comm);
   });
   REQUIRE(error.has_value());
@@ -105,7 +105,7 @@ TEST_CASE("ranks that call different things learn what each called, and nothing 
   CHECK(first_line(*error) == "rank " + std::to_string(comm->rank()) +
                              ": NCCL failed in reduce_scatter: invalid usage (rank 0 called ncclReduceScatter of 64 "
                              "float32, rank 1 called ncclReduceScatter of 128 float32)");
-  CHECK(error_of([&] { comm->start_reduce_scatter(full.data(), slice.data(), partition); })->what() ==
+  CHECK(error_of([&] { comm->start_reduce_scatter(full.data(), shard.data(), partition); })->what() ==
         std::string(error->what()));
   CHECK(error_of([&] { comm->barrier(); })->what() == std::string(error->what()));
   CHECK(error_of([&] { from_all_ranks(*comm, 1.0); })->what() == std::string(error->what()));
@@ -118,10 +118,10 @@ TEST_CASE("a rank that does not come ends the wait, in finish and in control tra
   for (const bool finishes : {true, false}) {
     const auto comm = by_double(group, 0.5);
     const Partition partition(100, comm->size());
-    std::vector<unsigned char> slice(100), full(100);
+    std::vector<unsigned char> shard(100), full(100);
     if (comm->rank() != 0) {
       const auto error = error_of([&] {
-        const Pending pending = comm->start_all_gather(slice.data(), full.data(), partition, 1);
+        const Pending pending = comm->start_all_gather(shard.data(), full.data(), partition, 1);
         if (!finishes) nap(900);
         finishes ? comm->wait(pending) : comm->barrier();
         wait_for_device(*comm);
@@ -170,15 +170,15 @@ TEST_CASE("what NCCL takes of the GPU for each kind of call is taken at the star
   options.free_device_bytes = [] { return (std::int64_t{1} << 30) - NcclMock::memory(); };
   {
     const auto comm = make_communicator("nccl", group.handle(), ledger, options);
-    const std::int64_t calls = group.size() == 1 ? 2 : 4;  // one rank has no uneven slices
+    const std::int64_t calls = group.size() == 1 ? 2 : 4;  // one rank has no uneven shards
     REQUIRE(ledger.lines().size() == 1);
     CHECK(ledger.lines()[0].category == Memory::communication);
     CHECK(ledger.lines()[0].label == "NCCL's channels, measured");
     CHECK(ledger.lines()[0].bytes == (3 + calls) << 20);
     const Partition uneven(100, group.size());
-    std::vector<float> slice(128), full(100);
-    comm->reduce_scatter(full.data(), slice.data(), uneven);
-    comm->all_gather(slice.data(), full.data(), uneven, sizeof(float));
+    std::vector<float> shard(128), full(100);
+    comm->reduce_scatter(full.data(), shard.data(), uneven);
+    comm->all_gather(shard.data(), full.data(), uneven, sizeof(float));
     wait_for_device(*comm);
     CHECK(ledger.total() == NcclMock::memory() - before);
   }
@@ -189,9 +189,9 @@ TEST_CASE("what is done in time is not given up, however long the communicator l
   const RankGroup group(0);
   const auto comm = by_double(group, 1.0);
   const Partition partition(100, comm->size());
-  std::vector<unsigned char> slice(100), full(100);
+  std::vector<unsigned char> shard(100), full(100);
   std::vector<Pending> started;
-  const auto start = [&] { started.push_back(comm->start_all_gather(slice.data(), full.data(), partition, 1)); };
+  const auto start = [&] { started.push_back(comm->start_all_gather(shard.data(), full.data(), partition, 1)); };
   const int ahead = comm->rank() == 0 ? 1 : 0;  // rank 0 has always one under way
   if (ahead == 1) start();
   for (int i = 0; i < 6; ++i) {

@@ -33,11 +33,11 @@ TEST_CASE("self copies, and in place does nothing", "[self]") {
   const Partition partition(5, 1);
   MemoryLedger ledger;
   const auto full = ledger.take<float>(Memory::workspace, "full", 5);
-  const auto slice = ledger.take<float>(Memory::workspace, "slice", 5);
+  const auto shard = ledger.take<float>(Memory::workspace, "shard", 5);
   Kokkos::deep_copy(full, 3.0F);
-  comm->reduce_scatter(full.data(), slice.data(), partition);
+  comm->reduce_scatter(full.data(), shard.data(), partition);
   Kokkos::deep_copy(full, 0.0F);
-  comm->all_gather(slice.data(), full.data(), partition, sizeof(float));
+  comm->all_gather(shard.data(), full.data(), partition, sizeof(float));
   comm->reduce_scatter(full.data(), full.data(), partition);
   const auto result = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), full);
   for (std::size_t i = 0; i < 5; ++i) CHECK(result(i) == 3.0F);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_partition.cpp: the arithmetic of slices and of their chunks, without MPI.
+// test_partition.cpp: the arithmetic of shards and of their chunks, without MPI.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/parameter_table.hpp>
@@ -30,7 +30,7 @@ TEST_CASE("every element has one owner", "[partition]") {
   }
 }
 
-TEST_CASE("slices follow each other, aligned, equal up to the last ones", "[partition]") {
+TEST_CASE("shards follow each other, aligned, equal up to the last ones", "[partition]") {
   for (const std::int64_t extent : kExtents) {
     for (int n = 1; n <= 9; ++n) {
       CAPTURE(extent, n);
@@ -49,7 +49,7 @@ TEST_CASE("slices follow each other, aligned, equal up to the last ones", "[part
 }
 
 TEST_CASE("few elements leave the last ranks empty", "[partition]") {
-  const Partition partition(130, 7);  // ceil(130 / 7) = 19 -> slices of 64
+  const Partition partition(130, 7);  // ceil(130 / 7) = 19 -> shards of 64
   CHECK(partition.size(0) == 64);
   CHECK(partition.size(1) == 64);
   CHECK(partition.size(2) == 2);
@@ -64,7 +64,7 @@ TEST_CASE("extents beyond 32 bits", "[partition]") {
   CHECK(partition.begin(2) == 2 * partition.largest());
 }
 
-TEST_CASE("units are padded so that ranks of a power of two own equal slices, by less than 1/1024", "[partition]") {
+TEST_CASE("units are padded so that ranks of a power of two own equal shards, by less than 1/1024", "[partition]") {
   for (const std::int64_t parameters : {7087872, 39383808, 30740800, 12345, 130}) {
     kozero::ParameterTable table;
     table.add_unit("h.0", 0);

@@ -62,7 +62,7 @@ void read_checkpoint(const std::string& path) {
   io::verify_checkpoint(*comm, path);
   const ParameterTable table = io::small_table();
   io::RankSlices mine(table, 0, 1);
-  io::read_tensor_file(*comm, path + "/" + io::kStateFile, table, {{io::kParameterGroup, mine.slices}});
+  io::read_tensor_file(*comm, path + "/" + io::kStateFile, table, {{io::kParameterGroup, mine.shards}});
 }
 
 /// As the program reads it: libhdf5 only after the header has vouched for the bytes.
@@ -72,7 +72,7 @@ void read_weights_file(const std::string& path) {
   io::verify_weights_header(*comm, path);
   const ParameterTable table = io::small_table();
   io::RankSlices mine(table, 0, 1);
-  io::read_weights(*comm, path, table, mine.slices);
+  io::read_weights(*comm, path, table, mine.shards);
 }
 
 void add_weights(std::vector<Subject>& all, const io::ScratchFolder& folder) {

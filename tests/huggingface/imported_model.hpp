@@ -22,12 +22,12 @@ class ImportedModel {
     model_->reserve(ledger_, 1);
     const ParameterTable& table = model_->parameters();
     std::vector<std::vector<float>> memory;
-    std::vector<io::UnitSlice<float>> slices;
+    std::vector<io::UnitValues<float>> shards;
     for (int unit = 0; unit < table.num_units(); ++unit) {
       memory.emplace_back(static_cast<std::size_t>(table.unit(unit).extent));
-      slices.push_back({unit, 0, HostVector<float>(memory.back().data(), memory.back().size())});
+      shards.push_back({unit, 0, HostVector<float>(memory.back().data(), memory.back().size())});
     }
-    io::read_weights(*dist::make_self_communicator(), weights, table, slices);
+    io::read_weights(*dist::make_self_communicator(), weights, table, shards);
     for (std::size_t row = 0; row < table.rows().size(); ++row) {
       const Parameter& parameter = table.rows()[row];
       const auto begin = memory[static_cast<std::size_t>(parameter.unit)].begin() + parameter.offset;

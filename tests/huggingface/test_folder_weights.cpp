@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_folder_weights.cpp: a folder's tensors in any slices of any partition, bit for bit; and what goes out of a run
+// test_folder_weights.cpp: a folder's tensors in any shards of any partition, bit for bit; and what goes out of a run
 // as 16-bit values, as one plain file, with a SentencePiece model.
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
@@ -61,7 +61,7 @@ std::vector<float> unit_of(const Sample& sample, int unit) {
 
 }  // namespace
 
-TEST_CASE("every slice of every unit, on 1 to 9 ranks, has the bits that import has") {
+TEST_CASE("every shard of every unit, on 1 to 9 ranks, has the bits that import has") {
   for (const std::string name : {"gpt2", "llama"}) {
     const Sample sample(name);
     const FolderWeights source(stored(name), sample.config, sample.table);
@@ -70,11 +70,11 @@ TEST_CASE("every slice of every unit, on 1 to 9 ranks, has the bits that import 
       for (int ranks = 1; ranks <= 9; ++ranks) {
         const Partition cut(sample.table.unit(unit).extent, ranks);
         for (int rank = 0; rank < ranks; ++rank) {
-          std::vector<float> slice(static_cast<std::size_t>(cut.size(rank)), -1.0F);
-          source.read({unit, cut.begin(rank), HostVector<float>(slice.data(), slice.size())});
+          std::vector<float> shard(static_cast<std::size_t>(cut.size(rank)), -1.0F);
+          source.read({unit, cut.begin(rank), HostVector<float>(shard.data(), shard.size())});
           INFO(name << ", unit " << unit << ", rank " << rank << " of " << ranks);
-          const std::size_t bytes = slice.size() * sizeof(float);
-          CHECK((bytes == 0 || std::memcmp(slice.data(), wanted.data() + cut.begin(rank), bytes) == 0));
+          const std::size_t bytes = shard.size() * sizeof(float);
+          CHECK((bytes == 0 || std::memcmp(shard.data(), wanted.data() + cut.begin(rank), bytes) == 0));
         }
       }
     }

@@ -35,7 +35,7 @@ std::string write_small(const ScratchFolder& folder) {
 Thrown read_error(const std::string& path, const ParameterTable& table) {
   const auto comm = dist::make_self_communicator();
   RankSlices all(table, 0, 1);
-  return thrown_by([&] { read_weights(*comm, path, table, all.slices); });
+  return thrown_by([&] { read_weights(*comm, path, table, all.shards); });
 }
 
 std::string output_of(const std::string& command) {

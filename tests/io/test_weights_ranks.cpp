@@ -84,7 +84,7 @@ TEST_CASE("weights written on n ranks are read on m, bit for bit") {
     for (int readers = 1; readers <= world_size(); ++readers) {
       on_first_ranks(readers, [&](dist::Communicator& comm) {
         RankSlices mine(table, comm.rank(), comm.size());
-        const auto description = read_weights(comm, path, table, mine.slices);
+        const auto description = read_weights(comm, path, table, mine.shards);
         CHECK(wrong_elements(table, mine) == 0);
         CHECK(description.model == R"({"arch": "small"})");
         CHECK(description.step == 12);
@@ -95,7 +95,7 @@ TEST_CASE("weights written on n ranks are read on m, bit for bit") {
   }
 }
 
-TEST_CASE("any slices are filled, whole units on every rank too") {
+TEST_CASE("any shards are filled, whole units on every rank too") {
   const SharedFolder folder;
   const ParameterTable table = small_table();
   const std::string path = folder / "weights.h5";
@@ -104,7 +104,7 @@ TEST_CASE("any slices are filled, whole units on every rank too") {
     mine.set_values();
     write_weights(comm, path, table, mine.readable(), {});
     RankSlices whole(table, 0, 1);
-    read_weights(comm, path, table, whole.slices);
+    read_weights(comm, path, table, whole.shards);
     CHECK(wrong_elements(table, whole) == 0);
   });
 }
@@ -117,7 +117,7 @@ TEST_CASE("a failure on any rank is every rank's, with one text") {
     const auto nowhere = thrown_by([&] { write_weights(comm, folder / "no/where.h5", table, mine.readable(), {}); });
     CHECK(nowhere.status == 4);
     CHECK_THAT(nowhere.text, ContainsSubstring("no/where.h5.partial: cannot open: "));
-    const auto missing = thrown_by([&] { read_weights(comm, folder / "none.h5", table, mine.slices); });
+    const auto missing = thrown_by([&] { read_weights(comm, folder / "none.h5", table, mine.shards); });
     CHECK(missing.status == 3);
     CHECK_THAT(missing.text, ContainsSubstring("none.h5: cannot open: "));
     auto twice = mine.readable();

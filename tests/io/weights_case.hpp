@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// weights_case.hpp: a small model's table and its slices on n ranks, each element with a value of its own.
+// weights_case.hpp: a small model's table and its shards on n ranks, each element with a value of its own.
 #pragma once
 #include <vector>
 
@@ -28,28 +28,28 @@ inline float value_of(std::int64_t unit, std::int64_t position) {
   return static_cast<float>(1000 * unit + position) + 0.25F;
 }
 
-/// One rank's slices of every unit, with their memory.
+/// One rank's shards of every unit, with their memory.
 struct RankSlices {
   std::vector<std::vector<float>> memory;
-  std::vector<UnitSlice<float>> slices;
+  std::vector<UnitValues<float>> shards;
 
   RankSlices(const ParameterTable& table, int rank, int num_ranks) {
     for (int unit = 0; unit < table.num_units(); ++unit) {
       const Partition partition(table.unit(unit).extent, num_ranks);
       memory.emplace_back(static_cast<std::size_t>(partition.size(rank)), -1.0F);
-      slices.push_back({unit, partition.begin(rank), HostVector<float>(memory.back().data(), memory.back().size())});
+      shards.push_back({unit, partition.begin(rank), HostVector<float>(memory.back().data(), memory.back().size())});
     }
   }
   void set_values() {
-    for (auto& slice : slices) {
-      for (std::size_t i = 0; i < slice.values.extent(0); ++i) {
-        slice.values(i) = value_of(slice.unit, slice.begin + static_cast<std::int64_t>(i));
+    for (auto& shard : shards) {
+      for (std::size_t i = 0; i < shard.values.extent(0); ++i) {
+        shard.values(i) = value_of(shard.unit, shard.begin + static_cast<std::int64_t>(i));
       }
     }
   }
-  [[nodiscard]] std::vector<UnitSlice<const float>> readable() const {
-    std::vector<UnitSlice<const float>> all;
-    for (const auto& slice : slices) all.push_back({slice.unit, slice.begin, slice.values});
+  [[nodiscard]] std::vector<UnitValues<const float>> readable() const {
+    std::vector<UnitValues<const float>> all;
+    for (const auto& shard : shards) all.push_back({shard.unit, shard.begin, shard.values});
     return all;
   }
 };
@@ -65,11 +65,11 @@ inline bool is_in_tensor(const ParameterTable& table, int unit, std::int64_t pos
 /// How many elements are not what set_values() wrote and read_weights promises.
 inline int wrong_elements(const ParameterTable& table, const RankSlices& read) {
   int wrong = 0;
-  for (const auto& slice : read.slices) {
-    for (std::size_t i = 0; i < slice.values.extent(0); ++i) {
-      const std::int64_t position = slice.begin + static_cast<std::int64_t>(i);
-      const float wanted = is_in_tensor(table, slice.unit, position) ? value_of(slice.unit, position) : 0.0F;
-      wrong += slice.values(i) == wanted ? 0 : 1;
+  for (const auto& shard : read.shards) {
+    for (std::size_t i = 0; i < shard.values.extent(0); ++i) {
+      const std::int64_t position = shard.begin + static_cast<std::int64_t>(i);
+      const float wanted = is_in_tensor(table, shard.unit, position) ? value_of(shard.unit, position) : 0.0F;
+      wrong += shard.values(i) == wanted ? 0 : 1;
     }
   }
   return wrong;

@@ -46,7 +46,7 @@ TEST_CASE("segments carry the tensors' flags, pads without decay, neighbours mer
   CHECK(segments.size() == 6);
 }
 
-TEST_CASE("the slices of any number of ranks put together give the whole") {
+TEST_CASE("the shards of any number of ranks put together give the whole") {
   for (int num_ranks = 1; num_ranks <= 9; ++num_ranks) {
     std::string first, second;
     for (int rank = 0; rank < num_ranks; ++rank) {

@@ -55,14 +55,14 @@ class SleepyCommunicator final : public dist::CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;
 
-  dist::Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+  dist::Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
     test::sleep_at_random();
-    return CommunicatorDecorator::start_reduce_scatter(full, slice, partition);
+    return CommunicatorDecorator::start_reduce_scatter(full, shard, partition);
   }
-  dist::Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+  dist::Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                                  std::size_t element_size) override {
     test::sleep_at_random();
-    return CommunicatorDecorator::start_all_gather(slice, full, partition, element_size);
+    return CommunicatorDecorator::start_all_gather(shard, full, partition, element_size);
   }
   void wait(dist::Pending pending) override {
     test::sleep_at_random();
@@ -88,14 +88,14 @@ std::unique_ptr<dist::Communicator> connect(const Case& one, MPI_Comm world, Mem
 std::string gather_many_at_once(dist::Communicator& comm, MemoryLedger& ledger) {
   constexpr std::int64_t kRounds = 3, kAtOnce = 16, kExtent = 64;
   const Partition cut(kExtent * comm.size(), comm.size());
-  const auto slices = ledger.take<float>(Memory::parameters, "slices", kRounds * kAtOnce * kExtent, comm);
+  const auto shards = ledger.take<float>(Memory::parameters, "shards", kRounds * kAtOnce * kExtent, comm);
   const auto all = ledger.take<float>(Memory::gathered, "all", kAtOnce * kExtent * comm.size());
   const auto value = [](std::int64_t gather, int rank) { return static_cast<float>(gather * 10 + rank); };
-  for (std::int64_t i = 0; i < kRounds * kAtOnce * kExtent; ++i) slices(i) = value(i / kExtent, comm.rank());
+  for (std::int64_t i = 0; i < kRounds * kAtOnce * kExtent; ++i) shards(i) = value(i / kExtent, comm.rank());
   for (std::int64_t round = 0; round < kRounds; ++round) {
     std::vector<dist::Pending> started;
     for (std::int64_t i = 0; i < kAtOnce; ++i) {
-      started.push_back(comm.start_all_gather(slices.data() + (round * kAtOnce + i) * kExtent,
+      started.push_back(comm.start_all_gather(shards.data() + (round * kAtOnce + i) * kExtent,
                                               all.data() + i * kExtent * comm.size(), cut, sizeof(float)));
     }
     for (const auto& pending : started) comm.wait(pending);

@@ -68,7 +68,7 @@ void check_plan(const TinyRun& run) {
     for (int i = 0; i < static_cast<int>(kMemoryNames.size()); ++i) {
       CHECK(plan.bytes(static_cast<Memory>(i)) == real.bytes(static_cast<Memory>(i)));
     }
-    // The copy that is saved from: master weights and two moments of this rank's own slices.
+    // The copy that is saved from: master weights and two moments of this rank's own shards.
     const int states = run.precision == Precision::f32 ? 2 : 3;
     CHECK(3 * real.bytes(Memory::optimizer) == states * training.engine().staging()->bytes());
   });

@@ -63,7 +63,7 @@ void number_elements(TinyTraining& training, bool fill, int& wrong) {
   }
 }
 
-/// One block, odd sizes, and units that leave ranks short or empty slices.
+/// One block, odd sizes, and units that leave ranks short or empty shards.
 model::Config smallest_gpt2() {
   return {.arch = "gpt2", .layers = 1, .dim = 10, .heads = 2, .vocab = 23, .seq = 5, .dropout = 0.1F, .seed = 5};
 }

@@ -123,10 +123,10 @@ TEST_CASE("local and reduced accumulation: the same bits with one micro-step, ne
 
     local.micro_steps = reduced.micro_steps = 3;
     const TinyResult at_one = result_of(local, comm);
-    const TinyResult slices = result_of(reduced, comm);
+    const TinyResult shards = result_of(reduced, comm);
     local.stage = 0;
     CHECK(result_of(local, comm) == at_one);
-    for (std::size_t i = 0; i < at_one.losses.size(); ++i) CHECK(std::abs(at_one.losses[i] - slices.losses[i]) < 1e-5);
+    for (std::size_t i = 0; i < at_one.losses.size(); ++i) CHECK(std::abs(at_one.losses[i] - shards.losses[i]) < 1e-5);
   });
 }
 

@@ -52,12 +52,12 @@ class Meddling final : public dist::CommunicatorDecorator {
   std::function<void()> at_control;
   std::function<void(void*, std::int64_t)> at_gathered, at_reduction;
 
-  dist::Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
+  dist::Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
     if (at_reduction) at_reduction(const_cast<float*>(full), 4 * partition.extent());
-    return CommunicatorDecorator::start_reduce_scatter(full, slice, partition);
+    return CommunicatorDecorator::start_reduce_scatter(full, shard, partition);
   }
-  dist::Pending start_all_gather(const void* slice, void* full, const Partition& partition, std::size_t size) override {
-    const auto pending = CommunicatorDecorator::start_all_gather(slice, full, partition, size);
+  dist::Pending start_all_gather(const void* shard, void* full, const Partition& partition, std::size_t size) override {
+    const auto pending = CommunicatorDecorator::start_all_gather(shard, full, partition, size);
     under_way_.push_back({pending.ticket, full, static_cast<std::int64_t>(size) * partition.extent()});
     return pending;
   }

@@ -26,7 +26,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(squares);
 }
 
-/// Sets one weight of rank 0's first slice, on every rank's copy.
+/// Sets one weight of rank 0's first shard, on every rank's copy.
 void set_first_weight(TinyTraining& training, const dist::Communicator& comm, float value) {
   const auto mine = training.engine().master().shard(0);
   if (comm.rank() == 0) mine(0) = value;

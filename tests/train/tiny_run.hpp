@@ -89,7 +89,7 @@ struct TinyRun {
 struct TinyResult {
   std::vector<double> losses;
   std::vector<double> norms;
-  std::vector<float> weights;  ///< this rank's slices in unit order
+  std::vector<float> weights;  ///< this rank's shards in unit order
   bool operator==(const TinyResult&) const = default;
 };
 

@@ -62,7 +62,7 @@ void take_step(Gradients& gradients, const ParameterTable& table, int step, int 
   gradients.finish();
 }
 
-bool slices_are_sums(const Gradients& gradients, const ParameterTable& table, int step,
+bool shards_are_sums(const Gradients& gradients, const ParameterTable& table, int step,
                      const dist::Communicator& comm) {
   bool all = true;
   for (const auto& row : table.rows()) {
@@ -78,7 +78,7 @@ bool slices_are_sums(const Gradients& gradients, const ParameterTable& table, in
 
 }  // namespace
 
-TEST_CASE("slices hold the sum over ranks and micro-steps of their step alone, and the norm is the sum's") {
+TEST_CASE("shards hold the sum over ranks and micro-steps of their step alone, and the norm is the sum's") {
   const auto table = tests::tiny_table();
   for (const auto& kind : kKinds) {
     MemoryLedger ledger;
@@ -86,7 +86,7 @@ TEST_CASE("slices hold the sum over ranks and micro-steps of their step alone, a
     Gradients gradients(table, *comm, kind.placement, kind.accumulation, kMicroSteps, ledger);
     for (const int step : {1, 2}) {
       take_step(gradients, table, step, comm->rank());
-      CHECK(slices_are_sums(gradients, table, step, *comm));
+      CHECK(shards_are_sums(gradients, table, step, *comm));
       double squares = 0.0;
       for (const auto& row : table.rows()) {
         for (std::int64_t i = 0; i < row.extent(); ++i)

@@ -35,10 +35,10 @@ class WritingCommunicator final : public dist::Communicator {
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int size() const override { return 2; }
   [[nodiscard]] std::string name() const override { return "writing"; }
-  Pending start_reduce_scatter(const float* /*full*/, float* /*slice*/, const Partition& partition) override {
+  Pending start_reduce_scatter(const float* /*full*/, float* /*shard*/, const Partition& partition) override {
     return started(dist::Collective::reduce_scatter, "r", partition);
   }
-  Pending start_all_gather(const void* /*slice*/, void* /*full*/, const Partition& partition,
+  Pending start_all_gather(const void* /*shard*/, void* /*full*/, const Partition& partition,
                            std::size_t /*element_size*/) override {
     return started(dist::Collective::all_gather, "g", partition);
   }
@@ -136,7 +136,7 @@ TEST_CASE("stage 1: each unit is reduced while the next works, and taken back wh
                                            "c1 [backward 1] r1 d2 [backward 0] r0 d1 d0");
 }
 
-TEST_CASE("updated slices are gathered a unit behind their start") {
+TEST_CASE("updated shards are gathered a unit behind their start") {
   WritingCommunicator comm;
   MemoryLedger ledger;
   const auto table = five_units();

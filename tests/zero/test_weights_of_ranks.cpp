@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_weights_of_ranks.cpp: what acquire shows after slices were filled, changed and published.
+// test_weights_of_ranks.cpp: what acquire shows after shards were filled, changed and published.
 #include <bit>
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -41,7 +41,7 @@ std::int64_t gathers(const dist::CountedCommunicator& comm) { return comm.counts
 
 }  // namespace
 
-TEST_CASE("acquire shows every rank's slices as they were published last") {
+TEST_CASE("acquire shows every rank's shards as they were published last") {
   const auto table = tests::tiny_table();
   for (const auto placement : {Placement::replicated, Placement::sharded}) {
     MemoryLedger ledger;
@@ -83,7 +83,7 @@ TEMPLATE_TEST_CASE("weights in 16 bits are rounded from their master, whose bits
   }
 }
 
-TEMPLATE_TEST_CASE("rounded slices that were written beside the master are shared without the master", "", Bfloat16,
+TEMPLATE_TEST_CASE("rounded shards that were written beside the master are shared without the master", "", Bfloat16,
                    Float16) {
   const auto table = tests::tiny_table();
   for (const auto stored : {Placement::replicated, Placement::sharded}) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tiny_table.hpp: a table of three units in two slots, whose slices are uneven and, from 3 ranks on, partly empty.
+// tiny_table.hpp: a table of three units in two slots, whose shards are uneven and, from 3 ranks on, partly empty.
 #pragma once
 #include <dist/rank_groups.hpp>
 #include <kozero/dist/make_communicator.hpp>

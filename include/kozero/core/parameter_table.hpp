@@ -3,7 +3,7 @@
 // parameter_table.hpp: the tensors of a model, the units that hold them, the shards of a unit that ranks own, and the
 // buffers that units share.
 //   flat array = unit 0 | unit 1 | ...       unit = tensor, pad to 64, tensor, pad to 64, ...
-//   slice = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*slice, extent), min((r+1)*slice, extent))
+//   shard = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*shard, extent), min((r+1)*shard, extent))
 // Every element has one owner in any configuration. The header includes no Kokkos.
 #pragma once
 #include <algorithm>
@@ -27,8 +27,8 @@ inline constexpr std::int64_t kAlignment = 64;  ///< elements: 256 bytes of f32
 constexpr std::int64_t aligned(std::int64_t extent) { return (extent + kAlignment - 1) / kAlignment * kAlignment; }
 
 /// The multiple to which a unit's extent is rounded up: the largest power of two that pads it by less than 1/1024, but
-/// at least kAlignment. The slices of n ranks are equal for each power of two n up to unit_multiple() / kAlignment (64
-/// for a block of GPT-2 124M). NCCL has a single collective for equal slices, and needs n calls for others.
+/// at least kAlignment. The shards of n ranks are equal for each power of two n up to unit_multiple() / kAlignment (64
+/// for a block of GPT-2 124M). NCCL has a single collective for equal shards, and needs n calls for others.
 constexpr std::int64_t unit_multiple(std::int64_t extent) {
   const auto largest = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(extent) / 1024));
   return std::clamp(largest, kAlignment, 512 * kAlignment);
@@ -89,27 +89,27 @@ class ParameterTable {
   std::vector<Unit> units_;
 };
 
-// How n ranks cut one flat extent into contiguous slices.
-//   slice = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*slice, extent), min((r+1)*slice, extent))
-// The last slices may be short or empty (unit_multiple() avoids it). Every element has one owner in any configuration.
+// How n ranks cut one flat extent into contiguous shards.
+//   shard = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*shard, extent), min((r+1)*shard, extent))
+// The last shards may be short or empty (unit_multiple() avoids it). Every element has one owner in any configuration.
 
 class Partition {
  public:
   Partition(std::int64_t extent, int num_ranks)
-      : extent_(extent), num_ranks_(num_ranks), slice_(aligned((extent + num_ranks - 1) / num_ranks)) {}
+      : extent_(extent), num_ranks_(num_ranks), shard_(aligned((extent + num_ranks - 1) / num_ranks)) {}
 
   [[nodiscard]] std::int64_t extent() const { return extent_; }
   [[nodiscard]] int num_ranks() const { return num_ranks_; }
-  [[nodiscard]] std::int64_t begin(int rank) const { return std::min(rank * slice_, extent_); }
-  [[nodiscard]] std::int64_t end(int rank) const { return std::min((rank + 1) * slice_, extent_); }
+  [[nodiscard]] std::int64_t begin(int rank) const { return std::min(rank * shard_, extent_); }
+  [[nodiscard]] std::int64_t end(int rank) const { return std::min((rank + 1) * shard_, extent_); }
   [[nodiscard]] std::int64_t size(int rank) const { return end(rank) - begin(rank); }
-  /// The largest slice of any rank: rank 0's.
+  /// The largest shard of any rank: rank 0's.
   [[nodiscard]] std::int64_t largest() const { return size(0); }
 
  private:
   std::int64_t extent_;
   int num_ranks_;
-  std::int64_t slice_;
+  std::int64_t shard_;
 };
 
 /// Elements [begin, begin + extent) of unit `unit`, kept at [first, first + extent) of the owner's flat array.

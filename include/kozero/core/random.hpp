@@ -59,7 +59,7 @@ std::uint64_t permuted(std::uint64_t key, std::uint64_t position, std::uint64_t 
 
 // A parameter's initial values, any range of them, on any rank.
 //   normal: deviation * z_i,  z_i = normal_at(stream_key(seed, name), i);   zeros: 0;   ones: 1
-// Element i depends on (seed, name, i) alone, so every owner of a slice fills it by itself, with the same bits.
+// Element i depends on (seed, name, i) alone, so every owner of a shard fills it by itself, with the same bits.
 
 /// Writes elements [first, first + out.extent(0)) of the parameter, in its published order, on all host threads.
 void fill_initial(const Parameter& parameter, std::uint64_t seed, std::int64_t first, HostVector<float> out);

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // communicator.hpp: the collectives that sharding needs, their options, agreement among ranks, and the two simplest
 // communicators: one rank alone, and control traffic alone. The header includes no Kokkos.
-//   reduce_scatter  slice_r[i] = ((x_0 + x_1) + x_2) + ...  in rank order
-//   all_gather      full = slice_0 | slice_1 | ...
+//   reduce_scatter  shard_r[i] = ((x_0 + x_1) + x_2) + ...  in rank order
+//   all_gather      full = shard_0 | shard_1 | ...
 //   deck = agreed(comm, [&] { return io::read_deck(path, overrides); });        one outcome on all ranks
 #pragma once
 #include <cstddef>
@@ -20,7 +20,7 @@
 #include <vector>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/memory_source.hpp>
+#include <kozero/core/ledger.hpp>
 #include <kozero/core/parameter_table.hpp>
 
 namespace kozero::dist {
@@ -64,12 +64,12 @@ struct CommunicatorOptions {
 };
 
 // The collectives that sharding needs, as a small contract with several back ends.
-//   reduce_scatter  slice_r[i] = ((x_0 + x_1) + x_2) + ...  over the ranks' full arrays, in rank order, i of slice r
-//   all_gather      full = slice_0 | slice_1 | ...
+//   reduce_scatter  shard_r[i] = ((x_0 + x_1) + x_2) + ...  over the ranks' full arrays, in rank order, i of shard r
+//   all_gather      full = shard_0 | shard_1 | ...
 // Pointers are device memory of this build (host memory on CPUs); extents come from a core Partition of elements.
-// `slice` may be the rank's own part of `full` (in place) and nothing else of it. All ranks call with equal partitions.
+// `shard` may be the rank's own part of `full` (in place) and nothing else of it. All ranks call with equal partitions.
 // Each comes in parts, so that a rank need not wait for the slowest one at once:
-//   start                 hands the arguments over: until wait, the full array and the slice are the collective's
+//   start                 hands the arguments over: until wait, the full array and the shard are the collective's
 //   wait                  the result is there
 //   wait_until_reusable   the peers have read what was handed over: it may be written again
 // All ranks call all of these in one order. On a device the parts are ordered on streams, and the host does not wait.
@@ -97,20 +97,20 @@ class Communicator : public MemorySource {
   [[nodiscard]] virtual std::string description() const { return name(); }
 
   // A back end that cannot wait for later does everything in start.
-  virtual Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) = 0;
+  virtual Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) = 0;
   /// Elements are opaque, `element_size` bytes each.
-  virtual Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+  virtual Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                                    std::size_t element_size) = 0;
   virtual void wait(Pending /*pending*/) {}
   /// After wait. A second call does nothing.
   virtual void wait_until_reusable(Pending /*pending*/) {}
   void* share(const std::string& /*label*/, std::int64_t /*bytes*/) override { return nullptr; }
 
-  void reduce_scatter(const float* full, float* slice, const Partition& partition) {
-    complete(start_reduce_scatter(full, slice, partition));
+  void reduce_scatter(const float* full, float* shard, const Partition& partition) {
+    complete(start_reduce_scatter(full, shard, partition));
   }
-  void all_gather(const void* slice, void* full, const Partition& partition, std::size_t element_size) {
-    complete(start_all_gather(slice, full, partition, element_size));
+  void all_gather(const void* shard, void* full, const Partition& partition, std::size_t element_size) {
+    complete(start_all_gather(shard, full, partition, element_size));
   }
 
   // Control traffic: small, in host memory, not counted with the training's bytes.

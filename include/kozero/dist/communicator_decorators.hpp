@@ -29,12 +29,12 @@ class CommunicatorDecorator : public Communicator {
 
   [[nodiscard]] std::string description() const override { return inner_->description(); }
 
-  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override {
-    return inner_->start_reduce_scatter(full, slice, partition);
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
+    return inner_->start_reduce_scatter(full, shard, partition);
   }
-  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override {
-    return inner_->start_all_gather(slice, full, partition, element_size);
+    return inner_->start_all_gather(shard, full, partition, element_size);
   }
   void wait(Pending pending) override { inner_->wait(pending); }
   void wait_until_reusable(Pending pending) override { inner_->wait_until_reusable(pending); }
@@ -63,8 +63,8 @@ class CheckedCommunicator final : public CommunicatorDecorator {
   CheckedCommunicator(std::unique_ptr<Communicator> inner, std::unique_ptr<Communicator> checks)
       : CommunicatorDecorator(std::move(inner)), checks_(std::move(checks)) {}
 
-  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override;
-  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override;
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override;
   void* share(const std::string& label, std::int64_t bytes) override;
   void barrier() override;
@@ -80,8 +80,8 @@ class CheckedCommunicator final : public CommunicatorDecorator {
 };
 
 // Counts calls, bytes sent by this rank and seconds in all parts of them, by collective.
-//   reduce_scatter   (S - own slice) bytes        all_gather   (n - 1) * own slice        S: the full array, n ranks
-// Summed over the ranks each call is (n - 1) * S, however the slices fall. Control traffic is not counted.
+//   reduce_scatter   (S - own shard) bytes        all_gather   (n - 1) * own shard        S: the full array, n ranks
+// Summed over the ranks each call is (n - 1) * S, however the shards fall. Control traffic is not counted.
 
 struct CollectiveCount {
   std::string_view collective;
@@ -94,8 +94,8 @@ class CountedCommunicator final : public CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;
 
-  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override;
-  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override;
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override;
   void wait(Pending pending) override;
   void wait_until_reusable(Pending pending) override;
@@ -111,7 +111,7 @@ class CountedCommunicator final : public CommunicatorDecorator {
 };
 
 // Device memory through a communicator that only reads host memory.
-//   device -> one pinned host buffer -> the inner collective, in place -> device, chunk by chunk of all slices
+//   device -> one pinned host buffer -> the inner collective, in place -> device, chunk by chunk of all shards
 // The sums are the inner communicator's, so its bits. All of it is done in start: there is one buffer. The buffer is
 // booked under Memory::staging.
 
@@ -120,8 +120,8 @@ class StagedCommunicator final : public CommunicatorDecorator {
   /// `staging_bytes`: of the buffer; it holds at least one 64-element chunk of 8 bytes for each rank.
   StagedCommunicator(std::unique_ptr<Communicator> inner, MemoryLedger& ledger, std::int64_t staging_bytes);
 
-  Pending start_reduce_scatter(const float* full, float* slice, const Partition& partition) override;
-  Pending start_all_gather(const void* slice, void* full, const Partition& partition,
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override;
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override;
   void wait(Pending /*pending*/) override {}
   void wait_until_reusable(Pending /*pending*/) override {}

@@ -3,7 +3,7 @@
 // import.hpp: a Hugging Face folder: its tensors, its tokenizer, a deck made from it, and its conversion to a run's
 // folder.
 //   HF_FOLDER/  config.json  safetensors  [tokenizer]   ->   OUT/  weights.h5  deck.toml  [tokenizer]
-// Every rank reads the bytes of its own slices; f16 and bf16 become f32 exactly.
+// Every rank reads the bytes of its own shards; f16 and bf16 become f32 exactly.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,7 +19,7 @@ namespace kozero::huggingface {
 
 // The tensors of a Hugging Face folder, read straight into any parts of a model's units.
 //   HF_FOLDER/ safetensors  ->  [begin, begin + extent) of a unit, f32 (f16 and bf16 exactly)
-// Every rank opens the folder by itself and reads the bytes of its own slices alone; no copy is made in between. That
+// Every rank opens the folder by itself and reads the bytes of its own shards alone; no copy is made in between. That
 // ranks, or the times at which they read, show them different files, fingerprint() and require_unchanged() tell.
 
 /// The folder's config.json, where the folder has tensors enough for its layers: a config of ten thousand layers costs
@@ -32,8 +32,8 @@ class FolderWeights {
   /// Throws Error(input): file, tensor and reason.
   FolderWeights(const std::string& folder, const model::Config& config, const ParameterTable& table);
 
-  /// Fills the slice, pads with zeros. Throws Error(input).
-  void read(const io::UnitSlice<float>& slice) const;
+  /// Fills the shard, pads with zeros. Throws Error(input).
+  void read(const io::UnitValues<float>& shard) const;
 
   /// SafetensorsFolder's.
   [[nodiscard]] std::string fingerprint() const { return folder_.fingerprint(); }

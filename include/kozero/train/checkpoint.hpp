@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // checkpoint.hpp: a run's state in and out of a checkpoint, under any placement and rank count, while training goes on.
-//   saver.begin(order)   copies this rank's slices to host memory; a thread writes them on a communicator of its own
+//   saver.begin(order)   copies this rank's shards to host memory; a thread writes them on a communicator of its own
 //   saver.ended(comm)    after each step: whether the save is complete, on all ranks
 // The copy has 4 (1 + optimizer states) bytes for each element that the rank owns: 12 P/n under AdamW.
 #pragma once
@@ -25,23 +25,23 @@ namespace kozero::train {
 // On a host build the copies are the parts' own memory, and fetch and store move nothing.
 
 /// Elements [begin, begin + values.extent(0)) of a unit.
-struct DeviceSlice {
+struct DeviceValues {
   int unit = 0;
   std::int64_t begin = 0;
   Vector<float> values;
 };
 
-class HostSlices {
+class HostValues {
  public:
-  explicit HostSlices(std::vector<DeviceSlice> slices);
+  explicit HostValues(std::vector<DeviceValues> shards);
 
   /// Device to host, host to device.
   void fetch();
   void store();
 
   template <class T>
-  [[nodiscard]] std::vector<io::UnitSlice<T>> named() const {
-    std::vector<io::UnitSlice<T>> all;
+  [[nodiscard]] std::vector<io::UnitValues<T>> named() const {
+    std::vector<io::UnitValues<T>> all;
     for (std::size_t i = 0; i < host_.size(); ++i) {
       all.push_back({device_[i].unit, device_[i].begin, HostVector<T>(host_[i].data(), host_[i].extent(0))});
     }
@@ -50,19 +50,19 @@ class HostSlices {
 
  private:
   using Mirror = decltype(Kokkos::create_mirror_view(Kokkos::HostSpace(), Vector<float>()));
-  std::vector<DeviceSlice> device_;
+  std::vector<DeviceValues> device_;
   std::vector<Mirror> host_;
 };
 
 // A copy, on the host, of what this rank writes of the state,
 // so that training goes on while it is written.
-//   bytes a rank = 4 (1 + optimizer states) * its slices of all units        12 P/n under AdamW, in every placement
+//   bytes a rank = 4 (1 + optimizer states) * its shards of all units        12 P/n under AdamW, in every placement
 // Taken once at start, on the threads that will fill it; capture() is one copy through memory.
 
-/// A group's name in the file and this rank's own slices of it.
+/// A group's name in the file and this rank's own shards of it.
 struct StateGroup {
   std::string name;  ///< "parameters", "optimizer/exp_avg"
-  std::vector<DeviceSlice> slices;
+  std::vector<DeviceValues> shards;
 };
 
 class Staging {
@@ -86,19 +86,19 @@ class Staging {
 
 // A run's state in and out of a checkpoint, under any placement and rank count.
 //   parameters, then the optimizer's states by name ("optimizer/exp_avg"), each a group of tensors
-// Written: every rank's own slices, of a replicated state too. Read: whatever the rank holds, whole units where its
+// Written: every rank's own shards, of a replicated state too. Read: whatever the rank holds, whole units where its
 // state is replicated. So nothing in the file tells who wrote it.
 
-/// What this rank writes: its own slices of a replicated state too, so that every element has one writer.
+/// What this rank writes: its own shards of a replicated state too, so that every element has one writer.
 std::vector<StateGroup> owned_state(const Engine& engine);
 
 /// A tied embedding is the head's matrix too.
 io::Ties ties_of(const Engine& engine);
 
-/// What a checkpoint of the present state holds. `slices` keep the values on the host; on a host build they are the
+/// What a checkpoint of the present state holds. `shards` keep the values on the host; on a host build they are the
 /// state itself.
 io::CheckpointContents contents_of(const Engine& engine, const io::CheckpointRecord& record,
-                                   const std::map<std::string, std::string>& texts, std::vector<HostSlices>& slices);
+                                   const std::map<std::string, std::string>& texts, std::vector<HostValues>& shards);
 
 /// Returns the bytes of the state's file. Collective. Throws Error(write), seen by all ranks.
 std::int64_t save_checkpoint(const std::string& folder, Engine& engine, const io::CheckpointRecord& record,

@@ -16,7 +16,7 @@
 
 namespace kozero::train {
 
-// The weights file of a run, written from and read into the ranks' slices;
+// The weights file of a run, written from and read into the ranks' shards;
 // and finding a run's files.
 //   a run's folder:  deck.toml (resolved)  weights.h5  tokenizer.json  metrics.jsonl  log.txt
 
@@ -26,14 +26,14 @@ inline constexpr const char* kTokenizerFile = "tokenizer.json";
 inline constexpr const char* kTokenizerModelFile =
     "tokenizer.model";  ///< in its place where it is a SentencePiece model
 
-/// This rank's slices of all units.
-std::vector<DeviceSlice> slices_of(const dist::DistributedArray<float>& master);
+/// This rank's shards of all units.
+std::vector<DeviceValues> shards_of(const dist::DistributedArray<float>& master);
 
-/// Writes every rank's slices. Collective. Throws Error(write).
+/// Writes every rank's shards. Collective. Throws Error(write).
 void save_weights(const std::string& path, const Engine& engine, dist::Communicator& comm,
                   const io::WeightsDescription& description);
 
-/// Fills every rank's slices and publishes them. Collective. Throws Error(input).
+/// Fills every rank's shards and publishes them. Collective. Throws Error(input).
 io::WeightsDescription load_weights(const std::string& path, Engine& engine, dist::Communicator& comm);
 
 /// What a path names, for every command that takes one.

@@ -3,7 +3,7 @@
 // placement_row.hpp: a ZeRO stage is a row of three placements.
 //   stage   parameters   gradients at rest                                optimizer state
 //     0     replicated   replicated                                       replicated
-//     1     replicated   partial: reduced into the slice before updates   sharded
+//     1     replicated   partial: reduced into the shard before updates   sharded
 //     2     replicated   sharded                                          sharded
 //     3     sharded      sharded                                          sharded
 // Rajbhandari, Rasley, Ruwase, He 2020, "ZeRO", arXiv:1910.02054.
@@ -21,7 +21,7 @@ struct PlacementRow {
 /// Throws Error(deck) for a stage that is not 0, 1, 2 or 3.
 PlacementRow placement_row(int stage);
 
-/// How micro-steps are added up: `local` adds full gradients and reduces once; `reduced` adds reduced slices.
+/// How micro-steps are added up: `local` adds full gradients and reduces once; `reduced` adds reduced shards.
 enum class Accumulation { local, reduced };
 
 /// What `zero.accumulation` = auto | local | reduced means for a stage. Throws Error(deck) for local where gradients
