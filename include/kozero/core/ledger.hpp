@@ -15,17 +15,10 @@
 #include <vector>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/memory_source.hpp>
 #include <kozero/core/views.hpp>
 
 namespace kozero {
-
-class MemorySource {
- public:
-  virtual ~MemorySource() = default;
-  /// `bytes` (>= 0) of device memory on a 64-byte border, untouched, which live as long as the source. nullptr where
-  /// there is none to give: the caller takes memory of its own.
-  virtual void* share(const std::string& label, std::int64_t bytes) = 0;
-};
 
 enum class Memory : int { parameters, gradients, optimizer, gathered, activations, communication, workspace, staging };
 inline constexpr std::array<std::string_view, 8> kMemoryNames = {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/ledger.hpp>
+#include <kozero/core/memory_source.hpp>
 #include <kozero/core/parameter_table.hpp>
 
 namespace kozero::dist {
