@@ -61,6 +61,7 @@ CheckpointRecord record_of(const Json& json) {
           .tokenizer = value_of<std::string>(json, "tokenizer"),
           .deck = value_of<std::string>(json, "deck"),
           .loss_scale = loss_scale_of(json),
+          .exactness = json.value("exactness", std::map<std::string, std::string>()),
           .tuning = json.value("tuning", ""),
           .validation_loss = validation_loss_of(json),
           .provenance = json.contains("provenance") ? json["provenance"].dump() : ""};
@@ -112,6 +113,7 @@ std::string manifest_text(const Manifest& manifest) {
   }
   if (!record.data.sampled.empty()) json["data"]["sampled_hash"] = record.data.sampled;
   if (!record.data.whole.empty()) json["data"]["hash"] = record.data.whole;
+  if (!record.exactness.empty()) json["exactness"] = record.exactness;
   if (!record.tuning.empty()) json["tuning"] = record.tuning;
   // A loss that is not finite has no JSON, and is no lowest loss.
   if (record.validation_loss && std::isfinite(*record.validation_loss)) {

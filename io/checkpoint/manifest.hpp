@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // manifest.hpp: what a checkpoint says of itself, and the hashes that vouch for its files.
 //   manifest.json: format_version; step, tokens, optimizer_start; loss_scale {scale, good_steps} where it is dynamic;
-//   tuning where there is one; validation_loss where it was measured at this step; provenance {version, commit, ...},
-//   which no hash of a dataset depends on; data {seed, global_batch, num_samples, next_step, sampled_hash, hash};
-//   model, tokenizer, deck; files {name: {size, xxh3_128 of every 16 MiB}}; datasets {path in state.h5: hash}; hash of
-//   all that stands before it
+//   exactness {name: value}; tuning where there is one; validation_loss where it was measured at this step; provenance
+//   {version, commit, ...}, which no hash of a dataset depends on; data {seed, global_batch, num_samples, next_step,
+//   sampled_hash, hash}; model, tokenizer, deck; files {name: {size, xxh3_128 of every 16 MiB}}; datasets {path in
+//   state.h5: hash}; hash of all that stands before it
 // A dataset's hash is that of its values alone, wherever they lie in the file: its bytes (f32, little endian,
 // row-major) are cut into blocks of 16 MiB, and XXH3-128 is taken of the blocks' XXH3-128, 32 hexadecimal digits each,
 // one behind the other. With h5py and xxhash, for `bytes = file[path][()].tobytes()`:
@@ -47,6 +47,8 @@ struct CheckpointRecord {
   std::string tokenizer = {};                ///< its name and the hash of its vocabulary; "none"
   std::string deck = {};                     ///< the resolved deck's text
   std::optional<LossScale> loss_scale = {};  ///< for the next step; none where it is fixed
+  /// What else the bits of a step depend on, by name: train.micro_batch, train.precision, products; none where unknown.
+  std::map<std::string, std::string> exactness = {};
   std::string tuning = {};                   ///< XXH3-128 of the products' tuning file; "" without one
   std::optional<double> validation_loss = {};  ///< nats per token of the state that is saved; none where not measured
   std::string provenance = {};                 ///< program, libraries, command, hosts: a JSON object; "" where unknown

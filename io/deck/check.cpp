@@ -216,16 +216,11 @@ void check_ranks(const Deck& deck) {
   }
   if (deck.zero.accumulation == "local" && deck.zero.stage >= 2) {
     refuse_value(deck, "zero.accumulation",
-                 beside(deck, "zero.stage") + " holds no whole gradient; accepted are \"auto\", \"reduced\"");
+                 beside(deck, "zero.stage") + " holds no whole gradient; accepted is \"ordered\"");
   }
 }
 
 void check_types(const Deck& deck) {
-  if (deck.zero.gather_dtype != "auto" && deck.zero.gather_dtype != deck.train.precision) {
-    refuse_value(deck, "zero.gather_dtype",
-                 "weights travel as they are stored; accepted with " + beside(deck, "train.precision") +
-                     " are \"auto\", \"" + deck.train.precision + "\"");
-  }
   const auto scale = static_cast<std::uint64_t>(deck.train.loss_scale);
   if (scale != 0 && !std::has_single_bit(scale)) {
     refuse_value(deck, "train.loss_scale",

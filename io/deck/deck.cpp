@@ -57,6 +57,8 @@ void complete(Deck& deck) {
   if (!deck.is_set("model.qk_norm")) deck.model.qk_norm = deck.model.arch == "qwen3";
 }
 
+constexpr const char* kResolvedHeading = "# The resolved deck of a run";
+
 bool names_tokenizer_kind(const Deck& deck) { return deck.data.tokenizer == "bytes" || deck.data.tokenizer == "bpe"; }
 
 /// Points a relative path to the folder above the deck's, where it is there and not in the current directory.
@@ -72,7 +74,10 @@ void find_path(const std::string& source, std::string& path) {
 Deck parse_deck(const std::string& text, const std::string& source, const std::vector<std::string>& overrides) {
   Deck deck;
   deck.source = source;
-  for (const auto& given : given_in_text(text, source)) apply_given(given, deck);
+  const bool is_resolved = text.find(kResolvedHeading) != std::string::npos;
+  for (const auto& given : given_in_text(text, source)) {
+    if (!is_resolved || !is_past(given)) apply_given(given, deck);
+  }
   for (const auto& each : overrides) {
     const Given given = given_in_override(each);
     note_repetition(given, deck);
@@ -129,7 +134,7 @@ std::string line_of(const Deck& deck, const DeckRow& row) {
 }  // namespace
 
 std::string resolved_text(const Deck& deck) {
-  std::string text = "# The resolved deck of a run: every value, and behind it where it came from.\n";
+  std::string text = std::string(kResolvedHeading) + ": every value, and behind it where it came from.\n";
   std::string section;
   for (const auto& row : deck_schema()) {
     if (section_of(row.key) != section) {

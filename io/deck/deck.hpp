@@ -100,8 +100,7 @@ struct OptimKeys {
 
 struct ZeroKeys {
   std::int64_t stage = 0;
-  std::string gather_dtype = "auto";
-  std::string accumulation = "auto";
+  std::string accumulation = "ordered";
   bool overlap = true;
   std::int64_t prefetch_units = 1;
 };

@@ -129,7 +129,8 @@ std::vector<DeckRow> train_rows() {
   return {
       {"train.global_batch", kTrain<&K::global_batch>, from_to(1, kWide), "sequences of a step, over all ranks",
        "micro_batch * ranks * accumulate"},
-      {"train.micro_batch", kTrain<&K::micro_batch>, from_to(1, kWide), "most sequences a rank holds at once"},
+      {"train.micro_batch", kTrain<&K::micro_batch>, from_to(1, kWide),
+       "sequences that a rank computes at once; a step's sums are added in their order"},
       {"train.accumulate", kTrain<&K::accumulate>, from_to(1, kWide), "micro-steps of a step",
        "derived from global_batch"},
       {"train.base_ranks", kTrain<&K::base_ranks>, from_to(1, kWide), "rank count that batch_scaling starts from"},
@@ -176,10 +177,10 @@ std::vector<DeckRow> zero_rows() {
   return {
       {"zero.stage", kZero<&K::stage>, from_to(0, 3),
        "what is sharded: 0 nothing, 1 optimizer state, 2 and gradients, 3 and parameters"},
-      {"zero.accumulation", kZero<&K::accumulation>, words({"auto", "local", "reduced"}),
-       "add micro-steps before (local) or after (reduced) the sum over ranks; auto: local in stages 0-1, else reduced"},
-      {"zero.gather_dtype", kZero<&K::gather_dtype>, words({"auto", "f32", "bf16", "fp16"}),
-       "parameters on the wire; auto: as train.precision stores them, which is what a type given here must be"},
+      {"zero.accumulation", kZero<&K::accumulation>, words({"ordered", "local"}),
+       "ordered: each micro-step's gradients are added over the ranks, the same sum on any number of ranks; local, "
+       "stages "
+       "0 and 1: one sum over the ranks a step, equal on one number of ranks alone"},
       {"zero.overlap", kZero<&K::overlap>, anything(),
        "a unit's gradients are reduced while the next unit's are computed; false: each is waited for"},
       {"zero.prefetch_units", kZero<&K::prefetch_units>, from_to(0, 64),

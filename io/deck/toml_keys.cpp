@@ -246,16 +246,6 @@ const DeckRow& row_of(const Given& given) {
   return *row;
 }
 
-/// Decks that earlier versions resolved have these keys, with values that did nothing.
-bool did_nothing(const Given& given) {
-  static const std::set<std::string> kKeys = {"train.gradient_dtype",    "train.recompute",   "zero.reduce_bucket_mib",
-                                              "zero.gather_bucket_mib",  "zero.reduce_dtype", "zero.offload_optimizer",
-                                              "zero.offload_parameters", "zero.shard_group",  "comm.throttle_gbit",
-                                              "comm.latency_us",         "log.tensorboard",   "log.timeline"};
-  static const std::set<std::string> kValues = {"false", "0", "0.0", "\"none\"", "\"f32\""};
-  return kKeys.contains(given.key()) && kValues.contains(shown(*given.value));
-}
-
 std::string nearest_word(const DeckRow& row, const toml::node& value) {
   const auto* text = value.as_string();
   return text == nullptr ? "" : did_you_mean(text->get(), row.accepted.words);
@@ -263,8 +253,28 @@ std::string nearest_word(const DeckRow& row, const toml::node& value) {
 
 }  // namespace
 
+bool is_past(const Given& given) {
+  static const std::map<std::string, std::set<std::string>> kPast = {
+      {"train.gradient_dtype", {"\"f32\""}},
+      {"train.recompute", {"false"}},
+      {"zero.reduce_bucket_mib", {"0.0"}},
+      {"zero.gather_bucket_mib", {"0.0"}},
+      {"zero.reduce_dtype", {"\"f32\""}},
+      {"zero.offload_optimizer", {"\"none\""}},
+      {"zero.shard_group", {"0"}},
+      {"zero.offload_parameters", {"\"none\""}},
+      {"comm.throttle_gbit", {"0.0"}},
+      {"comm.latency_us", {"0.0"}},
+      {"log.tensorboard", {"false"}},
+      {"log.timeline", {"\"none\""}},
+      {"zero.gather_dtype", {"\"auto\"", "\"f32\"", "\"bf16\"", "\"fp16\""}},
+      {"zero.accumulation", {"\"auto\"", "\"reduced\""}}};
+  const auto found = kPast.find(given.key());
+  return found != kPast.end() && found->second.contains(shown(*given.value));
+}
+
 void apply_given(const Given& given, Deck& deck) {
-  if ((given.name.empty() && is_section(given.section)) || did_nothing(given)) return;
+  if (given.name.empty() && is_section(given.section)) return;
   const DeckRow& row = row_of(given);
   const bool stored = std::visit(Store{*given.value}, row.value_in(deck));
   const std::string what = row.key + " = " + shown(*given.value);

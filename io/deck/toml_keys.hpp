@@ -38,6 +38,10 @@ Given given_in_override(const std::string& override_text);
 /// A value for messages: 5, "adam", [1, 2], {a = 1}, a date.
 std::string shown(const toml::node& value);
 
+/// Whether an earlier version wrote this into the decks that it resolved: a key that did nothing, or an order of
+/// additions that `zero.accumulation = "ordered"` has taken the place of.
+bool is_past(const Given& given);
+
 // One given key into the deck.
 
 /// Stores the value in the member of its key's row and notes its origin. An empty section is nothing to store.

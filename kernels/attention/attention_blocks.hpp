@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // attention_blocks.hpp: what attention does with blocks of 32 keys by 32 queries between two tile products.
-//   p(j,i) = 2^(c s(j,i) - shift(i)) for j <= i, else 0        c = log2(e) / sqrt(D), so that 2^(c s) = exp(s /
-//   sqrt(D)) forward    shift(i) = c max_j s(j,i)        sum(i) += sum_j p(j,i) backward   shift(i) = log2(e) l(i)
-//   ds(j,i) = p(j,i) (m(j,i) dp(j,i) - delta(i))
+//   p(j,i) = 2^(c s(j,i) - shift(i)) for j <= i, else 0
+//   c = log2(e) / sqrt(D), so that 2^(c s) = exp(s / sqrt(D))
+//   forward:   shift(i) = c max_j s(j,i)     sum(i) += sum_j p(j,i)
+//   backward:  shift(i) = log2(e) l(i)       ds(j,i) = p(j,i) (m(j,i) dp(j,i) - delta(i))
 // Blocks come as tile_product.hpp leaves them, a row a key: all that belongs to a query is then a lane, and rounded
 // blocks are operands of the next product with no transposition (tile_packing.hpp has their orders). Storage is what T
 // is in memory: float, or 16 bits of bf16 or fp16; an operand of fp16 is made in float. Arrays begin on a cache line.

@@ -5,7 +5,6 @@
 //   for_each_row: a thread a row on a host, a team a row on a GPU, with sums over the columns of the row
 // Elements and rows must not depend on each other. Every dispatch has a label and returns without fencing.
 #pragma once
-#include <immintrin.h>
 #include <cstdint>
 #include <cstring>
 #include <Kokkos_Core.hpp>
@@ -19,12 +18,21 @@
 
 #if defined(__AVX512BW__) && !defined(__CUDACC__)
 #define KOZERO_ROUNDS_FLOAT16
+#include <immintrin.h>
 #if defined(__AVX512BF16__)
 #define KOZERO_ROUNDS_BFLOAT16
 #endif
 #endif
 
 namespace kozero::kernels {
+
+// Numbers computed in float, one for each element of a run of memory, and stored in its type.
+//   store_run(out, extent, value):        out[i] = T(value(i))                                  i in [0, extent)
+//   store_runs(a, b, extent, values):     a[i] = T(values(i).first),  b[i] = T(values(i).second)
+// For one host thread. value(i) may read and write element i of any array, its outputs' too, and no other that is
+// written. Floats are stored as they come, in one SIMD loop. 16-bit results wait in a chunk of kChunk floats and are
+// rounded together, with the machine's own instruction where it has one: it rounds as the type's constructor does, but
+// in bf16 a NaN keeps its upper bits and what is below 2^-126 becomes zero, in every element alike.
 
 inline constexpr int kChunk = 128;
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // reduce.hpp: reductions of a whole vector (sum, sum of squares, first non-finite value, hash) and the maximum of a
 // row.
-//   hash = sum over i of mix(2^32 i + bits of x_i) mod 2^64
+//   hash = sum over i of mix(2^32 i + word_i) mod 2^64
 // Sums are in double, by blocks in block order, so host bits do not depend on the thread count. The hash is an integer
 // sum and is the same on every device.
 #pragma once
@@ -156,12 +156,6 @@ double sum_of_squares(const Space& space, Vector<T> x) {
   return sum_terms<Square>(space, "kozero::sum_of_squares", Vector<const T>(x));
 }
 
-/// *sum = that, one of HostScalars.
-template <class Space, class T>
-void put_sum_of_squares(const Space& space, Vector<T> x, double* sum) {
-  put_sum_of_terms<Square>(space, "kozero::sum_of_squares", Vector<const T>(x), sum);
-}
-
 /// Lowers `smallest` to a block's first element whose exponent bits are all ones: an infinity or NaN.
 struct FirstNonFinite {
   const float* x;
@@ -244,6 +238,7 @@ struct BitHash {
   const std::uint32_t* words;
   std::int64_t extent;
   std::int64_t block_extent;
+  std::int64_t offset;
 
   KOKKOS_INLINE_FUNCTION static std::uint64_t mixed(std::uint64_t word) {
     word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9ULL;
@@ -255,14 +250,16 @@ struct BitHash {
     const std::int64_t first = block * block_extent;
     const std::int64_t end = first + block_extent < extent ? first + block_extent : extent;
     std::uint64_t local = 0;
-    for (std::int64_t i = first; i < end; ++i) local += mixed((static_cast<std::uint64_t>(i) << 32) + words[i]);
+    for (std::int64_t i = first; i < end; ++i)
+      local += mixed((static_cast<std::uint64_t>(offset + i) << 32) + words[i]);
     sum += local;
   }
 };
 
-/// Of the vector's words (words_of). Runs on `space` and returns a value of the host: it fences.
+/// Of the vector's words (words_of), the first one counted as word `offset`: hashes of parts then add up to the
+/// whole's. Runs on `space` and returns a value of the host: it fences.
 template <class Space, class T>
-std::uint64_t bit_hash(const Space& space, const Vector<T>& x) {
+std::uint64_t bit_hash(const Space& space, const Vector<T>& x, std::int64_t offset = 0) {
   const auto words = words_of(x);
   const auto extent = static_cast<std::int64_t>(words.extent(0));
   const std::int64_t block_extent = runs_on_host<Space> ? kElementBlock : 1;
@@ -270,7 +267,7 @@ std::uint64_t bit_hash(const Space& space, const Vector<T>& x) {
   std::uint64_t hash = 0;
   Kokkos::parallel_reduce("kozero::bit_hash",
                           Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, blocks),
-                          BitHash{words.data(), extent, block_extent}, Kokkos::Sum<std::uint64_t>(hash));
+                          BitHash{words.data(), extent, block_extent, offset}, Kokkos::Sum<std::uint64_t>(hash));
   return hash;
 }
 

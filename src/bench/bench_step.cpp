@@ -19,6 +19,8 @@
 
 namespace kozero::bench {
 
+/// Which kernels run, how long, and how long none runs. Kokkos calls back around each kernel, copy, region and wait.
+/// The profile sets time stamps on the kernels' stream and adds no wait, so it measures the step as it normally runs.
 class KernelProfile {
  public:
   struct Kernel {
@@ -188,7 +190,7 @@ std::size_t KernelProfile::index_of(const std::string& name) {
 }
 
 // Where the time of a deck's training steps goes, while they run as they always do: each kernel's
-// share, and how long none runs . What kernels leave idle is communication that nothing hides,
+// share, and how long none runs. What kernels leave idle is communication that nothing hides,
 // reading of data, and on a GPU a host that is late: it waits for the GPU, once a step, as long as
 // it was ahead.
 

@@ -6,8 +6,8 @@
 
 #include <kozero/core/precision.hpp>
 #include <kozero/core/random.hpp>
+#include "kernels/launch/exact_sum.hpp"
 #include "kernels/launch/fill.hpp"
-#include "kernels/launch/reduce.hpp"
 #include "kernels/ops/adamw.hpp"
 #include "kernels/ops/bias.hpp"
 #include "kernels/ops/cross_entropy.hpp"
@@ -200,8 +200,11 @@ void add_update(Streams& streams, const KernelShapes& shapes) {
   const std::int64_t tables = model.vocab * model.dim * (model.tie_embeddings ? 1 : 2);
   const double portions = static_cast<double>(tables) / static_cast<double>(shapes.block_extent());
   const Streams::Extent extent{1, shapes.block_extent(), model.layers + std::llround(portions)};
-  streams.add("gradient norm", extent, kFloat,
-              [](const Operands& o) { static_cast<void>(kernels::sum_of_squares(Device(), o.flat_input<float>())); });
+  streams.add("gradient norm", extent, kFloat, [sum = std::make_shared<kernels::SumOfSquares>()](const Operands& o) {
+    sum->clear();
+    sum->add(o.flat_input<float>());
+    static_cast<void>(sum->sum());
+  });
   const double rounded_bytes = has_master<Scalar> ? sizeof(Scalar) : 0.0;
   streams.add("adamw", extent, 7.0 * kFloat + rounded_bytes, [](const Operands& o) {
     Vector<Scalar> stored;

@@ -77,6 +77,11 @@ void DeckArguments::add_to(OptionParser& parser, const std::vector<std::string>&
 void VerifyOptions::add_to(OptionParser& parser) {
   const Option first =
       parser.add("--steps", steps, "steps to compute under each ZeRO stage").type_name("N").check(refuse_non_positive);
+  const Option counts = parser.add("--ranks", ranks, "on each of these numbers of ranks, as 1,2,4")
+                            .type_name("N,...")
+                            .default_text("those that were started")
+                            .delimiter(',')
+                            .between(std::int64_t{1}, std::int64_t{1} << 20);
   parser
       .add("--replay", replayed,
            "of a RUN: compute this step again from its nearest checkpoint and compare bits; status 0 where they are "
@@ -84,7 +89,8 @@ void VerifyOptions::add_to(OptionParser& parser) {
       .type_name("N")
       .default_text("none")
       .check(refuse_non_positive)
-      .excludes(first);
+      .excludes(first)
+      .excludes(counts);
 }
 
 bool DeckArguments::gives(const std::string& key) const {

@@ -48,10 +48,11 @@ struct DeckArguments {
   [[nodiscard]] io::Deck read_for_any_device(dist::Communicator& comm) const;
 };
 
-/// `[--steps N] | [--replay STEP]` of verify; `kozero ranks` reads them too.
+/// `[--steps N] [--ranks 1,2,4] | [--replay STEP]` of verify; `kozero ranks` reads them too.
 struct VerifyOptions {
   std::int64_t steps = 3;
-  std::int64_t replayed = 0;  ///< 0: none
+  std::int64_t replayed = 0;             ///< 0: none
+  std::vector<std::int64_t> ranks = {};  ///< none: those that were started
   void add_to(OptionParser& parser);
 };
 

@@ -37,6 +37,7 @@ struct PromptSource {
   [[nodiscard]] std::vector<std::string> read(dist::Communicator& comm) const;
 };
 
+/// Texts appear in the order of the prompts: the first unfinished one is shown as it grows, later ones wait.
 class GeneratedTexts : public train::TokenListener {
  public:
   /// `shows`: prints what comes, on this rank.

@@ -44,7 +44,7 @@ struct Inspected {
   io::CheckpointRecord record;           ///< of a weights file: step, tokens and model
 };
 
-// Inspect --diff: where two checkpoints or weights files differ.
+// `inspect --diff`: where two checkpoints or weights files differ.
 //   what their records say differently; tensors that one lacks; of each tensor that differs its first element that
 //   does, both values, how many differ and by how much at most
 

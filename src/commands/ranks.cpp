@@ -10,7 +10,7 @@
 namespace kozero::commands {
 
 /// Prints how many ranks kozero.sh starts for a train or verify of these arguments: the deck's run.ranks; for verify
-/// RUN --replay the count of that run.
+/// the most of --ranks, or with RUN --replay the count of that run.
 void ranks(const dist::Environment& environment, const Arguments& arguments) {
   OptionParser parser("ranks");
   parser.allow_extras();  // their flags come along
@@ -25,7 +25,9 @@ void ranks(const dist::Environment& environment, const Arguments& arguments) {
     return;
   }
   Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read_for_any_device(comm); });
-  if (session.is_first_rank()) std::cout << session.deck().run.ranks << std::endl;
+  if (!session.is_first_rank()) return;
+  std::cout << (options.ranks.empty() ? session.deck().run.ranks : *std::ranges::max_element(options.ranks))
+            << std::endl;
 }
 
 }  // namespace kozero::commands

@@ -49,10 +49,13 @@ std::string batch_line(const Banner& banner) {
   const auto& batch = banner.settings.batch;
   const bool local = banner.settings.zero.accumulation == zero::Accumulation::local;
   return fmt::format(
-      "batch        {} sequences of {} tokens a step = at most {} a rank at once x {} {} x {} {}, gradients added {}",
+      "batch        {} sequences of {} tokens a step = {} a rank at once x {} {} x {} {}, gradients added {}",
       batch.global_batch, banner.settings.model.seq, batch.micro_batch, banner.comm.size(),
       banner.comm.size() == 1 ? "rank" : "ranks", batch.micro_steps,
-      batch.micro_steps == 1 ? "micro-step" : "micro-steps", local ? "locally, then reduced" : "after reduction");
+      batch.micro_steps == 1 ? "micro-step" : "micro-steps",
+      !banner.comm.adds_in_order() ? "in the back end's order"
+      : local                      ? "on each rank, then over the ranks"
+                                   : "in one order on any number of ranks");
 }
 
 std::string model_line(const Banner& banner) {
@@ -129,13 +132,6 @@ std::vector<std::string> lines_of(const Banner& banner) {
   if (deck.run.ranks != banner.comm.size()) {
     lines.push_back(fmt::format("note         run.ranks = {}, started with {}: ./kozero.sh -n {} starts that many",
                                 deck.run.ranks, banner.comm.size(), deck.run.ranks));
-  }
-  const std::int64_t sequences = banner.settings.batch.global_batch;
-  if (sequences < banner.comm.size()) {
-    lines.push_back(
-        fmt::format("note         a step has {} sequences (train.global_batch) for {} ranks: {} compute none; "
-                    "start at most {} ranks, or give more sequences",
-                    sequences, banner.comm.size(), banner.comm.size() - sequences, sequences));
   }
   std::int64_t blocks = 0;
   for (const Unit& unit : banner.parameters.units()) blocks = std::max(blocks, unit.extent / kAlignment);

@@ -41,7 +41,8 @@ kernels::Products products_of(const io::Deck& deck) {
 
 }  // namespace
 
-Session::Session(const dist::Environment& environment, const Read& read) : environment_(environment) {
+Session::Session(const dist::Environment& environment, const Read& read)
+    : environment_(environment), ranks_(environment.world()) {
   require_one_world(environment);
   {
     const auto comm = dist::make_control_communicator(environment.world(), io::Deck().comm.timeout_s);
@@ -62,19 +63,22 @@ Session::Session(const dist::Environment& environment, const Read& read) : envir
   tuning_ = train::apply_tuning(deck_, *control_);
 }
 
+Session::Session(const Session& all, const dist::FirstRanks& ranks)
+    : environment_(all.environment_),
+      ranks_(ranks.handle()),
+      deck_(all.deck_),
+      control_(dist::make_control_communicator(ranks_, deck_.comm.timeout_s)),
+      tuning_(all.tuning_) {}
+
 const std::string& Session::backend() {
-  if (backend_.empty()) backend_ = dist::backend_of(deck_.comm.backend, environment_.world(), options());
+  if (backend_.empty()) backend_ = dist::backend_of(deck_.comm.backend, ranks_, options());
   return backend_;
 }
 
-dist::CommunicatorOptions Session::options() const {
-  return {.timeout_s = deck_.comm.timeout_s,
-          .under_way = zero::collectives_under_way(static_cast<int>(deck_.zero.prefetch_units)),
-          .deterministic = deck_.run.deterministic};
-}
+dist::CommunicatorOptions Session::options() const { return train::communicator_options(deck_); }
 
 std::unique_ptr<dist::Communicator> Session::connect(MemoryLedger& ledger) {
-  return dist::make_communicator(backend(), environment_.world(), ledger, options());
+  return dist::make_communicator(backend(), ranks_, ledger, options());
 }
 
 namespace {
@@ -179,6 +183,43 @@ void require_same_tokenizer(const io::Tokenizer& tokenizer, dist::Communicator& 
   });
 }
 
+namespace {
+
+/// What a run's cut into granules and its order of additions cost, or give up: lines for the log.
+std::vector<std::string> notes_on_sums(const io::Deck& deck, int ranks, bool on_one_node) {
+  std::vector<std::string> notes;
+  const train::BatchSizes sizes = train::batch_sizes(deck, ranks);
+  const auto granules = [&](std::int64_t micro_batch) {
+    return train::Granules({0, sizes.global_batch}, micro_batch).count();
+  };
+  if (const std::int64_t rest = granules(sizes.micro_batch) % ranks; rest > 0) {
+    std::int64_t even = 0;  // the nearest that gives all ranks work
+    for (std::int64_t off = 1; even == 0 && off < sizes.global_batch; ++off) {
+      for (const std::int64_t other : {sizes.micro_batch - off, sizes.micro_batch + off}) {
+        if (even == 0 && other > 0 && other <= sizes.global_batch && granules(other) % ranks == 0) even = other;
+      }
+    }
+    notes.push_back(fmt::format(
+        "note         {} of {} ranks have no work in a step's last micro-step: {} sequences are {} granules of "
+        "train.micro_batch = {}; {}",
+        ranks - rest, ranks, sizes.global_batch, granules(sizes.micro_batch), sizes.micro_batch,
+        even > 0 ? fmt::format("{} gives all of them work", even) : "the batch has too few sequences for them"));
+  }
+  if (deck.zero.accumulation == "local" && ranks > 1) {
+    notes.emplace_back(
+        "note         zero.accumulation = \"local\": the bits are those of this number of ranks alone; "
+        "ordered gives the same on any");
+  } else if (sizes.micro_steps > 1 && !on_one_node && deck.zero.stage <= 1) {
+    notes.push_back(fmt::format(
+        "note         {} micro-steps a step, added over the nodes each: {} times the parameters' bytes travel; with "
+        "zero.accumulation = \"local\" it would be 2, and the bits those of this number of ranks alone",
+        sizes.micro_steps, sizes.micro_steps + 1));
+  }
+  return notes;
+}
+
+}  // namespace
+
 std::vector<std::string> check_before_data(Session& session, std::int64_t vocab) {
   dist::Communicator& comm = session.control();
   const io::Deck& deck = session.deck();
@@ -192,7 +233,7 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
     return plan::memory_plan(settings, backend, comm.size());
   });
   require_room(plan, session, vocab);
-  std::vector<std::string> notes;
+  std::vector<std::string> notes = notes_on_sums(deck, comm.size(), session.environment().local_ranks() == comm.size());
   const std::string full =
       dist::agreed(comm, [&] { return comm.rank() == 0 ? require_disk(deck, vocab) : std::string(); });
   if (!full.empty()) notes.push_back("warning      " + full);
@@ -216,7 +257,8 @@ double mib(std::int64_t bytes) { return static_cast<double>(bytes) / kMiB; }
 
 /// What this rank may take.
 plan::DeviceAndHost room_of(Session& session) {
-  const std::int64_t on_host = io::available_memory() / std::max(1, session.environment().local_ranks());
+  const std::int64_t on_host =
+      io::available_memory() / std::clamp(session.environment().local_ranks(), 1, session.control().size());
   return {kHostIsDevice ? on_host : device_memory().free / ranks_a_gpu(session), on_host};
 }
 

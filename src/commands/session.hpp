@@ -33,6 +33,8 @@ class Session {
 
   /// Throws what `read` does, and Error, seen by all ranks, where the ranks cannot work together.
   Session(const dist::Environment& environment, const Read& read);
+  /// That of the session's first ranks alone, for its data and agreements. Collective over them.
+  Session(const Session& all, const dist::FirstRanks& ranks);
 
   [[nodiscard]] const dist::Environment& environment() const { return environment_; }
   [[nodiscard]] const io::Deck& deck() const { return deck_; }
@@ -52,6 +54,7 @@ class Session {
   [[nodiscard]] dist::CommunicatorOptions options() const;
 
   const dist::Environment& environment_;
+  const void* ranks_;  // as Environment::world() names them
   io::Deck deck_;
   std::optional<train::Runtime> runtime_;
   std::unique_ptr<dist::Communicator> control_;

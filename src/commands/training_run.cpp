@@ -255,6 +255,18 @@ void TrainingRun::begin() {
     log_.say(fmt::format("note         products go by {} and went by {}: their last bits may differ",
                          named_tuning(mine), named_tuning(saved.tuning)));
   }
+  if (saved.exactness.empty() && absent.empty()) {
+    log_.say(
+        "note         the checkpoint is of an earlier version, which added in another order: the bits are not those "
+        "that it would have gone on with");
+  }
+  const io::CheckpointRecord mine = record_after(0, settings_.step.loss_scaler);
+  for (const auto& [name, was] : saved.exactness) {
+    const auto now = mine.exactness.find(name);
+    if (now == mine.exactness.end() || now->second == was) continue;
+    log_.say(fmt::format("note         {} is {} and was {}: the bits are not those that the run would have had", name,
+                         now->second, was));
+  }
   if (const std::string other = other_data(); !other.empty()) log_.say("note         " + other);
   const std::int64_t samples = data_.train->num_samples();
   if (saved.num_samples != samples) {

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// weights_source.hpp: the trained weights that a path names, and a model that holds them.
-//   PATH: a run's folder, a weights file, a checkpoint, a deck that was trained, a Hugging Face folder
-// All ranks read the same file. A checkpoint is compared with its manifest before libhdf5 reads it.
+// weights_source.hpp: the trained weights that a path names, an engine that holds them, and the weights that a run
+// begins with (model.init).
 #pragma once
 #include <memory>
 #include <string>
@@ -96,7 +95,7 @@ class TrainedModel {
   std::unique_ptr<train::Engine> engine_;
 };
 
-// Model.init: the model and the weights that a run begins with.
+// `model.init`: the model and the weights that a run begins with.
 //   random   drawn from run.seed
 //   PATH     fine-tuning: weights_source.hpp's weights, a fresh optimizer, step 0, the deck's own data
 // Keys of the model that the deck leaves out, and data.tokenizer, come from PATH; those it gives must agree, but for

@@ -49,11 +49,12 @@ void sum_block(const float* const* sources, std::int64_t i, std::int64_t end, fl
 }
 
 /// Of any number of sources: their sums stay in the nearest cache until the last is added.
-void sum_block(const float* const* sources, int num_sources, std::int64_t first, std::int64_t end, float* out) {
+void sum_block(const float* const* sources, std::int64_t num_sources, std::int64_t first, std::int64_t end,
+               float* out) {
   alignas(kCacheLine) float sum[kSumBlock];
   const std::int64_t count = end - first;
   std::memcpy(sum, sources[0] + first, static_cast<std::size_t>(count) * sizeof(float));
-  for (int s = 1; s < num_sources; ++s) {
+  for (std::int64_t s = 1; s < num_sources; ++s) {
     const float* source = sources[s] + first;
     for (std::int64_t i = 0; i < count; ++i) sum[i] += source[i];
   }
@@ -62,16 +63,20 @@ void sum_block(const float* const* sources, int num_sources, std::int64_t first,
 
 }  // namespace
 
-void sum_in_order(const float* const* sources, int num_sources, std::int64_t extent, float* out) {
+void sum_in_order(const float* const* sources, std::int64_t num_sources, std::int64_t extent, float* out) {
   for_each_block("kozero::dist::sum_in_order", extent, kSumBlock, [=](std::int64_t first, std::int64_t count) {
     const std::int64_t end = first + count;
     switch (num_sources) {
+      case 1:
+        return sources[0] == out ? void() : stream_copy(out + first, sources[0] + first, count * 4);
       case 2:
         return sum_block(sources, first, end, out, std::make_integer_sequence<int, 1>());
       case 3:
         return sum_block(sources, first, end, out, std::make_integer_sequence<int, 2>());
       case 4:
         return sum_block(sources, first, end, out, std::make_integer_sequence<int, 3>());
+      case 5:
+        return sum_block(sources, first, end, out, std::make_integer_sequence<int, 4>());
       default:
         return sum_block(sources, num_sources, first, end, out);
     }

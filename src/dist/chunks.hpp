@@ -40,7 +40,7 @@ constexpr std::int64_t chunk_extent(std::int64_t bytes, int num_parts, std::int6
 // What the back ends do to host memory, on all threads of this rank.
 
 /// out[i] = ((source_0[i] + source_1[i]) + source_2[i]) + ...  for i < extent. `out` may be one of the sources.
-void sum_in_order(const float* const* sources, int num_sources, std::int64_t extent, float* out);
+void sum_in_order(const float* const* sources, std::int64_t num_sources, std::int64_t extent, float* out);
 
 /// Copies `bytes` bytes between disjoint ranges; nothing where `to` is `from`.
 void copy_bytes(void* to, const void* from, std::int64_t bytes);

@@ -66,14 +66,22 @@ void agree(Communicator& comm, int status, const std::string& message) {
 
 namespace {
 
+/// to += from. No member: nvcc takes no lambda of a private one.
+void add(const float* from, float* to, std::int64_t extent) {
+  Kokkos::parallel_for(
+      "kozero::dist::self::add", Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, extent),
+      KOKKOS_LAMBDA(std::int64_t i) { to[i] += from[i]; });
+}
+
 class SelfCommunicator final : public Communicator {
  public:
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int size() const override { return 1; }
   [[nodiscard]] std::string name() const override { return "self"; }
 
-  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
-    copy(full, shard, partition, sizeof(float));
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
+    require(partition.num_ranks() == 1, "self: a partition for more than one rank");
+    fold.onto ? add(full, shard, partition.extent()) : copy(full, shard, partition, sizeof(float));
     return {Collective::reduce_scatter};
   }
   Pending start_all_gather(const void* shard, void* full, const Partition& partition,
@@ -109,7 +117,8 @@ class ControlCommunicator final : public GroupCommunicator {
   using GroupCommunicator::GroupCommunicator;
 
   [[nodiscard]] std::string name() const override { return "control"; }
-  Pending start_reduce_scatter(const float* /*full*/, float* /*shard*/, const Partition& /*partition*/) override {
+  Pending start_reduce_scatter(const float* /*full*/, float* /*shard*/, const Partition& /*partition*/,
+                               Fold /*fold*/) override {
     refuse();
   }
   Pending start_all_gather(const void* /*shard*/, void* /*full*/, const Partition& /*partition*/,

@@ -26,8 +26,9 @@ struct Called {
 };
 
 std::string words(const Called& called) {
-  constexpr std::array<const char*, 6> kNames = {"reduce_scatter", "all_gather",     "share",
-                                                 "barrier",        "gather_control", "broadcast_control"};
+  constexpr std::array<const char*, 7> kNames = {
+      "reduce_scatter",   "reduce_scatter onto a shard", "all_gather", "share", "barrier", "gather_control",
+      "broadcast_control"};
   const std::string name = kNames.at(static_cast<std::size_t>(called.call));
   if (called.count < 0) return name;
   const std::string elements = called.element_size == 1 ? "" : " elements of " + std::to_string(called.element_size);
@@ -48,9 +49,10 @@ void CheckedCommunicator::check(Call call, std::int64_t count, std::size_t eleme
   }
 }
 
-Pending CheckedCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition) {
-  check(Call::reduce_scatter, partition.extent(), sizeof(float));
-  return inner().start_reduce_scatter(full, shard, partition);
+Pending CheckedCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition,
+                                                  Fold fold) {
+  check(fold.onto ? Call::reduce_scatter_onto : Call::reduce_scatter, partition.extent(), sizeof(float));
+  return inner().start_reduce_scatter(full, shard, partition, fold);
 }
 
 Pending CheckedCommunicator::start_all_gather(const void* shard, void* full, const Partition& partition,
@@ -104,11 +106,13 @@ void count(CollectiveCount& row, std::int64_t elements, std::size_t element_size
 
 }  // namespace
 
-Pending CountedCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition) {
+Pending CountedCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition,
+                                                  Fold fold) {
   CollectiveCount& mine = row(Collective::reduce_scatter);
   const Stopwatch watch(mine);
-  const Pending pending = inner().start_reduce_scatter(full, shard, partition);
-  count(mine, partition.extent() - partition.size(rank()), sizeof(float));
+  const Pending pending = inner().start_reduce_scatter(full, shard, partition, fold);
+  const bool sends = rank() < fold.num_ranks(size());
+  count(mine, sends ? partition.extent() - partition.size(rank()) : 0, sizeof(float));
   return pending;
 }
 
@@ -156,7 +160,7 @@ void to_device(void* device, const char* host, std::int64_t bytes) {
 }  // namespace
 
 std::int64_t StagedCommunicator::buffer_bytes(int size, std::int64_t staging_bytes) {
-  return std::max(staging_bytes, size * kAlignment * kLargestElement);
+  return std::max(staging_bytes, (size + 1) * kAlignment * kLargestElement);
 }
 
 StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> inner, MemoryLedger& ledger,
@@ -168,23 +172,28 @@ StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> inner, Memo
 }
 
 std::int64_t StagedCommunicator::chunk_extent(std::size_t element_size) const {
-  return dist::chunk_extent(static_cast<std::int64_t>(buffer_.extent(0)), size(),
+  return dist::chunk_extent(static_cast<std::int64_t>(buffer_.extent(0)), size() + 1,
                             static_cast<std::int64_t>(element_size));
 }
 
-Pending StagedCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition) {
+Pending StagedCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition,
+                                                 Fold fold) {
   constexpr std::int64_t kElement = sizeof(float);
   require(partition.num_ranks() == size(), "staged reduce_scatter: a partition for another number of ranks");
   const Chunks chunks(partition, chunk_extent(sizeof(float)));
   const Partition staged(chunks.extent() * size(), size());
   auto* host = reinterpret_cast<float*>(buffer_.data());
-  float* own = host + staged.begin(rank());
+  float* sum = host + (fold.onto ? staged.extent() : staged.begin(rank()));  // what it adds onto lies apart
+  const bool sends = rank() < fold.num_ranks(size());
   for (std::int64_t k = 0; k < chunks.count(); ++k) {
-    for (int r = 0; r < size(); ++r) {
+    for (int r = 0; r < size() && sends; ++r) {
       to_host(reinterpret_cast<char*>(host + staged.begin(r)), full + chunks.begin(r, k), chunks.size(r, k) * kElement);
     }
-    inner().reduce_scatter(host, own, staged);
-    to_device(shard + k * chunks.extent(), reinterpret_cast<const char*>(own), chunks.size(rank(), k) * kElement);
+    float* const part = shard + k * chunks.extent();
+    const std::int64_t bytes = chunks.size(rank(), k) * kElement;
+    if (fold.onto) to_host(reinterpret_cast<char*>(sum), part, bytes);
+    inner().reduce_scatter(host, sum, staged, fold);
+    to_device(part, reinterpret_cast<const char*>(sum), bytes);
   }
   return {Collective::reduce_scatter};
 }

@@ -42,9 +42,10 @@ void add(const Vector<float>& from, const Vector<float>& to) {
 }
 
 template <class T>
-Pending start_reduce(Communicator& comm, const Vector<T>& full, const Vector<T>& shard, const Partition& partition) {
+Pending start_reduce(Communicator& comm, const Vector<T>& full, const Vector<T>& shard, const Partition& partition,
+                     Fold fold) {
   if constexpr (std::is_same_v<T, float>) {
-    return comm.start_reduce_scatter(full.data(), shard.data(), partition);
+    return comm.start_reduce_scatter(full.data(), shard.data(), partition, fold);
   } else {
     throw Error(Failure::internal, "redistribute: partial sums are stored and added in float");
   }
@@ -133,19 +134,18 @@ void Transfer<T>::wait_until_reusable() {
 
 template <class T>
 Transfer<T> redistribute(const DistributedArray<T>& source, const DistributedArray<T>& destination, int unit,
-                         Combine combine) {
+                         Fold fold) {
   using Then = typename Transfer<T>::Then;
   const Placement from = source.placement();
   const Placement to = destination.placement();
   const Partition& partition = source.layout().partition(unit);
-  const bool accumulates = combine == Combine::accumulate;
   require(&source.comm() == &destination.comm() &&
               partition.extent() == destination.layout().partition(unit).extent(),
           "redistribute: the arrays have different communicators or extents");
   require(to != Placement::partial, "redistribute: nothing becomes Partial");
-  require(!accumulates || (from == Placement::partial && to == Placement::sharded &&
-                           source.shard(unit).data() != destination.shard(unit).data()),
-          "redistribute: only addends are added up, into shards that lie apart from them");
+  require(!fold.onto || (from == Placement::partial && to == Placement::sharded &&
+                         source.shard(unit).data() != destination.shard(unit).data()),
+          "redistribute: only addends are added up, onto shards that lie apart from them");
   Transfer<T> transfer;
   if (from != Placement::partial && (to == Placement::sharded || from == to)) {
     copy(to == Placement::sharded ? source.shard(unit) : source.full(unit), destination.local(unit));
@@ -160,19 +160,20 @@ Transfer<T> redistribute(const DistributedArray<T>& source, const DistributedArr
     transfer.pending_ = start_gather(comm, source.shard(unit), destination.full(unit), partition);
     return transfer;
   }
-  const Vector<T> sum = accumulates ? source.shard(unit) : destination.shard(unit);
-  transfer.pending_ = start_reduce(comm, source.full(unit), sum, partition);
+  const bool adds_later = fold.onto && !comm.adds_in_order();
+  const Vector<T> sum = adds_later ? source.shard(unit) : destination.shard(unit);
+  transfer.pending_ = start_reduce(comm, source.full(unit), sum, partition, comm.adds_in_order() ? fold : Fold());
   transfer.from_ = sum;
   transfer.to_ = to == Placement::sharded ? destination.shard(unit) : destination.full(unit);
-  if (accumulates) transfer.then_ = Then::add;
+  if (adds_later) transfer.then_ = Then::add;
   if (to == Placement::replicated) transfer.then_ = Then::gather;
   return transfer;
 }
 
-#define KOZERO_INSTANTIATE(T)      \
+#define KOZERO_INSTANTIATE(T)         \
   template class DistributedArray<T>; \
-  template class Transfer<T>;      \
-  template Transfer<T> redistribute(const DistributedArray<T>&, const DistributedArray<T>&, int, Combine);
+  template class Transfer<T>;         \
+  template Transfer<T> redistribute(const DistributedArray<T>&, const DistributedArray<T>&, int, Fold);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::dist

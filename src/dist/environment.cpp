@@ -197,4 +197,22 @@ void Environment::abort(int status) {
   std::abort();
 }
 
+FirstRanks::FirstRanks(const void* mpi_comm, int ranks) {
+  const MPI_Comm all = *static_cast<const MPI_Comm*>(mpi_comm);
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(all, &rank), "MPI_Comm_rank");
+  MPI_Comm comm = MPI_COMM_NULL;
+  const BlockingCall call("MPI_Comm_split");
+  check_mpi(MPI_Comm_split(all, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm), "MPI_Comm_split");
+  if (comm == MPI_COMM_NULL) return;
+  comm_ = std::shared_ptr<void>(new MPI_Comm(comm), [](void* memory) {
+    auto* const mine = static_cast<MPI_Comm*>(memory);
+    const BlockingCall call("MPI_Comm_free");
+    MPI_Comm_free(mine);
+    delete mine;
+  });
+}
+
+FirstRanks::~FirstRanks() = default;
+
 }  // namespace kozero::dist

@@ -4,6 +4,7 @@
 #include <mpi.h>
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include <kozero/core/device.hpp>
@@ -54,6 +55,7 @@ void book_staging(int size, MemoryLedger& ledger, const CommunicatorOptions& opt
 
 struct BackEnd {
   const char* name;
+  int most_ranks;
   /// Why it cannot serve these ranks and what to take, "" where it can. Collective.
   std::string (*refusal)(const Group&, const CommunicatorOptions&);
   std::unique_ptr<Communicator> (*make)(const Group&, MemoryLedger&, const CommunicatorOptions&);
@@ -65,14 +67,13 @@ std::string with_advice(const std::string& reason, const char* advice) {
   return reason.empty() ? "" : reason + "; " + advice;
 }
 
+constexpr int kAny = std::numeric_limits<int>::max();
+
 constexpr std::array kBackEnds = {
-    BackEnd{"self",
-            [](const Group& group, const CommunicatorOptions&) -> std::string {
-              return group.size == 1 ? "" : "it serves one rank, not " + std::to_string(group.size) + "; take auto";
-            },
+    BackEnd{"self", 1, [](const Group&, const CommunicatorOptions&) { return std::string(); },
             [](const Group&, MemoryLedger&, const CommunicatorOptions&) { return make_self_communicator(); },
             [](int, MemoryLedger&, const CommunicatorOptions&) {}},
-    BackEnd{"mpi", [](const Group&, const CommunicatorOptions&) { return std::string(); },
+    BackEnd{"mpi", kAny, [](const Group&, const CommunicatorOptions&) { return std::string(); },
             [](const Group& group, MemoryLedger& ledger, const CommunicatorOptions& options) {
               return for_device(make_mpi_communicator(group.mpi_comm, ledger, options), ledger, options);
             },
@@ -80,7 +81,7 @@ constexpr std::array kBackEnds = {
               book_mpi_buffers(size, ledger, options);
               book_staging(size, ledger, options);
             }},
-    BackEnd{"shm",
+    BackEnd{"shm", kAny,
             [](const Group& group, const CommunicatorOptions& options) {
               return with_advice(shm_unavailable_reason(group.mpi_comm, options), "take mpi, or auto");
             },
@@ -91,7 +92,7 @@ constexpr std::array kBackEnds = {
               book_shm_window(size, ledger, options);
               book_staging(size, ledger, options);
             }},
-    BackEnd{"nccl",
+    BackEnd{"nccl", kAny,
             [](const Group& group, const CommunicatorOptions&) {
               return with_advice(nccl_unavailable_reason(group.mpi_comm), "or take shm or mpi");
             },
@@ -100,6 +101,11 @@ constexpr std::array kBackEnds = {
             },
             [](int, MemoryLedger&, const CommunicatorOptions&) {}},
 };
+
+std::string too_many(const BackEnd& row, int size) {
+  const std::string most = row.most_ranks == 1 ? "one rank" : std::to_string(row.most_ranks) + " ranks";
+  return "it serves " + most + ", not " + std::to_string(size) + "; take auto";
+}
 
 /// The row of a name that check_backend_name accepted, but for `auto`.
 const BackEnd& back_end(const std::string& name) {
@@ -146,6 +152,7 @@ std::unique_ptr<Communicator> make_communicator(const std::string& backend, cons
                                                 const CommunicatorOptions& options) {
   const BackEnd& row = back_end(backend_of(backend, mpi_comm, options));
   const Group group = group_of(mpi_comm);
+  if (group.size > row.most_ranks) refuse(row.name, too_many(row, group.size));
   const std::string refusal = backend == "auto" ? "" : row.refusal(group, options);
   if (!refusal.empty()) refuse(row.name, refusal);
   return row.make(group, ledger, options);
@@ -155,8 +162,7 @@ std::unique_ptr<Communicator> make_planned_communicator(const std::string& backe
                                                         MemoryLedger& ledger, const CommunicatorOptions& options) {
   check_backend_name(backend);
   const BackEnd& row = back_end(backend == "auto" ? assumed_backend(size) : backend);
-  const std::string self_refusal = kBackEnds.front().refusal(Group{nullptr, rank, size}, options);
-  if (row.name == std::string("self") && !self_refusal.empty()) refuse(row.name, self_refusal);
+  if (size > row.most_ranks) refuse(row.name, too_many(row, size));
   row.book(size, ledger, options);
   return std::make_unique<PlannedCommunicator>(rank, size);
 }

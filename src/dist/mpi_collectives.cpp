@@ -17,7 +17,10 @@ class MpiCollectives final : public GroupCommunicator {
 
   [[nodiscard]] std::string name() const override { return "MPI's own"; }
 
-  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
+  [[nodiscard]] bool adds_in_order() const override { return false; }
+
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
+    require(fold.num_ranks(size()) == size() && !fold.onto, "MPI's own reduce_scatter adds all ranks' arrays alone");
     Device().fence("kozero::dist::mpi_collectives::reduce_scatter");
     const int count = equal_slices(partition, 1);
     require(shard != full + partition.begin(rank()), "MPI's own reduce_scatter does not work in place");

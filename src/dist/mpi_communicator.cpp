@@ -29,7 +29,6 @@ class MpiCommunicator final : public GroupCommunicator {
       : GroupCommunicator(parent, {.label = "mpi", .timeout_s = options.timeout_s}),
         chunk_(chunk_of(size(), options)),
         message_bytes_(options.message_bytes),
-        sources_(static_cast<std::size_t>(size())),
         pending_{PendingMessages(2 * size()), PendingMessages(2 * size())},
         gathers_(options.under_way, PendingMessages(2 * size())) {
     const auto extent = static_cast<std::size_t>(buffer_extent(size(), options));
@@ -44,19 +43,22 @@ class MpiCommunicator final : public GroupCommunicator {
 
   [[nodiscard]] std::string name() const override { return "mpi"; }
 
-  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
     require(partition.num_ranks() == size(), "mpi reduce_scatter: a partition for another number of ranks");
     begin("reduce_scatter", partition.extent() * static_cast<std::int64_t>(sizeof(float)));
     Device().fence("kozero::dist::mpi::reduce_scatter");
     const Chunks chunks(partition, chunk_);
-    if (chunks.count() > 0) exchange(full, chunks, 0);
+    const int addends = fold.num_ranks(size());
+    if (chunks.count() > 0) exchange(full, chunks, 0, addends);
     for (std::int64_t k = 0; k < chunks.count(); ++k) {
-      if (k + 1 < chunks.count()) exchange(full, chunks, k + 1);
+      if (k + 1 < chunks.count()) exchange(full, chunks, k + 1, addends);
       wait_for(pending_[k % 2], "reduce_scatter");
-      for (int r = 0; r < size(); ++r) {
-        sources_[static_cast<std::size_t>(r)] = r == rank() ? full + chunks.begin(rank(), k) : received(k, r);
+      sources_.clear();
+      if (fold.onto) sources_.push_back(shard + k * chunk_);
+      for (int r = 0; r < addends; ++r) {
+        sources_.push_back(r == rank() ? full + chunks.begin(rank(), k) : received(k, r));
       }
-      sum_in_order(sources_.data(), size(), chunks.size(rank(), k), shard + k * chunk_);
+      sum_in_order(sources_.data(), std::ssize(sources_), chunks.size(rank(), k), shard + k * chunk_);
     }
     return {Collective::reduce_scatter};
   }
@@ -107,12 +109,14 @@ class MpiCommunicator final : public GroupCommunicator {
 
   float* received(std::int64_t k, int peer) { return received_[k % 2].data() + (peer - (peer > rank())) * chunk_; }
 
-  void exchange(const float* full, const Chunks& chunks, std::int64_t k) {
+  /// The first `addends` ranks send, all receive.
+  void exchange(const float* full, const Chunks& chunks, std::int64_t k, int addends) {
     constexpr std::int64_t kElement = sizeof(float);
     for (int step = 1; step < size(); ++step) {
       const int to = downstream(step);
-      receive(received(k, upstream(step)), chunks.size(rank(), k) * kElement, upstream(step), pending_[k % 2]);
-      send(full + chunks.begin(to, k), chunks.size(to, k) * kElement, to, pending_[k % 2]);
+      const int from = upstream(step);
+      if (from < addends) receive(received(k, from), chunks.size(rank(), k) * kElement, from, pending_[k % 2]);
+      if (rank() < addends) send(full + chunks.begin(to, k), chunks.size(to, k) * kElement, to, pending_[k % 2]);
     }
   }
 

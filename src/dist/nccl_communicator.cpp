@@ -163,7 +163,11 @@ class NcclCommunicator final : public GroupCommunicator {
     return memory;
   }
 
-  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
+  /// NCCL adds in an order of its own.
+  [[nodiscard]] bool adds_in_order() const override { return false; }
+
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
+    require(fold.num_ranks(size()) == size() && !fold.onto, "nccl reduce_scatter adds all ranks' arrays alone");
     return start(Collective::reduce_scatter, partition, [&](int root) {
       const auto count = static_cast<std::size_t>(partition.size(std::max(root, 0)));
       if (root < 0) {

@@ -54,6 +54,7 @@ struct Operation {
   void* to = nullptr;
   Partition partition{0, 1};
   std::int64_t element = sizeof(float);
+  Fold fold = {};
   SharedArrays::Location location = {};  ///< of `from`; in no shared array: it goes through the windows
   bool open = false;
 
@@ -71,7 +72,6 @@ class ShmCommunicator final : public GroupCommunicator {
         buffer_bytes_(buffer_bytes(size(), options)),
         chunk_(chunk_of(size(), options)),
         arrays_(*this, options.shm_folder),
-        sources_(static_cast<std::size_t>(size())),
         operations_(options.under_way) {
     const std::int64_t bytes = window_bytes(size(), options);
     auto* own = static_cast<char*>(arrays_.add(bytes));
@@ -109,9 +109,9 @@ class ShmCommunicator final : public GroupCommunicator {
     return nullptr;
   }
 
-  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
     require(partition.num_ranks() == size(), "shm reduce_scatter: a partition for another number of ranks");
-    return start({Collective::reduce_scatter, full, shard, partition, sizeof(float)});
+    return start({Collective::reduce_scatter, full, shard, partition, sizeof(float), fold});
   }
 
   Pending start_all_gather(const void* shard, void* full, const Partition& partition,
@@ -179,11 +179,13 @@ class ShmCommunicator final : public GroupCommunicator {
   /// My shard of everybody's addend, read where it lies.
   void add_shared(const Operation& operation, std::uint64_t ticket) {
     const Partition& cut = operation.partition;
-    for (int r = 0; r < size(); ++r) {
-      sources_[static_cast<std::size_t>(r)] =
-          reinterpret_cast<const float*>(given(r, operation, ticket)) + cut.begin(rank());
+    auto* sum = static_cast<float*>(operation.to);
+    sources_.clear();
+    if (operation.fold.onto) sources_.push_back(sum);
+    for (int r = 0; r < operation.fold.num_ranks(size()); ++r) {
+      sources_.push_back(reinterpret_cast<const float*>(given(r, operation, ticket)) + cut.begin(rank()));
     }
-    sum_in_order(sources_.data(), size(), cut.size(rank()), static_cast<float*>(operation.to));
+    sum_in_order(sources_.data(), std::ssize(sources_), cut.size(rank()), sum);
   }
 
   /// Everybody's shard, copied from where it lies.
@@ -198,16 +200,20 @@ class ShmCommunicator final : public GroupCommunicator {
   void reduce_in_windows(const Operation& operation) {
     const Chunks chunks(operation.partition, chunk_);
     const auto* full = static_cast<const float*>(operation.from);
+    const int addends = operation.fold.num_ranks(size());
     for (std::int64_t k = 0; k < chunks.count(); ++k) {
-      for (int r = 0; r < size(); ++r) {
+      for (int r = 0; r < size() && rank() < addends; ++r) {
         if (r != rank()) copy_bytes(addend(rank(), r), full + chunks.begin(r, k), chunks.size(r, k) * kFloat);
       }
       publish();
+      float* const sum = static_cast<float*>(operation.to) + k * chunk_;
+      sources_.clear();
+      if (operation.fold.onto) sources_.push_back(sum);
       for (int r = 0; r < size(); ++r) {
-        if (r != rank()) await_published(r, operation.name());
-        sources_[static_cast<std::size_t>(r)] = r == rank() ? full + chunks.begin(r, k) : addend(r, rank());
+        if (r != rank()) await_published(r, operation.name());  // of all: the windows are written again two phases on
+        if (r < addends) sources_.push_back(r == rank() ? full + chunks.begin(r, k) : addend(r, rank()));
       }
-      sum_in_order(sources_.data(), size(), chunks.size(rank(), k), static_cast<float*>(operation.to) + k * chunk_);
+      sum_in_order(sources_.data(), std::ssize(sources_), chunks.size(rank(), k), sum);
       ++phase_;
     }
   }

@@ -18,6 +18,10 @@ namespace kozero::huggingface {
 
 inline constexpr std::int64_t kMostExtent = 1 << 24;  ///< the deck's widest
 
+// A config.json asked key by key, each answer checked before anything is computed from it.
+//   keys.extent("hidden_size", 4096)      a whole number from 1 to 2^24
+// A key that is absent or null has its default. Every refusal is Error(input): "PATH: KEY = VALUE: accepted ...".
+
 class ConfigKeys {
  public:
   ConfigKeys(std::string path, nlohmann::json json) : path_(std::move(path)), json_(std::move(json)) {}

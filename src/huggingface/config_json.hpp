@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// config_json.hpp: Hugging Face's config.json <-> a network's shape, for model_type gpt2, llama, qwen2, qwen3. Reading
-// accepts the old and the new spelling of keys and refuses whatever would change the logits. Numbers are written as the
-// shortest decimals that round to the same float.
+// config_json.hpp: Hugging Face's config.json and a model's shape. Numbers are written as the shortest decimals that
+// round to the same float.
 #pragma once
 #include <array>
 #include <charconv>

@@ -74,14 +74,14 @@ void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch) {
 }
 
 template <class Scalar>
-void Decoder<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale,
+void Decoder<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_factor,
                                        double* loss) {
   const Pass pass = pass_of(batch, parts_.config.dropout);
   const auto tokens = flat(batch.inputs);
   const auto dx = rows(dstate_, 0, pass.num_rows());
 
   forward(access, pass, tokens);
-  const auto losses = head_forward_backward(access, pass, dx, flat(batch.targets), loss_scale);
+  const auto losses = head_forward_backward(access, pass, dx, flat(batch.targets), loss_factor);
   kernels::put_sum_in_blocks(pass.space, losses, loss);
   backward(access, pass, dx, tokens);
 }
@@ -181,11 +181,12 @@ void Decoder<Scalar>::forward(ParameterAccess<Scalar>& access, const Pass& pass,
 template <class Scalar>
 Vector<const float> Decoder<Scalar>::head_forward_backward(ParameterAccess<Scalar>& access, const Pass& pass,
                                                            Matrix<Scalar> dx, Vector<const Token> targets,
-                                                           float loss_scale) {
+                                                           float loss_factor) {
   const HeadUnits<const Scalar> weights = acquire_head(access);
   const auto gradient = access.gradient(head_unit());
   const HeadGradients gradients{gradient, tied() ? access.gradient(kEmbedding) : gradient};
-  const auto losses = parts_.head.forward_backward(pass, dx, gradients, last_state(pass), targets, loss_scale, weights);
+  const auto losses =
+      parts_.head.forward_backward(pass, dx, gradients, last_state(pass), targets, loss_factor, weights);
   release_head(access);
   access.gradient_ready(head_unit());
   return losses;

@@ -70,7 +70,7 @@ class Decoder : public Model<Scalar> {
   [[nodiscard]] const Config& config() const override { return parts_.config; }
 
   void reserve(MemoryLedger& ledger, std::int64_t micro_batch) override;
-  void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale, double* loss) override;
+  void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_factor, double* loss) override;
   double evaluate(ParameterAccess<Scalar>& access, const Batch& batch) override;
   void next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs, std::int64_t num_tokens,
                          Vector<float> logits) override;
@@ -90,7 +90,7 @@ class Decoder : public Model<Scalar> {
 
   void forward(ParameterAccess<Scalar>& access, const Pass& pass, Vector<const Token> tokens);
   Vector<const float> head_forward_backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx,
-                                            Vector<const Token> targets, float loss_scale);
+                                            Vector<const Token> targets, float loss_factor);
   void backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens);
   [[nodiscard]] HeadUnits<const Scalar> acquire_head(ParameterAccess<Scalar>& access) const;
   void release_head(ParameterAccess<Scalar>& access) const;

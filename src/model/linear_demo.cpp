@@ -110,13 +110,13 @@ double LinearDemo<Scalar>::forward(const Batch& batch, Vector<const Scalar> weig
 }
 
 template <class Scalar>
-void LinearDemo<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale,
+void LinearDemo<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_factor,
                                           double* loss) {
   const std::int64_t num_samples = batch.num_sequences();
   const auto difference = rows(difference_, 0, num_samples);
   const auto weights = access.acquire(0);
   *loss = forward(batch, weights);
-  kernels::scale(space_, flat(difference), loss_scale / static_cast<float>(config_.ffn));
+  kernels::scale(space_, flat(difference), loss_factor / static_cast<float>(config_.ffn));
   projection_.backward(space_, rows(dx_, 0, num_samples), access.gradient(0), difference, rows(x_, 0, num_samples),
                        weights, reduction_);
   access.release(0);

@@ -26,7 +26,7 @@ class LinearDemo : public Model<Scalar> {
 
   void reserve(MemoryLedger& ledger, std::int64_t micro_batch) override;
   /// Waits, as no other model does: the inputs are drawn on the host.
-  void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale, double* loss) override;
+  void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_factor, double* loss) override;
   double evaluate(ParameterAccess<Scalar>& access, const Batch& batch) override;
   /// Throws Error(deck): there are no tokens to generate.
   void next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs, std::int64_t num_tokens,

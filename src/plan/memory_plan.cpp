@@ -74,7 +74,7 @@ std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::str
   for (int stage = 0; stage <= 3; ++stage) {
     io::Deck staged = deck;
     staged.zero.stage = stage;
-    if (stage >= 2 && deck.zero.accumulation == "local") staged.zero.accumulation = "auto";
+    if (stage >= 2 && deck.zero.accumulation == "local") staged.zero.accumulation = "ordered";
     plans.push_back(memory_plan(train::settings_of(staged, num_ranks, data_vocab, 0), backend, num_ranks));
   }
   return plans;

@@ -17,6 +17,7 @@
 #include <kozero/train/runtime.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
+#include "kernels/matmul/matmul.hpp"
 
 namespace kozero::train {
 
@@ -213,7 +214,13 @@ io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, c
           .model = model_json(settings.model),
           .tokenizer = identity_of(data.tokenizer.get()),
           .deck = io::resolved_text(resolved_deck(deck, settings, folder)),
-          .loss_scale = settings.step.loss_scaler.state()};
+          .loss_scale = settings.step.loss_scaler.state(),
+          .exactness = {
+              {"train.micro_batch", std::to_string(settings.batch.micro_batch)},
+              {"train.precision", name_of(settings.precision)},
+              {"zero.accumulation", settings.zero.accumulation == zero::Accumulation::local ? "local" : "ordered"},
+              {"products",
+               with_stored_type(settings.precision, [](auto type) { return kernels::multiplier<decltype(type)>(); })}}};
 }
 
 std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {

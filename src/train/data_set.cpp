@@ -18,10 +18,13 @@
 
 namespace kozero::train {
 
-Share share_of(const Share& all, std::int64_t part, std::int64_t parts) {
-  const std::int64_t first = all.count * part / parts;
-  const std::int64_t last = all.count * (part + 1) / parts;
-  return Share{all.first + first, last - first};
+double sum_over_granules(const std::vector<double>& values, int ranks, std::int64_t granules) {
+  const auto micro_steps = std::ssize(values) / ranks;
+  double sum = 0.0;
+  for (std::int64_t g = 0; g < granules; ++g) {
+    sum += values.at(static_cast<std::size_t>(g % ranks * micro_steps + g / ranks));
+  }
+  return sum;
 }
 
 Sampler::Sampler(std::uint64_t seed, std::int64_t num_samples, std::int64_t global_batch)

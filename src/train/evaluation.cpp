@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// evaluation.cpp: sums of losses in rank order, and the schedule and text of a run's validation.
+// evaluation.cpp: sums of losses in the order of granules, and the schedule and text of a run's validation.
 #include <algorithm>
 
 #include <kozero/core/error.hpp>
@@ -27,25 +27,28 @@ std::optional<Evaluation> evaluate(Engine& engine, const SampleSource& source, s
   dist::Communicator& comm = engine.comm();
   const std::int64_t all = source.num_samples();
   const std::int64_t total = max_samples > 0 ? std::min(max_samples, all) : all;
-  const Share mine = share_of(Share{0, total}, comm.rank(), comm.size());
-  // Every rank makes as many calls as the one with the largest share: a call may gather parameters.
-  const std::int64_t most = (total + comm.size() - 1) / comm.size();
-  double loss = 0.0;
-  for (std::int64_t first = 0; first < most; first += engine.loader().micro_batch()) {
+  const Granules granules(Share{0, total}, engine.loader().micro_batch());
+  std::vector<double> losses;
+  // Every rank makes as many calls as the first: a call may gather parameters.
+  for (int round = 0; round < granules.micro_steps(comm.size()); ++round) {
     if (stops && stops()) return std::nullopt;
+    const Share mine = granules.granule(std::int64_t{round} * comm.size() + comm.rank());
     std::vector<SampleName> names;
-    for (std::int64_t i = first; i < std::min(first + engine.loader().micro_batch(), mine.count); ++i) {
-      names.push_back(SampleName{0, spread_sample(mine.first + i, total, all)});
+    for (std::int64_t i = mine.first; i < mine.first + mine.count; ++i) {
+      names.push_back(SampleName{0, spread_sample(i, total, all)});
     }
-    loss += engine.evaluate(engine.loader().load(source, names));
+    losses.push_back(engine.evaluate(engine.loader().load(source, names)));
   }
+  double loss = sum_over_granules(dist::from_all_ranks(comm, losses), comm.size(), granules.count());
   const std::int64_t tail = total == all ? source.tail() : 0;
   if (tail > 0) {
     const bool is_mine = comm.rank() == 0;
-    loss += engine.evaluate(is_mine ? engine.loader().load_tail(source) : engine.loader().load(source, {}));
+    const double of_tail =
+        engine.evaluate(is_mine ? engine.loader().load_tail(source) : engine.loader().load(source, {}));
+    loss += dist::broadcast_value(comm, of_tail);
   }
   const std::int64_t tokens = total * engine.config().seq + tail;
-  return Evaluation{sum_in_rank_order(comm, loss) / static_cast<double>(tokens), tokens};
+  return Evaluation{loss / static_cast<double>(tokens), tokens};
 }
 
 void require_validation_data(const io::Deck& deck, const DataSet& data) {

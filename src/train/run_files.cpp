@@ -94,7 +94,9 @@ io::WeightsDescription load_weights(const std::string& path, Engine& engine, dis
 NamedPath named_path(const std::string& given) {
   using Kind = NamedPath::Kind;
   const std::string path = io::without_trailing_slash(given);
-  if (fs::path(path).filename() == io::kStateFile) return {Kind::checkpoint, folder_of(path).string()};
+  if (fs::path(path).filename() == io::kStateFile && io::is_there(path)) {
+    return {Kind::checkpoint, folder_of(path).string()};
+  }
   if (fs::path(path).extension() == ".toml" && !io::is_folder(path)) {
     const bool beside_weights = holds(folder_of(path), kWeightsFile);
     return {Kind::run, beside_weights ? folder_of(path).string() : newest_run(io::read_deck(path).run.dir).string()};

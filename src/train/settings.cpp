@@ -41,6 +41,12 @@ optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std:
 
 }  // namespace
 
+dist::CommunicatorOptions communicator_options(const io::Deck& deck) {
+  return {.timeout_s = deck.comm.timeout_s,
+          .under_way = zero::collectives_under_way(static_cast<int>(deck.zero.prefetch_units)),
+          .deterministic = deck.run.deterministic};
+}
+
 BatchSizes batch_sizes(const io::Deck& deck, int num_ranks) {
   BatchSizes sizes{.global_batch = deck.train.global_batch, .micro_batch = deck.train.micro_batch};
   sizes.rate_factor = optim::scaled_rate(deck.train.batch_scaling, 1.0, num_ranks, deck.train.base_ranks);
@@ -49,9 +55,8 @@ BatchSizes batch_sizes(const io::Deck& deck, int num_ranks) {
     sizes.global_batch = std::max<std::int64_t>(1, std::llround(static_cast<double>(sizes.global_batch) * growth));
   }
   if (deck.train.accumulate > 0) sizes.global_batch = num_ranks * deck.train.micro_batch * deck.train.accumulate;
-  const std::int64_t most = ceil_div(sizes.global_batch, num_ranks);
-  sizes.micro_steps = static_cast<int>(ceil_div(most, deck.train.micro_batch));
-  sizes.micro_batch = ceil_div(most, sizes.micro_steps);
+  sizes.micro_batch = std::min(deck.train.micro_batch, sizes.global_batch);
+  sizes.micro_steps = static_cast<int>(ceil_div(ceil_div(sizes.global_batch, sizes.micro_batch), num_ranks));
   return sizes;
 }
 

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // trainer.cpp: the rules of the loss scale, and the training step.
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
-#include <numeric>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
@@ -89,6 +88,7 @@ void Trainer<Scalar>::train_on(const Sampler& sampler, const SampleSource& sourc
   source_ = &source;
   config_ = config;
   skips_in_a_row_ = 0;
+  if (check_ != nullptr) check_->forget();
   check_.reset();
   if (config.check_every > 0)
     check_ = std::make_unique<StateCheck<Scalar>>(model_->parameters(), state_, *optimizer_, comm_);
@@ -114,14 +114,18 @@ void Trainer<Scalar>::record_state(std::int64_t step) {
 
 template <class Scalar>
 StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& request) {
+  require(sampler_ != nullptr, "step() was called before train_on()");
   position().step = step;
   if (checks(step) && !check_->recorded()) record_state(step);
+  const Granules granules(sampler_->positions(step), loader_->micro_batch());
+  const int micro_steps = granules.micro_steps(comm_.size());
   StepResult result{.step = step, .tokens = sampler_->positions(step).count * config_.seq};
   result.loss_scale = config_.loss_scaler.scale();
   const float factor = static_cast<float>(result.loss_scale) / static_cast<float>(result.tokens);
-  for (int micro_step = 0; micro_step < config_.micro_steps; ++micro_step) {
-    state_.gradients().begin_micro_step(micro_step);
-    const model::Batch micro_batch = batch(step, micro_step);
+  for (int micro_step = 0; micro_step < micro_steps; ++micro_step) {
+    state_.gradients().begin_micro_step({micro_step, micro_steps, granules.busy_ranks(micro_step, comm_.size())});
+    const model::Batch micro_batch =
+        batch(step, granules.granule(std::int64_t{micro_step} * comm_.size() + comm_.rank()));
     auto timer = timeline_.phase("forward_backward");
     model_->forward_backward(state_, micro_batch, factor, &losses_(static_cast<std::size_t>(micro_step)));
   }
@@ -129,7 +133,7 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
     auto timer = timeline_.phase("reduce");
     state_.finish_gradients();
     result.grad_norm = state_.gradients().norm() / result.loss_scale;  // waits: from here on the losses can be read
-    gather_loss(request, result);
+    gather_loss(request, granules.count(), micro_steps, result);
   }
   if (checks(step)) {
     auto timer = timeline_.phase("check");
@@ -156,25 +160,26 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
 }
 
 template <class Scalar>
-void Trainer<Scalar>::gather_loss(const std::function<int()>& request, StepResult& result) {
-  const double mine = std::accumulate(losses_.data(), losses_.data() + losses_.extent(0), 0.0);
+void Trainer<Scalar>::gather_loss(const std::function<int()>& request, std::int64_t granules, int micro_steps,
+                                  StepResult& result) {
   struct Report {
     double loss;
     std::int64_t request;
   };
-  double loss = 0.0;
-  for (const Report& report : dist::from_all_ranks(comm_, Report{mine, request ? request() : 0})) {
-    loss += report.loss;
+  std::vector<Report> mine;
+  const std::int64_t asked = request ? request() : 0;
+  for (int m = 0; m < micro_steps; ++m) mine.push_back({losses_(static_cast<std::size_t>(m)), asked});
+  std::vector<double> losses;
+  for (const Report& report : dist::from_all_ranks(comm_, mine)) {
+    losses.push_back(report.loss);
     result.request = std::max(result.request, static_cast<int>(report.request));
   }
-  result.loss = loss / static_cast<double>(result.tokens);
+  result.loss = sum_over_granules(losses, comm_.size(), granules) / static_cast<double>(result.tokens);
 }
 
 template <class Scalar>
-model::Batch Trainer<Scalar>::batch(std::int64_t step, int micro_step) {
+model::Batch Trainer<Scalar>::batch(std::int64_t step, const Share& now) {
   auto timer = timeline_.phase("data");
-  const Share mine = share_of(sampler_->positions(step), comm_.rank(), comm_.size());
-  const Share now = share_of(mine, micro_step, config_.micro_steps);
   const std::int64_t epoch = sampler_->epoch(step);
   std::vector<SampleName> names;
   for (std::int64_t position = now.first; position < now.first + now.count; ++position) {

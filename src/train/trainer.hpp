@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // trainer.hpp: one training step, the same for every placement and model.
-//   for each micro-step: read a batch; forward and backward add gradients, which the sharded state reduces
+//   for each micro-step: read this rank's granule; forward and backward give its gradient, which is reduced
 //   loss and gradient norm over all ranks; stop or skip before any bit of the state changes if one is not finite
 //   clip by the global norm; update what this rank owns; publish it
 // Gradients are those of the loss times its scale (engine.hpp); their norm, and what the update sees, are unscaled.
@@ -52,9 +52,9 @@ class Trainer final : public Engine {
   [[nodiscard]] zero::ShardedState<Scalar>& state() { return state_; }
 
  private:
-  /// Fills in the loss, summed in rank order, and the request.
-  void gather_loss(const std::function<int()>& request, StepResult& result);
-  [[nodiscard]] model::Batch batch(std::int64_t step, int micro_step);
+  /// Fills in the loss, summed in the order of granules, and the request.
+  void gather_loss(const std::function<int()>& request, std::int64_t granules, int micro_steps, StepResult& result);
+  [[nodiscard]] model::Batch batch(std::int64_t step, const Share& now);
   [[noreturn]] void refuse_non_finite(const StepResult& result) const;
   void update(const StepResult& result);
   [[nodiscard]] bool checks(std::int64_t step) const;

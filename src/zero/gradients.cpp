@@ -2,16 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // gradients.cpp: when addends are cleared, reduced and gathered, and their norm.
 #include <cmath>
-#include <numeric>
 
 #include <kozero/core/error.hpp>
 #include <kozero/zero/gradients.hpp>
+#include "kernels/launch/exact_sum.hpp"
 #include "kernels/launch/fill.hpp"
 #include "kernels/launch/reduce.hpp"
 
 namespace kozero::zero {
 
-using dist::Combine;
 using dist::DistributedArray;
 using dist::Placement;
 using dist::Storage;
@@ -41,17 +40,20 @@ Gradients::Gradients(const ParameterTable& table, dist::Communicator& comm, Plac
       occupants_(addends_.num_buffers(), -1),
       open_(at(table.num_units()), false) {
   const bool sharded = placement == Placement::sharded;
-  require(!sharded || accumulation == Accumulation::reduced || micro_steps == 1,
+  require(!sharded || accumulation == Accumulation::ordered || micro_steps == 1,
           "sharded gradients keep no whole addend from one micro-step to the next");
-  if (sharded || (accumulation == Accumulation::reduced && micro_steps > 1)) {
-    const char* label = sharded ? "gradient shards" : "sums of reduced shards";
+  if (sharded || (accumulation == Accumulation::ordered && micro_steps > 1)) {
+    const char* label = sharded ? "gradient shards" : "sums of micro-steps";
     sums_.emplace(table, comm, Placement::sharded, Storage{Memory::gradients, label}, ledger);
     reduced_ = *sums_;
   }
-  if (!ledger.plans_only()) squares_ = HostScalars("kozero::zero::squares", at(table.num_units()));
+  if (!ledger.plans_only()) squares_ = std::make_unique<kernels::SumOfSquares>();
 }
 
-void Gradients::begin_micro_step(int micro_step) {
+Gradients::~Gradients() = default;
+
+void Gradients::begin_micro_step(const MicroStep& micro_step) {
+  require(micro_step.count <= micro_steps_ && micro_step.index < micro_step.count, "a step has too many micro-steps");
   for (int unit = 0; unit < table_.num_units(); ++unit) {
     require(!open_[at(unit)], "gradient of unit " + table_.unit(unit).name + " was never ready");
   }
@@ -59,7 +61,7 @@ void Gradients::begin_micro_step(int micro_step) {
 }
 
 bool Gradients::reduces_now() const {
-  return accumulation_ == Accumulation::reduced || micro_step_ == micro_steps_ - 1;
+  return accumulation_ == Accumulation::ordered || micro_step_.index == micro_step_.count - 1;
 }
 
 void Gradients::clear(int unit) const {
@@ -81,7 +83,7 @@ UnitGradient Gradients::addend(int unit) {
   if (open_[at(unit)]) return {memory, false};
   if (occupant(unit) >= 0) wait_until_reusable(occupant(unit));
   occupant(unit) = unit;
-  const bool begins = accumulation_ == Accumulation::reduced || micro_step_ == 0;
+  const bool begins = accumulation_ == Accumulation::ordered || micro_step_.index == 0;
   if (begins) clear(unit);
   if (!begins) check_rested(unit, memory);
   open_[at(unit)] = true;
@@ -100,16 +102,18 @@ void Gradients::ready(int unit) {
 }
 
 void Gradients::start_reduction(int unit) {
-  const bool adds = sums_ && micro_step_ > 0;
-  reductions_[at(unit)] = redistribute(addends_, reduced_, unit, adds ? Combine::accumulate : Combine::replace);
+  const bool ordered = accumulation_ == Accumulation::ordered;
+  const bool first = micro_step_.index == 0;
+  // Under `local` a rank without work in the last micro-step had some before.
+  const dist::Fold fold{.ranks = ordered || first ? micro_step_.ranks : 0, .onto = ordered && !first};
+  if (fold.onto) check_rested(unit, shard(unit));
+  reductions_[at(unit)] = redistribute(addends_, reduced_, unit, fold);
   under_way_ = unit;
 }
 
 void Gradients::wait_for_reduction(int unit) {
   if (under_way_ == unit) under_way_ = -1;
-  dist::Transfer<float>& reduction = reductions_[at(unit)];
-  if (reduction.accumulates()) check_rested(unit, shard(unit));
-  reduction.wait();
+  reductions_[at(unit)].wait();
   note_resting(unit, shard(unit));
 }
 
@@ -153,13 +157,13 @@ Vector<float> Gradients::full(int unit) const {
   return addends_.full(unit);
 }
 
-double Gradients::norm() const {
-  for (int unit = 0; unit < table_.num_units(); ++unit) {
-    kernels::put_sum_of_squares(Device(), shard(unit), &squares_(at(unit)));
-  }
-  Device().fence("kozero::zero::norm");
-  const double sum = std::accumulate(squares_.data(), squares_.data() + squares_.extent(0), 0.0);
-  return std::sqrt(sum_in_rank_order(addends_.comm(), sum));
+double Gradients::norm() {
+  squares_->clear();
+  for (int unit = 0; unit < table_.num_units(); ++unit) squares_->add(shard(unit));
+  kernels::ExactSum all;
+  for (const auto& sum : dist::from_all_ranks(addends_.comm(), squares_->sum())) all += sum;
+  all.normalize();
+  return std::sqrt(all.value());
 }
 
 std::string Gradients::first_non_finite() const {

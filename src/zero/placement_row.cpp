@@ -23,15 +23,11 @@ PlacementRow placement_row(int stage) {
 }
 
 Accumulation accumulation_of(const std::string& name, int stage) {
-  const bool sharded = placement_row(stage).gradients == Placement::sharded;
-  if (name == "auto") return sharded ? Accumulation::reduced : Accumulation::local;
-  if (name == "reduced") return Accumulation::reduced;
-  if (name != "local") {
-    throw Error(Failure::deck, "zero.accumulation = \"" + name + "\": accepted are auto, local, reduced");
-  }
-  if (sharded) {
+  if (name == "ordered") return Accumulation::ordered;
+  if (name != "local") throw Error(Failure::deck, "zero.accumulation = \"" + name + "\": accepted are ordered, local");
+  if (placement_row(stage).gradients == Placement::sharded) {
     throw Error(Failure::deck, "zero.accumulation = \"local\" keeps whole gradients, which zero.stage = " +
-                                   std::to_string(stage) + " does not: accepted there are auto, reduced");
+                                   std::to_string(stage) + " does not: accepted there is ordered");
   }
   return Accumulation::local;
 }

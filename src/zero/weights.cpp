@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // weights.cpp: the master and the stored weights, how they are shared after an update, and checks of gathered copies.
+#include <algorithm>
+
 #include <kozero/core/error.hpp>
 #include <kozero/zero/weights.hpp>
 #include "kernels/launch/fill.hpp"
@@ -30,12 +32,21 @@ void gather_all(const ParameterTable& table, const dist::DistributedArray<T>& sh
 
 }  // namespace
 
-std::uint64_t hash_of_my_shards(const dist::DistributedArray<float>& master) {
-  std::uint64_t hash = 0;
-  for (int unit = 0; unit < master.num_units(); ++unit) {
-    hash = kernels::BitHash::mixed(hash) + kernels::bit_hash(Device(), master.shard(unit));
+std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist::DistributedArray<float>& master) {
+  std::vector<std::uint64_t> mine;
+  for (const auto& row : table.rows()) {
+    const UnitRange& shard = master.layout().shard(row.unit);
+    const std::int64_t begin = std::max(row.offset, shard.begin);
+    const std::int64_t end = std::min(row.offset + row.extent(), shard.begin + shard.extent);
+    mine.push_back(begin >= end
+                       ? 0
+                       : kernels::bit_hash(Device(), slice(master.shard(row.unit), begin - shard.begin, end - begin),
+                                           begin - row.offset));
   }
-  return hash;
+  const std::vector<std::uint64_t> all = dist::from_all_ranks(master.comm(), mine);
+  std::vector<std::uint64_t> hashes(mine.size());
+  for (std::size_t i = 0; i < all.size(); ++i) hashes[i % mine.size()] += all[i];
+  return hashes;
 }
 
 template <class Scalar>

@@ -146,7 +146,7 @@ replay() {
 checked() {
   make_text
   # shellcheck disable=SC2086
-  set -- "$inputs/quickstart.toml" $tiny zero.accumulation=reduced
+  set -- "$inputs/quickstart.toml" $tiny zero.accumulation=ordered
   expect 0 'everything lies' on 2 train "$@" run.dir=plain
   for stage in 0 1 2 3; do
     expect 0 'everything lies' on 2 train "$@" run.dir=checked$stage run.check_every=1 zero.stage=$stage

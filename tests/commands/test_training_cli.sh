@@ -97,15 +97,17 @@ short_trials() {
   expect 0 '^note         optim.warmup_steps = 100 goes beyond the run.s 12 steps: clamped to 12$' train_here optim.warmup_steps=100
   lines 1 'clamped'
   expect 0 '"lr":' tail -n 1 run/metrics.jsonl
-  expect 0 '^note         a step has 2 sequences \(train.global_batch\) for 3 ranks: 1 compute none; start at most 2 ranks' \
-    on 3 train "$inputs/quickstart.toml" $tiny train.global_batch=2
-  lines 1 'compute none'
+  expect 0 '^note         1 of 3 ranks have no work .*: 2 sequences are 2 granules of train.micro_batch = 1; .* too few' \
+    on 3 train "$inputs/quickstart.toml" $tiny train.global_batch=2 train.micro_batch=1
+  lines 1 'have no work'
   also '^memory plan  [0-9.]+ MiB of arrays a rank: '
   also '^memory       of a rank: arrays planned [0-9.]+ MiB, arrays allocated [0-9.]+ MiB, process at most [0-9.]+ MiB \(pages shared with other processes in part; .resident. above has them whole\)$'
   also '^step 12/12 .* resident$'
   also '^loss         of single steps: [0-9.]+ at step 1, [0-9.]+ at step 12; [0-9]+ tokens/s \(median\)$'
-  expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny train.global_batch=2
-  lines 0 'compute none'
+  expect 0 '^note         1 of 3 ranks .*: 16 sequences are 8 granules of train.micro_batch = 2; 3 gives all of them work' \
+    on 3 train "$inputs/quickstart.toml" $tiny train.global_batch=16 train.micro_batch=2
+  expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny train.global_batch=2 train.micro_batch=1
+  lines 0 'have no work'
   train_here run.dir=bare checkpoint.every=0 >/dev/null
   expect 0 '^note         bare has a run without checkpoints, to which nothing is added: this one begins in bare-2; run.dir=bare-2 goes on' \
     train_here run.dir=bare checkpoint.every=0 checkpoint.resume=auto

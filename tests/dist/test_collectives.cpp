@@ -125,6 +125,29 @@ void check_reduce_scatter(Communicator& comm, std::int64_t extent) {
   CHECK(full == own);  // nothing but the shard was written
 }
 
+/// Onto what the shard holds, of the first ranks alone.
+void check_folds(Communicator& comm, std::int64_t extent) {
+  const Partition partition(extent, comm.size());
+  const auto own = addend_of(comm.rank(), extent);
+  for (int ranks = 1; ranks <= comm.size(); ++ranks) {
+    for (const bool onto : {false, true}) {
+      std::vector<float> shard(static_cast<std::size_t>(partition.size(comm.rank())) + 1, -1.0F);
+      for (std::size_t i = 0; i < shard.size(); ++i) shard[i] = value_of(41, static_cast<std::int64_t>(i));
+      const float last = shard.back();
+      comm.reduce_scatter(own.data(), shard.data(), partition, {.ranks = ranks, .onto = onto});
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < partition.size(comm.rank()); ++i) {
+        const std::int64_t at = partition.begin(comm.rank()) + i;
+        float sum = onto ? value_of(41, i) + value_of(0, at) : value_of(0, at);
+        for (int r = 1; r < ranks; ++r) sum += value_of(r, at);
+        wrong += !same_bits(shard[static_cast<std::size_t>(i)], sum);
+      }
+      CHECK(wrong == 0);
+      CHECK(shard.back() == last);
+    }
+  }
+}
+
 void check_all_gather(Communicator& comm, std::int64_t extent, std::int64_t element) {
   const Partition partition(extent, comm.size());
   const std::int64_t first = partition.begin(comm.rank()) * element;
@@ -204,9 +227,9 @@ void check_started_together(Communicator& comm, const Vector<float>& shared) {
   const std::vector<float> ranks(mine, static_cast<float>(comm.rank()));
   std::int64_t wrong = 0;
   for (int round = 0; round < 20; ++round) {
-    const Pending first = comm.start_reduce_scatter(shared.data(), sums.data(), partition);
+    const Pending first = comm.start_reduce_scatter(shared.data(), sums.data(), partition, {});
     const Pending second = comm.start_all_gather(ranks.data(), all.data(), partition, sizeof(float));
-    const Pending third = comm.start_reduce_scatter(own.data(), same_sums.data(), partition);
+    const Pending third = comm.start_reduce_scatter(own.data(), same_sums.data(), partition, {});
     comm.wait(second);
     for (const int r : {0, comm.size() - 1}) {
       if (partition.size(r) > 0) wrong += all[static_cast<std::size_t>(partition.begin(r))] != static_cast<float>(r);
@@ -272,6 +295,7 @@ TEST_CASE("every back end adds in rank order, gathers every shard and counts its
     for (const std::int64_t extent : extents_for(group.size())) {
       CAPTURE(what, group.size(), extent);
       check_reduce_scatter(*comm, extent);
+      if (comm->adds_in_order()) check_folds(*comm, extent);
       for (const std::int64_t element : {1, 2, 4, 8}) check_all_gather(*comm, extent, element);
       check_counts(*comm, extent);
     }
@@ -298,9 +322,9 @@ TEST_CASE("as many collectives are under way as shared memory has room to post, 
     std::vector<float> shard(100);
     std::vector<Pending> pending;
     for (int i = 0; i < most; ++i) {
-      pending.push_back(comm->start_reduce_scatter(full.data(), shard.data(), partition));
+      pending.push_back(comm->start_reduce_scatter(full.data(), shard.data(), partition, {}));
     }
-    CHECK_THROWS_AS(comm->start_reduce_scatter(full.data(), shard.data(), partition), Error);
+    CHECK_THROWS_AS(comm->start_reduce_scatter(full.data(), shard.data(), partition, {}), Error);
     for (const Pending one : pending) comm->wait(one);
     CHECK_THROWS_AS(comm->wait(pending.front()), Error);
   }

@@ -105,7 +105,7 @@ TEST_CASE("ranks that call different things learn what each called, and nothing 
   CHECK(first_line(*error) == "rank " + std::to_string(comm->rank()) +
                              ": NCCL failed in reduce_scatter: invalid usage (rank 0 called ncclReduceScatter of 64 "
                              "float32, rank 1 called ncclReduceScatter of 128 float32)");
-  CHECK(error_of([&] { comm->start_reduce_scatter(full.data(), shard.data(), partition); })->what() ==
+  CHECK(error_of([&] { comm->start_reduce_scatter(full.data(), shard.data(), partition, {}); })->what() ==
         std::string(error->what()));
   CHECK(error_of([&] { comm->barrier(); })->what() == std::string(error->what()));
   CHECK(error_of([&] { from_all_ranks(*comm, 1.0); })->what() == std::string(error->what()));

@@ -26,6 +26,7 @@ using Row = std::vector<float>;
 namespace {
 
 constexpr int kBlocks = 5;
+constexpr Fold kOnto{.onto = true};
 constexpr int kUnit = 1;  // unit 0 lies before it, so that offsets are not zero
 
 /// Two units of one slot.
@@ -72,8 +73,8 @@ class Board {
   }
 
   /// Starts, waits for and gives back.
-  static void move(const Array& from, const Array& to, Combine combine = Combine::replace) {
-    auto transfer = redistribute(from, to, kUnit, combine);
+  static void move(const Array& from, const Array& to, Fold fold = {}) {
+    auto transfer = redistribute(from, to, kUnit, fold);
     transfer.wait();
     CHECK_FALSE(transfer.is_under_way());
     transfer.wait_until_reusable();
@@ -129,7 +130,7 @@ void partial_to_sharded(Board& board) {
 void accumulated(Board& board) {
   const auto source = board.array(Placement::partial, board.addend());
   const auto destination = board.array(Placement::sharded, board.mine(kHundreds));
-  Board::move(source, destination, Combine::accumulate);
+  Board::move(source, destination, kOnto);
   CHECK(Board::draw(destination) == board.mine(board.sum(100.0F)));
 }
 
@@ -203,8 +204,8 @@ void refusals(Board& board) {
   const auto partial = board.array(Placement::partial, kZeros);
   const auto sharded = board.array(Placement::sharded, board.mine(kZeros));
   CHECK_THROWS_AS(redistribute(source, partial, kUnit), Error);
-  CHECK_THROWS_AS(redistribute(source, sharded, kUnit, Combine::accumulate), Error);
-  CHECK_THROWS_AS(redistribute(partial, partial.viewed_as(Placement::sharded), kUnit, Combine::accumulate), Error);
+  CHECK_THROWS_AS(redistribute(source, sharded, kUnit, kOnto), Error);
+  CHECK_THROWS_AS(redistribute(partial, partial.viewed_as(Placement::sharded), kUnit, kOnto), Error);
   CHECK_THROWS_AS(sharded.full(kUnit), Error);
   CHECK_THROWS_AS(sharded.viewed_as(Placement::replicated), Error);
   ParameterTable shorter = board.table();

@@ -15,7 +15,8 @@ fail() { echo "test_install: $*" >&2; exit 1; }
 cmake --install "$build" --prefix "$work/first" >"$work/install.log" || { cat "$work/install.log"; fail "cmake --install"; }
 mv "$work/first" "$work/moved"
 prefix=$work/moved
-grep -rl "$PWD\|$work/first" "$prefix/lib/cmake" && fail "the package names the folder it was built or installed in"
+grep -rlF -e "$build" -e "$(cd "$(dirname "$0")/../.." && pwd)" -e "$work/first" --include='*.cmake' "$prefix" &&
+  fail "the package names the folder it was built or installed in"
 cd "$work"
 "$prefix/bin/kozero" --version >version
 deck=$prefix/share/kozero/inputs/synthetic.toml

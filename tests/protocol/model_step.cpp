@@ -209,7 +209,7 @@ void ModelStep<Scalar>::update(int step) {
 template <class Scalar>
 void ModelStep<Scalar>::train(int step, bool skips_update) {
   for (int micro_step = 0; micro_step < shape_.micro_steps; ++micro_step) {
-    state_.gradients().begin_micro_step(micro_step);
+    state_.gradients().begin_micro_step({micro_step, shape_.micro_steps});
     sleep_where_asked(step, false);
     forward();
     head_forward_backward(step, micro_step);

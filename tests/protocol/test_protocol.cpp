@@ -43,7 +43,7 @@ struct Case {
 
   [[nodiscard]] std::string name() const {
     return "stage " + std::to_string(config.stage) +
-           (config.accumulation == zero::Accumulation::local ? ", local" : ", reduced") + ", " +
+           (config.accumulation == zero::Accumulation::local ? ", local" : ", ordered") + ", " +
            std::to_string(config.micro_steps) + " micro-steps, " + (config.overlap ? "overlap" : "no overlap") +
            ", prefetch " + std::to_string(config.prefetch_units) + (tied ? ", tied, " : ", ") + backend + ", " +
            std::to_string(ranks) + " ranks, " + (bf16 ? "bf16" : "f32");
@@ -55,9 +55,10 @@ class SleepyCommunicator final : public dist::CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;
 
-  dist::Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
+  dist::Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition,
+                                     dist::Fold fold) override {
     test::sleep_at_random();
-    return CommunicatorDecorator::start_reduce_scatter(full, shard, partition);
+    return CommunicatorDecorator::start_reduce_scatter(full, shard, partition, fold);
   }
   dist::Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                                  std::size_t element_size) override {
@@ -176,7 +177,7 @@ std::vector<Case> cases_of_loss() {
   std::vector<Case> cases;
   for (const int stage : {3, 2, 0})
     for (const char* backend : {"shm", "windows", "mpi"})
-      cases.push_back({{stage, zero::Accumulation::reduced, 3, true, 1}, stage == 3, backend, 3, false});
+      cases.push_back({{stage, zero::Accumulation::ordered, 3, true, 1}, stage == 3, backend, 3, false});
   return cases;
 }
 
@@ -188,7 +189,7 @@ std::vector<Case> all_cases() {  // NOLINT: one loop an axis
       for (const char* backend : {"shm", "windows", "mpi"})
         for (const bool tied : {false, true})
           for (int stage = 0; stage < 4; ++stage)
-            for (const auto accumulation : {Accumulation::local, Accumulation::reduced})
+            for (const auto accumulation : {Accumulation::local, Accumulation::ordered})
               for (const int micro_steps : {1, 3})
                 for (const bool overlap : {false, true})
                   for (const int prefetch : {0, 1, 3}) {

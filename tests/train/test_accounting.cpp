@@ -79,21 +79,28 @@ void check_plan(const TinyRun& run) {
 TEST_CASE("stages 0, 1 and 2 send 2V a rank pair, with local accumulation whatever the micro-steps") {
   for (const int num_ranks : tests::group_sizes()) {
     for (const int stage : {0, 1, 2}) {
-      const auto accounts = accounts_of({.model = tests::tiny_gpt2(), .stage = stage}, num_ranks);
+      const auto accounts =
+          accounts_of({.model = tests::tiny_gpt2(), .stage = stage, .global_batch = num_ranks}, num_ranks);
       if (!accounts.here) continue;
       CHECK(accounts.bytes_sent == (num_ranks - 1) * 2 * 4 * accounts.table.extent());
     }
-    const TinyRun local{
-        .model = tests::tiny_gpt2(), .stage = 1, .accumulation = zero::Accumulation::local, .micro_steps = 3};
+    const TinyRun local{.model = tests::tiny_gpt2(),
+                        .stage = 1,
+                        .accumulation = zero::Accumulation::local,
+                        .micro_steps = 3,
+                        .global_batch = 3 * num_ranks};
     const auto accounts = accounts_of(local, num_ranks);
     if (accounts.here) CHECK(accounts.bytes_sent == (num_ranks - 1) * 2 * 4 * accounts.table.extent());
   }
 }
 
-TEST_CASE("stage 2 with A micro-steps sends (A + 1) V") {
+TEST_CASE("stages 0, 1 and 2 with A micro-steps send (A + 1) V") {
   for (const int num_ranks : tests::group_sizes()) {
-    const auto accounts = accounts_of({.model = tests::tiny_gpt2(), .stage = 2, .micro_steps = 3}, num_ranks);
-    if (accounts.here) CHECK(accounts.bytes_sent == (num_ranks - 1) * 4 * 4 * accounts.table.extent());
+    for (const int stage : {0, 1, 2}) {
+      const auto accounts = accounts_of(
+          {.model = tests::tiny_gpt2(), .stage = stage, .micro_steps = 3, .global_batch = 3 * num_ranks}, num_ranks);
+      if (accounts.here) CHECK(accounts.bytes_sent == (num_ranks - 1) * 4 * 4 * accounts.table.extent());
+    }
   }
 }
 
@@ -101,8 +108,11 @@ TEST_CASE("stage 3 sends what its schedule says, less than 3AV") {
   const int num_ranks = tests::group_sizes().back();
   for (const int prefetch_units : {0, 1, 2}) {
     for (const int micro_steps : {1, 3}) {
-      TinyRun run{
-          .model = tests::tiny_gpt2(), .stage = 3, .micro_steps = micro_steps, .prefetch_units = prefetch_units};
+      TinyRun run{.model = tests::tiny_gpt2(),
+                  .stage = 3,
+                  .micro_steps = micro_steps,
+                  .global_batch = micro_steps * num_ranks,
+                  .prefetch_units = prefetch_units};
       run.model.layers = 4;
       const auto accounts = accounts_of(run, num_ranks);
       if (!accounts.here) continue;
@@ -134,7 +144,8 @@ TEST_CASE("parameters, gradients and optimizer state take the formula's bytes, p
 TEST_CASE("in bf16 weights travel and are held in two bytes, gradients, moments and the master in four") {
   for (const int num_ranks : tests::group_sizes()) {
     for (const int stage : {0, 1, 2, 3}) {
-      const TinyRun run{.model = tests::tiny_gpt2(), .precision = Precision::bf16, .stage = stage};
+      const TinyRun run{
+          .model = tests::tiny_gpt2(), .precision = Precision::bf16, .stage = stage, .global_batch = num_ranks};
       const auto accounts = accounts_of(run, num_ranks);
       if (!accounts.here) continue;
       const std::int64_t all = accounts.table.extent();

@@ -325,3 +325,43 @@ TEST_CASE("each difference between a deck and a checkpoint is named") {
   CHECK(train::disagreements(scaled, saved) ==
         std::vector<std::string>{R"(model.rope_scaling is not given and was {"factor":8.0})"});
 }
+
+TEST_CASE("a run that goes on with other ranks, stages and back ends, twice, has the bits it would have had") {
+  struct Leg {
+    int ranks, stage;
+    const char* backend;
+  };
+  const SharedFolder folder;
+  for (const auto precision : {Precision::f32, Precision::bf16, Precision::fp16}) {
+    TinyRun run{.model = smallest_gpt2(), .precision = precision, .micro_batch = 1, .steps = 6};
+    if (precision == Precision::fp16) run.loss_scaler = train::LossScaler::fixed(0x1p10);
+    TinyResult whole;
+    std::string weights;
+    tests::on_first_ranks(1, "mpi", [&](dist::Communicator& comm) {
+      MemoryLedger ledger;
+      TinyTraining training(run, comm, ledger);
+      whole = training.result();
+      weights = training.all_weights();
+    });
+    std::int64_t step = 0;
+    for (const Leg& leg : {Leg{4, 3, "shm"}, Leg{1, 0, "mpi"}, Leg{3, 2, "mpi"}}) {
+      run.stage = leg.stage;
+      const std::string from = folder / (std::string(name_of(precision)) + std::to_string(step));
+      const std::string to = folder / (std::string(name_of(precision)) + std::to_string(step + 2));
+      tests::on_first_ranks(leg.ranks, leg.backend, [&](dist::Communicator& comm) {
+        MemoryLedger ledger;
+        TinyTraining training(run, comm, ledger);
+        if (step > 0) CHECK(train::load_state(from + "/state.h5", training.engine(), comm).empty());
+        const TinyResult part = training.result_of_steps(step + 1, step + 2);
+        train::save_checkpoint(to, training.engine(), record_of(step + 2));
+        const std::string reached = training.all_weights();
+        if (comm.rank() > 0) return;
+        INFO(name_of(precision) << ", from step " << step << " on " << leg.ranks << " ranks, stage " << leg.stage);
+        CHECK(std::equal(part.losses.begin(), part.losses.end(), whole.losses.begin() + step));
+        CHECK(std::equal(part.norms.begin(), part.norms.end(), whole.norms.begin() + step));
+        if (step == 4) CHECK(reached == weights);
+      });
+      step += 2;
+    }
+  }
+}

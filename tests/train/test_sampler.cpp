@@ -1,27 +1,34 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // test_sampler.cpp: one pass takes each sample exactly once, however ranks and micro-steps share it out.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <map>
+#include <vector>
 
 #include <kozero/core/error.hpp>
 #include <kozero/train/data_set.hpp>
 
 using namespace kozero;
+using train::Granules;
 using train::Sampler;
 using train::Share;
 
 namespace {
 
 /// How often each sample is taken in the epoch that begins after `before` epochs, by all ranks together.
-std::map<std::int64_t, int> visits(const Sampler& sampler, std::int64_t before, int num_ranks, int micro_steps) {
+std::map<std::int64_t, int> visits(const Sampler& sampler, std::int64_t before, int num_ranks,
+                                   std::int64_t micro_batch) {
   std::map<std::int64_t, int> count;
   const std::int64_t first = before * sampler.steps_per_epoch() + 1;
   for (std::int64_t step = first; step < first + sampler.steps_per_epoch(); ++step) {
     CHECK(sampler.epoch(step) == before);
-    for (int rank = 0; rank < num_ranks; ++rank) {
-      for (int micro = 0; micro < micro_steps; ++micro) {
-        const Share now = share_of(share_of(sampler.positions(step), rank, num_ranks), micro, micro_steps);
+    const Granules granules(sampler.positions(step), micro_batch);
+    for (int micro = 0; micro < granules.micro_steps(num_ranks); ++micro) {
+      CHECK(granules.busy_ranks(micro, num_ranks) > 0);
+      for (int rank = 0; rank < num_ranks; ++rank) {
+        const Share now = granules.granule(std::int64_t{micro} * num_ranks + rank);
+        CHECK((now.count > 0) == (rank < granules.busy_ranks(micro, num_ranks)));
         for (std::int64_t p = now.first; p < now.first + now.count; ++p) ++count[sampler.sample(before, p)];
       }
     }
@@ -43,8 +50,8 @@ TEST_CASE("an epoch visits every sample once at 1-4 and 7 ranks, its incomplete 
   for (const std::int64_t num_samples : {1, 5, 16, 23, 100}) {
     const Sampler sampler(3, num_samples, 8);
     for (const int num_ranks : {1, 2, 3, 4, 7}) {
-      for (const int micro_steps : {1, 3}) {
-        const auto count = visits(sampler, 1, num_ranks, micro_steps);
+      for (const int micro_batch : {1, 3, 8}) {
+        const auto count = visits(sampler, 1, num_ranks, micro_batch);
         CHECK(static_cast<std::int64_t>(count.size()) == num_samples);
         for (const auto& [sample, times] : count) {
           CHECK(times == 1);
@@ -65,16 +72,35 @@ TEST_CASE("a step's samples do not depend on the rank count, and epochs differ i
   CHECK(equal < 10);
 }
 
-TEST_CASE("shares are contiguous, cover all, and differ by at most one") {
-  for (std::int64_t count = 0; count < 20; ++count) {
+TEST_CASE("granules are contiguous, whole but for the last, and cover all") {
+  for (std::int64_t count = 1; count < 20; ++count) {
+    const Granules granules({5, count}, 7);
     std::int64_t next = 5;
-    for (std::int64_t part = 0; part < 7; ++part) {
-      const Share share = train::share_of({5, count}, part, 7);
+    for (std::int64_t g = 0; g < granules.count(); ++g) {
+      const Share share = granules.granule(g);
       CHECK(share.first == next);
-      CHECK((share.count == count / 7 || share.count == count / 7 + 1));
+      CHECK(share.count == std::min<std::int64_t>(7, 5 + count - next));
       next += share.count;
     }
     CHECK(next == 5 + count);
+    CHECK(granules.granule(granules.count()).count == 0);
+  }
+}
+
+TEST_CASE("numbers of granules are added in the granules' order, whatever the number of ranks") {
+  const std::vector<double> of_granules = {1e16, 1.0, -1e16, 1.0, 1e-3};
+  double expected = 0.0;
+  for (const double value : of_granules) expected += value;
+  for (int ranks = 1; ranks <= 7; ++ranks) {
+    const int micro_steps = Granules({0, 5}, 1).micro_steps(ranks);
+    std::vector<double> values;
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int m = 0; m < micro_steps; ++m) {
+        const auto g = static_cast<std::size_t>(m * ranks + rank);
+        values.push_back(g < of_granules.size() ? of_granules[g] : 77.0);  // a rank without work reports what it likes
+      }
+    }
+    CHECK(train::sum_over_granules(values, ranks, 5) == expected);
   }
 }
 

@@ -52,9 +52,10 @@ class Meddling final : public dist::CommunicatorDecorator {
   std::function<void()> at_control;
   std::function<void(void*, std::int64_t)> at_gathered, at_reduction;
 
-  dist::Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
+  dist::Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition,
+                                     dist::Fold fold) override {
     if (at_reduction) at_reduction(const_cast<float*>(full), 4 * partition.extent());
-    return CommunicatorDecorator::start_reduce_scatter(full, shard, partition);
+    return CommunicatorDecorator::start_reduce_scatter(full, shard, partition, fold);
   }
   dist::Pending start_all_gather(const void* shard, void* full, const Partition& partition, std::size_t size) override {
     const auto pending = CommunicatorDecorator::start_all_gather(shard, full, partition, size);
@@ -104,7 +105,7 @@ struct Trial {
   Where where = Where::weights;
   int stage = 0;
   Precision precision = Precision::f32;
-  zero::Accumulation accumulation = zero::Accumulation::reduced;
+  zero::Accumulation accumulation = zero::Accumulation::ordered;
   std::uint64_t seed = 0;
   int rank = 1;  ///< whose bit flips
 };
@@ -306,7 +307,7 @@ TEST_CASE("checks change no bit and find nothing in a sound run") {
   tests::on_each_group("mpi", [](dist::Communicator& comm) {
     for (const auto precision : {Precision::f32, Precision::bf16}) {
       for (int stage = 0; stage <= 3; ++stage) {
-        for (const auto accumulation : {zero::Accumulation::local, zero::Accumulation::reduced}) {
+        for (const auto accumulation : {zero::Accumulation::local, zero::Accumulation::ordered}) {
           if (stage > 1 && accumulation == zero::Accumulation::local) continue;
           MemoryLedger ledger, checked_ledger;
           TinyRun run{.model = tests::tiny_gpt2(),

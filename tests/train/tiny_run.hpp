@@ -67,8 +67,9 @@ struct TinyRun {
   model::Config model;
   Precision precision = Precision::f32;
   int stage = 0;
-  zero::Accumulation accumulation = zero::Accumulation::reduced;
-  int micro_steps = 1;
+  zero::Accumulation accumulation = zero::Accumulation::ordered;
+  int micro_steps = 1;           ///< with micro_batch 0: on the ranks it runs on
+  std::int64_t micro_batch = 0;  ///< sequences of a granule
   std::int64_t global_batch = 5;
   std::int64_t num_samples = 12;
   std::int64_t steps = 3;
@@ -110,14 +111,16 @@ class TinyTraining {
     train::Settings settings;
     settings.precision = run.precision;
     settings.model = model::resolved(run.model);
-    settings.batch = {.global_batch = run.global_batch,
-                      .micro_batch = (run.global_batch + num_ranks - 1) / num_ranks,
-                      .micro_steps = run.micro_steps};
-    settings.zero = {run.stage, run.accumulation, run.micro_steps, run.overlap, run.prefetch_units};
+    const auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+    const std::int64_t micro_batch =
+        run.micro_batch > 0 ? run.micro_batch : ceil_div(ceil_div(run.global_batch, num_ranks), run.micro_steps);
+    const auto micro_steps = static_cast<int>(ceil_div(ceil_div(run.global_batch, micro_batch), num_ranks));
+    settings.batch = {.global_batch = run.global_batch, .micro_batch = micro_batch, .micro_steps = micro_steps};
+    settings.zero = {run.stage, run.accumulation, micro_steps, run.overlap, run.prefetch_units};
     settings.optim = {.kind = run.optimizer, .weight_decay = run.weight_decay, .momentum = run.momentum};
     settings.staged = run.staged;
     settings.step.seq = run.model.seq;
-    settings.step.micro_steps = run.micro_steps;
+    settings.step.micro_steps = micro_steps;
     settings.step.grad_clip = run.grad_clip;
     settings.step.on_nonfinite = run.on_nonfinite;
     settings.step.loss_scaler = run.loss_scaler;
@@ -150,6 +153,18 @@ class TinyTraining {
       values.insert(values.end(), mine.data(), mine.data() + mine.extent(0));
     }
     return values;
+  }
+
+  /// All ranks' shards of a unit after one another, unit after unit: the same bytes on any number of ranks. Collective.
+  [[nodiscard]] std::string all_weights() {
+    const auto& master = engine_->master();
+    std::string bytes;
+    for (int unit = 0; unit < master.num_units(); ++unit) {
+      const auto mine = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), master.shard(unit));
+      const std::string text(reinterpret_cast<const char*>(mine.data()), mine.extent(0) * sizeof(float));
+      for (const auto& part : dist::gather_text(engine_->comm(), text)) bytes += part;
+    }
+    return bytes;
   }
 
   train::Engine& engine() { return *engine_; }

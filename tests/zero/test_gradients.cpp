@@ -25,10 +25,10 @@ struct Kind {
   Accumulation accumulation;
 };
 const std::vector<Kind> kKinds = {{Placement::replicated, Accumulation::local},
-                                  {Placement::replicated, Accumulation::reduced},
+                                  {Placement::replicated, Accumulation::ordered},
                                   {Placement::partial, Accumulation::local},
-                                  {Placement::partial, Accumulation::reduced},
-                                  {Placement::sharded, Accumulation::reduced}};
+                                  {Placement::partial, Accumulation::ordered},
+                                  {Placement::sharded, Accumulation::ordered}};
 
 /// Small whole numbers, so that every order of adding gives the same float.
 float addend_at(int step, int micro_step, int rank, std::int64_t index) {
@@ -46,7 +46,7 @@ float sum_at(int step, int num_ranks, std::int64_t index) {
 /// One step; units become ready last to first, as in backward. Pads stay zero.
 void take_step(Gradients& gradients, const ParameterTable& table, int step, int rank) {
   for (int micro_step = 0; micro_step < kMicroSteps; ++micro_step) {
-    gradients.begin_micro_step(micro_step);
+    gradients.begin_micro_step({micro_step, kMicroSteps});
     for (int unit = table.num_units() - 1; unit >= 0; --unit) {
       const auto [addend, begins] = gradients.addend(unit);
       CHECK_FALSE(gradients.addend(unit).begins);
@@ -102,6 +102,49 @@ TEST_CASE("shards hold the sum over ranks and micro-steps of their step alone, a
   }
 }
 
+TEST_CASE(
+    "ordered: every element is the left fold over granules, whatever the number of ranks and of those with work") {
+  const auto table = tests::tiny_table();
+  const auto value = [](std::int64_t granule, std::int64_t index) {  // whose sum depends on the order
+    return std::ldexp(static_cast<float>((granule * 37 + index * 11) % 101 - 50) / 3.0F, static_cast<int>(granule % 7));
+  };
+  for (const auto placement : {Placement::replicated, Placement::partial, Placement::sharded}) {
+    for (const std::int64_t granules : {1, 2, 5, 8}) {
+      MemoryLedger ledger;
+      const auto comm = tests::all_ranks(ledger);
+      const int ranks = comm->size();
+      const int micro_steps = static_cast<int>((granules + ranks - 1) / ranks);
+      Gradients gradients(table, *comm, placement, Accumulation::ordered, micro_steps, ledger);
+      for (int m = 0; m < micro_steps; ++m) {
+        const auto busy = static_cast<int>(std::min<std::int64_t>(ranks, granules - std::int64_t{m} * ranks));
+        gradients.begin_micro_step({m, micro_steps, busy});
+        for (int unit = table.num_units() - 1; unit >= 0; --unit) {
+          const auto addend = gradients.addend(unit).values;
+          for (std::int64_t i = 0; i < table.unit(unit).extent; ++i) {
+            addend(i) = comm->rank() < busy ? value(std::int64_t{m} * ranks + comm->rank(), i) : 1e30F;
+          }
+          gradients.ready(unit);
+        }
+      }
+      gradients.finish();
+      bool equal = true;
+      double squares = 0.0;
+      for (int unit = 0; unit < table.num_units(); ++unit) {
+        const Partition cut(table.unit(unit).extent, ranks);
+        for (std::int64_t i = 0; i < table.unit(unit).extent; ++i) {
+          float sum = value(0, i);
+          for (std::int64_t g = 1; g < granules; ++g) sum += value(g, i);
+          squares += static_cast<double>(sum) * sum;
+          if (i < cut.begin(comm->rank()) || i >= cut.end(comm->rank())) continue;
+          equal = equal && gradients.shard(unit)(i - cut.begin(comm->rank())) == sum;
+        }
+      }
+      CHECK(equal);
+      CHECK(gradients.norm() == Catch::Approx(std::sqrt(squares)).epsilon(1e-14));
+    }
+  }
+}
+
 TEST_CASE("the first non-finite tensor is named alike on all ranks, whichever rank owns or added it") {
   const auto table = tests::tiny_table();
   for (const auto& kind : kKinds) {
@@ -109,7 +152,7 @@ TEST_CASE("the first non-finite tensor is named alike on all ranks, whichever ra
       MemoryLedger ledger;
       const auto comm = tests::all_ranks(ledger);
       Gradients gradients(table, *comm, kind.placement, kind.accumulation, 1, ledger);
-      gradients.begin_micro_step(0);
+      gradients.begin_micro_step({});
       for (int unit = table.num_units() - 1; unit >= 0; --unit) {
         const auto addend = gradients.addend(unit).values;
         Kokkos::deep_copy(addend, 0.0F);
@@ -135,7 +178,7 @@ TEST_CASE("a unit that is ready without a contribution is zero, whatever its mem
     Gradients gradients(table, *comm, kind.placement, kind.accumulation, kMicroSteps, ledger);
     take_step(gradients, table, 1, comm->rank());
     for (int micro_step = 0; micro_step < kMicroSteps; ++micro_step) {
-      gradients.begin_micro_step(micro_step);
+      gradients.begin_micro_step({micro_step, kMicroSteps});
       for (int unit = table.num_units() - 1; unit >= 0; --unit) gradients.ready(unit);
     }
     gradients.finish();
@@ -147,9 +190,9 @@ TEST_CASE("a unit whose gradient is never ready, and local sums of sharded gradi
   const auto table = tests::tiny_table();
   MemoryLedger ledger;
   const auto comm = tests::all_ranks(ledger);
-  Gradients gradients(table, *comm, Placement::sharded, Accumulation::reduced, 1, ledger);
-  gradients.begin_micro_step(0);
+  Gradients gradients(table, *comm, Placement::sharded, Accumulation::ordered, 1, ledger);
+  gradients.begin_micro_step({});
   gradients.addend(1);
-  CHECK_THROWS_AS(gradients.begin_micro_step(1), Error);
+  CHECK_THROWS_AS(gradients.begin_micro_step({}), Error);
   CHECK_THROWS_AS(Gradients(table, *comm, Placement::sharded, Accumulation::local, 2, ledger), Error);
 }

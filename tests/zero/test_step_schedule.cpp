@@ -35,7 +35,8 @@ class WritingCommunicator final : public dist::Communicator {
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int size() const override { return 2; }
   [[nodiscard]] std::string name() const override { return "writing"; }
-  Pending start_reduce_scatter(const float* /*full*/, float* /*shard*/, const Partition& partition) override {
+  Pending start_reduce_scatter(const float* /*full*/, float* /*shard*/, const Partition& partition,
+                               dist::Fold /*fold*/) override {
     return started(dist::Collective::reduce_scatter, "r", partition);
   }
   Pending start_all_gather(const void* /*shard*/, void* /*full*/, const Partition& partition,
@@ -61,7 +62,7 @@ class WritingCommunicator final : public dist::Communicator {
 /// A training step of one micro-step as the decoder makes it, until its gradients are finished; its events.
 std::string events_of_step(zero::ShardedState<float>& state, WritingCommunicator& comm) {
   comm.events.clear();
-  state.gradients().begin_micro_step(0);
+  state.gradients().begin_micro_step({});
   for (int unit = 0; unit < 4; ++unit) {
     state.acquire(unit);
     comm.write("[forward " + std::to_string(unit) + "]");
@@ -103,24 +104,22 @@ TEST_CASE("stage 3: the next unit is gathered while one works, forward and backw
   const std::string expected =
       "g0 w0 g1 [forward 0] w1 g2 [forward 1] w2 g3 [forward 2] w3 g4 [forward 3] w4 [head] r4 "
       "[backward 3] r3 d4 g1 [backward 2] r2 d3 w1 c3 [backward 1] r1 d2 [backward 0] r0 d1 d0 q0 q1 q2 q4";
-  CHECK(first_step({.stage = 3, .accumulation = zero::Accumulation::reduced}) == expected);
+  CHECK(first_step({.stage = 3, .accumulation = zero::Accumulation::ordered}) == expected);
 }
 
 TEST_CASE("stage 3 without prefetch and overlap: each is waited for where it is used") {
   const std::string expected =
       "g0 w0 [forward 0] g1 w1 [forward 1] g2 w2 [forward 2] g3 w3 [forward 3] g4 w4 [head] r4 d4 c4 "
       "[backward 3] r3 d3 c3 g2 w2 [backward 2] r2 d2 c2 g1 w1 [backward 1] r1 d1 c1 [backward 0] r0 d0 c0 q0 q1 q4";
-  CHECK(first_step({.stage = 3,
-                    .accumulation = zero::Accumulation::reduced,
-                    .overlap = false,
-                    .prefetch_units = 0}) == expected);
+  CHECK(first_step({.stage = 3, .accumulation = zero::Accumulation::ordered, .overlap = false, .prefetch_units = 0}) ==
+        expected);
 }
 
 TEST_CASE("stage 3: two units ahead, and no buffer that is held is gathered into") {
   const std::string expected =
       "g0 w0 g1 g2 [forward 0] w1 g3 [forward 1] w2 g4 [forward 2] w3 [forward 3] w4 [head] r4 "
       "[backward 3] r3 d4 [backward 2] r2 d3 c3 [backward 1] r1 d2 [backward 0] r0 d1 d0 q0 q1 q2 q3 q4";
-  CHECK(first_step({.stage = 3, .accumulation = zero::Accumulation::reduced, .prefetch_units = 2}) == expected);
+  CHECK(first_step({.stage = 3, .accumulation = zero::Accumulation::ordered, .prefetch_units = 2}) == expected);
 }
 
 TEST_CASE("stage 1: each unit is reduced while the next works, and taken back when the next step writes it") {
@@ -149,7 +148,7 @@ TEST_CASE("an order that nobody foresaw gathers what it needs") {
   WritingCommunicator comm;
   MemoryLedger ledger;
   const auto table = five_units();
-  zero::ShardedState<float> state(table, comm, {.stage = 3, .accumulation = zero::Accumulation::reduced}, ledger);
+  zero::ShardedState<float> state(table, comm, {.stage = 3, .accumulation = zero::Accumulation::ordered}, ledger);
   for (const int unit : {2, 0, 3}) {
     state.acquire(unit);
     comm.write("[" + std::to_string(unit) + "]");

@@ -3,19 +3,14 @@
 // error.hpp: the one exception type, the exit status of each kind of failure, and the report of a process that fails.
 //   throw Error(Failure::deck, "model.heads = 0: accepted are 1 and more")
 // Code that detects a failure throws; main alone catches, prints one line and returns the status. report_failure()
-// writes that line where a process must end without returning to main.
+// writes that line where a process must end without returning to main. An error that every rank throws with the same
+// text is Seen::by_all_ranks: main then ends the job in good order instead of aborting it.
 #pragma once
 #include <functional>
 #include <stdexcept>
 #include <string>
 
 namespace kozero {
-
-// The one exception type, and the exit status each kind of failure ends in.
-//   throw Error(Failure::deck, "model.heads = 0: accepted are 1 and more")
-// Whoever detects a failure throws; src/main.cpp alone catches, prints `[rank r] ...` once and returns the status.
-// An error that every rank meets with the same text is `shared`:
-// main ends it in good order instead of aborting the job.
 
 /// Kinds of failure; the value is the process's exit status.
 enum class Failure : int {

@@ -77,7 +77,7 @@ class MemoryLedger {
 // One block of memory cut into arrays that live no longer than a call.
 //   planning:  Scratch plan;             take from it     plan.bytes() is what the call needs; the arrays are null
 //   running:   Scratch scratch(memory);  take the same    arrays follow each other on 256-byte borders
-// Who takes does so in one function, called for the plan and for the run, so that the two cannot differ.
+// One function takes all arrays of a call. The plan and the run both call it, so that they cannot differ.
 
 class Scratch {
  public:

@@ -41,7 +41,7 @@ Vector<T, Memory> slice(const Vector<T, Memory>& all, std::int64_t first, std::i
   return Vector<T, Memory>(begin, static_cast<std::size_t>(extent));
 }
 
-/// The bits of a vector, four bytes a word; of 16-bit values there must be an even number.
+/// The bits of a vector, four bytes a word. Of 16-bit values it takes an even number, as shards have.
 template <class T, class Memory>
 Vector<std::uint32_t, Memory> words_of(const Vector<T, Memory>& values) {
   using Word = std::uint32_t;

@@ -64,7 +64,8 @@ struct CommunicatorOptions {
 };
 
 // The collectives that sharding needs, as a small contract with several back ends.
-//   reduce_scatter  shard_r[i] = ((x_0 + x_1) + x_2) + ...  over the ranks' full arrays, in rank order, i of shard r
+//   reduce_scatter  shard_r[i] = ((x_0 + x_1) + x_2) + ...  over the ranks' full arrays, in rank order, i of shard r;
+//                   or onto what the shard holds: shard_r[i] = ((shard_r[i] + x_0) + x_1) + ...
 //   all_gather      full = shard_0 | shard_1 | ...
 // Pointers are device memory of this build (host memory on CPUs); extents come from a core Partition of elements.
 // `shard` may be the rank's own part of `full` (in place) and nothing else of it. All ranks call with equal partitions.
@@ -79,6 +80,15 @@ struct CommunicatorOptions {
 // `counted` decorates any.
 
 enum class Collective : int { reduce_scatter, all_gather };
+
+/// What a reduce_scatter adds up, in this order: what the shard holds, where `onto`; then the arrays of the first
+/// `ranks` ranks. All ranks get their sums, and pass equal folds.
+struct Fold {
+  int ranks = 0;      ///< 0: all
+  bool onto = false;  ///< not in place: the shard lies apart from every full array
+
+  [[nodiscard]] int num_ranks(int size) const { return ranks == 0 ? size : ranks; }
+};
 
 /// A collective that was started.
 struct Pending {
@@ -95,9 +105,12 @@ class Communicator : public MemorySource {
 
   /// How the data travel, for the banner.
   [[nodiscard]] virtual std::string description() const { return name(); }
+  /// Whether sums are as above. Where not, all ranks' arrays are added in an order of the back end's own, and a Fold
+  /// must be the default one.
+  [[nodiscard]] virtual bool adds_in_order() const { return true; }
 
   // A back end that cannot wait for later does everything in start.
-  virtual Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) = 0;
+  virtual Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) = 0;
   /// Elements are opaque, `element_size` bytes each.
   virtual Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                                    std::size_t element_size) = 0;
@@ -106,8 +119,8 @@ class Communicator : public MemorySource {
   virtual void wait_until_reusable(Pending /*pending*/) {}
   void* share(const std::string& /*label*/, std::int64_t /*bytes*/) override { return nullptr; }
 
-  void reduce_scatter(const float* full, float* shard, const Partition& partition) {
-    complete(start_reduce_scatter(full, shard, partition));
+  void reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold = {}) {
+    complete(start_reduce_scatter(full, shard, partition, fold));
   }
   void all_gather(const void* shard, void* full, const Partition& partition, std::size_t element_size) {
     complete(start_all_gather(shard, full, partition, element_size));

@@ -29,8 +29,10 @@ class CommunicatorDecorator : public Communicator {
 
   [[nodiscard]] std::string description() const override { return inner_->description(); }
 
-  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override {
-    return inner_->start_reduce_scatter(full, shard, partition);
+  [[nodiscard]] bool adds_in_order() const override { return inner_->adds_in_order(); }
+
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
+    return inner_->start_reduce_scatter(full, shard, partition, fold);
   }
   Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override {
@@ -63,7 +65,7 @@ class CheckedCommunicator final : public CommunicatorDecorator {
   CheckedCommunicator(std::unique_ptr<Communicator> inner, std::unique_ptr<Communicator> checks)
       : CommunicatorDecorator(std::move(inner)), checks_(std::move(checks)) {}
 
-  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override;
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override;
   Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override;
   void* share(const std::string& label, std::int64_t bytes) override;
@@ -72,7 +74,15 @@ class CheckedCommunicator final : public CommunicatorDecorator {
   std::string broadcast_control(const std::string& bytes) override;
 
  private:
-  enum class Call { reduce_scatter, all_gather, share, barrier, gather_control, broadcast_control };
+  enum class Call {
+    reduce_scatter,
+    reduce_scatter_onto,
+    all_gather,
+    share,
+    barrier,
+    gather_control,
+    broadcast_control
+  };
 
   void check(Call call, std::int64_t count, std::size_t element_size);
 
@@ -81,7 +91,8 @@ class CheckedCommunicator final : public CommunicatorDecorator {
 
 // Counts calls, bytes sent by this rank and seconds in all parts of them, by collective.
 //   reduce_scatter   (S - own shard) bytes        all_gather   (n - 1) * own shard        S: the full array, n ranks
-// Summed over the ranks each call is (n - 1) * S, however the shards fall. Control traffic is not counted.
+// Summed over the ranks each call is (n - 1) * S, however the shards fall; a rank that a Fold leaves out sends nothing.
+// Control traffic is not counted.
 
 struct CollectiveCount {
   std::string_view collective;
@@ -94,7 +105,7 @@ class CountedCommunicator final : public CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;
 
-  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override;
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override;
   Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override;
   void wait(Pending pending) override;
@@ -117,10 +128,10 @@ class CountedCommunicator final : public CommunicatorDecorator {
 
 class StagedCommunicator final : public CommunicatorDecorator {
  public:
-  /// `staging_bytes`: of the buffer; it holds at least one 64-element chunk of 8 bytes for each rank.
+  /// `staging_bytes`: of the buffer; it holds at least one 64-element chunk of 8 bytes for each rank and one more.
   StagedCommunicator(std::unique_ptr<Communicator> inner, MemoryLedger& ledger, std::int64_t staging_bytes);
 
-  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition) override;
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override;
   Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override;
   void wait(Pending /*pending*/) override {}

@@ -68,9 +68,6 @@ class DistributedArray {
   std::size_t num_buffers_ = 0;
 };
 
-/// Whether the destination's elements are overwritten or added to.
-enum class Combine { replace, accumulate };
-
 /// A redistribution that was started. All ranks start, wait for and reuse in the same order. Until wait() returns, the
 /// source's and the destination's unit belong to the redistribution.
 template <class T>
@@ -85,12 +82,10 @@ class Transfer {
   void wait_until_reusable();
   /// Whether it was started and wait() was not called.
   [[nodiscard]] bool is_under_way() const { return state_ == State::started; }
-  /// Whether the result is added to what the destination holds.
-  [[nodiscard]] bool accumulates() const { return then_ == Then::add; }
 
  private:
   template <class U>
-  friend Transfer<U> redistribute(const DistributedArray<U>&, const DistributedArray<U>&, int, Combine);
+  friend Transfer<U> redistribute(const DistributedArray<U>&, const DistributedArray<U>&, int, Fold);
 
   enum class State { reusable, started, arrived };
   enum class Then { nothing, add, gather };
@@ -105,11 +100,13 @@ class Transfer {
 };
 
 /// Fills the unit of `destination` from that of `source`; both have the same communicator and table, and outlive the
-/// transfer. `accumulate` (Partial -> Sharded only) adds the sum over the ranks to the destination's shard, and
-/// overwrites the source's shard with that sum. Throws Error(internal) for a destination that is Partial, and for
-/// `accumulate` between other placements or into the source's own shard.
+/// transfer. `fold` says which ranks' addends are summed, and whether onto what the destination's shard holds (Partial
+/// -> Sharded only, in shards apart from the addends). A back end that does not add in order
+/// (Communicator::adds_in_order) adds all ranks' addends, and then, where the fold is onto, their sum, which overwrites
+/// the source's shard. Throws Error(internal) for a destination that is Partial, and for a fold onto other placements
+/// or the source's own shard.
 template <class T>
 Transfer<T> redistribute(const DistributedArray<T>& source, const DistributedArray<T>& destination, int unit,
-                         Combine combine = Combine::replace);
+                         Fold fold = {});
 
 }  // namespace kozero::dist

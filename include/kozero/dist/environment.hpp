@@ -85,4 +85,21 @@ class Environment {
   int cpu_sharer_ = 0;
 };
 
+/// The first ranks of a communicator, as a communicator of their own. Collective over `mpi_comm`, an `MPI_Comm*`.
+class FirstRanks {
+ public:
+  FirstRanks(const void* mpi_comm, int ranks);
+  ~FirstRanks();
+  FirstRanks(const FirstRanks&) = delete;
+  FirstRanks& operator=(const FirstRanks&) = delete;
+
+  /// Whether this rank is one of them.
+  [[nodiscard]] bool contain_me() const { return comm_ != nullptr; }
+  /// As an `MPI_Comm*`, where this rank is one of them.
+  [[nodiscard]] const void* handle() const { return comm_.get(); }
+
+ private:
+  std::shared_ptr<void> comm_;
+};
+
 }  // namespace kozero::dist

@@ -26,7 +26,7 @@ class PlannedCommunicator final : public Communicator {
   [[nodiscard]] int size() const override { return size_; }
   [[nodiscard]] std::string name() const override { return "planned"; }
 
-  Pending start_reduce_scatter(const float*, float*, const Partition&) override { refuse("reduce_scatter"); }
+  Pending start_reduce_scatter(const float*, float*, const Partition&, Fold) override { refuse("reduce_scatter"); }
   Pending start_all_gather(const void*, void*, const Partition&, std::size_t) override { refuse("all_gather"); }
   void barrier() override { refuse("barrier"); }
   std::vector<std::byte> gather_control(std::span<const std::byte>) override { refuse("gather_control"); }

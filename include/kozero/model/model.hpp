@@ -56,9 +56,9 @@ class Model {
   virtual void reserve(MemoryLedger& ledger, std::int64_t micro_batch) = 0;
 
   /// Puts the sum of the batch's token losses (nats, added in double in a fixed order) into *loss, one of HostScalars;
-  /// adds the gradient of loss_scale * sum into the units' gradients. `loss_scale` is 1 / (tokens of the whole step
-  /// over all ranks). Returns without fencing.
-  virtual void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_scale,
+  /// adds the gradient of loss_factor * sum into the units' gradients. The factor is 1 / (tokens of the whole step over
+  /// all ranks), in fp16 times the loss scale. Returns without fencing.
+  virtual void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_factor,
                                 double* loss) = 0;
 
   /// The sum of the batch's token losses without dropout or gradients.

@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// optimizer.hpp: elementwise updates of flat weights by flat gradients, and the learning rate of each step.
-//   step <= warmup_steps:  lr * step / warmup_steps          later:  min_lr + (lr - min_lr) * f(p),  p in [0, 1]
-// update() takes any contiguous part of the flat array; the bits do not depend on how the array is cut.
+// optimizer.hpp: AdamW and SGD on flat arrays, and the learning rate of each step.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -5,6 +5,7 @@
 //   epoch e visits sample permuted(key(seed, e), p) at position p: each sample once
 // The samples of a step depend on (seed, step) alone, so the data state is one integer.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,7 +25,8 @@ namespace kozero::train {
 // Which samples a step takes, and which of them this rank takes in each micro-step.
 //   epoch e visits sample permuted(key(seed, e), p) at position p = 0 ... num_samples-1: a bijection, so each once
 //   step k of an epoch takes positions [k*G, min((k+1)*G, num_samples)): the epoch's last step may be incomplete
-//   rank r of n takes a contiguous part of the step, micro-step a of A a contiguous part of that; parts may be empty
+//   granule g of a step: micro_batch positions in a row, the last one maybe fewer; in micro-step m rank r of n has
+//   granule m n + r, or none behind the last
 // Everything is a function of (seed, step), so the data state is one integer and survives a change of rank count.
 
 /// Positions [first, first + count) of an epoch.
@@ -33,8 +35,33 @@ struct Share {
   std::int64_t count = 0;
 };
 
-/// Part `part` of `parts` of a share: contiguous, in order, sizes differing by at most one.
-Share share_of(const Share& all, std::int64_t part, std::int64_t parts);
+/// A share cut into granules: what a rank computes at once, and what sums over sequences are folded over, in order.
+/// They depend on no number of ranks.
+class Granules {
+ public:
+  Granules(const Share& all, std::int64_t micro_batch) : all_(all), micro_batch_(micro_batch) {}
+
+  [[nodiscard]] std::int64_t count() const { return (all_.count + micro_batch_ - 1) / micro_batch_; }
+  /// Micro-steps that `ranks` ranks take for them.
+  [[nodiscard]] int micro_steps(int ranks) const { return static_cast<int>((count() + ranks - 1) / ranks); }
+  /// How many of the ranks have a granule in a micro-step: the first ones.
+  [[nodiscard]] int busy_ranks(int micro_step, int ranks) const {
+    return static_cast<int>(std::min<std::int64_t>(ranks, count() - std::int64_t{micro_step} * ranks));
+  }
+  /// Granule `index`, empty behind the last.
+  [[nodiscard]] Share granule(std::int64_t index) const {
+    const std::int64_t first = std::min(index * micro_batch_, all_.count);
+    return {all_.first + first, std::min(micro_batch_, all_.count - first)};
+  }
+
+ private:
+  Share all_;
+  std::int64_t micro_batch_;
+};
+
+/// The sum of one number a granule, in the order of granules; `values` are all ranks', in rank order, each by
+/// micro-step.
+double sum_over_granules(const std::vector<double>& values, int ranks, std::int64_t granules);
 
 class Sampler {
  public:

@@ -93,8 +93,8 @@ enum class Use {
 struct Settings;
 class Staging;
 
-// The one place where the type of stored weights is erased: Trainer<Scalar> (src/train/trainer.hpp) is below it, and
-// everything above it sees float. One whose use is not training has no optimizer state, no update ranges, no staging.
+// The one place where the type of stored weights is erased: Trainer<Scalar> (src/train/trainer.hpp) implements it, and
+// its users see float. An engine for evaluation or generation has no optimizer state, update ranges or staging.
 
 class Engine {
  public:
@@ -110,7 +110,7 @@ class Engine {
   virtual void reserve_cache(MemoryLedger& ledger, const model::CacheExtents& extents) = 0;
   virtual void decode(const model::TokenRows& rows, Matrix<float> logits) = 0;
 
-  // The state, for files. Who fills the master's shards calls publish() then.
+  // The state, for files. After filling the master's shards, call publish().
   /// Fills every rank's shards with the parameters' initial values and publishes them.
   virtual void initialise(std::uint64_t seed) = 0;
   [[nodiscard]] virtual const dist::DistributedArray<float>& master() const = 0;
@@ -127,7 +127,7 @@ class Engine {
   /// tensor where config says stop, or the step is one more than max_skips in a row; Error(internal, seen by all ranks)
   /// where a check finds changed bits.
   virtual StepResult step(std::int64_t step, const std::function<int()>& request = {}) = 0;
-  /// As it is for the next step.
+  /// The scale of the next step.
   [[nodiscard]] virtual const LossScaler& loss_scaler() const = 0;
 
   [[nodiscard]] virtual dist::Communicator& comm() = 0;

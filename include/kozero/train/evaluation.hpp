@@ -27,7 +27,8 @@ struct Evaluation {
 
 /// Over `max_samples` samples without dropout, spread evenly over the source; which ones depends on the source's size
 /// alone, so that any rank count takes the same. Where it is 0 or at least the source's size: over all samples and the
-/// source's tail, so that every token is predicted once. Sums are in double, added in rank order.
+/// source's tail, so that every token is predicted once. Losses are added in double, in the order of granules
+/// (data_set.hpp): the same bits on any number of ranks.
 Evaluation evaluate(Engine& engine, const SampleSource& source, std::int64_t max_samples);
 
 /// The same; `stops` is asked before each batch, on all ranks at once with one answer: none where it said so.

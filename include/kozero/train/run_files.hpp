@@ -16,10 +16,6 @@
 
 namespace kozero::train {
 
-// The weights file of a run, written from and read into the ranks' shards;
-// and finding a run's files.
-//   a run's folder:  deck.toml (resolved)  weights.h5  tokenizer.json  metrics.jsonl  log.txt
-
 inline constexpr const char* kWeightsFile = "weights.h5";
 inline constexpr const char* kDeckFile = "deck.toml";
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
@@ -36,10 +32,11 @@ void save_weights(const std::string& path, const Engine& engine, dist::Communica
 /// Fills every rank's shards and publishes them. Collective. Throws Error(input).
 io::WeightsDescription load_weights(const std::string& path, Engine& engine, dist::Communicator& comm);
 
-/// What a path names, for every command that takes one.
+// What a path names, for every command that takes one.
 //   a folder  with manifest.json a checkpoint, with config.json and no deck.toml a Hugging Face model, else a run
 //   a file    state.h5: its checkpoint; a deck (.toml): the run whose weights lie beside it, else the newest one in its
 //             run.dir; any other: weights
+
 struct NamedPath {
   enum class Kind { nothing, run, checkpoint, weights_file, hugging_face };
   Kind kind = Kind::nothing;

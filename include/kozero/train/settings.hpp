@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <kozero/core/precision.hpp>
+#include <kozero/dist/communicator.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/optim/optimizer.hpp>
 #include <kozero/train/engine.hpp>
@@ -15,7 +16,7 @@
 namespace kozero::train {
 
 //   global_batch = accumulate given: ranks * micro_batch * accumulate, otherwise the deck's, scaled by batch_scaling
-//   micro_steps  = ceil(ceil(global_batch / ranks) / micro_batch)       the same on all ranks
+//   micro_steps  = ceil(ceil(global_batch / micro_batch) / ranks)       the same on all ranks
 
 struct BatchSizes {
   std::int64_t global_batch = 0;  ///< sequences a step over all ranks
@@ -25,6 +26,9 @@ struct BatchSizes {
 };
 
 BatchSizes batch_sizes(const io::Deck& deck, int num_ranks);
+
+/// What training by this deck asks of its communicator.
+dist::CommunicatorOptions communicator_options(const io::Deck& deck);
 
 /// The deck's network: its preset, then the keys given; `data_vocab` tokens (0: not known) fill in a silent
 /// model.vocab. Throws Error(deck) where model.vocab is smaller than the data's.

@@ -5,10 +5,11 @@
 //   sharded at rest:              the addends of a slot's units share buffers; the shards are kept apart.
 // The schedule of reductions: ready(u) starts the reduction of u; it travels while the next unit works, whose ready
 // waits for it. A buffer is written again only after the peers have read it, so that blocks in slots have two where
-// reductions overlap. With `reduced` accumulation, the reduced shards of several micro-steps are added in an array of
-// their own. First use of a unit in a micro-step finds nothing contributed (ParameterAccess), or under `local`
-// accumulation the earlier micro-steps' sum.
+// reductions overlap. With `ordered` accumulation several micro-steps are added up in an array of shards of its own.
+// First use of a unit in a micro-step finds nothing contributed (ParameterAccess), or under `local` accumulation the
+// earlier micro-steps' sum.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,16 +21,31 @@
 #include <kozero/dist/distributed_array.hpp>
 #include <kozero/zero/placement_row.hpp>
 
+namespace kozero::kernels {
+class SumOfSquares;
+}
+
 namespace kozero::zero {
+
+/// One of a step's micro-steps.
+struct MicroStep {
+  int index = 0;
+  int count = 1;  ///< of the step
+  int ranks = 0;  ///< the first so many contribute: they have work in it; 0: all
+};
 
 class Gradients {
  public:
-  /// `micro_steps` a step, known at start: a single one needs no array of sums beside the full buffer. Without
+  ~Gradients();
+  Gradients(const Gradients&) = delete;
+  Gradients& operator=(const Gradients&) = delete;
+
+  /// At most `micro_steps` a step, known at start: a single one needs no array of sums beside the full buffer. Without
   /// `overlap` ready(u) waits for the reduction of u.
   Gradients(const ParameterTable& table, dist::Communicator& comm, dist::Placement placement, Accumulation accumulation,
             int micro_steps, MemoryLedger& ledger, bool overlap = false);
 
-  void begin_micro_step(int micro_step);
+  void begin_micro_step(const MicroStep& micro_step);
   /// The unit's addend on this rank, to be added into as ParameterAccess says. Valid until ready(unit).
   UnitGradient addend(int unit);
   /// The unit's addend is complete, zero where nobody asked for it: its reduction begins where the accumulation order
@@ -44,10 +60,9 @@ class Gradients {
   /// The whole reduced gradient of a unit, after finish(). Throws Error(internal) where gradients are not replicated.
   [[nodiscard]] Vector<float> full(int unit) const;
 
-  /// The global 2-norm of the reduced gradient: each rank sums the squares of its own shards in double, in unit order
-  /// and fixed blocks; the partial sums are gathered and added in rank order. The same bits for every placement. Waits,
-  /// once, for all that was put on the device.
-  [[nodiscard]] double norm() const;
+  /// The global 2-norm of the reduced gradient, by exact sums of fixed blocks (kernels/launch/exact_sum.hpp): the same
+  /// bits for every placement and number of ranks. Waits, once, for all that was put on the device.
+  [[nodiscard]] double norm();
   /// The name of the first tensor with a non-finite element on any rank, "" where all are finite. Collective.
   [[nodiscard]] std::string first_non_finite() const;
 
@@ -83,12 +98,12 @@ class Gradients {
   std::vector<dist::Transfer<float>> reductions_;      // by unit
   int under_way_ = -1;                                 // the unit whose reduction is started and not waited for
   std::vector<int> occupants_;                         // by buffer of the addends
-  int micro_step_ = 0;
+  MicroStep micro_step_;
   std::vector<bool> open_;  // by unit: its addend was handed out in this micro-step
   bool watches_ = false;
   std::vector<std::uint64_t> resting_;  // by unit: the hash of a gradient that rests
   std::string changed_;
-  HostScalars squares_;  // by unit: the sum of its shard's squares
+  std::unique_ptr<kernels::SumOfSquares> squares_;
 };
 
 }  // namespace kozero::zero

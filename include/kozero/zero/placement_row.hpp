@@ -21,11 +21,14 @@ struct PlacementRow {
 /// Throws Error(deck) for a stage that is not 0, 1, 2 or 3.
 PlacementRow placement_row(int stage);
 
-/// How micro-steps are added up: `local` adds full gradients and reduces once; `reduced` adds reduced shards.
-enum class Accumulation { local, reduced };
+/// How the micro-steps of a step are added up.
+///   ordered   each micro-step is reduced onto the shard: over a step the left fold over its granules
+///   (train/data_set.hpp),
+///             whatever the number of ranks
+///   local     a rank adds its own micro-steps up, and one reduction ends the step: less traffic, for stages 0 and 1
+enum class Accumulation { ordered, local };
 
-/// What `zero.accumulation` = auto | local | reduced means for a stage. Throws Error(deck) for local where gradients
-/// are sharded: a full gradient is never kept there.
+/// Of `zero.accumulation`. Throws Error(deck) for local where gradients are sharded: no rank keeps a whole one there.
 Accumulation accumulation_of(const std::string& name, int stage);
 
 }  // namespace kozero::zero

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // sharded_state.hpp: weights and gradients of a model under one ZeRO stage, as the model and the trainer see them.
-//   trainer:  gradients().begin_micro_step(a); model.forward_backward(state, ...); ... finish_gradients();
+//   trainer:  gradients().begin_micro_step({a, ...}); model.forward_backward(state, ...); ... finish_gradients();
 //             norm = gradients().norm(); for (range : update_ranges()) optimizer.update(range ...); publish_update();
 //   model:    ParameterAccess (acquire, release, gradient, gradient_ready), which it is.
 // Stages differ in what is stored, never in who owns what: a unit is cut by one Partition under every stage, and every
@@ -19,7 +19,7 @@ namespace kozero::zero {
 
 struct Config {
   int stage = 0;
-  Accumulation accumulation = Accumulation::local;
+  Accumulation accumulation = Accumulation::ordered;
   int micro_steps = 1;
   bool overlap = true;     ///< a unit's reduction travels while the next one works
   int prefetch_units = 1;  ///< units gathered ahead where parameters are sharded

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// weights.hpp: a model's weights under a placement: the float master and the model's 16-bit copy.
-// acquire(unit) returns a View of replicated weights or of a gathered unit.
+// weights.hpp: a model's weights under a placement: the float master and what the model reads.
 #pragma once
 #include <optional>
 #include <string>
@@ -40,8 +39,9 @@ struct RestingArray {
   bool replicated = false;      ///< all ranks hold the same ones
 };
 
-/// A hash of what this rank owns of the master's bits: the same under every placement.
-std::uint64_t hash_of_my_shards(const dist::DistributedArray<float>& master);
+/// A hash of each tensor's bits, in the table's order: the same under every placement and on any number of ranks.
+/// Collective.
+std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist::DistributedArray<float>& master);
 
 /// The weights of a model that reads them as Scalar.
 template <class Scalar>
@@ -50,6 +50,8 @@ class Weights {
   /// Takes the memory of their placements from `ledger`. Of sharded weights `prefetch_units` are gathered ahead.
   Weights(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements, MemoryLedger& ledger,
           int prefetch_units = 0);
+  Weights(const Weights&) = delete;  // the gathered units refer to what it stores
+  Weights& operator=(const Weights&) = delete;
 
   /// All elements of the unit, valid until release. Throws Error(internal) where the unit or its slot is held.
   Vector<const Scalar> acquire(int unit);

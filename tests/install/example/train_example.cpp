@@ -21,7 +21,8 @@ void train(const kozero::dist::Environment& environment, const kozero::io::Deck&
   // Kokkos, with this rank's threads; then the memory of the run and the ranks that share it.
   const train::Runtime runtime(deck.run.threads, environment);
   MemoryLedger ledger;
-  const auto comm = dist::make_communicator(deck.comm.backend, environment.world(), ledger);
+  const auto comm =
+      dist::make_communicator(deck.comm.backend, environment.world(), ledger, train::communicator_options(deck));
 
   // What the deck means on these ranks, and its data.
   const auto seq = train::model_config(deck, train::vocab_of(deck)).seq;

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// exact_sum.hpp: the sum of the squares of vectors, the same bits however they are cut into shards, on any number of
+// threads, and in any order.
+//   block sum = the squares of 64 elements, added in double in a fixed order; a vector begins at a block's border
+//   sum       = block sums added as integers: a double m 2^e goes to the words of 32 bits that it has bits in
+// Words are 64 bits wide: 2^30 additions fit before carries are taken. Kulisch, "Computer Arithmetic and Validity" (the
+// long accumulator); the layout of words is ours.
+#pragma once
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <Kokkos_Core.hpp>
+#include <limits>
+
+#include <kozero/core/views.hpp>
+#include "kernels/launch/for_each.hpp"
+
+namespace kozero::kernels {
+
+/// What doubles >= 0 add up to: the sum over i of words[i] 2^(32 i - 1074), and how many were infinite and NaN.
+struct ExactSum {
+  static constexpr int kValueWords = 66;
+  static constexpr int kWords = kValueWords + 2;
+  std::array<std::uint64_t, kWords> words{};
+
+  ExactSum& operator+=(const ExactSum& other) {
+    for (int i = 0; i < kWords; ++i) words[i] += other.words[i];
+    return *this;
+  }
+  /// Takes carries, so that each word of the value is below 2^32.
+  void normalize() {
+    for (int i = 0; i + 1 < kValueWords; ++i) {
+      words[i + 1] += words[i] >> 32U;
+      words[i] &= 0xFFFFFFFFU;
+    }
+  }
+  /// As a double; infinity or NaN where one was added. After normalize().
+  [[nodiscard]] double value() const {
+    if (words[kValueWords + 1] > 0) return std::numeric_limits<double>::quiet_NaN();
+    if (words[kValueWords] > 0) return std::numeric_limits<double>::infinity();
+    double sum = 0.0;
+    for (int i = 0; i < kValueWords; ++i) {
+      if (words[i] > 0) sum += std::ldexp(static_cast<double>(words[i]), 32 * i - 1074);
+    }
+    return sum;
+  }
+};
+
+/// add(word, bits) for the words that a double >= 0, or one that is not finite, adds to.
+template <class Add>
+KOKKOS_INLINE_FUNCTION void add_exactly(double value, const Add& add) {
+  const auto bits = Kokkos::bit_cast<std::uint64_t>(value);
+  const auto exponent = static_cast<int>((bits >> 52U) & 0x7FFU);
+  const std::uint64_t fraction = bits & ((std::uint64_t{1} << 52U) - 1);
+  if (exponent == 0x7FF) return add(ExactSum::kValueWords + (fraction == 0 ? 0 : 1), std::uint64_t{1});
+  const std::uint64_t digits = exponent == 0 ? fraction : fraction | (std::uint64_t{1} << 52U);
+  const int position = exponent == 0 ? 0 : exponent - 1;
+  const int word = position / 32;
+  const int shift = position % 32;
+  const std::uint64_t low = (digits & 0xFFFFFFFFU) << shift;
+  const std::uint64_t high = (digits >> 32U) << shift;
+  add(word, low & 0xFFFFFFFFU);
+  add(word + 1, (low >> 32U) + (high & 0xFFFFFFFFU));
+  add(word + 2, high >> 32U);
+}
+
+inline constexpr std::int64_t kSquaresBlock = 64;  ///< elements of a block: what shards begin and end on
+
+/// The squares of one block, `extent` <= kSquaresBlock elements, by 8 lanes.
+KOKKOS_INLINE_FUNCTION double squares_of_block(const float* x, std::int64_t extent) {
+  double lanes[8] = {};
+  if (extent == kSquaresBlock) {
+    for (int i = 0; i < kSquaresBlock; i += 8) {
+      for (int lane = 0; lane < 8; ++lane) {
+        lanes[lane] += static_cast<double>(x[i + lane]) * static_cast<double>(x[i + lane]);
+      }
+    }
+  } else {
+    for (std::int64_t i = 0; i < extent; ++i) lanes[i % 8] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  }
+  return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+}
+
+/// Host: a run of blocks into a row of words of its own.
+struct AddSquaresOfRun {
+  const float* x;
+  std::int64_t extent;
+  std::int64_t run;  // elements
+  std::uint64_t* rows;
+
+  void operator()(std::int64_t index) const {
+    std::uint64_t* const row = rows + index * ExactSum::kWords;
+    const std::int64_t end = extent < (index + 1) * run ? extent : (index + 1) * run;
+    for (std::int64_t first = index * run; first < end; first += kSquaresBlock) {
+      const double sum = squares_of_block(x + first, end - first < kSquaresBlock ? end - first : kSquaresBlock);
+      add_exactly(sum, [row](int word, std::uint64_t bits) { row[word] += bits; });
+    }
+  }
+};
+
+/// Device: one block a thread, into one of the rows.
+struct AddSquaresOfBlock {
+  const float* x;
+  std::int64_t extent;
+  std::int64_t num_rows;
+  std::uint64_t* rows;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t block) const {
+    std::uint64_t* const row = rows + block % num_rows * ExactSum::kWords;
+    const std::int64_t first = block * kSquaresBlock;
+    const double sum = squares_of_block(x + first, extent - first < kSquaresBlock ? extent - first : kSquaresBlock);
+    add_exactly(sum, [row](int word, std::uint64_t bits) { Kokkos::atomic_add(row + word, bits); });
+  }
+};
+
+/// The running sum on a device. What it launches is in the order of its calls; sum() alone waits.
+class SumOfSquares {
+ public:
+  SumOfSquares() : rows_("kozero::sum_of_squares", static_cast<std::size_t>(num_rows() * ExactSum::kWords)) {}
+
+  void clear() { Kokkos::deep_copy(Device(), rows_, 0U); }
+
+  /// Adds the squares of a vector, whose first element is a block's first.
+  void add(Vector<const float> x) {
+    const auto extent = static_cast<std::int64_t>(x.extent(0));
+    const std::int64_t blocks = (extent + kSquaresBlock - 1) / kSquaresBlock;
+    using Policy = Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>;
+    if constexpr (runs_on_host<Device>) {
+      const std::int64_t run = (blocks + num_rows() - 1) / num_rows() * kSquaresBlock;
+      Kokkos::parallel_for("kozero::sum_of_squares", Policy(0, blocks == 0 ? 0 : num_rows()),
+                           AddSquaresOfRun{x.data(), extent, run, rows_.data()});
+    } else {
+      Kokkos::parallel_for("kozero::sum_of_squares", Policy(0, blocks),
+                           AddSquaresOfBlock{x.data(), extent, num_rows(), rows_.data()});
+    }
+  }
+
+  /// Since clear(), with its carries taken. Waits for the device.
+  [[nodiscard]] ExactSum sum() const {
+    const auto rows = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), rows_);
+    Device().fence("kozero::sum_of_squares");
+    ExactSum all;
+    for (std::size_t i = 0; i < rows.extent(0); ++i) all.words[i % ExactSum::kWords] += rows(i);
+    all.normalize();
+    return all;
+  }
+
+ private:
+  static std::int64_t num_rows() { return runs_on_host<Device> ? Device().concurrency() : 1024; }
+
+  Kokkos::View<std::uint64_t*, DeviceMemory> rows_;
+};
+
+}  // namespace kozero::kernels
