@@ -77,7 +77,12 @@ KOKKOS_INLINE_FUNCTION double squares_of_block(const float* x, std::int64_t exte
       }
     }
   } else {
-    for (std::int64_t i = 0; i < extent; ++i) lanes[i % 8] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    for (int i = 0; i < kSquaresBlock; i += 8) {
+      for (int lane = 0; lane < 8; ++lane) {
+        const double value = i + lane < extent ? static_cast<double>(x[i + lane]) : 0.0;
+        lanes[lane] += value * value;
+      }
+    }
   }
   return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
 }
