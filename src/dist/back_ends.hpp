@@ -29,6 +29,19 @@ std::unique_ptr<Communicator> make_mpi_communicator(const void* mpi_comm, Memory
 /// What a rank of `size` books.
 void book_mpi_buffers(int size, MemoryLedger& ledger, const CommunicatorOptions& options);
 
+// The same over several nodes with equally many ranks, numbered node by node, for arrays from share(), which lie in
+// shared memory of each node. All others go pairwise, and where the nodes are unlike, all arrays.
+//   reduce_scatter: one partial sum passes through the nodes in turn (chain_reduction.hpp) where the cost model
+//                   (node_layout.hpp) says that this is faster than pairwise messages; the bits are the same
+//   all_gather: each shard goes once to each node, into the full array of the rank with the owner's index there, and
+//               that rank's peers copy it from there
+// Progress is made in starts and waits only: no thread competes with the training's for a core. Other nodes may
+// wait for a rank that computes, but gathers and sums of several units are under way meanwhile.
+
+/// `pairwise` itself on one node. Collective over `mpi_comm`, an `MPI_Comm*`.
+std::unique_ptr<Communicator> over_nodes(std::unique_ptr<Communicator> pairwise, const void* mpi_comm,
+                                         MemoryLedger& ledger, const CommunicatorOptions& options);
+
 // Collectives through shared memory, for ranks of one node.
 // An array from share() lies in shared memory, and the peers read it where it lies:
 //   start: post where it lies  ->  wait: until all have posted, add or copy what is mine, say that it is read

@@ -30,6 +30,11 @@ std::int64_t free_shared_memory() {
 
 std::int64_t free_device_memory() { return device_memory().free; }
 
+int simulated_ranks_per_node() {
+  const char* text = std::getenv("KOZERO_RANKS_PER_NODE");
+  return text == nullptr ? 0 : std::max(std::atoi(text), 0);
+}
+
 void print_notice(const std::string& line) { std::cerr << line << std::endl; }
 
 // What ranks agree on through control traffic alone.

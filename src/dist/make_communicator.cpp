@@ -75,7 +75,8 @@ constexpr std::array kBackEnds = {
             [](int, MemoryLedger&, const CommunicatorOptions&) {}},
     BackEnd{"mpi", kAny, [](const Group&, const CommunicatorOptions&) { return std::string(); },
             [](const Group& group, MemoryLedger& ledger, const CommunicatorOptions& options) {
-              return for_device(make_mpi_communicator(group.mpi_comm, ledger, options), ledger, options);
+              auto pairwise = make_mpi_communicator(group.mpi_comm, ledger, options);
+              return for_device(over_nodes(std::move(pairwise), group.mpi_comm, ledger, options), ledger, options);
             },
             [](int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
               book_mpi_buffers(size, ledger, options);

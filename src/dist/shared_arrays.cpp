@@ -111,6 +111,11 @@ void* SharedArrays::add(std::int64_t bytes) {
   return arrays_.back().of_rank[static_cast<std::size_t>(comm_.rank())].begin;
 }
 
+void SharedArrays::remove_last() {
+  unmap(arrays_.back());
+  arrays_.pop_back();
+}
+
 SharedArrays::Location SharedArrays::location_of(const void* pointer) const {
   const auto* byte = static_cast<const char*>(pointer);
   for (std::size_t i = 0; i < arrays_.size(); ++i) {

@@ -39,6 +39,8 @@ class PhaseCounter {
     if (sleepers_.load() > 0) ring();
   }
 
+  [[nodiscard]] bool is_published(std::uint64_t phase) const { return phase_.load(std::memory_order_acquire) >= phase; }
+
   [[nodiscard]] bool await(std::uint64_t phase, double timeout_s) {
     for (int spin = 0; spin < kSpins; ++spin) {
       if (is_published(phase)) return true;
@@ -53,8 +55,6 @@ class PhaseCounter {
 
  private:
   static constexpr int kSpins = 20000;  // some ten microseconds
-
-  [[nodiscard]] bool is_published(std::uint64_t phase) const { return phase_.load(std::memory_order_acquire) >= phase; }
 
   /// Until the bell rings or a tenth of a second has passed; not at all where `phase` is there already.
   void sleep_before(std::uint64_t phase) {
@@ -109,6 +109,8 @@ class SharedArrays {
   /// Collective. Zeros, aligned to a page; a location behind its last byte belongs to it too. nullptr on all ranks
   /// where one of them found no room.
   void* add(std::int64_t bytes);
+  /// Gives back the array that was added last.
+  void remove_last();
 
   [[nodiscard]] Location location_of(const void* pointer) const;
   [[nodiscard]] char* at(int rank, Location location) const;

@@ -10,6 +10,7 @@
 #include "src/dist/back_ends.hpp"
 #include "src/dist/chunks.hpp"
 #include "src/dist/group_communicator.hpp"
+#include "src/dist/node_layout.hpp"
 #include "src/dist/shared_arrays.hpp"
 #include "src/dist/watchdog.hpp"
 
@@ -272,15 +273,12 @@ class ShmCommunicator final : public GroupCommunicator {
 
 std::string shm_unavailable_reason(const void* mpi_comm, const CommunicatorOptions& options) {
   const MPI_Comm comm = *static_cast<const MPI_Comm*>(mpi_comm);
-  MPI_Comm node = MPI_COMM_NULL;
-  int on_node = 0;
   int size = 0;
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
-  const BlockingCall call("MPI_Comm_split_type");
-  check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
-  check_mpi(MPI_Comm_size(node, &on_node), "MPI_Comm_size");
-  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
-  if (on_node != size) return "the " + std::to_string(size) + " ranks do not share one node";
+  if (node_layout(mpi_comm, options.ranks_per_node).ranks_per_node != size) {
+    return "the " + std::to_string(size) + " ranks do not share one node";
+  }
+  const BlockingCall call("MPI_Bcast");
   std::int64_t free_bytes = options.shm_free_bytes();
   check_mpi(MPI_Bcast(&free_bytes, 1, MPI_INT64_T, 0, comm), "MPI_Bcast");
   const std::int64_t needed = size * window_bytes(size, options);

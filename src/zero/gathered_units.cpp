@@ -35,7 +35,7 @@ GatheredUnits<Scalar>::GatheredUnits(const ParameterTable& table, const dist::Di
     : table_(table),
       shards_(shards),
       whole_(table, shards.comm(), Placement::replicated,
-             {.category = Memory::gathered, .label = "gathered weights", .ahead = ahead}, ledger),
+             {Memory::gathered, "gathered weights", shards.comm().shares_gathered(), ahead}, ledger),
       ahead_(ahead),
       order_(table.num_units()),
       buffers_(whole_.num_buffers()) {}

@@ -7,16 +7,18 @@
 #include <kozero/dist/communicator_decorators.hpp>
 #include <kozero/dist/make_communicator.hpp>
 
-#include <cmath>
-#include <cstring>
-
 #include <support/nccl_mock.hpp>
 
 #include "rank_groups.hpp"
+#include "rank_values.hpp"
 
 using namespace kozero;
 using namespace kozero::dist;
+using kozero::test::addend_of;
 using kozero::test::RankGroup;
+using kozero::test::same_bits;
+using kozero::test::sum_of_ranks;
+using kozero::test::value_of;
 
 namespace {
 
@@ -54,38 +56,15 @@ std::vector<Case> all_back_ends(const RankGroup& group, MemoryLedger& ledger) {
     add("nccl", make("nccl"));
     add("nccl, registered arrays", make("nccl", registering));
   }
+  if (group.size() > 1) {
+    CommunicatorOptions nodes = small_buffers();
+    nodes.ranks_per_node = 1;
+    add("mpi, a node a rank", make("mpi", nodes));
+  }
   add("staged", std::make_unique<StagedCommunicator>(make("mpi"), ledger, 2000));
   if (group.size() == 1) add("self", make("self"));
   return cases;
 }
-
-// Values of many magnitudes and both signs: the order of a sum shows in its bits.
-std::uint32_t scrambled(std::uint32_t x) {
-  x = (x ^ (x >> 15)) * 2246822519U;
-  x = (x ^ (x >> 13)) * 3266489917U;
-  return x ^ (x >> 16);
-}
-
-float value_of(int rank, std::int64_t i) {
-  const std::uint32_t mantissa = scrambled(static_cast<std::uint32_t>(i * 64 + rank));
-  const std::uint32_t exponent = scrambled(mantissa);
-  const float magnitude = std::ldexp(static_cast<float>(mantissa >> 8), static_cast<int>(exponent % 16));
-  return exponent % 3 == 0 ? -magnitude : magnitude;
-}
-
-std::vector<float> addend_of(int rank, std::int64_t extent) {
-  std::vector<float> values(static_cast<std::size_t>(extent));
-  for (std::int64_t i = 0; i < extent; ++i) values[static_cast<std::size_t>(i)] = value_of(rank, i);
-  return values;
-}
-
-float sum_of_ranks(int n, std::int64_t i) {
-  float sum = value_of(0, i);
-  for (int r = 1; r < n; ++r) sum += value_of(r, i);
-  return sum;
-}
-
-bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof(float)) == 0; }
 
 std::vector<std::int64_t> extents_for(int n) {
   return {0, 1, 63, 65, 130, 64 * n, 64 * n + 1, 1000, 4097, 64 * 31 * n - 5};

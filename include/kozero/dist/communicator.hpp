@@ -39,6 +39,10 @@ std::int64_t free_shared_memory();
 /// Bytes of the GPU that nobody has taken; 0 on a host build.
 std::int64_t free_device_memory();
 
+/// KOZERO_RANKS_PER_NODE of the environment, 0 where it is not set: so many consecutive ranks of one machine are taken
+/// for a node, in tests and experiments.
+int simulated_ranks_per_node();
+
 /// One line on stderr.
 void print_notice(const std::string& line);
 
@@ -57,6 +61,7 @@ struct CommunicatorOptions {
   bool deterministic = true;                           ///< run.deterministic: nothing that may change a bit
   std::int64_t chunk_bytes = std::int64_t{4} << 20;    ///< of each of the two buffers that data passes through
   std::int64_t message_bytes = std::int64_t{1} << 30;  ///< of the largest message: MPI counts in int
+  int ranks_per_node = simulated_ranks_per_node();     ///< 0: those that share memory are on one node
   std::string shm_folder = "/dev/shm";                 ///< where shared arrays lie
   std::function<std::int64_t()> shm_free_bytes = free_shared_memory;
   std::function<std::int64_t()> free_device_bytes = free_device_memory;
@@ -118,6 +123,8 @@ class Communicator : public MemorySource {
   /// After wait. A second call does nothing.
   virtual void wait_until_reusable(Pending /*pending*/) {}
   void* share(const std::string& /*label*/, std::int64_t /*bytes*/) override { return nullptr; }
+  /// Whether it helps that the full arrays of all-gathers are from share(), too.
+  [[nodiscard]] virtual bool shares_gathered() const { return false; }
 
   void reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold = {}) {
     complete(start_reduce_scatter(full, shard, partition, fold));

@@ -41,6 +41,7 @@ class CommunicatorDecorator : public Communicator {
   void wait(Pending pending) override { inner_->wait(pending); }
   void wait_until_reusable(Pending pending) override { inner_->wait_until_reusable(pending); }
   void* share(const std::string& label, std::int64_t bytes) override { return inner_->share(label, bytes); }
+  [[nodiscard]] bool shares_gathered() const override { return inner_->shares_gathered(); }
 
   void barrier() override { inner_->barrier(); }
   std::vector<std::byte> gather_control(std::span<const std::byte> mine) override {
@@ -138,6 +139,7 @@ class StagedCommunicator final : public CommunicatorDecorator {
   void wait_until_reusable(Pending /*pending*/) override {}
   /// Host memory cannot hold a device's arrays.
   void* share(const std::string& /*label*/, std::int64_t /*bytes*/) override { return nullptr; }
+  [[nodiscard]] bool shares_gathered() const override { return false; }
 
   /// What a rank of `size` books.
   static std::int64_t buffer_bytes(int size, std::int64_t staging_bytes);

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// chain_reduction.cpp: the cursors of a flow and of the rank's own shard, and what moves each of them.
+#include <algorithm>
+#include <memory>
+
+#include <kozero/core/error.hpp>
+#include "src/dist/chain_reduction.hpp"
+#include "src/dist/group_communicator.hpp"
+
+namespace kozero::dist {
+namespace {
+
+// Messages of one kind between two ranks are sent and received in the order of items.
+enum Tag : int { kAccumulator = 1, kPartial = 2, kResult = 3 };
+
+constexpr std::int64_t kFloat = sizeof(float);
+
+}  // namespace
+
+ChainReductions::ChainReductions(MPI_Comm comm, int rank, const NodeLayout& layout, const NodeBoard& board,
+                                 std::uint64_t under_way, std::int64_t chunk_bytes)
+    : comm_(comm),
+      layout_(layout),
+      rank_(rank),
+      node_(layout.node(rank)),
+      local_(layout.local(rank)),
+      board_(board),
+      most_bytes_(chunk_bytes),
+      chunk_(chunk_extent(chunk_bytes, 1, kFloat)),
+      received_("kozero::dist::chain::received", static_cast<std::size_t>(kWindow * chunk_)),
+      sums_("kozero::dist::chain::sums", static_cast<std::size_t>(kWindow * chunk_)),
+      reductions_(under_way) {}
+
+ChainReductions::~ChainReductions() {
+  const auto is_under_way = [](const Message& message) { return message.request != MPI_REQUEST_NULL; };
+  if (std::ranges::any_of(inputs_, is_under_way)) keep_for_ever(std::make_shared<Buffer>(received_));
+  if (std::ranges::any_of(outputs_, is_under_way)) keep_for_ever(std::make_shared<Buffer>(sums_));
+}
+
+void ChainReductions::start(const float* full, float* shard, const Partition& partition, Fold fold,
+                            SharedArrays::Location location) {
+  Reduction& mine = at(next_);
+  require(!mine.is_open, "mpi: " + std::to_string(reductions_.size()) +
+                             " reductions over nodes are under way, and another is started");
+  const std::int64_t bytes = chain_chunk_bytes(partition.extent() * kFloat, layout_, most_bytes_);
+  mine = {full, shard, partition, bytes / kFloat, fold};
+  mine.last_node = layout_.node(fold.num_ranks(partition.num_ranks()) - 1);
+  mine.items = node_ > mine.last_node ? 0 : mine.chunks().count() * layout_.num_nodes;
+  mine.first_own = num_own_;
+  num_own_ += static_cast<std::uint64_t>(mine.chunks().count());
+  mine.is_open = true;
+  board_.post(Collective::reduce_scatter, next_, location);
+  ++next_;
+  advance();
+}
+
+bool ChainReductions::advance() {
+  bool moved = false;
+  for (bool again = true; again; moved = moved || again) {
+    again = post_input();
+    again = give_accumulator() || again;
+    again = take_result() || again;
+    again = add_item() || again;
+    again = pass_result() || again;
+  }
+  return moved;
+}
+
+bool ChainReductions::settle_on_item(Cursor& cursor, bool of_flow) {
+  for (; cursor.ticket < next_; ++cursor.ticket, cursor.item = 0) {
+    const Reduction& reduction = at(cursor.ticket);
+    if (cursor.item < (of_flow ? reduction.items : reduction.chunks().count())) return true;
+    if (&cursor == &added_) board_.say_read(Collective::reduce_scatter, cursor.ticket);
+  }
+  return false;
+}
+
+bool ChainReductions::arrived(Message& message) {
+  int done = 1;
+  if (message.request != MPI_REQUEST_NULL) check_mpi(MPI_Test(&message.request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  return done != 0;
+}
+
+void ChainReductions::send(const float* from, std::int64_t extent, int to, int tag, std::uint64_t ticket,
+                           Message& message) {
+  message.ticket = ticket;
+  if (extent == 0) return;
+  check_mpi(MPI_Isend(from, static_cast<int>(extent), MPI_FLOAT, to, tag, comm_, &message.request), "MPI_Isend");
+}
+
+void ChainReductions::receive(float* to, std::int64_t extent, int from, int tag, std::uint64_t ticket,
+                              Message& message) {
+  message.ticket = ticket;
+  if (extent == 0) return;
+  check_mpi(MPI_Irecv(to, static_cast<int>(extent), MPI_FLOAT, from, tag, comm_, &message.request), "MPI_Irecv");
+}
+
+bool ChainReductions::post_input() {
+  if (!settle_on_item(posted_, true) || posted_.sequence >= added_.sequence + kWindow) return false;
+  const Reduction& reduction = at(posted_.ticket);
+  const int owner = layout_.rank(static_cast<int>(posted_.item % layout_.num_nodes), local_);
+  const std::int64_t extent = reduction.chunks().size(owner, posted_.item / layout_.num_nodes);
+  Message& message = inputs_[posted_.slot()];
+  float* const to = partial(posted_.slot());
+  if (node_ > 0) {
+    receive(to, extent, rank_ - layout_.ranks_per_node, kPartial, posted_.ticket, message);
+  } else if (reduction.fold.onto && owner != rank_) {
+    receive(to, extent, owner, kAccumulator, posted_.ticket, message);
+  }
+  posted_.pass();
+  return true;
+}
+
+bool ChainReductions::add_item() {
+  if (!settle_on_item(added_, true) || added_.sequence >= posted_.sequence) return false;
+  const std::size_t slot = added_.slot();
+  if (!arrived(inputs_[slot]) || !arrived(outputs_[slot])) return false;
+  if (board_.first_not_posted(Collective::reduce_scatter, added_.ticket) >= 0) return false;
+  const Reduction& reduction = at(added_.ticket);
+  const Chunks chunks = reduction.chunks();
+  const std::int64_t k = added_.item / layout_.num_nodes;
+  const int owner = layout_.rank(static_cast<int>(added_.item % layout_.num_nodes), local_);
+  const bool ends = node_ == reduction.last_node;
+  float* const own = owner == rank_ ? reduction.shard + k * reduction.chunk : nullptr;
+  float* const to = ends && owner == rank_ ? own : sum(slot);
+  const std::uint64_t sequence = reduction.first_own + static_cast<std::uint64_t>(k);
+  if (to == own && !arrived(accumulators_[sequence % kWindow])) return false;
+  sources_.clear();
+  if (node_ > 0) {
+    sources_.push_back(partial(slot));
+  } else if (reduction.fold.onto) {
+    sources_.push_back(owner == rank_ ? own : partial(slot));
+  }
+  const int addends = reduction.fold.num_ranks(reduction.partition.num_ranks());
+  for (int peer = 0; peer < layout_.ranks_per_node && layout_.rank(node_, peer) < addends; ++peer) {
+    const float* full =
+        peer == local_
+            ? reduction.full
+            : reinterpret_cast<const float*>(board_.posted_by(Collective::reduce_scatter, peer, added_.ticket));
+    sources_.push_back(full + chunks.begin(owner, k));
+  }
+  sum_in_order(sources_.data(), std::ssize(sources_), chunks.size(owner, k), to);
+  if (to != own) {
+    send(to, chunks.size(owner, k), ends ? owner : rank_ + layout_.ranks_per_node, ends ? kResult : kPartial,
+         added_.ticket, outputs_[slot]);
+  }
+  added_.pass();
+  settle_on_item(added_, true);  // which says that all was read
+  return true;
+}
+
+bool ChainReductions::has_added_own(const Cursor& own) const {
+  return added_.ticket > own.ticket ||
+         (added_.ticket == own.ticket && added_.item > own.item * layout_.num_nodes + node_);
+}
+
+bool ChainReductions::give_accumulator() {
+  if (!settle_on_item(given_, false) || given_.sequence >= passed_.sequence + kWindow) return false;
+  const Reduction& reduction = at(given_.ticket);
+  if (reduction.fold.onto && node_ > 0) {
+    send(reduction.shard + given_.item * reduction.chunk, reduction.chunks().size(rank_, given_.item),
+         layout_.rank(0, local_), kAccumulator, given_.ticket, accumulators_[given_.slot()]);
+  }
+  given_.pass();
+  return true;
+}
+
+bool ChainReductions::take_result() {
+  if (!settle_on_item(taken_, false) || taken_.sequence >= given_.sequence) return false;
+  const Reduction& reduction = at(taken_.ticket);
+  if (node_ != reduction.last_node) {
+    // The receive is posted to memory that nobody reads any more.
+    if (!arrived(accumulators_[taken_.slot()])) return false;
+    if (reduction.fold.onto && node_ == 0 && !has_added_own(taken_)) return false;
+    receive(reduction.shard + taken_.item * reduction.chunk, reduction.chunks().size(rank_, taken_.item),
+            layout_.rank(reduction.last_node, local_), kResult, taken_.ticket, results_[taken_.slot()]);
+  }
+  taken_.pass();
+  return true;
+}
+
+bool ChainReductions::pass_result() {
+  if (!settle_on_item(passed_, false) || passed_.sequence >= taken_.sequence) return false;
+  const Reduction& reduction = at(passed_.ticket);
+  if (node_ == reduction.last_node ? !has_added_own(passed_) : !arrived(results_[passed_.slot()])) return false;
+  if (!arrived(accumulators_[passed_.slot()])) return false;
+  passed_.pass();
+  return true;
+}
+
+bool ChainReductions::is_done(std::uint64_t ticket) {
+  if (settle_on_item(added_, true) && added_.ticket <= ticket) return false;
+  if (settle_on_item(passed_, false) && passed_.ticket <= ticket) return false;
+  return std::ranges::all_of(outputs_, [&](Message& output) { return output.ticket > ticket || arrived(output); });
+}
+
+int ChainReductions::awaited(std::uint64_t ticket) {
+  if (settle_on_item(added_, true) && added_.ticket <= ticket) {
+    const int peer = board_.first_not_posted(Collective::reduce_scatter, added_.ticket);
+    if (peer >= 0) return layout_.rank(node_, peer);
+    const int owner = layout_.rank(static_cast<int>(added_.item % layout_.num_nodes), local_);
+    return node_ > 0 ? rank_ - layout_.ranks_per_node : owner;
+  }
+  const int last = layout_.rank(at(ticket).last_node, local_);
+  if (settle_on_item(passed_, false) && passed_.ticket <= ticket && last != rank_) return last;
+  return (rank_ + layout_.ranks_per_node) % (layout_.num_nodes * layout_.ranks_per_node);
+}
+
+}  // namespace kozero::dist

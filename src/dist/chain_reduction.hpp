@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// chain_reduction.hpp: reduce-scatter over several nodes, in rank order, one partial sum through all of them.
+//   owner of the shard --accumulator--> node 0 --partial sum--> node 1 -- ... --> last node --result--> owner
+// N nodes of p ranks. Rank j of each node adds the shards whose owners have index j on their nodes: it receives the
+// partial sum of a chunk from rank j of the node before, adds this node's p full arrays, which it reads in shared
+// memory, in rank order, and sends the sum to rank j of the node behind. So p flows run at once, all messages of flow j
+// are between ranks of index j, and a node sends S bytes and twice its shards, where pairwise messages are
+// p S (N-1)/N. A fold of the first ranks ends the chain at the node of the last of these.
+//   item i of a flow: chunk i / N of the shard of rank j of node i mod N     (N flows out of one shard would be uneven)
+// Nobody but the caller makes progress: advance() polls. The caller calls it whenever it waits. A rank that computes
+// holds up the chain until its next call. The bits are those of pairwise exchange.
+#pragma once
+#include <mpi.h>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include <Kokkos_Core.hpp>
+#include <kozero/core/parameter_table.hpp>
+#include <kozero/dist/communicator.hpp>
+#include "src/dist/chunks.hpp"
+#include "src/dist/node_board.hpp"
+#include "src/dist/node_layout.hpp"
+
+namespace kozero::dist {
+
+class ChainReductions {
+ public:
+  static constexpr int kWindow = 4;  ///< chunks of a flow under way at each of its ends
+
+  /// `comm` has the ranks of `layout`, `rank` is this one. `chunk_bytes`: of a chunk, at most.
+  ChainReductions(MPI_Comm comm, int rank, const NodeLayout& layout, const NodeBoard& board, std::uint64_t under_way,
+                  std::int64_t chunk_bytes);
+  ~ChainReductions();
+  ChainReductions(const ChainReductions&) = delete;
+  ChainReductions& operator=(const ChainReductions&) = delete;
+
+  /// Bytes of the two rings of buffers.
+  static std::int64_t buffer_bytes(std::int64_t chunk_bytes) { return 2 * kWindow * chunk_bytes; }
+
+  /// The reduction that start() will begin; it may be started when all peers have read that of under_way before.
+  [[nodiscard]] std::uint64_t next() const { return next_; }
+  [[nodiscard]] bool is_open(std::uint64_t ticket) const { return at(ticket).is_open; }
+  /// `full` is at `location` of the board's arrays where a node has several ranks.
+  void start(const float* full, float* shard, const Partition& partition, Fold fold, SharedArrays::Location location);
+  /// Does what can be done without waiting; whether anything was.
+  bool advance();
+  /// This rank has its shard, and no other rank needs anything more of it for that reduction.
+  [[nodiscard]] bool is_done(std::uint64_t ticket);
+  void close(std::uint64_t ticket) { at(ticket).is_open = false; }
+  /// A rank that has not done yet what this one waits for.
+  [[nodiscard]] int awaited(std::uint64_t ticket);
+
+ private:
+  struct Reduction {
+    const float* full = nullptr;
+    float* shard = nullptr;
+    Partition partition{0, 1};
+    std::int64_t chunk = 1;
+    Fold fold;
+    int last_node = 0;            ///< where the chain ends
+    std::int64_t items = 0;       ///< of this rank's flow; 0 behind the last node
+    std::uint64_t first_own = 0;  ///< sequence of the first chunk of this rank's own shard
+    bool is_open = false;
+
+    [[nodiscard]] Chunks chunks() const { return {partition, chunk}; }
+  };
+  /// Item `item` of reduction `ticket`, the sequence-th of all of them.
+  struct Cursor {
+    std::uint64_t ticket = 0;
+    std::int64_t item = 0;
+    std::uint64_t sequence = 0;
+
+    void pass() { ++item, ++sequence; }
+    [[nodiscard]] std::size_t slot() const { return sequence % kWindow; }
+  };
+  struct Message {
+    MPI_Request request = MPI_REQUEST_NULL;
+    std::uint64_t ticket = 0;
+  };
+  using Buffer = Kokkos::View<float*, Kokkos::HostSpace>;
+
+  [[nodiscard]] Reduction& at(std::uint64_t ticket) { return reductions_[ticket % reductions_.size()]; }
+  [[nodiscard]] const Reduction& at(std::uint64_t ticket) const { return reductions_[ticket % reductions_.size()]; }
+  /// Moves the cursor past reductions whose items it has passed; whether one is left.
+  bool settle_on_item(Cursor& cursor, bool of_flow);
+  [[nodiscard]] static bool arrived(Message& message);
+  void send(const float* from, std::int64_t extent, int to, int tag, std::uint64_t ticket, Message& message);
+  void receive(float* to, std::int64_t extent, int from, int tag, std::uint64_t ticket, Message& message);
+
+  bool post_input();
+  bool add_item();
+  bool give_accumulator();
+  bool take_result();
+  bool pass_result();
+
+  /// Whether the sums of this rank's chunk `item` of reduction `ticket` have been made here.
+  [[nodiscard]] bool has_added_own(const Cursor& own) const;
+  [[nodiscard]] float* partial(std::size_t slot) { return received_.data() + static_cast<std::int64_t>(slot) * chunk_; }
+  [[nodiscard]] float* sum(std::size_t slot) { return sums_.data() + static_cast<std::int64_t>(slot) * chunk_; }
+
+  MPI_Comm comm_;
+  NodeLayout layout_;
+  int rank_;
+  int node_;
+  int local_;
+  const NodeBoard& board_;
+  std::int64_t most_bytes_;
+  std::int64_t chunk_;  ///< elements of a buffer
+  Buffer received_;
+  Buffer sums_;
+  std::vector<Reduction> reductions_;
+  std::uint64_t next_ = 0;
+  std::vector<const float*> sources_;
+
+  // The flow: receives are posted ahead of the sums.
+  Cursor posted_;
+  Cursor added_;
+  std::array<Message, kWindow> inputs_;
+  std::array<Message, kWindow> outputs_;
+  // This rank's own shard: the accumulator is given, the result's receive posted, the result there.
+  Cursor given_;
+  Cursor taken_;
+  Cursor passed_;
+  std::uint64_t num_own_ = 0;  ///< chunks of it, of all reductions that were started
+  std::array<Message, kWindow> accumulators_;
+  std::array<Message, kWindow> results_;
+};
+
+}  // namespace kozero::dist

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// node_board.hpp: shared memory of the ranks of one node: arrays, and a posting per rank and collective under way.
+//   reduce_scatter   posted: this rank's full array is there     read: this rank has added its share of all of them
+//   all_gather       posted: the shards that this rank receives from other nodes are in its full array
+//                    read: this rank has copied those of all its peers
+// Peers are named by their index on the node.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <string>
+
+#include <kozero/dist/communicator.hpp>
+#include "src/dist/shared_arrays.hpp"
+
+namespace kozero::dist {
+
+class NodeBoard {
+ public:
+  /// Collective over the node's ranks, whose control traffic `node` carries. Throws Error(deck) on those of a node
+  /// without room.
+  NodeBoard(std::unique_ptr<Communicator> node, const std::string& folder, std::uint64_t under_way);
+
+  [[nodiscard]] static std::int64_t bytes(std::uint64_t under_way) {
+    return static_cast<std::int64_t>(2 * under_way * sizeof(Posting));
+  }
+
+  [[nodiscard]] int num_peers() const { return node_->size(); }
+  [[nodiscard]] int local() const { return node_->rank(); }
+  [[nodiscard]] Communicator& node() { return *node_; }
+  [[nodiscard]] SharedArrays& arrays() { return arrays_; }
+
+  /// Of collective `ticket` of its kind; used again for the collective `under_way` later.
+  [[nodiscard]] Posting& posting(Collective kind, int peer, std::uint64_t ticket) const {
+    const std::uint64_t index = static_cast<std::uint64_t>(kind) * under_way_ + ticket % under_way_;
+    return *std::launder(reinterpret_cast<Posting*>(arrays_.at(peer, {0, 0}) + index * sizeof(Posting)));
+  }
+
+  void post(Collective kind, std::uint64_t ticket, SharedArrays::Location location) const {
+    posting(kind, local(), ticket).location = location;
+    posting(kind, local(), ticket).posted.publish(ticket + 1);
+  }
+  void say_read(Collective kind, std::uint64_t ticket) const {
+    posting(kind, local(), ticket).read.publish(ticket + 1);
+  }
+  /// The first peer that has not posted, or not read; -1 where all have.
+  [[nodiscard]] int first_not_posted(Collective kind, std::uint64_t ticket) const;
+  [[nodiscard]] int first_not_read(Collective kind, std::uint64_t ticket) const;
+
+  /// Where `peer` has what it posted.
+  [[nodiscard]] char* posted_by(Collective kind, int peer, std::uint64_t ticket) const {
+    return arrays_.at(peer, posting(kind, peer, ticket).location);
+  }
+
+ private:
+  std::unique_ptr<Communicator> node_;
+  std::uint64_t under_way_;
+  SharedArrays arrays_;  // the first has the postings
+};
+
+}  // namespace kozero::dist

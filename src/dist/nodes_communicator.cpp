@@ -1,0 +1,311 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// nodes_communicator.cpp: `mpi` on several nodes: sums by a chain over the nodes, one copy of a shard to each node.
+#include <algorithm>
+#include <utility>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+#include "src/dist/back_ends.hpp"
+#include "src/dist/chain_reduction.hpp"
+#include "src/dist/group_communicator.hpp"
+#include "src/dist/node_board.hpp"
+#include "src/dist/watchdog.hpp"
+
+namespace kozero::dist {
+
+NodeBoard::NodeBoard(std::unique_ptr<Communicator> node, const std::string& folder, std::uint64_t under_way)
+    : node_(std::move(node)), under_way_(under_way), arrays_(*node_, folder) {
+  auto* own = static_cast<char*>(arrays_.add(bytes(under_way)));
+  if (own == nullptr) throw Error(Failure::deck, "comm.backend = mpi: " + folder + " has no room for a page a rank");
+  for (std::uint64_t i = 0; i < 2 * under_way; ++i) new (own + i * sizeof(Posting)) Posting;
+  node_->barrier();
+}
+
+int NodeBoard::first_not_posted(Collective kind, std::uint64_t ticket) const {
+  for (int peer = 0; peer < num_peers(); ++peer) {
+    if (!posting(kind, peer, ticket).posted.is_published(ticket + 1)) return peer;
+  }
+  return -1;
+}
+
+int NodeBoard::first_not_read(Collective kind, std::uint64_t ticket) const {
+  for (int peer = 0; peer < num_peers(); ++peer) {
+    if (!posting(kind, peer, ticket).read.is_published(ticket + 1)) return peer;
+  }
+  return -1;
+}
+
+namespace {
+
+constexpr int kShard = 4;  // the tag of a gather's messages; chain_reduction.cpp has the others
+constexpr std::uint64_t kDone = ~std::uint64_t{0};  // the ticket of a collective that ended in its start
+
+/// The ranks of this rank's node, for as long as this object lives.
+class NodeRanks {
+ public:
+  NodeRanks(MPI_Comm parent, int node, int rank) {
+    const BlockingCall call("MPI_Comm_split");
+    check_mpi(MPI_Comm_split(parent, node, rank, &comm_), "MPI_Comm_split");
+  }
+  ~NodeRanks() { MPI_Comm_free(&comm_); }
+  NodeRanks(const NodeRanks&) = delete;
+  NodeRanks& operator=(const NodeRanks&) = delete;
+  [[nodiscard]] const MPI_Comm* handle() const { return &comm_; }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+std::unique_ptr<Communicator> control_of_node(MPI_Comm parent, const NodeLayout& layout, int rank, double timeout_s) {
+  const NodeRanks ranks(parent, layout.node(rank), rank);
+  return make_control_communicator(ranks.handle(), timeout_s, {.checks_calls = false});
+}
+
+std::int64_t chain_chunk(const CommunicatorOptions& options) { return options.chunk_bytes / ChainReductions::kWindow; }
+
+/// An all-gather that was started.
+struct Gather {
+  Partition partition{0, 1};
+  std::int64_t element = 1;
+  char* full = nullptr;
+  bool is_open = false;
+  PendingMessages messages{0};
+
+  [[nodiscard]] bool overlaps(const char* begin, std::int64_t bytes) const {
+    return begin < full + partition.extent() * element && full < begin + bytes;
+  }
+};
+
+class NodesCommunicator final : public GroupCommunicator {
+ public:
+  NodesCommunicator(MPI_Comm parent, const NodeLayout& layout, std::unique_ptr<Communicator> pairwise,
+                    const CommunicatorOptions& options)
+      : GroupCommunicator(parent, {.label = "mpi", .timeout_s = options.timeout_s}),
+        options_(options),
+        layout_(layout),
+        pairwise_(std::move(pairwise)),
+        board_(control_of_node(mpi(), layout, rank(), options.timeout_s), options.shm_folder, options.under_way),
+        chains_(mpi(), rank(), layout, board_, options.under_way, chain_chunk(options)),
+        gathers_(options.under_way) {}
+
+  [[nodiscard]] std::string name() const override { return "mpi"; }
+
+  [[nodiscard]] std::string description() const override {
+    return "mpi (" + std::to_string(layout_.num_nodes) + " nodes of " + std::to_string(layout_.ranks_per_node) +
+           (layout_.ranks_per_node == 1 ? " rank" : " ranks") +
+           (crowded_ ? ", arrays without room shared pairwise)" : ")");
+  }
+
+  [[nodiscard]] bool shares_gathered() const override { return layout_.ranks_per_node > 1; }
+
+  void* share(const std::string& label, std::int64_t bytes) override {
+    if (layout_.ranks_per_node == 1) return nullptr;  // nobody is there to read it
+    const std::int64_t free = options_.shm_free_bytes();
+    std::int64_t needed = 0;
+    for (const std::int64_t wanted : from_all_ranks(board_.node(), bytes)) needed += wanted;
+    void* own = nullptr;
+    if (broadcast_value(board_.node(), char{needed <= free}) != 0) own = board_.arrays().add(bytes);
+    const auto all = from_all_ranks(*this, char{own != nullptr});
+    if (std::ranges::find(all, char{0}) == all.end()) return own;
+    if (own != nullptr) board_.arrays().remove_last();
+    if (rank() == 0 && !crowded_) {
+      options_.notice("comm.backend = mpi exchanges " + label +
+                      " pairwise between all ranks, which is slower: a node's /dev/shm has no room to share it");
+    }
+    crowded_ = true;
+    return nullptr;
+  }
+
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
+    require(partition.num_ranks() == size(), "mpi reduce_scatter: a partition for another number of ranks");
+    const std::int64_t bytes = partition.extent() * static_cast<std::int64_t>(sizeof(float));
+    const auto location = board_.arrays().location_of(full);
+    if (!is_shared(location) || !takes_chain(bytes)) {
+      pairwise_->reduce_scatter(full, shard, partition, fold);
+      return {Collective::reduce_scatter, kDone};
+    }
+    begin("reduce_scatter", bytes);
+    Device().fence("kozero::dist::nodes::reduce_scatter");
+    const std::uint64_t ticket = chains_.next();
+    if (ticket >= options_.under_way) wait_until_read(Collective::reduce_scatter, ticket - options_.under_way);
+    chains_.start(full, shard, partition, fold, location);
+    return {Collective::reduce_scatter, ticket};
+  }
+
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
+                           std::size_t element_size) override {
+    require(partition.num_ranks() == size(), "mpi all_gather: a partition for another number of ranks");
+    const auto element = static_cast<std::int64_t>(element_size);
+    const auto location = board_.arrays().location_of(full);
+    if (!is_shared(location)) {
+      pairwise_->all_gather(shard, full, partition, element_size);
+      return {Collective::all_gather, kDone};
+    }
+    begin("all_gather", partition.extent() * element);
+    Device().fence("kozero::dist::nodes::all_gather");
+    auto* all = static_cast<char*>(full);
+    Gather& gather = gathers_[next_gather_ % gathers_.size()];
+    require(!gather.is_open,
+            "mpi: " + std::to_string(gathers_.size()) + " gathers are under way, and another is started");
+    const std::uint64_t ticket = next_gather_++;
+    wait_for_readers_of(all, partition.extent() * element, ticket);
+    gather = {partition, element, all, true, exchange_with_nodes(shard, all, partition, element)};
+    return {Collective::all_gather, ticket};
+  }
+
+  void wait(Pending pending) override {
+    if (pending.ticket == kDone) return;
+    if (pending.collective == Collective::all_gather) return wait_for_gather(pending.ticket);
+    require(chains_.is_open(pending.ticket), "mpi: wait for a reduction that was not started");
+    wait_while([&] { return chains_.is_done(pending.ticket) ? -1 : chains_.awaited(pending.ticket); },
+               "reduce_scatter");
+    chains_.close(pending.ticket);
+  }
+
+  void wait_until_reusable(Pending pending) override {
+    if (pending.ticket == kDone) return;
+    const bool gathers = pending.collective == Collective::all_gather;
+    if (pending.ticket + options_.under_way < (gathers ? next_gather_ : chains_.next())) return;  // all have read it
+    wait_until_read(pending.collective, pending.ticket);
+  }
+
+ private:
+  [[nodiscard]] bool is_shared(const SharedArrays::Location& location) const {
+    return layout_.ranks_per_node == 1 || location.array >= 0;
+  }
+
+  [[nodiscard]] bool takes_chain(std::int64_t bytes) const {
+    if (options_.ranks_per_node > 0) return true;
+    return chain_seconds(bytes, layout_, chain_chunk(options_)) <
+           pairwise_seconds(bytes, layout_, options_.chunk_bytes);
+  }
+
+  /// Polls until `awaited()`, a rank, is -1; reductions under way go on meanwhile.
+  template <class Awaited>
+  void wait_while(const Awaited& awaited, const char* collective) {
+    const Whereabouts::Wait waits(Role::training);
+    Patience patience(timeout());
+    for (int rank = awaited(); rank >= 0; rank = awaited()) {
+      if (chains_.advance()) {
+        patience = Patience(timeout());
+      } else if (!patience.pause()) {
+        lose(collective, rank);
+      }
+    }
+  }
+
+  [[nodiscard]] int peer_rank(int peer) const { return peer < 0 ? -1 : layout_.rank(layout_.node(rank()), peer); }
+
+  void wait_until_read(Collective kind, std::uint64_t ticket) {
+    wait_while([&] { return peer_rank(board_.first_not_read(kind, ticket)); },
+               kind == Collective::all_gather ? "all_gather" : "reduce_scatter");
+  }
+
+  /// A gather arrives where peers may still copy an earlier one from.
+  void wait_for_readers_of(const char* full, std::int64_t bytes, std::uint64_t ticket) {
+    const std::uint64_t ring = gathers_.size();
+    for (std::uint64_t earlier = ticket < ring ? 0 : ticket - ring; earlier < ticket; ++earlier) {
+      if (earlier + ring == ticket || gathers_[earlier % ring].overlaps(full, bytes)) {
+        wait_until_read(Collective::all_gather, earlier);
+      }
+    }
+  }
+
+  /// The shards of the ranks with this one's index on the other nodes, to where they belong.
+  PendingMessages exchange_with_nodes(const void* shard, char* full, const Partition& partition, std::int64_t element) {
+    const Chunks chunks(partition, chunk_extent(options_.message_bytes, 1, element));
+    char* const own = full + partition.begin(rank()) * element;
+    copy_bytes(own, shard, partition.size(rank()) * element);
+    PendingMessages messages(static_cast<int>(chunks.count()) * 2 * layout_.num_nodes);
+    for (std::int64_t k = 0; k < chunks.count(); ++k) {
+      for (int step = 1; step < layout_.num_nodes; ++step) {
+        const int stride = step * layout_.ranks_per_node;
+        const int from = (rank() - stride + size()) % size();
+        const int to = (rank() + stride) % size();
+        if (const auto bytes = static_cast<int>(chunks.size(from, k) * element); bytes > 0) {
+          check_mpi(MPI_Irecv(full + chunks.begin(from, k) * element, bytes, MPI_BYTE, from, kShard, mpi(),
+                              messages.add(from)),
+                    "MPI_Irecv");
+        }
+        if (const auto bytes = static_cast<int>(chunks.size(rank(), k) * element); bytes > 0) {
+          check_mpi(
+              MPI_Isend(own + k * chunks.extent() * element, bytes, MPI_BYTE, to, kShard, mpi(), messages.add(to)),
+              "MPI_Isend");
+        }
+      }
+    }
+    return messages;
+  }
+
+  void wait_for_gather(std::uint64_t ticket) {
+    Gather& gather = gathers_[ticket % gathers_.size()];
+    require(gather.is_open, "mpi: wait for a gather that was not started");
+    wait_while([&] { return awaited(gather.messages); }, "all_gather");
+    board_.post(Collective::all_gather, ticket, board_.arrays().location_of(gather.full));
+    for (int step = 1; step < layout_.ranks_per_node; ++step) {
+      const int peer = (board_.local() + step) % layout_.ranks_per_node;
+      wait_while(
+          [&] {
+            const auto& posted = board_.posting(Collective::all_gather, peer, ticket).posted;
+            return posted.is_published(ticket + 1) ? -1 : peer_rank(peer);
+          },
+          "all_gather");
+      copy_column(gather, board_.posted_by(Collective::all_gather, peer, ticket), peer);
+    }
+    board_.say_read(Collective::all_gather, ticket);
+    gather.is_open = false;
+  }
+
+  /// The shards of the ranks with index `peer` on their nodes, from that peer's full array.
+  void copy_column(const Gather& gather, const char* full, int peer) const {
+    for (int node = 0; node < layout_.num_nodes; ++node) {
+      const int owner = layout_.rank(node, peer);
+      const std::int64_t first = gather.partition.begin(owner) * gather.element;
+      copy_bytes(gather.full + first, full + first, gather.partition.size(owner) * gather.element);
+    }
+  }
+
+  /// -1 once all of `messages` are done.
+  static int awaited(PendingMessages& messages) {
+    int done = 0;
+    check_mpi(MPI_Testall(messages.count(), messages.requests(), &done, MPI_STATUSES_IGNORE), "all_gather");
+    if (done != 0) return messages.clear(), -1;
+    for (int i = 0; i < messages.count(); ++i) {
+      int finished = 1;
+      check_mpi(MPI_Request_get_status(messages.requests()[i], &finished, MPI_STATUS_IGNORE), "all_gather");
+      if (finished == 0) return messages.peer(i);
+    }
+    return messages.peer(0);
+  }
+
+  CommunicatorOptions options_;
+  NodeLayout layout_;
+  std::unique_ptr<Communicator> pairwise_;
+  NodeBoard board_;
+  ChainReductions chains_;
+  std::vector<Gather> gathers_;
+  std::uint64_t next_gather_ = 0;
+  bool crowded_ = false;  // an array found no room
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> over_nodes(std::unique_ptr<Communicator> pairwise, const void* mpi_comm,
+                                         MemoryLedger& ledger, const CommunicatorOptions& options) {
+  const NodeLayout layout = node_layout(mpi_comm, options.ranks_per_node);
+  if (layout.num_nodes == 0 && pairwise->rank() == 0) {
+    options.notice(
+        "comm.backend = mpi exchanges pairwise between all ranks, which is slower on several nodes: start equally many "
+        "ranks on each node, numbered node by node");
+  }
+  if (layout.num_nodes <= 1) return pairwise;
+  auto comm = std::make_unique<NodesCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), layout, std::move(pairwise),
+                                                  options);
+  ledger.book(Memory::communication, "partial sums between nodes",
+              ChainReductions::buffer_bytes(chain_chunk(options)) + NodeBoard::bytes(options.under_way));
+  if (!options.checks_calls) return comm;
+  return checked(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm), {.timeout_s = options.timeout_s});
+}
+
+}  // namespace kozero::dist
