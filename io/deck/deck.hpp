@@ -107,6 +107,7 @@ struct ZeroKeys {
 
 struct CommKeys {
   std::string backend = "auto";
+  bool exact = false;
   double timeout_s = 600;
 };
 

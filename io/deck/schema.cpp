@@ -193,6 +193,8 @@ std::vector<DeckRow> comm_rows() {
   return {
       {"comm.backend", kComm<&K::backend>, words({"auto", "self", "mpi", "shm", "nccl"}),
        "who moves the bytes; auto: self on 1 rank, nccl with a GPU a rank, shm on one node, else mpi"},
+      {"comm.exact", kComm<&K::exact>, anything(),
+       "nccl adds in rank order, as mpi and shm always do: the same bits on any number of ranks"},
       {"comm.timeout_s", kComm<&K::timeout_s>, above(0), "seconds until a waiting collective names the lost rank"},
   };
 }

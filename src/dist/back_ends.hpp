@@ -78,10 +78,15 @@ void book_shm_window(int size, MemoryLedger& ledger, const CommunicatorOptions& 
 // No start waits for ever: NCCL's communicator is made within timeout_s, or what the rank waited for is said
 // (nccl_connection.hpp). A thread looks for asynchronous errors, and for collectives that do not come to their end in
 // timeout_s. It aborts NCCL, so that nothing waits any more; the next call of any kind throws. Bits are those of NCCL's
-// order of addition, whatever is sharded.
+// order of addition, whatever is sharded. With `exact`, shards travel as messages of one group a chunk, and a kernel on
+// the same stream adds them in rank order: the bits of mpi and shm, for S(n-1)/n bytes sent, as before, and a pass over
+// memory more. `exact_bytes` bound what has been received and not added.
 
 /// Why these ranks cannot use NCCL: equal on all ranks; empty where they can. `mpi_comm` is an `MPI_Comm*`. Collective.
 std::string nccl_unavailable_reason(const void* mpi_comm);
+
+/// Where comm.exact receives addends; of extent 0 without.
+Vector<float> received_addends(int size, MemoryLedger& ledger, const CommunicatorOptions& options);
 
 /// Collective over `mpi_comm`, an `MPI_Comm*`, whose ranks have no unavailable_reason.
 /// Books what NCCL took of the GPU's memory meanwhile.

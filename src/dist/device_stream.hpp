@@ -4,6 +4,7 @@
 // tests.
 //   stream.record(event)      reached once all earlier work is done
 //   stream.wait_for(event)    later work runs after the event
+//   stream.add(sum)           a sum in rank order (ordered_sum.hpp)
 // A CUDA build has CUDA's streams, a host build a thread with a queue.
 #pragma once
 #include <cstdint>
@@ -11,6 +12,8 @@
 #include <memory>
 
 namespace kozero::dist {
+
+struct OrderedSum;
 
 // Random sleeps that a test puts between the tasks of a stream (device_stream.hpp).
 
@@ -71,6 +74,7 @@ class DeviceStream {
   [[nodiscard]] void* handle() const;
   void record(StreamEvent& event);
   void wait_for(const StreamEvent& event);
+  void add(const OrderedSum& sum);
 
  private:
   struct Queue;

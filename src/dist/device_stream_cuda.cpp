@@ -3,11 +3,13 @@
 // device_stream_cuda.cpp: streams of a CUDA build are CUDA's.
 #include <chrono>
 #include <cuda_runtime.h>
+#include <optional>
 #include <thread>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
 #include "src/dist/device_stream.hpp"
+#include "src/dist/ordered_sum.hpp"
 
 namespace kozero::dist {
 namespace {
@@ -50,6 +52,7 @@ bool StreamEvent::reached() const {
 /// Does not wait for the legacy default stream, and goes before kernels where both could run.
 struct DeviceStream::Queue {
   cudaStream_t stream = nullptr;
+  std::optional<Device> kernels;  // of this stream
   StreamDelays delays;
 
   Queue() {
@@ -59,6 +62,7 @@ struct DeviceStream::Queue {
     check_cuda(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest), "cudaStreamCreateWithPriority");
   }
   ~Queue() {
+    kernels.reset();
     static_cast<void>(cudaStreamSynchronize(stream));
     static_cast<void>(cudaStreamDestroy(stream));
   }
@@ -76,6 +80,12 @@ void DeviceStream::record(StreamEvent& event) {
 void DeviceStream::wait_for(const StreamEvent& event) {
   check_cuda(cudaStreamWaitEvent(queue_->stream, event.state_->event, 0), "cudaStreamWaitEvent");
   sleep_before_next(queue_->stream, queue_->delays);
+}
+
+void DeviceStream::add(const OrderedSum& sum) {
+  using Policy = Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>;
+  if (!queue_->kernels) queue_->kernels.emplace(queue_->stream);
+  Kokkos::parallel_for("kozero::dist::add_in_rank_order", Policy(*queue_->kernels, 0, sum.extent), sum);
 }
 
 void ComputeStream::record(StreamEvent& event) {

@@ -11,6 +11,7 @@
 #include <kozero/core/views.hpp>
 #include <kozero/dist/wait_clock.hpp>
 #include "src/dist/device_stream.hpp"
+#include "src/dist/ordered_sum.hpp"
 
 namespace kozero::dist {
 
@@ -88,6 +89,12 @@ void DeviceStream::record(StreamEvent& event) {
 
 void DeviceStream::wait_for(const StreamEvent& event) {
   queue_->put([state = event.state_, record = event.state_->recorded.load()] { state->await(record); });
+}
+
+void DeviceStream::add(const OrderedSum& sum) {
+  queue_->put([sum] {
+    for (std::int64_t i = 0; i < sum.extent; ++i) sum(i);
+  });
 }
 
 void ComputeStream::record(StreamEvent& event) {

@@ -100,7 +100,9 @@ constexpr std::array kBackEnds = {
             [](const Group& group, MemoryLedger& ledger, const CommunicatorOptions& options) {
               return make_nccl_communicator(group.mpi_comm, ledger, options);
             },
-            [](int, MemoryLedger&, const CommunicatorOptions&) {}},
+            [](int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
+              received_addends(size, ledger, options);
+            }},
 };
 
 std::string too_many(const BackEnd& row, int size) {

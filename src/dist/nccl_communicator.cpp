@@ -13,9 +13,11 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
 #include "src/dist/back_ends.hpp"
+#include "src/dist/chunks.hpp"
 #include "src/dist/device_stream.hpp"
 #include "src/dist/group_communicator.hpp"
 #include "src/dist/nccl_connection.hpp"
+#include "src/dist/ordered_sum.hpp"
 
 namespace kozero::dist {
 
@@ -117,10 +119,13 @@ class PinnedAlgorithm {
 
 class NcclCommunicator final : public GroupCommunicator {
  public:
-  NcclCommunicator(MPI_Comm parent, const nccl::Library& library, const CommunicatorOptions& options)
+  /// `received`: where comm.exact receives addends; of extent 0 without.
+  NcclCommunicator(MPI_Comm parent, const nccl::Library& library, const CommunicatorOptions& options,
+                   const Vector<float>& received)
       : GroupCommunicator(parent, {.label = "nccl", .timeout_s = options.timeout_s}),
         nccl_(library.calls),
         deterministic_(options.deterministic),
+        received_(received),
         connection_(library.calls),
         slots_(options.under_way) {
     nccl::UniqueId id{};
@@ -129,7 +134,7 @@ class NcclCommunicator final : public GroupCommunicator {
     std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
     const PinnedAlgorithm pinned(options.deterministic);
     description_ = (library.is_mock ? "nccl (the tests' mock" : "nccl (NCCL " + library.version) +
-                   PinnedAlgorithm::in_force() + ")";
+                   PinnedAlgorithm::in_force() + (is_exact() ? ", sums in rank order)" : ")");
     settle(connection_.open(rank(), size(), id), "ncclCommInitRankConfig");
     watch_.emplace(nccl_, connection_, rank(), options.timeout_s);
   }
@@ -163,12 +168,15 @@ class NcclCommunicator final : public GroupCommunicator {
     return memory;
   }
 
-  /// NCCL adds in an order of its own.
-  [[nodiscard]] bool adds_in_order() const override { return false; }
+  /// NCCL's own sums are in an order of its own.
+  [[nodiscard]] bool adds_in_order() const override { return is_exact(); }
 
   Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
+    if (is_exact()) {
+      return start(Collective::reduce_scatter, partition, [&] { add_in_order(full, shard, partition, fold); });
+    }
     require(fold.num_ranks(size()) == size() && !fold.onto, "nccl reduce_scatter adds all ranks' arrays alone");
-    return start(Collective::reduce_scatter, partition, [&](int root) {
+    return start_by_root(Collective::reduce_scatter, partition, [&](int root) {
       const auto count = static_cast<std::size_t>(partition.size(std::max(root, 0)));
       if (root < 0) {
         return nccl_.reduce_scatter(full, shard, count, nccl::kFloat32, nccl::kSum, comm(), stream_.handle());
@@ -180,7 +188,7 @@ class NcclCommunicator final : public GroupCommunicator {
 
   Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override {
-    return start(Collective::all_gather, partition, [&](int root) {
+    return start_by_root(Collective::all_gather, partition, [&](int root) {
       const auto bytes = static_cast<std::size_t>(partition.size(std::max(root, 0))) * element_size;
       if (root < 0) return nccl_.all_gather(shard, full, bytes, nccl::kUint8, comm(), stream_.handle());
       char* part = static_cast<char*>(full) + static_cast<std::size_t>(partition.begin(root)) * element_size;
@@ -203,9 +211,17 @@ class NcclCommunicator final : public GroupCommunicator {
     bool open = false;
   };
 
+  [[nodiscard]] bool is_exact() const { return received_.extent(0) > 0; }
+
   /// `call(root)` puts the reduction or broadcast of one root's shard on the stream, call(-1) that of equal shards.
   template <class Call>
-  Pending start(Collective collective, const Partition& partition, const Call& call) {
+  Pending start_by_root(Collective collective, const Partition& partition, const Call& call) {
+    return start(collective, partition, [&] { settle(put(collective, partition, call), name_of(collective)); });
+  }
+
+  /// Between the two events `put_all` puts the collective on the stream.
+  template <class PutAll>
+  Pending start(Collective collective, const Partition& partition, const PutAll& put_all) {
     require(partition.num_ranks() == size(), "nccl: a partition for another number of ranks");
     begin(name_of(collective), partition.extent());
     const std::uint64_t ticket = next_++;
@@ -216,10 +232,50 @@ class NcclCommunicator final : public GroupCommunicator {
     compute_.record(slot.given);
     stream_.wait_for(slot.given);
     watch_->announce(name_of(collective));
-    settle(put(collective, partition, call), name_of(collective));
+    put_all();
     stream_.record(slot.done);
     watch_->add(slot.done);
     return {collective, ticket};
+  }
+
+  /// Chunk by chunk of the shards: the addends come as messages, and one kernel adds them.
+  void add_in_order(const float* full, float* shard, const Partition& partition, Fold fold) {
+    const std::int64_t extent =
+        chunk_extent(static_cast<std::int64_t>(received_.extent(0) * sizeof(float)), size() - 1, sizeof(float));
+    const Chunks chunks(partition, extent);
+    const int addends = fold.num_ranks(size());
+    for (std::int64_t k = 0; k < chunks.count(); ++k) {
+      if (size() > 1) settle(put_messages(full, chunks, k, addends), "reduce_scatter");
+      float* const out = shard + k * extent;
+      stream_.add({.out = out,
+                   .onto = fold.onto ? out : nullptr,
+                   .own = full + chunks.begin(rank(), k),
+                   .received = received_.data(),
+                   .stride = extent,
+                   .own_index = rank(),
+                   .num_addends = addends,
+                   .extent = chunks.size(rank(), k)});
+    }
+  }
+
+  /// The first `addends` ranks send, all receive, in rank order.
+  nccl::Result put_messages(const float* full, const Chunks& chunks, std::int64_t k, int addends) {
+    const std::lock_guard lock(connection_.calls());
+    if (watch_->failed()) lose(watch_->failure());
+    check(nccl_.group_start(), "ncclGroupStart");
+    for (int peer = 0; peer < size(); ++peer) {
+      const auto count = static_cast<std::size_t>(chunks.size(peer, k));
+      if (peer == rank() || rank() >= addends || count == 0) continue;
+      check(nccl_.send(full + chunks.begin(peer, k), count, nccl::kFloat32, peer, comm(), stream_.handle()),
+            "ncclSend");
+    }
+    const auto count = static_cast<std::size_t>(chunks.size(rank(), k));
+    for (int peer = 0; peer < addends && count > 0; ++peer) {
+      if (peer == rank()) continue;
+      float* const to = received_.data() + (peer - (peer > rank() ? 1 : 0)) * chunks.extent();
+      check(nccl_.receive(to, count, nccl::kFloat32, peer, comm(), stream_.handle()), "ncclRecv");
+    }
+    return nccl_.group_end();
   }
 
   template <class Call>
@@ -256,6 +312,7 @@ class NcclCommunicator final : public GroupCommunicator {
 
   nccl::Calls nccl_;
   bool deterministic_;
+  Vector<float> received_;
   std::string description_;
   NcclConnection connection_;
   ComputeStream compute_;
@@ -283,16 +340,25 @@ void make_first_calls(Communicator& comm) {
 
 }  // namespace
 
+Vector<float> received_addends(int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
+  if (!options.exact) return {};
+  const std::int64_t chunk = chunk_extent(options.exact_bytes, size - 1, sizeof(float));
+  return ledger.take<float>(Memory::communication, "addends received by comm.exact", std::max(size - 1, 1) * chunk);
+}
+
 std::unique_ptr<Communicator> make_nccl_communicator(const void* mpi_comm, MemoryLedger& ledger,
                                                      const CommunicatorOptions& options) {
+  const auto& parent = *static_cast<const MPI_Comm*>(mpi_comm);
+  int size = 0;
+  check_mpi(MPI_Comm_size(parent, &size), "MPI_Comm_size");
+  const Vector<float> received = received_addends(size, ledger, options);
   const std::int64_t before = options.free_device_bytes();
-  auto comm =
-      std::make_unique<NcclCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), nccl::open_library(), options);
+  auto comm = std::make_unique<NcclCommunicator>(parent, nccl::open_library(), options, received);
   make_first_calls(*comm);
   const std::int64_t taken = before - options.free_device_bytes();
   ledger.book(Memory::communication, "NCCL's channels, measured", std::max(taken, std::int64_t{0}));
   if (!options.checks_calls) return comm;
-  return checked(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm), {.timeout_s = options.timeout_s});
+  return checked(std::move(comm), parent, {.timeout_s = options.timeout_s});
 }
 
 }  // namespace kozero::dist

@@ -60,6 +60,8 @@ void find_calls(Symbols& symbols, Calls& calls) {
   symbols.find("ncclBroadcast", calls.broadcast);
   symbols.find("ncclReduceScatter", calls.reduce_scatter);
   symbols.find("ncclAllGather", calls.all_gather);
+  symbols.find("ncclSend", calls.send);
+  symbols.find("ncclRecv", calls.receive);
   symbols.find_if_any("ncclMemAlloc", calls.mem_alloc);
   symbols.find_if_any("ncclMemFree", calls.mem_free);
   symbols.find_if_any("ncclCommRegister", calls.comm_register);

@@ -64,6 +64,8 @@ struct Calls {
   Result (*broadcast)(const void* send, void* receive, std::size_t count, DataType, int root, Comm, Stream);
   Result (*reduce_scatter)(const void* send, void* receive, std::size_t each, DataType, ReduceOp, Comm, Stream);
   Result (*all_gather)(const void* send, void* receive, std::size_t each, DataType, Comm, Stream);
+  Result (*send)(const void* from, std::size_t count, DataType, int to, Comm, Stream);
+  Result (*receive)(void* to, std::size_t count, DataType, int from, Comm, Stream);
 
   Result (*mem_alloc)(void** memory, std::size_t bytes);
   Result (*mem_free)(void* memory);

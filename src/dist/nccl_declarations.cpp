@@ -45,6 +45,8 @@ static_assert(same(&Calls::reduce, ncclReduce));
 static_assert(same(&Calls::broadcast, ncclBroadcast));
 static_assert(same(&Calls::reduce_scatter, ncclReduceScatter));
 static_assert(same(&Calls::all_gather, ncclAllGather));
+static_assert(same(&Calls::send, ncclSend));
+static_assert(same(&Calls::receive, ncclRecv));
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
 static_assert(same(&Calls::mem_alloc, ncclMemAlloc));
 static_assert(same(&Calls::mem_free, ncclMemFree));

@@ -44,7 +44,8 @@ optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std:
 dist::CommunicatorOptions communicator_options(const io::Deck& deck) {
   return {.timeout_s = deck.comm.timeout_s,
           .under_way = zero::collectives_under_way(static_cast<int>(deck.zero.prefetch_units)),
-          .deterministic = deck.run.deterministic};
+          .deterministic = deck.run.deterministic,
+          .exact = deck.comm.exact};
 }
 
 BatchSizes batch_sizes(const io::Deck& deck, int num_ranks) {

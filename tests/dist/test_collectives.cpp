@@ -55,6 +55,10 @@ std::vector<Case> all_back_ends(const RankGroup& group, MemoryLedger& ledger) {
     registering.deterministic = false;
     add("nccl", make("nccl"));
     add("nccl, registered arrays", make("nccl", registering));
+    CommunicatorOptions exact = small_buffers();
+    exact.exact = true;
+    exact.exact_bytes = 3000;
+    add("nccl, comm.exact", make("nccl", exact));
   }
   if (group.size() > 1) {
     CommunicatorOptions nodes = small_buffers();

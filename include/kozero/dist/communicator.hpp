@@ -59,6 +59,8 @@ struct CommunicatorOptions {
   std::uint64_t under_way = 16;  ///< most collectives from the oldest unfinished one to the newest
   bool checks_calls = kChecksCalls;
   bool deterministic = true;                           ///< run.deterministic: nothing that may change a bit
+  bool exact = false;                                  ///< comm.exact: nccl adds in rank order too
+  std::int64_t exact_bytes = std::int64_t{64} << 20;   ///< of the GPU's memory, for addends received meanwhile
   std::int64_t chunk_bytes = std::int64_t{4} << 20;    ///< of each of the two buffers that data passes through
   std::int64_t message_bytes = std::int64_t{1} << 30;  ///< of the largest message: MPI counts in int
   int ranks_per_node = simulated_ranks_per_node();     ///< 0: those that share memory are on one node

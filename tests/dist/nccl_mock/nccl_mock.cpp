@@ -9,6 +9,7 @@
 //   KOZERO_NCCL_MOCK_START    "absent": a rank that does not come to the communicator's start; "fails": it errs there
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -35,6 +36,8 @@ std::set<Member*> members;  // not destroyed
 
 thread_local int group_depth = 0;
 thread_local std::vector<Call> group;
+thread_local Member* last_member = nullptr;  // that this thread called
+thread_local Stream last_stream = nullptr;
 
 Member* member_of(Comm comm) {
   const std::lock_guard lock(mutex);
@@ -50,6 +53,8 @@ Result submit(Comm comm, Stream stream, const std::string& words, const std::vec
   if (stream == nullptr) return error(kInvalidArgument, words + " on no stream");
   if (member->in_progress()) return error(kInvalidArgument, words + " while the call before is in progress");
   member->connect(words.substr(0, words.find(' ')));
+  last_member = member;
+  last_stream = stream;
   Call call{member, stream, parts, words};
   if (group_depth == 0) return member->ask(std::move(call));
   group.push_back(std::move(call));
@@ -60,7 +65,11 @@ Result submit(Comm comm, Stream stream, const std::string& words, const std::vec
 Result launch_group() {
   std::vector<Call> calls = std::move(group);
   group.clear();
-  if (calls.empty()) return kSuccess;
+  // All ranks meet: one without a message comes too.
+  if (calls.empty()) return last_member->ask(Call{last_member, last_stream, {}, kozero::test::kMessages});
+  const auto is_message = [](const Call& call) { return call.parts.front().is_message(); };
+  const auto messages = static_cast<std::size_t>(std::ranges::count_if(calls, is_message));
+  if (messages != 0 && messages != calls.size()) return error(kInvalidUsage, "the mock has no group of both kinds");
   Call all{calls.front().member, calls.front().stream, {}, "a group:"};
   for (const Call& call : calls) {
     if (call.member != all.member || call.stream != all.stream) {
@@ -69,6 +78,7 @@ Result launch_group() {
     all.parts.insert(all.parts.end(), call.parts.begin(), call.parts.end());
     all.words += " " + call.words + ";";
   }
+  if (messages != 0) all.words = kozero::test::kMessages;
   return all.member->ask(std::move(all));
 }
 
@@ -229,6 +239,22 @@ Result ncclAllGather(const void* send, void* receive, std::size_t each, DataType
                      static_cast<char*>(receive) + static_cast<std::size_t>(r) * bytes, bytes, r});
   }
   return submit(comm, stream, words_of("ncclAllGather", each, type), parts);
+}
+
+Result ncclSend(const void* from, std::size_t count, DataType type, int to, Comm comm, Stream stream) {
+  const std::string problem = wrong(comm, type, to, false);
+  if (!problem.empty()) return error(kInvalidArgument, "ncclSend: " + problem);
+  if (group_depth == 0) return error(kInvalidUsage, "the mock has messages in groups alone");
+  return submit(comm, stream, words_of("ncclSend", count, type, to),
+                {{Part::Kind::send, static_cast<const char*>(from), nullptr, count * size_of(type), to}});
+}
+
+Result ncclRecv(void* to, std::size_t count, DataType type, int from, Comm comm, Stream stream) {
+  const std::string problem = wrong(comm, type, from, false);
+  if (!problem.empty()) return error(kInvalidArgument, "ncclRecv: " + problem);
+  if (group_depth == 0) return error(kInvalidUsage, "the mock has messages in groups alone");
+  return submit(comm, stream, words_of("ncclRecv", count, type, from),
+                {{Part::Kind::receive, nullptr, static_cast<char*>(to), count * size_of(type), from}});
 }
 
 Result ncclMemAlloc(void** memory, std::size_t bytes) {
