@@ -128,7 +128,8 @@ main() {
   read -r -d '' -a targets < <(targets_of "$processor" "$build" | tr -s ' \n' '\n' | sort -u) || true
   say "compiling ${#targets[@]} test programs for $processor"
   cmake --build "$build" --target "${targets[@]}"
-  ctest --test-dir "$build" --output-on-failure --no-tests=error -R "^($(IFS='|'; echo "${targets[*]}"))($|[.])" "$@"
+  # Not on 7 or 8 ranks: emulated on fewer cores they take half an hour.
+  ctest --test-dir "$build" --output-on-failure --no-tests=error -R "^($(IFS='|'; echo "${targets[*]}"))($|[.][^78])" "$@"
 }
 
 main "$@"

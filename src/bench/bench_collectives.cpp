@@ -28,6 +28,7 @@ namespace {
 struct Contender {
   std::string algorithm;
   std::unique_ptr<dist::Communicator> comm;
+  bool shares = false;
   Vector<float> full = {}, shard = {};
 };
 
@@ -41,15 +42,20 @@ struct Row {
 
 struct BackEnd {
   std::string name, algorithm;
+  bool shares = false;  ///< its arrays are from share()
   bool deterministic = true;
+  bool exact = false;
 };
 
-/// Those of this build; shm's last row is to have arrays of its own.
+/// Those of this build.
 std::vector<BackEnd> back_ends() {
   std::vector<BackEnd> rows = {{"mpi", "pairwise messages, added in rank order"},
+                               {"mpi", "over nodes, added in rank order", true},
                                {"shm", "shared windows, added in rank order"},
-                               {"shm", "shared arrays, added in rank order"}};
-  const std::vector<BackEnd> of_gpus = {{"nccl", "one algorithm, run.deterministic"}, {"nccl", "NCCL's choice", false}};
+                               {"shm", "shared arrays, added in rank order", true}};
+  const std::vector<BackEnd> of_gpus = {{"nccl", "one algorithm, run.deterministic"},
+                                        {"nccl", "NCCL's choice", true, false},
+                                        {"nccl", "comm.exact, added in rank order", false, true, true}};
   if (!kHostIsDevice) rows.insert(rows.begin(), of_gpus.begin(), of_gpus.end());
   return rows;
 }
@@ -59,11 +65,14 @@ std::vector<Contender> contenders_of(const dist::Environment& environment, Memor
   std::vector<Contender> contenders;
   contenders.push_back(
       {"reduce_scatter_block, allgather", dist::for_device(dist::make_mpi_collectives(environment.world()), ledger)});
-  for (const auto& [name, algorithm, deterministic] : back_ends()) {
+  for (const auto& row : back_ends()) {
     try {
       dist::CommunicatorOptions options;
-      options.deterministic = deterministic;
-      contenders.push_back({algorithm, dist::make_communicator(name, environment.world(), ledger, options)});
+      options.deterministic = row.deterministic;
+      options.exact = row.exact;
+      auto comm = dist::make_communicator(row.name, environment.world(), ledger, options);
+      if (row.name == "mpi" && row.shares != comm->shares_gathered()) continue;  // one node, or several
+      contenders.push_back({row.algorithm, std::move(comm), row.shares});
     } catch (const Error& error) {
       if (environment.rank() == 0) std::cout << "left out: " << error.what() << "\n";
     }
@@ -78,12 +87,13 @@ class CollectivesBench {
         contenders_(contenders_of(environment, ledger_)) {
     const Partition partition = partition_of(largest_mib);
     for (auto& one : contenders_) {
-      one.full = ledger_.take<float>(Memory::workspace, "bench full array", partition.extent());
-      one.shard = ledger_.take<float>(Memory::workspace, "bench shard", partition.largest());
+      const auto take = [&](const char* label, std::int64_t extent) {
+        return one.shares ? ledger_.take<float>(Memory::workspace, label, extent, *one.comm)
+                          : ledger_.take<float>(Memory::workspace, label, extent);
+      };
+      one.full = take("bench full array", partition.extent());
+      one.shard = take("bench shard", partition.largest());
     }
-    Contender& last = contenders_.back();
-    last.full = ledger_.take<float>(Memory::workspace, "bench shared full array", partition.extent(), *last.comm);
-    last.shard = ledger_.take<float>(Memory::workspace, "bench shared shard", partition.largest(), *last.comm);
   }
 
   std::vector<Row> rows(std::int64_t mib, int rounds) {
@@ -92,7 +102,7 @@ class CollectivesBench {
     const Partition partition = partition_of(mib);
     for (int round = 0; round <= rounds; ++round) {  // the first makes what is made once, and is not counted
       for (std::size_t i = 0; i < contenders_.size(); ++i) {
-        const auto& [algorithm, comm, full, shard] = contenders_[i];
+        const auto& [algorithm, comm, shares, full, shard] = contenders_[i];
         const double reduce = slowest([&] { comm->reduce_scatter(full.data(), shard.data(), partition); });
         const float* own = full.data() + partition.begin(comm->rank());
         const double gather = slowest([&] { comm->all_gather(own, full.data(), partition, sizeof(float)); });

@@ -53,8 +53,8 @@ std::int64_t chain_chunk_bytes(std::int64_t array_bytes, const NodeLayout& layou
 double pairwise_seconds(std::int64_t array_bytes, const NodeLayout& layout, std::int64_t chunk_bytes) {
   const int size = layout.num_nodes * layout.ranks_per_node;
   const std::int64_t chunk = std::max(chunk_bytes / std::max(size - 1, 1), std::int64_t{1});
-  const double messages =
-      static_cast<double>(size - 1) * std::ceil(static_cast<double>(array_bytes / size / chunk + 1));
+  const std::int64_t chunks = (array_bytes / size + chunk - 1) / chunk;
+  const double messages = static_cast<double>(size - 1) * static_cast<double>(chunks);
   const double sent = static_cast<double>(layout.ranks_per_node) * static_cast<double>(array_bytes) *
                       (layout.num_nodes - 1) / layout.num_nodes;
   return sent / kLinkBytesPerSecond + messages * kMessageSeconds;

@@ -263,6 +263,14 @@ TEST_CASE("the cost model takes the chain where its bytes are fewer, and pairwis
   CHECK(chain_wins({128, 8}, kUnit));
   CHECK(chain_wins({1024, 1}, kUnit));
   CHECK_FALSE(chain_wins({8, 1}, 10'000));
+  // docs/communication.md, its rows of 16, 256 and 4,096 ranks in ms.
+  const auto ms = [](double seconds) { return Catch::Approx(1e3 * seconds).epsilon(0.01); };
+  CHECK(65.4 == ms(pairwise_seconds(kUnit, {2, 8}, kBuffers)));
+  CHECK(32.6 == ms(chain_seconds(kUnit, {2, 8}, kBuffers / 4)));
+  CHECK(148.5 == ms(pairwise_seconds(kUnit, {32, 8}, kBuffers)));
+  CHECK(19.1 == ms(chain_seconds(kUnit, {32, 8}, kBuffers / 4)));
+  CHECK(520.9 == ms(pairwise_seconds(kUnit, {512, 8}, kBuffers)));
+  CHECK(25.2 == ms(chain_seconds(kUnit, {512, 8}, kBuffers / 4)));
   // The optimum of (S / c + N) (a + c / b), all flows of a node together.
   const NodeLayout layout{128, 8};
   const auto chunk = static_cast<double>(8 * chain_chunk_bytes(kUnit, layout, kBuffers));

@@ -23,11 +23,12 @@ inline std::vector<int> group_sizes() {
 /// Runs `body(comm)`, or `body(comm, handle)` with the group's `MPI_Comm*` too, on the first `num_ranks` ranks of the
 /// world ("self" where that is one); the others wait.
 template <class Body>
-void on_first_ranks(int num_ranks, const std::string& backend, const Body& body) {
+void on_first_ranks(int num_ranks, const std::string& backend, const Body& body,
+                    const dist::CommunicatorOptions& options = {}) {
   const test::RankGroup group(test::world_rank() < num_ranks ? 0 : 1);
   if (test::world_rank() < num_ranks) {
     MemoryLedger ledger;
-    const auto comm = dist::make_communicator(num_ranks == 1 ? "self" : backend, group.handle(), ledger);
+    const auto comm = dist::make_communicator(num_ranks == 1 ? "self" : backend, group.handle(), ledger, options);
     if constexpr (std::is_invocable_v<const Body&, dist::Communicator&>) {
       body(*comm);
     } else {

@@ -175,14 +175,17 @@ TEST_CASE("one outcome a model, precision and batch: on 1 to 7 ranks, in every s
           if (test::world_size() == 7 && (num_ranks % 2 == 0 || granules < 5)) continue;
           for (run.stage = 0; run.stage <= 3; ++run.stage) {
             if (num_ranks == 7 && run.stage < 3 && ++turn % 3 > 0) continue;  // of the many ranks a third, and stage 3
+            const bool over_nodes = (num_ranks + run.stage) % 3 == 2;  // of 1 or 2 ranks
             tests::on_first_ranks(
-                num_ranks, (num_ranks + run.stage) % 2 == 0 ? "shm" : "mpi", [&](dist::Communicator& comm) {
+                num_ranks, (num_ranks + run.stage) % 3 == 0 ? "shm" : "mpi",
+                [&](dist::Communicator& comm) {
                   const Outcome outcome = outcome_of(run, comm);
                   if (!first) first = outcome;
                   INFO(model.arch << ", " << name_of(precision) << ", " << granules << " granules, stage " << run.stage
-                                  << ", " << num_ranks << " ranks");
+                                  << ", " << num_ranks << " ranks, " << comm.description());
                   CHECK(outcome == *first);
-                });
+                },
+                {.ranks_per_node = over_nodes ? 2 - num_ranks % 2 : 0});
           }
         }
       }

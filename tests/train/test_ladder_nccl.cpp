@@ -6,6 +6,8 @@
 
 #include <support/nccl_mock.hpp>
 
+#include <optional>
+
 #include "groups.hpp"
 #include "tiny_run.hpp"
 
@@ -31,6 +33,30 @@ TEST_CASE("nccl gives the bits of mpi in every stage, whichever stream is late")
           CHECK(result_of(run, comm) == by_mpi);
         }
       });
+    }
+  }
+}
+
+TEST_CASE("with comm.exact nccl gives the bits of one rank on any number of ranks, with idle ranks too") {
+  const tests::NcclMock nccl;
+  const tests::Variable delays("KOZERO_STREAM_DELAY_US", "100");
+  dist::CommunicatorOptions exact{.exact = true, .exact_bytes = 4096};
+  for (const auto precision : {Precision::f32, Precision::bf16}) {
+    TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .micro_batch = 2, .global_batch = 10};
+    std::optional<TinyResult> first;
+    for (const int num_ranks : {1, 2, 3, 4}) {
+      const auto check = [&](dist::Communicator& comm) {
+        CHECK(comm.adds_in_order());
+        for (run.stage = 0; run.stage <= 3; ++run.stage) {
+          MemoryLedger ledger;
+          const TinyResult result = tests::TinyTraining(run, comm, ledger).result();
+          if (!first) first = result;
+          INFO("stage " << run.stage << ", " << comm.size() << " ranks");
+          CHECK(result.losses == first->losses);
+          CHECK(result.norms == first->norms);
+        }
+      };
+      tests::on_first_ranks(num_ranks, "nccl", check, exact);
     }
   }
 }
