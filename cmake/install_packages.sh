@@ -49,7 +49,7 @@ may_install() { [[ $(id -u) == 0 ]] || { have sudo && { sudo -n true 2>/dev/null
 
 as_root() { if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi; }
 
-# Silent; where it fails, it leaves its last lines.
+# Prints nothing; where it fails, it leaves its last lines.
 apt_get() {
   local log
   log=$(mktemp)

@@ -61,14 +61,6 @@ void require_space(const std::string& folder, std::int64_t needed) {
                                   "; make room, or keep fewer by checkpoint.keep");
 }
 
-FileHashes hashes_of(const std::string& bytes) {
-  FileHashes hashes{static_cast<std::int64_t>(bytes.size()), {}};
-  for (std::size_t first = 0; first < bytes.size(); first += kBlockBytes) {
-    hashes.blocks.push_back(xxh3_128(std::string_view(bytes).substr(first, kBlockBytes)));
-  }
-  return hashes;
-}
-
 /// The state file's hashes and its datasets', read in one pass over the ranks.
 void hash_state(dist::Communicator& comm, const std::string& path, const std::vector<TensorRef>& tensors,
                 Manifest& manifest) {
@@ -81,9 +73,9 @@ void hash_state(dist::Communicator& comm, const std::string& path, const std::ve
   const auto hashes = hash_spans(comm, path, spans);
   auto next = hashes.begin();
   for (const auto& tensor : tensors) {
-    std::string digits;
-    for (std::size_t i = blocks_of(tensor.offset, tensor.bytes).size(); i > 0; --i) digits += *next++;
-    manifest.datasets[tensor.name] = xxh3_128(digits);
+    const auto end = next + std::ssize(blocks_of(tensor.offset, tensor.bytes));
+    manifest.datasets[tensor.name] = hash_of_hashes({next, end});
+    next = end;
   }
 }
 
@@ -98,7 +90,7 @@ Manifest write_contents(dist::Communicator& comm, const std::string& partial, co
   on_first_rank(comm, [&] {
     for (const auto& [name, bytes] : contents.texts) {
       write_whole_file(path_of(name), bytes);
-      manifest.files[name] = hashes_of(bytes);
+      manifest.files[name] = hashes_of_bytes(bytes);
     }
     write_whole_file(path_of(kManifestFile), manifest_text(manifest));
   });
@@ -162,6 +154,40 @@ Manifest verify_checkpoint(dist::Communicator& comm, const std::string& folder) 
   });
   for (const auto& [name, hashes] : manifest.files) verify_blocks(comm, folder + "/" + name, hashes);
   return manifest;
+}
+
+std::string SavedState::state_file() const { return is_checkpoint ? path + "/" + kStateFile : path; }
+
+namespace {
+
+SavedState saved_state(const std::string& path, const WeightsDescription& description) {
+  Manifest manifest;
+  manifest.record.step = description.step;
+  manifest.record.tokens = description.tokens;
+  manifest.record.model = description.model;
+  return {path, false, std::move(manifest)};
+}
+
+/// As rank 0 sees it.
+bool is_folder_for_all(dist::Communicator& comm, const std::string& path) {
+  return dist::broadcast_value(comm, static_cast<int>(comm.rank() == 0 && is_folder(path))) != 0;
+}
+
+}  // namespace
+
+SavedState read_saved_state(const std::string& path) {
+  if (is_folder(path)) return {path, true, read_manifest(path)};
+  return saved_state(path, read_weights_header(path));
+}
+
+SavedState read_saved_state(dist::Communicator& comm, const std::string& path) {
+  if (is_folder_for_all(comm, path)) return {path, true, read_manifest(comm, path)};
+  return saved_state(path, read_weights_header(comm, path));
+}
+
+SavedState verify(dist::Communicator& comm, const std::string& path) {
+  if (is_folder_for_all(comm, path)) return {path, true, verify_checkpoint(comm, path)};
+  return saved_state(path, verify_weights_header(comm, path));
 }
 
 namespace {

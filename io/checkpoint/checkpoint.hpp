@@ -49,6 +49,27 @@ Manifest read_manifest(dist::Communicator& comm, const std::string& folder);
 /// Throws Error(input), seen by all ranks.
 Manifest verify_checkpoint(dist::Communicator& comm, const std::string& folder);
 
+// What was saved under a path, be it a checkpoint's folder or a weights file.
+// libhdf5 opens the state's file after verify() alone.
+
+struct SavedState {
+  std::string path;
+  bool is_checkpoint = false;
+  Manifest manifest;  ///< of a weights file: the record's step, tokens and model alone
+
+  [[nodiscard]] std::string state_file() const;  ///< the HDF5 file of the tensors
+};
+
+/// The manifest or header on its own, read on this process. Throws Error(input).
+SavedState read_saved_state(const std::string& path);
+
+/// Rank 0's, on every rank. Collective. Throws Error(input), seen by all ranks.
+SavedState read_saved_state(dist::Communicator& comm, const std::string& path);
+
+/// Compares every byte with the hashes in the manifest or header; all ranks must find rank 0's. Collective. Throws
+/// Error(input), seen by all ranks.
+SavedState verify(dist::Communicator& comm, const std::string& path);
+
 // The checkpoints of a run's folder: step_000000100, step_000000200, ...
 // A checkpoint's step is what its manifest says; a folder that was copied or renamed may have another name.
 // What is being written or removed is called .partial and counts for nothing; a crash at any moment leaves either whole

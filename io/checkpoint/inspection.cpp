@@ -85,7 +85,7 @@ TensorStatistics statistics_of(const Hdf5Dataset& dataset, std::int64_t extent) 
 
 std::vector<TensorStatistics> statistics_of(dist::Communicator& comm, const Hdf5File& file,
                                             const std::vector<ListedTensor>& tensors) {
-  return map_over_ranks(comm, tensors.size(), [&](std::size_t item) {
+  return dist::map_over_ranks(comm, tensors.size(), [&](std::size_t item) {
     return statistics_of(file.open_dataset(tensors[item].name), tensors[item].extent());
   });
 }
@@ -127,7 +127,7 @@ TensorDifference difference_of(const Hdf5Dataset& a, const Hdf5Dataset& b, std::
 
 std::vector<TensorDifference> differences_of(dist::Communicator& comm, const Hdf5File& a, const Hdf5File& b,
                                              const std::vector<ListedTensor>& tensors) {
-  return map_over_ranks(comm, tensors.size(), [&](std::size_t item) {
+  return dist::map_over_ranks(comm, tensors.size(), [&](std::size_t item) {
     const std::string& name = tensors[item].name;
     return difference_of(a.open_dataset(name), b.open_dataset(name), tensors[item].extent());
   });

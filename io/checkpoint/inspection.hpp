@@ -31,32 +31,6 @@ std::vector<ListedTensor> list_tensors(const Hdf5File& file);
 /// Those whose names the pattern fits; all for an empty pattern.
 std::vector<ListedTensor> chosen_tensors(const std::vector<ListedTensor>& tensors, const std::string& pattern);
 
-// Independent items of work distributed over the ranks, with every result on every rank.
-//   item i on rank i mod n
-// An item is the work of one rank from begin to end, so its result does not depend on the number of ranks.
-
-/// work(item) -> a number or a struct of numbers; the results in the items' order. Collective. Throws what any rank's
-/// work throws, seen by all ranks.
-template <class Work>
-auto map_over_ranks(dist::Communicator& comm, std::size_t items, const Work& work) {
-  using Result = std::invoke_result_t<Work, std::size_t>;
-  const auto ranks = static_cast<std::size_t>(comm.size());
-  const std::size_t rounds = (items + ranks - 1) / ranks;
-  const auto mine = dist::agreed(comm, [&] {
-    std::vector<Result> results(rounds);
-    for (std::size_t round = 0; round < rounds; ++round) {
-      const std::size_t item = round * ranks + static_cast<std::size_t>(comm.rank());
-      if (item >= items) break;
-      results[round] = work(item);
-    }
-    return results;
-  });
-  const std::vector<Result> all = dist::from_all_ranks(comm, mine);
-  std::vector<Result> in_order;
-  for (std::size_t item = 0; item < items; ++item) in_order.push_back(all[item % ranks * rounds + item / ranks]);
-  return in_order;
-}
-
 // What a stored tensor's values are like, read in chunks.
 //   norm = sqrt(sum x_i^2), least and largest, over the finite x_i; how many are not finite
 // Squares are added in double in fixed blocks, and a tensor is one rank's work: the same numbers on any rank count.

@@ -103,7 +103,7 @@ std::string label_of(const std::string& group, const std::string& name) {
 
 /// Calls `visit(first, last, values)` for the parts of the tensor, as ranges of its elements, that the shards hold.
 template <class T, class Visit>
-void for_each_part(const Parameter& row, const std::vector<UnitValues<T>>& shards, const Visit& visit) {
+void for_each_part(const Parameter& row, const std::vector<RangeValues<T>>& shards, const Visit& visit) {
   for (const auto& shard : shards) {
     if (shard.unit != row.unit) continue;
     const std::int64_t begin = std::max(shard.begin, row.offset);
@@ -159,7 +159,7 @@ Hdf5Dataset open_tensor(const Hdf5File& file, const Parameter& row, const std::s
 void require_complete(dist::Communicator& comm, const ParameterTable& table, const TensorGroup<const float>& group) {
   std::int64_t mine = 0;
   for (const auto& row : table.rows()) {
-    for_each_part(row, group.shards,
+    for_each_part(row, group.ranges,
                   [&](std::int64_t first, std::int64_t last, const float*) { mine += last - first; });
   }
   const auto counts = dist::from_all_ranks(comm, mine);
@@ -170,7 +170,7 @@ void require_complete(dist::Communicator& comm, const ParameterTable& table, con
 void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
                  const std::vector<TensorRef>& tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    for_each_part(table.rows()[i], group.shards, [&](std::int64_t first, std::int64_t last, const float* from) {
+    for_each_part(table.rows()[i], group.ranges, [&](std::int64_t first, std::int64_t last, const float* from) {
       const auto bytes = static_cast<std::size_t>(last - first) * sizeof(float);
       write_in_chunks(file, {reinterpret_cast<const char*>(from), bytes},
                       tensors[i].offset + first * static_cast<std::int64_t>(sizeof(float)));
@@ -180,7 +180,7 @@ void write_group(const FileDescriptor& file, const ParameterTable& table, const 
 
 void read_group(dist::Communicator& comm, const Hdf5File& file, const ParameterTable& table,
                 const TensorGroup<float>& group) {
-  for (const auto& shard : group.shards) std::fill_n(shard.values.data(), shard.values.extent(0), 0.0F);
+  for (const auto& shard : group.ranges) std::fill_n(shard.values.data(), shard.values.extent(0), 0.0F);
   // Every rank opens the file for itself and finds the same: no rank waits inside libhdf5 for another.
   const auto datasets = dist::agreed(comm, [&] {
     compare_names(file, group.name, table);
@@ -190,7 +190,7 @@ void read_group(dist::Communicator& comm, const Hdf5File& file, const ParameterT
   });
   dist::agreed(comm, [&] {
     for (std::size_t i = 0; i < datasets.size(); ++i) {
-      for_each_part(table.rows()[i], group.shards,
+      for_each_part(table.rows()[i], group.ranges,
                     [&](std::int64_t first, std::int64_t last, float* to) { datasets[i].read(first, last, to); });
     }
   });

@@ -77,30 +77,30 @@ std::vector<std::vector<TensorRef>> lay_out_file(const std::string& path, const 
 // The group knows no rank count and no placement: each rank writes its own shards to where they lie in the file,
 // nothing is gathered, and any rank count reads them back, as unions of hyperslabs of the shaped datasets.
 
-/// Elements [begin, begin + values.extent(0)) of a unit, pads included: what one rank owns of it.
+/// Elements [begin, begin + values.extent(0)) of a unit, pads included: a rank's shard, or the whole unit.
 template <class T>
-struct UnitValues {
+struct RangeValues {
   int unit = 0;
   std::int64_t begin = 0;
   HostVector<T> values;
 };
 
-/// A group's name and this rank's shards of it.
+/// A group's name and what this rank holds of it: its shards to write, any ranges to read.
 template <class T>
 struct TensorGroup {
   std::string name;  ///< "parameters", "optimizer/exp_avg"
-  std::vector<UnitValues<T>> shards;
+  std::vector<RangeValues<T>> ranges;
 };
 
-/// Throws Error(internal) unless the shards of all ranks hold every element of every tensor exactly once: datasets are
+/// Throws Error(internal) unless the ranges of all ranks hold every element of every tensor exactly once: datasets are
 /// not filled at creation, so an element that no rank writes would be garbage in the file. Collective.
 void require_complete(dist::Communicator& comm, const ParameterTable& table, const TensorGroup<const float>& group);
 
-/// Writes this rank's shards to the group's tensors, `tensors`, in the table's order. Throws Error(write).
+/// Writes this rank's ranges to the group's tensors, `tensors`, in the table's order. Throws Error(write).
 void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
                  const std::vector<TensorRef>& tensors);
 
-/// Fills any shards, pads with zeros. Collective, with agreement. Throws Error(input) naming file, tensor and reason
+/// Fills the ranges, pads with zeros. Collective, with agreement. Throws Error(input) naming file, tensor and reason
 /// where the group's tensors are not the table's.
 void read_group(dist::Communicator& comm, const Hdf5File& file, const ParameterTable& table,
                 const TensorGroup<float>& group);

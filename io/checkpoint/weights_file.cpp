@@ -16,8 +16,7 @@ namespace kozero::io {
 namespace {
 
 constexpr std::string_view kFirstWords = "KoZeRO weights 1, sealed ";
-constexpr std::size_t kDigits = 32;
-constexpr std::size_t kFirstLine = kFirstWords.size() + kDigits + 1;
+constexpr std::size_t kFirstLine = kFirstWords.size() + kHashDigits + 1;
 
 struct WeightsHeader {
   std::int64_t bytes = 0;
@@ -42,7 +41,7 @@ WeightsHeader parsed(const std::string& block, const std::string& path) {
     refuse("not a weights file that KoZeRO wrote: it begins with no KoZeRO header; other weights come in by kozero import");
   }
   const std::string rest = block.substr(kFirstLine);
-  if (block.substr(kFirstWords.size(), kDigits) != xxh3_128(rest)) {
+  if (block.substr(kFirstWords.size(), kHashDigits) != xxh3_128(rest)) {
     refuse("its first 4096 bytes, the header, are not what was written");
   }
   WeightsHeader header;
@@ -73,10 +72,7 @@ std::string block_of_first_rank(dist::Communicator& comm, const std::string& pat
 
 /// The hash of all bytes behind the header. Collective.
 std::string hash_behind(dist::Communicator& comm, const std::string& path, std::int64_t bytes) {
-  std::string digits;
-  for (const auto& hash : hash_spans(comm, path, blocks_of(kWeightsHeaderBytes, bytes - kWeightsHeaderBytes)))
-    digits += hash;
-  return xxh3_128(digits);
+  return hash_of_hashes(hash_spans(comm, path, blocks_of(kWeightsHeaderBytes, bytes - kWeightsHeaderBytes)));
 }
 
 }  // namespace
@@ -103,7 +99,7 @@ WeightsDescription read_weights_header(dist::Communicator& comm, const std::stri
   return dist::agreed(comm, [&] { return parsed(block, path).description; });
 }
 
-void verify_weights_header(dist::Communicator& comm, const std::string& path) {
+WeightsDescription verify_weights_header(dist::Communicator& comm, const std::string& path) {
   const std::string block = block_of_first_rank(comm, path);
   const WeightsHeader header = dist::agreed(comm, [&] {
     const FileDescriptor file(path, FileDescriptor::Use::read);
@@ -113,7 +109,7 @@ void verify_weights_header(dist::Communicator& comm, const std::string& path) {
     throw Error(Failure::input,
                 path + ": " + std::to_string(file.size()) + " bytes, its header says " + std::to_string(found.bytes));
   });
-  if (hash_behind(comm, path, header.bytes) == header.hash) return;
+  if (hash_behind(comm, path, header.bytes) == header.hash) return header.description;
   throw Error(Failure::input,
               path + ": bytes 4096 to " + std::to_string(header.bytes - 1) + " are not what its header says",
               Error::Seen::by_all_ranks);
@@ -188,7 +184,7 @@ std::vector<std::string> read_tensor_file(dist::Communicator& comm, const std::s
 }
 
 void write_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
-                   const std::vector<UnitValues<const float>>& shards, const WeightsDescription& description) {
+                   const std::vector<RangeValues<const float>>& shards, const WeightsDescription& description) {
   const std::string partial = partial_name(path);
   try {
     write_file(comm, partial, table, {{kParameterGroup, shards}}, description, kWeightsHeaderBytes);
@@ -204,7 +200,7 @@ void write_weights(dist::Communicator& comm, const std::string& path, const Para
 }
 
 WeightsDescription read_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
-                                const std::vector<UnitValues<float>>& shards) {
+                                const std::vector<RangeValues<float>>& shards) {
   const Hdf5File file = open_together(comm, path);
   read_group(comm, file, table, {kParameterGroup, shards});
   return dist::agreed(comm, [&] { return describe(file); });

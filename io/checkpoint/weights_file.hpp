@@ -41,13 +41,13 @@ WeightsDescription read_weights_header(dist::Communicator& comm, const std::stri
 
 /// Compares every byte of the file with its header; all ranks must find rank 0's header. Collective. Throws
 /// Error(input), seen by all ranks.
-void verify_weights_header(dist::Communicator& comm, const std::string& path);
+WeightsDescription verify_weights_header(dist::Communicator& comm, const std::string& path);
 
 // A file of a model's tensors, plain or with training state.
 //   /parameters/<name>   always        /optimizer/<state>/<name>   in a checkpoint
 //   root attributes: format_version, description, step, tokens; a tied tensor has tied_to, the other's name
-// A weights file alone is sealed (weights_file.hpp), written under a temporary name, synced, renamed; a checkpoint does
-// that with its folder and manifest. What is read was verified before: verify_weights_header, verify_checkpoint.
+// A weights file alone gets the header above, is written under a temporary name, synced and renamed; a checkpoint does
+// that with its folder and manifest. What is read was verified before by verify() (checkpoint.hpp).
 // All functions are collective; after each phase the ranks agree on the worst status.
 
 /// A whole file under its own name, replacing an older one, and on the disk; returns where its tensors lie. Over all
@@ -65,11 +65,11 @@ std::vector<std::string> read_tensor_file(dist::Communicator& comm, const std::s
 
 /// The plain weights file: the parameters alone, complete or absent. Throws Error(write).
 void write_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
-                   const std::vector<UnitValues<const float>>& shards, const WeightsDescription& description);
+                   const std::vector<RangeValues<const float>>& shards, const WeightsDescription& description);
 
 /// Fills any shards of the parameters, pads with zeros. Throws Error(input).
 WeightsDescription read_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
-                                const std::vector<UnitValues<float>>& shards);
+                                const std::vector<RangeValues<float>>& shards);
 
 /// Where a tensor lies: "/parameters/NAME".
 std::string weights_dataset(const std::string& name);
@@ -82,7 +82,7 @@ class WeightsStream {
   WeightsStream(const std::string& path, const ParameterTable& table, const WeightsDescription& description);
   /// Elements [first, first + values.size()) of the table's tensor `index`.
   void write(std::size_t index, std::int64_t first, std::span<const float> values) const;
-  /// Syncs and headers the file and gives it its name.
+  /// Syncs the file, writes its header and gives it its name.
   void close();
 
  private:

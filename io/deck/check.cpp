@@ -64,20 +64,30 @@ struct ReadWhere {
   std::vector<std::string> values;
 };
 
-const std::vector<std::string> kLlamaFamily = {"\"llama\"", "\"qwen2\"", "\"qwen3\""};
-const std::vector<std::string> kDecoders = {"\"gpt2\"", "\"llama\"", "\"qwen2\"", "\"qwen3\""};
+using Part = Architecture::Part;
+
+/// A key of the model that the architectures with holds(architecture) read.
+template <class Holds>
+ReadWhere where_architecture(const std::string& key, const Holds& holds) {
+  ReadWhere rule{key, "model.arch", {}};
+  for (const auto& name : architectures_where(holds)) rule.values.push_back(toml_string(name));
+  return rule;
+}
+
+bool is_decoder(const Architecture& architecture) { return architecture.decoder; }
+bool is_rotary(const Architecture& architecture) { return architecture.rotary; }
 
 const std::vector<ReadWhere> kReadWhere = {
     {"run.tuning", "run.products", {"\"fastest\"", "\"tf32\""}},
-    {"model.layers", "model.arch", kDecoders},
-    {"model.heads", "model.arch", kDecoders},
-    {"model.kv_heads", "model.arch", kLlamaFamily},
-    {"model.head_dim", "model.arch", kLlamaFamily},
-    {"model.rope_theta", "model.arch", kLlamaFamily},
-    {"model.rope_scaling", "model.arch", kLlamaFamily},
-    {"model.qkv_bias", "model.arch", {"\"llama\"", "\"qwen2\""}},
-    {"model.qk_norm", "model.arch", {"\"llama\"", "\"qwen3\""}},
-    {"model.dropout", "model.arch", {"\"gpt2\""}},
+    where_architecture("model.layers", is_decoder),
+    where_architecture("model.heads", is_decoder),
+    where_architecture("model.kv_heads", is_rotary),
+    where_architecture("model.head_dim", is_rotary),
+    where_architecture("model.rope_theta", is_rotary),
+    where_architecture("model.rope_scaling", is_rotary),
+    where_architecture("model.qkv_bias", [](const auto& each) { return each.qkv_bias != Part::never; }),
+    where_architecture("model.qk_norm", [](const auto& each) { return each.qk_norm != Part::never; }),
+    where_architecture("model.dropout", [](const auto& each) { return each.dropout; }),
     {"data.tokenizer", "data.synthetic", {"false"}},
     {"train.base_ranks", "train.batch_scaling", {"\"linear\"", "\"sqrt\""}},
     {"train.loss_scale", "train.precision", {"\"fp16\""}},
@@ -143,7 +153,7 @@ void need(const Deck& deck, const std::string& key) {
 
 void check_shape_given(const Deck& deck) {
   need(deck, "model.dim");
-  if (deck.model.arch == "linear") return need(deck, "model.ffn");
+  if (!architecture(deck.model.arch).decoder) return need(deck, "model.ffn");
   for (const char* key : {"model.layers", "model.heads", "model.seq"}) need(deck, key);
 }
 
@@ -157,7 +167,7 @@ void check_heads(const Deck& deck) {
     refuse_value(deck, "model.kv_heads", "accepted are divisors of " + beside(deck, "model.heads"));
   }
   const std::int64_t head_dim = model.head_dim != 0 ? model.head_dim : model.dim / model.heads;
-  if (holds(kLlamaFamily, toml_string(model.arch)) && head_dim % 2 != 0) {
+  if (architecture(model.arch).rotary && head_dim % 2 != 0) {
     refuse_value(deck, model.head_dim != 0 ? "model.head_dim" : "model.dim",
                  "heads of " + std::to_string(head_dim) + " channels; accepted are even ones, since RoPE turns pairs");
   }
@@ -165,26 +175,28 @@ void check_heads(const Deck& deck) {
 
 void check_arch(const Deck& deck) {
   const ModelKeys& model = deck.model;
-  const std::string arch = arch_of_preset(model.preset);
-  if (!arch.empty() && arch != model.arch) {
+  const Architecture& arch = architecture(model.arch);
+  const Architecture* of_preset = architecture_of_preset(model.preset);
+  if (of_preset != nullptr && of_preset != &arch) {
     refuse_value(deck, "model.preset", "another architecture's; accepted are presets of " + beside(deck, "model.arch"));
   }
-  if (model.arch == "linear" && model.preset != "none") {
-    refuse_value(deck, "model.preset", "model.arch = \"linear\" has no presets; accepted are model.dim and model.ffn");
+  if (!arch.decoder && model.preset != "none") {
+    refuse_value(deck, "model.preset",
+                 beside(deck, "model.arch") + " has no presets; accepted are model.dim and model.ffn");
   }
-  if (model.arch == "linear" && !deck.data.synthetic) {
+  if (!arch.decoder && !deck.data.synthetic) {
     refuse_value(deck, "model.arch", "it makes its own data; accepted with it is data.synthetic = true");
   }
 }
 
-/// What the name of an architecture says of its parts.
+/// Parts that an architecture always has cannot be turned off.
 void check_parts(const Deck& deck) {
-  const ModelKeys& model = deck.model;
+  const Architecture& arch = architecture(deck.model.arch);
   const auto refuse_without = [&](const std::string& key) {
     refuse_value(deck, key, beside(deck, "model.arch") + " has it; accepted are true, or model.arch = \"llama\"");
   };
-  if (model.arch == "qwen2" && !model.qkv_bias) refuse_without("model.qkv_bias");
-  if (model.arch == "qwen3" && !model.qk_norm) refuse_without("model.qk_norm");
+  if (arch.qkv_bias == Part::always && !deck.model.qkv_bias) refuse_without("model.qkv_bias");
+  if (arch.qk_norm == Part::always && !deck.model.qk_norm) refuse_without("model.qk_norm");
 }
 
 void check_vocabulary(const Deck& deck) {
@@ -242,16 +254,17 @@ void check_checkpoints(const Deck& deck) {
   };
   if (deck.checkpoint.every == 0) refuse_where("checkpoint.every");
   if (deck.data.val_fraction == 0) refuse_where("data.val_fraction");
-  if (deck.model.arch == "linear") refuse_where("model.arch");
+  if (!architecture(deck.model.arch).decoder) refuse_where("model.arch");
 }
 
 }  // namespace
 
-std::string arch_of_preset(const std::string& preset) {
-  const auto dash = preset.find('-');
-  if (dash == std::string::npos) return "";
-  const std::string family = preset.substr(0, dash);
-  return family == "qwen" ? "qwen3" : family;
+const Architecture* architecture_of_preset(const std::string& preset) {
+  for (const Architecture& each : kArchitectures) {
+    const std::string family = each.presets;
+    if (!family.empty() && preset.starts_with(family + "-")) return &each;
+  }
+  return nullptr;
 }
 
 void check_deck(Deck& deck) {

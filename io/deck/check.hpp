@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include "io/deck/deck.hpp"
 
@@ -35,7 +36,7 @@ std::string did_you_mean(const std::string& given, const std::vector<std::string
 /// that the choice leaves without meaning (optim.betas) fall back to their defaults instead.
 void check_deck(Deck& deck);
 
-/// The architecture that a preset is of; "" where it is a shape for any.
-std::string arch_of_preset(const std::string& preset);
+/// The architecture that a preset is of; nullptr where it is a shape for any.
+const Architecture* architecture_of_preset(const std::string& preset);
 
 }  // namespace kozero::io

@@ -16,7 +16,7 @@
 
 namespace kozero::io {
 
-// A file and overrides into a Deck; then what silence means; then the whole-deck checks.
+// A file and overrides into a Deck; then the defaults that depend on other keys; then the whole-deck checks.
 
 namespace {
 
@@ -49,12 +49,13 @@ void note_repetition(const Given& given, Deck& deck) {
 
 /// What the user did not say and another key decides.
 void complete(Deck& deck) {
-  const std::string& preset = deck.model.preset;
   if (!deck.is_set("run.dir")) deck.run.dir = "runs/" + std::filesystem::path(deck.source).stem().string();
-  if (!deck.is_set("model.arch") && !arch_of_preset(preset).empty()) deck.model.arch = arch_of_preset(preset);
-  if (!deck.is_set("model.tie_embeddings")) deck.model.tie_embeddings = deck.model.arch == "gpt2";
-  if (!deck.is_set("model.qkv_bias")) deck.model.qkv_bias = deck.model.arch == "qwen2";
-  if (!deck.is_set("model.qk_norm")) deck.model.qk_norm = deck.model.arch == "qwen3";
+  const Architecture* of_preset = architecture_of_preset(deck.model.preset);
+  if (!deck.is_set("model.arch") && of_preset != nullptr) deck.model.arch = of_preset->name;
+  const Architecture& arch = architecture(deck.model.arch);
+  if (!deck.is_set("model.tie_embeddings")) deck.model.tie_embeddings = arch.tie_embeddings;
+  if (!deck.is_set("model.qkv_bias")) deck.model.qkv_bias = arch.qkv_bias == Architecture::Part::always;
+  if (!deck.is_set("model.qk_norm")) deck.model.qk_norm = arch.qk_norm == Architecture::Part::always;
 }
 
 constexpr const char* kResolvedHeading = "# The resolved deck of a run";
@@ -107,11 +108,11 @@ bool is_truth_value(const DeckRow& row) {
 
 /// Whether a key has no value of its own: the default means "not given", or the preset decides. A truth value always
 /// is one.
-bool is_silent(const Deck& deck, const DeckRow& row) {
+bool is_left_out(const Deck& deck, const DeckRow& row) {
   if (deck.is_set(row.key)) return false;
   const bool preset_decides = section_of(row.key) == "model" && deck.model.preset != "none";
   return (preset_decides && row.key != "model.arch") ||
-         (!row.when_silent.empty() && !is_truth_value(row) && holds_default(deck, row));
+         (!row.default_text.empty() && !is_truth_value(row) && holds_default(deck, row));
 }
 
 /// A file's name may hold what TOML allows in no comment: line breaks, bytes that are no UTF-8.
@@ -123,8 +124,8 @@ std::string comment(std::string text) {
 }
 
 std::string line_of(const Deck& deck, const DeckRow& row) {
-  if (is_silent(deck, row)) {
-    return "# " + name_of(row.key) + ": " + (row.when_silent.empty() ? "the preset's" : row.when_silent);
+  if (is_left_out(deck, row)) {
+    return "# " + name_of(row.key) + ": " + (row.default_text.empty() ? "the preset's" : row.default_text);
   }
   const auto origin = deck.origins.find(row.key);
   const std::string from = origin == deck.origins.end() ? "default" : origin->second;
@@ -175,8 +176,8 @@ std::string first_difference(const std::string& a, const std::string& b) {
 std::string deck_reference() {
   std::string text;
   for (const auto& row : deck_schema()) {
-    const std::string silent = row.when_silent.empty() ? text_in(Deck(), row) : row.when_silent;
-    text += row.key + ": " + row.help + " (default: " + silent + "); " + accepted_text(row) + "\n";
+    const std::string text_of_default = row.default_text.empty() ? text_in(Deck(), row) : row.default_text;
+    text += row.key + ": " + row.help + " (default: " + text_of_default + "); " + accepted_text(row) + "\n";
   }
   return text;
 }

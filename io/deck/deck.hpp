@@ -15,7 +15,7 @@
 namespace kozero::io {
 
 struct RunKeys {
-  std::string dir;  ///< silent: runs/ and the deck's name
+  std::string dir;  ///< not given: runs/ and the deck's name
   std::int64_t seed = 1;
   std::int64_t steps = 0;   ///< 0: not given, epochs is
   std::int64_t epochs = 0;  ///< 0: not given, steps is
@@ -50,12 +50,12 @@ struct ModelKeys {
   std::int64_t ffn = 0;
   std::int64_t vocab = 0;
   std::int64_t seq = 0;
-  bool tie_embeddings = true;  ///< not given: true for gpt2, else false
+  bool tie_embeddings = true;  ///< not given: the architecture's default
   double dropout = 0;
   double rope_theta = 10000;
   RopeScalingKeys rope_scaling;
-  bool qkv_bias = false;  ///< not given: true for qwen2, else false
-  bool qk_norm = false;   ///< not given: true for qwen3, else false
+  bool qkv_bias = false;  ///< not given: whether the architecture always has it, and so below
+  bool qk_norm = false;
   double norm_eps = 1e-5;
   std::string init = "random";
 };

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// schema.cpp: the rows of the deck: key, member, accepted values, meaning, what silence means.
+// schema.cpp: the rows of the deck: key, member, accepted values, meaning, default.
 #include "io/deck/schema.hpp"
+#include <kozero/core/architecture.hpp>
 
 namespace kozero::io {
 namespace {
@@ -71,10 +72,18 @@ std::vector<DeckRow> run_rows() {
   };
 }
 
+/// What a flag means that is not given: "true for gpt2, else false".
+template <class Holds>
+std::string true_for(const Holds& holds) {
+  return "true for " + joined(architectures_where(holds)) + ", else false";
+}
+
 std::vector<DeckRow> model_rows() {
   using K = ModelKeys;
+  using Part = Architecture::Part;
+  const auto all = architectures_where([](const Architecture&) { return true; });
   return {
-      {"model.arch", kModel<&K::arch>, words({"gpt2", "llama", "qwen2", "qwen3", "linear"}), "the kind of network"},
+      {"model.arch", kModel<&K::arch>, words(all), "the kind of network"},
       {"model.preset", kModel<&K::preset>,
        words({"none", "tiny", "small", "medium", "gpt2-124m", "gpt2-350m", "gpt2-774m", "gpt2-1558m", "llama-1b",
               "llama-8b", "llama-13b", "qwen2-0.5b", "qwen-0.6b", "qwen-8b"}),
@@ -92,15 +101,15 @@ std::vector<DeckRow> model_rows() {
        "the preset's, else the tokenizer's"},
       {"model.seq", kModel<&K::seq>, from_to(1, kWide), "positions: tokens of a sequence", kShape},
       {"model.tie_embeddings", kModel<&K::tie_embeddings>, anything(), "embedding and head are one matrix",
-       "true for gpt2, else false"},
+       true_for([](const auto& each) { return each.tie_embeddings; })},
       {"model.dropout", kModel<&K::dropout>, fraction(), "gpt2: probability that a channel is dropped in training"},
       {"model.rope_theta", kModel<&K::rope_theta>, above(0), "llama, qwen: base of the rotary angles"},
       {"model.rope_scaling", kModel<&K::rope_scaling>, anything(),
        "llama, qwen: Llama 3's stretching of the rotary angles; all of it is in one table"},
       {"model.qkv_bias", kModel<&K::qkv_bias>, anything(), "llama: biases on q, k and v; qwen2 always has them",
-       "true for qwen2, else false"},
+       true_for([](const auto& each) { return each.qkv_bias == Part::always; })},
       {"model.qk_norm", kModel<&K::qk_norm>, anything(), "llama: RMSNorm of each head's q and k; qwen3 always has it",
-       "true for qwen3, else false"},
+       true_for([](const auto& each) { return each.qk_norm == Part::always; })},
       {"model.norm_eps", kModel<&K::norm_eps>, above(0), "added to the variance in every norm"},
       {"model.init", kModel<&K::init>, anything(),
        "weights to start from: random, or the path of a run, checkpoint, weights file or Hugging Face folder to "

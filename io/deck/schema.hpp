@@ -36,7 +36,7 @@ std::string joined(const std::vector<std::string>& words);
 std::string bracketed(const std::vector<std::string>& words);
 
 // The one table of deck keys, from which decks are read, checked, written and documented.
-// A row is a key: where its value lies in a Deck (which gives the type), what is accepted, what silence means. Adding a
+// A row is a key: where its value lies in a Deck (which gives the type), what is accepted, its default. Adding a
 // key is adding a member to deck.hpp and a row to schema.cpp.
 
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
@@ -55,7 +55,7 @@ struct DeckRow {
   DeckValue (*value_in)(Deck&);  ///< where it lies
   Accepted accepted;
   std::string help;
-  std::string when_silent = "";  ///< what a missing key means where the Deck's default does not say it
+  std::string default_text = "";  ///< what a missing key means where the Deck's default does not say it
 };
 
 /// All rows, in the order of the written deck.
@@ -84,7 +84,7 @@ std::string text_in(const Deck& deck, const DeckRow& row);
 /// Whether the deck holds the row's default, given or not.
 bool holds_default(const Deck& deck, const DeckRow& row);
 
-/// Puts the row's default into the deck and forgets who set it.
+/// Puts the row's default into the deck and removes its origin.
 void reset(Deck& deck, const DeckRow& row);
 
 }  // namespace kozero::io

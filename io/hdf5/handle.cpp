@@ -62,7 +62,7 @@ bool Hdf5Handle::release() noexcept {
 namespace {
 
 constexpr hsize_t kAlignedFrom = 256 << 10;
-constexpr std::int64_t kBorder = 1 << 20;
+constexpr std::int64_t kFileAlignment = 1 << 20;
 
 }  // namespace
 
@@ -79,10 +79,10 @@ Hdf5Handle open_hdf5(const std::string& path, Hdf5Access access, std::int64_t us
   const Hdf5Lock lock;
   const bool creates = access == Hdf5Access::create;
   const Failure failure = creates ? Failure::write : Failure::input;
-  // HDF5 wants a user block to end on a border.
-  const auto border = static_cast<hsize_t>(user_block > 0 ? std::min(user_block, kBorder) : kBorder);
+  // HDF5 wants a user block to end on the alignment.
+  const auto alignment = static_cast<hsize_t>(user_block > 0 ? std::min(user_block, kFileAlignment) : kFileAlignment);
   const Hdf5Handle properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  if (!properties.valid() || H5Pset_alignment(properties.id(), kAlignedFrom, border) < 0 ||
+  if (!properties.valid() || H5Pset_alignment(properties.id(), kAlignedFrom, alignment) < 0 ||
       H5Pset_libver_bounds(properties.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST) < 0) {
     fail_hdf5(failure, path, "set the file's access properties");
   }

@@ -62,7 +62,7 @@ class Hdf5Handle {
 };
 
 // Opens an HDF5 file on this process.
-// Objects of 256 KiB and more start on 1 MiB borders, or those of a user block;
+// Objects of 256 KiB and more are aligned to 1 MiB, or to the user block;
 // the file is readable by HDF5 1.8 and newer.
 
 enum class Hdf5Access { read, create };  ///< create: an existing file is emptied

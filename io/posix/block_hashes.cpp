@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -42,23 +43,6 @@ std::string digits_of(const FileDescriptor& file, const Span& span, std::vector<
   return hash.digits();
 }
 
-constexpr std::size_t kDigits = 32;
-
-/// The hashes of this rank's spans, `rounds` of them, one after another; those past the last are zeros.
-std::vector<char> my_digits(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans,
-                            std::size_t rounds) {
-  constexpr std::size_t kChunk = std::size_t{256} << 10;
-  const FileDescriptor file(path, FileDescriptor::Use::read);
-  std::vector<char> chunk(kChunk);
-  std::vector<char> digits;
-  for (std::size_t round = 0; round < rounds; ++round) {
-    const std::size_t mine = round * static_cast<std::size_t>(comm.size()) + static_cast<std::size_t>(comm.rank());
-    const std::string one = mine < spans.size() ? digits_of(file, spans[mine], chunk) : std::string(kDigits, '0');
-    digits.insert(digits.end(), one.begin(), one.end());
-  }
-  return digits;
-}
-
 }  // namespace
 
 std::string xxh3_128(std::string_view bytes) { return digits_of(XXH3_128bits(bytes.data(), bytes.size())); }
@@ -72,6 +56,20 @@ void RunningHash::add(std::string_view bytes) {
 }
 
 std::string RunningHash::digits() const { return digits_of(XXH3_128bits_digest(state_.get())); }
+
+std::string hash_of_hashes(const std::vector<std::string>& hashes) {
+  RunningHash hash;
+  for (const std::string& digits : hashes) hash.add(digits);
+  return hash.digits();
+}
+
+FileHashes hashes_of_bytes(std::string_view bytes) {
+  FileHashes hashes{static_cast<std::int64_t>(bytes.size()), {}};
+  for (const auto& [offset, extent] : blocks_of(0, hashes.size)) {
+    hashes.blocks.push_back(xxh3_128(bytes.substr(static_cast<std::size_t>(offset), static_cast<std::size_t>(extent))));
+  }
+  return hashes;
+}
 
 nlohmann::ordered_json json_of(const FileHashes& hashes) {
   return {{"size", hashes.size}, {"xxh3_128", hashes.blocks}};
@@ -96,14 +94,16 @@ std::vector<Span> blocks_of(std::int64_t offset, std::int64_t extent) {
 }
 
 std::vector<std::string> hash_spans(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans) {
-  const auto ranks = static_cast<std::size_t>(comm.size());
-  const std::size_t rounds = (spans.size() + ranks - 1) / ranks;
-  const auto mine = dist::agreed(comm, [&] { return my_digits(comm, path, spans, rounds); });
-  const auto all = dist::from_all_ranks(comm, mine);
+  constexpr std::size_t kChunk = std::size_t{256} << 10;
+  const auto file = dist::agreed(comm, [&] { return FileDescriptor(path, FileDescriptor::Use::read); });
+  std::vector<char> chunk(kChunk);
+  const auto all = dist::map_over_ranks(comm, spans.size(), [&](std::size_t i) {
+    std::array<char, kHashDigits> digits{};
+    digits_of(file, spans[i], chunk).copy(digits.data(), digits.size());
+    return digits;
+  });
   std::vector<std::string> hashes;
-  for (std::size_t i = 0; i < spans.size(); ++i) {
-    hashes.emplace_back(all.data() + (i % ranks * rounds + i / ranks) * kDigits, kDigits);
-  }
+  for (const auto& digits : all) hashes.emplace_back(digits.data(), digits.size());
   return hashes;
 }
 

@@ -17,14 +17,15 @@ struct XXH3_state_s;
 
 namespace kozero::io {
 
-// XXH3-128 of every 16 MiB block of a file, or of parts of it, the blocks shared out over ranks.
+// XXH3-128 of every 16 MiB block of a file, or of parts of it, distributed over ranks.
 //   block b = bytes [b * kBlockBytes, min((b + 1) * kBlockBytes, size))        rank b mod n hashes it
 // It tells an accident (a flipped bit, a file cut short) from the bytes that were written; it is no signature.
 // XXH3: Y. Collet, xxHash 0.8.
 
 inline constexpr std::int64_t kBlockBytes = std::int64_t{16} << 20;
+inline constexpr std::size_t kHashDigits = 32;  ///< hexadecimal, of XXH3-128
 
-/// A file's size and the hash of each of its blocks, 32 hexadecimal digits each.
+/// A file's size and the hash of each of its blocks.
 struct FileHashes {
   std::int64_t size = 0;
   std::vector<std::string> blocks;
@@ -51,6 +52,9 @@ class RunningHash {
   std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> state_;
 };
 
+/// XXH3-128 of the hashes' digits, one behind the other: the one hash of several blocks.
+std::string hash_of_hashes(const std::vector<std::string>& hashes);
+
 /// Bytes [offset, offset + extent) of a file, extent <= kBlockBytes.
 struct Span {
   std::int64_t offset = 0;
@@ -60,11 +64,14 @@ struct Span {
 /// [offset, offset + extent) cut into blocks, the last one short.
 std::vector<Span> blocks_of(std::int64_t offset, std::int64_t extent);
 
-/// The hash of each span, shared out over the ranks in turn. Collective. Throws Error(input), seen by all ranks.
+/// The hash of each span, distributed over the ranks. Collective. Throws Error(input), seen by all ranks.
 std::vector<std::string> hash_spans(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans);
 
 /// Throws Error(input): this rank finds other bytes at `path` than rank 0 does.
 [[noreturn]] void refuse_other_bytes(const dist::Communicator& comm, const std::string& path);
+
+/// Of bytes that are about to be written as a file.
+FileHashes hashes_of_bytes(std::string_view bytes);
 
 /// Collective. Throws Error(input), seen by all ranks, where the file cannot be read.
 FileHashes hash_blocks(dist::Communicator& comm, const std::string& path);

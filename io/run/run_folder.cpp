@@ -153,8 +153,6 @@ std::string RunLock::lost() const {
   return folder_ + ": its lock was taken by " + holder_in(path());
 }
 
-namespace fs = std::filesystem;
-
 namespace {
 
 /// Creates the empty log; false where it is there already. Only one of several processes gets true.
@@ -184,6 +182,10 @@ bool take(const fs::path& folder, bool locked) {
 }  // namespace
 
 std::string without_trailing_slash(const std::string& folder) { return (fs::path(folder) / "").parent_path().string(); }
+
+bool is_hugging_face_folder(const std::string& folder) {
+  return is_there(folder + "/config.json") && !is_there(folder + "/" + kDeckFile);
+}
 
 std::string set_aside(const std::string& path) {
   std::string aside = path + ".old";

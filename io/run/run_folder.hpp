@@ -66,6 +66,10 @@ class RunLock {
 // ... is appended to its name. An empty log.txt marks a folder as taken.
 
 inline constexpr const char* kLogFile = "log.txt";
+inline constexpr const char* kDeckFile = "deck.toml";  ///< the resolved deck
+
+/// A folder in Hugging Face's form, with config.json; what `kozero import` makes has a deck too and is a run's.
+bool is_hugging_face_folder(const std::string& folder);
 
 /// Makes the folder (and its parents), or takes an empty one, and returns its name. Two processes that ask at once get
 /// two folders. `locked`: a folder whose lock this process holds; the lock alone does not fill it. One rank calls it

@@ -16,13 +16,13 @@
 
 namespace kozero::io {
 
-// What the run tells: rank 0's lines, on the terminal and in log.txt; other ranks have a silent log.
+// What the run tells: rank 0's lines, on the terminal and in log.txt; the log of other ranks writes nothing.
 // A terminal's last line may be a status that comes and goes (a progress bar); said lines appear above it. A log.txt
 // that cannot be written ends no run: the terminal has the lines, and says once that the file lacks them.
 
 class Log {
  public:
-  /// Silent: other ranks.
+  /// Writes nothing: other ranks.
   Log() = default;
   /// Speaks to `terminal`. `interactive`: statuses are shown there.
   Log(std::ostream& terminal, bool interactive) : terminal_(&terminal), interactive_(interactive) {}
@@ -33,7 +33,8 @@ class Log {
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  /// Appends to the file from now on. Throws Error(write) where it cannot be opened. Nothing on a silent log.
+  /// Appends to the file from now on. Throws Error(write) where it cannot be opened. Does nothing on a log of other
+  /// ranks.
   void record_in(const std::string& path);
 
   /// A line for both. Both show it as printable() makes it (readable.hpp).
@@ -95,7 +96,7 @@ class Progress {
   Log& log_;
   std::int64_t total_steps_, every_;
   Sums sums_;
-  double smooth_step_s_ = 0.0;  ///< a running mean that forgets: for the time left
+  double smooth_step_s_ = 0.0;  ///< an exponential running mean, for the time left
   std::chrono::steady_clock::time_point shown_{};
 };
 

@@ -13,7 +13,7 @@
 namespace kozero::io {
 namespace {
 
-/// Length and header, padded with blanks so that the data begin on an 8-byte border.
+/// Length and header, padded with blanks so that the data are aligned to 8 bytes.
 std::string head_of(const std::vector<PlannedTensor>& tensors) {
   nlohmann::ordered_json json = {{"__metadata__", {{"format", "pt"}}}};
   std::int64_t begin = 0;

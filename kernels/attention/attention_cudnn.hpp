@@ -33,7 +33,7 @@ std::string cudnn_unavailable_reason(const CudnnAttention& shape);
 /// Bytes of device memory that either needs; 0 where cuDNN refuses.
 std::int64_t cudnn_attention_workspace(const CudnnAttention& shape);
 
-/// Device arrays of 16-bit elements, on borders of 16 bytes; `stream` is a cudaStream_t.
+/// Device arrays of 16-bit elements, aligned to 16 bytes; `stream` is a cudaStream_t.
 struct CudnnArrays {
   void* y;
   float* logsumexp;

@@ -93,17 +93,17 @@ class CudnnGraph {
 
   /// (B, heads, T, D) with a row of `columns` elements a position.
   Tensor tensor(CudnnArray array, std::int64_t heads, std::int64_t columns) {
-    return place(graph_.tensor(fe::graph::Tensor_attributes()), array, heads, columns);
+    return declare(graph_.tensor(fe::graph::Tensor_attributes()), array, heads, columns);
   }
 
-  Tensor place(Tensor tensor, CudnnArray array, std::int64_t heads, std::int64_t columns) {
+  Tensor declare(Tensor tensor, CudnnArray array, std::int64_t heads, std::int64_t columns) {
     tensor->set_uid(array)
         .set_dim({shape_.batch, heads, shape_.positions, shape_.head_dim})
         .set_stride({shape_.positions * columns, shape_.head_dim, columns, 1});
     return arrays_[array] = tensor;
   }
 
-  Tensor place_logsumexp(Tensor tensor) {
+  Tensor declare_logsumexp(Tensor tensor) {
     tensor->set_uid(kLogsumexp)
         .set_data_type(fe::DataType_t::FLOAT)
         .set_dim({shape_.batch, shape_.heads, shape_.positions, 1})
@@ -121,22 +121,22 @@ class CudnnGraph {
     auto [y, logsumexp] =
         graph_.sdpa(tensor(kQuery, shape_.heads, qkv_columns()), tensor(kKey, shape_.kv_heads, qkv_columns()),
                     tensor(kValue, shape_.kv_heads, qkv_columns()), attributes);
-    place(y, kOutput, shape_.heads, y_columns())->set_output(true);
-    place_logsumexp(logsumexp)->set_output(true);
+    declare(y, kOutput, shape_.heads, y_columns())->set_output(true);
+    declare_logsumexp(logsumexp)->set_output(true);
   }
 
   void describe_backward() {
     auto attributes =
         fe::graph::SDPA_backward_attributes().set_attn_scale(scale()).set_deterministic_algorithm(shape_.repeats);
     attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
-    const Tensor logsumexp = place_logsumexp(graph_.tensor(fe::graph::Tensor_attributes()));
+    const Tensor logsumexp = declare_logsumexp(graph_.tensor(fe::graph::Tensor_attributes()));
     auto [dq, dk, dv] =
         graph_.sdpa_backward(tensor(kQuery, shape_.heads, qkv_columns()), tensor(kKey, shape_.kv_heads, qkv_columns()),
                              tensor(kValue, shape_.kv_heads, qkv_columns()), tensor(kOutput, shape_.heads, y_columns()),
                              tensor(kOutputGradient, shape_.heads, y_columns()), logsumexp, attributes);
-    place(dq, kQueryGradient, shape_.heads, qkv_columns())->set_output(true);
-    place(dk, kKeyGradient, shape_.kv_heads, qkv_columns())->set_output(true);
-    place(dv, kValueGradient, shape_.kv_heads, qkv_columns())->set_output(true);
+    declare(dq, kQueryGradient, shape_.heads, qkv_columns())->set_output(true);
+    declare(dk, kKeyGradient, shape_.kv_heads, qkv_columns())->set_output(true);
+    declare(dv, kValueGradient, shape_.kv_heads, qkv_columns())->set_output(true);
   }
 
   cudnnHandle_t handle_;

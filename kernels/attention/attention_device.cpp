@@ -31,11 +31,11 @@ bool by_cudnn(const AttentionShape& shape) {
 }
 
 constexpr std::int64_t kFloat = sizeof(float);
-constexpr std::int64_t kBorder = 256;  // bytes: where cuDNN's workspace begins
+constexpr std::int64_t kWorkspaceAlignment = 256;  // bytes, of cuDNN's workspace
 
-float* on_border(float* memory) {
+float* aligned_up(float* memory) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  return reinterpret_cast<float*>((address + kBorder - 1) / kBorder * kBorder);
+  return reinterpret_cast<float*>((address + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment);
 }
 
 }  // namespace
@@ -55,7 +55,8 @@ std::string attention_by(const AttentionShape& shape) {
 template <class T>
 std::int64_t attention_workspace(const AttentionShape& shape) {
   const std::int64_t delta = shape.batch * shape.heads * shape.positions;
-  const std::int64_t bytes = by_cudnn<T>(shape) ? cudnn_attention_workspace(cudnn_shape<T>(shape)) + kBorder : 0;
+  const std::int64_t bytes =
+      by_cudnn<T>(shape) ? cudnn_attention_workspace(cudnn_shape<T>(shape)) + kWorkspaceAlignment : 0;
   return std::max(delta, (bytes + kFloat - 1) / kFloat);
 }
 
@@ -66,7 +67,7 @@ void attention_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp,
   if (!by_cudnn<T>(shape)) return attention_teams_forward<ThreadsOn<Space>>(space, y, logsumexp, qkv, shape);
   require_attention(shape, y, logsumexp, qkv);
   cudnn_attention_forward(space.cuda_stream(), cudnn_shape<T>(shape),
-                          {y.data(), logsumexp.data(), qkv.data(), nullptr, nullptr, on_border(workspace.data())});
+                          {y.data(), logsumexp.data(), qkv.data(), nullptr, nullptr, aligned_up(workspace.data())});
 }
 
 template <class Space, class T>
@@ -81,7 +82,7 @@ void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, Matr
   require_attention(shape, dy, logsumexp, dqkv);
   cudnn_attention_backward(space.cuda_stream(), cudnn_shape<T>(shape),
                            {const_cast<T*>(y.data()), const_cast<float*>(logsumexp.data()), qkv.data(), dy.data(),
-                            dqkv.data(), on_border(workspace.data())});
+                            dqkv.data(), aligned_up(workspace.data())});
 }
 
 #define KOZERO_INSTANTIATE(T)                                                                              \

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // exact_sum.hpp: the sum of the squares of vectors, the same bits however they are cut into shards, on any number of
 // threads, and in any order.
-//   block sum = the squares of 64 elements, added in double in a fixed order; a vector begins at a block's border
+//   block sum = the squares of 64 elements, added in double in a fixed order; a vector begins with a block
 //   sum       = block sums added as integers: a double m 2^e goes to the words of 32 bits that it has bits in
 // Words are 64 bits wide: 2^30 additions fit before carries are taken. Kulisch, "Computer Arithmetic and Validity" (the
 // long accumulator); the layout of words is ours.

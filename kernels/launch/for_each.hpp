@@ -237,7 +237,7 @@ struct WholeTeam {
   const Team& team;
 };
 
-/// The columns of a row, dealt out to the lanes of its worker.
+/// The columns of a row, distributed over the lanes of its worker.
 template <class Team>
 KOKKOS_INLINE_FUNCTION auto columns_of(const Team& team, std::int64_t columns) {
   return Kokkos::ThreadVectorRange(team, columns);
@@ -384,7 +384,7 @@ KOKKOS_INLINE_FUNCTION void for_each_pack(const Team& team, std::int64_t columns
 template <class Team, class T>
 KOKKOS_INLINE_FUNCTION void copy_row(const Team& team, T* to, const T* from, std::int64_t columns) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); std::memcpy(to, from, static_cast<std::size_t>(columns) * sizeof(T));))
-  KOKKOS_IF_ON_DEVICE((for_each_pack<kPackOf<T>>(team, columns, on_borders(to, from), [=](auto count, std::int64_t c) {
+  KOKKOS_IF_ON_DEVICE((for_each_pack<kPackOf<T>>(team, columns, is_aligned(to, from), [=](auto count, std::int64_t c) {
                          copy_pack<decltype(count)::value>(to + c, from + c);
                        });))
 }
@@ -396,7 +396,7 @@ KOKKOS_INLINE_FUNCTION void assign_rows(const Team& team, T* a, T* b, std::int64
   KOKKOS_IF_ON_HOST((static_cast<void>(team);
                      store_runs(a, b, columns, [=](std::int64_t c) { return f(static_cast<float>(x[c])...); });))
   KOKKOS_IF_ON_DEVICE(
-      (for_each_pack<kPackOf<T, In...>>(team, columns, on_borders(a, b, x...), [=](auto count, std::int64_t c) {
+      (for_each_pack<kPackOf<T, In...>>(team, columns, is_aligned(a, b, x...), [=](auto count, std::int64_t c) {
          assign_two(a + c, b + c, f, load_pack<decltype(count)::value>(x + c)...);
        });))
 }

@@ -28,7 +28,7 @@ namespace kozero::kernels {
 //   fold_share<Added>(columns, lane, lanes, f, x, y)     this lane's share of  sum over c of f(x[c], y[c])
 //   assign_share(out, columns, lane, lanes, f, x, y)     this lane's share of  out[c] = T(f(x[c], y[c]))
 // Lane l takes packs l, l + lanes, ..., of which it reads kInFlight before it needs the first, and one of the elements
-// behind the last whole pack. Where all arrays begin on 16-byte borders, packs are read and written in accesses of 16
+// behind the last whole pack. Where all arrays are aligned to 16 bytes, packs are read and written in accesses of 16
 // bytes; a sum's order does not depend on that. f gets floats, after a Column where it takes one, and returns one.
 // Functions for a GPU's thread, which run on hosts too: tests hold them to plain loops there.
 
@@ -39,9 +39,9 @@ inline constexpr int kInFlight = 4;      ///< packs that a lane reads at once
 template <class... T>
 inline constexpr int kPackOf = kAccessBytes / static_cast<int>(std::min({sizeof(T)...}));
 
-/// All arrays begin on borders of kAccessBytes.
+/// All arrays are aligned to kAccessBytes.
 template <class... T>
-KOKKOS_INLINE_FUNCTION bool on_borders(const T*... arrays) {
+KOKKOS_INLINE_FUNCTION bool is_aligned(const T*... arrays) {
   return (reinterpret_cast<std::uintptr_t>(arrays) | ... | std::uintptr_t{0}) % kAccessBytes == 0;
 }
 
@@ -61,10 +61,10 @@ struct alignas(kCount > 1 ? kAccessBytes : alignof(T)) StoredPack {
   T x[kCount];
 };
 
-/// The elements from `from` on, which lies on a border where kOnBorders.
-template <int kCount, bool kOnBorders = true, class T>
+/// The elements from `from` on, which is aligned where kAligned.
+template <int kCount, bool kAligned = true, class T>
 KOKKOS_INLINE_FUNCTION StoredPack<T, kCount> stored_pack(const T* from) {
-  if constexpr (kOnBorders) {
+  if constexpr (kAligned) {
     return *reinterpret_cast<const StoredPack<T, kCount>*>(from);
   } else {
     StoredPack<T, kCount> stored;
@@ -75,9 +75,9 @@ KOKKOS_INLINE_FUNCTION StoredPack<T, kCount> stored_pack(const T* from) {
 }
 
 /// The same as floats.
-template <int kCount, bool kOnBorders = true, class T>
+template <int kCount, bool kAligned = true, class T>
 KOKKOS_INLINE_FUNCTION Pack<kCount> load_pack(const T* from) {
-  const auto stored = stored_pack<kCount, kOnBorders>(from);
+  const auto stored = stored_pack<kCount, kAligned>(from);
   Pack<kCount> pack;
   KOZERO_UNROLLED
   for (int k = 0; k < kCount; ++k) pack.x[k] = static_cast<float>(stored.x[k]);
@@ -107,7 +107,7 @@ KOKKOS_INLINE_FUNCTION void store_pack(T* to, const Pack<kCount>& pack) {
   }
 }
 
-/// to = from, both on borders.
+/// to = from, both aligned.
 template <int kCount, class T>
 KOKKOS_INLINE_FUNCTION void copy_pack(T* to, const T* from) {
   *reinterpret_cast<StoredPack<T, kCount>*>(to) = *reinterpret_cast<const StoredPack<T, kCount>*>(from);
@@ -168,7 +168,7 @@ KOKKOS_INLINE_FUNCTION float folded(Pack<kCount> pack) {
 }
 
 /// Of this lane's packs. Behind the last one the first is read again: a branch there would keep reads apart.
-template <class Fold, bool kOnBorders, class F, class... In>
+template <class Fold, bool kAligned, class F, class... In>
 KOKKOS_INLINE_FUNCTION float fold_packs(std::int64_t packs, std::int64_t lane, std::int64_t lanes, const F& f,
                                         const In*... in) {
   constexpr int kCount = kPackOf<In...>;
@@ -179,7 +179,7 @@ KOKKOS_INLINE_FUNCTION float fold_packs(std::int64_t packs, std::int64_t lane, s
     for (int j = 0; j < kInFlight; ++j) {
       const bool there = first + j * lanes < packs;
       const std::int64_t c = kCount * (there ? first + j * lanes : first);
-      const float value = folded<Fold>(map_packs<kCount>(f, c, load_pack<kCount, kOnBorders>(in + c)...));
+      const float value = folded<Fold>(map_packs<kCount>(f, c, load_pack<kCount, kAligned>(in + c)...));
       of_pack[j] = there ? value : Fold::kOfNone;
     }
     KOZERO_UNROLLED
@@ -193,7 +193,7 @@ KOKKOS_INLINE_FUNCTION float fold_share(std::int64_t columns, std::int64_t lane,
                                         const In*... in) {
   constexpr int kCount = kPackOf<In...>;
   const std::int64_t packs = columns / kCount;
-  float result = on_borders(in...) ? fold_packs<Fold, true>(packs, lane, lanes, f, in...)
+  float result = is_aligned(in...) ? fold_packs<Fold, true>(packs, lane, lanes, f, in...)
                                    : fold_packs<Fold, false>(packs, lane, lanes, f, in...);
   for (std::int64_t c = packs * kCount + lane; c < columns; c += lanes) {
     result = Fold::of(result, value_of(f, c, static_cast<float>(in[c])...));
@@ -201,7 +201,7 @@ KOKKOS_INLINE_FUNCTION float fold_share(std::int64_t columns, std::int64_t lane,
   return result;
 }
 
-/// The packs' part of assign_share, of arrays on borders. `out` may be one of `in`.
+/// The packs' part of assign_share, of aligned arrays. `out` may be one of `in`.
 template <int kAtOnce, class T, class F, class... In>
 KOKKOS_INLINE_FUNCTION void assign_packs(T* out, std::int64_t packs, std::int64_t lane, std::int64_t lanes, const F& f,
                                          const In*... in) {
@@ -224,7 +224,7 @@ template <int kAtOnce = kInFlight, class T, class F, class... In>
 KOKKOS_INLINE_FUNCTION void assign_share(T* out, std::int64_t columns, std::int64_t lane, std::int64_t lanes,
                                          const F& f, const In*... in) {
   constexpr int kCount = kPackOf<T, In...>;
-  const std::int64_t packs = on_borders(out, in...) ? columns / kCount : 0;
+  const std::int64_t packs = is_aligned(out, in...) ? columns / kCount : 0;
   assign_packs<kAtOnce>(out, packs, lane, lanes, f, in...);
   for (std::int64_t c = packs * kCount + lane; c < columns; c += lanes) {
     out[c] = static_cast<T>(value_of(f, c, static_cast<float>(in[c])...));

@@ -71,7 +71,7 @@ struct StridedSum {
   std::int64_t stride;
 
   KOKKOS_FUNCTION void operator()(std::int64_t first, double& sum) const {
-    if (on_borders(x)) {
+    if (is_aligned(x)) {
       add_packs<true>(first, sum);
     } else {
       add_packs<false>(first, sum);
@@ -81,11 +81,11 @@ struct StridedSum {
     }
   }
 
-  template <bool kOnBorders>
+  template <bool kAligned>
   KOKKOS_FUNCTION void add_packs(std::int64_t first, double& sum) const {
     KOZERO_UNROLLED_BY(4)
     for (std::int64_t pack = first; pack < extent / kCount; pack += stride) {
-      const Pack<kCount> values = load_pack<kCount, kOnBorders>(x + pack * kCount);
+      const Pack<kCount> values = load_pack<kCount, kAligned>(x + pack * kCount);
       for (int k = 0; k < kCount; ++k) sum += Term()(values.x[k]);
     }
   }

@@ -27,8 +27,8 @@ struct WholeRows {
   std::int64_t stride;
 
   [[nodiscard]] KOKKOS_FUNCTION const T* at(std::int64_t n) const { return data + n * stride; }
-  /// All begin on borders.
-  [[nodiscard]] KOKKOS_FUNCTION bool packed() const { return on_borders(data) && stride % kPackOf<T> == 0; }
+  /// All rows are aligned.
+  [[nodiscard]] KOKKOS_FUNCTION bool packed() const { return is_aligned(data) && stride % kPackOf<T> == 0; }
 };
 
 /// Rows that lie one behind the other, `parts` of them in each longer one: row n at (n / parts) * stride + (n % parts)
@@ -49,7 +49,7 @@ struct PartsOfRows {
     return static_cast<std::uint32_t>(n) / static_cast<std::uint32_t>(parts);
   }
   [[nodiscard]] KOKKOS_FUNCTION bool packed() const {
-    return on_borders(data) && stride % kPackOf<T> == 0 && extent % kPackOf<T> == 0;
+    return is_aligned(data) && stride % kPackOf<T> == 0 && extent % kPackOf<T> == 0;
   }
 };
 
@@ -181,7 +181,7 @@ struct RowSums {
   KOKKOS_FUNCTION void operator()(const Team& team, float* sums, std::int64_t stride, std::int64_t width) const {
     KOKKOS_IF_ON_HOST(
         (static_cast<void>(team); go_along(sums, stride, width, std::make_integer_sequence<int, kArrays>());))
-    KOKKOS_IF_ON_DEVICE((bool packed = on_borders(sums) && stride % kPackOf<float> == 0;
+    KOKKOS_IF_ON_DEVICE((bool packed = is_aligned(sums) && stride % kPackOf<float> == 0;
                          for (int k = 0; k < kArrays; ++k) packed = packed && rows.arrays[k].packed();
                          for_each_pack<kPackOf<T>>(team, width, packed, [&](auto count, std::int64_t c) {
                            go_down<decltype(count)::value>(sums, stride, c);

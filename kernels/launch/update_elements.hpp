@@ -3,9 +3,9 @@
 // update_elements.hpp: one pass of an optimizer over weights, which also leaves them in 16 bits where a network reads
 // those.
 //   {weight(i), state(i), ...} = update({weight(i), state(i), ...}, gradient(i), decays);  stored(i) = T(weight(i))
-// In f32 `stored` is the weights themselves, and not looked at. Elements that decay, that do not and that are frozen
-// lie in runs, all of which one kernel passes over: a GPU's thread takes a pack (packs.hpp) and looks for its run, a
-// host's block goes from run to run. Runs on `space`; returns without fencing.
+// In f32 `stored` is the weights themselves and is not written. Elements with and without weight decay lie in runs, and
+// one kernel updates all runs: a GPU's thread takes a pack (packs.hpp) and looks for its run, a host's block goes from
+// run to run. Runs on `space`; returns without fencing.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -18,15 +18,14 @@ namespace kozero::kernels {
 
 /// Run r is the elements [end[r - 1], end[r]). No run at all: every element decays.
 struct UpdateRuns {
-  enum class Kind : std::uint8_t { decays, keeps, frozen };
   static constexpr int kMost = 16;
   int count = 0;
   std::int64_t end[kMost] = {};
-  Kind kind[kMost] = {};
+  bool decays[kMost] = {};
 
-  void add(std::int64_t its_end, Kind its_kind) {
-    end[count] = its_end;
-    kind[count++] = its_kind;
+  void add(std::int64_t run_end, bool run_decays) {
+    end[count] = run_end;
+    decays[count++] = run_decays;
   }
   /// The run of element i.
   [[nodiscard]] KOKKOS_FUNCTION int at(std::int64_t i) const {
@@ -49,7 +48,7 @@ struct ElementUpdate {
   const float* gradient;
   F update;
   std::int64_t extent;
-  bool packed;  ///< all arrays begin on borders
+  bool packed;  ///< all arrays are aligned
 
   /// The elements of block `block`, on a host.
   void update_block(std::int64_t block) const {
@@ -57,9 +56,7 @@ struct ElementUpdate {
     const std::int64_t end = std::min(first + kElementBlock, extent);
     for (int run = runs.at(first); first < end; ++run) {
       const std::int64_t behind = std::min(end, runs.end[run]);
-      if (runs.kind[run] != UpdateRuns::Kind::frozen) {
-        update_run(first, behind - first, runs.kind[run] == UpdateRuns::Kind::decays);
-      }
+      update_run(first, behind - first, runs.decays[run]);
       first = behind;
     }
   }
@@ -103,12 +100,10 @@ struct ElementUpdate {
     const std::int64_t first = pack * kCount;
     const int run = runs.at(first);
     if (packed && first + kCount <= runs.end[run]) {
-      if (runs.kind[run] == UpdateRuns::Kind::frozen) return;
-      return update_pack<kCount>(first, runs.kind[run] == UpdateRuns::Kind::decays);
+      return update_pack<kCount>(first, runs.decays[run]);
     }
     for (std::int64_t i = first; i < first + kCount && i < extent; ++i) {
-      const UpdateRuns::Kind kind = runs.kind[runs.at(i)];
-      if (kind != UpdateRuns::Kind::frozen) update_pack<1>(i, kind == UpdateRuns::Kind::decays);
+      update_pack<1>(i, runs.decays[runs.at(i)]);
     }
   }
 
@@ -135,14 +130,14 @@ void update_elements(const Space& space, const std::string& label, const Updated
   const auto extent = static_cast<std::int64_t>(arrays.gradient.extent(0));
   Update all{arrays.runs, arrays.stored.data(), {}, arrays.gradient.data(), update, extent, false};
   bool fit = !has_master<T> || static_cast<std::int64_t>(arrays.stored.extent(0)) == extent;
-  all.packed = on_borders(all.stored, all.gradient);
+  all.packed = is_aligned(all.stored, all.gradient);
   for (int k = 0; k < kArrays; ++k) {
     fit = fit && static_cast<std::int64_t>(arrays.weights_and_state[k].extent(0)) == extent;
     all.arrays[k] = arrays.weights_and_state[k].data();
-    all.packed = all.packed && on_borders(all.arrays[k]);
+    all.packed = all.packed && is_aligned(all.arrays[k]);
   }
   require(fit, label + ": weights, state and gradient differ in extent");
-  if (all.runs.count == 0) all.runs.add(extent, UpdateRuns::Kind::decays);
+  if (all.runs.count == 0) all.runs.add(extent, true);
   require(all.runs.end[all.runs.count - 1] == extent, label + ": the runs are not all of the weights");
   if (extent == 0) return;
   const std::int64_t part = runs_on_host<Space> ? kElementBlock : Update::kCount;

@@ -36,7 +36,7 @@ enum class Fusion { none, gelu, gelu_gradient, sums_of_a, sums_of_b };
 struct CublasltKind {
   ProductShape shape;
   Fusion fusion = Fusion::none;
-  bool aligned = false;  ///< all arrays begin on borders of kVectorBytes
+  bool aligned = false;  ///< all arrays are aligned to kVectorBytes
   bool tf32 = false;     ///< of floats, on tensor cores
 
   friend auto operator<=>(const CublasltKind&, const CublasltKind&) = default;

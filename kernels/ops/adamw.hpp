@@ -5,7 +5,7 @@
 //   exp_avg += (1 - beta1) (g - exp_avg);  exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) g^2
 //   master -= (lr / correction1) exp_avg / (sqrt(exp_avg_sq) / sqrt(correction2) + eps)      all of one extent
 //   stored = T(master), where the network reads 16 bits
-// Of `runs` (update_elements.hpp) those that keep have no weight decay, the frozen ones stay as they are.
+// `runs` (update_elements.hpp) says which elements have weight decay.
 // PyTorch's AdamW formula (amsgrad off). Elementwise: the bits do not depend on how an array is cut, since multiply_add
 // leaves no contraction to the compiler. Returns without fencing. Loshchilov, Hutter 2019, arXiv:1711.05101.
 #pragma once

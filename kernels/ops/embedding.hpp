@@ -140,7 +140,7 @@ KOKKOS_INLINE_FUNCTION void add_rows(const Team& team, float* to, const T* from,
     const T* const addend = from + n * stride;
     for_each_column(team, columns, [=](std::int64_t c) { to[c] += static_cast<float>(addend[c]); });
   }))
-  KOKKOS_IF_ON_DEVICE((const bool packed = on_borders(to, from) && stride % kPackOf<T> == 0;
+  KOKKOS_IF_ON_DEVICE((const bool packed = is_aligned(to, from) && stride % kPackOf<T> == 0;
                        for_each_pack<kPackOf<T>>(team, columns, packed, [=](auto width, std::int64_t c) {
                          constexpr int kCount = decltype(width)::value;
                          Pack<kCount> sum = load_pack<kCount>(to + c);

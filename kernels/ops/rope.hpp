@@ -74,7 +74,7 @@ KOKKOS_INLINE_FUNCTION void assign_halves(const Team& team, T* heads, std::int64
     assign_rows(team, first, first + half, half, f, first, first + half, x...);
   }))
   KOKKOS_IF_ON_DEVICE(
-      (constexpr int kCount = kPackOf<T, In...>; const bool packed = on_borders(heads, x...);
+      (constexpr int kCount = kPackOf<T, In...>; const bool packed = is_aligned(heads, x...);
        for_each_pack<kCount>(team, count * half, packed && half % kCount == 0, [=](auto width, std::int64_t c) {
          constexpr int kWidth = decltype(width)::value;
          const std::int64_t i = c % half;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sgd.hpp: one step of stochastic gradient descent with momentum, in one pass.
 //   g = gradient_scale * gradient + weight_decay * master;  buffer = momentum * buffer + g;  master -= lr * buffer
-// Of `runs` (update_elements.hpp) those that keep have no weight decay, the frozen ones stay as they are.
+// `runs` (update_elements.hpp) says which elements have weight decay.
 // PyTorch's SGD (dampening 0, no Nesterov): a buffer of zeros gives its first step. All of one extent; `stored` gets
 // the new weights where the network reads 16 bits. Elementwise: the bits do not depend on how an array is cut, since
 // multiply_add leaves no contraction to the compiler. Returns without fencing.

@@ -117,9 +117,9 @@ class CollectivesBench {
  private:
   /// Equal shards of about `mib` MiB in all.
   [[nodiscard]] Partition partition_of(std::int64_t mib) const {
-    const std::int64_t border = 64 * control_->size();
+    const std::int64_t multiple = 64 * control_->size();
     const std::int64_t elements = (mib << 20) / static_cast<std::int64_t>(sizeof(float));
-    return {(elements + border - 1) / border * border, control_->size()};
+    return {(elements + multiple - 1) / multiple * multiple, control_->size()};
   }
 
   template <class Work>

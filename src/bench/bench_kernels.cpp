@@ -12,11 +12,13 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/settings.hpp>
+#include "io/deck/schema.hpp"
 #include "kernels/matmul/matmul.hpp"
 #include "src/bench/bench.hpp"
 #include "src/bench/kernel_case.hpp"
@@ -46,9 +48,10 @@ KernelShapes shapes_of(const train::Settings& settings) {
 
 train::Settings settings_of(const io::Deck& deck, int num_ranks) {
   const auto settings = train::settings_of(deck, num_ranks, train::vocab_of(deck), 0);
-  if (settings.model.arch != "linear") return settings;
+  if (architecture(settings.model.arch).decoder) return settings;
   throw Error(Failure::deck,
-              "bench kernels: model.arch = linear has no kernels worth timing; accepted: gpt2, llama, qwen2, qwen3");
+              "bench kernels: model.arch = " + settings.model.arch + " has no kernels worth timing; accepted: " +
+                  io::joined(architectures_where([](const Architecture& each) { return each.decoder; })));
 }
 
 double seconds_of(const KernelCase& kernel, OperandRings& rings) {

@@ -18,6 +18,11 @@
 #include "src/commands/unsaved_run.hpp"
 
 namespace kozero::bench {
+namespace {
+
+using commands::open_data_of;
+using commands::Session;
+using commands::UnsavedRun;
 
 /// Which kernels run, how long, and how long none runs. Kokkos calls back around each kernel, copy, region and wait.
 /// The profile sets time stamps on the kernels' stream and adds no wait, so it measures the step as it normally runs.
@@ -70,12 +75,6 @@ class KernelProfile {
   std::int64_t allocations_ = 0;
 };
 
-using commands::open_data_of;
-using commands::Session;
-using commands::UnsavedRun;
-
-namespace {
-
 /// Kokkos' callbacks know no object.
 KernelProfile* current = nullptr;
 
@@ -86,8 +85,6 @@ std::string short_name(const char* name) {
   const std::string whole = name;
   return whole.substr(0, whole.find(" ["));
 }
-
-}  // namespace
 
 struct KernelProfile::Calls {
   static void begin_kernel(const char* name, std::uint32_t /*device*/, std::uint64_t* id) {
@@ -193,8 +190,6 @@ std::size_t KernelProfile::index_of(const std::string& name) {
 // share, and how long none runs. What kernels leave idle is communication that nothing hides,
 // reading of data, and on a GPU a host that is late: it waits for the GPU, once a step, as long as
 // it was ahead.
-
-namespace {
 
 constexpr std::int64_t kFirstSteps = 2;  // in which what is made once is made
 

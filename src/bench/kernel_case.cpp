@@ -11,8 +11,8 @@ namespace kozero::bench {
 namespace {
 
 constexpr std::int64_t kSmallest = std::int64_t{128} << 20;  // several times a last-level cache
-constexpr std::int64_t kBorder = 64;                         // bytes: operands begin on such borders
-constexpr std::int64_t kSkew = 5 * kBorder;  // no two operands of a call begin at the same offset in a page
+constexpr std::int64_t kOperandAlignment = 64;               // bytes
+constexpr std::int64_t kSkew = 5 * kOperandAlignment;  // no two operands of a call begin at the same offset in a page
 
 std::int64_t ring_bytes(std::int64_t call_bytes) { return std::max(kSmallest, 2 * call_bytes); }
 
@@ -35,7 +35,7 @@ OperandRing::OperandRing(MemoryLedger& ledger, const std::string& label, std::in
     : memory_(ledger.take<std::byte>(Memory::workspace, label, bytes)) {}
 
 std::byte* OperandRing::next(std::int64_t bytes) {
-  const std::int64_t whole = (bytes + kBorder - 1) / kBorder * kBorder + kSkew;
+  const std::int64_t whole = (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment + kSkew;
   const auto capacity = static_cast<std::int64_t>(memory_.extent(0));
   if (at_ + whole > capacity) {
     in_call_ += capacity - at_;
@@ -50,7 +50,7 @@ std::byte* OperandRing::next(std::int64_t bytes) {
 
 OperandRings::OperandRings(MemoryLedger& ledger, std::int64_t call_bytes)
     : inputs(ledger, "bench inputs", ring_bytes(call_bytes)), outputs(ledger, "bench outputs", ring_bytes(call_bytes)) {
-  auto noise = inputs.take<float>((ring_bytes(call_bytes) - kSkew) / kBorder * kBorder /
+  auto noise = inputs.take<float>((ring_bytes(call_bytes) - kSkew) / kOperandAlignment * kOperandAlignment /
                                   static_cast<std::int64_t>(sizeof(float)));
   fill_with_noise(noise);
   inputs.begin_call();

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/train/data_check.hpp>
@@ -80,7 +81,7 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
   dist::Communicator& control = trained.session().control();
   const train::DataSet data =
       train::open_data(deck, trained.settings().model.seq, cache_of(trained, deck, control), control);
-  if (deck.model.arch != "linear") trained.accept_vocabulary(data.vocab);
+  if (architecture(deck.model.arch).decoder) trained.accept_vocabulary(data.vocab);
   const train::SampleSource* source = own_data ? data.validation.get() : data.train.get();
   const auto& bytes_per_token = own_data ? data.validation_bytes_per_token : data.train_bytes_per_token;
   if (source == nullptr) {

@@ -72,9 +72,8 @@ void export_weights(const dist::Environment& environment, const Arguments& argum
     throw Error(Failure::deck, given.path + ": it is a Hugging Face folder; import it first",
                 Error::Seen::by_all_ranks);
   }
-  verify_source(source, session.control());
   huggingface::ExportOrder& order = given.order;
-  order.weights = hdf5_file_of(source);
+  order.weights = io::verify(session.control(), source.path).state_file();
   order.tokenizer = source.tokenizer;
   order.config = train::model_config(session.deck(), 0);
   const auto model = model::make_model<float>(order.config);

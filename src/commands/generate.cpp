@@ -25,6 +25,7 @@
 #include "src/commands/weights_source.hpp"
 
 namespace kozero::commands {
+namespace {
 
 /// Where the prompts come from: at most one of these is given.
 struct PromptSource {
@@ -69,7 +70,6 @@ class GeneratedTexts : public train::TokenListener {
   std::vector<Sequence> sequences_;
   std::size_t shown_ = 0;  // the sequence that is shown as it comes
 };
-namespace {
 
 constexpr std::int64_t kMostPromptBytes = std::int64_t{64} << 20;
 
@@ -99,8 +99,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   }
   return lines;
 }
-
-}  // namespace
 
 std::vector<std::string> PromptSource::read(dist::Communicator& comm) const {
   const std::string bytes = dist::from_first_rank(comm, [&] {
@@ -184,8 +182,6 @@ nlohmann::ordered_json GeneratedTexts::json() const {
   }
   return all;
 }
-
-namespace {
 
 /// What generate reads of a deck, besides the model's shape; it computes in f32.
 const std::vector<std::string> kApplied = {"data.tokenizer",      "comm.",       "zero.stage",

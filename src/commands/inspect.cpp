@@ -11,7 +11,6 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -23,7 +22,6 @@
 #include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/inspection.hpp"
-#include "io/checkpoint/weights_file.hpp"
 #include "io/deck/deck.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
@@ -37,12 +35,6 @@ namespace {
 // What inspect looks at: a checkpoint or a weights file.
 // A checkpoint's record and tensor list come from its manifest alone, a weights file's record from its header; either
 // is opened only when its bytes are those that manifest or header vouch for.
-
-struct Inspected {
-  std::string path;                      ///< the checkpoint's folder, or the weights file
-  std::optional<io::Manifest> manifest;  ///< of a checkpoint
-  io::CheckpointRecord record;           ///< of a weights file: step, tokens and model
-};
 
 // `inspect --diff`: where two checkpoints or weights files differ.
 //   what their records say differently; tensors that one lacks; of each tensor that differs its first element that
@@ -90,57 +82,36 @@ std::vector<io::ListedTensor> by_deck(const io::Deck& deck) {
   return tensors;
 }
 
-std::string hdf5_file_of(const Inspected& inspected) {
-  return inspected.manifest ? inspected.path + "/" + io::kStateFile : inspected.path;
+io::SavedState find_inspected(const std::string& path, dist::Communicator& comm) {
+  return io::read_saved_state(comm, dist::from_first_rank(comm, [&] { return subject_of(path); }));
 }
 
-Inspected find_inspected(const std::string& path, dist::Communicator& comm) {
-  Inspected inspected;
-  inspected.path = dist::from_first_rank(comm, [&] { return subject_of(path); });
-  const std::string kind =
-      dist::from_first_rank(comm, [&] { return io::is_folder(inspected.path) ? "checkpoint" : "weights"; });
-  if (kind == "checkpoint") {
-    inspected.manifest = io::read_manifest(comm, inspected.path);
-    inspected.record = inspected.manifest->record;
-    return inspected;
-  }
-  const auto description = io::read_weights_header(comm, inspected.path);
-  inspected.record.step = description.step;
-  inspected.record.tokens = description.tokens;
-  inspected.record.model = description.model;
-  return inspected;
+std::vector<io::ListedTensor> tensors_of(const io::SavedState& inspected) {
+  return by_deck(io::parse_deck(inspected.manifest.record.deck, inspected.path + "/" + io::kManifestFile));
 }
 
-std::vector<io::ListedTensor> tensors_of(const Inspected& inspected) {
-  return by_deck(io::parse_deck(inspected.record.deck, inspected.path + "/" + io::kManifestFile));
-}
-
-std::string verified(const Inspected& inspected, dist::Communicator& comm) {
-  if (!inspected.manifest) {
-    io::verify_weights_header(comm, inspected.path);
-    return fmt::format("verified     {}: every byte is as it was written", inspected.path);
-  }
-  const io::Manifest manifest = io::verify_checkpoint(comm, inspected.path);
+std::string verified(const io::SavedState& inspected, dist::Communicator& comm) {
+  const io::Manifest manifest = io::verify(comm, inspected.path).manifest;
+  if (!inspected.is_checkpoint) return fmt::format("verified     {}: every byte is as it was written", inspected.path);
   std::int64_t bytes = 0;
   for (const auto& [name, hashes] : manifest.files) bytes += hashes.size;
   return fmt::format("verified     {}: every byte of {} files, {}, is as it was written", inspected.path,
                      manifest.files.size(), io::readable_bytes(bytes));
 }
 
-io::Hdf5File opened(const Inspected& inspected, dist::Communicator& comm) {
-  if (inspected.manifest) io::verify_checkpoint(comm, inspected.path);
-  if (!inspected.manifest) io::verify_weights_header(comm, inspected.path);
-  return dist::agreed(comm, [&] { return io::Hdf5File(hdf5_file_of(inspected), io::Hdf5Access::read); });
+io::Hdf5File opened(const io::SavedState& inspected, dist::Communicator& comm) {
+  const std::string file = io::verify(comm, inspected.path).state_file();
+  return dist::agreed(comm, [&] { return io::Hdf5File(file, io::Hdf5Access::read); });
 }
 
 /// What a record says, one line a field.
-std::map<std::string, std::string> fields_of(const Inspected& inspected) {
-  const io::CheckpointRecord& record = inspected.record;
+std::map<std::string, std::string> fields_of(const io::SavedState& inspected) {
+  const io::CheckpointRecord& record = inspected.manifest.record;
   std::map<std::string, std::string> fields = {{"step", std::to_string(record.step)},
                                                {"tokens", std::to_string(record.tokens)}};
   const auto model = nlohmann::json::parse(record.model, nullptr, /*allow_exceptions=*/false);
   for (const auto& [key, value] : model.items()) fields["model " + key] = value.dump();
-  if (!inspected.manifest) return fields;
+  if (!inspected.is_checkpoint) return fields;
   fields["optimizer start"] = std::to_string(record.optimizer_start);
   fields["data seed"] = std::to_string(record.seed);
   fields["data global batch"] = std::to_string(record.global_batch);
@@ -158,7 +129,7 @@ std::map<std::string, std::string> fields_of(const Inspected& inspected) {
   return fields;
 }
 
-void compare_records(const Inspected& a, const Inspected& b, Comparison& all) {
+void compare_records(const io::SavedState& a, const io::SavedState& b, Comparison& all) {
   const auto fields_a = fields_of(a);
   const auto fields_b = fields_of(b);
   all.json["record"] = nlohmann::ordered_json::object();
@@ -203,7 +174,8 @@ void add_values(const io::ListedTensor& tensor, const io::TensorDifference& foun
                                  {"largest", found.largest}});
 }
 
-Comparison compared(const Inspected& a, const Inspected& b, const std::string& pattern, dist::Communicator& comm) {
+Comparison compared(const io::SavedState& a, const io::SavedState& b, const std::string& pattern,
+                    dist::Communicator& comm) {
   Comparison all;
   dist::agreed(comm, [&] { compare_records(a, b, all); });
   all.json["tensors"] = nlohmann::ordered_json::array();
@@ -264,12 +236,12 @@ InspectArguments parsed(const Arguments& arguments) {
   return given;
 }
 
-std::string record_lines(const Inspected& inspected) {
-  const io::CheckpointRecord& record = inspected.record;
-  const char* kind = inspected.manifest ? "checkpoint   " : "weights file ";
+std::string record_lines(const io::SavedState& inspected) {
+  const io::CheckpointRecord& record = inspected.manifest.record;
+  const char* kind = inspected.is_checkpoint ? "checkpoint   " : "weights file ";
   std::string lines =
       fmt::format("{}{}\nstep         {}, {} tokens\n", kind, inspected.path, record.step, record.tokens);
-  if (!inspected.manifest) return lines + fmt::format("model        {}\n", record.model);
+  if (!inspected.is_checkpoint) return lines + fmt::format("model        {}\n", record.model);
   lines += fmt::format("data         seed {}, global batch {}, {} samples, next step {}\n", record.seed,
                        record.global_batch, record.num_samples, record.step + 1);
   lines += fmt::format("tokenizer    {}\nmodel        {}\n", record.tokenizer, record.model);
@@ -281,18 +253,18 @@ std::string record_lines(const Inspected& inspected) {
   for (const auto& [name, value] : made.items()) {
     lines += fmt::format("{:<12} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
   }
-  for (const auto& [name, hashes] : inspected.manifest->files) {
+  for (const auto& [name, hashes] : inspected.manifest.files) {
     lines +=
         fmt::format("file         {}, {}, {} blocks\n", name, io::readable_bytes(hashes.size), hashes.blocks.size());
   }
   return lines;
 }
 
-Json record_json(const Inspected& inspected) {
-  const io::CheckpointRecord& record = inspected.record;
+Json record_json(const io::SavedState& inspected) {
+  const io::CheckpointRecord& record = inspected.manifest.record;
   Json json = {{"path", inspected.path}, {"step", record.step}, {"tokens", record.tokens}};
   json["model"] = Json::parse(record.model, nullptr, /*allow_exceptions=*/false);
-  if (!inspected.manifest) return json;
+  if (!inspected.is_checkpoint) return json;
   json["data"] = {{"seed", record.seed},
                   {"global_batch", record.global_batch},
                   {"num_samples", record.num_samples},
@@ -330,7 +302,7 @@ std::vector<io::ListedTensor> chosen(const std::vector<io::ListedTensor>& tensor
   throw Error(Failure::deck, "--tensors " + given.pattern + ": fits no tensor; names are like " + tensors.front().name);
 }
 
-void say_difference(const InspectArguments& given, const Inspected& a, const Inspected& b, Session& session) {
+void say_difference(const InspectArguments& given, const io::SavedState& a, const io::SavedState& b, Session& session) {
   Comparison found = compared(a, b, given.pattern, session.control());
   if (session.is_first_rank()) {
     for (const auto& line : found.lines) std::cout << line << "\n";
@@ -345,10 +317,10 @@ void say_difference(const InspectArguments& given, const Inspected& a, const Ins
               Error::Seen::by_all_ranks);
 }
 
-void say_contents(const InspectArguments& given, const Inspected& subject, Session& session) {
+void say_contents(const InspectArguments& given, const io::SavedState& subject, Session& session) {
   std::vector<io::ListedTensor> tensors;
   std::vector<io::TensorStatistics> stats;
-  if (given.stats || !subject.manifest) {
+  if (given.stats || !subject.is_checkpoint) {
     const io::Hdf5File file = opened(subject, session.control());
     tensors = dist::agreed(session.control(), [&] { return chosen(io::list_tensors(file), given); });
     if (given.stats) stats = io::statistics_of(session.control(), file, tensors);
@@ -357,7 +329,7 @@ void say_contents(const InspectArguments& given, const Inspected& subject, Sessi
   }
   if (!session.is_first_rank()) return;
   std::cout << record_lines(subject) << "\n";
-  if (!given.stats && given.pattern.empty() && subject.manifest) std::cout << subject.record.deck << "\n";
+  if (!given.stats && given.pattern.empty() && subject.is_checkpoint) std::cout << subject.manifest.record.deck << "\n";
   Json json = record_json(subject);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     std::cout << fmt::format("{}  f32  ({}){}\n", tensors[i].name, fmt::join(tensors[i].shape, ", "),
@@ -372,8 +344,8 @@ void say_contents(const InspectArguments& given, const Inspected& subject, Sessi
 
 void inspect(const dist::Environment& environment, const Arguments& arguments) {
   const InspectArguments given = parsed(arguments);
-  Inspected subject;
-  Inspected other;
+  io::SavedState subject;
+  io::SavedState other;
   Session session(environment, [&](dist::Communicator& comm) {
     subject = find_inspected(given.path, comm);
     if (!given.other.empty()) other = find_inspected(given.other, comm);

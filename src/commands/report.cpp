@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <numbers>
 
+#include <kozero/core/architecture.hpp>
 #include <kozero/core/device.hpp>
 #include <kozero/core/precision.hpp>
 #include <kozero/core/timing.hpp>
@@ -60,8 +61,8 @@ std::string batch_line(const Banner& banner) {
 
 std::string model_line(const Banner& banner) {
   const auto& model = banner.settings.model;
-  if (model.arch == "linear") {
-    return fmt::format("model        linear, {} inputs, {} outputs: {} parameters", model.dim, model.ffn,
+  if (!architecture(model.arch).decoder) {
+    return fmt::format("model        {}, {} inputs, {} outputs: {} parameters", model.arch, model.dim, model.ffn,
                        banner.parameters.num_parameters());
   }
   return fmt::format(
@@ -82,7 +83,7 @@ std::string multiplier_text(const Banner& banner) {
 /// "AMX"; "none" where the network has none.
 std::string attention_text(const Banner& banner) {
   const auto& model = banner.settings.model;
-  if (model.arch == "linear") return "none";
+  if (!architecture(model.arch).decoder) return "none";
   auto shape = model::attention_shape(model, banner.settings.batch.micro_batch, model.seq);
   shape.dropout = model.dropout;
   return with_stored_type(banner.settings.precision,

@@ -12,7 +12,6 @@
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"
-#include "io/checkpoint/weights_file.hpp"
 #include "io/deck/check.hpp"
 #include "io/deck/schema.hpp"
 #include "io/posix/file.hpp"
@@ -28,11 +27,6 @@ namespace fs = std::filesystem;
 using Kind = WeightsSource::Kind;
 
 constexpr std::int64_t kMaxDeckBytes = std::int64_t{16} << 20;
-
-std::string description_in(const WeightsSource& source) {
-  return source.kind == Kind::checkpoint ? io::read_manifest(source.path).record.model
-                                         : io::read_weights_header(source.path).model;
-}
 
 /// What this process finds.
 WeightsSource found(const std::string& path, train::Which which) {
@@ -52,7 +46,7 @@ WeightsSource found(const std::string& path, train::Which which) {
                        .deck_text = files.deck.empty() ? "" : io::read_whole_file(files.deck, kMaxDeckBytes),
                        .tokenizer = files.tokenizer,
                        .no_tokenizer = files.tokenizer.empty() ? files.weights + " has no tokenizer beside it" : ""};
-  source.model = description_in(source);
+  source.model = io::read_saved_state(source.path).manifest.record.model;
   return source;
 }
 
@@ -64,7 +58,7 @@ bool names_device(const std::string& override) {
 /// The folder's own name, of "models/x/" too.
 std::string name_of_folder(const std::string& path) { return fs::weakly_canonical(fs::path(path)).filename().string(); }
 
-/// A folder that was replaced between two ranks' looks, or differs between their nodes, would be mixed silently.
+/// A folder that was replaced between two ranks' looks, or differs between their nodes, would be mixed unnoticed.
 void require_same_bytes(const huggingface::FolderWeights& folder, const WeightsSource& source,
                         dist::Communicator& comm) {
   const std::string mine = dist::agreed(comm, [&] { return folder.fingerprint(); });
@@ -81,7 +75,7 @@ void load_folder(const WeightsSource& source, train::Engine& engine, dist::Commu
   require_same_bytes(*folder, source, comm);
   dist::agreed(comm, [&] {
     for (const auto& shard : train::shards_of(engine.master())) {
-      train::HostValues one({shard});
+      train::HostRanges one({shard});
       folder->read(one.named<float>().front());
       one.store();
     }
@@ -128,24 +122,14 @@ io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& ov
   return io::parse_deck(io::resolved_text(plain), source.path, overrides);
 }
 
-std::string hdf5_file_of(const WeightsSource& source) {
-  return source.kind == Kind::checkpoint ? source.path + "/" + io::kStateFile : source.path;
-}
-
 const char* name_of(WeightsSource::Kind kind) {
   if (kind == Kind::hugging_face) return "Hugging Face folder";
   return kind == Kind::checkpoint ? "checkpoint" : "weights file";
 }
 
-void verify_source(const WeightsSource& source, dist::Communicator& comm) {
-  if (source.kind == Kind::checkpoint) io::verify_checkpoint(comm, source.path);
-  if (source.kind == Kind::weights_file) io::verify_weights_header(comm, source.path);
-}
-
 void load(const WeightsSource& source, train::Engine& engine, dist::Communicator& comm) {
   if (source.kind == Kind::hugging_face) return load_folder(source, engine, comm);
-  verify_source(source, comm);
-  train::load_weights(hdf5_file_of(source), engine, comm);
+  train::load_weights(io::verify(comm, source.path).state_file(), engine, comm);
 }
 
 TrainedModel::TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
@@ -179,7 +163,7 @@ namespace {
 std::string named(const io::Deck& deck) { return "model.init = \"" + deck.model.init + "\""; }
 
 /// Copies the keys of the model that `from` gives and `deck` leaves out. A preset speaks for all of them.
-void fill_silent_keys(io::Deck& deck, io::Deck from, const std::string& origin) {
+void fill_missing_keys(io::Deck& deck, io::Deck from, const std::string& origin) {
   if (deck.model.preset != "none") return;
   for (const auto& row : io::deck_schema()) {
     if (io::section_of(row.key) != "model" || deck.is_set(row.key) || !from.is_set(row.key)) continue;
@@ -196,7 +180,7 @@ void fill_silent_keys(io::Deck& deck, io::Deck from, const std::string& origin) 
 
 void refuse_disagreement(const io::Deck& deck, model::Config theirs) {
   const model::Config mine = train::model_config(deck, 0);
-  if (mine.arch != "gpt2") theirs.seq = mine.seq;
+  if (mine.rotary) theirs.seq = mine.seq;
   io::CheckpointRecord saved;
   saved.model = train::model_json(theirs);
   io::CheckpointRecord now;
@@ -244,7 +228,7 @@ io::Deck with_initial_model(io::Deck deck, dist::Communicator& comm) {
   const WeightsSource source = find_weights(deck.model.init, comm);
   dist::agreed(comm, [&] {
     const model::Config shape = shape_of(source);
-    fill_silent_keys(deck, huggingface::imported_deck(shape, "", ""), "model.init");
+    fill_missing_keys(deck, huggingface::imported_deck(shape, "", ""), "model.init");
     io::check_deck(deck);
     refuse_disagreement(deck, shape);
     choose_tokenizer(deck, source);

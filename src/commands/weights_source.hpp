@@ -47,9 +47,6 @@ model::Config shape_of(const WeightsSource& source);
 /// The deck that they were trained by, or a plain one with their shape, which names no data. `overrides` change it.
 io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides);
 
-/// The HDF5 file of the parameters; for kinds that have one.
-std::string hdf5_file_of(const WeightsSource& source);
-
 /// "weights file", "checkpoint", "Hugging Face folder".
 const char* name_of(WeightsSource::Kind kind);
 
@@ -57,10 +54,6 @@ const char* name_of(WeightsSource::Kind kind);
 /// memory is taken for them. Collective.
 void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
                      dist::Communicator& comm);
-
-/// Compares every byte of a checkpoint or weights file with its manifest or header. Collective. Throws Error(input),
-/// seen by all ranks.
-void verify_source(const WeightsSource& source, dist::Communicator& comm);
 
 /// Verifies, then fills every rank's shards and publishes them. Host memory, where the device's is another, is one
 /// unit's shard. Collective. Throws Error(input), seen by all ranks.

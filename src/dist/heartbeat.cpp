@@ -86,7 +86,7 @@ void Heartbeat::run() {
     WaitClock clock;
     while (!stopping_) {
       round(clock.interval());
-      if (is_over() || (ending_ && !silent_.empty())) return;
+      if (is_over() || (ending_ && !unresponsive_.empty())) return;
       const double period = std::min(kPeriod, comm_timeout() / 8.0);
       std::unique_lock lock(sleep_mutex_);
       if (ending_) {
@@ -97,7 +97,7 @@ void Heartbeat::run() {
     }
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
-    silent_ = error.what();
+    unresponsive_ = error.what();
     for (auto& role : in_vain_) role = true;
   }
 }
@@ -105,7 +105,7 @@ void Heartbeat::run() {
 void Heartbeat::round(double elapsed_s) {
   {
     const std::lock_guard lock(mutex_);
-    for (auto& beat : table_) beat.silent_s += rank_ == 0 ? elapsed_s : 0.0;
+    for (auto& beat : table_) beat.unheard_s += rank_ == 0 ? elapsed_s : 0.0;
     without_table_s_ += elapsed_s;
     unjudged_s_ += elapsed_s;
   }
@@ -146,7 +146,7 @@ void Heartbeat::take(int peer) {
     if (rank_ == 0) {
       Beat& beat = table_[static_cast<std::size_t>(peers_[i])];
       beat = incoming_[i].front();
-      beat.silent_s = 0.0;
+      beat.unheard_s = 0.0;
       if (beat.ends != 0) return;  // its last
     } else {
       table_ = incoming_[i];
@@ -189,18 +189,18 @@ bool Heartbeat::is_over() const {
   return ending_ && all_end(table_) && said && std::all_of(expected_.begin(), expected_.end(), is_null);
 }
 
-double Heartbeat::silence_of(int rank) const {
+double Heartbeat::unheard_time(int rank) const {
   if (rank == rank_) return 0.0;
   if (rank == 0) return without_table_s_;
-  return table_[static_cast<std::size_t>(rank)].silent_s;
+  return table_[static_cast<std::size_t>(rank)].unheard_s;
 }
 
-std::string Heartbeat::silent_rank() const {
+std::string Heartbeat::unresponsive_rank() const {
   for (int r = 0; r < size_; ++r) {
     const Beat& beat = table_[static_cast<std::size_t>(r)];
-    if ((r != 0 && beat.ends != 0) || silence_of(r) < comm_timeout()) continue;
-    return names_[static_cast<std::size_t>(r)] + ", which was silent for " + in_seconds(silence_of(r)) + " s" +
-           kLostOrTooShort;
+    if ((r != 0 && beat.ends != 0) || unheard_time(r) < comm_timeout()) continue;
+    return names_[static_cast<std::size_t>(r)] + ", which gave no sign of life for " + in_seconds(unheard_time(r)) +
+           " s" + kLostOrTooShort;
   }
   return "";
 }
@@ -213,11 +213,11 @@ bool Heartbeat::all_were_heard_again() const {
 }
 
 void Heartbeat::judge() {
-  silent_ = silent_rank();
+  unresponsive_ = unresponsive_rank();
   if (rank_ == 0) judge_stalls();
   for (std::size_t role = 0; role < kRoles; ++role) {
     if (table_.front().stalled[role] != 0) say_stalled(static_cast<Role>(role));
-    in_vain_[role] = !silent_.empty() || !stalled_[role].empty();
+    in_vain_[role] = !unresponsive_.empty() || !stalled_[role].empty();
   }
 }
 
@@ -252,7 +252,7 @@ std::string Heartbeat::vain(Role role) const {
   const auto i = static_cast<std::size_t>(role);
   if (!in_vain_[i]) return "";
   const std::lock_guard lock(mutex_);
-  return silent_.empty() ? stalled_[i] : silent_;
+  return unresponsive_.empty() ? stalled_[i] : unresponsive_;
 }
 
 std::string Heartbeat::working_rank(Role role) const {
@@ -269,9 +269,9 @@ std::string Heartbeat::awaited(Role role) const {
   const std::lock_guard lock(mutex_);
   for (int r = 0; r < size_; ++r) {
     if (r == rank_) continue;
-    if (silence_of(r) < comm_timeout() / 2.0) continue;
-    return names_[static_cast<std::size_t>(r)] + ", which was silent for " + in_seconds(silence_of(r)) + " s" +
-           kLostOrTooShort;
+    if (unheard_time(r) < comm_timeout() / 2.0) continue;
+    return names_[static_cast<std::size_t>(r)] + ", which gave no sign of life for " + in_seconds(unheard_time(r)) +
+           " s" + kLostOrTooShort;
   }
   return working == kAnotherRank ? working : working + ", which lives and does not wait" + kFarBehind;
 }
@@ -282,7 +282,7 @@ std::vector<std::string> Heartbeat::positions_of_ranks(std::size_t most) const {
   const std::lock_guard lock(mutex_);
   std::vector<int> ranks(static_cast<std::size_t>(size_));
   std::iota(ranks.begin(), ranks.end(), 0);
-  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) { return silence_of(a) > silence_of(b); });
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) { return unheard_time(a) > unheard_time(b); });
   std::vector<std::string> lines;
   for (const int r : ranks) {
     if (lines.size() == most) {
@@ -296,7 +296,7 @@ std::vector<std::string> Heartbeat::positions_of_ranks(std::size_t most) const {
     } else if (heard.number == 0) {
       lines.push_back(name + ": not heard of since it started");
     } else {
-      lines.push_back(name + ": " + position_text(heard) + ", heard of " + in_seconds(silence_of(r)) + " s ago");
+      lines.push_back(name + ": " + position_text(heard) + ", heard of " + in_seconds(unheard_time(r)) + " s ago");
     }
   }
   return lines;
@@ -307,7 +307,7 @@ std::string Heartbeat::end() {
   wake_.notify_all();
   thread_.join();
   const std::lock_guard lock(mutex_);
-  return is_over() ? "" : silent_;
+  return is_over() ? "" : unresponsive_;
 }
 
 }  // namespace kozero::dist

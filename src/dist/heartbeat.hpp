@@ -4,7 +4,7 @@
 //   every rank --Beat--> rank 0 --Beats of all--> every rank      every 0.25 s, or comm.timeout_s / 8 where that is
 //   less
 // So a wait for work of any length (rank 0 prepares a large text) goes on while all ranks live, and ends
-//   once a rank was silent for comm.timeout_s, or
+//   once a rank gave no sign of life for comm.timeout_s, or
 //   once every rank waits and no wait began or ended for comm.timeout_s: they wait for each other in vain. Rank 0 finds
 //   that and tells all, for good.
 // A rank that ends says so, and ends when all have: who waits for it then learns that it will not come.
@@ -31,7 +31,7 @@ class Heartbeat {
  public:
   /// Collective over `world`, of several ranks.
   explicit Heartbeat(MPI_Comm world);
-  /// Without end() the others see this rank fall silent.
+  /// Without end() the others hear of this rank no more.
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
@@ -41,14 +41,14 @@ class Heartbeat {
 
   /// Why a thread of this role waits in vain; "" while it does not.
   [[nodiscard]] std::string vain(Role role) const;
-  /// Whom a wait of this role that ended by its own time was for, as far as is known: a rank that is silent, or else
-  /// those that do not wait themselves.
+  /// Whom a wait of this role that ended by its own time was for, as far as is known: a rank that gives no sign of
+  /// life, or else those that do not wait themselves.
   [[nodiscard]] std::string awaited(Role role) const;
   /// The first rank whose thread of this role does not wait: "rank 1 on host a (process 12)", or "another rank".
   [[nodiscard]] std::string working_rank(Role role) const;
   /// "rank 1 on host a (process 12)"
   [[nodiscard]] std::string name_of(int rank) const;
-  /// A line for each rank, at most `most`, those longest silent first: its name, where it is, when it was heard of.
+  /// A line for each rank, at most `most`, those unheard longest first: its name, where it is, when it was heard of.
   [[nodiscard]] std::vector<std::string> positions_of_ranks(std::size_t most) const;
   /// How often the thread has looked. The number stops growing while MPI lets no second thread in.
   [[nodiscard]] std::uint64_t num_rounds() const { return num_rounds_; }
@@ -78,8 +78,8 @@ class Heartbeat {
   void judge_stalls();
   void say_stalled(Role role);
   [[nodiscard]] bool is_over() const;
-  [[nodiscard]] double silence_of(int rank) const;
-  [[nodiscard]] std::string silent_rank() const;
+  [[nodiscard]] double unheard_time(int rank) const;
+  [[nodiscard]] std::string unresponsive_rank() const;
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
@@ -99,7 +99,7 @@ class Heartbeat {
 
   mutable std::mutex mutex_;  // of what follows, which the thread alone writes; never held in a call of MPI
   Table table_;
-  std::string silent_;                       // a rank that is, and for how long; "" where none is
+  std::string unresponsive_;                 // which rank is, and for how long; "" where none is
   std::array<std::string, kRoles> stalled_;  // once all wait in vain
   std::array<std::atomic<bool>, kRoles> in_vain_ = {};
 

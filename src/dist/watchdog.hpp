@@ -49,7 +49,7 @@ struct Beat {
   std::int64_t bytes = 0;
   std::int64_t step = 0;
   std::int64_t unit = -1;
-  double silent_s = 0.0;  ///< how long rank 0 has heard nothing of it
+  double unheard_s = 0.0;  ///< how long rank 0 has heard nothing of it
 };
 
 /// "step 12, forward_backward, unit 3, waiting in all_gather 812 of shm (1048576 bytes)"

@@ -1,22 +1,31 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // config_json.cpp: reads config.json key by key into a network's shape, and writes a network's shape as config.json.
+// kFormats at the end is the table of the networks of transformers: another one is two functions and a row.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
+#include "io/deck/schema.hpp"
 #include "io/posix/file.hpp"
 #include "io/safetensors/header.hpp"
 #include "src/huggingface/config_json.hpp"
 
 namespace kozero::huggingface {
 
-inline constexpr std::int64_t kMostExtent = 1 << 24;  ///< the deck's widest
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::int64_t kMostExtent = 1 << 24;  ///< the deck's widest
+constexpr std::int64_t kMaxConfigBytes = 4 << 20;
 
 // A config.json asked key by key, each answer checked before anything is computed from it.
 //   keys.extent("hidden_size", 4096)      a whole number from 1 to 2^24
@@ -34,9 +43,9 @@ class ConfigKeys {
     throw Error(Failure::input, path_ + ": " + key + " = " + given + ": " + accepted);
   }
 
-  /// A whole number from 1 to 2^24; `silent` where the key is absent, 0 for a key that must be there.
-  [[nodiscard]] std::int64_t extent(const std::string& key, std::int64_t silent) const {
-    if (!has(key) && silent > 0) return silent;
+  /// A whole number from 1 to 2^24; `otherwise` where the key is absent, 0 for a key that must be there.
+  [[nodiscard]] std::int64_t extent(const std::string& key, std::int64_t otherwise) const {
+    if (!has(key) && otherwise > 0) return otherwise;
     const bool fits = has(key) && json_[key].is_number_unsigned() && json_[key].get<std::uint64_t>() >= 1 &&
                       json_[key].get<std::uint64_t>() <= static_cast<std::uint64_t>(kMostExtent);
     if (!fits) refuse(key, "accepted is a whole number from 1 to " + std::to_string(kMostExtent));
@@ -44,29 +53,29 @@ class ConfigKeys {
   }
 
   /// As extent.
-  [[nodiscard]] float positive(const std::string& key, double silent) const {
-    if (!has(key) && silent > 0.0) return static_cast<float>(silent);
+  [[nodiscard]] float positive(const std::string& key, double otherwise) const {
+    if (!has(key) && otherwise > 0.0) return static_cast<float>(otherwise);
     const bool given = has(key) && json_[key].is_number();
     const float number = given ? static_cast<float>(json_[key].get<double>()) : 0.0F;
     if (!(number > 0.0F) || !std::isfinite(number)) refuse(key, "accepted is a number above 0");
     return number;
   }
 
-  [[nodiscard]] bool flag(const std::string& key, bool silent) const {
-    if (!has(key)) return silent;
+  [[nodiscard]] bool flag(const std::string& key, bool otherwise) const {
+    if (!has(key)) return otherwise;
     if (!json_[key].is_boolean()) refuse(key, "accepted are true and false");
     return json_[key].get<bool>();
   }
 
-  [[nodiscard]] std::string word(const std::string& key, const std::string& silent) const {
-    if (!has(key)) return silent;
+  [[nodiscard]] std::string word(const std::string& key, const std::string& otherwise) const {
+    if (!has(key)) return otherwise;
     if (!json_[key].is_string()) refuse(key, "accepted is a text");
     return json_[key].get<std::string>();
   }
 
-  /// Whatever the key is, it must have this value, spoken or silent.
-  void want(const std::string& key, const nlohmann::json& silent, const nlohmann::json& accepted) const {
-    const nlohmann::json& given = has(key) ? json_[key] : silent;
+  /// The key, or `otherwise` where it is absent, must have the accepted value.
+  void want(const std::string& key, const nlohmann::json& otherwise, const nlohmann::json& accepted) const {
+    const nlohmann::json& given = has(key) ? json_[key] : otherwise;
     if (given != accepted) refuse(key, "accepted is " + accepted.dump() + ", KoZeRO has no other");
   }
 
@@ -86,22 +95,13 @@ class ConfigKeys {
   nlohmann::json json_;
 };
 
-/// Reads the file. Throws Error(input) where it is no JSON object of a config's size and depth.
-ConfigKeys read_config_keys(const std::string& path);
-namespace {
-
-using Json = nlohmann::json;
-
-constexpr std::int64_t kMaxConfigBytes = 4 << 20;
-
 /// Stops the parser where a config would nest beyond reason.
 bool shallow(int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {
   if (depth > 16) throw Error(Failure::input, "nested deeper than a config is");
   return true;
 }
 
-}  // namespace
-
+/// Reads the file. Throws Error(input) where it is no JSON object of a config's size and depth.
 ConfigKeys read_config_keys(const std::string& path) {
   Json json;
   try {
@@ -113,8 +113,6 @@ ConfigKeys read_config_keys(const std::string& path) {
   if (!json.is_object()) throw Error(Failure::input, path + ": not a JSON object");
   return ConfigKeys(path, std::move(json));
 }
-
-namespace {
 
 using Keys = ConfigKeys;
 
@@ -171,7 +169,6 @@ Rope read_rope(const Keys& keys) {
 
 model::Config read_gpt2(const Keys& keys) {
   model::Config config;
-  config.arch = "gpt2";
   config.layers = keys.extent("n_layer", 12);
   config.dim = keys.extent("n_embd", 768);
   config.heads = keys.extent("n_head", 12);
@@ -190,22 +187,22 @@ model::Config read_gpt2(const Keys& keys) {
   return config;
 }
 
-/// What transformers takes where a config is silent.
-struct Silent {
+/// What transformers takes where a config does not give a size.
+struct DefaultSizes {
   std::int64_t ffn, vocab, seq;
 };
 
 /// What Llama's family shares.
-model::Config read_rotary(const Keys& keys, const Silent& silent) {
+model::Config read_rotary(const Keys& keys, const DefaultSizes& sizes) {
   model::Config config;
   config.layers = keys.extent("num_hidden_layers", 32);
   config.dim = keys.extent("hidden_size", 4096);
   config.heads = keys.extent("num_attention_heads", 32);
   config.kv_heads = keys.extent("num_key_value_heads", config.heads);
   if (keys.has("head_dim")) config.head_dim = keys.extent("head_dim", 0);
-  config.ffn = keys.extent("intermediate_size", silent.ffn);
-  config.vocab = keys.extent("vocab_size", silent.vocab);
-  config.seq = keys.extent("max_position_embeddings", silent.seq);
+  config.ffn = keys.extent("intermediate_size", sizes.ffn);
+  config.vocab = keys.extent("vocab_size", sizes.vocab);
+  config.seq = keys.extent("max_position_embeddings", sizes.seq);
   config.norm_eps = keys.positive("rms_norm_eps", 1e-6);
   config.tie_embeddings = keys.flag("tie_word_embeddings", false);
   const Rope rope = read_rope(keys);
@@ -217,14 +214,13 @@ model::Config read_rotary(const Keys& keys, const Silent& silent) {
 
 model::Config read_llama(const Keys& keys) {
   model::Config config = read_rotary(keys, {.ffn = 11008, .vocab = 32000, .seq = 2048});
-  config.arch = "llama";
   keys.want("attention_bias", false, false);
   keys.want("mlp_bias", false, false);
   return config;
 }
 
-/// Every layer must see the whole sequence. transformers takes 32 key heads where the key is silent,
-/// which nobody means.
+/// Every layer must see the whole sequence. transformers takes 32 key heads where the key is
+/// absent, which nobody means.
 model::Config read_qwen(const Keys& keys) {
   model::Config config = read_rotary(keys, {.ffn = 22016, .vocab = 151936, .seq = 32768});
   config.kv_heads = keys.extent("num_key_value_heads", 0);
@@ -235,49 +231,16 @@ model::Config read_qwen(const Keys& keys) {
   return config;
 }
 
-model::Config read_qwen2(const Keys& keys) {
-  model::Config config = read_qwen(keys);
-  config.arch = "qwen2";
-  return config;
-}
-
 model::Config read_qwen3(const Keys& keys) {
   model::Config config = read_qwen(keys);
-  config.arch = "qwen3";
   config.head_dim = keys.extent("head_dim", 128);
   keys.want("attention_bias", false, false);
   return config;
 }
 
-const std::map<std::string, model::Config (*)(const Keys&)> kReaders = {
-    {"gpt2", read_gpt2}, {"llama", read_llama}, {"qwen2", read_qwen2}, {"qwen3", read_qwen3}};
-
-}  // namespace
-
-model::Config read_config(const std::string& path) {
-  const Keys keys = read_config_keys(path);
-  const auto reader = kReaders.find(keys.word("model_type", ""));
-  if (reader == kReaders.end()) {
-    keys.refuse("model_type", "accepted are \"gpt2\", \"llama\", \"qwen2\", \"qwen3\"");
-  }
-  check_stored_type(keys);
-  const model::Config config = reader->second(keys);
-  try {
-    return model::resolved(config);
-  } catch (const Error& error) {
-    throw Error(Failure::input, path + ": " + error.what());
-  }
-}
-
-namespace {
-
-using OrderedJson = nlohmann::ordered_json;
-
 OrderedJson gpt2_json(const model::Config& config) {
   const double dropout = shortest(config.dropout);
-  return {{"architectures", {"GPT2LMHeadModel"}},
-          {"model_type", "gpt2"},
-          {"activation_function", "gelu_new"},
+  return {{"activation_function", "gelu_new"},
           {"n_layer", config.layers},
           {"n_embd", config.dim},
           {"n_head", config.heads},
@@ -309,7 +272,7 @@ OrderedJson rope_parameters_json(const model::Config& config) {
 }
 
 /// What Llama's family shares.
-OrderedJson rotary_json(const model::Config& config) {
+OrderedJson llama_json(const model::Config& config) {
   return {{"hidden_act", "silu"},
           {"num_hidden_layers", config.layers},
           {"hidden_size", config.dim},
@@ -327,9 +290,8 @@ OrderedJson rotary_json(const model::Config& config) {
           {"mlp_bias", false}};
 }
 
-OrderedJson qwen_json(const model::Config& config, const char* type, const char* architecture) {
-  OrderedJson json = {{"architectures", {architecture}}, {"model_type", type}};
-  json.update(rotary_json(config));
+OrderedJson qwen_json(const model::Config& config) {
+  OrderedJson json = llama_json(config);
   json.erase("mlp_bias");
   if (config.qkv_bias) json.erase("attention_bias");
   json["use_sliding_window"] = false;
@@ -338,29 +300,85 @@ OrderedJson qwen_json(const model::Config& config, const char* type, const char*
   return json;
 }
 
-OrderedJson network_json(const model::Config& config) {
-  if (config.arch == "gpt2") return gpt2_json(config);
-  if (!config.rotary) {
-    throw Error(Failure::deck, "model.arch = \"" + config.arch +
-                                   "\": Hugging Face has no such network; accepted for export are \"gpt2\", \"llama\", "
-                                   "\"qwen2\", \"qwen3\"");
+const std::string kGpt2Prefix = "transformer.";
+const std::vector<std::string> kGpt2Buffers = {"h.*.attn.bias", "h.*.attn.masked_bias"};
+const std::vector<std::string> kRotaryBuffers = {"model.layers.*.self_attn.rotary_emb.inv_freq"};
+
+/// A network of transformers. `type` is its model_type and the architecture's name here.
+struct Format {
+  std::string type;
+  const char* class_name;
+  model::Config (*read)(const Keys&);
+  OrderedJson (*write)(const model::Config&);
+  TensorNames names;
+};
+
+const std::vector<Format> kFormats = {
+    {"gpt2", "GPT2LMHeadModel", read_gpt2, gpt2_json, {kGpt2Prefix, kGpt2Buffers}},
+    {"llama", "LlamaForCausalLM", read_llama, llama_json, {"", kRotaryBuffers}},
+    {"qwen2", "Qwen2ForCausalLM", read_qwen, qwen_json, {"", kRotaryBuffers}},
+    {"qwen3", "Qwen3ForCausalLM", read_qwen3, qwen_json, {"", kRotaryBuffers}},
+};
+
+/// "gpt2", "llama", ...
+std::string accepted_types() {
+  std::vector<std::string> types;
+  for (const Format& format : kFormats) types.push_back('"' + format.type + '"');
+  return io::joined(types);
+}
+
+const Format* find_format(const std::string& type) {
+  const auto found =
+      std::find_if(kFormats.begin(), kFormats.end(), [&](const Format& each) { return each.type == type; });
+  return found == kFormats.end() ? nullptr : &*found;
+}
+
+const Format& format_of(const std::string& arch) {
+  if (const Format* found = find_format(arch)) return *found;
+  throw Error(Failure::deck, "model.arch = \"" + arch +
+                                 "\": Hugging Face has no such network; accepted for export are " + accepted_types());
+}
+
+/// The architecture's own, or, where parts were added to it, the one of its family that has them.
+const Format& format_with_parts(const model::Config& config) {
+  const auto has_parts = [&](const Format& format) {
+    using Part = Architecture::Part;
+    const Architecture& traits = architecture(format.type);
+    return traits.rotary == architecture(config.arch).rotary && (traits.qkv_bias == Part::always) == config.qkv_bias &&
+           (traits.qk_norm == Part::always) == config.qk_norm;
+  };
+  const Format& own = format_of(config.arch);
+  if (has_parts(own)) return own;
+  for (const Format& format : kFormats) {
+    if (has_parts(format)) return format;
   }
-  if (config.qkv_bias && config.qk_norm) {
-    throw Error(Failure::deck,
-                "model.qkv_bias and model.qk_norm are both true: Hugging Face has no such network; accepted for export "
-                "is one of them, as qwen2 and qwen3 have");
-  }
-  if (config.qkv_bias) return qwen_json(config, "qwen2", "Qwen2ForCausalLM");
-  if (config.qk_norm) return qwen_json(config, "qwen3", "Qwen3ForCausalLM");
-  OrderedJson json = {{"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"}};
-  json.update(rotary_json(config));
-  return json;
+  throw Error(Failure::deck,
+              "model.qkv_bias and model.qk_norm are both true: Hugging Face has no such network; accepted for export "
+              "is one of them, as qwen2 and qwen3 have");
 }
 
 }  // namespace
 
+const TensorNames& tensor_names(const model::Config& config) { return format_of(config.arch).names; }
+
+model::Config read_config(const std::string& path) {
+  const Keys keys = read_config_keys(path);
+  const Format* format = find_format(keys.word("model_type", ""));
+  if (format == nullptr) keys.refuse("model_type", "accepted are " + accepted_types());
+  check_stored_type(keys);
+  model::Config config = format->read(keys);
+  config.arch = format->type;
+  try {
+    return model::resolved(config);
+  } catch (const Error& error) {
+    throw Error(Failure::input, path + ": " + error.what());
+  }
+}
+
 std::string config_text(const model::Config& config, int end_of_text, const std::string& dtype) {
-  OrderedJson json = network_json(config);
+  const Format& format = format_with_parts(config);
+  OrderedJson json = {{"architectures", {format.class_name}}, {"model_type", format.type}};
+  json.update(format.write(config));
   json["vocab_size"] = config.vocab;
   json["tie_word_embeddings"] = config.tie_embeddings;
   const OrderedJson document =

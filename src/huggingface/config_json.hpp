@@ -6,12 +6,13 @@
 #include <array>
 #include <charconv>
 #include <string>
+#include <vector>
 
 #include <kozero/model/config.hpp>
 
 namespace kozero::huggingface {
 
-// Hugging Face's config.json <-> a network's shape, for model_type gpt2, llama, qwen2, qwen3.
+// Hugging Face's config.json <-> a network's shape, for the model types that config_json.cpp has a row for.
 // Reading takes the old form and the new (rope_theta and rope_scaling | rope_parameters, torch_dtype | dtype). Whatever
 // would change the logits and is not KoZeRO's (an activation, a bias, a RoPE scaling other than Llama 3's, a sliding
 // window) is refused by its key, never passed over.
@@ -24,6 +25,15 @@ model::Config read_config(const std::string& path);
 /// The type is what the parts make: Llama with qkv_bias is written as qwen2, with qk_norm as qwen3.
 /// Throws Error(deck) where Hugging Face has no such network (arch linear, both parts at once).
 std::string config_text(const model::Config& config, int end_of_text, const std::string& dtype = "float32");
+
+/// How transformers' files name the tensors of an architecture.
+struct TensorNames {
+  std::string prefix;                ///< before the table's names, but not before lm_head's
+  std::vector<std::string> buffers;  ///< constants that old versions stored; * is the number of a block
+};
+
+/// Throws Error(deck) where Hugging Face has no such network.
+const TensorNames& tensor_names(const model::Config& config);
 
 // The double that prints as a float's shortest decimal: 1e-5F -> 1e-5, not 9.99999974737875e-06.
 // It rounds to the same float again, so nothing is lost on the way through a text.      Steele, White, PLDI 1990.

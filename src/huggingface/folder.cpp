@@ -9,19 +9,20 @@
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
+#include "io/run/run_folder.hpp"
+#include "src/huggingface/config_json.hpp"
 #include "src/huggingface/folder.hpp"
 
 namespace kozero::huggingface {
 namespace {
 
-constexpr const char* kGpt2Prefix = "transformer.";
 constexpr const char* kHead = "lm_head.weight";
 
 [[noreturn]] void refuse(const std::string& path, const std::string& tensor, const std::string& reason) {
   throw Error(Failure::input, path + ": tensor " + io::shown(tensor) + ": " + reason);
 }
 
-/// The tensor under its plain name or, for GPT-2, its prefixed one.
+/// The tensor under its plain name or, where transformers has a prefix, its prefixed one.
 std::optional<io::StoredTensor> find(const model::Config& config, const std::string& name,
                                      const io::SafetensorsFolder& folder, std::set<std::string>& used) {
   const auto& tensors = folder.tensors();
@@ -29,7 +30,7 @@ std::optional<io::StoredTensor> find(const model::Config& config, const std::str
   const std::string exported = exported_name(config, name);
   const auto prefixed = exported == name ? tensors.end() : tensors.find(exported);
   if (plain != tensors.end() && prefixed != tensors.end()) {
-    refuse(folder.path(), name, "it is there with and without the prefix " + std::string(kGpt2Prefix));
+    refuse(folder.path(), name, "it is there with and without the prefix " + tensor_names(config).prefix);
   }
   const auto found = plain != tensors.end() ? plain : prefixed;
   if (found == tensors.end()) return std::nullopt;
@@ -51,13 +52,12 @@ void check(const io::StoredTensor& tensor, const std::vector<std::int64_t>& shap
 /// Constants that old versions of transformers stored beside the weights.
 std::set<std::string> buffers_of(const model::Config& config) {
   std::set<std::string> names;
+  const auto& [prefix, buffers] = tensor_names(config);
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    const std::string number = std::to_string(layer);
-    if (config.rotary) names.insert("model.layers." + number + ".self_attn.rotary_emb.inv_freq");
-    if (config.arch != "gpt2") continue;
-    for (const char* buffer : {".attn.bias", ".attn.masked_bias"}) {
-      names.insert("h." + number + buffer);
-      names.insert(kGpt2Prefix + ("h." + number) + buffer);
+    for (std::string buffer : buffers) {
+      buffer.replace(buffer.find('*'), 1, std::to_string(layer));
+      names.insert(buffer);
+      names.insert(prefix + buffer);
     }
   }
   return names;
@@ -82,7 +82,7 @@ void check_tied_copy(const io::StoredTensor& head, const io::StoredTensor& embed
 }  // namespace
 
 std::string exported_name(const model::Config& config, const std::string& name) {
-  return config.arch == "gpt2" && name != kHead ? kGpt2Prefix + name : name;
+  return name == kHead ? name : tensor_names(config).prefix + name;
 }
 
 std::vector<io::StoredTensor> tensors_of(const model::Config& config, const ParameterTable& table,
@@ -112,16 +112,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool is_export(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::exists(folder / "config.json", ignored) && !fs::exists(folder / "deck.toml", ignored);
-}
-
 /// Throws Error(deck) where there is something at `out` that may not be replaced.
 void require_free(const std::string& out, bool force) {
   std::error_code problem;
   if (!fs::exists(out, problem) || (fs::is_directory(out, problem) && fs::is_empty(out, problem))) return;
-  if (force && is_export(out)) return;
+  if (force && io::is_hugging_face_folder(out)) return;
   throw Error(Failure::deck,
               out + (force ? ": --force replaces an exported model, and this is none; name another folder"
                            : ": there is something already; name a folder that is not there or is empty"));
@@ -148,7 +143,7 @@ void FolderGuard::commit() {
   std::error_code problem;
   const std::string old = out_ + ".replaced";
   fs::remove_all(old, problem);
-  if (is_export(out_)) fs::rename(out_, old, problem);
+  if (io::is_hugging_face_folder(out_)) fs::rename(out_, old, problem);
   if (problem) throw Error(Failure::write, out_ + ": cannot be replaced: " + problem.message());
   io::publish(out_);
   fs::remove_all(old, problem);

@@ -10,6 +10,7 @@
 #include "io/checkpoint/weights_file.hpp"
 #include "io/deck/schema.hpp"
 #include "io/posix/file.hpp"
+#include "io/run/run_folder.hpp"
 #include "io/safetensors/reader.hpp"
 #include "io/text/tokenizer.hpp"
 #include "src/huggingface/config_json.hpp"
@@ -31,7 +32,7 @@ model::Config read_folder_config(const std::string& folder) {
 FolderWeights::FolderWeights(const std::string& folder, const model::Config& config, const ParameterTable& table)
     : table_(table), folder_(folder), tensors_(tensors_of(config, table, folder_)) {}
 
-void FolderWeights::read(const io::UnitValues<float>& shard) const {
+void FolderWeights::read(const io::RangeValues<float>& shard) const {
   const std::int64_t shard_end = shard.begin + static_cast<std::int64_t>(shard.values.extent(0));
   std::fill_n(shard.values.data(), shard.values.extent(0), 0.0F);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -157,7 +158,7 @@ Imported import_folder(const ImportOrder& order, const ParameterTable& table) {
   Imported result;
   const std::string tokenizer = take_tokenizer(order, folder, result.remark);
   const std::string tokenizer_path = tokenizer.empty() ? "" : (fs::path(order.out) / tokenizer).string();
-  io::write_resolved(imported_deck(order.config, order.out, tokenizer_path), folder / "deck.toml");
+  io::write_resolved(imported_deck(order.config, order.out, tokenizer_path), folder / io::kDeckFile);
   folder.commit();
   result.tensors = static_cast<std::int64_t>(tensors.size());
   result.bytes = table.num_parameters() * static_cast<std::int64_t>(sizeof(float));

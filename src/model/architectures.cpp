@@ -9,26 +9,26 @@
 namespace kozero::model {
 
 template <class Scalar>
-const std::vector<Architecture<Scalar>>& architectures() {
-  static const std::vector<Architecture<Scalar>> list = {
+const Network<Scalar>& network(const std::string& name) {
+  static const std::vector<Network<Scalar>> networks = {
       {"gpt2", resolve_gpt2, make_gpt2<Scalar>},       {"llama", resolve_llama, make_llama<Scalar>},
-      {"qwen2", resolve_qwen2, make_llama<Scalar>},    {"qwen3", resolve_qwen3, make_llama<Scalar>},
+      {"qwen2", resolve_llama, make_llama<Scalar>},    {"qwen3", resolve_llama, make_llama<Scalar>},
       {"linear", resolve_linear, make_linear<Scalar>},
   };
-  return list;
+  for (const Network<Scalar>& each : networks) {
+    if (each.name == name) return each;
+  }
+  throw Error(Failure::internal, "model: architecture " + name + " has no network");
 }
 
 template <class Scalar>
 std::unique_ptr<Model<Scalar>> make_model(const Config& config) {
   const Config complete = resolved(config);
-  for (const auto& architecture : architectures<Scalar>()) {
-    if (architecture.name == complete.arch) return architecture.make(complete);
-  }
-  throw Error(Failure::internal, "make_model: no architecture " + complete.arch);
+  return network<Scalar>(complete.arch).make(complete);
 }
 
-#define KOZERO_INSTANTIATE(T)                                      \
-  template const std::vector<Architecture<T>>& architectures<T>(); \
+#define KOZERO_INSTANTIATE(T)                                \
+  template const Network<T>& network<T>(const std::string&); \
   template std::unique_ptr<Model<T>> make_model<T>(const Config&);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// architectures.hpp: the networks that a deck can name: GPT-2, Llama, Qwen2, Qwen3, the linear demo. A further network
-// is one source file with its two functions and a row in the table of architectures.cpp. accept() refuses an impossible
-// key of a deck's [model] in one line.
+// architectures.hpp: how the networks that a deck can name are resolved and made: GPT-2, Llama, Qwen2, Qwen3, the
+// linear demo. Each is one row in architectures.cpp; what its name implies elsewhere is its row in
+// core/architecture.hpp. accept() refuses an impossible key of a deck's [model] in one line.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -41,31 +41,25 @@ std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config);
 // q, k and v lie as one matrix, gate and up as another. Two parts can be added: qkv_bias and qk_norm, which are what
 // Qwen2 and Qwen3 have beyond Llama. Touvron et al. 2023, arXiv:2302.13971, arXiv:2307.09288.
 
-/// ffn defaults to 8C/3, rounded up to 64. There is no dropout. For every network of Llama's family.
+/// ffn defaults to 8C/3, rounded up to 64. For every network of Llama's family.
 void resolve_llama(Config& config);
 
 template <class Scalar>
 std::unique_ptr<Model<Scalar>> make_llama(const Config& config);
 
-// Qwen2 and Qwen3: Llama's network with one part more in its attention.
+// Qwen2 and Qwen3: Llama's network with one part more in its attention, which core/architecture.hpp turns on.
 //   qwen2 = llama with qkv_bias: biases on q, k and v                           Yang et al. 2024, arXiv:2407.10671
 //   qwen3 = llama with qk_norm: an RMSNorm of each head's q and k before RoPE   Yang et al. 2025, arXiv:2505.09388
-// make_llama makes both.
-
-void resolve_qwen2(Config& config);
-void resolve_qwen3(Config& config);
-
-// The list of networks a deck can name.
-// A further network is one file with its two functions, and its line in src/model/architectures.cpp.
 
 template <class Scalar>
-struct Architecture {
-  std::string name;                                           ///< model.arch
-  void (*resolve)(Config& config);                            ///< derives what is 0; throws Error(deck) naming the key
+struct Network {
+  std::string name;                 ///< model.arch
+  void (*resolve)(Config& config);  ///< derives what is 0; throws Error(deck) naming the key
   std::unique_ptr<Model<Scalar>> (*make)(const Config& config);  ///< from a resolved config
 };
 
+/// The network of a name in core/architecture.hpp.
 template <class Scalar>
-const std::vector<Architecture<Scalar>>& architectures();
+const Network<Scalar>& network(const std::string& name);
 
 }  // namespace kozero::model

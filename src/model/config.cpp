@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/model/config.hpp>
 #include "src/model/architectures.hpp"
@@ -63,12 +64,12 @@ constexpr std::array kPresets = {
     Preset{"qwen-8b", kQwen3, {36, 4096, 32, 8, 12288, 40960, 128}},
 };
 
-[[noreturn]] void refuse(const std::string& preset) {
-  const auto names = preset_names();
+/// Throws Error(deck) with the accepted names and the nearest.
+[[noreturn]] void refuse_name(const std::string& key, const std::string& given, const std::vector<std::string>& names) {
   std::string accepted;
   for (const auto& name : names) accepted += (accepted.empty() ? "" : ", ") + name;
-  const std::string nearest = nearest_name(preset, names.data(), names.data() + names.size());
-  throw Error(Failure::deck, "model.preset = \"" + preset + "\": accepted: " + accepted +
+  const std::string nearest = nearest_name(given, names.data(), names.data() + names.size());
+  throw Error(Failure::deck, "model." + key + " = \"" + given + "\": accepted: " + accepted +
                                  (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
 }
 
@@ -77,7 +78,7 @@ constexpr std::array kPresets = {
 Config with_preset(Config config, const std::string& preset) {
   const auto same_name = [&](const Preset& candidate) { return preset == candidate.name; };
   const auto found = std::find_if(kPresets.begin(), kPresets.end(), same_name);
-  if (found == kPresets.end()) refuse(preset);
+  if (found == kPresets.end()) refuse_name("preset", preset, preset_names());
 
   const Shape& shape = found->shape;
   config.layers = shape.layers;
@@ -145,23 +146,16 @@ void accept_numbers(const Config& config) {
 }  // namespace
 
 Config resolved(Config config) {
-  const auto& known = architectures<float>();
-  const auto same_name = [&](const Architecture<float>& architecture) { return architecture.name == config.arch; };
-  const auto found = std::find_if(known.begin(), known.end(), same_name);
-  if (found == known.end()) {
-    std::vector<std::string> names;
-    std::string accepted;
-    for (const auto& architecture : known) {
-      accepted += (names.empty() ? "" : ", ") + architecture.name;
-      names.push_back(architecture.name);
-    }
-    const std::string nearest = nearest_name(config.arch, names.data(), names.data() + names.size());
-    accept(false, "arch", "\"" + config.arch + "\"",
-           accepted + (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
-  }
+  const Architecture* named = find_architecture(config.arch);
+  if (named == nullptr) refuse_name("arch", config.arch, architectures_where([](const Architecture&) { return true; }));
   accept_extents(config);
   accept_numbers(config);
-  found->resolve(config);
+  accept(config.dropout == 0.0F || named->dropout, "dropout", std::to_string(config.dropout),
+         "0 under arch " + config.arch + ", which has none");
+  config.rotary = named->rotary;
+  config.qkv_bias = config.qkv_bias || named->qkv_bias == Architecture::Part::always;
+  config.qk_norm = config.qk_norm || named->qk_norm == Architecture::Part::always;
+  network<float>(config.arch).resolve(config);
   return config;
 }
 

@@ -42,7 +42,7 @@ auto FeedForward<Scalar>::used_part(std::int64_t num_rows) const -> Activations 
 }
 
 template <class Scalar>
-auto FeedForward<Scalar>::carve(Scratch& scratch, std::int64_t num_rows) const -> Gradients {
+auto FeedForward<Scalar>::take_gradients(Scratch& scratch, std::int64_t num_rows) const -> Gradients {
   const std::int64_t widest = std::max(up_.num_outputs(), norm_.num_channels());
   Gradients part;
   part.reduction = scratch.vector<float>(kernels::row_reduction_workspace(widest));
@@ -57,7 +57,7 @@ auto FeedForward<Scalar>::carve(Scratch& scratch, std::int64_t num_rows) const -
 template <class Scalar>
 std::int64_t FeedForward<Scalar>::scratch_bytes(std::int64_t batch, std::int64_t positions) const {
   Scratch plan;
-  carve(plan, batch * positions);
+  take_gradients(plan, batch * positions);
   return plan.bytes();
 }
 
@@ -68,10 +68,10 @@ void FeedForward<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<con
 }
 
 template <class Scalar>
-auto FeedForward<Scalar>::carve_activations(Scratch& scratch, std::int64_t num_rows) const -> Activations {
+auto FeedForward<Scalar>::take_activations(Scratch& scratch, std::int64_t num_rows) const -> Activations {
   Activations part;
   part.normed = scratch.matrix<Scalar>(num_rows, norm_.num_channels());
-  part.statistics = norm_.carve(scratch, num_rows);
+  part.statistics = norm_.take_statistics(scratch, num_rows);
   part.hidden = scratch.matrix<Scalar>(num_rows, up_.num_outputs());
   part.active = scratch.matrix<Scalar>(num_rows, down_.num_inputs());
   return part;
@@ -80,7 +80,7 @@ auto FeedForward<Scalar>::carve_activations(Scratch& scratch, std::int64_t num_r
 template <class Scalar>
 std::int64_t FeedForward<Scalar>::decode_scratch_bytes(const CacheExtents& extents) const {
   Scratch plan;
-  carve_activations(plan, extents.rows);
+  take_activations(plan, extents.rows);
   return plan.bytes();
 }
 
@@ -88,7 +88,7 @@ template <class Scalar>
 void FeedForward<Scalar>::decode(const Pass& pass, const kernels::RowPositions& /*row_positions*/, Matrix<Scalar> y,
                                  Matrix<const Scalar> x, Vector<const Scalar> weights) {
   Scratch scratch = pass.scratch();
-  run(pass, carve_activations(scratch, pass.num_rows()), y, x, weights);
+  run(pass, take_activations(scratch, pass.num_rows()), y, x, weights);
 }
 
 template <class Scalar>
@@ -109,7 +109,7 @@ void FeedForward<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const Un
                                    Matrix<const Scalar> x, Vector<const Scalar> weights) {
   const Activations a = used_part(pass.num_rows());
   Scratch scratch = pass.scratch();
-  const Gradients d = carve(scratch, pass.num_rows());
+  const Gradients d = take_gradients(scratch, pass.num_rows());
 
   const Matrix<const Scalar> dbranch = leave<Scalar>(pass, d.dbranch, dx, output_stream_);
   down_.to_weights(pass.space, gradient, dbranch, a.active, d.reduction);

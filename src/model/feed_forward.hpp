@@ -47,10 +47,10 @@ class FeedForward : public Sublayer<Scalar> {
   };
 
   [[nodiscard]] Activations used_part(std::int64_t num_rows) const;
-  Activations carve_activations(Scratch& scratch, std::int64_t num_rows) const;
+  Activations take_activations(Scratch& scratch, std::int64_t num_rows) const;
   void run(const Pass& pass, const Activations& a, Matrix<Scalar> y, Matrix<const Scalar> x,
            Vector<const Scalar> weights) const;
-  Gradients carve(Scratch& scratch, std::int64_t num_rows) const;
+  Gradients take_gradients(Scratch& scratch, std::int64_t num_rows) const;
 
   float dropout_;
   std::int64_t layer_;

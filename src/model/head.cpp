@@ -22,7 +22,7 @@ void Head<Scalar>::reserve(MemoryLedger& ledger, std::int64_t num_rows) {
 }
 
 template <class Scalar>
-auto Head<Scalar>::carve(Scratch& scratch, std::int64_t num_rows) const -> Gradients {
+auto Head<Scalar>::take_gradients(Scratch& scratch, std::int64_t num_rows) const -> Gradients {
   Gradients part;
   part.reduction = scratch.vector<float>(kernels::row_reduction_workspace(norm_.num_channels()));
   part.logits = scratch.matrix<Scalar>(std::min(kChunkRows, num_rows), vocabulary_.padded_rows());
@@ -33,7 +33,7 @@ auto Head<Scalar>::carve(Scratch& scratch, std::int64_t num_rows) const -> Gradi
 template <class Scalar>
 std::int64_t Head<Scalar>::scratch_bytes(std::int64_t num_rows) const {
   Scratch plan;
-  carve(plan, num_rows);
+  take_gradients(plan, num_rows);
   return plan.bytes();
 }
 
@@ -46,7 +46,7 @@ Vector<const float> Head<Scalar>::forward_backward(const Pass& pass, Matrix<Scal
   const auto dvocabulary = vocabulary_.padded_in(gradients.vocabulary.values);  // (V', C)
   const auto normed = rows(normed_, 0, num_rows);
   Scratch scratch = pass.scratch();
-  const Gradients d = carve(scratch, num_rows);
+  const Gradients d = take_gradients(scratch, num_rows);
 
   norm_.forward(pass.space, normed, statistics_, x, weights.head);
   std::int64_t first = 0;
@@ -74,7 +74,7 @@ Vector<const float> Head<Scalar>::evaluate(const Pass& pass, Matrix<const Scalar
   const auto vocabulary = vocabulary_.padded_in(weights.vocabulary);
   const auto normed = rows(normed_, 0, num_rows);
   Scratch scratch = pass.scratch();
-  const Gradients d = carve(scratch, num_rows);
+  const Gradients d = take_gradients(scratch, num_rows);
 
   norm_.forward(pass.space, normed, statistics_, x, weights.head);
   for (std::int64_t first = 0; first < num_rows; first += kChunkRows) {
@@ -88,17 +88,17 @@ Vector<const float> Head<Scalar>::evaluate(const Pass& pass, Matrix<const Scalar
 }
 
 template <class Scalar>
-auto Head<Scalar>::carve_normed(Scratch& scratch, std::int64_t num_rows) const -> Normed {
+auto Head<Scalar>::take_normed(Scratch& scratch, std::int64_t num_rows) const -> Normed {
   Normed part;
   part.x = scratch.matrix<Scalar>(num_rows, norm_.num_channels());
-  part.statistics = norm_.carve(scratch, num_rows);
+  part.statistics = norm_.take_statistics(scratch, num_rows);
   return part;
 }
 
 template <class Scalar>
 std::int64_t Head<Scalar>::logits_scratch_bytes(std::int64_t num_rows) const {
   Scratch plan;
-  carve_normed(plan, num_rows);
+  take_normed(plan, num_rows);
   return plan.bytes();
 }
 
@@ -106,7 +106,7 @@ template <class Scalar>
 void Head<Scalar>::logits(const Pass& pass, Matrix<float> out, Matrix<const Scalar> x,
                           const HeadUnits<const Scalar>& weights) const {
   Scratch scratch = pass.scratch();
-  const Normed normed = carve_normed(scratch, static_cast<std::int64_t>(x.extent(0)));
+  const Normed normed = take_normed(scratch, static_cast<std::int64_t>(x.extent(0)));
   norm_.forward(pass.space, normed.x, normed.statistics, x, weights.head);
   kernels::matmul(pass.space, out, Op::none, normed.x, Op::transpose, vocabulary_.in(weights.vocabulary), false);
 }

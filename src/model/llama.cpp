@@ -73,7 +73,6 @@ Block<Scalar> add_block(ParameterTable& table, const Config& config, std::int64_
 }  // namespace
 
 void resolve_llama(Config& config) {
-  config.rotary = true;
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   accept(config.heads % config.kv_heads == 0, "kv_heads", config.kv_heads,
          "a divisor of model.heads = " + std::to_string(config.heads));
@@ -81,8 +80,6 @@ void resolve_llama(Config& config) {
          "a divisor of model.dim = " + std::to_string(config.dim) + ", or model.head_dim given");
   if (config.head_dim == 0) config.head_dim = config.dim / config.heads;
   accept(config.head_dim % 2 == 0, "head_dim", config.head_dim, "an even number: RoPE turns pairs of channels");
-  accept(config.dropout == 0.0F, "dropout", std::to_string(config.dropout),
-         "0 under arch " + config.arch + ", which has none");
   if (config.ffn == 0) config.ffn = (8 * config.dim / 3 + 63) / 64 * 64;
 }
 
@@ -116,15 +113,5 @@ std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
 #define KOZERO_INSTANTIATE(T) template std::unique_ptr<Model<T>> make_llama<T>(const Config&);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 #undef KOZERO_INSTANTIATE
-
-void resolve_qwen2(Config& config) {
-  config.qkv_bias = true;
-  resolve_llama(config);
-}
-
-void resolve_qwen3(Config& config) {
-  config.qk_norm = true;
-  resolve_llama(config);
-}
 
 }  // namespace kozero::model

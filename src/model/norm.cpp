@@ -18,7 +18,7 @@ RowStatistics Norm<Scalar>::reserve(MemoryLedger& ledger, const std::string& lab
 }
 
 template <class Scalar>
-RowStatistics Norm<Scalar>::carve(Scratch& scratch, std::int64_t num_rows) const {
+RowStatistics Norm<Scalar>::take_statistics(Scratch& scratch, std::int64_t num_rows) const {
   RowStatistics statistics;
   if (shift_) statistics.mean = scratch.vector<float>(num_rows);
   statistics.rstd = scratch.vector<float>(num_rows);

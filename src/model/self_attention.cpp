@@ -80,7 +80,8 @@ auto SelfAttention<Scalar>::used_part(const Pass& pass) const -> Activations {
 }
 
 template <class Scalar>
-auto SelfAttention<Scalar>::carve(Scratch& scratch, const kernels::AttentionShape& shape) const -> Temporaries {
+auto SelfAttention<Scalar>::take_temporaries(Scratch& scratch, const kernels::AttentionShape& shape) const
+    -> Temporaries {
   const std::int64_t num_rows = shape.batch * shape.positions;
   const std::int64_t widest = std::max(qkv_.num_outputs(), norm_.num_channels());
   Temporaries part;
@@ -100,7 +101,7 @@ auto SelfAttention<Scalar>::carve(Scratch& scratch, const kernels::AttentionShap
 template <class Scalar>
 std::int64_t SelfAttention<Scalar>::scratch_bytes(std::int64_t batch, std::int64_t positions) const {
   Scratch plan;
-  carve(plan, attention_shape(config_, batch, positions));
+  take_temporaries(plan, attention_shape(config_, batch, positions));
   return plan.bytes();
 }
 
@@ -129,7 +130,7 @@ void SelfAttention<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<c
                                     Vector<const Scalar> weights) {
   const Activations a = used_part(pass);
   Scratch scratch = pass.scratch();
-  const Temporaries t = carve(scratch, shape(pass));
+  const Temporaries t = take_temporaries(scratch, shape(pass));
 
   norm_.forward(pass.space, a.normed, a.statistics, x, weights);
   qkv_.forward(pass.space, a.qkv, a.normed, weights);
@@ -147,10 +148,10 @@ void SelfAttention<Scalar>::reserve_cache(MemoryLedger& ledger, const CacheExten
 }
 
 template <class Scalar>
-auto SelfAttention<Scalar>::carve_decoding(Scratch& scratch, std::int64_t num_rows) const -> Decoding {
+auto SelfAttention<Scalar>::take_decoding(Scratch& scratch, std::int64_t num_rows) const -> Decoding {
   Decoding part;
   part.normed = scratch.matrix<Scalar>(num_rows, norm_.num_channels());
-  part.statistics = norm_.carve(scratch, num_rows);
+  part.statistics = norm_.take_statistics(scratch, num_rows);
   part.qkv = scratch.matrix<Scalar>(num_rows, qkv_.num_outputs());
   if (qk_norm_) {
     part.normed_qkv = scratch.matrix<Scalar>(num_rows, qkv_.num_outputs());
@@ -165,7 +166,7 @@ auto SelfAttention<Scalar>::carve_decoding(Scratch& scratch, std::int64_t num_ro
 template <class Scalar>
 std::int64_t SelfAttention<Scalar>::decode_scratch_bytes(const CacheExtents& extents) const {
   Scratch plan;
-  carve_decoding(plan, extents.rows);
+  take_decoding(plan, extents.rows);
   return plan.bytes();
 }
 
@@ -173,7 +174,7 @@ template <class Scalar>
 void SelfAttention<Scalar>::decode(const Pass& pass, const kernels::RowPositions& row_positions, Matrix<Scalar> y,
                                    Matrix<const Scalar> x, Vector<const Scalar> weights) {
   Scratch scratch = pass.scratch();
-  const Decoding d = carve_decoding(scratch, pass.num_rows());
+  const Decoding d = take_decoding(scratch, pass.num_rows());
   const kernels::AttentionShape rows_alone = attention_shape(config_, pass.num_rows(), 1);
 
   norm_.forward(pass.space, d.normed, d.statistics, x, weights);
@@ -195,7 +196,7 @@ void SelfAttention<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const 
                                      Matrix<const Scalar> x, Vector<const Scalar> weights) {
   const Activations a = used_part(pass);
   Scratch scratch = pass.scratch();
-  const Temporaries t = carve(scratch, shape(pass));
+  const Temporaries t = take_temporaries(scratch, shape(pass));
 
   const Matrix<const Scalar> dbranch = leave<Scalar>(pass, t.dbranch, dx, output_stream_);
   output_.backward(pass.space, t.dheads, gradient, dbranch, a.heads, weights, t.reduction);

@@ -19,15 +19,15 @@ namespace kozero::optim {
 
 namespace {
 
-/// Appends `extent` elements, to the last segment where the flags are equal.
-void append(std::vector<Segment>& segments, std::int64_t extent, bool decay, bool frozen) {
+/// Appends `extent` elements, to the last segment where `decay` is equal.
+void append(std::vector<Segment>& segments, std::int64_t extent, bool decay) {
   if (extent <= 0) return;
-  if (!segments.empty() && segments.back().decay == decay && segments.back().frozen == frozen) {
+  if (!segments.empty() && segments.back().decay == decay) {
     segments.back().extent += extent;
     return;
   }
   const std::int64_t first = segments.empty() ? 0 : segments.back().first + segments.back().extent;
-  segments.push_back(Segment{first, extent, decay, frozen});
+  segments.push_back(Segment{first, extent, decay});
 }
 
 /// Appends one range: its tensors by their offsets, what lies between them as pads.
@@ -36,11 +36,11 @@ void append_range(std::vector<Segment>& segments, const ParameterTable& table, c
   const std::int64_t end = range.begin + range.extent;
   for (const Parameter& row : table.rows_of(range.unit)) {
     const std::int64_t begin = std::clamp(row.offset, done, end);
-    append(segments, begin - done, false, false);
+    append(segments, begin - done, false);
     done = std::clamp(row.offset + row.extent(), begin, end);
-    append(segments, done - begin, row.decay, row.frozen);
+    append(segments, done - begin, row.decay);
   }
-  append(segments, end - done, false, false);
+  append(segments, end - done, false);
 }
 
 }  // namespace
@@ -59,8 +59,8 @@ std::vector<Segment> segments_of(const ParameterTable& table, const std::vector<
 namespace {
 
 // What all optimizers here share: the walk over the segments that a part of the flat array touches.
-// A kind of optimizer derives from it, takes its states with take_state() in its constructor, and updates a part with
-// all its runs of equal flags at a time.
+// An optimizer derives from it, takes its states with take_state() in its constructor, and updates several runs, with
+// and without decay, at a time.
 
 template <class Scalar>
 class FlatOptimizer : public Optimizer<Scalar> {
@@ -85,12 +85,6 @@ class FlatOptimizer : public Optimizer<Scalar> {
   MemoryLedger& ledger_;
   std::vector<NamedState> states_;
 };
-
-kernels::UpdateRuns::Kind kind_of(const Segment& segment) {
-  using Kind = kernels::UpdateRuns::Kind;
-  if (segment.frozen) return Kind::frozen;
-  return segment.decay ? Kind::decays : Kind::keeps;
-}
 
 template <class Scalar>
 FlatOptimizer<Scalar>::FlatOptimizer(std::vector<Segment> segments, MemoryLedger& ledger)
@@ -120,7 +114,7 @@ void FlatOptimizer<Scalar>::update(std::int64_t first, const Target<Scalar>& tar
   std::int64_t begin = first;  // of the runs
   for (auto segment = touched; segment != segments_.end() && segment->first < end; ++segment) {
     const std::int64_t behind = std::min(end, segment->first + segment->extent);
-    runs.add(behind - begin, kind_of(*segment));
+    runs.add(behind - begin, segment->decay);
     if (behind < end && runs.count < kernels::UpdateRuns::kMost) continue;
     update_runs(begin, target.part(begin - first, behind - begin), slice(gradient, begin - first, behind - begin), runs,
                 step);

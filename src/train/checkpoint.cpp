@@ -21,15 +21,15 @@
 
 namespace kozero::train {
 
-HostValues::HostValues(std::vector<DeviceValues> shards) : device_(std::move(shards)) {
-  for (const auto& shard : device_) host_.push_back(Kokkos::create_mirror_view(Kokkos::HostSpace(), shard.values));
+HostRanges::HostRanges(std::vector<DeviceRange> ranges) : device_(std::move(ranges)) {
+  for (const auto& range : device_) host_.push_back(Kokkos::create_mirror_view(Kokkos::HostSpace(), range.values));
 }
 
-void HostValues::fetch() {
+void HostRanges::fetch() {
   for (std::size_t i = 0; i < host_.size(); ++i) Kokkos::deep_copy(host_[i], device_[i].values);
 }
 
-void HostValues::store() {
+void HostRanges::store() {
   for (std::size_t i = 0; i < host_.size(); ++i) Kokkos::deep_copy(device_[i].values, host_[i]);
 }
 
@@ -40,7 +40,7 @@ constexpr std::int64_t kBlock = std::int64_t{1} << 20;  // elements: what one th
 
 /// Calls `visit(shard, first element of its copy)` for all shards in turn.
 template <class Visit>
-void for_each_slice(const std::vector<StateGroup>& groups, const Visit& visit) {
+void for_each_shard(const std::vector<StateGroup>& groups, const Visit& visit) {
   std::int64_t first = 0;
   for (const auto& group : groups) {
     for (const auto& shard : group.shards) {
@@ -85,8 +85,8 @@ void copy(float* to, const Vector<float>& from) {
 Staging::Staging(std::vector<StateGroup> groups, std::int64_t limit_mib, MemoryLedger& ledger)
     : groups_(std::move(groups)) {
   std::int64_t extent = 0;
-  for_each_slice(groups_, [&](const DeviceValues& shard, std::int64_t) {
-    require(shard.values.extent(0) % kAlignment == 0, "Staging: a shard does not end on a border");
+  for_each_shard(groups_, [&](const DeviceRange& shard, std::int64_t) {
+    require(shard.values.extent(0) % kAlignment == 0, "Staging: a shard is no multiple of 64 elements");
     extent += static_cast<std::int64_t>(shard.values.extent(0));
   });
   bytes_ = extent * static_cast<std::int64_t>(sizeof(float));
@@ -102,8 +102,8 @@ Staging::Staging(std::vector<StateGroup> groups, std::int64_t limit_mib, MemoryL
 
 void Staging::capture() {
   Device().fence("kozero::train::capture");
-  for_each_slice(groups_,
-                 [&](const DeviceValues& shard, std::int64_t first) { copy(memory_.data() + first, shard.values); });
+  for_each_shard(groups_,
+                 [&](const DeviceRange& shard, std::int64_t first) { copy(memory_.data() + first, shard.values); });
   Host().fence("kozero::train::capture");
 }
 
@@ -114,7 +114,7 @@ std::vector<io::TensorGroup<const float>> Staging::groups() const {
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     for (const auto& shard : groups_[i].shards) {
       const auto extent = shard.values.extent(0);
-      all[i].shards.push_back({shard.unit, shard.begin, HostVector<const float>(memory_.data() + first, extent)});
+      all[i].ranges.push_back({shard.unit, shard.begin, HostVector<const float>(memory_.data() + first, extent)});
       first += static_cast<std::int64_t>(extent);
     }
   }
@@ -126,8 +126,8 @@ namespace {
 std::string group_of(const optim::NamedState& state) { return "optimizer/" + state.name; }
 
 /// All that this rank holds of a state.
-std::vector<DeviceValues> held(const optim::NamedState& state, const std::vector<UnitRange>& ranges) {
-  std::vector<DeviceValues> values;
+std::vector<DeviceRange> held(const optim::NamedState& state, const std::vector<UnitRange>& ranges) {
+  std::vector<DeviceRange> values;
   for (const UnitRange& range : ranges) {
     values.push_back({range.unit, range.begin, slice(state.values, range.first, range.extent)});
   }
@@ -135,9 +135,9 @@ std::vector<DeviceValues> held(const optim::NamedState& state, const std::vector
 }
 
 /// What this rank owns of a state: of a whole unit its shard, so that every element has one writer.
-std::vector<DeviceValues> owned(const optim::NamedState& state, const std::vector<UnitRange>& updates,
-                                const std::vector<UnitRange>& shards) {
-  std::vector<DeviceValues> values;
+std::vector<DeviceRange> owned(const optim::NamedState& state, const std::vector<UnitRange>& updates,
+                               const std::vector<UnitRange>& shards) {
+  std::vector<DeviceRange> values;
   for (const auto& whole : held(state, updates)) {
     const auto mine = std::ranges::lower_bound(shards, whole.unit, {}, &UnitRange::unit);
     if (mine == shards.end() || mine->unit != whole.unit) continue;
@@ -166,7 +166,7 @@ io::Ties ties_of(const Engine& engine) {
 }
 
 io::CheckpointContents contents_of(const Engine& engine, const io::CheckpointRecord& record,
-                                   const std::map<std::string, std::string>& texts, std::vector<HostValues>& shards) {
+                                   const std::map<std::string, std::string>& texts, std::vector<HostRanges>& shards) {
   io::CheckpointContents contents{record, {}, texts, ties_of(engine)};
   for (const auto& group : owned_state(engine)) {
     shards.emplace_back(group.shards).fetch();
@@ -177,20 +177,20 @@ io::CheckpointContents contents_of(const Engine& engine, const io::CheckpointRec
 
 std::int64_t save_checkpoint(const std::string& folder, Engine& engine, const io::CheckpointRecord& record,
                              const std::map<std::string, std::string>& texts) {
-  std::vector<HostValues> shards;
+  std::vector<HostRanges> shards;
   const auto contents = contents_of(engine, record, texts, shards);
   return io::write_checkpoint(engine.comm(), folder, engine.parameters(), contents);
 }
 
 std::vector<std::string> load_state(const std::string& file, Engine& engine, dist::Communicator& control) {
-  std::vector<HostValues> shards = {HostValues(shards_of(engine.master()))};
-  std::vector<io::TensorGroup<float>> groups = {{io::kParameterGroup, shards[0].named<float>()}};
+  std::vector<HostRanges> ranges = {HostRanges(shards_of(engine.master()))};
+  std::vector<io::TensorGroup<float>> groups = {{io::kParameterGroup, ranges[0].named<float>()}};
   for (const auto& state : engine.optimizer_states()) {
-    shards.emplace_back(held(state, engine.update_ranges()));
-    groups.push_back({group_of(state), shards.back().named<float>()});
+    ranges.emplace_back(held(state, engine.update_ranges()));
+    groups.push_back({group_of(state), ranges.back().named<float>()});
   }
   const auto absent = io::read_tensor_file(control, file, engine.parameters(), groups);
-  for (std::size_t i = 0; i < (absent.empty() ? shards.size() : 1); ++i) shards[i].store();
+  for (std::size_t i = 0; i < (absent.empty() ? ranges.size() : 1); ++i) ranges[i].store();
   engine.publish();
   return absent;
 }
@@ -259,7 +259,7 @@ void CheckpointSaver::begin(const SaveOrder& order) {
   const auto start = Clock::now();
   step_ = order.record.step;
   if (staging_ == nullptr) {
-    std::vector<HostValues> shards;
+    std::vector<HostRanges> shards;
     SaveReport report = write(order, contents_of(engine_, order.record, order.texts, shards));
     report.seconds = report.stall_s = seconds_since(start);
     std::promise<SaveReport> done;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <string>
 
+#include <kozero/core/architecture.hpp>
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/random.hpp>
@@ -276,7 +277,7 @@ std::int64_t vocab_of(const io::Deck& deck) {
 
 DataSet open_data(const io::Deck& deck, std::int64_t seq, const std::string& cache, dist::Communicator& comm) {
   return dist::agreed(comm, [&] {
-    if (deck.model.arch == "linear") return linear_data();
+    if (!architecture(deck.model.arch).decoder) return linear_data();
     if (deck.data.synthetic) return synthetic_data(deck);
     if (!deck.data.tokens.empty()) return token_data(deck, seq);
     return text_data(deck, seq, cache, comm);

@@ -44,8 +44,8 @@ fs::path latest_in(const fs::path& folder) {
   const fs::path plain = folder / kWeightsFile;
   const std::string checkpoint = newest_checkpoint(folder.string());
   if (checkpoint.empty()) return plain;
-  const bool is_later = !holds(folder, kWeightsFile) ||
-                        io::read_manifest(checkpoint).record.step > io::read_weights_header(plain.string()).step;
+  const bool is_later = !holds(folder, kWeightsFile) || io::read_saved_state(checkpoint).manifest.record.step >
+                                                            io::read_saved_state(plain.string()).manifest.record.step;
   return is_later ? fs::path(checkpoint) / io::kStateFile : plain;
 }
 
@@ -68,8 +68,8 @@ std::string first_of(const fs::path& folder, std::initializer_list<const char*> 
 
 }  // namespace
 
-std::vector<DeviceValues> shards_of(const dist::DistributedArray<float>& master) {
-  std::vector<DeviceValues> shards;
+std::vector<DeviceRange> shards_of(const dist::DistributedArray<float>& master) {
+  std::vector<DeviceRange> shards;
   for (const auto& range : master.layout().shards()) {
     shards.push_back({range.unit, range.begin, master.shard(range.unit)});
   }
@@ -78,13 +78,13 @@ std::vector<DeviceValues> shards_of(const dist::DistributedArray<float>& master)
 
 void save_weights(const std::string& path, const Engine& engine, dist::Communicator& comm,
                   const io::WeightsDescription& description) {
-  HostValues shards(shards_of(engine.master()));
+  HostRanges shards(shards_of(engine.master()));
   shards.fetch();
   io::write_weights(comm, path, engine.parameters(), shards.named<const float>(), description);
 }
 
 io::WeightsDescription load_weights(const std::string& path, Engine& engine, dist::Communicator& comm) {
-  HostValues shards(shards_of(engine.master()));
+  HostRanges shards(shards_of(engine.master()));
   const auto description = io::read_weights(comm, path, engine.parameters(), shards.named<float>());
   shards.store();
   engine.publish();
@@ -104,7 +104,7 @@ NamedPath named_path(const std::string& given) {
   if (!io::is_there(path)) return {Kind::nothing, path};
   if (!io::is_folder(path)) return {Kind::weights_file, path};
   if (is_checkpoint(path)) return {Kind::checkpoint, path};
-  return {holds(path, "config.json") && !holds(path, kDeckFile) ? Kind::hugging_face : Kind::run, path};
+  return {io::is_hugging_face_folder(path) ? Kind::hugging_face : Kind::run, path};
 }
 
 std::string newest_checkpoint(const std::string& run_folder) {
@@ -161,33 +161,23 @@ NamedPath named_for_resume(const std::string& given, dist::Communicator& comm) {
   return {dist::broadcast_value(comm, named.kind), comm.broadcast_control(named.path)};
 }
 
-void use_checkpoint(ResumePoint& point, const io::FoundCheckpoint& found) {
-  point.source = found.folder;
-  point.state_file = found.folder + "/" + io::kStateFile;
-  point.record = found.manifest.record;
+void use(ResumePoint& point, const io::SavedState& saved) {
+  if (!nlohmann::json::accept(saved.manifest.record.model)) {
+    throw Error(Failure::input, saved.path + ": its description is no JSON", Error::Seen::by_all_ranks);
+  }
+  point.source = saved.path;
+  point.state_file = saved.state_file();
+  point.record = saved.manifest.record;
 }
 
 void use_newest(ResumePoint& point, const std::string& run_folder, dist::Communicator& comm) {
-  if (const auto found = io::newest_complete(comm, run_folder, point.skipped)) use_checkpoint(point, *found);
-}
-
-void use_weights(ResumePoint& point, const std::string& path, dist::Communicator& comm) {
-  const auto description = io::read_weights_header(comm, path);
-  if (!nlohmann::json::accept(description.model)) {
-    throw Error(Failure::input, path + ": its description is no JSON", Error::Seen::by_all_ranks);
-  }
-  io::verify_weights_header(comm, path);
-  point.source = path;
-  point.state_file = path;
-  point.record.step = description.step;
-  point.record.tokens = description.tokens;
-  point.record.model = description.model;
+  const auto found = io::newest_complete(comm, run_folder, point.skipped);
+  if (found) use(point, {found->folder, true, found->manifest});
 }
 
 void use_path(ResumePoint& point, const std::string& given, const std::string& run_dir, dist::Communicator& comm) {
   const auto [kind, path] = named_for_resume(given, comm);
-  if (kind == Kind::weights_file) use_weights(point, path, comm);
-  if (kind == Kind::checkpoint) use_checkpoint(point, {path, io::verify_checkpoint(comm, path)});
+  if (kind == Kind::weights_file || kind == Kind::checkpoint) use(point, io::verify(comm, path));
   if (kind == Kind::run) use_newest(point, path, comm);
   if (point.source.empty()) {
     throw Error(Failure::input,

@@ -28,8 +28,8 @@ using Cores = std::vector<CpuSet>;
 
 /// Part `index` of `num_parts` equal, contiguous ones.
 Cores part_of(const Cores& cores, int index, int num_parts) {
-  const auto border = [&](int part) { return static_cast<std::ptrdiff_t>(cores.size()) * part / num_parts; };
-  return {cores.begin() + border(index), cores.begin() + border(index + 1)};
+  const auto first_core = [&](int part) { return static_cast<std::ptrdiff_t>(cores.size()) * part / num_parts; };
+  return {cores.begin() + first_core(index), cores.begin() + first_core(index + 1)};
 }
 
 CpuSet joined(const Cores& cores) {

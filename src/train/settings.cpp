@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/deck/schema.hpp"
@@ -63,7 +64,7 @@ BatchSizes batch_sizes(const io::Deck& deck, int num_ranks) {
 
 namespace {
 
-/// A key's value; a silent extent (0) leaves the member as it is.
+/// A key's value; a missing extent (0) leaves the member as it is.
 void take(std::int64_t& member, io::DeckValue key) {
   const std::int64_t value = *std::get<std::int64_t*>(key);
   if (value > 0) member = value;
@@ -120,7 +121,7 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
     if (keys.preset == "none" || deck.is_set(row.key)) take(member, row.value_in(given));
   });
   if (keys.vocab == 0 && keys.preset == "none") config.vocab = std::max<std::int64_t>(data_vocab, 1);
-  if (config.arch != "linear" && config.vocab < data_vocab) {
+  if (architecture(config.arch).decoder && config.vocab < data_vocab) {
     const bool given_here = keys.vocab > 0;
     throw Error(Failure::deck,
                 (given_here ? "model.vocab = " : "model.preset = \"" + keys.preset + "\" has vocabulary ") +
@@ -195,9 +196,10 @@ void make_paths_absolute(io::Deck& deck) {
 
 io::Deck resolved_deck(io::Deck deck, const Settings& settings, const std::string& folder) {
   const model::Config& config = settings.model;
+  const bool decoder = architecture(config.arch).decoder;
   model::for_each_field(config, [&](const model::Field& field, const auto& value) {
     if constexpr (std::is_same_v<decltype(value), const std::int64_t&>) {
-      if ((config.arch == "linear" && !field.linear) || (field.rotary && !config.rotary)) return;
+      if ((!decoder && !field.linear) || (field.rotary && !config.rotary)) return;
       const std::string key = std::string("model.") + field.name;
       std::int64_t& member = *std::get<std::int64_t*>(io::find_row(key)->value_in(deck));
       if (value == 0 || member == value) return;

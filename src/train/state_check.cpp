@@ -71,7 +71,7 @@ void StateCheck<Scalar>::record() {
 }
 
 template <class Scalar>
-void StateCheck<Scalar>::forget() {
+void StateCheck<Scalar>::discard() {
   state_.weights().watch_copies({});
   state_.gradients().watch(false);
   recorded_ = false;

@@ -27,8 +27,8 @@ class StateCheck {
   /// Collective.
   void record();
   [[nodiscard]] bool recorded() const { return recorded_; }
-  /// The state is about to change, unseen.
-  void forget();
+  /// Drops what was recorded: the state is about to change.
+  void discard();
   /// Collective. Throws Error(internal, seen by all ranks) naming the array, the unit and the rank of the first change.
   void compare(std::int64_t step);
 

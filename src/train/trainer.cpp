@@ -88,7 +88,7 @@ void Trainer<Scalar>::train_on(const Sampler& sampler, const SampleSource& sourc
   source_ = &source;
   config_ = config;
   skips_in_a_row_ = 0;
-  if (check_ != nullptr) check_->forget();
+  if (check_ != nullptr) check_->discard();
   check_.reset();
   if (config.check_every > 0)
     check_ = std::make_unique<StateCheck<Scalar>>(model_->parameters(), state_, *optimizer_, comm_);
@@ -108,7 +108,7 @@ void Trainer<Scalar>::record_state(std::int64_t step) {
   if (checks(step)) {
     check_->record();
   } else {
-    check_->forget();
+    check_->discard();
   }
 }
 

@@ -24,7 +24,7 @@ ParameterTable example() {
 
 }  // namespace
 
-TEST_CASE("tensors start on 64-element borders, joined ones directly behind") {
+TEST_CASE("tensors are aligned to 64 elements, joined ones directly behind") {
   const auto table = example();
   CHECK(table.unit(0).extent == 128);  // 65 elements and pads
   CHECK(table.unit(1).offset == 128);

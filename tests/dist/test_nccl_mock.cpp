@@ -23,7 +23,7 @@ class OneRank {
     if (comm != nullptr) calls().comm_destroy(comm);
   }
   /// What became of the last call.
-  [[nodiscard]] Result settled() const;
+  [[nodiscard]] Result final_result() const;
   [[nodiscard]] const Calls& calls() const { return library_.calls; }
   [[nodiscard]] std::string last_error() const { return calls().get_last_error(comm); }
 
@@ -43,10 +43,10 @@ OneRank::OneRank() {
   Config config;
   REQUIRE(calls().get_unique_id(&id) == kSuccess);
   REQUIRE(calls().comm_init_rank_config(&comm, 1, id, 0, &config) == kInProgress);
-  REQUIRE(settled() == kSuccess);
+  REQUIRE(final_result() == kSuccess);
 }
 
-Result OneRank::settled() const {
+Result OneRank::final_result() const {
   Result state = kInProgress;
   while (state == kInProgress) REQUIRE(calls().comm_get_async_error(comm, &state) == kSuccess);
   return state;
@@ -68,7 +68,7 @@ TEST_CASE("a group moves nothing before its end, and groups nest") {
   Device().fence();
   CHECK(to == 0.0F);
   CHECK(one.calls().group_end() == kInProgress);
-  CHECK(one.settled() == kSuccess);
+  CHECK(one.final_result() == kSuccess);
   one.stream.record(done);
   ComputeStream().wait_for(done, [] {});
   Device().fence();
@@ -93,11 +93,11 @@ TEST_CASE("while a call is in progress nothing is on the stream and no other is 
   CHECK(to == 0.0F);
   CHECK(reduce() == kInvalidArgument);
   CHECK(one.last_error() == "ncclReduce of 1 float32, root 0 while the call before is in progress");
-  CHECK(one.settled() == kSuccess);
+  CHECK(one.final_result() == kSuccess);
   wait_for_stream();
   CHECK(to == 3.0F);
   CHECK(one.calls().comm_finalize(one.comm) == kInProgress);
-  CHECK(one.settled() == kSuccess);
+  CHECK(one.final_result() == kSuccess);
 }
 
 TEST_CASE("a communicator that would block is refused") {

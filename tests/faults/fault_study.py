@@ -194,8 +194,8 @@ def kills(study, options):
         step, later = study.goes_on(run, said, name, *overrides)
         # Who was killed before the run was entered, or after its last line, has nothing to say.
         killed = action.startswith("kill")
-        silent = killed and (re.search("^resume ", said, re.M) is None or "everything lies in" in said)
-        if fails and status != 0 and not silent:
+        unstarted = killed and (re.search("^resume ", said, re.M) is None or "everything lies in" in said)
+        if fails and status != 0 and not unstarted:
             study.says_a_line(run, said, later, killed, name)
         study.row(action=action, phase=phase, backend=backend, stage=stage, status=status, seconds=round(seconds, 2),
                   orphans_s=round(job.orphans_s, 2), resumed=step)

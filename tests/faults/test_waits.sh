@@ -102,7 +102,7 @@ a_rank_stops_at_start_up() {
   for gather in 1 2 4 8; do
     rm -rf run
     KOZERO_STOP_AT=$gather KOZERO_CALLS_RANK=1 expect 5 "$lost" preloaded
-    also 'silent for [0-9.]+ s: it is lost, or comm.timeout_s is too short'
+    also 'no sign of life for [0-9.]+ s: it is lost, or comm.timeout_s is too short'
     also '^\[rank 0\]   rank 1 on .*: (start-up, |not heard of since it started)'  # stopped before its first heartbeat
     also '^\[rank 0\]   newest collectives here: '
   done

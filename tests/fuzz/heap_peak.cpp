@@ -36,9 +36,10 @@ void returned(void* memory) noexcept {
 
 // NOLINTBEGIN(misc-new-delete-overloads)
 void* operator new(std::size_t bytes) { return counted(std::malloc(bytes == 0 ? 1 : bytes)); }
-void* operator new(std::size_t bytes, std::align_val_t border) {
-  return counted(std::aligned_alloc(static_cast<std::size_t>(border), (bytes + static_cast<std::size_t>(border)) &
-                                                                          ~(static_cast<std::size_t>(border) - 1)));
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return counted(
+      std::aligned_alloc(static_cast<std::size_t>(alignment),
+                         (bytes + static_cast<std::size_t>(alignment)) & ~(static_cast<std::size_t>(alignment) - 1)));
 }
 void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
   try {
@@ -50,8 +51,8 @@ void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
 void operator delete(void* memory, const std::nothrow_t& /*tag*/) noexcept { returned(memory); }
 void operator delete(void* memory) noexcept { returned(memory); }
 void operator delete(void* memory, std::size_t /*bytes*/) noexcept { returned(memory); }
-void operator delete(void* memory, std::align_val_t /*border*/) noexcept { returned(memory); }
-void operator delete(void* memory, std::size_t /*bytes*/, std::align_val_t /*border*/) noexcept { returned(memory); }
+void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept { returned(memory); }
+void operator delete(void* memory, std::size_t /*bytes*/, std::align_val_t /*alignment*/) noexcept { returned(memory); }
 // NOLINTEND(misc-new-delete-overloads)
 
 namespace kozero::tests {

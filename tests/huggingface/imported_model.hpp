@@ -22,7 +22,7 @@ class ImportedModel {
     model_->reserve(ledger_, 1);
     const ParameterTable& table = model_->parameters();
     std::vector<std::vector<float>> memory;
-    std::vector<io::UnitValues<float>> shards;
+    std::vector<io::RangeValues<float>> shards;
     for (int unit = 0; unit < table.num_units(); ++unit) {
       memory.emplace_back(static_cast<std::size_t>(table.unit(unit).extent));
       shards.push_back({unit, 0, HostVector<float>(memory.back().data(), memory.back().size())});

@@ -141,14 +141,14 @@ TEST_CASE("Qwen's configs, with what they leave out") {
   CHECK(normed.head_dim == 6);
   CHECK(normed.tie_embeddings);
   CHECK(qwen3.read({{"head_dim", nullptr}}).head_dim == 128);
-  const auto silent = qwen2.read({{"intermediate_size", nullptr},
-                                  {"vocab_size", nullptr},
-                                  {"rms_norm_eps", nullptr},
-                                  {"max_position_embeddings", nullptr}});
-  CHECK(silent.ffn == 22016);
-  CHECK(silent.vocab == 151936);
-  CHECK(silent.seq == 32768);
-  CHECK(silent.norm_eps == 1e-6F);
+  const auto defaults = qwen2.read({{"intermediate_size", nullptr},
+                                    {"vocab_size", nullptr},
+                                    {"rms_norm_eps", nullptr},
+                                    {"max_position_embeddings", nullptr}});
+  CHECK(defaults.ffn == 22016);
+  CHECK(defaults.vocab == 151936);
+  CHECK(defaults.seq == 32768);
+  CHECK(defaults.norm_eps == 1e-6F);
 }
 
 TEST_CASE("What of Qwen would change the logits is refused by its key") {

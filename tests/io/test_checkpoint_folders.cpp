@@ -10,8 +10,9 @@
 
 #include <kozero/dist/communicator.hpp>
 #include "io/checkpoint/checkpoint.hpp"
-#include "io/posix/system_resources.hpp"
+#include "io/checkpoint/weights_file.hpp"
 #include "io/hdf5/handle.hpp"
+#include "io/posix/system_resources.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"
@@ -140,6 +141,30 @@ TEST_CASE("any flipped bit of any file is found") {
     }
   }
   CHECK(verify_checkpoint(all.comm, path).record.step == 1);
+}
+
+TEST_CASE("verify() takes a checkpoint's folder and a weights file, and names the file that may be opened") {
+  Checkpoints all;
+  const std::string folder = all.save(3), file = all.folder / "weights.h5";
+  const ParameterTable table = small_table();
+  RankSlices mine(table, 0, 1);
+  mine.set_values();
+  write_weights(all.comm, file, table, mine.readable(), {.model = R"({"dim":16})", .step = 4, .tokens = 40});
+  for (const std::string& path : {folder, file}) {
+    const bool is_folder = path == folder;
+    const SavedState saved = verify(all.comm, path);
+    CHECK(saved.path == path);
+    CHECK(saved.is_checkpoint == is_folder);
+    CHECK(saved.state_file() == (is_folder ? folder + "/state.h5" : file));
+    CHECK(saved.manifest.record.step == (is_folder ? 3 : 4));
+    CHECK(saved.manifest.record.model == R"({"dim":16})");
+    CHECK(read_saved_state(path).manifest.record.tokens == (is_folder ? 30 : 40));
+    CHECK(read_saved_state(all.comm, path).is_checkpoint == is_folder);
+    flip(saved.state_file(), 5000);
+    CHECK(thrown_by([&] { verify(all.comm, path); }).status == 3);
+    CHECK(read_saved_state(path).is_checkpoint == is_folder);
+  }
+  CHECK(thrown_by([&] { verify(all.comm, all.folder / "none"); }).status == 3);
 }
 
 TEST_CASE("truncated, missing and other files are refused by name") {

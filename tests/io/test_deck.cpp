@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_deck.cpp: values, overrides, what silence means, the written deck, the fingerprint.
+// test_deck.cpp: values, overrides, defaults, the written deck, the fingerprint.
 #include <catch2/catch_test_macros.hpp>
 
 #include <filesystem>
@@ -60,7 +60,7 @@ void write_file(const fs::path& path, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a silent deck has the promised defaults") {
+TEST_CASE("an empty deck has the promised defaults") {
   const Deck deck = smallest();
   CHECK(deck.run.dir == "runs/small");
   CHECK(deck.model.dropout == 0.0);
@@ -223,14 +223,14 @@ TEST_CASE("the resolved deck is written, or the failure names the file") {
   }
 }
 
-TEST_CASE("every row has a name of its own, a meaning, and a default that it accepts or calls silent") {
+TEST_CASE("every row has a name of its own, a meaning, and a default that it accepts or that is a text") {
   std::set<std::string> keys;
   for (const auto& row : deck_schema()) {
     INFO(row.key);
     CHECK(keys.insert(row.key).second);
     CHECK_FALSE(row.help.empty());
     Deck deck;
-    CHECK((accepts(row, row.value_in(deck)) || !row.when_silent.empty()));
+    CHECK((accepts(row, row.value_in(deck)) || !row.default_text.empty()));
   }
   const std::string reference = deck_reference();
   CHECK(reference.find("one matrix (default: true for gpt2, else false); accepted are true, false\n") !=

@@ -199,7 +199,7 @@ TEST_CASE("a status is rewritten by its own run alone, and says what became of i
   CHECK(notes_on_run_before(in).empty());
 }
 
-TEST_CASE("the log says on the terminal and in the file; other ranks are silent") {
+TEST_CASE("the log says on the terminal and in the file; other ranks write nothing") {
   const ScratchFolder folder("log");
   std::ostringstream terminal;
   {
@@ -217,10 +217,10 @@ TEST_CASE("the log says on the terminal and in the file; other ranks are silent"
   terminal.str("");
   Log(terminal, false).say("no \xFF, no \x1B[2J");
   CHECK(terminal.str() == "no \xEF\xBF\xBD, no \\x1b[2J\n");
-  Log silent;
-  silent.record_in(folder / "other.txt");
-  silent.say("nothing");
-  silent.status("nothing");
+  Log other;
+  other.record_in(folder / "other.txt");
+  other.say("nothing");
+  other.status("nothing");
   CHECK(!std::filesystem::exists(folder / "other.txt"));
   CHECK(thrown_by([&] { Log(terminal, false).record_in(folder / "no/log.txt"); }).status == 4);
 }

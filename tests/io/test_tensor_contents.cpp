@@ -64,7 +64,7 @@ const float kDenormal = std::bit_cast<float>(0x00000003U);
 TEST_CASE("items are distributed, results come back in order, and a failure is every rank's") {
   tests::on_each_group("mpi", [&](dist::Communicator& comm) {
     for (const std::size_t items : {0, 1, 2, 5, 9}) {
-      const auto all = map_over_ranks(comm, items, [&](std::size_t item) {
+      const auto all = dist::map_over_ranks(comm, items, [&](std::size_t item) {
         CHECK(static_cast<int>(item) % comm.size() == comm.rank());
         return std::array{item, 10 * item};
       });
@@ -74,7 +74,7 @@ TEST_CASE("items are distributed, results come back in order, and a failure is e
       }
     }
     const auto failed = thrown_by([&] {
-      map_over_ranks(comm, 5, [](std::size_t item) {
+      dist::map_over_ranks(comm, 5, [](std::size_t item) {
         if (item == 3) throw Error(Failure::input, "item 3");
         return item;
       });

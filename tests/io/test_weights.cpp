@@ -79,7 +79,7 @@ TEST_CASE("writing again replaces the file whole") {
   CHECK(!std::filesystem::exists(path + ".partial"));
 }
 
-TEST_CASE("large tensors of a state start on 1 MiB borders") {
+TEST_CASE("large tensors of a state are aligned to 1 MiB") {
   const ScratchFolder folder("aligned");
   ParameterTable table;
   table.add_unit("all", 0);

@@ -31,7 +31,7 @@ inline float value_of(std::int64_t unit, std::int64_t position) {
 /// One rank's shards of every unit, with their memory.
 struct RankSlices {
   std::vector<std::vector<float>> memory;
-  std::vector<UnitValues<float>> shards;
+  std::vector<RangeValues<float>> shards;
 
   RankSlices(const ParameterTable& table, int rank, int num_ranks) {
     for (int unit = 0; unit < table.num_units(); ++unit) {
@@ -47,8 +47,8 @@ struct RankSlices {
       }
     }
   }
-  [[nodiscard]] std::vector<UnitValues<const float>> readable() const {
-    std::vector<UnitValues<const float>> all;
+  [[nodiscard]] std::vector<RangeValues<const float>> readable() const {
+    std::vector<RangeValues<const float>> all;
     for (const auto& shard : shards) all.push_back({shard.unit, shard.begin, shard.values});
     return all;
   }

@@ -8,7 +8,7 @@
 
 namespace kozero::kernels {
 
-/// A Filled array, so many elements behind a border of 16 bytes.
+/// A Filled array, so many elements behind an address aligned to 16 bytes.
 template <class T>
 class Shifted {
  public:
@@ -41,7 +41,7 @@ struct GradientCase {
   std::int64_t m, n, k;
   Operand summed;
   bool accumulate;
-  std::int64_t skipped = 0;  ///< elements between a border of 16 bytes and each array
+  std::int64_t skipped = 0;  ///< elements between an address aligned to 16 bytes and each array
 
   [[nodiscard]] std::int64_t channels() const { return summed == Operand::a ? m : n; }
   [[nodiscard]] Case<Types<float, T>> product() const { return {m, n, k, Op::transpose, Op::none}; }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // test_packs.cpp: what a GPU's lanes and threads do, done here by one thread after another, against plain loops: on
-// borders of 16 bytes, where packs travel in one access, and off them, where elements do.
+// arrays aligned to 16 bytes, where packs travel in one access, and on others, where elements do.
 #include "kernels/launch/reduce.hpp"
 #include "kernels/launch/row_blocks.hpp"
 #include "kernels/launch/update_elements.hpp"
@@ -12,18 +12,18 @@ namespace kozero::kernels {
 namespace {
 
 constexpr std::int64_t kExtents[] = {0, 1, 3, 4, 7, 8, 9, 31, 33, 255, 256, 257, 768, 2100};
-constexpr std::int64_t kShifts[] = {0, 1, 8};  ///< elements behind a border: none, off it, and on one of any type
+constexpr std::int64_t kShifts[] = {0, 1, 8};  ///< elements behind an aligned address; 8 is aligned for any type
 
-/// Numbers in memory that begins `shift` elements behind a border.
+/// Numbers in memory that begins `shift` elements behind an aligned address.
 template <class T>
 struct Shifted {
   std::vector<T> memory;
   T* first;
 
   Shifted(const std::vector<float>& values, std::int64_t shift) : memory(values.size() + 32) {
-    std::size_t border = 0;
-    while (!on_borders(memory.data() + border)) ++border;
-    first = memory.data() + border + shift;
+    std::size_t skipped = 0;
+    while (!is_aligned(memory.data() + skipped)) ++skipped;
+    first = memory.data() + skipped + shift;
     for (std::size_t i = 0; i < values.size(); ++i) first[i] = static_cast<T>(values[i]);
   }
   [[nodiscard]] std::vector<float> values(std::int64_t extent) const {
@@ -43,7 +43,7 @@ float folded_by_lanes(std::int64_t columns, std::int64_t lanes, const F& f, cons
   return result;
 }
 
-TEMPLATE_LIST_TEST_CASE("the lanes' sums are a row's, on borders and off them", "", reference::StoredTypes) {
+TEMPLATE_LIST_TEST_CASE("the lanes' sums are a row's, aligned or not", "", reference::StoredTypes) {
   const auto product = [](float a, float b) { return a * b; };
   for (const std::int64_t columns : kExtents) {
     const std::vector<float> a = reference::numbers<TestType>(columns, 1), b = reference::numbers(columns, 2);
@@ -60,13 +60,13 @@ TEMPLATE_LIST_TEST_CASE("the lanes' sums are a row's, on borders and off them", 
   }
 }
 
-TEST_CASE("a sum's order is the same on borders and off them") {
+TEST_CASE("a sum's order is the same aligned or not") {
   const auto itself = [](float x) { return x; };
   const std::vector<float> values = reference::numbers(2100, 5);
-  const Shifted<float> on_border(values, 0), off_border(values, 1);
+  const Shifted<float> aligned(values, 0), unaligned(values, 1);
   for (const std::int64_t columns : kExtents) {
-    CHECK(folded_by_lanes<Added>(columns, 32, itself, on_border.first) ==
-          folded_by_lanes<Added>(columns, 32, itself, off_border.first));
+    CHECK(folded_by_lanes<Added>(columns, 32, itself, aligned.first) ==
+          folded_by_lanes<Added>(columns, 32, itself, unaligned.first));
   }
 }
 
@@ -220,11 +220,11 @@ TEMPLATE_LIST_TEST_CASE("a GPU's threads update what a host's do, whatever runs 
                         reference::StoredTypes) {
   constexpr std::int64_t kExtent = 133;
   UpdateRuns runs;
-  runs.add(40, UpdateRuns::Kind::decays);
-  runs.add(43, UpdateRuns::Kind::frozen);
-  runs.add(96, UpdateRuns::Kind::keeps);
-  runs.add(112, UpdateRuns::Kind::frozen);
-  runs.add(kExtent, UpdateRuns::Kind::decays);
+  runs.add(40, true);
+  runs.add(43, false);
+  runs.add(96, true);
+  runs.add(112, false);
+  runs.add(kExtent, true);
   for (const bool packed : {true, false}) {
     const std::vector<float> weights = reference::numbers(kExtent, 1), slopes = reference::numbers(kExtent, 2);
     const Shifted<float> of_gpu(weights, 0), of_host(weights, 0), gradient(slopes, 0);
@@ -241,8 +241,9 @@ TEMPLATE_LIST_TEST_CASE("a GPU's threads update what a host's do, whatever runs 
     CHECK(reference::same_bits(state_of_gpu.values(kExtent), state_of_host.values(kExtent)));
     CHECK(reference::same_bits(stored_of_gpu.values(kExtent), stored_of_host.values(kExtent)));
     for (std::size_t i = 0; i < kExtent; ++i) {
-      const bool frozen = (i >= 40 && i < 43) || (i >= 96 && i < 112);
-      REQUIRE(state_of_gpu.values(kExtent)[i] == (frozen ? 0.0F : 1.0F));
+      const bool decays = i < 40 || (i >= 43 && i < 96) || i >= 112;
+      REQUIRE(of_gpu.values(kExtent)[i] == (decays ? 0.5F : 1.0F) * weights[i] + slopes[i]);
+      REQUIRE(state_of_gpu.values(kExtent)[i] == 1.0F);
     }
   }
 }

@@ -74,7 +74,7 @@ void sum_and_difference_by_packs(Matrix<T> a, Matrix<T> b) {
         T* const second = row_of(b, n);
         const auto both = [](float x, float y) { return TwoValues{x + y, x - y}; };
         for_each_pack<kPackOf<T>>(
-            team, static_cast<std::int64_t>(a.extent(1)), on_borders(first, second), [=](auto count, std::int64_t c) {
+            team, static_cast<std::int64_t>(a.extent(1)), is_aligned(first, second), [=](auto count, std::int64_t c) {
               constexpr int kCount = decltype(count)::value;
               assign_two(first + c, second + c, both, load_pack<kCount>(first + c), load_pack<kCount>(second + c));
             });

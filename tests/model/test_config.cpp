@@ -5,6 +5,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <functional>
 
+#include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/model/model.hpp>
 
@@ -29,7 +30,7 @@ std::int64_t parameters_of(const std::string& preset) {
   return model::make_model<float>(with_preset(Config{}, preset))->parameters().num_parameters();
 }
 
-TEST_CASE("silent keys are derived") {
+TEST_CASE("keys that are not given are derived") {
   const Config gpt2 = resolved({.arch = "gpt2", .dim = 30, .heads = 3});
   CHECK(gpt2.ffn == 120);
   CHECK(gpt2.kv_heads == 3);
@@ -72,6 +73,24 @@ TEST_CASE("qwen2 is llama with biases, qwen3 with norms of q and k; presets brin
   CHECK(small.rope_scaling == model::RopeScaling{});
   CHECK(with_preset({}, "llama-1b").rope_scaling == model::RopeScaling{32.0F, 1.0F, 4.0F, 8192});
   CHECK(with_preset({}, "llama-8b").rope_scaling == model::RopeScaling{});
+}
+
+TEST_CASE("each architecture has a network with the traits of its row, and presets name their architecture") {
+  using Part = Architecture::Part;
+  for (const Architecture& row : kArchitectures) {
+    CAPTURE(row.name);
+    const Config config = resolved({.arch = row.name});
+    CHECK(model::make_model<float>(config)->parameters().num_parameters() > 0);
+    CHECK(config.rotary == row.rotary);
+    CHECK(config.qkv_bias == (row.qkv_bias == Part::always));
+    CHECK(config.qk_norm == (row.qk_norm == Part::always));
+    const std::string family = row.presets;
+    for (const std::string& preset : model::preset_names()) {
+      if (family.empty() || !preset.starts_with(family + "-")) continue;
+      CHECK(with_preset({}, preset).arch == row.name);
+    }
+    CHECK((refusal([&] { resolved({.arch = row.name, .dropout = 0.1F}); }) == "accepted") == row.dropout);
+  }
 }
 
 TEST_CASE("small presets are shapes for any arch") {

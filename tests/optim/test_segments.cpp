@@ -9,7 +9,7 @@
 namespace kozero::optim {
 namespace {
 
-/// Two units: weight (100, decays), bias (30), q and k joined (40 + 24) | a frozen table (64), weight (10, decays).
+/// Two units: weight (100, decays), bias (30), q and k joined (40 + 24) | a scale (64), weight (10, decays).
 ParameterTable table() {
   ParameterTable made;
   made.add_unit("first", 0);
@@ -18,19 +18,17 @@ ParameterTable table() {
   made.add({.name = "q", .shape = {40}});
   made.add_joined({.name = "k", .shape = {24}});
   made.add_unit("second", 1);
-  made.add({.name = "frozen", .shape = {64}, .frozen = true});
+  made.add({.name = "scale", .shape = {64}, .decay = false});
   made.add({.name = "last", .shape = {10}});
   return made;
 }
 
-std::string flags(bool decay, bool frozen) { return frozen ? "f" : decay ? "d" : "."; }
-
-/// One letter an element: decays, frozen, or neither (pads too).
+/// One letter an element: d with weight decay, . without (pads too).
 std::string letters(const std::vector<Segment>& segments) {
   std::string text;
   for (const Segment& segment : segments) {
     REQUIRE(segment.first == static_cast<std::int64_t>(text.size()));
-    for (std::int64_t i = 0; i < segment.extent; ++i) text += flags(segment.decay, segment.frozen);
+    for (std::int64_t i = 0; i < segment.extent; ++i) text += segment.decay ? 'd' : '.';
   }
   return text;
 }
@@ -38,9 +36,9 @@ std::string letters(const std::vector<Segment>& segments) {
 std::string run_of(std::size_t extent, char letter) { return std::string(extent, letter); }
 
 const std::string kWhole =
-    run_of(100, 'd') + run_of(92, '.') + run_of(64, 'd') + run_of(64, 'f') + run_of(10, 'd') + run_of(54, '.');
+    run_of(100, 'd') + run_of(92, '.') + run_of(64, 'd') + run_of(64, '.') + run_of(10, 'd') + run_of(54, '.');
 
-TEST_CASE("segments carry the tensors' flags, pads without decay, neighbours merged") {
+TEST_CASE("segments decay as their tensors do, pads do not, equal neighbours are merged") {
   const auto segments = segments_of(table(), {{0, 0, 256, 0}, {1, 0, 128, 256}});
   CHECK(letters(segments) == kWhole);
   CHECK(segments.size() == 6);

@@ -45,15 +45,15 @@ namespace kozero {
 
 inline constexpr std::int64_t kCacheLine = 64;  ///< bytes
 #if defined(KOZERO_STREAMS) && defined(__AVX512F__)
-inline constexpr std::int64_t kStreamBorder = 64;  ///< bytes: where a streamed line may begin
+inline constexpr std::int64_t kStreamAlignment = 64;  ///< bytes: alignment of a streamed line
 #else
-inline constexpr std::int64_t kStreamBorder = 16;
+inline constexpr std::int64_t kStreamAlignment = 16;
 #endif
 
 /// Whether stream_line may write to `to`.
-inline bool can_stream_to(const void* to) { return reinterpret_cast<std::uintptr_t>(to) % kStreamBorder == 0; }
+inline bool can_stream_to(const void* to) { return reinterpret_cast<std::uintptr_t>(to) % kStreamAlignment == 0; }
 
-/// Copies one line of kCacheLine bytes, in one store where there is such a one; `to` is on a kStreamBorder.
+/// Copies one line of kCacheLine bytes, in one store where there is such a one; `to` is aligned to kStreamAlignment.
 /// end_stream() follows the last one.
 inline void stream_line(void* to, const void* from) {
 #if defined(KOZERO_STREAMS) && defined(__AVX512F__)

@@ -76,7 +76,7 @@ class MemoryLedger {
 
 // One block of memory cut into arrays that live no longer than a call.
 //   planning:  Scratch plan;             take from it     plan.bytes() is what the call needs; the arrays are null
-//   running:   Scratch scratch(memory);  take the same    arrays follow each other on 256-byte borders
+//   running:   Scratch scratch(memory);  take the same    arrays follow each other, aligned to 256 bytes
 // One function takes all arrays of a call. The plan and the run both call it, so that they cannot differ.
 
 class Scratch {
@@ -94,7 +94,7 @@ class Scratch {
   template <class T>
   T* take(std::int64_t extent) {
     const std::int64_t first = bytes_;
-    bytes_ += (extent * static_cast<std::int64_t>(sizeof(T)) + border_ - 1) / border_ * border_;
+    bytes_ += (extent * static_cast<std::int64_t>(sizeof(T)) + alignment_ - 1) / alignment_ * alignment_;
     if (extent_ == kPlanning) return nullptr;
     require(bytes_ <= extent_, "Scratch: more taken than planned");
     return reinterpret_cast<T*>(memory_ + first);
@@ -111,14 +111,14 @@ class Scratch {
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
 
  private:
-  Scratch(std::byte* memory, std::int64_t extent, std::int64_t border)
-      : memory_(memory), extent_(extent), border_(border) {}
+  Scratch(std::byte* memory, std::int64_t extent, std::int64_t alignment)
+      : memory_(memory), extent_(extent), alignment_(alignment) {}
 
   static constexpr std::int64_t kPlanning = -1;
 
   std::byte* memory_ = nullptr;
   std::int64_t extent_ = kPlanning;
-  std::int64_t border_ = 256;
+  std::int64_t alignment_ = 256;
   std::int64_t bytes_ = 0;
 };
 

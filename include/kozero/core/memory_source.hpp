@@ -11,7 +11,7 @@ namespace kozero {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  /// `bytes` (>= 0) of device memory on a 64-byte border, untouched, which live as long as the source. nullptr where
+  /// `bytes` (>= 0) of device memory aligned to 64 bytes, untouched, which live as long as the source. nullptr where
   /// there is none to give: the caller takes memory of its own.
   virtual void* share(const std::string& label, std::int64_t bytes) = 0;
 };

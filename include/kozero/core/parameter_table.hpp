@@ -18,7 +18,7 @@ namespace kozero {
 // Which tensors a model has, and where each lies in its unit.
 //   flat array = unit 0 | unit 1 | ...       unit = tensor, pad to 64, tensor, pad to 64, ..., pad to unit_multiple()
 // A unit (the embedding, one transformer block, the head with the final norm) is what ZeRO gathers, reduces and cuts.
-// Inside a unit every tensor, or group of tensors that one kernel reads as one matrix, starts on a 64-element border.
+// Inside a unit every tensor, or group of tensors that one kernel reads as one matrix, is aligned to 64 elements.
 // The model fills the table once; zero, optim and io read it. Pads are zero and appear in no file, norm or count.
 
 inline constexpr std::int64_t kAlignment = 64;  ///< elements: 256 bytes of f32
@@ -43,7 +43,6 @@ struct Parameter {
   std::int64_t offset = 0;  ///< elements from the unit's first
   std::int64_t pad = 0;     ///< zeros directly behind it that some kernel reads as more rows of its matrix
   bool decay = true;        ///< weight decay applies
-  bool frozen = false;
   bool overwritten = false;  ///< a micro-step's first contribution overwrites its gradient: it need not be zero before
   Initial initial = Initial::normal;
   float deviation = 0.02F;  ///< standard deviation of Initial::normal
@@ -62,7 +61,7 @@ class ParameterTable {
  public:
   /// Opens a unit; later `add` calls put tensors into it. Returns its number.
   int add_unit(const std::string& name, int slot);
-  /// Appends a tensor to the open unit on the next 64-element border. Returns the row's number.
+  /// Appends a tensor to the open unit at the next multiple of 64 elements. Returns the row's number.
   int add(Parameter parameter) { return append(std::move(parameter), true); }
   /// Appends a tensor directly behind the previous one: both are rows of one matrix for some kernel.
   int add_joined(Parameter parameter) { return append(std::move(parameter), false); }

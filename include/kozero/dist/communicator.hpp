@@ -231,6 +231,24 @@ template <class Work>
 requires std::is_invocable_v<Work>
 auto agreed(Communicator& comm, const Work& work) { return agreed(comm, attempted(work)); }
 
+/// work(i) -> a number or a struct of numbers, for i in [0, items); rank i mod n does item i, and every rank gets all
+/// results in order. They do not depend on the number of ranks. Throws what any rank's work throws, seen by all ranks.
+template <class Work>
+auto map_over_ranks(Communicator& comm, std::size_t items, const Work& work) {
+  using Result = std::invoke_result_t<Work, std::size_t>;
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const std::size_t rounds = (items + ranks - 1) / ranks;
+  const auto mine = agreed(comm, [&] {
+    std::vector<Result> results(rounds);
+    for (std::size_t i = static_cast<std::size_t>(comm.rank()); i < items; i += ranks) results[i / ranks] = work(i);
+    return results;
+  });
+  const std::vector<Result> all = from_all_ranks(comm, mine);
+  std::vector<Result> in_order;
+  for (std::size_t i = 0; i < items; ++i) in_order.push_back(all[i % ranks * rounds + i / ranks]);
+  return in_order;
+}
+
 /// The text that rank 0's work returns, on every rank; where it throws, every rank throws that. What ranks must not see
 /// differently (which file is the newest, what its header says) is looked at once.
 template <class Work>
@@ -248,8 +266,8 @@ std::unique_ptr<Communicator> make_self_communicator();
 // A duplicate of the ranks' MPI communicator, so that no message meets the trainer's, and no buffers. A waiting rank
 // sleeps between two looks instead of taking the trainer's core. Data collectives throw Error(internal).
 // Where the ranks are all of the job's and Environment::thread_multiple(), a wait goes on as long as they live,
-// whatever they do meanwhile, and ends in Error(communication) once a rank was silent for comm.timeout_s, or all ranks
-// wait for one another that long. Other waits end after `timeout_s`, or io_timeout_s where that is longer.
+// whatever they do meanwhile, and ends in Error(communication) once a rank gave no sign of life for comm.timeout_s, or
+// all ranks wait for one another that long. Other waits end after `timeout_s`, or io_timeout_s where that is longer.
 
 struct ControlUse {
   Role role = Role::training;  ///< which thread waits
@@ -265,7 +283,7 @@ std::unique_ptr<Communicator> make_control_communicator(const void* mpi_comm, do
 /// Whether this process's thread of that role waits for other ranks now.
 bool is_waiting(Role role);
 
-/// For waits outside collectives: throws Error(communication) naming the rank once a rank was silent for
+/// For waits outside collectives: throws Error(communication) naming the rank once a rank gave no sign of life for
 /// comm.timeout_s. `what` names the awaited event, `waited_s` the seconds so far. Does nothing without a heartbeat.
 void require_live_ranks(const char* what, double waited_s);
 

@@ -33,7 +33,7 @@ class FolderWeights {
   FolderWeights(const std::string& folder, const model::Config& config, const ParameterTable& table);
 
   /// Fills the shard, pads with zeros. Throws Error(input).
-  void read(const io::UnitValues<float>& shard) const;
+  void read(const io::RangeValues<float>& shard) const;
 
   /// SafetensorsFolder's.
   [[nodiscard]] std::string fingerprint() const { return folder_.fingerprint(); }

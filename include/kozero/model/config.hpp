@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// config.hpp: the shape of a network, resolved: presets applied, silent keys filled in.
+// config.hpp: the shape of a network, resolved: presets applied, keys that were not given filled in.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -18,7 +18,7 @@ struct RopeScaling {
 };
 
 struct Config {
-  std::string arch = "gpt2";     ///< "gpt2", "llama", "qwen2", "qwen3", "linear"
+  std::string arch = "gpt2";     ///< a name in core/architecture.hpp
   std::int64_t layers = 2;       ///< L
   std::int64_t dim = 64;         ///< C; linear: inputs
   std::int64_t heads = 2;        ///< H
@@ -32,9 +32,9 @@ struct Config {
   float rope_theta = 10000.0F;
   RopeScaling rope_scaling = {};
   float norm_eps = 1e-5F;
-  bool qkv_bias = false;         ///< biases on q, k and v; resolved to true under qwen2
-  bool qk_norm = false;          ///< RMSNorm of each q and k head; resolved to true under qwen3
-  bool rotary = false;           ///< resolved: positions are RoPE's, kv_heads and head_dim are free (Llama's family)
+  bool qkv_bias = false;         ///< biases on q, k and v; resolved to true where arch always has them
+  bool qk_norm = false;          ///< RMSNorm of each q and k head; likewise
+  bool rotary = false;           ///< resolved: the architecture's
   std::uint64_t seed = 1;        ///< names the dropout streams and the linear demo's teacher
 };
 

@@ -63,8 +63,8 @@ class Head {
     RowStatistics statistics;
   };
 
-  Gradients carve(Scratch& scratch, std::int64_t num_rows) const;
-  Normed carve_normed(Scratch& scratch, std::int64_t num_rows) const;
+  Gradients take_gradients(Scratch& scratch, std::int64_t num_rows) const;
+  Normed take_normed(Scratch& scratch, std::int64_t num_rows) const;
 
   Norm<Scalar> norm_;
   MatrixRef vocabulary_;

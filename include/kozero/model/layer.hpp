@@ -47,7 +47,7 @@ Vector<T, Memory> flat(const Matrix<T, Memory>& a) {
 // Half of a transformer block: one branch of the residual stream.
 //   y = x + dropout(branch(norm(x)))          x, y (N, C)
 // A block is a list of sublayers whose tensors lie in one unit. Each object belongs to one layer and keeps that layer's
-// activations; what lives only during a call is carved from the Pass's scratch. For generation there is a second pair,
+// activations; what lives only during a call is taken from the Pass's scratch. For generation there is a second pair,
 // reserve_cache and decode, which keeps keys and values and no activation.
 
 template <class Scalar>

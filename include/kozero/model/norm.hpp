@@ -35,7 +35,7 @@ class Norm {
   [[nodiscard]] RowStatistics reserve(MemoryLedger& ledger, const std::string& label, std::int64_t num_rows) const;
 
   /// The same for a call that has no backward.
-  [[nodiscard]] RowStatistics carve(Scratch& scratch, std::int64_t num_rows) const;
+  [[nodiscard]] RowStatistics take_statistics(Scratch& scratch, std::int64_t num_rows) const;
 
   void forward(const Device& space, Matrix<Scalar> y, const RowStatistics& statistics, Matrix<const Scalar> x,
                Vector<const Scalar> weights) const;

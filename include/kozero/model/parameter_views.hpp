@@ -45,7 +45,7 @@ MatrixRef add_matrix(ParameterTable& table, const std::string& name, std::int64_
                        float deviation = 0.02F);
 
 /// Rows of a head's vocabulary with those of zeros behind it: up to a multiple of 8, so that every row of logits begins
-/// on a border of 16 bytes, without which kernels for tensor cores are not to be had.
+/// aligned to 16 bytes, without which kernels for tensor cores are not to be had.
 constexpr std::int64_t padded_vocabulary(std::int64_t rows) { return (rows + 7) / 8 * 8; }
 
 /// The same for the vocabulary of a head.

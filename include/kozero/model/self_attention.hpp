@@ -97,10 +97,10 @@ class SelfAttention : public Sublayer<Scalar> {
     Vector<float> attention;    // the attention kernel's workspace
   };
 
-  Decoding carve_decoding(Scratch& scratch, std::int64_t num_rows) const;
+  Decoding take_decoding(Scratch& scratch, std::int64_t num_rows) const;
   [[nodiscard]] kernels::AttentionShape shape(const Pass& pass) const;
   [[nodiscard]] Activations used_part(const Pass& pass) const;
-  Temporaries carve(Scratch& scratch, const kernels::AttentionShape& shape) const;
+  Temporaries take_temporaries(Scratch& scratch, const kernels::AttentionShape& shape) const;
   Matrix<const Scalar> turned_qkv(const Pass& pass, const Activations& a, const Temporaries& t,
                                   Vector<const Scalar> weights) const;
   void rotate_back(const Pass& pass, Matrix<Scalar> dqkv) const;

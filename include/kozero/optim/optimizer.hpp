@@ -15,8 +15,7 @@ namespace kozero::optim {
 
 // Elementwise updates of flat weights by flat gradients, with state per element.
 // The caller's elements form one flat array (its shards of all units, in order). update() is given any contiguous part
-// of it, so one shard at a time; the same bits result however the array is cut. Decay and frozen flags are Segments
-// inside.
+// of it, so one shard at a time; the same bits result however the array is cut. Segments say which elements decay.
 
 struct Config {
   std::string kind = "adamw";  ///< adamw, sgd
@@ -45,15 +44,14 @@ struct Target {
   }
 };
 
-/// Elements [first, first + extent) of the flat array with equal flags.
+/// Elements [first, first + extent) of the flat array, all with weight decay or all without.
 struct Segment {
   std::int64_t first = 0;
   std::int64_t extent = 0;
   bool decay = false;
-  bool frozen = false;
 };
 
-/// The segments of a rank's ranges: tensors' flags, pads without decay; neighbours with equal flags merged.
+/// The segments of a rank's ranges: decay as the tensors have it, none on pads; equal neighbours are merged.
 std::vector<Segment> segments_of(const ParameterTable& table, const std::vector<UnitRange>& ranges);
 
 /// A named array of state, over the caller's flat array.

@@ -21,27 +21,27 @@
 
 namespace kozero::train {
 
-// Named parts of units on the device, with their copies on the host, for files.
-// On a host build the copies are the parts' own memory, and fetch and store move nothing.
+// Ranges of units on the device (shards or whole units), with their copies on the host, for files.
+// On a host build the copies are the ranges' own memory, and fetch and store move nothing.
 
 /// Elements [begin, begin + values.extent(0)) of a unit.
-struct DeviceValues {
+struct DeviceRange {
   int unit = 0;
   std::int64_t begin = 0;
   Vector<float> values;
 };
 
-class HostValues {
+class HostRanges {
  public:
-  explicit HostValues(std::vector<DeviceValues> shards);
+  explicit HostRanges(std::vector<DeviceRange> ranges);
 
   /// Device to host, host to device.
   void fetch();
   void store();
 
   template <class T>
-  [[nodiscard]] std::vector<io::UnitValues<T>> named() const {
-    std::vector<io::UnitValues<T>> all;
+  [[nodiscard]] std::vector<io::RangeValues<T>> named() const {
+    std::vector<io::RangeValues<T>> all;
     for (std::size_t i = 0; i < host_.size(); ++i) {
       all.push_back({device_[i].unit, device_[i].begin, HostVector<T>(host_[i].data(), host_[i].extent(0))});
     }
@@ -50,7 +50,7 @@ class HostValues {
 
  private:
   using Mirror = decltype(Kokkos::create_mirror_view(Kokkos::HostSpace(), Vector<float>()));
-  std::vector<DeviceValues> device_;
+  std::vector<DeviceRange> device_;
   std::vector<Mirror> host_;
 };
 
@@ -62,7 +62,7 @@ class HostValues {
 /// A group's name in the file and this rank's own shards of it.
 struct StateGroup {
   std::string name;  ///< "parameters", "optimizer/exp_avg"
-  std::vector<DeviceValues> shards;
+  std::vector<DeviceRange> shards;
 };
 
 class Staging {
@@ -98,7 +98,7 @@ io::Ties ties_of(const Engine& engine);
 /// What a checkpoint of the present state holds. `shards` keep the values on the host; on a host build they are the
 /// state itself.
 io::CheckpointContents contents_of(const Engine& engine, const io::CheckpointRecord& record,
-                                   const std::map<std::string, std::string>& texts, std::vector<HostValues>& shards);
+                                   const std::map<std::string, std::string>& texts, std::vector<HostRanges>& shards);
 
 /// Returns the bytes of the state's file. Collective. Throws Error(write), seen by all ranks.
 std::int64_t save_checkpoint(const std::string& folder, Engine& engine, const io::CheckpointRecord& record,

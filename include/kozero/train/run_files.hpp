@@ -13,17 +13,18 @@
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
 #include "io/deck/deck.hpp"
+#include "io/run/run_folder.hpp"
 
 namespace kozero::train {
 
+using io::kDeckFile;
 inline constexpr const char* kWeightsFile = "weights.h5";
-inline constexpr const char* kDeckFile = "deck.toml";
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
 inline constexpr const char* kTokenizerModelFile =
     "tokenizer.model";  ///< in its place where it is a SentencePiece model
 
 /// This rank's shards of all units.
-std::vector<DeviceValues> shards_of(const dist::DistributedArray<float>& master);
+std::vector<DeviceRange> shards_of(const dist::DistributedArray<float>& master);
 
 /// Writes every rank's shards. Collective. Throws Error(write).
 void save_weights(const std::string& path, const Engine& engine, dist::Communicator& comm,

@@ -30,7 +30,7 @@ BatchSizes batch_sizes(const io::Deck& deck, int num_ranks);
 /// What training by this deck asks of its communicator.
 dist::CommunicatorOptions communicator_options(const io::Deck& deck);
 
-/// The deck's network: its preset, then the keys given; `data_vocab` tokens (0: not known) fill in a silent
+/// The deck's network: its preset, then the keys given; `data_vocab` tokens (0: not known) fill in a missing
 /// model.vocab. Throws Error(deck) where model.vocab is smaller than the data's.
 model::Config model_config(const io::Deck& deck, std::int64_t data_vocab);
 

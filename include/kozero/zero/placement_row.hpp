@@ -8,6 +8,10 @@
 //     3     sharded      sharded                                          sharded
 // Rajbhandari, Rasley, Ruwase, He 2020, "ZeRO", arXiv:1910.02054.
 #pragma once
+#include <array>
+#include <string>
+
+#include <kozero/core/error.hpp>
 #include <kozero/dist/distributed_array.hpp>
 
 namespace kozero::zero {
@@ -19,16 +23,35 @@ struct PlacementRow {
 };
 
 /// Throws Error(deck) for a stage that is not 0, 1, 2 or 3.
-PlacementRow placement_row(int stage);
+inline PlacementRow placement_row(int stage) {
+  using dist::Placement;
+  constexpr std::array<PlacementRow, 4> kRows = {{
+      {Placement::replicated, Placement::replicated, Placement::replicated},
+      {Placement::replicated, Placement::partial, Placement::sharded},
+      {Placement::replicated, Placement::sharded, Placement::sharded},
+      {Placement::sharded, Placement::sharded, Placement::sharded},
+  }};
+  if (stage < 0 || stage > 3) {
+    throw Error(Failure::deck, "zero.stage = " + std::to_string(stage) + ": accepted are 0, 1, 2, 3");
+  }
+  return kRows[static_cast<std::size_t>(stage)];
+}
 
 /// How the micro-steps of a step are added up.
-///   ordered   each micro-step is reduced onto the shard: over a step the left fold over its granules
-///   (train/data_set.hpp),
-///             whatever the number of ranks
+///   ordered   each micro-step is reduced onto the shard: over a step the left fold over its granules, sequences that
+///             one micro-step of one rank processes, whatever the number of ranks
 ///   local     a rank adds its own micro-steps up, and one reduction ends the step: less traffic, for stages 0 and 1
 enum class Accumulation { ordered, local };
 
 /// Of `zero.accumulation`. Throws Error(deck) for local where gradients are sharded: no rank keeps a whole one there.
-Accumulation accumulation_of(const std::string& name, int stage);
+inline Accumulation accumulation_of(const std::string& name, int stage) {
+  if (name == "ordered") return Accumulation::ordered;
+  if (name != "local") throw Error(Failure::deck, "zero.accumulation = \"" + name + "\": accepted are ordered, local");
+  if (placement_row(stage).gradients == dist::Placement::sharded) {
+    throw Error(Failure::deck, "zero.accumulation = \"local\" keeps whole gradients, which zero.stage = " +
+                                   std::to_string(stage) + " does not: accepted there is ordered");
+  }
+  return Accumulation::local;
+}
 
 }  // namespace kozero::zero

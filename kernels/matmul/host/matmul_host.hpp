@@ -31,7 +31,7 @@ void for_each_task(const Device& space, const char* label, std::int64_t tasks, c
 
 class ProductScratch {
  public:
-  /// At least `wanted` bytes, from the border of a page on. It only ever grows; what it held is lost when it does.
+  /// At least `wanted` bytes, aligned to a page. It only ever grows; what it held is lost when it does.
   std::byte* at_least(std::int64_t wanted) {
     if (wanted > extent_) {
       const std::int64_t pages = (wanted + kPage - 1) / kPage * kPage;

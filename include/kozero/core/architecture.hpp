@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// architecture.hpp: what the name of a network (model.arch) implies for its deck, its shape and its files.
+// A further network is a row here, a row in src/model/architectures.cpp with its two functions in a file of their own,
+// and, where transformers has it, a row in src/huggingface/config_json.cpp. The header includes no Kokkos.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <kozero/core/error.hpp>
+
+namespace kozero {
+
+struct Architecture {
+  enum class Part : std::uint8_t { never, optional, always };
+
+  const char* name;             ///< model.arch
+  bool decoder = true;          ///< a stack of transformer blocks over tokens; else it makes its own data
+  bool rotary = false;          ///< positions are RoPE's; kv_heads and head_dim are free (Llama's family)
+  bool dropout = false;         ///< has model.dropout
+  bool tie_embeddings = false;  ///< the default
+  Part qkv_bias = Part::never;  ///< model.qkv_bias: biases on q, k and v; GPT-2's are no choice
+  Part qk_norm = Part::never;   ///< model.qk_norm: RMSNorm of each q and k head
+  const char* presets = "";     ///< what the names of its presets begin with, "llama" of llama-8b; "": none
+};
+
+inline constexpr std::array kArchitectures = {
+    Architecture{.name = "gpt2", .dropout = true, .tie_embeddings = true, .presets = "gpt2"},
+    Architecture{.name = "llama",
+                 .rotary = true,
+                 .qkv_bias = Architecture::Part::optional,
+                 .qk_norm = Architecture::Part::optional,
+                 .presets = "llama"},
+    Architecture{.name = "qwen2", .rotary = true, .qkv_bias = Architecture::Part::always, .presets = "qwen2"},
+    Architecture{.name = "qwen3", .rotary = true, .qk_norm = Architecture::Part::always, .presets = "qwen"},
+    Architecture{.name = "linear", .decoder = false},
+};
+
+/// The names of those for which holds(architecture), in the table's order.
+template <class Holds>
+std::vector<std::string> architectures_where(const Holds& holds) {
+  std::vector<std::string> names;
+  for (const Architecture& architecture : kArchitectures) {
+    if (holds(architecture)) names.emplace_back(architecture.name);
+  }
+  return names;
+}
+
+/// The row of a name, or nullptr.
+inline const Architecture* find_architecture(const std::string& name) {
+  const auto same_name = [&](const Architecture& architecture) { return name == architecture.name; };
+  const auto found = std::find_if(kArchitectures.begin(), kArchitectures.end(), same_name);
+  return found == kArchitectures.end() ? nullptr : &*found;
+}
+
+/// The row of a checked name.
+inline const Architecture& architecture(const std::string& name) {
+  const Architecture* found = find_architecture(name);
+  require(found != nullptr, "no architecture " + name);
+  return *found;
+}
+
+}  // namespace kozero
