@@ -178,20 +178,26 @@ void write_group(const FileDescriptor& file, const ParameterTable& table, const 
   }
 }
 
-void read_group(dist::Communicator& comm, const Hdf5File& file, const ParameterTable& table,
+void read_group(dist::Communicator& comm, const std::string& path, const Hdf5File* opened, const ParameterTable& table,
                 const TensorGroup<float>& group) {
   for (const auto& shard : group.ranges) std::fill_n(shard.values.data(), shard.values.extent(0), 0.0F);
-  // Every rank opens the file for itself and finds the same: no rank waits inside libhdf5 for another.
-  const auto datasets = dist::agreed(comm, [&] {
-    compare_names(file, group.name, table);
-    std::vector<Hdf5Dataset> opened;
-    for (const auto& row : table.rows()) opened.push_back(open_tensor(file, row, group.name));
-    return opened;
-  });
+  auto tensors = tensors_of(group.name, table);
   dist::agreed(comm, [&] {
-    for (std::size_t i = 0; i < datasets.size(); ++i) {
-      for_each_part(table.rows()[i], group.ranges,
-                    [&](std::int64_t first, std::int64_t last, float* to) { datasets[i].read(first, last, to); });
+    if (opened == nullptr) return;
+    compare_names(*opened, group.name, table);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      tensors[i].offset = open_tensor(*opened, table.rows()[i], group.name).offset();
+    }
+  });
+  share_offsets(comm, tensors);
+  dist::agreed(comm, [&] {
+    const FileDescriptor file(path, FileDescriptor::Use::read);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      for_each_part(table.rows()[i], group.ranges, [&](std::int64_t first, std::int64_t last, float* to) {
+        const auto count = static_cast<std::size_t>(last - first);
+        file.read_at({reinterpret_cast<char*>(to), count * sizeof(float)},
+                     tensors[i].offset + first * static_cast<std::int64_t>(sizeof(float)));
+      });
     }
   });
 }

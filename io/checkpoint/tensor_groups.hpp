@@ -75,7 +75,8 @@ std::vector<std::vector<TensorRef>> lay_out_file(const std::string& path, const 
 // One f32 value for every element of every parameter, as a group of an HDF5 file.
 //   /<group>/<name>   each tensor under its published name, shape and orientation; contiguous, no pads
 // The group knows no rank count and no placement: each rank writes its own shards to where they lie in the file,
-// nothing is gathered, and any rank count reads them back, as unions of hyperslabs of the shaped datasets.
+// nothing is gathered, and any rank count reads them back. Rank 0 alone looks into the file by libhdf5, so that a
+// file server is not asked for the same few bytes by every rank of a large job.
 
 /// Elements [begin, begin + values.extent(0)) of a unit, pads included: a rank's shard, or the whole unit.
 template <class T>
@@ -100,9 +101,10 @@ void require_complete(dist::Communicator& comm, const ParameterTable& table, con
 void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
                  const std::vector<TensorRef>& tensors);
 
-/// Fills the ranges, pads with zeros. Collective, with agreement. Throws Error(input) naming file, tensor and reason
-/// where the group's tensors are not the table's.
-void read_group(dist::Communicator& comm, const Hdf5File& file, const ParameterTable& table,
+/// Fills the ranges from the file at `path`, pads with zeros. `opened`: that file on rank 0, nullptr on the others.
+/// Collective, with agreement. Throws Error(input) naming file, tensor and reason where the group's tensors are not the
+/// table's.
+void read_group(dist::Communicator& comm, const std::string& path, const Hdf5File* opened, const ParameterTable& table,
                 const TensorGroup<float>& group);
 
 }  // namespace kozero::io

@@ -3,6 +3,7 @@
 // weights_file.cpp: the header with checksums, collective writing and reading, and the stream of one process.
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 
 #include <kozero/core/error.hpp>
@@ -129,10 +130,24 @@ WeightsDescription describe(const Hdf5File& file) {
           {}};
 }
 
-Hdf5File open_together(dist::Communicator& comm, const std::string& path) {
-  auto file = dist::agreed(comm, [&] { return Hdf5File(path, Hdf5Access::read); });
-  dist::agreed(comm, [&] { describe(file); });
-  return file;
+/// The file on rank 0, and what it says of itself on every rank.
+struct OpenedFile {
+  std::optional<Hdf5File> on_first_rank;
+  WeightsDescription description;
+
+  [[nodiscard]] const Hdf5File* get() const { return on_first_rank ? &*on_first_rank : nullptr; }
+};
+
+OpenedFile open_on_first_rank(dist::Communicator& comm, const std::string& path) {
+  OpenedFile opened;
+  WeightsDescription& description = opened.description;
+  description.model = dist::from_first_rank(comm, [&] {
+    description = describe(opened.on_first_rank.emplace(path, Hdf5Access::read));
+    return description.model;
+  });
+  description.step = dist::broadcast_value(comm, description.step);
+  description.tokens = dist::broadcast_value(comm, description.tokens);
+  return opened;
 }
 
 /// Lays the file out, writes all shards to their offsets and returns those.
@@ -173,13 +188,14 @@ std::vector<TensorRef> write_tensor_file(dist::Communicator& comm, const std::st
 
 std::vector<std::string> read_tensor_file(dist::Communicator& comm, const std::string& path,
                                           const ParameterTable& table, const std::vector<TensorGroup<float>>& groups) {
-  const Hdf5File file = open_together(comm, path);
+  const OpenedFile file = open_on_first_rank(comm, path);
   std::vector<std::string> absent;
   for (std::size_t i = 1; i < groups.size(); ++i) {
-    if (!dist::agreed(comm, [&] { return file.has_group(groups[i].name); })) absent.push_back(groups[i].name);
+    const bool has = dist::agreed(comm, [&] { return file.get() == nullptr || file.get()->has_group(groups[i].name); });
+    if (!dist::broadcast_value(comm, has)) absent.push_back(groups[i].name);
   }
   const std::size_t num_read = absent.empty() ? groups.size() : 1;
-  for (std::size_t i = 0; i < num_read; ++i) read_group(comm, file, table, groups[i]);
+  for (std::size_t i = 0; i < num_read; ++i) read_group(comm, path, file.get(), table, groups[i]);
   return absent;
 }
 
@@ -201,9 +217,9 @@ void write_weights(dist::Communicator& comm, const std::string& path, const Para
 
 WeightsDescription read_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
                                 const std::vector<RangeValues<float>>& shards) {
-  const Hdf5File file = open_together(comm, path);
-  read_group(comm, file, table, {kParameterGroup, shards});
-  return dist::agreed(comm, [&] { return describe(file); });
+  const OpenedFile file = open_on_first_rank(comm, path);
+  read_group(comm, path, file.get(), table, {kParameterGroup, shards});
+  return file.description;
 }
 
 WeightsStream::WeightsStream(const std::string& path, const ParameterTable& table,

@@ -1,70 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// file.cpp: groups, datasets, attributes and hyperslabs of an HDF5 file.
+// file.cpp: groups, datasets and attributes of an HDF5 file.
 #include <algorithm>
-#include <functional>
 #include <hdf5.h>
-#include <numeric>
 
 #include <kozero/core/error.hpp>
 #include "io/hdf5/file.hpp"
 
 namespace kozero::io {
-
-namespace {
-
-class Cutter {
- public:
-  explicit Cutter(const std::vector<std::int64_t>& shape) : shape_(shape) {}
-
-  /// Cuts [begin, end) of the sub-array that lies behind the fixed leading coordinates.
-  void cut(std::int64_t begin, std::int64_t end) {
-    if (begin == end) return;
-    const std::size_t dim = fixed_.size();
-    const std::int64_t row = std::accumulate(shape_.begin() + static_cast<std::ptrdiff_t>(dim) + 1, shape_.end(),
-                                             std::int64_t{1}, std::multiplies<>());
-    const std::int64_t first_whole = (begin + row - 1) / row;
-    const std::int64_t end_whole = end / row;
-    if (first_whole > end_whole) {  // inside one row
-      inside(end_whole, begin - end_whole * row, end - end_whole * row);
-      return;
-    }
-    if (begin < first_whole * row) inside(first_whole - 1, begin - (first_whole - 1) * row, row);
-    if (first_whole < end_whole) box(first_whole, end_whole - first_whole);
-    if (end_whole * row < end) inside(end_whole, 0, end - end_whole * row);
-  }
-
-  std::vector<Hyperslab> boxes;
-
- private:
-  void inside(std::int64_t coordinate, std::int64_t begin, std::int64_t end) {
-    fixed_.push_back(coordinate);
-    cut(begin, end);
-    fixed_.pop_back();
-  }
-
-  void box(std::int64_t first, std::int64_t count) {
-    Hyperslab slab{fixed_, std::vector<std::int64_t>(fixed_.size(), 1)};
-    slab.offset.push_back(first);
-    slab.count.push_back(count);
-    slab.offset.resize(shape_.size(), 0);
-    slab.count.insert(slab.count.end(), shape_.begin() + static_cast<std::ptrdiff_t>(slab.count.size()), shape_.end());
-    boxes.push_back(std::move(slab));
-  }
-
-  std::vector<std::int64_t> shape_;
-  std::vector<std::int64_t> fixed_;
-};
-
-}  // namespace
-
-std::vector<Hyperslab> hyperslabs(const std::vector<std::int64_t>& shape, std::int64_t begin, std::int64_t end) {
-  const std::int64_t extent = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-  require(!shape.empty() && 0 <= begin && begin <= end && end <= extent, "hyperslabs: range outside the array");
-  Cutter cutter(shape);
-  cutter.cut(begin, end);
-  return std::move(cutter.boxes);
-}
 
 namespace {
 
@@ -87,7 +30,7 @@ Hdf5Handle plain_layout() {
 
 bool is_f32(const Hdf5Handle& dataset) {
   const Hdf5Handle type(H5Dget_type(dataset.id()), H5Tclose);
-  return type.valid() && H5Tget_class(type.id()) == H5T_FLOAT && H5Tget_size(type.id()) == sizeof(float);
+  return type.valid() && H5Tequal(type.id(), H5T_IEEE_F32LE) > 0;
 }
 
 bool read_shape(const Hdf5Handle& dataset, std::vector<std::int64_t>& shape) {
@@ -101,6 +44,11 @@ bool read_shape(const Hdf5Handle& dataset, std::vector<std::int64_t>& shape) {
 }
 
 }  // namespace
+
+Hdf5File::Hdf5File(const std::string& path, Hdf5Access access, std::int64_t user_block)
+    : path_(path), handle_(open_hdf5(path, access, user_block)) {
+  if (access == Hdf5Access::read) bytes_ = std::make_shared<FileDescriptor>(path, FileDescriptor::Use::read);
+}
 
 void Hdf5File::create_group(const std::string& name) {
   const Hdf5Lock lock;
@@ -143,8 +91,8 @@ Hdf5Dataset Hdf5File::open_dataset(const std::string& name) const {
   Hdf5Handle dataset(H5Dopen2(handle_.id(), name.c_str(), H5P_DEFAULT), H5Dclose);
   std::vector<std::int64_t> shape;
   if (!dataset.valid() || !read_shape(dataset, shape)) fail_hdf5(Failure::input, label, "open dataset");
-  if (!is_f32(dataset)) throw Error(Failure::input, label + ": its elements are not 32-bit floats");
-  return Hdf5Dataset(std::move(dataset), label, std::move(shape));
+  if (!is_f32(dataset)) throw Error(Failure::input, label + ": its elements are not 32-bit floats, little endian");
+  return Hdf5Dataset(std::move(dataset), label, std::move(shape), bytes_);
 }
 
 std::vector<std::string> Hdf5File::names(const std::string& group) const {
@@ -164,42 +112,19 @@ void Hdf5File::close() {
   if (!handle_.release()) fail_hdf5(Failure::write, path_, "close");
 }
 
-namespace {
-
-std::vector<hsize_t> sizes(const std::vector<std::int64_t>& numbers) { return {numbers.begin(), numbers.end()}; }
-
-/// The dataset's space with the flat range selected.
-Hdf5Handle selected(const Hdf5Handle& dataset, const std::vector<std::int64_t>& shape, std::int64_t begin,
-                    std::int64_t end) {
-  Hdf5Handle space(H5Dget_space(dataset.id()), H5Sclose);
-  if (!space.valid() || H5Sselect_none(space.id()) < 0) return {};
-  for (const Hyperslab& slab : hyperslabs(shape, begin, end)) {
-    const auto offset = sizes(slab.offset);
-    const auto count = sizes(slab.count);
-    if (H5Sselect_hyperslab(space.id(), H5S_SELECT_OR, offset.data(), nullptr, count.data(), nullptr) < 0) return {};
-  }
-  return space;
-}
-
-}  // namespace
-
 void Hdf5Dataset::read(std::int64_t begin, std::int64_t end, float* to) const {
+  require(bytes_ != nullptr && 0 <= begin && begin <= end, label_ + ": read outside the dataset, or of a new file");
   if (begin == end) return;
-  const Hdf5Lock lock;
-  const Hdf5Handle file_space = selected(handle_, shape_, begin, end);
-  const auto extent = static_cast<hsize_t>(end - begin);
-  const Hdf5Handle memory_space(H5Screate_simple(1, &extent, nullptr), H5Sclose);
-  if (!file_space.valid() || !memory_space.valid() ||
-      H5Dread(handle_.id(), H5T_NATIVE_FLOAT, memory_space.id(), file_space.id(), H5P_DEFAULT, to) < 0) {
-    fail_hdf5(Failure::input, label_, "read");
-  }
+  const auto count = static_cast<std::size_t>(end - begin);
+  bytes_->read_at({reinterpret_cast<char*>(to), count * sizeof(float)},
+                  offset() + begin * static_cast<std::int64_t>(sizeof(float)));
 }
 
 std::int64_t Hdf5Dataset::offset() const {
   const Hdf5Lock lock;
   const haddr_t first = H5Dget_offset(handle_.id());
-  if (first == HADDR_UNDEF) fail_hdf5(Failure::write, label_, "find its offset");
-  return static_cast<std::int64_t>(first);
+  if (first != HADDR_UNDEF) return static_cast<std::int64_t>(first);
+  throw Error(Failure::input, label_ + ": its elements do not lie one after another in the file (a contiguous dataset)");
 }
 
 void Hdf5Dataset::close() {
