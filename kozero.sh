@@ -156,6 +156,29 @@ run_ranks() {
   exec "${launcher[@]}" -n "$ranks" "$(binary_of "$preset")" "$@"
 }
 
+# verify_with_threads PRESET RANKS verify ...: with 1 and with 2 threads a rank, as one table. A process keeps its number
+# of threads, so the second program compares with the trace that the first one wrote.
+verify_with_threads() {
+  local preset=$1 ranks=$2 folder threads status=0
+  shift 2
+  folder=$(mktemp -d)
+  # Of the first table the beginning and the rows, of the second one all but the beginning.
+  local -a parts=([1]='1,/^ranks  stage/p; /^ *[0-9]/p' [2]='/^ranks  stage/,$ { /^ranks  stage/d; p }')
+  for threads in 1 2; do
+    OMP_NUM_THREADS=$threads run_program "$preset" "$ranks" "$@" --reference "$folder/trace" "run.threads=$threads" |
+      sed -un "${parts[threads]}" || status=$?
+    ((status == 0)) || break
+  done
+  rm -rf "$folder"
+  return "$status"
+}
+
+# run_program PRESET RANKS COMMAND...: in a shell of its own, since what it calls replaces the shell.
+run_program() (
+  if ((${2:-1} > 1)); then run_ranks "$@"; fi
+  exec "$(binary_of "$1")" "${@:3}"
+)
+
 # run_command PRESET RANKS COMMAND...: RANKS may be empty.
 run_command() {
   local preset=$1 ranks=$2 binary
@@ -167,6 +190,10 @@ run_command() {
   if [[ -z $ranks && $1 =~ ^(train|verify)$ && ! " ${*:2} " =~ \ (-h|--help)\  ]] && ! under_a_launcher; then
     ranks=$("$binary" ranks "${@:2}") || exit $?
     [[ $ranks =~ ^[1-9][0-9]*$ ]] || die "kozero ranks answered '$ranks' instead of a number"
+  fi
+  if [[ $1 == verify && " ${*:2} " == *' --all '* && ! " ${*:2} " =~ \ (-h|--help|--reference)\  ]] && ! under_a_launcher; then
+    verify_with_threads "$preset" "$ranks" "$@"
+    return
   fi
   if ((${ranks:-1} > 1)); then run_ranks "$preset" "$ranks" "$@"; fi
   exec "$binary" "$@"

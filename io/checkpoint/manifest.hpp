@@ -47,7 +47,7 @@ struct CheckpointRecord {
   std::string tokenizer = {};                ///< its name and the hash of its vocabulary; "none"
   std::string deck = {};                     ///< the resolved deck's text
   std::optional<LossScale> loss_scale = {};  ///< for the next step; none where it is fixed
-  /// What else the bits of a step depend on, by name: train.micro_batch, train.precision, products; none where unknown.
+  /// What else the bits of a step depend on, by name (train/checkpoint.hpp); none where unknown.
   std::map<std::string, std::string> exactness = {};
   std::string tuning = {};                   ///< XXH3-128 of the products' tuning file; "" without one
   std::optional<double> validation_loss = {};  ///< nats per token of the state that is saved; none where not measured

@@ -225,6 +225,10 @@ std::vector<std::string> known_product_algorithms() { return {}; }
 
 std::string product_library() { return "cuBLASLt " + std::to_string(cublasLtGetVersion()); }
 
+std::string product_instructions() { return ""; }
+
+bool products_depend_on_threads(Precision /*precision*/) { return false; }
+
 std::int64_t product_workspace() { return static_cast<std::int64_t>(kCublasltWorkspace); }
 
 }  // namespace kozero::kernels

@@ -49,6 +49,13 @@ std::vector<TunedProduct> end_product_tuning();
 /// "oneDNN 2.6.0", "cuBLASLt 130200".
 std::string product_library();
 
+/// The instruction set that the library's kernels are chosen by: "AVX-512 BF16", "AVX2"; "" where there is no choice.
+std::string product_instructions();
+
+/// Whether the bits of a precision's products depend on the number of threads: oneDNN shares the terms of a sum among
+/// threads. Where a tile unit multiplies, only results with few rows or columns, which go to the library, may.
+bool products_depend_on_threads(Precision precision);
+
 // What a back end asks before it multiplies: which of its algorithms to take (product_tuning.hpp).
 // It names the algorithms that it has for a kind, the rule's own first, and gets an index among them.
 

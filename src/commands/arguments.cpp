@@ -82,6 +82,11 @@ void VerifyOptions::add_to(OptionParser& parser) {
                             .default_text("those that were started")
                             .delimiter(',')
                             .between(std::int64_t{1}, std::int64_t{1} << 20);
+  const Option everything = parser.add_flag("--all", all, "by each back end too, and with 1 and 2 threads (kozero.sh)");
+  const Option file =
+      parser.add("--reference", reference, "compare with what FILE keeps; where it is not there, write it")
+          .type_name("FILE")
+          .default_text("none");
   parser
       .add("--replay", replayed,
            "of a RUN: compute this step again from its nearest checkpoint and compare bits; status 0 where they are "
@@ -90,7 +95,9 @@ void VerifyOptions::add_to(OptionParser& parser) {
       .default_text("none")
       .check(refuse_non_positive)
       .excludes(first)
-      .excludes(counts);
+      .excludes(counts)
+      .excludes(everything)
+      .excludes(file);
 }
 
 bool DeckArguments::gives(const std::string& key) const {

@@ -48,11 +48,13 @@ struct DeckArguments {
   [[nodiscard]] io::Deck read_for_any_device(dist::Communicator& comm) const;
 };
 
-/// `[--steps N] [--ranks 1,2,4] | [--replay STEP]` of verify; `kozero ranks` reads them too.
+/// `[--steps N] [--ranks 1,2,4] [--all] [--reference FILE] | [--replay STEP]` of verify; `kozero ranks` reads them too.
 struct VerifyOptions {
   std::int64_t steps = 3;
   std::int64_t replayed = 0;             ///< 0: none
   std::vector<std::int64_t> ranks = {};  ///< none: those that were started
+  bool all = false;                      ///< back ends too
+  std::string reference = {};            ///< the file of a trace; "": none
   void add_to(OptionParser& parser);
 };
 

@@ -26,6 +26,7 @@
 #include "io/text/prepare.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/matmul/matmul.hpp"
+#include "kernels/matmul/product_tuning.hpp"
 #include "src/commands/program.hpp"
 #include "src/commands/report.hpp"
 #include "src/commands/saving.hpp"
@@ -63,12 +64,13 @@ Session::Session(const dist::Environment& environment, const Read& read)
   tuning_ = train::apply_tuning(deck_, *control_);
 }
 
-Session::Session(const Session& all, const dist::FirstRanks& ranks)
+Session::Session(const Session& all, const dist::FirstRanks& ranks, std::string backend)
     : environment_(all.environment_),
       ranks_(ranks.handle()),
       deck_(all.deck_),
       control_(dist::make_control_communicator(ranks_, deck_.comm.timeout_s)),
-      tuning_(all.tuning_) {}
+      tuning_(all.tuning_),
+      backend_(std::move(backend)) {}
 
 const std::string& Session::backend() {
   if (backend_.empty()) backend_ = dist::backend_of(deck_.comm.backend, ranks_, options());
@@ -186,9 +188,15 @@ void require_same_tokenizer(const io::Tokenizer& tokenizer, dist::Communicator& 
 namespace {
 
 /// What a run's cut into granules and its order of additions cost, or give up: lines for the log.
-std::vector<std::string> notes_on_sums(const io::Deck& deck, int ranks, bool on_one_node) {
+std::vector<std::string> notes_on_sums(const train::Settings& settings, const io::Deck& deck, int ranks,
+                                       bool on_one_node) {
   std::vector<std::string> notes;
-  const train::BatchSizes sizes = train::batch_sizes(deck, ranks);
+  if (kernels::products_depend_on_threads(settings.precision)) {
+    notes.push_back(
+        fmt::format("note         products by {}: the bits are those of this number of threads a rank alone ({})",
+                    kernels::product_library(), Device().concurrency()));
+  }
+  const train::BatchSizes& sizes = settings.batch;
   const auto granules = [&](std::int64_t micro_batch) {
     return train::Granules({0, sizes.global_batch}, micro_batch).count();
   };
@@ -227,13 +235,15 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
     if (comm.rank() == 0) require_writable_paths(deck);
   });
   const std::string backend = session.backend();
+  train::Settings settings;
   const auto plan = dist::agreed(comm, [&] {
-    train::Settings settings = train::settings_of(deck, comm.size(), vocab, 0);
+    settings = train::settings_of(deck, comm.size(), vocab, 0);
     settings.staged = settings.staged && can_save_beside(session.environment());
     return plan::memory_plan(settings, backend, comm.size());
   });
   require_room(plan, session, vocab);
-  std::vector<std::string> notes = notes_on_sums(deck, comm.size(), session.environment().local_ranks() == comm.size());
+  std::vector<std::string> notes =
+      notes_on_sums(settings, deck, comm.size(), session.environment().local_ranks() == comm.size());
   const std::string full =
       dist::agreed(comm, [&] { return comm.rank() == 0 ? require_disk(deck, vocab) : std::string(); });
   if (!full.empty()) notes.push_back("warning      " + full);

@@ -33,8 +33,9 @@ class Session {
 
   /// Throws what `read` does, and Error, seen by all ranks, where the ranks cannot work together.
   Session(const dist::Environment& environment, const Read& read);
-  /// That of the session's first ranks alone, for its data and agreements. Collective over them.
-  Session(const Session& all, const dist::FirstRanks& ranks);
+  /// That of the session's first ranks alone, for its data and agreements, by comm.backend or `backend`. Collective
+  /// over them.
+  Session(const Session& all, const dist::FirstRanks& ranks, std::string backend = "");
 
   [[nodiscard]] const dist::Environment& environment() const { return environment_; }
   [[nodiscard]] const io::Deck& deck() const { return deck_; }

@@ -145,7 +145,7 @@ void TrainingRun::continue_folder() {
 
 io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::LossScaler& loss_scaler,
                                                std::optional<double> validation_loss) const {
-  io::CheckpointRecord record = train::record_of(deck_, settings_, data_, folder_);
+  io::CheckpointRecord record = train::record_of(deck_, settings_, data_, folder_, *comm_);
   record.step = step;
   record.tokens = tokens_;
   record.data = data_identity_;
@@ -261,11 +261,8 @@ void TrainingRun::begin() {
         "that it would have gone on with");
   }
   const io::CheckpointRecord mine = record_after(0, settings_.step.loss_scaler);
-  for (const auto& [name, was] : saved.exactness) {
-    const auto now = mine.exactness.find(name);
-    if (now == mine.exactness.end() || now->second == was) continue;
-    log_.say(fmt::format("note         {} is {} and was {}: the bits are not those that the run would have had", name,
-                         now->second, was));
+  if (const std::string changed = train::changed_exactness(saved, mine); !changed.empty()) {
+    log_.say(fmt::format("note         {}: the bits are not those that the run would have had", changed));
   }
   if (const std::string other = other_data(); !other.empty()) log_.say("note         " + other);
   const std::int64_t samples = data_.train->num_samples();

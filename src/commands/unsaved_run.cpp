@@ -116,17 +116,6 @@ std::int64_t ranks_of(const std::string& run, const io::Deck& deck) {
   return deck.run.ranks > 1 ? deck.run.ranks : 0;
 }
 
-/// Bits depend on the rank count. Collective. Throws Error(deck), seen by all ranks.
-void require_rank_count(const std::string& run, const io::Deck& deck, std::int64_t step, dist::Communicator& comm) {
-  const auto ranks = std::stoll(dist::from_first_rank(comm, [&] { return std::to_string(ranks_of(run, deck)); }));
-  if (ranks == 0 || ranks == comm.size()) return;
-  throw Error(Failure::deck,
-              fmt::format("{}: it ran on {} {}, not on {}, and bits depend on the rank count: ./kozero.sh -n {} verify "
-                          "{} --replay {}",
-                          run, ranks, ranks == 1 ? "rank" : "ranks", comm.size(), ranks, run, step),
-              Error::Seen::by_all_ranks);
-}
-
 /// The checkpoint's step by its manifest; -1 where that cannot be read.
 std::int64_t step_of(const std::string& folder) {
   try {
@@ -145,6 +134,46 @@ std::vector<std::pair<std::int64_t, std::string>> checkpoints_of(const std::stri
     return all.dump();
   });
   return nlohmann::json::parse(comm.broadcast_control(mine)).get<std::vector<std::pair<std::int64_t, std::string>>>();
+}
+
+/// What the run's newest checkpoint that can be read says of its sums; nothing where none does.
+std::map<std::string, std::string> recorded_exactness(const std::string& run) {
+  for (const auto& folder : io::checkpoints_in(run)) {
+    try {
+      return io::read_manifest(folder).record.exactness;
+    } catch (const Error&) {  // an older one may be whole
+    }
+  }
+  return {};
+}
+
+/// Why the run's bits are those of its number of ranks alone; "" where any number gives them.
+std::string bound_to_rank_count(const std::string& run, const io::Deck& deck) {
+  if (deck.train.batch_scaling != "none") return "train.batch_scaling makes its batch depend on their number";
+  if (deck.train.accumulate > 0) return "train.accumulate makes its batch depend on their number";
+  const auto recorded = recorded_exactness(run);
+  const auto value = [&](const char* name, const std::string& otherwise) {
+    const auto found = recorded.find(name);
+    return found == recorded.end() ? otherwise : found->second;
+  };
+  if (value(train::kAccumulation, deck.zero.accumulation) == "local") {
+    return "zero.accumulation = \"local\" adds in an order that depends on their number";
+  }
+  const std::string order = value(train::kOrderOfSums, deck.comm.backend == "nccl" ? "nccl" : train::kRankOrder);
+  return order == train::kRankOrder ? "" : order + " adds in an order that depends on their number";
+}
+
+/// Collective. Throws Error(deck), seen by all ranks.
+void require_rank_count(const std::string& run, const io::Deck& deck, std::int64_t step, dist::Communicator& comm) {
+  const auto ranks = dist::broadcast_value(
+      comm, dist::agreed(comm, [&] { return comm.rank() == 0 ? ranks_of(run, deck) : std::int64_t{0}; }));
+  if (ranks == 0 || ranks == comm.size()) return;
+  const std::string reason = dist::from_first_rank(comm, [&] { return bound_to_rank_count(run, deck); });
+  if (reason.empty()) return;
+  throw Error(Failure::deck,
+              fmt::format("{}: it ran on {} {}, not on {}, and {}: ./kozero.sh -n {} verify {} --replay {}", run, ranks,
+                          ranks == 1 ? "rank" : "ranks", comm.size(), reason, ranks, run, step),
+              Error::Seen::by_all_ranks);
 }
 
 /// The newest complete checkpoint of a step that `fits`.
@@ -304,7 +333,7 @@ void replay(const dist::Environment& environment, const std::string& run, const 
   });
   const std::string first = Replay(session, run, step).execute();
   if (first.empty()) return;
-  throw Error(Failure::internal, first + " (bits are those of the rank count, processor and data that the run had)",
+  throw Error(Failure::internal, first + " (bits are those of the program, processor and data that the run had)",
               Error::Seen::by_all_ranks);
 }
 

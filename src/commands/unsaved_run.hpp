@@ -50,7 +50,8 @@ class UnsavedRun {
 
 /// `overrides` change the run's deck. Writes nothing but token shards of data.text. Collective. Throws Error(internal,
 /// seen by all ranks) naming the first difference, Error(input) where the run or the step is not there, Error(deck)
-/// where the run had another rank count.
+/// where the run had another rank count and its bits depend on that: local accumulation, sums by NCCL, a batch that
+/// grows with the ranks.
 void replay(const dist::Environment& environment, const std::string& run, const std::vector<std::string>& overrides,
             std::int64_t step);
 

@@ -1,66 +1,119 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// verify.cpp: the same steps under every stage, on several numbers of ranks, by every back end, with every bit compared
+// with those of the first layout; or with a trace that another process kept, which may have other threads.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <bit>
 #include <iostream>
 #include <optional>
 
 #include <kozero/core/error.hpp>
+#include <kozero/dist/make_communicator.hpp>
+#include "io/posix/file.hpp"
 #include "src/commands/arguments.hpp"
 #include "src/commands/program.hpp"
+#include "src/commands/trace.hpp"
 #include "src/commands/unsaved_run.hpp"
 
 namespace kozero::commands {
 namespace {
 
-/// A NaN equals itself, and 0 is not -0.
-bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
-  const auto same = [](double x, double y) {
-    return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
-  };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
-}
-
-/// What must be equal in bits under every stage and on any number of ranks.
-struct Trace {
-  std::vector<double> losses;
-  std::vector<double> norms;
-  std::vector<std::uint64_t> weights;  ///< hashes of the tensors
-  std::vector<std::string> tensors;    ///< their names
+/// How the steps were computed.
+struct Layout {
+  int ranks = 1;
+  int stage = 0;
+  std::string backend;
+  int threads = 1;  ///< of a rank
 };
 
-Trace trace_of(Session& session, const io::Deck& deck, const train::DataSet& data, std::int64_t steps) {
-  UnsavedRun run(session, deck, data);
+std::string row_of(const Layout& layout, const Trace& trace, const std::string& differs) {
+  return fmt::format("{:>5}  {:>5}  {:>8}  {:>7}  {:>22.17g}  {:>22.17g}  {:012x}  {}\n", layout.ranks, layout.stage,
+                     layout.backend, layout.threads, trace.losses.back(), trace.norms.back(), trace.hash() >> 16U,
+                     differs.empty() ? "equal" : "DIFFERS in " + differs);
+}
+
+/// The steps under one layout after the other, each compared with the first.
+class Verification {
+ public:
+  /// `reference` is of rank 0 alone: the first trace, where there is one already.
+  Verification(const train::DataSet& data, std::int64_t steps, std::optional<Trace> reference)
+      : data_(data), steps_(steps), first_(std::move(reference)) {}
+
+  /// Computes the steps on the group's ranks and prints a row. Collective over the group.
+  void add(Session& group, const io::Deck& deck, const Layout& layout);
+
+  // Of rank 0 alone.
+  [[nodiscard]] const std::string& first_difference() const { return difference_; }
+  [[nodiscard]] const Trace& first() const { return *first_; }
+
+ private:
+  Trace trace_of(UnsavedRun& run) const;
+  void keep_weights(Trace& trace, train::Engine& engine) const;
+  std::string difference_from_first(const Trace& trace, train::Engine& engine, dist::Communicator& comm) const;
+
+  const train::DataSet& data_;
+  std::int64_t steps_;
+  std::optional<Trace> first_;
+  std::string difference_;
+};
+
+Trace Verification::trace_of(UnsavedRun& run) const {
+  const ParameterTable& table = run.engine().parameters();
   Trace trace;
-  for (std::int64_t step = 1; step <= steps; ++step) {
+  for (std::int64_t step = 1; step <= steps_; ++step) {
     const auto result = run.step(step);
     trace.losses.push_back(result.loss);
     trace.norms.push_back(result.grad_norm);
+    trace.hashes.push_back(zero::tensor_hashes(table, run.engine().master()));
   }
-  const ParameterTable& table = run.engine().parameters();
-  trace.weights = zero::tensor_hashes(table, run.engine().master());
   for (const auto& row : table.rows()) trace.tensors.push_back(row.name);
   return trace;
 }
 
-/// The first thing that differs, "" where nothing does.
-std::string difference(const Trace& first, const Trace& other) {
-  for (std::size_t i = 0; i < first.losses.size(); ++i) {
-    if (!same_bits({first.losses[i]}, {other.losses[i]})) return fmt::format("the loss of step {}", i + 1);
-    if (!same_bits({first.norms[i]}, {other.norms[i]})) return fmt::format("the gradient norm of step {}", i + 1);
+/// Of a model that is too large for one rank, tensors that differ are named without an element.
+void Verification::keep_weights(Trace& trace, train::Engine& engine) const {
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 28;
+  if (engine.parameters().extent() > kMostElements) return;
+  for (const auto& row : engine.parameters().rows()) {
+    std::vector<float> values = whole_tensor(row, engine.master());
+    if (engine.comm().rank() == 0) trace.weights.push_back(std::move(values));
   }
-  const auto found = std::ranges::mismatch(first.weights, other.weights).in1 - first.weights.begin();
-  if (found == std::ssize(first.weights)) return "";
-  return "the final weights of " + first.tensors[static_cast<std::size_t>(found)];
 }
 
-std::string row_of(int ranks, int stage, const Trace& trace, const std::string& differs) {
-  std::uint64_t hash = 0;
-  for (const std::uint64_t one : trace.weights) hash = 31 * hash + one;
-  return fmt::format("{:>5}  {:>5}  {:>22.17g}  {:>22.17g}  {:012x}  {}\n", ranks, stage, trace.losses.back(),
-                     trace.norms.back(), hash >> 16U, differs.empty() ? "equal" : "DIFFERS in " + differs);
+std::string Verification::difference_from_first(const Trace& trace, train::Engine& engine,
+                                                dist::Communicator& comm) const {
+  std::optional<Difference> found;
+  if (comm.rank() == 0) found = difference(*first_, trace);
+  const bool has_element = found && found->tensor && !first_->weights.empty();
+  const int tensor = dist::broadcast_value(comm, has_element ? *found->tensor : -1);
+  if (tensor >= 0) {
+    const Parameter& row = engine.parameters().rows()[static_cast<std::size_t>(tensor)];
+    const std::vector<float> values = whole_tensor(row, engine.master());
+    if (comm.rank() == 0) {
+      const std::string element =
+          element_difference(row.name, first_->weights[static_cast<std::size_t>(tensor)], values, trace.losses.size());
+      if (!element.empty()) found->text += "; " + element;
+    }
+  }
+  return found ? found->text : "";
+}
+
+void Verification::add(Session& group, const io::Deck& deck, const Layout& layout) {
+  dist::Communicator& comm = group.control();
+  UnsavedRun run(group, deck, data_);
+  Trace trace = trace_of(run);
+  if (dist::broadcast_value(comm, first_.has_value())) {
+    const std::string differs = difference_from_first(trace, run.engine(), comm);
+    if (comm.rank() == 0) std::cout << row_of(layout, trace, differs) << std::flush;
+    if (differs.empty() || !difference_.empty()) return;
+    difference_ = fmt::format("{} rank{}, stage {}, {}, {} thread{}: {}", layout.ranks, layout.ranks == 1 ? "" : "s",
+                              layout.stage, layout.backend, layout.threads, layout.threads == 1 ? "" : "s", differs);
+  } else {
+    keep_weights(trace, run.engine());
+    if (comm.rank() == 0) std::cout << row_of(layout, trace, "") << std::flush;
+    if (comm.rank() == 0) first_ = std::move(trace);
+  }
 }
 
 /// Those that were asked for, ascending, or all that were started. Throws Error(deck), seen by all ranks.
@@ -77,7 +130,7 @@ std::vector<std::int64_t> rank_counts(const VerifyOptions& options, const io::De
                             command_line("verify", arguments, static_cast<int>(counts.back()))),
                 Error::Seen::by_all_ranks);
   }
-  if (counts.size() > 1 && session.backend() == "nccl") {
+  if (counts.size() > 1 && !options.all && session.backend() == "nccl") {
     throw Error(
         Failure::deck,
         "--ranks: comm.backend = nccl adds in an order of NCCL's own, so that numbers of ranks differ; accepted "
@@ -94,6 +147,57 @@ std::vector<std::int64_t> rank_counts(const VerifyOptions& options, const io::De
   return counts;
 }
 
+/// Those that add in rank order and serve so many ranks; without --all the deck's alone.
+std::vector<std::string> back_ends(const VerifyOptions& options, int ranks, const dist::Environment& environment) {
+  if (!options.all) return {""};
+  std::vector<std::string> names = {"mpi"};
+  if (ranks == 1) names.insert(names.begin(), "self");
+  if (environment.local_ranks() == environment.size()) names.emplace_back("shm");
+  return names;
+}
+
+/// Rank 0's; nothing on the others, and where no file is there yet. Throws Error(input), seen by all ranks.
+std::optional<Trace> reference_of(const VerifyOptions& options, const io::Deck& deck, const train::DataSet& data,
+                                  dist::Communicator& comm) {
+  return dist::agreed(comm, [&]() -> std::optional<Trace> {
+    if (options.reference.empty() || comm.rank() != 0 || !io::is_there(options.reference)) return std::nullopt;
+    Trace trace = read_trace(options.reference);
+    MemoryLedger ledger(MemoryLedger::Mode::plan);
+    const auto self = dist::make_planned_communicator("self", 0, 1, ledger);
+    const auto engine =
+        train::make_engine(train::settings_of(deck, 1, data.vocab, data.train->num_samples()), *self, ledger);
+    const auto has_name = [](const Parameter& row, const std::string& name) { return row.name == name; };
+    const auto& rows = engine->parameters().rows();
+    if (std::ranges::equal(rows, trace.tensors, has_name) && std::ssize(trace.losses) == options.steps) return trace;
+    throw Error(Failure::input, options.reference +
+                                    ": it is of another model or another number of steps; remove it to have it "
+                                    "written anew");
+  });
+}
+
+void print_header(const std::string& deck, std::int64_t steps) {
+  std::cout << fmt::format(
+      "{}: {} steps, every bit of losses, gradient norms and weights\n\nranks  stage  back end  threads  "
+      "{:>22}  {:>22}  {:>12}\n",
+      deck, steps, "last loss", "last gradient norm", "weights");
+}
+
+/// What was shown, and with --all what was not.
+void print_end(const VerifyOptions& options, const std::vector<std::int64_t>& counts, int threads, bool has_reference,
+               const Arguments& arguments) {
+  std::cout << fmt::format("\nall stages{} agree bit for bit on {} rank{}", options.all ? " and back ends" : "",
+                           fmt::join(counts, ", "), counts == std::vector<std::int64_t>{1} ? "" : "s");
+  if (has_reference) std::cout << ", and with " << options.reference;
+  std::cout << "\n";
+  if (options.all && options.reference.empty()) {
+    std::cout << fmt::format(
+        "threads: {} a rank; ./kozero.sh verify compares 1 and 2, or give --reference FILE and run this once more "
+        "with another number: {}\n",
+        threads, command_line("verify", arguments, static_cast<int>(counts.back())));
+  }
+  std::cout << std::flush;
+}
+
 }  // namespace
 
 void verify(const dist::Environment& environment, const Arguments& arguments) {
@@ -106,7 +210,6 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   if (options.replayed > 0) {
     return replay(environment, deck_arguments.path, deck_arguments.overrides, options.replayed);
   }
-  const std::int64_t steps = options.steps;
 
   Session session(environment, [&](dist::Communicator& early) { return deck_arguments.read(early); });
   dist::Communicator& comm = session.control();
@@ -114,40 +217,33 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   deck.zero.accumulation = "ordered";
   const auto counts = rank_counts(options, deck, environment, session, arguments);
   const train::DataSet data = open_data_of(deck, comm);
+  std::optional<Trace> reference = reference_of(options, deck, data, comm);
+  const bool has_reference = reference.has_value();
+  Verification verification(data, options.steps, std::move(reference));
 
-  if (environment.rank() == 0) {
-    std::cout << fmt::format(
-        "{}: {} steps, every bit of losses, gradient norms and the final weights\n\nranks  stage  "
-        "{:>22}  {:>22}  {:>12}\n",
-        deck.source, steps, "last loss", "last gradient norm", "weights");
-  }
-  std::optional<Trace> first;
-  int different = 0;
+  if (environment.rank() == 0) print_header(deck.source, options.steps);
   for (const std::int64_t count : counts) {
     const dist::FirstRanks ranks(environment.world(), static_cast<int>(count));
     // What all ranks of the group throw, the others learn here: they would wait in vain.
     dist::agreed(comm, [&] {
       if (!ranks.contain_me()) return;
-      Session group(session, ranks);
-      for (deck.zero.stage = 0; deck.zero.stage <= 3; ++deck.zero.stage) {
-        const Trace trace = trace_of(group, deck, data, steps);
-        if (!first) first = trace;
-        const std::string differs = difference(*first, trace);
-        different += differs.empty() ? 0 : 1;
-        if (environment.rank() == 0) {
-          std::cout << row_of(static_cast<int>(count), static_cast<int>(deck.zero.stage), trace, differs) << std::flush;
+      for (const std::string& name : back_ends(options, static_cast<int>(count), environment)) {
+        Session group(session, ranks, name);
+        for (deck.zero.stage = 0; deck.zero.stage <= 3; ++deck.zero.stage) {
+          verification.add(group, deck,
+                           {static_cast<int>(count), static_cast<int>(deck.zero.stage), group.backend(),
+                            session.runtime().threads()});
         }
       }
     });
   }
-  if (dist::broadcast_value(comm, different) > 0) {
-    throw Error(Failure::internal, "they do not agree", Error::Seen::by_all_ranks);
-  }
-  if (environment.rank() == 0) {
-    std::cout << fmt::format("\nall stages agree bit for bit on {} rank{}\n", fmt::join(counts, ", "),
-                             counts == std::vector<std::int64_t>{1} ? "" : "s")
-              << std::flush;
-  }
+  const std::string differs = comm.broadcast_control(verification.first_difference());
+  if (!differs.empty()) throw Error(Failure::internal, "the bits differ: " + differs, Error::Seen::by_all_ranks);
+  dist::agreed(comm, [&] {
+    if (comm.rank() != 0) return;
+    if (!options.reference.empty() && !has_reference) write_trace(options.reference, verification.first());
+    print_end(options, counts, session.runtime().threads(), has_reference, arguments);
+  });
 }
 
 }  // namespace kozero::commands

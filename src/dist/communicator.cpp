@@ -39,12 +39,6 @@ void print_notice(const std::string& line) { std::cerr << line << std::endl; }
 
 // What ranks agree on through control traffic alone.
 
-double sum_in_rank_order(Communicator& comm, double value) {
-  double sum = 0.0;
-  for (const double rank_value : from_all_ranks(comm, value)) sum += rank_value;
-  return sum;
-}
-
 std::vector<std::string> gather_text(Communicator& comm, const std::string& text) {
   const auto lengths = from_all_ranks(comm, text.size());
   const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());

@@ -22,6 +22,7 @@ struct Called {
   std::int64_t call = 0;
   std::int64_t count = 0;  // < 0: the ranks' may differ
   std::int64_t element_size = 0;
+  std::int64_t ranks = 0;  // whose arrays are added; 0: all, or no sum
   bool operator==(const Called&) const = default;
 };
 
@@ -29,7 +30,8 @@ std::string words(const Called& called) {
   constexpr std::array<const char*, 7> kNames = {
       "reduce_scatter",   "reduce_scatter onto a shard", "all_gather", "share", "barrier", "gather_control",
       "broadcast_control"};
-  const std::string name = kNames.at(static_cast<std::size_t>(called.call));
+  std::string name = kNames.at(static_cast<std::size_t>(called.call));
+  if (called.ranks > 0) name += " over " + std::to_string(called.ranks) + (called.ranks == 1 ? " rank" : " ranks");
   if (called.count < 0) return name;
   const std::string elements = called.element_size == 1 ? "" : " elements of " + std::to_string(called.element_size);
   return name + " of " + std::to_string(called.count) + elements + " bytes";
@@ -37,8 +39,9 @@ std::string words(const Called& called) {
 
 }  // namespace
 
-void CheckedCommunicator::check(Call call, std::int64_t count, std::size_t element_size) {
-  const Called mine{static_cast<std::int64_t>(call), count, static_cast<std::int64_t>(element_size)};
+void CheckedCommunicator::check(Call call, std::int64_t count, std::size_t element_size, int ranks) {
+  const Called mine{static_cast<std::int64_t>(call), count, static_cast<std::int64_t>(element_size),
+                    ranks == size() ? 0 : ranks};
   const std::vector<Called> all = from_all_ranks(*checks_, mine);
   for (std::size_t r = 1; r < all.size(); ++r) {
     if (all[r] == all[0]) continue;
@@ -51,7 +54,7 @@ void CheckedCommunicator::check(Call call, std::int64_t count, std::size_t eleme
 
 Pending CheckedCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition,
                                                   Fold fold) {
-  check(fold.onto ? Call::reduce_scatter_onto : Call::reduce_scatter, partition.extent(), sizeof(float));
+  check(fold.onto ? Call::reduce_scatter_onto : Call::reduce_scatter, partition.extent(), sizeof(float), fold.ranks);
   return inner().start_reduce_scatter(full, shard, partition, fold);
 }
 

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // checkpoint.cpp: host copies of shards, the tensors of a checkpoint, and the thread that saves.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <chrono>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/device.hpp>
@@ -18,6 +19,7 @@
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
 #include "kernels/matmul/matmul.hpp"
+#include "kernels/matmul/product_tuning.hpp"
 
 namespace kozero::train {
 
@@ -205,8 +207,34 @@ std::string identity_of(const io::Tokenizer* tokenizer) {
   return fmt::format("{} {}", tokenizer->name(), io::xxh3_128(bytes));
 }
 
+namespace {
+
+std::string library_of_products() {
+  const std::string unit = kHostIsDevice ? kernels::product_instructions() : tuning_of_this_device().device;
+  return kernels::product_library() + (unit.empty() ? "" : ", " + unit);
+}
+
+std::map<std::string, std::string> exactness_of(const Settings& settings, const dist::Communicator& comm) {
+  const bool local = settings.zero.accumulation == zero::Accumulation::local;
+  std::map<std::string, std::string> all = {
+      {"train.micro_batch", std::to_string(settings.batch.micro_batch)},
+      {"train.precision", name_of(settings.precision)},
+      {kAccumulation, local ? "local" : "ordered"},
+      {kOrderOfSums, comm.adds_in_order() ? kRankOrder : comm.name()},
+      {"products",
+       with_stored_type(settings.precision, [](auto type) { return kernels::multiplier<decltype(type)>(); })},
+      {"the library of products", library_of_products()}};
+  if (local || !comm.adds_in_order()) all["the number of ranks"] = std::to_string(comm.size());
+  if (kernels::products_depend_on_threads(settings.precision)) {
+    all["the number of threads"] = std::to_string(Device().concurrency());
+  }
+  return all;
+}
+
+}  // namespace
+
 io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const DataSet& data,
-                               const std::string& folder) {
+                               const std::string& folder, const dist::Communicator& comm) {
   return {.optimizer_start = settings.step.optimizer_start,
           .seed = settings.seed,
           .global_batch = settings.batch.global_batch,
@@ -215,12 +243,17 @@ io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, c
           .tokenizer = identity_of(data.tokenizer.get()),
           .deck = io::resolved_text(resolved_deck(deck, settings, folder)),
           .loss_scale = settings.step.loss_scaler.state(),
-          .exactness = {
-              {"train.micro_batch", std::to_string(settings.batch.micro_batch)},
-              {"train.precision", name_of(settings.precision)},
-              {"zero.accumulation", settings.zero.accumulation == zero::Accumulation::local ? "local" : "ordered"},
-              {"products",
-               with_stored_type(settings.precision, [](auto type) { return kernels::multiplier<decltype(type)>(); })}}};
+          .exactness = exactness_of(settings, comm)};
+}
+
+std::string changed_exactness(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {
+  std::vector<std::string> changes;
+  for (const auto& [name, was] : saved.exactness) {
+    if (const auto now = mine.exactness.find(name); now != mine.exactness.end()) {
+      compare(changes, name, was, now->second);
+    }
+  }
+  return fmt::format("{}", fmt::join(changes, "; "));
 }
 
 std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {

@@ -59,6 +59,29 @@ verify_agrees() {
   expect 2 'each number of ranks trains on another batch' on 2 verify "$inputs/synthetic.toml" --ranks 1,2
 }
 
+# Back ends and, by way of a trace in a file, threads; a difference with its step, tensor and element.
+verify_all() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny
+  expect 0 '^all stages and back ends agree bit for bit on 1, 2 ranks$' on 2 verify "$@" --all --ranks 1,2 --steps 1
+  lines 1 '^ranks  stage  back end  threads '
+  lines 4 '^ +1 +[0-3] +self +1 .* equal$'
+  lines 8 '^ +1 +[0-3] +(mpi|shm) +1 .* equal$'
+  lines 8 '^ +2 +[0-3] +(mpi|shm) +1 .* equal$'
+  also '^threads: 1 a rank; ./kozero.sh verify compares 1 and 2, .*: mpiexec -n 2 .*verify '
+  expect 0 '^all stages agree bit for bit on 1 rank$' "$kozero" verify "$@" --reference trace --steps 2
+  expect 0 '^all stages agree bit for bit on 1 rank, and with trace$' "$kozero" verify "$@" --reference trace --steps 2 \
+    run.threads=2
+  lines 4 '^ +1 +[0-3] +self +2 .* equal$'
+  expect 1 '^\[rank 0\] error: the bits differ: 2 ranks, stage 0, shm, 1 thread: step 1: the weights of wte.weight after it; wte.weight\[0\] is [-0-9.e]+ and was [-0-9.e]+ after step 2$' \
+    on 2 verify "$@" --reference trace --steps 2 optim.weight_decay=0.7
+  lines 4 ' DIFFERS in step 1: '
+  expect 3 '^\[rank 0\] error: trace: it is of another model or another number of steps' "$kozero" verify "$@" --reference trace
+  expect 3 'text/a.txt: no whole trace of verify' "$kozero" verify "$@" --reference text/a.txt
+  expect 2 'verify: ' "$kozero" verify run --replay 3 --all
+}
+
 bpe() {
   make_text
   # shellcheck disable=SC2086
@@ -297,6 +320,26 @@ trace() {
 kill_all() {
   for child in $(pgrep -P "$1"); do kill_all "$child"; done
   kill -9 "$1" 2>/dev/null
+}
+
+# A run that goes on where other bits come says so in one line.
+resume_with_other_bits() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny checkpoint.every=4 train.micro_batch=1 zero.stage=1
+  expect 75 'stopped after step 1' on 2 train "$@" run.max_minutes=1e-9
+  expect 75 'resume       after step 1' on 3 train "$@" run.max_minutes=1e-9 checkpoint.resume=auto
+  lines 0 'the bits are not those'
+  expect 75 '^note         zero.accumulation is local and was ordered: the bits are not those that the run would have had$' \
+    on 2 train "$@" run.max_minutes=1e-9 checkpoint.resume=auto zero.accumulation=local
+  expect 75 '^note         the number of ranks is 3 and was 2; train.micro_batch is 2 and was 1: the bits are not those' \
+    on 3 train "$@" run.max_minutes=1e-9 checkpoint.resume=auto zero.accumulation=local train.micro_batch=2
+  "$kozero" --version >version.txt
+  if grep -q oneDNN version.txt && [ "$(uname -m)" = x86_64 ]; then
+    expect 75 '^note         .*the library of products is oneDNN [0-9.]+, SSE4.1 and was oneDNN [0-9.]+, AVX' \
+      env DNNL_MAX_CPU_ISA=SSE41 $mpiexec -n 3 "$kozero" train "$@" run.max_minutes=1e-9 checkpoint.resume=auto \
+      zero.accumulation=local train.micro_batch=2
+  fi
 }
 
 # Stopped after one step (run.max_minutes), a run goes on in its folder as if it had never stopped; elsewhere too.

@@ -7,6 +7,8 @@
 #include <kozero/dist/communicator_decorators.hpp>
 #include <kozero/dist/make_communicator.hpp>
 
+#include <numeric>
+
 #include <support/nccl_mock.hpp>
 
 #include "rank_groups.hpp"
@@ -108,7 +110,8 @@ void check_reduce_scatter(Communicator& comm, std::int64_t extent) {
   CHECK(full == own);  // nothing but the shard was written
 }
 
-/// Onto what the shard holds, of the first ranks alone.
+/// Onto what the shard holds, of the first ranks alone; and without it in place, where the idle ranks' own shards are
+/// overwritten, not added.
 void check_folds(Communicator& comm, std::int64_t extent) {
   const Partition partition(extent, comm.size());
   const auto own = addend_of(comm.rank(), extent);
@@ -128,6 +131,16 @@ void check_folds(Communicator& comm, std::int64_t extent) {
       CHECK(wrong == 0);
       CHECK(shard.back() == last);
     }
+    std::vector<float> full = own;
+    const std::int64_t first = partition.begin(comm.rank());
+    comm.reduce_scatter(full.data(), full.data() + first, partition, {.ranks = ranks});
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < extent; ++i) {
+      const bool is_mine = i >= first && i < first + partition.size(comm.rank());
+      const auto held = full[static_cast<std::size_t>(i)];
+      wrong += !same_bits(held, is_mine ? sum_of_ranks(ranks, i) : own[static_cast<std::size_t>(i)]);
+    }
+    CHECK(wrong == 0);
   }
 }
 
@@ -244,8 +257,12 @@ void check_counts(CountedCommunicator& comm, std::int64_t extent) {
   CHECK(counts[1].calls == 2);
   CHECK(counts[1].bytes == (4 + 2) * (comm.size() - 1) * own);
   CHECK(counts[1].seconds >= 0.0);
-  CHECK(sum_in_rank_order(comm, static_cast<double>(counts[0].bytes)) == 4.0 * (comm.size() - 1) * extent);
-  CHECK(sum_in_rank_order(comm, static_cast<double>(counts[1].bytes)) == 6.0 * (comm.size() - 1) * extent);
+  const auto of_all_ranks = [&](std::int64_t bytes) {
+    const auto all = from_all_ranks(comm, bytes);
+    return std::accumulate(all.begin(), all.end(), std::int64_t{0});
+  };
+  CHECK(of_all_ranks(counts[0].bytes) == 4 * (comm.size() - 1) * extent);
+  CHECK(of_all_ranks(counts[1].bytes) == 6 * (comm.size() - 1) * extent);
 
   comm.reset();
   CHECK(comm.counts()[0].bytes == 0);

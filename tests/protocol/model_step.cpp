@@ -62,7 +62,8 @@ KnownWeights::KnownWeights(const ParameterTable& table) {
 float KnownWeights::gradient(const Shape& shape, int num_ranks, int step, int unit, std::int64_t index) {
   float sum = 0.0F;
   for (int micro_step = 0; micro_step < shape.micro_steps; ++micro_step) {
-    for (int rank = 0; rank < num_ranks; ++rank) sum += addend(step, micro_step, rank, unit, index);
+    for (int rank = 0; rank < shape.busy_ranks(micro_step, num_ranks); ++rank)
+      sum += addend(step, micro_step, rank, unit, index);
   }
   return sum * static_cast<float>(contributions(shape, unit));
 }
@@ -109,6 +110,8 @@ void ModelStep<Scalar>::check(int unit, Vector<const Scalar> weights, const char
 
 template <class Scalar>
 void ModelStep<Scalar>::add(UnitGradient gradient, int unit, int step, int micro_step) {
+  const bool idle = comm_.rank() >= shape_.busy_ranks(micro_step, comm_.size());
+  if (idle && !shape_.ordered && micro_step > 0) return;  // added to what the rank holds, which is reduced
   for (const auto& row : table_.rows()) {
     if (row.unit != unit) continue;
     for (std::int64_t i = row.offset; i < row.offset + row.extent(); ++i) {
@@ -209,7 +212,7 @@ void ModelStep<Scalar>::update(int step) {
 template <class Scalar>
 void ModelStep<Scalar>::train(int step, bool skips_update) {
   for (int micro_step = 0; micro_step < shape_.micro_steps; ++micro_step) {
-    state_.gradients().begin_micro_step({micro_step, shape_.micro_steps});
+    state_.gradients().begin_micro_step({micro_step, shape_.micro_steps, shape_.busy_ranks(micro_step, comm_.size())});
     sleep_where_asked(step, false);
     forward();
     head_forward_backward(step, micro_step);

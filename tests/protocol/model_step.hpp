@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // model_step.hpp: a training step in the decoder's order on a ShardedState, with numbers that are known beforehand.
 //   weights after s updates:  w_s[i] = w_0[i] - sum of the gradients of steps 1..s at i
-//   gradient of a step at i:  the sum over micro-steps and ranks of addend(step, micro-step, rank, unit, i)
+//   gradient of a step at i:  the sum over micro-steps and busy ranks of addend(step, micro-step, rank, unit, i)
+// In a step's last micro-step trailing ranks may be idle: they take part in every gather and reduction. What an idle
+// rank's addend holds must be read by nobody where the micro-step is reduced at once, so it is not zero there.
 // Whole numbers, small enough that float adds them exactly in any order. Every element that the model reads of a unit
 // is compared with what it must be, and so is every element of the reduced gradient.
 #pragma once
@@ -17,6 +19,12 @@ namespace kozero::test {
 struct Shape {
   bool tied = false;  ///< the head reads the embedding, and adds to its gradient
   int micro_steps = 1;
+  int idle = 0;         ///< ranks without work in a step's last micro-step
+  bool ordered = true;  ///< each micro-step is reduced
+
+  [[nodiscard]] int busy_ranks(int micro_step, int num_ranks) const {
+    return micro_step == micro_steps - 1 ? num_ranks - idle : num_ranks;
+  }
 };
 
 /// An embedding, three blocks of one slot and a head, of uneven extents.
@@ -27,7 +35,7 @@ class KnownWeights {
  public:
   explicit KnownWeights(const ParameterTable& table);
   [[nodiscard]] float at(int unit, std::int64_t index) const { return of(unit)[static_cast<std::size_t>(index)]; }
-  /// The step's gradient at an index, summed over the ranks.
+  /// The step's gradient at an index, summed over the ranks that are busy.
   [[nodiscard]] static float gradient(const Shape& shape, int num_ranks, int step, int unit, std::int64_t index);
   void update(const Shape& shape, int num_ranks, int step);
   void shift();

@@ -37,6 +37,8 @@ MUTANTS = [
     ("a gathered unit is used before it is there", "src/zero/gathered_units.cpp", "  buffer(unit).gather.wait();\n  buffer(unit).held = true;", "  buffer(unit).held = true;", []),
     ("weights change while peers read them", "src/zero/gathered_units.cpp", "for (auto& buffer : buffers_) buffer.gather.wait_until_reusable();", "", []),
     ("an addend is overwritten while peers read it", "src/zero/gradients.cpp", "reductions_[at(unit)].wait_until_reusable();", "", []),
+    ("idle ranks' addends are added", "src/zero/gradients.cpp", ".ranks = ordered || first ? micro_step_.ranks : 0", ".ranks = 0", []),
+    ("the first micro-step is added to what the shard held", "src/zero/gradients.cpp", ".onto = ordered && !first", ".onto = ordered && micro_step_.count > 1", []),
     ("shared weights are not taken back", "src/zero/weights.cpp", "for (auto& transfer : started) transfer.wait_until_reusable();", "", []),
 ]
 
@@ -109,7 +111,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--every", type=int, default=13)
+    parser.add_argument("--every", type=int, default=37)
     options = parser.parse_args()
     build = Build(options.build)
     missed = 0

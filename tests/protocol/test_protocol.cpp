@@ -3,10 +3,10 @@
 // test_protocol.cpp: the sources of dist and zero under ThreadSanitizer, with ranks that are threads of one process.
 //   protocol_threads [--every K] [--first I] [--seed N] [--verbose]      every K-th case of all, from the I-th on
 // The build makes it of the sources themselves, compiled once more (CMakeLists.txt). A case: stage x accumulation x
-// micro-steps x overlap x prefetch x tied embedding x back end x ranks x precision. Its ranks sleep at random, gather
-// from many arrays at once, take steps of which one is left without an update, evaluate in between, and compare every
-// weight and sum with what it must be. In some more cases a rank comes too late. ThreadSanitizer reports accesses that
-// the protocol leaves unordered. Exit status 0: all as expected; 1: a wrong number; 66: a race.
+// micro-steps x overlap x prefetch x tied embedding x back end x ranks x idle ranks x precision. Its ranks sleep at
+// random, gather from many arrays at once, take steps of which one is left without an update, evaluate in between, and
+// compare every weight and sum with what it must be. In some more cases a rank comes too late. ThreadSanitizer reports
+// accesses that the protocol leaves unordered. Exit status 0: all as expected; 1: a wrong number; 66: a race.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -39,6 +39,7 @@ struct Case {
   bool tied;
   std::string backend;  ///< "windows": shm without room for shared arrays
   int ranks;
+  int idle;  ///< of them, in a step's last micro-step
   bool bf16;
 
   [[nodiscard]] std::string name() const {
@@ -46,7 +47,10 @@ struct Case {
            (config.accumulation == zero::Accumulation::local ? ", local" : ", ordered") + ", " +
            std::to_string(config.micro_steps) + " micro-steps, " + (config.overlap ? "overlap" : "no overlap") +
            ", prefetch " + std::to_string(config.prefetch_units) + (tied ? ", tied, " : ", ") + backend + ", " +
-           std::to_string(ranks) + " ranks, " + (bf16 ? "bf16" : "f32");
+           std::to_string(ranks) + " ranks, " + std::to_string(idle) + " of them idle, " + (bf16 ? "bf16" : "f32");
+  }
+  [[nodiscard]] test::Shape shape() const {
+    return {tied, config.micro_steps, idle, config.accumulation == zero::Accumulation::ordered};
   }
 };
 
@@ -119,7 +123,7 @@ std::string take_steps(const Case& one, MPI_Comm world) {
   const std::string problem = gather_many_at_once(*comm, ledger);
   if (!problem.empty()) return problem;
   zero::ShardedState<Scalar> state(table, *comm, one.config, ledger);
-  test::ModelStep<Scalar> model(table, *comm, state, {one.tied, one.config.micro_steps});
+  test::ModelStep<Scalar> model(table, *comm, state, one.shape());
   model.fill_weights();
   model.train(1, false);
   model.train(2, true);
@@ -146,8 +150,7 @@ std::string lose_last_rank(const Case& one, MPI_Comm world, bool before_norm) {
   try {
     rank->comm = connect(one, world, rank->ledger, 1.0);
     rank->state = std::make_unique<zero::ShardedState<float>>(rank->table, *rank->comm, one.config, rank->ledger);
-    rank->model = std::make_unique<test::ModelStep<float>>(rank->table, *rank->comm, *rank->state,
-                                                           test::Shape{one.tied, one.config.micro_steps});
+    rank->model = std::make_unique<test::ModelStep<float>>(rank->table, *rank->comm, *rank->state, one.shape());
     if (rank->comm->rank() == one.ranks - 1) {
       rank->model->sleep_once(2, before_norm, std::chrono::milliseconds(2500));
     }
@@ -177,7 +180,8 @@ std::vector<Case> cases_of_loss() {
   std::vector<Case> cases;
   for (const int stage : {3, 2, 0})
     for (const char* backend : {"shm", "windows", "mpi"})
-      cases.push_back({{stage, zero::Accumulation::ordered, 3, true, 1}, stage == 3, backend, 3, false});
+      cases.push_back(
+          {{stage, zero::Accumulation::ordered, 3, true, 1}, stage == 3, backend, 3, stage == 2 ? 1 : 0, false});
   return cases;
 }
 
@@ -195,7 +199,9 @@ std::vector<Case> all_cases() {  // NOLINT: one loop an axis
                   for (const int prefetch : {0, 1, 3}) {
                     if (stage < 3 && prefetch != 1) continue;
                     if (stage > 1 && accumulation == Accumulation::local) continue;
-                    cases.push_back({{stage, accumulation, micro_steps, overlap, prefetch}, tied, backend, ranks, bf16});
+                    for (const int idle : {0, 1, ranks - 1})
+                      cases.push_back(
+                          {{stage, accumulation, micro_steps, overlap, prefetch}, tied, backend, ranks, idle, bf16});
                   }
   return cases;
 }

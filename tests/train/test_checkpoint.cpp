@@ -326,6 +326,21 @@ TEST_CASE("each difference between a deck and a checkpoint is named") {
         std::vector<std::string>{R"(model.rope_scaling is not given and was {"factor":8.0})"});
 }
 
+TEST_CASE("what bits depend on and is another one is named, and nothing else") {
+  const io::CheckpointRecord saved{
+      .exactness = {{"train.micro_batch", "2"}, {"the number of ranks", "2"}, {"products", "AMX"}}};
+  io::CheckpointRecord mine = saved;
+  CHECK(train::changed_exactness(saved, mine).empty());
+  mine.exactness.erase("products");
+  mine.exactness["of a later version"] = "1";
+  CHECK(train::changed_exactness(saved, mine).empty());
+  mine.exactness["the number of ranks"] = "3";
+  mine.exactness["train.micro_batch"] = "1";
+  CHECK(train::changed_exactness(saved, mine) ==
+        "the number of ranks is 3 and was 2; train.micro_batch is 1 and was 2");
+  CHECK(train::changed_exactness({}, mine).empty());
+}
+
 TEST_CASE("a run that goes on with other ranks, stages and back ends, twice, has the bits it would have had") {
   struct Leg {
     int ranks, stage;

@@ -176,9 +176,6 @@ T broadcast_value(Communicator& comm, const T& value) {
   return first;
 }
 
-/// The sum of every rank's value, added in rank order.
-double sum_in_rank_order(Communicator& comm, double value);
-
 /// Every rank's text, in rank order.
 std::vector<std::string> gather_text(Communicator& comm, const std::string& text);
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // communicator_decorators.hpp: communicators that wrap another one: checked, counted, staged.
-//   checked   ranks compare collective, count and element size before each collective
+//   checked   ranks compare collective, fold, count and element size before each collective
 //   counted   counts calls, bytes and seconds of each collective
 //   staged    moves device memory through a pinned host buffer, for communicators that read host memory alone
 #pragma once
@@ -56,7 +56,7 @@ class CommunicatorDecorator : public Communicator {
   std::unique_ptr<Communicator> inner_;
 };
 
-// Before each collective the ranks compare what they call: collective, count, element size.
+// Before each collective the ranks compare what they call: collective, fold, count, element size.
 // Where two differ every rank throws Error(internal, seen by all ranks) naming both and what each called; without the
 // check one waits in vain or gets another one's bytes. Debug builds put it around every communicator of several ranks.
 
@@ -85,7 +85,8 @@ class CheckedCommunicator final : public CommunicatorDecorator {
     broadcast_control
   };
 
-  void check(Call call, std::int64_t count, std::size_t element_size);
+  /// `ranks`: those that a Fold adds up.
+  void check(Call call, std::int64_t count, std::size_t element_size, int ranks = 0);
 
   std::unique_ptr<Communicator> checks_;
 };

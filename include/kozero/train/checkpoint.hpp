@@ -112,9 +112,19 @@ std::vector<std::string> load_state(const std::string& file, Engine& engine, dis
 /// "bpe:300 <hash of the tokens' bytes>", equal for tokenizers with the same tokens in the same order; "none".
 std::string identity_of(const io::Tokenizer* tokenizer);
 
-/// What a checkpoint in `folder`'s run says before its first step; the caller adds step, tokens and what else it knows.
+/// What a checkpoint in `folder`'s run, trained over `comm`, says before its first step; the caller adds step, tokens
+/// and what else it knows.
 io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const DataSet& data,
-                               const std::string& folder);
+                               const std::string& folder, const dist::Communicator& comm);
+
+// Names in CheckpointRecord::exactness that are read again.
+inline constexpr const char* kAccumulation = "zero.accumulation";
+inline constexpr const char* kOrderOfSums = "the order of sums over ranks";  ///< kRankOrder, or a back end's name
+inline constexpr const char* kRankOrder = "rank order";
+
+/// What bits depend on and has changed since the save, in one line: "train.micro_batch is 2 and was 1; ..."; "" where
+/// nothing has. Older checkpoints name less.
+std::string changed_exactness(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine);
 
 /// What makes a run unable to go on from a checkpoint: one text a difference, naming the key or the part of the model
 /// with both values.

@@ -20,7 +20,7 @@ namespace kozero::train {
 
 struct BatchSizes {
   std::int64_t global_batch = 0;  ///< sequences a step over all ranks
-  std::int64_t micro_batch = 0;   ///< the most sequences a rank holds at once
+  std::int64_t micro_batch = 0;   ///< sequences of a granule; a step's last one may have fewer
   int micro_steps = 1;
   double rate_factor = 1.0;       ///< on optim.lr and optim.min_lr, from train.batch_scaling
 };

@@ -156,6 +156,12 @@ std::vector<std::string> known_product_algorithms() {
   return names;
 }
 
+bool products_depend_on_threads(Precision precision) {
+  const bool has_unit =
+      with_stored_type(precision, [](auto type) { return tile_unit_in_use<decltype(type)>() != nullptr; });
+  return !has_unit && library_depends_on_threads();
+}
+
 std::int64_t product_workspace() { return 0; }
 
 }  // namespace kozero::kernels

@@ -57,6 +57,8 @@ class ProductScratch {
 
 /// "oneDNN", "loops".
 const char* library_name();
+/// Whether its bits depend on the number of threads.
+bool library_depends_on_threads();
 
 /// multiply() of matmul.hpp without its GELU. Throws Error(internal) where the library fails.
 template <class Out, class In>

@@ -249,7 +249,11 @@ void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op
 
 const char* library_name() { return "loops"; }
 
+bool library_depends_on_threads() { return false; }
+
 std::string product_library() { return "loops"; }
+
+std::string product_instructions() { return ""; }
 
 template void multiply_by_library<float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
                                                 const Epilogue<float, float>&);

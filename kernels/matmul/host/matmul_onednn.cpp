@@ -261,10 +261,27 @@ void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op
 
 const char* library_name() { return "oneDNN"; }
 
+bool library_depends_on_threads() { return true; }
+
 std::string product_library() {
   const dnnl_version_t& version = *dnnl_version();
   return "oneDNN " + std::to_string(version.major) + '.' + std::to_string(version.minor) + '.' +
          std::to_string(version.patch);
+}
+
+std::string product_instructions() {
+  using Isa = dnnl::cpu_isa;
+  const Isa used = dnnl::get_effective_cpu_isa();
+  for (const auto& [isa, name] : {std::pair{Isa::avx512_core_amx, "AMX"},
+                                  {Isa::avx512_core_bf16, "AVX-512 BF16"},
+                                  {Isa::avx512_core_vnni, "AVX-512 VNNI"},
+                                  {Isa::avx512_core, "AVX-512"},
+                                  {Isa::avx2, "AVX2"},
+                                  {Isa::avx, "AVX"},
+                                  {Isa::sse41, "SSE4.1"}}) {
+    if (used == isa) return name;
+  }
+  return "instruction set " + std::to_string(static_cast<unsigned>(used));
 }
 
 template void multiply_by_library<float, float>(const Device&, const ProductShape&, float*, const float*, const float*,

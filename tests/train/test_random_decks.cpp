@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_random_decks.cpp: random models, batches and precisions, trained on other ranks, in other stages and by other
+// back ends after each save, give the bits of one rank that never stopped: losses, norms, weights, moments (by way of
+// the weights), loss scale, evaluation, and sums of addends that a model does not make.
+//   KOZERO_DECKS=200 mpiexec -n 4 test_random_decks      that many decks (`--target random_decks`); else a fixed sample
+#include <bit>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <kozero/train/checkpoint.hpp>
+#include <kozero/train/evaluation.hpp>
+
+#include "groups.hpp"
+#include "shared_folder.hpp"
+#include "tiny_run.hpp"
+
+using namespace kozero;
+using tests::TinyRun;
+using tests::TinyTraining;
+
+namespace {
+
+/// Numbers of a deck, the same on all ranks.
+class Draws {
+ public:
+  explicit Draws(std::uint64_t deck) : deck_(deck) {}
+  std::int64_t between(std::int64_t least, std::int64_t most) {
+    const auto word = philox(29, counter_of(next_++, deck_)).x[0];
+    return least + static_cast<std::int64_t>(word % static_cast<std::uint32_t>(most - least + 1));
+  }
+  bool coin() { return between(0, 1) == 1; }
+
+ private:
+  std::uint64_t deck_;
+  std::uint64_t next_ = 0;
+};
+
+/// Steps up to `last`, then a save, under one layout.
+struct Leg {
+  int ranks = 1;
+  const char* backend = "self";
+  int stage = 0;
+  bool overlap = true;
+  int prefetch_units = 1;
+  bool staged = false;
+  std::int64_t last = 0;
+};
+
+struct RandomDeck {
+  TinyRun run;
+  std::vector<Leg> legs;
+};
+
+model::Config random_model(Draws& draw) {
+  model::Config config{.layers = draw.between(1, 3), .heads = draw.between(1, 3), .seed = 5};
+  config.vocab = draw.between(17, 71);
+  config.seq = 2 * draw.between(1, 5) + 1;
+  config.tie_embeddings = draw.coin();
+  if (draw.coin()) {
+    config.arch = "gpt2";
+    config.dim = config.heads * draw.between(3, 11);
+    config.dropout = draw.coin() ? 0.1F : 0.0F;
+    return config;
+  }
+  config.arch = draw.coin() ? "llama" : "qwen3";
+  config.head_dim = 2 * draw.between(2, 7);
+  config.dim = config.heads * config.head_dim;
+  config.kv_heads = draw.coin() ? 1 : config.heads;
+  config.ffn = draw.between(9, 75);
+  return config;
+}
+
+RandomDeck random_deck(std::uint64_t number) {
+  Draws draw(number);
+  RandomDeck deck{.run = {.model = random_model(draw)}, .legs = {}};
+  TinyRun& run = deck.run;
+  run.precision = std::vector{Precision::f32, Precision::bf16, Precision::fp16}[static_cast<std::size_t>(number % 3)];
+  if (run.precision == Precision::fp16) {
+    run.loss_scaler = draw.coin() ? train::LossScaler::fixed(0x1p10) : train::LossScaler::dynamic(2, 0x1p14);
+  }
+  run.micro_batch = draw.between(1, 3);
+  run.global_batch = run.micro_batch * draw.between(1, 7);
+  run.global_batch -= draw.between(0, run.micro_batch - 1);
+  run.num_samples = run.global_batch + draw.between(0, 2 * run.global_batch);  // an epoch's last step may be short
+  run.steps = draw.between(4, 6);
+  if (draw.between(0, 3) == 0) run.optimizer = "sgd";
+  const std::int64_t num_legs = draw.between(2, 3);
+  for (std::int64_t i = 0; i < num_legs; ++i) {
+    Leg leg{.ranks = static_cast<int>(draw.between(1, 4)), .backend = draw.coin() ? "mpi" : "shm"};
+    leg.stage = static_cast<int>(draw.between(0, 3));
+    leg.overlap = draw.coin();
+    leg.prefetch_units = static_cast<int>(draw.between(0, 2));
+    leg.staged = draw.coin();
+    leg.last = i + 1 == num_legs ? run.steps : run.steps * (i + 1) / num_legs;
+    deck.legs.push_back(leg);
+  }
+  return deck;
+}
+
+std::string described(const RandomDeck& deck) {
+  const model::Config& model = deck.run.model;
+  std::string text = model.arch + ", " + name_of(deck.run.precision) + ", L " + std::to_string(model.layers) + ", C " +
+                     std::to_string(model.dim) + ", H " + std::to_string(model.heads) + ", V " +
+                     std::to_string(model.vocab) + ", T " + std::to_string(model.seq) + ", " +
+                     std::to_string(deck.run.global_batch) + " sequences in granules of " +
+                     std::to_string(deck.run.micro_batch);
+  for (const Leg& leg : deck.legs) {
+    text += "; " + std::to_string(leg.ranks) + " ranks, " + leg.backend + ", stage " + std::to_string(leg.stage) +
+            (leg.staged ? ", staged" : "") + " to step " + std::to_string(leg.last);
+  }
+  return text;
+}
+
+/// Bits, so that NaNs are equal to themselves and -0 is not 0.
+using Bits = std::vector<std::uint64_t>;
+
+void add_bits(Bits& all, const tests::TinyResult& result) {
+  for (std::size_t i = 0; i < result.losses.size(); ++i) {
+    all.push_back(std::bit_cast<std::uint64_t>(result.losses[i]));
+    all.push_back(std::bit_cast<std::uint64_t>(result.norms[i]));
+  }
+}
+
+/// Of any magnitude and sign; every eighth element is -0 in all granules, and so must their sum be.
+float addend_at(std::int64_t granule, int unit, std::int64_t index) {
+  if (index % 8 == 0) return -0.0F;
+  const auto bits =
+      philox(31, counter_of(static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(granule * 64 + unit)));
+  const float magnitude = std::ldexp(static_cast<float>(bits.x[0] >> 8U), -static_cast<int>(bits.x[1] % 40));
+  return bits.x[2] % 2 == 0 ? magnitude : -magnitude;
+}
+
+/// A step's reduced gradient and its norm, of addends as above. Idle ranks' addends are none of the sum. Collective.
+std::string sums_of_addends(TinyTraining& training, const TinyRun& run) {
+  dist::Communicator& comm = training.engine().comm();
+  const ParameterTable& table = training.engine().parameters();
+  const train::Granules granules({0, run.global_batch}, run.micro_batch);
+  const int micro_steps = granules.micro_steps(comm.size());
+  std::string bytes;
+  training.with_state([&](auto& state) {
+    for (int step = 0; step < micro_steps; ++step) {
+      state.gradients().begin_micro_step({step, micro_steps, granules.busy_ranks(step, comm.size())});
+      for (int unit = table.num_units() - 1; unit >= 0; --unit) {
+        const auto addend = state.gradients().addend(unit);
+        for (const auto& row : table.rows_of(unit)) {
+          for (std::int64_t i = row.offset; i < row.offset + row.extent(); ++i) {
+            addend.values(i) = addend_at(std::int64_t{step} * comm.size() + comm.rank(), unit, i);
+          }
+        }
+        state.gradients().ready(unit);
+      }
+    }
+    state.finish_gradients();
+    const double norm = state.gradients().norm();
+    bytes.append(reinterpret_cast<const char*>(&norm), sizeof(norm));
+    for (int unit = 0; unit < table.num_units(); ++unit) {
+      const auto mine = state.gradients().shard(unit);
+      const auto extent = static_cast<std::size_t>(training.engine().master().layout().shard(unit).extent);
+      const std::string text(reinterpret_cast<const char*>(mine.data()), extent * sizeof(float));
+      for (const auto& part : dist::gather_text(comm, text)) bytes += part;
+    }
+  });
+  return bytes;
+}
+
+/// What is compared at the end of a run.
+struct End {
+  Bits evaluation;
+  std::string weights, sums;
+  std::optional<io::LossScale> loss_scale;
+};
+
+End end_of(TinyTraining& training, const TinyRun& run) {
+  const double loss = train::evaluate(training.engine(), training.source(), 0).loss;
+  End end{.evaluation = {std::bit_cast<std::uint64_t>(loss)},
+          .weights = training.all_weights(),
+          .sums = {},
+          .loss_scale = training.engine().loss_scaler().state()};
+  end.sums = sums_of_addends(training, run);
+  return end;
+}
+
+/// What one rank gives that never stops.
+struct Reference {
+  Bits steps;
+  End end;
+};
+
+Reference reference_of(const TinyRun& run) {
+  Reference reference;
+  tests::on_first_ranks(1, "self", [&](dist::Communicator& comm) {
+    MemoryLedger ledger;
+    TinyTraining training(run, comm, ledger);
+    add_bits(reference.steps, training.result());
+    reference.end = end_of(training, run);
+  });
+  return reference;
+}
+
+/// Goes on from the folder `from` ("": from the beginning) to the leg's last step, and saves in `run_folder`.
+/// Rank 0, which the reference ran on, compares.
+void take_leg(TinyRun run, const Leg& leg, std::int64_t first, const std::string& from, const std::string& run_folder,
+              const Reference& reference, dist::Communicator& comm, const void* handle) {
+  run.stage = leg.stage;
+  run.overlap = leg.overlap;
+  run.prefetch_units = leg.prefetch_units;
+  run.staged = leg.staged;
+  if (!from.empty()) run.loss_scaler.restore(io::read_manifest(from).record.loss_scale);
+  MemoryLedger ledger;
+  TinyTraining training(run, comm, ledger);
+  if (!from.empty()) CHECK(train::load_state(from + "/state.h5", training.engine(), comm).empty());
+  Bits steps;
+  add_bits(steps, training.result_of_steps(first, leg.last));
+  if (leg.last == run.steps) {
+    const End end = end_of(training, run);
+    if (comm.rank() == 0) {
+      CHECK((end.weights == reference.end.weights));  // bytes, which nobody reads
+      CHECK(end.evaluation == reference.end.evaluation);
+      CHECK((end.sums == reference.end.sums));
+      CHECK(end.loss_scale == reference.end.loss_scale);
+    }
+  } else {
+    train::CheckpointSaver saver(training.engine(), training.engine().staging(),
+                                 dist::make_control_communicator(handle, 60.0));
+    const io::CheckpointRecord record{.step = leg.last,
+                                      .tokens = 1,
+                                      .model = "{}",
+                                      .tokenizer = "none",
+                                      .loss_scale = training.engine().loss_scaler().state()};
+    saver.begin({run_folder, record, {}, 0});
+    add_bits(steps, training.result_of_steps(leg.last + 1, leg.last + 1));  // beside the writing, where that is staged
+    const auto report = saver.wait();
+    REQUIRE(report);
+    REQUIRE(!report->problem);
+  }
+  if (comm.rank() > 0) return;
+  const auto from_step = reference.steps.begin() + 2 * (first - 1);
+  CHECK(steps == Bits(from_step, from_step + std::ssize(steps)));
+}
+
+void check_deck(std::uint64_t number, const std::string& folder) {
+  const RandomDeck deck = random_deck(number);
+  INFO("deck " << number << ": " << described(deck));
+  const Reference reference = reference_of(deck.run);
+  const std::string run_folder = folder + "/" + std::to_string(number);
+  std::string from;
+  std::int64_t first = 1;
+  for (const Leg& leg : deck.legs) {
+    tests::on_first_ranks(leg.ranks, leg.backend, [&](dist::Communicator& comm, const void* handle) {
+      take_leg(deck.run, leg, first, from, run_folder, reference, comm, handle);
+    });
+    from = io::checkpoint_folder(run_folder, leg.last);
+    first = leg.last + 1;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("random decks on changing ranks, stages and back ends have the bits of one rank that never stopped") {
+  const char* const asked = std::getenv("KOZERO_DECKS");
+  const std::uint64_t decks = asked == nullptr ? 24 : std::strtoull(asked, nullptr, 10);
+  const tests::SharedFolder folder;
+  for (std::uint64_t number = 0; number < decks; ++number) check_deck(number, folder.path());
+}
