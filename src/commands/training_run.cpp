@@ -145,7 +145,8 @@ void TrainingRun::continue_folder() {
 
 io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::LossScaler& loss_scaler,
                                                std::optional<double> validation_loss) const {
-  io::CheckpointRecord record = train::record_of(deck_, settings_, data_, folder_, *comm_);
+  io::CheckpointRecord record = train::record_of(deck_, settings_, data_, folder_);
+  if (comm_ != nullptr) record.exactness = train::exactness_of(settings_, *comm_);
   record.step = step;
   record.tokens = tokens_;
   record.data = data_identity_;

@@ -214,6 +214,8 @@ std::string library_of_products() {
   return kernels::product_library() + (unit.empty() ? "" : ", " + unit);
 }
 
+}  // namespace
+
 std::map<std::string, std::string> exactness_of(const Settings& settings, const dist::Communicator& comm) {
   const bool local = settings.zero.accumulation == zero::Accumulation::local;
   std::map<std::string, std::string> all = {
@@ -231,10 +233,8 @@ std::map<std::string, std::string> exactness_of(const Settings& settings, const 
   return all;
 }
 
-}  // namespace
-
 io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const DataSet& data,
-                               const std::string& folder, const dist::Communicator& comm) {
+                               const std::string& folder) {
   return {.optimizer_start = settings.step.optimizer_start,
           .seed = settings.seed,
           .global_batch = settings.batch.global_batch,
@@ -242,8 +242,7 @@ io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, c
           .model = model_json(settings.model),
           .tokenizer = identity_of(data.tokenizer.get()),
           .deck = io::resolved_text(resolved_deck(deck, settings, folder)),
-          .loss_scale = settings.step.loss_scaler.state(),
-          .exactness = exactness_of(settings, comm)};
+          .loss_scale = settings.step.loss_scaler.state()};
 }
 
 std::string changed_exactness(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {

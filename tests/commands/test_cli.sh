@@ -339,6 +339,12 @@ resume_with_other_bits() {
     expect 75 '^note         .*the library of products is oneDNN [0-9.]+, SSE4.1 and was oneDNN [0-9.]+, AVX' \
       env DNNL_MAX_CPU_ISA=SSE41 $mpiexec -n 3 "$kozero" train "$@" run.max_minutes=1e-9 checkpoint.resume=auto \
       zero.accumulation=local train.micro_batch=2
+    # Its sums depend on the threads.
+    set -- "$@" run.dir=library run.products=library run.max_minutes=1e-9
+    expect 75 '^note         products by oneDNN [0-9.]+: the bits are those of this number of threads a rank alone [(]1[)]$' \
+      "$kozero" train "$@"
+    expect 75 '^note         the number of threads is 2 and was 1: the bits are not those' "$kozero" train "$@" run.threads=2 \
+      checkpoint.resume=auto
   fi
 }
 

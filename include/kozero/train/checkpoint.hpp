@@ -6,6 +6,7 @@
 // The copy has 4 (1 + optimizer states) bytes for each element that the rank owns: 12 P/n under AdamW.
 #pragma once
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -112,10 +113,12 @@ std::vector<std::string> load_state(const std::string& file, Engine& engine, dis
 /// "bpe:300 <hash of the tokens' bytes>", equal for tokenizers with the same tokens in the same order; "none".
 std::string identity_of(const io::Tokenizer* tokenizer);
 
-/// What a checkpoint in `folder`'s run, trained over `comm`, says before its first step; the caller adds step, tokens
-/// and what else it knows.
+/// What a checkpoint in `folder`'s run says before its first step; the caller adds step, tokens and what else it knows.
 io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const DataSet& data,
-                               const std::string& folder, const dist::Communicator& comm);
+                               const std::string& folder);
+
+/// CheckpointRecord::exactness of a run over `comm`.
+std::map<std::string, std::string> exactness_of(const Settings& settings, const dist::Communicator& comm);
 
 // Names in CheckpointRecord::exactness that are read again.
 inline constexpr const char* kAccumulation = "zero.accumulation";

@@ -35,7 +35,8 @@ void train(const kozero::dist::Environment& environment, const kozero::io::Deck&
   const train::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
   engine->train_on(sampler, *data.train, settings.step);
 
-  io::CheckpointRecord record = train::record_of(deck, settings, data, deck.run.dir, *comm);
+  io::CheckpointRecord record = train::record_of(deck, settings, data, deck.run.dir);
+  record.exactness = train::exactness_of(settings, *comm);
   for (std::int64_t step = 1; step <= settings.steps; ++step) {
     const train::StepResult result = engine->step(step);
     record.step = step;
