@@ -159,7 +159,7 @@ std::string bound_to_rank_count(const std::string& run, const io::Deck& deck) {
   if (value(train::kAccumulation, deck.zero.accumulation) == "local") {
     return "zero.accumulation = \"local\" adds in an order that depends on their number";
   }
-  const std::string order = value(train::kOrderOfSums, deck.comm.backend == "nccl" ? "nccl" : train::kRankOrder);
+  const std::string order = value(train::kOrderOfSums, deck.comm.backend == "nccl" && !deck.comm.exact ? "nccl" : train::kRankOrder);
   return order == train::kRankOrder ? "" : order + " adds in an order that depends on their number";
 }
 

@@ -130,11 +130,11 @@ std::vector<std::int64_t> rank_counts(const VerifyOptions& options, const io::De
                             command_line("verify", arguments, static_cast<int>(counts.back()))),
                 Error::Seen::by_all_ranks);
   }
-  if (counts.size() > 1 && !options.all && session.backend() == "nccl") {
+  if (counts.size() > 1 && !options.all && session.backend() == "nccl" && !deck.comm.exact) {
     throw Error(
         Failure::deck,
         "--ranks: comm.backend = nccl adds in an order of NCCL's own, so that numbers of ranks differ; accepted "
-        "is one number, or comm.backend=mpi or shm",
+        "is one number, or comm.exact=true, or comm.backend=mpi or shm",
         Error::Seen::by_all_ranks);
   }
   const bool batch_grows = deck.train.batch_scaling != "none" || deck.train.accumulate > 0;
