@@ -76,6 +76,7 @@ struct TrainKeys {
   std::int64_t base_ranks = 1;
   std::string batch_scaling = "none";
   std::string precision = "f32";
+  std::string recompute = "none";
   double grad_clip = 1;
   std::string on_nonfinite = "stop";
   std::int64_t max_skips = 10;

@@ -42,6 +42,7 @@ Accepted words(std::vector<std::string> all) { return {.words = std::move(all)};
 constexpr double kMany = 1e12;     // steps, epochs: far beyond any run, far below overflow
 constexpr double kWide = 1 << 24;  // widths and counts whose products must fit 64 bits
 constexpr double kMostValidation = 0.5;  // more is a slip: the run would train on the smaller part
+constexpr double kMostTogether = 64;     // units gathered ahead, blocks computed again together
 constexpr const char* kShape = "the preset's";
 
 std::vector<DeckRow> run_rows() {
@@ -147,6 +148,10 @@ std::vector<DeckRow> train_rows() {
        "how batch and rate grow with ranks / base_ranks"},
       {"train.precision", kTrain<&K::precision>, words({"f32", "bf16", "fp16"}),
        "weights and activations; bf16, fp16: master weights, moments, gradients and sums stay in f32"},
+      {"train.recompute", kTrain<&K::recompute>,
+       {.low = 1, .high = kMostTogether, .words = {"none", "selective", "full"}},
+       "what backward computes again; full: all of a block but its input; selective: all but attention's result too; N: "
+       "of N blocks all but the first input. The bits stay"},
       {"train.grad_clip", kTrain<&K::grad_clip>, from(0), "largest global gradient norm; 0: no clipping"},
       {"train.on_nonfinite", kTrain<&K::on_nonfinite>, words({"stop", "skip"}),
        "what a non-finite loss or gradient does to the step"},
@@ -192,7 +197,7 @@ std::vector<DeckRow> zero_rows() {
        "0 and 1: one sum over the ranks a step, equal on one number of ranks alone"},
       {"zero.overlap", kZero<&K::overlap>, anything(),
        "a unit's gradients are reduced while the next unit's are computed; false: each is waited for"},
-      {"zero.prefetch_units", kZero<&K::prefetch_units>, from_to(0, 64),
+      {"zero.prefetch_units", kZero<&K::prefetch_units>, from_to(0, kMostTogether),
        "stage 3: units gathered ahead of the one at work; each takes a buffer more"},
   };
 }

@@ -42,12 +42,15 @@ std::string bracketed(const std::vector<std::string>& words);
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 /// The accepted values: a range for numbers (each number of a pair), a set of words for texts; words empty: any text.
+/// Words and a range: one of the words, or a whole number, kept as text.
 struct Accepted {
   double low = -kNoLimit;
   double high = kNoLimit;
   bool low_open = false;
   bool high_open = false;
   std::vector<std::string> words = {};
+
+  [[nodiscard]] bool takes_numbers() const { return !words.empty() && high != kNoLimit; }
 };
 
 struct DeckRow {

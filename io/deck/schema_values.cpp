@@ -100,8 +100,15 @@ bool in_range(const Accepted& accepted, double value) {
   return std::isfinite(value) && above && below;
 }
 
+bool is_number(const Accepted& accepted, const std::string& text) {
+  std::int64_t number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return problem == std::errc() && end == text.data() + text.size() && in_range(accepted, static_cast<double>(number));
+}
+
 bool one_of(const Accepted& accepted, const std::string& value) {
   if (accepted.words.empty()) return !value.empty();
+  if (accepted.takes_numbers() && is_number(accepted, value)) return true;
   return std::find(accepted.words.begin(), accepted.words.end(), value) != accepted.words.end();
 }
 
@@ -152,6 +159,7 @@ std::string words_text(const Accepted& accepted) {
   if (accepted.words.empty()) return "texts in quotes";
   std::vector<std::string> quoted;
   for (const auto& word : accepted.words) quoted.push_back(toml_string(word));
+  if (accepted.takes_numbers()) quoted.push_back(whole_numbers(accepted));
   return joined(quoted);
 }
 

@@ -155,10 +155,14 @@ namespace {
 /// Stores a TOML value of the member's own type; false where it has another.
 struct Store {
   const toml::node& node;
+  bool numbers_as_text = false;  ///< a whole number is a text, too
 
   bool operator()(bool* out) const { return exactly(node.as_boolean(), *out); }
   bool operator()(std::int64_t* out) const { return exactly(node.as_integer(), *out); }
-  bool operator()(std::string* out) const { return exactly(node.as_string(), *out); }
+  bool operator()(std::string* out) const {
+    if (numbers_as_text && node.is_integer()) *out = std::to_string(node.as_integer()->get());
+    return (numbers_as_text && node.is_integer()) || exactly(node.as_string(), *out);
+  }
   bool operator()(double* out) const {
     return exactly(node.as_floating_point(), *out) || exactly(node.as_integer(), *out);
   }
@@ -276,7 +280,7 @@ bool is_past(const Given& given) {
 void apply_given(const Given& given, Deck& deck) {
   if (given.name.empty() && is_section(given.section)) return;
   const DeckRow& row = row_of(given);
-  const bool stored = std::visit(Store{*given.value}, row.value_in(deck));
+  const bool stored = std::visit(Store{*given.value, row.accepted.takes_numbers()}, row.value_in(deck));
   const std::string what = row.key + " = " + shown(*given.value);
   if (!stored || !accepts(row, row.value_in(deck))) {
     refuse(given.origin, what, accepted_text(row) + nearest_word(row, *given.value));

@@ -52,19 +52,30 @@ KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 #undef KOZERO_INSTANTIATE
 
 template <class Scalar>
-void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch) {
+void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute recompute) {
   const Config& config = parts_.config;
   const std::int64_t num_rows = micro_batch * config.seq;
+  const std::size_t num_blocks = parts_.blocks.size();
   micro_batch_ = micro_batch;
+  group_ = recompute.blocks == 0 ? num_blocks : std::min(static_cast<std::size_t>(recompute.blocks), num_blocks);
+  held_.resize(group_);
 
   std::int64_t scratch = parts_.head.scratch_bytes(num_rows);
   states_.push_back(ledger.take<Scalar>(Memory::activations, "embedding", num_rows, config.dim));
-  for (std::size_t layer = 0; layer < parts_.blocks.size(); ++layer) {
-    for (const auto& sublayer : parts_.blocks[layer]) {
-      sublayer->reserve(ledger, micro_batch, config.seq);
-      scratch = std::max(scratch, sublayer->scratch_bytes(micro_batch, config.seq));
+  for (std::size_t layer = 0; layer < num_blocks; ++layer) {
+    const Block<Scalar>& block = parts_.blocks[layer];
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      if (layer < group_) {
+        block[i]->reserve(ledger, micro_batch, config.seq);
+      } else {
+        block[i]->reserve_shared(ledger, *parts_.blocks[layer % group_][i], recompute.keeps_attention);
+      }
+      scratch = std::max(scratch, block[i]->scratch_bytes(micro_batch, config.seq));
+      const bool ends_group = i + 1 == block.size() && ((layer + 1) % group_ == 0 || layer + 1 == num_blocks);
       const std::string label = "block." + std::to_string(layer) + " residual";
-      states_.push_back(ledger.take<Scalar>(Memory::activations, label, num_rows, config.dim));
+      states_.push_back(layer < group_ || ends_group
+                            ? ledger.take<Scalar>(Memory::activations, label, num_rows, config.dim)
+                            : states_[layer % group_ * block.size() + i + 1]);
     }
   }
   parts_.head.reserve(ledger, num_rows);
@@ -193,12 +204,32 @@ Vector<const float> Decoder<Scalar>::head_forward_backward(ParameterAccess<Scala
 }
 
 template <class Scalar>
+void Decoder<Scalar>::recompute(ParameterAccess<Scalar>& access, const Pass& pass, std::size_t first,
+                                std::size_t last) {
+  const Matrix<Scalar> unwanted(nullptr, 0, 0);
+  for (std::size_t layer = first; layer < last; ++layer) {
+    const Block<Scalar>& block = parts_.blocks[layer];
+    held_[layer - first] = access.acquire(unit_of_block(layer));
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      const std::size_t index = layer * block.size() + i;
+      const bool ends_group = layer + 1 == last && i + 1 == block.size();
+      block[i]->recompute(pass, ends_group ? unwanted : state(index + 1, pass), state(index, pass),
+                          held_[layer - first]);
+    }
+  }
+}
+
+template <class Scalar>
 void Decoder<Scalar>::backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx,
                                Vector<const Token> tokens) {
   std::size_t index = states_.size() - 1;
-  for (std::size_t layer = parts_.blocks.size(); layer-- > 0;) {
+  const std::size_t num_blocks = parts_.blocks.size();
+  for (std::size_t layer = num_blocks; layer-- > 0;) {
     const int unit = unit_of_block(layer);
-    const auto weights = access.acquire(unit);
+    const std::size_t first = layer / group_ * group_;
+    const bool is_in_memory = first + group_ >= num_blocks;  // forward's last group
+    if (!is_in_memory && layer + 1 == first + group_) recompute(access, pass, first, layer + 1);
+    const auto weights = is_in_memory ? access.acquire(unit) : held_[layer - first];
     const auto gradient = access.gradient(unit);
     for (auto sublayer = parts_.blocks[layer].rbegin(); sublayer != parts_.blocks[layer].rend(); ++sublayer) {
       --index;

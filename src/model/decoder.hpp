@@ -45,6 +45,8 @@ class Embedding {
 //   x_0 = embedding(tokens)      x_{s+1} = sublayer_s(x_s), two sublayers a block      loss = head(x_2L, targets)
 // Each part's weights are acquired just before its use and released just after; its gradient is handed on when its
 // last contributor has added to it. Of the activations, the states x_s are kept here, the rest in the parts.
+// With Recompute, blocks form groups of N that share one group's activations: forward keeps each group's first state,
+// backward computes each group but the last one again, from that state, and holds its weights meanwhile.
 
 template <class Scalar>
 using Block = std::vector<std::unique_ptr<Sublayer<Scalar>>>;
@@ -69,7 +71,7 @@ class Decoder : public Model<Scalar> {
   [[nodiscard]] const ParameterTable& parameters() const override { return parts_.table; }
   [[nodiscard]] const Config& config() const override { return parts_.config; }
 
-  void reserve(MemoryLedger& ledger, std::int64_t micro_batch) override;
+  void reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute recompute) override;
   void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_factor, double* loss) override;
   double evaluate(ParameterAccess<Scalar>& access, const Batch& batch) override;
   void next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs, std::int64_t num_tokens,
@@ -92,13 +94,16 @@ class Decoder : public Model<Scalar> {
   Vector<const float> head_forward_backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx,
                                             Vector<const Token> targets, float loss_factor);
   void backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens);
+  void recompute(ParameterAccess<Scalar>& access, const Pass& pass, std::size_t first, std::size_t last);
   [[nodiscard]] HeadUnits<const Scalar> acquire_head(ParameterAccess<Scalar>& access) const;
   void release_head(ParameterAccess<Scalar>& access) const;
 
   DecoderParts<Scalar> parts_;
   Device space_;
   std::int64_t micro_batch_ = 0;
-  std::vector<Matrix<Scalar>> states_;  // 2L + 1 residual states (N, C)
+  std::vector<Matrix<Scalar>> states_;  // 2L + 1 residual states (N, C); inside groups, one memory for all groups
+  std::size_t group_ = 1;               // blocks whose activations are in memory at once: all, or Recompute's
+  std::vector<Vector<const Scalar>> held_;  // weights of the blocks that were computed again, by block of the group
   Matrix<Scalar> dstate_;               // (N, C), the gradient of the state that backward has reached
   Vector<std::byte> scratch_;
   std::int64_t cached_rows_ = 0;

@@ -101,7 +101,7 @@ void FeedForward<Scalar>::run(const Pass& pass, const Activations& a, Matrix<Sca
     up_.forward(pass.space, a.hidden, a.normed, weights);
     kernels::swiglu_forward(pass.space, a.active, a.hidden);
   }
-  join<Scalar>(pass, y, x, down_, a.active, weights, output_stream_);
+  if (y.extent(0) > 0) join<Scalar>(pass, y, x, down_, a.active, weights, output_stream_);
 }
 
 template <class Scalar>

@@ -22,8 +22,14 @@ class FeedForward : public Sublayer<Scalar> {
               Projection<Scalar> down);
 
   void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) override;
+  void reserve_shared(MemoryLedger& /*ledger*/, const Sublayer<Scalar>& other, bool /*keeps_attention*/) override {
+    activations_ = dynamic_cast<const FeedForward&>(other).activations_;
+  }
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const override;
   void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override;
+  void recompute(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override {
+    forward(pass, y, x, weights);
+  }
   void reserve_cache(MemoryLedger& /*ledger*/, const CacheExtents& /*extents*/) override {}
   [[nodiscard]] std::int64_t decode_scratch_bytes(const CacheExtents& extents) const override;
   void decode(const Pass& pass, const kernels::RowPositions& row_positions, Matrix<Scalar> y, Matrix<const Scalar> x,

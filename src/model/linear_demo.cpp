@@ -56,7 +56,7 @@ LinearDemo<Scalar>::LinearDemo(const Config& config, ParameterTable table, Matri
       projection_(Orientation::output_input, weight, bias) {}
 
 template <class Scalar>
-void LinearDemo<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch) {
+void LinearDemo<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute /*recompute*/) {
   const std::int64_t dim = config_.dim;
   const std::int64_t unit = table_.unit(0).extent;
   x_ = ledger.take<Scalar>(Memory::activations, "inputs", micro_batch, dim);

@@ -66,9 +66,26 @@ void SelfAttention<Scalar>::reserve(MemoryLedger& ledger, std::int64_t batch, st
   activations_.normed = take("norm", norm_.num_channels());
   activations_.statistics = norm_.reserve(ledger, label + "norm", num_rows);
   activations_.qkv = take("qkv", qkv_.num_outputs());
-  activations_.heads = take("heads", output_.num_inputs());
+  reserve_result(ledger, num_rows, batch, positions);
+}
+
+template <class Scalar>
+void SelfAttention<Scalar>::reserve_result(MemoryLedger& ledger, std::int64_t num_rows, std::int64_t batch,
+                                           std::int64_t positions) {
+  const std::string label = "block." + std::to_string(layer_) + " attention ";
+  activations_.heads = ledger.take<Scalar>(Memory::activations, label + "heads", num_rows, output_.num_inputs());
   activations_.logsumexp =
       ledger.take<float>(Memory::activations, label + "logsumexp", batch * config_.heads, positions);
+}
+
+template <class Scalar>
+void SelfAttention<Scalar>::reserve_shared(MemoryLedger& ledger, const Sublayer<Scalar>& other, bool keeps_attention) {
+  activations_ = dynamic_cast<const SelfAttention&>(other).activations_;
+  keeps_result_ = keeps_attention;
+  if (!keeps_attention) return;
+  const auto positions = static_cast<std::int64_t>(activations_.logsumexp.extent(1));
+  const auto batch = static_cast<std::int64_t>(activations_.logsumexp.extent(0)) / config_.heads;
+  reserve_result(ledger, batch * positions, batch, positions);
 }
 
 template <class Scalar>
@@ -128,15 +145,29 @@ void SelfAttention<Scalar>::rotate_back(const Pass& pass, Matrix<Scalar> dqkv) c
 template <class Scalar>
 void SelfAttention<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
                                     Vector<const Scalar> weights) {
+  run(pass, y, x, weights, true);
+}
+
+template <class Scalar>
+void SelfAttention<Scalar>::recompute(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
+                                      Vector<const Scalar> weights) {
+  run(pass, y, x, weights, !keeps_result_);
+}
+
+template <class Scalar>
+void SelfAttention<Scalar>::run(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
+                                Vector<const Scalar> weights, bool attends) const {
   const Activations a = used_part(pass);
   Scratch scratch = pass.scratch();
   const Temporaries t = take_temporaries(scratch, shape(pass));
 
   norm_.forward(pass.space, a.normed, a.statistics, x, weights);
   qkv_.forward(pass.space, a.qkv, a.normed, weights);
-  const Matrix<const Scalar> qkv = turned_qkv(pass, a, t, weights);
-  kernels::attention_forward(pass.space, a.heads, a.logsumexp, qkv, shape(pass), t.attention);
-  join<Scalar>(pass, y, x, output_, a.heads, weights, output_stream_);
+  if (attends || !qk_norm_) {  // which turns qkv in place
+    const Matrix<const Scalar> qkv = turned_qkv(pass, a, t, weights);
+    if (attends) kernels::attention_forward(pass.space, a.heads, a.logsumexp, qkv, shape(pass), t.attention);
+  }
+  if (y.extent(0) > 0) join<Scalar>(pass, y, x, output_, a.heads, weights, output_stream_);
 }
 
 template <class Scalar>

@@ -6,7 +6,6 @@
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/settings.hpp>
-#include <kozero/zero/gathered_units.hpp>
 
 namespace kozero::plan {
 namespace {
@@ -45,8 +44,7 @@ DeviceAndHost MemoryPlan::needed() const {
 
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks) {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
-  const auto comm = dist::make_planned_communicator(
-      backend, 0, num_ranks, ledger, {.under_way = zero::collectives_under_way(settings.zero.prefetch_units)});
+  const auto comm = dist::make_planned_communicator(backend, 0, num_ranks, ledger, settings.comm);
   const auto engine = train::make_engine(settings, *comm, ledger);
   MemoryPlan plan;
   plan.stage = settings.zero.stage;

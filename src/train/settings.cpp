@@ -40,11 +40,19 @@ optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std:
           .total_steps = steps};
 }
 
+model::Recompute recompute_of(const std::string& text) {
+  if (text == "none") return {};
+  if (text == "selective") return {.blocks = 1, .keeps_attention = true};
+  if (text == "full") return {.blocks = 1};
+  return {.blocks = std::stoi(text)};
+}
+
 }  // namespace
 
 dist::CommunicatorOptions communicator_options(const io::Deck& deck) {
+  const int held = std::max(recompute_of(deck.train.recompute).blocks, 1);
   return {.timeout_s = deck.comm.timeout_s,
-          .under_way = zero::collectives_under_way(static_cast<int>(deck.zero.prefetch_units)),
+          .under_way = zero::collectives_under_way(static_cast<int>(deck.zero.prefetch_units) + held - 1),
           .deterministic = deck.run.deterministic,
           .exact = deck.comm.exact};
 }
@@ -149,6 +157,7 @@ std::vector<std::string> schedule_notes(const io::Deck& deck, std::int64_t steps
 Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_vocab, std::int64_t num_samples) {
   Settings settings;
   settings.precision = precision_of(deck.train.precision);
+  settings.comm = communicator_options(deck);
   settings.model = model_config(deck, data_vocab);
   settings.batch = batch_sizes(deck, num_ranks);
   settings.seed = static_cast<std::uint64_t>(deck.run.seed);
@@ -156,6 +165,7 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   const int stage = static_cast<int>(deck.zero.stage);
   settings.staged = deck.checkpoint.every > 0 && deck.checkpoint.async;
   settings.staging_mib = deck.checkpoint.staging_mib;
+  settings.recompute = recompute_of(deck.train.recompute);
   settings.zero = {.stage = stage,
                    .accumulation = zero::accumulation_of(deck.zero.accumulation, stage),
                    .micro_steps = settings.batch.micro_steps,

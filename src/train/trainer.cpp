@@ -19,6 +19,8 @@ constexpr double kMost = 0x1p24;
 zero::Config zero_config(const Settings& settings) {
   zero::Config config = settings.zero;
   config.trains = settings.use == Use::training;
+  const int blocks = settings.recompute.blocks;
+  if (config.trains && blocks > 0 && blocks < settings.model.layers) config.units_held = blocks;
   return config;
 }
 
@@ -63,7 +65,9 @@ Trainer<Scalar>::Trainer(const Settings& settings, dist::Communicator& comm, Mem
     optimizer_ =
         optim::make_optimizer<Scalar>(settings.optim, optim::segments_of(model_->parameters(), update_ranges_), ledger);
   }
-  if (settings.use != Use::generation) model_->reserve(ledger, settings.batch.micro_batch);
+  // An evaluation has no backward, for which activations would be kept.
+  const model::Recompute recompute = trains ? settings.recompute : model::Recompute{.blocks = 1};
+  if (settings.use != Use::generation) model_->reserve(ledger, settings.batch.micro_batch, recompute);
   ledger.book(Memory::workspace, "matrix products", kernels::product_workspace());
   if (trains && settings.staged) {
     staging_ = std::make_unique<Staging>(owned_state(*this), settings.staging_mib, ledger);

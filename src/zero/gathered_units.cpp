@@ -11,9 +11,15 @@ namespace kozero::zero {
 
 using dist::Placement;
 
-UnitOrder::UnitOrder(int num_units) {
+UnitOrder::UnitOrder(int num_units, int held) {
   for (int unit = 0; unit < num_units; ++unit) order_.push_back(unit);
-  for (int unit = num_units - 2; unit > 0; --unit) order_.push_back(unit);
+  const int num_blocks = num_units - 2;
+  if (num_blocks < 1) return;
+  int first = (num_blocks - 1) / held * held;  // of the last group
+  for (int block = num_blocks - 1; block >= first; --block) order_.push_back(1 + block);
+  for (; first > 0; first -= held) {
+    for (int block = first - held; block < first; ++block) order_.push_back(1 + block);
+  }
 }
 
 void UnitOrder::reach(int unit) {
@@ -29,27 +35,37 @@ int UnitOrder::ahead(int steps) const {
   return position < order_.size() ? order_[position] : -1;
 }
 
+bool UnitOrder::comes_before(int unit, int steps) const {
+  for (int step = 1; step < steps; ++step) {
+    if (ahead(step) == unit) return true;
+  }
+  return false;
+}
+
 template <class Scalar>
 GatheredUnits<Scalar>::GatheredUnits(const ParameterTable& table, const dist::DistributedArray<Scalar>& shards,
-                                     int ahead, MemoryLedger& ledger)
+                                     GatherOrder order, MemoryLedger& ledger)
     : table_(table),
       shards_(shards),
       whole_(table, shards.comm(), Placement::replicated,
-             {Memory::gathered, "gathered weights", shards.comm().shares_gathered(), ahead}, ledger),
-      ahead_(ahead),
-      order_(table.num_units()),
+             {Memory::gathered, "gathered weights", shards.comm().shares_gathered(), order.ahead + order.held - 1},
+             ledger),
+      ahead_(order.ahead + order.held - 1),
+      order_(table.num_units(), order.held),
       buffers_(whole_.num_buffers()) {}
 
 template <class Scalar>
 Vector<const Scalar> GatheredUnits<Scalar>::acquire(int unit) {
-  if (num_held_ == 0) order_.reach(unit);  // beside another one it is a companion: the tied embedding of the head
+  // A unit that is held beside others is the next of a group, or a companion: the tied embedding of the head.
+  if (num_held_ == 0 || order_.ahead(1) == unit) order_.reach(unit);
   if (buffer(unit).occupant != unit) start(unit);
   buffer(unit).gather.wait();
   buffer(unit).held = true;
   ++num_held_;
   for (int steps = 1; steps <= ahead_; ++steps) {
     const int next = order_.ahead(steps);
-    if (next >= 0 && buffer(next).occupant != next && !buffer(next).held) start(next);
+    if (next < 0 || buffer(next).occupant == next || buffer(next).held) continue;
+    if (!order_.comes_before(buffer(next).occupant, steps)) start(next);
   }
   return whole_.full(unit);
 }

@@ -20,7 +20,7 @@ ShardedState<Scalar>::ShardedState(const ParameterTable& table, dist::Communicat
                                    MemoryLedger& ledger)
     : table_(table),
       row_(placement_row(config.stage)),
-      weights_(table, comm, placements_of(row_), ledger, config.prefetch_units) {
+      weights_(table, comm, placements_of(row_), ledger, {config.prefetch_units, config.units_held}) {
   if (!config.trains) return;
   gradients_.emplace(table, comm, row_.gradients, config.accumulation, config.micro_steps, ledger, config.overlap);
   const auto& master = weights_.master();

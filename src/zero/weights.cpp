@@ -51,7 +51,7 @@ std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist
 
 template <class Scalar>
 Weights<Scalar>::Weights(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements,
-                         MemoryLedger& ledger, int prefetch_units)
+                         MemoryLedger& ledger, GatherOrder order)
     : table_(table),
       stored_(table, comm, placements.stored, {Memory::parameters, "weights", true}, ledger),
       stored_shards_(stored_.viewed_as(Placement::sharded)),
@@ -59,7 +59,7 @@ Weights<Scalar>::Weights(const ParameterTable& table, dist::Communicator& comm, 
   if constexpr (has_master<Scalar>) {
     master_.emplace(table, comm, placements.master, Storage{Memory::optimizer, "master weights"}, ledger);
   }
-  if (stored_.placement() == Placement::sharded) gathered_.emplace(table, stored_, prefetch_units, ledger);
+  if (stored_.placement() == Placement::sharded) gathered_.emplace(table, stored_, order, ledger);
 }
 
 template <class Scalar>

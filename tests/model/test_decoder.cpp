@@ -168,6 +168,35 @@ TEST_CASE("dropout is a function of the sample, and unbiased") {
   CHECK(mean == Approx(without).epsilon(0.15));
 }
 
+TEST_CASE("what backward computes again changes no bit of loss and gradients, and saves memory") {
+  const auto deep = [](model::Config config) {
+    config.layers = 5;
+    return config;
+  };
+  for (const auto& config : {deep(tiny_gpt2(true, 0.1F)), deep(tiny_llama(false)), deep(tiny_qwen3(true))}) {
+    const auto batch = TokenBatch::noise(2, 7, 19, 3);
+    TinyModel kept(config, 2);
+    const double loss = forward_backward(*kept.model, kept.access, batch.view(), 1.0F);
+    std::int64_t before = kept.ledger.bytes(Memory::activations);
+    for (const auto& recompute : {model::Recompute{7}, model::Recompute{3}, model::Recompute{2},
+                                  model::Recompute{1, true}, model::Recompute{1}}) {
+      TinyModel tiny(config, 2, recompute);
+      tiny.access.units_held = recompute.blocks;
+      CAPTURE(config.arch, recompute.blocks, recompute.keeps_attention);
+      for (int again = 0; again < 2; ++again) {
+        tiny.access.clear_gradients();
+        CHECK(forward_backward(*tiny.model, tiny.access, batch.view(), 1.0F) == loss);
+        for (int row = 0; row < std::ssize(tiny.model->parameters().rows()); ++row) {
+          CHECK(tiny.access.gradient_of(row) == kept.access.gradient_of(row));
+        }
+      }
+      const std::int64_t bytes = tiny.ledger.bytes(Memory::activations);
+      CHECK((recompute.blocks == 7 ? bytes == before : bytes < before));
+      before = bytes;
+    }
+  }
+}
+
 TEST_CASE("a planning ledger books what a run takes, without touching memory") {
   const model::Config linear{.arch = "linear", .dim = 5};
   for (const auto& config : {tiny_gpt2(true, 0.1F), tiny_llama(false), tiny_qwen2(false), tiny_qwen3(true), linear}) {

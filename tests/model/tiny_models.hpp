@@ -36,9 +36,9 @@ inline model::Config tiny_qwen3(bool tied) {
 /// A model with its memory and resident weights. Weights are wide, gains and biases not at their usual 1 and 0, so that
 /// every gradient is far from zero.
 struct TinyModel {
-  explicit TinyModel(const model::Config& config, std::int64_t micro_batch)
+  explicit TinyModel(const model::Config& config, std::int64_t micro_batch, model::Recompute recompute = {})
       : model(model::make_model<float>(config)), access(model->parameters()) {
-    model->reserve(ledger, micro_batch);
+    model->reserve(ledger, micro_batch, recompute);
     for (std::size_t row = 0; row < model->parameters().rows().size(); ++row) {
       Parameter parameter = model->parameters().rows()[row];
       const float centre = parameter.initial == Initial::ones ? 1.0F : 0.0F;

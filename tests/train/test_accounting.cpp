@@ -104,6 +104,21 @@ TEST_CASE("stages 0, 1 and 2 with A micro-steps send (A + 1) V") {
   }
 }
 
+TEST_CASE("what is computed again is gathered once for it and for backward") {
+  const int num_ranks = tests::group_sizes().back();
+  TinyRun run{.model = tests::tiny_gpt2(), .stage = 3, .micro_steps = 2, .global_batch = 2 * num_ranks};
+  run.model.layers = 7;
+  const auto kept = accounts_of(run, num_ranks);
+  for (const auto& recompute : {model::Recompute{1}, model::Recompute{1, true}, model::Recompute{2},
+                                model::Recompute{3}}) {
+    run.recompute = recompute;
+    const auto again = accounts_of(run, num_ranks);
+    CAPTURE(recompute.blocks, recompute.keeps_attention);
+    if (recompute.blocks == 1) CHECK(again.bytes_sent == kept.bytes_sent);
+    CHECK(again.bytes_sent <= kept.bytes_sent);  // a group has more buffers
+  }
+}
+
 TEST_CASE("stage 3 sends what its schedule says, less than 3AV") {
   const int num_ranks = tests::group_sizes().back();
   for (const int prefetch_units : {0, 1, 2}) {

@@ -84,6 +84,7 @@ struct TinyRun {
   bool staged = false;  ///< saves are asynchronous
   bool overlap = true;
   int prefetch_units = 1;
+  model::Recompute recompute = {};
   optim::ScheduleConfig schedule = {.kind = "constant", .lr = 1e-2};
 };
 
@@ -111,6 +112,7 @@ class TinyTraining {
     train::Settings settings;
     settings.precision = run.precision;
     settings.model = model::resolved(run.model);
+    settings.recompute = run.recompute;
     const auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
     const std::int64_t micro_batch =
         run.micro_batch > 0 ? run.micro_batch : ceil_div(ceil_div(run.global_batch, num_ranks), run.micro_steps);

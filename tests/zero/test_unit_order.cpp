@@ -19,6 +19,29 @@ TEST_CASE("a pass goes forward to the last unit and back to the first block") {
   CHECK(order.ahead(2) == 2);
 }
 
+TEST_CASE("groups that are computed again are used upwards, the last group is not one of them") {
+  const auto order_of = [](int num_units, int held) {
+    UnitOrder order(num_units, held);
+    for (int unit = 0; unit < num_units; ++unit) order.reach(unit);
+    std::vector<int> backward;
+    for (int step = 1; order.ahead(step) >= 0; ++step) backward.push_back(order.ahead(step));
+    return backward;
+  };
+  CHECK(order_of(7, 1) == std::vector<int>{5, 4, 3, 2, 1});
+  CHECK(order_of(7, 2) == std::vector<int>{5, 3, 4, 1, 2});
+  CHECK(order_of(8, 2) == std::vector<int>{6, 5, 3, 4, 1, 2});
+  CHECK(order_of(7, 4) == std::vector<int>{5, 1, 2, 3, 4});
+  CHECK(order_of(7, 5) == std::vector<int>{5, 4, 3, 2, 1});
+}
+
+TEST_CASE("what comes before a unit of the pass") {
+  UnitOrder order(5);
+  order.reach(1);
+  CHECK(order.comes_before(2, 2));
+  CHECK_FALSE(order.comes_before(3, 2));
+  CHECK_FALSE(order.comes_before(-1, 3));
+}
+
 TEST_CASE("forward alone, again and again, begins anew with unit 0") {
   UnitOrder order(3);
   for (int pass = 0; pass < 2; ++pass) {

@@ -48,7 +48,8 @@ Vector<T, Memory> flat(const Matrix<T, Memory>& a) {
 //   y = x + dropout(branch(norm(x)))          x, y (N, C)
 // A block is a list of sublayers whose tensors lie in one unit. Each object belongs to one layer and keeps that layer's
 // activations; what lives only during a call is taken from the Pass's scratch. For generation there is a second pair,
-// reserve_cache and decode, which keeps keys and values and no activation.
+// reserve_cache and decode, which keeps keys and values and no activation. Sublayers of different blocks may share one
+// memory for activations: then recompute comes before backward.
 
 template <class Scalar>
 class Sublayer {
@@ -57,11 +58,18 @@ class Sublayer {
 
   /// Takes the activations of at most `batch` sequences of `positions` tokens.
   virtual void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) = 0;
+  /// Uses those of `other`, the same sublayer of another block; where `keeps_attention`, with memory of its own for
+  /// attention's result. Instead of the other reserve.
+  virtual void reserve_shared(MemoryLedger& ledger, const Sublayer& other, bool keeps_attention) = 0;
   /// Bytes of scratch that one call needs at that size.
   [[nodiscard]] virtual std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const = 0;
 
   /// Overwrites y. `weights` is the block's unit.
   virtual void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) = 0;
+
+  /// What backward needs, once more after another block used the same memory: forward(), but for attention's result
+  /// where that is kept. Overwrites y; a y without rows is not wanted.
+  virtual void recompute(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) = 0;
 
   /// Takes what decode keeps from call to call: keys and values, where the sublayer has such.
   virtual void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) = 0;

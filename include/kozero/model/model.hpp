@@ -45,6 +45,13 @@ struct TokenRows {
   [[nodiscard]] std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.extent(0)); }
 };
 
+/// What backward computes again from kept inputs instead of finding it in memory (Chen et al. 2016, arXiv:1604.06174).
+/// The bits are those of a run that keeps everything.
+struct Recompute {
+  int blocks = 0;                ///< N: each N-th block's input is kept, and N blocks are computed again together; 0: none
+  bool keeps_attention = false;  ///< attention's result and logsumexp are kept in each block
+};
+
 template <class Scalar>
 class Model {
  public:
@@ -53,7 +60,7 @@ class Model {
   [[nodiscard]] virtual const Config& config() const = 0;
 
   /// Takes activations and workspace for at most `micro_batch` sequences of config().seq tokens. Once, before use.
-  virtual void reserve(MemoryLedger& ledger, std::int64_t micro_batch) = 0;
+  virtual void reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute recompute = {}) = 0;
 
   /// Puts the sum of the batch's token losses (nats, added in double in a fixed order) into *loss, one of HostScalars;
   /// adds the gradient of loss_factor * sum into the units' gradients. The factor is 1 / (tokens of the whole step over

@@ -36,8 +36,10 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab);
 
 struct Settings {
   Use use = Use::training;
+  dist::CommunicatorOptions comm;
   Precision precision = Precision::f32;
   model::Config model;
+  model::Recompute recompute;
   BatchSizes batch;
   zero::Config zero;
   optim::Config optim;

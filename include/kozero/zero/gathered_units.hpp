@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gathered_units.hpp: the gathered copies of sharded units, and the order in which a pass reads the units.
 // acquire(u) waits for the gather of u and starts the gathers of the next `ahead` units in that order. The units of a
-// slot share at most 1 + ahead buffers; a unit stays in its buffer until another unit needs the buffer.
+// slot share at most held + ahead buffers; a unit stays in its buffer until another unit needs the buffer.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -13,18 +13,27 @@
 
 namespace kozero::zero {
 
+/// What GatheredUnits must know of a pass.
+struct GatherOrder {
+  int ahead = 0;  ///< units gathered before they are asked for
+  int held = 1;   ///< blocks of a group that backward computes again together and holds at once (model::Recompute)
+};
+
 // The order in which a pass reads the weights of its units, so that the next ones can be gathered ahead.
 //   forward 0, 1, ..., U - 1      backward U - 2, ..., 1      unit 0, the embedding, needs no weights in backward
+// With groups of `held` blocks, units 1 + g held, ...: the last group as above, then each other group upwards, once.
 // The order is a guess: a unit that was not gathered ahead is gathered when it is used.
 
 class UnitOrder {
  public:
-  explicit UnitOrder(int num_units);
+  explicit UnitOrder(int num_units, int held = 1);
 
   /// The pass has come to `unit`: forward again where it is 0, else to its next position in the order.
   void reach(int unit);
   /// The unit that is used `steps` >= 1 later, -1 past the end of the pass.
   [[nodiscard]] int ahead(int steps) const;
+  /// Whether `unit` is used before the one `steps` later.
+  [[nodiscard]] bool comes_before(int unit, int steps) const;
 
  private:
   std::vector<int> order_;
@@ -49,8 +58,8 @@ constexpr std::uint64_t collectives_under_way(int prefetch_units) {
 template <class Scalar>
 class GatheredUnits {
  public:
-  /// Of `shards`, which outlive this. `ahead` units are gathered before they are asked for.
-  GatheredUnits(const ParameterTable& table, const dist::DistributedArray<Scalar>& shards, int ahead,
+  /// Of `shards`, which outlive this.
+  GatheredUnits(const ParameterTable& table, const dist::DistributedArray<Scalar>& shards, GatherOrder order,
                 MemoryLedger& ledger);
 
   /// All elements of the unit. Throws Error(internal) where another unit holds its buffer.

@@ -47,9 +47,9 @@ std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist
 template <class Scalar>
 class Weights {
  public:
-  /// Takes the memory of their placements from `ledger`. Of sharded weights `prefetch_units` are gathered ahead.
+  /// Takes the memory of their placements from `ledger`; `order` is of sharded weights.
   Weights(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements, MemoryLedger& ledger,
-          int prefetch_units = 0);
+          GatherOrder order = {});
   Weights(const Weights&) = delete;  // the gathered units refer to what it stores
   Weights& operator=(const Weights&) = delete;
 
