@@ -161,13 +161,21 @@ NamedPath named_for_resume(const std::string& given, dist::Communicator& comm) {
   return {dist::broadcast_value(comm, named.kind), comm.broadcast_control(named.path)};
 }
 
+/// A weights file has step, tokens and model alone; for the rest it stays with this run's own record.
 void use(ResumePoint& point, const io::SavedState& saved) {
-  if (!nlohmann::json::accept(saved.manifest.record.model)) {
+  const io::CheckpointRecord& record = saved.manifest.record;
+  if (!nlohmann::json::accept(record.model)) {
     throw Error(Failure::input, saved.path + ": its description is no JSON", Error::Seen::by_all_ranks);
   }
   point.source = saved.path;
   point.state_file = saved.state_file();
-  point.record = saved.manifest.record;
+  if (saved.is_checkpoint) {
+    point.record = record;
+    return;
+  }
+  point.record.step = record.step;
+  point.record.tokens = record.tokens;
+  point.record.model = record.model;
 }
 
 void use_newest(ResumePoint& point, const std::string& run_folder, dist::Communicator& comm) {
