@@ -67,7 +67,7 @@ bool ChainReductions::advance() {
   return moved;
 }
 
-bool ChainReductions::settle_on_item(Cursor& cursor, bool of_flow) {
+bool ChainReductions::find_item(Cursor& cursor, bool of_flow) {
   for (; cursor.ticket < next_; ++cursor.ticket, cursor.item = 0) {
     const Reduction& reduction = at(cursor.ticket);
     if (cursor.item < (of_flow ? reduction.items : reduction.chunks().count())) return true;
@@ -97,7 +97,7 @@ void ChainReductions::receive(float* to, std::int64_t extent, int from, int tag,
 }
 
 bool ChainReductions::post_input() {
-  if (!settle_on_item(posted_, true) || posted_.sequence >= added_.sequence + kWindow) return false;
+  if (!find_item(posted_, true) || posted_.sequence >= added_.sequence + kWindow) return false;
   const Reduction& reduction = at(posted_.ticket);
   const int owner = layout_.rank(static_cast<int>(posted_.item % layout_.num_nodes), local_);
   const std::int64_t extent = reduction.chunks().size(owner, posted_.item / layout_.num_nodes);
@@ -113,7 +113,7 @@ bool ChainReductions::post_input() {
 }
 
 bool ChainReductions::add_item() {
-  if (!settle_on_item(added_, true) || added_.sequence >= posted_.sequence) return false;
+  if (!find_item(added_, true) || added_.sequence >= posted_.sequence) return false;
   const std::size_t slot = added_.slot();
   if (!arrived(inputs_[slot]) || !arrived(outputs_[slot])) return false;
   if (board_.first_not_posted(Collective::reduce_scatter, added_.ticket) >= 0) return false;
@@ -146,7 +146,7 @@ bool ChainReductions::add_item() {
          added_.ticket, outputs_[slot]);
   }
   added_.pass();
-  settle_on_item(added_, true);  // which says that all was read
+  find_item(added_, true);  // which says that all was read
   return true;
 }
 
@@ -156,7 +156,7 @@ bool ChainReductions::has_added_own(const Cursor& own) const {
 }
 
 bool ChainReductions::give_accumulator() {
-  if (!settle_on_item(given_, false) || given_.sequence >= passed_.sequence + kWindow) return false;
+  if (!find_item(given_, false) || given_.sequence >= passed_.sequence + kWindow) return false;
   const Reduction& reduction = at(given_.ticket);
   if (reduction.fold.onto && node_ > 0) {
     send(reduction.shard + given_.item * reduction.chunk, reduction.chunks().size(rank_, given_.item),
@@ -167,7 +167,7 @@ bool ChainReductions::give_accumulator() {
 }
 
 bool ChainReductions::take_result() {
-  if (!settle_on_item(taken_, false) || taken_.sequence >= given_.sequence) return false;
+  if (!find_item(taken_, false) || taken_.sequence >= given_.sequence) return false;
   const Reduction& reduction = at(taken_.ticket);
   if (node_ != reduction.last_node) {
     // The receive is posted to memory that nobody reads any more.
@@ -181,7 +181,7 @@ bool ChainReductions::take_result() {
 }
 
 bool ChainReductions::pass_result() {
-  if (!settle_on_item(passed_, false) || passed_.sequence >= taken_.sequence) return false;
+  if (!find_item(passed_, false) || passed_.sequence >= taken_.sequence) return false;
   const Reduction& reduction = at(passed_.ticket);
   if (node_ == reduction.last_node ? !has_added_own(passed_) : !arrived(results_[passed_.slot()])) return false;
   if (!arrived(accumulators_[passed_.slot()])) return false;
@@ -190,20 +190,20 @@ bool ChainReductions::pass_result() {
 }
 
 bool ChainReductions::is_done(std::uint64_t ticket) {
-  if (settle_on_item(added_, true) && added_.ticket <= ticket) return false;
-  if (settle_on_item(passed_, false) && passed_.ticket <= ticket) return false;
+  if (find_item(added_, true) && added_.ticket <= ticket) return false;
+  if (find_item(passed_, false) && passed_.ticket <= ticket) return false;
   return std::ranges::all_of(outputs_, [&](Message& output) { return output.ticket > ticket || arrived(output); });
 }
 
 int ChainReductions::awaited(std::uint64_t ticket) {
-  if (settle_on_item(added_, true) && added_.ticket <= ticket) {
+  if (find_item(added_, true) && added_.ticket <= ticket) {
     const int peer = board_.first_not_posted(Collective::reduce_scatter, added_.ticket);
     if (peer >= 0) return layout_.rank(node_, peer);
     const int owner = layout_.rank(static_cast<int>(added_.item % layout_.num_nodes), local_);
     return node_ > 0 ? rank_ - layout_.ranks_per_node : owner;
   }
   const int last = layout_.rank(at(ticket).last_node, local_);
-  if (settle_on_item(passed_, false) && passed_.ticket <= ticket && last != rank_) return last;
+  if (find_item(passed_, false) && passed_.ticket <= ticket && last != rank_) return last;
   return (rank_ + layout_.ranks_per_node) % (layout_.num_nodes * layout_.ranks_per_node);
 }
 

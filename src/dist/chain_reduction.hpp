@@ -84,7 +84,7 @@ class ChainReductions {
   [[nodiscard]] Reduction& at(std::uint64_t ticket) { return reductions_[ticket % reductions_.size()]; }
   [[nodiscard]] const Reduction& at(std::uint64_t ticket) const { return reductions_[ticket % reductions_.size()]; }
   /// Moves the cursor past reductions whose items it has passed; whether one is left.
-  bool settle_on_item(Cursor& cursor, bool of_flow);
+  bool find_item(Cursor& cursor, bool of_flow);
   [[nodiscard]] static bool arrived(Message& message);
   void send(const float* from, std::int64_t extent, int to, int tag, std::uint64_t ticket, Message& message);
   void receive(float* to, std::int64_t extent, int from, int tag, std::uint64_t ticket, Message& message);

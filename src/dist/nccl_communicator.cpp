@@ -135,7 +135,7 @@ class NcclCommunicator final : public GroupCommunicator {
     const PinnedAlgorithm pinned(options.deterministic);
     description_ = (library.is_mock ? "nccl (the tests' mock" : "nccl (NCCL " + library.version) +
                    PinnedAlgorithm::in_force() + (is_exact() ? ", sums in rank order)" : ")");
-    settle(connection_.open(rank(), size(), id), "ncclCommInitRankConfig");
+    wait_for_result(connection_.open(rank(), size(), id), "ncclCommInitRankConfig");
     watch_.emplace(nccl_, connection_, rank(), options.timeout_s);
   }
 
@@ -163,7 +163,7 @@ class NcclCommunicator final : public GroupCommunicator {
     void* memory = nullptr;
     void* handle = nullptr;
     check(nccl_.mem_alloc(&memory, extent), "ncclMemAlloc");
-    settle(nccl_.comm_register(comm(), memory, extent, &handle), "ncclCommRegister");
+    wait_for_result(nccl_.comm_register(comm(), memory, extent, &handle), "ncclCommRegister");
     registered_.emplace_back(memory, handle);
     return memory;
   }
@@ -216,7 +216,7 @@ class NcclCommunicator final : public GroupCommunicator {
   /// `call(root)` puts the reduction or broadcast of one root's shard on the stream, call(-1) that of equal shards.
   template <class Call>
   Pending start_by_root(Collective collective, const Partition& partition, const Call& call) {
-    return start(collective, partition, [&] { settle(put(collective, partition, call), name_of(collective)); });
+    return start(collective, partition, [&] { wait_for_result(put(collective, partition, call), name_of(collective)); });
   }
 
   /// Between the two events `put_all` puts the collective on the stream.
@@ -245,7 +245,7 @@ class NcclCommunicator final : public GroupCommunicator {
     const Chunks chunks(partition, extent);
     const int addends = fold.num_ranks(size());
     for (std::int64_t k = 0; k < chunks.count(); ++k) {
-      if (size() > 1) settle(put_messages(full, chunks, k, addends), "reduce_scatter");
+      if (size() > 1) wait_for_result(put_messages(full, chunks, k, addends), "reduce_scatter");
       float* const out = shard + k * extent;
       stream_.add({.out = out,
                    .onto = fold.onto ? out : nullptr,
@@ -290,8 +290,8 @@ class NcclCommunicator final : public GroupCommunicator {
   }
 
   /// Waits for what NCCL goes on with: it comes before the next call, and before what is put on the stream from now on.
-  void settle(nccl::Result result, const char* what) {
-    result = connection_.settle(result, timeout(), [this] { return watch_ && watch_->failed(); });
+  void wait_for_result(nccl::Result result, const char* what) {
+    result = connection_.wait_for_result(result, timeout(), [this] { return watch_ && watch_->failed(); });
     if (result != nccl::kSuccess) look();
     if (result == nccl::kInProgress) lose(waited_in_vain(rank(), timeout(), what, kAnotherRank) + kWhereToLook);
     check(result, what);

@@ -135,7 +135,7 @@ void NcclConnection::close(double timeout_s) {
     const std::lock_guard lock(in_call_);
     result = nccl_.comm_finalize(comm_);
   }
-  result = settle(result, timeout_s, [] { return false; });
+  result = wait_for_result(result, timeout_s, [] { return false; });
   if (result == nccl::kSuccess && !ended_.exchange(true)) static_cast<void>(nccl_.comm_destroy(comm_));
 }
 

@@ -91,7 +91,7 @@ namespace kozero::dist {
 // It is of NCCL's non-blocking kind: a call that takes long returns kInProgress and goes on in a thread of NCCL's, and
 // state() says when it is over. Until then NCCL takes no other call,
 // and what the call puts on the stream may not be there yet.
-//   ask  ->  settle: look at state() until it is no longer kInProgress, for timeout_s at most  ->  ask ...
+//   ask  ->  wait_for_result: look at state() until it is no longer kInProgress, for timeout_s at most  ->  ask ...
 // NCCL itself does not guard state() against a call in another thread, so all go by one lock.
 
 class NcclConnection {
@@ -114,7 +114,7 @@ class NcclConnection {
   nccl::Result state();
   /// kSuccess, or what ended the wait for it: kInProgress where the time is over, or `given_up`, asked often, is true.
   template <class GivenUp>
-  nccl::Result settle(nccl::Result result, double timeout_s, const GivenUp& given_up) {
+  nccl::Result wait_for_result(nccl::Result result, double timeout_s, const GivenUp& given_up) {
     Patience patience(timeout_s, Waiting::sleeps);
     while (result == nccl::kInProgress && !given_up() && patience.pause()) result = state();
     return result;
