@@ -425,3 +425,9 @@ int MPI_Bcast(void* bytes, int count, MPI_Datatype type, int root, MPI_Comm comm
   wait(meet(comm, Request::broadcast, root, bytes, bytes, static_cast<std::size_t>(count) * type));
   return MPI_SUCCESS;
 }
+
+int MPI_Allgather(const void* from, int count, MPI_Datatype type, void* to, int /*to_count*/, MPI_Datatype /*to_type*/,
+                  MPI_Comm comm) {
+  wait(meet(comm, Request::gather, 0, from, to, static_cast<std::size_t>(count) * type));
+  return MPI_SUCCESS;
+}

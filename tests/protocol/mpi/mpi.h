@@ -51,4 +51,6 @@ int MPI_Test(MPI_Request* request, int* done, MPI_Status* status);
 int MPI_Testall(int count, MPI_Request* requests, int* done, MPI_Status* statuses);
 int MPI_Request_get_status(MPI_Request request, int* done, MPI_Status* status);
 int MPI_Bcast(void* bytes, int count, MPI_Datatype type, int root, MPI_Comm comm);
+int MPI_Allgather(const void* from, int count, MPI_Datatype type, void* to, int to_count, MPI_Datatype to_type,
+                  MPI_Comm comm);
 // NOLINTEND
