@@ -163,7 +163,8 @@ verify_with_threads() {
   shift 2
   folder=$(mktemp -d)
   # Of the first table the beginning and the rows, of the second one all but the beginning.
-  local -a parts=([1]='1,/^ranks  stage/p; /^ *[0-9]/p' [2]='/^ranks  stage/,$ { /^ranks  stage/d; p }')
+  local -a parts=([1]='1,/^ranks  stage/p; /^ *[0-9]/p'
+                  [2]='/^ranks  stage/,$ { /^ranks  stage/d; s|, and with .*/trace$|, with 1 and 2 threads|; p }')
   for threads in 1 2; do
     OMP_NUM_THREADS=$threads run_program "$preset" "$ranks" "$@" --reference "$folder/trace" "run.threads=$threads" |
       sed -un "${parts[threads]}" || status=$?
