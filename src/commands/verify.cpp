@@ -11,6 +11,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include "io/posix/file.hpp"
+#include "kernels/matmul/product_tuning.hpp"
 #include "src/commands/arguments.hpp"
 #include "src/commands/program.hpp"
 #include "src/commands/trace.hpp"
@@ -38,7 +39,7 @@ class Verification {
  public:
   /// `reference` is of rank 0 alone: the first trace, where there is one already.
   Verification(const train::DataSet& data, std::int64_t steps, std::optional<Trace> reference)
-      : data_(data), steps_(steps), first_(std::move(reference)) {}
+      : data_(data), steps_(steps), has_reference_(reference.has_value()), first_(std::move(reference)) {}
 
   /// Computes the steps on the group's ranks and prints a row. Collective over the group.
   void add(Session& group, const io::Deck& deck, const Layout& layout);
@@ -54,6 +55,7 @@ class Verification {
 
   const train::DataSet& data_;
   std::int64_t steps_;
+  bool has_reference_;  // of a process that may have had other threads
   std::optional<Trace> first_;
   std::string difference_;
 };
@@ -109,6 +111,10 @@ void Verification::add(Session& group, const io::Deck& deck, const Layout& layou
     if (differs.empty() || !difference_.empty()) return;
     difference_ = fmt::format("{} rank{}, stage {}, {}, {} thread{}: {}", layout.ranks, layout.ranks == 1 ? "" : "s",
                               layout.stage, layout.backend, layout.threads, layout.threads == 1 ? "" : "s", differs);
+    if (has_reference_ && kernels::products_depend_on_threads(run.settings().precision)) {
+      difference_ +=
+          fmt::format(" (bits of products by {} depend on the number of threads)", kernels::product_library());
+    }
   } else {
     keep_weights(trace, run.engine());
     if (comm.rank() == 0) std::cout << row_of(layout, trace, "") << std::flush;

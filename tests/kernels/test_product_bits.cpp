@@ -5,6 +5,7 @@
 // that chooses its algorithm by M chooses the same one; a short last granule has its own M on any number of ranks.
 //   y = x w^T   dx = dy w   dw = dy^T x         x (M, C)   w (N, C)   y (M, N)
 // A process keeps its number of threads: the program starts itself, and compares the hashes that each process prints.
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/generators/catch_generators.hpp>
@@ -73,7 +74,9 @@ std::vector<std::string> hashes_with(const std::string& environment) {
   while (std::fgets(line.data(), static_cast<int>(line.size()), output) != nullptr) {
     if (line.starts_with("hash of ")) lines.emplace_back(line.c_str());
   }
-  REQUIRE(pclose(output) == 0);
+  const int status = pclose(output);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 126) SKIP("an emulated program cannot start itself here");
+  REQUIRE(status == 0);
   return lines;
 }
 
