@@ -1,6 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
+#include <charconv>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -31,8 +34,22 @@ Ranks ranks_of(Session& session, int asked) {
   return {count, assumed ? dist::assumed_backend(count) : deck.comm.backend, assumed && count > 1};
 }
 
-/// What each may take: its share of this node, or a GPU of its own and its share of a node with a rank a GPU.
-plan::DeviceAndHost room_of(const Ranks& ranks) {
+constexpr std::int64_t kMostRanks = 1 << 20;
+
+/// Bytes of "80GiB", "512MiB"; 0 of anything else.
+std::int64_t bytes_in(const std::string& text) {
+  std::int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [unit, problem] = std::from_chars(text.data(), end, number);
+  const std::string_view name(unit, static_cast<std::size_t>(end - unit));
+  const int shift = name == "GiB" ? 30 : name == "MiB" ? 20 : -1;
+  return problem != std::errc() || shift < 0 || number < 1 || number > (1 << 20) ? 0 : number << shift;
+}
+
+/// What each may take: `memory` where given, else its share of this node, or a GPU of its own and its share of a node
+/// with a rank a GPU.
+plan::DeviceAndHost room_of(const Ranks& ranks, const std::string& memory) {
+  if (const std::int64_t given = bytes_in(memory); given > 0) return {given, kHostIsDevice ? given : 0};
   const std::int64_t on_host = io::available_memory();
   if (kHostIsDevice) return {on_host / ranks.count, on_host / ranks.count};
   return {device_memory().free, on_host / std::min(ranks.count, Kokkos::num_devices())};
@@ -48,7 +65,37 @@ std::string remarks_on(const Ranks& ranks) {
          (ranks.backend == "nccl" ? "not in it: what NCCL takes of each GPU, which a run measures and books\n" : "");
 }
 
-nlohmann::ordered_json json_of(const std::vector<plan::MemoryPlan>& plans, const Ranks& ranks) {
+/// What to run on these ranks, with the overrides that make it fit.
+std::string advice_for(const Ranks& ranks, const io::Deck& deck, const plan::DeviceAndHost& room) {
+  if (room.device <= 0 && room.host <= 0) return "";
+  constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+  const auto fit = plan::first_fit(deck, ranks.backend, ranks.count, train::vocab_of(deck), room);
+  const std::string who = fmt::format("{} rank{}: ", ranks.count, ranks.count == 1 ? "" : "s");
+  if (!fit) return who + "nothing fits: use more ranks or a smaller model\n";
+  const auto gib = [&](const plan::MemoryPlan& plan) { return static_cast<double>(plan.needed().device) / kGiB; };
+  std::string text = who;
+  text += fit->overrides.empty() ? "fits as it is" : fmt::format("fits with {}", fmt::join(fit->overrides, " "));
+  text += fmt::format(" ({:.1f} GiB)", gib(fit->plan));
+  if (fit->largest_micro_batch > fit->plan.micro_batch) {
+    text += fmt::format(", up to train.micro_batch={} ({:.1f} GiB)", fit->largest_micro_batch, gib(fit->at_largest));
+  }
+  return text + "\n";
+}
+
+void print_totals(const std::vector<std::vector<plan::MemoryPlan>>& plans, const std::vector<Ranks>& all,
+                  const io::Deck& deck, const std::string& memory) {
+  std::cout << fmt::format("{}: {} parameters, {}; MiB on the fullest rank, * where it fits\n\n{:<29}", deck.source,
+                           plans[0].front().num_parameters, name_of(plans[0].front().precision),
+                           "ranks back end   recompute");
+  for (int stage = 0; stage <= 3; ++stage) std::cout << fmt::format("{:>14} ", fmt::format("stage {}", stage));
+  std::cout << "\n";
+  for (const Ranks& ranks : all) {
+    std::cout << plan::totals_of(deck, ranks.backend, ranks.count, train::vocab_of(deck), room_of(ranks, memory));
+  }
+  std::cout << "\n";
+}
+
+nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans) {
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (const auto& plan : plans) {
     nlohmann::ordered_json stage = {
@@ -59,10 +106,30 @@ nlohmann::ordered_json json_of(const std::vector<plan::MemoryPlan>& plans, const
     for (std::size_t i = 0; i < kMemoryNames.size(); ++i) stage[std::string(kMemoryNames[i])] = plan.bytes[i];
     stages.push_back(stage);
   }
-  return {{"parameters", plans.front().num_parameters},
-          {"precision", name_of(plans.front().precision)},
-          {"backend", ranks.backend},
-          {"stages", stages}};
+  return stages;
+}
+
+/// Of one number of ranks as it is, of several a list.
+nlohmann::ordered_json json_of(const std::vector<std::vector<plan::MemoryPlan>>& plans, const std::vector<Ranks>& all,
+                               const io::Deck& deck, const std::string& memory) {
+  nlohmann::ordered_json json = {{"parameters", plans[0].front().num_parameters},
+                                 {"precision", name_of(plans[0].front().precision)},
+                                 {"backend", all[0].backend},
+                                 {"stages", nlohmann::ordered_json::array()},
+                                 {"fits", nlohmann::ordered_json::array()}};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (const auto& stage : stages_of(plans[i])) json["stages"].push_back(stage);
+    const auto fit =
+        plan::first_fit(deck, all[i].backend, all[i].count, train::vocab_of(deck), room_of(all[i], memory));
+    nlohmann::ordered_json one = {{"ranks", all[i].count}, {"fits", fit.has_value()}};
+    if (fit) {
+      one["overrides"] = fit->overrides;
+      one["total"] = fit->plan.total();
+      one["largest_micro_batch"] = fit->largest_micro_batch;
+    }
+    json["fits"].push_back(one);
+  }
+  return json;
 }
 
 }  // namespace
@@ -71,23 +138,45 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   OptionParser parser("plan");
   DeckArguments deck_arguments;
   deck_arguments.add_to(parser);
-  int num_ranks = 0;
-  parser.add("--ranks", num_ranks, "ranks to plan for").type_name("N").default_text("run.ranks").positive();
+  std::vector<std::int64_t> counts;
+  std::string memory;
+  parser.add("--ranks", counts, "numbers of ranks to plan for, with commas between")
+      .type_name("LIST")
+      .delimiter(',')
+      .default_text("run.ranks")
+      .between(std::int64_t{1}, kMostRanks);
+  parser.add("--memory", memory, "what a rank may take: 80GiB, 512MiB")
+      .type_name("SIZE")
+      .default_text("what is free")
+      .check(
+          [](const std::string& text) { return bytes_in(text) > 0 ? "" : "accepted: a whole number and MiB or GiB"; });
   JsonOutput json;
   json.add_to(parser);
   parser.parse(arguments);
 
   Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read_for_any_device(comm); });
   const io::Deck& deck = session.deck();
-  const Ranks ranks = ranks_of(session, num_ranks);
+  if (counts.empty()) counts = {0};
+  std::vector<Ranks> all;
+  for (const std::int64_t count : counts) all.push_back(ranks_of(session, static_cast<int>(count)));
   const auto plans = dist::agreed(session.control(), [&] {
-    return plan::plans_of_all_stages(deck, ranks.backend, ranks.count, train::vocab_of(deck));
+    std::vector<std::vector<plan::MemoryPlan>> by_count;
+    for (const Ranks& ranks : all) {
+      by_count.push_back(plan::plans_of_all_stages(deck, ranks.backend, ranks.count, train::vocab_of(deck)));
+    }
+    return by_count;
   });
   if (!session.is_first_rank()) return;
-  if (json.is_asked()) return json.print(json_of(plans, ranks));
-  std::cout << deck.source << ": " << plans.front().num_parameters << " parameters on " << ranks.count
-            << (ranks.count == 1 ? " rank" : " ranks") << "; the deck asks for stage " << deck.zero.stage << "\n\n"
-            << plan::table_of(plans, room_of(ranks)) << remarks_on(ranks);
+  if (json.is_asked()) return json.print(json_of(plans, all, deck, memory));
+  if (all.size() == 1) {
+    std::cout << deck.source << ": " << plans[0].front().num_parameters << " parameters on " << all[0].count
+              << (all[0].count == 1 ? " rank" : " ranks") << "; the deck asks for stage " << deck.zero.stage << "\n\n"
+              << plan::table_of(plans[0], room_of(all[0], memory));
+  } else {
+    print_totals(plans, all, deck, memory);
+  }
+  for (const Ranks& ranks : all) std::cout << advice_for(ranks, deck, room_of(ranks, memory));
+  std::cout << remarks_on(all[0]);
 }
 
 }  // namespace kozero::commands

@@ -79,6 +79,11 @@ const std::string& Session::backend() {
 
 dist::CommunicatorOptions Session::options() const { return train::communicator_options(deck_); }
 
+plan::MemoryPlan Session::plan_of(train::Settings settings) {
+  settings.comm.over_nodes = backend() == "mpi" && dist::sums_over_nodes(ranks_, settings.comm);
+  return dist::agreed(*control_, [&] { return plan::memory_plan(settings, backend_, control_->size()); });
+}
+
 std::unique_ptr<dist::Communicator> Session::connect(MemoryLedger& ledger) {
   return dist::make_communicator(backend(), ranks_, ledger, options());
 }
@@ -234,14 +239,9 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
   dist::agreed(comm, [&] {
     if (comm.rank() == 0) require_writable_paths(deck);
   });
-  const std::string backend = session.backend();
-  train::Settings settings;
-  const auto plan = dist::agreed(comm, [&] {
-    settings = train::settings_of(deck, comm.size(), vocab, 0);
-    settings.staged = settings.staged && can_save_beside(session.environment());
-    return plan::memory_plan(settings, backend, comm.size());
-  });
-  require_room(plan, session, vocab);
+  auto settings = dist::agreed(comm, [&] { return train::settings_of(deck, comm.size(), vocab, 0); });
+  settings.staged = settings.staged && can_save_beside(session.environment());
+  require_room(session.plan_of(settings), session, vocab);
   std::vector<std::string> notes =
       notes_on_sums(settings, deck, comm.size(), session.environment().local_ranks() == comm.size());
   const std::string full =

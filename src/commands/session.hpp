@@ -47,6 +47,8 @@ class Session {
   [[nodiscard]] dist::Communicator& control() { return *control_; }
   /// comm.backend, or which one `auto` is for these ranks: they are asked once. Collective, as connect() is.
   [[nodiscard]] const std::string& backend();
+  /// What rank 0 needs for a run of these settings, by backend() and where the ranks are. Collective.
+  [[nodiscard]] plan::MemoryPlan plan_of(train::Settings settings);
   /// One for a run's data, as backend() and comm.timeout_s say. Its buffers are booked in `ledger`. Collective.
   [[nodiscard]] std::unique_ptr<dist::Communicator> connect(MemoryLedger& ledger);
   [[nodiscard]] bool is_first_rank() const { return environment_.rank() == 0; }

@@ -60,7 +60,7 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
   if (started.verify_data || deck_.data.strict) data_check_->finish(control_);
   data_identity_ = data_check_->identity(control_);
   settings_.staged = settings_.staged && can_save_beside(session.environment());
-  plan_ = plan::memory_plan(settings_, session_.backend(), control_.size());
+  plan_ = session_.plan_of(settings_);
   require_room(plan_, session, data_.vocab);
   resume_ = train::find_resume_point(deck_, record_after(0, settings_.step.loss_scaler), control_);
   if (const std::string other = other_data(); deck_.data.strict && !other.empty()) {

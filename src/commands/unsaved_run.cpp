@@ -48,7 +48,7 @@ UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& da
         return train::settings_of(without_saving(deck), session.control().size(), data.vocab,
                                   data.train->num_samples());
       })) {
-  require_room(plan::memory_plan(settings_, session.backend(), session.control().size()), session, data.vocab);
+  require_room(session.plan_of(settings_), session, data.vocab);
   comm_ = std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));
   engine_ = train::make_engine(settings_, *comm_, ledger_);
   if (start) {

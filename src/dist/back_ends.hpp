@@ -38,6 +38,9 @@ void book_mpi_buffers(int size, MemoryLedger& ledger, const CommunicatorOptions&
 // Progress is made in starts and waits only: no thread competes with the training's for a core. Other nodes may
 // wait for a rank that computes, but gathers and sums of several units are under way meanwhile.
 
+/// What a rank books beside mpi's buffers.
+void book_node_buffers(MemoryLedger& ledger, const CommunicatorOptions& options);
+
 /// `pairwise` itself on one node. Collective over `mpi_comm`, an `MPI_Comm*`.
 std::unique_ptr<Communicator> over_nodes(std::unique_ptr<Communicator> pairwise, const void* mpi_comm,
                                          MemoryLedger& ledger, const CommunicatorOptions& options);

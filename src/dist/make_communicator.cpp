@@ -80,6 +80,7 @@ constexpr std::array kBackEnds = {
             },
             [](int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
               book_mpi_buffers(size, ledger, options);
+              if (options.over_nodes) book_node_buffers(ledger, options);
               book_staging(size, ledger, options);
             }},
     BackEnd{"shm", kAny,

@@ -6,6 +6,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/dist/make_communicator.hpp>
 #include "src/dist/back_ends.hpp"
 #include "src/dist/chain_reduction.hpp"
 #include "src/dist/group_communicator.hpp"
@@ -291,6 +292,15 @@ class NodesCommunicator final : public GroupCommunicator {
 
 }  // namespace
 
+bool sums_over_nodes(const void* mpi_comm, const CommunicatorOptions& options) {
+  return node_layout(mpi_comm, options.ranks_per_node).num_nodes > 1;
+}
+
+void book_node_buffers(MemoryLedger& ledger, const CommunicatorOptions& options) {
+  ledger.book(Memory::communication, "partial sums between nodes",
+              ChainReductions::buffer_bytes(chain_chunk(options)) + NodeBoard::bytes(options.under_way));
+}
+
 std::unique_ptr<Communicator> over_nodes(std::unique_ptr<Communicator> pairwise, const void* mpi_comm,
                                          MemoryLedger& ledger, const CommunicatorOptions& options) {
   const NodeLayout layout = node_layout(mpi_comm, options.ranks_per_node);
@@ -302,8 +312,7 @@ std::unique_ptr<Communicator> over_nodes(std::unique_ptr<Communicator> pairwise,
   if (layout.num_nodes <= 1) return pairwise;
   auto comm = std::make_unique<NodesCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), layout, std::move(pairwise),
                                                   options);
-  ledger.book(Memory::communication, "partial sums between nodes",
-              ChainReductions::buffer_bytes(chain_chunk(options)) + NodeBoard::bytes(options.under_way));
+  book_node_buffers(ledger, options);
   if (!options.checks_calls) return comm;
   return checked(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm), {.timeout_s = options.timeout_s});
 }

@@ -50,6 +50,7 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   plan.stage = settings.zero.stage;
   plan.num_ranks = num_ranks;
   plan.precision = settings.precision;
+  plan.micro_batch = settings.batch.micro_batch;
   plan.num_parameters = engine->parameters().num_parameters();
   for (std::size_t i = 0; i < plan.bytes.size(); ++i) plan.bytes[i] = ledger.bytes(static_cast<Memory>(i));
   plan.lines = ledger.lines();
@@ -66,16 +67,83 @@ double model_state_bytes(Precision precision, int stage, std::int64_t num_parame
          static_cast<double>(8 + bytes.master) * held(row.optimizer);
 }
 
+namespace {
+
+MemoryPlan plan_in_stage(io::Deck deck, int stage, const std::string& backend, int num_ranks, std::int64_t data_vocab) {
+  deck.zero.stage = stage;
+  if (stage >= 2 && deck.zero.accumulation == "local") deck.zero.accumulation = "ordered";
+  return memory_plan(train::settings_of(deck, num_ranks, data_vocab, 0), backend, num_ranks);
+}
+
+/// Ways to compute again that keep less than the deck's, the deck's first.
+std::vector<std::string> recomputes_from(const std::string& of_deck) {
+  std::vector<std::string> all = {of_deck};
+  if (of_deck == "none") all.emplace_back("selective");
+  if (of_deck != "full") all.emplace_back("full");
+  return all;
+}
+
+}  // namespace
+
+std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
+                             const DeviceAndHost& room) {
+  const auto plan = [&](const io::Deck& changed) {
+    return plan_in_stage(changed, static_cast<int>(changed.zero.stage), backend, num_ranks, data_vocab);
+  };
+  io::Deck changed = deck;
+  for (; changed.train.micro_batch >= 1; changed.train.micro_batch /= 2) {
+    for (const std::string& recompute : recomputes_from(deck.train.recompute)) {
+      changed.train.recompute = recompute;
+      for (changed.zero.stage = deck.zero.stage; changed.zero.stage <= 3; ++changed.zero.stage) {
+        Fit fit{.overrides = {}, .plan = plan(changed)};
+        if (!fit.plan.needed().fit(room)) continue;
+        const auto note = [&](const char* key, bool differs, const std::string& value) {
+          if (differs) fit.overrides.push_back(key + ("=" + value));
+        };
+        note("zero.stage", changed.zero.stage != deck.zero.stage, std::to_string(changed.zero.stage));
+        note("train.recompute", recompute != deck.train.recompute, recompute);
+        note("train.micro_batch", changed.train.micro_batch != deck.train.micro_batch,
+             std::to_string(changed.train.micro_batch));
+        fit.largest_micro_batch = changed.train.micro_batch;
+        fit.at_largest = fit.plan;
+        const std::int64_t most = train::batch_sizes(deck, num_ranks).global_batch / num_ranks;
+        while (2 * changed.train.micro_batch <= most) {
+          changed.train.micro_batch *= 2;
+          const MemoryPlan larger = plan(changed);
+          if (!larger.needed().fit(room)) break;
+          fit.largest_micro_batch = changed.train.micro_batch;
+          fit.at_largest = larger;
+        }
+        return fit;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::string& backend, int num_ranks,
                                             std::int64_t data_vocab) {
   std::vector<MemoryPlan> plans;
   for (int stage = 0; stage <= 3; ++stage) {
-    io::Deck staged = deck;
-    staged.zero.stage = stage;
-    if (stage >= 2 && deck.zero.accumulation == "local") staged.zero.accumulation = "ordered";
-    plans.push_back(memory_plan(train::settings_of(staged, num_ranks, data_vocab, 0), backend, num_ranks));
+    plans.push_back(plan_in_stage(deck, stage, backend, num_ranks, data_vocab));
   }
   return plans;
+}
+
+std::string totals_of(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
+                      const DeviceAndHost& room) {
+  std::string table;
+  for (const std::string& recompute : recomputes_from(deck.train.recompute)) {
+    io::Deck changed = deck;
+    changed.train.recompute = recompute;
+    table += fmt::format("{:>5} {:<10} {:<12}", num_ranks, backend, recompute);
+    for (const MemoryPlan& plan : plans_of_all_stages(changed, backend, num_ranks, data_vocab)) {
+      const bool fits = (room.device > 0 || room.host > 0) && plan.needed().fit(room);
+      table += fmt::format("{:>14.1f}{}", static_cast<double>(plan.total()) / kMiB, fits ? "*" : " ");
+    }
+    table += "\n";
+  }
+  return table;
 }
 
 std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& room) {

@@ -216,6 +216,13 @@ plan_fits() {
     "$kozero" plan "$inputs/gpt2_124m.toml" comm.backend=nccl --ranks 8
   lines 0 '^assumed'
   expect 0 '"backend":"shm","stages":.*"stage":3,"ranks":8' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --json
+  expect 0 '^    8 shm        full +[0-9.]+\\*? +[0-9.]+\\*? +[0-9.]+\\*? +[0-9.]+\\*' "$kozero" plan "$inputs/gpt2_124m.toml" \
+    --ranks 1,8 --memory 2GiB
+  also '^1 rank: fits with zero.stage=3 train.recompute=|^1 rank: nothing fits'
+  also '^8 ranks: fits'
+  expect 0 '"fits":.*"ranks":8,"fits":true,"overrides":' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 1,8 \
+    --memory 2GiB --json
+  expect 2 '"2 GB"; accepted: a whole number and MiB or GiB' "$kozero" plan "$inputs/gpt2_124m.toml" --memory '2 GB'
   expect 0 'parameters on 2 ranks' on 2 plan "$inputs/gpt2_124m.toml" --ranks 2
   lines 0 '^assumed'
   expect 0 '^2$' "$kozero" ranks "$inputs/quickstart.toml"

@@ -80,3 +80,50 @@ TEST_CASE("epochs and a warm-up can be planned without the data") {
                                        {"model.preset=tiny", "optim.warmup_steps=100"});
   CHECK(plan::plans_of_all_stages(deck, deck.comm.backend, 2, 64).size() == 4);
 }
+
+TEST_CASE("what to change so that a deck fits: first the stage, then what is computed again, then the micro-batch") {
+  const std::vector<std::string> given = {"model.preset=gpt2-124m", "train.global_batch=64", "train.micro_batch=4"};
+  const io::Deck deck = deck_with(given);
+  const auto total = [&](std::vector<std::string> overrides) {
+    overrides.insert(overrides.begin(), given.begin(), given.end());
+    const io::Deck changed = deck_with(overrides);
+    return plan::memory_plan(train::settings_of(changed, 4, 50257, 0), "shm", 4).total();
+  };
+  const auto fit_in = [&](std::int64_t bytes) { return plan::first_fit(deck, "shm", 4, 50257, {bytes, bytes}); };
+  using Overrides = std::vector<std::string>;
+  const std::int64_t as_it_is = total({});
+  REQUIRE(fit_in(as_it_is).has_value());
+  CHECK(fit_in(as_it_is)->overrides == Overrides{});
+  CHECK(fit_in(as_it_is)->plan.total() == as_it_is);
+  CHECK(fit_in(as_it_is)->largest_micro_batch == 4);
+  const std::int64_t of_16 = total({"train.micro_batch=16"});
+  CHECK(fit_in(of_16)->largest_micro_batch == 16);  // a rank's share of the batch
+  CHECK(fit_in(of_16 - 1)->largest_micro_batch == 8);
+  CHECK(fit_in(16 * of_16)->largest_micro_batch == 16);
+
+  const std::int64_t least = std::min(total({"zero.stage=2"}), total({"zero.stage=3"}));
+  REQUIRE(least < total({"zero.stage=1"}));
+  CHECK(fit_in(as_it_is - 1)->overrides == Overrides{"zero.stage=1"});
+  const std::int64_t selective = total({"train.recompute=selective"});
+  REQUIRE(selective < least);
+  CHECK(fit_in(selective)->overrides == Overrides{"train.recompute=selective"});
+  const std::int64_t smallest = total({"zero.stage=2", "train.recompute=full", "train.micro_batch=1"});
+  const auto last = fit_in(smallest);
+  REQUIRE(last.has_value());
+  CHECK(last->plan.total() <= smallest);
+  CHECK(last->overrides.back().starts_with("train.micro_batch="));
+  CHECK_FALSE(fit_in(1 << 20).has_value());
+  CHECK(fit_in(0)->overrides == Overrides{});  // nothing is known
+}
+
+TEST_CASE("70 billion parameters are planned at once for many ranks") {
+  const io::Deck deck = deck_with({"model.arch=llama", "model.layers=80", "model.dim=8192", "model.heads=64",
+                                   "model.kv_heads=8", "model.ffn=28672", "model.vocab=32000", "model.seq=4096",
+                                   "train.precision=bf16", "train.micro_batch=1"});
+  const std::int64_t room = std::int64_t{80} << 30;
+  CHECK_FALSE(plan::first_fit(deck, "nccl", 8, 32000, {room, 0}).has_value());
+  const auto fit = plan::first_fit(deck, "nccl", 64, 32000, {room, 0});
+  REQUIRE(fit.has_value());
+  CHECK(fit->plan.stage >= 2);
+  CHECK(fit->plan.total() <= room);
+}

@@ -63,6 +63,10 @@ void check_backend_name(const std::string& backend);
 /// prints one line if that is not what they would expect. Collective over `mpi_comm`, an `MPI_Comm*`.
 std::string backend_of(const std::string& backend, const void* mpi_comm, const CommunicatorOptions& options = {});
 
+/// Whether `mpi` would sum over several nodes for these ranks: equally many on each, numbered node by node. Collective
+/// over `mpi_comm`, an `MPI_Comm*`.
+bool sums_over_nodes(const void* mpi_comm, const CommunicatorOptions& options);
+
 /// What `auto` is taken to be for ranks that are not there to be asked: each has its own GPU, or they share a node.
 std::string assumed_backend(int size, bool on_gpus = !kHostIsDevice);
 

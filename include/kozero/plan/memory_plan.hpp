@@ -8,6 +8,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct MemoryPlan {
   int num_ranks = 1;
   Precision precision = Precision::f32;
   std::int64_t num_parameters = 0;
+  std::int64_t micro_batch = 1;
   std::array<std::int64_t, kMemoryNames.size()> bytes{};  ///< by category
   std::vector<MemoryLedger::Line> lines;
 
@@ -46,11 +48,28 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
 double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, int num_ranks);
 
 /// The plans of all four stages for a deck on `num_ranks` that talk by `backend`. Where the deck's accumulation order
-/// is not available in another stage, that stage is planned with `auto`.
+/// is not available in another stage, that stage is planned with `ordered`.
 std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::string& backend, int num_ranks,
                                             std::int64_t data_vocab);
 
+/// What of a deck to change so that a rank has room, and the largest micro-batch that it has room for then.
+struct Fit {
+  std::vector<std::string> overrides;  ///< "zero.stage=3"; none: it fits as it is
+  MemoryPlan plan;
+  std::int64_t largest_micro_batch = 1;  ///< the deck's, doubled while it fits, at most a rank's share of the batch
+  MemoryPlan at_largest;
+};
+
+/// The first that fits, of these in order: the deck's stage and those above it; the same with train.recompute =
+/// selective, then full; all of it with half of train.micro_batch, a quarter, ... Nothing where none fits.
+std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
+                             const DeviceAndHost& room);
+
 /// A table of the plans, a column a stage, with the formula's line and the lowest stage that a rank has `room` for.
 std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& room);
+
+/// A line of totals for each number of ranks and each train.recompute, a column a stage; those with room are marked.
+std::string totals_of(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
+                      const DeviceAndHost& room);
 
 }  // namespace kozero::plan
