@@ -158,21 +158,20 @@ run_ranks() {
 
 # verify_with_threads PRESET RANKS verify ...: with 1 and with 2 threads a rank, as one table. A process keeps its number
 # of threads, so the second program compares with the trace that the first one wrote.
-verify_with_threads() {
-  local preset=$1 ranks=$2 folder threads status=0
+verify_with_threads() (
+  preset=$1 ranks=$2 status=0
   shift 2
   folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' EXIT
   # Of the first table the beginning and the rows, of the second one all but the beginning.
-  local -a parts=([1]='1,/^ranks  stage/p; /^ *[0-9]/p'
-                  [2]='/^ranks  stage/,$ { /^ranks  stage/d; s|, and with .*/trace$|, with 1 and 2 threads|; p }')
+  parts=([1]='1,/^ranks  stage/p; /^ranks  stage/,$ { /^ *[0-9]/p }'
+         [2]='/^ranks  stage/,$ { /^ranks  stage/d; s|, and with .*/trace$|, with 1 and 2 threads|; p }')
   for threads in 1 2; do
     OMP_NUM_THREADS=$threads run_program "$preset" "$ranks" "$@" --reference "$folder/trace" "run.threads=$threads" |
       sed -un "${parts[threads]}" || status=$?
-    ((status == 0)) || break
+    ((status == 0)) || exit "$status"
   done
-  rm -rf "$folder"
-  return "$status"
-}
+)
 
 # run_program PRESET RANKS COMMAND...: in a shell of its own, since what it calls replaces the shell.
 run_program() (

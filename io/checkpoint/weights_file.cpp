@@ -39,7 +39,9 @@ std::string block_of(const WeightsHeader& header) {
 WeightsHeader parsed(const std::string& block, const std::string& path) {
   const auto refuse = [&](const char* reason) { throw Error(Failure::input, path + ": " + reason); };
   if (!block.starts_with(kFirstWords)) {
-    refuse("not a weights file that KoZeRO wrote: it begins with no KoZeRO header; other weights come in by kozero import");
+    refuse(
+        "not a weights file that KoZeRO wrote: it begins with no KoZeRO header; other weights come in by kozero "
+        "import");
   }
   const std::string rest = block.substr(kFirstLine);
   if (block.substr(kFirstWords.size(), kHashDigits) != xxh3_128(rest)) {

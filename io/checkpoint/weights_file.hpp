@@ -74,7 +74,7 @@ WeightsDescription read_weights(dist::Communicator& comm, const std::string& pat
 /// Where a tensor lies: "/parameters/NAME".
 std::string weights_dataset(const std::string& name);
 
-// Writes a weights file (weights.hpp) on one process, tensor by tensor, in chunks of any size.
+// Writes a weights file on one process, tensor by tensor, in chunks of any size.
 // Every element of every tensor must be written before the file is closed. Throws Error(write).
 
 class WeightsStream {

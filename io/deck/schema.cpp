@@ -148,10 +148,11 @@ std::vector<DeckRow> train_rows() {
        "how batch and rate grow with ranks / base_ranks"},
       {"train.precision", kTrain<&K::precision>, words({"f32", "bf16", "fp16"}),
        "weights and activations; bf16, fp16: master weights, moments, gradients and sums stay in f32"},
-      {"train.recompute", kTrain<&K::recompute>,
+      {"train.recompute",
+       kTrain<&K::recompute>,
        {.low = 1, .high = kMostTogether, .words = {"none", "selective", "full"}},
-       "what backward computes again; full: all of a block but its input; selective: all but attention's result too; N: "
-       "of N blocks all but the first input. The bits stay"},
+       "activations that backward recomputes; full: all of a block but its input; selective: the same, but attention's "
+       "result is kept; N: all of N blocks but the first one's input; changes no bit"},
       {"train.grad_clip", kTrain<&K::grad_clip>, from(0), "largest global gradient norm; 0: no clipping"},
       {"train.on_nonfinite", kTrain<&K::on_nonfinite>, words({"stop", "skip"}),
        "what a non-finite loss or gradient does to the step"},

@@ -124,7 +124,8 @@ std::int64_t Hdf5Dataset::offset() const {
   const Hdf5Lock lock;
   const haddr_t first = H5Dget_offset(handle_.id());
   if (first != HADDR_UNDEF) return static_cast<std::int64_t>(first);
-  throw Error(Failure::input, label_ + ": its elements do not lie one after another in the file (a contiguous dataset)");
+  throw Error(Failure::input,
+              label_ + ": its elements do not lie one after another in the file (a contiguous dataset)");
 }
 
 void Hdf5Dataset::close() {

@@ -82,7 +82,7 @@ void VerifyOptions::add_to(OptionParser& parser) {
                             .default_text("those that were started")
                             .delimiter(',')
                             .between(std::int64_t{1}, std::int64_t{1} << 20);
-  const Option everything = parser.add_flag("--all", all, "by each back end too, and with 1 and 2 threads (kozero.sh)");
+  const Option everything = parser.add_flag("--all", all, "by self, mpi and shm, and with 1 and 2 threads (kozero.sh)");
   const Option file =
       parser.add("--reference", reference, "compare with what FILE keeps; where it is not there, write it")
           .type_name("FILE")

@@ -94,11 +94,9 @@ std::vector<double> values_of(const std::vector<std::uint64_t>& bits) {
 }  // namespace
 
 void write_trace(const std::string& path, const Trace& trace) {
-  nlohmann::json json = {{"losses", bits_of(trace.losses)},
-                         {"norms", bits_of(trace.norms)},
-                         {"hashes", trace.hashes},
-                         {"tensors", trace.tensors},
-                         {"weights", nlohmann::json::array()}};
+  nlohmann::json json = {{"losses", bits_of(trace.losses)}, {"norms", bits_of(trace.norms)},
+                         {"hashes", trace.hashes},          {"tensors", trace.tensors},
+                         {"threads", trace.threads},        {"weights", nlohmann::json::array()}};
   for (const auto& tensor : trace.weights) {
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(tensor.data());
     json["weights"].push_back(nlohmann::json::binary({bytes, bytes + tensor.size() * sizeof(float)}));
@@ -116,6 +114,7 @@ Trace read_trace(const std::string& path) {
                 .norms = values_of(json.at("norms")),
                 .hashes = json.at("hashes"),
                 .tensors = json.at("tensors"),
+                .threads = json.at("threads"),
                 .weights = {}};
     for (const auto& tensor : json.at("weights")) {
       const auto& data = tensor.get_binary();

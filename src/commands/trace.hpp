@@ -23,6 +23,7 @@ struct Trace {
   std::vector<double> norms;                       ///< by step
   std::vector<std::vector<std::uint64_t>> hashes;  ///< by step: of each tensor after it
   std::vector<std::string> tensors;                ///< their names
+  int threads = 1;                                 ///< of a rank
   std::vector<std::vector<float>> weights;         ///< by tensor, after the last step; empty: not kept
 
   /// One number for all tensors after the last step.

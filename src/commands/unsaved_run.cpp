@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/train/checkpoint.hpp>
@@ -159,7 +160,9 @@ std::string bound_to_rank_count(const std::string& run, const io::Deck& deck) {
   if (value(train::kAccumulation, deck.zero.accumulation) == "local") {
     return "zero.accumulation = \"local\" adds in an order that depends on their number";
   }
-  const std::string order = value(train::kOrderOfSums, deck.comm.backend == "nccl" && !deck.comm.exact ? "nccl" : train::kRankOrder);
+  const bool by_nccl = deck.comm.backend == "nccl" || (deck.comm.backend == "auto" && !kHostIsDevice);
+  const std::string order =
+      value(train::kOrderOfSums, by_nccl && !deck.comm.exact ? std::string("nccl") : train::kRankOrder);
   return order == train::kRankOrder ? "" : order + " adds in an order that depends on their number";
 }
 

@@ -38,8 +38,8 @@ std::string row_of(const Layout& layout, const Trace& trace, const std::string& 
 class Verification {
  public:
   /// `reference` is of rank 0 alone: the first trace, where there is one already.
-  Verification(const train::DataSet& data, std::int64_t steps, std::optional<Trace> reference)
-      : data_(data), steps_(steps), has_reference_(reference.has_value()), first_(std::move(reference)) {}
+  Verification(const train::DataSet& data, std::int64_t steps, int threads, std::optional<Trace> reference)
+      : data_(data), steps_(steps), threads_(threads), first_(std::move(reference)) {}
 
   /// Computes the steps on the group's ranks and prints a row. Collective over the group.
   void add(Session& group, const io::Deck& deck, const Layout& layout);
@@ -55,7 +55,7 @@ class Verification {
 
   const train::DataSet& data_;
   std::int64_t steps_;
-  bool has_reference_;  // of a process that may have had other threads
+  int threads_;
   std::optional<Trace> first_;
   std::string difference_;
 };
@@ -63,6 +63,7 @@ class Verification {
 Trace Verification::trace_of(UnsavedRun& run) const {
   const ParameterTable& table = run.engine().parameters();
   Trace trace;
+  trace.threads = threads_;
   for (std::int64_t step = 1; step <= steps_; ++step) {
     const auto result = run.step(step);
     trace.losses.push_back(result.loss);
@@ -111,10 +112,6 @@ void Verification::add(Session& group, const io::Deck& deck, const Layout& layou
     if (differs.empty() || !difference_.empty()) return;
     difference_ = fmt::format("{} rank{}, stage {}, {}, {} thread{}: {}", layout.ranks, layout.ranks == 1 ? "" : "s",
                               layout.stage, layout.backend, layout.threads, layout.threads == 1 ? "" : "s", differs);
-    if (has_reference_ && kernels::products_depend_on_threads(run.settings().precision)) {
-      difference_ +=
-          fmt::format(" (bits of products by {} depend on the number of threads)", kernels::product_library());
-    }
   } else {
     keep_weights(trace, run.engine());
     if (comm.rank() == 0) std::cout << row_of(layout, trace, "") << std::flush;
@@ -197,8 +194,8 @@ void print_end(const VerifyOptions& options, const std::vector<std::int64_t>& co
   std::cout << "\n";
   if (options.all && options.reference.empty()) {
     std::cout << fmt::format(
-        "threads: {} a rank; ./kozero.sh verify compares 1 and 2, or give --reference FILE and run this once more "
-        "with another number: {}\n",
+        "threads: {} a rank; ./kozero.sh verify --all compares 1 and 2 threads, or give --reference FILE and run this "
+        "once more with another number: {}\n",
         threads, command_line("verify", arguments, static_cast<int>(counts.back())));
   }
   std::cout << std::flush;
@@ -225,7 +222,16 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   const train::DataSet data = open_data_of(deck, comm);
   std::optional<Trace> reference = reference_of(options, deck, data, comm);
   const bool has_reference = reference.has_value();
-  Verification verification(data, options.steps, std::move(reference));
+  const auto settings = train::settings_of(deck, comm.size(), data.vocab, data.train->num_samples());
+  const int threads = session.runtime().threads();
+  const bool compares = !has_reference || reference->threads == threads ||
+                        !kernels::products_depend_on_threads(settings.precision);
+  if (!compares) {
+    std::cout << fmt::format("not compared with {}, of {} threads: bits of products by {} depend on the number\n",
+                             options.reference, reference->threads, kernels::product_library());
+    reference.reset();
+  }
+  Verification verification(data, options.steps, threads, std::move(reference));
 
   if (environment.rank() == 0) print_header(deck.source, options.steps);
   for (const std::int64_t count : counts) {
@@ -237,8 +243,7 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
         Session group(session, ranks, name);
         for (deck.zero.stage = 0; deck.zero.stage <= 3; ++deck.zero.stage) {
           verification.add(group, deck,
-                           {static_cast<int>(count), static_cast<int>(deck.zero.stage), group.backend(),
-                            session.runtime().threads()});
+                           {static_cast<int>(count), static_cast<int>(deck.zero.stage), group.backend(), threads});
         }
       }
     });
@@ -248,7 +253,7 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   dist::agreed(comm, [&] {
     if (comm.rank() != 0) return;
     if (!options.reference.empty() && !has_reference) write_trace(options.reference, verification.first());
-    print_end(options, counts, session.runtime().threads(), has_reference, arguments);
+    print_end(options, counts, threads, has_reference && compares, arguments);
   });
 }
 

@@ -59,10 +59,10 @@ bool ChainReductions::advance() {
   bool moved = false;
   for (bool again = true; again; moved = moved || again) {
     again = post_input();
-    again = give_accumulator() || again;
-    again = take_result() || again;
+    again = send_accumulator() || again;
+    again = post_result() || again;
     again = add_item() || again;
-    again = pass_result() || again;
+    again = complete_result() || again;
   }
   return moved;
 }
@@ -71,7 +71,7 @@ bool ChainReductions::find_item(Cursor& cursor, bool of_flow) {
   for (; cursor.ticket < next_; ++cursor.ticket, cursor.item = 0) {
     const Reduction& reduction = at(cursor.ticket);
     if (cursor.item < (of_flow ? reduction.items : reduction.chunks().count())) return true;
-    if (&cursor == &added_) board_.say_read(Collective::reduce_scatter, cursor.ticket);
+    if (&cursor == &added_) board_.publish_read(Collective::reduce_scatter, cursor.ticket);
   }
   return false;
 }
@@ -85,6 +85,7 @@ bool ChainReductions::arrived(Message& message) {
 void ChainReductions::send(const float* from, std::int64_t extent, int to, int tag, std::uint64_t ticket,
                            Message& message) {
   message.ticket = ticket;
+  message.peer = to;
   if (extent == 0) return;
   check_mpi(MPI_Isend(from, static_cast<int>(extent), MPI_FLOAT, to, tag, comm_, &message.request), "MPI_Isend");
 }
@@ -92,6 +93,7 @@ void ChainReductions::send(const float* from, std::int64_t extent, int to, int t
 void ChainReductions::receive(float* to, std::int64_t extent, int from, int tag, std::uint64_t ticket,
                               Message& message) {
   message.ticket = ticket;
+  message.peer = from;
   if (extent == 0) return;
   check_mpi(MPI_Irecv(to, static_cast<int>(extent), MPI_FLOAT, from, tag, comm_, &message.request), "MPI_Irecv");
 }
@@ -124,8 +126,7 @@ bool ChainReductions::add_item() {
   const bool ends = node_ == reduction.last_node;
   float* const own = owner == rank_ ? reduction.shard + k * reduction.chunk : nullptr;
   float* const to = ends && owner == rank_ ? own : sum(slot);
-  const std::uint64_t sequence = reduction.first_own + static_cast<std::uint64_t>(k);
-  if (to == own && !arrived(accumulators_[sequence % kWindow])) return false;
+  if (to == own && !arrived(own_accumulator(reduction, k))) return false;
   sources_.clear();
   if (node_ > 0) {
     sources_.push_back(partial(slot));
@@ -155,7 +156,7 @@ bool ChainReductions::has_added_own(const Cursor& own) const {
          (added_.ticket == own.ticket && added_.item > own.item * layout_.num_nodes + node_);
 }
 
-bool ChainReductions::give_accumulator() {
+bool ChainReductions::send_accumulator() {
   if (!find_item(given_, false) || given_.sequence >= passed_.sequence + kWindow) return false;
   const Reduction& reduction = at(given_.ticket);
   if (reduction.fold.onto && node_ > 0) {
@@ -166,13 +167,13 @@ bool ChainReductions::give_accumulator() {
   return true;
 }
 
-bool ChainReductions::take_result() {
+bool ChainReductions::post_result() {
   if (!find_item(taken_, false) || taken_.sequence >= given_.sequence) return false;
   const Reduction& reduction = at(taken_.ticket);
   if (node_ != reduction.last_node) {
-    // The receive is posted to memory that nobody reads any more.
-    if (!arrived(accumulators_[taken_.slot()])) return false;
-    if (reduction.fold.onto && node_ == 0 && !has_added_own(taken_)) return false;
+    // The receive is posted to memory that nobody here reads any more: as accumulator, or, in place, as addend.
+    const bool is_read_here = node_ < reduction.last_node && (node_ == 0 || !reduction.fold.onto);
+    if (!arrived(accumulators_[taken_.slot()]) || (is_read_here && !has_added_own(taken_))) return false;
     receive(reduction.shard + taken_.item * reduction.chunk, reduction.chunks().size(rank_, taken_.item),
             layout_.rank(reduction.last_node, local_), kResult, taken_.ticket, results_[taken_.slot()]);
   }
@@ -180,7 +181,7 @@ bool ChainReductions::take_result() {
   return true;
 }
 
-bool ChainReductions::pass_result() {
+bool ChainReductions::complete_result() {
   if (!find_item(passed_, false) || passed_.sequence >= taken_.sequence) return false;
   const Reduction& reduction = at(passed_.ticket);
   if (node_ == reduction.last_node ? !has_added_own(passed_) : !arrived(results_[passed_.slot()])) return false;
@@ -199,12 +200,18 @@ int ChainReductions::awaited(std::uint64_t ticket) {
   if (find_item(added_, true) && added_.ticket <= ticket) {
     const int peer = board_.first_not_posted(Collective::reduce_scatter, added_.ticket);
     if (peer >= 0) return layout_.rank(node_, peer);
-    const int owner = layout_.rank(static_cast<int>(added_.item % layout_.num_nodes), local_);
-    return node_ > 0 ? rank_ - layout_.ranks_per_node : owner;
+    const Reduction& reduction = at(added_.ticket);
+    for (Message* message : {&inputs_[added_.slot()], &outputs_[added_.slot()],
+                             &own_accumulator(reduction, added_.item / layout_.num_nodes)}) {
+      if (!arrived(*message)) return message->peer;
+    }
   }
-  const int last = layout_.rank(at(ticket).last_node, local_);
-  if (find_item(passed_, false) && passed_.ticket <= ticket && last != rank_) return last;
-  return (rank_ + layout_.ranks_per_node) % (layout_.num_nodes * layout_.ranks_per_node);
+  for (auto* messages : {&outputs_, &results_, &accumulators_}) {
+    for (Message& message : *messages) {
+      if (message.ticket <= ticket && !arrived(message)) return message.peer;
+    }
+  }
+  return layout_.rank(at(ticket).last_node, local_);
 }
 
 }  // namespace kozero::dist

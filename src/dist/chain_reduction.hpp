@@ -5,11 +5,12 @@
 // N nodes of p ranks. Rank j of each node adds the shards whose owners have index j on their nodes: it receives the
 // partial sum of a chunk from rank j of the node before, adds this node's p full arrays, which it reads in shared
 // memory, in rank order, and sends the sum to rank j of the node behind. So p flows run at once, all messages of flow j
-// are between ranks of index j, and a node sends S bytes and twice its shards, where pairwise messages are
+// are between ranks of index j, and a node sends S bytes of sums and its accumulators, where pairwise messages are
 // p S (N-1)/N. A fold of the first ranks ends the chain at the node of the last of these.
-//   item i of a flow: chunk i / N of the shard of rank j of node i mod N     (N flows out of one shard would be uneven)
-// Nobody but the caller makes progress: advance() polls. The caller calls it whenever it waits. A rank that computes
-// holds up the chain until its next call. The bits are those of pairwise exchange.
+//   item i of a flow: chunk i / N of the shard of rank j of node i mod N
+// Items alternate between the shards, so that every node receives results at an equal rate. Progress is made only in
+// advance(), which every wait calls: a rank that computes holds up the chain until its next wait. The bits are those of
+// pairwise exchange.
 #pragma once
 #include <mpi.h>
 #include <array>
@@ -78,6 +79,7 @@ class ChainReductions {
   struct Message {
     MPI_Request request = MPI_REQUEST_NULL;
     std::uint64_t ticket = 0;
+    int peer = -1;
   };
   using Buffer = Kokkos::View<float*, Kokkos::HostSpace>;
 
@@ -91,9 +93,13 @@ class ChainReductions {
 
   bool post_input();
   bool add_item();
-  bool give_accumulator();
-  bool take_result();
-  bool pass_result();
+  bool send_accumulator();
+  bool post_result();
+  bool complete_result();
+
+  [[nodiscard]] Message& own_accumulator(const Reduction& reduction, std::int64_t k) {
+    return accumulators_[(reduction.first_own + static_cast<std::uint64_t>(k)) % kWindow];
+  }
 
   /// Whether the sums of this rank's chunk `item` of reduction `ticket` have been made here.
   [[nodiscard]] bool has_added_own(const Cursor& own) const;

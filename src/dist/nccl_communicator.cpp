@@ -216,7 +216,8 @@ class NcclCommunicator final : public GroupCommunicator {
   /// `call(root)` puts the reduction or broadcast of one root's shard on the stream, call(-1) that of equal shards.
   template <class Call>
   Pending start_by_root(Collective collective, const Partition& partition, const Call& call) {
-    return start(collective, partition, [&] { wait_for_result(put(collective, partition, call), name_of(collective)); });
+    return start(collective, partition,
+                 [&] { wait_for_result(put(collective, partition, call), name_of(collective)); });
   }
 
   /// Between the two events `put_all` puts the collective on the stream.

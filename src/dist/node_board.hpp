@@ -10,6 +10,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <vector>
 
 #include <kozero/dist/communicator.hpp>
 #include "src/dist/shared_arrays.hpp"
@@ -18,9 +19,11 @@ namespace kozero::dist {
 
 class NodeBoard {
  public:
-  /// Collective over the node's ranks, whose control traffic `node` carries. Throws Error(deck) on those of a node
-  /// without room.
+  /// Collective over the node's ranks, whose control traffic `node` carries.
   NodeBoard(std::unique_ptr<Communicator> node, const std::string& folder, std::uint64_t under_way);
+
+  /// False on all ranks of a node without room: then it is of no use. A rank alone on its node always has room.
+  [[nodiscard]] bool has_room() const { return own_ != nullptr; }
 
   [[nodiscard]] static std::int64_t bytes(std::uint64_t under_way) {
     return static_cast<std::int64_t>(2 * under_way * sizeof(Posting));
@@ -34,14 +37,15 @@ class NodeBoard {
   /// Of collective `ticket` of its kind; used again for the collective `under_way` later.
   [[nodiscard]] Posting& posting(Collective kind, int peer, std::uint64_t ticket) const {
     const std::uint64_t index = static_cast<std::uint64_t>(kind) * under_way_ + ticket % under_way_;
-    return *std::launder(reinterpret_cast<Posting*>(arrays_.at(peer, {0, 0}) + index * sizeof(Posting)));
+    char* const first = num_peers() == 1 ? own_ : arrays_.at(peer, {0, 0});
+    return *std::launder(reinterpret_cast<Posting*>(first + index * sizeof(Posting)));
   }
 
   void post(Collective kind, std::uint64_t ticket, SharedArrays::Location location) const {
     posting(kind, local(), ticket).location = location;
     posting(kind, local(), ticket).posted.publish(ticket + 1);
   }
-  void say_read(Collective kind, std::uint64_t ticket) const {
+  void publish_read(Collective kind, std::uint64_t ticket) const {
     posting(kind, local(), ticket).read.publish(ticket + 1);
   }
   /// The first peer that has not posted, or not read; -1 where all have.
@@ -56,7 +60,9 @@ class NodeBoard {
  private:
   std::unique_ptr<Communicator> node_;
   std::uint64_t under_way_;
-  SharedArrays arrays_;  // the first has the postings
+  SharedArrays arrays_;         // the first has the postings
+  std::vector<Posting> alone_;  // of a rank alone on its node
+  char* own_ = nullptr;         // this rank's postings
 };
 
 }  // namespace kozero::dist

@@ -3,7 +3,8 @@
 // node_layout.hpp: how ranks lie on nodes, and the cost model that chooses how `mpi` reduces over several nodes.
 //   N nodes of p ranks, n = N p; S bytes of an array; a message costs a seconds, a node's link carries b bytes a second
 //   pairwise   p S (N-1)/N / b + M a                  M = (n-1) ceil(S/n / chunk) messages of a rank
-//   chain      (S/c + N) (a + c/b) + 2 S/N / b        c bytes of all p flows of a node in one message each
+//   chain      (S/c + N) (a + c/b) + 2 S/N / b        c bytes of all p flows of a node in one message each; the last
+//                                                     term bounds accumulators and results
 // A chain's first term is smallest for c = sqrt(S a b / N). Constants are those of a 100 Gbit/s link; only the choice
 // and the size of chunks depend on them, the bits do not. The header includes no Kokkos.
 #pragma once

@@ -17,9 +17,14 @@ namespace kozero::dist {
 
 NodeBoard::NodeBoard(std::unique_ptr<Communicator> node, const std::string& folder, std::uint64_t under_way)
     : node_(std::move(node)), under_way_(under_way), arrays_(*node_, folder) {
-  auto* own = static_cast<char*>(arrays_.add(bytes(under_way)));
-  if (own == nullptr) throw Error(Failure::deck, "comm.backend = mpi: " + folder + " has no room for a page a rank");
-  for (std::uint64_t i = 0; i < 2 * under_way; ++i) new (own + i * sizeof(Posting)) Posting;
+  if (num_peers() == 1) {
+    alone_ = std::vector<Posting>(2 * under_way);
+    own_ = reinterpret_cast<char*>(alone_.data());
+    return;
+  }
+  own_ = static_cast<char*>(arrays_.add(bytes(under_way)));
+  if (own_ == nullptr) return;
+  for (std::uint64_t i = 0; i < 2 * under_way; ++i) new (own_ + i * sizeof(Posting)) Posting;
   node_->barrier();
 }
 
@@ -81,12 +86,13 @@ struct Gather {
 class NodesCommunicator final : public GroupCommunicator {
  public:
   NodesCommunicator(MPI_Comm parent, const NodeLayout& layout, std::unique_ptr<Communicator> pairwise,
-                    const CommunicatorOptions& options)
+                    std::unique_ptr<NodeBoard> board, const CommunicatorOptions& options)
       : GroupCommunicator(parent, {.label = "mpi", .timeout_s = options.timeout_s}),
         options_(options),
         layout_(layout),
         pairwise_(std::move(pairwise)),
-        board_(control_of_node(mpi(), layout, rank(), options.timeout_s), options.shm_folder, options.under_way),
+        board_owner_(std::move(board)),
+        board_(*board_owner_),
         chains_(mpi(), rank(), layout, board_, options.under_way, chain_chunk(options)),
         gathers_(options.under_way) {}
 
@@ -95,7 +101,7 @@ class NodesCommunicator final : public GroupCommunicator {
   [[nodiscard]] std::string description() const override {
     return "mpi (" + std::to_string(layout_.num_nodes) + " nodes of " + std::to_string(layout_.ranks_per_node) +
            (layout_.ranks_per_node == 1 ? " rank" : " ranks") +
-           (crowded_ ? ", arrays without room shared pairwise)" : ")");
+           (lacks_room_ ? ", arrays without room in /dev/shm go pairwise)" : ")");
   }
 
   [[nodiscard]] bool shares_gathered() const override { return layout_.ranks_per_node > 1; }
@@ -110,11 +116,11 @@ class NodesCommunicator final : public GroupCommunicator {
     const auto all = from_all_ranks(*this, char{own != nullptr});
     if (std::ranges::find(all, char{0}) == all.end()) return own;
     if (own != nullptr) board_.arrays().remove_last();
-    if (rank() == 0 && !crowded_) {
+    if (rank() == 0 && !lacks_room_) {
       options_.notice("comm.backend = mpi exchanges " + label +
                       " pairwise between all ranks, which is slower: a node's /dev/shm has no room to share it");
     }
-    crowded_ = true;
+    lacks_room_ = true;
     return nullptr;
   }
 
@@ -151,7 +157,11 @@ class NodesCommunicator final : public GroupCommunicator {
             "mpi: " + std::to_string(gathers_.size()) + " gathers are under way, and another is started");
     const std::uint64_t ticket = next_gather_++;
     wait_for_readers_of(all, partition.extent() * element, ticket);
-    gather = {partition, element, all, true, exchange_with_nodes(shard, all, partition, element)};
+    gather.partition = partition;
+    gather.element = element;
+    gather.full = all;
+    gather.is_open = true;
+    exchange_with_nodes(shard, gather);
     return {Collective::all_gather, ticket};
   }
 
@@ -214,11 +224,15 @@ class NodesCommunicator final : public GroupCommunicator {
   }
 
   /// The shards of the ranks with this one's index on the other nodes, to where they belong.
-  PendingMessages exchange_with_nodes(const void* shard, char* full, const Partition& partition, std::int64_t element) {
-    const Chunks chunks(partition, chunk_extent(options_.message_bytes, 1, element));
-    char* const own = full + partition.begin(rank()) * element;
-    copy_bytes(own, shard, partition.size(rank()) * element);
-    PendingMessages messages(static_cast<int>(chunks.count()) * 2 * layout_.num_nodes);
+  void exchange_with_nodes(const void* shard, Gather& gather) {
+    const std::int64_t element = gather.element;
+    char* const full = gather.full;
+    const Chunks chunks(gather.partition, chunk_extent(options_.message_bytes, 1, element));
+    char* const own = full + gather.partition.begin(rank()) * element;
+    copy_bytes(own, shard, gather.partition.size(rank()) * element);
+    PendingMessages& messages = gather.messages;
+    const int most = static_cast<int>(chunks.count()) * 2 * layout_.num_nodes;
+    if (messages.capacity() < most) messages = PendingMessages(most);
     for (std::int64_t k = 0; k < chunks.count(); ++k) {
       for (int step = 1; step < layout_.num_nodes; ++step) {
         const int stride = step * layout_.ranks_per_node;
@@ -236,7 +250,6 @@ class NodesCommunicator final : public GroupCommunicator {
         }
       }
     }
-    return messages;
   }
 
   void wait_for_gather(std::uint64_t ticket) {
@@ -254,7 +267,7 @@ class NodesCommunicator final : public GroupCommunicator {
           "all_gather");
       copy_column(gather, board_.posted_by(Collective::all_gather, peer, ticket), peer);
     }
-    board_.say_read(Collective::all_gather, ticket);
+    board_.publish_read(Collective::all_gather, ticket);
     gather.is_open = false;
   }
 
@@ -283,11 +296,12 @@ class NodesCommunicator final : public GroupCommunicator {
   CommunicatorOptions options_;
   NodeLayout layout_;
   std::unique_ptr<Communicator> pairwise_;
-  NodeBoard board_;
+  std::unique_ptr<NodeBoard> board_owner_;
+  NodeBoard& board_;
   ChainReductions chains_;
   std::vector<Gather> gathers_;
   std::uint64_t next_gather_ = 0;
-  bool crowded_ = false;  // an array found no room
+  bool lacks_room_ = false;  // an array found none
 };
 
 }  // namespace
@@ -310,11 +324,23 @@ std::unique_ptr<Communicator> over_nodes(std::unique_ptr<Communicator> pairwise,
         "ranks on each node, numbered node by node");
   }
   if (layout.num_nodes <= 1) return pairwise;
-  auto comm = std::make_unique<NodesCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), layout, std::move(pairwise),
-                                                  options);
+  const auto& parent = *static_cast<const MPI_Comm*>(mpi_comm);
+  const auto control = make_control_communicator(mpi_comm, options.timeout_s, {.checks_calls = false});
+  auto board = std::make_unique<NodeBoard>(control_of_node(parent, layout, pairwise->rank(), options.timeout_s),
+                                           options.shm_folder, options.under_way);
+  const auto have_room = from_all_ranks(*control, char{board->has_room()});
+  if (std::ranges::find(have_room, char{0}) != have_room.end()) {
+    if (pairwise->rank() == 0) {
+      options.notice(
+          "comm.backend = mpi exchanges pairwise between all ranks, which is slower on several nodes: a node's " +
+          options.shm_folder + " has no room");
+    }
+    return pairwise;
+  }
+  auto comm = std::make_unique<NodesCommunicator>(parent, layout, std::move(pairwise), std::move(board), options);
   book_node_buffers(ledger, options);
   if (!options.checks_calls) return comm;
-  return checked(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm), {.timeout_s = options.timeout_s});
+  return checked(std::move(comm), parent, {.timeout_s = options.timeout_s});
 }
 
 }  // namespace kozero::dist

@@ -51,6 +51,7 @@ GatheredUnits<Scalar>::GatheredUnits(const ParameterTable& table, const dist::Di
              {Memory::gathered, "gathered weights", shards.comm().shares_gathered(), order.ahead + order.held - 1},
              ledger),
       ahead_(order.ahead + order.held - 1),
+      has_groups_(order.held > 1),
       order_(table.num_units(), order.held),
       buffers_(whole_.num_buffers()) {}
 
@@ -62,18 +63,24 @@ Vector<const Scalar> GatheredUnits<Scalar>::acquire(int unit) {
   buffer(unit).gather.wait();
   buffer(unit).held = true;
   ++num_held_;
+  start_ahead();
+  return whole_.full(unit);
+}
+
+template <class Scalar>
+void GatheredUnits<Scalar>::start_ahead() {
   for (int steps = 1; steps <= ahead_; ++steps) {
     const int next = order_.ahead(steps);
     if (next < 0 || buffer(next).occupant == next || buffer(next).held) continue;
     if (!order_.comes_before(buffer(next).occupant, steps)) start(next);
   }
-  return whole_.full(unit);
 }
 
 template <class Scalar>
 void GatheredUnits<Scalar>::release(int unit) {
   buffer(unit).held = false;
   --num_held_;
+  if (has_groups_) start_ahead();  // there is room for one of the next group
 }
 
 template <class Scalar>

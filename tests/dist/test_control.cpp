@@ -179,9 +179,10 @@ TEST_CASE("an agreement waits for a rank that works, and not for ranks that wait
   const auto error = error_of([&] { last ? other->barrier() : static_cast<void>(from_all_ranks(*control, 2)); });
   REQUIRE(error.has_value());
   CHECK(error->failure() == Failure::communication);
-  CHECK_THAT(error->what(),
-             ContainsSubstring(last ? "s in barrier for another rank, while every rank waits (for comm.timeout_s)"
-                                    : "s in gather_control for another rank, while every rank waits (for comm.timeout_s)"));
+  CHECK_THAT(
+      error->what(),
+      ContainsSubstring(last ? "s in barrier for another rank, while every rank waits (for comm.timeout_s)"
+                             : "s in gather_control for another rank, while every rank waits (for comm.timeout_s)"));
   CHECK_THAT(error->what(), ContainsSubstring("rank " + std::to_string(environment.rank()) + " on ") &&
                                 ContainsSubstring("newest collectives here: ") &&
                                 ContainsSubstring("waiting in gather_control 2 of control") &&

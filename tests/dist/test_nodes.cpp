@@ -6,6 +6,10 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
+#include <array>
+#include <chrono>
+#include <thread>
+
 #include <kozero/core/error.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include "src/dist/node_layout.hpp"
@@ -25,6 +29,7 @@ namespace {
 struct Sent {
   int ranks_per_node = 1;
   std::int64_t messages = 0;
+  std::int64_t receives = 0;
   std::int64_t bytes_to_other_nodes = 0;
   std::int64_t largest = 0;
 };
@@ -43,6 +48,12 @@ extern "C" int MPI_Isend(const void* buffer, int count, MPI_Datatype type, int t
   sent.largest = std::max(sent.largest, bytes);
   if (rank / sent.ranks_per_node != to / sent.ranks_per_node) sent.bytes_to_other_nodes += bytes;
   return PMPI_Isend(buffer, count, type, to, tag, comm, request);
+}
+
+extern "C" int MPI_Irecv(void* buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+                         MPI_Request* request) {
+  ++sent.receives;
+  return PMPI_Irecv(buffer, count, type, from, tag, comm, request);
 }
 
 namespace {
@@ -110,19 +121,24 @@ class Sum {
 std::int64_t wrong_gathers(Communicator& comm, const Vector<float>& full, std::int64_t extent, int rounds) {
   const Partition partition(extent, comm.size());
   std::int64_t wrong = 0;
+  std::array<Pending, 2> pending{};
   std::vector<float> shard(static_cast<std::size_t>(partition.size(comm.rank())));
   const auto value = [](int round, std::int64_t i) { return static_cast<float>(1000 * round + i); };
   for (int round = 0; round < rounds; ++round) {
     float* const all = full.data() + (round % 2) * extent;
     const bool in_place = round % 3 == 0;
     float* const own = in_place ? all + partition.begin(comm.rank()) : shard.data();
-    if (in_place && round >= 2) comm.barrier();  // it is written before the gather's start
+    // It is written before the gather's start.
+    if (in_place && round >= 2) comm.wait_until_reusable(pending[static_cast<std::size_t>(round % 2)]);
     for (std::int64_t i = 0; i < partition.size(comm.rank()); ++i)
       own[i] = value(round, partition.begin(comm.rank()) + i);
-    comm.wait(comm.start_all_gather(own, all, partition, sizeof(float)));
+    Pending& mine = pending[static_cast<std::size_t>(round % 2)];
+    mine = comm.start_all_gather(own, all, partition, sizeof(float));
+    if ((round + comm.rank()) % 5 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    comm.wait(mine);
     for (std::int64_t i = 0; i < extent; ++i) wrong += all[i] != value(round, i);
   }
-  comm.barrier();
+  for (const Pending& one : pending) comm.wait_until_reusable(one);
   return wrong;
 }
 
@@ -224,7 +240,13 @@ TEST_CASE("the partial sum passes each border between nodes once, and a shard go
           bytes * (num_nodes - 1) + 2 * results);
     const std::int64_t chunk = chain_chunk_bytes(bytes, {num_nodes, p}, 4096);
     const std::int64_t chunks = (4 * partition.largest() + chunk - 1) / chunk;
-    CHECK(sent.messages <= chunks * num_nodes + chunks + chunks);
+    // A flow sends each of its items on but those that end in this rank's own shard; the owner gives each of its
+    // chunks where node 0 is another one, and receives its sum where the last node is another one.
+    const int node = group.rank() / p;
+    const bool is_first = node == 0, is_last = node == num_nodes - 1;
+    const std::int64_t items = chunks * num_nodes;
+    CHECK(sent.messages == items - (is_last ? chunks : 0) + (is_first ? 0 : chunks));
+    CHECK(sent.receives == items - (is_first ? chunks : 0) + (is_last ? 0 : chunks));
     // Nobody adds behind the last rank with an addend.
     CHECK(traffic([&] { comm->reduce_scatter(shared.data(), shard.data(), partition, {.ranks = p}); }) == results);
     sent = {.ranks_per_node = p};
@@ -271,6 +293,18 @@ TEST_CASE("the cost model takes the chain where its bytes are fewer, and pairwis
   CHECK(19.1 == ms(chain_seconds(kUnit, {32, 8}, kBuffers / 4)));
   CHECK(520.9 == ms(pairwise_seconds(kUnit, {512, 8}, kBuffers)));
   CHECK(25.2 == ms(chain_seconds(kUnit, {512, 8}, kBuffers / 4)));
+  // Its requests of a rank: pairwise with 4 MiB of buffers, and items in and out of a flow, and its own shard's.
+  const auto requests = [](const NodeLayout& layout) {
+    const std::int64_t n = layout.num_nodes * layout.ranks_per_node;
+    const std::int64_t shard = Partition(kUnit / 4, static_cast<int>(n)).largest() * 4;
+    const auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+    const std::int64_t pairwise = 2 * (n - 1) * ceil_div(shard, kBuffers / (n - 1) / 256 * 256);
+    const std::int64_t chunks = ceil_div(shard, chain_chunk_bytes(kUnit, layout, kBuffers / 4));
+    return std::pair{pairwise, 2 * chunks * (layout.num_nodes + 1)};
+  };
+  CHECK(requests({2, 8}) == std::pair<std::int64_t, std::int64_t>{1350, 384});
+  CHECK(requests({128, 8}) == std::pair<std::int64_t, std::int64_t>{98208, 2064});
+  CHECK(requests({512, 8}) == std::pair<std::int64_t, std::int64_t>{393120, 4104});
   // The optimum of (S / c + N) (a + c / b), all flows of a node together.
   const NodeLayout layout{128, 8};
   const auto chunk = static_cast<double>(8 * chain_chunk_bytes(kUnit, layout, kBuffers));

@@ -177,9 +177,11 @@ TEST_CASE("one outcome a model, precision and batch: on 1 to 7 ranks, in every s
             if (num_ranks == 7 && run.stage < 3 && ++turn % 3 > 0) continue;  // of the many ranks a third, and stage 3
             // What is computed again changes no bit.
             run.recompute = run.stage == 0 ? model::Recompute() : model::Recompute{1, run.stage == 1};
-            const bool over_nodes = (num_ranks + run.stage) % 3 == 2;  // of 1 or 2 ranks
+            // shm, one node, and nodes of 1 or 2 ranks, so that each stage meets each of them on some number of ranks.
+            const int layout = (num_ranks + 3 * run.stage + static_cast<int>(granules)) % 4;
+            const int ranks_per_node = layout < 2 ? 0 : layout == 3 && num_ranks == 4 ? 2 : 1;
             tests::on_first_ranks(
-                num_ranks, (num_ranks + run.stage) % 3 == 0 ? "shm" : "mpi",
+                num_ranks, layout == 0 ? "shm" : "mpi",
                 [&](dist::Communicator& comm) {
                   const Outcome outcome = outcome_of(run, comm);
                   if (!first) first = outcome;
@@ -187,8 +189,35 @@ TEST_CASE("one outcome a model, precision and batch: on 1 to 7 ranks, in every s
                                   << ", " << num_ranks << " ranks, " << comm.description());
                   CHECK(outcome == *first);
                 },
-                {.ranks_per_node = over_nodes ? 2 - num_ranks % 2 : 0});
+                {.ranks_per_node = ranks_per_node});
           }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("groups of blocks that are computed again under stage 3 give the bits of none, whatever is gathered ahead") {
+  for (const bool tied : {false, true}) {
+    TinyRun run{.model = tests::tiny_gpt2(), .stage = 3, .micro_steps = 2, .global_batch = 4};
+    run.model.layers = 7;
+    run.model.tie_embeddings = tied;
+    for (const int ranks_per_node : {0, 1, 2}) {
+      std::optional<TinyResult> kept;
+      for (const int blocks : {0, 1, 2, 3, 7}) {
+        for (const int ahead : {0, 1, 3}) {
+          run.recompute = {blocks};
+          run.prefetch_units = ahead;
+          const auto check = [&](dist::Communicator& comm) {
+            const TinyResult result = result_of(run, comm);
+            if (!kept) kept = result;
+            INFO(blocks << " blocks again, " << ahead << " units ahead, " << comm.description());
+            CHECK(result == *kept);
+          };
+          const int held = std::max(blocks, 1);
+          tests::on_first_ranks(
+              std::min(4, tests::group_sizes().back()), ranks_per_node == 0 ? "shm" : "mpi", check,
+              {.under_way = zero::collectives_under_way(ahead + held - 1), .ranks_per_node = ranks_per_node});
         }
       }
     }

@@ -45,6 +45,8 @@ struct Leg {
   int stage = 0;
   bool overlap = true;
   int prefetch_units = 1;
+  int ranks_per_node = 0;  ///< > 0: by messages between nodes of so many ranks
+  model::Recompute recompute = {};
   bool staged = false;
   std::int64_t last = 0;
 };
@@ -55,7 +57,7 @@ struct RandomDeck {
 };
 
 model::Config random_model(Draws& draw) {
-  model::Config config{.layers = draw.between(1, 3), .heads = draw.between(1, 3), .seed = 5};
+  model::Config config{.layers = draw.between(1, 4), .heads = draw.between(1, 3), .seed = 5};
   config.vocab = draw.between(17, 71);
   config.seq = 2 * draw.between(1, 5) + 1;
   config.tie_embeddings = draw.coin();
@@ -93,6 +95,8 @@ RandomDeck random_deck(std::uint64_t number) {
     leg.stage = static_cast<int>(draw.between(0, 3));
     leg.overlap = draw.coin();
     leg.prefetch_units = static_cast<int>(draw.between(0, 2));
+    leg.ranks_per_node = draw.coin() ? (leg.ranks == 4 && draw.coin() ? 2 : 1) : 0;
+    leg.recompute = {static_cast<int>(draw.between(0, 3)), draw.coin()};
     leg.staged = draw.coin();
     leg.last = i + 1 == num_legs ? run.steps : run.steps * (i + 1) / num_legs;
     deck.legs.push_back(leg);
@@ -109,7 +113,9 @@ std::string described(const RandomDeck& deck) {
                      std::to_string(deck.run.micro_batch);
   for (const Leg& leg : deck.legs) {
     text += "; " + std::to_string(leg.ranks) + " ranks, " + leg.backend + ", stage " + std::to_string(leg.stage) +
-            (leg.staged ? ", staged" : "") + " to step " + std::to_string(leg.last);
+            (leg.ranks_per_node > 0 ? ", nodes of " + std::to_string(leg.ranks_per_node) : "") + ", recompute " +
+            std::to_string(leg.recompute.blocks) + (leg.staged ? ", staged" : "") + " to step " +
+            std::to_string(leg.last);
   }
   return text;
 }
@@ -207,6 +213,7 @@ void take_leg(TinyRun run, const Leg& leg, std::int64_t first, const std::string
   run.stage = leg.stage;
   run.overlap = leg.overlap;
   run.prefetch_units = leg.prefetch_units;
+  run.recompute = leg.recompute;
   run.staged = leg.staged;
   if (!from.empty()) run.loss_scaler.restore(io::read_manifest(from).record.loss_scale);
   MemoryLedger ledger;
@@ -249,9 +256,11 @@ void check_deck(std::uint64_t number, const std::string& folder) {
   std::string from;
   std::int64_t first = 1;
   for (const Leg& leg : deck.legs) {
-    tests::on_first_ranks(leg.ranks, leg.backend, [&](dist::Communicator& comm, const void* handle) {
+    const auto take = [&](dist::Communicator& comm, const void* handle) {
       take_leg(deck.run, leg, first, from, run_folder, reference, comm, handle);
-    });
+    };
+    tests::on_first_ranks(leg.ranks, leg.ranks_per_node > 0 ? "mpi" : leg.backend, take,
+                          {.ranks_per_node = leg.ranks_per_node});
     from = io::checkpoint_folder(run_folder, leg.last);
     first = leg.last + 1;
   }

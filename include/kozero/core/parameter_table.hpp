@@ -54,7 +54,7 @@ struct Unit {
   std::string name;
   std::int64_t extent = 0;  ///< elements with pads: a multiple of unit_multiple()
   std::int64_t offset = 0;  ///< of its first element in the whole flat array
-  int slot = 0;             ///< units with the same slot are never in use together, so they may share one buffer
+  int slot = 0;  ///< units of a slot are used one at a time, or in small groups, so that they share a few buffers
 };
 
 class ParameterTable {

@@ -80,7 +80,7 @@ struct CommunicatorOptions {
 // Each comes in parts, so that a rank need not wait for the slowest one at once:
 //   start                 hands the arguments over: until wait, the full array and the shard are the collective's
 //   wait                  the result is there
-//   wait_until_reusable   the peers have read what was handed over: it may be written again
+//   wait_until_reusable   no peer reads the shard or the full array any more: both may be written again
 // All ranks call all of these in one order. On a device the parts are ordered on streams, and the host does not wait.
 // share(label, bytes), collective, gives memory that peers read where it lies, or nullptr: arguments in it (on all
 // ranks at once, in the same array) save the copies through buffers; any other memory will do.

@@ -48,7 +48,7 @@ struct TokenRows {
 /// What backward computes again from kept inputs instead of finding it in memory (Chen et al. 2016, arXiv:1604.06174).
 /// The bits are those of a run that keeps everything.
 struct Recompute {
-  int blocks = 0;                ///< N: each N-th block's input is kept, and N blocks are computed again together; 0: none
+  int blocks = 0;                ///< N: each N-th block's input is kept, N blocks are computed again together; 0: none
   bool keeps_attention = false;  ///< attention's result and logsumexp are kept in each block
 };
 

@@ -100,7 +100,8 @@ class SelfAttention : public Sublayer<Scalar> {
   };
 
   void reserve_result(MemoryLedger& ledger, std::int64_t num_rows, std::int64_t batch, std::int64_t positions);
-  void run(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights, bool attends) const;
+  void run(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights,
+           bool attends) const;
   Decoding take_decoding(Scratch& scratch, std::int64_t num_rows) const;
   [[nodiscard]] kernels::AttentionShape shape(const Pass& pass) const;
   [[nodiscard]] Activations used_part(const Pass& pass) const;

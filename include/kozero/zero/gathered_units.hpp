@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // gathered_units.hpp: the gathered copies of sharded units, and the order in which a pass reads the units.
-// acquire(u) waits for the gather of u and starts the gathers of the next `ahead` units in that order. The units of a
+// acquire(u) waits for the gather of u and starts the gathers of the next units in that order. The units of a
 // slot share at most held + ahead buffers; a unit stays in its buffer until another unit needs the buffer.
 #pragma once
 #include <cstdint>
@@ -42,7 +42,8 @@ class UnitOrder {
 
 // The schedule of stage 3's gathers: when a unit's gather is started, waited for and dropped.
 //   acquire(u):             start the gather of u, unless it is there or under way  ->  wait for it
-//                           ->  start those of the next `ahead` units in UnitOrder whose buffers are free
+//                           ->  start those of the next ahead + held - 1 units in UnitOrder, except where the buffer is
+//                               held or its unit is needed earlier
 //   release(u):             u stays in its buffer until another unit needs that, so that it is not gathered twice in a
 //                           row
 //   wait_until_reusable():  no peer reads this rank's shards any more: they may change
@@ -79,11 +80,13 @@ class GatheredUnits {
 
   [[nodiscard]] Buffer& buffer(int unit) { return buffers_[whole_.buffer(unit)]; }
   void start(int unit);
+  void start_ahead();
 
   const ParameterTable& table_;
   const dist::DistributedArray<Scalar>& shards_;
   dist::DistributedArray<Scalar> whole_;  // in a few buffers
   int ahead_;
+  bool has_groups_;
   UnitOrder order_;
   std::vector<Buffer> buffers_;
   int num_held_ = 0;
