@@ -148,8 +148,9 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   parser.add("--memory", memory, "what a rank may take: 80GiB, 512MiB")
       .type_name("SIZE")
       .default_text("what is free")
-      .check(
-          [](const std::string& text) { return bytes_in(text) > 0 ? "" : "accepted: a whole number and MiB or GiB"; });
+      .check([](const std::string& text) {
+        return bytes_in(text) > 0 ? "" : fmt::format("\"{}\"; accepted: a whole number and MiB or GiB", text);
+      });
   JsonOutput json;
   json.add_to(parser);
   parser.parse(arguments);
