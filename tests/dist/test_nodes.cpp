@@ -6,7 +6,6 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
-#include <array>
 #include <chrono>
 #include <thread>
 
@@ -117,28 +116,29 @@ class Sum {
   Pending pending_;
 };
 
-/// How many bytes are wrong after `rounds` gathers, in place and not, into two arrays in turn that are not awaited.
-std::int64_t wrong_gathers(Communicator& comm, const Vector<float>& full, std::int64_t extent, int rounds) {
+/// How many elements are wrong after `rounds` gathers into one array, each started when the one before has arrived. In
+/// place, shards are written when nobody reads the array any more.
+std::int64_t wrong_gathers(Communicator& comm, const Vector<float>& full, std::int64_t extent, bool in_place) {
+  constexpr int kRounds = 8;
   const Partition partition(extent, comm.size());
-  std::int64_t wrong = 0;
-  std::array<Pending, 2> pending{};
-  std::vector<float> shard(static_cast<std::size_t>(partition.size(comm.rank())));
+  const auto mine = static_cast<std::size_t>(partition.size(comm.rank()));
+  std::vector<std::vector<float>> shards(kRounds, std::vector<float>(mine));
   const auto value = [](int round, std::int64_t i) { return static_cast<float>(1000 * round + i); };
-  for (int round = 0; round < rounds; ++round) {
-    float* const all = full.data() + (round % 2) * extent;
-    const bool in_place = round % 3 == 0;
-    float* const own = in_place ? all + partition.begin(comm.rank()) : shard.data();
-    // It is written before the gather's start.
-    if (in_place && round >= 2) comm.wait_until_reusable(pending[static_cast<std::size_t>(round % 2)]);
-    for (std::int64_t i = 0; i < partition.size(comm.rank()); ++i)
-      own[i] = value(round, partition.begin(comm.rank()) + i);
-    Pending& mine = pending[static_cast<std::size_t>(round % 2)];
-    mine = comm.start_all_gather(own, all, partition, sizeof(float));
-    if ((round + comm.rank()) % 5 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    comm.wait(mine);
-    for (std::int64_t i = 0; i < extent; ++i) wrong += all[i] != value(round, i);
+  std::int64_t wrong = 0;
+  Pending pending{Collective::all_gather, 0};
+  for (int round = 0; round < kRounds; ++round) {
+    if (in_place && round > 0) comm.wait_until_reusable(pending);
+    float* const own =
+        in_place ? full.data() + partition.begin(comm.rank()) : shards[static_cast<std::size_t>(round)].data();
+    for (std::size_t i = 0; i < mine; ++i) {
+      own[i] = value(round, partition.begin(comm.rank()) + static_cast<std::int64_t>(i));
+    }
+    pending = comm.start_all_gather(own, full.data(), partition, sizeof(float));
+    if ((round + comm.rank()) % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    comm.wait(pending);
+    for (std::int64_t i = 0; i < extent; ++i) wrong += full.data()[i] != value(round, i);
   }
-  for (const Pending& one : pending) comm.wait_until_reusable(one);
+  comm.wait_until_reusable(pending);
   return wrong;
 }
 
@@ -199,13 +199,16 @@ TEST_CASE("gathers in shared memory are whole, and a later one does not overtake
   for (const int p : node_sizes(group.size())) {
     MemoryLedger ledger;
     CommunicatorOptions options = nodes_of(p, 4096);
-    options.message_bytes = 1000;
+    options.message_bytes = 100'000;
     const auto comm = make_communicator("mpi", group.handle(), ledger, options);
     CHECK(comm->shares_gathered() == (p > 1));
-    const auto shared = ledger.take<float>(Memory::workspace, "whole", 2 * 4097, *comm);
-    for (const std::int64_t extent : {1, 65, 4097}) {
-      CAPTURE(p, group.size(), extent);
-      CHECK(wrong_gathers(*comm, shared, extent, 40) == 0);
+    constexpr std::int64_t kLargest = (1 << 20) + 17;  // copies of it last long enough to be overtaken
+    const auto shared = ledger.take<float>(Memory::workspace, "whole", kLargest, *comm);
+    for (const std::int64_t extent : {std::int64_t{1}, std::int64_t{65}, kLargest}) {
+      for (const bool in_place : {false, true}) {
+        CAPTURE(p, group.size(), extent, in_place);
+        CHECK(wrong_gathers(*comm, shared, extent, in_place) == 0);
+      }
     }
   }
 }
