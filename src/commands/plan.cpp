@@ -140,7 +140,7 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   deck_arguments.add_to(parser);
   std::vector<std::int64_t> counts;
   std::string memory;
-  parser.add("--ranks", counts, "numbers of ranks to plan for, with commas between")
+  parser.add("--ranks", counts, "ranks to plan for, with commas")
       .type_name("LIST")
       .delimiter(',')
       .default_text("run.ranks")

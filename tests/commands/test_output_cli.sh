@@ -78,7 +78,7 @@ help_and_completion() {
     [[ $command != bench* ]] || expect 0 "^    '$command'\) echo \"$words--help\"" cat completion.bash
     expect 0 '^fits$' awk 'length > 80 { wide = 1; print } END { if (!wide) print "fits" }' out.txt
   done
-  expect 0 '^  --ranks N +ranks to plan for \(default: run.ranks\)$' "$kozero" plan --help
+  expect 0 '^  --ranks LIST +ranks to plan for, with commas \(default: run.ranks\)$' "$kozero" plan --help
   also '^  section.key=value +changes a key of the deck'
   expect 0 '^  --steps N +steps to compute under each ZeRO stage \(default: 3\)$' "$kozero" verify --help
   expect 0 '^  collectives: ' "$kozero" bench --help
