@@ -109,7 +109,7 @@ nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans) {
   return stages;
 }
 
-/// Of one number of ranks as it is, of several a list.
+/// The stages of all numbers of ranks in one list, and for each number what fits.
 nlohmann::ordered_json json_of(const std::vector<std::vector<plan::MemoryPlan>>& plans, const std::vector<Ranks>& all,
                                const io::Deck& deck, const std::string& memory) {
   nlohmann::ordered_json json = {{"parameters", plans[0].front().num_parameters},

@@ -80,7 +80,8 @@ const std::string& Session::backend() {
 dist::CommunicatorOptions Session::options() const { return train::communicator_options(deck_); }
 
 plan::MemoryPlan Session::plan_of(train::Settings settings) {
-  settings.comm.over_nodes = backend() == "mpi" && dist::sums_over_nodes(ranks_, settings.comm);
+  if (!over_nodes_) over_nodes_ = backend() == "mpi" && dist::sums_over_nodes(ranks_, settings.comm);
+  settings.comm.over_nodes = *over_nodes_;
   return dist::agreed(*control_, [&] { return plan::memory_plan(settings, backend_, control_->size()); });
 }
 

@@ -62,7 +62,8 @@ class Session {
   std::optional<train::Runtime> runtime_;
   std::unique_ptr<dist::Communicator> control_;
   std::string tuning_;
-  std::string backend_;  // "" until it was asked for
+  std::string backend_;             // "" until it was asked for
+  std::optional<bool> over_nodes_;  // likewise
 };
 
 // What must hold before a command spends time, each refused in one line with cause and remedy.

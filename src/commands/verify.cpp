@@ -224,11 +224,11 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   const bool has_reference = reference.has_value();
   const auto settings = train::settings_of(deck, comm.size(), data.vocab, data.train->num_samples());
   const int threads = session.runtime().threads();
-  const bool compares = !has_reference || reference->threads == threads ||
-                        !kernels::products_depend_on_threads(settings.precision);
-  if (!compares) {
-    std::cout << fmt::format("not compared with {}, of {} threads: bits of products by {} depend on the number\n",
-                             options.reference, reference->threads, kernels::product_library());
+  std::string not_compared;  // why the reference is not
+  if (has_reference && reference->threads != threads && kernels::products_depend_on_threads(settings.precision)) {
+    not_compared = fmt::format(
+        "threads: {} a rank are not compared with the {} of {}: bits of products by {} depend on their number\n",
+        threads, reference->threads, options.reference, kernels::product_library());
     reference.reset();
   }
   Verification verification(data, options.steps, threads, std::move(reference));
@@ -253,7 +253,8 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   dist::agreed(comm, [&] {
     if (comm.rank() != 0) return;
     if (!options.reference.empty() && !has_reference) write_trace(options.reference, verification.first());
-    print_end(options, counts, threads, has_reference && compares, arguments);
+    print_end(options, counts, threads, has_reference && not_compared.empty(), arguments);
+    std::cout << not_compared << std::flush;
   });
 }
 

@@ -118,7 +118,7 @@ bool ChainReductions::add_item() {
   if (!find_item(added_, true) || added_.sequence >= posted_.sequence) return false;
   const std::size_t slot = added_.slot();
   if (!arrived(inputs_[slot]) || !arrived(outputs_[slot])) return false;
-  if (board_.first_not_posted(Collective::reduce_scatter, added_.ticket) >= 0) return false;
+  if (board_.first_behind(&Posting::posted, Collective::reduce_scatter, added_.ticket) >= 0) return false;
   const Reduction& reduction = at(added_.ticket);
   const Chunks chunks = reduction.chunks();
   const std::int64_t k = added_.item / layout_.num_nodes;
@@ -157,48 +157,53 @@ bool ChainReductions::has_added_own(const Cursor& own) const {
 }
 
 bool ChainReductions::send_accumulator() {
-  if (!find_item(given_, false) || given_.sequence >= passed_.sequence + kWindow) return false;
-  const Reduction& reduction = at(given_.ticket);
+  if (!find_item(accumulator_sent_, false) || accumulator_sent_.sequence >= result_complete_.sequence + kWindow)
+    return false;
+  const Reduction& reduction = at(accumulator_sent_.ticket);
   if (reduction.fold.onto && node_ > 0) {
-    send(reduction.shard + given_.item * reduction.chunk, reduction.chunks().size(rank_, given_.item),
-         layout_.rank(0, local_), kAccumulator, given_.ticket, accumulators_[given_.slot()]);
+    send(reduction.shard + accumulator_sent_.item * reduction.chunk,
+         reduction.chunks().size(rank_, accumulator_sent_.item), layout_.rank(0, local_), kAccumulator,
+         accumulator_sent_.ticket, accumulators_[accumulator_sent_.slot()]);
   }
-  given_.pass();
+  accumulator_sent_.pass();
   return true;
 }
 
 bool ChainReductions::post_result() {
-  if (!find_item(taken_, false) || taken_.sequence >= given_.sequence) return false;
-  const Reduction& reduction = at(taken_.ticket);
+  if (!find_item(result_posted_, false) || result_posted_.sequence >= accumulator_sent_.sequence) return false;
+  const Reduction& reduction = at(result_posted_.ticket);
   if (node_ != reduction.last_node) {
     // The receive is posted to memory that nobody here reads any more: as accumulator, or, in place, as addend.
     const bool is_read_here = node_ < reduction.last_node && (node_ == 0 || !reduction.fold.onto);
-    if (!arrived(accumulators_[taken_.slot()]) || (is_read_here && !has_added_own(taken_))) return false;
-    receive(reduction.shard + taken_.item * reduction.chunk, reduction.chunks().size(rank_, taken_.item),
-            layout_.rank(reduction.last_node, local_), kResult, taken_.ticket, results_[taken_.slot()]);
+    if (!arrived(accumulators_[result_posted_.slot()]) || (is_read_here && !has_added_own(result_posted_)))
+      return false;
+    receive(reduction.shard + result_posted_.item * reduction.chunk,
+            reduction.chunks().size(rank_, result_posted_.item), layout_.rank(reduction.last_node, local_), kResult,
+            result_posted_.ticket, results_[result_posted_.slot()]);
   }
-  taken_.pass();
+  result_posted_.pass();
   return true;
 }
 
 bool ChainReductions::complete_result() {
-  if (!find_item(passed_, false) || passed_.sequence >= taken_.sequence) return false;
-  const Reduction& reduction = at(passed_.ticket);
-  if (node_ == reduction.last_node ? !has_added_own(passed_) : !arrived(results_[passed_.slot()])) return false;
-  if (!arrived(accumulators_[passed_.slot()])) return false;
-  passed_.pass();
+  if (!find_item(result_complete_, false) || result_complete_.sequence >= result_posted_.sequence) return false;
+  const Reduction& reduction = at(result_complete_.ticket);
+  if (node_ == reduction.last_node ? !has_added_own(result_complete_) : !arrived(results_[result_complete_.slot()]))
+    return false;
+  if (!arrived(accumulators_[result_complete_.slot()])) return false;
+  result_complete_.pass();
   return true;
 }
 
 bool ChainReductions::is_done(std::uint64_t ticket) {
   if (find_item(added_, true) && added_.ticket <= ticket) return false;
-  if (find_item(passed_, false) && passed_.ticket <= ticket) return false;
+  if (find_item(result_complete_, false) && result_complete_.ticket <= ticket) return false;
   return std::ranges::all_of(outputs_, [&](Message& output) { return output.ticket > ticket || arrived(output); });
 }
 
 int ChainReductions::awaited(std::uint64_t ticket) {
   if (find_item(added_, true) && added_.ticket <= ticket) {
-    const int peer = board_.first_not_posted(Collective::reduce_scatter, added_.ticket);
+    const int peer = board_.first_behind(&Posting::posted, Collective::reduce_scatter, added_.ticket);
     if (peer >= 0) return layout_.rank(node_, peer);
     const Reduction& reduction = at(added_.ticket);
     for (Message* message : {&inputs_[added_.slot()], &outputs_[added_.slot()],

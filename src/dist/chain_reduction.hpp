@@ -101,7 +101,7 @@ class ChainReductions {
     return accumulators_[(reduction.first_own + static_cast<std::uint64_t>(k)) % kWindow];
   }
 
-  /// Whether the sums of this rank's chunk `item` of reduction `ticket` have been made here.
+  /// Whether this rank has added its node's arrays to the chunk of its own shard where `own` is.
   [[nodiscard]] bool has_added_own(const Cursor& own) const;
   [[nodiscard]] float* partial(std::size_t slot) { return received_.data() + static_cast<std::int64_t>(slot) * chunk_; }
   [[nodiscard]] float* sum(std::size_t slot) { return sums_.data() + static_cast<std::int64_t>(slot) * chunk_; }
@@ -125,10 +125,10 @@ class ChainReductions {
   Cursor added_;
   std::array<Message, kWindow> inputs_;
   std::array<Message, kWindow> outputs_;
-  // This rank's own shard: the accumulator is given, the result's receive posted, the result there.
-  Cursor given_;
-  Cursor taken_;
-  Cursor passed_;
+  // This rank's own shard, chunk by chunk.
+  Cursor accumulator_sent_;
+  Cursor result_posted_;
+  Cursor result_complete_;
   std::uint64_t num_own_ = 0;  ///< chunks of it, of all reductions that were started
   std::array<Message, kWindow> accumulators_;
   std::array<Message, kWindow> results_;

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // communicator.cpp: default options, agreement through control traffic, the communicator of one rank, and the one that
 // carries control traffic alone.
-#include <algorithm>
-#include <iostream>
 #include <mpi.h>
 #include <sys/statvfs.h>
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
 #include <utility>
 
 #include <kozero/core/device.hpp>

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <kozero/core/error.hpp>
+#include "src/dist/chunks.hpp"
 #include "src/dist/group_communicator.hpp"
 #include "src/dist/heartbeat.hpp"
 #include "src/dist/watchdog.hpp"
@@ -69,6 +70,7 @@ std::string details(int rank) {
 namespace {
 
 constexpr std::int64_t kControlMessage = std::int64_t{1} << 30;
+constexpr int kTag = 0;  // of messages; others are a back end's own
 
 }  // namespace
 
@@ -120,21 +122,54 @@ void GroupCommunicator::lose(const char* collective, int peer) {
   lose(waited_in_vain(rank_, traits_.timeout_s, collective, whom));
 }
 
-void GroupCommunicator::wait_for(PendingMessages& messages, const char* collective) {
-  const Whereabouts::Wait waits(traits_.role);
-  Patience patience(traits_.timeout_s, traits_.waiting);
-  int done = 0;
-  while (true) {
-    check_mpi(MPI_Testall(messages.count(), messages.requests(), &done, MPI_STATUSES_IGNORE), collective);
-    if (done != 0) return messages.clear();
-    if (!patience.pause()) break;
+void GroupCommunicator::receive(void* to, std::int64_t bytes, int peer, PendingMessages& messages) {
+  if (bytes == 0) return;
+  check_mpi(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, peer, kTag, comm_, messages.add(peer)), "MPI_Irecv");
+}
+
+void GroupCommunicator::send(const void* from, std::int64_t bytes, int peer, PendingMessages& messages) {
+  if (bytes == 0) return;
+  check_mpi(MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, peer, kTag, comm_, messages.add(peer)), "MPI_Isend");
+}
+
+void GroupCommunicator::exchange_shards(char* full, const Partition& partition, std::int64_t element,
+                                        std::int64_t message_bytes, int stride, PendingMessages& messages) {
+  const Chunks chunks(partition, chunk_extent(message_bytes, 1, element));
+  const int most = static_cast<int>(chunks.count()) * 2 * (size_ / stride);
+  if (messages.capacity() < most) messages = PendingMessages(most);
+  for (std::int64_t k = 0; k < chunks.count(); ++k) {
+    // At each distance every rank sends to one rank and receives from one, so that no rank is everybody's first.
+    for (int distance = stride; distance < size_; distance += stride) {
+      const int from = (rank_ - distance + size_) % size_;
+      receive(full + chunks.begin(from, k) * element, chunks.size(from, k) * element, from, messages);
+      send(full + chunks.begin(rank_, k) * element, chunks.size(rank_, k) * element, (rank_ + distance) % size_,
+           messages);
+    }
   }
+}
+
+bool GroupCommunicator::are_done(PendingMessages& messages, const char* collective) {
+  int done = 0;
+  check_mpi(MPI_Testall(messages.count(), messages.requests(), &done, MPI_STATUSES_IGNORE), collective);
+  if (done != 0) messages.clear();
+  return done != 0;
+}
+
+int GroupCommunicator::first_late(PendingMessages& messages, const char* collective) {
   int late = 0;
   for (int finished = 1; late + 1 < messages.count(); ++late) {
     check_mpi(MPI_Request_get_status(messages.requests()[late], &finished, MPI_STATUS_IGNORE), collective);
     if (finished == 0) break;
   }
-  lose(collective, messages.peer(late));
+  return messages.peer(late);
+}
+
+void GroupCommunicator::wait_for(PendingMessages& messages, const char* collective) {
+  const Whereabouts::Wait waits(traits_.role);
+  Patience patience(traits_.timeout_s, traits_.waiting);
+  while (!are_done(messages, collective)) {
+    if (!patience.pause()) lose(collective, first_late(messages, collective));
+  }
 }
 
 void GroupCommunicator::check_wait(const Patience& patience, const char* collective) {

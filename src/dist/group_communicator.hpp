@@ -137,6 +137,17 @@ class GroupCommunicator : public Communicator {
   [[noreturn]] void lose(const char* collective, int peer);
   /// Control traffic asks first: throws where data under way were lost, so that no rank goes on with what did not come.
   virtual void look() {}
+  // Messages of bytes, none of no bytes; those between two ranks keep their order.
+  void receive(void* to, std::int64_t bytes, int peer, PendingMessages& messages);
+  void send(const void* from, std::int64_t bytes, int peer, PendingMessages& messages);
+  /// Starts an all-gather among the ranks r, r + stride, r + 2 stride, ...: each sends its shard of `full` to the
+  /// others and receives theirs, in messages of at most `message_bytes`. `messages` are none, and are given room.
+  void exchange_shards(char* full, const Partition& partition, std::int64_t element, std::int64_t message_bytes,
+                       int stride, PendingMessages& messages);
+  /// Whether all of `messages` are done; clears them then.
+  bool are_done(PendingMessages& messages, const char* collective);
+  /// The rank at the other end of the first that is not done.
+  int first_late(PendingMessages& messages, const char* collective);
   /// Waits for all of `messages` and clears them.
   void wait_for(PendingMessages& messages, const char* collective);
 

@@ -13,8 +13,6 @@
 namespace kozero::dist {
 namespace {
 
-constexpr int kTag = 0;  // messages between two ranks keep their order
-
 std::int64_t chunk_of(int size, const CommunicatorOptions& options) {
   return chunk_extent(options.chunk_bytes, size - 1, sizeof(float));
 }
@@ -69,19 +67,13 @@ class MpiCommunicator final : public GroupCommunicator {
     const auto element = static_cast<std::int64_t>(element_size);
     begin("all_gather", partition.extent() * element);
     Device().fence("kozero::dist::mpi::all_gather");
-    const Chunks chunks(partition, chunk_extent(message_bytes_, 1, element));
     auto* all = static_cast<char*>(full);
-    char* own = all + partition.begin(rank()) * element;
-    copy_bytes(own, shard, partition.size(rank()) * element);
+    copy_bytes(all + partition.begin(rank()) * element, shard, partition.size(rank()) * element);
     const std::uint64_t ticket = next_gather_++;
-    PendingMessages& pending = room_for(ticket, static_cast<int>(chunks.count()) * 2 * size());
-    for (std::int64_t k = 0; k < chunks.count(); ++k) {
-      for (int step = 1; step < size(); ++step) {
-        receive(all + chunks.begin(upstream(step), k) * element, chunks.size(upstream(step), k) * element,
-                upstream(step), pending);
-        send(own + k * chunks.extent() * element, chunks.size(rank(), k) * element, downstream(step), pending);
-      }
-    }
+    PendingMessages& pending = gathers_[ticket % gathers_.size()];
+    require(pending.count() == 0,
+            "mpi: " + std::to_string(gathers_.size()) + " gathers are under way, and another is started");
+    exchange_shards(all, partition, element, message_bytes_, 1, pending);
     return {Collective::all_gather, ticket};
   }
 
@@ -93,15 +85,6 @@ class MpiCommunicator final : public GroupCommunicator {
 
  private:
   using Buffer = Kokkos::View<float*, Kokkos::HostSpace>;
-
-  /// For the messages of one more gather.
-  PendingMessages& room_for(std::uint64_t ticket, int messages) {
-    PendingMessages& room = gathers_[ticket % gathers_.size()];
-    require(room.count() == 0,
-            "mpi: " + std::to_string(gathers_.size()) + " gathers are under way, and another is started");
-    if (room.capacity() < messages) room = PendingMessages(messages);
-    return room;
-  }
 
   // In each step every rank sends to one rank and receives from one, so that no rank is everybody's first.
   [[nodiscard]] int downstream(int step) const { return (rank() + step) % size(); }
@@ -118,16 +101,6 @@ class MpiCommunicator final : public GroupCommunicator {
       if (from < addends) receive(received(k, from), chunks.size(rank(), k) * kElement, from, pending_[k % 2]);
       if (rank() < addends) send(full + chunks.begin(to, k), chunks.size(to, k) * kElement, to, pending_[k % 2]);
     }
-  }
-
-  void receive(void* to, std::int64_t bytes, int peer, PendingMessages& pending) {
-    if (bytes == 0) return;
-    check_mpi(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, peer, kTag, mpi(), pending.add(peer)), "MPI_Irecv");
-  }
-
-  void send(const void* from, std::int64_t bytes, int peer, PendingMessages& pending) {
-    if (bytes == 0) return;
-    check_mpi(MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, peer, kTag, mpi(), pending.add(peer)), "MPI_Isend");
   }
 
   std::int64_t chunk_;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <kozero/dist/communicator.hpp>
@@ -20,7 +21,18 @@ namespace kozero::dist {
 class NodeBoard {
  public:
   /// Collective over the node's ranks, whose control traffic `node` carries.
-  NodeBoard(std::unique_ptr<Communicator> node, const std::string& folder, std::uint64_t under_way);
+  NodeBoard(std::unique_ptr<Communicator> node, const std::string& folder, std::uint64_t under_way)
+      : node_(std::move(node)), under_way_(under_way), arrays_(*node_, folder) {
+    if (num_peers() == 1) {
+      alone_ = std::vector<Posting>(2 * under_way);
+      own_ = reinterpret_cast<char*>(alone_.data());
+      return;
+    }
+    own_ = static_cast<char*>(arrays_.add(bytes(under_way)));
+    if (own_ == nullptr) return;
+    for (std::uint64_t i = 0; i < 2 * under_way; ++i) new (own_ + i * sizeof(Posting)) Posting;
+    node_->barrier();
+  }
 
   /// False on all ranks of a node without room: then it is of no use. A rank alone on its node always has room.
   [[nodiscard]] bool has_room() const { return own_ != nullptr; }
@@ -48,9 +60,13 @@ class NodeBoard {
   void publish_read(Collective kind, std::uint64_t ticket) const {
     posting(kind, local(), ticket).read.publish(ticket + 1);
   }
-  /// The first peer that has not posted, or not read; -1 where all have.
-  [[nodiscard]] int first_not_posted(Collective kind, std::uint64_t ticket) const;
-  [[nodiscard]] int first_not_read(Collective kind, std::uint64_t ticket) const;
+  /// The first peer that has not posted (&Posting::posted), or not read (&Posting::read); -1 where all have.
+  [[nodiscard]] int first_behind(PhaseCounter Posting::* counter, Collective kind, std::uint64_t ticket) const {
+    for (int peer = 0; peer < num_peers(); ++peer) {
+      if (!(posting(kind, peer, ticket).*counter).is_published(ticket + 1)) return peer;
+    }
+    return -1;
+  }
 
   /// Where `peer` has what it posted.
   [[nodiscard]] char* posted_by(Collective kind, int peer, std::uint64_t ticket) const {

@@ -12,8 +12,10 @@
 
 namespace kozero::dist {
 
-int first_rank_on_node(const void* mpi_comm, int simulated) {
-  const MPI_Comm comm = *static_cast<const MPI_Comm*>(mpi_comm);
+namespace {
+
+/// The first rank on this rank's node.
+int first_rank_on_node(MPI_Comm comm, int simulated) {
   int rank = 0;
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   if (simulated > 0) return rank / simulated * simulated;
@@ -26,11 +28,13 @@ int first_rank_on_node(const void* mpi_comm, int simulated) {
   return first;
 }
 
+}  // namespace
+
 NodeLayout node_layout(const void* mpi_comm, int simulated) {
   const MPI_Comm comm = *static_cast<const MPI_Comm*>(mpi_comm);
   int size = 0;
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
-  const int mine = first_rank_on_node(mpi_comm, simulated);
+  const int mine = first_rank_on_node(comm, simulated);
   std::vector<int> first(static_cast<std::size_t>(size));
   const BlockingCall call("MPI_Allgather");
   check_mpi(MPI_Allgather(&mine, 1, MPI_INT, first.data(), 1, MPI_INT, comm), "MPI_Allgather");

@@ -25,11 +25,8 @@ struct NodeLayout {
   [[nodiscard]] int rank(int node, int local) const { return node * ranks_per_node + local; }
 };
 
-/// Which rank of `mpi_comm` (an `MPI_Comm*`) is the first one on this rank's node. Collective. Where `simulated` is not
-/// 0, nodes are so many consecutive ranks.
-int first_rank_on_node(const void* mpi_comm, int simulated);
-
-/// The layout of `mpi_comm` (an `MPI_Comm*`), equal on all ranks. Collective.
+/// The layout of `mpi_comm` (an `MPI_Comm*`), equal on all ranks. Collective. Where `simulated` is not 0, nodes are so
+/// many consecutive ranks.
 NodeLayout node_layout(const void* mpi_comm, int simulated);
 
 inline constexpr double kMessageSeconds = 2e-6;

@@ -15,36 +15,8 @@
 
 namespace kozero::dist {
 
-NodeBoard::NodeBoard(std::unique_ptr<Communicator> node, const std::string& folder, std::uint64_t under_way)
-    : node_(std::move(node)), under_way_(under_way), arrays_(*node_, folder) {
-  if (num_peers() == 1) {
-    alone_ = std::vector<Posting>(2 * under_way);
-    own_ = reinterpret_cast<char*>(alone_.data());
-    return;
-  }
-  own_ = static_cast<char*>(arrays_.add(bytes(under_way)));
-  if (own_ == nullptr) return;
-  for (std::uint64_t i = 0; i < 2 * under_way; ++i) new (own_ + i * sizeof(Posting)) Posting;
-  node_->barrier();
-}
-
-int NodeBoard::first_not_posted(Collective kind, std::uint64_t ticket) const {
-  for (int peer = 0; peer < num_peers(); ++peer) {
-    if (!posting(kind, peer, ticket).posted.is_published(ticket + 1)) return peer;
-  }
-  return -1;
-}
-
-int NodeBoard::first_not_read(Collective kind, std::uint64_t ticket) const {
-  for (int peer = 0; peer < num_peers(); ++peer) {
-    if (!posting(kind, peer, ticket).read.is_published(ticket + 1)) return peer;
-  }
-  return -1;
-}
-
 namespace {
 
-constexpr int kShard = 4;  // the tag of a gather's messages; chain_reduction.cpp has the others
 constexpr std::uint64_t kDone = ~std::uint64_t{0};  // the ticket of a collective that ended in its start
 
 /// The ranks of this rank's node, for as long as this object lives.
@@ -91,9 +63,8 @@ class NodesCommunicator final : public GroupCommunicator {
         options_(options),
         layout_(layout),
         pairwise_(std::move(pairwise)),
-        board_owner_(std::move(board)),
-        board_(*board_owner_),
-        chains_(mpi(), rank(), layout, board_, options.under_way, chain_chunk(options)),
+        board_(std::move(board)),
+        chains_(mpi(), rank(), layout, *board_, options.under_way, chain_chunk(options)),
         gathers_(options.under_way) {}
 
   [[nodiscard]] std::string name() const override { return "mpi"; }
@@ -110,12 +81,12 @@ class NodesCommunicator final : public GroupCommunicator {
     if (layout_.ranks_per_node == 1) return nullptr;  // nobody is there to read it
     const std::int64_t free = options_.shm_free_bytes();
     std::int64_t needed = 0;
-    for (const std::int64_t wanted : from_all_ranks(board_.node(), bytes)) needed += wanted;
+    for (const std::int64_t wanted : from_all_ranks(board_->node(), bytes)) needed += wanted;
     void* own = nullptr;
-    if (broadcast_value(board_.node(), char{needed <= free}) != 0) own = board_.arrays().add(bytes);
+    if (broadcast_value(board_->node(), char{needed <= free}) != 0) own = board_->arrays().add(bytes);
     const auto all = from_all_ranks(*this, char{own != nullptr});
     if (std::ranges::find(all, char{0}) == all.end()) return own;
-    if (own != nullptr) board_.arrays().remove_last();
+    if (own != nullptr) board_->arrays().remove_last();
     if (rank() == 0 && !lacks_room_) {
       options_.notice("comm.backend = mpi exchanges " + label +
                       " pairwise between all ranks, which is slower: a node's /dev/shm has no room to share it");
@@ -127,7 +98,7 @@ class NodesCommunicator final : public GroupCommunicator {
   Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
     require(partition.num_ranks() == size(), "mpi reduce_scatter: a partition for another number of ranks");
     const std::int64_t bytes = partition.extent() * static_cast<std::int64_t>(sizeof(float));
-    const auto location = board_.arrays().location_of(full);
+    const auto location = board_->arrays().location_of(full);
     if (!is_shared(location) || !takes_chain(bytes)) {
       pairwise_->reduce_scatter(full, shard, partition, fold);
       return {Collective::reduce_scatter, kDone};
@@ -144,7 +115,7 @@ class NodesCommunicator final : public GroupCommunicator {
                            std::size_t element_size) override {
     require(partition.num_ranks() == size(), "mpi all_gather: a partition for another number of ranks");
     const auto element = static_cast<std::int64_t>(element_size);
-    const auto location = board_.arrays().location_of(full);
+    const auto location = board_->arrays().location_of(full);
     if (!is_shared(location)) {
       pairwise_->all_gather(shard, full, partition, element_size);
       return {Collective::all_gather, kDone};
@@ -161,7 +132,8 @@ class NodesCommunicator final : public GroupCommunicator {
     gather.element = element;
     gather.full = all;
     gather.is_open = true;
-    exchange_with_nodes(shard, gather);
+    copy_bytes(all + partition.begin(rank()) * element, shard, partition.size(rank()) * element);
+    exchange_shards(all, partition, element, options_.message_bytes, layout_.ranks_per_node, gather.messages);
     return {Collective::all_gather, ticket};
   }
 
@@ -169,7 +141,7 @@ class NodesCommunicator final : public GroupCommunicator {
     if (pending.ticket == kDone) return;
     if (pending.collective == Collective::all_gather) return wait_for_gather(pending.ticket);
     require(chains_.is_open(pending.ticket), "mpi: wait for a reduction that was not started");
-    wait_while([&] { return chains_.is_done(pending.ticket) ? -1 : chains_.awaited(pending.ticket); },
+    wait_until([&] { return chains_.is_done(pending.ticket); }, [&] { return chains_.awaited(pending.ticket); },
                "reduce_scatter");
     chains_.close(pending.ticket);
   }
@@ -192,24 +164,26 @@ class NodesCommunicator final : public GroupCommunicator {
            pairwise_seconds(bytes, layout_, options_.chunk_bytes);
   }
 
-  /// Polls until `awaited()`, a rank, is -1; reductions under way go on meanwhile.
-  template <class Awaited>
-  void wait_while(const Awaited& awaited, const char* collective) {
+  /// Polls until `done()`; reductions under way go on meanwhile. After comm.timeout_s without progress the rank
+  /// `awaited()` is lost.
+  template <class Done, class Awaited>
+  void wait_until(const Done& done, const Awaited& awaited, const char* collective) {
     const Whereabouts::Wait waits(Role::training);
     Patience patience(timeout());
-    for (int rank = awaited(); rank >= 0; rank = awaited()) {
+    while (!done()) {
       if (chains_.advance()) {
         patience = Patience(timeout());
       } else if (!patience.pause()) {
-        lose(collective, rank);
+        lose(collective, awaited());
       }
     }
   }
 
-  [[nodiscard]] int peer_rank(int peer) const { return peer < 0 ? -1 : layout_.rank(layout_.node(rank()), peer); }
+  [[nodiscard]] int peer_rank(int peer) const { return layout_.rank(layout_.node(rank()), peer); }
 
   void wait_until_read(Collective kind, std::uint64_t ticket) {
-    wait_while([&] { return peer_rank(board_.first_not_read(kind, ticket)); },
+    const auto first = [&] { return board_->first_behind(&Posting::read, kind, ticket); };
+    wait_until([&] { return first() < 0; }, [&] { return peer_rank(first()); },
                kind == Collective::all_gather ? "all_gather" : "reduce_scatter");
   }
 
@@ -223,51 +197,19 @@ class NodesCommunicator final : public GroupCommunicator {
     }
   }
 
-  /// The shards of the ranks with this one's index on the other nodes, to where they belong.
-  void exchange_with_nodes(const void* shard, Gather& gather) {
-    const std::int64_t element = gather.element;
-    char* const full = gather.full;
-    const Chunks chunks(gather.partition, chunk_extent(options_.message_bytes, 1, element));
-    char* const own = full + gather.partition.begin(rank()) * element;
-    copy_bytes(own, shard, gather.partition.size(rank()) * element);
-    PendingMessages& messages = gather.messages;
-    const int most = static_cast<int>(chunks.count()) * 2 * layout_.num_nodes;
-    if (messages.capacity() < most) messages = PendingMessages(most);
-    for (std::int64_t k = 0; k < chunks.count(); ++k) {
-      for (int step = 1; step < layout_.num_nodes; ++step) {
-        const int stride = step * layout_.ranks_per_node;
-        const int from = (rank() - stride + size()) % size();
-        const int to = (rank() + stride) % size();
-        if (const auto bytes = static_cast<int>(chunks.size(from, k) * element); bytes > 0) {
-          check_mpi(MPI_Irecv(full + chunks.begin(from, k) * element, bytes, MPI_BYTE, from, kShard, mpi(),
-                              messages.add(from)),
-                    "MPI_Irecv");
-        }
-        if (const auto bytes = static_cast<int>(chunks.size(rank(), k) * element); bytes > 0) {
-          check_mpi(
-              MPI_Isend(own + k * chunks.extent() * element, bytes, MPI_BYTE, to, kShard, mpi(), messages.add(to)),
-              "MPI_Isend");
-        }
-      }
-    }
-  }
-
   void wait_for_gather(std::uint64_t ticket) {
     Gather& gather = gathers_[ticket % gathers_.size()];
     require(gather.is_open, "mpi: wait for a gather that was not started");
-    wait_while([&] { return awaited(gather.messages); }, "all_gather");
-    board_.post(Collective::all_gather, ticket, board_.arrays().location_of(gather.full));
+    wait_until([&] { return are_done(gather.messages, "all_gather"); },
+               [&] { return first_late(gather.messages, "all_gather"); }, "all_gather");
+    board_->post(Collective::all_gather, ticket, board_->arrays().location_of(gather.full));
     for (int step = 1; step < layout_.ranks_per_node; ++step) {
-      const int peer = (board_.local() + step) % layout_.ranks_per_node;
-      wait_while(
-          [&] {
-            const auto& posted = board_.posting(Collective::all_gather, peer, ticket).posted;
-            return posted.is_published(ticket + 1) ? -1 : peer_rank(peer);
-          },
-          "all_gather");
-      copy_column(gather, board_.posted_by(Collective::all_gather, peer, ticket), peer);
+      const int peer = (board_->local() + step) % layout_.ranks_per_node;
+      const PhaseCounter& posted = board_->posting(Collective::all_gather, peer, ticket).posted;
+      wait_until([&] { return posted.is_published(ticket + 1); }, [&] { return peer_rank(peer); }, "all_gather");
+      copy_column(gather, board_->posted_by(Collective::all_gather, peer, ticket), peer);
     }
-    board_.publish_read(Collective::all_gather, ticket);
+    board_->publish_read(Collective::all_gather, ticket);
     gather.is_open = false;
   }
 
@@ -280,24 +222,10 @@ class NodesCommunicator final : public GroupCommunicator {
     }
   }
 
-  /// -1 once all of `messages` are done.
-  static int awaited(PendingMessages& messages) {
-    int done = 0;
-    check_mpi(MPI_Testall(messages.count(), messages.requests(), &done, MPI_STATUSES_IGNORE), "all_gather");
-    if (done != 0) return messages.clear(), -1;
-    for (int i = 0; i < messages.count(); ++i) {
-      int finished = 1;
-      check_mpi(MPI_Request_get_status(messages.requests()[i], &finished, MPI_STATUS_IGNORE), "all_gather");
-      if (finished == 0) return messages.peer(i);
-    }
-    return messages.peer(0);
-  }
-
   CommunicatorOptions options_;
   NodeLayout layout_;
   std::unique_ptr<Communicator> pairwise_;
-  std::unique_ptr<NodeBoard> board_owner_;
-  NodeBoard& board_;
+  std::unique_ptr<NodeBoard> board_;
   ChainReductions chains_;
   std::vector<Gather> gathers_;
   std::uint64_t next_gather_ = 0;

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ordered_sum.hpp: the sum in rank order of addends that were received one after another, for a stream.
 //   out[i] = (((onto[i] + x_0[i]) + x_1[i]) + ...)     x_own is apart, the others lie in `received` in rank order
-// Elements are independent of one another: `out` may be `onto`, or `own`.
+// Elements are independent of one another: `out` may be `onto`, or `own`. Apart from device_stream.hpp, which sources
+// without Kokkos include.
 #pragma once
 #include <cstdint>
 

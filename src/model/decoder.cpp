@@ -65,11 +65,8 @@ void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch, Re
   for (std::size_t layer = 0; layer < num_blocks; ++layer) {
     const Block<Scalar>& block = parts_.blocks[layer];
     for (std::size_t i = 0; i < block.size(); ++i) {
-      if (layer < group_) {
-        block[i]->reserve(ledger, micro_batch, config.seq);
-      } else {
-        block[i]->reserve_shared(ledger, *parts_.blocks[layer % group_][i], recompute.keeps_attention);
-      }
+      const Sublayer<Scalar>* other = layer < group_ ? nullptr : parts_.blocks[layer % group_][i].get();
+      block[i]->reserve(ledger, micro_batch, config.seq, other, recompute.keeps_attention);
       scratch = std::max(scratch, block[i]->scratch_bytes(micro_batch, config.seq));
       const bool ends_group = i + 1 == block.size() && ((layer + 1) % group_ == 0 || layer + 1 == num_blocks);
       const std::string label = "block." + std::to_string(layer) + " residual";

@@ -23,7 +23,12 @@ FeedForward<Scalar>::FeedForward(const Config& config, std::int64_t layer, Activ
       output_stream_(dropout_stream(config.seed, layer, "mlp_output")) {}
 
 template <class Scalar>
-void FeedForward<Scalar>::reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) {
+void FeedForward<Scalar>::reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions,
+                                  const Sublayer<Scalar>* other, bool /*keeps_attention*/) {
+  if (other != nullptr) {
+    activations_ = dynamic_cast<const FeedForward&>(*other).activations_;
+    return;
+  }
   const std::int64_t num_rows = batch * positions;
   const std::string label = "block." + std::to_string(layer_) + " mlp ";
   const auto take = [&](const char* name, std::int64_t columns) {

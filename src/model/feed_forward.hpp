@@ -21,10 +21,8 @@ class FeedForward : public Sublayer<Scalar> {
   FeedForward(const Config& config, std::int64_t layer, Activation activation, Norm<Scalar> norm, Projection<Scalar> up,
               Projection<Scalar> down);
 
-  void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) override;
-  void reserve_shared(MemoryLedger& /*ledger*/, const Sublayer<Scalar>& other, bool /*keeps_attention*/) override {
-    activations_ = dynamic_cast<const FeedForward&>(other).activations_;
-  }
+  void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions, const Sublayer<Scalar>* other,
+               bool keeps_attention) override;
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const override;
   void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override;
   void recompute(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override {

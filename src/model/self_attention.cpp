@@ -57,35 +57,25 @@ kernels::AttentionShape SelfAttention<Scalar>::shape(const Pass& pass) const {
 }
 
 template <class Scalar>
-void SelfAttention<Scalar>::reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) {
+void SelfAttention<Scalar>::reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions,
+                                    const Sublayer<Scalar>* other, bool keeps_attention) {
   const std::int64_t num_rows = batch * positions;
   const std::string label = "block." + std::to_string(layer_) + " attention ";
   const auto take = [&](const char* name, std::int64_t columns) {
     return ledger.take<Scalar>(Memory::activations, label + name, num_rows, columns);
   };
-  activations_.normed = take("norm", norm_.num_channels());
-  activations_.statistics = norm_.reserve(ledger, label + "norm", num_rows);
-  activations_.qkv = take("qkv", qkv_.num_outputs());
-  reserve_result(ledger, num_rows, batch, positions);
-}
-
-template <class Scalar>
-void SelfAttention<Scalar>::reserve_result(MemoryLedger& ledger, std::int64_t num_rows, std::int64_t batch,
-                                           std::int64_t positions) {
-  const std::string label = "block." + std::to_string(layer_) + " attention ";
-  activations_.heads = ledger.take<Scalar>(Memory::activations, label + "heads", num_rows, output_.num_inputs());
+  keeps_result_ = keeps_attention;
+  if (other != nullptr) {
+    activations_ = dynamic_cast<const SelfAttention&>(*other).activations_;
+  } else {
+    activations_.normed = take("norm", norm_.num_channels());
+    activations_.statistics = norm_.reserve(ledger, label + "norm", num_rows);
+    activations_.qkv = take("qkv", qkv_.num_outputs());
+  }
+  if (other != nullptr && !keeps_attention) return;
+  activations_.heads = take("heads", output_.num_inputs());
   activations_.logsumexp =
       ledger.take<float>(Memory::activations, label + "logsumexp", batch * config_.heads, positions);
-}
-
-template <class Scalar>
-void SelfAttention<Scalar>::reserve_shared(MemoryLedger& ledger, const Sublayer<Scalar>& other, bool keeps_attention) {
-  activations_ = dynamic_cast<const SelfAttention&>(other).activations_;
-  keeps_result_ = keeps_attention;
-  if (!keeps_attention) return;
-  const auto positions = static_cast<std::int64_t>(activations_.logsumexp.extent(1));
-  const auto batch = static_cast<std::int64_t>(activations_.logsumexp.extent(0)) / config_.heads;
-  reserve_result(ledger, batch * positions, batch, positions);
 }
 
 template <class Scalar>

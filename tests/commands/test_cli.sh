@@ -74,6 +74,8 @@ verify_all() {
   expect 0 '^all stages agree bit for bit on 1 rank, and with trace$' "$kozero" verify "$@" --reference trace --steps 2 \
     run.threads=2
   lines 4 '^ +1 +[0-3] +self +2 .* equal$'
+  expect 0 '^threads: 2 a rank are not compared with the 1 of trace: bits of products by ' "$kozero" verify "$@" --steps 2 \
+    --reference trace run.threads=2 run.products=library
   expect 1 '^\[rank 0\] error: the bits differ: 2 ranks, stage 0, shm, 1 thread: step 1: the weights of wte.weight after it; wte.weight\[0\] is [-0-9.e]+ and was [-0-9.e]+ after step 2$' \
     on 2 verify "$@" --reference trace --steps 2 optim.weight_decay=0.7
   lines 4 ' DIFFERS in step 1: '

@@ -213,7 +213,7 @@ TEST_CASE("gathers in shared memory are whole, and a later one does not overtake
   }
 }
 
-TEST_CASE("the partial sum passes each border between nodes once, and a shard goes to each node once", "[nodes]") {
+TEST_CASE("the partial sum goes from each node to the next once, and a shard goes to each node once", "[nodes]") {
   const RankGroup group(0);
   const int n = group.size();
   for (const int p : node_sizes(n)) {
@@ -234,7 +234,7 @@ TEST_CASE("the partial sum passes each border between nodes once, and a shard go
       CHECK(sent.largest <= 16384 / 4);
       return between;
     };
-    // Through N - 1 borders, and from the last node to owners on the others.
+    // From each node to the next, and from the last node to owners on the others.
     const std::int64_t results = bytes / num_nodes * (num_nodes - 1);
     CHECK(traffic([&] { comm->reduce_scatter(shared.data(), shard.data(), partition); }) ==
           bytes * (num_nodes - 1) + results);

@@ -56,11 +56,10 @@ class Sublayer {
  public:
   virtual ~Sublayer() = default;
 
-  /// Takes the activations of at most `batch` sequences of `positions` tokens.
-  virtual void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) = 0;
-  /// Uses those of `other`, the same sublayer of another block; where `keeps_attention`, with memory of its own for
-  /// attention's result. Instead of the other reserve.
-  virtual void reserve_shared(MemoryLedger& ledger, const Sublayer& other, bool keeps_attention) = 0;
+  /// Takes the activations of at most `batch` sequences of `positions` tokens, or shares those of `other`, the same
+  /// sublayer of another block, where that is not nullptr. With `keeps_attention`, attention's result is not shared.
+  virtual void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions, const Sublayer* other,
+                       bool keeps_attention) = 0;
   /// Bytes of scratch that one call needs at that size.
   [[nodiscard]] virtual std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const = 0;
 

@@ -58,8 +58,8 @@ class SelfAttention : public Sublayer<Scalar> {
   SelfAttention(const Config& config, std::int64_t layer, Norm<Scalar> norm, const AttentionWeights<Scalar>& weights,
                 std::shared_ptr<const RotaryTables> rotary);
 
-  void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions) override;
-  void reserve_shared(MemoryLedger& ledger, const Sublayer<Scalar>& other, bool keeps_attention) override;
+  void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions, const Sublayer<Scalar>* other,
+               bool keeps_attention) override;
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const override;
   void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override;
   void recompute(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override;
@@ -99,7 +99,6 @@ class SelfAttention : public Sublayer<Scalar> {
     Vector<float> attention;    // the attention kernel's workspace
   };
 
-  void reserve_result(MemoryLedger& ledger, std::int64_t num_rows, std::int64_t batch, std::int64_t positions);
   void run(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights,
            bool attends) const;
   Decoding take_decoding(Scratch& scratch, std::int64_t num_rows) const;
@@ -120,7 +119,7 @@ class SelfAttention : public Sublayer<Scalar> {
   std::uint64_t probability_stream_;
   std::uint64_t output_stream_;
   Activations activations_;
-  bool keeps_result_ = false;  // heads and logsumexp are this layer's own, the rest other layers' too
+  bool keeps_result_ = false;  // heads and logsumexp are this layer's alone
   kernels::CacheShape cache_;
   kernels::CachedHeads<Scalar> cached_heads_;
 };

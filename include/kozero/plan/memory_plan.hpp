@@ -68,7 +68,8 @@ std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, i
 /// A table of the plans, a column a stage, with the formula's line and the lowest stage that a rank has `room` for.
 std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& room);
 
-/// A line of totals for each number of ranks and each train.recompute, a column a stage; those with room are marked.
+/// A line of totals for the deck's train.recompute and each that keeps less, a column a stage; those with room are
+/// marked.
 std::string totals_of(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                       const DeviceAndHost& room);
 
