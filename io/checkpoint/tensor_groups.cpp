@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
 #include "io/checkpoint/tensor_groups.hpp"
@@ -174,13 +175,17 @@ void write_group(const FileDescriptor& file, const ParameterTable& table, const 
       const auto bytes = static_cast<std::size_t>(last - first) * sizeof(float);
       write_in_chunks(file, {reinterpret_cast<const char*>(from), bytes},
                       tensors[i].offset + first * static_cast<std::int64_t>(sizeof(float)));
+      release_pages({from, static_cast<std::int64_t>(bytes)});
     });
   }
 }
 
 void read_group(dist::Communicator& comm, const std::string& path, const Hdf5File* opened, const ParameterTable& table,
                 const TensorGroup<float>& group) {
-  for (const auto& shard : group.ranges) std::fill_n(shard.values.data(), shard.values.extent(0), 0.0F);
+  for (const auto& shard : group.ranges) {
+    std::fill_n(shard.values.data(), shard.values.extent(0), 0.0F);
+    release_pages(shard.values);
+  }
   auto tensors = tensors_of(group.name, table);
   dist::agreed(comm, [&] {
     if (opened == nullptr) return;
@@ -197,6 +202,7 @@ void read_group(dist::Communicator& comm, const std::string& path, const Hdf5Fil
         const auto count = static_cast<std::size_t>(last - first);
         file.read_at({reinterpret_cast<char*>(to), count * sizeof(float)},
                      tensors[i].offset + first * static_cast<std::int64_t>(sizeof(float)));
+        release_pages({to, static_cast<std::int64_t>(count * sizeof(float))});
       });
     }
   });

@@ -90,6 +90,7 @@ const std::vector<ReadWhere> kReadWhere = {
     where_architecture("model.dropout", [](const auto& each) { return each.dropout; }),
     {"data.tokenizer", "data.synthetic", {"false"}},
     {"train.base_ranks", "train.batch_scaling", {"\"linear\"", "\"sqrt\""}},
+    {"zero.offload_parameters", "zero.stage", {"3"}},
     {"train.loss_scale", "train.precision", {"\"fp16\""}},
     {"train.loss_scale_window", "train.precision", {"\"fp16\""}},
     {"train.loss_scale_window", "train.loss_scale", {"0"}},

@@ -33,7 +33,7 @@ Option& Option::at_least_values(int least) {
 }
 
 Option& Option::delimiter(char separator) {
-  option_->delimiter(separator);
+  option_->delimiter(separator)->allow_extra_args(false);  // else it would take what follows the list
   return *this;
 }
 

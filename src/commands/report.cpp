@@ -107,10 +107,13 @@ std::string memory_line(const Banner& banner) {
   std::string line =
       fmt::format("memory plan  {:.1f} MiB of arrays a rank:", static_cast<double>(banner.plan.total()) / kMiB);
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
-    if (banner.plan.bytes[i] == 0) continue;
+    if (banner.plan.bytes[i] == 0 || static_cast<Memory>(i) == Memory::disk) continue;
     line += fmt::format(" {} {:.1f},", kMemoryNames[i], static_cast<double>(banner.plan.bytes[i]) / kMiB);
   }
   line.pop_back();
+  if (const std::int64_t disk = banner.plan.of(Memory::disk); disk > 0) {
+    line += fmt::format("; on disk {:.1f}", static_cast<double>(disk) / kMiB);
+  }
   return line;
 }
 
@@ -179,7 +182,9 @@ void TrainingRun::say_banner() {
   const Banner banner{deck_, settings_, plan_, *comm_, session_.runtime(), engine_->parameters(), data_.description};
   for (const auto& line : lines_of(banner)) log_.say(line);
   if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
-    log_.say("note         saving is synchronous: this MPI may be called by one thread alone");
+    log_.say(settings_.offload.to(MemorySource::Kind::disk)
+                 ? "note         saving is synchronous: state on a disk has no copy in memory"
+                 : "note         saving is synchronous: this MPI may be called by one thread alone");
   }
   if (const std::string note = note_on_device(deck_); !note.empty()) log_.say("note         " + note);
   for (const auto& line : start_notes_) log_.say(line);
@@ -276,6 +281,11 @@ void TrainingRun::say_evaluation() {
 void TrainingRun::say_sample() {
   const Phase phase("sampling");
   if (data_.tokenizer == nullptr) return;
+  if (settings_.offload.parameters == MemorySource::Kind::disk) {  // each token would read all weights from there
+    log_.say(fmt::format(
+        "no sample of what it writes: its weights lie on a disk; kozero generate {} has them in memory", folder_));
+    return;
+  }
   train::Generator generator(*engine_, data_.tokenizer->vocab_size(), ledger_);
   const std::vector<Token> prompt = data_.tokenizer->encode("\n");
   const auto tokens = generator.continued(prompt, 240, {.temperature = 0.8, .top_k = 40, .seed = settings_.seed});

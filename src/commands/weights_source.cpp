@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <variant>
 
+#include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/huggingface/import.hpp>
@@ -78,6 +79,7 @@ void load_folder(const WeightsSource& source, train::Engine& engine, dist::Commu
       train::HostRanges one({shard});
       folder->read(one.named<float>().front());
       one.store();
+      release_pages(shard.values);
     }
     folder->require_unchanged();
   });

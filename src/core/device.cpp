@@ -107,4 +107,20 @@ double DeviceMarks::seconds(std::size_t from, std::size_t to) const {
 DeviceMarks::DeviceMarks() : moments_(std::make_unique<Moments>()) {}
 DeviceMarks::~DeviceMarks() = default;
 
+void* HostMemory::share(const std::string& label, std::int64_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* memory = nullptr;
+  try {
+    memory = Kokkos::kokkos_malloc<Kokkos::SharedHostPinnedSpace>(label, static_cast<std::size_t>(bytes));
+  } catch (const std::exception&) {
+    throw Error(Failure::internal, "out of host memory: " + std::to_string(bytes) + " bytes for " + label);
+  }
+  owned_.push_back(memory);
+  return memory;
+}
+
+HostMemory::~HostMemory() {
+  for (void* memory : owned_) Kokkos::kokkos_free<Kokkos::SharedHostPinnedSpace>(memory);
+}
+
 }  // namespace kozero

@@ -57,11 +57,15 @@ std::int64_t MemoryLedger::bytes(Memory category) const {
 
 std::int64_t MemoryLedger::total() const {
   std::int64_t sum = 0;
-  for (const auto& line : lines_) sum += line.bytes;
+  for (const auto& line : lines_) sum += line.category == Memory::disk ? 0 : line.bytes;
   return sum;
 }
 
 void* MemoryLedger::take_bytes(Memory category, const std::string& label, std::int64_t bytes, MemorySource* source) {
+  using Kind = MemorySource::Kind;
+  const Kind kind = source == nullptr ? Kind::device : source->kind();
+  if (kind == Kind::disk) category = Memory::disk;
+  if (kind == Kind::host) category = Memory::staging;
   book(category, label, bytes);
   if (plans_only()) return nullptr;
   const std::int64_t words = (bytes + 7) / 8;
@@ -70,7 +74,7 @@ void* MemoryLedger::take_bytes(Memory category, const std::string& label, std::i
     memory = allocate(category, label, words);
     owned_.push_back(memory);
   }
-  if (memory == nullptr) return nullptr;
+  if (memory == nullptr || kind == Kind::disk) return memory;
   ask_for_large_pages(memory, bytes);
   first_touch(Vector<std::uint64_t>(static_cast<std::uint64_t*>(memory), static_cast<std::size_t>(words)));
   return memory;

@@ -21,10 +21,9 @@ std::vector<Vector<T>> units_in(const Vector<T>& flat, const ParameterTable& tab
 }
 
 template <class T>
-Vector<T> take(const Storage& storage, const std::string& label, std::int64_t extent, Communicator& comm,
-               MemoryLedger& ledger) {
-  return storage.shared ? ledger.take<T>(storage.category, label, extent, comm)
-                        : ledger.take<T>(storage.category, label, extent);
+Vector<T> take(const Storage& storage, const std::string& label, std::int64_t extent, MemoryLedger& ledger) {
+  return storage.source != nullptr ? ledger.take<T>(storage.category, label, extent, *storage.source)
+                                   : ledger.take<T>(storage.category, label, extent);
 }
 
 template <class T>
@@ -63,7 +62,7 @@ DistributedArray<T>::DistributedArray(const ParameterTable& table, Communicator&
                                       const Storage& storage, MemoryLedger& ledger)
     : comm_(&comm), placement_(placement), layout_(table, comm.size(), comm.rank()) {
   const auto memory = [&](const std::string& label, std::int64_t extent) {
-    return take<T>(storage, label, extent, comm, ledger);
+    return take<T>(storage, label, extent, ledger);
   };
   if (placement == Placement::sharded) {
     const Vector<T> flat = memory(storage.label, layout_.extent());

@@ -70,7 +70,7 @@ class FlatOptimizer : public Optimizer<Scalar> {
 
  protected:
   /// The segments must be ascending, start at 0 and leave no gap.
-  FlatOptimizer(std::vector<Segment> segments, MemoryLedger& ledger);
+  FlatOptimizer(std::vector<Segment> segments, MemoryLedger& ledger, MemorySource* memory);
 
   /// Takes a zeroed state over the whole flat array.
   Vector<float> take_state(const std::string& name);
@@ -83,12 +83,13 @@ class FlatOptimizer : public Optimizer<Scalar> {
   std::vector<Segment> segments_;
   std::int64_t extent_ = 0;
   MemoryLedger& ledger_;
+  MemorySource* memory_;
   std::vector<NamedState> states_;
 };
 
 template <class Scalar>
-FlatOptimizer<Scalar>::FlatOptimizer(std::vector<Segment> segments, MemoryLedger& ledger)
-    : segments_(std::move(segments)), ledger_(ledger) {
+FlatOptimizer<Scalar>::FlatOptimizer(std::vector<Segment> segments, MemoryLedger& ledger, MemorySource* memory)
+    : segments_(std::move(segments)), ledger_(ledger), memory_(memory) {
   for (const Segment& segment : segments_) {
     require(segment.first == extent_ && segment.extent >= 0, "optimizer: the segments leave a gap or overlap");
     extent_ += segment.extent;
@@ -97,7 +98,8 @@ FlatOptimizer<Scalar>::FlatOptimizer(std::vector<Segment> segments, MemoryLedger
 
 template <class Scalar>
 Vector<float> FlatOptimizer<Scalar>::take_state(const std::string& name) {
-  states_.push_back(NamedState{name, ledger_.take<float>(Memory::optimizer, name, extent_)});
+  states_.push_back({name, memory_ != nullptr ? ledger_.take<float>(Memory::optimizer, name, extent_, *memory_)
+                                              : ledger_.take<float>(Memory::optimizer, name, extent_)});
   return states_.back().values;
 }
 
@@ -127,8 +129,8 @@ void FlatOptimizer<Scalar>::update(std::int64_t first, const Target<Scalar>& tar
 template <class Scalar>
 class AdamW final : public FlatOptimizer<Scalar> {
  public:
-  AdamW(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger)
-      : FlatOptimizer<Scalar>(std::move(segments), ledger),
+  AdamW(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger, MemorySource* memory)
+      : FlatOptimizer<Scalar>(std::move(segments), ledger, memory),
         config_(config),
         exp_avg_(this->take_state("exp_avg")),
         exp_avg_sq_(this->take_state("exp_avg_sq")) {}
@@ -161,8 +163,8 @@ class AdamW final : public FlatOptimizer<Scalar> {
 template <class Scalar>
 class Sgd final : public FlatOptimizer<Scalar> {
  public:
-  Sgd(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger)
-      : FlatOptimizer<Scalar>(std::move(segments), ledger),
+  Sgd(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger, MemorySource* memory)
+      : FlatOptimizer<Scalar>(std::move(segments), ledger, memory),
         config_(config),
         momentum_buffer_(this->take_state("momentum_buffer")) {}
 
@@ -185,15 +187,16 @@ class Sgd final : public FlatOptimizer<Scalar> {
 };
 
 template <class Scalar, template <class> class Kind>
-std::unique_ptr<Optimizer<Scalar>> make(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger) {
-  return std::make_unique<Kind<Scalar>>(config, std::move(segments), ledger);
+std::unique_ptr<Optimizer<Scalar>> make(const Config& config, std::vector<Segment> segments, MemoryLedger& ledger,
+                                        MemorySource* memory) {
+  return std::make_unique<Kind<Scalar>>(config, std::move(segments), ledger, memory);
 }
 
 /// The optimizers there are.
 template <class Scalar>
 struct Row {
   const char* name;
-  std::unique_ptr<Optimizer<Scalar>> (*make)(const Config&, std::vector<Segment>, MemoryLedger&);
+  std::unique_ptr<Optimizer<Scalar>> (*make)(const Config&, std::vector<Segment>, MemoryLedger&, MemorySource*);
 };
 
 template <class Scalar>
@@ -203,17 +206,18 @@ constexpr std::array kRows = {Row<Scalar>{"adamw", make<Scalar, AdamW>}, Row<Sca
 
 template <class Scalar>
 std::unique_ptr<Optimizer<Scalar>> make_optimizer(const Config& config, std::vector<Segment> segments,
-                                                  MemoryLedger& ledger) {
+                                                  MemoryLedger& ledger, MemorySource* memory) {
   std::string names;
   for (const auto& row : kRows<Scalar>) {
-    if (config.kind == row.name) return row.make(config, std::move(segments), ledger);
+    if (config.kind == row.name) return row.make(config, std::move(segments), ledger, memory);
     names += (names.empty() ? "" : ", ") + std::string(row.name);
   }
   throw Error(Failure::deck, "optim.kind = \"" + config.kind + "\": accepted are " + names);
 }
 
-#define KOZERO_INSTANTIATE(T) \
-  template std::unique_ptr<Optimizer<T>> make_optimizer<T>(const Config&, std::vector<Segment>, MemoryLedger&);
+#define KOZERO_INSTANTIATE(T)                                                                                  \
+  template std::unique_ptr<Optimizer<T>> make_optimizer<T>(const Config&, std::vector<Segment>, MemoryLedger&, \
+                                                           MemorySource*);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 namespace {

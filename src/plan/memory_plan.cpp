@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <algorithm>
 
 #include <kozero/core/device.hpp>
 #include <kozero/dist/make_communicator.hpp>
@@ -34,7 +35,7 @@ bool DeviceAndHost::fit(const DeviceAndHost& room) const {
 std::int64_t MemoryPlan::total() const {
   std::int64_t sum = 0;
   for (const auto value : bytes) sum += value;
-  return sum;
+  return sum - of(Memory::disk);
 }
 
 DeviceAndHost MemoryPlan::needed() const {
@@ -150,13 +151,16 @@ std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& 
   std::string table = fmt::format("{:<28}", "MiB on the fullest rank");
   for (const auto& plan : plans) table += fmt::format("{:>14}", fmt::format("stage {}", plan.stage));
   table += "\n";
+  const auto disk = each(plans, [](const MemoryPlan& plan) { return plan.of(Memory::disk); });
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
+    if (static_cast<Memory>(i) == Memory::disk) continue;
     const auto values = each(plans, [&](const MemoryPlan& plan) { return plan.bytes[i]; });
     double sum = 0.0;
     for (const double value : values) sum += value;
     if (sum > 0.0) table += row_of(std::string(kMemoryNames[i]), values);
   }
   table += row_of("total", each(plans, [](const MemoryPlan& plan) { return plan.total(); }));
+  if (std::ranges::max(disk) > 0.0) table += row_of("on disk", disk);
   table += row_of(fmt::format("states by formula, {}", name_of(plans.front().precision)),
                   each(plans, [](const MemoryPlan& plan) {
                     return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_ranks);

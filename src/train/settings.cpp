@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include <kozero/core/architecture.hpp>
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/deck/schema.hpp"
@@ -45,6 +46,27 @@ model::Recompute recompute_of(const std::string& text) {
   if (text == "selective") return {.blocks = 1, .keeps_attention = true};
   if (text == "full") return {.blocks = 1};
   return {.blocks = std::stoi(text)};
+}
+
+MemorySource::Kind place_of(const char* key, const std::string& name) {
+  using Kind = MemorySource::Kind;
+  if (name == "none") return Kind::device;
+  const Kind kind = name == "host" ? Kind::host : Kind::disk;
+  if (kind == (kHostIsDevice ? Kind::disk : Kind::host)) return kind;
+  throw Error(Failure::deck, std::string(key) + " = \"" + name + "\": " +
+                                 (kHostIsDevice ? "the arrays of a run on the host lie in its memory already; accepted "
+                                                  "are none, disk"
+                                                : "a GPU reaches the host's memory and no file; accepted are none, "
+                                                  "host"));
+}
+
+/// Below stage 3 every rank reads all weights in each micro-step: they stay.
+Offload offload_of(const io::Deck& deck) {
+  Offload offload{.optimizer = place_of("zero.offload_optimizer", deck.zero.offload_optimizer)};
+  if (deck.zero.stage == 3) offload.parameters = place_of("zero.offload_parameters", deck.zero.offload_parameters);
+  offload.folder = deck.zero.offload_dir.empty() ? deck.run.dir : deck.zero.offload_dir;
+  offload.bytes = deck.zero.offload_mib << 20;
+  return offload;
 }
 
 }  // namespace
@@ -163,7 +185,9 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   settings.seed = static_cast<std::uint64_t>(deck.run.seed);
   settings.steps = total_steps(deck, num_samples, settings.batch.global_batch);
   const int stage = static_cast<int>(deck.zero.stage);
-  settings.staged = deck.checkpoint.every > 0 && deck.checkpoint.async;
+  settings.offload = offload_of(deck);
+  const bool on_disk = settings.offload.to(MemorySource::Kind::disk);  // a copy in memory would be what has no room
+  settings.staged = deck.checkpoint.every > 0 && deck.checkpoint.async && !on_disk;
   settings.staging_mib = deck.checkpoint.staging_mib;
   settings.recompute = recompute_of(deck.train.recompute);
   settings.zero = {.stage = stage,
@@ -200,6 +224,7 @@ void make_paths_absolute(io::Deck& deck) {
   if (tokenizer != "bytes" && tokenizer != "bpe" && !tokenizer.starts_with("bpe:")) make_absolute(deck.data.tokenizer);
   if (deck.run.tuning != "none") make_absolute(deck.run.tuning);
   if (deck.model.init != kRandom) make_absolute(deck.model.init);
+  if (!deck.zero.offload_dir.empty()) make_absolute(deck.zero.offload_dir);
 }
 
 }  // namespace

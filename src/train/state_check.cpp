@@ -6,6 +6,7 @@
 #include <ranges>
 #include <vector>
 
+#include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
 #include "kernels/launch/reduce.hpp"
 #include "src/train/state_check.hpp"
@@ -13,7 +14,11 @@
 namespace kozero::train {
 namespace {
 
-std::uint64_t hash_of(const zero::RestingArray& array) { return kernels::bit_hash(Device(), array.words); }
+std::uint64_t hash_of(const zero::RestingArray& array) {
+  const std::uint64_t hash = kernels::bit_hash(Device(), array.words);
+  release_pages(array.words);
+  return hash;
+}
 
 [[noreturn]] void refuse(std::int64_t step, const std::string& what) {
   throw Error(Failure::internal,

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
 #include "kernels/matmul/matmul.hpp"
@@ -15,6 +17,21 @@ namespace {
 
 constexpr double kLeast = 1.0;
 constexpr double kMost = 0x1p24;
+
+std::unique_ptr<MemorySource> memory_of(const Offload& offload, int rank) {
+  using Kind = MemorySource::Kind;
+  if (offload.to(Kind::disk)) return std::make_unique<DiskMemory>(offload.folder, "rank " + std::to_string(rank));
+  if (offload.to(Kind::host)) return std::make_unique<HostMemory>();
+  return nullptr;
+}
+
+/// Evaluation and generation have what they read in memory.
+zero::StateMemory state_memory(const Settings& settings, MemorySource* offloaded) {
+  const auto where = [&](MemorySource::Kind kind) {
+    return kind == MemorySource::Kind::device || settings.use != Use::training ? nullptr : offloaded;
+  };
+  return {where(settings.offload.optimizer), where(settings.offload.parameters)};
+}
 
 zero::Config zero_config(const Settings& settings) {
   zero::Config config = settings.zero;
@@ -54,7 +71,8 @@ template <class Scalar>
 Trainer<Scalar>::Trainer(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger)
     : comm_(comm),
       model_(model::make_model<Scalar>(settings.model)),
-      state_(model_->parameters(), comm, zero_config(settings), ledger) {
+      offloaded_(memory_of(settings.offload, comm.rank())),
+      state_(model_->parameters(), comm, zero_config(settings), ledger, state_memory(settings, offloaded_.get())) {
   const bool trains = settings.use == Use::training;
   if (settings.use != Use::generation) {
     loader_ = std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger,
@@ -62,8 +80,13 @@ Trainer<Scalar>::Trainer(const Settings& settings, dist::Communicator& comm, Mem
   }
   if (trains) {
     for (const auto& owned : state_.update_ranges()) update_ranges_.push_back(owned.range);
-    optimizer_ =
-        optim::make_optimizer<Scalar>(settings.optim, optim::segments_of(model_->parameters(), update_ranges_), ledger);
+    optimizer_ = optim::make_optimizer<Scalar>(settings.optim, optim::segments_of(model_->parameters(), update_ranges_),
+                                               ledger, state_memory(settings, offloaded_.get()).optimizer);
+    update_parts_ = parts_of_update(settings.offload);
+    if (settings.offload.to(MemorySource::Kind::disk)) {
+      pages_bytes_ = settings.offload.bytes;
+      ledger.book(Memory::staging, "pages of state on disk", std::min(pages_bytes_, ledger.bytes(Memory::disk)));
+    }
   }
   // An evaluation has no backward, for which activations would be kept.
   const model::Recompute recompute = trains ? settings.recompute : model::Recompute{.blocks = 1};
@@ -92,6 +115,7 @@ void Trainer<Scalar>::train_on(const Sampler& sampler, const SampleSource& sourc
   source_ = &source;
   config_ = config;
   skips_in_a_row_ = 0;
+  if (pages_bytes_ > 0 && pages_ == nullptr) pages_ = std::make_unique<PageStream>(pages_of_update(), pages_bytes_);
   if (check_ != nullptr) check_->discard();
   check_.reset();
   if (config.check_every > 0)
@@ -193,14 +217,56 @@ model::Batch Trainer<Scalar>::batch(std::int64_t step, const Share& now) {
 }
 
 template <class Scalar>
+std::vector<UpdatePart> Trainer<Scalar>::parts_of_update(const Offload& offload) const {
+  constexpr std::int64_t kPartsInMemory = 8;
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 20;  // 4 MiB of each array: large requests for any disk
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  if (offload.to(MemorySource::Kind::disk)) {
+    const auto arrays = static_cast<std::int64_t>(optimizer_->states().size()) + 2;  // and the master, the weights
+    const std::int64_t in_memory = offload.bytes / (kPartsInMemory * arrays * static_cast<std::int64_t>(sizeof(float)));
+    most = std::clamp<std::int64_t>(in_memory / kAlignment * kAlignment, kAlignment, kMostElements);
+  }
+  std::vector<UpdatePart> parts;
+  for (std::size_t i = 0; i < update_ranges_.size(); ++i) {
+    const std::int64_t extent = update_ranges_[i].extent;
+    for (std::int64_t first = 0; first < extent; first += std::min(most, extent - first)) {
+      parts.push_back({i, first, std::min(most, extent - first)});
+    }
+  }
+  return parts;
+}
+
+template <class Scalar>
+std::vector<std::vector<PageRange>> Trainer<Scalar>::pages_of_update() const {
+  std::vector<std::vector<PageRange>> pages;
+  const auto range = [](const auto& values) {
+    return PageRange{values.data(), static_cast<std::int64_t>(values.extent(0) * sizeof(values.data()[0]))};
+  };
+  for (const UpdatePart& part : update_parts_) {
+    const auto& owned = state_.update_ranges()[part.range];
+    pages.push_back({range(slice(owned.master, part.first, part.extent))});
+    if (has_master<Scalar>) pages.back().push_back(range(slice(owned.stored, part.first, part.extent)));
+    for (const auto& state : optimizer_->states()) {
+      pages.back().push_back(range(slice(state.values, owned.range.first + part.first, part.extent)));
+    }
+  }
+  return pages;
+}
+
+template <class Scalar>
 void Trainer<Scalar>::update(const StepResult& result) {
   const bool clips = config_.grad_clip > 0.0 && result.grad_norm > config_.grad_clip;
   const optim::Step step{result.step - config_.optimizer_start, result.lr,
                          (clips ? config_.grad_clip / result.grad_norm : 1.0) / result.loss_scale};
   {
     auto timer = timeline_.phase("update");
-    for (const auto& owned : state_.update_ranges()) {
-      optimizer_->update(owned.range.first, {owned.master, owned.stored}, owned.gradient, step);
+    for (const UpdatePart& part : update_parts_) {
+      const auto& owned = state_.update_ranges()[part.range];
+      const optim::Target<Scalar> all{owned.master, owned.stored};
+      if (pages_ != nullptr) pages_->await();
+      optimizer_->update(owned.range.first + part.first, all.part(part.first, part.extent),
+                         slice(owned.gradient, part.first, part.extent), step);
+      if (pages_ != nullptr) pages_->release();
     }
   }
   auto timer = timeline_.phase("publish");

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include <kozero/core/disk_memory.hpp>
 #include <kozero/optim/optimizer.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/settings.hpp>
@@ -16,6 +17,13 @@
 #include "src/train/state_check.hpp"
 
 namespace kozero::train {
+
+/// Elements [first, first + extent) of an update range.
+struct UpdatePart {
+  std::size_t range = 0;
+  std::int64_t first = 0;
+  std::int64_t extent = 0;
+};
 
 template <class Scalar>
 class Trainer final : public Engine {
@@ -57,15 +65,23 @@ class Trainer final : public Engine {
   [[nodiscard]] model::Batch batch(std::int64_t step, const Share& now);
   [[noreturn]] void refuse_non_finite(const StepResult& result) const;
   void update(const StepResult& result);
+  /// What one call of the optimizer updates: of state on a disk, few enough elements that several parts are in memory.
+  [[nodiscard]] std::vector<UpdatePart> parts_of_update(const Offload& offload) const;
+  /// In the order of the update.
+  [[nodiscard]] std::vector<std::vector<PageRange>> pages_of_update() const;
   [[nodiscard]] bool checks(std::int64_t step) const;
   void record_state(std::int64_t step);
 
   dist::Communicator& comm_;
   Timeline timeline_;
   std::unique_ptr<model::Model<Scalar>> model_;
+  std::unique_ptr<MemorySource> offloaded_;  // where Settings::offload says so
   zero::ShardedState<Scalar> state_;
   std::vector<UnitRange> update_ranges_;
   std::unique_ptr<optim::Optimizer<Scalar>> optimizer_;  // while training
+  std::vector<UpdatePart> update_parts_;
+  std::int64_t pages_bytes_ = 0;                         // of memory for pages of state on a disk
+  std::unique_ptr<PageStream> pages_;                    // of state on a disk, from train_on on
   std::unique_ptr<BatchLoader> loader_;                  // none for generation
   std::unique_ptr<Staging> staging_;
 

@@ -3,6 +3,7 @@
 // gathered_units.cpp: the order of units, and gathers ahead of use.
 #include <algorithm>
 
+#include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/precision.hpp>
 #include <kozero/zero/gathered_units.hpp>
@@ -48,7 +49,8 @@ GatheredUnits<Scalar>::GatheredUnits(const ParameterTable& table, const dist::Di
     : table_(table),
       shards_(shards),
       whole_(table, shards.comm(), Placement::replicated,
-             {Memory::gathered, "gathered weights", shards.comm().shares_gathered(), order.ahead + order.held - 1},
+             {Memory::gathered, "gathered weights", shards.comm().shares_gathered() ? &shards.comm() : nullptr,
+              order.ahead + order.held - 1},
              ledger),
       ahead_(order.ahead + order.held - 1),
       has_groups_(order.held > 1),
@@ -60,7 +62,9 @@ Vector<const Scalar> GatheredUnits<Scalar>::acquire(int unit) {
   // A unit that is held beside others is the next of a group, or a companion: the tied embedding of the head.
   if (num_held_ == 0 || order_.ahead(1) == unit) order_.reach(unit);
   if (buffer(unit).occupant != unit) start(unit);
+  const bool arrives = buffer(unit).gather.is_under_way();
   buffer(unit).gather.wait();
+  if (arrives) release_pages(shards_.shard(unit));
   buffer(unit).held = true;
   ++num_held_;
   start_ahead();
@@ -90,7 +94,15 @@ void GatheredUnits<Scalar>::start(int unit) {
                           table_.unit(std::max(mine.occupant, 0)).name + " holds");
   mine.gather.wait();
   mine.occupant = unit;
+  for (int steps = 1; steps <= ahead_ + 1; ++steps) expect(order_.ahead(steps));
   mine.gather = redistribute(shards_, whole_, unit);  // once peers have read it, they have read the gathers before it
+}
+
+template <class Scalar>
+void GatheredUnits<Scalar>::expect(int unit) const {
+  if (unit < 0 || buffers_[whole_.buffer(unit)].occupant == unit) return;
+  const Vector<Scalar> shard = shards_.shard(unit);
+  expect_pages({shard.data(), static_cast<std::int64_t>(shard.extent(0) * sizeof(Scalar))});
 }
 
 template <class Scalar>

@@ -20,9 +20,9 @@ namespace {
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Addends of sharded gradients share buffers: two a slot where a reduction travels while the next unit works.
-Storage storage_of_addends(Placement placement, bool overlap) {
-  if (placement != Placement::sharded) return {Memory::gradients, "gradients", true};
-  return {Memory::gathered, "unreduced gradients", true, overlap ? 1 : 0};
+Storage storage_of_addends(Placement placement, dist::Communicator& comm, bool overlap) {
+  if (placement != Placement::sharded) return {Memory::gradients, "gradients", &comm};
+  return {Memory::gathered, "unreduced gradients", &comm, overlap ? 1 : 0};
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ Gradients::Gradients(const ParameterTable& table, dist::Communicator& comm, Plac
       accumulation_(accumulation),
       micro_steps_(micro_steps),
       overlap_(overlap),
-      addends_(table, comm, Placement::partial, storage_of_addends(placement, overlap), ledger),
+      addends_(table, comm, Placement::partial, storage_of_addends(placement, comm, overlap), ledger),
       reduced_(addends_.viewed_as(Placement::sharded)),
       reductions_(at(table.num_units())),
       occupants_(addends_.num_buffers(), -1),

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/zero/sharded_state.hpp>
@@ -17,10 +18,10 @@ WeightPlacements placements_of(const PlacementRow& row) { return {row.parameters
 
 template <class Scalar>
 ShardedState<Scalar>::ShardedState(const ParameterTable& table, dist::Communicator& comm, const Config& config,
-                                   MemoryLedger& ledger)
+                                   MemoryLedger& ledger, StateMemory memory)
     : table_(table),
       row_(placement_row(config.stage)),
-      weights_(table, comm, placements_of(row_), ledger, {config.prefetch_units, config.units_held}) {
+      weights_(table, comm, placements_of(row_), ledger, {config.prefetch_units, config.units_held}, memory) {
   if (!config.trains) return;
   gradients_.emplace(table, comm, row_.gradients, config.accumulation, config.micro_steps, ledger, config.overlap);
   const auto& master = weights_.master();
@@ -46,6 +47,7 @@ void ShardedState<Scalar>::initialise(std::uint64_t seed) {
     const HostVector<float> values(on_host.data(), on_host.extent(0));
     fill_initial_unit(table_, range.unit, seed, range.begin, values);
     Kokkos::deep_copy(mine, on_host);
+    release_pages(mine);
   }
   weights_.publish();
 }

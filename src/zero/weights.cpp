@@ -3,6 +3,7 @@
 // weights.cpp: the master and the stored weights, how they are shared after an update, and checks of gathered copies.
 #include <algorithm>
 
+#include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/zero/weights.hpp>
 #include "kernels/launch/fill.hpp"
@@ -42,6 +43,7 @@ std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist
                        ? 0
                        : kernels::bit_hash(Device(), slice(master.shard(row.unit), begin - shard.begin, end - begin),
                                            begin - row.offset));
+    release_pages(master.shard(row.unit));
   }
   const std::vector<std::uint64_t> all = dist::from_all_ranks(master.comm(), mine);
   std::vector<std::uint64_t> hashes(mine.size());
@@ -51,15 +53,23 @@ std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist
 
 template <class Scalar>
 Weights<Scalar>::Weights(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements,
-                         MemoryLedger& ledger, GatherOrder order)
+                         MemoryLedger& ledger, GatherOrder order, StateMemory memory)
     : table_(table),
-      stored_(table, comm, placements.stored, {Memory::parameters, "weights", true}, ledger),
+      stored_(table, comm, placements.stored,
+              {Memory::parameters, "weights", memory.parameters != nullptr ? memory.parameters : &comm}, ledger),
       stored_shards_(stored_.viewed_as(Placement::sharded)),
       held_(at(table.num_units()), false) {
   if constexpr (has_master<Scalar>) {
-    master_.emplace(table, comm, placements.master, Storage{Memory::optimizer, "master weights"}, ledger);
+    master_.emplace(table, comm, placements.master, Storage{Memory::optimizer, "master weights", memory.optimizer},
+                    ledger);
   }
   if (stored_.placement() == Placement::sharded) gathered_.emplace(table, stored_, order, ledger);
+  if (memory.parameters != nullptr && memory.parameters->kind() == MemorySource::Kind::disk) {
+    std::int64_t largest = 0;
+    for (const UnitRange& shard : stored_.layout().shards()) largest = std::max(largest, shard.extent);
+    ledger.book(Memory::staging, "pages of the shard that is gathered",
+                largest * static_cast<std::int64_t>(sizeof(Scalar)));
+  }
 }
 
 template <class Scalar>
@@ -95,6 +105,8 @@ void Weights<Scalar>::round(int unit) const {
     } else {
       kernels::convert(Device(), stored_.shard(unit), master_->shard(unit));
     }
+    release_pages(stored_.local(unit));
+    release_pages(master_->local(unit));
   }
 }
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # test_training_cli.sh KOZERO MPIEXEC INPUTS CASE: what a training run says of itself and keeps: validation, its best
-# checkpoint, provenance, notes on short trials. As test_cli.sh.
+# checkpoint, provenance, notes on short trials, state on a disk. As test_cli.sh.
 # shellcheck source=tests/commands/cli_case.sh disable=SC2154
 . "$(dirname "$0")/cli_case.sh"
 
@@ -111,6 +111,28 @@ short_trials() {
   train_here run.dir=bare checkpoint.every=0 >/dev/null
   expect 0 '^note         bare has a run without checkpoints, to which nothing is added: this one begins in bare-2; run.dir=bare-2 goes on' \
     train_here run.dir=bare checkpoint.every=0 checkpoint.resume=auto
+}
+
+offload() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny zero.stage=3 train.precision=bf16 checkpoint.every=6
+  expect 0 'everything lies' on 2 train "$@" run.dir=memory
+  expect 0 '^memory plan .*; on disk [0-9.]+$' on 2 train "$@" run.dir=disk zero.offload_optimizer=disk \
+    zero.offload_parameters=disk zero.offload_mib=1
+  also '^note +saving is synchronous: state on a disk has no copy in memory$'
+  also '^no sample of what it writes: its weights lie on a disk; kozero generate disk has them in memory$'
+  expect 0 same sh -c 'h5diff memory/weights.h5 disk/weights.h5 /parameters && echo same'
+  expect 0 same sh -c 'h5diff memory/step_000000012/state.h5 disk/step_000000012/state.h5 && echo same'
+  expect 0 'everything lies' on 3 train "$@" run.dir=disk checkpoint.resume=disk/step_000000006 \
+    zero.offload_optimizer=disk zero.stage=1
+  expect 0 same sh -c 'h5diff memory/weights.h5 disk/weights.h5 /parameters && echo same'
+  expect 2 'zero.offload_optimizer = "host": the arrays of a run on the host lie in its memory already; accepted are none, disk' \
+    "$kozero" train "$@" zero.offload_optimizer=host
+  expect 2 'zero.offload_parameters = "disk": .*zero.stage' "$kozero" train "$@" zero.stage=1 zero.offload_parameters=disk
+  expect 2 'lies in memory .tmpfs.' "$kozero" train "$@" run.dir=refused zero.offload_optimizer=disk zero.offload_dir=/dev/shm
+  expect 0 '^on disk +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' "$kozero" plan "$@" zero.offload_optimizer=disk --ranks 4 \
+    run.threads=1
 }
 
 run_case

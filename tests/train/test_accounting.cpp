@@ -70,7 +70,8 @@ void check_plan(const TinyRun& run) {
     }
     // The copy that is saved from: master weights and two moments of this rank's own shards.
     const int states = run.precision == Precision::f32 ? 2 : 3;
-    CHECK(3 * real.bytes(Memory::optimizer) == states * training.engine().staging()->bytes());
+    CHECK(3 * (real.bytes(Memory::optimizer) + real.bytes(Memory::disk)) ==
+          states * training.engine().staging()->bytes());
   });
 }
 
@@ -203,6 +204,12 @@ TEST_CASE("the plan is what training books, on every rank's part") {
     for (const auto precision : {Precision::f32, Precision::bf16}) {
       for (const int stage : {2, 3}) {
         check_plan({.model = model, .precision = precision, .stage = stage, .micro_steps = 2, .staged = true});
+        check_plan({.model = model,
+                    .precision = precision,
+                    .stage = stage,
+                    .micro_steps = 2,
+                    .staged = true,
+                    .offload = tests::to_disk(false)});
       }
     }
   }

@@ -87,14 +87,18 @@ TEST_CASE("saved under any stage and rank count, loaded under all 16: equal in b
     const std::string path = folder / ("step_" + std::to_string(saved));
     tests::on_first_ranks(1 + saved / 4, "mpi", [&](dist::Communicator& comm) {
       MemoryLedger ledger;
-      TinyTraining training({.model = model_of(saved), .stage = saved % 4}, comm, ledger);
+      tests::TinyRun run{.model = model_of(saved), .stage = saved % 4};
+      if (saved % 3 == 0) run.offload = tests::to_disk(run.stage == 3);
+      TinyTraining training(run, comm, ledger);
       number_elements(training, true, numbered);
       train::save_checkpoint(path, training.engine(), record_of(saved));
     });
     tests::on_each_group("mpi", [&](dist::Communicator& comm) {
       for (int stage = 0; stage <= 3; ++stage) {
         MemoryLedger ledger;
-        TinyTraining training({.model = model_of(saved), .stage = stage}, comm, ledger);
+        tests::TinyRun run{.model = model_of(saved), .stage = stage};
+        if ((saved + stage) % 2 == 1) run.offload = tests::to_disk(stage == 3);
+        TinyTraining training(run, comm, ledger);
         CHECK(train::load_state(path + "/state.h5", training.engine(), comm).empty());
         int wrong = 0;
         number_elements(training, false, wrong);
@@ -268,8 +272,12 @@ TEST_CASE("a save that fails beside the training is reported to every rank when 
 TEST_CASE("staging that is too small for the state is refused with what it needs") {
   tests::on_first_ranks(1, "mpi", [&](dist::Communicator& comm) {
     MemoryLedger ledger(MemoryLedger::Mode::plan);
-    TinyTraining training({.model = {.arch = "gpt2", .layers = 1, .dim = 160, .heads = 2, .vocab = 64, .seq = 8}}, comm,
-                          ledger);
+    tests::TinyRun run{.model = tests::tiny_gpt2()};
+    run.model.layers = 1;
+    run.model.dim = 160;
+    run.model.vocab = 64;
+    run.model.seq = 8;
+    TinyTraining training(run, comm, ledger);
     const auto groups = train::owned_state(training.engine());
     CHECK_THROWS_WITH(
         train::Staging(groups, 3, ledger),

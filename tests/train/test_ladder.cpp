@@ -84,6 +84,25 @@ TEST_CASE("tied Llama and Qwen3, Qwen2, untied GPT-2, and SGD with momentum clim
   });
 }
 
+TEST_CASE("state on a disk gives the bits of state in memory, in every stage") {
+  for (const int num_ranks : {1, 2, tests::group_sizes().back()}) {
+    tests::on_first_ranks(num_ranks, num_ranks == 2 ? "shm" : "mpi", [](dist::Communicator& comm) {
+      for (const auto precision : {Precision::f32, Precision::bf16}) {
+        TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .micro_steps = 2};
+        const TinyResult first = result_of(run, comm);
+        for (run.stage = 0; run.stage <= 3; ++run.stage) {
+          for (const bool parameters : {false, true}) {
+            if (parameters && run.stage < 3) continue;
+            run.offload = tests::to_disk(parameters);
+            INFO("stage " << run.stage << ", " << comm.size() << " ranks, " << (parameters ? "all" : "moments"));
+            CHECK(result_of(run, comm) == first);
+          }
+        }
+      }
+    });
+  }
+}
+
 TEST_CASE("mpi and shm give the same bits") {
   for (const auto precision : {Precision::f32, Precision::bf16}) {
     const TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .stage = 3, .micro_steps = 2};

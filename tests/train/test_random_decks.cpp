@@ -48,6 +48,7 @@ struct Leg {
   int ranks_per_node = 0;  ///< > 0: by messages between nodes of so many ranks
   model::Recompute recompute = {};
   bool staged = false;
+  train::Offload offload = {};
   std::int64_t last = 0;
 };
 
@@ -98,6 +99,7 @@ RandomDeck random_deck(std::uint64_t number) {
     leg.ranks_per_node = draw.coin() ? (leg.ranks == 4 && draw.coin() ? 2 : 1) : 0;
     leg.recompute = {static_cast<int>(draw.between(0, 3)), draw.coin()};
     leg.staged = draw.coin();
+    if (draw.coin()) leg.offload = tests::to_disk(leg.stage == 3 && draw.coin(), draw.between(1, 300) << 10);
     leg.last = i + 1 == num_legs ? run.steps : run.steps * (i + 1) / num_legs;
     deck.legs.push_back(leg);
   }
@@ -114,8 +116,8 @@ std::string described(const RandomDeck& deck) {
   for (const Leg& leg : deck.legs) {
     text += "; " + std::to_string(leg.ranks) + " ranks, " + leg.backend + ", stage " + std::to_string(leg.stage) +
             (leg.ranks_per_node > 0 ? ", nodes of " + std::to_string(leg.ranks_per_node) : "") + ", recompute " +
-            std::to_string(leg.recompute.blocks) + (leg.staged ? ", staged" : "") + " to step " +
-            std::to_string(leg.last);
+            std::to_string(leg.recompute.blocks) + (leg.staged ? ", staged" : "") +
+            (leg.offload.bytes > 0 ? ", on disk" : "") + " to step " + std::to_string(leg.last);
   }
   return text;
 }
@@ -214,6 +216,7 @@ void take_leg(TinyRun run, const Leg& leg, std::int64_t first, const std::string
   run.overlap = leg.overlap;
   run.prefetch_units = leg.prefetch_units;
   run.recompute = leg.recompute;
+  run.offload = leg.offload;
   run.staged = leg.staged;
   if (!from.empty()) run.loss_scaler.restore(io::read_manifest(from).record.loss_scale);
   MemoryLedger ledger;

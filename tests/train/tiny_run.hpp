@@ -63,6 +63,12 @@ inline model::Config tiny_qwen3() {
   return config;
 }
 
+/// State in files in the working directory, streamed by a few elements at a time.
+inline train::Offload to_disk(bool parameters, std::int64_t bytes = std::int64_t{64} << 10) {
+  using Kind = MemorySource::Kind;
+  return {.optimizer = Kind::disk, .parameters = parameters ? Kind::disk : Kind::device, .folder = ".", .bytes = bytes};
+}
+
 struct TinyRun {
   model::Config model;
   Precision precision = Precision::f32;
@@ -85,6 +91,7 @@ struct TinyRun {
   bool overlap = true;
   int prefetch_units = 1;
   model::Recompute recompute = {};
+  train::Offload offload = {};
   optim::ScheduleConfig schedule = {.kind = "constant", .lr = 1e-2};
 };
 
@@ -113,6 +120,7 @@ class TinyTraining {
     settings.precision = run.precision;
     settings.model = model::resolved(run.model);
     settings.recompute = run.recompute;
+    settings.offload = run.offload;
     const auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
     const std::int64_t micro_batch =
         run.micro_batch > 0 ? run.micro_batch : ceil_div(ceil_div(run.global_batch, num_ranks), run.micro_steps);

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include <kozero/core/memory_source.hpp>
 #include <kozero/core/views.hpp>
 
 namespace kozero {
@@ -34,6 +36,21 @@ DeviceMemoryInfo device_memory();
 /// without sparsity, or of its other units in f32, which our f32 products use. 0 for a name that is not in the table.
 /// NVIDIA's data sheets of the A100 (2020), H100 (2022) and H200 (2023).
 double published_peak(const std::string& name, bool sixteen_bits);
+
+/// Memory of the host that the device's kernels reach over the bus: for state that a GPU has no room for.
+class HostMemory final : public MemorySource {
+ public:
+  HostMemory() = default;
+  ~HostMemory() override;
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+
+  void* share(const std::string& label, std::int64_t bytes) override;
+  [[nodiscard]] Kind kind() const override { return Kind::host; }
+
+ private:
+  std::vector<void*> owned_;
+};
 
 // Moments on the stream of the kernels, set without a wait, and the seconds between two of them.
 //   const auto begin = marks.set(); ... kernels ...; const auto end = marks.set(); fence; marks.seconds(begin, end)

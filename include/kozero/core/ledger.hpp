@@ -20,9 +20,19 @@
 
 namespace kozero {
 
-enum class Memory : int { parameters, gradients, optimizer, gathered, activations, communication, workspace, staging };
-inline constexpr std::array<std::string_view, 8> kMemoryNames = {
-    "parameters", "gradients", "optimizer", "gathered", "activations", "communication", "workspace", "staging"};
+enum class Memory : int {
+  parameters,
+  gradients,
+  optimizer,
+  gathered,
+  activations,
+  communication,
+  workspace,
+  staging,  ///< the host's, where arrays lie in a device's
+  disk      ///< no memory: files that are mapped
+};
+inline constexpr std::array<std::string_view, 9> kMemoryNames = {
+    "parameters", "gradients", "optimizer", "gathered", "activations", "communication", "workspace", "staging", "disk"};
 
 class MemoryLedger {
  public:
@@ -45,7 +55,8 @@ class MemoryLedger {
     void* memory = take_bytes(category, label, extent * static_cast<std::int64_t>(sizeof(T)));
     return Vector<T>(static_cast<T*>(memory), static_cast<std::size_t>(extent));
   }
-  /// The same from `source`, which outlives its use; of the ledger's own memory where the source has none.
+  /// The same from `source`, which outlives its use; of the ledger's own memory where the source has none. What a
+  /// source has on the host or on a disk is booked as staging or disk.
   template <class T>
   Vector<T> take(Memory category, const std::string& label, std::int64_t extent, MemorySource& source) {
     void* memory = take_bytes(category, label, extent * static_cast<std::int64_t>(sizeof(T)), &source);
@@ -61,6 +72,7 @@ class MemoryLedger {
 
   [[nodiscard]] bool plans_only() const { return mode_ == Mode::plan; }
   [[nodiscard]] std::int64_t bytes(Memory category) const;
+  /// Without what lies on a disk.
   [[nodiscard]] std::int64_t total() const;
   [[nodiscard]] const std::vector<Line>& lines() const { return lines_; }
 

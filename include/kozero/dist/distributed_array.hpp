@@ -27,7 +27,7 @@ enum class Placement { replicated, sharded, partial };
 struct Storage {
   Memory category;
   std::string label;
-  bool shared = false;            ///< taken from the communicator, so that peers read it without a copy
+  MemorySource* source = nullptr;  ///< of the memory: the communicator, so that peers read it without a copy, a disk
   std::optional<int> ahead = {};  ///< whole units share the buffers of SlotBuffers(table, ahead)
 };
 

@@ -72,10 +72,11 @@ class Optimizer {
   [[nodiscard]] virtual std::vector<NamedState> states() const = 0;
 };
 
-/// Takes the state of all segments' elements (Memory::optimizer). Throws Error(deck) for an unknown kind.
+/// Takes the state of all segments' elements (Memory::optimizer), from `memory` where that is given. Throws Error(deck)
+/// for an unknown kind.
 template <class Scalar>
 std::unique_ptr<Optimizer<Scalar>> make_optimizer(const Config& config, std::vector<Segment> segments,
-                                                  MemoryLedger& ledger);
+                                                  MemoryLedger& ledger, MemorySource* memory = nullptr);
 
 // The learning rate of each step.
 //   step <= warmup_steps:  lr * step / warmup_steps                                 steps count from 1

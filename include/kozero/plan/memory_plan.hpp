@@ -36,6 +36,7 @@ struct MemoryPlan {
   std::vector<MemoryLedger::Line> lines;
 
   [[nodiscard]] std::int64_t of(Memory category) const { return bytes[static_cast<std::size_t>(category)]; }
+  /// Without what lies on a disk.
   [[nodiscard]] std::int64_t total() const;
   /// On a GPU only staging is the host's.
   [[nodiscard]] DeviceAndHost needed() const;

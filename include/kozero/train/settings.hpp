@@ -34,6 +34,16 @@ dist::CommunicatorOptions communicator_options(const io::Deck& deck);
 /// model.vocab. Throws Error(deck) where model.vocab is smaller than the data's.
 model::Config model_config(const io::Deck& deck, std::int64_t data_vocab);
 
+/// Where state lies that has no room in the device's memory.
+struct Offload {
+  MemorySource::Kind optimizer = MemorySource::Kind::device;   ///< the optimizer's states, and the master weights
+  MemorySource::Kind parameters = MemorySource::Kind::device;  ///< the weights that the model reads
+  std::string folder;                                          ///< of the files
+  std::int64_t bytes = 0;                                      ///< of memory for their pages
+
+  [[nodiscard]] bool to(MemorySource::Kind kind) const { return optimizer == kind || parameters == kind; }
+};
+
 struct Settings {
   Use use = Use::training;
   dist::CommunicatorOptions comm;
@@ -42,6 +52,7 @@ struct Settings {
   model::Recompute recompute;
   BatchSizes batch;
   zero::Config zero;
+  Offload offload;
   optim::Config optim;
   StepConfig step;
   std::int64_t steps = 0;  ///< the total from the beginning

@@ -80,6 +80,8 @@ class GatheredUnits {
 
   [[nodiscard]] Buffer& buffer(int unit) { return buffers_[whole_.buffer(unit)]; }
   void start(int unit);
+  /// Of shards on a disk: the unit will be gathered soon.
+  void expect(int unit) const;
   void start_ahead();
 
   const ParameterTable& table_;

@@ -29,6 +29,12 @@ struct WeightPlacements {
   dist::Placement master;  ///< used only where the weights have a master of their own
 };
 
+/// What lies elsewhere than the device's memory; nullptr: there.
+struct StateMemory {
+  MemorySource* optimizer = nullptr;   ///< the master, and the optimizer's states
+  MemorySource* parameters = nullptr;  ///< what the model reads
+};
+
 inline constexpr const char* kWeightsName = "weights";  ///< what the model reads
 
 /// A unit's part of an array that rests on this rank from one update to the next.
@@ -47,9 +53,10 @@ std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist
 template <class Scalar>
 class Weights {
  public:
-  /// Takes the memory of their placements from `ledger`; `order` is of sharded weights.
+  /// Takes the memory of their placements from `ledger`, or from `memory`, which outlives them; `order` is of sharded
+  /// weights.
   Weights(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements, MemoryLedger& ledger,
-          GatherOrder order = {});
+          GatherOrder order = {}, StateMemory memory = {});
   Weights(const Weights&) = delete;  // the gathered units refer to what it stores
   Weights& operator=(const Weights&) = delete;
 

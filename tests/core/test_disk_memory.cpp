@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_disk_memory.cpp: arrays in mapped files keep their values, take no memory after release, and fail in one line.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <kozero/core/disk_memory.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/core/ledger.hpp>
+
+using namespace kozero;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+
+namespace {
+
+constexpr std::int64_t kPage = 1024;  // floats
+
+/// Bytes of this process's memory that are pages of mapped files of this test.
+std::int64_t resident_bytes() {
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  bool ours = false;
+  std::int64_t bytes = 0;
+  while (std::getline(maps, line)) {
+    if (line.find('-') != std::string::npos && line.find("kB") == std::string::npos) {
+      ours = line.find(".kozero-offload-") != std::string::npos;
+    }
+    if (ours && line.starts_with("Rss:")) bytes += std::stoll(line.substr(4)) * 1024;
+  }
+  return bytes;
+}
+
+/// The path under which the process still reaches its only file without a name.
+std::string open_file() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const std::string target = std::filesystem::read_symlink(entry.path(), ignored).string();
+    if (target.find(".kozero-offload-") != std::string::npos) return entry.path().string();
+  }
+  return "";
+}
+
+PageRange range_of(const Vector<float>& all, std::int64_t first, std::int64_t extent) {
+  return {all.data() + first, extent * static_cast<std::int64_t>(sizeof(float))};
+}
+
+}  // namespace
+
+TEST_CASE("an array on a disk begins with zeros, keeps its values when its pages go, and has no name") {
+  DiskMemory disk(".", "rank 3");
+  MemoryLedger ledger;
+  const std::int64_t extent = 300 * kPage;
+  const auto values = ledger.take<float>(Memory::optimizer, "exp_avg", extent, disk);
+  const auto more = ledger.take<float>(Memory::optimizer, "exp_avg_sq", 5, disk);
+  CHECK(ledger.bytes(Memory::disk) == 4 * (extent + 5));
+  CHECK(ledger.total() == 0);
+  for (const auto& entry : std::filesystem::directory_iterator(".")) {
+    CHECK(entry.path().filename().string().find("offload") == std::string::npos);
+  }
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < extent; ++i) wrong += values(i) == 0.0F ? 0 : 1;
+  for (std::int64_t i = 0; i < extent; ++i) values(i) = static_cast<float>(i);
+  more(4) = 7.0F;
+  CHECK(resident_bytes() >= 4 * extent);
+  release_pages(values);
+  CHECK(resident_bytes() <= 4 * 2 * kPage);
+  for (std::int64_t i = 0; i < extent; ++i) wrong += values(i) == static_cast<float>(i) ? 0 : 1;
+  CHECK(wrong == 0);
+  CHECK(more(4) == 7.0F);
+}
+
+TEST_CASE("memory that is no disk's is left alone") {
+  std::vector<float> values(10 * kPage, 3.0F);
+  release_pages({values.data(), static_cast<std::int64_t>(values.size() * sizeof(float))});
+  expect_pages({values.data(), static_cast<std::int64_t>(values.size() * sizeof(float))});
+  CHECK(values == std::vector<float>(10 * kPage, 3.0F));
+}
+
+TEST_CASE("a stream passes over its parts again and again, with few of them in memory") {
+  DiskMemory disk(".", "rank 0");
+  MemoryLedger ledger;
+  constexpr std::int64_t kParts = 50;
+  constexpr std::int64_t kPart = 3 * kPage + 64;  // ends within a page
+  const auto a = ledger.take<float>(Memory::optimizer, "a", kParts * kPart, disk);
+  const auto b = ledger.take<float>(Memory::optimizer, "b", kParts * kPart, disk);
+  std::vector<float> elsewhere(kParts * kPart, 0.0F);
+  std::vector<std::vector<PageRange>> parts;
+  for (std::int64_t i = 0; i < kParts; ++i) {
+    parts.push_back({range_of(a, i * kPart, kPart),
+                     range_of(b, i * kPart, kPart),
+                     {elsewhere.data() + i * kPart, kPart * static_cast<std::int64_t>(sizeof(float))}});
+  }
+  const std::int64_t budget = 4 * 2 * kPart * static_cast<std::int64_t>(sizeof(float));  // four parts
+  std::int64_t most = 0;
+  {
+    PageStream stream(parts, budget);
+    for (int cycle = 0; cycle < 3; ++cycle) {
+      for (std::int64_t i = 0; i < kParts; ++i) {
+        stream.await();
+        for (std::int64_t j = i * kPart; j < (i + 1) * kPart; ++j) {
+          a(j) += static_cast<float>(j);
+          b(j) -= 1.0F;
+          elsewhere[static_cast<std::size_t>(j)] += 1.0F;
+        }
+        stream.release();
+        most = std::max(most, resident_bytes());
+      }
+    }
+  }
+  // A part's first and last page may be its neighbours' too.
+  CHECK(most <= budget + 5 * 4 * 4 * kPage);
+  std::int64_t wrong = 0;
+  for (std::int64_t j = 0; j < kParts * kPart; ++j) {
+    wrong +=
+        a(j) == 3.0F * static_cast<float>(j) && b(j) == -3.0F && elsewhere[static_cast<std::size_t>(j)] == 3.0F ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a disk that does not give its bytes back is an error of the stream, and ends a process that touches them") {
+  DiskMemory disk(".", "rank 5");
+  MemoryLedger ledger;
+  const auto values = ledger.take<float>(Memory::optimizer, "exp_avg", 8 * kPage, disk);
+  REQUIRE(truncate(open_file().c_str(), 0) == 0);
+  PageStream stream({{range_of(values, 0, kPage)}, {range_of(values, kPage, kPage)}}, 1 << 20);
+  CHECK_THROWS_MATCHES(stream.await(), Error,
+                       MessageMatches(ContainsSubstring("exp_avg of rank 5 in ") &&
+                                      ContainsSubstring("resume from the newest checkpoint")));
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    values(0) = 1.0F;
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string said(200, ' ');
+  said.resize(static_cast<std::size_t>(std::max<ssize_t>(read(ends[0], said.data(), said.size()), 0)));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == static_cast<int>(Failure::input));
+  CHECK(said.starts_with("[rank 5] error: a page of zero.offload_dir cannot be had"));
+}
+
+TEST_CASE("no room, no folder that may be written, and a file system in memory are refused before anything is used") {
+  const auto refusal = [](const std::string& folder, std::int64_t bytes) {
+    DiskMemory disk(folder, "rank 1");
+    try {
+      disk.share("exp_avg", bytes);
+    } catch (const Error& error) {
+      return std::to_string(static_cast<int>(error.failure())) + " " + error.what();
+    }
+    return std::string("taken");
+  };
+  CHECK_THAT(refusal(".", std::int64_t{1} << 50),
+             ContainsSubstring("4 zero.offload_dir: ") && ContainsSubstring(" MiB for exp_avg of rank 1: "));
+  CHECK(refusal("./not/there/yet", 4096) == "taken");
+  if (std::filesystem::exists("/dev/shm")) {
+    CHECK_THAT(refusal("/dev/shm", 4096), ContainsSubstring("2 zero.offload_dir: /dev/shm lies in memory (tmpfs)"));
+  }
+  CHECK_THAT(refusal("/proc", 4096), ContainsSubstring("4 zero.offload_dir: /proc: "));
+}
