@@ -102,6 +102,7 @@ nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans) {
         {"stage", plan.stage},
         {"ranks", plan.num_ranks},
         {"total", plan.total()},
+        {"sent", plan.sent},
         {"formula", plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_ranks)}};
     for (std::size_t i = 0; i < kMemoryNames.size(); ++i) stage[std::string(kMemoryNames[i])] = plan.bytes[i];
     stages.push_back(stage);
@@ -176,6 +177,9 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   } else {
     print_totals(plans, all, deck, memory);
   }
+  const std::int64_t process = io::resident_memory().current - io::shares_of_others();
+  std::cout << fmt::format("beside the arrays: {:.0f} MiB a rank for the program, MPI and libraries (this process now)\n",
+                           static_cast<double>(process) / (1 << 20));
   for (const Ranks& ranks : all) std::cout << advice_for(ranks, deck, room_of(ranks, memory));
   std::cout << remarks_on(all[0]);
 }

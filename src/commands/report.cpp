@@ -252,7 +252,9 @@ void TrainingRun::say_memory() {
       fmt::format("memory       of a rank: arrays planned {:.1f} MiB, arrays allocated {:.1f} MiB, {} {:.1f} MiB ({})",
                   static_cast<double>(plan_.needed().device) / kMiB, static_cast<double>(allocated) / kMiB,
                   kHostIsDevice ? "process at most" : "GPU at most", static_cast<double>(summary_.peak_memory) / kMiB,
-                  kHostIsDevice ? "pages shared with other processes in part; `resident` above has them whole"
+                  kHostIsDevice ? fmt::format("{:.1f} MiB of it before the arrays; pages shared with other processes in "
+                                              "part: `resident` above has them whole",
+                                              static_cast<double>(memory_use_.before()) / kMiB)
                                 : "in use, beyond the driver's context"));
 }
 

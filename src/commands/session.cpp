@@ -318,7 +318,9 @@ void require_room(const plan::MemoryPlan& plan, Session& session, std::int64_t d
               Error::Seen::by_all_ranks);
 }
 
-MemoryUse::MemoryUse() : free_at_start_(device_memory().free) {}
+MemoryUse::MemoryUse()
+    : free_at_start_(device_memory().free),
+      before_(kHostIsDevice ? io::resident_memory().current - io::shares_of_others() : 0) {}
 
 std::int64_t MemoryUse::taken(Session& session) const {
   if (kHostIsDevice) return io::resident_memory().peak - io::shares_of_others();

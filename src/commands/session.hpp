@@ -102,12 +102,15 @@ class MemoryUse {
  public:
   /// To be made before the run's arrays are.
   MemoryUse();
+  /// Bytes of this rank when it was made: the process without the run's arrays; 0 for a GPU.
+  [[nodiscard]] std::int64_t before() const { return before_; }
   /// Bytes of this rank: the process' peak on a host; of a GPU what is taken since the start, beyond the driver's
   /// context, by all ranks that share it, divided by their number. Collective.
   [[nodiscard]] std::int64_t taken(Session& session) const;
 
  private:
   std::int64_t free_at_start_;
+  std::int64_t before_;
 };
 
 /// Ranks that compute on this rank's GPU, whichever of them the launcher lets each see. Collective.

@@ -43,6 +43,23 @@ DeviceAndHost MemoryPlan::needed() const {
   return {total() - of(Memory::staging), of(Memory::staging)};
 }
 
+std::int64_t bytes_sent(const train::Settings& settings, const ParameterTable& table, int num_ranks) {
+  const std::int64_t micro_steps = settings.batch.micro_steps;
+  const auto stored = static_cast<std::int64_t>(parameter_bytes(settings.precision).stored);
+  const bool is_local = settings.zero.accumulation == zero::Accumulation::local;
+  const std::int64_t reduced = (is_local ? 1 : micro_steps) * table.extent() * 4;
+  std::int64_t gathered = table.extent();
+  const auto blocks = std::max<std::int64_t>(table.num_units() - 2, 0);
+  if (settings.zero.stage == 3 && blocks > 0) {
+    const std::int64_t held = std::clamp<std::int64_t>(settings.recompute.blocks, 1, blocks);
+    const std::int64_t stay = std::min(held + settings.zero.prefetch_units, blocks);
+    const std::int64_t of_blocks = blocks + (2 * micro_steps - 1) * (blocks - stay);
+    gathered = table.unit(0).extent + table.units().back().extent + of_blocks * table.unit(1).extent;
+  }
+  // Stage 0 gathers gradients, in f32.
+  return (reduced + gathered * (settings.zero.stage == 0 ? 4 : stored)) / num_ranks * (num_ranks - 1);
+}
+
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks) {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
   const auto comm = dist::make_planned_communicator(backend, 0, num_ranks, ledger, settings.comm);
@@ -55,6 +72,7 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   plan.num_parameters = engine->parameters().num_parameters();
   for (std::size_t i = 0; i < plan.bytes.size(); ++i) plan.bytes[i] = ledger.bytes(static_cast<Memory>(i));
   plan.lines = ledger.lines();
+  plan.sent = bytes_sent(settings, engine->parameters(), num_ranks);
   return plan;
 }
 
@@ -86,8 +104,11 @@ std::vector<std::string> recomputes_from(const std::string& of_deck) {
 
 }  // namespace
 
-std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
-                             const DeviceAndHost& room) {
+namespace {
+
+/// The first of a deck with its offloading that fits.
+std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend, int num_ranks,
+                                std::int64_t data_vocab, const DeviceAndHost& room) {
   const auto plan = [&](const io::Deck& changed) {
     return plan_in_stage(changed, static_cast<int>(changed.zero.stage), backend, num_ranks, data_vocab);
   };
@@ -96,7 +117,7 @@ std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, i
     for (const std::string& recompute : recomputes_from(deck.train.recompute)) {
       changed.train.recompute = recompute;
       for (changed.zero.stage = deck.zero.stage; changed.zero.stage <= 3; ++changed.zero.stage) {
-        Fit fit{.overrides = {}, .plan = plan(changed)};
+        Fit fit{.overrides = {}, .plan = plan(changed), .at_largest = {}};
         if (!fit.plan.needed().fit(room)) continue;
         const auto note = [&](const char* key, bool differs, const std::string& value) {
           if (differs) fit.overrides.push_back(key + ("=" + value));
@@ -120,6 +141,26 @@ std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, i
     }
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
+                             const DeviceAndHost& room) {
+  const std::string elsewhere = kHostIsDevice ? "disk" : "host";
+  io::Deck changed = deck;
+  std::vector<std::string> overrides;
+  auto fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
+  const auto offload = [&](const char* key, std::string& value) {
+    if (fit || value != "none") return;
+    value = elsewhere;
+    overrides.push_back(key + ("=" + elsewhere));
+    fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
+  };
+  offload("zero.offload_optimizer", changed.zero.offload_optimizer);
+  offload("zero.offload_parameters", changed.zero.offload_parameters);
+  if (fit) fit->overrides.insert(fit->overrides.end(), overrides.begin(), overrides.end());
+  return fit;
 }
 
 std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::string& backend, int num_ranks,
@@ -161,6 +202,9 @@ std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& 
   }
   table += row_of("total", each(plans, [](const MemoryPlan& plan) { return plan.total(); }));
   if (std::ranges::max(disk) > 0.0) table += row_of("on disk", disk);
+  if (plans.front().num_ranks > 1) {
+    table += row_of("sent a step", each(plans, [](const MemoryPlan& plan) { return plan.sent; }));
+  }
   table += row_of(fmt::format("states by formula, {}", name_of(plans.front().precision)),
                   each(plans, [](const MemoryPlan& plan) {
                     return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_ranks);

@@ -3,6 +3,12 @@
 // test_memory_plan.cpp: plans against the published formula, of models far beyond this machine too.
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <algorithm>
+#include <fstream>
+#include <iomanip>
+#include <iostream>
+#include <iterator>
+#include <sstream>
 
 #include <kozero/plan/memory_plan.hpp>
 
@@ -114,6 +120,63 @@ TEST_CASE("what to change so that a deck fits: first the stage, then what is com
   CHECK(last->overrides.back().starts_with("train.micro_batch="));
   CHECK_FALSE(fit_in(1 << 20).has_value());
   CHECK(fit_in(0)->overrides == Overrides{});  // nothing is known
+}
+
+TEST_CASE("where nothing else fits the optimizer's state goes to a disk, then the parameters too") {
+  const io::Deck deck = deck_with({"model.preset=gpt2-1558m", "train.precision=bf16", "train.global_batch=2"});
+  const auto fit_in = [&](std::int64_t mebibytes) {
+    return plan::first_fit(deck, "shm", 2, 50257, {mebibytes << 20, mebibytes << 20});
+  };
+  const auto offloads = [](const plan::Fit& fit) {
+    return std::ranges::count_if(fit.overrides, [](const auto& text) { return text.starts_with("zero.offload"); });
+  };
+  REQUIRE(fit_in(16000).has_value());
+  CHECK(offloads(*fit_in(16000)) == 0);
+  REQUIRE(fit_in(7000).has_value());
+  CHECK(offloads(*fit_in(7000)) == 1);
+  CHECK(fit_in(7000)->plan.of(Memory::disk) > std::int64_t{8} << 30);
+  REQUIRE(fit_in(5000).has_value());
+  CHECK(offloads(*fit_in(5000)) == 2);
+  CHECK(fit_in(5000)->plan.of(Memory::parameters) == 0);
+  CHECK_FALSE(fit_in(3000).has_value());
+}
+
+// docs/memory.md has its lines: a change of memory is a change of the document.
+TEST_CASE("the table of models and ranks in the documents is what is planned, and near the formula") {
+  struct Row {
+    std::string name;
+    std::vector<std::string> model;
+  };
+  const std::vector<Row> rows = {
+      {"GPT-2 124M", {"model.preset=gpt2-124m"}},
+      {"GPT-2 1.5B", {"model.preset=gpt2-1558m"}},
+      {"6B", {"model.layers=28", "model.dim=4096", "model.heads=16", "model.vocab=50257"}},
+      {"Llama 8B", {"model.arch=llama", "model.preset=llama-8b"}},
+      {"Llama 13B", {"model.arch=llama", "model.preset=llama-13b"}},
+      {"20B", {"model.layers=44", "model.dim=6144", "model.heads=64", "model.vocab=50257"}},
+  };
+  std::ifstream file(KOZERO_DOCS "/memory.md");
+  const std::string document{std::istreambuf_iterator<char>(file), {}};
+  constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+  for (const Row& row : rows) {
+    for (const int ranks : {1, 4, 8, 64}) {
+      std::vector<std::string> overrides = {"train.precision=bf16", "train.recompute=full", "model.seq=1024",
+                                            "train.micro_batch=1", "train.global_batch=" + std::to_string(ranks)};
+      overrides.insert(overrides.end(), row.model.begin(), row.model.end());
+      const io::Deck deck = deck_with(overrides);
+      std::string line = "| " + row.name + " | " + std::to_string(ranks) + " |";
+      for (const auto& plan : plan::plans_of_all_stages(deck, ranks == 1 ? "self" : "mpi", ranks, 0)) {
+        const double formula = plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters, ranks);
+        CHECK(states_of(plan) == Catch::Approx(formula).epsilon(0.002));
+        std::ostringstream cell;
+        cell << std::fixed << std::setprecision(1) << " " << formula / kGiB << " / "
+             << static_cast<double>(plan.total()) / kGiB << " |";
+        line += cell.str();
+      }
+      if (document.find(line + "\n") == std::string::npos) std::cout << line << "\n";  // what it needs, to paste
+      CHECK(document.find(line + "\n") != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("70 billion parameters are planned at once for many ranks") {

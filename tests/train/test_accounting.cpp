@@ -8,8 +8,10 @@
 //   to the head and needs no weights in backward; the head's forward and backward are one; the last 1 + prefetch_units
 //   blocks of forward are there for backward, and as many first ones of backward for the next micro-step.
 #include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
 
 #include <kozero/dist/communicator_decorators.hpp>
+#include <kozero/plan/memory_plan.hpp>
 
 #include "groups.hpp"
 #include "tiny_run.hpp"
@@ -24,7 +26,12 @@ struct Accounts {
   std::int64_t held = 0;        ///< parameters + gradients + optimizer state over all ranks
   std::int64_t largest = 0;     ///< of these, the fullest rank's
   ParameterTable table;
+  train::Settings settings;
+  int num_ranks = 1;
   bool here = false;
+
+  /// What `kozero plan` says that all ranks send.
+  [[nodiscard]] std::int64_t planned() const { return num_ranks * plan::bytes_sent(settings, table, num_ranks); }
 };
 
 Accounts accounts_of(const TinyRun& run, int num_ranks) {
@@ -45,6 +52,8 @@ Accounts accounts_of(const TinyRun& run, int num_ranks) {
       accounts.largest = std::max(accounts.largest, one);
     }
     accounts.table = training.engine().parameters();
+    accounts.settings = tests::TinyTraining::settings(run, num_ranks);
+    accounts.num_ranks = num_ranks;
     accounts.here = true;
   });
   return accounts;
@@ -84,6 +93,7 @@ TEST_CASE("stages 0, 1 and 2 send 2V a rank pair, with local accumulation whatev
           accounts_of({.model = tests::tiny_gpt2(), .stage = stage, .global_batch = num_ranks}, num_ranks);
       if (!accounts.here) continue;
       CHECK(accounts.bytes_sent == (num_ranks - 1) * 2 * 4 * accounts.table.extent());
+      CHECK(std::abs(accounts.planned() - accounts.bytes_sent) < num_ranks * num_ranks);  // rounded to whole bytes
     }
     const TinyRun local{.model = tests::tiny_gpt2(),
                         .stage = 1,
@@ -91,7 +101,9 @@ TEST_CASE("stages 0, 1 and 2 send 2V a rank pair, with local accumulation whatev
                         .micro_steps = 3,
                         .global_batch = 3 * num_ranks};
     const auto accounts = accounts_of(local, num_ranks);
-    if (accounts.here) CHECK(accounts.bytes_sent == (num_ranks - 1) * 2 * 4 * accounts.table.extent());
+    if (!accounts.here) continue;
+    CHECK(accounts.bytes_sent == (num_ranks - 1) * 2 * 4 * accounts.table.extent());
+    CHECK(std::abs(accounts.planned() - accounts.bytes_sent) < num_ranks * num_ranks);
   }
 }
 
@@ -117,6 +129,7 @@ TEST_CASE("what is computed again is gathered once for it and for backward") {
     CAPTURE(recompute.blocks, recompute.keeps_attention);
     if (recompute.blocks == 1) CHECK(again.bytes_sent == kept.bytes_sent);
     CHECK(again.bytes_sent <= kept.bytes_sent);  // a group has more buffers
+    CHECK(std::abs(again.planned() - again.bytes_sent) < num_ranks * num_ranks);
   }
 }
 
@@ -139,6 +152,7 @@ TEST_CASE("stage 3 sends what its schedule says, less than 3AV") {
       const std::int64_t gathered = embedding + head + blocks_gathered(4, prefetch_units, micro_steps) * block;
       CHECK(accounts.bytes_sent == (num_ranks - 1) * 4 * (reduced + gathered));
       CHECK(reduced + gathered < 3 * micro_steps * accounts.table.extent());
+      CHECK(std::abs(accounts.planned() - accounts.bytes_sent) < num_ranks * num_ranks);
     }
   }
 }
@@ -173,6 +187,7 @@ TEST_CASE("in bf16 weights travel and are held in two bytes, gradients, moments 
                                                 2 * all * num_ranks + 16 * all, 18 * all};
       INFO("stage " << stage << ", " << num_ranks << " ranks");
       CHECK(accounts.bytes_sent == (num_ranks - 1) * sent[static_cast<std::size_t>(stage)]);
+      CHECK(std::abs(accounts.planned() - accounts.bytes_sent) < num_ranks * num_ranks);
       CHECK(accounts.held == held[static_cast<std::size_t>(stage)]);
     }
   }

@@ -34,6 +34,7 @@ struct MemoryPlan {
   std::int64_t micro_batch = 1;
   std::array<std::int64_t, kMemoryNames.size()> bytes{};  ///< by category
   std::vector<MemoryLedger::Line> lines;
+  std::int64_t sent = 0;  ///< bytes that a rank sends in a step, on average over the ranks
 
   [[nodiscard]] std::int64_t of(Memory category) const { return bytes[static_cast<std::size_t>(category)]; }
   /// Without what lies on a disk.
@@ -41,6 +42,13 @@ struct MemoryPlan {
   /// On a GPU only staging is the host's.
   [[nodiscard]] DeviceAndHost needed() const;
 };
+
+/// Bytes that a rank sends in a step, on average over the ranks, for V bytes of gradients and W of weights:
+///   stages 0 to 2:  (n - 1)/n (A V + W) with A micro-steps (local accumulation: A = 1)
+///   stage 3:        (n - 1)/n (A V + what is gathered of W): embedding and head once a step; each block in forward and
+///                   in backward of each micro-step, but for those that are still in the blocks' buffers between them
+/// A group of blocks that is computed again together (train.recompute = N > 1) may find more there: at most this.
+std::int64_t bytes_sent(const train::Settings& settings, const ParameterTable& table, int num_ranks);
 
 /// The plan of `settings` on rank 0 of `num_ranks` that talk by `backend`, with nothing allocated.
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks);
@@ -62,7 +70,8 @@ struct Fit {
 };
 
 /// The first that fits, of these in order: the deck's stage and those above it; the same with train.recompute =
-/// selective, then full; all of it with half of train.micro_batch, a quarter, ... Nothing where none fits.
+/// selective, then full; all of it with half of train.micro_batch, a quarter, ...; all of that with the optimizer's
+/// state offloaded (to a disk; a GPU's to the host's memory), and with the parameters too. Nothing where none fits.
 std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                              const DeviceAndHost& room);
 
