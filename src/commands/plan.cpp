@@ -8,9 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/device.hpp>
+#include <kozero/core/host.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
+#include <kozero/plan/step_time.hpp>
 #include <kozero/train/data_set.hpp>
 #include "io/posix/system_resources.hpp"
 #include "src/commands/arguments.hpp"
@@ -46,10 +48,17 @@ std::int64_t bytes_in(const std::string& text) {
   return problem != std::errc() || shift < 0 || number < 1 || number > (1 << 20) ? 0 : number << shift;
 }
 
-/// What each may take: `memory` where given, else its share of this node, or a GPU of its own and its share of a node
+/// The plan's question: for whom, with which memory, on which machine.
+struct Machine {
+  std::string memory;  ///< what a rank may take; "": what is free here, or what the device has
+  std::string device;  ///< "a100", ...; "": this one
+};
+
+/// What each may take: the memory where given, else its share of this node, or a GPU of its own and its share of a node
 /// with a rank a GPU.
-plan::DeviceAndHost room_of(const Ranks& ranks, const std::string& memory) {
-  if (const std::int64_t given = bytes_in(memory); given > 0) return {given, kHostIsDevice ? given : 0};
+plan::DeviceAndHost room_of(const Ranks& ranks, const Machine& machine) {
+  if (const std::int64_t given = bytes_in(machine.memory); given > 0) return {given, kHostIsDevice ? given : 0};
+  if (!machine.device.empty()) return {plan::published_memory(machine.device), 0};
   const std::int64_t on_host = io::available_memory();
   if (kHostIsDevice) return {on_host / ranks.count, on_host / ranks.count};
   return {device_memory().free, on_host / std::min(ranks.count, Kokkos::num_devices())};
@@ -83,26 +92,88 @@ std::string advice_for(const Ranks& ranks, const io::Deck& deck, const plan::Dev
 }
 
 void print_totals(const std::vector<std::vector<plan::MemoryPlan>>& plans, const std::vector<Ranks>& all,
-                  const io::Deck& deck, const std::string& memory) {
+                  const io::Deck& deck, const Machine& machine) {
   std::cout << fmt::format("{}: {} parameters, {}; MiB on the fullest rank, * where it fits\n\n{:<29}", deck.source,
                            plans[0].front().num_parameters, name_of(plans[0].front().precision),
                            "ranks back end   recompute");
   for (int stage = 0; stage <= 3; ++stage) std::cout << fmt::format("{:>14} ", fmt::format("stage {}", stage));
   std::cout << "\n";
   for (const Ranks& ranks : all) {
-    std::cout << plan::totals_of(deck, ranks.backend, ranks.count, train::vocab_of(deck), room_of(ranks, memory));
+    std::cout << plan::totals_of(deck, ranks.backend, ranks.count, train::vocab_of(deck), room_of(ranks, machine));
   }
   std::cout << "\n";
 }
 
-nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans) {
+plan::Rates rates_of(const io::Deck& deck, const Ranks& ranks, const Machine& machine) {
+  const auto settings = train::settings_of(deck, ranks.count, train::vocab_of(deck), 0);
+  if (!machine.device.empty()) return plan::published_rates(machine.device, settings, ranks.count);
+  const int shared_out = std::max(1, static_cast<int>(std::ssize(cores_of(allowed_cpus()))) / ranks.count);
+  return plan::measured_rates(settings, ranks.count,
+                              deck.run.threads > 0 ? static_cast<int>(deck.run.threads) : shared_out);
+}
+
+/// The estimate of each stage.
+std::vector<plan::StepTime> times_of(const io::Deck& deck, const std::vector<plan::MemoryPlan>& plans,
+                                     const plan::Rates& rates) {
+  std::vector<plan::StepTime> times;
+  for (const plan::MemoryPlan& plan : plans) {
+    io::Deck changed = deck;
+    changed.zero.stage = plan.stage;
+    if (plan.stage >= 2) changed.zero.accumulation = "ordered";
+    times.push_back(
+        plan::step_time(train::settings_of(changed, plan.num_ranks, train::vocab_of(deck), 0), plan, rates));
+  }
+  return times;
+}
+
+std::string table_of(const std::vector<plan::StepTime>& times, const plan::Rates& rates) {
+  std::string table = fmt::format("{:<28}", "seconds a step, estimated");
+  for (std::size_t stage = 0; stage < times.size(); ++stage) {
+    table += fmt::format("{:>14}", fmt::format("stage {}", stage));
+  }
+  table += "\n";
+  const auto row = [&](const char* name, auto value) {
+    double sum = 0.0;
+    for (const auto& time : times) sum += value(time);
+    if (!(sum > 0.0)) return;
+    table += fmt::format("{:<28}", name);
+    for (const auto& time : times) table += fmt::format("{:>14.3f}", value(time));
+    table += "\n";
+  };
+  row("products", [](const plan::StepTime& time) { return time.products; });
+  row("memory", [](const plan::StepTime& time) { return time.streams; });
+  row("update", [](const plan::StepTime& time) { return time.update; });
+  row("communication", [](const plan::StepTime& time) { return time.communication; });
+  row("disk, at 1 GB/s", [](const plan::StepTime& time) { return time.disk; });
+  row("total", [](const plan::StepTime& time) { return time.total(); });
+  row("behind it: communication", [](const plan::StepTime& time) { return time.hidden; });
+  table += fmt::format("{:<28}", "limited by");
+  for (const auto& time : times) table += fmt::format("{:>14}", time.limit());
+  return table + "\nrates: " + rates.source + "\n";
+}
+
+nlohmann::ordered_json json_of(const plan::StepTime& time) {
+  return {{"products", time.products},
+          {"memory", time.streams},
+          {"update", time.update},
+          {"communication", time.communication},
+          {"hidden", time.hidden},
+          {"disk", time.disk},
+          {"total", time.total()},
+          {"limit", time.limit()}};
+}
+
+nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans,
+                                 const std::vector<plan::StepTime>& times) {
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
-  for (const auto& plan : plans) {
+  for (std::size_t s = 0; s < plans.size(); ++s) {
+    const plan::MemoryPlan& plan = plans[s];
     nlohmann::ordered_json stage = {
         {"stage", plan.stage},
         {"ranks", plan.num_ranks},
         {"total", plan.total()},
         {"sent", plan.sent},
+        {"seconds", json_of(times[s])},
         {"formula", plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_ranks)}};
     for (std::size_t i = 0; i < kMemoryNames.size(); ++i) stage[std::string(kMemoryNames[i])] = plan.bytes[i];
     stages.push_back(stage);
@@ -112,16 +183,18 @@ nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans) {
 
 /// The stages of all numbers of ranks in one list, and for each number what fits.
 nlohmann::ordered_json json_of(const std::vector<std::vector<plan::MemoryPlan>>& plans, const std::vector<Ranks>& all,
-                               const io::Deck& deck, const std::string& memory) {
+                               const io::Deck& deck, const Machine& machine) {
   nlohmann::ordered_json json = {{"parameters", plans[0].front().num_parameters},
                                  {"precision", name_of(plans[0].front().precision)},
                                  {"backend", all[0].backend},
                                  {"stages", nlohmann::ordered_json::array()},
                                  {"fits", nlohmann::ordered_json::array()}};
   for (std::size_t i = 0; i < all.size(); ++i) {
-    for (const auto& stage : stages_of(plans[i])) json["stages"].push_back(stage);
+    const plan::Rates rates = rates_of(deck, all[i], machine);
+    json["rates"] = rates.source;
+    for (const auto& stage : stages_of(plans[i], times_of(deck, plans[i], rates))) json["stages"].push_back(stage);
     const auto fit =
-        plan::first_fit(deck, all[i].backend, all[i].count, train::vocab_of(deck), room_of(all[i], memory));
+        plan::first_fit(deck, all[i].backend, all[i].count, train::vocab_of(deck), room_of(all[i], machine));
     nlohmann::ordered_json one = {{"ranks", all[i].count}, {"fits", fit.has_value()}};
     if (fit) {
       one["overrides"] = fit->overrides;
@@ -140,18 +213,22 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   DeckArguments deck_arguments;
   deck_arguments.add_to(parser);
   std::vector<std::int64_t> counts;
-  std::string memory;
+  Machine machine;
   parser.add("--ranks", counts, "ranks to plan for, with commas")
       .type_name("LIST")
       .delimiter(',')
       .default_text("run.ranks")
       .between(std::int64_t{1}, kMostRanks);
-  parser.add("--memory", memory, "what a rank may take: 80GiB, 512MiB")
+  parser.add("--memory", machine.memory, "what a rank may take: 80GiB, 512MiB")
       .type_name("SIZE")
       .default_text("what is free")
       .check([](const std::string& text) {
         return bytes_in(text) > 0 ? "" : fmt::format("\"{}\"; accepted: a whole number and MiB or GiB", text);
       });
+  parser.add("--device", machine.device, "plan for such GPUs")
+      .type_name("NAME")
+      .default_text("this machine")
+      .one_of({"a100", "h100", "h200"});
   JsonOutput json;
   json.add_to(parser);
   parser.parse(arguments);
@@ -169,18 +246,20 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
     return by_count;
   });
   if (!session.is_first_rank()) return;
-  if (json.is_asked()) return json.print(json_of(plans, all, deck, memory));
+  if (json.is_asked()) return json.print(json_of(plans, all, deck, machine));
   if (all.size() == 1) {
     std::cout << deck.source << ": " << plans[0].front().num_parameters << " parameters on " << all[0].count
               << (all[0].count == 1 ? " rank" : " ranks") << "; the deck asks for stage " << deck.zero.stage << "\n\n"
-              << plan::table_of(plans[0], room_of(all[0], memory));
+              << plan::table_of(plans[0], room_of(all[0], machine)) << "\n";
+    const plan::Rates rates = rates_of(deck, all[0], machine);
+    std::cout << table_of(times_of(deck, plans[0], rates), rates);
   } else {
-    print_totals(plans, all, deck, memory);
+    print_totals(plans, all, deck, machine);
   }
   const std::int64_t process = io::resident_memory().current - io::shares_of_others();
   std::cout << fmt::format("beside the arrays: {:.0f} MiB a rank for the program, MPI and libraries (this process now)\n",
                            static_cast<double>(process) / (1 << 20));
-  for (const Ranks& ranks : all) std::cout << advice_for(ranks, deck, room_of(ranks, memory));
+  for (const Ranks& ranks : all) std::cout << advice_for(ranks, deck, room_of(ranks, machine));
   std::cout << remarks_on(all[0]);
 }
 

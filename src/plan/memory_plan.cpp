@@ -72,6 +72,7 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   plan.num_parameters = engine->parameters().num_parameters();
   for (std::size_t i = 0; i < plan.bytes.size(); ++i) plan.bytes[i] = ledger.bytes(static_cast<Memory>(i));
   plan.lines = ledger.lines();
+  plan.flops_per_token = engine->flops_per_token();
   plan.sent = bytes_sent(settings, engine->parameters(), num_ranks);
   return plan;
 }

@@ -34,6 +34,7 @@ struct MemoryPlan {
   std::int64_t micro_batch = 1;
   std::array<std::int64_t, kMemoryNames.size()> bytes{};  ///< by category
   std::vector<MemoryLedger::Line> lines;
+  double flops_per_token = 0.0;  ///< of a training step
   std::int64_t sent = 0;  ///< bytes that a rank sends in a step, on average over the ranks
 
   [[nodiscard]] std::int64_t of(Memory category) const { return bytes[static_cast<std::size_t>(category)]; }

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <fmt/format.h>
+#include <utility>
+
+#include <kozero/core/device.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/plan/step_time.hpp>
+#include "kernels/matmul/matmul.hpp"
+
+namespace kozero::plan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// The time that a quarter of the calls stay below, of as many as fit into a tenth of a second: others may disturb.
+template <class Call>
+double seconds_of(const Call& call) {
+  constexpr double kLong = 0.1;
+  call();  // sets up
+  std::vector<double> times;
+  for (const auto start = Clock::now(); times.size() < 3 || seconds_since(start) < kLong;) {
+    const auto begin = Clock::now();
+    call();
+    Device().fence("kozero::plan::measure");
+    times.push_back(seconds_since(begin));
+  }
+  std::ranges::nth_element(times, times.begin() + std::ssize(times) / 4);
+  return times[times.size() / 4];
+}
+
+/// Operations a second of (rows, C) x (C, 4 C), cut down to what takes a moment.
+template <class Scalar>
+double rate_of_products(const model::Config& config, std::int64_t rows) {
+  constexpr std::int64_t kMost = 1024;
+  const std::int64_t m = std::clamp<std::int64_t>(rows, 1, kMost);
+  const std::int64_t k = std::min(config.dim, kMost);
+  const std::int64_t n = std::min(4 * config.dim, 2 * kMost);
+  MemoryLedger ledger;
+  const auto c = ledger.take<Scalar>(Memory::workspace, "product", m, n);
+  const auto a = ledger.take<Scalar>(Memory::workspace, "left", m, k);
+  const auto b = ledger.take<Scalar>(Memory::workspace, "right", k, n);
+  const double seconds = seconds_of([&] {
+    kernels::matmul(Device(), c, kernels::Op::none, Matrix<const Scalar>(a), kernels::Op::none,
+                    Matrix<const Scalar>(b), false);
+  });
+  return 2.0 * static_cast<double>(m * n * k) / seconds;
+}
+
+/// Bytes a second that a copy reads and writes.
+double rate_of_memory() {
+  constexpr std::int64_t kExtent = std::int64_t{16} << 20;  // 64 MiB: more than caches hold
+  MemoryLedger ledger;
+  const auto from = ledger.take<float>(Memory::workspace, "from", kExtent);
+  const auto to = ledger.take<float>(Memory::workspace, "to", kExtent);
+  return 2.0 * 4.0 * static_cast<double>(kExtent) / seconds_of([&] { Kokkos::deep_copy(Device(), to, from); });
+}
+
+struct Gpu {
+  const char* name;
+  const char* published;  // in published_peak()
+  double memory, link;
+  std::int64_t gigabytes;
+};
+constexpr std::array kGpus = {Gpu{"a100", "A100", 2.04e12, 300e9, 80}, Gpu{"h100", "H100", 3.35e12, 450e9, 80},
+                              Gpu{"h200", "H200", 4.8e12, 450e9, 141}};
+
+const Gpu& gpu_named(const std::string& name) {
+  const auto* const found = std::ranges::find_if(kGpus, [&](const Gpu& gpu) { return name == gpu.name; });
+  require(found != kGpus.end(), "no figures for " + name);
+  return *found;
+}
+
+}  // namespace
+
+Rates measured_rates(const train::Settings& settings, int ranks, int threads) {
+  if (!kHostIsDevice) {
+    for (const Gpu& gpu : kGpus) {
+      if (device_name().find(gpu.published) != std::string::npos) return published_rates(gpu.name, settings, ranks);
+    }
+  }
+  const int here = Device().concurrency();
+  const double share = static_cast<double>(threads) / here;
+  Rates rates;
+  const double products = with_stored_type(settings.precision, [&](auto type) {
+    return rate_of_products<decltype(type)>(settings.model, settings.batch.micro_batch * settings.model.seq);
+  });
+  const double memory = rate_of_memory();
+  rates.source = fmt::format("{:.0f} GFLOP/s of products and {:.1f} GB/s of memory on {} thread{} here; a rank has {}",
+                             products / 1e9, memory / 1e9, here, here == 1 ? "" : "s", threads);
+  rates.products = products * share;
+  rates.memory = memory * share;
+  rates.link = rates.memory / 2.0;  // a byte sent is read and written
+  rates.latency_s = 20e-6;
+  return rates;
+}
+
+Rates published_rates(const std::string& device, const train::Settings& settings, int ranks) {
+  constexpr double kUtilisation = 0.5;
+  constexpr int kRanksPerNode = 8;
+  const Gpu& gpu = gpu_named(device);
+  Rates rates;
+  rates.products = kUtilisation * published_peak(gpu.published, settings.precision != Precision::f32);
+  rates.memory = 0.8 * gpu.memory;
+  rates.link = ranks <= kRanksPerNode ? 0.8 * gpu.link : 50e9;
+  rates.latency_s = ranks <= kRanksPerNode ? 20e-6 : 60e-6;
+  rates.overlaps = settings.zero.overlap;
+  rates.source = fmt::format("{}: half of the published peak, {:.0f} TFLOP/s, 80 % of its memory's {:.1f} TB/s, links of "
+                             "{:.0f} GB/s",
+                             gpu.published, rates.products / 1e12, gpu.memory / 1e12, rates.link / 1e9);
+  return rates;
+}
+
+std::int64_t published_memory(const std::string& device) { return gpu_named(device).gigabytes * 1'000'000'000; }
+
+std::string StepTime::limit() const {
+  const std::array<std::pair<double, const char*>, 5> parts = {{{products, "products"},
+                                                                {streams, "memory"},
+                                                                {update, "the update"},
+                                                                {communication, "communication"},
+                                                                {disk, "the disk"}}};
+  return std::ranges::max_element(parts)->second;
+}
+
+StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, const Rates& rates) {
+  const model::Config& config = settings.model;
+  const auto stored = static_cast<double>(parameter_bytes(settings.precision).stored);
+  const auto tokens =
+      static_cast<double>(settings.batch.micro_steps * settings.batch.micro_batch * config.seq);  // of this rank
+  const auto layers = static_cast<double>(config.layers);
+  const auto dim = static_cast<double>(config.dim);
+  StepTime time;
+
+  // A block computed again is its forward pass without its last product, a third of a block's.
+  const bool recomputes = settings.recompute.blocks > 0 && config.layers > 0;
+  const double again = recomputes ? 1.0 - static_cast<double>(settings.recompute.blocks) / layers : 0.0;
+  const double of_blocks = 2.0 * layers * 12.0 * dim * dim;  // of a forward pass, near enough
+  time.products = tokens * (plan.flops_per_token + std::max(again, 0.0) * of_blocks * 2.0 / 3.0) / rates.products;
+
+  // 17 values a channel and token are kept of a block (Korthikanti et al. 2022, arXiv:2205.05198); each is written
+  // once and read three times, gradients included. The logits: written and read in float, forward and backward.
+  const double values = 17.0 * dim * layers * stored * (1.0 + 0.5 * std::max(again, 0.0));
+  const double logits = static_cast<double>(config.vocab) * 4.0;
+  time.streams = tokens * 4.0 * (values + logits) / rates.memory;
+
+  const auto parameters = static_cast<double>(plan.num_parameters);
+  const bool sharded = zero::placement_row(settings.zero.stage).optimizer == dist::Placement::sharded;
+  const double updated = sharded ? parameters / plan.num_ranks : parameters;
+  const double update_bytes = 4.0 * 8.0 + (settings.precision == Precision::f32 ? 0.0 : stored);  // with the norm's reading
+  const double added = 12.0 * updated * (settings.batch.micro_steps - 1);  // micro-steps' gradients
+  time.update = (update_bytes * updated + added) / rates.memory;
+
+  const double collectives = 2.0 * (layers + 2.0) * (settings.batch.micro_steps + 1.0);
+  const double sent = plan.num_ranks == 1
+                          ? 0.0
+                          : static_cast<double>(plan.sent) / rates.link + collectives * rates.latency_s;
+  time.hidden = rates.overlaps ? std::min(sent, 2.0 / 3.0 * time.products) : 0.0;
+  time.communication = sent - time.hidden;
+  // What is written goes to the disk while the next step computes.
+  const double one_way = static_cast<double>(plan.of(Memory::disk)) / rates.disk;
+  time.disk = 2.0 * one_way - std::min(one_way, time.products);
+  return time;
+}
+
+}  // namespace kozero::plan
