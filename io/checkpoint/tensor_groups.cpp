@@ -141,8 +141,11 @@ void write_in_chunks(const FileDescriptor& file, std::string_view bytes, std::in
   constexpr std::size_t kWorthStarting = std::size_t{1} << 20;
   for (std::size_t first = 0; first < bytes.size(); first += kChunk) {
     const std::string_view chunk = bytes.substr(first, kChunk);
+    const PageRange pages{chunk.data(), static_cast<std::int64_t>(chunk.size())};
+    read_pages(pages);
     const std::int64_t position = offset + static_cast<std::int64_t>(first);
     file.write_at(chunk, position);
+    release_pages(pages);
     if (chunk.size() < kWorthStarting) continue;
     file.start_sync(position, static_cast<std::int64_t>(chunk.size()));
   }
@@ -175,7 +178,6 @@ void write_group(const FileDescriptor& file, const ParameterTable& table, const 
       const auto bytes = static_cast<std::size_t>(last - first) * sizeof(float);
       write_in_chunks(file, {reinterpret_cast<const char*>(from), bytes},
                       tensors[i].offset + first * static_cast<std::int64_t>(sizeof(float)));
-      release_pages({from, static_cast<std::int64_t>(bytes)});
     });
   }
 }
@@ -199,10 +201,13 @@ void read_group(dist::Communicator& comm, const std::string& path, const Hdf5Fil
     const FileDescriptor file(path, FileDescriptor::Use::read);
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       for_each_part(table.rows()[i], group.ranges, [&](std::int64_t first, std::int64_t last, float* to) {
-        const auto count = static_cast<std::size_t>(last - first);
-        file.read_at({reinterpret_cast<char*>(to), count * sizeof(float)},
-                     tensors[i].offset + first * static_cast<std::int64_t>(sizeof(float)));
-        release_pages({to, static_cast<std::int64_t>(count * sizeof(float))});
+        constexpr std::int64_t kChunk = std::int64_t{2} << 20;  // elements
+        for (; first < last; first += kChunk, to += kChunk) {
+          const auto count = static_cast<std::size_t>(std::min(kChunk, last - first));
+          file.read_at({reinterpret_cast<char*>(to), count * sizeof(float)},
+                       tensors[i].offset + first * static_cast<std::int64_t>(sizeof(float)));
+          release_pages({to, static_cast<std::int64_t>(count * sizeof(float))});
+        }
       });
     }
   });

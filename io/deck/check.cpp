@@ -147,6 +147,21 @@ void check_read(Deck& deck, const ReadWhere& rule) {
   }
 }
 
+/// Keys of offloading are read where anything is offloaded.
+void check_offload(Deck& deck) {
+  if (deck.zero.offload_optimizer != "none" || deck.zero.offload_parameters != "none") return;
+  for (const char* key : {"zero.offload_dir", "zero.offload_mib"}) {
+    const DeckRow& row = *find_row(key);
+    if (holds_default(deck, row)) continue;
+    if (on_command_line(deck, key) || !on_command_line(deck, "zero.offload_optimizer")) {
+      refuse_value(deck, key,
+                   "nothing reads it where " + beside(deck, "zero.offload_optimizer") +
+                       "; accepted only with zero.offload_optimizer or zero.offload_parameters");
+    }
+    reset(deck, row);
+  }
+}
+
 void need(const Deck& deck, const std::string& key) {
   if (deck.is_set(key) || deck.model.preset != "none" || deck.model.init != "random") return;
   refuse_missing(deck, key, "give it, or model.preset for a published shape");
@@ -271,6 +286,7 @@ const Architecture* architecture_of_preset(const std::string& preset) {
 void check_deck(Deck& deck) {
   for (const auto& keys : kAlternatives) check_alternatives(deck, keys);
   for (const auto& rule : kReadWhere) check_read(deck, rule);
+  check_offload(deck);
   check_arch(deck);
   check_parts(deck);
   check_shape_given(deck);

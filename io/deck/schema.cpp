@@ -201,14 +201,15 @@ std::vector<DeckRow> zero_rows() {
       {"zero.prefetch_units", kZero<&K::prefetch_units>, from_to(0, kMostTogether),
        "stage 3: units gathered ahead of the one at work; each takes a buffer more"},
       {"zero.offload_optimizer", kZero<&K::offload_optimizer>, words({"none", "host", "disk"}),
-       "where moments and master weights lie: with the other arrays, of a GPU's run in the host's memory, of a host's "
-       "in files"},
+       "moments and master weights; none: with the other arrays; disk (runs on the host): in files; host (runs on "
+       "GPUs): in pinned memory of the host"},
       {"zero.offload_parameters", kZero<&K::offload_parameters>, words({"none", "host", "disk"}),
-       "stage 3: the same for the weights that the model reads"},
+       "the same for the weights that the model reads, in stage 3"},
       {"zero.offload_dir", kZero<&K::offload_dir>, anything(),
-       "a folder on a disk of each node, for these files, which have no name and end with the run", "run.dir"},
+       "an existing folder on a disk of each node, for these files, which end with the run", "run.dir"},
       {"zero.offload_mib", kZero<&K::offload_mib>, from_to(1, kWide),
-       "memory of a rank, in MiB, for what is in use of these files, read ahead and not yet written"},
+       "memory of a rank, in MiB, for the pages of these files that an update has in use and ahead; the system's "
+       "cache of the files comes on top where there is room"},
   };
 }
 

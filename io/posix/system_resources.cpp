@@ -66,7 +66,6 @@ namespace {
 
 std::string with_bytes(std::int64_t bytes) { return readable_bytes(bytes) + " (" + std::to_string(bytes) + " bytes)"; }
 
-/// The folder, or its nearest parent that is there.
 fs::path nearest_existing(const std::string& folder) {
   fs::path existing = fs::absolute(folder);
   std::error_code ignored;
@@ -75,6 +74,8 @@ fs::path nearest_existing(const std::string& folder) {
 }
 
 }  // namespace
+
+std::string nearest_folder(const std::string& folder) { return nearest_existing(folder).lexically_normal().string(); }
 
 std::int64_t free_disk_bytes(const std::string& folder) {
   const fs::path existing = nearest_existing(folder);

@@ -27,6 +27,9 @@ std::int64_t available_memory();
 
 // What is free where a file is about to be written, and whether one can be.
 
+/// The folder, or its nearest parent that is there; absolute.
+std::string nearest_folder(const std::string& folder);
+
 /// Bytes that this user can still write to the file system of a folder, which need not exist yet (its parents are
 /// asked). Where the file system does not tell, the largest number. Throws Error(write).
 std::int64_t free_disk_bytes(const std::string& folder);

@@ -84,7 +84,11 @@ std::string advice_for(const Ranks& ranks, const io::Deck& deck, const plan::Dev
   const auto gib = [&](const plan::MemoryPlan& plan) { return static_cast<double>(plan.needed().device) / kGiB; };
   std::string text = who;
   text += fit->overrides.empty() ? "fits as it is" : fmt::format("fits with {}", fmt::join(fit->overrides, " "));
-  text += fmt::format(" ({:.1f} GiB)", gib(fit->plan));
+  text += fmt::format(" ({:.1f} GiB", gib(fit->plan));
+  if (const std::int64_t disk = fit->plan.of(Memory::disk); disk > 0) {
+    text += fmt::format(", and {:.1f} GiB of disk", static_cast<double>(disk) / kGiB);
+  }
+  text += ")";
   if (fit->largest_micro_batch > fit->plan.micro_batch) {
     text += fmt::format(", up to train.micro_batch={} ({:.1f} GiB)", fit->largest_micro_batch, gib(fit->at_largest));
   }
@@ -153,18 +157,13 @@ std::string table_of(const std::vector<plan::StepTime>& times, const plan::Rates
 }
 
 nlohmann::ordered_json json_of(const plan::StepTime& time) {
-  return {{"products", time.products},
-          {"memory", time.streams},
-          {"update", time.update},
-          {"communication", time.communication},
-          {"hidden", time.hidden},
-          {"disk", time.disk},
-          {"total", time.total()},
-          {"limit", time.limit()}};
+  return {{"products", time.products}, {"memory", time.streams},
+          {"update", time.update},     {"communication", time.communication},
+          {"hidden", time.hidden},     {"disk", time.disk},
+          {"total", time.total()},     {"limit", time.limit()}};
 }
 
-nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans,
-                                 const std::vector<plan::StepTime>& times) {
+nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans, const std::vector<plan::StepTime>& times) {
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (std::size_t s = 0; s < plans.size(); ++s) {
     const plan::MemoryPlan& plan = plans[s];
@@ -257,8 +256,9 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
     print_totals(plans, all, deck, machine);
   }
   const std::int64_t process = io::resident_memory().current - io::shares_of_others();
-  std::cout << fmt::format("beside the arrays: {:.0f} MiB a rank for the program, MPI and libraries (this process now)\n",
-                           static_cast<double>(process) / (1 << 20));
+  std::cout << fmt::format(
+      "beside the arrays: {:.0f} MiB a rank for the program, MPI and libraries (this process now)\n",
+      static_cast<double>(process) / (1 << 20));
   for (const Ranks& ranks : all) std::cout << advice_for(ranks, deck, room_of(ranks, machine));
   std::cout << remarks_on(all[0]);
 }

@@ -182,7 +182,7 @@ void TrainingRun::say_banner() {
   const Banner banner{deck_, settings_, plan_, *comm_, session_.runtime(), engine_->parameters(), data_.description};
   for (const auto& line : lines_of(banner)) log_.say(line);
   if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
-    log_.say(settings_.offload.to(MemorySource::Kind::disk)
+    log_.say(settings_.offload.uses(MemorySource::Kind::disk)
                  ? "note         saving is synchronous: state on a disk has no copy in memory"
                  : "note         saving is synchronous: this MPI may be called by one thread alone");
   }
@@ -248,14 +248,14 @@ void TrainingRun::say_memory() {
   const auto peaks = dist::from_all_ranks(control_, memory_use_.taken(session_));
   summary_.peak_memory = *std::max_element(peaks.begin(), peaks.end());
   const std::int64_t allocated = ledger_.total() - (kHostIsDevice ? 0 : ledger_.bytes(Memory::staging));
-  log_.say(
-      fmt::format("memory       of a rank: arrays planned {:.1f} MiB, arrays allocated {:.1f} MiB, {} {:.1f} MiB ({})",
-                  static_cast<double>(plan_.needed().device) / kMiB, static_cast<double>(allocated) / kMiB,
-                  kHostIsDevice ? "process at most" : "GPU at most", static_cast<double>(summary_.peak_memory) / kMiB,
-                  kHostIsDevice ? fmt::format("{:.1f} MiB of it before the arrays; pages shared with other processes in "
-                                              "part: `resident` above has them whole",
-                                              static_cast<double>(memory_use_.before()) / kMiB)
-                                : "in use, beyond the driver's context"));
+  log_.say(fmt::format(
+      "memory       of a rank: arrays planned {:.1f} MiB, arrays allocated {:.1f} MiB, {} {:.1f} MiB ({})",
+      static_cast<double>(plan_.needed().device) / kMiB, static_cast<double>(allocated) / kMiB,
+      kHostIsDevice ? "process at most" : "GPU at most", static_cast<double>(summary_.peak_memory) / kMiB,
+      kHostIsDevice ? fmt::format("{:.1f} MiB of it before the arrays; pages shared with other processes in "
+                                  "part: `resident` above has them whole",
+                                  static_cast<double>(memory_use_.before()) / kMiB)
+                    : "in use, beyond the driver's context"));
 }
 
 void TrainingRun::say_evaluation() {

@@ -1,15 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // session.cpp: construction of a session, the checks before a run, and the memory that a rank may take.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <limits.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fmt/format.h>
 #include <iostream>
-#include <limits.h>
-#include <unistd.h>
 
 #include <kozero/core/device.hpp>
+#include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/dist/environment.hpp>
@@ -242,7 +244,16 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
   });
   auto settings = dist::agreed(comm, [&] { return train::settings_of(deck, comm.size(), vocab, 0); });
   settings.staged = settings.staged && can_save_beside(session.environment());
-  require_room(session.plan_of(settings), session, vocab);
+  const plan::MemoryPlan plan = session.plan_of(settings);
+  require_room(plan, session, vocab);
+  if (const std::int64_t files = plan.of(Memory::disk); files > 0) {
+    const std::string& folder = settings.offload.folder;
+    dist::agreed(comm, [&] {
+      const bool saves_there = io::nearest_folder(deck.run.dir) == io::nearest_folder(folder);
+      const int ranks_here = std::clamp(session.environment().local_ranks(), 1, comm.size());
+      DiskMemory::require(folder, files * ranks_here + (saves_there ? bytes_of_save(deck, vocab) : 0));
+    });
+  }
   std::vector<std::string> notes =
       notes_on_sums(settings, deck, comm.size(), session.environment().local_ranks() == comm.size());
   const std::string full =
@@ -284,7 +295,7 @@ plan::DeviceAndHost least_room(Session& session) {
 }
 
 std::string largest_part(const plan::MemoryPlan& plan) {
-  const auto largest = std::max_element(plan.bytes.begin(), plan.bytes.end());
+  const auto largest = std::max_element(plan.bytes.begin(), plan.bytes.begin() + static_cast<int>(Memory::disk));
   const auto name = kMemoryNames[static_cast<std::size_t>(largest - plan.bytes.begin())];
   return fmt::format("{:.0f} of {}", mib(*largest), name);
 }
@@ -306,9 +317,14 @@ void require_room(const plan::MemoryPlan& plan, Session& session, std::int64_t d
   const auto plans = plan::plans_of_all_stages(session.deck(), session.backend(), plan.num_ranks, data_vocab);
   const auto lowest =
       std::find_if(plans.begin(), plans.end(), [&](const plan::MemoryPlan& each) { return each.needed().fit(room); });
-  const std::string advice = lowest == plans.end()
-                                 ? "no stage fits: use more ranks, a smaller train.micro_batch or model"
-                                 : fmt::format("the lowest stage that fits is {}", lowest->stage);
+  std::string advice;
+  if (lowest != plans.end()) {
+    advice = fmt::format("the lowest stage that fits is {}", lowest->stage);
+  } else {
+    const auto fit = plan::first_fit(session.deck(), session.backend(), plan.num_ranks, data_vocab, room);
+    advice = fit ? fmt::format("it fits with {}", fmt::join(fit->overrides, " "))
+                 : "nothing fits: use more ranks or a smaller model";
+  }
   const bool of_gpu = !kHostIsDevice && room.device > 0 && need.device > room.device;
   throw Error(Failure::deck,
               fmt::format("the run needs {:.0f} MiB{} a rank ({}) and {:.0f} MiB are available; {} (`kozero plan` "

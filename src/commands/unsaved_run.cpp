@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include <kozero/core/device.hpp>
+#include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/train/checkpoint.hpp>
@@ -212,6 +213,7 @@ std::vector<HashedTensor> hashed_tensors(const train::Engine& engine) {
         const Vector<const float> values = slice(part.values, first - part.begin, end - first);
         tensors.push_back({group.name + "/" + row.name, kernels::bit_hash(Device(), values)});
       }
+      release_pages(part.values);
     }
   }
   return tensors;

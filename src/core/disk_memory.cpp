@@ -1,20 +1,30 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// disk_memory.cpp: mapped files without names, where in them an address lies, and the two threads of a stream.
+// disk_memory.cpp: mapped files, where in them an address lies, errors of their disk, and the two threads of a stream.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <system_error>
 
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
+
+#if !defined(MADV_POPULATE_READ)  // headers before Linux 5.14
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
 
 namespace kozero {
 namespace {
@@ -52,7 +62,6 @@ struct Pages {
   std::int64_t bytes = 0;
   std::int64_t offset = 0;  // in the file
   int file = -1;
-  std::string name;
 };
 
 enum class Ends { outward, inward };  ///< a page that the range holds in part: taken, or left out at the range's end
@@ -71,39 +80,78 @@ Pages pages_of(const PageRange& range, Ends ends) {
   const std::int64_t first = begin / page * page;
   const std::int64_t last = (ends == Ends::outward ? end + page - 1 : end) / page * page;
   if (last <= first) return {};
-  return {mapping.first + first, last - first, first, mapping.file, mapping.name};
+  return {mapping.first + first, last - first, first, mapping.file};
 }
 
 constexpr const char* kAdvice = "; resume from the newest checkpoint with another zero.offload_dir";
 
-std::string& bus_error_text() {
-  static std::string text;
-  return text;
+/// What a signal handler needs: addresses, and a text that is ready.
+struct BusErrors {
+  struct Interval {
+    std::atomic<std::uintptr_t> first{0}, end{0};
+  };
+  std::array<Interval, 64> mapped;
+  std::string text;
+  struct sigaction before = {};
+};
+
+BusErrors& bus_errors() {
+  static BusErrors here;
+  return here;
 }
 
-/// A page that is touched and that the disk does not give: the process cannot go on behind that address.
-void end_by_bus_error(int /*signal*/) {
-  static_cast<void>(write(STDERR_FILENO, bus_error_text().data(), bus_error_text().size()));
-  _exit(static_cast<int>(Failure::input));
+/// A page of ours that is touched and that the disk does not give: the process cannot go on behind that address.
+/// Others' are left to whoever handled them before.
+void end_by_bus_error(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  BusErrors& errors = bus_errors();
+  for (const auto& interval : errors.mapped) {
+    if (address < interval.first || address >= interval.end) continue;
+    static_cast<void>(write(STDERR_FILENO, errors.text.data(), errors.text.size()));
+    _exit(static_cast<int>(Failure::input));
+  }
+  sigaction(SIGBUS, &errors.before, nullptr);  // the access is repeated, and meets it
 }
 
-void report_bus_errors(const std::string& who) {
-  bus_error_text() = "[" + who + "] error: a page of zero.offload_dir cannot be had (SIGBUS): the disk fails, or its " +
-                     "file system is full" + kAdvice + "\n";
-  struct sigaction action = {};
-  action.sa_handler = end_by_bus_error;
-  sigaction(SIGBUS, &action, nullptr);
+/// From now on an error there says whose it is. More mappings than the table has are not told from others'.
+void report_bus_errors(const std::string& who, const void* first, std::int64_t bytes) {
+  BusErrors& errors = bus_errors();
+  if (errors.text.empty()) {
+    struct sigaction action = {};
+    action.sa_sigaction = end_by_bus_error;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGBUS, &action, &errors.before);
+  }
+  errors.text = "[" + who + "] error: a page of zero.offload_dir cannot be had (SIGBUS): the disk fails, or its file " +
+                "system is full" + kAdvice + "\n";
+  for (auto& interval : errors.mapped) {
+    if (interval.end != 0) continue;
+    interval.first = reinterpret_cast<std::uintptr_t>(first);
+    interval.end = interval.first + static_cast<std::uintptr_t>(bytes);
+    return;
+  }
 }
 
-std::string nearest_folder(const std::string& named) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  fs::path folder = fs::absolute(named.empty() ? "." : named, ignored).lexically_normal();
-  while (!fs::is_directory(folder, ignored) && folder.has_relative_path()) folder = folder.parent_path();
-  return folder.string();
+void forget_bus_errors(const void* first) {
+  for (auto& interval : bus_errors().mapped) {
+    if (interval.first == reinterpret_cast<std::uintptr_t>(first)) interval.end = 0;
+  }
 }
 
-/// In memory a state would take what it is to save.
+[[noreturn]] void refuse_folder(const std::string& folder, const std::string& reason) {
+  throw Error(Failure::deck, "zero.offload_dir = \"" + folder + "\": " + reason);
+}
+
+std::string mebibytes(std::int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
+
+/// Bytes that are free, the largest number where the file system does not tell.
+std::int64_t free_bytes(const std::string& folder) {
+  struct statvfs of = {};
+  if (statvfs(folder.c_str(), &of) != 0 || of.f_blocks == 0) return std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>(of.f_bavail) * static_cast<std::int64_t>(of.f_frsize);
+}
+
+/// A folder in memory would take what it is to save.
 void refuse_memory(const std::string& folder) {
   constexpr long kTmpfs = 0x01021994;
   constexpr long kRamfs = 0x858458f6;
@@ -111,46 +159,55 @@ void refuse_memory(const std::string& folder) {
   if (statfs(folder.c_str(), &of) != 0) return;
   const auto kind = static_cast<long>(of.f_type);
   if (kind != kTmpfs && kind != kRamfs) return;
-  throw Error(Failure::deck, "zero.offload_dir: " + folder +
-                                 " lies in memory (tmpfs), and what is moved there takes as much as before; name a "
-                                 "folder on a disk of the node");
+  refuse_folder(folder,
+                "it lies in memory (tmpfs), and what is moved there takes as much as before; accepted are folders "
+                "on a disk of the node");
 }
 
-std::string mebibytes(std::int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
+/// An empty file in the folder, whose name is gone. Below 0, with errno, where there can be none.
+int nameless_file(const std::string& folder) {
+  std::string name = folder + "/.kozero-offload-XXXXXX";
+  const int file = mkostemp(name.data(), O_CLOEXEC);
+  if (file >= 0) static_cast<void>(unlink(name.c_str()));
+  return file;
+}
 
 /// A file of `bytes` whose blocks are reserved and whose name is gone.
 int make_file(const std::string& folder, const std::string& what, std::int64_t bytes) {
-  const auto refuse = [&](const std::string& reason) {
-    throw Error(Failure::write, "zero.offload_dir: " + folder + ": " + mebibytes(bytes) + " for " + what + ": " +
-                                    reason + "; give a folder on a larger disk, or use more ranks");
-  };
-  std::string name = folder + "/.kozero-offload-XXXXXX";
-  const int file = mkostemp(name.data(), O_CLOEXEC);
-  if (file < 0) refuse(text_of(errno));
-  static_cast<void>(unlink(name.c_str()));
-  int problem = fallocate(file, 0, 0, bytes) == 0 ? 0 : errno;
-  if (problem == EOPNOTSUPP) {  // a file system that reserves nothing: a full one is met when pages are written
-    struct statfs of = {};
-    const bool tells = fstatfs(file, &of) == 0;
-    const bool full = tells && static_cast<std::int64_t>(of.f_bavail) < bytes / std::max<std::int64_t>(of.f_bsize, 1);
-    problem = full ? ENOSPC : ftruncate(file, bytes) == 0 ? 0 : errno;
+  const int file = nameless_file(folder);
+  if (file < 0) refuse_folder(folder, "no file can be made there: " + text_of(errno));
+  int problem = EINTR;
+  while (problem == EINTR) problem = fallocate(file, 0, 0, bytes) == 0 ? 0 : errno;
+  if (problem == EOPNOTSUPP) {  // this file system reserves nothing: a full one is met when pages are written
+    problem = free_bytes(folder) < bytes ? ENOSPC : ftruncate(file, bytes) == 0 ? 0 : errno;
   }
-  if (problem != 0) {
-    close(file);
-    struct statfs of = {};
-    const bool tells = problem == ENOSPC && statfs(folder.c_str(), &of) == 0;
-    const auto free = static_cast<std::int64_t>(of.f_bavail) * static_cast<std::int64_t>(of.f_bsize);
-    refuse(text_of(problem) + (tells ? " (" + mebibytes(free) + " are free)" : ""));
-  }
-  return file;
+  if (problem == 0) return file;
+  close(file);
+  throw Error(Failure::write, "zero.offload_dir = \"" + folder + "\": " + mebibytes(bytes) + " for " + what + ": " +
+                                  text_of(problem) + " (" + mebibytes(free_bytes(folder)) +
+                                  " are free); give a folder on a larger disk, or use more ranks");
 }
 
 }  // namespace
 
+void DiskMemory::require(const std::string& folder, std::int64_t bytes) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    refuse_folder(folder, "no such folder here; make it on each node, or name another one");
+  }
+  refuse_memory(folder);
+  const int file = nameless_file(folder);
+  if (file < 0) refuse_folder(folder, "no file can be made there: " + text_of(errno));
+  close(file);
+  const std::int64_t free = free_bytes(folder);
+  if (free >= bytes) return;
+  refuse_folder(folder, "state of this node's ranks and a save take " + mebibytes(bytes) + " and " + mebibytes(free) +
+                            " are free; give a folder on a larger disk, or use more nodes");
+}
+
 void* DiskMemory::share(const std::string& label, std::int64_t bytes) {
   if (bytes == 0) return nullptr;
-  report_bus_errors(who_);
-  const std::string folder = nearest_folder(folder_);
+  const std::string& folder = folder_;
   refuse_memory(folder);
   const std::int64_t page = page_bytes();
   const std::int64_t whole = (bytes + page - 1) / page * page;
@@ -165,6 +222,7 @@ void* DiskMemory::share(const std::string& label, std::int64_t bytes) {
   Mappings& known = mappings();
   const std::lock_guard lock(known.mutex);
   auto* const first = static_cast<std::byte*>(memory);
+  report_bus_errors(who_, first, whole);
   known.all[first] = {first, whole, file, what + " in " + folder, this};
   return memory;
 }
@@ -178,6 +236,7 @@ DiskMemory::~DiskMemory() {
       ++each;
       continue;
     }
+    forget_bus_errors(mapping.first);
     munmap(mapping.first, static_cast<std::size_t>(mapping.bytes));
     close(mapping.file);
     each = known.all.erase(each);
@@ -192,42 +251,57 @@ void release_pages(const PageRange& range) {
   static_cast<void>(sync_file_range(pages.file, pages.offset, pages.bytes, SYNC_FILE_RANGE_WRITE));
 }
 
-void expect_pages(const PageRange& range) {
-  const Pages pages = pages_of(range, Ends::outward);
-  if (pages.bytes > 0) static_cast<void>(posix_fadvise(pages.file, pages.offset, pages.bytes, POSIX_FADV_WILLNEED));
-}
-
 namespace {
 
-/// Returns when the pages are in memory and may be written.
-void populate(const PageRange& range) {
-  const Pages pages = pages_of(range, Ends::outward);
-  if (pages.bytes == 0) return;
-  // The kernel reads a long range in large requests when it is told of it first; populating alone would ask for little
-  // at a time.
-  static_cast<void>(posix_fadvise(pages.file, pages.offset, pages.bytes, POSIX_FADV_WILLNEED));
-  if (madvise(pages.first, static_cast<std::size_t>(pages.bytes), MADV_POPULATE_WRITE) == 0) return;
-  if (errno == EINVAL) return;  // a kernel before 5.14: pages come when they are touched
-  throw Error(Failure::input, pages.name + ": " + (errno == EFAULT ? text_of(EIO) : text_of(errno)) + kAdvice);
+/// The name of the array that has the address.
+std::string name_at(const void* address) {
+  Mappings& known = mappings();
+  const std::lock_guard lock(known.mutex);
+  const auto after = known.all.upper_bound(static_cast<const std::byte*>(address));
+  return after == known.all.begin() ? "" : std::prev(after)->second.name;
 }
 
-bool lies_on_disk(const PageRange& range) { return pages_of(range, Ends::outward).bytes > 0; }
+/// The kernel cuts a longer request to its read-ahead window, and drops the rest.
+void ask_for(const Pages& pages) {
+  constexpr std::int64_t kRequest = std::int64_t{128} << 10;
+  for (std::int64_t at = 0; at < pages.bytes; at += kRequest) {
+    static_cast<void>(
+        posix_fadvise(pages.file, pages.offset + at, std::min(kRequest, pages.bytes - at), POSIX_FADV_WILLNEED));
+  }
+}
+
+/// Returns when the pages are in memory, for MADV_POPULATE_READ or _WRITE.
+void populate(const PageRange& range, int how) {
+  const Pages pages = pages_of(range, Ends::outward);
+  if (pages.bytes == 0) return;
+  ask_for(pages);
+  if (madvise(pages.first, static_cast<std::size_t>(pages.bytes), how) == 0) return;
+  if (errno == EINVAL) return;  // a kernel before 5.14: pages come when they are touched
+  throw Error(Failure::input,
+              name_at(pages.first) + ": " + (errno == EFAULT ? text_of(EIO) : text_of(errno)) + kAdvice);
+}
 
 }  // namespace
+
+void read_ahead(const PageRange& range) { ask_for(pages_of(range, Ends::outward)); }
+
+void read_pages(const PageRange& range) { populate(range, MADV_POPULATE_READ); }
 
 PageStream::PageStream(std::vector<std::vector<PageRange>> parts, std::int64_t bytes) : parts_(std::move(parts)) {
   std::int64_t largest = 1;
   for (auto& part : parts_) {
-    std::erase_if(part, [](const PageRange& range) { return !lies_on_disk(range); });
     std::int64_t size = 0;
-    for (const PageRange& range : part) size += range.bytes;
+    std::erase_if(part, [&](const PageRange& range) {
+      const std::int64_t bytes = pages_of(range, Ends::outward).bytes;
+      size += bytes;
+      return bytes == 0;
+    });
     largest = std::max(largest, size);
   }
   if (parts_.empty()) return;
-  // The part in use, the one that is being written, and what comes next.
-  most_ = std::clamp<std::int64_t>(bytes / largest, 2, std::max<std::int64_t>(2, std::ssize(parts_)));
+  max_parts_ = std::min(std::max<std::int64_t>(bytes / largest, 2), std::ssize(parts_));
   reader_ = std::thread([this] { bring_in(); });
-  writer_ = std::thread([this] { write_back(); });
+  dropper_ = std::thread([this] { drop(); });
 }
 
 PageStream::~PageStream() {
@@ -237,7 +311,7 @@ PageStream::~PageStream() {
   }
   changed_.notify_all();
   if (reader_.joinable()) reader_.join();
-  if (writer_.joinable()) writer_.join();
+  if (dropper_.joinable()) dropper_.join();
 }
 
 void PageStream::await() {
@@ -255,15 +329,16 @@ void PageStream::release() {
 }
 
 void PageStream::bring_in() {
+  run_on_any_cpu();
   for (std::int64_t number = 0;; ++number) {
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return ends_ || number < written_ + most_; });
+      changed_.wait(lock, [&] { return ends_ || number < dropped_ + max_parts_; });
       if (ends_) return;
     }
     std::exception_ptr problem;
     try {
-      for (const PageRange& range : part(number)) populate(range);
+      for (const PageRange& range : part(number)) populate(range, MADV_POPULATE_WRITE);
     } catch (...) {
       problem = std::current_exception();
     }
@@ -277,7 +352,8 @@ void PageStream::bring_in() {
   }
 }
 
-void PageStream::write_back() {
+void PageStream::drop() {
+  run_on_any_cpu();
   for (std::int64_t number = 0;; ++number) {
     {
       std::unique_lock lock(mutex_);
@@ -287,7 +363,7 @@ void PageStream::write_back() {
     for (const PageRange& range : part(number)) release_pages(range);
     {
       const std::lock_guard lock(mutex_);
-      written_ = number + 1;
+      dropped_ = number + 1;
     }
     changed_.notify_all();
   }

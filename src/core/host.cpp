@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // host.cpp: the CPUs of this process, asked of the scheduler, of OpenMP and of /sys.
+#include <sched.h>
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
-#include <sched.h>
 #include <set>
 
 #if defined(_OPENMP)
@@ -85,6 +86,21 @@ bool bind_this_thread(const CpuSet& cpus) {
   CPU_ZERO(&set);
   for (const int cpu : cpus) CPU_SET(cpu, &set);
   return sched_setaffinity(0, sizeof(set), &set) == 0;
+}
+
+void run_on_any_cpu() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  std::error_code problem;
+  for (std::filesystem::directory_iterator thread("/proc/self/task", problem), end; !problem && thread != end;
+       thread.increment(problem)) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    const int id = std::atoi(thread->path().filename().c_str());
+    if (sched_getaffinity(id, sizeof(one), &one) == 0) CPU_OR(&all, &all, &one);
+  }
+  // Where it is refused the thread stays on one core: slower, not wrong.
+  if (CPU_COUNT(&all) > 0) static_cast<void>(sched_setaffinity(0, sizeof(all), &all));
 }
 
 }  // namespace kozero

@@ -51,7 +51,8 @@ std::int64_t bytes_sent(const train::Settings& settings, const ParameterTable& t
   std::int64_t gathered = table.extent();
   const auto blocks = std::max<std::int64_t>(table.num_units() - 2, 0);
   if (settings.zero.stage == 3 && blocks > 0) {
-    const std::int64_t held = std::clamp<std::int64_t>(settings.recompute.blocks, 1, blocks);
+    const std::int64_t of_group = settings.recompute.blocks;
+    const std::int64_t held = of_group > 0 && of_group < blocks ? of_group : 1;  // more is none: zero_config
     const std::int64_t stay = std::min(held + settings.zero.prefetch_units, blocks);
     const std::int64_t of_blocks = blocks + (2 * micro_steps - 1) * (blocks - stay);
     gathered = table.unit(0).extent + table.units().back().extent + of_blocks * table.unit(1).extent;
@@ -204,7 +205,7 @@ std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& 
   table += row_of("total", each(plans, [](const MemoryPlan& plan) { return plan.total(); }));
   if (std::ranges::max(disk) > 0.0) table += row_of("on disk", disk);
   if (plans.front().num_ranks > 1) {
-    table += row_of("sent a step", each(plans, [](const MemoryPlan& plan) { return plan.sent; }));
+    table += row_of("sent a step, mean", each(plans, [](const MemoryPlan& plan) { return plan.sent; }));
   }
   table += row_of(fmt::format("states by formula, {}", name_of(plans.front().precision)),
                   each(plans, [](const MemoryPlan& plan) {
@@ -216,7 +217,7 @@ std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& 
   for (const auto& plan : plans) {
     if (plan.needed().fit(room)) return table + fmt::format("lowest stage within {}: {}\n", each_has, plan.stage);
   }
-  return table + fmt::format("no stage fits {}: use more ranks, a smaller train.micro_batch or model\n", each_has);
+  return table + fmt::format("no stage fits {}\n", each_has);
 }
 
 }  // namespace kozero::plan

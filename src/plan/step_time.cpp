@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <fmt/format.h>
 #include <utility>
 
 #include <kozero/core/device.hpp>
@@ -46,8 +46,8 @@ double rate_of_products(const model::Config& config, std::int64_t rows) {
   const auto a = ledger.take<Scalar>(Memory::workspace, "left", m, k);
   const auto b = ledger.take<Scalar>(Memory::workspace, "right", k, n);
   const double seconds = seconds_of([&] {
-    kernels::matmul(Device(), c, kernels::Op::none, Matrix<const Scalar>(a), kernels::Op::none,
-                    Matrix<const Scalar>(b), false);
+    kernels::matmul(Device(), c, kernels::Op::none, Matrix<const Scalar>(a), kernels::Op::none, Matrix<const Scalar>(b),
+                    false);
   });
   return 2.0 * static_cast<double>(m * n * k) / seconds;
 }
@@ -110,9 +110,10 @@ Rates published_rates(const std::string& device, const train::Settings& settings
   rates.link = ranks <= kRanksPerNode ? 0.8 * gpu.link : 50e9;
   rates.latency_s = ranks <= kRanksPerNode ? 20e-6 : 60e-6;
   rates.overlaps = settings.zero.overlap;
-  rates.source = fmt::format("{}: half of the published peak, {:.0f} TFLOP/s, 80 % of its memory's {:.1f} TB/s, links of "
-                             "{:.0f} GB/s",
-                             gpu.published, rates.products / 1e12, gpu.memory / 1e12, rates.link / 1e9);
+  rates.source = fmt::format(
+      "{}: half of the published peak, {:.0f} TFLOP/s, 80 % of its memory's {:.1f} TB/s, links of "
+      "{:.0f} GB/s",
+      gpu.published, rates.products / 1e12, gpu.memory / 1e12, rates.link / 1e9);
   return rates;
 }
 
@@ -151,14 +152,14 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   const auto parameters = static_cast<double>(plan.num_parameters);
   const bool sharded = zero::placement_row(settings.zero.stage).optimizer == dist::Placement::sharded;
   const double updated = sharded ? parameters / plan.num_ranks : parameters;
-  const double update_bytes = 4.0 * 8.0 + (settings.precision == Precision::f32 ? 0.0 : stored);  // with the norm's reading
+  const double update_bytes =
+      4.0 * 8.0 + (settings.precision == Precision::f32 ? 0.0 : stored);   // with the norm's reading
   const double added = 12.0 * updated * (settings.batch.micro_steps - 1);  // micro-steps' gradients
   time.update = (update_bytes * updated + added) / rates.memory;
 
   const double collectives = 2.0 * (layers + 2.0) * (settings.batch.micro_steps + 1.0);
-  const double sent = plan.num_ranks == 1
-                          ? 0.0
-                          : static_cast<double>(plan.sent) / rates.link + collectives * rates.latency_s;
+  const double sent =
+      plan.num_ranks == 1 ? 0.0 : static_cast<double>(plan.sent) / rates.link + collectives * rates.latency_s;
   time.hidden = rates.overlaps ? std::min(sent, 2.0 / 3.0 * time.products) : 0.0;
   time.communication = sent - time.hidden;
   // What is written goes to the disk while the next step computes.

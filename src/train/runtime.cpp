@@ -123,21 +123,6 @@ void flush_denormals() {
 
 }  // namespace
 
-void run_on_any_cpu() {
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  std::error_code problem;
-  for (std::filesystem::directory_iterator thread("/proc/self/task", problem), end; !problem && thread != end;
-       thread.increment(problem)) {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    const int id = std::atoi(thread->path().filename().c_str());
-    if (sched_getaffinity(id, sizeof(one), &one) == 0) CPU_OR(&all, &all, &one);
-  }
-  // Where it is refused the thread stays on one core: slower, not wrong.
-  if (CPU_COUNT(&all) > 0) static_cast<void>(sched_setaffinity(0, sizeof(all), &all));
-}
-
 Runtime::Runtime(std::int64_t threads, const dist::Environment& environment)
     : placement_(thread_placement(surroundings_of(threads, environment))) {
   auto settings = Kokkos::InitializationSettings().set_num_threads(placement_.threads).set_disable_warnings(true);

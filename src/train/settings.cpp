@@ -13,6 +13,7 @@
 #include <kozero/train/settings.hpp>
 #include "io/deck/schema.hpp"
 #include "io/posix/readable.hpp"
+#include "io/posix/system_resources.hpp"
 
 namespace kozero::train {
 namespace {
@@ -48,7 +49,7 @@ model::Recompute recompute_of(const std::string& text) {
   return {.blocks = std::stoi(text)};
 }
 
-MemorySource::Kind place_of(const char* key, const std::string& name) {
+MemorySource::Kind offload_kind(const char* key, const std::string& name) {
   using Kind = MemorySource::Kind;
   if (name == "none") return Kind::device;
   const Kind kind = name == "host" ? Kind::host : Kind::disk;
@@ -62,9 +63,10 @@ MemorySource::Kind place_of(const char* key, const std::string& name) {
 
 /// Below stage 3 every rank reads all weights in each micro-step: they stay.
 Offload offload_of(const io::Deck& deck) {
-  Offload offload{.optimizer = place_of("zero.offload_optimizer", deck.zero.offload_optimizer)};
-  if (deck.zero.stage == 3) offload.parameters = place_of("zero.offload_parameters", deck.zero.offload_parameters);
-  offload.folder = deck.zero.offload_dir.empty() ? deck.run.dir : deck.zero.offload_dir;
+  Offload offload;
+  offload.optimizer = offload_kind("zero.offload_optimizer", deck.zero.offload_optimizer);
+  if (deck.zero.stage == 3) offload.parameters = offload_kind("zero.offload_parameters", deck.zero.offload_parameters);
+  offload.folder = deck.zero.offload_dir.empty() ? io::nearest_folder(deck.run.dir) : deck.zero.offload_dir;
   offload.bytes = deck.zero.offload_mib << 20;
   return offload;
 }
@@ -186,7 +188,7 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   settings.steps = total_steps(deck, num_samples, settings.batch.global_batch);
   const int stage = static_cast<int>(deck.zero.stage);
   settings.offload = offload_of(deck);
-  const bool on_disk = settings.offload.to(MemorySource::Kind::disk);  // a copy in memory would be what has no room
+  const bool on_disk = settings.offload.uses(MemorySource::Kind::disk);  // a copy in memory would be what has no room
   settings.staged = deck.checkpoint.every > 0 && deck.checkpoint.async && !on_disk;
   settings.staging_mib = deck.checkpoint.staging_mib;
   settings.recompute = recompute_of(deck.train.recompute);

@@ -20,8 +20,8 @@ constexpr double kMost = 0x1p24;
 
 std::unique_ptr<MemorySource> memory_of(const Offload& offload, int rank) {
   using Kind = MemorySource::Kind;
-  if (offload.to(Kind::disk)) return std::make_unique<DiskMemory>(offload.folder, "rank " + std::to_string(rank));
-  if (offload.to(Kind::host)) return std::make_unique<HostMemory>();
+  if (offload.uses(Kind::disk)) return std::make_unique<DiskMemory>(offload.folder, "rank " + std::to_string(rank));
+  if (offload.uses(Kind::host)) return std::make_unique<HostMemory>();
   return nullptr;
 }
 
@@ -83,7 +83,7 @@ Trainer<Scalar>::Trainer(const Settings& settings, dist::Communicator& comm, Mem
     optimizer_ = optim::make_optimizer<Scalar>(settings.optim, optim::segments_of(model_->parameters(), update_ranges_),
                                                ledger, state_memory(settings, offloaded_.get()).optimizer);
     update_parts_ = parts_of_update(settings.offload);
-    if (settings.offload.to(MemorySource::Kind::disk)) {
+    if (settings.offload.uses(MemorySource::Kind::disk)) {
       pages_bytes_ = settings.offload.bytes;
       ledger.book(Memory::staging, "pages of state on disk", std::min(pages_bytes_, ledger.bytes(Memory::disk)));
     }
@@ -221,7 +221,7 @@ std::vector<UpdatePart> Trainer<Scalar>::parts_of_update(const Offload& offload)
   constexpr std::int64_t kPartsInMemory = 8;
   constexpr std::int64_t kMostElements = std::int64_t{1} << 20;  // 4 MiB of each array: large requests for any disk
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  if (offload.to(MemorySource::Kind::disk)) {
+  if (offload.uses(MemorySource::Kind::disk)) {
     const auto arrays = static_cast<std::int64_t>(optimizer_->states().size()) + 2;  // and the master, the weights
     const std::int64_t in_memory = offload.bytes / (kPartsInMemory * arrays * static_cast<std::int64_t>(sizeof(float)));
     most = std::clamp<std::int64_t>(in_memory / kAlignment * kAlignment, kAlignment, kMostElements);

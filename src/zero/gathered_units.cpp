@@ -64,7 +64,7 @@ Vector<const Scalar> GatheredUnits<Scalar>::acquire(int unit) {
   if (buffer(unit).occupant != unit) start(unit);
   const bool arrives = buffer(unit).gather.is_under_way();
   buffer(unit).gather.wait();
-  if (arrives) release_pages(shards_.shard(unit));
+  if (arrives) release_pages(shards_.shard(unit));  // shm copies it while it waits
   buffer(unit).held = true;
   ++num_held_;
   start_ahead();
@@ -96,13 +96,14 @@ void GatheredUnits<Scalar>::start(int unit) {
   mine.occupant = unit;
   for (int steps = 1; steps <= ahead_ + 1; ++steps) expect(order_.ahead(steps));
   mine.gather = redistribute(shards_, whole_, unit);  // once peers have read it, they have read the gathers before it
+  release_pages(shards_.shard(unit));                 // mpi has copied it
 }
 
 template <class Scalar>
 void GatheredUnits<Scalar>::expect(int unit) const {
   if (unit < 0 || buffers_[whole_.buffer(unit)].occupant == unit) return;
   const Vector<Scalar> shard = shards_.shard(unit);
-  expect_pages({shard.data(), static_cast<std::int64_t>(shard.extent(0) * sizeof(Scalar))});
+  read_ahead({shard.data(), static_cast<std::int64_t>(shard.extent(0) * sizeof(Scalar))});
 }
 
 template <class Scalar>

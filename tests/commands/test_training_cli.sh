@@ -130,7 +130,15 @@ offload() {
   expect 2 'zero.offload_optimizer = "host": the arrays of a run on the host lie in its memory already; accepted are none, disk' \
     "$kozero" train "$@" zero.offload_optimizer=host
   expect 2 'zero.offload_parameters = "disk": .*zero.stage' "$kozero" train "$@" zero.stage=1 zero.offload_parameters=disk
-  expect 2 'lies in memory .tmpfs.' "$kozero" train "$@" run.dir=refused zero.offload_optimizer=disk zero.offload_dir=/dev/shm
+  expect 2 '^\[rank 0\] error: zero.offload_dir = "/dev/shm": it lies in memory .tmpfs.' on 2 train "$@" run.dir=refused \
+    zero.offload_optimizer=disk zero.offload_dir=/dev/shm
+  expect 2 'zero.offload_dir = "not/there": no such folder here; make it on each node' on 2 train "$@" run.dir=refused \
+    zero.offload_optimizer=disk zero.offload_dir=not/there
+  expect 1 '' ls refused
+  expect 2 'zero.offload_mib = 64: nothing reads it where zero.offload_optimizer = "none" .default.; accepted only with' \
+    "$kozero" train "$@" zero.offload_mib=64
+  expect 0 'validation   loss' "$kozero" eval disk
+  expect 0 '^step 12: .* equal' on 2 verify disk --replay 12
   expect 0 '^on disk +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' "$kozero" plan "$@" zero.offload_optimizer=disk --ranks 4 \
     run.threads=1
 }

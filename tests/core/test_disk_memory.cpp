@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
@@ -81,7 +82,7 @@ TEST_CASE("an array on a disk begins with zeros, keeps its values when its pages
 TEST_CASE("memory that is no disk's is left alone") {
   std::vector<float> values(10 * kPage, 3.0F);
   release_pages({values.data(), static_cast<std::int64_t>(values.size() * sizeof(float))});
-  expect_pages({values.data(), static_cast<std::int64_t>(values.size() * sizeof(float))});
+  read_ahead({values.data(), static_cast<std::int64_t>(values.size() * sizeof(float))});
   CHECK(values == std::vector<float>(10 * kPage, 3.0F));
 }
 
@@ -165,10 +166,33 @@ TEST_CASE("no room, no folder that may be written, and a file system in memory a
     return std::string("taken");
   };
   CHECK_THAT(refusal(".", std::int64_t{1} << 50),
-             ContainsSubstring("4 zero.offload_dir: ") && ContainsSubstring(" MiB for exp_avg of rank 1: "));
-  CHECK(refusal("./not/there/yet", 4096) == "taken");
+             ContainsSubstring("4 zero.offload_dir = ") && ContainsSubstring(" MiB for exp_avg of rank 1: "));
+  CHECK_THAT(refusal("./not/there", 4096),
+             ContainsSubstring("2 zero.offload_dir = \"./not/there\": no file can be made"));
+  CHECK_THAT(refusal("/proc", 4096), ContainsSubstring("2 zero.offload_dir = \"/proc\": no file can be made there: "));
+  CHECK_NOTHROW(DiskMemory::require(".", 4096));
+  CHECK_THROWS_WITH(DiskMemory::require("./not/there", 4096), ContainsSubstring("no such folder here"));
+  CHECK_THROWS_WITH(DiskMemory::require(".", std::int64_t{1} << 50), ContainsSubstring(" MiB are free; give a folder"));
   if (std::filesystem::exists("/dev/shm")) {
-    CHECK_THAT(refusal("/dev/shm", 4096), ContainsSubstring("2 zero.offload_dir: /dev/shm lies in memory (tmpfs)"));
+    CHECK_THAT(refusal("/dev/shm", 4096), ContainsSubstring("2 zero.offload_dir = \"/dev/shm\": it lies in memory"));
   }
-  CHECK_THAT(refusal("/proc", 4096), ContainsSubstring("4 zero.offload_dir: /proc: "));
+}
+
+TEST_CASE("a stream of one part, and one that ends in the middle of a cycle") {
+  DiskMemory disk(".", "rank 0");
+  MemoryLedger ledger;
+  const auto values = ledger.take<float>(Memory::optimizer, "exp_avg", 20 * kPage, disk);
+  {
+    PageStream one({{range_of(values, 0, kPage)}}, 1);
+    for (int cycle = 0; cycle < 5; ++cycle) {
+      one.await();
+      values(7) += 1.0F;
+      one.release();
+    }
+    one.await();  // and never released
+  }
+  CHECK(values(7) == 5.0F);
+  std::vector<std::vector<PageRange>> parts;
+  for (std::int64_t i = 0; i < 20; ++i) parts.push_back({range_of(values, i * kPage, kPage)});
+  const PageStream unused(parts, 1);
 }

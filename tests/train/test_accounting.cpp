@@ -123,7 +123,7 @@ TEST_CASE("what is computed again is gathered once for it and for backward") {
   run.model.layers = 7;
   const auto kept = accounts_of(run, num_ranks);
   for (const auto& recompute : {model::Recompute{1}, model::Recompute{1, true}, model::Recompute{2},
-                                model::Recompute{3}}) {
+                                model::Recompute{3}, model::Recompute{7}, model::Recompute{9}}) {
     run.recompute = recompute;
     const auto again = accounts_of(run, num_ranks);
     CAPTURE(recompute.blocks, recompute.keeps_attention);

@@ -28,6 +28,9 @@ std::string as_ranges(const CpuSet& cpus);
 /// "AMD EPYC 9B14 96-Core Processor"; "CPU" where the system does not tell.
 std::string cpu_name();
 
+/// Lets the calling thread run wherever this rank's threads may: it inherits the one core that its maker is bound to.
+void run_on_any_cpu();
+
 /// Whether the calling thread now runs on these CPUs alone.
 bool bind_this_thread(const CpuSet& cpus);
 

@@ -35,7 +35,7 @@ struct MemoryPlan {
   std::array<std::int64_t, kMemoryNames.size()> bytes{};  ///< by category
   std::vector<MemoryLedger::Line> lines;
   double flops_per_token = 0.0;  ///< of a training step
-  std::int64_t sent = 0;  ///< bytes that a rank sends in a step, on average over the ranks
+  std::int64_t sent = 0;         ///< bytes that a rank sends in a step, on average over the ranks
 
   [[nodiscard]] std::int64_t of(Memory category) const { return bytes[static_cast<std::size_t>(category)]; }
   /// Without what lies on a disk.
@@ -48,7 +48,7 @@ struct MemoryPlan {
 ///   stages 0 to 2:  (n - 1)/n (A V + W) with A micro-steps (local accumulation: A = 1)
 ///   stage 3:        (n - 1)/n (A V + what is gathered of W): embedding and head once a step; each block in forward and
 ///                   in backward of each micro-step, but for those that are still in the blocks' buffers between them
-/// A group of blocks that is computed again together (train.recompute = N > 1) may find more there: at most this.
+/// Less where ranks have no work in a step's last micro-step.
 std::int64_t bytes_sent(const train::Settings& settings, const ParameterTable& table, int num_ranks);
 
 /// The plan of `settings` on rank 0 of `num_ranks` that talk by `backend`, with nothing allocated.

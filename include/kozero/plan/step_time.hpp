@@ -16,21 +16,21 @@ namespace kozero::plan {
 
 /// Of one rank: a second's work.
 struct Rates {
-  std::string source;         ///< where they come from, for the user
-  double products = 0.0;      ///< floating point operations
-  double memory = 0.0;        ///< bytes
-  double link = 0.0;          ///< bytes sent
-  double latency_s = 0.0;     ///< of a collective
-  double disk = 1e9;          ///< bytes
-  bool overlaps = false;      ///< the link moves bytes while products are computed
+  std::string source;      ///< where they come from, for the user
+  double products = 0.0;   ///< floating point operations
+  double memory = 0.0;     ///< bytes
+  double link = 0.0;       ///< bytes sent
+  double latency_s = 0.0;  ///< of a collective
+  double disk = 1e9;       ///< bytes
+  bool overlaps = false;   ///< the link moves bytes while products are computed
 };
 
 /// Of a rank with so many of this machine's threads: a product of the deck's shape and a copy, a tenth of a second
 /// each, on the threads that Kokkos has here. On a GPU the maker's figures for it.
 Rates measured_rates(const train::Settings& settings, int ranks, int threads);
 
-/// Of "a100", "h100", "h200": the maker's figures, half of the peak for products. Ranks of one node of 8 talk by NVLink,
-/// others at 50 GB/s a GPU. NVIDIA's data sheets of the A100 80GB (2021), H100 SXM (2022), H200 (2023).
+/// Of "a100", "h100", "h200": the maker's figures, half of the peak for products. Ranks of one node of 8 talk by
+/// NVLink, others at 50 GB/s a GPU. NVIDIA's data sheets of the A100 80GB (2021), H100 SXM (2022), H200 (2023).
 Rates published_rates(const std::string& device, const train::Settings& settings, int ranks);
 
 /// Bytes of such a GPU's memory.

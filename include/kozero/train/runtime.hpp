@@ -46,9 +46,6 @@ ThreadPlacement thread_placement(const Surroundings& surroundings);
 // Denormal moments slow AdamW tenfold, so flush to zero is set on every thread (FTZ and DAZ; FZ on Arm), always:
 // results depend on them.
 
-/// Lets the calling thread run wherever this rank's threads may: it inherits the one core that its maker is bound to.
-void run_on_any_cpu();
-
 class Runtime {
  public:
   /// `threads` of this rank; 0: OMP_NUM_THREADS, or else the cores of its share.

@@ -38,10 +38,11 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab);
 struct Offload {
   MemorySource::Kind optimizer = MemorySource::Kind::device;   ///< the optimizer's states, and the master weights
   MemorySource::Kind parameters = MemorySource::Kind::device;  ///< the weights that the model reads
-  std::string folder;                                          ///< of the files
-  std::int64_t bytes = 0;                                      ///< of memory for their pages
+  /// Of the files: zero.offload_dir, or run.dir's nearest parent that is there.
+  std::string folder;
+  std::int64_t bytes = 0;  ///< of memory for their pages
 
-  [[nodiscard]] bool to(MemorySource::Kind kind) const { return optimizer == kind || parameters == kind; }
+  [[nodiscard]] bool uses(MemorySource::Kind kind) const { return optimizer == kind || parameters == kind; }
 };
 
 struct Settings {
