@@ -28,12 +28,13 @@ struct Ranks {
   bool assumed;  ///< comm.backend = auto, of ranks that are not here to be asked
 };
 
-Ranks ranks_of(Session& session, int asked) {
+Ranks ranks_of(Session& session, int asked, bool on_gpus) {
   const io::Deck& deck = session.deck();
   const int count = asked > 0 ? asked : static_cast<int>(deck.run.ranks);
-  if (count == session.control().size()) return {count, session.backend(), false};
+  if (count == session.control().size() && !on_gpus) return {count, session.backend(), false};
   const bool assumed = deck.comm.backend == "auto";
-  return {count, assumed ? dist::assumed_backend(count) : deck.comm.backend, assumed && count > 1};
+  return {count, assumed ? dist::assumed_backend(count, on_gpus || !kHostIsDevice) : deck.comm.backend,
+          assumed && count > 1};
 }
 
 constexpr std::int64_t kMostRanks = 1 << 20;
@@ -236,7 +237,7 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   const io::Deck& deck = session.deck();
   if (counts.empty()) counts = {0};
   std::vector<Ranks> all;
-  for (const std::int64_t count : counts) all.push_back(ranks_of(session, static_cast<int>(count)));
+  for (const std::int64_t count : counts) all.push_back(ranks_of(session, static_cast<int>(count), !machine.device.empty()));
   const auto plans = dist::agreed(session.control(), [&] {
     std::vector<std::vector<plan::MemoryPlan>> by_count;
     for (const Ranks& ranks : all) {

@@ -153,8 +153,9 @@ std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, i
   io::Deck changed = deck;
   std::vector<std::string> overrides;
   auto fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
+  const bool of_other_program = kHostIsDevice && backend == "nccl";
   const auto offload = [&](const char* key, std::string& value) {
-    if (fit || value != "none") return;
+    if (fit || value != "none" || of_other_program) return;
     value = elsewhere;
     overrides.push_back(key + ("=" + elsewhere));
     fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);

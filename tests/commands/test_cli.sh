@@ -150,7 +150,7 @@ refusals() {
   expect 2 'ranks 0 and 1 disagree on run.seed: 1 and 2' $mpiexec -n 1 "$kozero" train "$inputs/quickstart.toml" : \
     -n 1 "$kozero" train "$inputs/quickstart.toml" run.seed=2
   expect 3 'missing' on 2 train "$inputs/quickstart.toml" 'data.text=["missing"]'
-  expect 2 'MiB a rank .[0-9]+ of [a-z]+. and [0-9]+ MiB are available; no stage fits' "$kozero" train "$inputs/gpt2_124m.toml" model.preset=llama-13b
+  expect 2 'MiB a rank .[0-9]+ of [a-z]+. and [0-9]+ MiB are available; nothing fits: use more ranks' "$kozero" train "$inputs/gpt2_124m.toml" model.preset=llama-13b
   expect 2 'no trained weights' "$kozero" eval text
   expect 3 'weights.h5' sh -c "mkdir bad && cp '$inputs/quickstart.toml' bad/deck.toml && echo junk >bad/weights.h5 && '$kozero' eval bad"
   expect 4 'run' "$kozero" train "$inputs/linear_demo.toml" run.dir=/proc/run
@@ -220,8 +220,13 @@ plan_fits() {
   expect 0 '"backend":"shm","stages":.*"stage":3,"ranks":8' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --json
   expect 0 '^    8 shm        full +[0-9.]+.? +[0-9.]+.? +[0-9.]+. +[0-9.]+[*]' "$kozero" plan "$inputs/gpt2_124m.toml" \
     --ranks 1,8 --memory 2GiB
-  also '^1 rank: fits with zero.stage=3 train.recompute=|^1 rank: nothing fits'
+  also '^1 rank: fits with zero.offload_optimizer=disk .[0-9.]+ GiB, and [0-9.]+ GiB of disk.$'
   also '^8 ranks: fits'
+  expect 0 '^limited by +products' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 2
+  also '^rates: [0-9]+ GFLOP/s of products and [0-9.]+ GB/s of memory on [0-9]+ threads? here; a rank has 1$'
+  expect 0 '^rates: H100: half of the published peak, 34 TFLOP/s' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --device h100
+  also '^behind it: communication +[0-9.]+'
+  also '^assumed: comm.backend = auto takes nccl'
   expect 0 '"fits":.*"ranks":8,"fits":true,"overrides":' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 1,8 \
     --memory 2GiB --json
   expect 2 '"2 GB"; accepted: a whole number and MiB or GiB' "$kozero" plan "$inputs/gpt2_124m.toml" --memory '2 GB'
