@@ -156,7 +156,8 @@ memory_error_of() {
       100 * ($2 - $1 - $3) / $1, $1, $3, $2, deck}'
 }
 
-# For 12 decks a process takes what was planned and what it had before, within 2 %. Not among ctest's tests for its time:
+# For 12 decks a process takes what was planned and what it had before, within 2 %; with weights on a disk at most
+# that, since not all pages that are booked are in memory at once. Not among ctest's tests for its time:
 # `cmake --build build/release --target memory_decks`.
 memory() {
   make_text
@@ -175,7 +176,8 @@ memory() {
     memory_error_of 2 zero.stage=3 zero.offload_optimizer=disk zero.offload_parameters=disk zero.offload_mib=16
   } >errors.txt
   cat errors.txt
-  expect 0 '^12$' sh -c 'grep -cE "^-?[01]\.[0-9] per cent" errors.txt'
+  expect 0 '^11$' sh -c 'head -n 11 errors.txt | grep -cE "^-?[01]\.[0-9] per cent"'
+  expect 0 '^(-[0-9.]+|[01]\.[0-9]) per cent' tail -n 1 errors.txt
 }
 
 run_case
