@@ -292,9 +292,9 @@ PageStream::PageStream(std::vector<std::vector<PageRange>> parts, std::int64_t b
   for (auto& part : parts_) {
     std::int64_t size = 0;
     std::erase_if(part, [&](const PageRange& range) {
-      const std::int64_t bytes = pages_of(range, Ends::outward).bytes;
-      size += bytes;
-      return bytes == 0;
+      const std::int64_t whole = pages_of(range, Ends::outward).bytes;
+      size += whole;
+      return whole == 0;
     });
     largest = std::max(largest, size);
   }

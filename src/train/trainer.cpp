@@ -239,15 +239,12 @@ std::vector<UpdatePart> Trainer<Scalar>::parts_of_update(const Offload& offload)
 template <class Scalar>
 std::vector<std::vector<PageRange>> Trainer<Scalar>::pages_of_update() const {
   std::vector<std::vector<PageRange>> pages;
-  const auto range = [](const auto& values) {
-    return PageRange{values.data(), static_cast<std::int64_t>(values.extent(0) * sizeof(values.data()[0]))};
-  };
   for (const UpdatePart& part : update_parts_) {
     const auto& owned = state_.update_ranges()[part.range];
-    pages.push_back({range(slice(owned.master, part.first, part.extent))});
-    if (has_master<Scalar>) pages.back().push_back(range(slice(owned.stored, part.first, part.extent)));
+    pages.push_back({range_of(slice(owned.master, part.first, part.extent))});
+    if (has_master<Scalar>) pages.back().push_back(range_of(slice(owned.stored, part.first, part.extent)));
     for (const auto& state : optimizer_->states()) {
-      pages.back().push_back(range(slice(state.values, owned.range.first + part.first, part.extent)));
+      pages.back().push_back(range_of(slice(state.values, owned.range.first + part.first, part.extent)));
     }
   }
   return pages;

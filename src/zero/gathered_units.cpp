@@ -102,8 +102,7 @@ void GatheredUnits<Scalar>::start(int unit) {
 template <class Scalar>
 void GatheredUnits<Scalar>::expect(int unit) const {
   if (unit < 0 || buffers_[whole_.buffer(unit)].occupant == unit) return;
-  const Vector<Scalar> shard = shards_.shard(unit);
-  read_ahead({shard.data(), static_cast<std::int64_t>(shard.extent(0) * sizeof(Scalar))});
+  read_ahead(range_of(shards_.shard(unit)));
 }
 
 template <class Scalar>

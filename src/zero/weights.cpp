@@ -39,11 +39,13 @@ std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist
     const UnitRange& shard = master.layout().shard(row.unit);
     const std::int64_t begin = std::max(row.offset, shard.begin);
     const std::int64_t end = std::min(row.offset + row.extent(), shard.begin + shard.extent);
-    mine.push_back(begin >= end
-                       ? 0
-                       : kernels::bit_hash(Device(), slice(master.shard(row.unit), begin - shard.begin, end - begin),
-                                           begin - row.offset));
-    release_pages(master.shard(row.unit));
+    if (begin >= end) {
+      mine.push_back(0);
+      continue;
+    }
+    const auto part = slice(master.shard(row.unit), begin - shard.begin, end - begin);
+    mine.push_back(kernels::bit_hash(Device(), part, begin - row.offset));
+    release_pages(part);
   }
   const std::vector<std::uint64_t> all = dist::from_all_ranks(master.comm(), mine);
   std::vector<std::uint64_t> hashes(mine.size());

@@ -50,7 +50,7 @@ std::string open_file() {
   return "";
 }
 
-PageRange range_of(const Vector<float>& all, std::int64_t first, std::int64_t extent) {
+PageRange part_of(const Vector<float>& all, std::int64_t first, std::int64_t extent) {
   return {all.data() + first, extent * static_cast<std::int64_t>(sizeof(float))};
 }
 
@@ -96,8 +96,8 @@ TEST_CASE("a stream passes over its parts again and again, with few of them in m
   std::vector<float> elsewhere(kParts * kPart, 0.0F);
   std::vector<std::vector<PageRange>> parts;
   for (std::int64_t i = 0; i < kParts; ++i) {
-    parts.push_back({range_of(a, i * kPart, kPart),
-                     range_of(b, i * kPart, kPart),
+    parts.push_back({part_of(a, i * kPart, kPart),
+                     part_of(b, i * kPart, kPart),
                      {elsewhere.data() + i * kPart, kPart * static_cast<std::int64_t>(sizeof(float))}});
   }
   const std::int64_t budget = 4 * 2 * kPart * static_cast<std::int64_t>(sizeof(float));  // four parts
@@ -132,7 +132,7 @@ TEST_CASE("a disk that does not give its bytes back is an error of the stream, a
   MemoryLedger ledger;
   const auto values = ledger.take<float>(Memory::optimizer, "exp_avg", 8 * kPage, disk);
   REQUIRE(truncate(open_file().c_str(), 0) == 0);
-  PageStream stream({{range_of(values, 0, kPage)}, {range_of(values, kPage, kPage)}}, 1 << 20);
+  PageStream stream({{part_of(values, 0, kPage)}, {part_of(values, kPage, kPage)}}, 1 << 20);
   CHECK_THROWS_MATCHES(stream.await(), Error,
                        MessageMatches(ContainsSubstring("exp_avg of rank 5 in ") &&
                                       ContainsSubstring("resume from the newest checkpoint")));
@@ -183,7 +183,7 @@ TEST_CASE("a stream of one part, and one that ends in the middle of a cycle") {
   MemoryLedger ledger;
   const auto values = ledger.take<float>(Memory::optimizer, "exp_avg", 20 * kPage, disk);
   {
-    PageStream one({{range_of(values, 0, kPage)}}, 1);
+    PageStream one({{part_of(values, 0, kPage)}}, 1);
     for (int cycle = 0; cycle < 5; ++cycle) {
       one.await();
       values(7) += 1.0F;
@@ -193,6 +193,6 @@ TEST_CASE("a stream of one part, and one that ends in the middle of a cycle") {
   }
   CHECK(values(7) == 5.0F);
   std::vector<std::vector<PageRange>> parts;
-  for (std::int64_t i = 0; i < 20; ++i) parts.push_back({range_of(values, i * kPage, kPage)});
+  for (std::int64_t i = 0; i < 20; ++i) parts.push_back({part_of(values, i * kPage, kPage)});
   const PageStream unused(parts, 1);
 }

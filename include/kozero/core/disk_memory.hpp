@@ -48,12 +48,17 @@ struct PageRange {
   std::int64_t bytes = 0;
 };
 
+template <class View>
+PageRange range_of(const View& values) {
+  return {values.data(), static_cast<std::int64_t>(values.extent(0) * sizeof(values.data()[0]))};
+}
+
 /// Of a DiskMemory's array: starts to write what was changed and gives the memory back; the values stay. The range's
 /// last page stays where the range holds its beginning only. No effect on other memory.
 void release_pages(const PageRange& range);
 template <class View>
 void release_pages(const View& values) {
-  release_pages({values.data(), static_cast<std::int64_t>(values.extent(0) * sizeof(values.data()[0]))});
+  release_pages(range_of(values));
 }
 
 /// Of a DiskMemory's array: asks the system to read the range. No effect on other memory.
@@ -64,7 +69,7 @@ void read_ahead(const PageRange& range);
 void read_pages(const PageRange& range);
 
 // The parts of the arrays in the order of their use, again and again: an update, the next one.
-//   for each part:  await(part); use it; release(part)
+//   for each part:  await(); use it; release()
 // One thread brings in the parts after the one in use, as long as all that are in take at most `bytes`: the next
 // cycle's first parts come in while other work goes on. Another thread drops what was released.
 
