@@ -91,6 +91,7 @@ const std::vector<ReadWhere> kReadWhere = {
     {"data.tokenizer", "data.synthetic", {"false"}},
     {"train.base_ranks", "train.batch_scaling", {"\"linear\"", "\"sqrt\""}},
     {"zero.offload_parameters", "zero.stage", {"3"}},
+    {"zero.shard_group", "zero.stage", {"1", "2", "3"}},
     {"train.loss_scale", "train.precision", {"\"fp16\""}},
     {"train.loss_scale_window", "train.precision", {"\"fp16\""}},
     {"train.loss_scale_window", "train.loss_scale", {"0"}},

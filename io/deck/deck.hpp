@@ -104,6 +104,7 @@ struct ZeroKeys {
   std::string accumulation = "ordered";
   bool overlap = true;
   std::int64_t prefetch_units = 1;
+  std::string shard_group = "all";
   std::string offload_optimizer = "none";
   std::string offload_parameters = "none";
   std::string offload_dir;

@@ -200,6 +200,11 @@ std::vector<DeckRow> zero_rows() {
        "a unit's gradients are reduced while the next unit's are computed; false: each is waited for"},
       {"zero.prefetch_units", kZero<&K::prefetch_units>, from_to(0, kMostTogether),
        "stage 3: units gathered ahead of the one at work; each takes a buffer more"},
+      {"zero.shard_group",
+       kZero<&K::shard_group>,
+       {.low = 1, .high = kMany, .words = {"all", "node"}},
+       "ranks that state is sharded over: all, those of a node, or N consecutive ones; each such group has a replica; "
+       "changes no bit"},
       {"zero.offload_optimizer", kZero<&K::offload_optimizer>, words({"none", "host", "disk"}),
        "moments and master weights; none: with the other arrays; disk (runs on the host): in files; host (runs on "
        "GPUs): in pinned memory of the host"},

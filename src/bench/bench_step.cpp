@@ -204,14 +204,14 @@ struct Measured {
 
 Measured measure(UnsavedRun& run, KernelProfile& profile, std::int64_t steps) {
   for (std::int64_t step = 1; step <= kFirstSteps; ++step) static_cast<void>(run.step(step));
-  run.comm().reset();
+  run.mesh().reset();
   Measured measured;
   profile.start();
   for (std::int64_t step = kFirstSteps + 1; step <= kFirstSteps + steps; ++step) {
     measured.tokens = run.step(step).tokens;
   }
   measured.profile = profile.stop();
-  measured.collectives = run.comm().counts();
+  measured.collectives = run.mesh().counts();
   measured.steps = static_cast<double>(steps);
   return measured;
 }

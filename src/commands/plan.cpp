@@ -124,6 +124,7 @@ std::vector<plan::StepTime> times_of(const io::Deck& deck, const std::vector<pla
   for (const plan::MemoryPlan& plan : plans) {
     io::Deck changed = deck;
     changed.zero.stage = plan.stage;
+    if (plan.stage == 0) changed.zero.shard_group = "all";
     if (plan.stage >= 2) changed.zero.accumulation = "ordered";
     times.push_back(
         plan::step_time(train::settings_of(changed, plan.num_ranks, train::vocab_of(deck), 0), plan, rates));
@@ -172,9 +173,11 @@ nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans, con
         {"stage", plan.stage},
         {"ranks", plan.num_ranks},
         {"total", plan.total()},
-        {"sent", plan.sent},
+        {"sent", plan.sent.all},
+        {"sent_across_groups", plan.sent.across},
+        {"ranks_a_group", plan.ranks_a_group},
         {"seconds", json_of(times[s])},
-        {"formula", plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_ranks)}};
+        {"formula", plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.ranks_a_group)}};
     for (std::size_t i = 0; i < kMemoryNames.size(); ++i) stage[std::string(kMemoryNames[i])] = plan.bytes[i];
     stages.push_back(stage);
   }

@@ -32,6 +32,7 @@ const char* name_of(dist::Placement placement) {
     case dist::Placement::replicated:
       return "replicated";
     case dist::Placement::sharded:
+    case dist::Placement::in_last_group:
       return "sharded";
     case dist::Placement::partial:
       return "partial";
@@ -41,8 +42,11 @@ const char* name_of(dist::Placement placement) {
 
 std::string stage_line(const Banner& banner) {
   const auto row = zero::placement_row(banner.settings.zero.stage);
-  return fmt::format("ZeRO         stage {} on {} {}: parameters {}, gradients {}, optimizer state {}",
-                     banner.settings.zero.stage, banner.comm.size(), banner.comm.size() == 1 ? "rank" : "ranks",
+  const int group = banner.settings.ranks_a_group;
+  const std::string groups =
+      group == banner.comm.size() ? "" : fmt::format(" in {} groups of {}", banner.comm.size() / group, group);
+  return fmt::format("ZeRO         stage {} on {} {}{}: parameters {}, gradients {}, optimizer state {}",
+                     banner.settings.zero.stage, banner.comm.size(), banner.comm.size() == 1 ? "rank" : "ranks", groups,
                      name_of(row.parameters), name_of(row.gradients), name_of(row.optimizer));
 }
 
@@ -179,7 +183,7 @@ double seconds_since_1970() {
 }  // namespace
 
 void TrainingRun::say_banner() {
-  const Banner banner{deck_, settings_, plan_, *comm_, session_.runtime(), engine_->parameters(), data_.description};
+  const Banner banner{deck_, settings_, plan_, *mesh_.all, session_.runtime(), engine_->parameters(), data_.description};
   for (const auto& line : lines_of(banner)) log_.say(line);
   if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
     log_.say(settings_.offload.uses(MemorySource::Kind::disk)
@@ -221,10 +225,13 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
   row.mfu = utilisation(row.tokens_per_s);
   row.seconds = engine_->timeline().seconds();
   if (deck_.checkpoint.every > 0) row.seconds["checkpoint"] = saving_->take_stall();
-  for (const auto& count : comm_->counts()) {
+  std::int64_t across = 0;
+  for (const auto& count : mesh_.counts()) {
     row.bytes_sent[std::string(count.collective)] = count.bytes;
+    across += count.bytes_across;
     row.seconds[std::string(count.collective)] = count.seconds;
   }
+  if (mesh_.mesh().num_groups() > 1) row.bytes_sent["across_groups"] = across;
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
     row.memory[std::string(kMemoryNames[i])] = ledger_.bytes(static_cast<Memory>(i));
   }
@@ -237,7 +244,7 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
 }
 
 std::optional<double> TrainingRun::evaluate_after(std::int64_t step) {
-  last_evaluation_ = validation_->measure([&] { return run_.signal_on_any_rank(*comm_); });
+  last_evaluation_ = validation_->measure([&] { return run_.signal_on_any_rank(*mesh_.all); });
   if (!last_evaluation_) return std::nullopt;
   log_.say(fmt::format("step {}: validation {:.4f} {}", step, last_evaluation_->loss,
                        validation_->coverage(*last_evaluation_)));

@@ -58,6 +58,7 @@ Session::Session(const dist::Environment& environment, const Read& read)
     dist::agreed(*comm, [&] { require_device(deck_); });
     require_same_deck(deck_, *comm);
   }
+  if (deck_.zero.shard_group == "node" && environment.size() > 1) deck_.zero.shard_group = ranks_of_node();
   dist::Environment::obey_timeout(deck_.comm.timeout_s);
   runtime_.emplace(deck_.run.threads, environment);
   control_ = dist::make_control_communicator(environment.world(), deck_.comm.timeout_s);
@@ -79,16 +80,30 @@ const std::string& Session::backend() {
   return backend_;
 }
 
+std::string Session::ranks_of_node() const {
+  const auto comm = dist::make_control_communicator(ranks_, deck_.comm.timeout_s);
+  const auto here = dist::from_all_ranks(*comm, environment_.local_ranks());
+  if (here.front() == comm->size()) return "all";
+  const int ranks = dist::ranks_a_node(ranks_, options());
+  if (ranks > 0) return std::to_string(ranks);
+  throw Error(Failure::deck,
+              "zero.shard_group = \"node\": the nodes have different numbers of ranks, or these are not numbered node "
+              "by node; start equally many on each, or give the number of ranks of a group",
+              Error::Seen::by_all_ranks);
+}
+
 dist::CommunicatorOptions Session::options() const { return train::communicator_options(deck_); }
 
 plan::MemoryPlan Session::plan_of(train::Settings settings) {
-  if (!over_nodes_) over_nodes_ = backend() == "mpi" && dist::sums_over_nodes(ranks_, settings.comm);
-  settings.comm.over_nodes = *over_nodes_;
-  return dist::agreed(*control_, [&] { return plan::memory_plan(settings, backend_, control_->size()); });
+  if (!ranks_a_node_) ranks_a_node_ = dist::ranks_a_node(ranks_, settings.comm);
+  settings.comm.ranks_per_node = *ranks_a_node_;
+  const std::string& name = backend();
+  return dist::agreed(*control_, [&] { return plan::memory_plan(settings, name, control_->size()); });
 }
 
-std::unique_ptr<dist::Communicator> Session::connect(MemoryLedger& ledger) {
-  return dist::make_communicator(backend(), ranks_, ledger, options());
+dist::MeshCommunicators Session::connect(MemoryLedger& ledger) {
+  const int group = deck_.zero.stage == 0 ? 0 : train::ranks_a_group(deck_, control_->size());
+  return dist::make_mesh(backend(), ranks_, group, ledger, options());
 }
 
 namespace {

@@ -16,6 +16,7 @@
 #include <kozero/core/ledger.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/dist/environment.hpp>
+#include <kozero/dist/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/runtime.hpp>
 #include "io/deck/deck.hpp"
@@ -50,11 +51,13 @@ class Session {
   /// What rank 0 needs for a run of these settings, by backend() and where the ranks are. Collective.
   [[nodiscard]] plan::MemoryPlan plan_of(train::Settings settings);
   /// One for a run's data, as backend() and comm.timeout_s say. Its buffers are booked in `ledger`. Collective.
-  [[nodiscard]] std::unique_ptr<dist::Communicator> connect(MemoryLedger& ledger);
+  [[nodiscard]] dist::MeshCommunicators connect(MemoryLedger& ledger);
   [[nodiscard]] bool is_first_rank() const { return environment_.rank() == 0; }
 
  private:
   [[nodiscard]] dist::CommunicatorOptions options() const;
+  /// zero.shard_group for "node". Collective. Throws Error(deck, seen by all ranks) where nodes are unlike.
+  [[nodiscard]] std::string ranks_of_node() const;
 
   const dist::Environment& environment_;
   const void* ranks_;  // as Environment::world() names them
@@ -63,7 +66,7 @@ class Session {
   std::unique_ptr<dist::Communicator> control_;
   std::string tuning_;
   std::string backend_;             // "" until it was asked for
-  std::optional<bool> over_nodes_;  // likewise
+  std::optional<int> ranks_a_node_;  // likewise; dist::ranks_a_node
 };
 
 // What must hold before a command spends time, each refused in one line with cause and remedy.

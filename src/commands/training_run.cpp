@@ -67,10 +67,9 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
     throw Error(Failure::deck, other + "; refused by data.strict = true", Error::Seen::by_all_ranks);
   }
   if (!data_check_->done()) data_check_->start();
-  comm_ =
-      std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));  // or a refusal, which leaves no folder
+  mesh_ = session.connect(ledger_);  // or a refusal, which leaves no folder
   create_folder();
-  engine_ = train::make_engine(settings_, *comm_, ledger_);
+  engine_ = train::make_engine(settings_, mesh_.mesh(), ledger_);
   small_files_ = dist::agreed(control_, [&] { return small_files(); });
   saving_.emplace(session, *engine_, log_, folder_);
   validation_.emplace(deck_, settings_, *engine_, data_);
@@ -146,7 +145,7 @@ void TrainingRun::continue_folder() {
 io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::LossScaler& loss_scaler,
                                                std::optional<double> validation_loss) const {
   io::CheckpointRecord record = train::record_of(deck_, settings_, data_, folder_);
-  if (comm_ != nullptr) record.exactness = train::exactness_of(settings_, *comm_);
+  if (mesh_.all != nullptr) record.exactness = train::exactness_of(settings_, *mesh_.all);
   record.step = step;
   record.tokens = tokens_;
   record.data = data_identity_;
@@ -176,7 +175,7 @@ RunSummary TrainingRun::execute() {
 void TrainingRun::run_to_the_end() {
   say_banner();
   begin();
-  comm_->reset();
+  mesh_.reset();
   run_.begin_steps();
   train_all_steps();
   if (run_.stopped_by_signal()) stop_by_signal();
@@ -284,7 +283,7 @@ void TrainingRun::train_all_steps() {
   io::Progress progress(log_, settings_.steps, deck_.log.every);
   for (std::int64_t step = first; step <= settings_.steps && run_.reason() == stop_reason::kNone; ++step) {
     data_check_->look();
-    comm_->reset();
+    mesh_.reset();
     engine_->timeline().clear();
     const auto step_start = Clock::now();
     const train::StepResult result = engine_->step(step, run_.request());

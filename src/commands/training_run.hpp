@@ -98,7 +98,7 @@ class TrainingRun {
   plan::MemoryPlan plan_;
   train::ResumePoint resume_;
   MemoryLedger ledger_;
-  std::unique_ptr<dist::CountedCommunicator> comm_;
+  dist::MeshCommunicators mesh_;
   std::unique_ptr<train::Engine> engine_;
   std::optional<Saving> saving_;
   std::optional<train::Validation> validation_;

@@ -51,14 +51,14 @@ UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& da
                                   data.train->num_samples());
       })) {
   require_room(session.plan_of(settings_), session, data.vocab);
-  comm_ = std::make_unique<dist::CountedCommunicator>(session.connect(ledger_));
-  engine_ = train::make_engine(settings_, *comm_, ledger_);
+  mesh_ = session.connect(ledger_);
+  engine_ = train::make_engine(settings_, mesh_.mesh(), ledger_);
   if (start) {
     train::load_state(start->folder + "/" + io::kStateFile, *engine_, session.control());
     settings_.step.optimizer_start = start->manifest.record.optimizer_start;
     settings_.step.loss_scaler.restore(start->manifest.record.loss_scale);
   } else {
-    begin_weights(deck, *engine_, *comm_);
+    begin_weights(deck, *engine_, *mesh_.all);
   }
   sampler_.emplace(settings_.seed, data.train->num_samples(), settings_.batch.global_batch);
   engine_->train_on(*sampler_, *data.train, settings_.step);

@@ -33,13 +33,13 @@ class UnsavedRun {
 
   train::StepResult step(std::int64_t step) { return engine_->step(step); }
   [[nodiscard]] train::Engine& engine() { return *engine_; }
-  [[nodiscard]] dist::CountedCommunicator& comm() { return *comm_; }
+  [[nodiscard]] dist::MeshCommunicators& mesh() { return mesh_; }
   [[nodiscard]] const train::Settings& settings() const { return settings_; }
 
  private:
   train::Settings settings_;
   MemoryLedger ledger_;
-  std::unique_ptr<dist::CountedCommunicator> comm_;
+  dist::MeshCommunicators mesh_;
   std::unique_ptr<train::Engine> engine_;
   std::optional<train::Sampler> sampler_;
 };

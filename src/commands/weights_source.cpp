@@ -143,12 +143,12 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
                }),
       settings_(dist::agreed(session_.control(),
                              [&] { return train::settings_of(session_.deck(), environment.size(), 0, 0); })),
-      comm_(session_.connect(ledger_)) {
+      mesh_(session_.connect(ledger_)) {
   settings_.use = use;
   settings_.precision = Precision::f32;
   require_tensors(source_, settings_.model, model::make_model<float>(settings_.model)->parameters(),
                   session_.control());
-  engine_ = train::make_engine(settings_, *comm_, ledger_);
+  engine_ = train::make_engine(settings_, mesh_.mesh(), ledger_);
   load(source_, *engine_, session_.control());
 }
 

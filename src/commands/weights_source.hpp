@@ -73,7 +73,7 @@ class TrainedModel {
   [[nodiscard]] const WeightsSource& source() const { return source_; }
   [[nodiscard]] const train::Settings& settings() const { return settings_; }
   [[nodiscard]] train::Engine& engine() { return *engine_; }
-  [[nodiscard]] dist::Communicator& comm() { return *comm_; }
+  [[nodiscard]] dist::Communicator& comm() { return *mesh_.all; }
   [[nodiscard]] MemoryLedger& ledger() { return ledger_; }
 
   /// Throws Error(deck) where a tokenizer has more ids than the model.
@@ -84,7 +84,7 @@ class TrainedModel {
   Session session_;
   train::Settings settings_;
   MemoryLedger ledger_;
-  std::unique_ptr<dist::Communicator> comm_;
+  dist::MeshCommunicators mesh_;
   std::unique_ptr<train::Engine> engine_;
 };
 

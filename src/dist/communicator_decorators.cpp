@@ -102,20 +102,31 @@ class Stopwatch {
   Clock::time_point start_ = Clock::now();
 };
 
-void count(CollectiveCount& row, std::int64_t elements, std::size_t element_size) {
+/// `across` of the elements go to other groups.
+void count(CollectiveCount& row, std::int64_t elements, std::int64_t across, std::size_t element_size) {
   row.bytes += elements * static_cast<std::int64_t>(element_size);
+  row.bytes_across += across * static_cast<std::int64_t>(element_size);
   ++row.calls;
 }
 
 }  // namespace
+
+CountedCommunicator::CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_a_group)
+    : CommunicatorDecorator(std::move(inner)),
+      ranks_a_group_(ranks_a_group > 0 ? ranks_a_group : size()),
+      first_of_group_(rank() / ranks_a_group_ * ranks_a_group_) {}
 
 Pending CountedCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition,
                                                   Fold fold) {
   CollectiveCount& mine = row(Collective::reduce_scatter);
   const Stopwatch watch(mine);
   const Pending pending = inner().start_reduce_scatter(full, shard, partition, fold);
-  const bool sends = rank() < fold.num_ranks(size());
-  count(mine, sends ? partition.extent() - partition.size(rank()) : 0, sizeof(float));
+  if (rank() >= fold.num_ranks(size())) {
+    ++mine.calls;
+    return pending;
+  }
+  const std::int64_t of_group = partition.begin(first_of_group_ + ranks_a_group_) - partition.begin(first_of_group_);
+  count(mine, partition.extent() - partition.size(rank()), partition.extent() - of_group, sizeof(float));
   return pending;
 }
 
@@ -124,7 +135,8 @@ Pending CountedCommunicator::start_all_gather(const void* shard, void* full, con
   CollectiveCount& mine = row(Collective::all_gather);
   const Stopwatch watch(mine);
   const Pending pending = inner().start_all_gather(shard, full, partition, element_size);
-  count(mine, partition.size(rank()) * (size() - 1), element_size);
+  const std::int64_t own = partition.size(rank());
+  count(mine, own * (size() - 1), own * (size() - ranks_a_group_), element_size);
   return pending;
 }
 
@@ -184,7 +196,8 @@ Pending StagedCommunicator::start_reduce_scatter(const float* full, float* shard
   constexpr std::int64_t kElement = sizeof(float);
   require(partition.num_ranks() == size(), "staged reduce_scatter: a partition for another number of ranks");
   const Chunks chunks(partition, chunk_extent(sizeof(float)));
-  const Partition staged(chunks.extent() * size(), size());
+  const int owners = partition.num_owners();
+  const Partition staged(chunks.extent() * owners, size(), owners);
   auto* host = reinterpret_cast<float*>(buffer_.data());
   float* sum = host + (fold.onto ? staged.extent() : staged.begin(rank()));  // what it adds onto lies apart
   const bool sends = rank() < fold.num_ranks(size());
@@ -206,7 +219,8 @@ Pending StagedCommunicator::start_all_gather(const void* shard, void* full, cons
   const auto element = static_cast<std::int64_t>(element_size);
   require(partition.num_ranks() == size(), "staged all_gather: a partition for another number of ranks");
   const Chunks chunks(partition, chunk_extent(element_size));
-  const Partition staged(chunks.extent() * size(), size());
+  const int owners = partition.num_owners();
+  const Partition staged(chunks.extent() * owners, size(), owners);
   char* own = buffer_.data() + staged.begin(rank()) * element;
   for (std::int64_t k = 0; k < chunks.count(); ++k) {
     to_host(own, static_cast<const char*>(shard) + k * chunks.extent() * element, chunks.size(rank(), k) * element);

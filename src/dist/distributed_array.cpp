@@ -50,21 +50,32 @@ Pending start_reduce(Communicator& comm, const Vector<T>& full, const Vector<T>&
   }
 }
 
-template <class T>
-Pending start_gather(Communicator& comm, const Vector<T>& shard, const Vector<T>& full, const Partition& partition) {
-  return comm.start_all_gather(shard.data(), full.data(), partition, sizeof(T));
+bool is_of_shards(Placement placement) {
+  return placement == Placement::sharded || placement == Placement::in_last_group;
 }
 
 }  // namespace
 
+Mesh::Mesh(Communicator& all, Communicator& group, Communicator& replicas)
+    : all_(&all), group_(&group), replicas_(&replicas) {
+  require(all.size() == group.size() * replicas.size() &&
+              all.rank() == replicas.rank() * group.size() + group.rank() && replicas.size() > 1,
+          "Mesh: a group and its replicas that are not the axes of all ranks");
+}
+
+Communicator& Mesh::replicas() const {
+  require(replicas_ != nullptr, "Mesh: one group has no replicas");
+  return *replicas_;
+}
+
 template <class T>
-DistributedArray<T>::DistributedArray(const ParameterTable& table, Communicator& comm, Placement placement,
+DistributedArray<T>::DistributedArray(const ParameterTable& table, const Mesh& mesh, Placement placement,
                                       const Storage& storage, MemoryLedger& ledger)
-    : comm_(&comm), placement_(placement), layout_(table, comm.size(), comm.rank()) {
+    : mesh_(mesh), placement_(placement), layout_(table, mesh.group().size(), mesh.group().rank()) {
   const auto memory = [&](const std::string& label, std::int64_t extent) {
     return take<T>(storage, label, extent, ledger);
   };
-  if (placement == Placement::sharded) {
+  if (is_of_shards(placement)) {
     const Vector<T> flat = memory(storage.label, layout_.extent());
     for (const auto& shard : layout_.shards()) shards_.push_back(slice(flat, shard.first, shard.extent));
     return;
@@ -90,38 +101,53 @@ DistributedArray<T>::DistributedArray(const ParameterTable& table, Communicator&
 
 template <class T>
 DistributedArray<T> DistributedArray<T>::viewed_as(Placement placement) const {
-  require(placement == Placement::sharded || placement_ != Placement::sharded,
+  require(is_of_shards(placement) || !is_of_shards(placement_),
           "DistributedArray: shards cannot be viewed as whole units");
   DistributedArray view = *this;
   view.placement_ = placement;
-  if (placement == Placement::sharded) view.full_.clear();
+  if (is_of_shards(placement)) view.full_.clear();
   return view;
 }
 
 template <class T>
 Vector<T> DistributedArray<T>::full(int unit) const {
-  require(placement_ != Placement::sharded, "DistributedArray: a sharded array has no whole units");
+  require(!is_of_shards(placement_), "DistributedArray: a sharded array has no whole units");
   return full_.at(static_cast<std::size_t>(unit));
 }
 
 template <class T>
 Vector<T> DistributedArray<T>::local(int unit) const {
-  return placement_ == Placement::sharded ? shard(unit) : full(unit);
+  return is_of_shards(placement_) ? shard(unit) : full(unit);
+}
+
+template <class T>
+void Transfer<T>::start_next() {
+  if (at_ == Placement::sharded) {
+    comm_ = &mesh_->group();
+    pending_ = comm_->start_all_gather(from_.data(), full_.data(), partition_, sizeof(T));
+    at_ = Placement::replicated;
+    return;
+  }
+  comm_ = &mesh_->replicas();
+  const Partition of_last(static_cast<std::int64_t>(shard_.extent(0)), comm_->size(), 1);
+  pending_ = comm_->start_all_gather(from_.data(), shard_.data(), of_last, sizeof(T));
+  from_ = shard_;
+  at_ = Placement::sharded;
 }
 
 template <class T>
 void Transfer<T>::wait() {
   if (state_ != State::started) return;
   comm_->wait(pending_);
-  state_ = State::arrived;
   if constexpr (std::is_same_v<T, float>) {
-    if (then_ == Then::add) add(from_, to_);
+    if (addend_.extent(0) > 0) add(addend_, shard_);
   }
-  if (then_ == Then::gather) {
+  while (at_ != goal_) {
     comm_->wait_until_reusable(pending_);
-    pending_ = start_gather(*comm_, from_, to_, *partition_);
+    start_next();
     comm_->wait(pending_);
   }
+  state_ = State::arrived;
 }
 
 template <class T>
@@ -134,45 +160,67 @@ void Transfer<T>::wait_until_reusable() {
 template <class T>
 Transfer<T> redistribute(const DistributedArray<T>& source, const DistributedArray<T>& destination, int unit,
                          Fold fold) {
-  using Then = typename Transfer<T>::Then;
-  const Placement from = source.placement();
-  const Placement to = destination.placement();
+  const Mesh& mesh = source.mesh();
+  const auto of_mesh = [&](Placement placement) {
+    return placement == Placement::in_last_group && mesh.num_groups() == 1 ? Placement::sharded : placement;
+  };
+  const Placement from = of_mesh(source.placement());
+  const Placement to = of_mesh(destination.placement());
   const Partition& partition = source.layout().partition(unit);
-  require(&source.comm() == &destination.comm() &&
-              partition.extent() == destination.layout().partition(unit).extent(),
-          "redistribute: the arrays have different communicators or extents");
-  require(to != Placement::partial, "redistribute: nothing becomes Partial");
-  require(!fold.onto || (from == Placement::partial && to == Placement::sharded &&
+  require(mesh == destination.mesh() && partition.extent() == destination.layout().partition(unit).extent(),
+          "redistribute: the arrays have different meshes or extents");
+  require(to != Placement::partial && (to != Placement::in_last_group || from == Placement::partial || from == to),
+          "redistribute: nothing becomes Partial, and what all groups have is not in the last one");
+  require(!fold.onto || (from == Placement::partial && is_of_shards(to) &&
                          source.shard(unit).data() != destination.shard(unit).data()),
           "redistribute: only addends are added up, onto shards that lie apart from them");
   Transfer<T> transfer;
-  if (from != Placement::partial && (to == Placement::sharded || from == to)) {
-    copy(to == Placement::sharded ? source.shard(unit) : source.full(unit), destination.local(unit));
+  if (from == to || (from == Placement::replicated && to == Placement::sharded)) {
+    copy(is_of_shards(to) ? source.shard(unit) : source.full(unit), destination.local(unit));
     return transfer;
   }
   position().unit.store(unit, std::memory_order_relaxed);
-  Communicator& comm = source.comm();
-  transfer.comm_ = &comm;
-  transfer.partition_ = &partition;
+  transfer.mesh_ = &mesh;
+  transfer.partition_ = partition;
   transfer.state_ = Transfer<T>::State::started;
-  if (from == Placement::sharded) {
-    transfer.pending_ = start_gather(comm, source.shard(unit), destination.full(unit), partition);
+  transfer.goal_ = to;
+  transfer.shard_ = destination.shard(unit);
+  if (!is_of_shards(to)) transfer.full_ = destination.full(unit);
+  if (from != Placement::partial) {
+    transfer.at_ = from;
+    transfer.from_ = source.shard(unit);
+    transfer.start_next();
     return transfer;
   }
-  const bool adds_later = fold.onto && !comm.adds_in_order();
-  const Vector<T> sum = adds_later ? source.shard(unit) : destination.shard(unit);
-  transfer.pending_ = start_reduce(comm, source.full(unit), sum, partition, comm.adds_in_order() ? fold : Fold());
-  transfer.from_ = sum;
-  transfer.to_ = to == Placement::sharded ? destination.shard(unit) : destination.full(unit);
-  if (adds_later) transfer.then_ = Then::add;
-  if (to == Placement::replicated) transfer.then_ = Then::gather;
+  Communicator& comm = mesh.all();
+  const bool adds_later = fold.onto && !comm.adds_in_order() && mesh.is_last_group();
+  Vector<T> sum = adds_later ? source.shard(unit) : destination.shard(unit);
+  if (!mesh.is_last_group()) sum = slice(source.full(unit), 0, 0);  // this rank gets no part of it
+  const Partition of_last_group(partition.extent(), comm.size(), mesh.group().size());
+  transfer.comm_ = &comm;
+  transfer.pending_ =
+      start_reduce(comm, source.full(unit), sum, of_last_group, comm.adds_in_order() ? fold : Fold());
+  transfer.at_ = of_mesh(Placement::in_last_group);
+  transfer.from_ = destination.shard(unit);
+  if (adds_later) transfer.addend_ = sum;
   return transfer;
 }
 
-#define KOZERO_INSTANTIATE(T)         \
-  template class DistributedArray<T>; \
-  template class Transfer<T>;         \
-  template Transfer<T> redistribute(const DistributedArray<T>&, const DistributedArray<T>&, int, Fold);
+template <class T>
+void redistribute(const DistributedArray<T>& source, const DistributedArray<T>& destination) {
+  std::vector<Transfer<T>> started;
+  for (int unit = 0; unit < source.num_units(); ++unit) {
+    started.push_back(redistribute(source, destination, unit));
+    if (unit > 0) started[static_cast<std::size_t>(unit) - 1].wait();
+  }
+  for (auto& transfer : started) transfer.wait_until_reusable();
+}
+
+#define KOZERO_INSTANTIATE(T)                                                                              \
+  template class DistributedArray<T>;                                                                      \
+  template class Transfer<T>;                                                                              \
+  template Transfer<T> redistribute(const DistributedArray<T>&, const DistributedArray<T>&, int, Fold);    \
+  template void redistribute(const DistributedArray<T>&, const DistributedArray<T>&);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::dist

@@ -197,13 +197,21 @@ void Environment::abort(int status) {
   std::abort();
 }
 
-FirstRanks::FirstRanks(const void* mpi_comm, int ranks) {
-  const MPI_Comm all = *static_cast<const MPI_Comm*>(mpi_comm);
+namespace {
+
+int rank_in(const void* mpi_comm) {
   int rank = 0;
-  check_mpi(MPI_Comm_rank(all, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_rank(*static_cast<const MPI_Comm*>(mpi_comm), &rank), "MPI_Comm_rank");
+  return rank;
+}
+
+}  // namespace
+
+RanksOfColor::RanksOfColor(const void* mpi_comm, int color) {
   MPI_Comm comm = MPI_COMM_NULL;
   const BlockingCall call("MPI_Comm_split");
-  check_mpi(MPI_Comm_split(all, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm), "MPI_Comm_split");
+  check_mpi(MPI_Comm_split(*static_cast<const MPI_Comm*>(mpi_comm), color < 0 ? MPI_UNDEFINED : color, 0, &comm),
+            "MPI_Comm_split");
   if (comm == MPI_COMM_NULL) return;
   comm_ = std::shared_ptr<void>(new MPI_Comm(comm), [](void* memory) {
     auto* const mine = static_cast<MPI_Comm*>(memory);
@@ -213,6 +221,8 @@ FirstRanks::FirstRanks(const void* mpi_comm, int ranks) {
   });
 }
 
-FirstRanks::~FirstRanks() = default;
+RanksOfColor::~RanksOfColor() = default;
+
+FirstRanks::FirstRanks(const void* mpi_comm, int ranks) : RanksOfColor(mpi_comm, rank_in(mpi_comm) < ranks ? 0 : -1) {}
 
 }  // namespace kozero::dist

@@ -8,6 +8,7 @@
 #include <limits>
 #include <mpi.h>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -69,6 +70,21 @@ std::string details(int rank) {
 
 namespace {
 
+/// The numbers that the ranks of `comm` have in the job.
+std::vector<int> ranks_in_job(MPI_Comm comm, int size) {
+  std::vector<int> own(static_cast<std::size_t>(size));
+  std::iota(own.begin(), own.end(), 0);
+  std::vector<int> in_job(own.size());
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Group job = MPI_GROUP_NULL;
+  check_mpi(MPI_Comm_group(comm, &group), "MPI_Comm_group");
+  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &job), "MPI_Comm_group");
+  check_mpi(MPI_Group_translate_ranks(group, size, own.data(), job, in_job.data()), "MPI_Group_translate_ranks");
+  check_mpi(MPI_Group_free(&group), "MPI_Group_free");
+  check_mpi(MPI_Group_free(&job), "MPI_Group_free");
+  return in_job;
+}
+
 constexpr std::int64_t kControlMessage = std::int64_t{1} << 30;
 constexpr int kTag = 0;  // of messages; others are a back end's own
 
@@ -92,6 +108,7 @@ GroupCommunicator::GroupCommunicator(MPI_Comm parent, GroupTraits traits) : trai
   int alike = MPI_UNEQUAL;
   check_mpi(MPI_Comm_compare(comm_, MPI_COMM_WORLD, &alike), "MPI_Comm_compare");
   spans_job_ = alike == MPI_CONGRUENT;
+  job_ranks_ = ranks_in_job(comm_, size_);
 }
 
 GroupCommunicator::~GroupCommunicator() {
@@ -113,13 +130,13 @@ void GroupCommunicator::begin(const char* collective, std::int64_t bytes) {
 }
 
 void GroupCommunicator::lose(const std::string& how) {
-  loss_ = how + details(rank_);
+  loss_ = how + details(job_rank());
   throw Error(Failure::communication, loss_);
 }
 
 void GroupCommunicator::lose(const char* collective, int peer) {
-  const std::string whom = spans_job_ ? lost_rank(peer) : "rank " + std::to_string(peer) + kLostOrTooShort;
-  lose(waited_in_vain(rank_, traits_.timeout_s, collective, whom));
+  const std::string whom = lost_rank(job_ranks_.at(static_cast<std::size_t>(peer)));
+  lose(waited_in_vain(job_rank(), traits_.timeout_s, collective, whom));
 }
 
 void GroupCommunicator::receive(void* to, std::int64_t bytes, int peer, PendingMessages& messages) {
@@ -177,15 +194,15 @@ void GroupCommunicator::check_wait(const Patience& patience, const char* collect
   if (heartbeat == nullptr || !traits_.is_patient) {
     const double longest_s = std::max(traits_.timeout_s, traits_.io_timeout_s);
     if (patience.waited() < longest_s) return;
-    lose(waited_in_vain(rank_, longest_s, collective,
+    lose(waited_in_vain(job_rank(), longest_s, collective,
                         heartbeat == nullptr ? kAnotherRank : heartbeat->awaited(traits_.role)));
   }
   const std::string whom = heartbeat->vain(traits_.role);
-  if (!whom.empty()) lose(waited_in_vain(rank_, patience.waited(), collective, whom));
+  if (!whom.empty()) lose(waited_in_vain(job_rank(), patience.waited(), collective, whom));
   if (traits_.io_timeout_s > 0.0 && patience.waited() >= traits_.io_timeout_s) {
-    loss_ = "rank " + std::to_string(rank_) + " waited " + in_seconds(patience.waited()) +
+    loss_ = "rank " + std::to_string(job_rank()) + " waited " + in_seconds(patience.waited()) +
             " s (checkpoint.io_timeout_s) for " + heartbeat->working_rank(traits_.role) +
-            " to write: its disk hangs or is too slow" + details(rank_);
+            " to write: its disk hangs or is too slow" + details(job_rank());
     throw Error(Failure::write, loss_);
   }
 }

@@ -125,6 +125,8 @@ class GroupCommunicator : public Communicator {
  protected:
   [[nodiscard]] MPI_Comm mpi() const { return comm_; }
   [[nodiscard]] double timeout() const { return traits_.timeout_s; }
+  /// This rank's number in the job, which errors name.
+  [[nodiscard]] int job_rank() const { return job_ranks_[static_cast<std::size_t>(rank_)]; }
   /// No other rank can be expected to answer.
   [[nodiscard]] bool abandoned() const;
 
@@ -160,6 +162,7 @@ class GroupCommunicator : public Communicator {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
+  std::vector<int> job_ranks_;
   GroupTraits traits_;
   std::uint64_t sequence_ = 0;  // of collectives
   bool spans_job_ = false;

@@ -11,6 +11,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/dist/communicator_decorators.hpp>
+#include <kozero/dist/environment.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include "src/dist/back_ends.hpp"
 #include "src/dist/group_communicator.hpp"
@@ -67,6 +68,11 @@ std::string with_advice(const std::string& reason, const char* advice) {
   return reason.empty() ? "" : reason + "; " + advice;
 }
 
+/// Whether so many ranks are on several nodes, equally many on each.
+bool spans_nodes(int size, int ranks_per_node) {
+  return ranks_per_node > 0 && ranks_per_node < size && size % ranks_per_node == 0;
+}
+
 constexpr int kAny = std::numeric_limits<int>::max();
 
 constexpr std::array kBackEnds = {
@@ -80,7 +86,7 @@ constexpr std::array kBackEnds = {
             },
             [](int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
               book_mpi_buffers(size, ledger, options);
-              if (options.over_nodes) book_node_buffers(ledger, options);
+              if (spans_nodes(size, options.ranks_per_node)) book_node_buffers(ledger, options);
               book_staging(size, ledger, options);
             }},
     BackEnd{"shm", kAny,
@@ -169,6 +175,70 @@ std::unique_ptr<Communicator> make_planned_communicator(const std::string& backe
   if (size > row.most_ranks) refuse(row.name, too_many(row, size));
   row.book(size, ledger, options);
   return std::make_unique<PlannedCommunicator>(rank, size);
+}
+
+namespace {
+
+std::string backend_on(int size, const std::string& backend) { return size == 1 ? "self" : backend; }
+
+/// Replicas are `ranks_a_group` ranks apart.
+CommunicatorOptions options_of_replicas(CommunicatorOptions options, int ranks_a_group) {
+  if (options.ranks_per_node > 0) options.ranks_per_node = std::max(options.ranks_per_node / ranks_a_group, 1);
+  return options;
+}
+
+}  // namespace
+
+MeshCommunicators make_mesh(const std::string& backend, const void* mpi_comm, int ranks_a_group, MemoryLedger& ledger,
+                            const CommunicatorOptions& options) {
+  const Group all = group_of(mpi_comm);
+  const bool has_groups = ranks_a_group > 0 && ranks_a_group < all.size;
+  MeshCommunicators mesh;
+  mesh.all = std::make_unique<CountedCommunicator>(make_communicator(backend, mpi_comm, ledger, options),
+                                                   has_groups ? ranks_a_group : 0);
+  if (!has_groups) return mesh;
+  require(all.size % ranks_a_group == 0, "make_mesh: the ranks are no whole number of groups");
+  const std::string& name = mesh.all->name();
+  const RanksOfColor group(mpi_comm, all.rank / ranks_a_group);
+  mesh.group = std::make_unique<CountedCommunicator>(
+      make_communicator(backend_on(ranks_a_group, name), group.handle(), ledger, options));
+  const RanksOfColor replicas(mpi_comm, all.rank % ranks_a_group);
+  mesh.replicas = std::make_unique<CountedCommunicator>(
+      make_communicator(name, replicas.handle(), ledger, options_of_replicas(options, ranks_a_group)), 1);
+  return mesh;
+}
+
+MeshCommunicators make_planned_mesh(const std::string& backend, int size, int ranks_a_group, MemoryLedger& ledger,
+                                    const CommunicatorOptions& options) {
+  const bool has_groups = ranks_a_group > 0 && ranks_a_group < size;
+  const auto planned = [&](int ranks, const CommunicatorOptions& of_axis, int of_group) {
+    return std::make_unique<CountedCommunicator>(
+        make_planned_communicator(backend_on(ranks, backend), 0, ranks, ledger, of_axis), of_group);
+  };
+  MeshCommunicators mesh{.all = planned(size, options, has_groups ? ranks_a_group : 0), .group = {}, .replicas = {}};
+  if (!has_groups) return mesh;
+  mesh.group = planned(ranks_a_group, options, 0);
+  mesh.replicas = planned(size / ranks_a_group, options_of_replicas(options, ranks_a_group), 1);
+  return mesh;
+}
+
+std::array<CollectiveCount, 2> MeshCommunicators::counts() const {
+  auto sum = all->counts();
+  for (const auto* axis : {group.get(), replicas.get()}) {
+    for (std::size_t i = 0; axis != nullptr && i < sum.size(); ++i) {
+      sum[i].calls += axis->counts()[i].calls;
+      sum[i].bytes += axis->counts()[i].bytes;
+      sum[i].bytes_across += axis->counts()[i].bytes_across;
+      sum[i].seconds += axis->counts()[i].seconds;
+    }
+  }
+  return sum;
+}
+
+void MeshCommunicators::reset() {
+  for (auto* axis : {all.get(), group.get(), replicas.get()}) {
+    if (axis != nullptr) axis->reset();
+  }
 }
 
 }  // namespace kozero::dist

@@ -136,7 +136,7 @@ class NcclCommunicator final : public GroupCommunicator {
     description_ = (library.is_mock ? "nccl (the tests' mock" : "nccl (NCCL " + library.version) +
                    PinnedAlgorithm::in_force() + (is_exact() ? ", sums in rank order)" : ")");
     wait_for_result(connection_.open(rank(), size(), id), "ncclCommInitRankConfig");
-    watch_.emplace(nccl_, connection_, rank(), options.timeout_s);
+    watch_.emplace(nccl_, connection_, job_rank(), options.timeout_s);
   }
 
   ~NcclCommunicator() override {
@@ -284,9 +284,11 @@ class NcclCommunicator final : public GroupCommunicator {
     const std::lock_guard lock(connection_.calls());
     if (watch_->failed()) lose(watch_->failure());
     if (partition.extent() == 0) return nccl::kSuccess;
-    if (partition.size(size() - 1) == partition.largest()) return call(-1);
+    if (partition.is_even()) return call(-1);
     check(nccl_.group_start(), "ncclGroupStart");
-    for (int root = 0; root < size() && partition.size(root) > 0; ++root) check(call(root), name_of(collective));
+    for (int root = 0; root < size(); ++root) {
+      if (partition.size(root) > 0) check(call(root), name_of(collective));
+    }
     return nccl_.group_end();
   }
 
@@ -294,14 +296,14 @@ class NcclCommunicator final : public GroupCommunicator {
   void wait_for_result(nccl::Result result, const char* what) {
     result = connection_.wait_for_result(result, timeout(), [this] { return watch_ && watch_->failed(); });
     if (result != nccl::kSuccess) look();
-    if (result == nccl::kInProgress) lose(waited_in_vain(rank(), timeout(), what, kAnotherRank) + kWhereToLook);
+    if (result == nccl::kInProgress) lose(waited_in_vain(job_rank(), timeout(), what, kAnotherRank) + kWhereToLook);
     check(result, what);
   }
 
   /// Reads NCCL's return code.
   void check(nccl::Result result, const char* what) {
     if (result == nccl::kSuccess) return;
-    lose("rank " + std::to_string(rank()) + ": NCCL refused " + what + ": " + nccl_.get_error_string(result) + " (" +
+    lose("rank " + std::to_string(job_rank()) + ": NCCL refused " + what + ": " + nccl_.get_error_string(result) + " (" +
          nccl_.get_last_error(comm()) + ")");
   }
 

@@ -6,6 +6,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/dist/environment.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include "src/dist/back_ends.hpp"
 #include "src/dist/chain_reduction.hpp"
@@ -19,24 +20,8 @@ namespace {
 
 constexpr std::uint64_t kDone = ~std::uint64_t{0};  // the ticket of a collective that ended in its start
 
-/// The ranks of this rank's node, for as long as this object lives.
-class NodeRanks {
- public:
-  NodeRanks(MPI_Comm parent, int node, int rank) {
-    const BlockingCall call("MPI_Comm_split");
-    check_mpi(MPI_Comm_split(parent, node, rank, &comm_), "MPI_Comm_split");
-  }
-  ~NodeRanks() { MPI_Comm_free(&comm_); }
-  NodeRanks(const NodeRanks&) = delete;
-  NodeRanks& operator=(const NodeRanks&) = delete;
-  [[nodiscard]] const MPI_Comm* handle() const { return &comm_; }
-
- private:
-  MPI_Comm comm_ = MPI_COMM_NULL;
-};
-
 std::unique_ptr<Communicator> control_of_node(MPI_Comm parent, const NodeLayout& layout, int rank, double timeout_s) {
-  const NodeRanks ranks(parent, layout.node(rank), rank);
+  const RanksOfColor ranks(&parent, layout.node(rank));
   return make_control_communicator(ranks.handle(), timeout_s, {.checks_calls = false});
 }
 
@@ -99,7 +84,7 @@ class NodesCommunicator final : public GroupCommunicator {
     require(partition.num_ranks() == size(), "mpi reduce_scatter: a partition for another number of ranks");
     const std::int64_t bytes = partition.extent() * static_cast<std::int64_t>(sizeof(float));
     const auto location = board_->arrays().location_of(full);
-    if (!is_shared(location) || !takes_chain(bytes)) {
+    if (!is_shared(location) || !takes_chain(partition)) {
       pairwise_->reduce_scatter(full, shard, partition, fold);
       return {Collective::reduce_scatter, kDone};
     }
@@ -158,10 +143,13 @@ class NodesCommunicator final : public GroupCommunicator {
     return layout_.ranks_per_node == 1 || location.array >= 0;
   }
 
-  [[nodiscard]] bool takes_chain(std::int64_t bytes) const {
+  [[nodiscard]] bool takes_chain(const Partition& partition) const {
     if (options_.ranks_per_node > 0) return true;
-    return chain_seconds(bytes, layout_, chain_chunk(options_)) <
-           pairwise_seconds(bytes, layout_, options_.chunk_bytes);
+    constexpr std::int64_t kFloat = sizeof(float);
+    // Pairwise messages go to the owners: it is they who limit where they are few.
+    const std::int64_t as_if_all_owned = partition.largest() * size() * kFloat;
+    return chain_seconds(partition.extent() * kFloat, layout_, chain_chunk(options_)) <
+           pairwise_seconds(as_if_all_owned, layout_, options_.chunk_bytes);
   }
 
   /// Polls until `done()`; reductions under way go on meanwhile. After comm.timeout_s without progress the rank
@@ -234,8 +222,9 @@ class NodesCommunicator final : public GroupCommunicator {
 
 }  // namespace
 
-bool sums_over_nodes(const void* mpi_comm, const CommunicatorOptions& options) {
-  return node_layout(mpi_comm, options.ranks_per_node).num_nodes > 1;
+int ranks_a_node(const void* mpi_comm, const CommunicatorOptions& options) {
+  const NodeLayout layout = node_layout(mpi_comm, options.ranks_per_node);
+  return layout.num_nodes > 1 ? layout.ranks_per_node : 0;
 }
 
 void book_node_buffers(MemoryLedger& ledger, const CommunicatorOptions& options) {

@@ -43,7 +43,7 @@ DeviceAndHost MemoryPlan::needed() const {
   return {total() - of(Memory::staging), of(Memory::staging)};
 }
 
-std::int64_t bytes_sent(const train::Settings& settings, const ParameterTable& table, int num_ranks) {
+BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& table, int num_ranks) {
   const std::int64_t micro_steps = settings.batch.micro_steps;
   const auto stored = static_cast<std::int64_t>(parameter_bytes(settings.precision).stored);
   const bool is_local = settings.zero.accumulation == zero::Accumulation::local;
@@ -57,14 +57,19 @@ std::int64_t bytes_sent(const train::Settings& settings, const ParameterTable& t
     const std::int64_t of_blocks = blocks + (2 * micro_steps - 1) * (blocks - stay);
     gathered = table.unit(0).extent + table.units().back().extent + of_blocks * table.unit(1).extent;
   }
-  // Stage 0 gathers gradients, in f32.
-  return (reduced + gathered * (settings.zero.stage == 0 ? 4 : stored)) / num_ranks * (num_ranks - 1);
+  const std::int64_t gathered_bytes = gathered * (settings.zero.stage == 0 ? 4 : stored);  // stage 0: of gradients
+  const std::int64_t group = settings.ranks_a_group;
+  const std::int64_t groups = num_ranks / group;
+  const std::int64_t to_replicas = (groups - 1) * table.extent() * 4 / num_ranks;
+  const std::int64_t reduced_across = reduced * (groups - 1) / groups;
+  return {reduced / num_ranks * (num_ranks - 1) + gathered_bytes / group * (group - 1) + to_replicas,
+          reduced_across + to_replicas};
 }
 
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks) {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
-  const auto comm = dist::make_planned_communicator(backend, 0, num_ranks, ledger, settings.comm);
-  const auto engine = train::make_engine(settings, *comm, ledger);
+  const auto mesh = dist::make_planned_mesh(backend, num_ranks, settings.ranks_a_group, ledger, settings.comm);
+  const auto engine = train::make_engine(settings, mesh.mesh(), ledger);
   MemoryPlan plan;
   plan.stage = settings.zero.stage;
   plan.num_ranks = num_ranks;
@@ -74,13 +79,14 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   for (std::size_t i = 0; i < plan.bytes.size(); ++i) plan.bytes[i] = ledger.bytes(static_cast<Memory>(i));
   plan.lines = ledger.lines();
   plan.flops_per_token = engine->flops_per_token();
+  plan.ranks_a_group = settings.ranks_a_group;
   plan.sent = bytes_sent(settings, engine->parameters(), num_ranks);
   return plan;
 }
 
-double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, int num_ranks) {
+double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, int ranks) {
   const auto all = static_cast<double>(num_parameters);
-  const double share = all / num_ranks;
+  const double share = all / ranks;
   const zero::PlacementRow row = zero::placement_row(stage);
   const auto held = [&](dist::Placement placement) { return placement == dist::Placement::sharded ? share : all; };
   const ParameterBytes bytes = parameter_bytes(precision);
@@ -92,6 +98,7 @@ namespace {
 
 MemoryPlan plan_in_stage(io::Deck deck, int stage, const std::string& backend, int num_ranks, std::int64_t data_vocab) {
   deck.zero.stage = stage;
+  if (stage == 0) deck.zero.shard_group = "all";
   if (stage >= 2 && deck.zero.accumulation == "local") deck.zero.accumulation = "ordered";
   return memory_plan(train::settings_of(deck, num_ranks, data_vocab, 0), backend, num_ranks);
 }
@@ -206,11 +213,13 @@ std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& 
   table += row_of("total", each(plans, [](const MemoryPlan& plan) { return plan.total(); }));
   if (std::ranges::max(disk) > 0.0) table += row_of("on disk", disk);
   if (plans.front().num_ranks > 1) {
-    table += row_of("sent a step, mean", each(plans, [](const MemoryPlan& plan) { return plan.sent; }));
+    table += row_of("sent a step, mean", each(plans, [](const MemoryPlan& plan) { return plan.sent.all; }));
+    const auto across = each(plans, [](const MemoryPlan& plan) { return plan.sent.across; });
+    if (std::ranges::max(across) > 0.0) table += row_of("of it to other groups", across);
   }
   table += row_of(fmt::format("states by formula, {}", name_of(plans.front().precision)),
                   each(plans, [](const MemoryPlan& plan) {
-                    return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_ranks);
+                    return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.ranks_a_group);
                   }));
   if (room.device <= 0) return table;
   const std::string each_has = fmt::format("{:.0f} MiB{} a rank", static_cast<double>(room.device) / kMiB,

@@ -151,7 +151,7 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
 
   const auto parameters = static_cast<double>(plan.num_parameters);
   const bool sharded = zero::placement_row(settings.zero.stage).optimizer == dist::Placement::sharded;
-  const double updated = sharded ? parameters / plan.num_ranks : parameters;
+  const double updated = sharded ? parameters / plan.ranks_a_group : parameters;
   const double update_bytes =
       4.0 * 8.0 + (settings.precision == Precision::f32 ? 0.0 : stored);   // with the norm's reading
   const double added = 12.0 * updated * (settings.batch.micro_steps - 1);  // micro-steps' gradients
@@ -159,7 +159,7 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
 
   const double collectives = 2.0 * (layers + 2.0) * (settings.batch.micro_steps + 1.0);
   const double sent =
-      plan.num_ranks == 1 ? 0.0 : static_cast<double>(plan.sent) / rates.link + collectives * rates.latency_s;
+      plan.num_ranks == 1 ? 0.0 : static_cast<double>(plan.sent.all) / rates.link + collectives * rates.latency_s;
   time.hidden = rates.overlaps ? std::min(sent, 2.0 / 3.0 * time.products) : 0.0;
   time.communication = sent - time.hidden;
   // What is written goes to the disk while the next step computes.

@@ -156,9 +156,11 @@ void compare(std::vector<std::string>& differences, const std::string& what, con
 }  // namespace
 
 std::vector<StateGroup> owned_state(const Engine& engine) {
-  std::vector<StateGroup> groups = {{io::kParameterGroup, shards_of(engine.master())}};
+  const auto& master = engine.master();
+  std::vector<StateGroup> groups = {{io::kParameterGroup, owned_shards(master)}};
   for (const auto& state : engine.optimizer_states()) {
-    groups.push_back({group_of(state), owned(state, engine.update_ranges(), engine.master().layout().shards())});
+    auto& shards = groups.emplace_back(StateGroup{group_of(state), {}}).shards;
+    if (master.mesh().is_first_group()) shards = owned(state, engine.update_ranges(), master.layout().shards());
   }
   return groups;
 }

@@ -76,9 +76,13 @@ std::vector<DeviceRange> shards_of(const dist::DistributedArray<float>& master) 
   return shards;
 }
 
+std::vector<DeviceRange> owned_shards(const dist::DistributedArray<float>& master) {
+  return master.mesh().is_first_group() ? shards_of(master) : std::vector<DeviceRange>();
+}
+
 void save_weights(const std::string& path, const Engine& engine, dist::Communicator& comm,
                   const io::WeightsDescription& description) {
-  HostRanges shards(shards_of(engine.master()));
+  HostRanges shards(owned_shards(engine.master()));
   shards.fetch();
   io::write_weights(comm, path, engine.parameters(), shards.named<const float>(), description);
 }

@@ -81,6 +81,17 @@ dist::CommunicatorOptions communicator_options(const io::Deck& deck) {
           .exact = deck.comm.exact};
 }
 
+int ranks_a_group(const io::Deck& deck, int num_ranks) {
+  constexpr int kRanksOfNode = 8;
+  const std::string& text = deck.zero.shard_group;
+  if (text == "all") return num_ranks;
+  const int ranks = std::min(text == "node" ? kRanksOfNode : std::stoi(text), num_ranks);
+  if (num_ranks % ranks == 0) return ranks;
+  throw Error(Failure::deck, "zero.shard_group = " + text + ": " + std::to_string(num_ranks) +
+                                 " ranks are no whole number of such groups; give a divisor of the number of ranks, or "
+                                 "\"all\"");
+}
+
 BatchSizes batch_sizes(const io::Deck& deck, int num_ranks) {
   BatchSizes sizes{.global_batch = deck.train.global_batch, .micro_batch = deck.train.micro_batch};
   sizes.rate_factor = optim::scaled_rate(deck.train.batch_scaling, 1.0, num_ranks, deck.train.base_ranks);
@@ -187,6 +198,7 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   settings.seed = static_cast<std::uint64_t>(deck.run.seed);
   settings.steps = total_steps(deck, num_samples, settings.batch.global_batch);
   const int stage = static_cast<int>(deck.zero.stage);
+  settings.ranks_a_group = stage == 0 ? num_ranks : ranks_a_group(deck, num_ranks);
   settings.offload = offload_of(deck);
   const bool on_disk = settings.offload.uses(MemorySource::Kind::disk);  // a copy in memory would be what has no room
   settings.staged = deck.checkpoint.every > 0 && deck.checkpoint.async && !on_disk;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>
-#include <ranges>
 #include <vector>
 
 #include <kozero/core/disk_memory.hpp>
@@ -28,12 +27,28 @@ std::uint64_t hash_of(const zero::RestingArray& array) {
               Error::Seen::by_all_ranks);
 }
 
+/// `ranks_with`: by hash, at least two of them.
+std::string text_of_difference(const std::string& name, const std::map<std::uint64_t, std::vector<int>>& ranks_with) {
+  std::size_t ranks = 0;
+  for (const auto& [hash, with] : ranks_with) ranks += with.size();
+  const auto fewer = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
+  const auto [fewest, most] = std::minmax_element(ranks_with.begin(), ranks_with.end(), fewer);
+  const auto [low, high] = std::minmax(fewest->second.front(), most->second.front());
+  return 2 * most->second.size() > ranks
+             ? fmt::format("{} on rank {} is not that of the other ranks", name, fewest->second.front())
+             : fmt::format("{} differs between rank {} and rank {}", name, low, high);
+}
+
 }  // namespace
 
 template <class Scalar>
 StateCheck<Scalar>::StateCheck(const ParameterTable& table, zero::ShardedState<Scalar>& state,
-                               const optim::Optimizer<Scalar>& optimizer, dist::Communicator& comm)
-    : table_(table), state_(state), comm_(comm), arrays_(state.weights().at_rest()) {
+                               const optim::Optimizer<Scalar>& optimizer)
+    : table_(table),
+      state_(state),
+      mesh_(state.weights().master().mesh()),
+      comm_(mesh_.all()),
+      arrays_(state.weights().at_rest()) {
   const bool whole = state.updates_whole_units();
   for (const auto& owned : state.update_ranges()) {
     const UnitRange& range = owned.range;
@@ -62,8 +77,8 @@ void StateCheck<Scalar>::record() {
     if (arrays_[i].name == zero::kWeightsName && !arrays_[i].replicated) shards.push_back(recorded_hashes_[i]);
   }
   if (!shards.empty()) {
-    const auto all = dist::from_all_ranks(comm_, shards);
-    const auto ranks = static_cast<std::size_t>(comm_.size());
+    const auto all = dist::from_all_ranks(mesh_.group(), shards);
+    const auto ranks = static_cast<std::size_t>(mesh_.group().size());
     std::vector<std::uint64_t> owners(shards.size() * ranks);
     for (std::size_t i = 0; i < owners.size(); ++i) {
       const std::size_t rank = i / shards.size();
@@ -114,32 +129,28 @@ void StateCheck<Scalar>::compare(std::int64_t step) {
 
 template <class Scalar>
 void StateCheck<Scalar>::compare_replicas(std::int64_t step, const std::vector<std::uint64_t>& hashes) const {
-  std::vector<std::string> names;
+  std::vector<zero::RestingArray> arrays;
   std::vector<std::uint64_t> mine;
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
-    if (!arrays_[i].replicated) continue;
-    names.push_back(name_of(arrays_[i]));
+    if (!arrays_[i].replicated && mesh_.num_groups() == 1) continue;
+    arrays.push_back(arrays_[i]);
     mine.push_back(hashes[i]);
   }
   for (const auto& gradient : whole_gradients_) {
-    names.push_back(name_of(gradient));
+    arrays.push_back(gradient);
     mine.push_back(hash_of(gradient));
   }
   const auto all = dist::from_all_ranks(comm_, mine);
-  const auto ranks = static_cast<std::size_t>(comm_.size());
   for (std::size_t i = 0; i < mine.size(); ++i) {
-    const auto hash_on = [&, i](std::size_t rank) { return all[rank * mine.size() + i]; };
-    const auto equals_first = [&](std::size_t rank) { return hash_on(rank) == hash_on(0); };
-    if (std::ranges::all_of(std::views::iota(std::size_t{0}, ranks), equals_first)) continue;
-    std::map<std::uint64_t, std::vector<std::size_t>> ranks_with;
-    for (std::size_t rank = 0; rank < ranks; ++rank) ranks_with[hash_on(rank)].push_back(rank);
-    const auto fewer = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
-    const auto [fewest, most] = std::minmax_element(ranks_with.begin(), ranks_with.end(), fewer);
-    const std::string& name = names[i];
-    const auto [low, high] = std::minmax(fewest->second.front(), most->second.front());
-    refuse(step, 2 * most->second.size() > ranks
-                     ? fmt::format("{} on rank {} is not that of the other ranks", name, fewest->second.front())
-                     : fmt::format("{} differs between rank {} and rank {}", name, low, high));
+    // All ranks hold a replicated array alike, the ranks with one index in their groups a sharded one.
+    const int stride = arrays[i].replicated ? 1 : mesh_.group().size();
+    for (int first = 0; first < stride; ++first) {
+      std::map<std::uint64_t, std::vector<int>> ranks_with;
+      for (int rank = first; rank < comm_.size(); rank += stride) {
+        ranks_with[all[static_cast<std::size_t>(rank) * mine.size() + i]].push_back(rank);
+      }
+      if (ranks_with.size() > 1) refuse(step, text_of_difference(name_of(arrays[i]), ranks_with));
+    }
   }
 }
 

@@ -21,8 +21,7 @@ namespace kozero::train {
 template <class Scalar>
 class StateCheck {
  public:
-  StateCheck(const ParameterTable& table, zero::ShardedState<Scalar>& state, const optim::Optimizer<Scalar>& optimizer,
-             dist::Communicator& comm);
+  StateCheck(const ParameterTable& table, zero::ShardedState<Scalar>& state, const optim::Optimizer<Scalar>& optimizer);
 
   /// Collective.
   void record();
@@ -39,7 +38,8 @@ class StateCheck {
 
   const ParameterTable& table_;
   zero::ShardedState<Scalar>& state_;
-  dist::Communicator& comm_;
+  const dist::Mesh& mesh_;
+  dist::Communicator& comm_;  // of all ranks
   std::vector<zero::RestingArray> arrays_;
   std::vector<zero::RestingArray> whole_gradients_;  // those that all ranks hold alike
   std::vector<std::uint64_t> recorded_hashes_;       // by array

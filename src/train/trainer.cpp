@@ -68,11 +68,11 @@ void LossScaler::restore(const std::optional<io::LossScale>& saved) {
 }
 
 template <class Scalar>
-Trainer<Scalar>::Trainer(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger)
-    : comm_(comm),
+Trainer<Scalar>::Trainer(const Settings& settings, const dist::Mesh& mesh, MemoryLedger& ledger)
+    : comm_(mesh.all()),
       model_(model::make_model<Scalar>(settings.model)),
-      offloaded_(memory_of(settings.offload, comm.rank())),
-      state_(model_->parameters(), comm, zero_config(settings), ledger, state_memory(settings, offloaded_.get())) {
+      offloaded_(memory_of(settings.offload, comm_.rank())),
+      state_(model_->parameters(), mesh, zero_config(settings), ledger, state_memory(settings, offloaded_.get())) {
   const bool trains = settings.use == Use::training;
   if (settings.use != Use::generation) {
     loader_ = std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger,
@@ -119,7 +119,7 @@ void Trainer<Scalar>::train_on(const Sampler& sampler, const SampleSource& sourc
   if (check_ != nullptr) check_->discard();
   check_.reset();
   if (config.check_every > 0)
-    check_ = std::make_unique<StateCheck<Scalar>>(model_->parameters(), state_, *optimizer_, comm_);
+    check_ = std::make_unique<StateCheck<Scalar>>(model_->parameters(), state_, *optimizer_);
   losses_ = HostScalars("kozero::train::losses", static_cast<std::size_t>(config.micro_steps));
 }
 
@@ -291,9 +291,9 @@ void Trainer<Scalar>::refuse_non_finite(const StepResult& result) const {
               Error::Seen::by_all_ranks);
 }
 
-std::unique_ptr<Engine> make_engine(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger) {
+std::unique_ptr<Engine> make_engine(const Settings& settings, const dist::Mesh& mesh, MemoryLedger& ledger) {
   return with_stored_type(settings.precision, [&](auto type) -> std::unique_ptr<Engine> {
-    return std::make_unique<Trainer<decltype(type)>>(settings, comm, ledger);
+    return std::make_unique<Trainer<decltype(type)>>(settings, mesh, ledger);
   });
 }
 

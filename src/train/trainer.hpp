@@ -28,7 +28,7 @@ struct UpdatePart {
 template <class Scalar>
 class Trainer final : public Engine {
  public:
-  Trainer(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger);
+  Trainer(const Settings& settings, const dist::Mesh& mesh, MemoryLedger& ledger);
 
   [[nodiscard]] const model::Config& config() const override { return model_->config(); }
   [[nodiscard]] const ParameterTable& parameters() const override { return model_->parameters(); }

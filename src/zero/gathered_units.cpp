@@ -48,7 +48,7 @@ GatheredUnits<Scalar>::GatheredUnits(const ParameterTable& table, const dist::Di
                                      GatherOrder order, MemoryLedger& ledger)
     : table_(table),
       shards_(shards),
-      whole_(table, shards.comm(), Placement::replicated,
+      whole_(table, shards.mesh(), Placement::replicated,
              {Memory::gathered, "gathered weights", shards.comm().shares_gathered() ? &shards.comm() : nullptr,
               order.ahead + order.held - 1},
              ledger),

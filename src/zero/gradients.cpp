@@ -20,22 +20,22 @@ namespace {
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Addends of sharded gradients share buffers: two a slot where a reduction travels while the next unit works.
-Storage storage_of_addends(Placement placement, dist::Communicator& comm, bool overlap) {
-  if (placement != Placement::sharded) return {Memory::gradients, "gradients", &comm};
-  return {Memory::gathered, "unreduced gradients", &comm, overlap ? 1 : 0};
+Storage storage_of_addends(Placement placement, const dist::Mesh& mesh, bool overlap) {
+  if (placement != Placement::sharded) return {Memory::gradients, "gradients", &mesh.all()};
+  return {Memory::gathered, "unreduced gradients", &mesh.all(), overlap ? 1 : 0};
 }
 
 }  // namespace
 
-Gradients::Gradients(const ParameterTable& table, dist::Communicator& comm, Placement placement,
+Gradients::Gradients(const ParameterTable& table, const dist::Mesh& mesh, Placement placement,
                      Accumulation accumulation, int micro_steps, MemoryLedger& ledger, bool overlap)
     : table_(table),
       placement_(placement),
       accumulation_(accumulation),
       micro_steps_(micro_steps),
       overlap_(overlap),
-      addends_(table, comm, Placement::partial, storage_of_addends(placement, comm, overlap), ledger),
-      reduced_(addends_.viewed_as(Placement::sharded)),
+      addends_(table, mesh, Placement::partial, storage_of_addends(placement, mesh, overlap), ledger),
+      reduced_(addends_.viewed_as(Placement::in_last_group)),
       reductions_(at(table.num_units())),
       occupants_(addends_.num_buffers(), -1),
       open_(at(table.num_units()), false) {
@@ -44,7 +44,7 @@ Gradients::Gradients(const ParameterTable& table, dist::Communicator& comm, Plac
           "sharded gradients keep no whole addend from one micro-step to the next");
   if (sharded || (accumulation == Accumulation::ordered && micro_steps > 1)) {
     const char* label = sharded ? "gradient shards" : "sums of micro-steps";
-    sums_.emplace(table, comm, Placement::sharded, Storage{Memory::gradients, label}, ledger);
+    sums_.emplace(table, mesh, Placement::in_last_group, Storage{Memory::gradients, label}, ledger);
     reduced_ = *sums_;
   }
   if (!ledger.plans_only()) squares_ = std::make_unique<kernels::SumOfSquares>();
@@ -144,12 +144,12 @@ void Gradients::wait_until_reusable(int unit) {
 
 void Gradients::finish() {
   if (under_way_ >= 0) wait_for_reduction(under_way_);
-  if (placement_ != Placement::replicated) return;
-  const DistributedArray<float> everywhere = addends_.viewed_as(Placement::replicated);
-  for (int unit = 0; unit < table_.num_units(); ++unit) {
-    wait_until_reusable(unit);
-    redistribute(reduced_, everywhere, unit).wait_until_reusable();
-  }
+  const bool is_whole = placement_ == Placement::replicated;
+  if (!is_whole && addends_.mesh().num_groups() == 1) return;
+  for (int unit = 0; unit < table_.num_units(); ++unit) wait_until_reusable(unit);
+  redistribute(reduced_, is_whole ? addends_.viewed_as(Placement::replicated) : reduced_.viewed_as(Placement::sharded));
+  if (is_whole) return;
+  for (int unit = 0; unit < table_.num_units(); ++unit) note_resting(unit, shard(unit));
 }
 
 Vector<float> Gradients::full(int unit) const {

@@ -17,13 +17,13 @@ WeightPlacements placements_of(const PlacementRow& row) { return {row.parameters
 }  // namespace
 
 template <class Scalar>
-ShardedState<Scalar>::ShardedState(const ParameterTable& table, dist::Communicator& comm, const Config& config,
+ShardedState<Scalar>::ShardedState(const ParameterTable& table, const dist::Mesh& mesh, const Config& config,
                                    MemoryLedger& ledger, StateMemory memory)
     : table_(table),
       row_(placement_row(config.stage)),
-      weights_(table, comm, placements_of(row_), ledger, {config.prefetch_units, config.units_held}, memory) {
+      weights_(table, mesh, placements_of(row_), ledger, {config.prefetch_units, config.units_held}, memory) {
   if (!config.trains) return;
-  gradients_.emplace(table, comm, row_.gradients, config.accumulation, config.micro_steps, ledger, config.overlap);
+  gradients_.emplace(table, mesh, row_.gradients, config.accumulation, config.micro_steps, ledger, config.overlap);
   const auto& master = weights_.master();
   const auto& stored = weights_.stored();
   if (row_.optimizer == Placement::sharded) {

@@ -18,19 +18,6 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-/// Gathers all units of `whole` from the shards that lie in it. A unit travels while the next one is started.
-template <class T>
-void gather_all(const ParameterTable& table, const dist::DistributedArray<T>& shards,
-                const dist::DistributedArray<T>& whole) {
-  std::vector<dist::Transfer<T>> started;
-  for (int unit = 0; unit < table.num_units(); ++unit) {
-    started.push_back(redistribute(shards, whole, unit));
-    if (unit > 0) started[at(unit) - 1].wait();
-  }
-  if (!started.empty()) started.back().wait();
-  for (auto& transfer : started) transfer.wait_until_reusable();
-}
-
 }  // namespace
 
 std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist::DistributedArray<float>& master) {
@@ -54,15 +41,15 @@ std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist
 }
 
 template <class Scalar>
-Weights<Scalar>::Weights(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements,
+Weights<Scalar>::Weights(const ParameterTable& table, const dist::Mesh& mesh, WeightPlacements placements,
                          MemoryLedger& ledger, GatherOrder order, StateMemory memory)
     : table_(table),
-      stored_(table, comm, placements.stored,
-              {Memory::parameters, "weights", memory.parameters != nullptr ? memory.parameters : &comm}, ledger),
+      stored_(table, mesh, placements.stored,
+              {Memory::parameters, "weights", memory.parameters != nullptr ? memory.parameters : &mesh.group()}, ledger),
       stored_shards_(stored_.viewed_as(Placement::sharded)),
       held_(at(table.num_units()), false) {
   if constexpr (has_master<Scalar>) {
-    master_.emplace(table, comm, placements.master, Storage{Memory::optimizer, "master weights", memory.optimizer},
+    master_.emplace(table, mesh, placements.master, Storage{Memory::optimizer, "master weights", memory.optimizer},
                     ledger);
   }
   if (stored_.placement() == Placement::sharded) gathered_.emplace(table, stored_, order, ledger);
@@ -120,7 +107,7 @@ void Weights<Scalar>::wait_until_reusable() {
 template <class Scalar>
 void Weights<Scalar>::publish() {
   const bool gathers_master = has_master<Scalar> && master().placement() == Placement::replicated;
-  if (gathers_master) gather_all(table_, master().viewed_as(Placement::sharded), master());
+  if (gathers_master) redistribute(master().viewed_as(Placement::sharded), master());
   for (int unit = 0; unit < table_.num_units(); ++unit) round(unit);
   if (!gathers_master) share();
 }
@@ -128,7 +115,7 @@ void Weights<Scalar>::publish() {
 template <class Scalar>
 void Weights<Scalar>::share() {
   if (gathered_) return gathered_->drop();
-  gather_all(table_, stored_shards_, stored_);
+  redistribute(stored_shards_, stored_);
 }
 
 template <class Scalar>

@@ -72,6 +72,14 @@ std::vector<Case> all_back_ends(const RankGroup& group, MemoryLedger& ledger) {
   return cases;
 }
 
+/// All ranks own shards, or the last one alone, or half of them.
+std::vector<int> owners_among(int n) {
+  std::vector<int> all = {n};
+  if (n > 1) all.push_back(1);
+  if (n > 3) all.push_back(n / 2);
+  return all;
+}
+
 std::vector<std::int64_t> extents_for(int n) {
   return {0, 1, 63, 65, 130, 64 * n, 64 * n + 1, 1000, 4097, 64 * 31 * n - 5};
 }
@@ -92,8 +100,8 @@ std::int64_t wrong_bytes(const std::vector<unsigned char>& full) {
   return wrong;
 }
 
-void check_reduce_scatter(Communicator& comm, std::int64_t extent) {
-  const Partition partition(extent, comm.size());
+void check_reduce_scatter(Communicator& comm, const Partition& partition) {
+  const std::int64_t extent = partition.extent();
   const auto own = addend_of(comm.rank(), extent);
   const auto size = static_cast<std::size_t>(partition.size(comm.rank()));
 
@@ -112,8 +120,8 @@ void check_reduce_scatter(Communicator& comm, std::int64_t extent) {
 
 /// Onto what the shard holds, of the first ranks alone; and without it in place, where the idle ranks' own shards are
 /// overwritten, not added.
-void check_folds(Communicator& comm, std::int64_t extent) {
-  const Partition partition(extent, comm.size());
+void check_folds(Communicator& comm, const Partition& partition) {
+  const std::int64_t extent = partition.extent();
   const auto own = addend_of(comm.rank(), extent);
   for (int ranks = 1; ranks <= comm.size(); ++ranks) {
     for (const bool onto : {false, true}) {
@@ -144,8 +152,8 @@ void check_folds(Communicator& comm, std::int64_t extent) {
   }
 }
 
-void check_all_gather(Communicator& comm, std::int64_t extent, std::int64_t element) {
-  const Partition partition(extent, comm.size());
+void check_all_gather(Communicator& comm, const Partition& partition, std::int64_t element) {
+  const std::int64_t extent = partition.extent();
   const std::int64_t first = partition.begin(comm.rank()) * element;
   std::vector<unsigned char> shard(static_cast<std::size_t>(partition.size(comm.rank()) * element));
   for (std::size_t i = 0; i < shard.size(); ++i) shard[i] = byte_at(first + static_cast<std::int64_t>(i));
@@ -188,8 +196,8 @@ void fill(const Vector<float>& device, const std::vector<float>& values) {
 }
 
 // Arrays from share(), where the back end has such: written anew in each round, as soon as they are reclaimed.
-void check_shared_arrays(Communicator& comm, const Vector<float>& shared, std::int64_t extent) {
-  const Partition partition(extent, comm.size());
+void check_shared_arrays(Communicator& comm, const Vector<float>& shared, const Partition& partition) {
+  const std::int64_t extent = partition.extent();
   const std::int64_t mine = partition.size(comm.rank());
   const auto full = kozero::slice(shared, 64, extent);
   const auto shard = kozero::slice(shared, 64 + extent + 7 * comm.rank(), mine);
@@ -238,8 +246,8 @@ void check_started_together(Communicator& comm, const Vector<float>& shared) {
   CHECK(wrong == 0);
 }
 
-void check_counts(CountedCommunicator& comm, std::int64_t extent) {
-  const Partition partition(extent, comm.size());
+void check_counts(CountedCommunicator& comm, const Partition& partition) {
+  const std::int64_t extent = partition.extent();
   const std::int64_t own = partition.size(comm.rank());
   std::vector<float> full(static_cast<std::size_t>(extent), 1.0F);
   float* shard = full.data() + partition.begin(comm.rank());
@@ -293,17 +301,23 @@ TEST_CASE("every back end adds in rank order, gathers every shard and counts its
   MemoryLedger ledger;
   for (const auto& [what, comm] : all_back_ends(group, ledger)) {
     for (const std::int64_t extent : extents_for(group.size())) {
-      CAPTURE(what, group.size(), extent);
-      check_reduce_scatter(*comm, extent);
-      if (comm->adds_in_order()) check_folds(*comm, extent);
-      for (const std::int64_t element : {1, 2, 4, 8}) check_all_gather(*comm, extent, element);
-      check_counts(*comm, extent);
+      for (const int owners : owners_among(group.size())) {
+        CAPTURE(what, group.size(), extent, owners);
+        const Partition partition(extent, group.size(), owners);
+        check_reduce_scatter(*comm, partition);
+        if (comm->adds_in_order()) check_folds(*comm, partition);
+        for (const std::int64_t element : {1, 2, 4, 8}) check_all_gather(*comm, partition, element);
+        check_counts(*comm, partition);
+      }
     }
     CAPTURE(what, group.size());
     check_rounds(*comm);
     const auto shared = ledger.take<float>(Memory::workspace, "shared", 64 * 31 * 20, *comm);
     for (const std::int64_t extent : {1, 65, 4097, 64 * 31 * group.size() - 5}) {
-      check_shared_arrays(*comm, shared, extent);
+      for (const int owners : owners_among(group.size())) {
+        CAPTURE(extent, owners);
+        check_shared_arrays(*comm, shared, Partition(extent, group.size(), owners));
+      }
     }
     check_started_together(*comm, shared);
     check_refusal(*comm);
@@ -336,7 +350,7 @@ TEST_CASE("groups inside a job work side by side", "[collectives]") {
   for (const char* name : {"mpi", "shm"}) {
     CAPTURE(name, group.size());
     const auto comm = make_communicator(name, group.handle(), ledger, small_buffers());
-    check_reduce_scatter(*comm, 4097);
-    check_all_gather(*comm, 4097, 4);
+    check_reduce_scatter(*comm, Partition(4097, group.size()));
+    check_all_gather(*comm, Partition(4097, group.size()), 4);
   }
 }

@@ -57,6 +57,28 @@ TEST_CASE("few elements leave the last ranks empty", "[partition]") {
   CHECK(Partition(130, 1).size(0) == 130);
 }
 
+TEST_CASE("fewer owners are the last ranks, with the shards of as many ranks", "[partition]") {
+  for (const std::int64_t extent : kExtents) {
+    for (int n = 1; n <= 6; ++n) {
+      for (int owners = 1; owners <= n; ++owners) {
+        CAPTURE(extent, n, owners);
+        const Partition partition(extent, n, owners);
+        const Partition of_owners(extent, owners);
+        for (int r = 0; r < n - owners; ++r) CHECK((partition.begin(r) == 0 && partition.end(r) == 0));
+        for (int r = 0; r < owners; ++r) {
+          CHECK(partition.begin(n - owners + r) == of_owners.begin(r));
+          CHECK(partition.end(n - owners + r) == of_owners.end(r));
+        }
+        CHECK(partition.largest() == of_owners.largest());
+        CHECK((!partition.is_even() || owners == n || extent == 0));
+      }
+    }
+  }
+  CHECK(Partition(128, 2).is_even());
+  CHECK_FALSE(Partition(127, 2).is_even());
+  CHECK_FALSE(Partition(128, 2, 1).is_even());
+}
+
 TEST_CASE("extents beyond 32 bits", "[partition]") {
   const std::int64_t extent = (std::int64_t{1} << 40) + 7;
   const Partition partition(extent, 3);

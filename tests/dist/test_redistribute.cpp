@@ -235,3 +235,62 @@ TEST_CASE("each rank holds what the destination's placement says", "[redistribut
     refusals(board);
   }
 }
+
+TEST_CASE("in groups a sum ends in the last one, goes to the replicas, and is gathered within each", "[redistribute]") {
+  using Array = DistributedArray<float>;
+  const RankGroup all(0);
+  for (const char* backend : {"mpi", "shm"}) {
+    for (int of_group = 1; of_group < all.size(); ++of_group) {
+      if (all.size() % of_group != 0) continue;
+      CAPTURE(backend, all.size(), of_group);
+      MemoryLedger ledger;
+      const ParameterTable table = two_units();
+      const MeshCommunicators owner = make_mesh(backend, all.handle(), of_group, ledger);
+      const Mesh mesh = owner.mesh();
+      CHECK(mesh.num_groups() == all.size() / of_group);
+      CHECK(mesh.is_first_group() == (all.rank() < of_group));
+      CHECK(mesh.is_last_group() == (all.rank() >= all.size() - of_group));
+      const auto array = [&](Placement placement) {
+        return Array(table, mesh, placement, {.category = Memory::workspace, .label = "array"}, ledger);
+      };
+      Row addend, sum;
+      for (int b = 1; b <= kBlocks; ++b) {
+        addend.push_back(static_cast<float>(b * std::pow(10, all.rank())));
+        sum.push_back(0.0F);
+        for (int r = 0; r < all.size(); ++r) sum.back() += static_cast<float>(b * std::pow(10, r));
+      }
+      const Partition partition(kBlocks * kAlignment, of_group);
+      const int index = all.rank() % of_group;
+      const auto mine = [&](const Row& row) {
+        return Row(row.begin() + partition.begin(index) / kAlignment, row.begin() + partition.end(index) / kAlignment);
+      };
+      const Row untouched(mine(sum).size(), -1.0F);
+
+      const Array addends = array(Placement::partial);
+      Board::fill(addends, addend);
+      const Array reduced = array(Placement::in_last_group);
+      Board::fill(reduced, untouched);
+      Board::move(addends, reduced);
+      CHECK(Board::draw(reduced) == (mesh.is_last_group() ? mine(sum) : untouched));
+      Board::move(addends, reduced, kOnto);
+      Row twice = mine(sum);
+      for (float& value : twice) value *= 2.0F;
+      CHECK(Board::draw(reduced) == (mesh.is_last_group() ? twice : untouched));
+
+      Board::move(reduced, reduced.viewed_as(Placement::sharded));
+      CHECK(Board::draw(reduced) == twice);
+      const Array apart = array(Placement::sharded);
+      Board::move(addends, apart);
+      CHECK(Board::draw(apart) == mine(sum));
+      const Array whole = array(Placement::replicated);
+      Board::move(addends, whole);
+      CHECK(Board::draw(whole) == sum);
+      Board::fill(whole, Row(kBlocks, 0.0F));
+      Board::move(apart, whole);
+      CHECK(Board::draw(whole) == sum);
+      CHECK_THROWS_AS(redistribute(apart, reduced, kUnit), Error);
+      Board::move(addends, addends.viewed_as(Placement::in_last_group));
+      CHECK(Board::draw(addends.viewed_as(Placement::in_last_group)) == (mesh.is_last_group() ? mine(sum) : mine(addend)));
+    }
+  }
+}

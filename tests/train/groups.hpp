@@ -38,6 +38,19 @@ void on_first_ranks(int num_ranks, const std::string& backend, const Body& body,
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/// Runs `body(communicators)` on the mesh of the first `num_ranks` ranks in groups of `ranks_a_group`; the others wait.
+template <class Body>
+void on_first_mesh(int num_ranks, int ranks_a_group, const std::string& backend, const Body& body,
+                   const dist::CommunicatorOptions& options = {}) {
+  const test::RankGroup group(test::world_rank() < num_ranks ? 0 : 1);
+  if (test::world_rank() < num_ranks) {
+    MemoryLedger ledger;
+    dist::MeshCommunicators mesh = dist::make_mesh(backend, group.handle(), ranks_a_group, ledger, options);
+    body(mesh);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 /// The same on every group size in turn.
 template <class Body>
 void on_each_group(const std::string& backend, const Body& body) {

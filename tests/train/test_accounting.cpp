@@ -23,6 +23,7 @@ namespace {
 
 struct Accounts {
   std::int64_t bytes_sent = 0;  ///< one step, over all ranks
+  std::int64_t bytes_across = 0;  ///< of them, between groups
   std::int64_t held = 0;        ///< parameters + gradients + optimizer state over all ranks
   std::int64_t largest = 0;     ///< of these, the fullest rank's
   ParameterTable table;
@@ -31,28 +32,34 @@ struct Accounts {
   bool here = false;
 
   /// What `kozero plan` says that all ranks send.
-  [[nodiscard]] std::int64_t planned() const { return num_ranks * plan::bytes_sent(settings, table, num_ranks); }
+  [[nodiscard]] std::int64_t planned() const { return num_ranks * plan::bytes_sent(settings, table, num_ranks).all; }
 };
 
-Accounts accounts_of(const TinyRun& run, int num_ranks) {
+/// `ranks_a_group` 0: all.
+Accounts accounts_of(const TinyRun& run, int num_ranks, int ranks_a_group = 0) {
   Accounts accounts;
-  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& group, const void* handle) {
+  tests::on_first_mesh(num_ranks, ranks_a_group, num_ranks == 1 ? "self" : "mpi", [&](dist::MeshCommunicators& mesh) {
     MemoryLedger ledger;
-    dist::CountedCommunicator comm(dist::make_communicator(group.name(), handle, ledger));
-    tests::TinyTraining training(run, comm, ledger);
-    comm.reset();
+    dist::Communicator& comm = *mesh.all;
+    tests::TinyTraining training(run, mesh.mesh(), ledger);
+    mesh.reset();
     training.engine().step(1);
     std::int64_t sent = 0;
-    for (const auto& count : comm.counts()) sent += count.bytes;
+    std::int64_t across = 0;
+    for (const auto& count : mesh.counts()) {
+      sent += count.bytes;
+      across += count.bytes_across;
+    }
     const std::int64_t held =
         ledger.bytes(Memory::parameters) + ledger.bytes(Memory::gradients) + ledger.bytes(Memory::optimizer);
     for (const std::int64_t one : dist::from_all_ranks(comm, sent)) accounts.bytes_sent += one;
+    for (const std::int64_t one : dist::from_all_ranks(comm, across)) accounts.bytes_across += one;
     for (const std::int64_t one : dist::from_all_ranks(comm, held)) {
       accounts.held += one;
       accounts.largest = std::max(accounts.largest, one);
     }
     accounts.table = training.engine().parameters();
-    accounts.settings = tests::TinyTraining::settings(run, num_ranks);
+    accounts.settings = tests::TinyTraining::settings(run, num_ranks, ranks_a_group);
     accounts.num_ranks = num_ranks;
     accounts.here = true;
   });
@@ -114,6 +121,52 @@ TEST_CASE("stages 0, 1 and 2 with A micro-steps send (A + 1) V") {
           {.model = tests::tiny_gpt2(), .stage = stage, .micro_steps = 3, .global_batch = 3 * num_ranks}, num_ranks);
       if (accounts.here) CHECK(accounts.bytes_sent == (num_ranks - 1) * 4 * 4 * accounts.table.extent());
     }
+  }
+}
+
+TEST_CASE("groups: states and gathers are a group's, sums go to the last group, finished gradients to the replicas") {
+  const int num_ranks = test::world_size() == 7 ? 6 : std::min(4, test::world_size());
+  for (const int of_group : {1, 2, 3}) {
+    if (num_ranks % of_group != 0) continue;
+    const std::int64_t groups = num_ranks / of_group;
+    for (const int stage : {1, 2, 3}) {
+      for (const int micro_steps : {1, 3}) {
+        const TinyRun run{.model = tests::tiny_gpt2(),
+                          .stage = stage,
+                          .micro_steps = micro_steps,
+                          .global_batch = micro_steps * num_ranks};
+        const auto accounts = accounts_of(run, num_ranks, of_group);
+        if (!accounts.here) continue;
+        CAPTURE(num_ranks, of_group, stage, micro_steps);
+        const std::int64_t bytes = 4 * accounts.table.extent();
+        CHECK(accounts.bytes_across == micro_steps * (num_ranks - of_group) * bytes + (groups - 1) * bytes);
+        const auto planned = plan::bytes_sent(accounts.settings, accounts.table, num_ranks);
+        CHECK(std::abs(num_ranks * planned.all - accounts.bytes_sent) < num_ranks * num_ranks);
+        CHECK(std::abs(num_ranks * planned.across - accounts.bytes_across) < num_ranks * num_ranks);
+        const auto one_group = accounts_of(run, of_group);
+        if (one_group.here && stage == 3) CHECK(accounts.held == groups * one_group.held);
+      }
+    }
+  }
+}
+
+TEST_CASE("a plan has the buffers of all communicators of a mesh") {
+  for (const char* backend : {"mpi", "shm"}) {
+    tests::on_first_ranks(std::min(4, test::world_size()), "mpi", [&](dist::Communicator& comm, const void* handle) {
+      for (int of_group = 1; of_group < comm.size(); ++of_group) {
+        if (comm.size() % of_group != 0) continue;
+        for (const int ranks_per_node : {0, 1, 2}) {
+          if (ranks_per_node > 0 && std::string(backend) == "shm") continue;
+          const dist::CommunicatorOptions options{.ranks_per_node = ranks_per_node};
+          MemoryLedger real;
+          const auto mesh = dist::make_mesh(backend, handle, of_group, real, options);
+          MemoryLedger plan(MemoryLedger::Mode::plan);
+          const auto planned = dist::make_planned_mesh(backend, comm.size(), of_group, plan, options);
+          CAPTURE(backend, of_group, ranks_per_node);
+          CHECK(plan.bytes(Memory::communication) == real.bytes(Memory::communication));
+        }
+      }
+    });
   }
 }
 

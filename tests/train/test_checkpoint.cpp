@@ -111,6 +111,37 @@ TEST_CASE("saved under any stage and rank count, loaded under all 16: equal in b
   if (test::world_rank() == 0) CHECK(numbered > 0);
 }
 
+TEST_CASE("saved by groups of ranks, loaded by others and by one: equal in bytes") {
+  const SharedFolder folder;
+  int numbered = 0;
+  const int all = std::min(4, test::world_size());
+  for (const int of_group : {1, 2}) {
+    if (all % of_group != 0) continue;
+    for (int stage = 1; stage <= 3; ++stage) {
+      const std::string path = folder / std::to_string(10 * of_group + stage);
+      tests::on_first_mesh(all, of_group, "mpi", [&](dist::MeshCommunicators& mesh) {
+        MemoryLedger ledger;
+        TinyTraining training({.model = smallest_gpt2(), .stage = stage}, mesh.mesh(), ledger);
+        number_elements(training, true, numbered);
+        train::save_checkpoint(path, training.engine(), record_of(stage));
+      });
+      for (const int loaded_of : {1, 2, all}) {
+        if (all % loaded_of != 0) continue;
+        tests::on_first_mesh(all, loaded_of, "mpi", [&](dist::MeshCommunicators& mesh) {
+          MemoryLedger ledger;
+          TinyTraining training({.model = smallest_gpt2(), .stage = 4 - stage}, mesh.mesh(), ledger);
+          CHECK(train::load_state(path + "/state.h5", training.engine(), *mesh.all).empty());
+          int wrong = 0;
+          number_elements(training, false, wrong);
+          INFO("saved in groups of " << of_group << " under stage " << stage << ", loaded in groups of " << loaded_of);
+          CHECK(wrong == 0);
+          CHECK(holds_equal_copies(training));
+        });
+      }
+    }
+  }
+}
+
 TEST_CASE("a file knows no precision: saved in one, loaded in the other, master and moments are equal in bytes") {
   const SharedFolder folder;
   int numbered = 0;

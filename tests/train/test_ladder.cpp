@@ -17,9 +17,9 @@ using tests::TinyRun;
 
 namespace {
 
-TinyResult result_of(const TinyRun& run, dist::Communicator& comm) {
+TinyResult result_of(const TinyRun& run, const dist::Mesh& mesh) {
   MemoryLedger ledger;
-  return tests::TinyTraining(run, comm, ledger).result();
+  return tests::TinyTraining(run, mesh, ledger).result();
 }
 
 bool finite_and_moving(const TinyResult& result) {
@@ -171,9 +171,9 @@ struct Outcome {
   }
 };
 
-Outcome outcome_of(const TinyRun& run, dist::Communicator& comm) {
+Outcome outcome_of(const TinyRun& run, const dist::Mesh& mesh) {
   MemoryLedger ledger;
-  tests::TinyTraining training(run, comm, ledger);
+  tests::TinyTraining training(run, mesh, ledger);
   Outcome outcome{training.result(), {}};
   outcome.weights = training.all_weights();
   return outcome;
@@ -213,6 +213,45 @@ TEST_CASE("one outcome a model, precision and batch: on 1 to 7 ranks, in every s
           }
         }
       }
+    }
+  }
+}
+
+TEST_CASE("sharding in groups of ranks gives the bits of one group, by every algorithm of the sums") {
+  const int num_ranks = test::world_size() == 7 ? 6 : std::min(4, test::world_size());
+  for (const auto precision : {Precision::f32, Precision::bf16}) {
+    for (const int micro_steps : {1, 3}) {
+      TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .micro_steps = micro_steps, .global_batch = 11};
+      std::optional<Outcome> first;
+      tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& comm) { first = outcome_of(run, comm); });
+      for (run.stage = 1; run.stage <= 3; ++run.stage) {
+        for (const int of_group : {1, 2, 3}) {
+          if (num_ranks % of_group != 0) continue;
+          for (const int ranks_per_node : {0, 1, of_group, -1}) {
+            run.check_every = ranks_per_node == 1 ? 1 : 0;
+            run.offload = ranks_per_node == -1 ? tests::to_disk(run.stage == 3) : train::Offload();
+            run.recompute = ranks_per_node == of_group ? model::Recompute{1} : model::Recompute();
+            tests::on_first_mesh(
+                num_ranks, of_group, ranks_per_node < 0 ? "shm" : "mpi",
+                [&](dist::MeshCommunicators& mesh) {
+                  const Outcome outcome = outcome_of(run, mesh.mesh());
+                  INFO("stage " << run.stage << ", " << num_ranks << " ranks in groups of " << of_group << ", "
+                                << mesh.all->description());
+                  CHECK(outcome == *first);
+                },
+                {.ranks_per_node = std::max(ranks_per_node, 0)});
+          }
+        }
+      }
+      run.stage = 1;
+      run.accumulation = zero::Accumulation::local;
+      std::optional<TinyResult> local;
+      tests::on_first_mesh(num_ranks, num_ranks, "mpi", [&](auto& mesh) { local = result_of(run, mesh.mesh()); });
+      tests::on_first_mesh(num_ranks, num_ranks / 2, "mpi", [&](auto& mesh) {
+        const TinyResult grouped = result_of(run, mesh.mesh());
+        CHECK(grouped.losses == local->losses);
+        CHECK(grouped.norms == local->norms);
+      });
     }
   }
 }

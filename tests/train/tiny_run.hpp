@@ -105,18 +105,20 @@ struct TinyResult {
 /// A run put together as the program does it.
 class TinyTraining {
  public:
-  TinyTraining(const TinyRun& run, dist::Communicator& comm, MemoryLedger& ledger)
+  TinyTraining(const TinyRun& run, const dist::Mesh& mesh, MemoryLedger& ledger)
       : run_(run),
-        engine_(train::make_engine(settings(run, comm.size()), comm, ledger)),
+        engine_(train::make_engine(settings(run, mesh.all().size(), mesh.group().size()), mesh, ledger)),
         source_(run.num_samples, run.model.vocab),
         sampler_(11, run.num_samples, run.global_batch) {
     if (ledger.plans_only()) return;
     engine_->initialise(3);
-    engine_->train_on(sampler_, source_, settings(run, comm.size()).step);
+    engine_->train_on(sampler_, source_, settings(run, mesh.all().size()).step);
   }
 
-  static train::Settings settings(const TinyRun& run, int num_ranks) {
+  /// `ranks_a_group` 0: all.
+  static train::Settings settings(const TinyRun& run, int num_ranks, int ranks_a_group = 0) {
     train::Settings settings;
+    settings.ranks_a_group = ranks_a_group > 0 ? ranks_a_group : num_ranks;
     settings.precision = run.precision;
     settings.model = model::resolved(run.model);
     settings.recompute = run.recompute;
@@ -172,7 +174,7 @@ class TinyTraining {
     for (int unit = 0; unit < master.num_units(); ++unit) {
       const auto mine = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), master.shard(unit));
       const std::string text(reinterpret_cast<const char*>(mine.data()), mine.extent(0) * sizeof(float));
-      for (const auto& part : dist::gather_text(engine_->comm(), text)) bytes += part;
+      for (const auto& part : dist::gather_text(master.comm(), text)) bytes += part;
     }
     return bytes;
   }

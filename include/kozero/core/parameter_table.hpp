@@ -91,23 +91,36 @@ class ParameterTable {
 // How n ranks cut one flat extent into contiguous shards.
 //   shard = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*shard, extent), min((r+1)*shard, extent))
 // The last shards may be short or empty (unit_multiple() avoids it). Every element has one owner in any configuration.
+// With fewer owners than ranks the last ranks own all: rank r as rank r - (n - owners) of so many does above.
 
 class Partition {
  public:
-  Partition(std::int64_t extent, int num_ranks)
-      : extent_(extent), num_ranks_(num_ranks), shard_(aligned((extent + num_ranks - 1) / num_ranks)) {}
+  Partition(std::int64_t extent, int num_ranks) : Partition(extent, num_ranks, num_ranks) {}
+  Partition(std::int64_t extent, int num_ranks, int num_owners)
+      : extent_(extent),
+        num_ranks_(num_ranks),
+        num_owners_(num_owners),
+        shard_(aligned((extent + num_owners - 1) / num_owners)) {}
 
   [[nodiscard]] std::int64_t extent() const { return extent_; }
   [[nodiscard]] int num_ranks() const { return num_ranks_; }
-  [[nodiscard]] std::int64_t begin(int rank) const { return std::min(rank * shard_, extent_); }
-  [[nodiscard]] std::int64_t end(int rank) const { return std::min((rank + 1) * shard_, extent_); }
+  [[nodiscard]] int num_owners() const { return num_owners_; }
+  [[nodiscard]] std::int64_t begin(int rank) const { return shards_up_to(rank); }
+  [[nodiscard]] std::int64_t end(int rank) const { return shards_up_to(rank + 1); }
   [[nodiscard]] std::int64_t size(int rank) const { return end(rank) - begin(rank); }
-  /// The largest shard of any rank: rank 0's.
-  [[nodiscard]] std::int64_t largest() const { return size(0); }
+  /// The largest shard of any rank: the first owner's.
+  [[nodiscard]] std::int64_t largest() const { return size(num_ranks_ - num_owners_); }
+  /// Whether all ranks' shards are equally large.
+  [[nodiscard]] bool is_even() const { return num_owners_ == num_ranks_ && size(num_ranks_ - 1) == largest(); }
 
  private:
+  [[nodiscard]] std::int64_t shards_up_to(int rank) const {
+    return std::min(std::max(rank - (num_ranks_ - num_owners_), 0) * shard_, extent_);
+  }
+
   std::int64_t extent_;
   int num_ranks_;
+  int num_owners_;
   std::int64_t shard_;
 };
 

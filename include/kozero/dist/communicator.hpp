@@ -63,8 +63,8 @@ struct CommunicatorOptions {
   std::int64_t exact_bytes = std::int64_t{64} << 20;   ///< of the GPU's memory, for addends received meanwhile
   std::int64_t chunk_bytes = std::int64_t{4} << 20;    ///< of each of the two buffers that data passes through
   std::int64_t message_bytes = std::int64_t{1} << 30;  ///< of the largest message: MPI counts in int
-  int ranks_per_node = simulated_ranks_per_node();     ///< 0: those that share memory are on one node
-  bool over_nodes = false;                             ///< of a plan: mpi is to sum over several nodes
+  /// 0: those that share memory are on one node. Of a plan: all ranks are on one.
+  int ranks_per_node = simulated_ranks_per_node();
   std::string shm_folder = "/dev/shm";                 ///< where shared arrays lie
   std::function<std::int64_t()> shm_free_bytes = free_shared_memory;
   std::function<std::int64_t()> free_device_bytes = free_device_memory;

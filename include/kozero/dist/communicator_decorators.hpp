@@ -94,18 +94,20 @@ class CheckedCommunicator final : public CommunicatorDecorator {
 // Counts calls, bytes sent by this rank and seconds in all parts of them, by collective.
 //   reduce_scatter   (S - own shard) bytes        all_gather   (n - 1) * own shard        S: the full array, n ranks
 // Summed over the ranks each call is (n - 1) * S, however the shards fall; a rank that a Fold leaves out sends nothing.
-// Control traffic is not counted.
+// Of these bytes those to ranks of other groups are counted once more. Control traffic is not counted.
 
 struct CollectiveCount {
   std::string_view collective;
   std::int64_t calls = 0;
   std::int64_t bytes = 0;
+  std::int64_t bytes_across = 0;  ///< of them, to other groups
   double seconds = 0.0;
 };
 
 class CountedCommunicator final : public CommunicatorDecorator {
  public:
-  using CommunicatorDecorator::CommunicatorDecorator;
+  /// In groups of so many consecutive ranks; 0: all are one.
+  explicit CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_a_group = 0);
 
   Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override;
   Pending start_all_gather(const void* shard, void* full, const Partition& partition,
@@ -121,6 +123,8 @@ class CountedCommunicator final : public CommunicatorDecorator {
   CollectiveCount& row(Collective collective) { return counts_[static_cast<std::size_t>(collective)]; }
 
   std::array<CollectiveCount, 2> counts_{{{"reduce_scatter"}, {"all_gather"}}};
+  int ranks_a_group_;
+  int first_of_group_;
 };
 
 // Device memory through a communicator that only reads host memory.

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// distributed_array.hpp: an array of all units of a ParameterTable on a group of ranks, with a placement; and
+// distributed_array.hpp: an array of all units of a ParameterTable on a mesh of ranks, with a placement; and
 // redistribute, through which all weights and gradients travel. S is the size of a unit in bytes, n the number of ranks.
 //   Replicated: all ranks hold all of it, equal.  Sharded: each holds its shard.  Partial: each holds an addend.
 //   redistribute(source, destination, unit):
@@ -9,6 +9,11 @@
 //     Partial    -> Replicated  reduce-scatter, then all-gather         2S(n-1)/n
 //     Replicated -> Sharded     none: keeps the local shard             0
 //     equal placements          none: a local copy                      0
+// On a mesh of G groups of g ranks a shard is one of g, and each group has them all. A sum goes through all ranks in
+// rank order, as without groups, and so ends in the last group:
+//     Partial     -> InLastGroup  reduce-scatter of all ranks           S, or S(g-1)/g in the last group
+//     InLastGroup -> Sharded      to the replicas                       S(G-1)/g by the last group, 0 by the others
+//     Sharded     -> Replicated   all-gather in each group              S(g-1)/g
 // Partial arrays hold float.
 #pragma once
 #include <optional>
@@ -21,7 +26,33 @@
 
 namespace kozero::dist {
 
-enum class Placement { replicated, sharded, partial };
+/// in_last_group: sharded over the last group; the shards of the others hold nothing yet. Of one group: sharded.
+enum class Placement { replicated, sharded, partial, in_last_group };
+
+/// The ranks as groups of equally many consecutive ones. Arrays are sharded over the ranks of a group, and replicated
+/// over the groups.
+class Mesh {
+ public:
+  /// All ranks are one group.
+  Mesh(Communicator& all) : all_(&all), group_(&all) {}  // NOLINT(google-explicit-constructor): most meshes are this
+  /// `group`: the ranks of this rank's group. `replicas`: those with its index in every group, in order of the groups.
+  /// Throws Error(internal) where these are not the two axes of `all`.
+  Mesh(Communicator& all, Communicator& group, Communicator& replicas);
+
+  [[nodiscard]] Communicator& all() const { return *all_; }
+  [[nodiscard]] Communicator& group() const { return *group_; }
+  /// Throws Error(internal) where all ranks are one group.
+  [[nodiscard]] Communicator& replicas() const;
+  [[nodiscard]] int num_groups() const { return replicas_ == nullptr ? 1 : replicas_->size(); }
+  [[nodiscard]] bool is_first_group() const { return replicas_ == nullptr || replicas_->rank() == 0; }
+  [[nodiscard]] bool is_last_group() const { return replicas_ == nullptr || replicas_->rank() + 1 == replicas_->size(); }
+  [[nodiscard]] bool operator==(const Mesh&) const = default;
+
+ private:
+  Communicator* all_;
+  Communicator* group_;
+  Communicator* replicas_ = nullptr;
+};
 
 /// How an array's memory is booked, and whether units share buffers.
 struct Storage {
@@ -35,7 +66,7 @@ template <class T>
 class DistributedArray {
  public:
   /// Takes the memory from `ledger`: the shards of this rank for a sharded array, else all units, or their buffers.
-  DistributedArray(const ParameterTable& table, Communicator& comm, Placement placement, const Storage& storage,
+  DistributedArray(const ParameterTable& table, const Mesh& mesh, Placement placement, const Storage& storage,
                    MemoryLedger& ledger);
 
   /// The same memory under another placement, for collectives in place: the shards inside whole units, or the gathered
@@ -43,13 +74,15 @@ class DistributedArray {
   [[nodiscard]] DistributedArray viewed_as(Placement placement) const;
 
   [[nodiscard]] Placement placement() const { return placement_; }
-  [[nodiscard]] Communicator& comm() const { return *comm_; }
+  [[nodiscard]] const Mesh& mesh() const { return mesh_; }
+  /// Of the ranks that the shards are distributed over.
+  [[nodiscard]] Communicator& comm() const { return mesh_.group(); }
   [[nodiscard]] const ShardLayout& layout() const { return layout_; }
   [[nodiscard]] int num_units() const { return static_cast<int>(shards_.size()); }
 
   /// The elements of a unit that this rank owns.
   [[nodiscard]] Vector<T> shard(int unit) const { return shards_.at(static_cast<std::size_t>(unit)); }
-  /// All elements of a unit. Throws Error(internal) for a sharded array.
+  /// All elements of a unit. Throws Error(internal) for an array of shards.
   [[nodiscard]] Vector<T> full(int unit) const;
   /// What this rank holds of a unit: its shard, or all of it.
   [[nodiscard]] Vector<T> local(int unit) const;
@@ -59,10 +92,10 @@ class DistributedArray {
   [[nodiscard]] std::size_t num_buffers() const { return num_buffers_; }
 
  private:
-  Communicator* comm_;
+  Mesh mesh_;
   Placement placement_;
-  ShardLayout layout_;
-  std::vector<Vector<T>> full_;    // by unit; none where sharded
+  ShardLayout layout_;  // over the ranks of a group
+  std::vector<Vector<T>> full_;    // by unit; none in an array of shards
   std::vector<Vector<T>> shards_;  // by unit
   std::vector<std::size_t> buffer_of_;
   std::size_t num_buffers_ = 0;
@@ -88,25 +121,35 @@ class Transfer {
   friend Transfer<U> redistribute(const DistributedArray<U>&, const DistributedArray<U>&, int, Fold);
 
   enum class State { reusable, started, arrived };
-  enum class Then { nothing, add, gather };
 
-  Communicator* comm_ = nullptr;
-  const Partition* partition_ = nullptr;
+  /// The collective from where the unit is to the next placement on its way.
+  void start_next();
+
+  const Mesh* mesh_ = nullptr;
+  Communicator* comm_ = nullptr;  // that the newest collective is of
+  Partition partition_{0, 1};     // of the unit over a group
   State state_ = State::reusable;
   Pending pending_ = {};
-  Then then_ = Then::nothing;  // what wait() does with `from_` when the collective is over
-  Vector<T> from_;
-  Vector<T> to_;
+  Placement at_ = Placement::replicated;  // when the newest collective is over
+  Placement goal_ = Placement::replicated;
+  Vector<T> addend_;  // to be added to the shard then
+  Vector<T> from_;    // the shard that travels
+  Vector<T> shard_;   // of the destination
+  Vector<T> full_;
 };
 
-/// Fills the unit of `destination` from that of `source`; both have the same communicator and table, and outlive the
+/// Fills the unit of `destination` from that of `source`; both have the same mesh and table, and outlive the
 /// transfer. `fold` says which ranks' addends are summed, and whether onto what the destination's shard holds (Partial
-/// -> Sharded only, in shards apart from the addends). A back end that does not add in order
+/// -> Sharded or InLastGroup only, in shards apart from the addends). A back end that does not add in order
 /// (Communicator::adds_in_order) adds all ranks' addends, and then, where the fold is onto, their sum, which overwrites
 /// the source's shard. Throws Error(internal) for a destination that is Partial, and for a fold onto other placements
 /// or the source's own shard.
 template <class T>
 Transfer<T> redistribute(const DistributedArray<T>& source, const DistributedArray<T>& destination, int unit,
                          Fold fold = {});
+
+/// All units, one after another: each travels while the next is started. Returns when all memory may be overwritten.
+template <class T>
+void redistribute(const DistributedArray<T>& source, const DistributedArray<T>& destination);
 
 }  // namespace kozero::dist

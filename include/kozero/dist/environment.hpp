@@ -85,13 +85,15 @@ class Environment {
   int cpu_sharer_ = 0;
 };
 
-/// The first ranks of a communicator, as a communicator of their own. Collective over `mpi_comm`, an `MPI_Comm*`.
-class FirstRanks {
+/// The ranks of a communicator that give one number, as a communicator of their own, in their order. Collective over
+/// `mpi_comm`, an `MPI_Comm*`.
+class RanksOfColor {
  public:
-  FirstRanks(const void* mpi_comm, int ranks);
-  ~FirstRanks();
-  FirstRanks(const FirstRanks&) = delete;
-  FirstRanks& operator=(const FirstRanks&) = delete;
+  /// color < 0: this rank is in none.
+  RanksOfColor(const void* mpi_comm, int color);
+  ~RanksOfColor();
+  RanksOfColor(const RanksOfColor&) = delete;
+  RanksOfColor& operator=(const RanksOfColor&) = delete;
 
   /// Whether this rank is one of them.
   [[nodiscard]] bool contain_me() const { return comm_ != nullptr; }
@@ -100,6 +102,12 @@ class FirstRanks {
 
  private:
   std::shared_ptr<void> comm_;
+};
+
+/// The first ranks of a communicator.
+class FirstRanks final : public RanksOfColor {
+ public:
+  FirstRanks(const void* mpi_comm, int ranks);
 };
 
 }  // namespace kozero::dist

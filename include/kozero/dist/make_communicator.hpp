@@ -5,6 +5,7 @@
 //   auto: self for one rank, nccl where each rank has a GPU of its own, shm where all ranks share a node, else mpi
 // In a build whose device memory the host cannot read, mpi and shm are wrapped in a staged communicator.
 #pragma once
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,8 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/dist/communicator_decorators.hpp>
+#include <kozero/dist/distributed_array.hpp>
 
 namespace kozero::dist {
 
@@ -63,9 +66,9 @@ void check_backend_name(const std::string& backend);
 /// prints one line if that is not what they would expect. Collective over `mpi_comm`, an `MPI_Comm*`.
 std::string backend_of(const std::string& backend, const void* mpi_comm, const CommunicatorOptions& options = {});
 
-/// Whether `mpi` would sum over several nodes for these ranks: equally many on each, numbered node by node. Collective
-/// over `mpi_comm`, an `MPI_Comm*`.
-bool sums_over_nodes(const void* mpi_comm, const CommunicatorOptions& options);
+/// The ranks of each node where these ranks are on several, equally many on each, numbered node by node: over such
+/// nodes `mpi` sums by a chain. Otherwise 0. Collective over `mpi_comm`, an `MPI_Comm*`.
+int ranks_a_node(const void* mpi_comm, const CommunicatorOptions& options);
 
 /// What `auto` is taken to be for ranks that are not there to be asked: each has its own GPU, or they share a node.
 std::string assumed_backend(int size, bool on_gpus = !kHostIsDevice);
@@ -84,5 +87,25 @@ std::unique_ptr<Communicator> for_device(std::unique_ptr<Communicator> comm, Mem
 /// collective throws.
 std::unique_ptr<Communicator> make_planned_communicator(const std::string& backend, int rank, int size,
                                                         MemoryLedger& ledger, const CommunicatorOptions& options = {});
+
+/// The communicators of a mesh: of all ranks, and where these are several groups, of this rank's group and replicas.
+struct MeshCommunicators {
+  std::unique_ptr<CountedCommunicator> all;
+  std::unique_ptr<CountedCommunicator> group;     ///< nullptr where all ranks are one group
+  std::unique_ptr<CountedCommunicator> replicas;  ///< likewise
+
+  [[nodiscard]] Mesh mesh() const { return group == nullptr ? Mesh(*all) : Mesh(*all, *group, *replicas); }
+  /// Of all of them together, by collective.
+  [[nodiscard]] std::array<CollectiveCount, 2> counts() const;
+  void reset();
+};
+
+/// Of `ranks_a_group` ranks each; 0: all ranks. Otherwise as make_communicator.
+MeshCommunicators make_mesh(const std::string& backend, const void* mpi_comm, int ranks_a_group, MemoryLedger& ledger,
+                            const CommunicatorOptions& options = {});
+
+/// That of rank 0 without peers, as make_planned_communicator.
+MeshCommunicators make_planned_mesh(const std::string& backend, int size, int ranks_a_group, MemoryLedger& ledger,
+                                    const CommunicatorOptions& options = {});
 
 }  // namespace kozero::dist

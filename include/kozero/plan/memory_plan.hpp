@@ -26,6 +26,12 @@ struct DeviceAndHost {
   [[nodiscard]] bool fit(const DeviceAndHost& room) const;
 };
 
+/// Bytes that a rank sends, on average over the ranks.
+struct BytesSent {
+  std::int64_t all = 0;
+  std::int64_t across = 0;  ///< of them, to ranks of other groups
+};
+
 struct MemoryPlan {
   int stage = 0;
   int num_ranks = 1;
@@ -35,7 +41,8 @@ struct MemoryPlan {
   std::array<std::int64_t, kMemoryNames.size()> bytes{};  ///< by category
   std::vector<MemoryLedger::Line> lines;
   double flops_per_token = 0.0;  ///< of a training step
-  std::int64_t sent = 0;         ///< bytes that a rank sends in a step, on average over the ranks
+  int ranks_a_group = 1;
+  BytesSent sent;                ///< in a step
 
   [[nodiscard]] std::int64_t of(Memory category) const { return bytes[static_cast<std::size_t>(category)]; }
   /// Without what lies on a disk.
@@ -44,18 +51,19 @@ struct MemoryPlan {
   [[nodiscard]] DeviceAndHost needed() const;
 };
 
-/// Bytes that a rank sends in a step, on average over the ranks, for V bytes of gradients and W of weights:
+/// What a rank sends in a step, for V bytes of gradients and W of weights:
 ///   stages 0 to 2:  (n - 1)/n (A V + W) with A micro-steps (local accumulation: A = 1)
 ///   stage 3:        (n - 1)/n (A V + what is gathered of W): embedding and head once a step; each block in forward and
 ///                   in backward of each micro-step, but for those that are still in the blocks' buffers between them
-/// Less where ranks have no work in a step's last micro-step.
-std::int64_t bytes_sent(const train::Settings& settings, const ParameterTable& table, int num_ranks);
+/// Less where ranks have no work in a step's last micro-step. With G groups of g ranks weights are gathered among g, a
+/// sum sends (n - 1)/n V as before, of it (G - 1)/G to other groups, and the finished gradients (G - 1)/n V more.
+BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& table, int num_ranks);
 
 /// The plan of `settings` on rank 0 of `num_ranks` that talk by `backend`, with nothing allocated.
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks);
 
-/// The formula's bytes of parameters, gradients and optimizer state (AdamW, and the master), per rank.
-double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, int num_ranks);
+/// The formula's bytes of parameters, gradients and optimizer state (AdamW, and the master), per rank, sharded over `ranks`.
+double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, int ranks);
 
 /// The plans of all four stages for a deck on `num_ranks` that talk by `backend`. Where the deck's accumulation order
 /// is not available in another stage, that stage is planned with `ordered`.

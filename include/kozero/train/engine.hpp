@@ -130,6 +130,7 @@ class Engine {
   /// The scale of the next step.
   [[nodiscard]] virtual const LossScaler& loss_scaler() const = 0;
 
+  /// Of all ranks.
   [[nodiscard]] virtual dist::Communicator& comm() = 0;
   [[nodiscard]] virtual Timeline& timeline() = 0;
   /// Throws Error(internal) where the use is generation.
@@ -139,7 +140,8 @@ class Engine {
 };
 
 /// Takes all memory of its use from `ledger`; weights are zero. With a planning ledger and a planned communicator
-/// nothing is allocated or sent, and the ledger is the plan. `comm` and `ledger` outlive it.
-std::unique_ptr<Engine> make_engine(const Settings& settings, dist::Communicator& comm, MemoryLedger& ledger);
+/// nothing is allocated or sent, and the ledger is the plan. The mesh is that of settings.ranks_a_group
+/// (dist::make_mesh); its communicators and `ledger` outlive the engine.
+std::unique_ptr<Engine> make_engine(const Settings& settings, const dist::Mesh& mesh, MemoryLedger& ledger);
 
 }  // namespace kozero::train

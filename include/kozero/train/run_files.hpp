@@ -26,6 +26,9 @@ inline constexpr const char* kTokenizerModelFile =
 /// This rank's shards of all units.
 std::vector<DeviceRange> shards_of(const dist::DistributedArray<float>& master);
 
+/// Those that this rank writes to files, so that every element has one writer: none but in the first group.
+std::vector<DeviceRange> owned_shards(const dist::DistributedArray<float>& master);
+
 /// Writes every rank's shards. Collective. Throws Error(write).
 void save_weights(const std::string& path, const Engine& engine, dist::Communicator& comm,
                   const io::WeightsDescription& description);

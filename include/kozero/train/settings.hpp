@@ -30,6 +30,11 @@ BatchSizes batch_sizes(const io::Deck& deck, int num_ranks);
 /// What training by this deck asks of its communicator.
 dist::CommunicatorOptions communicator_options(const io::Deck& deck);
 
+/// Ranks of a group over which zero.shard_group shards: all, those of a node (as many as Session put there; in a plan
+/// for ranks that are not here 8 where they are more), or N, all where these are fewer. Throws Error(deck) where
+/// `num_ranks` are no whole number of groups.
+int ranks_a_group(const io::Deck& deck, int num_ranks);
+
 /// The deck's network: its preset, then the keys given; `data_vocab` tokens (0: not known) fill in a missing
 /// model.vocab. Throws Error(deck) where model.vocab is smaller than the data's.
 model::Config model_config(const io::Deck& deck, std::int64_t data_vocab);
@@ -52,6 +57,7 @@ struct Settings {
   model::Config model;
   model::Recompute recompute;
   BatchSizes batch;
+  int ranks_a_group = 1;  ///< over which state is sharded; it is replicated over the groups
   zero::Config zero;
   Offload offload;
   optim::Config optim;

@@ -42,7 +42,7 @@ class Gradients {
 
   /// At most `micro_steps` a step, known at start: a single one needs no array of sums beside the full buffer. Without
   /// `overlap` ready(u) waits for the reduction of u.
-  Gradients(const ParameterTable& table, dist::Communicator& comm, dist::Placement placement, Accumulation accumulation,
+  Gradients(const ParameterTable& table, const dist::Mesh& mesh, dist::Placement placement, Accumulation accumulation,
             int micro_steps, MemoryLedger& ledger, bool overlap = false);
 
   void begin_micro_step(const MicroStep& micro_step);

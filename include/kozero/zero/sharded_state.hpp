@@ -39,7 +39,7 @@ struct UpdateRange {
 template <class Scalar>
 class ShardedState final : public ParameterAccess<Scalar> {
  public:
-  ShardedState(const ParameterTable& table, dist::Communicator& comm, const Config& config, MemoryLedger& ledger,
+  ShardedState(const ParameterTable& table, const dist::Mesh& mesh, const Config& config, MemoryLedger& ledger,
                StateMemory memory = {});
   ShardedState(const ShardedState&) = delete;
   ShardedState& operator=(const ShardedState&) = delete;

@@ -55,7 +55,7 @@ class Weights {
  public:
   /// Takes the memory of their placements from `ledger`, or from `memory`, which outlives them; `order` is of sharded
   /// weights.
-  Weights(const ParameterTable& table, dist::Communicator& comm, WeightPlacements placements, MemoryLedger& ledger,
+  Weights(const ParameterTable& table, const dist::Mesh& mesh, WeightPlacements placements, MemoryLedger& ledger,
           GatherOrder order = {}, StateMemory memory = {});
   Weights(const Weights&) = delete;  // the gathered units refer to what it stores
   Weights& operator=(const Weights&) = delete;
