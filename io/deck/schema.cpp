@@ -202,7 +202,7 @@ std::vector<DeckRow> zero_rows() {
        "stage 3: units gathered ahead of the one at work; each takes a buffer more"},
       {"zero.shard_group",
        kZero<&K::shard_group>,
-       {.low = 1, .high = kMany, .words = {"all", "node"}},
+       {.low = 1, .high = kWide, .words = {"all", "node"}},
        "ranks that state is sharded over: all, those of a node, or N consecutive ones; each such group has a replica; "
        "changes no bit"},
       {"zero.offload_optimizer", kZero<&K::offload_optimizer>, words({"none", "host", "disk"}),

@@ -75,6 +75,11 @@ std::string remarks_on(const Ranks& ranks) {
          (ranks.backend == "nccl" ? "not in it: what NCCL takes of each GPU, which a run measures and books\n" : "");
 }
 
+/// What "node" is taken for, of ranks that are not here to be asked.
+std::string remark_on_nodes(const io::Deck& deck) {
+  return deck.zero.shard_group == "node" ? "assumed: zero.shard_group = \"node\" means 8 ranks\n" : "";
+}
+
 /// What to run on these ranks, with the overrides that make it fit.
 std::string advice_for(const Ranks& ranks, const io::Deck& deck, const plan::DeviceAndHost& room) {
   if (room.device <= 0 && room.host <= 0) return "";
@@ -92,6 +97,13 @@ std::string advice_for(const Ranks& ranks, const io::Deck& deck, const plan::Dev
   text += ")";
   if (fit->largest_micro_batch > fit->plan.micro_batch) {
     text += fmt::format(", up to train.micro_batch={} ({:.1f} GiB)", fit->largest_micro_batch, gib(fit->at_largest));
+  }
+  if (fit->in_groups) {
+    const plan::MemoryPlan& groups = *fit->in_groups;
+    text += fmt::format("; with zero.shard_group={} too ({:.1f} GiB), which sends {:.1f} GiB a step between groups where ",
+                        groups.ranks_a_group, gib(groups), static_cast<double>(groups.sent.across) / kGiB);
+    text += fmt::format("one group sends {:.1f} between the same ranks",
+                        static_cast<double>(plan::sent_beyond(fit->plan, groups.ranks_a_group)) / kGiB);
   }
   return text + "\n";
 }
@@ -203,6 +215,7 @@ nlohmann::ordered_json json_of(const std::vector<std::vector<plan::MemoryPlan>>&
       one["overrides"] = fit->overrides;
       one["total"] = fit->plan.total();
       one["largest_micro_batch"] = fit->largest_micro_batch;
+      if (fit->in_groups) one["shard_group"] = fit->in_groups->ranks_a_group;
     }
     json["fits"].push_back(one);
   }
@@ -264,7 +277,7 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
       "beside the arrays: {:.0f} MiB a rank for the program, MPI and libraries (this process now)\n",
       static_cast<double>(process) / (1 << 20));
   for (const Ranks& ranks : all) std::cout << advice_for(ranks, deck, room_of(ranks, machine));
-  std::cout << remarks_on(all[0]);
+  std::cout << remarks_on(all[0]) << remark_on_nodes(deck);
 }
 
 }  // namespace kozero::commands

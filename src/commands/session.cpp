@@ -81,11 +81,10 @@ const std::string& Session::backend() {
 }
 
 std::string Session::ranks_of_node() const {
-  const auto comm = dist::make_control_communicator(ranks_, deck_.comm.timeout_s);
-  const auto here = dist::from_all_ranks(*comm, environment_.local_ranks());
-  if (here.front() == comm->size()) return "all";
   const int ranks = dist::ranks_a_node(ranks_, options());
   if (ranks > 0) return std::to_string(ranks);
+  const auto comm = dist::make_control_communicator(ranks_, deck_.comm.timeout_s);
+  if (dist::broadcast_value(*comm, environment_.local_ranks()) == comm->size()) return "all";
   throw Error(Failure::deck,
               "zero.shard_group = \"node\": the nodes have different numbers of ranks, or these are not numbered node "
               "by node; start equally many on each, or give the number of ranks of a group",

@@ -152,7 +152,30 @@ std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend
   return std::nullopt;
 }
 
+/// `fit`'s deck in the smallest groups that fit.
+std::optional<MemoryPlan> smallest_groups(const io::Deck& deck, const Fit& fit, const std::string& backend,
+                                          std::int64_t data_vocab, const DeviceAndHost& room) {
+  if (fit.plan.stage == 0 || fit.plan.ranks_a_group < fit.plan.num_ranks) return std::nullopt;
+  io::Deck changed = deck;
+  for (const std::string& override : fit.overrides) {
+    if (override.starts_with("train.recompute=")) changed.train.recompute = override.substr(override.find('=') + 1);
+  }
+  changed.train.micro_batch = fit.plan.micro_batch;
+  for (int ranks = 2; ranks < fit.plan.num_ranks; ++ranks) {
+    if (fit.plan.num_ranks % ranks != 0) continue;
+    changed.zero.shard_group = std::to_string(ranks);
+    const MemoryPlan plan = plan_in_stage(changed, fit.plan.stage, backend, fit.plan.num_ranks, data_vocab);
+    if (plan.needed().fit(room)) return plan;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+std::int64_t sent_beyond(const MemoryPlan& plan, int ranks) {
+  // A rank sends equally much to each other one.
+  return plan.num_ranks == 1 ? 0 : plan.sent.all / (plan.num_ranks - 1) * (plan.num_ranks - ranks);
+}
 
 std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                              const DeviceAndHost& room) {
@@ -169,7 +192,9 @@ std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, i
   };
   offload("zero.offload_optimizer", changed.zero.offload_optimizer);
   offload("zero.offload_parameters", changed.zero.offload_parameters);
-  if (fit) fit->overrides.insert(fit->overrides.end(), overrides.begin(), overrides.end());
+  if (!fit) return fit;
+  fit->in_groups = smallest_groups(changed, *fit, backend, data_vocab, room);
+  fit->overrides.insert(fit->overrides.end(), overrides.begin(), overrides.end());
   return fit;
 }
 

@@ -96,6 +96,7 @@ Rates measured_rates(const train::Settings& settings, int ranks, int threads) {
   rates.products = products * share;
   rates.memory = memory * share;
   rates.link = rates.memory / 2.0;  // a byte sent is read and written
+  rates.link_in_group = rates.link;
   rates.latency_s = 20e-6;
   return rates;
 }
@@ -108,6 +109,7 @@ Rates published_rates(const std::string& device, const train::Settings& settings
   rates.products = kUtilisation * published_peak(gpu.published, settings.precision != Precision::f32);
   rates.memory = 0.8 * gpu.memory;
   rates.link = ranks <= kRanksPerNode ? 0.8 * gpu.link : 50e9;
+  rates.link_in_group = settings.ranks_a_group <= kRanksPerNode ? 0.8 * gpu.link : 50e9;
   rates.latency_s = ranks <= kRanksPerNode ? 20e-6 : 60e-6;
   rates.overlaps = settings.zero.overlap;
   rates.source = fmt::format(
@@ -158,8 +160,12 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   time.update = (update_bytes * updated + added) / rates.memory;
 
   const double collectives = 2.0 * (layers + 2.0) * (settings.batch.micro_steps + 1.0);
-  const double sent =
-      plan.num_ranks == 1 ? 0.0 : static_cast<double>(plan.sent.all) / rates.link + collectives * rates.latency_s;
+  const bool has_groups = plan.ranks_a_group < plan.num_ranks;
+  const auto across = static_cast<double>(has_groups ? plan.sent.across : plan.sent.all);
+  const auto within = static_cast<double>(plan.sent.all) - across;
+  const double sent = plan.num_ranks == 1
+                          ? 0.0
+                          : across / rates.link + within / rates.link_in_group + collectives * rates.latency_s;
   time.hidden = rates.overlaps ? std::min(sent, 2.0 / 3.0 * time.products) : 0.0;
   time.communication = sent - time.hidden;
   // What is written goes to the disk while the next step computes.

@@ -8,7 +8,7 @@ TEST_CASE("a name that is no key or section is refused with what there is and th
       {"zero.stge = 2",
        {},
        R"(x.toml:8: zero.stge = 2: no such key; accepted in [zero] are stage, accumulation,)"
-       R"( overlap, prefetch_units, offload_optimizer, offload_parameters, offload_dir, offload_mib; did you mean stage?)"},
+       R"( overlap, prefetch_units, shard_group, offload_optimizer, offload_parameters, offload_dir, offload_mib; did you mean stage?)"},
       {"optm.lr = 1",
        {},
        R"(x.toml:8: [optm]: no such section; accepted are run, model, data, train, optim, zero, comm,)"
@@ -39,7 +39,7 @@ TEST_CASE("a name that is no key or section is refused with what there is and th
       {"",
        {"zero.stge=2"},
        R"(command line: zero.stge = 2: no such key; accepted in [zero] are stage, accumulation,)"
-       R"( overlap, prefetch_units, offload_optimizer, offload_parameters, offload_dir, offload_mib; did you mean stage?)"},
+       R"( overlap, prefetch_units, shard_group, offload_optimizer, offload_parameters, offload_dir, offload_mib; did you mean stage?)"},
       {"", {"stage=2"}, R"(command line: stage = 2: no such key; did you mean zero.stage?)"},
       {"",
        {"optm.lr=2"},
@@ -149,6 +149,12 @@ TEST_CASE("a word out of its set is refused with the set and the nearest") {
       {R"(optim.schedule = "exponential")",
        {},
        R"(x.toml:8: optim.schedule = "exponential": accepted are "constant", "linear", "cosine", "wsd")"},
+      {"zero.shard_group = 0",
+       {},
+       R"(x.toml:8: zero.shard_group = 0: accepted are "all", "node", whole numbers from 1 to 16777216)"},
+      {"zero.shard_group = 2\nzero.stage = 0",
+       {},
+       R"(x.toml:8: zero.shard_group = "2": nothing reads it where zero.stage = 0; accepted only with zero.stage = 1, 2, 3)"},
       {R"(zero.accumulation = "locale")",
        {},
        R"(x.toml:8: zero.accumulation = "locale": accepted are "ordered", "local"; did you mean local?)"},

@@ -81,6 +81,39 @@ TEST_CASE("a GPU's memory and its host's are each to have room, where they are k
   CHECK(need.fit({20, 0}));
 }
 
+TEST_CASE("the smallest groups that fit are named, and what they spare between nodes") {
+  const std::vector<std::string> given = {"model.preset=gpt2-124m", "train.global_batch=64", "train.micro_batch=4",
+                                          "zero.stage=3"};
+  const auto total = [&](const std::string& group) {
+    std::vector<std::string> overrides = given;
+    overrides.push_back("zero.shard_group=" + group);
+    return plan::memory_plan(train::settings_of(deck_with(overrides), 16, 50257, 0), "mpi", 16).total();
+  };
+  const auto groups_in = [&](std::int64_t bytes) {
+    const auto fit = plan::first_fit(deck_with(given), "mpi", 16, 50257, {bytes, bytes});
+    REQUIRE(fit.has_value());
+    return fit->in_groups ? fit->in_groups->ranks_a_group : 0;
+  };
+  CHECK(total("8") > total("all"));
+  CHECK(groups_in(total("2")) == 2);
+  CHECK(groups_in(total("2") - 1) == 4);
+  CHECK(groups_in(total("8")) == 8);
+  CHECK(groups_in(total("8") - 1) == 0);
+  CHECK(total("16") == total("all"));
+  CHECK(total("64") == total("all"));
+  CHECK_THROWS_AS(total("3"), Error);
+
+  const auto plan_in = [&](const std::string& group) {
+    std::vector<std::string> overrides = given;
+    overrides.push_back("zero.shard_group=" + group);
+    return plan::memory_plan(train::settings_of(deck_with(overrides), 16, 50257, 0), "mpi", 16);
+  };
+  CHECK(plan_in("all").sent.across == 0);
+  CHECK(plan_in("8").sent.across < plan::sent_beyond(plan_in("all"), 8));
+  const auto ordered = plan_in("8").sent;
+  CHECK(ordered.across < ordered.all);
+}
+
 TEST_CASE("epochs and a warm-up can be planned without the data") {
   const io::Deck deck = io::parse_deck("run.epochs = 2\ndata.synthetic = true\ntrain.global_batch = 8\n", "test.toml",
                                        {"model.preset=tiny", "optim.warmup_steps=100"});

@@ -38,15 +38,21 @@ void on_first_ranks(int num_ranks, const std::string& backend, const Body& body,
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/// Runs `body(communicators)` on the mesh of the first `num_ranks` ranks in groups of `ranks_a_group`; the others wait.
+/// Runs `body(communicators)`, or `body(communicators, handle)`, on the mesh of the first `num_ranks` ranks in groups of
+/// `ranks_a_group` (0: one group); the others wait.
 template <class Body>
 void on_first_mesh(int num_ranks, int ranks_a_group, const std::string& backend, const Body& body,
                    const dist::CommunicatorOptions& options = {}) {
   const test::RankGroup group(test::world_rank() < num_ranks ? 0 : 1);
   if (test::world_rank() < num_ranks) {
     MemoryLedger ledger;
-    dist::MeshCommunicators mesh = dist::make_mesh(backend, group.handle(), ranks_a_group, ledger, options);
-    body(mesh);
+    dist::MeshCommunicators mesh =
+        dist::make_mesh(num_ranks == 1 ? "self" : backend, group.handle(), ranks_a_group, ledger, options);
+    if constexpr (std::is_invocable_v<const Body&, dist::MeshCommunicators&>) {
+      body(mesh);
+    } else {
+      body(mesh, group.handle());
+    }
   }
   MPI_Barrier(MPI_COMM_WORLD);
 }

@@ -38,7 +38,7 @@ struct Accounts {
 /// `ranks_a_group` 0: all.
 Accounts accounts_of(const TinyRun& run, int num_ranks, int ranks_a_group = 0) {
   Accounts accounts;
-  tests::on_first_mesh(num_ranks, ranks_a_group, num_ranks == 1 ? "self" : "mpi", [&](dist::MeshCommunicators& mesh) {
+  tests::on_first_mesh(num_ranks, ranks_a_group, "mpi", [&](dist::MeshCommunicators& mesh) {
     MemoryLedger ledger;
     dist::Communicator& comm = *mesh.all;
     tests::TinyTraining training(run, mesh.mesh(), ledger);

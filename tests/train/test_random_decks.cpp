@@ -43,6 +43,7 @@ struct Leg {
   int ranks = 1;
   const char* backend = "self";
   int stage = 0;
+  int ranks_a_group = 0;  ///< 0: all
   bool overlap = true;
   int prefetch_units = 1;
   int ranks_per_node = 0;  ///< > 0: by messages between nodes of so many ranks
@@ -100,6 +101,7 @@ RandomDeck random_deck(std::uint64_t number) {
     leg.recompute = {static_cast<int>(draw.between(0, 3)), draw.coin()};
     leg.staged = draw.coin();
     if (draw.coin()) leg.offload = tests::to_disk(leg.stage == 3 && draw.coin(), draw.between(1, 300) << 10);
+    if (leg.stage > 0 && leg.ranks % 2 == 0 && draw.coin()) leg.ranks_a_group = static_cast<int>(draw.between(1, leg.ranks / 2));
     leg.last = i + 1 == num_legs ? run.steps : run.steps * (i + 1) / num_legs;
     deck.legs.push_back(leg);
   }
@@ -114,7 +116,8 @@ std::string described(const RandomDeck& deck) {
                      std::to_string(deck.run.global_batch) + " sequences in granules of " +
                      std::to_string(deck.run.micro_batch);
   for (const Leg& leg : deck.legs) {
-    text += "; " + std::to_string(leg.ranks) + " ranks, " + leg.backend + ", stage " + std::to_string(leg.stage) +
+    text += "; " + std::to_string(leg.ranks) + " ranks, " +
+            (leg.ranks_a_group > 0 ? "in groups of " + std::to_string(leg.ranks_a_group) + ", " : "") + leg.backend + ", stage " + std::to_string(leg.stage) +
             (leg.ranks_per_node > 0 ? ", nodes of " + std::to_string(leg.ranks_per_node) : "") + ", recompute " +
             std::to_string(leg.recompute.blocks) + (leg.staged ? ", staged" : "") +
             (leg.offload.bytes > 0 ? ", on disk" : "") + " to step " + std::to_string(leg.last);
@@ -168,7 +171,7 @@ std::string sums_of_addends(TinyTraining& training, const TinyRun& run) {
       const auto mine = state.gradients().shard(unit);
       const auto extent = static_cast<std::size_t>(training.engine().master().layout().shard(unit).extent);
       const std::string text(reinterpret_cast<const char*>(mine.data()), extent * sizeof(float));
-      for (const auto& part : dist::gather_text(comm, text)) bytes += part;
+      for (const auto& part : dist::gather_text(training.engine().master().comm(), text)) bytes += part;
     }
   });
   return bytes;
@@ -211,7 +214,8 @@ Reference reference_of(const TinyRun& run) {
 /// Goes on from the folder `from` ("": from the beginning) to the leg's last step, and saves in `run_folder`.
 /// Rank 0, which the reference ran on, compares.
 void take_leg(TinyRun run, const Leg& leg, std::int64_t first, const std::string& from, const std::string& run_folder,
-              const Reference& reference, dist::Communicator& comm, const void* handle) {
+              const Reference& reference, const dist::Mesh& mesh, const void* handle) {
+  dist::Communicator& comm = mesh.all();
   run.stage = leg.stage;
   run.overlap = leg.overlap;
   run.prefetch_units = leg.prefetch_units;
@@ -220,7 +224,7 @@ void take_leg(TinyRun run, const Leg& leg, std::int64_t first, const std::string
   run.staged = leg.staged;
   if (!from.empty()) run.loss_scaler.restore(io::read_manifest(from).record.loss_scale);
   MemoryLedger ledger;
-  TinyTraining training(run, comm, ledger);
+  TinyTraining training(run, mesh, ledger);
   if (!from.empty()) CHECK(train::load_state(from + "/state.h5", training.engine(), comm).empty());
   Bits steps;
   add_bits(steps, training.result_of_steps(first, leg.last));
@@ -259,11 +263,11 @@ void check_deck(std::uint64_t number, const std::string& folder) {
   std::string from;
   std::int64_t first = 1;
   for (const Leg& leg : deck.legs) {
-    const auto take = [&](dist::Communicator& comm, const void* handle) {
-      take_leg(deck.run, leg, first, from, run_folder, reference, comm, handle);
+    const auto take = [&](dist::MeshCommunicators& mesh, const void* handle) {
+      take_leg(deck.run, leg, first, from, run_folder, reference, mesh.mesh(), handle);
     };
-    tests::on_first_ranks(leg.ranks, leg.ranks_per_node > 0 ? "mpi" : leg.backend, take,
-                          {.ranks_per_node = leg.ranks_per_node});
+    tests::on_first_mesh(leg.ranks, leg.ranks_a_group, leg.ranks_per_node > 0 ? "mpi" : leg.backend, take,
+                         {.ranks_per_node = leg.ranks_per_node});
     from = io::checkpoint_folder(run_folder, leg.last);
     first = leg.last + 1;
   }

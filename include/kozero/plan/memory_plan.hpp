@@ -76,9 +76,14 @@ struct Fit {
   MemoryPlan plan;
   std::int64_t largest_micro_batch = 1;  ///< the deck's, doubled while it fits, at most a rank's share of the batch
   MemoryPlan at_largest;
+  /// The smallest zero.shard_group that has room too, where the ranks are one group so far.
+  std::optional<MemoryPlan> in_groups = {};
 };
 
-/// The first that fits, of these in order: the deck's stage and those above it; the same with train.recompute =
+/// Bytes that a rank sends to others than the `ranks` consecutive ones it is among, of a plan whose ranks are one group.
+std::int64_t sent_beyond(const MemoryPlan& plan, int ranks);
+
+/// The first that fits, and the groups that it fits in; of these in order: the deck's stage and those above it; the same with train.recompute =
 /// selective, then full; all of it with half of train.micro_batch, a quarter, ...; all of that with the optimizer's
 /// state offloaded (to a disk; a GPU's to the host's memory), and with the parameters too. Nothing where none fits.
 std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,

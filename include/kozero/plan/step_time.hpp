@@ -19,7 +19,8 @@ struct Rates {
   std::string source;      ///< where they come from, for the user
   double products = 0.0;   ///< floating point operations
   double memory = 0.0;     ///< bytes
-  double link = 0.0;       ///< bytes sent
+  double link = 0.0;       ///< bytes sent, between nodes where the ranks are on several
+  double link_in_group = 0.0;  ///< bytes sent within groups of zero.shard_group
   double latency_s = 0.0;  ///< of a collective
   double disk = 1e9;       ///< bytes
   bool overlaps = false;   ///< the link moves bytes while products are computed
