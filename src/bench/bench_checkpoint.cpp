@@ -202,7 +202,7 @@ void bench_checkpoint(const dist::Environment& environment, const Arguments& arg
       session.control(), [&] { return train::settings_of(deck, session.control().size(), train::vocab_of(deck), 0); });
   settings.staged = true;
   MemoryLedger ledger;
-  const auto mesh = session.connect(ledger);
+  const auto mesh = session.connect(settings, ledger);
   const auto engine = train::make_engine(settings, mesh.mesh(), ledger);
   engine->initialise(settings.seed);
   const std::string folder = io::without_trailing_slash(deck.run.dir) + "-bench";

@@ -100,9 +100,8 @@ plan::MemoryPlan Session::plan_of(train::Settings settings) {
   return dist::agreed(*control_, [&] { return plan::memory_plan(settings, name, control_->size()); });
 }
 
-dist::MeshCommunicators Session::connect(MemoryLedger& ledger) {
-  const int group = deck_.zero.stage == 0 ? 0 : train::ranks_a_group(deck_, control_->size());
-  return dist::make_mesh(backend(), ranks_, group, ledger, options());
+dist::MeshCommunicators Session::connect(const train::Settings& settings, MemoryLedger& ledger) {
+  return dist::make_mesh(backend(), ranks_, settings.ranks_a_group, ledger, options());
 }
 
 namespace {

@@ -50,8 +50,9 @@ class Session {
   [[nodiscard]] const std::string& backend();
   /// What rank 0 needs for a run of these settings, by backend() and where the ranks are. Collective.
   [[nodiscard]] plan::MemoryPlan plan_of(train::Settings settings);
-  /// One for a run's data, as backend() and comm.timeout_s say. Its buffers are booked in `ledger`. Collective.
-  [[nodiscard]] dist::MeshCommunicators connect(MemoryLedger& ledger);
+  /// Those for the data of a run of these settings, as backend() and comm.timeout_s say. Their buffers are booked in
+  /// `ledger`. Collective.
+  [[nodiscard]] dist::MeshCommunicators connect(const train::Settings& settings, MemoryLedger& ledger);
   [[nodiscard]] bool is_first_rank() const { return environment_.rank() == 0; }
 
  private:

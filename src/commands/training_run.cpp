@@ -67,7 +67,7 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
     throw Error(Failure::deck, other + "; refused by data.strict = true", Error::Seen::by_all_ranks);
   }
   if (!data_check_->done()) data_check_->start();
-  mesh_ = session.connect(ledger_);  // or a refusal, which leaves no folder
+  mesh_ = session.connect(settings_, ledger_);  // or a refusal, which leaves no folder
   create_folder();
   engine_ = train::make_engine(settings_, mesh_.mesh(), ledger_);
   small_files_ = dist::agreed(control_, [&] { return small_files(); });

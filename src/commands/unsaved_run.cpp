@@ -51,7 +51,7 @@ UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& da
                                   data.train->num_samples());
       })) {
   require_room(session.plan_of(settings_), session, data.vocab);
-  mesh_ = session.connect(ledger_);
+  mesh_ = session.connect(settings_, ledger_);
   engine_ = train::make_engine(settings_, mesh_.mesh(), ledger_);
   if (start) {
     train::load_state(start->folder + "/" + io::kStateFile, *engine_, session.control());
@@ -325,7 +325,8 @@ std::int64_t ranks_of_run(const std::string& run) { return ranks_of(run, io::rea
 void replay(const dist::Environment& environment, const std::string& run, const std::vector<std::string>& overrides,
             std::int64_t step) {
   Session session(environment, [&](dist::Communicator& comm) {
-    io::Deck deck = dist::agreed(comm, [&] { return io::read_deck(run + "/" + train::kDeckFile, overrides); });
+    io::Deck deck = dist::agreed(
+        comm, [&] { return on_any_ranks(io::read_deck(run + "/" + train::kDeckFile, overrides), overrides); });
     require_rank_count(run, deck, step, comm);
     deck.run.dir = run;
     deck.checkpoint.resume = "none";

@@ -23,13 +23,20 @@ namespace {
 /// How the steps were computed.
 struct Layout {
   int ranks = 1;
+  int ranks_a_group = 1;
   int stage = 0;
   std::string backend;
   int threads = 1;  ///< of a rank
 };
 
+/// "4", or "2x2": 2 groups of 2.
+std::string ranks_of(const Layout& layout) {
+  if (layout.ranks_a_group == layout.ranks) return std::to_string(layout.ranks);
+  return fmt::format("{}x{}", layout.ranks / layout.ranks_a_group, layout.ranks_a_group);
+}
+
 std::string row_of(const Layout& layout, const Trace& trace, const std::string& differs) {
-  return fmt::format("{:>5}  {:>5}  {:>8}  {:>7}  {:>22.17g}  {:>22.17g}  {:012x}  {}\n", layout.ranks, layout.stage,
+  return fmt::format("{:>5}  {:>5}  {:>8}  {:>7}  {:>22.17g}  {:>22.17g}  {:012x}  {}\n", ranks_of(layout), layout.stage,
                      layout.backend, layout.threads, trace.losses.back(), trace.norms.back(), trace.hash() >> 16U,
                      differs.empty() ? "equal" : "DIFFERS in " + differs);
 }
@@ -42,7 +49,7 @@ class Verification {
       : data_(data), steps_(steps), threads_(threads), first_(std::move(reference)) {}
 
   /// Computes the steps on the group's ranks and prints a row. Collective over the group.
-  void add(Session& group, const io::Deck& deck, const Layout& layout);
+  void add(Session& group, const io::Deck& deck, int threads);
 
   // Of rank 0 alone.
   [[nodiscard]] const std::string& first_difference() const { return difference_; }
@@ -102,16 +109,21 @@ std::string Verification::difference_from_first(const Trace& trace, train::Engin
   return found ? found->text : "";
 }
 
-void Verification::add(Session& group, const io::Deck& deck, const Layout& layout) {
+void Verification::add(Session& group, const io::Deck& deck, int threads) {
   dist::Communicator& comm = group.control();
   UnsavedRun run(group, deck, data_);
+  const Layout layout{.ranks = comm.size(),
+                      .ranks_a_group = run.settings().ranks_a_group,
+                      .stage = static_cast<int>(deck.zero.stage),
+                      .backend = group.backend(),
+                      .threads = threads};
   Trace trace = trace_of(run);
   if (dist::broadcast_value(comm, first_.has_value())) {
     const std::string differs = difference_from_first(trace, run.engine(), comm);
     if (comm.rank() == 0) std::cout << row_of(layout, trace, differs) << std::flush;
     if (differs.empty() || !difference_.empty()) return;
-    difference_ = fmt::format("{} rank{}, stage {}, {}, {} thread{}: {}", layout.ranks, layout.ranks == 1 ? "" : "s",
-                              layout.stage, layout.backend, layout.threads, layout.threads == 1 ? "" : "s", differs);
+    difference_ = fmt::format("{} rank{}, stage {}, {}, {} thread{}: {}", ranks_of(layout),
+                              layout.ranks == 1 ? "" : "s", layout.stage, layout.backend, layout.threads, layout.threads == 1 ? "" : "s", differs);
   } else {
     keep_weights(trace, run.engine());
     if (comm.rank() == 0) std::cout << row_of(layout, trace, "") << std::flush;
@@ -157,6 +169,16 @@ std::vector<std::string> back_ends(const VerifyOptions& options, int ranks, cons
   if (ranks == 1) names.insert(names.begin(), "self");
   if (environment.local_ranks() == environment.size()) names.emplace_back("shm");
   return names;
+}
+
+/// zero.shard_group's values: the deck's, and with --all the largest group that is not all ranks.
+std::vector<std::string> groups_of(const VerifyOptions& options, int ranks, const io::Deck& deck) {
+  std::vector<std::string> groups = {deck.zero.shard_group};
+  if (!options.all || deck.zero.shard_group != "all") return groups;
+  for (int group = ranks / 2; group > 0 && groups.size() == 1; --group) {
+    if (ranks % group == 0) groups.push_back(std::to_string(group));
+  }
+  return groups;
 }
 
 /// Rank 0's; nothing on the others, and where no file is there yet. Throws Error(input), seen by all ranks.
@@ -241,9 +263,12 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
       if (!ranks.contain_me()) return;
       for (const std::string& name : back_ends(options, static_cast<int>(count), environment)) {
         Session group(session, ranks, name);
-        for (deck.zero.stage = 0; deck.zero.stage <= 3; ++deck.zero.stage) {
-          verification.add(group, deck,
-                           {static_cast<int>(count), static_cast<int>(deck.zero.stage), group.backend(), threads});
+        for (const std::string& shard_group : groups_of(options, static_cast<int>(count), session.deck())) {
+          deck.zero.shard_group = shard_group;
+          for (deck.zero.stage = 0; deck.zero.stage <= 3; ++deck.zero.stage) {
+            if (deck.zero.stage == 0 && shard_group != session.deck().zero.shard_group) continue;  // nothing is sharded
+            verification.add(group, deck, threads);
+          }
         }
       }
     });

@@ -51,6 +51,16 @@ WeightsSource found(const std::string& path, train::Which which) {
   return source;
 }
 
+}  // namespace
+
+io::Deck on_any_ranks(io::Deck deck, const std::vector<std::string>& overrides) {
+  const auto names_group = [](const std::string& override) { return override.starts_with("zero.shard_group="); };
+  if (std::ranges::none_of(overrides, names_group)) deck.zero.shard_group = io::Deck().zero.shard_group;
+  return deck;
+}
+
+namespace {
+
 bool names_device(const std::string& override) {
   return override.starts_with("run.device=") || override.starts_with("run.products=") ||
          override.starts_with("run.tuning=");
@@ -115,7 +125,7 @@ void require_tensors(const WeightsSource& source, const model::Config& config, c
 
 io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides) {
   if (!source.deck.empty()) {
-    const io::Deck deck = io::parse_deck(source.deck_text, source.deck, overrides);
+    const io::Deck deck = on_any_ranks(io::parse_deck(source.deck_text, source.deck, overrides), overrides);
     const bool named = std::any_of(overrides.begin(), overrides.end(), names_device);
     return named ? deck : without_device(deck);
   }
@@ -143,7 +153,7 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
                }),
       settings_(dist::agreed(session_.control(),
                              [&] { return train::settings_of(session_.deck(), environment.size(), 0, 0); })),
-      mesh_(session_.connect(ledger_)) {
+      mesh_(session_.connect(settings_, ledger_)) {
   settings_.use = use;
   settings_.precision = Precision::f32;
   require_tensors(source_, settings_.model, model::make_model<float>(settings_.model)->parameters(),

@@ -59,6 +59,10 @@ void require_tensors(const WeightsSource& source, const model::Config& config, c
 /// unit's shard. Collective. Throws Error(input), seen by all ranks.
 void load(const WeightsSource& source, train::Engine& engine, dist::Communicator& comm);
 
+/// The deck of a run for a command that gives the same on any number of ranks: the run's groups of ranks, which may not
+/// divide that number, are left out unless an override names them.
+io::Deck on_any_ranks(io::Deck deck, const std::vector<std::string>& overrides);
+
 // A model with its trained weights, in f32, for evaluation and generation.
 
 class TrainedModel {

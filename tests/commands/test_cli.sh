@@ -69,6 +69,7 @@ verify_all() {
   lines 4 '^ +1 +[0-3] +self +1 .* equal$'
   lines 8 '^ +1 +[0-3] +(mpi|shm) +1 .* equal$'
   lines 8 '^ +2 +[0-3] +(mpi|shm) +1 .* equal$'
+  lines 6 '^ +2x1 +[1-3] +(mpi|shm) +1 .* equal$'
   also '^threads: 1 a rank; ./kozero.sh verify --all compares 1 and 2 threads, .*: mpiexec -n 2 .*verify '
   expect 0 '^all stages agree bit for bit on 1 rank$' "$kozero" verify "$@" --reference trace --steps 2
   expect 0 '^all stages agree bit for bit on 1 rank, and with trace$' "$kozero" verify "$@" --reference trace --steps 2 \
