@@ -214,8 +214,8 @@ void bench_checkpoint(const dist::Environment& environment, const Arguments& arg
   for (int run = 0; run < given.runs; ++run) runs.push_back(bench.run(run % 2 == 1));
   if (!session.is_first_rank()) return;
   fs::remove_all(folder);
-  std::cout << fmt::format("{}: a state of {} on {} {}\n", deck.source, io::readable_bytes(bench.bytes()), comm->size(),
-                           comm->size() == 1 ? "rank" : "ranks");
+  std::cout << fmt::format("{}: a state of {} on {} {}\n", deck.source, io::readable_bytes(bench.bytes()),
+                           session.control().size(), session.control().size() == 1 ? "rank" : "ranks");
   print(runs, bench.bytes(), given.json);
 }
 

@@ -75,8 +75,8 @@ std::vector<int> ranks_in_job(MPI_Comm comm, int size) {
   std::vector<int> own(static_cast<std::size_t>(size));
   std::iota(own.begin(), own.end(), 0);
   std::vector<int> in_job(own.size());
-  MPI_Group group = MPI_GROUP_NULL;
-  MPI_Group job = MPI_GROUP_NULL;
+  MPI_Group group{};
+  MPI_Group job{};
   check_mpi(MPI_Comm_group(comm, &group), "MPI_Comm_group");
   check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &job), "MPI_Comm_group");
   check_mpi(MPI_Group_translate_ranks(group, size, own.data(), job, in_job.data()), "MPI_Group_translate_ranks");

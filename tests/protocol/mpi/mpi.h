@@ -14,6 +14,7 @@ using MPI_Comm = kozero::test::Member*;
 using MPI_Request = kozero::test::Request*;
 using MPI_Info = int;
 using MPI_Errhandler = int;
+using MPI_Group = int;
 using MPI_Status = int;
 
 enum MPI_Datatype : int { MPI_BYTE = 1, MPI_CHAR = 1, MPI_INT = 4, MPI_DOUBLE = 8, MPI_INT64_T = 8 };  // bytes of each
@@ -38,6 +39,9 @@ int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler);
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* duplicate);
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* node);
 int MPI_Comm_compare(MPI_Comm one, MPI_Comm other, int* result);
+int MPI_Comm_group(MPI_Comm comm, MPI_Group* group);
+int MPI_Group_translate_ranks(MPI_Group from, int count, const int* ranks, MPI_Group to, int* translated);
+int MPI_Group_free(MPI_Group* group);
 int MPI_Comm_free(MPI_Comm* comm);
 int MPI_Error_string(int code, char* text, int* length);
 
