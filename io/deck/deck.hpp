@@ -142,6 +142,7 @@ struct Deck {
   CommKeys comm;
   CheckpointKeys checkpoint;
   LogKeys log;
+  int ranks_a_node = 0;                        ///< where the ranks are that read it; 0: not known, or unlike
   std::string source;                          ///< the file it was read from
   std::map<std::string, std::string> origins;  ///< "zero.stage" -> "a.toml:12" or "command line"; absent: the default
   std::vector<std::string> notes;              ///< what was accepted and looks like a slip, one line each

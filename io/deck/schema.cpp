@@ -204,7 +204,7 @@ std::vector<DeckRow> zero_rows() {
        kZero<&K::shard_group>,
        {.low = 1, .high = kWide, .words = {"all", "node"}},
        "ranks that state is sharded over: all, those of a node, or N consecutive ones; each such group has a replica; "
-       "changes no bit"},
+       "changes no bit where sums are in rank order"},
       {"zero.offload_optimizer", kZero<&K::offload_optimizer>, words({"none", "host", "disk"}),
        "moments and master weights; none: with the other arrays; disk (runs on the host): in files; host (runs on "
        "GPUs): in pinned memory of the host"},

@@ -194,6 +194,7 @@ std::string to_json_line(const StepMetrics& metrics) {
   line["skips_in_a_row"] = metrics.skips_in_a_row;
   line["time"] = metrics.time;
   line["epoch"] = metrics.epoch;
+  line["bytes_across_groups"] = metrics.bytes_across_groups;
   return line.dump();
 }
 

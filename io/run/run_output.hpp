@@ -123,6 +123,7 @@ struct StepMetrics {
   std::int64_t skips_in_a_row = 0;
   double time = 0.0;   ///< seconds since 1970-01-01 00:00 UTC, at the step's end
   double epoch = 0.0;  ///< passes over the training data, this step included
+  std::int64_t bytes_across_groups = 0;  ///< of bytes_sent, those to other groups of zero.shard_group
 };
 
 /// The object's line, without the line's end.

@@ -33,6 +33,8 @@ Ranks ranks_of(Session& session, int asked, bool on_gpus) {
   const int count = asked > 0 ? asked : static_cast<int>(deck.run.ranks);
   if (count == session.control().size() && !on_gpus) return {count, session.backend(), false};
   const bool assumed = deck.comm.backend == "auto";
+  const bool on_nodes = deck.zero.shard_group == "node" && count > train::assumed_ranks_a_node(deck);
+  if (assumed && on_nodes && !on_gpus && kHostIsDevice) return {count, "mpi", true};
   return {count, assumed ? dist::assumed_backend(count, on_gpus || !kHostIsDevice) : deck.comm.backend,
           assumed && count > 1};
 }
@@ -69,7 +71,10 @@ std::string remarks_on(const Ranks& ranks) {
   std::string text;
   if (ranks.assumed) {
     text = "assumed: comm.backend = auto takes " + ranks.backend +
-           (ranks.backend == "nccl" ? ", each rank having a GPU of its own" : ", all ranks being on one node") + "\n";
+           (ranks.backend == "nccl"  ? ", each rank having a GPU of its own"
+            : ranks.backend == "mpi" ? ", the ranks being on several nodes"
+                                     : ", all ranks being on one node") +
+           "\n";
   }
   return text +
          (ranks.backend == "nccl" ? "not in it: what NCCL takes of each GPU, which a run measures and books\n" : "");
@@ -77,7 +82,8 @@ std::string remarks_on(const Ranks& ranks) {
 
 /// What "node" is taken for, of ranks that are not here to be asked.
 std::string remark_on_nodes(const io::Deck& deck) {
-  return deck.zero.shard_group == "node" ? "assumed: zero.shard_group = \"node\" means 8 ranks\n" : "";
+  if (deck.zero.shard_group != "node" || deck.ranks_a_node > 0) return "";
+  return fmt::format("assumed: nodes of {} ranks\n", train::assumed_ranks_a_node(deck));
 }
 
 /// What to run on these ranks, with the overrides that make it fit.
@@ -100,10 +106,12 @@ std::string advice_for(const Ranks& ranks, const io::Deck& deck, const plan::Dev
   }
   if (fit->in_groups) {
     const plan::MemoryPlan& groups = *fit->in_groups;
-    text += fmt::format("; with zero.shard_group={} too ({:.1f} GiB), which sends {:.1f} GiB a step between groups where ",
-                        groups.ranks_a_group, gib(groups), static_cast<double>(groups.sent.across) / kGiB);
-    text += fmt::format("one group sends {:.1f} between the same ranks",
-                        static_cast<double>(plan::sent_beyond(fit->plan, groups.ranks_a_group)) / kGiB);
+    text += fmt::format(
+        "\n{}sends {:.1f} GiB a step between groups in place of {:.1f} with {}zero.shard_group={} ({:.1f} GiB)", who,
+        static_cast<double>(groups.sent.across) / kGiB,
+        static_cast<double>(plan::sent_beyond(fit->plan, groups.ranks_a_group)) / kGiB,
+        fit->overrides.empty() ? "" : fmt::format("{} ", fmt::join(fit->overrides, " ")), groups.ranks_a_group,
+        gib(groups));
   }
   return text + "\n";
 }
@@ -136,7 +144,6 @@ std::vector<plan::StepTime> times_of(const io::Deck& deck, const std::vector<pla
   for (const plan::MemoryPlan& plan : plans) {
     io::Deck changed = deck;
     changed.zero.stage = plan.stage;
-    if (plan.stage == 0) changed.zero.shard_group = "all";
     if (plan.stage >= 2) changed.zero.accumulation = "ordered";
     times.push_back(
         plan::step_time(train::settings_of(changed, plan.num_ranks, train::vocab_of(deck), 0), plan, rates));

@@ -183,7 +183,8 @@ double seconds_since_1970() {
 }  // namespace
 
 void TrainingRun::say_banner() {
-  const Banner banner{deck_, settings_, plan_, *mesh_.all, session_.runtime(), engine_->parameters(), data_.description};
+  const Banner banner{
+      deck_, settings_, plan_, *mesh_.all, session_.runtime(), engine_->parameters(), data_.description};
   for (const auto& line : lines_of(banner)) log_.say(line);
   if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
     log_.say(settings_.offload.uses(MemorySource::Kind::disk)
@@ -225,13 +226,11 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
   row.mfu = utilisation(row.tokens_per_s);
   row.seconds = engine_->timeline().seconds();
   if (deck_.checkpoint.every > 0) row.seconds["checkpoint"] = saving_->take_stall();
-  std::int64_t across = 0;
   for (const auto& count : mesh_.counts()) {
     row.bytes_sent[std::string(count.collective)] = count.bytes;
-    across += count.bytes_across;
+    row.bytes_across_groups += count.bytes_across;
     row.seconds[std::string(count.collective)] = count.seconds;
   }
-  if (mesh_.mesh().num_groups() > 1) row.bytes_sent["across_groups"] = across;
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
     row.memory[std::string(kMemoryNames[i])] = ledger_.bytes(static_cast<Memory>(i));
   }

@@ -58,7 +58,7 @@ Session::Session(const dist::Environment& environment, const Read& read)
     dist::agreed(*comm, [&] { require_device(deck_); });
     require_same_deck(deck_, *comm);
   }
-  if (deck_.zero.shard_group == "node" && environment.size() > 1) deck_.zero.shard_group = ranks_of_node();
+  if (environment.size() > 1) deck_.ranks_a_node = ranks_a_node();
   dist::Environment::obey_timeout(deck_.comm.timeout_s);
   runtime_.emplace(deck_.run.threads, environment);
   control_ = dist::make_control_communicator(environment.world(), deck_.comm.timeout_s);
@@ -80,11 +80,12 @@ const std::string& Session::backend() {
   return backend_;
 }
 
-std::string Session::ranks_of_node() const {
+int Session::ranks_a_node() const {
   const int ranks = dist::ranks_a_node(ranks_, options());
-  if (ranks > 0) return std::to_string(ranks);
+  if (ranks > 0) return ranks;
   const auto comm = dist::make_control_communicator(ranks_, deck_.comm.timeout_s);
-  if (dist::broadcast_value(*comm, environment_.local_ranks()) == comm->size()) return "all";
+  if (dist::broadcast_value(*comm, environment_.local_ranks()) == comm->size()) return comm->size();
+  if (deck_.zero.shard_group != "node") return 0;
   throw Error(Failure::deck,
               "zero.shard_group = \"node\": the nodes have different numbers of ranks, or these are not numbered node "
               "by node; start equally many on each, or give the number of ranks of a group",
@@ -94,8 +95,7 @@ std::string Session::ranks_of_node() const {
 dist::CommunicatorOptions Session::options() const { return train::communicator_options(deck_); }
 
 plan::MemoryPlan Session::plan_of(train::Settings settings) {
-  if (!ranks_a_node_) ranks_a_node_ = dist::ranks_a_node(ranks_, settings.comm);
-  settings.comm.ranks_per_node = *ranks_a_node_;
+  settings.comm.ranks_per_node = deck_.ranks_a_node;
   const std::string& name = backend();
   return dist::agreed(*control_, [&] { return plan::memory_plan(settings, name, control_->size()); });
 }
@@ -233,6 +233,13 @@ std::vector<std::string> notes_on_sums(const train::Settings& settings, const io
         "train.micro_batch = {}; {}",
         ranks - rest, ranks, sizes.global_batch, granules(sizes.micro_batch), sizes.micro_batch,
         even > 0 ? fmt::format("{} gives all of them work", even) : "the batch has too few sequences for them"));
+  }
+  const std::string& group = deck.zero.shard_group;
+  if (group == "node" && ranks > 1 && settings.ranks_a_group == 1) {
+    notes.emplace_back("note         zero.shard_group = \"node\": a node has one rank, which holds all of the state");
+  } else if (group != "all" && group != "node" && std::stoi(group) > ranks) {
+    notes.push_back(fmt::format("note         zero.shard_group = {}: these are {} rank{}, one group", group, ranks,
+                                ranks == 1 ? "" : "s"));
   }
   if (deck.zero.accumulation == "local" && ranks > 1) {
     notes.emplace_back(

@@ -57,8 +57,9 @@ class Session {
 
  private:
   [[nodiscard]] dist::CommunicatorOptions options() const;
-  /// zero.shard_group for "node". Collective. Throws Error(deck, seen by all ranks) where nodes are unlike.
-  [[nodiscard]] std::string ranks_of_node() const;
+  /// Of each node; 0 where they have different numbers. Collective. Throws Error(deck, seen by all ranks) where
+  /// zero.shard_group = "node" needs equal ones.
+  [[nodiscard]] int ranks_a_node() const;
 
   const dist::Environment& environment_;
   const void* ranks_;  // as Environment::world() names them
@@ -66,8 +67,7 @@ class Session {
   std::optional<train::Runtime> runtime_;
   std::unique_ptr<dist::Communicator> control_;
   std::string tuning_;
-  std::string backend_;             // "" until it was asked for
-  std::optional<int> ranks_a_node_;  // likewise; dist::ranks_a_node
+  std::string backend_;  // "" until it was asked for
 };
 
 // What must hold before a command spends time, each refused in one line with cause and remedy.

@@ -325,8 +325,10 @@ std::int64_t ranks_of_run(const std::string& run) { return ranks_of(run, io::rea
 void replay(const dist::Environment& environment, const std::string& run, const std::vector<std::string>& overrides,
             std::int64_t step) {
   Session session(environment, [&](dist::Communicator& comm) {
-    io::Deck deck = dist::agreed(
-        comm, [&] { return on_any_ranks(io::read_deck(run + "/" + train::kDeckFile, overrides), overrides); });
+    io::Deck deck = dist::agreed(comm, [&] {
+      const io::Deck given = io::read_deck(run + "/" + train::kDeckFile, overrides);
+      return ranks_of(run, given) == comm.size() ? given : on_any_ranks(given, overrides);
+    });
     require_rank_count(run, deck, step, comm);
     deck.run.dir = run;
     deck.checkpoint.resume = "none";

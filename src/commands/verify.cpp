@@ -36,9 +36,9 @@ std::string ranks_of(const Layout& layout) {
 }
 
 std::string row_of(const Layout& layout, const Trace& trace, const std::string& differs) {
-  return fmt::format("{:>5}  {:>5}  {:>8}  {:>7}  {:>22.17g}  {:>22.17g}  {:012x}  {}\n", ranks_of(layout), layout.stage,
-                     layout.backend, layout.threads, trace.losses.back(), trace.norms.back(), trace.hash() >> 16U,
-                     differs.empty() ? "equal" : "DIFFERS in " + differs);
+  return fmt::format("{:>5}  {:>5}  {:>8}  {:>7}  {:>22.17g}  {:>22.17g}  {:012x}  {}\n", ranks_of(layout),
+                     layout.stage, layout.backend, layout.threads, trace.losses.back(), trace.norms.back(),
+                     trace.hash() >> 16U, differs.empty() ? "equal" : "DIFFERS in " + differs);
 }
 
 /// The steps under one layout after the other, each compared with the first.
@@ -122,8 +122,9 @@ void Verification::add(Session& group, const io::Deck& deck, int threads) {
     const std::string differs = difference_from_first(trace, run.engine(), comm);
     if (comm.rank() == 0) std::cout << row_of(layout, trace, differs) << std::flush;
     if (differs.empty() || !difference_.empty()) return;
-    difference_ = fmt::format("{} rank{}, stage {}, {}, {} thread{}: {}", ranks_of(layout),
-                              layout.ranks == 1 ? "" : "s", layout.stage, layout.backend, layout.threads, layout.threads == 1 ? "" : "s", differs);
+    difference_ =
+        fmt::format("{} rank{}, stage {}, {}, {} thread{}: {}", ranks_of(layout), layout.ranks == 1 ? "" : "s",
+                    layout.stage, layout.backend, layout.threads, layout.threads == 1 ? "" : "s", differs);
   } else {
     keep_weights(trace, run.engine());
     if (comm.rank() == 0) std::cout << row_of(layout, trace, "") << std::flush;
@@ -244,7 +245,10 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   const train::DataSet data = open_data_of(deck, comm);
   std::optional<Trace> reference = reference_of(options, deck, data, comm);
   const bool has_reference = reference.has_value();
-  const auto settings = train::settings_of(deck, comm.size(), data.vocab, data.train->num_samples());
+  const auto settings = dist::agreed(comm, [&] {
+    for (const std::int64_t count : counts) train::ranks_a_group(deck, static_cast<int>(count));
+    return train::settings_of(deck, static_cast<int>(counts.back()), data.vocab, data.train->num_samples());
+  });
   const int threads = session.runtime().threads();
   std::string not_compared;  // why the reference is not
   if (has_reference && reference->threads != threads && kernels::products_depend_on_threads(settings.precision)) {

@@ -46,7 +46,9 @@ void ChainReductions::start(const float* full, float* shard, const Partition& pa
   const std::int64_t bytes = chain_chunk_bytes(partition.extent() * kFloat, layout_, most_bytes_);
   mine = {full, shard, partition, bytes / kFloat, fold};
   mine.last_node = layout_.node(fold.num_ranks(partition.num_ranks()) - 1);
-  mine.items = node_ > mine.last_node ? 0 : mine.chunks().count() * layout_.num_nodes;
+  mine.first_owner_node = layout_.node(partition.num_ranks() - partition.num_owners());
+  mine.owner_nodes = layout_.num_nodes - mine.first_owner_node;
+  mine.items = node_ > mine.last_node ? 0 : mine.chunks().count() * mine.owner_nodes;
   mine.first_own = num_own_;
   num_own_ += static_cast<std::uint64_t>(mine.chunks().count());
   mine.is_open = true;
@@ -101,8 +103,8 @@ void ChainReductions::receive(float* to, std::int64_t extent, int from, int tag,
 bool ChainReductions::post_input() {
   if (!find_item(posted_, true) || posted_.sequence >= added_.sequence + kWindow) return false;
   const Reduction& reduction = at(posted_.ticket);
-  const int owner = layout_.rank(static_cast<int>(posted_.item % layout_.num_nodes), local_);
-  const std::int64_t extent = reduction.chunks().size(owner, posted_.item / layout_.num_nodes);
+  const int owner = layout_.rank(reduction.node_of(posted_.item), local_);
+  const std::int64_t extent = reduction.chunks().size(owner, reduction.chunk_of(posted_.item));
   Message& message = inputs_[posted_.slot()];
   float* const to = partial(posted_.slot());
   if (node_ > 0) {
@@ -121,8 +123,8 @@ bool ChainReductions::add_item() {
   if (board_.first_behind(&Posting::posted, Collective::reduce_scatter, added_.ticket) >= 0) return false;
   const Reduction& reduction = at(added_.ticket);
   const Chunks chunks = reduction.chunks();
-  const std::int64_t k = added_.item / layout_.num_nodes;
-  const int owner = layout_.rank(static_cast<int>(added_.item % layout_.num_nodes), local_);
+  const std::int64_t k = reduction.chunk_of(added_.item);
+  const int owner = layout_.rank(reduction.node_of(added_.item), local_);
   const bool ends = node_ == reduction.last_node;
   float* const own = owner == rank_ ? reduction.shard + k * reduction.chunk : nullptr;
   float* const to = ends && owner == rank_ ? own : sum(slot);
@@ -152,8 +154,9 @@ bool ChainReductions::add_item() {
 }
 
 bool ChainReductions::has_added_own(const Cursor& own) const {
-  return added_.ticket > own.ticket ||
-         (added_.ticket == own.ticket && added_.item > own.item * layout_.num_nodes + node_);
+  const Reduction& reduction = at(own.ticket);
+  const std::int64_t item = own.item * reduction.owner_nodes + node_ - reduction.first_owner_node;
+  return added_.ticket > own.ticket || (added_.ticket == own.ticket && added_.item > item);
 }
 
 bool ChainReductions::send_accumulator() {
@@ -207,7 +210,7 @@ int ChainReductions::awaited(std::uint64_t ticket) {
     if (peer >= 0) return layout_.rank(node_, peer);
     const Reduction& reduction = at(added_.ticket);
     for (Message* message : {&inputs_[added_.slot()], &outputs_[added_.slot()],
-                             &own_accumulator(reduction, added_.item / layout_.num_nodes)}) {
+                             &own_accumulator(reduction, reduction.chunk_of(added_.item))}) {
       if (!arrived(*message)) return message->peer;
     }
   }

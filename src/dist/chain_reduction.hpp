@@ -7,7 +7,8 @@
 // memory, in rank order, and sends the sum to rank j of the node behind. So p flows run at once, all messages of flow j
 // are between ranks of index j, and a node sends S bytes of sums and its accumulators, where pairwise messages are
 // p S (N-1)/N. A fold of the first ranks ends the chain at the node of the last of these.
-//   item i of a flow: chunk i / N of the shard of rank j of node i mod N
+//   item i of a flow: chunk i / N of the shard of rank j of node i mod N; where the last M nodes own all shards (groups
+//   of ranks), chunk i / M of rank j of node N - M + i mod M
 // Items alternate between the shards, so that every node receives results at an equal rate. Progress is made only in
 // advance(), which every wait calls: a rank that computes holds up the chain until its next wait. The bits are those of
 // pairwise exchange.
@@ -61,11 +62,17 @@ class ChainReductions {
     std::int64_t chunk = 1;
     Fold fold;
     int last_node = 0;            ///< where the chain ends
+    int first_owner_node = 0;     ///< the nodes from here to the last one own shards
+    int owner_nodes = 1;
     std::int64_t items = 0;       ///< of this rank's flow; 0 behind the last node
     std::uint64_t first_own = 0;  ///< sequence of the first chunk of this rank's own shard
     bool is_open = false;
 
     [[nodiscard]] Chunks chunks() const { return {partition, chunk}; }
+    [[nodiscard]] std::int64_t chunk_of(std::int64_t item) const { return item / owner_nodes; }
+    [[nodiscard]] int node_of(std::int64_t item) const {
+      return first_owner_node + static_cast<int>(item % owner_nodes);
+    }
   };
   /// Item `item` of reduction `ticket`, the sequence-th of all of them.
   struct Cursor {

@@ -58,8 +58,8 @@ bool is_of_shards(Placement placement) {
 
 Mesh::Mesh(Communicator& all, Communicator& group, Communicator& replicas)
     : all_(&all), group_(&group), replicas_(&replicas) {
-  require(all.size() == group.size() * replicas.size() &&
-              all.rank() == replicas.rank() * group.size() + group.rank() && replicas.size() > 1,
+  require(all.size() == group.size() * replicas.size() && all.rank() == replicas.rank() * group.size() + group.rank() &&
+              replicas.size() > 1,
           "Mesh: a group and its replicas that are not the axes of all ranks");
 }
 
@@ -198,8 +198,7 @@ Transfer<T> redistribute(const DistributedArray<T>& source, const DistributedArr
   if (!mesh.is_last_group()) sum = slice(source.full(unit), 0, 0);  // this rank gets no part of it
   const Partition of_last_group(partition.extent(), comm.size(), mesh.group().size());
   transfer.comm_ = &comm;
-  transfer.pending_ =
-      start_reduce(comm, source.full(unit), sum, of_last_group, comm.adds_in_order() ? fold : Fold());
+  transfer.pending_ = start_reduce(comm, source.full(unit), sum, of_last_group, comm.adds_in_order() ? fold : Fold());
   transfer.at_ = of_mesh(Placement::in_last_group);
   transfer.from_ = destination.shard(unit);
   if (adds_later) transfer.addend_ = sum;
@@ -216,10 +215,10 @@ void redistribute(const DistributedArray<T>& source, const DistributedArray<T>& 
   for (auto& transfer : started) transfer.wait_until_reusable();
 }
 
-#define KOZERO_INSTANTIATE(T)                                                                              \
-  template class DistributedArray<T>;                                                                      \
-  template class Transfer<T>;                                                                              \
-  template Transfer<T> redistribute(const DistributedArray<T>&, const DistributedArray<T>&, int, Fold);    \
+#define KOZERO_INSTANTIATE(T)                                                                           \
+  template class DistributedArray<T>;                                                                   \
+  template class Transfer<T>;                                                                           \
+  template Transfer<T> redistribute(const DistributedArray<T>&, const DistributedArray<T>&, int, Fold); \
   template void redistribute(const DistributedArray<T>&, const DistributedArray<T>&);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 

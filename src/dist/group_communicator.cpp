@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // group_communicator.cpp: MPI's error texts, the messages of waits that ended, and control traffic by nonblocking
 // collectives.
+#include <mpi.h>
 #include <algorithm>
 #include <array>
 #include <exception>
 #include <limits>
-#include <mpi.h>
 #include <mutex>
 #include <numeric>
 #include <string>

@@ -181,10 +181,21 @@ namespace {
 
 std::string backend_on(int size, const std::string& backend) { return size == 1 ? "self" : backend; }
 
-/// Replicas are `ranks_a_group` ranks apart.
-CommunicatorOptions options_of_replicas(CommunicatorOptions options, int ranks_a_group) {
-  if (options.ranks_per_node > 0) options.ranks_per_node = std::max(options.ranks_per_node / ranks_a_group, 1);
+/// Of a group's communicator, which gathers alone: it adds nothing, and needs no buffers for addends.
+CommunicatorOptions options_of_group(CommunicatorOptions options, const std::string& backend) {
+  constexpr std::int64_t kLeastBuffer = std::int64_t{64} << 10;
+  if (backend == "mpi" && kHostIsDevice) options.chunk_bytes = std::min(options.chunk_bytes, kLeastBuffer);
+  options.exact = false;
+  options.notice = [](const std::string&) {};  // that of all ranks has said it
   return options;
+}
+
+/// Replicas gather alone too, and are `ranks_a_group` ranks apart.
+CommunicatorOptions options_of_replicas(const CommunicatorOptions& options, const std::string& backend,
+                                        int ranks_a_group) {
+  CommunicatorOptions of_axis = options_of_group(options, backend);
+  if (of_axis.ranks_per_node > 0) of_axis.ranks_per_node = std::max(of_axis.ranks_per_node / ranks_a_group, 1);
+  return of_axis;
 }
 
 }  // namespace
@@ -198,13 +209,19 @@ MeshCommunicators make_mesh(const std::string& backend, const void* mpi_comm, in
                                                    has_groups ? ranks_a_group : 0);
   if (!has_groups) return mesh;
   require(all.size % ranks_a_group == 0, "make_mesh: the ranks are no whole number of groups");
-  const std::string& name = mesh.all->name();
+  const std::string name = mesh.all->name();
+  // One axis may fail on some ranks alone: all learn it.
   const RanksOfColor group(mpi_comm, all.rank / ranks_a_group);
-  mesh.group = std::make_unique<CountedCommunicator>(
-      make_communicator(backend_on(ranks_a_group, name), group.handle(), ledger, options));
+  agreed(*mesh.all, [&] {
+    const std::string of_group = backend_on(ranks_a_group, name);
+    mesh.group = std::make_unique<CountedCommunicator>(
+        make_communicator(of_group, group.handle(), ledger, options_of_group(options, of_group)));
+  });
   const RanksOfColor replicas(mpi_comm, all.rank % ranks_a_group);
-  mesh.replicas = std::make_unique<CountedCommunicator>(
-      make_communicator(name, replicas.handle(), ledger, options_of_replicas(options, ranks_a_group)), 1);
+  agreed(*mesh.all, [&] {
+    mesh.replicas = std::make_unique<CountedCommunicator>(
+        make_communicator(name, replicas.handle(), ledger, options_of_replicas(options, name, ranks_a_group)), 1);
+  });
   return mesh;
 }
 
@@ -217,8 +234,9 @@ MeshCommunicators make_planned_mesh(const std::string& backend, int size, int ra
   };
   MeshCommunicators mesh{.all = planned(size, options, has_groups ? ranks_a_group : 0), .group = {}, .replicas = {}};
   if (!has_groups) return mesh;
-  mesh.group = planned(ranks_a_group, options, 0);
-  mesh.replicas = planned(size / ranks_a_group, options_of_replicas(options, ranks_a_group), 1);
+  const std::string name = backend == "auto" ? assumed_backend(size) : backend;
+  mesh.group = planned(ranks_a_group, options_of_group(options, name), 0);
+  mesh.replicas = planned(size / ranks_a_group, options_of_replicas(options, name, ranks_a_group), 1);
   return mesh;
 }
 

@@ -87,7 +87,9 @@ const char* name_of(Collective collective) {
 /// What the user set stays.
 class PinnedAlgorithm {
  public:
-  explicit PinnedAlgorithm(bool pins) {
+  /// `several`: communicators are at work on one GPU at once, in one order on all ranks.
+  PinnedAlgorithm(bool pins, bool several) {
+    if (several) pin("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
     if (!pins) return;
     pin("NCCL_ALGO", "Ring");
     pin("NCCL_PROTO", "Simple");
@@ -132,7 +134,7 @@ class NcclCommunicator final : public GroupCommunicator {
     if (rank() == 0) check(nccl_.get_unique_id(&id), "ncclGetUniqueId");
     const std::string bytes = broadcast_control(std::string(id.internal, sizeof(id.internal)));
     std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
-    const PinnedAlgorithm pinned(options.deterministic);
+    const PinnedAlgorithm pinned(options.deterministic, options.communicators > 1);
     description_ = (library.is_mock ? "nccl (the tests' mock" : "nccl (NCCL " + library.version) +
                    PinnedAlgorithm::in_force() + (is_exact() ? ", sums in rank order)" : ")");
     wait_for_result(connection_.open(rank(), size(), id), "ncclCommInitRankConfig");
@@ -303,8 +305,8 @@ class NcclCommunicator final : public GroupCommunicator {
   /// Reads NCCL's return code.
   void check(nccl::Result result, const char* what) {
     if (result == nccl::kSuccess) return;
-    lose("rank " + std::to_string(job_rank()) + ": NCCL refused " + what + ": " + nccl_.get_error_string(result) + " (" +
-         nccl_.get_last_error(comm()) + ")");
+    lose("rank " + std::to_string(job_rank()) + ": NCCL refused " + what + ": " + nccl_.get_error_string(result) +
+         " (" + nccl_.get_last_error(comm()) + ")");
   }
 
   void look() override {

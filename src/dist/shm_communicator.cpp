@@ -281,7 +281,7 @@ std::string shm_unavailable_reason(const void* mpi_comm, const CommunicatorOptio
   const BlockingCall call("MPI_Bcast");
   std::int64_t free_bytes = options.shm_free_bytes();
   check_mpi(MPI_Bcast(&free_bytes, 1, MPI_INT64_T, 0, comm), "MPI_Bcast");
-  const std::int64_t needed = size * window_bytes(size, options);
+  const std::int64_t needed = options.communicators * size * window_bytes(size, options);
   if (free_bytes >= needed) return {};
   return "shared memory needs " + in_mib(needed) + " and /dev/shm has " + in_mib(free_bytes) + " left";
 }

@@ -98,9 +98,11 @@ namespace {
 
 MemoryPlan plan_in_stage(io::Deck deck, int stage, const std::string& backend, int num_ranks, std::int64_t data_vocab) {
   deck.zero.stage = stage;
-  if (stage == 0) deck.zero.shard_group = "all";
   if (stage >= 2 && deck.zero.accumulation == "local") deck.zero.accumulation = "ordered";
-  return memory_plan(train::settings_of(deck, num_ranks, data_vocab, 0), backend, num_ranks);
+  train::Settings settings = train::settings_of(deck, num_ranks, data_vocab, 0);
+  const bool by_node = deck.zero.shard_group == "node" || deck.ranks_a_node > 0;
+  if (by_node && settings.comm.ranks_per_node == 0) settings.comm.ranks_per_node = train::assumed_ranks_a_node(deck);
+  return memory_plan(settings, backend, num_ranks);
 }
 
 /// Ways to compute again that keep less than the deck's, the deck's first.
@@ -152,20 +154,22 @@ std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend
   return std::nullopt;
 }
 
-/// `fit`'s deck in the smallest groups that fit.
+/// `fit`'s deck in the smallest groups of whole nodes that fit, where they spare traffic between groups.
 std::optional<MemoryPlan> smallest_groups(const io::Deck& deck, const Fit& fit, const std::string& backend,
                                           std::int64_t data_vocab, const DeviceAndHost& room) {
-  if (fit.plan.stage == 0 || fit.plan.ranks_a_group < fit.plan.num_ranks) return std::nullopt;
+  const bool has_nodes = backend == "nccl" || deck.ranks_a_node > 0;
+  if (!has_nodes || fit.plan.stage == 0 || fit.plan.ranks_a_group < fit.plan.num_ranks) return std::nullopt;
+  const int node = train::assumed_ranks_a_node(deck);
   io::Deck changed = deck;
   for (const std::string& override : fit.overrides) {
     if (override.starts_with("train.recompute=")) changed.train.recompute = override.substr(override.find('=') + 1);
   }
   changed.train.micro_batch = fit.plan.micro_batch;
-  for (int ranks = 2; ranks < fit.plan.num_ranks; ++ranks) {
+  for (int ranks = node; ranks < fit.plan.num_ranks; ranks += node) {
     if (fit.plan.num_ranks % ranks != 0) continue;
     changed.zero.shard_group = std::to_string(ranks);
     const MemoryPlan plan = plan_in_stage(changed, fit.plan.stage, backend, fit.plan.num_ranks, data_vocab);
-    if (plan.needed().fit(room)) return plan;
+    if (plan.needed().fit(room) && 10 * plan.sent.across < 9 * sent_beyond(fit.plan, ranks)) return plan;
   }
   return std::nullopt;
 }
@@ -183,6 +187,11 @@ std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, i
   io::Deck changed = deck;
   std::vector<std::string> overrides;
   auto fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
+  if (!fit && changed.zero.shard_group != "all") {
+    changed.zero.shard_group = "all";
+    overrides.emplace_back("zero.shard_group=all");
+    fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
+  }
   const bool of_other_program = kHostIsDevice && backend == "nccl";
   const auto offload = [&](const char* key, std::string& value) {
     if (fit || value != "none" || of_other_program) return;

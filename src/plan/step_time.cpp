@@ -116,6 +116,9 @@ Rates published_rates(const std::string& device, const train::Settings& settings
       "{}: half of the published peak, {:.0f} TFLOP/s, 80 % of its memory's {:.1f} TB/s, links of "
       "{:.0f} GB/s",
       gpu.published, rates.products / 1e12, gpu.memory / 1e12, rates.link / 1e9);
+  if (rates.link_in_group != rates.link && settings.ranks_a_group < ranks) {
+    rates.source += fmt::format(", of {:.0f} in a group", rates.link_in_group / 1e9);
+  }
   return rates;
 }
 
@@ -163,9 +166,8 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   const bool has_groups = plan.ranks_a_group < plan.num_ranks;
   const auto across = static_cast<double>(has_groups ? plan.sent.across : plan.sent.all);
   const auto within = static_cast<double>(plan.sent.all) - across;
-  const double sent = plan.num_ranks == 1
-                          ? 0.0
-                          : across / rates.link + within / rates.link_in_group + collectives * rates.latency_s;
+  const double sent =
+      plan.num_ranks == 1 ? 0.0 : across / rates.link + within / rates.link_in_group + collectives * rates.latency_s;
   time.hidden = rates.overlaps ? std::min(sent, 2.0 / 3.0 * time.products) : 0.0;
   time.communication = sent - time.hidden;
   // What is written goes to the disk while the next step computes.

@@ -229,6 +229,7 @@ std::map<std::string, std::string> exactness_of(const Settings& settings, const 
        with_stored_type(settings.precision, [](auto type) { return kernels::multiplier<decltype(type)>(); })},
       {"the library of products", library_of_products()}};
   if (local || !comm.adds_in_order()) all["the number of ranks"] = std::to_string(comm.size());
+  if (!comm.adds_in_order()) all["zero.shard_group, in ranks"] = std::to_string(settings.ranks_a_group);
   if (kernels::products_depend_on_threads(settings.precision)) {
     all["the number of threads"] = std::to_string(Device().concurrency());
   }

@@ -75,19 +75,27 @@ Offload offload_of(const io::Deck& deck) {
 
 dist::CommunicatorOptions communicator_options(const io::Deck& deck) {
   const int held = std::max(recompute_of(deck.train.recompute).blocks, 1);
+  const bool has_groups = deck.zero.stage > 0 && deck.zero.shard_group != "all";
   return {.timeout_s = deck.comm.timeout_s,
           .under_way = zero::collectives_under_way(static_cast<int>(deck.zero.prefetch_units) + held - 1),
           .deterministic = deck.run.deterministic,
-          .exact = deck.comm.exact};
+          .exact = deck.comm.exact,
+          .communicators = has_groups ? 3 : 1};
+}
+
+int assumed_ranks_a_node(const io::Deck& deck) {
+  constexpr int kUsual = 8;  // GPUs of a server
+  return deck.ranks_a_node > 0 ? deck.ranks_a_node : kUsual;
 }
 
 int ranks_a_group(const io::Deck& deck, int num_ranks) {
-  constexpr int kRanksOfNode = 8;
   const std::string& text = deck.zero.shard_group;
   if (text == "all") return num_ranks;
-  const int ranks = std::min(text == "node" ? kRanksOfNode : std::stoi(text), num_ranks);
+  const bool by_node = text == "node";
+  const int ranks = std::min(by_node ? assumed_ranks_a_node(deck) : std::stoi(text), num_ranks);
   if (num_ranks % ranks == 0) return ranks;
-  throw Error(Failure::deck, "zero.shard_group = " + text + ": " + std::to_string(num_ranks) +
+  const std::string value = by_node ? "\"node\", " + std::to_string(ranks) + " ranks" : text;
+  throw Error(Failure::deck, "zero.shard_group = " + value + ": " + std::to_string(num_ranks) +
                                  " ranks are no whole number of such groups; give a divisor of the number of ranks, or "
                                  "\"all\"");
 }

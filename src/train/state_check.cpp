@@ -27,15 +27,16 @@ std::uint64_t hash_of(const zero::RestingArray& array) {
               Error::Seen::by_all_ranks);
 }
 
-/// `ranks_with`: by hash, at least two of them.
-std::string text_of_difference(const std::string& name, const std::map<std::uint64_t, std::vector<int>>& ranks_with) {
+/// `ranks_with`: by hash, at least two of them. `others`: which other ranks hold the same.
+std::string text_of_difference(const std::string& name, const std::map<std::uint64_t, std::vector<int>>& ranks_with,
+                               const char* others) {
   std::size_t ranks = 0;
   for (const auto& [hash, with] : ranks_with) ranks += with.size();
   const auto fewer = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
   const auto [fewest, most] = std::minmax_element(ranks_with.begin(), ranks_with.end(), fewer);
   const auto [low, high] = std::minmax(fewest->second.front(), most->second.front());
   return 2 * most->second.size() > ranks
-             ? fmt::format("{} on rank {} is not that of the other ranks", name, fewest->second.front())
+             ? fmt::format("{} on rank {} is not that of the other {}", name, fewest->second.front(), others)
              : fmt::format("{} differs between rank {} and rank {}", name, low, high);
 }
 
@@ -149,7 +150,9 @@ void StateCheck<Scalar>::compare_replicas(std::int64_t step, const std::vector<s
       for (int rank = first; rank < comm_.size(); rank += stride) {
         ranks_with[all[static_cast<std::size_t>(rank) * mine.size() + i]].push_back(rank);
       }
-      if (ranks_with.size() > 1) refuse(step, text_of_difference(name_of(arrays[i]), ranks_with));
+      if (ranks_with.size() > 1) {
+        refuse(step, text_of_difference(name_of(arrays[i]), ranks_with, arrays[i].replicated ? "ranks" : "groups"));
+      }
     }
   }
 }

@@ -118,8 +118,7 @@ void Trainer<Scalar>::train_on(const Sampler& sampler, const SampleSource& sourc
   if (pages_bytes_ > 0 && pages_ == nullptr) pages_ = std::make_unique<PageStream>(pages_of_update(), pages_bytes_);
   if (check_ != nullptr) check_->discard();
   check_.reset();
-  if (config.check_every > 0)
-    check_ = std::make_unique<StateCheck<Scalar>>(model_->parameters(), state_, *optimizer_);
+  if (config.check_every > 0) check_ = std::make_unique<StateCheck<Scalar>>(model_->parameters(), state_, *optimizer_);
   losses_ = HostScalars("kozero::train::losses", static_cast<std::size_t>(config.micro_steps));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // gradients.cpp: when addends are cleared, reduced and gathered, and their norm.
+#include <bit>
 #include <cmath>
 
 #include <kozero/core/error.hpp>
@@ -160,10 +161,23 @@ Vector<float> Gradients::full(int unit) const {
 double Gradients::norm() {
   squares_->clear();
   for (int unit = 0; unit < table_.num_units(); ++unit) squares_->add(shard(unit));
-  kernels::ExactSum all;
-  for (const auto& sum : dist::from_all_ranks(addends_.comm(), squares_->sum())) all += sum;
-  all.normalize();
-  return std::sqrt(all.value());
+  const dist::Mesh& mesh = addends_.mesh();
+  const auto of_ranks = dist::from_all_ranks(mesh.all(), squares_->sum());
+  const auto ranks_a_group = at(mesh.group().size());
+  std::vector<double> of_groups;
+  for (std::size_t first = 0; first < of_ranks.size(); first += ranks_a_group) {
+    kernels::ExactSum sum;
+    for (std::size_t rank = first; rank < first + ranks_a_group; ++rank) sum += of_ranks[rank];
+    sum.normalize();
+    of_groups.push_back(std::sqrt(sum.value()));
+    if (std::bit_cast<std::uint64_t>(of_groups.back()) == std::bit_cast<std::uint64_t>(of_groups.front())) continue;
+    throw Error(Failure::internal,
+                "the finished gradients of groups 0 and " + std::to_string(of_groups.size() - 1) +
+                    " (zero.shard_group) have different norms: a rank stores or receives wrongly; go on from the "
+                    "newest checkpoint",
+                Error::Seen::by_all_ranks);
+  }
+  return of_groups.front();
 }
 
 std::string Gradients::first_non_finite() const {
@@ -172,7 +186,7 @@ std::string Gradients::first_non_finite() const {
     const std::int64_t index = kernels::first_non_finite(Device(), Vector<const float>(shard(unit)));
     if (index >= 0) found = table_.unit(unit).offset + addends_.layout().shard(unit).begin + index;
   }
-  for (const std::int64_t other : dist::from_all_ranks(addends_.comm(), found)) found = std::min(found, other);
+  for (const std::int64_t other : dist::from_all_ranks(addends_.mesh().all(), found)) found = std::min(found, other);
   for (const auto& row : table_.rows()) {
     const std::int64_t first = table_.unit(row.unit).offset + row.offset;
     if (found >= first && found < first + row.extent()) return row.name;

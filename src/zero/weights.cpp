@@ -34,9 +34,15 @@ std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist
     mine.push_back(kernels::bit_hash(Device(), part, begin - row.offset));
     release_pages(part);
   }
-  const std::vector<std::uint64_t> all = dist::from_all_ranks(master.comm(), mine);
-  std::vector<std::uint64_t> hashes(mine.size());
-  for (std::size_t i = 0; i < all.size(); ++i) hashes[i % mine.size()] += all[i];
+  const std::vector<std::uint64_t> all = dist::from_all_ranks(master.mesh().all(), mine);
+  const std::size_t of_group = mine.size() * at(master.comm().size());
+  std::vector<std::uint64_t> hashes(mine.size() * at(master.mesh().num_groups()));  // of all groups
+  for (std::size_t i = 0; i < all.size(); ++i) hashes[i / of_group * mine.size() + i % mine.size()] += all[i];
+  for (std::size_t i = mine.size(); i < hashes.size(); ++i) {
+    require(hashes[i] == hashes[i % mine.size()], "the groups of zero.shard_group hold different values of " +
+                                                      table.row(static_cast<int>(i % mine.size())).name);
+  }
+  hashes.resize(mine.size());
   return hashes;
 }
 
@@ -45,7 +51,8 @@ Weights<Scalar>::Weights(const ParameterTable& table, const dist::Mesh& mesh, We
                          MemoryLedger& ledger, GatherOrder order, StateMemory memory)
     : table_(table),
       stored_(table, mesh, placements.stored,
-              {Memory::parameters, "weights", memory.parameters != nullptr ? memory.parameters : &mesh.group()}, ledger),
+              {Memory::parameters, "weights", memory.parameters != nullptr ? memory.parameters : &mesh.group()},
+              ledger),
       stored_shards_(stored_.viewed_as(Placement::sharded)),
       held_(at(table.num_units()), false) {
   if constexpr (has_master<Scalar>) {

@@ -208,7 +208,7 @@ on_several_nodes() {
   expect 0 'auto takes mpi: the 2 ranks do not share one node' env MPIR_CVAR_NOLOCAL=1 $mpiexec -n 2 "$kozero" verify \
     "$inputs/quickstart.toml" $tiny
   lines 1 'auto takes mpi'
-  expect 0 '"backend":"mpi".*"communication":8388608,' env MPIR_CVAR_NOLOCAL=1 $mpiexec -n 2 "$kozero" plan \
+  expect 0 '"backend":"mpi".*"communication":16781824,' env MPIR_CVAR_NOLOCAL=1 $mpiexec -n 2 "$kozero" plan \
     "$inputs/gpt2_124m.toml" --ranks 2 --json
 }
 

@@ -152,25 +152,34 @@ groups() {
   expect 0 '^ZeRO +stage 3 on 4 ranks in 2 groups of 2: parameters sharded' on 4 train "$@" run.dir=two zero.shard_group=2
   expect 0 same sh -c 'h5diff one/weights.h5 two/weights.h5 /parameters && echo same'
   expect 0 same sh -c 'h5diff one/step_000000012/state.h5 two/step_000000012/state.h5 && echo same'
-  expect 0 '"bytes_sent":[{]"across_groups":[1-9]' cat two/metrics.jsonl
-  expect 0 '"bytes_sent":[{]"all_gather":' cat one/metrics.jsonl
+  expect 0 '"bytes_across_groups":[1-9]' cat two/metrics.jsonl
+  expect 0 '"bytes_across_groups":0' cat one/metrics.jsonl
   expect 0 'everything lies' on 2 train "$@" run.dir=two checkpoint.resume=two/step_000000006 zero.shard_group=1 \
     zero.stage=1
   expect 0 same sh -c 'h5diff one/weights.h5 two/weights.h5 /parameters && echo same'
   expect 0 '^ZeRO +stage 3 on 2 ranks in 2 groups of 1' env KOZERO_RANKS_PER_NODE=1 $mpiexec -n 2 "$kozero" train "$@" \
     run.dir=nodes zero.shard_group=node
-  expect 0 '^shard_group *= *"1"' grep shard_group nodes/deck.toml
+  also '^note +zero.shard_group = "node": a node has one rank, which holds all of the state$'
+  expect 0 '^shard_group *= *"node"' grep shard_group nodes/deck.toml
   expect 0 same sh -c 'h5diff one/weights.h5 nodes/weights.h5 /parameters && echo same'
   expect 0 '^ +12  loss .* equal$' on 4 verify two --replay 12 zero.shard_group=2
   expect 0 '^ +12  loss .* equal$' on 3 verify two --replay 12
   expect 0 'validation   loss' on 3 eval two
+  expect 0 '^note +zero.shard_group = 8: these are 2 ranks, one group$' on 2 train "$@" run.dir=few zero.shard_group=8
+  expect 2 '^\[rank 0\] error: zero.shard_group = 2: 3 ranks are no whole number' on 4 verify "$@" zero.shard_group=2 \
+    --ranks 1,2,3
+  lines 0 '^ranks  stage'
+  expect 0 'all stages agree bit for bit on 2 ranks' on 3 verify "$@" zero.shard_group=2 --ranks 2
   expect 2 '^\[rank 0\] error: zero.shard_group = 2: 3 ranks are no whole number of such groups; give a divisor of' \
     on 3 train "$@" run.dir=refused zero.shard_group=2
   expect 2 'No such file' ls refused
   expect 0 '^of it to other groups +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' "$kozero" plan "$@" zero.shard_group=2 --ranks 8
-  expect 0 '^16 ranks: fits as it is .*; with zero.shard_group=2 too .*GiB a step between groups where one group sends' \
-    "$kozero" plan "$@" --ranks 16 --memory 2GiB
-  expect 0 '^assumed: zero.shard_group = "node" means 8 ranks$' "$kozero" plan "$@" --ranks 16 zero.shard_group=node
+  expect 0 '^16 ranks: sends [0-9]+[.][1-9] GiB a step between groups in place of [0-9.]+ with zero.shard_group=8 [(]' \
+    "$kozero" plan "$inputs/gpt2_124m.toml" zero.stage=2 --ranks 16 --device h100 --memory 3GiB
+  expect 0 '^assumed: nodes of 8 ranks$' "$kozero" plan "$@" --ranks 16 zero.shard_group=node
+  also '^assumed: comm.backend = auto takes mpi, the ranks being on several nodes$'
+  expect 2 'zero.shard_group = "node", 8 ranks: 12 ranks are no whole number' "$kozero" plan "$@" --ranks 12 \
+    zero.shard_group=node
 }
 
 # memory_error_of RANKS OVERRIDE...: trains one step; by how many per cent the process' peak differs from its memory

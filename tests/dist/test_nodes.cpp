@@ -83,8 +83,9 @@ std::int64_t total(Communicator& comm, std::int64_t value) {
 /// One reduction of addends in shared memory: its arrays, and how many elements of its result are wrong.
 class Sum {
  public:
-  Sum(Communicator& comm, Vector<float> full, std::int64_t extent, Fold fold, int seed)
-      : comm_(comm), full_(slice(full, 0, extent)), partition_(extent, comm.size()), fold_(fold), seed_(seed) {
+  Sum(Communicator& comm, Vector<float> full, const Partition& partition, Fold fold, int seed)
+      : comm_(comm), full_(slice(full, 0, partition.extent())), partition_(partition), fold_(fold), seed_(seed) {
+    const std::int64_t extent = partition.extent();
     const auto mine = static_cast<std::size_t>(partition_.size(comm.rank()));
     for (std::int64_t i = 0; i < extent; ++i) full_(static_cast<std::size_t>(i)) = value_of(comm.rank() + seed, i);
     for (std::size_t i = 0; i < mine; ++i) apart_.push_back(value_of(41, static_cast<std::int64_t>(i)));
@@ -175,15 +176,18 @@ TEST_CASE("a chain over nodes adds in rank order, with several reductions under 
     for (const std::int64_t extent : {std::int64_t{1}, std::int64_t{65}, std::int64_t{1000}, kLargest}) {
       for (int ranks = 1; ranks <= group.size(); ++ranks) {
         for (const bool onto : {false, true}) {
-          const Fold fold{ranks, onto};
-          Sum first(*comm, slice(shared, 0, kLargest), extent, fold, 0);
-          Sum second(*comm, slice(shared, kLargest, kLargest), kLargest, {}, 50);
-          const std::int64_t of_first = first.wrong();
-          Sum third(*comm, slice(shared, 2 * kLargest, kLargest), extent, {ranks, !onto}, 100);
-          CAPTURE(p, group.size(), extent, ranks, onto);
-          CHECK(of_first == 0);
-          wrong += second.wrong();
-          CHECK(third.wrong() == 0);
+          for (const int owners : {group.size(), p, 1}) {  // all ranks, those of the last node, the last one
+            const Fold fold{ranks, onto};
+            const Partition partition(extent, group.size(), owners);
+            Sum first(*comm, slice(shared, 0, kLargest), partition, fold, 0);
+            Sum second(*comm, slice(shared, kLargest, kLargest), Partition(kLargest, group.size()), {}, 50);
+            const std::int64_t of_first = first.wrong();
+            Sum third(*comm, slice(shared, 2 * kLargest, kLargest), partition, {ranks, !onto}, 100);
+            CAPTURE(p, group.size(), extent, ranks, onto, owners);
+            CHECK(of_first == 0);
+            wrong += second.wrong();
+            CHECK(third.wrong() == 0);
+          }
         }
       }
     }
@@ -252,6 +256,16 @@ TEST_CASE("the partial sum goes from each node to the next once, and a shard goe
     CHECK(sent.receives == items - (is_first ? chunks : 0) + (is_last ? 0 : chunks));
     // Nobody adds behind the last rank with an addend.
     CHECK(traffic([&] { comm->reduce_scatter(shared.data(), shard.data(), partition, {.ranks = p}); }) == results);
+    // To owners on the last node alone nothing goes back; what they add onto goes to the first node.
+    const Partition of_last(extent, n, p);
+    std::vector<float> large(static_cast<std::size_t>(of_last.size(group.rank())), 1.0F);
+    CHECK(traffic([&] { comm->reduce_scatter(shared.data(), large.data(), of_last); }) == bytes * (num_nodes - 1));
+    const std::int64_t own_chunk = chain_chunk_bytes(bytes, {num_nodes, p}, 4096);
+    const std::int64_t chunks_of_last = (4 * of_last.largest() + own_chunk - 1) / own_chunk;
+    CHECK(sent.messages == (is_last ? 0 : chunks_of_last));
+    CHECK(sent.receives == (is_first ? 0 : chunks_of_last));
+    CHECK(traffic([&] { comm->reduce_scatter(shared.data(), large.data(), of_last, {.onto = true}); }) ==
+          bytes * (num_nodes - 1) + bytes);
     sent = {.ranks_per_node = p};
     comm->all_gather(shard.data(), shared.data(), partition, sizeof(float));
     CHECK(total(*comm, sent.bytes_to_other_nodes) == bytes * (num_nodes - 1));
@@ -273,7 +287,7 @@ TEST_CASE("arrays for which a node has no room are exchanged pairwise by all ran
   CHECK(comm->share("gradients", 1000) == nullptr);
   CHECK(notices.size() == (group.rank() == 0 ? 1 : 0));
   const auto own = ledger.take<float>(Memory::workspace, "own", 1000);
-  for (const bool onto : {false, true}) CHECK(Sum(*comm, own, 1000, {.onto = onto}, 0).wrong() == 0);
+  for (const bool onto : {false, true}) CHECK(Sum(*comm, own, Partition(1000, n), {.onto = onto}, 0).wrong() == 0);
   CHECK(comm->description().find("pairwise") != std::string::npos);
 }
 

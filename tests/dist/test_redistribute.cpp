@@ -290,7 +290,8 @@ TEST_CASE("in groups a sum ends in the last one, goes to the replicas, and is ga
       CHECK(Board::draw(whole) == sum);
       CHECK_THROWS_AS(redistribute(apart, reduced, kUnit), Error);
       Board::move(addends, addends.viewed_as(Placement::in_last_group));
-      CHECK(Board::draw(addends.viewed_as(Placement::in_last_group)) == (mesh.is_last_group() ? mine(sum) : mine(addend)));
+      CHECK(Board::draw(addends.viewed_as(Placement::in_last_group)) ==
+            (mesh.is_last_group() ? mine(sum) : mine(addend)));
     }
   }
 }

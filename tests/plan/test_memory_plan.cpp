@@ -81,16 +81,22 @@ TEST_CASE("a GPU's memory and its host's are each to have room, where they are k
   CHECK(need.fit({20, 0}));
 }
 
-TEST_CASE("the smallest groups that fit are named, and what they spare between nodes") {
-  const std::vector<std::string> given = {"model.preset=gpt2-124m", "train.global_batch=64", "train.micro_batch=4",
-                                          "zero.stage=3"};
-  const auto total = [&](const std::string& group) {
-    std::vector<std::string> overrides = given;
-    overrides.push_back("zero.shard_group=" + group);
-    return plan::memory_plan(train::settings_of(deck_with(overrides), 16, 50257, 0), "mpi", 16).total();
+TEST_CASE("the smallest groups of whole nodes that fit are named, and what they spare between nodes") {
+  const auto deck_in = [](const std::string& group) {
+    io::Deck deck =
+        deck_with({"model.preset=gpt2-124m", "train.global_batch=64", "train.micro_batch=4", "zero.stage=3"});
+    deck.zero.shard_group = group;
+    deck.ranks_a_node = 2;
+    return deck;
   };
-  const auto groups_in = [&](std::int64_t bytes) {
-    const auto fit = plan::first_fit(deck_with(given), "mpi", 16, 50257, {bytes, bytes});
+  const auto plan_in = [&](const std::string& group, int ranks = 16) {
+    train::Settings settings = train::settings_of(deck_in(group), ranks, 50257, 0);
+    settings.comm.ranks_per_node = 2;
+    return plan::memory_plan(settings, "mpi", ranks);
+  };
+  const auto total = [&](const std::string& group) { return plan_in(group).total(); };
+  const auto groups_in = [&](std::int64_t bytes, const std::string& group = "all") {
+    const auto fit = plan::first_fit(deck_in(group), "mpi", 16, 50257, {bytes, bytes});
     REQUIRE(fit.has_value());
     return fit->in_groups ? fit->in_groups->ranks_a_group : 0;
   };
@@ -99,19 +105,35 @@ TEST_CASE("the smallest groups that fit are named, and what they spare between n
   CHECK(groups_in(total("2") - 1) == 4);
   CHECK(groups_in(total("8")) == 8);
   CHECK(groups_in(total("8") - 1) == 0);
+  CHECK(groups_in(total("2"), "4") == 0);
   CHECK(total("16") == total("all"));
   CHECK(total("64") == total("all"));
+  CHECK(total("node") == total("2"));
   CHECK_THROWS_AS(total("3"), Error);
+  CHECK(train::ranks_a_group(deck_with({"model.preset=gpt2-124m", "zero.shard_group=node", "zero.stage=1"}), 16) == 8);
 
-  const auto plan_in = [&](const std::string& group) {
-    std::vector<std::string> overrides = given;
-    overrides.push_back("zero.shard_group=" + group);
-    return plan::memory_plan(train::settings_of(deck_with(overrides), 16, 50257, 0), "mpi", 16);
+  io::Deck least = deck_in("2");  // in these groups nothing needs less
+  least.train.recompute = "full";
+  least.train.micro_batch = 1;
+  const auto fit_below = [&](const std::string& group, int stage) {
+    io::Deck deck = least;
+    deck.zero.shard_group = group;
+    deck.zero.stage = stage;
+    train::Settings settings = train::settings_of(deck, 16, 50257, 0);
+    settings.comm.ranks_per_node = 2;
+    return plan::memory_plan(settings, "mpi", 16).total();
   };
+  const std::int64_t room = std::min(fit_below("2", 2), fit_below("2", 3)) - 1;
+  const auto ungrouped = plan::first_fit(least, "mpi", 16, 50257, {room, room});
+  REQUIRE(ungrouped.has_value());
+  CHECK(ungrouped->overrides == std::vector<std::string>{"zero.shard_group=all"});
+
+  // V bytes of gradients, summed once and sent to 1 group more; W = V of weights are gathered in a group.
+  const auto settings = train::settings_of(deck_in("8"), 16, 50257, 0);
+  const std::int64_t bytes = 4 * model::make_model<float>(settings.model)->parameters().extent();
   CHECK(plan_in("all").sent.across == 0);
+  CHECK(std::abs(plan_in("8").sent.across - (bytes / 2 + bytes / 16)) < 16);
   CHECK(plan_in("8").sent.across < plan::sent_beyond(plan_in("all"), 8));
-  const auto ordered = plan_in("8").sent;
-  CHECK(ordered.across < ordered.all);
 }
 
 TEST_CASE("epochs and a warm-up can be planned without the data") {

@@ -38,8 +38,8 @@ void on_first_ranks(int num_ranks, const std::string& backend, const Body& body,
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/// Runs `body(communicators)`, or `body(communicators, handle)`, on the mesh of the first `num_ranks` ranks in groups of
-/// `ranks_a_group` (0: one group); the others wait.
+/// Runs `body(communicators)`, or `body(communicators, handle)`, on the mesh of the first `num_ranks` ranks in groups
+/// of `ranks_a_group` (0: one group); the others wait.
 template <class Body>
 void on_first_mesh(int num_ranks, int ranks_a_group, const std::string& backend, const Body& body,
                    const dist::CommunicatorOptions& options = {}) {

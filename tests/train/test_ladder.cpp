@@ -231,15 +231,14 @@ TEST_CASE("sharding in groups of ranks gives the bits of one group, by every alg
             run.check_every = ranks_per_node == 1 ? 1 : 0;
             run.offload = ranks_per_node == -1 ? tests::to_disk(run.stage == 3) : train::Offload();
             run.recompute = ranks_per_node == of_group ? model::Recompute{1} : model::Recompute();
-            tests::on_first_mesh(
-                num_ranks, of_group, ranks_per_node < 0 ? "shm" : "mpi",
-                [&](dist::MeshCommunicators& mesh) {
-                  const Outcome outcome = outcome_of(run, mesh.mesh());
-                  INFO("stage " << run.stage << ", " << num_ranks << " ranks in groups of " << of_group << ", "
-                                << mesh.all->description());
-                  CHECK(outcome == *first);
-                },
-                {.ranks_per_node = std::max(ranks_per_node, 0)});
+            tests::on_first_mesh(num_ranks, of_group, ranks_per_node < 0 ? "shm" : "mpi",
+                                 [&](dist::MeshCommunicators& mesh) {
+                                   const Outcome outcome = outcome_of(run, mesh.mesh());
+                                   INFO("stage " << run.stage << ", " << num_ranks << " ranks in groups of " << of_group
+                                                 << ", " << mesh.all->description());
+                                   CHECK(outcome == *first);
+                                 },
+                                 {.ranks_per_node = std::max(ranks_per_node, 0)});
           }
         }
       }

@@ -60,3 +60,38 @@ TEST_CASE("with comm.exact nccl gives the bits of one rank on any number of rank
     }
   }
 }
+
+TEST_CASE("groups of ranks by nccl: with comm.exact the bits of one rank, else in NCCL's order, on every group") {
+  const tests::NcclMock nccl;
+  const tests::Variable delays("KOZERO_STREAM_DELAY_US", "100");
+  for (const bool is_exact : {true, false}) {
+    dist::CommunicatorOptions options{.exact = is_exact, .exact_bytes = 4096, .communicators = 3};
+    for (const int micro_steps : {1, 3}) {
+      TinyRun run{.model = tests::tiny_gpt2(), .micro_steps = micro_steps, .global_batch = 4 * micro_steps};
+      std::optional<TinyResult> first;
+      for (const int of_group : {4, 2, 1}) {
+        for (run.stage = 1; run.stage <= 3; ++run.stage) {
+          run.check_every = run.stage - 1;
+          tests::on_first_mesh(
+              4, of_group, "nccl",
+              [&](dist::MeshCommunicators& mesh) {
+                MemoryLedger ledger;
+                const TinyResult result = tests::TinyTraining(run, mesh.mesh(), ledger).result();
+                if (!first) first = result;
+                INFO("stage " << run.stage << ", groups of " << of_group << (is_exact ? ", exact" : ""));
+                if (is_exact) {
+                  CHECK(result.losses == first->losses);
+                  CHECK(result.norms == first->norms);
+                } else {
+                  for (std::size_t i = 0; i < result.losses.size(); ++i) {
+                    CHECK(std::abs(result.losses[i] - first->losses[i]) < 1e-5 * first->losses[i]);
+                    CHECK(std::abs(result.norms[i] - first->norms[i]) < 1e-4 * first->norms[i]);
+                  }
+                }
+              },
+              options);
+        }
+      }
+    }
+  }
+}

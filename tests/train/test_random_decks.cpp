@@ -101,7 +101,8 @@ RandomDeck random_deck(std::uint64_t number) {
     leg.recompute = {static_cast<int>(draw.between(0, 3)), draw.coin()};
     leg.staged = draw.coin();
     if (draw.coin()) leg.offload = tests::to_disk(leg.stage == 3 && draw.coin(), draw.between(1, 300) << 10);
-    if (leg.stage > 0 && leg.ranks % 2 == 0 && draw.coin()) leg.ranks_a_group = static_cast<int>(draw.between(1, leg.ranks / 2));
+    if (leg.stage > 0 && leg.ranks % 2 == 0 && draw.coin())
+      leg.ranks_a_group = static_cast<int>(draw.between(1, leg.ranks / 2));
     leg.last = i + 1 == num_legs ? run.steps : run.steps * (i + 1) / num_legs;
     deck.legs.push_back(leg);
   }
@@ -117,7 +118,8 @@ std::string described(const RandomDeck& deck) {
                      std::to_string(deck.run.micro_batch);
   for (const Leg& leg : deck.legs) {
     text += "; " + std::to_string(leg.ranks) + " ranks, " +
-            (leg.ranks_a_group > 0 ? "in groups of " + std::to_string(leg.ranks_a_group) + ", " : "") + leg.backend + ", stage " + std::to_string(leg.stage) +
+            (leg.ranks_a_group > 0 ? "in groups of " + std::to_string(leg.ranks_a_group) + ", " : "") + leg.backend +
+            ", stage " + std::to_string(leg.stage) +
             (leg.ranks_per_node > 0 ? ", nodes of " + std::to_string(leg.ranks_per_node) : "") + ", recompute " +
             std::to_string(leg.recompute.blocks) + (leg.staged ? ", staged" : "") +
             (leg.offload.bytes > 0 ? ", on disk" : "") + " to step " + std::to_string(leg.last);

@@ -336,7 +336,8 @@ TEST_CASE("in groups of ranks the shards have replicas, and a flip in one is fou
                             ledger);
       training.engine().step(1);
       const auto moment = training.engine().optimizer_states().front().values;
-      if (mesh.all->rank() == 1) moment(3) = std::bit_cast<float>(std::bit_cast<std::uint32_t>(moment(3)) ^ (1U << 22U));
+      if (mesh.all->rank() == 1)
+        moment(3) = std::bit_cast<float>(std::bit_cast<std::uint32_t>(moment(3)) ^ (1U << 22U));
       training.engine().step(2);
       training.engine().step(3);
       std::string text;

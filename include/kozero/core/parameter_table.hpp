@@ -91,7 +91,7 @@ class ParameterTable {
 // How n ranks cut one flat extent into contiguous shards.
 //   shard = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*shard, extent), min((r+1)*shard, extent))
 // The last shards may be short or empty (unit_multiple() avoids it). Every element has one owner in any configuration.
-// With fewer owners than ranks the last ranks own all: rank r as rank r - (n - owners) of so many does above.
+// With fewer owners than ranks the last `num_owners` ranks own the shards of a partition over that many ranks.
 
 class Partition {
  public:

@@ -65,6 +65,7 @@ struct CommunicatorOptions {
   std::int64_t message_bytes = std::int64_t{1} << 30;  ///< of the largest message: MPI counts in int
   /// 0: those that share memory are on one node. Of a plan: all ranks are on one.
   int ranks_per_node = simulated_ranks_per_node();
+  int communicators = 1;  ///< of the job: shm is to have room for as many, nccl orders them
   std::string shm_folder = "/dev/shm";                 ///< where shared arrays lie
   std::function<std::int64_t()> shm_free_bytes = free_shared_memory;
   std::function<std::int64_t()> free_device_bytes = free_device_memory;

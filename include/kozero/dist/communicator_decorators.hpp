@@ -94,7 +94,7 @@ class CheckedCommunicator final : public CommunicatorDecorator {
 // Counts calls, bytes sent by this rank and seconds in all parts of them, by collective.
 //   reduce_scatter   (S - own shard) bytes        all_gather   (n - 1) * own shard        S: the full array, n ranks
 // Summed over the ranks each call is (n - 1) * S, however the shards fall; a rank that a Fold leaves out sends nothing.
-// Of these bytes those to ranks of other groups are counted once more. Control traffic is not counted.
+// `bytes_across` is the part of `bytes` that goes to other groups. Control traffic is not counted.
 
 struct CollectiveCount {
   std::string_view collective;

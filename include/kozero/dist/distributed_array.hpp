@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // distributed_array.hpp: an array of all units of a ParameterTable on a mesh of ranks, with a placement; and
-// redistribute, through which all weights and gradients travel. S is the size of a unit in bytes, n the number of ranks.
+// redistribute, through which all weights and gradients travel. S is the size of a unit in bytes, n the number of
+// ranks.
 //   Replicated: all ranks hold all of it, equal.  Sharded: each holds its shard.  Partial: each holds an addend.
 //   redistribute(source, destination, unit):
 //     Partial    -> Sharded     reduce-scatter, in rank order           S(n-1)/n bytes sent per rank
@@ -45,7 +46,9 @@ class Mesh {
   [[nodiscard]] Communicator& replicas() const;
   [[nodiscard]] int num_groups() const { return replicas_ == nullptr ? 1 : replicas_->size(); }
   [[nodiscard]] bool is_first_group() const { return replicas_ == nullptr || replicas_->rank() == 0; }
-  [[nodiscard]] bool is_last_group() const { return replicas_ == nullptr || replicas_->rank() + 1 == replicas_->size(); }
+  [[nodiscard]] bool is_last_group() const {
+    return replicas_ == nullptr || replicas_->rank() + 1 == replicas_->size();
+  }
   [[nodiscard]] bool operator==(const Mesh&) const = default;
 
  private:
@@ -94,7 +97,7 @@ class DistributedArray {
  private:
   Mesh mesh_;
   Placement placement_;
-  ShardLayout layout_;  // over the ranks of a group
+  ShardLayout layout_;             // over the ranks of a group
   std::vector<Vector<T>> full_;    // by unit; none in an array of shards
   std::vector<Vector<T>> shards_;  // by unit
   std::vector<std::size_t> buffer_of_;

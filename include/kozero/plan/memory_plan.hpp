@@ -42,7 +42,7 @@ struct MemoryPlan {
   std::vector<MemoryLedger::Line> lines;
   double flops_per_token = 0.0;  ///< of a training step
   int ranks_a_group = 1;
-  BytesSent sent;                ///< in a step
+  BytesSent sent;  ///< in a step
 
   [[nodiscard]] std::int64_t of(Memory category) const { return bytes[static_cast<std::size_t>(category)]; }
   /// Without what lies on a disk.
@@ -62,7 +62,8 @@ BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& tabl
 /// The plan of `settings` on rank 0 of `num_ranks` that talk by `backend`, with nothing allocated.
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks);
 
-/// The formula's bytes of parameters, gradients and optimizer state (AdamW, and the master), per rank, sharded over `ranks`.
+/// The formula's bytes of parameters, gradients and optimizer state (AdamW, and the master), per rank, sharded over
+/// `ranks`.
 double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, int ranks);
 
 /// The plans of all four stages for a deck on `num_ranks` that talk by `backend`. Where the deck's accumulation order
@@ -76,16 +77,19 @@ struct Fit {
   MemoryPlan plan;
   std::int64_t largest_micro_batch = 1;  ///< the deck's, doubled while it fits, at most a rank's share of the batch
   MemoryPlan at_largest;
-  /// The smallest zero.shard_group that has room too, where the ranks are one group so far.
+  /// The smallest zero.shard_group of whole nodes that has room too and sends less between groups, where the ranks are
+  /// one group so far and their nodes are known (nccl: 8 ranks where not).
   std::optional<MemoryPlan> in_groups = {};
 };
 
-/// Bytes that a rank sends to others than the `ranks` consecutive ones it is among, of a plan whose ranks are one group.
+/// Bytes that a rank sends to others than the `ranks` consecutive ones it is among, of a plan whose ranks are one
+/// group.
 std::int64_t sent_beyond(const MemoryPlan& plan, int ranks);
 
-/// The first that fits, and the groups that it fits in; of these in order: the deck's stage and those above it; the same with train.recompute =
-/// selective, then full; all of it with half of train.micro_batch, a quarter, ...; all of that with the optimizer's
-/// state offloaded (to a disk; a GPU's to the host's memory), and with the parameters too. Nothing where none fits.
+/// The first that fits, of these in order: the deck's stage and those above it; the same with train.recompute =
+/// selective, then full; all of it with half of train.micro_batch, a quarter, ...; all of that with
+/// zero.shard_group = all; then with the optimizer's state offloaded (to a disk; a GPU's to the host's memory), and
+/// with the parameters too. Nothing where none fits.
 std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                              const DeviceAndHost& room);
 

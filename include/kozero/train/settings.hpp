@@ -30,9 +30,11 @@ BatchSizes batch_sizes(const io::Deck& deck, int num_ranks);
 /// What training by this deck asks of its communicator.
 dist::CommunicatorOptions communicator_options(const io::Deck& deck);
 
-/// Ranks of a group over which zero.shard_group shards: all, those of a node (as many as Session put there; in a plan
-/// for ranks that are not here 8 where they are more), or N, all where these are fewer. Throws Error(deck) where
-/// `num_ranks` are no whole number of groups.
+/// The ranks of a node: Deck::ranks_a_node, or 8 where that is not known.
+int assumed_ranks_a_node(const io::Deck& deck);
+
+/// How many ranks zero.shard_group puts into a group, at most `num_ranks`. Throws Error(deck) where `num_ranks` are no
+/// whole number of groups.
 int ranks_a_group(const io::Deck& deck, int num_ranks);
 
 /// The deck's network: its preset, then the keys given; `data_vocab` tokens (0: not known) fill in a missing

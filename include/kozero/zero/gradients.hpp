@@ -61,7 +61,8 @@ class Gradients {
   [[nodiscard]] Vector<float> full(int unit) const;
 
   /// The global 2-norm of the reduced gradient, by exact sums of fixed blocks (kernels/launch/exact_sum.hpp): the same
-  /// bits for every placement and number of ranks. Waits, once, for all that was put on the device.
+  /// bits for every placement and number of ranks. Waits, once, for all that was put on the device. Throws
+  /// Error(internal, seen by all ranks) where two groups' norms differ.
   [[nodiscard]] double norm();
   /// The name of the first tensor with a non-finite element on any rank, "" where all are finite. Collective.
   [[nodiscard]] std::string first_non_finite() const;

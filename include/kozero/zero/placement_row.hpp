@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// placement_row.hpp: a ZeRO stage is a row of three placements.
+// placement_row.hpp: a ZeRO stage is a row of placements, of parameters, gradients and optimizer state.
 //   stage   parameters   gradients at rest                                optimizer state
 //     0     replicated   replicated                                       replicated
 //     1     replicated   partial: reduced into the shard before updates   sharded
