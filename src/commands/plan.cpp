@@ -260,7 +260,9 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   const io::Deck& deck = session.deck();
   if (counts.empty()) counts = {0};
   std::vector<Ranks> all;
-  for (const std::int64_t count : counts) all.push_back(ranks_of(session, static_cast<int>(count), !machine.device.empty()));
+  for (const std::int64_t count : counts) {
+    all.push_back(ranks_of(session, static_cast<int>(count), !machine.device.empty()));
+  }
   const auto plans = dist::agreed(session.control(), [&] {
     std::vector<std::vector<plan::MemoryPlan>> by_count;
     for (const Ranks& ranks : all) {

@@ -212,6 +212,7 @@ void redistribute(const DistributedArray<T>& source, const DistributedArray<T>& 
     started.push_back(redistribute(source, destination, unit));
     if (unit > 0) started[static_cast<std::size_t>(unit) - 1].wait();
   }
+  if (!started.empty()) started.back().wait();
   for (auto& transfer : started) transfer.wait_until_reusable();
 }
 
