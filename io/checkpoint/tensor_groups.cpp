@@ -20,9 +20,9 @@ namespace kozero::io {
 
 std::vector<TensorRef> tensors_of(const std::string& group, const ParameterTable& table) {
   std::vector<TensorRef> tensors;
-  for (const auto& row : table.rows()) {
-    const auto bytes = row.extent() * static_cast<std::int64_t>(sizeof(float));
-    tensors.push_back({.name = group + "/" + row.name, .shape = row.shape, .bytes = bytes});
+  for (const auto& tensor : table.tensors()) {
+    const auto bytes = tensor.extent() * static_cast<std::int64_t>(sizeof(float));
+    tensors.push_back({.name = group + "/" + tensor.name, .shape = tensor.shape, .bytes = bytes});
   }
   return tensors;
 }
@@ -102,7 +102,7 @@ std::string label_of(const std::string& group, const std::string& name) {
   return group == kParameterGroup ? name : group + "/" + name;
 }
 
-/// Calls `visit(first, last, values)` for the parts of the tensor, as ranges of its elements, that the shards hold.
+/// Calls `visit(first, last, values)` for the parts of the row, as ranges of its tensor's elements, that the shards hold.
 template <class T, class Visit>
 void for_each_part(const Parameter& row, const std::vector<RangeValues<T>>& shards, const Visit& visit) {
   for (const auto& shard : shards) {
@@ -110,7 +110,8 @@ void for_each_part(const Parameter& row, const std::vector<RangeValues<T>>& shar
     const std::int64_t begin = std::max(shard.begin, row.offset);
     const std::int64_t end =
         std::min(shard.begin + static_cast<std::int64_t>(shard.values.extent(0)), row.offset + row.extent());
-    if (begin < end) visit(begin - row.offset, end - row.offset, shard.values.data() + (begin - shard.begin));
+    const std::int64_t in_tensor = row.first - row.offset;
+    if (begin < end) visit(in_tensor + begin, in_tensor + end, shard.values.data() + (begin - shard.begin));
   }
 }
 
@@ -124,7 +125,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 void compare_names(const Hdf5File& file, const std::string& group, const ParameterTable& table) {
   const auto found = file.names("/" + group);
   std::set<std::string> wanted;
-  for (const auto& row : table.rows()) wanted.insert(row.name);
+  for (const auto& tensor : table.tensors()) wanted.insert(tensor.name);
   for (const auto& name : found) {
     if (wanted.contains(name)) continue;
     throw Error(Failure::input, file.path() + ": tensor " + label_of(group, name) + " is not one of the model's");
@@ -151,11 +152,11 @@ void write_in_chunks(const FileDescriptor& file, std::string_view bytes, std::in
   }
 }
 
-Hdf5Dataset open_tensor(const Hdf5File& file, const Parameter& row, const std::string& group) {
-  auto dataset = file.open_dataset("/" + group + "/" + row.name);
-  if (dataset.shape() == row.shape) return dataset;
-  throw Error(Failure::input, file.path() + ": tensor " + label_of(group, row.name) + " has shape " +
-                                  shape_text(dataset.shape()) + ", the model's is " + shape_text(row.shape));
+Hdf5Dataset open_tensor(const Hdf5File& file, const Tensor& tensor, const std::string& group) {
+  auto dataset = file.open_dataset("/" + group + "/" + tensor.name);
+  if (dataset.shape() == tensor.shape) return dataset;
+  throw Error(Failure::input, file.path() + ": tensor " + label_of(group, tensor.name) + " has shape " +
+                                  shape_text(dataset.shape()) + ", the model's is " + shape_text(tensor.shape));
 }
 
 }  // namespace
@@ -173,11 +174,12 @@ void require_complete(dist::Communicator& comm, const ParameterTable& table, con
 
 void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
                  const std::vector<TensorRef>& tensors) {
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    for_each_part(table.rows()[i], group.ranges, [&](std::int64_t first, std::int64_t last, const float* from) {
+  for (const auto& row : table.rows()) {
+    const std::int64_t offset = tensors[static_cast<std::size_t>(row.tensor)].offset;
+    for_each_part(row, group.ranges, [&](std::int64_t first, std::int64_t last, const float* from) {
       const auto bytes = static_cast<std::size_t>(last - first) * sizeof(float);
       write_in_chunks(file, {reinterpret_cast<const char*>(from), bytes},
-                      tensors[i].offset + first * static_cast<std::int64_t>(sizeof(float)));
+                      offset + first * static_cast<std::int64_t>(sizeof(float)));
     });
   }
 }
@@ -193,19 +195,20 @@ void read_group(dist::Communicator& comm, const std::string& path, const Hdf5Fil
     if (opened == nullptr) return;
     compare_names(*opened, group.name, table);
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      tensors[i].offset = open_tensor(*opened, table.rows()[i], group.name).offset();
+      tensors[i].offset = open_tensor(*opened, table.tensors()[i], group.name).offset();
     }
   });
   share_offsets(comm, tensors);
   dist::agreed(comm, [&] {
     const FileDescriptor file(path, FileDescriptor::Use::read);
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      for_each_part(table.rows()[i], group.ranges, [&](std::int64_t first, std::int64_t last, float* to) {
+    for (const auto& row : table.rows()) {
+      const std::int64_t offset = tensors[static_cast<std::size_t>(row.tensor)].offset;
+      for_each_part(row, group.ranges, [&](std::int64_t first, std::int64_t last, float* to) {
         constexpr std::int64_t kChunk = std::int64_t{2} << 20;  // elements
         for (; first < last; first += kChunk, to += kChunk) {
           const auto count = static_cast<std::size_t>(std::min(kChunk, last - first));
           file.read_at({reinterpret_cast<char*>(to), count * sizeof(float)},
-                       tensors[i].offset + first * static_cast<std::int64_t>(sizeof(float)));
+                       offset + first * static_cast<std::int64_t>(sizeof(float)));
           release_pages({to, static_cast<std::int64_t>(count * sizeof(float))});
         }
       });

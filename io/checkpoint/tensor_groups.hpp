@@ -36,7 +36,7 @@ struct TensorRef {
 using Ties = std::map<std::string, std::string>;
 
 /// Of a model whose head's values are the embedding's, the table's first tensor.
-inline Ties tied_head(const ParameterTable& table) { return {{table.rows().front().name, "lm_head.weight"}}; }
+inline Ties tied_head(const ParameterTable& table) { return {{table.tensors().front().name, "lm_head.weight"}}; }
 
 /// The attribute of a dataset in kParameterGroup that says so.
 inline constexpr const char* kTiedAttribute = "tied_to";

@@ -51,6 +51,7 @@ struct ModelKeys {
   std::int64_t vocab = 0;
   std::int64_t seq = 0;
   bool tie_embeddings = true;  ///< not given: the architecture's default
+  std::int64_t vocab_block = 0;
   double dropout = 0;
   double rope_theta = 10000;
   RopeScalingKeys rope_scaling;

@@ -103,6 +103,8 @@ std::vector<DeckRow> model_rows() {
       {"model.seq", kModel<&K::seq>, from_to(1, kWide), "positions: tokens of a sequence", kShape},
       {"model.tie_embeddings", kModel<&K::tie_embeddings>, anything(), "embedding and head are one matrix",
        true_for([](const auto& each) { return each.tie_embeddings; })},
+      {"model.vocab_block", kModel<&K::vocab_block>, from_to(0, kWide),
+       "rows of embedding and head that are gathered, reduced and multiplied at a time, a multiple of 8; 0: all"},
       {"model.dropout", kModel<&K::dropout>, fraction(), "gpt2: probability that a channel is dropped in training"},
       {"model.rope_theta", kModel<&K::rope_theta>, above(0), "llama, qwen: base of the rotary angles"},
       {"model.rope_scaling", kModel<&K::rope_scaling>, anything(),

@@ -50,6 +50,22 @@ void convert(const Space& space, Vector<T> y, Vector<From> x) {
       space, "kozero::convert", y, inputs_of(Vector<const From>(x)), KOKKOS_LAMBDA(float value) { return value; });
 }
 
+// A matrix takes the columns of another one.
+//   y(n, first + c) = x(n, c)                              x (N, C)   y (N, at least first + C)
+// Runs on `space`; returns without fencing.
+
+template <class Space>
+void put_columns(const Space& space, Matrix<float> y, std::int64_t first, Matrix<const float> x) {
+  const auto columns = static_cast<std::int64_t>(x.extent(1));
+  require(y.extent(0) == x.extent(0) && first + columns <= static_cast<std::int64_t>(y.extent(1)),
+          "put_columns: x does not fit into y");
+  for_each_row(
+      space, "kozero::put_columns", static_cast<std::int64_t>(x.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        copy_row(team, row_of(y, n) + first, row_of(x, n), columns);
+      });
+}
+
 // The residual stream takes a branch's output.
 //   x += y                                                 x, y of one extent
 // Its backward is a copy of the gradient, so there is none here. Runs on `space`; returns without fencing.

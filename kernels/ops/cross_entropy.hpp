@@ -5,6 +5,11 @@
 //   d loss(n) / d x(n,v) = softmax(x(n,:))(v) - [v = target(n)]       x (N, V)   losses, targets (N)
 // cross_entropy writes scale times the gradient over the logits, so no second (N, V) array exists. V > 0, and targets
 // are in [0, V). Logits may have more than V columns: what is in those counts for nothing, and their gradient is zero.
+// A vocabulary in blocks has the logits of one block at a time, twice: add_to_softmax gathers what SoftmaxOfRows holds,
+// put_losses makes the losses of it, and softmax_gradient writes the gradient over the block's logits:
+//   m' = max(m, max_v x(n,v))      s' = s exp(m - m') + sum_v exp(x(n,v) - m')      loss(n) = m - x(n, target(n)) + log(s)
+// (Milakov, Gimelshein 2018, "Online normalizer calculation for softmax", arXiv:1805.02867). Of one block, the bits are
+// those of cross_entropy.
 // Sums are in float by fixed lanes: a row's bits depend on the row alone. A row with a NaN has a NaN loss.
 // Runs on `space`; returns without fencing.
 #pragma once
@@ -71,6 +76,80 @@ void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> logits, V
         once_a_row(team, [&]() {
           losses(n) = largest - target_logit + Kokkos::log(sum);
           x[target] = static_cast<T>(factor * exp_below(target_logit, largest) - scale);
+        });
+      });
+}
+
+/// Of the logits of all blocks so far, by row.
+struct SoftmaxOfRows {
+  Vector<float> largest;  ///< m
+  Vector<float> sum;      ///< of exp(x - m)
+  Vector<float> target;   ///< the target's logit
+};
+
+/// Columns [0, count) of the logits are those of the tokens from `first` on.
+struct LogitBlock {
+  std::int64_t first, count;
+
+  /// The target's column, -1 where it is in another block.
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t column_of(std::int64_t token) const {
+    return token >= first && token < first + count ? token - first : -1;
+  }
+};
+
+/// Adds a block's logits; the first one begins anew.
+template <class Space, class T>
+void add_to_softmax(const Space& space, const SoftmaxOfRows& softmax, Matrix<T> logits, Vector<const Token> targets,
+                    const LogitBlock& block, bool begins) {
+  require_targets(softmax.sum, logits, targets, block.count);
+  for_each_long_row(
+      space, "kozero::add_to_softmax", static_cast<std::int64_t>(logits.extent(0)),
+      KOKKOS_LAMBDA(const WholeTeam<RowTeam<Space>>& team, std::int64_t n) {
+        const auto* const x = row_of(logits, n);
+        const float before = begins ? 0.0F : softmax.largest(n);
+        const float sum_before = begins ? 0.0F : softmax.sum(n);
+        const float of_block = row_max(team, block.count, x);
+        const float largest = begins || of_block > before ? of_block : before;
+        const float sum = row_sum(
+            team, block.count, [=](float logit) { return exp_below(logit, largest); }, x);
+        const std::int64_t target = block.column_of(targets(n));
+        meet(team);
+        once_a_row(team, [&]() {
+          softmax.largest(n) = largest;
+          softmax.sum(n) = begins ? sum : sum_before * exp_below(before, largest) + sum;
+          if (target >= 0) softmax.target(n) = static_cast<float>(x[target]);
+        });
+      });
+}
+
+/// Of the rows whose logits were all added.
+template <class Space>
+void put_losses(const Space& space, Vector<float> losses, const SoftmaxOfRows& softmax) {
+  for_each_element(
+      space, "kozero::put_losses", static_cast<std::int64_t>(losses.extent(0)), KOKKOS_LAMBDA(std::int64_t n) {
+        losses(n) = softmax.largest(n) - softmax.target(n) + Kokkos::log(softmax.sum(n));
+      });
+}
+
+/// Scale times the gradient in place of a block's logits.
+template <class Space, class T>
+void softmax_gradient(const Space& space, Matrix<T> logits, const SoftmaxOfRows& softmax, Vector<const Token> targets,
+                      const LogitBlock& block, float scale) {
+  require_targets(softmax.sum, logits, targets, block.count);
+  const auto columns = static_cast<std::int64_t>(logits.extent(1));
+  for_each_long_row(
+      space, "kozero::softmax_gradient", static_cast<std::int64_t>(logits.extent(0)),
+      KOKKOS_LAMBDA(const WholeTeam<RowTeam<Space>>& team, std::int64_t n) {
+        T* const x = row_of(logits, n);
+        const std::int64_t target = block.column_of(targets(n));
+        const float largest = softmax.largest(n);
+        const float factor = scale / softmax.sum(n);
+        assign_row(
+            team, x, block.count, [=](float logit) { return factor * exp_below(logit, largest); }, x);
+        assign_row(team, x + block.count, columns - block.count, []() { return 0.0F; });
+        meet(team);
+        once_a_row(team, [&]() {
+          if (target >= 0) x[target] = static_cast<T>(factor * exp_below(softmax.target(n), largest) - scale);
         });
       });
 }

@@ -4,6 +4,8 @@
 //   x(n, :) = wte(tokens(n), :)               x (N, C)   wte (V, C)   tokens (N), each in [0, V)
 //   x(n, :) += wpe(n mod T, :)                wpe (at least T, C)   N a multiple of T
 //   dwte(tokens(n), :) += dx(n, :)            dwpe(n mod T, :) += dx(n, :)       both with n ascending
+// Of a vocabulary in blocks, wte is the rows from token `first` on: rows of x with other tokens stay as they are, and
+// add nothing to dwte.
 // The gradients add in the order of the rows, without atomics: each element of a table has one worker. For tokens,
 // worker (k, tile) walks all rows and takes those whose token is k modulo kTokenBuckets. On a GPU each lane of a warp
 // tests one token; the warp then adds the rows that were found, a column a lane, and loads four rows before it adds the
@@ -21,15 +23,28 @@ namespace kozero::kernels {
 
 inline constexpr std::int64_t kTokenBuckets = runs_on_host<Device> ? 16 : 128;
 
+/// Tokens [first, first + count).
+struct TokenBlock {
+  std::int64_t first, count;
+
+  [[nodiscard]] KOKKOS_FUNCTION bool has(std::int64_t token) const { return token >= first && token < first + count; }
+  [[nodiscard]] KOKKOS_FUNCTION bool has(std::int64_t token, std::int64_t bucket) const {
+    return has(token) && token % kTokenBuckets == bucket;
+  }
+};
+
 template <class Space, class T>
-void embedding_forward(const Space& space, Matrix<T> x, Vector<const Token> tokens, MatrixIn<T> wte) {
+void embedding_forward(const Space& space, Matrix<T> x, Vector<const Token> tokens, MatrixIn<T> wte,
+                       std::int64_t first = 0) {
   const auto columns = static_cast<std::int64_t>(x.extent(1));
+  const TokenBlock block{first, static_cast<std::int64_t>(wte.extent(0))};
   require(tokens.extent(0) == x.extent(0) && wte.extent(1) == x.extent(1),
           "embedding_forward: tokens (N) or wte (V, C) do not fit x (N, C)");
   for_each_row(
       space, "kozero::embedding_forward", static_cast<std::int64_t>(x.extent(0)),
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-        copy_row(team, row_of(x, n), row_of(wte, tokens(n)), columns);
+        if (!block.has(tokens(n))) return;
+        copy_row(team, row_of(x, n), row_of(wte, tokens(n) - block.first), columns);
       });
 }
 
@@ -63,37 +78,38 @@ void position_forward_at(const Space& space, Matrix<T> x, MatrixIn<T> wpe, const
   add_positions(space, "kozero::position_forward_at", x, wpe, row_positions);
 }
 
-/// Bit k: whether row first + k is there and its token in the bucket. The same on all lanes of a warp.
+/// Bit k: whether row first + k is there and its token in the block's bucket. The same on all lanes of a warp.
 template <class Team>
 KOKKOS_INLINE_FUNCTION std::uint32_t rows_of_bucket(const Team& team, const Vector<const Token>& tokens,
-                                                    std::int64_t first, std::int64_t bucket) {
+                                                    std::int64_t first, const TokenBlock& block, std::int64_t bucket) {
   std::uint32_t found = 0;
   Kokkos::parallel_reduce(
       columns_of(team, kLanes),
       [&](std::int64_t lane, std::uint32_t& bits) {
         const std::int64_t row = first + lane;
-        const bool mine = row < static_cast<std::int64_t>(tokens.extent(0)) && tokens(row) % kTokenBuckets == bucket;
+        const bool mine = row < static_cast<std::int64_t>(tokens.extent(0)) && block.has(tokens(row), bucket);
         bits |= static_cast<std::uint32_t>(mine) << lane;
       },
       Kokkos::BOr<std::uint32_t>(found));
   return found;
 }
 
-/// The rows of one bucket into the `width` columns of dwte that begin at `to`; those of dx begin at `from`, and rows of
-/// both are `columns` apart.
+/// The rows of one bucket into the `width` columns of dwte that begin at `to`, for the block's first token; those of dx
+/// begin at `from`, and rows of both are `columns` apart.
 template <class Team, class T>
 KOKKOS_INLINE_FUNCTION void add_bucket(const Team& team, float* to, const T* from, std::int64_t columns,
-                                       std::int64_t width, const Vector<const Token>& tokens, std::int64_t bucket) {
+                                       std::int64_t width, const Vector<const Token>& tokens, const TokenBlock& block,
+                                       std::int64_t bucket) {
   const auto rows = static_cast<std::int64_t>(tokens.extent(0));
   KOKKOS_IF_ON_HOST((for (std::int64_t n = 0; n < rows; ++n) {
     const std::int64_t token = tokens(n);
-    if (token % kTokenBuckets != bucket) continue;
+    if (!block.has(token, bucket)) continue;
     const T* const addend = from + n * columns;
-    float* const sum = to + token * columns;
+    float* const sum = to + (token - block.first) * columns;
     for_each_column(team, width, [=](std::int64_t c) { sum[c] += static_cast<float>(addend[c]); });
   }))
   KOKKOS_IF_ON_DEVICE((for (std::int64_t first = 0; first < rows; first += kLanes) {
-    std::uint32_t found = rows_of_bucket(team, tokens, first, bucket);
+    std::uint32_t found = rows_of_bucket(team, tokens, first, block, bucket);
     while (found != 0) {
       constexpr int kAhead = 4;
       std::int64_t row[kAhead];  // -1: none
@@ -108,7 +124,7 @@ KOKKOS_INLINE_FUNCTION void add_bucket(const Team& team, float* to, const T* fro
         for (int k = 0; k < kAhead; ++k) value[k] = row[k] < 0 ? 0.0F : static_cast<float>(from[row[k] * columns + c]);
         KOZERO_UNROLLED
         for (int k = 0; k < kAhead; ++k) {
-          if (row[k] >= 0) to[tokens(row[k]) * columns + c] += value[k];
+          if (row[k] >= 0) to[(tokens(row[k]) - block.first) * columns + c] += value[k];
         }
       });
     }
@@ -116,8 +132,10 @@ KOKKOS_INLINE_FUNCTION void add_bucket(const Team& team, float* to, const T* fro
 }
 
 template <class Space, class T>
-void embedding_backward(const Space& space, Matrix<float> dwte, Matrix<const T> dx, Vector<const Token> tokens) {
+void embedding_backward(const Space& space, Matrix<float> dwte, Matrix<const T> dx, Vector<const Token> tokens,
+                        std::int64_t first = 0) {
   const auto columns = static_cast<std::int64_t>(dx.extent(1));
+  const TokenBlock block{first, static_cast<std::int64_t>(dwte.extent(0))};
   require(tokens.extent(0) == dx.extent(0) && dwte.extent(1) == dx.extent(1),
           "embedding_backward: tokens (N) or dwte (V, C) do not fit dx (N, C)");
   constexpr std::int64_t kTile = runs_on_host<Space> ? 512 : kLanes;
@@ -126,9 +144,9 @@ void embedding_backward(const Space& space, Matrix<float> dwte, Matrix<const T> 
       space, "kozero::embedding_backward", kTokenBuckets * tiles,
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t item) {
         const std::int64_t bucket = item / tiles;
-        const std::int64_t first = item % tiles * kTile;
-        const std::int64_t width = first + kTile < columns ? kTile : columns - first;
-        add_bucket(team, dwte.data() + first, dx.data() + first, columns, width, tokens, bucket);
+        const std::int64_t column = item % tiles * kTile;
+        const std::int64_t width = column + kTile < columns ? kTile : columns - column;
+        add_bucket(team, dwte.data() + column, dx.data() + column, columns, width, tokens, block, bucket);
       });
 }
 

@@ -74,8 +74,8 @@ std::vector<io::ListedTensor> by_deck(const io::Deck& deck) {
   std::vector<io::ListedTensor> tensors;
   for (const auto& group : groups) {
     const auto first = static_cast<std::ptrdiff_t>(tensors.size());
-    for (const auto& row : engine->parameters().rows()) {
-      tensors.push_back({group + "/" + row.name, row.shape});
+    for (const auto& tensor : engine->parameters().tensors()) {
+      tensors.push_back({group + "/" + tensor.name, tensor.shape});
     }
     std::sort(tensors.begin() + first, tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   }

@@ -43,8 +43,8 @@ std::optional<Difference> difference(const Trace& first, const Trace& other);
 std::string element_difference(const std::string& tensor, const std::vector<float>& first,
                                const std::vector<float>& other, std::size_t step);
 
-/// All elements of a row of the table, on rank 0; nothing elsewhere. Collective.
-std::vector<float> whole_tensor(const Parameter& row, const dist::DistributedArray<float>& master);
+/// All elements of the table's tensor, on rank 0; nothing elsewhere. Collective.
+std::vector<float> whole_tensor(const ParameterTable& table, int tensor, const dist::DistributedArray<float>& master);
 
 /// Throws Error(write).
 void write_trace(const std::string& path, const Trace& trace);

@@ -77,7 +77,7 @@ Trace Verification::trace_of(UnsavedRun& run) const {
     trace.norms.push_back(result.grad_norm);
     trace.hashes.push_back(zero::tensor_hashes(table, run.engine().master()));
   }
-  for (const auto& row : table.rows()) trace.tensors.push_back(row.name);
+  for (const auto& tensor : table.tensors()) trace.tensors.push_back(tensor.name);
   return trace;
 }
 
@@ -85,8 +85,8 @@ Trace Verification::trace_of(UnsavedRun& run) const {
 void Verification::keep_weights(Trace& trace, train::Engine& engine) const {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 28;
   if (engine.parameters().extent() > kMostElements) return;
-  for (const auto& row : engine.parameters().rows()) {
-    std::vector<float> values = whole_tensor(row, engine.master());
+  for (int tensor = 0; tensor < std::ssize(engine.parameters().tensors()); ++tensor) {
+    std::vector<float> values = whole_tensor(engine.parameters(), tensor, engine.master());
     if (engine.comm().rank() == 0) trace.weights.push_back(std::move(values));
   }
 }
@@ -98,11 +98,11 @@ std::string Verification::difference_from_first(const Trace& trace, train::Engin
   const bool has_element = found && found->tensor && !first_->weights.empty();
   const int tensor = dist::broadcast_value(comm, has_element ? *found->tensor : -1);
   if (tensor >= 0) {
-    const Parameter& row = engine.parameters().rows()[static_cast<std::size_t>(tensor)];
-    const std::vector<float> values = whole_tensor(row, engine.master());
+    const std::string& name = engine.parameters().tensors()[static_cast<std::size_t>(tensor)].name;
+    const std::vector<float> values = whole_tensor(engine.parameters(), tensor, engine.master());
     if (comm.rank() == 0) {
       const std::string element =
-          element_difference(row.name, first_->weights[static_cast<std::size_t>(tensor)], values, trace.losses.size());
+          element_difference(name, first_->weights[static_cast<std::size_t>(tensor)], values, trace.losses.size());
       if (!element.empty()) found->text += "; " + element;
     }
   }
@@ -192,9 +192,9 @@ std::optional<Trace> reference_of(const VerifyOptions& options, const io::Deck& 
     const auto self = dist::make_planned_communicator("self", 0, 1, ledger);
     const auto engine =
         train::make_engine(train::settings_of(deck, 1, data.vocab, data.train->num_samples()), *self, ledger);
-    const auto has_name = [](const Parameter& row, const std::string& name) { return row.name == name; };
-    const auto& rows = engine->parameters().rows();
-    if (std::ranges::equal(rows, trace.tensors, has_name) && std::ssize(trace.losses) == options.steps) return trace;
+    const auto has_name = [](const Tensor& tensor, const std::string& name) { return tensor.name == name; };
+    const auto& tensors = engine->parameters().tensors();
+    if (std::ranges::equal(tensors, trace.tensors, has_name) && std::ssize(trace.losses) == options.steps) return trace;
     throw Error(Failure::input, options.reference +
                                     ": it is of another model or another number of steps; remove it to have it "
                                     "written anew");

@@ -19,6 +19,10 @@ std::vector<int> units_in(const ParameterTable& table, int slot) {
   return units;
 }
 
+std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
 bool are_consecutive(const std::vector<int>& units) {
   const auto pair = std::adjacent_find(units.begin(), units.end(), [](int a, int b) { return b == a + 1; });
   return pair != units.end();
@@ -26,17 +30,32 @@ bool are_consecutive(const std::vector<int>& units) {
 
 }  // namespace
 
-std::int64_t Parameter::extent() const {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
+std::int64_t Tensor::extent() const { return elements_of(shape); }
 
-int ParameterTable::add_unit(const std::string& name, int slot) {
-  units_.push_back(Unit{name, 0, extent(), slot});
+std::int64_t Parameter::extent() const { return elements_of(shape); }
+
+int ParameterTable::add_unit(const std::string& name, int slot, VocabularyUse vocabulary) {
+  units_.push_back(Unit{name, 0, extent(), slot, vocabulary});
   return num_units() - 1;
 }
 
 int ParameterTable::append(Parameter parameter, bool align) {
+  tensors_.push_back({parameter.name, parameter.shape});
+  return place(std::move(parameter), align);
+}
+
+int ParameterTable::add_rows(Parameter parameter) {
+  require(!tensors_.empty() && tensors_.back().name == parameter.name,
+          "ParameterTable: the tensor added last is not " + parameter.name);
+  Tensor& tensor = tensors_.back();
+  parameter.first = tensor.extent();
+  tensor.shape.front() += parameter.shape.front();
+  return place(std::move(parameter), true);
+}
+
+int ParameterTable::place(Parameter parameter, bool align) {
   require(!units_.empty(), "ParameterTable: add before add_unit");
+  parameter.tensor = static_cast<int>(tensors_.size()) - 1;
   Unit& unit = units_.back();
   const Parameter* previous = rows_.empty() || rows_.back().unit != num_units() - 1 ? nullptr : &rows_.back();
   require(align || previous != nullptr, "ParameterTable: add_joined without a tensor to join: " + parameter.name);
@@ -51,8 +70,12 @@ int ParameterTable::append(Parameter parameter, bool align) {
 }
 
 std::span<const Parameter> ParameterTable::rows_of(int unit) const {
-  const auto by_unit = [](const Parameter& row) { return row.unit; };
-  const auto found = std::ranges::equal_range(rows_, unit, {}, by_unit);
+  const auto found = std::ranges::equal_range(rows_, unit, {}, &Parameter::unit);
+  return {found.begin(), found.end()};
+}
+
+std::span<const Parameter> ParameterTable::rows_of_tensor(int tensor) const {
+  const auto found = std::ranges::equal_range(rows_, tensor, {}, &Parameter::tensor);
   return {found.begin(), found.end()};
 }
 
@@ -74,7 +97,7 @@ std::int64_t ParameterTable::extent() const { return units_.empty() ? 0 : units_
 
 std::int64_t ParameterTable::num_parameters() const {
   std::int64_t sum = 0;
-  for (const auto& row : rows_) sum += row.extent();
+  for (const auto& tensor : tensors_) sum += tensor.extent();
   return sum;
 }
 

@@ -85,7 +85,7 @@ void fill_initial_unit(const ParameterTable& table, int unit, std::uint64_t seed
   for (const auto& row : table.rows_of(unit)) {
     const std::int64_t begin = std::max(first, row.offset);
     const std::int64_t end = std::min(last, row.offset + row.extent());
-    if (begin < end) fill_initial(row, seed, begin - row.offset, slice(out, begin - first, end - begin));
+    if (begin < end) fill_initial(row, seed, row.first + begin - row.offset, slice(out, begin - first, end - begin));
   }
 }
 

@@ -207,8 +207,13 @@ Transfer<T> redistribute(const DistributedArray<T>& source, const DistributedArr
 
 template <class T>
 void redistribute(const DistributedArray<T>& source, const DistributedArray<T>& destination) {
+  redistribute_first(source, destination, source.num_units());
+}
+
+template <class T>
+void redistribute_first(const DistributedArray<T>& source, const DistributedArray<T>& destination, int num_units) {
   std::vector<Transfer<T>> started;
-  for (int unit = 0; unit < source.num_units(); ++unit) {
+  for (int unit = 0; unit < num_units; ++unit) {
     started.push_back(redistribute(source, destination, unit));
     if (unit > 0) started[static_cast<std::size_t>(unit) - 1].wait();
   }
@@ -220,7 +225,8 @@ void redistribute(const DistributedArray<T>& source, const DistributedArray<T>& 
   template class DistributedArray<T>;                                                                   \
   template class Transfer<T>;                                                                           \
   template Transfer<T> redistribute(const DistributedArray<T>&, const DistributedArray<T>&, int, Fold); \
-  template void redistribute(const DistributedArray<T>&, const DistributedArray<T>&);
+  template void redistribute(const DistributedArray<T>&, const DistributedArray<T>&);                   \
+  template void redistribute_first(const DistributedArray<T>&, const DistributedArray<T>&, int);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::dist

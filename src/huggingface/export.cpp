@@ -44,11 +44,11 @@ const StoredType& stored_type(const std::string& name) {
   throw Error(Failure::deck, "--dtype " + name + ": accepted are f32, bf16, f16");
 }
 
-/// Consecutive rows, as many as fit.
+/// Consecutive tensors, as many as fit.
 std::vector<Shard> shards_of(const ParameterTable& table, std::int64_t element_bytes, std::int64_t most) {
   std::vector<Shard> shards(1);
-  for (std::size_t i = 0; i < table.rows().size(); ++i) {
-    const std::int64_t bytes = table.rows()[i].extent() * element_bytes;
+  for (std::size_t i = 0; i < table.tensors().size(); ++i) {
+    const std::int64_t bytes = table.tensors()[i].extent() * element_bytes;
     if (most > 0 && shards.back().bytes > 0 && shards.back().bytes + bytes > most) shards.push_back({i, i, 0});
     shards.back().bytes += bytes;
     shards.back().last = i + 1;
@@ -67,14 +67,14 @@ void write_shard(const std::string& path, const Shard& shard, const ExportOrder&
                  const io::Hdf5File& weights) {
   std::vector<io::PlannedTensor> planned;
   for (std::size_t i = shard.first; i < shard.last; ++i) {
-    planned.push_back({exported_name(order.config, table.rows()[i].name), table.rows()[i].shape,
+    planned.push_back({exported_name(order.config, table.tensors()[i].name), table.tensors()[i].shape,
                        stored_type(order.dtype).safetensors});
   }
   io::SafetensorsWriter writer(path, planned);
   std::vector<float> chunk;
   for (std::size_t i = shard.first; i < shard.last; ++i) {
-    const auto dataset = weights.open_dataset(io::weights_dataset(table.rows()[i].name));
-    for_each_chunk(table.rows()[i].extent(), [&](std::int64_t first, std::int64_t count) {
+    const auto dataset = weights.open_dataset(io::weights_dataset(table.tensors()[i].name));
+    for_each_chunk(table.tensors()[i].extent(), [&](std::int64_t first, std::int64_t count) {
       chunk.resize(static_cast<std::size_t>(count));
       dataset.read(first, first + count, chunk.data());
       writer.append(chunk.data(), count);
@@ -140,7 +140,7 @@ Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
     write_shard(folder / name, shards[index], order, table, weights);
     result.bytes += shards[index].bytes;
     for (std::size_t i = shards[index].first; i < shards[index].last; ++i) {
-      map.emplace(exported_name(order.config, table.rows()[i].name), name);
+      map.emplace(exported_name(order.config, table.tensors()[i].name), name);
     }
   }
   if (shards.size() > 1) {
@@ -181,16 +181,16 @@ Exported export_weights(const ExportOrder& order, const ParameterTable& table) {
   std::vector<float> chunk;
   Exported result;
   result.files = 1;
-  for (std::size_t i = 0; i < table.rows().size(); ++i) {
-    const auto& row = table.rows()[i];
-    const auto from = source.open_dataset(io::weights_dataset(row.name));
-    for_each_chunk(row.extent(), [&](std::int64_t first, std::int64_t count) {
+  for (std::size_t i = 0; i < table.tensors().size(); ++i) {
+    const auto& tensor = table.tensors()[i];
+    const auto from = source.open_dataset(io::weights_dataset(tensor.name));
+    for_each_chunk(tensor.extent(), [&](std::int64_t first, std::int64_t count) {
       chunk.resize(static_cast<std::size_t>(count));
       from.read(first, first + count, chunk.data());
       stream.write(i, first, chunk);
     });
     ++result.tensors;
-    result.bytes += row.extent() * static_cast<std::int64_t>(sizeof(float));
+    result.bytes += tensor.extent() * static_cast<std::int64_t>(sizeof(float));
   }
   stream.close();
   return result;

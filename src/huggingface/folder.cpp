@@ -89,10 +89,10 @@ std::vector<io::StoredTensor> tensors_of(const model::Config& config, const Para
                                          const io::SafetensorsFolder& folder) {
   std::set<std::string> used;
   std::vector<io::StoredTensor> tensors;
-  for (const auto& row : table.rows()) {
-    const auto found = find(config, row.name, folder, used);
-    if (!found) refuse(folder.path(), row.name, "it is missing");
-    check(*found, row.shape);
+  for (const auto& wanted : table.tensors()) {
+    const auto found = find(config, wanted.name, folder, used);
+    if (!found) refuse(folder.path(), wanted.name, "it is missing");
+    check(*found, wanted.shape);
     tensors.push_back(*found);
   }
   const auto head = folder.tensors().find(kHead);

@@ -35,14 +35,13 @@ FolderWeights::FolderWeights(const std::string& folder, const model::Config& con
 void FolderWeights::read(const io::RangeValues<float>& shard) const {
   const std::int64_t shard_end = shard.begin + static_cast<std::int64_t>(shard.values.extent(0));
   std::fill_n(shard.values.data(), shard.values.extent(0), 0.0F);
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    const Parameter& row = table_.rows()[i];
-    if (row.unit != shard.unit) continue;
+  for (const Parameter& row : table_.rows_of(shard.unit)) {
     const std::int64_t begin = std::max(shard.begin, row.offset);
     const std::int64_t end = std::min(shard_end, row.offset + row.extent());
     if (begin >= end) continue;
     float* const to = shard.values.data() + (begin - shard.begin);
-    tensors_[i].file->read(*tensors_[i].entry, begin - row.offset, end - begin, to);
+    const io::StoredTensor& tensor = tensors_[static_cast<std::size_t>(row.tensor)];
+    tensor.file->read(*tensor.entry, row.first + begin - row.offset, end - begin, to);
   }
 }
 

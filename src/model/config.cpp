@@ -7,6 +7,7 @@
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/model/config.hpp>
+#include <kozero/model/parameter_views.hpp>
 #include "src/model/architectures.hpp"
 
 namespace kozero::model {
@@ -126,6 +127,8 @@ void accept_extents(const Config& config) {
   accept_range("ffn", config.ffn, 0, kMostChannels);
   accept_range("vocab", config.vocab, 1, kMostTokens);
   accept_range("seq", config.seq, 1, kMostChannels);
+  accept(config.vocab_block >= 0 && config.vocab_block == padded_vocabulary(config.vocab_block), "vocab_block",
+         config.vocab_block, "0 (the vocabulary is one unit) and multiples of 8");
 }
 
 void accept_numbers(const Config& config) {

@@ -16,35 +16,74 @@
 namespace kozero::model {
 
 template <class Scalar>
-Embedding<Scalar>::Embedding(const Config& config, MatrixRef tokens, std::optional<MatrixRef> positions)
-    : tokens_(tokens), positions_(positions), dropout_stream_(dropout_stream(config.seed, 0, "embedding")) {}
+Embedding<Scalar>::Embedding(const Config& config, std::vector<VocabularyBlock> tokens,
+                             std::optional<PositionTable> positions)
+    : tokens_(std::move(tokens)),
+      positions_(positions),
+      sums_lookups_apart_(config.vocab_block > 0 && config.tie_embeddings),
+      dropout_stream_(dropout_stream(config.seed, 0, "embedding")) {}
 
 template <class Scalar>
-void Embedding<Scalar>::forward(const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens,
-                                Vector<const Scalar> weights) const {
-  kernels::embedding_forward(pass.space, x, tokens, tokens_.in(weights));
-  if (positions_) kernels::position_forward(pass.space, x, positions_->in(weights), pass.positions);
+template <class LookUp, class AddPositions>
+void Embedding<Scalar>::read(ParameterAccess<Scalar>& access, const LookUp& look_up,
+                             const AddPositions& add_positions) const {
+  const int of_positions = positions_ ? positions_->unit : -1;
+  for (const VocabularyBlock& block : tokens_) {
+    const auto weights = access.acquire(block.unit);
+    look_up(block.matrix.in(weights), block.first);
+    if (block.unit == of_positions) add_positions(positions_->matrix.in(weights));
+    access.release(block.unit);
+  }
+  if (!positions_ || of_positions == tokens_.back().unit) return;
+  add_positions(positions_->matrix.in(access.acquire(of_positions)));
+  access.release(of_positions);
+}
+
+template <class Scalar>
+void Embedding<Scalar>::forward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> x,
+                                Vector<const Token> tokens) const {
+  read(
+      access,
+      [&](Matrix<const Scalar> wte, std::int64_t first) {
+        kernels::embedding_forward(pass.space, x, tokens, wte, first);
+      },
+      [&](Matrix<const Scalar> wpe) { kernels::position_forward(pass.space, x, wpe, pass.positions); });
   if (pass.dropout > 0.0F) {
     kernels::dropout(pass.space, x, pass.sample_ids, pass.positions, pass.dropout, dropout_stream_);
   }
 }
 
 template <class Scalar>
-void Embedding<Scalar>::decode(const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens,
-                               const kernels::RowPositions& row_positions, Vector<const Scalar> weights) const {
-  kernels::embedding_forward(pass.space, x, tokens, tokens_.in(weights));
-  if (positions_) kernels::position_forward_at(pass.space, x, positions_->in(weights), row_positions);
+void Embedding<Scalar>::decode(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> x,
+                               Vector<const Token> tokens, const kernels::RowPositions& row_positions) const {
+  read(
+      access,
+      [&](Matrix<const Scalar> wte, std::int64_t first) {
+        kernels::embedding_forward(pass.space, x, tokens, wte, first);
+      },
+      [&](Matrix<const Scalar> wpe) { kernels::position_forward_at(pass.space, x, wpe, row_positions); });
 }
 
 template <class Scalar>
-void Embedding<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens,
-                                 Vector<float> gradient) const {
+void Embedding<Scalar>::backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx,
+                                 Vector<const Token> tokens) const {
   if (pass.dropout > 0.0F) {
     kernels::dropout(pass.space, dx, pass.sample_ids, pass.positions, pass.dropout, dropout_stream_);
   }
   const Matrix<const Scalar> arrived = dx;
-  kernels::embedding_backward(pass.space, tokens_.in(gradient), arrived, tokens);
-  if (positions_) kernels::position_backward(pass.space, positions_->in(gradient), arrived, pass.positions);
+  const auto add_positions = [&](Vector<float> gradient) {
+    kernels::position_backward(pass.space, positions_->matrix.in(gradient), arrived, pass.positions);
+  };
+  const int of_positions = positions_ ? positions_->unit : -1;
+  for (const VocabularyBlock& block : tokens_) {
+    const auto gradient = sums_lookups_apart_ ? access.lookup_gradient(block.unit) : access.gradient(block.unit);
+    kernels::embedding_backward(pass.space, block.matrix.in(gradient.values), arrived, tokens, block.first);
+    if (block.unit == of_positions) add_positions(gradient.values);
+    sums_lookups_apart_ ? access.lookup_gradient_ready(block.unit) : access.gradient_ready(block.unit);
+  }
+  if (!positions_ || of_positions == tokens_.back().unit) return;
+  add_positions(access.gradient(of_positions).values);
+  access.gradient_ready(of_positions);
 }
 
 #define KOZERO_INSTANTIATE(T) template class Embedding<T>;
@@ -60,7 +99,7 @@ void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch, Re
   group_ = recompute.blocks == 0 ? num_blocks : std::min(static_cast<std::size_t>(recompute.blocks), num_blocks);
   held_.resize(group_);
 
-  std::int64_t scratch = parts_.head.scratch_bytes(num_rows);
+  std::int64_t scratch = std::max(parts_.head.scratch_bytes(num_rows), parts_.head.logits_scratch_bytes(1));
   states_.push_back(ledger.take<Scalar>(Memory::activations, "embedding", num_rows, config.dim));
   for (std::size_t layer = 0; layer < num_blocks; ++layer) {
     const Block<Scalar>& block = parts_.blocks[layer];
@@ -89,7 +128,8 @@ void Decoder<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const Ba
   const auto dx = rows(dstate_, 0, pass.num_rows());
 
   forward(access, pass, tokens);
-  const auto losses = head_forward_backward(access, pass, dx, flat(batch.targets), loss_factor);
+  const auto losses =
+      parts_.head.forward_backward(access, pass, dx, last_state(pass), flat(batch.targets), loss_factor);
   kernels::put_sum_in_blocks(pass.space, losses, loss);
   backward(access, pass, dx, tokens);
 }
@@ -98,8 +138,7 @@ template <class Scalar>
 double Decoder<Scalar>::evaluate(ParameterAccess<Scalar>& access, const Batch& batch) {
   const Pass pass = pass_of(batch, 0.0F);
   forward(access, pass, flat(batch.inputs));
-  const auto losses = parts_.head.evaluate(pass, last_state(pass), flat(batch.targets), acquire_head(access));
-  release_head(access);
+  const auto losses = parts_.head.evaluate(access, pass, last_state(pass), flat(batch.targets));
   return kernels::sum_in_blocks(pass.space, losses);
 }
 
@@ -116,9 +155,8 @@ void Decoder<Scalar>::next_token_logits(ParameterAccess<Scalar>& access, Matrix<
   prefix.inputs = Matrix<const Token>(inputs.data(), 1, static_cast<std::size_t>(seen));
   const Pass pass = pass_of(prefix, 0.0F);
   forward(access, pass, flat(prefix.inputs));
-  parts_.head.logits(pass, as_matrix(logits, 1, parts_.config.vocab), rows(last_state(pass), num_tokens - 1, 1),
-                     acquire_head(access));
-  release_head(access);
+  parts_.head.logits(access, pass, as_matrix(logits, 1, parts_.config.vocab),
+                     rows(last_state(pass), num_tokens - 1, 1));
 }
 
 template <class Scalar>
@@ -155,8 +193,7 @@ void Decoder<Scalar>::decode(ParameterAccess<Scalar>& access, const TokenRows& g
   Matrix<Scalar> x = rows(decode_states_[0], 0, num_rows);
   Matrix<Scalar> y = rows(decode_states_[1], 0, num_rows);
 
-  parts_.embedding.decode(pass, x, given.tokens, given.row_positions, access.acquire(kEmbedding));
-  access.release(kEmbedding);
+  parts_.embedding.decode(access, pass, x, given.tokens, given.row_positions);
   for (std::size_t layer = 0; layer < parts_.blocks.size(); ++layer) {
     const auto weights = access.acquire(unit_of_block(layer));
     for (const auto& sublayer : parts_.blocks[layer]) {
@@ -166,15 +203,12 @@ void Decoder<Scalar>::decode(ParameterAccess<Scalar>& access, const TokenRows& g
     access.release(unit_of_block(layer));
   }
   if (num_logits == 0) return;
-  parts_.head.logits(pass, logits, rows(x, num_rows - num_logits, num_logits), acquire_head(access));
-  release_head(access);
+  parts_.head.logits(access, pass, logits, rows(x, num_rows - num_logits, num_logits));
 }
 
 template <class Scalar>
 void Decoder<Scalar>::forward(ParameterAccess<Scalar>& access, const Pass& pass, Vector<const Token> tokens) {
-  parts_.embedding.forward(pass, state(0, pass), tokens, access.acquire(kEmbedding));
-  access.release(kEmbedding);
-
+  parts_.embedding.forward(access, pass, state(0, pass), tokens);
   std::size_t index = 0;
   for (std::size_t layer = 0; layer < parts_.blocks.size(); ++layer) {
     const auto weights = access.acquire(unit_of_block(layer));
@@ -184,20 +218,6 @@ void Decoder<Scalar>::forward(ParameterAccess<Scalar>& access, const Pass& pass,
     }
     access.release(unit_of_block(layer));
   }
-}
-
-template <class Scalar>
-Vector<const float> Decoder<Scalar>::head_forward_backward(ParameterAccess<Scalar>& access, const Pass& pass,
-                                                           Matrix<Scalar> dx, Vector<const Token> targets,
-                                                           float loss_factor) {
-  const HeadUnits<const Scalar> weights = acquire_head(access);
-  const auto gradient = access.gradient(head_unit());
-  const HeadGradients gradients{gradient, tied() ? access.gradient(kEmbedding) : gradient};
-  const auto losses =
-      parts_.head.forward_backward(pass, dx, gradients, last_state(pass), targets, loss_factor, weights);
-  release_head(access);
-  access.gradient_ready(head_unit());
-  return losses;
 }
 
 template <class Scalar>
@@ -235,20 +255,7 @@ void Decoder<Scalar>::backward(ParameterAccess<Scalar>& access, const Pass& pass
     access.release(unit);
     access.gradient_ready(unit);
   }
-  parts_.embedding.backward(pass, dx, tokens, access.gradient(kEmbedding).values);
-  access.gradient_ready(kEmbedding);
-}
-
-template <class Scalar>
-HeadUnits<const Scalar> Decoder<Scalar>::acquire_head(ParameterAccess<Scalar>& access) const {
-  const auto head = access.acquire(head_unit());
-  return {head, tied() ? access.acquire(kEmbedding) : head};
-}
-
-template <class Scalar>
-void Decoder<Scalar>::release_head(ParameterAccess<Scalar>& access) const {
-  if (tied()) access.release(kEmbedding);
-  access.release(head_unit());
+  parts_.embedding.backward(access, pass, dx, tokens);
 }
 
 template <class Scalar>
@@ -277,7 +284,7 @@ double Decoder<Scalar>::flops_per_token() const {
   const Config& config = parts_.config;
   double multiplying = 0.0;
   for (const auto& row : parts_.table.rows()) {
-    const bool only_looked_up = row.unit == kEmbedding && !(tied() && row.offset == 0);
+    const bool only_looked_up = !row.overwritten;
     if (row.shape.size() > 1 && !only_looked_up) multiplying += static_cast<double>(row.extent());
   }
   const auto attention = static_cast<double>(config.layers * config.heads * config.head_dim * config.seq);

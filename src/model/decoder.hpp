@@ -23,21 +23,33 @@ namespace kozero::model {
 // Tokens to the first residual state.
 //   x(n) = dropout(wte(token(n)) + wpe(n % T))          wte (V, C)   wpe (T, C), GPT-2 only
 // decode is the same of new rows of cached sequences, each with its own position, without dropout.
-// Backward adds into the gradients of both tables; dx is consumed. Runs on the Pass's space; returns without fencing.
+// Backward adds into the gradients of both tables; dx is consumed. Each of the tables' units is acquired just before
+// use and released just after, wpe's last. Runs on the Pass's space; returns without fencing.
+
+struct PositionTable {
+  int unit = 0;
+  MatrixRef matrix;
+};
 
 template <class Scalar>
 class Embedding {
  public:
-  Embedding(const Config& config, MatrixRef tokens, std::optional<MatrixRef> positions = std::nullopt);
+  Embedding(const Config& config, std::vector<VocabularyBlock> tokens,
+            std::optional<PositionTable> positions = std::nullopt);
 
-  void forward(const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens, Vector<const Scalar> weights) const;
-  void decode(const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens,
-              const kernels::RowPositions& row_positions, Vector<const Scalar> weights) const;
-  void backward(const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens, Vector<float> gradient) const;
+  void forward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens) const;
+  void decode(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens,
+              const kernels::RowPositions& row_positions) const;
+  void backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens) const;
 
  private:
-  MatrixRef tokens_;
-  std::optional<MatrixRef> positions_;
+  /// Calls look_up(wte's rows, the first one's token) for each block of wte, then add_positions(wpe) where there is one.
+  template <class LookUp, class AddPositions>
+  void read(ParameterAccess<Scalar>& access, const LookUp& look_up, const AddPositions& add_positions) const;
+
+  std::vector<VocabularyBlock> tokens_;
+  std::optional<PositionTable> positions_;
+  bool sums_lookups_apart_;  // from what the head adds to the same units
   std::uint64_t dropout_stream_;
 };
 
@@ -51,8 +63,8 @@ class Embedding {
 template <class Scalar>
 using Block = std::vector<std::unique_ptr<Sublayer<Scalar>>>;
 
-/// What makes one architecture: its tensors, and the parts that use them. Unit 0 is the embedding, unit 1 + l block l,
-/// the last unit the head.
+/// What makes one architecture: its tensors, and the parts that use them. The units of the blocks come one after
+/// another, just before the head's.
 template <class Scalar>
 struct DecoderParts {
   Config config;
@@ -81,22 +93,17 @@ class Decoder : public Model<Scalar> {
   [[nodiscard]] double flops_per_token() const override;
 
  private:
-  static constexpr int kEmbedding = 0;
-  [[nodiscard]] int unit_of_block(std::size_t layer) const { return 1 + static_cast<int>(layer); }
-  [[nodiscard]] int head_unit() const { return parts_.table.num_units() - 1; }
-  [[nodiscard]] bool tied() const { return parts_.config.tie_embeddings; }
+  [[nodiscard]] int unit_of_block(std::size_t layer) const {
+    return parts_.head.unit() - static_cast<int>(parts_.blocks.size() - layer);
+  }
 
   [[nodiscard]] Pass pass_of(const Batch& batch, float dropout) const;
   [[nodiscard]] Matrix<Scalar> state(std::size_t index, const Pass& pass) const;
   [[nodiscard]] Matrix<Scalar> last_state(const Pass& pass) const { return state(states_.size() - 1, pass); }
 
   void forward(ParameterAccess<Scalar>& access, const Pass& pass, Vector<const Token> tokens);
-  Vector<const float> head_forward_backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx,
-                                            Vector<const Token> targets, float loss_factor);
   void backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens);
   void recompute(ParameterAccess<Scalar>& access, const Pass& pass, std::size_t first, std::size_t last);
-  [[nodiscard]] HeadUnits<const Scalar> acquire_head(ParameterAccess<Scalar>& access) const;
-  void release_head(ParameterAccess<Scalar>& access) const;
 
   DecoderParts<Scalar> parts_;
   Device space_;

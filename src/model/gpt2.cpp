@@ -68,9 +68,14 @@ void resolve_gpt2(Config& config) {
 template <class Scalar>
 std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
   ParameterTable table;
-  table.add_unit("embedding", 0);
-  const auto wte = config.tie_embeddings ? add_vocabulary(table, "wte.weight", config.vocab, config.dim, kDeviation)
-                                         : add_lookup_table(table, "wte.weight", config.vocab, config.dim, kDeviation);
+  const bool tied = config.tie_embeddings;
+  const bool in_blocks = config.vocab_block > 0;
+  const auto add_tokens = [&](const std::string& name, VocabularyUse use, const std::string& unit) {
+    return add_vocabulary(table, name, use, config.vocab, config.dim, config.vocab_block, unit, kDeviation);
+  };
+  if (!in_blocks) table.add_unit("embedding", 0);
+  const auto wte = add_tokens("wte.weight", tied ? VocabularyUse::both : VocabularyUse::lookup, "embedding");
+  const int of_positions = in_blocks ? table.add_unit("positions", 2) : wte.front().unit;
   const auto wpe = add_lookup_table(table, "wpe.weight", config.seq, config.dim, kDeviation);
 
   std::vector<Block<Scalar>> blocks;
@@ -78,14 +83,14 @@ std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
     blocks.push_back(add_block<Scalar>(table, config, layer));
   }
 
-  table.add_unit("head", config.tie_embeddings ? 2 : 0);
+  const int head = table.add_unit("head", tied || in_blocks ? 2 : 0);
   const auto norm = add_norm<Scalar>(table, "ln_f", config);
-  const auto vocabulary =
-      config.tie_embeddings ? wte : add_vocabulary(table, "lm_head.weight", config.vocab, config.dim, kDeviation);
+  const auto vocabulary = tied ? wte : add_tokens("lm_head.weight", VocabularyUse::head, "head");
 
-  return std::make_unique<Decoder<Scalar>>(DecoderParts<Scalar>{config, std::move(table),
-                                                                Embedding<Scalar>(config, wte, wpe), std::move(blocks),
-                                                                Head<Scalar>(norm, vocabulary), nullptr});
+  const Embedding<Scalar> embedding(config, wte, PositionTable{of_positions, wpe});
+  return std::make_unique<Decoder<Scalar>>(DecoderParts<Scalar>{config, std::move(table), embedding, std::move(blocks),
+                                                                Head<Scalar>(norm, head, vocabulary, in_blocks),
+                                                                nullptr});
 }
 
 #define KOZERO_INSTANTIATE(T) template std::unique_ptr<Model<T>> make_gpt2<T>(const Config&);

@@ -90,24 +90,28 @@ std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
   rotary->scaling = config.rope_scaling;
 
   ParameterTable table;
-  table.add_unit("embedding", 0);
-  const std::string token_table = "model.embed_tokens.weight";
-  const auto tokens = config.tie_embeddings ? add_vocabulary(table, token_table, config.vocab, config.dim)
-                                            : add_lookup_table(table, token_table, config.vocab, config.dim);
+  const bool tied = config.tie_embeddings;
+  const bool in_blocks = config.vocab_block > 0;
+  const auto add_tokens = [&](const std::string& name, VocabularyUse use, const std::string& unit) {
+    return add_vocabulary(table, name, use, config.vocab, config.dim, config.vocab_block, unit);
+  };
+  if (!in_blocks) table.add_unit("embedding", 0);
+  const auto tokens =
+      add_tokens("model.embed_tokens.weight", tied ? VocabularyUse::both : VocabularyUse::lookup, "embedding");
 
   std::vector<Block<Scalar>> blocks;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     blocks.push_back(add_block<Scalar>(table, config, layer, rotary));
   }
 
-  table.add_unit("head", config.tie_embeddings ? 2 : 0);
+  const int head = table.add_unit("head", tied || in_blocks ? 2 : 0);
   const auto norm = add_norm<Scalar>(table, "model.norm", config);
-  const auto vocabulary =
-      config.tie_embeddings ? tokens : add_vocabulary(table, "lm_head.weight", config.vocab, config.dim);
+  const auto vocabulary = tied ? tokens : add_tokens("lm_head.weight", VocabularyUse::head, "head");
 
   return std::make_unique<Decoder<Scalar>>(DecoderParts<Scalar>{config, std::move(table),
                                                                 Embedding<Scalar>(config, tokens), std::move(blocks),
-                                                                Head<Scalar>(norm, vocabulary), rotary});
+                                                                Head<Scalar>(norm, head, vocabulary, in_blocks),
+                                                                rotary});
 }
 
 #define KOZERO_INSTANTIATE(T) template std::unique_ptr<Model<T>> make_llama<T>(const Config&);

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // parameter_views.cpp: rows of the parameter table for matrices and vectors, with their initial values and decay.
+#include <algorithm>
+
 #include <kozero/model/parameter_views.hpp>
 
 namespace kozero::model {
@@ -32,12 +34,23 @@ MatrixRef add_matrix(ParameterTable& table, const std::string& name, std::int64_
   return MatrixRef{table.row(row).offset, rows, columns};
 }
 
-MatrixRef add_vocabulary(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
-                           float deviation) {
-  const std::int64_t pad_rows = padded_vocabulary(rows) - rows;
-  Parameter parameter = matrix_row(name, rows, columns, deviation);
-  parameter.pad = pad_rows * columns;
-  return MatrixRef{table.row(table.add(std::move(parameter))).offset, rows, columns, pad_rows};
+std::vector<VocabularyBlock> add_vocabulary(ParameterTable& table, const std::string& name, VocabularyUse use,
+                                            std::int64_t vocab, std::int64_t columns, std::int64_t block,
+                                            const std::string& unit, float deviation) {
+  const bool multiplies = use != VocabularyUse::lookup;
+  std::vector<VocabularyBlock> blocks;
+  for (std::int64_t first = 0; first < vocab; first += block > 0 ? block : vocab) {
+    const std::int64_t rows = block > 0 ? std::min(block, vocab - first) : vocab;
+    const std::int64_t pad_rows = multiplies ? padded_vocabulary(rows) - rows : 0;
+    Parameter parameter = matrix_row(name, rows, columns, deviation);
+    parameter.pad = pad_rows * columns;
+    parameter.overwritten = multiplies;
+    // Slot 0 is the embedding's, and that of a head that is no embedding: the two are never used at once.
+    if (block > 0) table.add_unit(unit + "." + std::to_string(blocks.size()), 0, use);
+    const int row = first == 0 ? table.add(std::move(parameter)) : table.add_rows(std::move(parameter));
+    blocks.push_back({table.row(row).unit, {table.row(row).offset, rows, columns, pad_rows}, first});
+  }
+  return blocks;
 }
 
 MatrixRef add_lookup_table(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,

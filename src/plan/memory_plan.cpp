@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <algorithm>
+#include <utility>
 
 #include <kozero/core/device.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/settings.hpp>
+#include <kozero/zero/gathered_units.hpp>
 
 namespace kozero::plan {
 namespace {
@@ -43,20 +45,37 @@ DeviceAndHost MemoryPlan::needed() const {
   return {total() - of(Memory::staging), of(Memory::staging)};
 }
 
+namespace {
+
+/// Elements that GatheredUnits brings to a rank in a step.
+std::int64_t gathered_in_stage_3(const train::Settings& settings, const ParameterTable& table) {
+  const std::int64_t micro_steps = settings.batch.micro_steps;
+  const std::int64_t of_group = settings.recompute.blocks;
+  const std::int64_t layers = settings.model.layers;
+  const std::int64_t held = of_group > 0 && of_group < layers ? of_group : 1;  // more is none: zero_config
+  const SlotBuffers buffers(table, static_cast<int>(held) - 1 + settings.zero.prefetch_units);
+  std::vector<int> occupants(buffers.buffers().size(), -1);
+  std::int64_t elements = 0;
+  const auto read = [&](int unit) {
+    if (std::exchange(occupants[buffers.of(unit)], unit) != unit) elements += table.unit(unit).extent;
+  };
+  const zero::UnitOrder order(table, static_cast<int>(held));
+  for (std::int64_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
+    for (const int unit : order.all()) read(unit);
+  }
+  return elements;
+}
+
+}  // namespace
+
 BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& table, int num_ranks) {
   const std::int64_t micro_steps = settings.batch.micro_steps;
   const auto stored = static_cast<std::int64_t>(parameter_bytes(settings.precision).stored);
   const bool is_local = settings.zero.accumulation == zero::Accumulation::local;
-  const std::int64_t reduced = (is_local ? 1 : micro_steps) * table.extent() * 4;
-  std::int64_t gathered = table.extent();
-  const auto blocks = std::max<std::int64_t>(table.num_units() - 2, 0);
-  if (settings.zero.stage == 3 && blocks > 0) {
-    const std::int64_t of_group = settings.recompute.blocks;
-    const std::int64_t held = of_group > 0 && of_group < blocks ? of_group : 1;  // more is none: zero_config
-    const std::int64_t stay = std::min(held + settings.zero.prefetch_units, blocks);
-    const std::int64_t of_blocks = blocks + (2 * micro_steps - 1) * (blocks - stay);
-    gathered = table.unit(0).extent + table.units().back().extent + of_blocks * table.unit(1).extent;
-  }
+  std::int64_t addends = table.extent();
+  for (const Unit& unit : table.units()) addends += unit.vocabulary == VocabularyUse::both ? unit.extent : 0;
+  const std::int64_t reduced = (is_local ? 1 : micro_steps) * addends * 4;
+  const std::int64_t gathered = settings.zero.stage == 3 ? gathered_in_stage_3(settings, table) : table.extent();
   const std::int64_t gathered_bytes = gathered * (settings.zero.stage == 0 ? 4 : stored);  // stage 0: of gradients
   const std::int64_t group = settings.ranks_a_group;
   const std::int64_t groups = num_ranks / group;

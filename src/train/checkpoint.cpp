@@ -223,6 +223,7 @@ std::map<std::string, std::string> exactness_of(const Settings& settings, const 
   std::map<std::string, std::string> all = {
       {"train.micro_batch", std::to_string(settings.batch.micro_batch)},
       {"train.precision", name_of(settings.precision)},
+      {"model.vocab_block", std::to_string(settings.model.vocab_block)},
       {kAccumulation, local ? "local" : "ordered"},
       {kOrderOfSums, comm.adds_in_order() ? kRankOrder : comm.name()},
       {"products",

@@ -179,6 +179,7 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
                     std::to_string(config.vocab) + ": the data's tokenizer has " + std::to_string(data_vocab) +
                     " tokens; " + (given_here ? "leave the key out, or give at least that" : "give model.vocab"));
   }
+  config.vocab_block = keys.vocab_block;
   config.dropout = static_cast<float>(keys.dropout);
   config.seed = static_cast<std::uint64_t>(deck.run.seed);
   return resolved_for(deck, config);

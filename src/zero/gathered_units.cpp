@@ -12,22 +12,32 @@ namespace kozero::zero {
 
 using dist::Placement;
 
-UnitOrder::UnitOrder(int num_units, int held) {
-  for (int unit = 0; unit < num_units; ++unit) order_.push_back(unit);
-  const int num_blocks = num_units - 2;
-  if (num_blocks < 1) return;
-  int first = (num_blocks - 1) / held * held;  // of the last group
-  for (int block = num_blocks - 1; block >= first; --block) order_.push_back(1 + block);
+UnitOrder::UnitOrder(const ParameterTable& table, int held) {
+  std::vector<int> blocks;
+  std::vector<int> vocabulary;  // blocks of it that the head reads
+  for (int unit = 0; unit < table.num_units(); ++unit) {
+    const Unit& each = table.unit(unit);
+    if (each.vocabulary != VocabularyUse::head) order_.push_back(unit);
+    if (each.vocabulary == VocabularyUse::head || each.vocabulary == VocabularyUse::both) vocabulary.push_back(unit);
+    if (each.slot == 1) blocks.push_back(unit);
+  }
+  order_.insert(order_.end(), vocabulary.rbegin(), vocabulary.rend());
+  order_.insert(order_.end(), vocabulary.begin(), vocabulary.end());
+  auto first = static_cast<int>(blocks.size());
+  if (first == 0) return;
+  const auto number = [&](int block) { return blocks[static_cast<std::size_t>(block)]; };
+  first = (first - 1) / held * held;  // of the last group
+  order_.insert(order_.end(), blocks.rbegin(), blocks.rend() - first);
   for (; first > 0; first -= held) {
-    for (int block = first - held; block < first; ++block) order_.push_back(1 + block);
+    for (int block = first - held; block < first; ++block) order_.push_back(number(block));
   }
 }
 
 void UnitOrder::reach(int unit) {
   const auto begin = order_.begin();
-  const auto next = begin + static_cast<std::ptrdiff_t>(position_);
+  const auto next = begin + static_cast<std::ptrdiff_t>(std::min(position_ + 1, order_.size()));
   auto found = std::find(next, order_.end(), unit);
-  if (found == order_.end() || unit == 0) found = std::find(begin, order_.end(), unit);
+  if (found == order_.end()) found = std::find(begin, order_.end(), unit);
   position_ = static_cast<std::size_t>(found - begin);
 }
 
@@ -54,13 +64,17 @@ GatheredUnits<Scalar>::GatheredUnits(const ParameterTable& table, const dist::Di
              ledger),
       ahead_(order.ahead + order.held - 1),
       has_groups_(order.held > 1),
-      order_(table.num_units(), order.held),
+      order_(table, order.held),
       buffers_(whole_.num_buffers()) {}
 
 template <class Scalar>
 Vector<const Scalar> GatheredUnits<Scalar>::acquire(int unit) {
   // A unit that is held beside others is the next of a group, or a companion: the tied embedding of the head.
-  if (num_held_ == 0 || order_.ahead(1) == unit) order_.reach(unit);
+  if (num_held_ == 0 && unit == 0) {
+    order_.begin();
+  } else if (num_held_ == 0 || order_.ahead(1) == unit) {
+    order_.reach(unit);
+  }
   if (buffer(unit).occupant != unit) start(unit);
   const bool arrives = buffer(unit).gather.is_under_way();
   buffer(unit).gather.wait();

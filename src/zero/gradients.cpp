@@ -26,26 +26,49 @@ Storage storage_of_addends(Placement placement, const dist::Mesh& mesh, bool ove
   return {Memory::gathered, "unreduced gradients", &mesh.all(), overlap ? 1 : 0};
 }
 
+/// The table, and behind its units one more for each block of a tied vocabulary.
+ParameterTable with_lookups(const ParameterTable& table) {
+  ParameterTable all = table;
+  for (int unit = 0; unit < table.num_units(); ++unit) {
+    if (table.unit(unit).vocabulary != VocabularyUse::both) continue;
+    all.add_unit(table.unit(unit).name + " lookups", table.unit(unit).slot);
+    for (Parameter row : table.rows_of(unit)) {
+      row.overwritten = false;
+      all.add(std::move(row));
+    }
+  }
+  return all;
+}
+
+std::vector<int> numbers_of_lookups(const ParameterTable& table) {
+  std::vector<int> numbers;
+  int next = table.num_units();
+  for (const Unit& unit : table.units()) numbers.push_back(unit.vocabulary == VocabularyUse::both ? next++ : -1);
+  return numbers;
+}
+
 }  // namespace
 
 Gradients::Gradients(const ParameterTable& table, const dist::Mesh& mesh, Placement placement,
                      Accumulation accumulation, int micro_steps, MemoryLedger& ledger, bool overlap)
     : table_(table),
+      lookups_of_(numbers_of_lookups(table)),
+      sums_table_(with_lookups(table)),
       placement_(placement),
       accumulation_(accumulation),
       micro_steps_(micro_steps),
       overlap_(overlap),
-      addends_(table, mesh, Placement::partial, storage_of_addends(placement, mesh, overlap), ledger),
+      addends_(sums_table_, mesh, Placement::partial, storage_of_addends(placement, mesh, overlap), ledger),
       reduced_(addends_.viewed_as(Placement::in_last_group)),
-      reductions_(at(table.num_units())),
+      reductions_(at(sums_table_.num_units())),
       occupants_(addends_.num_buffers(), -1),
-      open_(at(table.num_units()), false) {
+      open_(at(sums_table_.num_units()), false) {
   const bool sharded = placement == Placement::sharded;
   require(!sharded || accumulation == Accumulation::ordered || micro_steps == 1,
           "sharded gradients keep no whole addend from one micro-step to the next");
   if (sharded || (accumulation == Accumulation::ordered && micro_steps > 1)) {
     const char* label = sharded ? "gradient shards" : "sums of micro-steps";
-    sums_.emplace(table, mesh, Placement::in_last_group, Storage{Memory::gradients, label}, ledger);
+    sums_.emplace(sums_table_, mesh, Placement::in_last_group, Storage{Memory::gradients, label}, ledger);
     reduced_ = *sums_;
   }
   if (!ledger.plans_only()) squares_ = std::make_unique<kernels::SumOfSquares>();
@@ -55,8 +78,8 @@ Gradients::~Gradients() = default;
 
 void Gradients::begin_micro_step(const MicroStep& micro_step) {
   require(micro_step.count <= micro_steps_ && micro_step.index < micro_step.count, "a step has too many micro-steps");
-  for (int unit = 0; unit < table_.num_units(); ++unit) {
-    require(!open_[at(unit)], "gradient of unit " + table_.unit(unit).name + " was never ready");
+  for (int unit = 0; unit < sums_table_.num_units(); ++unit) {
+    require(!open_[at(unit)], "gradient of unit " + sums_table_.unit(unit).name + " was never ready");
   }
   micro_step_ = micro_step;
 }
@@ -71,12 +94,17 @@ void Gradients::clear(int unit) const {
   const auto clear_up_to = [&](std::int64_t end) {
     if (end > first) kernels::fill(Device(), slice(memory, first, end - first), 0.0F);
   };
-  for (const auto& row : table_.rows_of(unit)) {
+  for (const auto& row : sums_table_.rows_of(unit)) {
     if (!row.overwritten) continue;
     clear_up_to(row.offset);
     first = row.offset + row.extent();
   }
-  clear_up_to(table_.unit(unit).extent);
+  clear_up_to(sums_table_.unit(unit).extent);
+}
+
+int Gradients::lookups_of(int unit) const {
+  require(lookups_of_.at(at(unit)) >= 0, "unit " + table_.unit(unit).name + " has no lookups apart");
+  return lookups_of_[at(unit)];
 }
 
 UnitGradient Gradients::addend(int unit) {
@@ -124,12 +152,13 @@ void Gradients::note_resting(int unit, const Vector<float>& values) {
 
 void Gradients::check_rested(int unit, const Vector<float>& values) {
   if (!watches_ || !changed_.empty()) return;
-  if (kernels::bit_hash(Device(), Vector<const float>(values)) != resting_[at(unit)]) changed_ = table_.unit(unit).name;
+  if (kernels::bit_hash(Device(), Vector<const float>(values)) == resting_[at(unit)]) return;
+  changed_ = sums_table_.unit(unit).name;
 }
 
 void Gradients::watch(bool watches) {
   watches_ = watches;
-  resting_.resize(at(table_.num_units()));
+  resting_.resize(at(sums_table_.num_units()));
   changed_.clear();
 }
 
@@ -143,12 +172,28 @@ void Gradients::wait_until_reusable(int unit) {
   reductions_[at(unit)].wait_until_reusable();
 }
 
+void Gradients::add_lookups() {
+  for (int unit = 0; unit < table_.num_units(); ++unit) {
+    const int lookups = lookups_of_[at(unit)];
+    if (lookups < 0) continue;
+    for (const int each : {unit, lookups}) {
+      wait_until_reusable(each);
+      check_rested(each, shard(each));
+    }
+    kernels::add_into(Device(), shard(unit), Vector<const float>(shard(lookups)));
+    note_resting(unit, shard(unit));
+  }
+}
+
 void Gradients::finish() {
   if (under_way_ >= 0) wait_for_reduction(under_way_);
+  add_lookups();
   const bool is_whole = placement_ == Placement::replicated;
   if (!is_whole && addends_.mesh().num_groups() == 1) return;
   for (int unit = 0; unit < table_.num_units(); ++unit) wait_until_reusable(unit);
-  redistribute(reduced_, is_whole ? addends_.viewed_as(Placement::replicated) : reduced_.viewed_as(Placement::sharded));
+  redistribute_first(reduced_,
+                     is_whole ? addends_.viewed_as(Placement::replicated) : reduced_.viewed_as(Placement::sharded),
+                     table_.num_units());
   if (is_whole) return;
   for (int unit = 0; unit < table_.num_units(); ++unit) note_resting(unit, shard(unit));
 }

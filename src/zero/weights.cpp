@@ -21,17 +21,14 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 }  // namespace
 
 std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist::DistributedArray<float>& master) {
-  std::vector<std::uint64_t> mine;
+  std::vector<std::uint64_t> mine(table.tensors().size());
   for (const auto& row : table.rows()) {
     const UnitRange& shard = master.layout().shard(row.unit);
     const std::int64_t begin = std::max(row.offset, shard.begin);
     const std::int64_t end = std::min(row.offset + row.extent(), shard.begin + shard.extent);
-    if (begin >= end) {
-      mine.push_back(0);
-      continue;
-    }
+    if (begin >= end) continue;
     const auto part = slice(master.shard(row.unit), begin - shard.begin, end - begin);
-    mine.push_back(kernels::bit_hash(Device(), part, begin - row.offset));
+    mine[at(row.tensor)] += kernels::bit_hash(Device(), part, row.first + begin - row.offset);
     release_pages(part);
   }
   const std::vector<std::uint64_t> all = dist::from_all_ranks(master.mesh().all(), mine);
@@ -40,7 +37,7 @@ std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist
   for (std::size_t i = 0; i < all.size(); ++i) hashes[i / of_group * mine.size() + i % mine.size()] += all[i];
   for (std::size_t i = mine.size(); i < hashes.size(); ++i) {
     require(hashes[i] == hashes[i % mine.size()], "the groups of zero.shard_group hold different values of " +
-                                                      table.row(static_cast<int>(i % mine.size())).name);
+                                                      table.tensors()[i % mine.size()].name);
   }
   hashes.resize(mine.size());
   return hashes;

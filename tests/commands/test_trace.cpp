@@ -87,6 +87,10 @@ TEST_CASE("a tensor is gathered whole from the shards of 1 to 3 ranks") {
         table.add(row);
       }
     }
+    table.add_unit("unit 2", 0);
+    Parameter more = table.rows().back();
+    more.shape = {70};
+    table.add_rows(more);
     const dist::DistributedArray<float> master(table, *comm, dist::Placement::sharded,
                                                dist::Storage{Memory::parameters, "master"}, ledger);
     for (const auto& range : master.layout().shards()) {
@@ -94,12 +98,14 @@ TEST_CASE("a tensor is gathered whole from the shards of 1 to 3 ranks") {
         master.shard(range.unit)(i) = static_cast<float>(1000 * range.unit + range.begin + i);
       }
     }
-    for (const auto& row : table.rows()) {
+    for (int tensor = 0; tensor < std::ssize(table.tensors()); ++tensor) {
       std::vector<float> wanted;
-      for (std::int64_t i = 0; group.rank() == 0 && i < row.extent(); ++i) {
-        wanted.push_back(static_cast<float>(1000 * row.unit + row.offset + i));
+      for (const auto& row : table.rows_of_tensor(tensor)) {
+        for (std::int64_t i = 0; group.rank() == 0 && i < row.extent(); ++i) {
+          wanted.push_back(static_cast<float>(1000 * row.unit + row.offset + i));
+        }
       }
-      CHECK(commands::whole_tensor(row, master) == wanted);
+      CHECK(commands::whole_tensor(table, tensor, master) == wanted);
     }
   });
 }

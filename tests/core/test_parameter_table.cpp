@@ -51,6 +51,33 @@ TEST_CASE("a pad lies behind its tensor and is no parameter") {
   CHECK(table.unit(1).extent == 192);
 }
 
+TEST_CASE("a tensor in blocks of rows has a unit for each, and is one tensor with one set of initial values") {
+  ParameterTable table;
+  table.add_unit("block.0", 0, VocabularyUse::both);
+  table.add({.name = "wte", .shape = {8, 13}});
+  table.add_unit("block.1", 0, VocabularyUse::both);
+  table.add_rows({.name = "wte", .shape = {5, 13}, .pad = 3 * 13});
+  table.add_unit("positions", 2);
+  table.add({.name = "wpe", .shape = {2, 13}});
+  REQUIRE(table.tensors().size() == 2);
+  CHECK(table.tensors()[0].shape == std::vector<std::int64_t>{13, 13});
+  CHECK(table.num_parameters() == 169 + 26);
+  CHECK(table.row(1).first == 104);
+  CHECK(table.row(1).unit == 1);
+  CHECK(table.rows_of_tensor(0).size() == 2);
+  CHECK(table.rows_of_tensor(1).front().name == "wpe");
+  CHECK(table.row(2).tensor == 1);
+  CHECK_THROWS_AS(table.add_rows({.name = "wte", .shape = {1, 13}}), Error);  // the last one is wpe
+
+  std::vector<float> whole(169), blocks(169), unit(128);
+  fill_initial({.name = "wte", .shape = {13, 13}}, 3, 0, HostVector<float>(whole.data(), 169));
+  for (const auto& row : table.rows_of_tensor(0)) {
+    fill_initial_unit(table, row.unit, 3, 0, HostVector<float>(unit.data(), 128));
+    std::copy_n(unit.begin(), row.extent(), blocks.begin() + row.first);
+  }
+  CHECK(blocks == whole);
+}
+
 TEST_CASE("a joined tensor needs one before it") {
   ParameterTable table;
   CHECK_THROWS_AS(table.add({.name = "early", .shape = {1}}), Error);

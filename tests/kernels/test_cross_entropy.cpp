@@ -83,7 +83,88 @@ void check(const Batch<T>& batch) {
   reference::require_near_in<T>(logits.values(), batch.gradient(0.25), tolerance);
 }
 
+/// Losses and, in place of the logits, gradients, by blocks of `width` columns in a row of 8 more, which hold NaNs.
+template <class T>
+struct ByBlocks {
+  std::vector<float> losses, gradient;
+
+  ByBlocks(const Batch<T>& batch, std::int64_t width, const std::vector<float>& logits)
+      : losses(static_cast<std::size_t>(batch.rows)), gradient(logits.size()) {
+    const Filled<Token> targets(batch.targets());
+    const Filled<float> largest(batch.rows), sum(batch.rows), target(batch.rows), loss(batch.rows);
+    const SoftmaxOfRows softmax{largest.vector(), sum.vector(), target.vector()};
+    const auto count_of = [&](std::int64_t first) { return std::min(width, batch.columns - first); };
+    const auto block_of = [&](std::int64_t first) {
+      const std::int64_t columns = count_of(first) + 8;
+      std::vector<float> values(static_cast<std::size_t>(batch.rows * columns),
+                                std::numeric_limits<float>::quiet_NaN());
+      for (std::int64_t n = 0; n < batch.rows; ++n) {
+        std::copy_n(logits.begin() + n * batch.columns + first, count_of(first), values.begin() + n * columns);
+      }
+      return values;
+    };
+    const std::int64_t last = (batch.columns - 1) / width * width;
+    for (std::int64_t first = last; first >= 0; first -= width) {
+      const Filled<T> block(block_of(first));
+      add_to_softmax(Device(), softmax, block.matrix(batch.rows, count_of(first) + 8), targets.input(),
+                     LogitBlock{first, count_of(first)}, first == last);
+    }
+    put_losses(Device(), loss.vector(), softmax);
+    losses = loss.values();
+    for (std::int64_t first = 0; first < batch.columns; first += width) {
+      const std::int64_t columns = count_of(first) + 8;
+      const Filled<T> block(block_of(first));
+      softmax_gradient(Device(), block.matrix(batch.rows, columns), softmax, targets.input(),
+                       LogitBlock{first, count_of(first)}, 0.25F);
+      const std::vector<float> values = block.values();
+      for (std::int64_t n = 0; n < batch.rows; ++n) {
+        std::copy_n(values.begin() + n * columns, count_of(first), gradient.begin() + n * batch.columns + first);
+        for (std::int64_t pad = count_of(first); pad < columns; ++pad) {
+          REQUIRE(values[static_cast<std::size_t>(n * columns + pad)] == 0.0F);
+        }
+      }
+    }
+  }
+};
+
 }  // namespace
+
+TEMPLATE_LIST_TEST_CASE("cross-entropy by blocks of the vocabulary agrees with plain loops", "[cross_entropy]",
+                        reference::StoredTypes) {
+  for (const auto& batch : {Batch<TestType>{7, 13, 1.0F}, {5, 32, 3.0F}, {3, 501, 5.0F}, {4, 65, 300.0F}}) {
+    for (const std::int64_t width : {1, 8, 64}) {
+      CAPTURE(batch.columns, batch.spread, width);
+      const ByBlocks<TestType> blocks(batch, width, batch.logits());
+      const double tolerance = 2e-6 * std::max(1.0F, batch.spread);
+      reference::require_near(blocks.losses, batch.losses(), tolerance);
+      reference::require_near_in<TestType>(blocks.gradient, batch.gradient(0.25), tolerance);
+    }
+  }
+}
+
+TEMPLATE_LIST_TEST_CASE("cross-entropy by one block has the bits of cross-entropy", "[cross_entropy]",
+                        reference::StoredTypes) {
+  const Batch<TestType> batch{5, 77, 3.0F};
+  const Filled<TestType> logits(batch.logits());
+  const Filled<Token> targets(batch.targets());
+  const Filled<float> losses(5);
+  cross_entropy(Device(), losses.vector(), logits.matrix(5, 77), targets.input(), 77, 0.25F);
+  const ByBlocks<TestType> blocks(batch, 80, batch.logits());
+  REQUIRE(reference::same_bits(blocks.losses, losses.values()));
+  REQUIRE(reference::same_bits(blocks.gradient, logits.values()));
+}
+
+TEST_CASE("by blocks, a NaN in any of them makes the row's loss a NaN", "[cross_entropy]") {
+  const Batch<> batch{3, 40, 1.0F};
+  for (const std::size_t bad : {40, 60, 79}) {
+    std::vector<float> values = batch.logits();
+    values[bad] = std::numeric_limits<float>::quiet_NaN();
+    const ByBlocks<float> blocks(batch, 16, values);
+    REQUIRE(std::isfinite(blocks.losses[0]));
+    REQUIRE(std::isnan(blocks.losses[1]));
+    REQUIRE(std::isfinite(blocks.losses[2]));
+  }
+}
 
 TEMPLATE_LIST_TEST_CASE("cross-entropy agrees with plain loops", "[cross_entropy]", reference::StoredTypes) {
   check<TestType>({7, 13, 1.0F});

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "kernels/ops/embedding.hpp"
 
 #include "reference.hpp"
@@ -58,6 +60,31 @@ TEMPLATE_LIST_TEST_CASE("embedding_backward adds rows in ascending order, the sa
       expected[static_cast<std::size_t>(ids[i / width]) * width + i % width] += dx[i];
     CHECK(reference::same_bits(dwte.values(), expected));
   }
+}
+
+TEMPLATE_LIST_TEST_CASE("a vocabulary in blocks has the bits of the whole, forward and backward", "",
+                        reference::StoredTypes) {
+  constexpr std::int64_t kChannels = 13;
+  const std::vector<float> wte = reference::numbers<TestType>(kVocabulary * kChannels, 1);
+  const Filled<TestType> table(wte), whole(kRows * kChannels), parts(kRows * kChannels);
+  const Filled<TestType> dx(reference::numbers<TestType>(kRows * kChannels, 3));
+  const Filled<float> dwhole(reference::numbers(kVocabulary * kChannels, 4));
+  const Filled<float> dparts(reference::numbers(kVocabulary * kChannels, 4));
+  const Filled<Token> device_tokens(tokens());
+  embedding_forward(Device(), whole.matrix(kRows, kChannels), device_tokens.input(),
+                    table.input(kVocabulary, kChannels));
+  embedding_backward(Device(), dwhole.matrix(kVocabulary, kChannels), dx.input(kRows, kChannels),
+                     device_tokens.input());
+  for (std::int64_t first = 0; first < kVocabulary; first += 64) {
+    const std::int64_t rows = std::min<std::int64_t>(64, kVocabulary - first);
+    const auto block = [&](const auto& all) {
+      return as_matrix(slice(all, first * kChannels, rows * kChannels), rows, kChannels);
+    };
+    embedding_forward(Device(), parts.matrix(kRows, kChannels), device_tokens.input(), block(table.input()), first);
+    embedding_backward(Device(), block(dparts.vector()), dx.input(kRows, kChannels), device_tokens.input(), first);
+  }
+  CHECK(reference::same_bits(parts.values(), whole.values()));
+  CHECK(reference::same_bits(dparts.values(), dwhole.values()));
 }
 
 TEMPLATE_LIST_TEST_CASE("position_backward adds over the batch in ascending order and leaves later positions alone", "",

@@ -69,7 +69,8 @@ void check_logits(const std::vector<float>& got, const std::vector<float>& expec
 }
 
 TEST_CASE("logits with a cache are those of the full forward, however the tokens come") {
-  for (model::Config config : {tiny_gpt2(true), tiny_gpt2(false), tiny_llama(false), tiny_qwen2(true), tiny_qwen3(true)}) {
+  for (model::Config config : {tiny_gpt2(true), tiny_gpt2(false), tiny_llama(false), tiny_qwen2(true), tiny_qwen3(true),
+                               in_blocks(tiny_gpt2(true), 8), in_blocks(tiny_llama(false), 16)}) {
     config.seq = 45;
     TinyModel tiny(config, 1);
     tiny.model->reserve_cache(tiny.ledger, {.sequences = 2, .positions = 45, .rows = 30});

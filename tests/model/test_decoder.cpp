@@ -66,6 +66,63 @@ TEST_CASE("units are acquired, released and handed on in the agreed order") {
   }
 }
 
+const std::vector<std::string> kTiedCallsInBlocks = {
+    "acquire embedding.0", "release embedding.0", "acquire embedding.1", "release embedding.1",  //
+    "acquire embedding.2", "release embedding.2", "acquire positions", "release positions",      //
+    "acquire block.0", "release block.0", "acquire block.1", "release block.1", "acquire head",  //
+    "acquire embedding.2", "release embedding.2", "acquire embedding.1", "release embedding.1",  //
+    "acquire embedding.0", "release embedding.0",                                                //
+    "acquire embedding.0", "release embedding.0", "ready embedding.0",                           //
+    "acquire embedding.1", "release embedding.1", "ready embedding.1",                           //
+    "acquire embedding.2", "release embedding.2", "ready embedding.2",                           //
+    "release head", "ready head",                                                                //
+    "acquire block.1", "release block.1", "ready block.1",                                       //
+    "acquire block.0", "release block.0", "ready block.0",                                       //
+    "ready lookups embedding.0", "ready lookups embedding.1", "ready lookups embedding.2", "ready positions"};
+
+TEST_CASE("blocks of a vocabulary are held one at a time, and each of their two gradients is handed on once") {
+  TinyModel tiny(in_blocks(tiny_gpt2(true), 8), 2);
+  const auto batch = TokenBatch::noise(2, 7, 19);
+  forward_backward(*tiny.model, tiny.access, batch.view(), 1.0F);
+  CHECK(tiny.access.calls == kTiedCallsInBlocks);
+  tiny.access.calls.clear();
+  tiny.access.clear_gradients();
+  CHECK(forward_backward(*tiny.model, tiny.access, batch.part(0, 0), 1.0F) == 0.0);
+  CHECK(tiny.access.calls == kTiedCallsInBlocks);
+  for (const auto& gradient : all_gradients(tiny)) {
+    for (const float value : gradient) CHECK(value == 0.0F);
+  }
+}
+
+/// By tensor: those of a tensor's rows one behind the other.
+std::vector<std::vector<float>> gradients_of_tensors(const TinyModel& tiny) {
+  std::vector<std::vector<float>> all(tiny.model->parameters().tensors().size());
+  for (int row = 0; row < std::ssize(tiny.model->parameters().rows()); ++row) {
+    auto& tensor = all[static_cast<std::size_t>(tiny.model->parameters().row(row).tensor)];
+    const std::vector<float> part = tiny.access.gradient_of(row);
+    tensor.insert(tensor.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+TEST_CASE("a vocabulary in blocks gives the losses, gradients and logits of the whole, in less scratch") {
+  for (model::Config config : {tiny_gpt2(true, 0.3F), tiny_gpt2(false), tiny_llama(true), tiny_qwen3(false)}) {
+    config.seq = 200;  // the head has more than one chunk of rows
+    const auto batch = TokenBatch::noise(3, 200, 19, 11);
+    TinyModel whole(config, 3);
+    const double loss = forward_backward(*whole.model, whole.access, batch.view(), 0.1F);
+    for (const std::int64_t rows : {8, 16, 24}) {
+      TinyModel blocks(in_blocks(config, rows), 3);
+      CAPTURE(config.arch, config.tie_embeddings, rows);
+      CHECK(forward_backward(*blocks.model, blocks.access, batch.view(), 0.1F) == Approx(loss).epsilon(1e-6));
+      check_close(gradients_of_tensors(blocks), gradients_of_tensors(whole));
+      CHECK(blocks.model->evaluate(blocks.access, batch.view()) ==
+            Approx(whole.model->evaluate(whole.access, batch.view())).epsilon(1e-6));
+      CHECK(blocks.ledger.bytes(Memory::workspace) <= whole.ledger.bytes(Memory::workspace));
+    }
+  }
+}
+
 TEST_CASE("a batch of zero sequences makes the same calls, costs nothing and adds nothing") {
   TinyModel tiny(tiny_gpt2(true, 0.1F), 2);
   const auto batch = TokenBatch::noise(2, 7, 19);
@@ -119,7 +176,8 @@ TEST_CASE("evaluation gives the training loss without dropout and touches no gra
 }
 
 TEST_CASE("next-token logits at each prefix give the loss of the sequence") {
-  for (const auto& config : {tiny_gpt2(true), tiny_llama(false), tiny_qwen3(false)}) {
+  for (const auto& config :
+       {tiny_gpt2(true), tiny_llama(false), tiny_qwen3(false), in_blocks(tiny_gpt2(true), 8)}) {
     TinyModel tiny(config, 2);
     const auto owner = TokenBatch::noise(1, 7, 19);
     const auto batch = owner.view();

@@ -98,6 +98,13 @@ TEST_CASE("qwen3: every tensor's gradient is the slope of the loss, the gains' o
   check_gradients(tiny_qwen3(false));
 }
 
+TEST_CASE("a vocabulary in blocks: every block's gradient is the slope of the loss") {
+  check_gradients(in_blocks(tiny_gpt2(true, 0.2F), 8));
+  check_gradients(in_blocks(tiny_gpt2(false), 16));
+  check_gradients(in_blocks(tiny_llama(true), 24));
+  check_gradients(in_blocks(tiny_qwen3(false), 8));
+}
+
 TEST_CASE("llama with stretched RoPE, biases, and norms of q and k at once: gradients are the slope of the loss") {
   model::Config config = tiny_llama(true);
   config.qkv_bias = config.qk_norm = true;

@@ -33,6 +33,12 @@ inline model::Config tiny_qwen3(bool tied) {
   return config;
 }
 
+/// With the vocabulary in blocks of so many rows.
+inline model::Config in_blocks(model::Config config, std::int64_t rows) {
+  config.vocab_block = rows;
+  return config;
+}
+
 /// A model with its memory and resident weights. Weights are wide, gains and biases not at their usual 1 and 0, so that
 /// every gradient is far from zero.
 struct TinyModel {
@@ -45,7 +51,7 @@ struct TinyModel {
       parameter.initial = Initial::normal;
       parameter.deviation = 0.3F;
       std::vector<float> values(static_cast<std::size_t>(parameter.extent()));
-      fill_initial(parameter, 3, 0, HostVector<float>(values.data(), values.size()));
+      fill_initial(parameter, 3, parameter.first, HostVector<float>(values.data(), values.size()));
       for (float& value : values) value += centre;
       access.set_weight(static_cast<int>(row), values);
     }

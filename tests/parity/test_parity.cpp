@@ -25,18 +25,22 @@ namespace {
 using Values = std::vector<std::vector<float>>;  // by row of the ParameterTable
 
 Values read_tensors(std::istream& file, const ParameterTable& table, const nlohmann::json& tensors) {
-  Values values(table.rows().size());
-  REQUIRE(tensors.size() == values.size());
+  std::vector<std::vector<float>> whole(table.tensors().size());
+  REQUIRE(tensors.size() == whole.size());
   for (const auto& tensor : tensors) {
-    const auto same_name = [&](const Parameter& row) { return row.name == tensor["name"].get<std::string>(); };
-    const auto row = std::find_if(table.rows().begin(), table.rows().end(), same_name);
+    const auto named = std::ranges::find(table.tensors(), tensor["name"].get<std::string>(), &Tensor::name);
     INFO(tensor.dump());
-    REQUIRE(row != table.rows().end());
-    REQUIRE(row->shape == tensor["shape"].get<std::vector<std::int64_t>>());
-    auto& stored = values[static_cast<std::size_t>(row - table.rows().begin())];
-    stored.resize(static_cast<std::size_t>(row->extent()));
+    REQUIRE(named != table.tensors().end());
+    REQUIRE(named->shape == tensor["shape"].get<std::vector<std::int64_t>>());
+    auto& stored = whole[static_cast<std::size_t>(named - table.tensors().begin())];
+    stored.resize(static_cast<std::size_t>(named->extent()));
     file.read(reinterpret_cast<char*>(stored.data()), static_cast<std::streamsize>(stored.size() * sizeof(float)));
     REQUIRE(file.good());
+  }
+  Values values;
+  for (const auto& row : table.rows()) {
+    const auto begin = whole[static_cast<std::size_t>(row.tensor)].begin() + row.first;
+    values.emplace_back(begin, begin + row.extent());
   }
   return values;
 }
@@ -95,8 +99,8 @@ void check_close(const ParameterTable& table, const Values& ours, const Values& 
 /// The C++ side: a resident model with AdamW's moments, one ParameterTable row at a time.
 class Training {
  public:
-  explicit Training(const nlohmann::json& record)
-      : record_(record), model_(model::make_model<float>(config_of(record))), access_(model_->parameters()) {
+  Training(const nlohmann::json& record, const model::Config& config)
+      : record_(record), model_(model::make_model<float>(config)), access_(model_->parameters()) {
     model_->reserve(ledger_, record["batch"].get<std::int64_t>());
     for (const auto& row : table().rows()) {
       moments_.emplace_back(row.name + " m", static_cast<std::size_t>(row.extent()));
@@ -185,11 +189,13 @@ class Training {
   Storage squares_;
 };
 
-void compare(const std::string& arch) {
+void compare(const std::string& arch, std::int64_t vocab_block = 0) {
   const std::string path = std::string(KOZERO_TEST_DATA) + "/" + arch;
   const auto record = read_record(path);
   const float lr = record["optimizer"]["lr"];
-  Training training(record);
+  model::Config config = config_of(record);
+  config.vocab_block = vocab_block;
+  Training training(record, config);
   std::ifstream file(path + ".bin", std::ios::binary);
   const Values initial = read_tensors(file, training.table(), record["tensors"]);
   const Values gradients = read_tensors(file, training.table(), record["tensors"]);
@@ -211,6 +217,11 @@ void compare(const std::string& arch) {
 }
 
 TEST_CASE("GPT-2 trains as PyTorch does") { compare("gpt2"); }
+
+TEST_CASE("with the vocabulary in blocks, tied or not, both train as PyTorch does") {
+  compare("gpt2", 24);
+  compare("llama", 16);
+}
 
 TEST_CASE("Llama with grouped queries, clipped, trains as PyTorch does") { compare("llama"); }
 

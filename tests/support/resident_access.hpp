@@ -36,6 +36,11 @@ class ResidentAccess : public ParameterAccess<float> {
   }
   UnitGradient gradient(int unit) override { return {part(gradients_, unit), false}; }
   void gradient_ready(int unit) override { calls.push_back("ready " + table_.unit(unit).name); }
+  UnitGradient lookup_gradient(int unit) override {
+    require(table_.unit(unit).vocabulary == VocabularyUse::both, "a unit without lookups apart");
+    return gradient(unit);
+  }
+  void lookup_gradient_ready(int unit) override { calls.push_back("ready lookups " + table_.unit(unit).name); }
 
   void fill_initial(std::uint64_t seed) {
     const auto host = Kokkos::create_mirror_view(weights_);

@@ -210,6 +210,56 @@ TEST_CASE("stage 3 sends what its schedule says, less than 3AV") {
   }
 }
 
+TEST_CASE("a vocabulary in blocks: bytes sent are planned exactly, and each block is gathered as its walks say") {
+  const int num_ranks = tests::group_sizes().back();
+  auto untied = tests::tiny_gpt2();
+  untied.tie_embeddings = false;
+  for (const auto& model : {tests::in_blocks(tests::tiny_gpt2(), 8), tests::in_blocks(tests::tiny_llama(), 16),
+                            tests::in_blocks(untied, 8), tests::in_blocks(tests::tiny_gpt2(), 40)}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const int prefetch_units : {0, 1, 2, 7}) {
+        if (stage < 3 && prefetch_units > 0) continue;
+        for (const int micro_steps : {1, 3}) {
+          const TinyRun run{.model = model,
+                            .stage = stage,
+                            .micro_steps = micro_steps,
+                            .global_batch = micro_steps * num_ranks,
+                            .prefetch_units = prefetch_units};
+          const auto accounts = accounts_of(run, num_ranks);
+          if (!accounts.here) continue;
+          CAPTURE(model.arch, model.tie_embeddings, model.vocab_block, stage, prefetch_units, micro_steps);
+          CHECK(std::abs(accounts.planned() - accounts.bytes_sent) < num_ranks * num_ranks);
+        }
+      }
+    }
+  }
+  // Tied, 5 blocks, a buffer: upwards for lookups, downwards without the one that is there, upwards likewise.
+  TinyRun run{.model = tests::in_blocks(tests::tiny_gpt2(), 8), .stage = 3, .global_batch = num_ranks};
+  run.prefetch_units = 0;
+  const auto accounts = accounts_of(run, num_ranks);
+  if (!accounts.here) return;
+  const auto& units = accounts.table.units();
+  std::int64_t vocabulary = 0;
+  for (const Unit& unit : units) vocabulary += unit.vocabulary == VocabularyUse::both ? unit.extent : 0;
+  const std::int64_t positions = units[5].extent, block = units[6].extent, head = units.back().extent;
+  const std::int64_t gathered = 3 * vocabulary - units[4].extent - units[0].extent + positions + 3 * block + head;
+  CHECK(accounts.bytes_sent == (num_ranks - 1) * 4 * (gathered + accounts.table.extent() + vocabulary));
+}
+
+TEST_CASE("blocks of a vocabulary take the place of the whole in stage 3's buffers") {
+  const auto gathered = [](const model::Config& config, int stage) {
+    MemoryLedger plan(MemoryLedger::Mode::plan);
+    const auto comm = dist::make_planned_communicator("mpi", 0, 2, plan);
+    const tests::TinyTraining nothing({.model = config, .stage = stage}, *comm, plan);
+    return plan.bytes(Memory::gathered);
+  };
+  auto wide = tests::tiny_gpt2();
+  wide.vocab = 4000;
+  const std::int64_t block = 400 * wide.dim * 4;
+  CHECK(gathered(wide, 3) - gathered(tests::in_blocks(wide, 400), 3) > 2 * 10 * block - 4 * block - block);
+  CHECK(gathered(wide, 2) - gathered(tests::in_blocks(wide, 400), 2) > 10 * block - 2 * block - block);
+}
+
 TEST_CASE("parameters, gradients and optimizer state take the formula's bytes, pads apart") {
   for (const int num_ranks : tests::group_sizes()) {
     for (const int stage : {0, 1, 2, 3}) {
@@ -268,7 +318,8 @@ TEST_CASE("a unit that is gathered ahead takes a buffer, and so does one whose r
 }
 
 TEST_CASE("the plan is what training books, on every rank's part") {
-  for (const auto& model : {tests::tiny_gpt2(), tests::tiny_qwen3()}) {
+  for (const auto& model :
+       {tests::tiny_gpt2(), tests::tiny_qwen3(), tests::in_blocks(tests::tiny_gpt2(), 8)}) {
     for (const auto precision : {Precision::f32, Precision::bf16}) {
       for (const int stage : {2, 3}) {
         check_plan({.model = model, .precision = precision, .stage = stage, .micro_steps = 2, .staged = true});

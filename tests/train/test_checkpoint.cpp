@@ -111,6 +111,33 @@ TEST_CASE("saved under any stage and rank count, loaded under all 16: equal in b
   if (test::world_rank() == 0) CHECK(numbered > 0);
 }
 
+TEST_CASE("saved with the vocabulary whole or in blocks, loaded with other ones: equal tensors") {
+  const SharedFolder folder;
+  model::Config model = smallest_gpt2();
+  for (const int saved : {0, 8, 16}) {
+    model.tie_embeddings = saved < 16;
+    std::vector<std::uint64_t> hashes(std::size_t{15} + (model.tie_embeddings ? 1 : 2));
+    const std::string path = folder / std::to_string(saved);
+    tests::on_first_ranks(std::min(2, test::world_size()), "mpi", [&](dist::Communicator& comm) {
+      MemoryLedger ledger;
+      TinyTraining training({.model = tests::in_blocks(model, saved), .stage = 3}, comm, ledger);
+      training.result();
+      train::save_checkpoint(path, training.engine(), record_of(saved));
+      hashes = zero::tensor_hashes(training.engine().parameters(), training.engine().master());
+    });
+    tests::on_first_ranks(test::world_size(), "mpi", [&](dist::Communicator& comm) {
+      for (auto& hash : hashes) hash = dist::broadcast_value(comm, hash);
+      for (const int loaded : {0, 8, 24}) {
+        MemoryLedger ledger;
+        TinyTraining training({.model = tests::in_blocks(model, loaded), .stage = loaded / 8}, comm, ledger);
+        CHECK(train::load_state(path + "/state.h5", training.engine(), comm).empty());
+        CAPTURE(saved, loaded);
+        CHECK(zero::tensor_hashes(training.engine().parameters(), training.engine().master()) == hashes);
+      }
+    });
+  }
+}
+
 TEST_CASE("saved by groups of ranks, loaded by others and by one: equal in bytes") {
   const SharedFolder folder;
   int numbered = 0;

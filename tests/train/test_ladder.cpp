@@ -217,6 +217,58 @@ TEST_CASE("one outcome a model, precision and batch: on 1 to 7 ranks, in every s
   }
 }
 
+TEST_CASE("a vocabulary in blocks: one outcome on 1 to 7 ranks, in every stage, in groups, on a disk") {
+  auto tied_llama = tests::tiny_llama();
+  tied_llama.tie_embeddings = true;
+  auto untied_gpt2 = tests::tiny_gpt2();
+  untied_gpt2.tie_embeddings = false;
+  const std::vector<std::pair<model::Config, Precision>> cases = {
+      {tests::in_blocks(tests::tiny_gpt2(), 8), Precision::f32},
+      {tests::in_blocks(tests::tiny_gpt2(), 40), Precision::bf16},  // one block
+      {tests::in_blocks(tied_llama, 16), Precision::f32},
+      {tests::in_blocks(tests::tiny_qwen3(), 8), Precision::bf16},
+      {tests::in_blocks(untied_gpt2, 16), Precision::fp16}};
+  for (const auto& [model, precision] : cases) {
+    TinyRun run{.model = model, .precision = precision, .micro_batch = 2, .global_batch = 9};
+    if (precision == Precision::fp16) run.loss_scaler = train::LossScaler::fixed(0x1p10);
+    std::optional<Outcome> first;
+    for (const int num_ranks : tests::group_sizes()) {
+      if (test::world_size() == 7 && num_ranks > 1 && num_ranks < 7) continue;  // the program on 4 ranks does these
+      for (run.stage = 0; run.stage <= 3; ++run.stage) {
+        run.prefetch_units = (num_ranks + run.stage) % 3;
+        run.overlap = num_ranks != 3;
+        run.recompute = run.stage == 1 ? model::Recompute{1} : model::Recompute();
+        run.check_every = run.stage == 2 ? 1 : 0;
+        run.offload = run.stage == 3 && num_ranks == 2 ? tests::to_disk(true) : train::Offload();
+        for (const int of_group : {num_ranks, num_ranks / 2}) {
+          if (of_group == 0 || num_ranks % of_group != 0 || (of_group < num_ranks && run.stage == 0)) continue;
+          tests::on_first_mesh(num_ranks, of_group, run.stage == 2 ? "shm" : "mpi", [&](dist::MeshCommunicators& mesh) {
+            const Outcome outcome = outcome_of(run, mesh.mesh());
+            if (!first) first = outcome;
+            INFO(model.arch << ", " << name_of(precision) << ", stage " << run.stage << ", " << num_ranks
+                            << " ranks in groups of " << of_group);
+            CHECK(finite_and_moving(outcome.steps));
+            CHECK(outcome == *first);
+          });
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a vocabulary in blocks stays near the whole, from step to step") {
+  tests::on_first_ranks(2, "mpi", [](dist::Communicator& comm) {
+    for (const auto& model : {tests::tiny_gpt2(), tests::tiny_llama()}) {
+      const TinyResult whole = result_of({.model = model, .stage = 2}, comm);
+      const TinyResult blocks = result_of({.model = tests::in_blocks(model, 8), .stage = 3}, comm);
+      for (std::size_t i = 0; i < whole.losses.size(); ++i) {
+        CHECK(std::abs(whole.losses[i] - blocks.losses[i]) < 1e-5);
+        CHECK(std::abs(whole.norms[i] - blocks.norms[i]) < 1e-4);
+      }
+    }
+  });
+}
+
 TEST_CASE("sharding in groups of ranks gives the bits of one group, by every algorithm of the sums") {
   const int num_ranks = test::world_size() == 7 ? 6 : std::min(4, test::world_size());
   for (const auto precision : {Precision::f32, Precision::bf16}) {

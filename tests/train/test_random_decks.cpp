@@ -63,6 +63,7 @@ model::Config random_model(Draws& draw) {
   config.vocab = draw.between(17, 71);
   config.seq = 2 * draw.between(1, 5) + 1;
   config.tie_embeddings = draw.coin();
+  config.vocab_block = 8 * std::max<std::int64_t>(draw.between(-2, 4), 0);
   if (draw.coin()) {
     config.arch = "gpt2";
     config.dim = config.heads * draw.between(3, 11);
@@ -113,7 +114,7 @@ std::string described(const RandomDeck& deck) {
   const model::Config& model = deck.run.model;
   std::string text = model.arch + ", " + name_of(deck.run.precision) + ", L " + std::to_string(model.layers) + ", C " +
                      std::to_string(model.dim) + ", H " + std::to_string(model.heads) + ", V " +
-                     std::to_string(model.vocab) + ", T " + std::to_string(model.seq) + ", " +
+                     std::to_string(model.vocab) + " in blocks of " + std::to_string(model.vocab_block) + ", T " + std::to_string(model.seq) + ", " +
                      std::to_string(deck.run.global_batch) + " sequences in granules of " +
                      std::to_string(deck.run.micro_batch);
   for (const Leg& leg : deck.legs) {

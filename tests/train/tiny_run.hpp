@@ -36,6 +36,11 @@ class NoiseSamples final : public train::SampleSource {
 inline model::Config tiny_gpt2() {
   return {.arch = "gpt2", .layers = 2, .dim = 26, .heads = 2, .vocab = 37, .seq = 7, .dropout = 0.1F, .seed = 5};
 }
+/// With the vocabulary in blocks of so many rows.
+inline model::Config in_blocks(model::Config config, std::int64_t rows) {
+  config.vocab_block = rows;
+  return config;
+}
 inline model::Config tiny_llama() {
   return {.arch = "llama",
           .layers = 2,

@@ -145,6 +145,65 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("lookups of a tied vocabulary's block have a fold of their own, added at the step's end") {
+  ParameterTable table;
+  for (const char* name : {"v.0", "v.1", "v.2"}) {
+    table.add_unit(name, 0, VocabularyUse::both);
+    Parameter row = tests::vector_row(name, 130);
+    row.overwritten = true;
+    table.add(row);
+  }
+  const auto value = [](std::int64_t granule, std::int64_t index) {  // whose sum depends on the order
+    return std::ldexp(static_cast<float>((granule * 37 + index * 11) % 101 - 50) / 3.0F, static_cast<int>(granule % 7));
+  };
+  for (const auto& kind : kKinds) {
+    constexpr std::int64_t kGranules = 7;
+    MemoryLedger ledger;
+    const auto comm = tests::all_ranks(ledger);
+    const int ranks = comm->size();
+    const auto micro_steps = static_cast<int>((kGranules + ranks - 1) / ranks);
+    Gradients gradients(table, *comm, kind.placement, kind.accumulation, micro_steps, ledger, true);
+    for (int step = 0; step < 2; ++step) {
+      for (int m = 0; m < micro_steps; ++m) {
+        const auto busy = static_cast<int>(std::min<std::int64_t>(ranks, kGranules - std::int64_t{m} * ranks));
+        const std::int64_t granule = std::int64_t{m} * ranks + comm->rank();
+        gradients.begin_micro_step({m, micro_steps, busy});
+        for (const bool lookups : {false, true}) {
+          for (int unit = 0; unit < table.num_units(); ++unit) {
+            const int number = lookups ? gradients.lookups_of(unit) : unit;
+            const auto [addend, begins] = gradients.addend(number);
+            for (std::int64_t i = 0; i < 130; ++i) {
+              const float now = comm->rank() < busy ? value(granule + (lookups ? 100 : 0), i + unit) : 0.0F;
+              addend(i) = lookups || !begins ? addend(i) + now : now;  // lookups find zeros, or the sum so far
+            }
+            gradients.ready(number);
+          }
+        }
+      }
+      gradients.finish();
+      bool equal = true;
+      for (int unit = 0; unit < table.num_units(); ++unit) {
+        const Partition cut(table.unit(unit).extent, ranks);
+        for (std::int64_t i = cut.begin(comm->rank()); i < std::min<std::int64_t>(cut.end(comm->rank()), 130); ++i) {
+          float heads = value(0, i + unit);
+          float lookups = value(100, i + unit);
+          for (std::int64_t g = 1; g < kGranules; ++g) {
+            heads += value(g, i + unit);
+            lookups += value(100 + g, i + unit);
+          }
+          const float got = gradients.shard(unit)(i - cut.begin(comm->rank()));
+          const bool ordered = kind.accumulation == Accumulation::ordered;
+          equal = equal && (ordered ? got == heads + lookups : std::abs(got - heads - lookups) < 1e-2F);
+        }
+      }
+      CHECK(equal);
+      CHECK(gradients.first_non_finite().empty());
+    }
+    CHECK_THROWS_AS(Gradients(tests::tiny_table(), *comm, kind.placement, kind.accumulation, 1, ledger).lookups_of(0),
+                    Error);
+  }
+}
+
 TEST_CASE("the first non-finite tensor is named alike on all ranks, whichever rank owns or added it") {
   const auto table = tests::tiny_table();
   for (const auto& kind : kKinds) {

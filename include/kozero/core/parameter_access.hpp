@@ -5,8 +5,9 @@
 //   gradient(u) ... add into it ... gradient_ready(u)   once per unit and micro-step, after its last contributor
 // The flat Views have the unit's extent; a tensor lies at its row's offset (ParameterTable). Backward adds into
 // gradient(u): it is zero, or holds earlier contributions. But where gradient(u).begins, Parameter::overwritten rows
-// hold anything, and their first contributor overwrites them. No communicator or rank is visible from here, nor what is
-// sharded.
+// hold anything, and their first contributor overwrites them. A unit of VocabularyUse::both has two sums: lookups add
+// to lookup_gradient(u), at another time, and each sum is ready once. No communicator or rank is visible from here, nor
+// what is sharded.
 #pragma once
 #include <kozero/core/views.hpp>
 
@@ -28,6 +29,9 @@ class ParameterAccess {
   /// The unit's gradient buffer, valid until gradient_ready(unit).
   virtual UnitGradient gradient(int unit) = 0;
   virtual void gradient_ready(int unit) = 0;
+  /// The same of what lookups add, where that is a sum of its own. Nothing is overwritten.
+  virtual UnitGradient lookup_gradient(int unit) = 0;
+  virtual void lookup_gradient_ready(int unit) = 0;
 };
 
 }  // namespace kozero

@@ -18,6 +18,7 @@ namespace kozero {
 // Which tensors a model has, and where each lies in its unit.
 //   flat array = unit 0 | unit 1 | ...       unit = tensor, pad to 64, tensor, pad to 64, ..., pad to unit_multiple()
 // A unit (the embedding, one transformer block, the head with the final norm) is what ZeRO gathers, reduces and cuts.
+// A tensor lies in one unit, but for a vocabulary in blocks (model.vocab_block), whose blocks of rows are units.
 // Inside a unit every tensor, or group of tensors that one kernel reads as one matrix, is aligned to 64 elements.
 // The model fills the table once; zero, optim and io read it. Pads are zero and appear in no file, norm or count.
 
@@ -36,9 +37,20 @@ constexpr std::int64_t unit_multiple(std::int64_t extent) {
 
 enum class Initial { normal, zeros, ones };
 
+/// As it is published, and as files hold it.
+struct Tensor {
+  std::string name;                 ///< "h.0.attn.c_attn.weight"
+  std::vector<std::int64_t> shape;  ///< in its published orientation
+
+  [[nodiscard]] std::int64_t extent() const;  ///< elements
+};
+
+/// Consecutive elements of a tensor that lie in one unit: all of them, or a block of its rows.
 struct Parameter {
-  std::string name;                 ///< the published name: "h.0.attn.c_attn.weight"
-  std::vector<std::int64_t> shape;  ///< its published shape and orientation
+  std::string name;                 ///< the tensor's
+  std::vector<std::int64_t> shape;  ///< of these elements
+  int tensor = 0;           ///< index into ParameterTable::tensors()
+  std::int64_t first = 0;   ///< the tensor's element that is the first of these
   int unit = 0;
   std::int64_t offset = 0;  ///< elements from the unit's first
   std::int64_t pad = 0;     ///< zeros directly behind it that some kernel reads as more rows of its matrix
@@ -50,27 +62,38 @@ struct Parameter {
   [[nodiscard]] std::int64_t extent() const;  ///< without the pad
 };
 
+/// What a block of a vocabulary is used for. `both`, tied: a micro-step adds to its gradient twice, far apart, so that
+/// each use has a sum of its own over the step, and the sums are added at its end (ParameterAccess::lookup_gradient).
+enum class VocabularyUse { none, lookup, head, both };
+
 struct Unit {
   std::string name;
   std::int64_t extent = 0;  ///< elements with pads: a multiple of unit_multiple()
   std::int64_t offset = 0;  ///< of its first element in the whole flat array
   int slot = 0;  ///< units of a slot are used one at a time, or in small groups, so that they share a few buffers
+  VocabularyUse vocabulary = VocabularyUse::none;  ///< of a unit that is a block of one
 };
 
 class ParameterTable {
  public:
   /// Opens a unit; later `add` calls put tensors into it. Returns its number.
-  int add_unit(const std::string& name, int slot);
+  int add_unit(const std::string& name, int slot, VocabularyUse vocabulary = VocabularyUse::none);
   /// Appends a tensor to the open unit at the next multiple of 64 elements. Returns the row's number.
   int add(Parameter parameter) { return append(std::move(parameter), true); }
   /// Appends a tensor directly behind the previous one: both are rows of one matrix for some kernel.
   int add_joined(Parameter parameter) { return append(std::move(parameter), false); }
+  /// Appends more rows of the tensor that was added last, to a unit opened since.
+  int add_rows(Parameter parameter);
 
+  [[nodiscard]] const std::vector<Tensor>& tensors() const { return tensors_; }
+  /// Ordered by tensor, by unit and by offset.
   [[nodiscard]] const std::vector<Parameter>& rows() const { return rows_; }
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
   [[nodiscard]] const Parameter& row(int index) const { return rows_.at(static_cast<std::size_t>(index)); }
-  /// The tensors of one unit, in the order of their offsets.
+  /// Of one unit.
   [[nodiscard]] std::span<const Parameter> rows_of(int unit) const;
+  /// Of one tensor.
+  [[nodiscard]] std::span<const Parameter> rows_of_tensor(int tensor) const;
   [[nodiscard]] const Unit& unit(int index) const { return units_.at(static_cast<std::size_t>(index)); }
   [[nodiscard]] int num_units() const { return static_cast<int>(units_.size()); }
   [[nodiscard]] int num_slots() const;
@@ -83,7 +106,10 @@ class ParameterTable {
 
  private:
   int append(Parameter parameter, bool align);
+  /// Into the open unit, behind what is there.
+  int place(Parameter parameter, bool align);
 
+  std::vector<Tensor> tensors_;
   std::vector<Parameter> rows_;
   std::vector<Unit> units_;
 };

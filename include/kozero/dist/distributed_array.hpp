@@ -154,5 +154,8 @@ Transfer<T> redistribute(const DistributedArray<T>& source, const DistributedArr
 /// All units, one after another: each travels while the next is started. Returns when all memory may be overwritten.
 template <class T>
 void redistribute(const DistributedArray<T>& source, const DistributedArray<T>& destination);
+/// The same of the first `num_units`.
+template <class T>
+void redistribute_first(const DistributedArray<T>& source, const DistributedArray<T>& destination, int num_units);
 
 }  // namespace kozero::dist

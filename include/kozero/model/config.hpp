@@ -27,6 +27,7 @@ struct Config {
   std::int64_t ffn = 0;          ///< hidden channels; 0: gpt2 4C, else 8C/3 rounded up to 64; linear: outputs
   std::int64_t vocab = 256;      ///< V
   std::int64_t seq = 64;         ///< T
+  std::int64_t vocab_block = 0;  ///< rows of the vocabulary that are a unit; 0: all
   bool tie_embeddings = true;
   float dropout = 0.0F;
   float rope_theta = 10000.0F;
@@ -46,8 +47,8 @@ struct Field {
   bool linear = false;    ///< the linear demo has it too
 };
 
-/// Calls visit(field, member) for every field that files keep, in their order: all but the dropout, the seed and what
-/// follows from arch. A new field is a line here, a row of the deck's schema, and what computes with it.
+/// Calls visit(field, member) for every field that files keep, in their order: all but the dropout, the seed, the blocks
+/// of the vocabulary (no file depends on them) and what follows from arch. A new field is a line here, a row of the deck's schema, and what computes with it.
 template <class AnyConfig, class Visit>
 void for_each_field(AnyConfig& config, const Visit& visit) {
   visit(Field{.name = "arch", .linear = true}, config.arch);

@@ -5,72 +5,103 @@
 // Forward and backward are one call: a chunk's logits become their own gradient in place and are used up before the
 // next chunk, so the full (N, V) logits never exist. E (V, C) may be the token table (tied) or the head's own tensor.
 // Logits have V' >= V columns, those of E's rows of zeros behind it: cross-entropy leaves them out.
+//
+// With E in blocks of rows (model.vocab_block) no two of them are needed at once. Two walks over the blocks, each of
+// which is acquired once a walk:
+//   the last block first:   logits of the block, all chunks: each row's running maximum and sum of exponentials; losses
+//   the first block first:  the same logits again, their gradient in place, dh += dlogits E_b, dE_b = dlogits^T h
+// That is a fourth product beside the three of a whole E, and 1/blocks of its memory. dh is summed in float.
 #pragma once
+#include <vector>
+
 #include <kozero/core/device.hpp>
 #include <kozero/core/parameter_access.hpp>
 #include <kozero/model/layer.hpp>
 #include <kozero/model/norm.hpp>
+#include <kozero/model/parameter_views.hpp>
+
+namespace kozero::kernels {
+struct SoftmaxOfRows;
+}
 
 namespace kozero::model {
-
-/// The head's unit, and the unit that holds E: the same View twice where the head is not tied.
-template <class T>
-struct HeadUnits {
-  Vector<T> head;
-  Vector<T> vocabulary;
-};
-
-/// The gradients of both.
-struct HeadGradients {
-  UnitGradient head;
-  UnitGradient vocabulary;
-};
 
 template <class Scalar>
 class Head {
  public:
   static constexpr std::int64_t kChunkRows = kHostIsDevice ? 512 : 8192;  ///< a GPU needs that many to be busy
 
-  Head(Norm<Scalar> norm, MatrixRef vocabulary) : norm_(norm), vocabulary_(vocabulary) {}
+  /// `unit`: the norm's. `vocabulary`: E, in the same unit, the embedding's, or with `in_blocks` units of its own.
+  Head(Norm<Scalar> norm, int unit, std::vector<VocabularyBlock> vocabulary, bool in_blocks);
+
+  [[nodiscard]] int unit() const { return unit_; }
 
   void reserve(MemoryLedger& ledger, std::int64_t num_rows);
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t num_rows) const;
 
-  /// The rows' losses, and the gradient of scale * their sum: overwrites dx, adds into `gradients`, the first to do so
-  /// of E's.
-  Vector<const float> forward_backward(const Pass& pass, Matrix<Scalar> dx, const HeadGradients& gradients,
-                                       Matrix<const Scalar> x, Vector<const Token> targets, float scale,
-                                       const HeadUnits<const Scalar>& weights);
+  /// The rows' losses, and the gradient of scale * their sum: overwrites dx, adds into the units' gradients, the first
+  /// to do so of E's. The gradients of the norm's unit and of blocks are ready then.
+  Vector<const float> forward_backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx,
+                                       Matrix<const Scalar> x, Vector<const Token> targets, float scale);
 
   /// Losses of the rows without gradients.
-  Vector<const float> evaluate(const Pass& pass, Matrix<const Scalar> x, Vector<const Token> targets,
-                               const HeadUnits<const Scalar>& weights);
+  Vector<const float> evaluate(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<const Scalar> x,
+                               Vector<const Token> targets);
 
   /// Logits (M, V) of the rows x (M, C); what it needs for that lies in the pass's scratch.
-  void logits(const Pass& pass, Matrix<float> out, Matrix<const Scalar> x,
-              const HeadUnits<const Scalar>& weights) const;
+  void logits(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<float> out, Matrix<const Scalar> x) const;
   [[nodiscard]] std::int64_t logits_scratch_bytes(std::int64_t num_rows) const;
 
  private:
   struct Gradients {
     Vector<float> reduction;
-    Matrix<Scalar> logits;   // (kChunkRows, V')
+    Vector<Scalar> logits;   // of a chunk's rows and a block's padded columns
     Matrix<Scalar> dnormed;  // (N, C)
+    Matrix<float> sum;       // (N, C): of dnormed over the blocks, the same memory where that is in float
   };
 
   struct Normed {
     Matrix<Scalar> x;  // (M, C)
     RowStatistics statistics;
+    Vector<float> logits;  // of a block, (M, columns)
   };
 
+  /// Rows [first, first + count) and their part of the arrays.
+  struct Chunk {
+    std::int64_t first, count;
+  };
+
+  [[nodiscard]] std::int64_t largest_block() const;  // in padded rows
   Gradients take_gradients(Scratch& scratch, std::int64_t num_rows) const;
   Normed take_normed(Scratch& scratch, std::int64_t num_rows) const;
+  /// Calls body(chunk) for all rows; once without rows too: a product with nothing makes E's gradient zero.
+  template <class Body>
+  static void for_each_chunk(std::int64_t num_rows, const Body& body);
+
+  /// E and the norm's unit, E's being the same unit or another.
+  [[nodiscard]] Vector<const Scalar> acquire_vocabulary(ParameterAccess<Scalar>& access,
+                                                        Vector<const Scalar> of_norm) const;
+  void release_vocabulary(ParameterAccess<Scalar>& access) const;
+  void backward_of_whole(const Pass& pass, const Gradients& d,
+                         const UnitGradient& gradient, Vector<const Token> targets, float scale,
+                         Vector<const Scalar> weights);
+
+  /// The first walk over the blocks: softmax_ and losses_ of all rows.
+  void walk_forward(ParameterAccess<Scalar>& access, const Pass& pass, const Gradients& d,
+                    Vector<const Token> targets);
+  /// The second one: d.dnormed, and the gradients of the blocks.
+  void walk_backward(ParameterAccess<Scalar>& access, const Pass& pass, const Gradients& d,
+                     Vector<const Token> targets, float scale);
+  [[nodiscard]] kernels::SoftmaxOfRows softmax_of(const Chunk& chunk) const;
 
   Norm<Scalar> norm_;
-  MatrixRef vocabulary_;
+  int unit_;
+  std::vector<VocabularyBlock> vocabulary_;
+  bool in_blocks_;
   Matrix<Scalar> normed_;  // (N, C)
   RowStatistics statistics_;
-  Vector<float> losses_;  // (N)
+  Vector<float> losses_;   // (N)
+  Vector<float> softmax_;  // (3, N): maximum, sum and target's logit of each row; in blocks only
 };
 
 }  // namespace kozero::model

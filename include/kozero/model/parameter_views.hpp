@@ -5,6 +5,7 @@
 // Weights and gradients have the same layout, so one object gives both Views.
 #pragma once
 #include <string>
+#include <vector>
 
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/core/views.hpp>
@@ -48,9 +49,19 @@ MatrixRef add_matrix(ParameterTable& table, const std::string& name, std::int64_
 /// aligned to 16 bytes, without which kernels for tensor cores are not to be had.
 constexpr std::int64_t padded_vocabulary(std::int64_t rows) { return (rows + 7) / 8 * 8; }
 
-/// The same for the vocabulary of a head.
-MatrixRef add_vocabulary(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
-                           float deviation = 0.02F);
+/// Rows of a vocabulary that lie in one unit.
+struct VocabularyBlock {
+  int unit = 0;
+  MatrixRef matrix;        ///< in the unit
+  std::int64_t first = 0;  ///< the token of its first row
+};
+
+/// Appends the (vocab, columns) tensor of a vocabulary: whole, to the table's open unit, where `block` is 0; else in
+/// blocks of that many rows, each in a unit of its own, named after `unit`. A vocabulary that is only looked up has no
+/// rows of zeros, and its gradient is added to.
+std::vector<VocabularyBlock> add_vocabulary(ParameterTable& table, const std::string& name, VocabularyUse use,
+                                            std::int64_t vocab, std::int64_t columns, std::int64_t block,
+                                            const std::string& unit, float deviation = 0.02F);
 
 /// The same as add_matrix for a table of which rows are looked up, whose gradient is added to.
 MatrixRef add_lookup_table(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,

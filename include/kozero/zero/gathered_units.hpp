@@ -20,20 +20,25 @@ struct GatherOrder {
 };
 
 // The order in which a pass reads the weights of its units, so that the next ones can be gathered ahead.
-//   forward 0, 1, ..., U - 1      backward U - 2, ..., 1      unit 0, the embedding, needs no weights in backward
-// With groups of `held` blocks, units 1 + g held, ...: the last group as above, then each other group upwards, once.
+//   forward: embedding, blocks, head, in the table's order      backward: the blocks downwards; the embedding needs none
+// With groups of `held` blocks: the last group as above, then each other group upwards, once. With a vocabulary in
+// blocks, the head is followed by these from the last to the first, and then back (model/head.hpp).
 // The order is a guess: a unit that was not gathered ahead is gathered when it is used.
 
 class UnitOrder {
  public:
-  explicit UnitOrder(int num_units, int held = 1);
+  explicit UnitOrder(const ParameterTable& table, int held = 1);
 
-  /// The pass has come to `unit`: forward again where it is 0, else to its next position in the order.
+  /// A pass begins with unit 0.
+  void begin() { position_ = 0; }
+  /// The pass has come to `unit`, at its next position in the order.
   void reach(int unit);
   /// The unit that is used `steps` >= 1 later, -1 past the end of the pass.
   [[nodiscard]] int ahead(int steps) const;
   /// Whether `unit` is used before the one `steps` later.
   [[nodiscard]] bool comes_before(int unit, int steps) const;
+  /// From the pass's first to its last use.
+  [[nodiscard]] const std::vector<int>& all() const { return order_; }
 
  private:
   std::vector<int> order_;

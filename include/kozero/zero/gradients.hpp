@@ -8,6 +8,8 @@
 // reductions overlap. With `ordered` accumulation several micro-steps are added up in an array of shards of its own.
 // First use of a unit in a micro-step finds nothing contributed (ParameterAccess), or under `local` accumulation the
 // earlier micro-steps' sum.
+// What lookups add to a block of a tied vocabulary is summed over the step like a unit of its own, behind the table's,
+// and added to the rest at the step's end: a fold of both in one would depend on how many ranks there are.
 #pragma once
 #include <memory>
 #include <optional>
@@ -48,6 +50,9 @@ class Gradients {
   void begin_micro_step(const MicroStep& micro_step);
   /// The unit's addend on this rank, to be added into as ParameterAccess says. Valid until ready(unit).
   UnitGradient addend(int unit);
+  /// The number under which addend() and ready() know the unit's lookups. Throws Error(internal) where they are none
+  /// apart.
+  [[nodiscard]] int lookups_of(int unit) const;
   /// The unit's addend is complete, zero where nobody asked for it: its reduction begins where the accumulation order
   /// says so.
   void ready(int unit);
@@ -83,12 +88,16 @@ class Gradients {
   void wait_for_reduction(int unit);
   /// Returns when the unit's addend may be overwritten: it is reduced, and no peer reads it any more.
   void wait_until_reusable(int unit);
+  /// Of all units that have such.
+  void add_lookups();
 
   /// The unit's gradient rests from here on, or is about to be used again.
   void note_resting(int unit, const Vector<float>& values);
   void check_rested(int unit, const Vector<float>& values);
 
   const ParameterTable& table_;
+  std::vector<int> lookups_of_;  // by unit: their number in sums_table_, -1: none
+  ParameterTable sums_table_;    // the units, and behind them the lookups that are summed apart
   dist::Placement placement_;
   Accumulation accumulation_;
   int micro_steps_;

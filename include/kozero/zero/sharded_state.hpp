@@ -48,6 +48,8 @@ class ShardedState final : public ParameterAccess<Scalar> {
   void release(int unit) override { weights_.release(unit); }
   UnitGradient gradient(int unit) override { return gradients().addend(unit); }
   void gradient_ready(int unit) override { gradients().ready(unit); }
+  UnitGradient lookup_gradient(int unit) override { return gradients().addend(gradients().lookups_of(unit)); }
+  void lookup_gradient_ready(int unit) override { gradients().ready(gradients().lookups_of(unit)); }
 
   /// Fills every rank's own shards with the parameters' initial values, then publishes them.
   void initialise(std::uint64_t seed);
