@@ -70,9 +70,10 @@ std::string model_line(const Banner& banner) {
                        banner.parameters.num_parameters());
   }
   return fmt::format(
-      "model        {}, {} layers, {} channels, {} heads, vocabulary {}: {:.2f} M parameters in {} units", model.arch,
-      model.layers, model.dim, model.heads, model.vocab, static_cast<double>(banner.parameters.num_parameters()) / 1e6,
-      banner.parameters.num_units());
+      "model        {}, {} layers, {} channels, {} heads, vocabulary {}{}: {:.2f} M parameters in {} units", model.arch,
+      model.layers, model.dim, model.heads, model.vocab,
+      model.vocab_block == 0 ? "" : fmt::format(" in blocks of {}", model.vocab_block),
+      static_cast<double>(banner.parameters.num_parameters()) / 1e6, banner.parameters.num_units());
 }
 
 std::string multiplier_text(const Banner& banner) {

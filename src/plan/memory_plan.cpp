@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <kozero/core/architecture.hpp>
 #include <kozero/core/device.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
@@ -200,6 +201,17 @@ std::int64_t sent_beyond(const MemoryPlan& plan, int ranks) {
   return plan.num_ranks == 1 ? 0 : plan.sent.all / (plan.num_ranks - 1) * (plan.num_ranks - ranks);
 }
 
+namespace {
+
+constexpr std::int64_t kBlockRows = 8192;  // of a vocabulary: fewer make its products slower
+
+bool may_have_blocks(const io::Deck& deck, std::int64_t data_vocab) {
+  const model::Config config = train::model_config(deck, data_vocab);
+  return architecture(config.arch).decoder && config.vocab_block == 0 && config.vocab > kBlockRows;
+}
+
+}  // namespace
+
 std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                              const DeviceAndHost& room) {
   const std::string elsewhere = kHostIsDevice ? "disk" : "host";
@@ -211,12 +223,23 @@ std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, i
     overrides.emplace_back("zero.shard_group=all");
     fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
   }
+  const auto in_blocks = [&] {  // only where that decides
+    if (fit || !may_have_blocks(changed, data_vocab)) return;
+    io::Deck blocks = changed;
+    blocks.model.vocab_block = kBlockRows;
+    fit = first_fit_of(blocks, backend, num_ranks, data_vocab, room);
+    if (!fit) return;
+    changed = blocks;
+    overrides.push_back("model.vocab_block=" + std::to_string(kBlockRows));
+  };
+  in_blocks();
   const bool of_other_program = kHostIsDevice && backend == "nccl";
   const auto offload = [&](const char* key, std::string& value) {
     if (fit || value != "none" || of_other_program) return;
     value = elsewhere;
     overrides.push_back(key + ("=" + elsewhere));
     fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
+    in_blocks();
   };
   offload("zero.offload_optimizer", changed.zero.offload_optimizer);
   offload("zero.offload_parameters", changed.zero.offload_parameters);

@@ -146,12 +146,16 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   const bool recomputes = settings.recompute.blocks > 0 && config.layers > 0;
   const double again = recomputes ? 1.0 - static_cast<double>(settings.recompute.blocks) / layers : 0.0;
   const double of_blocks = 2.0 * layers * 12.0 * dim * dim;  // of a forward pass, near enough
-  time.products = tokens * (plan.flops_per_token + std::max(again, 0.0) * of_blocks * 2.0 / 3.0) / rates.products;
+  // A vocabulary in blocks multiplies for its logits twice (model/head.hpp).
+  const bool in_blocks = config.vocab_block > 0;
+  const double logits_again = in_blocks ? 2.0 * static_cast<double>(config.vocab) * dim : 0.0;
+  const double operations = plan.flops_per_token + std::max(again, 0.0) * of_blocks * 2.0 / 3.0 + logits_again;
+  time.products = tokens * operations / rates.products;
 
   // 17 values a channel and token are kept of a block (Korthikanti et al. 2022, arXiv:2205.05198); each is written
   // once and read three times, gradients included. The logits: written and read in float, forward and backward.
   const double values = 17.0 * dim * layers * stored * (1.0 + 0.5 * std::max(again, 0.0));
-  const double logits = static_cast<double>(config.vocab) * 4.0;
+  const double logits = static_cast<double>(config.vocab) * 4.0 * (in_blocks ? 1.5 : 1.0);
   time.streams = tokens * 4.0 * (values + logits) / rates.memory;
 
   const auto parameters = static_cast<double>(plan.num_parameters);

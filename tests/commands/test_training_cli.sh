@@ -182,6 +182,29 @@ groups() {
     zero.shard_group=node
 }
 
+# The vocabulary in blocks: the same files, which go on with other blocks, and say so.
+vocabulary_blocks() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny checkpoint.every=6
+  expect 0 'everything lies' on 4 train "$@" run.dir=blocks zero.stage=3 model.vocab_block=64
+  also '^model .*, vocabulary 256 in blocks of 64: .* in [0-9]+ units$'
+  expect 0 'everything lies' on 1 train "$@" run.dir=one zero.stage=0 model.vocab_block=64
+  expect 0 same sh -c 'h5diff blocks/weights.h5 one/weights.h5 /parameters && echo same'
+  expect 0 '^/parameters/wte.weight +Dataset \{256, ' h5ls -r blocks/weights.h5
+  expect 0 'everything lies' on 3 train "$@" run.dir=blocks checkpoint.resume=blocks/step_000000006 zero.stage=2 \
+    model.vocab_block=64
+  lines 0 'bits are not those'
+  expect 0 same sh -c 'h5diff blocks/weights.h5 one/weights.h5 /parameters && echo same'
+  expect 0 'everything lies' on 2 train "$@" run.dir=other checkpoint.resume=blocks/step_000000006 zero.stage=2
+  also '^note +model.vocab_block is 0 and was 64: the bits are not those that the run would have had$'
+  expect 0 '^ +12  loss .* equal$' on 2 verify blocks --replay 12
+  expect 0 'validation   loss' on 2 eval blocks
+  expect 0 'rate +prompt' "$kozero" generate blocks --prompt ab --tokens 5
+  expect 0 'all stages and back ends agree bit for bit' on 2 verify "$@" model.vocab_block=96 --ranks 1,2 --all --steps 2
+  expect 2 'model.vocab_block = 100: accepted: 0 .* and multiples of 8$' "$kozero" plan "$@" model.vocab_block=100
+}
+
 # memory_error_of RANKS OVERRIDE...: trains one step; by how many per cent the process' peak differs from its memory
 # before the run and the plan's arrays.
 memory_error_of() {

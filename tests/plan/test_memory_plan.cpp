@@ -177,6 +177,26 @@ TEST_CASE("what to change so that a deck fits: first the stage, then what is com
   CHECK(fit_in(0)->overrides == Overrides{});  // nothing is known
 }
 
+TEST_CASE("blocks of the vocabulary are advised where they decide") {
+  const std::vector<std::string> given = {"model.preset=gpt2-124m", "model.seq=256", "train.precision=bf16",
+                                          "train.recompute=full", "train.micro_batch=1", "train.global_batch=8",
+                                          "zero.stage=3"};
+  const auto total = [&](const std::string& block) {
+    auto overrides = given;
+    overrides.push_back("model.vocab_block=" + block);
+    return plan::memory_plan(train::settings_of(deck_with(overrides), 8, 50257, 0), "shm", 8).total();
+  };
+  const auto fit_in = [&](std::int64_t bytes) {
+    return plan::first_fit(deck_with(given), "shm", 8, 50257, {bytes, bytes});
+  };
+  CHECK(total("8192") < total("0") * 8 / 10);
+  CHECK(fit_in(total("0"))->overrides.empty());
+  REQUIRE(fit_in(total("0") - 1).has_value());
+  CHECK(fit_in(total("0") - 1)->overrides == std::vector<std::string>{"model.vocab_block=8192"});
+  CHECK(fit_in(total("8192"))->overrides == std::vector<std::string>{"model.vocab_block=8192"});
+  CHECK_FALSE(fit_in(total("1024") - 1).has_value());
+}
+
 TEST_CASE("where nothing else fits the optimizer's state goes to a disk, then the parameters too") {
   const io::Deck deck = deck_with({"model.preset=gpt2-1558m", "train.precision=bf16", "train.global_batch=2"});
   const auto fit_in = [&](std::int64_t mebibytes) {
