@@ -102,7 +102,8 @@ std::string label_of(const std::string& group, const std::string& name) {
   return group == kParameterGroup ? name : group + "/" + name;
 }
 
-/// Calls `visit(first, last, values)` for the parts of the row, as ranges of its tensor's elements, that the shards hold.
+/// Calls `visit(first, last, values)` for the parts of the row, as ranges of its tensor's elements, that the shards
+/// hold.
 template <class T, class Visit>
 void for_each_part(const Parameter& row, const std::vector<RangeValues<T>>& shards, const Visit& visit) {
   for (const auto& shard : shards) {

@@ -7,7 +7,8 @@
 // are in [0, V). Logits may have more than V columns: what is in those counts for nothing, and their gradient is zero.
 // A vocabulary in blocks has the logits of one block at a time, twice: add_to_softmax gathers what SoftmaxOfRows holds,
 // put_losses makes the losses of it, and softmax_gradient writes the gradient over the block's logits:
-//   m' = max(m, max_v x(n,v))      s' = s exp(m - m') + sum_v exp(x(n,v) - m')      loss(n) = m - x(n, target(n)) + log(s)
+//   m' = max(m, max_v x(n,v))      s' = s exp(m - m') + sum_v exp(x(n,v) - m')
+//   loss(n) = m - x(n, target(n)) + log(s)
 // (Milakov, Gimelshein 2018, "Online normalizer calculation for softmax", arXiv:1805.02867). Of one block, the bits are
 // those of cross_entropy.
 // Sums are in float by fixed lanes: a row's bits depend on the row alone. A row with a NaN has a NaN loss.
@@ -110,8 +111,7 @@ void add_to_softmax(const Space& space, const SoftmaxOfRows& softmax, Matrix<T> 
         const float sum_before = begins ? 0.0F : softmax.sum(n);
         const float of_block = row_max(team, block.count, x);
         const float largest = begins || of_block > before ? of_block : before;
-        const float sum = row_sum(
-            team, block.count, [=](float logit) { return exp_below(logit, largest); }, x);
+        const float sum = row_sum(team, block.count, [=](float logit) { return exp_below(logit, largest); }, x);
         const std::int64_t target = block.column_of(targets(n));
         meet(team);
         once_a_row(team, [&]() {
@@ -144,8 +144,7 @@ void softmax_gradient(const Space& space, Matrix<T> logits, const SoftmaxOfRows&
         const std::int64_t target = block.column_of(targets(n));
         const float largest = softmax.largest(n);
         const float factor = scale / softmax.sum(n);
-        assign_row(
-            team, x, block.count, [=](float logit) { return factor * exp_below(logit, largest); }, x);
+        assign_row(team, x, block.count, [=](float logit) { return factor * exp_below(logit, largest); }, x);
         assign_row(team, x + block.count, columns - block.count, []() { return 0.0F; });
         meet(team);
         once_a_row(team, [&]() {

@@ -86,6 +86,9 @@ struct KernelShapes {
   [[nodiscard]] std::int64_t up_columns() const { return gated() ? 2 * model.ffn : model.ffn; }
   /// Rows of the head that are worked on at once.
   [[nodiscard]] std::int64_t head_rows() const;
+  /// Of one product with the vocabulary, or a block of it (whose forward product runs twice as often), padded.
+  [[nodiscard]] std::int64_t head_columns() const;
+  [[nodiscard]] std::int64_t head_blocks() const;
   /// Weights of a block, which the optimizer's cases update.
   [[nodiscard]] std::int64_t block_extent() const;
   /// The most that one call takes of either ring.

@@ -18,6 +18,12 @@ using kernels::Op;
 
 std::int64_t KernelShapes::head_rows() const { return std::min(model::Head<float>::kChunkRows, rows()); }
 
+std::int64_t KernelShapes::head_columns() const {
+  return model::padded_vocabulary(model.vocab_block > 0 ? std::min(model.vocab_block, model.vocab) : model.vocab);
+}
+
+std::int64_t KernelShapes::head_blocks() const { return (model.vocab + head_columns() - 1) / head_columns(); }
+
 std::int64_t KernelShapes::block_extent() const {
   return model.dim * (qkv_columns() + model.heads * model.head_dim + up_columns() + model.ffn);
 }
@@ -168,8 +174,8 @@ void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shape
   products.add({"mlp up", rows, model.dim, shapes.up_columns(), outputs_first, calls, adds, biased, gelu});
   products.add({"mlp down", rows, model.ffn, model.dim, outputs_first, calls, adds, biased, false, gelu, residual});
   const std::int64_t chunks = (rows + shapes.head_rows() - 1) / shapes.head_rows();
-  products.add({"head", shapes.head_rows(), model.dim, model::padded_vocabulary(model.vocab), true,
-                chunks * shapes.micro_steps, chunks * shapes.micro_steps > 1});
+  const std::int64_t head_calls = chunks * shapes.head_blocks() * shapes.micro_steps;
+  products.add({"head", shapes.head_rows(), model.dim, shapes.head_columns(), true, head_calls, head_calls > 1});
   add_attention<Scalar>(cases, shapes, rings);
 }
 

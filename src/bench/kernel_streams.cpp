@@ -187,6 +187,20 @@ void add_loss(Streams& streams, const KernelShapes& shapes) {
   const Streams::Extent extent{shapes.head_rows(), model::padded_vocabulary(shapes.model.vocab),
                                chunks * shapes.micro_steps};
   const Tokens targets = random_tokens(extent.rows, vocab);
+  if (shapes.model.vocab_block > 0) {
+    const Streams::Extent block{extent.rows, shapes.head_columns(), chunks * shapes.head_blocks() * shapes.micro_steps};
+    const kernels::LogitBlock columns{0, std::min(shapes.model.vocab_block, vocab)};
+    const auto softmax = [](const Operands& o) {
+      return kernels::SoftmaxOfRows{o.row_output(), o.row_output(), o.row_output()};
+    };
+    streams.add("softmax of a block", block, sizeof(Scalar), [=](const Operands& o) {
+      kernels::add_to_softmax(Device(), softmax(o), o.input<Scalar>(), Vector<const Token>(targets), columns, false);
+    });
+    streams.add("softmax gradient of a block", block, 2.0 * sizeof(Scalar), [=](const Operands& o) {
+      kernels::softmax_gradient(Device(), o.output<Scalar>(), softmax(o), Vector<const Token>(targets), columns, 1e-3F);
+    });
+    return;
+  }
   streams.add("cross entropy", extent, 2.0 * sizeof(Scalar), [=](const Operands& o) {
     const auto losses = o.row_output();
     kernels::cross_entropy(Device(), losses, o.output<Scalar>(), Vector<const Token>(targets), vocab, 1e-3F);

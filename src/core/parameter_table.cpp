@@ -44,7 +44,7 @@ int ParameterTable::append(Parameter parameter, bool align) {
   return place(std::move(parameter), align);
 }
 
-int ParameterTable::add_rows(Parameter parameter) {
+int ParameterTable::continue_tensor(Parameter parameter) {
   require(!tensors_.empty() && tensors_.back().name == parameter.name,
           "ParameterTable: the tensor added last is not " + parameter.name);
   Tensor& tensor = tensors_.back();
@@ -109,11 +109,12 @@ ShardLayout::ShardLayout(const ParameterTable& table, int num_ranks, int rank) {
   }
 }
 
-SlotBuffers::SlotBuffers(const ParameterTable& table, int ahead)
+SlotBuffers::SlotBuffers(const ParameterTable& table, int ahead, int held)
     : of_unit_(static_cast<std::size_t>(table.num_units())) {
   for (int slot = 0; slot < table.num_slots(); ++slot) {
     const auto units = units_in(table, slot);
-    const std::size_t wanted = are_consecutive(units) ? static_cast<std::size_t>(1 + ahead) : 1;
+    const int together = (slot == kBlockSlot ? held : 1) + ahead;
+    const std::size_t wanted = are_consecutive(units) ? static_cast<std::size_t>(together) : 1;
     const std::size_t count = std::min(wanted, units.size());
     for (std::size_t i = 0; i < units.size(); ++i) {
       of_unit_[static_cast<std::size_t>(units[i])] = buffers_.size() + i % count;

@@ -81,7 +81,7 @@ DistributedArray<T>::DistributedArray(const ParameterTable& table, const Mesh& m
     return;
   }
   if (storage.ahead) {
-    const SlotBuffers slots(table, *storage.ahead);
+    const SlotBuffers slots(table, *storage.ahead, storage.held);
     std::vector<Vector<T>> buffers;
     for (const auto& [name, extent] : slots.buffers()) buffers.push_back(memory(storage.label + ", " + name, extent));
     num_buffers_ = buffers.size();

@@ -126,7 +126,7 @@ void write_weights(const std::string& path, const ImportOrder& order, const Para
   io::WeightsStream stream(path, table, {.model = order.description, .ties = ties});
   std::vector<float> chunk;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    for_each_chunk(table.rows()[i].extent(), [&](std::int64_t first, std::int64_t count) {
+    for_each_chunk(table.tensors()[i].extent(), [&](std::int64_t first, std::int64_t count) {
       chunk.resize(static_cast<std::size_t>(count));
       tensors[i].file->read(*tensors[i].entry, first, count, chunk.data());
       stream.write(i, first, chunk);

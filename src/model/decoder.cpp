@@ -165,7 +165,8 @@ void Decoder<Scalar>::reserve_cache(MemoryLedger& ledger, const CacheExtents& ex
   require(extents.positions >= 1 && extents.positions <= config.seq,
           "reserve_cache: " + std::to_string(extents.positions) + " positions of " + std::to_string(config.seq));
   cached_rows_ = extents.rows;
-  std::int64_t scratch = parts_.head.logits_scratch_bytes(extents.rows);
+  std::int64_t scratch = parts_.head.logits_scratch_bytes(std::min(extents.sequences, extents.rows));
+  cached_sequences_ = extents.sequences;
   for (const auto& block : parts_.blocks) {
     for (const auto& sublayer : block) {
       sublayer->reserve_cache(ledger, extents);
@@ -185,6 +186,7 @@ void Decoder<Scalar>::decode(ParameterAccess<Scalar>& access, const TokenRows& g
   const auto num_logits = static_cast<std::int64_t>(logits.extent(0));
   require(num_rows <= cached_rows_ && given.row_positions.num_rows() == num_rows && num_logits <= num_rows,
           "decode: " + std::to_string(num_rows) + " rows where " + std::to_string(cached_rows_) + " are reserved");
+  require(num_logits <= cached_sequences_, "decode: more than one row of logits for each sequence");
   Pass pass;
   pass.space = space_;
   pass.batch = num_rows;
@@ -284,7 +286,7 @@ double Decoder<Scalar>::flops_per_token() const {
   const Config& config = parts_.config;
   double multiplying = 0.0;
   for (const auto& row : parts_.table.rows()) {
-    const bool only_looked_up = !row.overwritten;
+    const bool only_looked_up = !row.overwritten;  // the first product of a micro-step overwrites a gradient
     if (row.shape.size() > 1 && !only_looked_up) multiplying += static_cast<double>(row.extent());
   }
   const auto attention = static_cast<double>(config.layers * config.heads * config.head_dim * config.seq);

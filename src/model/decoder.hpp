@@ -43,7 +43,8 @@ class Embedding {
   void backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens) const;
 
  private:
-  /// Calls look_up(wte's rows, the first one's token) for each block of wte, then add_positions(wpe) where there is one.
+  /// Calls look_up(wte's rows, the first one's token) for each block of wte, then add_positions(wpe) where there is
+  /// one.
   template <class LookUp, class AddPositions>
   void read(ParameterAccess<Scalar>& access, const LookUp& look_up, const AddPositions& add_positions) const;
 
@@ -114,6 +115,7 @@ class Decoder : public Model<Scalar> {
   Matrix<Scalar> dstate_;               // (N, C), the gradient of the state that backward has reached
   Vector<std::byte> scratch_;
   std::int64_t cached_rows_ = 0;
+  std::int64_t cached_sequences_ = 0;
   Vector<std::byte> decode_scratch_;
   std::array<Matrix<Scalar>, 2> decode_states_;  // (N, C), the residual stream before and behind a sublayer
 };

@@ -34,7 +34,7 @@ Block<Scalar> add_block(ParameterTable& table, const Config& config, std::int64_
   const std::string prefix = "h." + std::to_string(layer);
   const float into_residual = kDeviation / std::sqrt(2.0F * static_cast<float>(config.layers));
   const std::int64_t dim = config.dim;
-  table.add_unit("block." + std::to_string(layer), 1);
+  table.add_unit("block." + std::to_string(layer), kBlockSlot);
 
   const auto norm_1 = add_norm<Scalar>(table, prefix + ".ln_1", config);
   const auto qkv = add_projection<Scalar>(table, prefix + ".attn.c_attn", dim, 3 * dim, kDeviation);
@@ -73,9 +73,9 @@ std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
   const auto add_tokens = [&](const std::string& name, VocabularyUse use, const std::string& unit) {
     return add_vocabulary(table, name, use, config.vocab, config.dim, config.vocab_block, unit, kDeviation);
   };
-  if (!in_blocks) table.add_unit("embedding", 0);
+  if (!in_blocks) table.add_unit("embedding", kEmbeddingSlot);
   const auto wte = add_tokens("wte.weight", tied ? VocabularyUse::both : VocabularyUse::lookup, "embedding");
-  const int of_positions = in_blocks ? table.add_unit("positions", 2) : wte.front().unit;
+  const int of_positions = in_blocks ? table.add_unit("positions", kHeadSlot) : wte.front().unit;
   const auto wpe = add_lookup_table(table, "wpe.weight", config.seq, config.dim, kDeviation);
 
   std::vector<Block<Scalar>> blocks;
@@ -83,7 +83,7 @@ std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
     blocks.push_back(add_block<Scalar>(table, config, layer));
   }
 
-  const int head = table.add_unit("head", tied || in_blocks ? 2 : 0);
+  const int head = table.add_unit("head", tied || in_blocks ? kHeadSlot : kEmbeddingSlot);
   const auto norm = add_norm<Scalar>(table, "ln_f", config);
   const auto vocabulary = tied ? wte : add_tokens("lm_head.weight", VocabularyUse::head, "head");
 

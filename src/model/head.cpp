@@ -80,9 +80,8 @@ void Head<Scalar>::release_vocabulary(ParameterAccess<Scalar>& access) const {
 }
 
 template <class Scalar>
-Vector<const float> Head<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const Pass& pass,
-                                                   Matrix<Scalar> dx, Matrix<const Scalar> x,
-                                                   Vector<const Token> targets, float scale) {
+Vector<const float> Head<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx,
+                                                   Matrix<const Scalar> x, Vector<const Token> targets, float scale) {
   const std::int64_t num_rows = pass.num_rows();
   Scratch scratch = pass.scratch();
   const Gradients d = take_gradients(scratch, num_rows);

@@ -51,7 +51,7 @@ Block<Scalar> add_block(ParameterTable& table, const Config& config, std::int64_
   const std::string prefix = "model.layers." + std::to_string(layer);
   const std::string attention = prefix + ".self_attn";
   const std::int64_t dim = config.dim;
-  table.add_unit("block." + std::to_string(layer), 1);
+  table.add_unit("block." + std::to_string(layer), kBlockSlot);
 
   const auto qkv = add_qkv<Scalar>(table, config, attention);
   const auto heads = add_matrix(table, attention + ".o_proj.weight", dim, config.heads * config.head_dim);
@@ -95,7 +95,7 @@ std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
   const auto add_tokens = [&](const std::string& name, VocabularyUse use, const std::string& unit) {
     return add_vocabulary(table, name, use, config.vocab, config.dim, config.vocab_block, unit);
   };
-  if (!in_blocks) table.add_unit("embedding", 0);
+  if (!in_blocks) table.add_unit("embedding", kEmbeddingSlot);
   const auto tokens =
       add_tokens("model.embed_tokens.weight", tied ? VocabularyUse::both : VocabularyUse::lookup, "embedding");
 
@@ -104,14 +104,13 @@ std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
     blocks.push_back(add_block<Scalar>(table, config, layer, rotary));
   }
 
-  const int head = table.add_unit("head", tied || in_blocks ? 2 : 0);
+  const int head = table.add_unit("head", tied || in_blocks ? kHeadSlot : kEmbeddingSlot);
   const auto norm = add_norm<Scalar>(table, "model.norm", config);
   const auto vocabulary = tied ? tokens : add_tokens("lm_head.weight", VocabularyUse::head, "head");
 
-  return std::make_unique<Decoder<Scalar>>(DecoderParts<Scalar>{config, std::move(table),
-                                                                Embedding<Scalar>(config, tokens), std::move(blocks),
-                                                                Head<Scalar>(norm, head, vocabulary, in_blocks),
-                                                                rotary});
+  return std::make_unique<Decoder<Scalar>>(
+      DecoderParts<Scalar>{config, std::move(table), Embedding<Scalar>(config, tokens), std::move(blocks),
+                           Head<Scalar>(norm, head, vocabulary, in_blocks), rotary});
 }
 
 #define KOZERO_INSTANTIATE(T) template std::unique_ptr<Model<T>> make_llama<T>(const Config&);

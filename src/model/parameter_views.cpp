@@ -39,15 +39,15 @@ std::vector<VocabularyBlock> add_vocabulary(ParameterTable& table, const std::st
                                             const std::string& unit, float deviation) {
   const bool multiplies = use != VocabularyUse::lookup;
   std::vector<VocabularyBlock> blocks;
-  for (std::int64_t first = 0; first < vocab; first += block > 0 ? block : vocab) {
-    const std::int64_t rows = block > 0 ? std::min(block, vocab - first) : vocab;
+  const std::int64_t most = block > 0 ? block : vocab;
+  for (std::int64_t first = 0; first < vocab; first += most) {
+    const std::int64_t rows = std::min(most, vocab - first);
     const std::int64_t pad_rows = multiplies ? padded_vocabulary(rows) - rows : 0;
     Parameter parameter = matrix_row(name, rows, columns, deviation);
     parameter.pad = pad_rows * columns;
     parameter.overwritten = multiplies;
-    // Slot 0 is the embedding's, and that of a head that is no embedding: the two are never used at once.
-    if (block > 0) table.add_unit(unit + "." + std::to_string(blocks.size()), 0, use);
-    const int row = first == 0 ? table.add(std::move(parameter)) : table.add_rows(std::move(parameter));
+    if (block > 0) table.add_unit(unit + "." + std::to_string(blocks.size()), kEmbeddingSlot, use);
+    const int row = first == 0 ? table.add(std::move(parameter)) : table.continue_tensor(std::move(parameter));
     blocks.push_back({table.row(row).unit, {table.row(row).offset, rows, columns, pad_rows}, first});
   }
   return blocks;

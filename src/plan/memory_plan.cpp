@@ -48,23 +48,30 @@ DeviceAndHost MemoryPlan::needed() const {
 
 namespace {
 
-/// Elements that GatheredUnits brings to a rank in a step.
-std::int64_t gathered_in_stage_3(const train::Settings& settings, const ParameterTable& table) {
+struct Gathers {
+  std::int64_t elements = 0;
+  std::int64_t calls = 0;
+};
+
+/// What GatheredUnits brings to a rank in a step.
+Gathers gathers_in_stage_3(const train::Settings& settings, const ParameterTable& table) {
   const std::int64_t micro_steps = settings.batch.micro_steps;
   const std::int64_t of_group = settings.recompute.blocks;
   const std::int64_t layers = settings.model.layers;
   const std::int64_t held = of_group > 0 && of_group < layers ? of_group : 1;  // more is none: zero_config
-  const SlotBuffers buffers(table, static_cast<int>(held) - 1 + settings.zero.prefetch_units);
+  const SlotBuffers buffers(table, settings.zero.prefetch_units, static_cast<int>(held));
   std::vector<int> occupants(buffers.buffers().size(), -1);
-  std::int64_t elements = 0;
+  Gathers gathers;
   const auto read = [&](int unit) {
-    if (std::exchange(occupants[buffers.of(unit)], unit) != unit) elements += table.unit(unit).extent;
+    if (std::exchange(occupants[buffers.of(unit)], unit) == unit) return;
+    gathers.elements += table.unit(unit).extent;
+    ++gathers.calls;
   };
   const zero::UnitOrder order(table, static_cast<int>(held));
   for (std::int64_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
     for (const int unit : order.all()) read(unit);
   }
-  return elements;
+  return gathers;
 }
 
 }  // namespace
@@ -74,16 +81,25 @@ BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& tabl
   const auto stored = static_cast<std::int64_t>(parameter_bytes(settings.precision).stored);
   const bool is_local = settings.zero.accumulation == zero::Accumulation::local;
   std::int64_t addends = table.extent();
-  for (const Unit& unit : table.units()) addends += unit.vocabulary == VocabularyUse::both ? unit.extent : 0;
-  const std::int64_t reduced = (is_local ? 1 : micro_steps) * addends * 4;
-  const std::int64_t gathered = settings.zero.stage == 3 ? gathered_in_stage_3(settings, table) : table.extent();
-  const std::int64_t gathered_bytes = gathered * (settings.zero.stage == 0 ? 4 : stored);  // stage 0: of gradients
+  std::int64_t reductions = table.num_units();
+  for (const Unit& unit : table.units()) {
+    if (unit.vocabulary != VocabularyUse::both) continue;
+    addends += unit.extent;
+    ++reductions;
+  }
+  const std::int64_t times = is_local ? 1 : micro_steps;
+  const std::int64_t reduced = times * addends * 4;
+  const Gathers gathers =
+      settings.zero.stage == 3 ? gathers_in_stage_3(settings, table) : Gathers{table.extent(), table.num_units()};
+  const std::int64_t gathered_bytes =
+      gathers.elements * (settings.zero.stage == 0 ? 4 : stored);  // stage 0: of gradients
   const std::int64_t group = settings.ranks_a_group;
   const std::int64_t groups = num_ranks / group;
   const std::int64_t to_replicas = (groups - 1) * table.extent() * 4 / num_ranks;
   const std::int64_t reduced_across = reduced * (groups - 1) / groups;
-  return {reduced / num_ranks * (num_ranks - 1) + gathered_bytes / group * (group - 1) + to_replicas,
-          reduced_across + to_replicas};
+  return {.all = reduced / num_ranks * (num_ranks - 1) + gathered_bytes / group * (group - 1) + to_replicas,
+          .across = reduced_across + to_replicas,
+          .calls = times * reductions + gathers.calls};
 }
 
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks) {

@@ -167,12 +167,12 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   const double added = 12.0 * updated * (settings.batch.micro_steps - 1);  // micro-steps' gradients
   time.update = (update_bytes * updated + added) / rates.memory;
 
-  const double collectives = 2.0 * (layers + 2.0) * (settings.batch.micro_steps + 1.0);
   const bool has_groups = plan.ranks_a_group < plan.num_ranks;
   const auto across = static_cast<double>(has_groups ? plan.sent.across : plan.sent.all);
   const auto within = static_cast<double>(plan.sent.all) - across;
-  const double sent =
-      plan.num_ranks == 1 ? 0.0 : across / rates.link + within / rates.link_in_group + collectives * rates.latency_s;
+  const double sent = plan.num_ranks == 1 ? 0.0
+                                          : across / rates.link + within / rates.link_in_group +
+                                                static_cast<double>(plan.sent.calls) * rates.latency_s;
   time.hidden = rates.overlaps ? std::min(sent, 2.0 / 3.0 * time.products) : 0.0;
   time.communication = sent - time.hidden;
   // What is written goes to the disk while the next step computes.

@@ -223,7 +223,7 @@ std::map<std::string, std::string> exactness_of(const Settings& settings, const 
   std::map<std::string, std::string> all = {
       {"train.micro_batch", std::to_string(settings.batch.micro_batch)},
       {"train.precision", name_of(settings.precision)},
-      {"model.vocab_block", std::to_string(settings.model.vocab_block)},
+      {kVocabBlock, std::to_string(settings.model.vocab_block)},
       {kAccumulation, local ? "local" : "ordered"},
       {kOrderOfSums, comm.adds_in_order() ? kRankOrder : comm.name()},
       {"products",
@@ -251,7 +251,9 @@ io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, c
 
 std::string changed_exactness(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {
   std::vector<std::string> changes;
-  for (const auto& [name, was] : saved.exactness) {
+  auto before = saved.exactness;
+  before.emplace(kVocabBlock, "0");  // of a program that had no blocks
+  for (const auto& [name, was] : before) {
     if (const auto now = mine.exactness.find(name); now != mine.exactness.end()) {
       compare(changes, name, was, now->second);
     }

@@ -19,7 +19,7 @@ UnitOrder::UnitOrder(const ParameterTable& table, int held) {
     const Unit& each = table.unit(unit);
     if (each.vocabulary != VocabularyUse::head) order_.push_back(unit);
     if (each.vocabulary == VocabularyUse::head || each.vocabulary == VocabularyUse::both) vocabulary.push_back(unit);
-    if (each.slot == 1) blocks.push_back(unit);
+    if (each.slot == kBlockSlot) blocks.push_back(unit);
   }
   order_.insert(order_.end(), vocabulary.rbegin(), vocabulary.rend());
   order_.insert(order_.end(), vocabulary.begin(), vocabulary.end());
@@ -60,7 +60,7 @@ GatheredUnits<Scalar>::GatheredUnits(const ParameterTable& table, const dist::Di
       shards_(shards),
       whole_(table, shards.mesh(), Placement::replicated,
              {Memory::gathered, "gathered weights", shards.comm().shares_gathered() ? &shards.comm() : nullptr,
-              order.ahead + order.held - 1},
+              order.ahead, order.held},
              ledger),
       ahead_(order.ahead + order.held - 1),
       has_groups_(order.held > 1),
@@ -69,9 +69,10 @@ GatheredUnits<Scalar>::GatheredUnits(const ParameterTable& table, const dist::Di
 
 template <class Scalar>
 Vector<const Scalar> GatheredUnits<Scalar>::acquire(int unit) {
-  // A unit that is held beside others is the next of a group, or a companion: the tied embedding of the head.
+  // A unit that is held beside others is the next of a group, a block of the head's vocabulary, or a companion: the
+  // tied embedding of the head.
   if (num_held_ == 0 && unit == 0) {
-    order_.begin();
+    begin_pass();
   } else if (num_held_ == 0 || order_.ahead(1) == unit) {
     order_.reach(unit);
   }
@@ -83,6 +84,13 @@ Vector<const Scalar> GatheredUnits<Scalar>::acquire(int unit) {
   ++num_held_;
   start_ahead();
   return whole_.full(unit);
+}
+
+template <class Scalar>
+void GatheredUnits<Scalar>::begin_pass() {
+  order_.begin();
+  // What an earlier pass guessed and did not use: it would be under way for ever.
+  for (auto& buffer : buffers_) buffer.gather.wait();
 }
 
 template <class Scalar>

@@ -138,6 +138,12 @@ void Gradients::start_reduction(int unit) {
   if (fold.onto) check_rested(unit, shard(unit));
   reductions_[at(unit)] = redistribute(addends_, reduced_, unit, fold);
   under_way_ = unit;
+  acquired_since_ = 0;
+}
+
+void Gradients::note_acquired_unit() {
+  constexpr int kMost = 8;  // of the collectives that may be under way (collectives_under_way)
+  if (under_way_ >= 0 && ++acquired_since_ > kMost) wait_for_reduction(under_way_);
 }
 
 void Gradients::wait_for_reduction(int unit) {

@@ -36,8 +36,8 @@ std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist
   std::vector<std::uint64_t> hashes(mine.size() * at(master.mesh().num_groups()));  // of all groups
   for (std::size_t i = 0; i < all.size(); ++i) hashes[i / of_group * mine.size() + i % mine.size()] += all[i];
   for (std::size_t i = mine.size(); i < hashes.size(); ++i) {
-    require(hashes[i] == hashes[i % mine.size()], "the groups of zero.shard_group hold different values of " +
-                                                      table.tensors()[i % mine.size()].name);
+    require(hashes[i] == hashes[i % mine.size()],
+            "the groups of zero.shard_group hold different values of " + table.tensors()[i % mine.size()].name);
   }
   hashes.resize(mine.size());
   return hashes;

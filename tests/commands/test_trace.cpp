@@ -90,7 +90,7 @@ TEST_CASE("a tensor is gathered whole from the shards of 1 to 3 ranks") {
     table.add_unit("unit 2", 0);
     Parameter more = table.rows().back();
     more.shape = {70};
-    table.add_rows(more);
+    table.continue_tensor(more);
     const dist::DistributedArray<float> master(table, *comm, dist::Placement::sharded,
                                                dist::Storage{Memory::parameters, "master"}, ledger);
     for (const auto& range : master.layout().shards()) {

@@ -56,7 +56,7 @@ TEST_CASE("a tensor in blocks of rows has a unit for each, and is one tensor wit
   table.add_unit("block.0", 0, VocabularyUse::both);
   table.add({.name = "wte", .shape = {8, 13}});
   table.add_unit("block.1", 0, VocabularyUse::both);
-  table.add_rows({.name = "wte", .shape = {5, 13}, .pad = 3 * 13});
+  table.continue_tensor({.name = "wte", .shape = {5, 13}, .pad = 3 * 13});
   table.add_unit("positions", 2);
   table.add({.name = "wpe", .shape = {2, 13}});
   REQUIRE(table.tensors().size() == 2);
@@ -67,7 +67,7 @@ TEST_CASE("a tensor in blocks of rows has a unit for each, and is one tensor wit
   CHECK(table.rows_of_tensor(0).size() == 2);
   CHECK(table.rows_of_tensor(1).front().name == "wpe");
   CHECK(table.row(2).tensor == 1);
-  CHECK_THROWS_AS(table.add_rows({.name = "wte", .shape = {1, 13}}), Error);  // the last one is wpe
+  CHECK_THROWS_AS(table.continue_tensor({.name = "wte", .shape = {1, 13}}), Error);  // the last one is wpe
 
   std::vector<float> whole(169), blocks(169), unit(128);
   fill_initial({.name = "wte", .shape = {13, 13}}, 3, 0, HostVector<float>(whole.data(), 169));

@@ -49,11 +49,13 @@ struct Sample {
 };
 
 /// The unit's elements by the imported file, pads zero.
-std::vector<float> unit_of(const Sample& sample, int unit) {
-  std::vector<float> all(static_cast<std::size_t>(sample.table.unit(unit).extent));
-  for (const auto& row : sample.table.rows()) {
+std::vector<float> unit_of(const Sample& sample, const ParameterTable& table, int unit) {
+  std::vector<float> all(static_cast<std::size_t>(table.unit(unit).extent));
+  for (const auto& row : table.rows()) {
     if (row.unit != unit) continue;
-    const auto values = sample.tensor(sample.weights, row);
+    std::vector<float> values(static_cast<std::size_t>(row.extent()));
+    const io::Hdf5File opened(sample.weights, io::Hdf5Access::read);
+    opened.open_dataset(io::weights_dataset(row.name)).read(row.first, row.first + row.extent(), values.data());
     std::copy(values.begin(), values.end(), all.begin() + row.offset);
   }
   return all;
@@ -64,17 +66,22 @@ std::vector<float> unit_of(const Sample& sample, int unit) {
 TEST_CASE("every shard of every unit, on 1 to 9 ranks, has the bits that import has") {
   for (const std::string name : {"gpt2", "llama"}) {
     const Sample sample(name);
-    const FolderWeights source(stored(name), sample.config, sample.table);
-    for (int unit = 0; unit < sample.table.num_units(); ++unit) {
-      const auto wanted = unit_of(sample, unit);
-      for (int ranks = 1; ranks <= 9; ++ranks) {
-        const Partition cut(sample.table.unit(unit).extent, ranks);
-        for (int rank = 0; rank < ranks; ++rank) {
-          std::vector<float> shard(static_cast<std::size_t>(cut.size(rank)), -1.0F);
-          source.read({unit, cut.begin(rank), HostVector<float>(shard.data(), shard.size())});
-          INFO(name << ", unit " << unit << ", rank " << rank << " of " << ranks);
-          const std::size_t bytes = shard.size() * sizeof(float);
-          CHECK((bytes == 0 || std::memcmp(shard.data(), wanted.data() + cut.begin(rank), bytes) == 0));
+    for (const std::int64_t vocab_block : {0, 8, 24}) {
+      model::Config config = sample.config;
+      config.vocab_block = vocab_block;
+      const auto table = model::make_model<float>(config)->parameters();
+      const FolderWeights source(stored(name), config, table);
+      for (int unit = 0; unit < table.num_units(); ++unit) {
+        const auto wanted = unit_of(sample, table, unit);
+        for (int ranks = 1; ranks <= 9; ++ranks) {
+          const Partition cut(table.unit(unit).extent, ranks);
+          for (int rank = 0; rank < ranks; ++rank) {
+            std::vector<float> shard(static_cast<std::size_t>(cut.size(rank)), -1.0F);
+            source.read({unit, cut.begin(rank), HostVector<float>(shard.data(), shard.size())});
+            INFO(name << ", blocks of " << vocab_block << ", unit " << unit << ", rank " << rank << " of " << ranks);
+            const std::size_t bytes = shard.size() * sizeof(float);
+            CHECK((bytes == 0 || std::memcmp(shard.data(), wanted.data() + cut.begin(rank), bytes) == 0));
+          }
         }
       }
     }

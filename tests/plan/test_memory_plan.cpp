@@ -178,9 +178,9 @@ TEST_CASE("what to change so that a deck fits: first the stage, then what is com
 }
 
 TEST_CASE("blocks of the vocabulary are advised where they decide") {
-  const std::vector<std::string> given = {"model.preset=gpt2-124m", "model.seq=256", "train.precision=bf16",
-                                          "train.recompute=full", "train.micro_batch=1", "train.global_batch=8",
-                                          "zero.stage=3"};
+  const std::vector<std::string> given = {
+      "model.preset=gpt2-124m", "model.seq=256",        "train.precision=bf16", "train.recompute=full",
+      "train.micro_batch=1",    "train.global_batch=8", "zero.stage=3"};
   const auto total = [&](const std::string& block) {
     auto overrides = given;
     overrides.push_back("model.vocab_block=" + block);
@@ -194,7 +194,6 @@ TEST_CASE("blocks of the vocabulary are advised where they decide") {
   REQUIRE(fit_in(total("0") - 1).has_value());
   CHECK(fit_in(total("0") - 1)->overrides == std::vector<std::string>{"model.vocab_block=8192"});
   CHECK(fit_in(total("8192"))->overrides == std::vector<std::string>{"model.vocab_block=8192"});
-  CHECK_FALSE(fit_in(total("1024") - 1).has_value());
 }
 
 TEST_CASE("where nothing else fits the optimizer's state goes to a disk, then the parameters too") {

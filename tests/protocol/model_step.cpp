@@ -12,9 +12,6 @@
 namespace kozero::test {
 namespace {
 
-constexpr int kEmbedding = 0;
-constexpr int kHead = 4;
-
 float initial_at(int unit, std::int64_t index) { return static_cast<float>((unit * 37 + index * 5) % 91 - 45); }
 
 float addend(int step, int micro_step, int rank, int unit, std::int64_t index) {
@@ -22,7 +19,10 @@ float addend(int step, int micro_step, int rank, int unit, std::int64_t index) {
 }
 
 /// How often a unit's gradient is added to in a micro-step.
-int contributions(const Shape& shape, int unit) { return shape.tied && unit == kEmbedding ? 2 : 1; }
+int contributions(const Shape& shape, int unit) {
+  const int of_vocabulary = shape.vocabulary == Vocabulary::in_blocks ? 3 : 1;
+  return shape.vocabulary != Vocabulary::untied && unit < of_vocabulary ? 2 : 1;
+}
 
 bool is_a_pad(const ParameterTable& table, int unit, std::int64_t index) {
   for (const auto& row : table.rows()) {
@@ -41,14 +41,21 @@ Parameter vector_row(const std::string& name, std::int64_t extent, bool overwrit
 
 }  // namespace
 
-ParameterTable five_units() {
+ParameterTable units_of(Vocabulary vocabulary) {
   ParameterTable table;
-  const std::vector<std::int64_t> extents = {700, 330, 330, 330, 130};
-  for (int unit = 0; unit < 5; ++unit) {
-    table.add_unit("unit " + std::to_string(unit), unit == kEmbedding ? 0 : unit == kHead ? 2 : 1);
-    table.add(vector_row("bias " + std::to_string(unit), 70, false));
-    table.add(vector_row("weight " + std::to_string(unit), extents[static_cast<std::size_t>(unit)], unit != kEmbedding));
+  const auto add = [&](int slot, std::int64_t extent, bool overwritten, VocabularyUse use = VocabularyUse::none) {
+    const std::string number = std::to_string(table.num_units());
+    table.add_unit("unit " + number, slot, use);
+    table.add(vector_row("bias " + number, 70, false));
+    table.add(vector_row("weight " + number, extent, overwritten));
+  };
+  if (vocabulary == Vocabulary::in_blocks) {
+    for (const std::int64_t extent : {330, 330, 130}) add(kEmbeddingSlot, extent, true, VocabularyUse::both);
+  } else {
+    add(kEmbeddingSlot, 700, false);
   }
+  for (int block = 0; block < 3; ++block) add(kBlockSlot, 330, true);
+  add(kHeadSlot, 130, true);
   return table;
 }
 
@@ -109,14 +116,15 @@ void ModelStep<Scalar>::check(int unit, Vector<const Scalar> weights, const char
 }
 
 template <class Scalar>
-void ModelStep<Scalar>::add(UnitGradient gradient, int unit, int step, int micro_step) {
+void ModelStep<Scalar>::add(UnitGradient gradient, int unit, int step, int micro_step, bool lookups) {
   const bool idle = comm_.rank() >= shape_.busy_ranks(micro_step, comm_.size());
   if (idle && !shape_.ordered && micro_step > 0) return;  // added to what the rank holds, which is reduced
   for (const auto& row : table_.rows()) {
     if (row.unit != unit) continue;
     for (std::int64_t i = row.offset; i < row.offset + row.extent(); ++i) {
       float& sum = gradient.values(i);
-      sum = (gradient.begins && row.overwritten ? 0.0F : sum) + addend(step, micro_step, comm_.rank(), unit, i);
+      const bool overwrites = gradient.begins && row.overwritten && !lookups;
+      sum = (overwrites ? 0.0F : sum) + addend(step, micro_step, comm_.rank(), unit, i);
     }
   }
 }
@@ -128,7 +136,7 @@ void ModelStep<Scalar>::sleep_where_asked(int step, bool before_norm) const {
 
 template <class Scalar>
 void ModelStep<Scalar>::forward() {
-  for (int unit = 0; unit < kHead; ++unit) {
+  for (int unit = 0; unit < head_; ++unit) {
     check(unit, state_.acquire(unit), "forward");
     sleep_at_random();
     state_.release(unit);
@@ -136,31 +144,56 @@ void ModelStep<Scalar>::forward() {
 }
 
 template <class Scalar>
+void ModelStep<Scalar>::read_vocabulary_down(const char* where) {
+  for (int unit = first_block_ - 1; unit >= 0; --unit) {
+    check(unit, state_.acquire(unit), where);
+    sleep_at_random();
+    state_.release(unit);
+  }
+}
+
+template <class Scalar>
+void ModelStep<Scalar>::read_vocabulary_up(int step, int micro_step) {
+  for (int unit = 0; unit < first_block_; ++unit) {
+    const auto weights = state_.acquire(unit);
+    add(state_.gradient(unit), unit, step, micro_step);
+    sleep_at_random();
+    check(unit, weights, "the head's way back");
+    state_.release(unit);
+    state_.gradient_ready(unit);
+  }
+}
+
+template <class Scalar>
 void ModelStep<Scalar>::evaluate() {
   forward();
-  check(kHead, state_.acquire(kHead), "evaluation");
-  if (shape_.tied) check(kEmbedding, state_.acquire(kEmbedding), "evaluation");
-  if (shape_.tied) state_.release(kEmbedding);
-  state_.release(kHead);
+  check(head_, state_.acquire(head_), "evaluation");
+  if (shape_.vocabulary != Vocabulary::untied) read_vocabulary_down("evaluation");
+  state_.release(head_);
 }
 
 template <class Scalar>
 void ModelStep<Scalar>::head_forward_backward(int step, int micro_step) {
-  const auto head = state_.acquire(kHead);
-  const auto embedding = shape_.tied ? state_.acquire(kEmbedding) : head;
-  add(state_.gradient(kHead), kHead, step, micro_step);
-  if (shape_.tied) add(state_.gradient(kEmbedding), kEmbedding, step, micro_step);
-  check(kHead, head, "the head");
-  if (shape_.tied) check(kEmbedding, embedding, "the head");
+  const auto head = state_.acquire(head_);
+  const bool holds_embedding = shape_.vocabulary == Vocabulary::tied;
+  const auto embedding = holds_embedding ? state_.acquire(0) : head;
+  if (shape_.vocabulary == Vocabulary::in_blocks) {
+    read_vocabulary_down("the head");
+    read_vocabulary_up(step, micro_step);
+  }
+  add(state_.gradient(head_), head_, step, micro_step);
+  if (holds_embedding) add(state_.gradient(0), 0, step, micro_step);
+  check(head_, head, "the head");
+  if (holds_embedding) check(0, embedding, "the head");
   sleep_at_random();
-  if (shape_.tied) state_.release(kEmbedding);
-  state_.release(kHead);
-  state_.gradient_ready(kHead);
+  if (holds_embedding) state_.release(0);
+  state_.release(head_);
+  state_.gradient_ready(head_);
 }
 
 template <class Scalar>
 void ModelStep<Scalar>::backward(int step, int micro_step) {
-  for (int unit = kHead - 1; unit > kEmbedding; --unit) {
+  for (int unit = head_ - 1; unit >= first_block_; --unit) {
     const auto weights = state_.acquire(unit);
     add(state_.gradient(unit), unit, step, micro_step);
     sleep_at_random();
@@ -168,8 +201,11 @@ void ModelStep<Scalar>::backward(int step, int micro_step) {
     state_.release(unit);
     state_.gradient_ready(unit);
   }
-  add(state_.gradient(kEmbedding), kEmbedding, step, micro_step);
-  state_.gradient_ready(kEmbedding);
+  for (int unit = 0; unit < first_block_; ++unit) {
+    const bool apart = shape_.vocabulary == Vocabulary::in_blocks;
+    add(apart ? state_.lookup_gradient(unit) : state_.gradient(unit), unit, step, micro_step, apart);
+    apart ? state_.lookup_gradient_ready(unit) : state_.gradient_ready(unit);
+  }
 }
 
 template <class Scalar>

@@ -16,8 +16,11 @@
 
 namespace kozero::test {
 
+/// Tied: the head reads the embedding, and adds to its gradient. In blocks: tied, each block a unit.
+enum class Vocabulary { untied, tied, in_blocks };
+
 struct Shape {
-  bool tied = false;  ///< the head reads the embedding, and adds to its gradient
+  Vocabulary vocabulary = Vocabulary::untied;
   int micro_steps = 1;
   int idle = 0;         ///< ranks without work in a step's last micro-step
   bool ordered = true;  ///< each micro-step is reduced
@@ -27,8 +30,8 @@ struct Shape {
   }
 };
 
-/// An embedding, three blocks of one slot and a head, of uneven extents.
-ParameterTable five_units();
+/// An embedding, or three blocks of one, three blocks of one slot and a head, of uneven extents.
+ParameterTable units_of(Vocabulary vocabulary);
 
 /// What all ranks know: the weights as they must be.
 class KnownWeights {
@@ -49,7 +52,13 @@ template <class Scalar>
 class ModelStep {
  public:
   ModelStep(const ParameterTable& table, dist::Communicator& comm, zero::ShardedState<Scalar>& state, Shape shape)
-      : table_(table), comm_(comm), state_(state), shape_(shape), known_(table) {}
+      : table_(table),
+        comm_(comm),
+        state_(state),
+        shape_(shape),
+        head_(table.num_units() - 1),
+        first_block_(shape.vocabulary == Vocabulary::in_blocks ? 3 : 1),
+        known_(table) {}
 
   void fill_weights();
   /// Other weights, as a file that is loaded brings them.
@@ -78,7 +87,9 @@ class ModelStep {
   void head_forward_backward(int step, int micro_step);
   void backward(int step, int micro_step);
   void check(int unit, Vector<const Scalar> weights, const char* where);
-  void add(UnitGradient gradient, int unit, int step, int micro_step);
+  void read_vocabulary_down(const char* where);
+  void read_vocabulary_up(int step, int micro_step);
+  void add(UnitGradient gradient, int unit, int step, int micro_step, bool lookups = false);
   void check_gradients(int step);
   void update(int step);
 
@@ -86,6 +97,8 @@ class ModelStep {
   dist::Communicator& comm_;
   zero::ShardedState<Scalar>& state_;
   Shape shape_;
+  int head_;         // its unit
+  int first_block_;  // of the transformer
   KnownWeights known_;
   Sleep sleep_;
   std::string problem_;

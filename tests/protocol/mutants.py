@@ -36,6 +36,7 @@ MUTANTS = [
     ("both chunks are received into one buffer", MPI, "return received_[k % 2].data()", "return received_[0].data()", []),
     ("a gathered unit is used before it is there", "src/zero/gathered_units.cpp", "  buffer(unit).gather.wait();\n  buffer(unit).held = true;", "  buffer(unit).held = true;", []),
     ("weights change while peers read them", "src/zero/gathered_units.cpp", "for (auto& buffer : buffers_) buffer.gather.wait_until_reusable();", "", []),
+    ("lookups are added while peers read the sum", "src/zero/gradients.cpp", "      wait_until_reusable(each);\n", "", []),
     ("an addend is overwritten while peers read it", "src/zero/gradients.cpp", "reductions_[at(unit)].wait_until_reusable();", "", []),
     ("idle ranks' addends are added", "src/zero/gradients.cpp", ".ranks = ordered || first ? micro_step_.ranks : 0", ".ranks = 0", []),
     ("the first micro-step is added to what the shard held", "src/zero/gradients.cpp", ".onto = ordered && !first", ".onto = ordered && micro_step_.count > 1", []),

@@ -3,10 +3,11 @@
 // test_protocol.cpp: the sources of dist and zero under ThreadSanitizer, with ranks that are threads of one process.
 //   protocol_threads [--every K] [--first I] [--seed N] [--verbose]      every K-th case of all, from the I-th on
 // The build makes it of the sources themselves, compiled once more (CMakeLists.txt). A case: stage x accumulation x
-// micro-steps x overlap x prefetch x tied embedding x back end x ranks x idle ranks x precision. Its ranks sleep at
-// random, gather from many arrays at once, take steps of which one is left without an update, evaluate in between, and
-// compare every weight and sum with what it must be. In some more cases a rank comes too late. ThreadSanitizer reports
-// accesses that the protocol leaves unordered. Exit status 0: all as expected; 1: a wrong number; 66: a race.
+// micro-steps x overlap x prefetch x embedding (untied, tied, in blocks) x back end x ranks x idle ranks x precision.
+// Its ranks sleep at random, gather from many arrays at once, take steps of which one is left without an update,
+// evaluate in between, and compare every weight and sum with what it must be. In some more cases a rank comes too late.
+// ThreadSanitizer reports accesses that the protocol leaves unordered. Exit status 0: all as expected; 1: a wrong
+// number; 66: a race.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -36,7 +37,7 @@ constexpr double kPatience = 60.0;  // seconds: comm.timeout_s where nobody is l
 
 struct Case {
   zero::Config config;
-  bool tied;
+  test::Vocabulary vocabulary;
   std::string backend;  ///< "windows": shm without room for shared arrays
   int ranks;
   int idle;  ///< of them, in a step's last micro-step
@@ -46,11 +47,15 @@ struct Case {
     return "stage " + std::to_string(config.stage) +
            (config.accumulation == zero::Accumulation::local ? ", local" : ", ordered") + ", " +
            std::to_string(config.micro_steps) + " micro-steps, " + (config.overlap ? "overlap" : "no overlap") +
-           ", prefetch " + std::to_string(config.prefetch_units) + (tied ? ", tied, " : ", ") + backend + ", " +
-           std::to_string(ranks) + " ranks, " + std::to_string(idle) + " of them idle, " + (bf16 ? "bf16" : "f32");
+           ", prefetch " + std::to_string(config.prefetch_units) +
+           (vocabulary == test::Vocabulary::untied ? ", "
+            : vocabulary == test::Vocabulary::tied ? ", tied, "
+                                                   : ", in blocks, ") +
+           backend + ", " + std::to_string(ranks) + " ranks, " + std::to_string(idle) + " of them idle, " +
+           (bf16 ? "bf16" : "f32");
   }
   [[nodiscard]] test::Shape shape() const {
-    return {tied, config.micro_steps, idle, config.accumulation == zero::Accumulation::ordered};
+    return {vocabulary, config.micro_steps, idle, config.accumulation == zero::Accumulation::ordered};
   }
 };
 
@@ -117,7 +122,7 @@ std::string gather_many_at_once(dist::Communicator& comm, MemoryLedger& ledger) 
 /// What a rank does; what was wrong, or "".
 template <class Scalar>
 std::string take_steps(const Case& one, MPI_Comm world) {
-  const auto table = test::five_units();
+  const auto table = test::units_of(one.vocabulary);
   MemoryLedger ledger;
   const auto comm = connect(one, world, ledger, kPatience);
   const std::string problem = gather_many_at_once(*comm, ledger);
@@ -140,13 +145,14 @@ std::string take_steps(const Case& one, MPI_Comm world) {
 /// handed over is freed; what comes late is still moved.
 std::string lose_last_rank(const Case& one, MPI_Comm world, bool before_norm) {
   struct Rank {
-    ParameterTable table = test::five_units();
+    ParameterTable table;
     MemoryLedger ledger;
     std::unique_ptr<dist::Communicator> comm;
     std::unique_ptr<zero::ShardedState<float>> state;
     std::unique_ptr<test::ModelStep<float>> model;
   };
   auto* rank = new Rank;
+  rank->table = test::units_of(one.vocabulary);
   try {
     rank->comm = connect(one, world, rank->ledger, 1.0);
     rank->state = std::make_unique<zero::ShardedState<float>>(rank->table, *rank->comm, one.config, rank->ledger);
@@ -180,8 +186,12 @@ std::vector<Case> cases_of_loss() {
   std::vector<Case> cases;
   for (const int stage : {3, 2, 0})
     for (const char* backend : {"shm", "windows", "mpi"})
-      cases.push_back(
-          {{stage, zero::Accumulation::ordered, 3, true, 1}, stage == 3, backend, 3, stage == 2 ? 1 : 0, false});
+      cases.push_back({{stage, zero::Accumulation::ordered, 3, true, 1},
+                       stage == 3 ? test::Vocabulary::tied : test::Vocabulary::untied,
+                       backend,
+                       3,
+                       stage == 2 ? 1 : 0,
+                       false});
   return cases;
 }
 
@@ -191,7 +201,7 @@ std::vector<Case> all_cases() {  // NOLINT: one loop an axis
   for (const bool bf16 : {false, true})
     for (const int ranks : {3, 5})
       for (const char* backend : {"shm", "windows", "mpi"})
-        for (const bool tied : {false, true})
+        for (const auto vocabulary : {test::Vocabulary::untied, test::Vocabulary::tied, test::Vocabulary::in_blocks})
           for (int stage = 0; stage < 4; ++stage)
             for (const auto accumulation : {Accumulation::local, Accumulation::ordered})
               for (const int micro_steps : {1, 3})
@@ -200,8 +210,12 @@ std::vector<Case> all_cases() {  // NOLINT: one loop an axis
                     if (stage < 3 && prefetch != 1) continue;
                     if (stage > 1 && accumulation == Accumulation::local) continue;
                     for (const int idle : {0, 1, ranks - 1})
-                      cases.push_back(
-                          {{stage, accumulation, micro_steps, overlap, prefetch}, tied, backend, ranks, idle, bf16});
+                      cases.push_back({{stage, accumulation, micro_steps, overlap, prefetch},
+                                       vocabulary,
+                                       backend,
+                                       ranks,
+                                       idle,
+                                       bf16});
                   }
   return cases;
 }

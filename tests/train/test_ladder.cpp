@@ -256,6 +256,32 @@ TEST_CASE("a vocabulary in blocks: one outcome on 1 to 7 ranks, in every stage, 
   }
 }
 
+TEST_CASE("more units than collectives may be under way: shm and mpi give the bits of one rank") {
+  if (test::world_size() == 7) return;  // the program on 4 ranks does it
+  model::Config many_blocks = tests::in_blocks(tests::tiny_gpt2(), 8);
+  many_blocks.vocab = 257;
+  model::Config many_layers = tests::tiny_gpt2();
+  many_layers.layers = 30;
+  for (const auto& model : {many_blocks, many_layers}) {
+    TinyRun run{.model = model, .stage = 3, .micro_batch = 1, .global_batch = 9, .steps = 2};
+    std::optional<Outcome> first;
+    tests::on_first_ranks(1, "self", [&](dist::Communicator& comm) { first = outcome_of(run, comm); });
+    for (const int num_ranks : {2, 3}) {
+      for (const char* backend : {"shm", "mpi"}) {
+        for (run.prefetch_units = 0; run.prefetch_units < 3; ++run.prefetch_units) {
+          const auto check = [&](dist::Communicator& comm) {
+            const Outcome outcome = outcome_of(run, comm);
+            INFO(backend << ", " << num_ranks << " ranks, " << run.prefetch_units << " units ahead");
+            CHECK((!first || outcome == *first));
+          };
+          tests::on_first_ranks(num_ranks, backend, check,
+                                {.under_way = zero::collectives_under_way(run.prefetch_units)});
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a vocabulary in blocks stays near the whole, from step to step") {
   tests::on_first_ranks(2, "mpi", [](dist::Communicator& comm) {
     for (const auto& model : {tests::tiny_gpt2(), tests::tiny_llama()}) {

@@ -37,6 +37,21 @@ TEST_CASE("nccl gives the bits of mpi in every stage, whichever stream is late")
   }
 }
 
+TEST_CASE("with comm.exact nccl gives the bits of mpi with more units than collectives may be under way") {
+  const tests::NcclMock nccl;
+  const tests::Variable delays("KOZERO_STREAM_DELAY_US", "100");
+  TinyRun run{.model = tests::in_blocks(tests::tiny_gpt2(), 8), .stage = 3, .micro_steps = 3, .global_batch = 6};
+  run.model.vocab = 257;
+  const dist::CommunicatorOptions options{.under_way = zero::collectives_under_way(run.prefetch_units), .exact = true, .exact_bytes = 4096};
+  TinyResult by_mpi;
+  const auto result_of = [&](dist::Communicator& comm) {
+    MemoryLedger ledger;
+    return tests::TinyTraining(run, comm, ledger).result();
+  };
+  tests::on_first_ranks(2, "mpi", [&](dist::Communicator& comm) { by_mpi = result_of(comm); }, options);
+  tests::on_first_ranks(2, "nccl", [&](dist::Communicator& comm) { CHECK(result_of(comm) == by_mpi); }, options);
+}
+
 TEST_CASE("with comm.exact nccl gives the bits of one rank on any number of ranks, with idle ranks too") {
   const tests::NcclMock nccl;
   const tests::Variable delays("KOZERO_STREAM_DELAY_US", "100");

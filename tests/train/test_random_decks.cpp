@@ -114,9 +114,9 @@ std::string described(const RandomDeck& deck) {
   const model::Config& model = deck.run.model;
   std::string text = model.arch + ", " + name_of(deck.run.precision) + ", L " + std::to_string(model.layers) + ", C " +
                      std::to_string(model.dim) + ", H " + std::to_string(model.heads) + ", V " +
-                     std::to_string(model.vocab) + " in blocks of " + std::to_string(model.vocab_block) + ", T " + std::to_string(model.seq) + ", " +
-                     std::to_string(deck.run.global_batch) + " sequences in granules of " +
-                     std::to_string(deck.run.micro_batch);
+                     std::to_string(model.vocab) + " in blocks of " + std::to_string(model.vocab_block) + ", T " +
+                     std::to_string(model.seq) + ", " + std::to_string(deck.run.global_batch) +
+                     " sequences in granules of " + std::to_string(deck.run.micro_batch);
   for (const Leg& leg : deck.legs) {
     text += "; " + std::to_string(leg.ranks) + " ranks, " +
             (leg.ranks_a_group > 0 ? "in groups of " + std::to_string(leg.ranks_a_group) + ", " : "") + leg.backend +

@@ -67,6 +67,25 @@ TEST_CASE("the head reads the blocks of a vocabulary downwards, then upwards") {
   CHECK(UnitOrder(untied).all() == std::vector<int>{0, 1, 2, 3, 5, 4, 4, 5, 2});
 }
 
+TEST_CASE("blocks that are held together get buffers, and no other slot more") {
+  ParameterTable table;
+  for (int block = 0; block < 5; ++block) add_unit(table, kEmbeddingSlot, VocabularyUse::both);
+  for (int block = 0; block < 7; ++block) add_unit(table, kBlockSlot);
+  add_unit(table, kHeadSlot);
+  const auto names = [&](int ahead, int held) {
+    const SlotBuffers buffers(table, ahead, held);
+    std::vector<std::size_t> counts(3);
+    for (const auto& buffer : buffers.buffers()) {
+      ++counts[static_cast<std::size_t>(buffer.name[5] - '0')];  // "slot 1, buffer 2"
+    }
+    return counts;
+  };
+  CHECK(names(0, 1) == std::vector<std::size_t>{1, 1, 1});
+  CHECK(names(1, 1) == std::vector<std::size_t>{2, 2, 1});
+  CHECK(names(1, 4) == std::vector<std::size_t>{2, 5, 1});
+  CHECK(names(9, 4) == std::vector<std::size_t>{5, 7, 1});
+}
+
 TEST_CASE("a unit that is used twice in a row has two positions") {
   ParameterTable tied;
   add_unit(tied, 0, VocabularyUse::both);

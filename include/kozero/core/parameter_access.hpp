@@ -29,7 +29,8 @@ class ParameterAccess {
   /// The unit's gradient buffer, valid until gradient_ready(unit).
   virtual UnitGradient gradient(int unit) = 0;
   virtual void gradient_ready(int unit) = 0;
-  /// The same of what lookups add, where that is a sum of its own. Nothing is overwritten.
+  /// The buffer for what lookups add to a unit of VocabularyUse::both, valid until lookup_gradient_ready(unit). Nothing
+  /// in it is to be overwritten.
   virtual UnitGradient lookup_gradient(int unit) = 0;
   virtual void lookup_gradient_ready(int unit) = 0;
 };

@@ -49,8 +49,8 @@ struct Tensor {
 struct Parameter {
   std::string name;                 ///< the tensor's
   std::vector<std::int64_t> shape;  ///< of these elements
-  int tensor = 0;           ///< index into ParameterTable::tensors()
-  std::int64_t first = 0;   ///< the tensor's element that is the first of these
+  int tensor = 0;                   ///< index into ParameterTable::tensors()
+  std::int64_t first = 0;           ///< the tensor's element that is the first of these
   int unit = 0;
   std::int64_t offset = 0;  ///< elements from the unit's first
   std::int64_t pad = 0;     ///< zeros directly behind it that some kernel reads as more rows of its matrix
@@ -66,12 +66,15 @@ struct Parameter {
 /// each use has a sum of its own over the step, and the sums are added at its end (ParameterAccess::lookup_gradient).
 enum class VocabularyUse { none, lookup, head, both };
 
+/// Slots of a decoder's units. Embedding and untied head share one: they are never held together.
+inline constexpr int kEmbeddingSlot = 0, kBlockSlot = 1, kHeadSlot = 2;
+
 struct Unit {
   std::string name;
   std::int64_t extent = 0;  ///< elements with pads: a multiple of unit_multiple()
   std::int64_t offset = 0;  ///< of its first element in the whole flat array
   int slot = 0;  ///< units of a slot are used one at a time, or in small groups, so that they share a few buffers
-  VocabularyUse vocabulary = VocabularyUse::none;  ///< of a unit that is a block of one
+  VocabularyUse vocabulary = VocabularyUse::none;  ///< other than none only where the unit is a block of a vocabulary
 };
 
 class ParameterTable {
@@ -82,17 +85,17 @@ class ParameterTable {
   int add(Parameter parameter) { return append(std::move(parameter), true); }
   /// Appends a tensor directly behind the previous one: both are rows of one matrix for some kernel.
   int add_joined(Parameter parameter) { return append(std::move(parameter), false); }
-  /// Appends more rows of the tensor that was added last, to a unit opened since.
-  int add_rows(Parameter parameter);
+  /// Appends more of the tensor that was added last, whose first extent grows by the parameter's, to the open unit.
+  int continue_tensor(Parameter parameter);
 
   [[nodiscard]] const std::vector<Tensor>& tensors() const { return tensors_; }
   /// Ordered by tensor, by unit and by offset.
   [[nodiscard]] const std::vector<Parameter>& rows() const { return rows_; }
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
   [[nodiscard]] const Parameter& row(int index) const { return rows_.at(static_cast<std::size_t>(index)); }
-  /// Of one unit.
+  /// The rows of one unit.
   [[nodiscard]] std::span<const Parameter> rows_of(int unit) const;
-  /// Of one tensor.
+  /// The rows of one tensor.
   [[nodiscard]] std::span<const Parameter> rows_of_tensor(int tensor) const;
   [[nodiscard]] const Unit& unit(int index) const { return units_.at(static_cast<std::size_t>(index)); }
   [[nodiscard]] int num_units() const { return static_cast<int>(units_.size()); }
@@ -179,9 +182,9 @@ class ShardLayout {
 };
 
 // How many buffers the units of a slot share, and which of them a unit uses.
-//   a slot whose units are used one after another (the blocks) has 1 + ahead buffers, never more than it has units
-//   any other slot has one      the i-th unit of a slot uses its buffer i mod buffers
-// So 1 + ahead consecutive units have different buffers: one unit is in use, the others travel.
+//   a slot whose units are used one after another has 1 + ahead buffers, that of the transformer's blocks held + ahead,
+//   never more than it has units      any other slot has one      the i-th unit of a slot uses its buffer i mod buffers
+// So held + ahead consecutive blocks have different buffers: `held` are in use, the others travel.
 
 class SlotBuffers {
  public:
@@ -190,7 +193,7 @@ class SlotBuffers {
     std::int64_t extent = 0;  ///< elements of the slot's largest unit
   };
 
-  SlotBuffers(const ParameterTable& table, int ahead);
+  SlotBuffers(const ParameterTable& table, int ahead, int held = 1);
 
   [[nodiscard]] const std::vector<Buffer>& buffers() const { return buffers_; }
   /// Index into buffers().

@@ -21,7 +21,7 @@ namespace kozero {
 struct Position {
   std::atomic<const char*> phase{"start-up"};
   std::atomic<std::int64_t> step{0};  ///< 0: before the first
-  std::atomic<int> unit{-1};          ///< of the ParameterTable, of the newest collective; -1: none
+  std::atomic<int> unit{-1};          ///< whose collective is the newest, behind the table's those of lookups; -1: none
 };
 
 inline Position& position() {

@@ -62,7 +62,8 @@ struct Storage {
   Memory category;
   std::string label;
   MemorySource* source = nullptr;  ///< of the memory: the communicator, so that peers read it without a copy, a disk
-  std::optional<int> ahead = {};  ///< whole units share the buffers of SlotBuffers(table, ahead)
+  std::optional<int> ahead = {};   ///< whole units share the buffers of SlotBuffers(table, ahead, held)
+  int held = 1;
 };
 
 template <class T>

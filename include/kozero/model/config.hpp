@@ -47,8 +47,9 @@ struct Field {
   bool linear = false;    ///< the linear demo has it too
 };
 
-/// Calls visit(field, member) for every field that files keep, in their order: all but the dropout, the seed, the blocks
-/// of the vocabulary (no file depends on them) and what follows from arch. A new field is a line here, a row of the deck's schema, and what computes with it.
+/// Calls visit(field, member) for every field that files keep, in their order: all but the dropout, the seed, the
+/// blocks of the vocabulary (no file depends on them) and what follows from arch. A new field is a line here, a row of
+/// the deck's schema, and what computes with it.
 template <class AnyConfig, class Visit>
 void for_each_field(AnyConfig& config, const Visit& visit) {
   visit(Field{.name = "arch", .linear = true}, config.arch);

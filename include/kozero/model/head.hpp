@@ -10,7 +10,8 @@
 // which is acquired once a walk:
 //   the last block first:   logits of the block, all chunks: each row's running maximum and sum of exponentials; losses
 //   the first block first:  the same logits again, their gradient in place, dh += dlogits E_b, dE_b = dlogits^T h
-// That is a fourth product beside the three of a whole E, and 1/blocks of its memory. dh is summed in float.
+// That is a fourth product beside the three of a whole E. Of E, its gradient and a chunk's logits only a block's part
+// is in memory at once. dh is summed in float.
 #pragma once
 #include <vector>
 
@@ -31,7 +32,8 @@ class Head {
  public:
   static constexpr std::int64_t kChunkRows = kHostIsDevice ? 512 : 8192;  ///< a GPU needs that many to be busy
 
-  /// `unit`: the norm's. `vocabulary`: E, in the same unit, the embedding's, or with `in_blocks` units of its own.
+  /// `unit`: the norm's. `vocabulary`: E, in the norm's unit or the embedding's; with `in_blocks` in units that hold
+  /// nothing else.
   Head(Norm<Scalar> norm, int unit, std::vector<VocabularyBlock> vocabulary, bool in_blocks);
 
   [[nodiscard]] int unit() const { return unit_; }
@@ -82,16 +84,14 @@ class Head {
   [[nodiscard]] Vector<const Scalar> acquire_vocabulary(ParameterAccess<Scalar>& access,
                                                         Vector<const Scalar> of_norm) const;
   void release_vocabulary(ParameterAccess<Scalar>& access) const;
-  void backward_of_whole(const Pass& pass, const Gradients& d,
-                         const UnitGradient& gradient, Vector<const Token> targets, float scale,
-                         Vector<const Scalar> weights);
+  void backward_of_whole(const Pass& pass, const Gradients& d, const UnitGradient& gradient,
+                         Vector<const Token> targets, float scale, Vector<const Scalar> weights);
 
   /// The first walk over the blocks: softmax_ and losses_ of all rows.
-  void walk_forward(ParameterAccess<Scalar>& access, const Pass& pass, const Gradients& d,
-                    Vector<const Token> targets);
+  void walk_forward(ParameterAccess<Scalar>& access, const Pass& pass, const Gradients& d, Vector<const Token> targets);
   /// The second one: d.dnormed, and the gradients of the blocks.
-  void walk_backward(ParameterAccess<Scalar>& access, const Pass& pass, const Gradients& d,
-                     Vector<const Token> targets, float scale);
+  void walk_backward(ParameterAccess<Scalar>& access, const Pass& pass, const Gradients& d, Vector<const Token> targets,
+                     float scale);
   [[nodiscard]] kernels::SoftmaxOfRows softmax_of(const Chunk& chunk) const;
 
   Norm<Scalar> norm_;

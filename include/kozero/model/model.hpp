@@ -80,7 +80,8 @@ class Model {
 
   /// Runs the new tokens through the network and puts their keys and values into the cache, over what was at their
   /// row_positions. Each sees the cached positions of its sequence up to its own, which must be there or among the
-  /// rows. Writes the logits (M, V) that follow the last M <= N of the rows. Returns without fencing.
+  /// rows. Writes the logits (M, V) that follow the last M <= N of the rows, at most one for each sequence that the
+  /// cache was reserved for. Returns without fencing.
   virtual void decode(ParameterAccess<Scalar>& access, const TokenRows& rows, Matrix<float> logits) = 0;
 
   /// A closing line about the trained weights ("" for language models; the linear demo's distance to its teacher).

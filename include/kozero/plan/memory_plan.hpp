@@ -30,6 +30,7 @@ struct DeviceAndHost {
 struct BytesSent {
   std::int64_t all = 0;
   std::int64_t across = 0;  ///< of them, to ranks of other groups
+  std::int64_t calls = 0;   ///< of reductions and gathers
 };
 
 struct MemoryPlan {
@@ -51,10 +52,11 @@ struct MemoryPlan {
   [[nodiscard]] DeviceAndHost needed() const;
 };
 
-/// What a rank sends in a step, for V bytes of gradients and W of weights:
+/// What a rank sends in a step, for V bytes of gradients (blocks of a tied vocabulary twice) and W of weights:
 ///   stages 0 to 2:  (n - 1)/n (A V + W) with A micro-steps (local accumulation: A = 1)
-///   stage 3:        (n - 1)/n (A V + what is gathered of W): embedding and head once a step; each block in forward and
-///                   in backward of each micro-step, but for those that are still in the blocks' buffers between them
+///   stage 3:        (n - 1)/n (A V + what is gathered of W): each unit wherever UnitOrder has it, but where it is
+///   still
+///                   in its buffer
 /// Less where ranks have no work in a step's last micro-step. With G groups of g ranks weights are gathered among g, a
 /// sum sends (n - 1)/n V as before, of it (G - 1)/G to other groups, and the finished gradients (G - 1)/n V more.
 BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& table, int num_ranks);
@@ -88,8 +90,9 @@ std::int64_t sent_beyond(const MemoryPlan& plan, int ranks);
 
 /// The first that fits, of these in order: the deck's stage and those above it; the same with train.recompute =
 /// selective, then full; all of it with half of train.micro_batch, a quarter, ...; all of that with
-/// zero.shard_group = all; then with the optimizer's state offloaded (to a disk; a GPU's to the host's memory), and
-/// with the parameters too. Nothing where none fits.
+/// zero.shard_group = all; then with model.vocab_block; then with the optimizer's state offloaded (to a disk; a GPU's
+/// to the host's memory), and with the parameters too, each without and with model.vocab_block. Nothing where none
+/// fits.
 std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                              const DeviceAndHost& room);
 

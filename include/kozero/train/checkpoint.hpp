@@ -122,6 +122,7 @@ std::map<std::string, std::string> exactness_of(const Settings& settings, const 
 
 // Names in CheckpointRecord::exactness that are read again.
 inline constexpr const char* kAccumulation = "zero.accumulation";
+inline constexpr const char* kVocabBlock = "model.vocab_block";
 inline constexpr const char* kOrderOfSums = "the order of sums over ranks";  ///< kRankOrder, or a back end's name
 inline constexpr const char* kRankOrder = "rank order";
 

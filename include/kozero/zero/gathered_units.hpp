@@ -20,7 +20,8 @@ struct GatherOrder {
 };
 
 // The order in which a pass reads the weights of its units, so that the next ones can be gathered ahead.
-//   forward: embedding, blocks, head, in the table's order      backward: the blocks downwards; the embedding needs none
+//   forward: embedding, blocks, head, in the table's order      backward: the blocks downwards; the embedding needs
+//   none
 // With groups of `held` blocks: the last group as above, then each other group upwards, once. With a vocabulary in
 // blocks, the head is followed by these from the last to the first, and then back (model/head.hpp).
 // The order is a guess: a unit that was not gathered ahead is gathered when it is used.
@@ -56,7 +57,8 @@ class UnitOrder {
 // Hosts and devices have the same schedule: only the communicator copies or waits.
 
 /// CommunicatorOptions::under_way for a run: a gather is started `prefetch_units` units before it is finished, and each
-/// unit in between starts one gather and one reduction at most; the rest is for companions and the step's ends.
+/// unit in between starts one gather and one reduction at most; the rest is for companions and for the gathers beside a
+/// micro-step's last reduction (ShardedState::acquire).
 constexpr std::uint64_t collectives_under_way(int prefetch_units) {
   return 16 + 2 * static_cast<std::uint64_t>(prefetch_units);
 }
@@ -87,6 +89,7 @@ class GatheredUnits {
   void start(int unit);
   /// Of shards on a disk: the unit will be gathered soon.
   void expect(int unit) const;
+  void begin_pass();
   void start_ahead();
 
   const ParameterTable& table_;

@@ -50,12 +50,14 @@ class Gradients {
   void begin_micro_step(const MicroStep& micro_step);
   /// The unit's addend on this rank, to be added into as ParameterAccess says. Valid until ready(unit).
   UnitGradient addend(int unit);
-  /// The number under which addend() and ready() know the unit's lookups. Throws Error(internal) where they are none
-  /// apart.
+  /// The number under which addend() and ready() know the unit's lookups. Throws Error(internal) for a unit without a
+  /// separate sum of them.
   [[nodiscard]] int lookups_of(int unit) const;
   /// The unit's addend is complete, zero where nobody asked for it: its reduction begins where the accumulation order
   /// says so.
   void ready(int unit);
+  /// The next unit's weights are to be read: after some of these, the reduction that travels meanwhile is waited for.
+  void note_acquired_unit();
   /// After the last micro-step: waits for what is under way and brings every unit to its placement (a replicated
   /// gradient is gathered).
   void finish();
@@ -88,7 +90,7 @@ class Gradients {
   void wait_for_reduction(int unit);
   /// Returns when the unit's addend may be overwritten: it is reduced, and no peer reads it any more.
   void wait_until_reusable(int unit);
-  /// Of all units that have such.
+  /// Adds each unit's sum of lookups to its gradient.
   void add_lookups();
 
   /// The unit's gradient rests from here on, or is about to be used again.
@@ -107,6 +109,7 @@ class Gradients {
   dist::DistributedArray<float> reduced_;              // sums_, or the shards inside the addends
   std::vector<dist::Transfer<float>> reductions_;      // by unit
   int under_way_ = -1;                                 // the unit whose reduction is started and not waited for
+  int acquired_since_ = 0;                             // units, since it was started
   std::vector<int> occupants_;                         // by buffer of the addends
   MicroStep micro_step_;
   std::vector<bool> open_;  // by unit: its addend was handed out in this micro-step

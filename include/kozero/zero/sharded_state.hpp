@@ -44,7 +44,10 @@ class ShardedState final : public ParameterAccess<Scalar> {
   ShardedState(const ShardedState&) = delete;
   ShardedState& operator=(const ShardedState&) = delete;
 
-  Vector<const Scalar> acquire(int unit) override { return weights_.acquire(unit); }
+  Vector<const Scalar> acquire(int unit) override {
+    if (gradients_) gradients_->note_acquired_unit();
+    return weights_.acquire(unit);
+  }
   void release(int unit) override { weights_.release(unit); }
   UnitGradient gradient(int unit) override { return gradients().addend(unit); }
   void gradient_ready(int unit) override { gradients().ready(unit); }
