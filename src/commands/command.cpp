@@ -31,7 +31,7 @@ const std::vector<Command>& all_commands() {
        "train inputs/quickstart.toml zero.stage=3 run.steps=500", train, true},
       {"verify", "DECK | RUN [section.key=value ...]", "show that all ZeRO stages give the same bits; recompute a step",
        "verify inputs/quickstart.toml --steps 2", verify, true},
-      {"plan", "DECK [section.key=value ...]", "memory of each ZeRO stage, without allocating it",
+      {"plan", "DECK [section.key=value ...]", "memory, traffic and time of each ZeRO stage, and what to change",
        "plan inputs/gpt2_124m.toml --ranks 8", plan},
       {"eval", kTrained + " [section.key=value ...]", "loss, perplexity and bits per byte of trained weights",
        "eval runs/quickstart 'data.text=[\"LICENSE\"]'", eval, true},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -16,6 +17,7 @@
 #include <kozero/train/data_set.hpp>
 #include "io/posix/system_resources.hpp"
 #include "src/commands/arguments.hpp"
+#include "src/commands/program.hpp"
 #include "src/commands/session.hpp"
 
 namespace kozero::commands {
@@ -54,14 +56,16 @@ std::int64_t bytes_in(const std::string& text) {
 /// The plan's question: for whom, with which memory, on which machine.
 struct Machine {
   std::string memory;  ///< what a rank may take; "": what is free here, or what the device has
-  std::string device;  ///< "a100", ...; "": this one
+  std::string device = "host";  ///< "a100", ...; this one
+
+  [[nodiscard]] bool is_gpu() const { return device != "host"; }
 };
 
 /// What each may take: the memory where given, else its share of this node, or a GPU of its own and its share of a node
 /// with a rank a GPU.
 plan::DeviceAndHost room_of(const Ranks& ranks, const Machine& machine) {
   if (const std::int64_t given = bytes_in(machine.memory); given > 0) return {given, kHostIsDevice ? given : 0};
-  if (!machine.device.empty()) return {plan::published_memory(machine.device), 0};
+  if (machine.is_gpu()) return {plan::published_memory(machine.device), 0};
   const std::int64_t on_host = io::available_memory();
   if (kHostIsDevice) return {on_host / ranks.count, on_host / ranks.count};
   return {device_memory().free, on_host / std::min(ranks.count, Kokkos::num_devices())};
@@ -80,61 +84,50 @@ std::string remarks_on(const Ranks& ranks) {
          (ranks.backend == "nccl" ? "not in it: what NCCL takes of each GPU, which a run measures and books\n" : "");
 }
 
+/// What of the deck is not in the plan, and what it does on so many ranks.
+std::string remarks_on_deck(const io::Deck& deck, const std::vector<Ranks>& all, const Machine& machine,
+                            bool drops_offload) {
+  std::string text;
+  if (drops_offload) {
+    text +=
+        "not in it: zero.offload_optimizer or offload_parameters = host, which a GPU's program alone plans and does\n";
+  }
+  if (machine.is_gpu() && (deck.zero.offload_optimizer == "disk" || deck.zero.offload_parameters == "disk")) {
+    text += "no run on GPUs has zero.offload_optimizer or offload_parameters = disk\n";
+  }
+  for (const Ranks& ranks : all) {
+    const train::BatchSizes batch = train::batch_sizes(deck, ranks.count);
+    const std::int64_t granules = (batch.global_batch + batch.micro_batch - 1) / batch.micro_batch;
+    if (granules >= ranks.count) continue;
+    text += fmt::format("{} ranks: {} have no work, a step has {} micro-batches\n", ranks.count, ranks.count - granules,
+                        granules);
+  }
+  return text;
+}
+
 /// What "node" is taken for, of ranks that are not here to be asked.
 std::string remark_on_nodes(const io::Deck& deck) {
   if (deck.zero.shard_group != "node" || deck.ranks_a_node > 0) return "";
   return fmt::format("assumed: nodes of {} ranks\n", train::assumed_ranks_a_node(deck));
 }
 
-/// What to run on these ranks, with the overrides that make it fit.
-std::string advice_for(const Ranks& ranks, const io::Deck& deck, const plan::DeviceAndHost& room) {
-  if (room.device <= 0 && room.host <= 0) return "";
-  constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-  const auto fit = plan::first_fit(deck, ranks.backend, ranks.count, train::vocab_of(deck), room);
-  const std::string who = fmt::format("{} rank{}: ", ranks.count, ranks.count == 1 ? "" : "s");
-  if (!fit) return who + "nothing fits: use more ranks or a smaller model\n";
-  const auto gib = [&](const plan::MemoryPlan& plan) { return static_cast<double>(plan.needed().device) / kGiB; };
-  std::string text = who;
-  text += fit->overrides.empty() ? "fits as it is" : fmt::format("fits with {}", fmt::join(fit->overrides, " "));
-  text += fmt::format(" ({:.1f} GiB", gib(fit->plan));
-  if (const std::int64_t disk = fit->plan.of(Memory::disk); disk > 0) {
-    text += fmt::format(", and {:.1f} GiB of disk", static_cast<double>(disk) / kGiB);
-  }
-  text += ")";
-  if (fit->largest_micro_batch > fit->plan.micro_batch) {
-    text += fmt::format(", up to train.micro_batch={} ({:.1f} GiB)", fit->largest_micro_batch, gib(fit->at_largest));
-  }
-  if (fit->in_groups) {
-    const plan::MemoryPlan& groups = *fit->in_groups;
-    text += fmt::format(
-        "\n{}sends {:.1f} GiB a step between groups in place of {:.1f} with {}zero.shard_group={} ({:.1f} GiB)", who,
-        static_cast<double>(groups.sent.across) / kGiB,
-        static_cast<double>(plan::sent_beyond(fit->plan, groups.ranks_a_group)) / kGiB,
-        fit->overrides.empty() ? "" : fmt::format("{} ", fmt::join(fit->overrides, " ")), groups.ranks_a_group,
-        gib(groups));
-  }
-  return text + "\n";
-}
-
-void print_totals(const std::vector<std::vector<plan::MemoryPlan>>& plans, const std::vector<Ranks>& all,
-                  const io::Deck& deck, const Machine& machine) {
-  std::cout << fmt::format("{}: {} parameters, {}; MiB on the fullest rank, * where it fits\n\n{:<29}", deck.source,
-                           plans[0].front().num_parameters, name_of(plans[0].front().precision),
-                           "ranks back end   recompute");
-  for (int stage = 0; stage <= 3; ++stage) std::cout << fmt::format("{:>14} ", fmt::format("stage {}", stage));
-  std::cout << "\n";
+std::vector<plan::Rates> rates_of(const io::Deck& deck, const std::vector<Ranks>& all, const Machine& machine) {
+  const auto settings_on = [&](const Ranks& ranks) {
+    return train::settings_of(deck, ranks.count, train::vocab_of(deck), 0);
+  };
+  const plan::Speed here = machine.is_gpu() ? plan::Speed() : plan::measured_speed(settings_on(all[0]));
+  const int cores = static_cast<int>(std::ssize(cores_of(allowed_cpus())));
+  std::vector<plan::Rates> rates;
   for (const Ranks& ranks : all) {
-    std::cout << plan::totals_of(deck, ranks.backend, ranks.count, train::vocab_of(deck), room_of(ranks, machine));
+    const int threads = deck.run.threads > 0 ? static_cast<int>(deck.run.threads) : std::max(1, cores / ranks.count);
+    rates.push_back(machine.is_gpu() ? plan::published_rates(machine.device, settings_on(ranks), ranks.count)
+                                     : plan::rates_at(here, settings_on(ranks), ranks.count, threads));
   }
-  std::cout << "\n";
+  return rates;
 }
 
-plan::Rates rates_of(const io::Deck& deck, const Ranks& ranks, const Machine& machine) {
-  const auto settings = train::settings_of(deck, ranks.count, train::vocab_of(deck), 0);
-  if (!machine.device.empty()) return plan::published_rates(machine.device, settings, ranks.count);
-  const int shared_out = std::max(1, static_cast<int>(std::ssize(cores_of(allowed_cpus()))) / ranks.count);
-  return plan::measured_rates(settings, ranks.count,
-                              deck.run.threads > 0 ? static_cast<int>(deck.run.threads) : shared_out);
+plan::StepTime time_of(const io::Deck& deck, const plan::MemoryPlan& plan, const plan::Rates& rates) {
+  return plan::step_time(train::settings_of(deck, plan.num_ranks, train::vocab_of(deck), 0), plan, rates);
 }
 
 /// The estimate of each stage.
@@ -145,10 +138,74 @@ std::vector<plan::StepTime> times_of(const io::Deck& deck, const std::vector<pla
     io::Deck changed = deck;
     changed.zero.stage = plan.stage;
     if (plan.stage >= 2) changed.zero.accumulation = "ordered";
-    times.push_back(
-        plan::step_time(train::settings_of(changed, plan.num_ranks, train::vocab_of(deck), 0), plan, rates));
+    times.push_back(time_of(changed, plan, rates));
   }
   return times;
+}
+
+/// A line of a value for each stage, in the columns of plan::totals_of.
+template <class Value>
+std::string line_of(const Ranks& ranks, const char* what, const Value& value) {
+  std::string line = fmt::format("{:>5} {:<23}", ranks.count, what);
+  for (int stage = 0; stage <= 3; ++stage) line += fmt::format("{:>14} ", value(static_cast<std::size_t>(stage)));
+  return line + "\n";
+}
+
+void print_totals(const std::vector<std::vector<plan::MemoryPlan>>& plans, const std::vector<Ranks>& all,
+                  const io::Deck& deck, const Machine& machine, const std::vector<plan::Rates>& rates) {
+  std::cout << fmt::format("{}: {} parameters, {}; MiB on the fullest rank, * where it fits\n\n{:<29}", deck.source,
+                           plans[0].front().num_parameters, name_of(plans[0].front().precision),
+                           "ranks back end   recompute");
+  for (int stage = 0; stage <= 3; ++stage) std::cout << fmt::format("{:>14} ", fmt::format("stage {}", stage));
+  std::cout << "\n";
+  for (const Ranks& ranks : all) {
+    std::cout << plan::totals_of(deck, ranks.backend, ranks.count, train::vocab_of(deck), room_of(ranks, machine));
+  }
+  std::cout << "\n";
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::cout << line_of(all[i], "MiB sent a step, mean", [&](std::size_t stage) {
+      return fmt::format("{:.1f}", static_cast<double>(plans[i][stage].sent.all) / (1 << 20));
+    });
+  }
+  std::cout << "\n";
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto times = times_of(deck, plans[i], rates[i]);
+    std::cout << line_of(all[i], "seconds, estimated",
+                         [&](std::size_t stage) { return fmt::format("{:.3g}", times[stage].total()); });
+  }
+  std::cout << "\nrates: " << rates.back().source << "\n";
+}
+
+/// What to run on these ranks, with the overrides that make it fit.
+std::string advice_for(const Ranks& ranks, const io::Deck& deck, const Machine& machine, const plan::Rates& rates) {
+  const plan::DeviceAndHost room = room_of(ranks, machine);
+  if (room.device <= 0 && room.host <= 0) return "";
+  constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+  const auto fit = plan::first_fit(deck, ranks.backend, ranks.count, train::vocab_of(deck), room);
+  const std::string who = fmt::format("{} rank{}: ", ranks.count, ranks.count == 1 ? "" : "s");
+  if (!fit) return who + "nothing that plan tries fits: use more ranks or a smaller model\n";
+  const auto gib = [&](const plan::MemoryPlan& plan) { return static_cast<double>(plan.needed().device) / kGiB; };
+  std::string text = who;
+  text += fit->overrides.empty() ? "fits as it is" : fmt::format("fits with {}", fmt::join(fit->overrides, " "));
+  text += fmt::format(" ({:.1f} GiB", gib(fit->plan));
+  if (const std::int64_t disk = fit->plan.of(Memory::disk); disk > 0) {
+    text += fmt::format(", and {:.1f} GiB of disk", static_cast<double>(disk) / kGiB);
+  }
+  text += fmt::format(", {:.2g} s a step)", time_of(fit->deck, fit->plan, rates).total());
+  if (fit->largest_micro_batch > fit->plan.micro_batch) {
+    text += fmt::format(", up to train.micro_batch={} ({:.1f} GiB)", fit->largest_micro_batch, gib(fit->at_largest));
+  }
+  if (fit->in_groups) {
+    const plan::MemoryPlan& groups = *fit->in_groups;
+    std::vector<std::string> others = fit->overrides;
+    std::erase(others, "zero.shard_group=all");
+    text += fmt::format(
+        "\n{}sends {:.1f} GiB a step between groups in place of {:.1f} with {}zero.shard_group={} ({:.1f} GiB)", who,
+        static_cast<double>(groups.sent.across) / kGiB,
+        static_cast<double>(plan::sent_beyond(fit->plan, groups.ranks_a_group)) / kGiB,
+        others.empty() ? "" : fmt::format("{} ", fmt::join(others, " ")), groups.ranks_a_group, gib(groups));
+  }
+  return text + "\n";
 }
 
 std::string table_of(const std::vector<plan::StepTime>& times, const plan::Rates& rates) {
@@ -162,7 +219,7 @@ std::string table_of(const std::vector<plan::StepTime>& times, const plan::Rates
     for (const auto& time : times) sum += value(time);
     if (!(sum > 0.0)) return;
     table += fmt::format("{:<28}", name);
-    for (const auto& time : times) table += fmt::format("{:>14.3f}", value(time));
+    for (const auto& time : times) table += fmt::format("{:>14.3g}", value(time));
     table += "\n";
   };
   row("products", [](const plan::StepTime& time) { return time.products; });
@@ -205,16 +262,15 @@ nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans, con
 
 /// The stages of all numbers of ranks in one list, and for each number what fits.
 nlohmann::ordered_json json_of(const std::vector<std::vector<plan::MemoryPlan>>& plans, const std::vector<Ranks>& all,
-                               const io::Deck& deck, const Machine& machine) {
+                               const io::Deck& deck, const Machine& machine, const std::vector<plan::Rates>& rates) {
   nlohmann::ordered_json json = {{"parameters", plans[0].front().num_parameters},
                                  {"precision", name_of(plans[0].front().precision)},
                                  {"backend", all[0].backend},
                                  {"stages", nlohmann::ordered_json::array()},
                                  {"fits", nlohmann::ordered_json::array()}};
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const plan::Rates rates = rates_of(deck, all[i], machine);
-    json["rates"] = rates.source;
-    for (const auto& stage : stages_of(plans[i], times_of(deck, plans[i], rates))) json["stages"].push_back(stage);
+    json["rates"] = rates[i].source;
+    for (const auto& stage : stages_of(plans[i], times_of(deck, plans[i], rates[i]))) json["stages"].push_back(stage);
     const auto fit =
         plan::first_fit(deck, all[i].backend, all[i].count, train::vocab_of(deck), room_of(all[i], machine));
     nlohmann::ordered_json one = {{"ranks", all[i].count}, {"fits", fit.has_value()}};
@@ -223,7 +279,11 @@ nlohmann::ordered_json json_of(const std::vector<std::vector<plan::MemoryPlan>>&
       one["total"] = fit->plan.total();
       one["largest_micro_batch"] = fit->largest_micro_batch;
       if (fit->in_groups) one["shard_group"] = fit->in_groups->ranks_a_group;
+      one["disk"] = fit->plan.of(Memory::disk);
+      one["seconds"] = time_of(fit->deck, fit->plan, rates[i]).total();
     }
+    one["backend"] = all[i].backend;
+    one["rates"] = rates[i].source;
     json["fits"].push_back(one);
   }
   return json;
@@ -248,20 +308,25 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
       .check([](const std::string& text) {
         return bytes_in(text) > 0 ? "" : fmt::format("\"{}\"; accepted: a whole number and MiB or GiB", text);
       });
-  parser.add("--device", machine.device, "plan for such GPUs")
+  parser.add("--device", machine.device, "plan for such GPUs, or for this machine")
       .type_name("NAME")
-      .default_text("this machine")
-      .one_of({"a100", "h100", "h200"});
+      .one_of({"host", "a100", "h100", "h200"});
   JsonOutput json;
   json.add_to(parser);
   parser.parse(arguments);
 
-  Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read_for_any_device(comm); });
+  bool drops_offload = false;
+  Session session(environment, [&](dist::Communicator& comm) {
+    const io::Deck given = deck_arguments.read(comm);
+    const std::array offloads = {given.zero.offload_optimizer, given.zero.offload_parameters};
+    drops_offload = kHostIsDevice && std::ranges::count(offloads, "host") > 0;
+    return without_device(given);
+  });
   const io::Deck& deck = session.deck();
   if (counts.empty()) counts = {0};
   std::vector<Ranks> all;
   for (const std::int64_t count : counts) {
-    all.push_back(ranks_of(session, static_cast<int>(count), !machine.device.empty()));
+    all.push_back(ranks_of(session, static_cast<int>(count), machine.is_gpu()));
   }
   const auto plans = dist::agreed(session.control(), [&] {
     std::vector<std::vector<plan::MemoryPlan>> by_count;
@@ -271,22 +336,22 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
     return by_count;
   });
   if (!session.is_first_rank()) return;
-  if (json.is_asked()) return json.print(json_of(plans, all, deck, machine));
+  const std::vector<plan::Rates> rates = rates_of(deck, all, machine);
+  if (json.is_asked()) return json.print(json_of(plans, all, deck, machine, rates));
   if (all.size() == 1) {
     std::cout << deck.source << ": " << plans[0].front().num_parameters << " parameters on " << all[0].count
               << (all[0].count == 1 ? " rank" : " ranks") << "; the deck asks for stage " << deck.zero.stage << "\n\n"
               << plan::table_of(plans[0], room_of(all[0], machine)) << "\n";
-    const plan::Rates rates = rates_of(deck, all[0], machine);
-    std::cout << table_of(times_of(deck, plans[0], rates), rates);
+    std::cout << table_of(times_of(deck, plans[0], rates[0]), rates[0]);
   } else {
-    print_totals(plans, all, deck, machine);
+    print_totals(plans, all, deck, machine, rates);
   }
   const std::int64_t process = io::resident_memory().current - io::shares_of_others();
   std::cout << fmt::format(
       "beside the arrays: {:.0f} MiB a rank for the program, MPI and libraries (this process now)\n",
       static_cast<double>(process) / (1 << 20));
-  for (const Ranks& ranks : all) std::cout << advice_for(ranks, deck, room_of(ranks, machine));
-  std::cout << remarks_on(all[0]) << remark_on_nodes(deck);
+  for (std::size_t i = 0; i < all.size(); ++i) std::cout << advice_for(all[i], deck, machine, rates[i]);
+  std::cout << remarks_on(all.back()) << remark_on_nodes(deck) << remarks_on_deck(deck, all, machine, drops_offload);
 }
 
 }  // namespace kozero::commands

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <utility>
 
 #include <kozero/core/architecture.hpp>
@@ -164,7 +166,7 @@ std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend
     for (const std::string& recompute : recomputes_from(deck.train.recompute)) {
       changed.train.recompute = recompute;
       for (changed.zero.stage = deck.zero.stage; changed.zero.stage <= 3; ++changed.zero.stage) {
-        Fit fit{.overrides = {}, .plan = plan(changed), .at_largest = {}};
+        Fit fit{.overrides = {}, .deck = changed, .plan = plan(changed), .at_largest = {}};
         if (!fit.plan.needed().fit(room)) continue;
         const auto note = [&](const char* key, bool differs, const std::string& value) {
           if (differs) fit.overrides.push_back(key + ("=" + value));
@@ -219,11 +221,16 @@ std::int64_t sent_beyond(const MemoryPlan& plan, int ranks) {
 
 namespace {
 
-constexpr std::int64_t kBlockRows = 8192;  // of a vocabulary: fewer make its products slower
+constexpr std::array<std::int64_t, 2> kBlockRows = {8192, 2048};  // of a vocabulary: fewer make its products slower
+constexpr std::int64_t kLeastOffloadMib = 32;
 
-bool may_have_blocks(const io::Deck& deck, std::int64_t data_vocab) {
+/// Block sizes that cut the deck's vocabulary, if it is whole.
+std::vector<std::int64_t> rows_of_blocks(const io::Deck& deck, std::int64_t data_vocab) {
   const model::Config config = train::model_config(deck, data_vocab);
-  return architecture(config.arch).decoder && config.vocab_block == 0 && config.vocab > kBlockRows;
+  std::vector<std::int64_t> rows;
+  if (!architecture(config.arch).decoder || config.vocab_block > 0) return rows;
+  std::ranges::copy_if(kBlockRows, std::back_inserter(rows), [&](auto each) { return each < config.vocab; });
+  return rows;
 }
 
 }  // namespace
@@ -240,13 +247,15 @@ std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, i
     fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
   }
   const auto in_blocks = [&] {  // only where that decides
-    if (fit || !may_have_blocks(changed, data_vocab)) return;
-    io::Deck blocks = changed;
-    blocks.model.vocab_block = kBlockRows;
-    fit = first_fit_of(blocks, backend, num_ranks, data_vocab, room);
-    if (!fit) return;
-    changed = blocks;
-    overrides.push_back("model.vocab_block=" + std::to_string(kBlockRows));
+    for (const std::int64_t rows : rows_of_blocks(changed, data_vocab)) {
+      if (fit) return;
+      io::Deck blocks = changed;
+      blocks.model.vocab_block = rows;
+      fit = first_fit_of(blocks, backend, num_ranks, data_vocab, room);
+      if (!fit) continue;
+      changed = blocks;
+      overrides.push_back("model.vocab_block=" + std::to_string(rows));
+    }
   };
   in_blocks();
   const bool of_other_program = kHostIsDevice && backend == "nccl";
@@ -259,6 +268,13 @@ std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, i
   };
   offload("zero.offload_optimizer", changed.zero.offload_optimizer);
   offload("zero.offload_parameters", changed.zero.offload_parameters);
+  const bool on_disk = changed.zero.offload_optimizer == "disk" || changed.zero.offload_parameters == "disk";
+  if (!fit && on_disk && changed.zero.offload_mib > kLeastOffloadMib) {
+    changed.zero.offload_mib = kLeastOffloadMib;
+    overrides.push_back("zero.offload_mib=" + std::to_string(kLeastOffloadMib));
+    fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
+    in_blocks();
+  }
   if (!fit) return fit;
   fit->in_groups = smallest_groups(changed, *fit, backend, data_vocab, room);
   fit->overrides.insert(fit->overrides.end(), overrides.begin(), overrides.end());

@@ -78,7 +78,14 @@ const Gpu& gpu_named(const std::string& name) {
 
 }  // namespace
 
-Rates measured_rates(const train::Settings& settings, int ranks, int threads) {
+Speed measured_speed(const train::Settings& settings) {
+  const double products = with_stored_type(settings.precision, [&](auto type) {
+    return rate_of_products<decltype(type)>(settings.model, settings.batch.micro_batch * settings.model.seq);
+  });
+  return {products, rate_of_memory()};
+}
+
+Rates rates_at(const Speed& speed, const train::Settings& settings, int ranks, int threads) {
   if (!kHostIsDevice) {
     for (const Gpu& gpu : kGpus) {
       if (device_name().find(gpu.published) != std::string::npos) return published_rates(gpu.name, settings, ranks);
@@ -88,14 +95,10 @@ Rates measured_rates(const train::Settings& settings, int ranks, int threads) {
   const int here = Device().concurrency();
   const double share = static_cast<double>(threads) / here;
   Rates rates;
-  const double products = with_stored_type(settings.precision, [&](auto type) {
-    return rate_of_products<decltype(type)>(settings.model, settings.batch.micro_batch * settings.model.seq);
-  });
-  const double memory = rate_of_memory();
   rates.source = fmt::format("{:.0f} GFLOP/s of products and {:.1f} GB/s of memory on {} thread{} here; a rank has {}",
-                             products / 1e9, memory / 1e9, here, here == 1 ? "" : "s", threads);
-  rates.products = kInAStep * products * share;
-  rates.memory = memory * share;
+                             speed.products / 1e9, speed.memory / 1e9, here, here == 1 ? "" : "s", threads);
+  rates.products = kInAStep * speed.products * share;
+  rates.memory = speed.memory * share;
   rates.link = rates.memory / 2.0;  // a byte sent is read and written
   rates.link_in_group = rates.link;
   rates.latency_s = 20e-6;

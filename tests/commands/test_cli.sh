@@ -221,7 +221,7 @@ plan_fits() {
   expect 0 '"backend":"shm","stages":.*"stage":3,"ranks":8' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --json
   expect 0 '^    8 shm        full +[0-9.]+.? +[0-9.]+.? +[0-9.]+. +[0-9.]+[*]' "$kozero" plan "$inputs/gpt2_124m.toml" \
     --ranks 1,8 --memory 2GiB
-  also '^1 rank: fits with zero.offload_optimizer=disk .[0-9.]+ GiB, and [0-9.]+ GiB of disk.$'
+  also '^1 rank: fits with zero.offload_optimizer=disk .[0-9.]+ GiB, and [0-9.]+ GiB of disk, [0-9.]+ s a step.$'
   also '^8 ranks: fits'
   expect 0 '^limited by +products' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 2
   also '^rates: [0-9]+ GFLOP/s of products and [0-9.]+ GB/s of memory on [0-9]+ threads? here; a rank has 1$'

@@ -205,6 +205,18 @@ vocabulary_blocks() {
   expect 2 'model.vocab_block = 100: accepted: 0 .* and multiples of 8$' "$kozero" plan "$@" model.vocab_block=100
 }
 
+# What plan says for several numbers of ranks, and advises where memory is short.
+planned_ranks() {
+  expect 0 '^   64 MiB sent a step, mean +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ *$' "$kozero" plan "$inputs/gpt2_124m.toml" \
+    --ranks 8,64 --device host zero.offload_optimizer=host
+  also '^    8 seconds, estimated +[0-9.e-]+ +[0-9.e-]+ +[0-9.e-]+ +[0-9.e-]+ *$'
+  also '^64 ranks: 56 have no work, a step has 8 micro-batches$'
+  also '^not in it: zero.offload_optimizer or offload_parameters = host, '
+  expect 0 ' model.vocab_block=2048 [(]0.4 GiB, [0-9.]+ s a step[)]$' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 \
+    --memory 450MiB --device h100
+  expect 0 '^8 ranks: nothing that plan tries fits: ' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --memory 100MiB
+}
+
 # memory_error_of RANKS OVERRIDE...: trains one step; by how many per cent the process' peak differs from its memory
 # before the run and the plan's arrays.
 memory_error_of() {

@@ -194,6 +194,7 @@ TEST_CASE("blocks of the vocabulary are advised where they decide") {
   REQUIRE(fit_in(total("0") - 1).has_value());
   CHECK(fit_in(total("0") - 1)->overrides == std::vector<std::string>{"model.vocab_block=8192"});
   CHECK(fit_in(total("8192"))->overrides == std::vector<std::string>{"model.vocab_block=8192"});
+  CHECK(fit_in(total("8192") - 1)->overrides == std::vector<std::string>{"model.vocab_block=2048"});
 }
 
 TEST_CASE("where nothing else fits the optimizer's state goes to a disk, then the parameters too") {

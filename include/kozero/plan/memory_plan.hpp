@@ -54,8 +54,7 @@ struct MemoryPlan {
 
 /// What a rank sends in a step, for V bytes of gradients (blocks of a tied vocabulary twice) and W of weights:
 ///   stages 0 to 2:  (n - 1)/n (A V + W) with A micro-steps (local accumulation: A = 1)
-///   stage 3:        (n - 1)/n (A V + what is gathered of W): each unit wherever UnitOrder has it, but where it is
-///   still
+///   stage 3:        (n - 1)/n (A V + what is gathered of W): each unit wherever UnitOrder has it, unless it still is
 ///                   in its buffer
 /// Less where ranks have no work in a step's last micro-step. With G groups of g ranks weights are gathered among g, a
 /// sum sends (n - 1)/n V as before, of it (G - 1)/G to other groups, and the finished gradients (G - 1)/n V more.
@@ -76,6 +75,7 @@ std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::str
 /// What of a deck to change so that a rank has room, and the largest micro-batch that it has room for then.
 struct Fit {
   std::vector<std::string> overrides;  ///< "zero.stage=3"; none: it fits as it is
+  io::Deck deck;                       ///< with them
   MemoryPlan plan;
   std::int64_t largest_micro_batch = 1;  ///< the deck's, doubled while it fits, at most a rank's share of the batch
   MemoryPlan at_largest;
@@ -90,9 +90,9 @@ std::int64_t sent_beyond(const MemoryPlan& plan, int ranks);
 
 /// The first that fits, of these in order: the deck's stage and those above it; the same with train.recompute =
 /// selective, then full; all of it with half of train.micro_batch, a quarter, ...; all of that with
-/// zero.shard_group = all; then with model.vocab_block; then with the optimizer's state offloaded (to a disk; a GPU's
-/// to the host's memory), and with the parameters too, each without and with model.vocab_block. Nothing where none
-/// fits.
+/// zero.shard_group = all; then with the optimizer's state offloaded (to a disk; a GPU's to the host's memory), with
+/// the parameters too, and with a smaller zero.offload_mib. Each of these last four without and with model.vocab_block
+/// = 8192, then 2048. Nothing where none fits.
 std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                              const DeviceAndHost& room);
 

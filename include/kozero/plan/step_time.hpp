@@ -26,9 +26,17 @@ struct Rates {
   bool overlaps = false;   ///< the link moves bytes while products are computed
 };
 
-/// Of a rank with so many of this machine's threads: a product of the deck's shape and a copy, a tenth of a second
-/// each, on the threads that Kokkos has here. On a GPU the maker's figures for it.
-Rates measured_rates(const train::Settings& settings, int ranks, int threads);
+/// What all threads that Kokkos has here do in a second.
+struct Speed {
+  double products = 0.0;  ///< floating point operations
+  double memory = 0.0;    ///< bytes
+};
+
+/// By a product of the deck's shape and a copy, a tenth of a second each.
+Speed measured_speed(const train::Settings& settings);
+
+/// Of a rank with so many of this machine's threads. On a GPU the maker's figures for it.
+Rates rates_at(const Speed& speed, const train::Settings& settings, int ranks, int threads);
 
 /// Of "a100", "h100", "h200": the maker's figures, half of the peak for products. Ranks of one node of 8 talk by
 /// NVLink, others at 50 GB/s a GPU. NVIDIA's data sheets of the A100 80GB (2021), H100 SXM (2022), H200 (2023).
