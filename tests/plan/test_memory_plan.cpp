@@ -177,6 +177,15 @@ TEST_CASE("what to change so that a deck fits: first the stage, then what is com
   CHECK(fit_in(0)->overrides == Overrides{});  // nothing is known
 }
 
+TEST_CASE("full recomputation saves 70 % of the activations from 1,024 tokens on") {
+  const auto activations = [](const char* recompute) {
+    const io::Deck deck = deck_with({"model.preset=gpt2-124m", "model.seq=1024", "train.global_batch=8",
+                                     "train.micro_batch=1", std::string("train.recompute=") + recompute});
+    return plan::memory_plan(train::settings_of(deck, 8, 50257, 0), "shm", 8).of(Memory::activations);
+  };
+  CHECK(10 * activations("full") <= 3 * activations("none"));
+}
+
 TEST_CASE("blocks of the vocabulary are advised where they decide") {
   const std::vector<std::string> given = {
       "model.preset=gpt2-124m", "model.seq=256",        "train.precision=bf16", "train.recompute=full",
