@@ -194,7 +194,7 @@ void add_loss(Streams& streams, const KernelShapes& shapes) {
       return kernels::SoftmaxOfRows{o.row_output(), o.row_output(), o.row_output()};
     };
     streams.add("softmax of a block", block, sizeof(Scalar), [=](const Operands& o) {
-      kernels::add_to_softmax(Device(), softmax(o), o.input<Scalar>(), Vector<const Token>(targets), columns, false);
+      kernels::add_to_softmax(Device(), softmax(o), o.output<Scalar>(), Vector<const Token>(targets), columns, false);
     });
     streams.add("softmax gradient of a block", block, 2.0 * sizeof(Scalar), [=](const Operands& o) {
       kernels::softmax_gradient(Device(), o.output<Scalar>(), softmax(o), Vector<const Token>(targets), columns, 1e-3F);
