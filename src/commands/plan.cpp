@@ -97,7 +97,7 @@ std::string remarks_on_deck(const io::Deck& deck, const std::vector<Ranks>& all,
   }
   for (const Ranks& ranks : all) {
     const train::BatchSizes batch = train::batch_sizes(deck, ranks.count);
-    const std::int64_t granules = (batch.global_batch + batch.micro_batch - 1) / batch.micro_batch;
+    const std::int64_t granules = train::Granules({0, batch.global_batch}, batch.micro_batch).count();
     if (granules >= ranks.count) continue;
     text += fmt::format("{} ranks: {} have no work, a step has {} micro-batches\n", ranks.count, ranks.count - granules,
                         granules);

@@ -153,15 +153,13 @@ void ModelStep<Scalar>::read_vocabulary_down(const char* where) {
 }
 
 template <class Scalar>
-void ModelStep<Scalar>::read_vocabulary_up(int step, int micro_step) {
-  for (int unit = 0; unit < first_block_; ++unit) {
-    const auto weights = state_.acquire(unit);
-    add(state_.gradient(unit), unit, step, micro_step);
-    sleep_at_random();
-    check(unit, weights, "the head's way back");
-    state_.release(unit);
-    state_.gradient_ready(unit);
-  }
+void ModelStep<Scalar>::read_and_add(int unit, int step, int micro_step, const char* where) {
+  const auto weights = state_.acquire(unit);
+  add(state_.gradient(unit), unit, step, micro_step);
+  sleep_at_random();
+  check(unit, weights, where);
+  state_.release(unit);
+  state_.gradient_ready(unit);
 }
 
 template <class Scalar>
@@ -179,7 +177,7 @@ void ModelStep<Scalar>::head_forward_backward(int step, int micro_step) {
   const auto embedding = holds_embedding ? state_.acquire(0) : head;
   if (shape_.vocabulary == Vocabulary::in_blocks) {
     read_vocabulary_down("the head");
-    read_vocabulary_up(step, micro_step);
+    for (int unit = 0; unit < first_block_; ++unit) read_and_add(unit, step, micro_step, "the head's way back");
   }
   add(state_.gradient(head_), head_, step, micro_step);
   if (holds_embedding) add(state_.gradient(0), 0, step, micro_step);
@@ -193,14 +191,7 @@ void ModelStep<Scalar>::head_forward_backward(int step, int micro_step) {
 
 template <class Scalar>
 void ModelStep<Scalar>::backward(int step, int micro_step) {
-  for (int unit = head_ - 1; unit >= first_block_; --unit) {
-    const auto weights = state_.acquire(unit);
-    add(state_.gradient(unit), unit, step, micro_step);
-    sleep_at_random();
-    check(unit, weights, "backward");
-    state_.release(unit);
-    state_.gradient_ready(unit);
-  }
+  for (int unit = head_ - 1; unit >= first_block_; --unit) read_and_add(unit, step, micro_step, "backward");
   for (int unit = 0; unit < first_block_; ++unit) {
     const bool apart = shape_.vocabulary == Vocabulary::in_blocks;
     add(apart ? state_.lookup_gradient(unit) : state_.gradient(unit), unit, step, micro_step, apart);

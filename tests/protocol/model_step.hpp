@@ -88,7 +88,8 @@ class ModelStep {
   void backward(int step, int micro_step);
   void check(int unit, Vector<const Scalar> weights, const char* where);
   void read_vocabulary_down(const char* where);
-  void read_vocabulary_up(int step, int micro_step);
+  /// A unit's weights are held while its gradient is added to.
+  void read_and_add(int unit, int step, int micro_step, const char* where);
   void add(UnitGradient gradient, int unit, int step, int micro_step, bool lookups = false);
   void check_gradients(int step);
   void update(int step);

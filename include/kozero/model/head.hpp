@@ -80,7 +80,7 @@ class Head {
   template <class Body>
   static void for_each_chunk(std::int64_t num_rows, const Body& body);
 
-  /// E and the norm's unit, E's being the same unit or another.
+  /// The unit that holds a whole E: `of_norm`, which is held already, or another.
   [[nodiscard]] Vector<const Scalar> acquire_vocabulary(ParameterAccess<Scalar>& access,
                                                         Vector<const Scalar> of_norm) const;
   void release_vocabulary(ParameterAccess<Scalar>& access) const;

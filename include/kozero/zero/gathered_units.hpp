@@ -20,8 +20,7 @@ struct GatherOrder {
 };
 
 // The order in which a pass reads the weights of its units, so that the next ones can be gathered ahead.
-//   forward: embedding, blocks, head, in the table's order      backward: the blocks downwards; the embedding needs
-//   none
+//   forward: embedding, blocks, head, in the table's order      backward: the blocks downwards, not the embedding
 // With groups of `held` blocks: the last group as above, then each other group upwards, once. With a vocabulary in
 // blocks, the head is followed by these from the last to the first, and then back (model/head.hpp).
 // The order is a guess: a unit that was not gathered ahead is gathered when it is used.
