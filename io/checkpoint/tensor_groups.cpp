@@ -108,11 +108,8 @@ template <class T, class Visit>
 void for_each_part(const Parameter& row, const std::vector<RangeValues<T>>& shards, const Visit& visit) {
   for (const auto& shard : shards) {
     if (shard.unit != row.unit) continue;
-    const std::int64_t begin = std::max(shard.begin, row.offset);
-    const std::int64_t end =
-        std::min(shard.begin + static_cast<std::int64_t>(shard.values.extent(0)), row.offset + row.extent());
-    const std::int64_t in_tensor = row.first - row.offset;
-    if (begin < end) visit(in_tensor + begin, in_tensor + end, shard.values.data() + (begin - shard.begin));
+    const TensorPart part = row.part_in(shard.begin, static_cast<std::int64_t>(shard.values.extent(0)));
+    if (part.extent > 0) visit(part.first, part.first + part.extent, shard.values.data() + part.begin);
   }
 }
 

@@ -82,6 +82,7 @@ const std::vector<ReadWhere> kReadWhere = {
     where_architecture("model.layers", is_decoder),
     where_architecture("model.heads", is_decoder),
     where_architecture("model.vocab_block", is_decoder),
+    where_architecture("zero.bucket_mib", is_decoder),
     where_architecture("model.kv_heads", is_rotary),
     where_architecture("model.head_dim", is_rotary),
     where_architecture("model.rope_theta", is_rotary),

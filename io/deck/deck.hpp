@@ -104,6 +104,7 @@ struct ZeroKeys {
   std::int64_t stage = 0;
   std::string accumulation = "ordered";
   bool overlap = true;
+  double bucket_mib = 16;  ///< 0: a block is a unit
   std::int64_t prefetch_units = 1;
   std::string shard_group = "all";
   std::string offload_optimizer = "none";
@@ -143,6 +144,7 @@ struct Deck {
   CommKeys comm;
   CheckpointKeys checkpoint;
   LogKeys log;
+  bool plans_for_gpus = false;                 ///< of a plan: its run is on GPUs, whatever this build computes on
   int ranks_a_node = 0;                        ///< where the ranks are that read it; 0: not known, or unlike
   std::string source;                          ///< the file it was read from
   std::map<std::string, std::string> origins;  ///< "zero.stage" -> "a.toml:12" or "command line"; absent: the default

@@ -200,6 +200,9 @@ std::vector<DeckRow> zero_rows() {
        "0 and 1: one sum over the ranks a step, equal on one number of ranks alone"},
       {"zero.overlap", kZero<&K::overlap>, anything(),
        "a unit's gradients are reduced while the next unit's are computed; false: each is waited for"},
+      {"zero.bucket_mib", kZero<&K::bucket_mib>, from_to(0, kWide),
+       "consecutive blocks are gathered and reduced together up to so many MiB of f32 gradients; 0: each block alone; "
+       "changes no bit"},
       {"zero.prefetch_units", kZero<&K::prefetch_units>, from_to(0, kMostTogether),
        "stage 3: units gathered ahead of the one at work; each takes a buffer more"},
       {"zero.shard_group",

@@ -31,28 +31,39 @@ struct AdamW {
   double gradient_scale = 1.0;
 };
 
+/// One element. A type of its own, since a lambda that nvcc compiles for both sides is a call through a pointer on the
+/// host.
+class AdamWElement {
+ public:
+  explicit AdamWElement(const AdamW& step)
+      : keep_(static_cast<float>(1.0 - step.lr * step.weight_decay)),
+        rate_(static_cast<float>(step.lr / step.correction1)),
+        inverse_root_(static_cast<float>(1.0 / std::sqrt(step.correction2))),
+        rest1_(static_cast<float>(1.0 - step.beta1)),
+        rest2_(static_cast<float>(1.0 - step.beta2)),
+        beta2_(static_cast<float>(step.beta2)),
+        eps_(static_cast<float>(step.eps)),
+        scale_(static_cast<float>(step.gradient_scale)) {}
+
+  KOKKOS_FUNCTION Element<3> operator()(const Element<3>& element, float slope, bool decays) const {
+    const float g = scale_ * slope;
+    const float first = multiply_add(rest1_, multiply_add(scale_, slope, -element[1]), element[1]);
+    const float second = multiply_add(beta2_, element[2], rest2_ * g * g);
+    const float denominator = multiply_add(Kokkos::sqrt(second), inverse_root_, eps_);
+    const float updated = multiply_add(-rate_, first / denominator, (decays ? keep_ : 1.0F) * element[0]);
+    return Element<3>{updated, first, second};
+  }
+
+ private:
+  float keep_, rate_, inverse_root_, rest1_, rest2_, beta2_, eps_, scale_;
+};
+
 template <class Space, class T>
 void adamw_update(const Space& space, Vector<float> master, Vector<T> stored, Vector<float> exp_avg,
                   Vector<float> exp_avg_sq, Vector<const float> gradient, const AdamW& step,
                   const UpdateRuns& runs = {}) {
-  const auto keep = static_cast<float>(1.0 - step.lr * step.weight_decay);
-  const auto rate = static_cast<float>(step.lr / step.correction1);
-  const auto inverse_root = static_cast<float>(1.0 / std::sqrt(step.correction2));
-  const auto rest1 = static_cast<float>(1.0 - step.beta1);
-  const auto rest2 = static_cast<float>(1.0 - step.beta2);
-  const auto beta2 = static_cast<float>(step.beta2);
-  const auto eps = static_cast<float>(step.eps);
-  const auto scale = static_cast<float>(step.gradient_scale);
-  update_elements(
-      space, "kozero::adamw_update", UpdatedArrays<T, 3>{{master, exp_avg, exp_avg_sq}, stored, gradient, runs},
-      KOKKOS_LAMBDA(const Element<3>& element, float slope, bool decays) {
-        const float g = scale * slope;
-        const float first = multiply_add(rest1, multiply_add(scale, slope, -element[1]), element[1]);
-        const float second = multiply_add(beta2, element[2], rest2 * g * g);
-        const float denominator = multiply_add(Kokkos::sqrt(second), inverse_root, eps);
-        const float updated = multiply_add(-rate, first / denominator, (decays ? keep : 1.0F) * element[0]);
-        return Element<3>{updated, first, second};
-      });
+  update_elements(space, "kozero::adamw_update",
+                  UpdatedArrays<T, 3>{{master, exp_avg, exp_avg_sq}, stored, gradient, runs}, AdamWElement(step));
 }
 
 }  // namespace kozero::kernels

@@ -21,16 +21,22 @@ struct Sgd {
   float gradient_scale = 1.0F;
 };
 
+/// One element; a type as AdamWElement is.
+struct SgdElement {
+  Sgd step;
+
+  KOKKOS_FUNCTION Element<2> operator()(const Element<2>& element, float slope, bool decays) const {
+    const float g = multiply_add(decays ? step.weight_decay : 0.0F, element[0], step.gradient_scale * slope);
+    const float velocity = multiply_add(step.momentum, element[1], g);
+    return Element<2>{multiply_add(-step.lr, velocity, element[0]), velocity};
+  }
+};
+
 template <class Space, class T>
 void sgd_update(const Space& space, Vector<float> master, Vector<T> stored, Vector<float> momentum_buffer,
                 Vector<const float> gradient, const Sgd& step, const UpdateRuns& runs = {}) {
-  update_elements(
-      space, "kozero::sgd_update", UpdatedArrays<T, 2>{{master, momentum_buffer}, stored, gradient, runs},
-      KOKKOS_LAMBDA(const Element<2>& element, float slope, bool decays) {
-        const float g = multiply_add(decays ? step.weight_decay : 0.0F, element[0], step.gradient_scale * slope);
-        const float velocity = multiply_add(step.momentum, element[1], g);
-        return Element<2>{multiply_add(-step.lr, velocity, element[0]), velocity};
-      });
+  update_elements(space, "kozero::sgd_update", UpdatedArrays<T, 2>{{master, momentum_buffer}, stored, gradient, runs},
+                  SgdElement{step});
 }
 
 }  // namespace kozero::kernels

@@ -33,7 +33,7 @@ struct Contender {
 };
 
 struct Row {
-  std::int64_t mib;
+  double mib;
   std::string backend, algorithm;
   std::vector<double> reduce_s, gather_s;
 
@@ -83,7 +83,7 @@ std::vector<Contender> contenders_of(const dist::Environment& environment, Memor
 
 class CollectivesBench {
  public:
-  CollectivesBench(const dist::Environment& environment, std::int64_t largest_mib)
+  CollectivesBench(const dist::Environment& environment, double largest_mib)
       : control_(dist::make_control_communicator(environment.world(), 3600.0)),
         contenders_(contenders_of(environment, ledger_)) {
     const Partition partition = partition_of(largest_mib);
@@ -97,7 +97,7 @@ class CollectivesBench {
     }
   }
 
-  std::vector<Row> rows(std::int64_t mib, int rounds) {
+  std::vector<Row> rows(double mib, int rounds) {
     std::vector<Row> rows;
     for (const auto& one : contenders_) rows.push_back({mib, one.comm->name(), one.algorithm, {}, {}});
     const Partition partition = partition_of(mib);
@@ -117,9 +117,9 @@ class CollectivesBench {
 
  private:
   /// Equal shards of about `mib` MiB in all.
-  [[nodiscard]] Partition partition_of(std::int64_t mib) const {
+  [[nodiscard]] Partition partition_of(double mib) const {
     const std::int64_t multiple = 64 * control_->size();
-    const std::int64_t elements = (mib << 20) / static_cast<std::int64_t>(sizeof(float));
+    const auto elements = static_cast<std::int64_t>(mib * (1 << 20) / sizeof(float));
     return {(elements + multiple - 1) / multiple * multiple, control_->size()};
   }
 
@@ -139,8 +139,8 @@ class CollectivesBench {
   std::vector<Contender> contenders_;
 };
 
-double bus_bandwidth(std::int64_t mib, double seconds, int ranks) {
-  return static_cast<double>(mib << 20) / seconds * (ranks - 1) / ranks;
+double bus_bandwidth(double mib, double seconds, int ranks) {
+  return mib * (1 << 20) / seconds * (ranks - 1) / ranks;
 }
 
 /// The rows of one size; the first is MPI's own, which the last column compares with.
@@ -148,7 +148,7 @@ void print(const std::vector<Row>& rows, int ranks) {
   for (const auto& row : rows) {
     const double reduce = median(row.reduce_s);
     const double gather = median(row.gather_s);
-    std::cout << fmt::format("{:>6} {:<10}{:<41}{:>11.3f}{:>9.2f}{:>11.3f}{:>9.2f}{:>9.2f}\n", row.mib, row.backend,
+    std::cout << fmt::format("{:>6.5g} {:<10}{:<41}{:>11.3f}{:>9.2f}{:>11.3f}{:>9.2f}{:>9.2f}\n", row.mib, row.backend,
                              row.algorithm, 1e3 * reduce, bus_bandwidth(row.mib, reduce, ranks) / 1e9, 1e3 * gather,
                              bus_bandwidth(row.mib, gather, ranks) / 1e9, rows.front().both() / row.both());
   }
@@ -171,13 +171,13 @@ nlohmann::ordered_json json_of(const std::vector<Row>& rows, int ranks) {
 
 void bench_collectives(const dist::Environment& environment, const Arguments& arguments) {
   OptionParser parser("bench collectives");
-  std::vector<std::int64_t> sizes = {1, 16, 64};
+  std::vector<double> sizes = {0.25, 1, 16, 64};
   int rounds = 9;
   JsonOutput json;
   parser.add("--mib", sizes, "sizes of the array, MiB, with commas between")
       .type_name("LIST")
       .delimiter(',')
-      .between(std::int64_t{1}, std::int64_t{4096});
+      .between(1.0 / 1024.0, 4096.0);
   parser.add("--runs", rounds, "repetitions; medians are printed").type_name("N").positive();
   json.add_to(parser);
   parser.parse(arguments);
@@ -198,7 +198,7 @@ void bench_collectives(const dist::Environment& environment, const Arguments& ar
         ranks, runtime.placement(), "MiB", "back end", "algorithm", "reduce-scatter ms", "all-gather ms", "ratio");
   }
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const auto mib : sizes) {
+  for (const double mib : sizes) {
     const auto rows = bench.rows(mib, rounds);
     if (environment.rank() != 0) continue;
     print(rows, ranks);

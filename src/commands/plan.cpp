@@ -64,7 +64,9 @@ struct Machine {
 /// What each may take: the memory where given, else its share of this node, or a GPU of its own and its share of a node
 /// with a rank a GPU.
 plan::DeviceAndHost room_of(const Ranks& ranks, const Machine& machine) {
-  if (const std::int64_t given = bytes_in(machine.memory); given > 0) return {given, kHostIsDevice ? given : 0};
+  if (const std::int64_t given = bytes_in(machine.memory); given > 0) {
+    return {given, kHostIsDevice && !machine.is_gpu() ? given : 0};
+  }
   if (machine.is_gpu()) return {plan::published_memory(machine.device), 0};
   const std::int64_t on_host = io::available_memory();
   if (kHostIsDevice) return {on_host / ranks.count, on_host / ranks.count};
@@ -89,12 +91,11 @@ std::string remarks_on_deck(const io::Deck& deck, const std::vector<Ranks>& all,
                             bool drops_offload) {
   std::string text;
   if (drops_offload) {
-    text +=
-        "not in it: zero.offload_optimizer or offload_parameters = host, which a GPU's program alone plans and does\n";
+    text += fmt::format("not in it: zero.offload_optimizer or offload_parameters = {}\n",
+                        train::runs_on_gpus(deck) ? "disk, which runs on GPUs refuse"
+                                                  : "host, which runs on the host refuse: plan with --device h100");
   }
-  if (machine.is_gpu() && (deck.zero.offload_optimizer == "disk" || deck.zero.offload_parameters == "disk")) {
-    text += "no run on GPUs has zero.offload_optimizer or offload_parameters = disk\n";
-  }
+  if (kHostIsDevice && machine.is_gpu()) text += "workspace is that of this build's kernels, not of a GPU's\n";
   for (const Ranks& ranks : all) {
     const train::BatchSizes batch = train::batch_sizes(deck, ranks.count);
     const std::int64_t granules = train::Granules({0, batch.global_batch}, batch.micro_batch).count();
@@ -124,6 +125,10 @@ std::vector<plan::Rates> rates_of(const io::Deck& deck, const std::vector<Ranks>
                                      : plan::rates_at(here, settings_on(ranks), ranks.count, threads));
   }
   return rates;
+}
+
+std::vector<plan::Recomputed> plans_that_keep_less(const io::Deck& deck, const Ranks& ranks) {
+  return plan::plans_that_keep_less(deck, ranks.backend, ranks.count, train::vocab_of(deck));
 }
 
 plan::StepTime time_of(const io::Deck& deck, const plan::MemoryPlan& plan, const plan::Rates& rates) {
@@ -190,6 +195,9 @@ std::string advice_for(const Ranks& ranks, const io::Deck& deck, const Machine& 
   text += fmt::format(" ({:.1f} GiB", gib(fit->plan));
   if (const std::int64_t disk = fit->plan.of(Memory::disk); disk > 0) {
     text += fmt::format(", and {:.1f} GiB of disk", static_cast<double>(disk) / kGiB);
+  }
+  if (fit->deck.zero.offload_optimizer == "host" || fit->deck.zero.offload_parameters == "host") {
+    text += fmt::format(", and {:.1f} GiB of the host's", static_cast<double>(fit->plan.needed().host) / kGiB);
   }
   text += fmt::format(", {:.2g} s a step)", time_of(fit->deck, fit->plan, rates).total());
   if (fit->largest_micro_batch > fit->plan.micro_batch) {
@@ -267,10 +275,22 @@ nlohmann::ordered_json json_of(const std::vector<std::vector<plan::MemoryPlan>>&
                                  {"precision", name_of(plans[0].front().precision)},
                                  {"backend", all[0].backend},
                                  {"stages", nlohmann::ordered_json::array()},
+                                 {"recomputed", nlohmann::ordered_json::array()},
                                  {"fits", nlohmann::ordered_json::array()}};
   for (std::size_t i = 0; i < all.size(); ++i) {
     json["rates"] = rates[i].source;
-    for (const auto& stage : stages_of(plans[i], times_of(deck, plans[i], rates[i]))) json["stages"].push_back(stage);
+    const auto add = [&](const char* list, const io::Deck& planned, const std::vector<plan::MemoryPlan>& of_stages) {
+      for (auto& stage : stages_of(of_stages, times_of(planned, of_stages, rates[i]))) {
+        stage["recompute"] = planned.train.recompute;
+        json[list].push_back(stage);
+      }
+    };
+    add("stages", deck, plans[i]);
+    for (const auto& level : plans_that_keep_less(deck, all[i])) {
+      io::Deck changed = deck;
+      changed.train.recompute = level.recompute;
+      add("recomputed", changed, level.plans);
+    }
     const auto fit =
         plan::first_fit(deck, all[i].backend, all[i].count, train::vocab_of(deck), room_of(all[i], machine));
     nlohmann::ordered_json one = {{"ranks", all[i].count}, {"fits", fit.has_value()}};
@@ -317,9 +337,10 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
 
   bool drops_offload = false;
   Session session(environment, [&](dist::Communicator& comm) {
-    const io::Deck given = deck_arguments.read(comm);
+    io::Deck given = deck_arguments.read(comm);
+    given.plans_for_gpus = machine.is_gpu() || given.comm.backend == "nccl";
     const std::array offloads = {given.zero.offload_optimizer, given.zero.offload_parameters};
-    drops_offload = kHostIsDevice && std::ranges::count(offloads, "host") > 0;
+    drops_offload = std::ranges::count(offloads, train::runs_on_gpus(given) ? "disk" : "host") > 0;
     return without_device(given);
   });
   const io::Deck& deck = session.deck();
@@ -341,7 +362,8 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   if (all.size() == 1) {
     std::cout << deck.source << ": " << plans[0].front().num_parameters << " parameters on " << all[0].count
               << (all[0].count == 1 ? " rank" : " ranks") << "; the deck asks for stage " << deck.zero.stage << "\n\n"
-              << plan::table_of(plans[0], room_of(all[0], machine)) << "\n";
+              << plan::table_of(plans[0], room_of(all[0], machine))
+              << plan::table_of(plans_that_keep_less(deck, all[0]), plans[0]) << "\n";
     std::cout << table_of(times_of(deck, plans[0], rates[0]), rates[0]);
   } else {
     print_totals(plans, all, deck, machine, rates);

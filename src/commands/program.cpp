@@ -147,7 +147,7 @@ io::Deck without_device(io::Deck deck) {
   deck.run.device = "auto";
   if (deck.run.products == "tf32") deck.run.products = "fastest";
   deck.run.tuning = "none";
-  const char* const of_other = kOnHost ? "host" : "disk";
+  const char* const of_other = kOnHost && !deck.plans_for_gpus ? "host" : "disk";
   for (std::string* where : {&deck.zero.offload_optimizer, &deck.zero.offload_parameters}) {
     if (*where == of_other) *where = "none";
   }

@@ -60,18 +60,17 @@ std::vector<float> whole_tensor(const ParameterTable& table, int tensor, const d
   std::vector<float> all;
   for (const Parameter& row : table.rows_of_tensor(tensor)) {
     const UnitRange& shard = master.layout().shard(row.unit);
-    const std::int64_t begin = std::max(row.offset, shard.begin);
-    const std::int64_t end = std::min(row.offset + row.extent(), shard.begin + shard.extent);
+    const TensorPart part = row.part_in(shard.begin, shard.extent);
     std::string mine;
-    if (begin < end) {
+    if (part.extent > 0) {
       const auto values = Kokkos::create_mirror_view_and_copy(
-          Kokkos::HostSpace(), slice(master.shard(row.unit), begin - shard.begin, end - begin));
+          Kokkos::HostSpace(), slice(master.shard(row.unit), part.begin, part.extent));
       mine.assign(reinterpret_cast<const char*>(values.data()), values.extent(0) * sizeof(float));
     }
-    for (const std::string& part : dist::gather_text(master.comm(), mine)) {
-      if (master.comm().rank() != 0 || part.empty()) continue;
-      all.resize(all.size() + part.size() / sizeof(float));
-      std::memcpy(all.data() + all.size() - part.size() / sizeof(float), part.data(), part.size());
+    for (const std::string& bytes : dist::gather_text(master.comm(), mine)) {
+      if (master.comm().rank() != 0 || bytes.empty()) continue;
+      all.resize(all.size() + bytes.size() / sizeof(float));
+      std::memcpy(all.data() + all.size() - bytes.size() / sizeof(float), bytes.data(), bytes.size());
     }
   }
   return all;

@@ -204,16 +204,14 @@ struct HashedTensor {
 std::vector<HashedTensor> hashed_tensors(const train::Engine& engine) {
   std::vector<HashedTensor> tensors;
   for (const auto& group : train::owned_state(engine)) {
-    for (const auto& part : group.shards) {
-      for (const auto& row : engine.parameters().rows_of(part.unit)) {
-        const std::int64_t first = std::max(row.offset, part.begin);
-        const std::int64_t end =
-            std::min(row.offset + row.extent(), part.begin + static_cast<std::int64_t>(part.values.extent(0)));
-        if (first >= end) continue;
-        const Vector<const float> values = slice(part.values, first - part.begin, end - first);
+    for (const auto& shard : group.shards) {
+      for (const auto& row : engine.parameters().rows_of(shard.unit)) {
+        const TensorPart part = row.part_in(shard.begin, static_cast<std::int64_t>(shard.values.extent(0)));
+        if (part.extent == 0) continue;
+        const Vector<const float> values = slice(shard.values, part.begin, part.extent);
         tensors.push_back({group.name + "/" + row.name, kernels::bit_hash(Device(), values)});
       }
-      release_pages(part.values);
+      release_pages(shard.values);
     }
   }
   return tensors;

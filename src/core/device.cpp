@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // device.cpp: queries to the CUDA runtime and CUDA events; their host counterparts in a host build.
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -103,6 +104,53 @@ double DeviceMarks::seconds(std::size_t from, std::size_t to) const {
 }
 
 #endif
+
+#if defined(KOKKOS_ENABLE_CUDA)
+
+struct DeviceCopies::Lane {
+  cudaStream_t stream = nullptr;
+
+  Lane() { check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
+  ~Lane() {
+    static_cast<void>(cudaStreamSynchronize(stream));
+    static_cast<void>(cudaStreamDestroy(stream));
+  }
+  void start(void* to, const void* from, std::size_t bytes) const {
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+  }
+  void wait() const { check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize"); }
+};
+
+#else
+
+struct DeviceCopies::Lane {
+  struct Copy {
+    void* to;
+    const void* from;
+    std::size_t bytes;
+  };
+  std::vector<Copy> started;
+
+  void start(void* to, const void* from, std::size_t bytes) {
+    std::memcpy(to, from, bytes);
+    started.push_back({to, from, bytes});
+  }
+  void wait() {
+    for (const Copy& copy : started) std::memcpy(copy.to, copy.from, copy.bytes);
+    started.clear();
+  }
+};
+
+#endif
+
+DeviceCopies::DeviceCopies() : lane_(std::make_unique<Lane>()) {}
+DeviceCopies::~DeviceCopies() = default;
+
+void DeviceCopies::start(void* to, const void* from, std::int64_t bytes) {
+  if (bytes > 0) lane_->start(to, from, static_cast<std::size_t>(bytes));
+}
+
+void DeviceCopies::wait() { lane_->wait(); }
 
 DeviceMarks::DeviceMarks() : moments_(std::make_unique<Moments>()) {}
 DeviceMarks::~DeviceMarks() = default;

@@ -34,6 +34,13 @@ std::int64_t Tensor::extent() const { return elements_of(shape); }
 
 std::int64_t Parameter::extent() const { return elements_of(shape); }
 
+TensorPart Parameter::part_in(std::int64_t begin, std::int64_t extent) const {
+  const std::int64_t from = std::max(begin, offset);
+  const std::int64_t to = std::min(begin + extent, offset + this->extent());
+  if (from >= to) return {};
+  return {.begin = from - begin, .first = first + from - offset, .extent = to - from};
+}
+
 int ParameterTable::add_unit(const std::string& name, int slot, VocabularyUse vocabulary) {
   units_.push_back(Unit{name, 0, extent(), slot, vocabulary});
   return num_units() - 1;

@@ -80,12 +80,10 @@ void fill_initial(const Parameter& parameter, std::uint64_t seed, std::int64_t f
 
 void fill_initial_unit(const ParameterTable& table, int unit, std::uint64_t seed, std::int64_t first,
                        HostVector<float> out) {
-  const std::int64_t last = first + static_cast<std::int64_t>(out.extent(0));
   std::fill(out.data(), out.data() + out.extent(0), 0.0F);
   for (const auto& row : table.rows_of(unit)) {
-    const std::int64_t begin = std::max(first, row.offset);
-    const std::int64_t end = std::min(last, row.offset + row.extent());
-    if (begin < end) fill_initial(row, seed, row.first + begin - row.offset, slice(out, begin - first, end - begin));
+    const TensorPart part = row.part_in(first, static_cast<std::int64_t>(out.extent(0)));
+    if (part.extent > 0) fill_initial(row, seed, part.first, slice(out, part.begin, part.extent));
   }
 }
 

@@ -33,15 +33,12 @@ FolderWeights::FolderWeights(const std::string& folder, const model::Config& con
     : table_(table), folder_(folder), tensors_(tensors_of(config, table, folder_)) {}
 
 void FolderWeights::read(const io::RangeValues<float>& shard) const {
-  const std::int64_t shard_end = shard.begin + static_cast<std::int64_t>(shard.values.extent(0));
   std::fill_n(shard.values.data(), shard.values.extent(0), 0.0F);
   for (const Parameter& row : table_.rows_of(shard.unit)) {
-    const std::int64_t begin = std::max(shard.begin, row.offset);
-    const std::int64_t end = std::min(shard_end, row.offset + row.extent());
-    if (begin >= end) continue;
-    float* const to = shard.values.data() + (begin - shard.begin);
+    const TensorPart part = row.part_in(shard.begin, static_cast<std::int64_t>(shard.values.extent(0)));
+    if (part.extent == 0) continue;
     const io::StoredTensor& tensor = tensors_[static_cast<std::size_t>(row.tensor)];
-    tensor.file->read(*tensor.entry, row.first + begin - row.offset, end - begin, to);
+    tensor.file->read(*tensor.entry, part.first, part.extent, shard.values.data() + part.begin);
   }
 }
 

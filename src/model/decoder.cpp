@@ -90,6 +90,30 @@ void Embedding<Scalar>::backward(ParameterAccess<Scalar>& access, const Pass& pa
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 #undef KOZERO_INSTANTIATE
 
+void open_unit_of_block(ParameterTable& table, const Config& config, std::int64_t layer) {
+  if (layer % config.blocks_in_unit != 0) return;
+  const std::int64_t last = std::min(layer + config.blocks_in_unit, config.layers) - 1;
+  const std::string numbers = std::to_string(layer) + (last > layer ? "-" + std::to_string(last) : "");
+  table.add_unit("block." + numbers, kBlockSlot);
+}
+
+template <class Scalar>
+Decoder<Scalar>::Decoder(DecoderParts<Scalar> parts)
+    : parts_(std::move(parts)), held_((parts_.blocks.size() + blocks_in_unit() - 1) / blocks_in_unit()) {}
+
+template <class Scalar>
+Vector<const Scalar> Decoder<Scalar>::acquire_block(ParameterAccess<Scalar>& access, std::size_t layer) {
+  Vector<const Scalar>& weights = held_[layer / blocks_in_unit()];
+  if (weights.data() == nullptr) weights = access.acquire(unit_of_block(layer));
+  return weights;
+}
+
+template <class Scalar>
+void Decoder<Scalar>::release_block(ParameterAccess<Scalar>& access, std::size_t layer) {
+  held_[layer / blocks_in_unit()] = {};
+  access.release(unit_of_block(layer));
+}
+
 template <class Scalar>
 void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute recompute) {
   const Config& config = parts_.config;
@@ -97,7 +121,6 @@ void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch, Re
   const std::size_t num_blocks = parts_.blocks.size();
   micro_batch_ = micro_batch;
   group_ = recompute.blocks == 0 ? num_blocks : std::min(static_cast<std::size_t>(recompute.blocks), num_blocks);
-  held_.resize(group_);
 
   std::int64_t scratch = std::max(parts_.head.scratch_bytes(num_rows), parts_.head.logits_scratch_bytes(1));
   states_.push_back(ledger.take<Scalar>(Memory::activations, "embedding", num_rows, config.dim));
@@ -197,12 +220,12 @@ void Decoder<Scalar>::decode(ParameterAccess<Scalar>& access, const TokenRows& g
 
   parts_.embedding.decode(access, pass, x, given.tokens, given.row_positions);
   for (std::size_t layer = 0; layer < parts_.blocks.size(); ++layer) {
-    const auto weights = access.acquire(unit_of_block(layer));
+    const auto weights = acquire_block(access, layer);
     for (const auto& sublayer : parts_.blocks[layer]) {
       sublayer->decode(pass, given.row_positions, y, x, weights);
       std::swap(x, y);
     }
-    access.release(unit_of_block(layer));
+    if (ends_unit(layer)) release_block(access, layer);
   }
   if (num_logits == 0) return;
   parts_.head.logits(access, pass, logits, rows(x, num_rows - num_logits, num_logits));
@@ -213,12 +236,12 @@ void Decoder<Scalar>::forward(ParameterAccess<Scalar>& access, const Pass& pass,
   parts_.embedding.forward(access, pass, state(0, pass), tokens);
   std::size_t index = 0;
   for (std::size_t layer = 0; layer < parts_.blocks.size(); ++layer) {
-    const auto weights = access.acquire(unit_of_block(layer));
+    const auto weights = acquire_block(access, layer);
     for (const auto& sublayer : parts_.blocks[layer]) {
       sublayer->forward(pass, state(index + 1, pass), state(index, pass), weights);
       ++index;
     }
-    access.release(unit_of_block(layer));
+    if (ends_unit(layer)) release_block(access, layer);
   }
 }
 
@@ -228,12 +251,11 @@ void Decoder<Scalar>::recompute(ParameterAccess<Scalar>& access, const Pass& pas
   const Matrix<Scalar> unwanted(nullptr, 0, 0);
   for (std::size_t layer = first; layer < last; ++layer) {
     const Block<Scalar>& block = parts_.blocks[layer];
-    held_[layer - first] = access.acquire(unit_of_block(layer));
+    const auto weights = acquire_block(access, layer);
     for (std::size_t i = 0; i < block.size(); ++i) {
       const std::size_t index = layer * block.size() + i;
       const bool ends_group = layer + 1 == last && i + 1 == block.size();
-      block[i]->recompute(pass, ends_group ? unwanted : state(index + 1, pass), state(index, pass),
-                          held_[layer - first]);
+      block[i]->recompute(pass, ends_group ? unwanted : state(index + 1, pass), state(index, pass), weights);
     }
   }
 }
@@ -243,19 +265,20 @@ void Decoder<Scalar>::backward(ParameterAccess<Scalar>& access, const Pass& pass
                                Vector<const Token> tokens) {
   std::size_t index = states_.size() - 1;
   const std::size_t num_blocks = parts_.blocks.size();
+  UnitGradient gradient;
   for (std::size_t layer = num_blocks; layer-- > 0;) {
-    const int unit = unit_of_block(layer);
     const std::size_t first = layer / group_ * group_;
     const bool is_in_memory = first + group_ >= num_blocks;  // forward's last group
     if (!is_in_memory && layer + 1 == first + group_) recompute(access, pass, first, layer + 1);
-    const auto weights = is_in_memory ? access.acquire(unit) : held_[layer - first];
-    const auto gradient = access.gradient(unit);
+    const auto weights = acquire_block(access, layer);
+    if (ends_unit(layer)) gradient = access.gradient(unit_of_block(layer));
     for (auto sublayer = parts_.blocks[layer].rbegin(); sublayer != parts_.blocks[layer].rend(); ++sublayer) {
       --index;
       (*sublayer)->backward(pass, dx, gradient, state(index, pass), weights);
     }
-    access.release(unit);
-    access.gradient_ready(unit);
+    if (!begins_unit(layer)) continue;
+    release_block(access, layer);
+    access.gradient_ready(unit_of_block(layer));
   }
   parts_.embedding.backward(access, pass, dx, tokens);
 }

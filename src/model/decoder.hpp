@@ -64,6 +64,9 @@ class Embedding {
 template <class Scalar>
 using Block = std::vector<std::unique_ptr<Sublayer<Scalar>>>;
 
+/// Opens the table's unit for block `layer`, unless the block before it is in the same (Config::blocks_in_unit).
+void open_unit_of_block(ParameterTable& table, const Config& config, std::int64_t layer);
+
 /// What makes one architecture: its tensors, and the parts that use them. The units of the blocks come one after
 /// another, just before the head's.
 template <class Scalar>
@@ -79,7 +82,7 @@ struct DecoderParts {
 template <class Scalar>
 class Decoder : public Model<Scalar> {
  public:
-  explicit Decoder(DecoderParts<Scalar> parts) : parts_(std::move(parts)) {}
+  explicit Decoder(DecoderParts<Scalar> parts);
 
   [[nodiscard]] const ParameterTable& parameters() const override { return parts_.table; }
   [[nodiscard]] const Config& config() const override { return parts_.config; }
@@ -94,9 +97,17 @@ class Decoder : public Model<Scalar> {
   [[nodiscard]] double flops_per_token() const override;
 
  private:
+  [[nodiscard]] std::size_t blocks_in_unit() const { return static_cast<std::size_t>(parts_.config.blocks_in_unit); }
   [[nodiscard]] int unit_of_block(std::size_t layer) const {
-    return parts_.head.unit() - static_cast<int>(parts_.blocks.size() - layer);
+    return parts_.head.unit() - static_cast<int>(held_.size() - layer / blocks_in_unit());
   }
+  [[nodiscard]] bool begins_unit(std::size_t layer) const { return layer % blocks_in_unit() == 0; }
+  [[nodiscard]] bool ends_unit(std::size_t layer) const {
+    return layer + 1 == parts_.blocks.size() || begins_unit(layer + 1);
+  }
+  /// The weights of the block's unit, held until release_block of any block of it.
+  Vector<const Scalar> acquire_block(ParameterAccess<Scalar>& access, std::size_t layer);
+  void release_block(ParameterAccess<Scalar>& access, std::size_t layer);
 
   [[nodiscard]] Pass pass_of(const Batch& batch, float dropout) const;
   [[nodiscard]] Matrix<Scalar> state(std::size_t index, const Pass& pass) const;
@@ -111,7 +122,7 @@ class Decoder : public Model<Scalar> {
   std::int64_t micro_batch_ = 0;
   std::vector<Matrix<Scalar>> states_;  // 2L + 1 residual states (N, C); inside groups, one memory for all groups
   std::size_t group_ = 1;               // blocks whose activations are in memory at once: all, or Recompute's
-  std::vector<Vector<const Scalar>> held_;  // weights of the blocks that were computed again, by block of the group
+  std::vector<Vector<const Scalar>> held_;  // by unit of blocks: its weights, no memory where they are not held
   Matrix<Scalar> dstate_;               // (N, C), the gradient of the state that backward has reached
   Vector<std::byte> scratch_;
   std::int64_t cached_rows_ = 0;

@@ -34,7 +34,7 @@ Block<Scalar> add_block(ParameterTable& table, const Config& config, std::int64_
   const std::string prefix = "h." + std::to_string(layer);
   const float into_residual = kDeviation / std::sqrt(2.0F * static_cast<float>(config.layers));
   const std::int64_t dim = config.dim;
-  table.add_unit("block." + std::to_string(layer), kBlockSlot);
+  open_unit_of_block(table, config, layer);
 
   const auto norm_1 = add_norm<Scalar>(table, prefix + ".ln_1", config);
   const auto qkv = add_projection<Scalar>(table, prefix + ".attn.c_attn", dim, 3 * dim, kDeviation);

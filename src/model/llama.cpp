@@ -51,7 +51,7 @@ Block<Scalar> add_block(ParameterTable& table, const Config& config, std::int64_
   const std::string prefix = "model.layers." + std::to_string(layer);
   const std::string attention = prefix + ".self_attn";
   const std::int64_t dim = config.dim;
-  table.add_unit("block." + std::to_string(layer), kBlockSlot);
+  open_unit_of_block(table, config, layer);
 
   const auto qkv = add_qkv<Scalar>(table, config, attention);
   const auto heads = add_matrix(table, attention + ".o_proj.weight", dim, config.heads * config.head_dim);

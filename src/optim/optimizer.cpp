@@ -74,6 +74,15 @@ class FlatOptimizer : public Optimizer<Scalar> {
 
   /// Takes a zeroed state over the whole flat array.
   Vector<float> take_state(const std::string& name);
+  /// Calls update(space) with the cores or the GPU that the states lie next to.
+  template <class Update>
+  void run_where_states_lie(const Update& update) const {
+    if (memory_ != nullptr && memory_->kind() == MemorySource::Kind::host) {
+      update(Host());
+    } else {
+      update(Device());
+    }
+  }
 
  private:
   /// Updates flat elements [first, first + target.master.extent(0)), which are `runs`.
@@ -150,8 +159,10 @@ class AdamW final : public FlatOptimizer<Scalar> {
                                  .correction1 = 1.0 - std::pow(config_.beta1, number),
                                  .correction2 = 1.0 - std::pow(config_.beta2, number),
                                  .gradient_scale = step.gradient_scale};
-    kernels::adamw_update(Device(), target.master, target.stored, slice(exp_avg_, first, extent),
-                          slice(exp_avg_sq_, first, extent), gradient, scalars, runs);
+    this->run_where_states_lie([&](const auto& space) {
+      kernels::adamw_update(space, target.master, target.stored, slice(exp_avg_, first, extent),
+                            slice(exp_avg_sq_, first, extent), gradient, scalars, runs);
+    });
   }
 
   Config config_;
@@ -178,8 +189,10 @@ class Sgd final : public FlatOptimizer<Scalar> {
                                .momentum = static_cast<float>(config_.momentum),
                                .weight_decay = static_cast<float>(config_.weight_decay),
                                .gradient_scale = static_cast<float>(step.gradient_scale)};
-    kernels::sgd_update(Device(), target.master, target.stored, slice(momentum_buffer_, first, extent), gradient,
-                        scalars, runs);
+    this->run_where_states_lie([&](const auto& space) {
+      kernels::sgd_update(space, target.master, target.stored, slice(momentum_buffer_, first, extent), gradient,
+                          scalars, runs);
+    });
   }
 
   Config config_;

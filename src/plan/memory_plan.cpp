@@ -44,7 +44,7 @@ std::int64_t MemoryPlan::total() const {
 }
 
 DeviceAndHost MemoryPlan::needed() const {
-  if (kHostIsDevice) return {total(), total()};
+  if (!on_gpus) return {total(), total()};
   return {total() - of(Memory::staging), of(Memory::staging)};
 }
 
@@ -58,10 +58,8 @@ struct Gathers {
 /// What GatheredUnits brings to a rank in a step.
 Gathers gathers_in_stage_3(const train::Settings& settings, const ParameterTable& table) {
   const std::int64_t micro_steps = settings.batch.micro_steps;
-  const std::int64_t of_group = settings.recompute.blocks;
-  const std::int64_t layers = settings.model.layers;
-  const std::int64_t held = of_group > 0 && of_group < layers ? of_group : 1;  // more is none: zero_config
-  const SlotBuffers buffers(table, settings.zero.prefetch_units, static_cast<int>(held));
+  const int held = train::units_held(settings);
+  const SlotBuffers buffers(table, settings.zero.prefetch_units, held);
   std::vector<int> occupants(buffers.buffers().size(), -1);
   Gathers gathers;
   const auto read = [&](int unit) {
@@ -69,7 +67,7 @@ Gathers gathers_in_stage_3(const train::Settings& settings, const ParameterTable
     gathers.elements += table.unit(unit).extent;
     ++gathers.calls;
   };
-  const zero::UnitOrder order(table, static_cast<int>(held));
+  const zero::UnitOrder order(table, held);
   for (std::int64_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
     for (const int unit : order.all()) read(unit);
   }
@@ -109,6 +107,7 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   const auto mesh = dist::make_planned_mesh(backend, num_ranks, settings.ranks_a_group, ledger, settings.comm);
   const auto engine = train::make_engine(settings, mesh.mesh(), ledger);
   MemoryPlan plan;
+  plan.on_gpus = settings.on_gpus;
   plan.stage = settings.zero.stage;
   plan.num_ranks = num_ranks;
   plan.precision = settings.precision;
@@ -237,7 +236,7 @@ std::vector<std::int64_t> rows_of_blocks(const io::Deck& deck, std::int64_t data
 
 std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                              const DeviceAndHost& room) {
-  const std::string elsewhere = kHostIsDevice ? "disk" : "host";
+  const std::string elsewhere = train::runs_on_gpus(deck) ? "host" : "disk";
   io::Deck changed = deck;
   std::vector<std::string> overrides;
   auto fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
@@ -258,9 +257,8 @@ std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, i
     }
   };
   in_blocks();
-  const bool of_other_program = kHostIsDevice && backend == "nccl";
   const auto offload = [&](const char* key, std::string& value) {
-    if (fit || value != "none" || of_other_program) return;
+    if (fit || value != "none") return;
     value = elsewhere;
     overrides.push_back(key + ("=" + elsewhere));
     fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
@@ -306,6 +304,36 @@ std::string totals_of(const io::Deck& deck, const std::string& backend, int num_
   return table;
 }
 
+std::vector<Recomputed> plans_that_keep_less(const io::Deck& deck, const std::string& backend, int num_ranks,
+                                             std::int64_t data_vocab) {
+  std::vector<Recomputed> levels;
+  for (const std::string& recompute : recomputes_from(deck.train.recompute)) {
+    if (recompute == deck.train.recompute) continue;
+    io::Deck changed = deck;
+    changed.train.recompute = recompute;
+    levels.push_back({recompute, plans_of_all_stages(changed, backend, num_ranks, data_vocab)});
+  }
+  return levels;
+}
+
+std::string table_of(const std::vector<Recomputed>& levels, const std::vector<MemoryPlan>& plans) {
+  std::string table;
+  for (const Recomputed& level : levels) {
+    for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
+      bool differs = false;
+      for (std::size_t stage = 0; stage < plans.size(); ++stage) {
+        differs = differs || level.plans[stage].bytes[i] != plans[stage].bytes[i];
+      }
+      if (!differs) continue;
+      table += row_of(fmt::format("{}, {}", kMemoryNames[i], level.recompute),
+                      each(level.plans, [&](const MemoryPlan& plan) { return plan.bytes[i]; }));
+    }
+    const auto totals = each(level.plans, [](const MemoryPlan& plan) { return plan.total(); });
+    table += row_of("total, " + level.recompute, totals);
+  }
+  return table.empty() ? "" : "\nwith train.recompute\n" + table;
+}
+
 std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& room) {
   std::string table = fmt::format("{:<28}", "MiB on the fullest rank");
   for (const auto& plan : plans) table += fmt::format("{:>14}", fmt::format("stage {}", plan.stage));
@@ -331,7 +359,7 @@ std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& 
                   }));
   if (room.device <= 0) return table;
   const std::string each_has = fmt::format("{:.0f} MiB{} a rank", static_cast<double>(room.device) / kMiB,
-                                           kHostIsDevice ? "" : " of GPU memory");
+                                           plans.front().on_gpus ? " of GPU memory" : "");
   for (const auto& plan : plans) {
     if (plan.needed().fit(room)) return table + fmt::format("lowest stage within {}: {}\n", each_has, plan.stage);
   }

@@ -65,10 +65,14 @@ struct Gpu {
   const char* name;
   const char* published;  // in published_peak()
   double memory, link;
+  double bus, host_memory;  // one way, to the host; the host's memory for each of its 8 GPUs
   std::int64_t gigabytes;
 };
-constexpr std::array kGpus = {Gpu{"a100", "A100", 2.04e12, 300e9, 80}, Gpu{"h100", "H100", 3.35e12, 450e9, 80},
-                              Gpu{"h200", "H200", 4.8e12, 450e9, 141}};
+constexpr double kPcie4 = 32e9;
+constexpr double kPcie5 = 64e9;
+constexpr std::array kGpus = {Gpu{"a100", "A100", 2.04e12, 300e9, kPcie4, 410e9 / 8, 80},
+                              Gpu{"h100", "H100", 3.35e12, 450e9, kPcie5, 614e9 / 8, 80},
+                              Gpu{"h200", "H200", 4.8e12, 450e9, kPcie5, 614e9 / 8, 141}};
 
 const Gpu& gpu_named(const std::string& name) {
   const auto* const found = std::ranges::find_if(kGpus, [&](const Gpu& gpu) { return name == gpu.name; });
@@ -112,6 +116,8 @@ Rates published_rates(const std::string& device, const train::Settings& settings
   Rates rates;
   rates.products = kUtilisation * published_peak(gpu.published, settings.precision != Precision::f32);
   rates.memory = 0.8 * gpu.memory;
+  rates.bus = 0.8 * gpu.bus;
+  rates.host_memory = 0.8 * gpu.host_memory;
   rates.link = ranks <= kRanksPerNode ? 0.8 * gpu.link : 50e9;
   rates.link_in_group = settings.ranks_a_group <= kRanksPerNode ? 0.8 * gpu.link : 50e9;
   rates.latency_s = ranks <= kRanksPerNode ? 20e-6 : 60e-6;
@@ -169,6 +175,11 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
       4.0 * 8.0 + (settings.precision == Precision::f32 ? 0.0 : stored);   // with the norm's reading
   const double added = 12.0 * updated * (settings.batch.micro_steps - 1);  // micro-steps' gradients
   time.update = (update_bytes * updated + added) / rates.memory;
+  if (settings.offload.optimizer == MemorySource::Kind::host) {
+    // A part's gradients and weights cross the bus while the host updates another one (src/train/host_update.hpp).
+    const double on_host = update_bytes * updated / rates.host_memory;
+    time.update = std::max(on_host, 4.0 * updated / rates.bus) + (4.0 * updated + added) / rates.memory;
+  }
 
   const bool has_groups = plan.ranks_a_group < plan.num_ranks;
   const auto across = static_cast<double>(has_groups ? plan.sent.across : plan.sent.all);
@@ -176,8 +187,12 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   const double sent = plan.num_ranks == 1 ? 0.0
                                           : across / rates.link + within / rates.link_in_group +
                                                 static_cast<double>(plan.sent.calls) * rates.latency_s;
-  time.hidden = rates.overlaps ? std::min(sent, 2.0 / 3.0 * time.products) : 0.0;
-  time.communication = sent - time.hidden;
+  // Weights on the host are read from there for each of two gathers a micro-step.
+  const double read = settings.offload.parameters == MemorySource::Kind::host
+                          ? 2.0 * settings.batch.micro_steps * stored * parameters / plan.ranks_a_group / rates.bus
+                          : 0.0;
+  time.hidden = rates.overlaps ? std::min(sent + read, 2.0 / 3.0 * time.products) : 0.0;
+  time.communication = sent + read - time.hidden;
   // What is written goes to the disk while the next step computes.
   const double one_way = static_cast<double>(plan.of(Memory::disk)) / rates.disk;
   time.disk = 2.0 * one_way - std::min(one_way, time.products);

@@ -49,23 +49,25 @@ model::Recompute recompute_of(const std::string& text) {
   return {.blocks = std::stoi(text)};
 }
 
-MemorySource::Kind offload_kind(const char* key, const std::string& name) {
+MemorySource::Kind offload_kind(const char* key, const std::string& name, bool on_gpus) {
   using Kind = MemorySource::Kind;
   if (name == "none") return Kind::device;
   const Kind kind = name == "host" ? Kind::host : Kind::disk;
-  if (kind == (kHostIsDevice ? Kind::disk : Kind::host)) return kind;
+  if (kind == (on_gpus ? Kind::host : Kind::disk)) return kind;
   throw Error(Failure::deck, std::string(key) + " = \"" + name + "\": " +
-                                 (kHostIsDevice ? "the arrays of a run on the host lie in its memory already; accepted "
-                                                  "are none, disk"
-                                                : "a GPU reaches the host's memory and no file; accepted are none, "
-                                                  "host"));
+                                 (on_gpus ? "a GPU reaches the host's memory and no file; accepted are none, host"
+                                          : "the arrays of a run on the host lie in its memory already; accepted are "
+                                            "none, disk"));
 }
 
 /// Below stage 3 every rank reads all weights in each micro-step: they stay.
 Offload offload_of(const io::Deck& deck) {
   Offload offload;
-  offload.optimizer = offload_kind("zero.offload_optimizer", deck.zero.offload_optimizer);
-  if (deck.zero.stage == 3) offload.parameters = offload_kind("zero.offload_parameters", deck.zero.offload_parameters);
+  const bool on_gpus = runs_on_gpus(deck);
+  offload.optimizer = offload_kind("zero.offload_optimizer", deck.zero.offload_optimizer, on_gpus);
+  if (deck.zero.stage == 3) {
+    offload.parameters = offload_kind("zero.offload_parameters", deck.zero.offload_parameters, on_gpus);
+  }
   offload.folder = deck.zero.offload_dir.empty() ? io::nearest_folder(deck.run.dir) : deck.zero.offload_dir;
   offload.bytes = deck.zero.offload_mib << 20;
   return offload;
@@ -82,6 +84,8 @@ dist::CommunicatorOptions communicator_options(const io::Deck& deck) {
           .exact = deck.comm.exact,
           .communicators = has_groups ? 3 : 1};
 }
+
+bool runs_on_gpus(const io::Deck& deck) { return deck.plans_for_gpus || !kHostIsDevice; }
 
 int assumed_ranks_a_node(const io::Deck& deck) {
   constexpr int kUsual = 8;  // GPUs of a server
@@ -159,6 +163,24 @@ model::Config resolved_for(const io::Deck& deck, const model::Config& config) {
   }
 }
 
+/// How many blocks, equal for all units but the last, have gradients of at most `bucket_mib`: at least one. Units and
+/// the groups of `group` blocks that are computed again together begin together.
+std::int64_t blocks_in_unit(model::Config config, double bucket_mib, std::int64_t group) {
+  if (!architecture(config.arch).decoder || bucket_mib == 0.0) return 1;
+  const std::int64_t layers = config.layers;
+  config.layers = 1;
+  config.vocab_block = 0;
+  const auto extent = model::make_model<float>(config)->parameters().slot_extent(kBlockSlot);
+  const double mib = static_cast<double>(extent) * sizeof(float) / (1 << 20);
+  const auto most = static_cast<std::int64_t>(std::clamp(bucket_mib / mib, 1.0, static_cast<double>(layers)));
+  const std::int64_t units = (layers + most - 1) / most;
+  std::int64_t blocks = (layers + units - 1) / units;
+  if (group <= 0 || group >= layers) return blocks;
+  if (blocks >= group) return blocks / group * group;
+  while (group % blocks != 0) --blocks;
+  return blocks;
+}
+
 }  // namespace
 
 model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
@@ -182,7 +204,15 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
   config.vocab_block = keys.vocab_block;
   config.dropout = static_cast<float>(keys.dropout);
   config.seed = static_cast<std::uint64_t>(deck.run.seed);
-  return resolved_for(deck, config);
+  config = resolved_for(deck, config);
+  config.blocks_in_unit = blocks_in_unit(config, deck.zero.bucket_mib, recompute_of(deck.train.recompute).blocks);
+  return config;
+}
+
+int units_held(const Settings& settings) {
+  const int blocks = settings.recompute.blocks;
+  const bool in_groups = settings.use == Use::training && blocks > 0 && blocks < settings.model.layers;
+  return in_groups ? std::max(blocks / static_cast<int>(settings.model.blocks_in_unit), 1) : 1;
 }
 
 std::vector<std::string> schedule_notes(const io::Deck& deck, std::int64_t steps) {
@@ -208,6 +238,7 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   settings.steps = total_steps(deck, num_samples, settings.batch.global_batch);
   const int stage = static_cast<int>(deck.zero.stage);
   settings.ranks_a_group = stage == 0 ? num_ranks : ranks_a_group(deck, num_ranks);
+  settings.on_gpus = runs_on_gpus(deck);
   settings.offload = offload_of(deck);
   const bool on_disk = settings.offload.uses(MemorySource::Kind::disk);  // a copy in memory would be what has no room
   settings.staged = deck.checkpoint.every > 0 && deck.checkpoint.async && !on_disk;

@@ -36,8 +36,7 @@ zero::StateMemory state_memory(const Settings& settings, MemorySource* offloaded
 zero::Config zero_config(const Settings& settings) {
   zero::Config config = settings.zero;
   config.trains = settings.use == Use::training;
-  const int blocks = settings.recompute.blocks;
-  if (config.trains && blocks > 0 && blocks < settings.model.layers) config.units_held = blocks;
+  config.units_held = units_held(settings);
   return config;
 }
 
@@ -82,7 +81,12 @@ Trainer<Scalar>::Trainer(const Settings& settings, const dist::Mesh& mesh, Memor
     for (const auto& owned : state_.update_ranges()) update_ranges_.push_back(owned.range);
     optimizer_ = optim::make_optimizer<Scalar>(settings.optim, optim::segments_of(model_->parameters(), update_ranges_),
                                                ledger, state_memory(settings, offloaded_.get()).optimizer);
-    update_parts_ = parts_of_update(settings.offload);
+    if (settings.offload.optimizer == MemorySource::Kind::host) {
+      host_update_ =
+          std::make_unique<HostUpdate<Scalar>>(state_.update_ranges(), settings.offload, ledger, *offloaded_);
+    } else {
+      update_parts_ = parts_of_update(settings.offload);
+    }
     if (settings.offload.uses(MemorySource::Kind::disk)) {
       pages_bytes_ = settings.offload.bytes;
       ledger.book(Memory::staging, "pages of state on disk", std::min(pages_bytes_, ledger.bytes(Memory::disk)));
@@ -225,14 +229,7 @@ std::vector<UpdatePart> Trainer<Scalar>::parts_of_update(const Offload& offload)
     const std::int64_t in_memory = offload.bytes / (kPartsInMemory * arrays * static_cast<std::int64_t>(sizeof(float)));
     most = std::clamp<std::int64_t>(in_memory / kAlignment * kAlignment, kAlignment, kMostElements);
   }
-  std::vector<UpdatePart> parts;
-  for (std::size_t i = 0; i < update_ranges_.size(); ++i) {
-    const std::int64_t extent = update_ranges_[i].extent;
-    for (std::int64_t first = 0; first < extent; first += std::min(most, extent - first)) {
-      parts.push_back({i, first, std::min(most, extent - first)});
-    }
-  }
-  return parts;
+  return parts_of(update_ranges_, most);
 }
 
 template <class Scalar>
@@ -256,6 +253,7 @@ void Trainer<Scalar>::update(const StepResult& result) {
                          (clips ? config_.grad_clip / result.grad_norm : 1.0) / result.loss_scale};
   {
     auto timer = timeline_.phase("update");
+    if (host_update_ != nullptr) host_update_->run(*optimizer_, step);
     for (const UpdatePart& part : update_parts_) {
       const auto& owned = state_.update_ranges()[part.range];
       const optim::Target<Scalar> all{owned.master, owned.stored};

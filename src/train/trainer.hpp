@@ -14,16 +14,10 @@
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/settings.hpp>
 #include <kozero/zero/sharded_state.hpp>
+#include "src/train/host_update.hpp"
 #include "src/train/state_check.hpp"
 
 namespace kozero::train {
-
-/// Elements [first, first + extent) of an update range.
-struct UpdatePart {
-  std::size_t range = 0;
-  std::int64_t first = 0;
-  std::int64_t extent = 0;
-};
 
 template <class Scalar>
 class Trainer final : public Engine {
@@ -82,6 +76,7 @@ class Trainer final : public Engine {
   std::vector<UpdatePart> update_parts_;
   std::int64_t pages_bytes_ = 0;                         // of memory for pages of state on a disk
   std::unique_ptr<PageStream> pages_;                    // of state on a disk, from train_on on
+  std::unique_ptr<HostUpdate<Scalar>> host_update_;      // of state in the host's memory
   std::unique_ptr<BatchLoader> loader_;                  // none for generation
   std::unique_ptr<Staging> staging_;
 

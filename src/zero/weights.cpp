@@ -24,12 +24,11 @@ std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist
   std::vector<std::uint64_t> mine(table.tensors().size());
   for (const auto& row : table.rows()) {
     const UnitRange& shard = master.layout().shard(row.unit);
-    const std::int64_t begin = std::max(row.offset, shard.begin);
-    const std::int64_t end = std::min(row.offset + row.extent(), shard.begin + shard.extent);
-    if (begin >= end) continue;
-    const auto part = slice(master.shard(row.unit), begin - shard.begin, end - begin);
-    mine[at(row.tensor)] += kernels::bit_hash(Device(), part, row.first + begin - row.offset);
-    release_pages(part);
+    const TensorPart part = row.part_in(shard.begin, shard.extent);
+    if (part.extent == 0) continue;
+    const auto values = slice(master.shard(row.unit), part.begin, part.extent);
+    mine[at(row.tensor)] += kernels::bit_hash(Device(), values, part.first);
+    release_pages(values);
   }
   const std::vector<std::uint64_t> all = dist::from_all_ranks(master.mesh().all(), mine);
   const std::size_t of_group = mine.size() * at(master.comm().size());

@@ -205,6 +205,22 @@ vocabulary_blocks() {
   expect 2 'model.vocab_block = 100: accepted: 0 .* and multiples of 8$' "$kozero" plan "$@" model.vocab_block=100
 }
 
+# Several blocks in a unit: the bits of blocks alone, and runs that go on with other units.
+buckets() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny checkpoint.every=6 model.layers=3
+  expect 0 'everything lies' on 2 train "$@" run.dir=apart zero.stage=3
+  expect 0 'everything lies' on 4 train "$@" run.dir=together zero.stage=3 zero.bucket_mib=64
+  also '^model .* in 3 units$'
+  expect 0 same sh -c 'h5diff apart/weights.h5 together/weights.h5 /parameters && echo same'
+  expect 0 'everything lies' on 3 train "$@" run.dir=together checkpoint.resume=together/step_000000006 zero.stage=1
+  lines 0 'bits are not those'
+  expect 0 same sh -c 'h5diff apart/weights.h5 together/weights.h5 /parameters && echo same'
+  expect 2 'zero.bucket_mib = -1: accepted' "$kozero" plan "$@" zero.bucket_mib=-1
+  expect 2 'zero.bucket_mib' "$kozero" plan "$inputs/quickstart.toml" model.arch=linear zero.bucket_mib=4
+}
+
 # What plan says for several numbers of ranks, and advises where memory is short.
 planned_ranks() {
   expect 0 '^   64 MiB sent a step, mean +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ *$' "$kozero" plan "$inputs/gpt2_124m.toml" \
@@ -214,6 +230,11 @@ planned_ranks() {
   also '^not in it: zero.offload_optimizer or offload_parameters = host, '
   expect 0 ' model.vocab_block=2048 [(]0.4 GiB, [0-9.]+ s a step[)]$' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 \
     --memory 450MiB --device h100
+  expect 0 '^2 ranks: fits with .*zero.offload_optimizer=host .*[0-9.]+ GiB, and [0-9.]+ GiB of the host.s, [0-9.]+ s a step' \
+    "$kozero" plan "$inputs/gpt2_124m.toml" model.preset=gpt2-1558m --ranks 2 --memory 8GiB --device h100
+  also '^total, selective +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$'
+  expect 0 '^not in it: zero.offload_optimizer or offload_parameters = disk, ' "$kozero" plan "$inputs/gpt2_124m.toml" \
+    --ranks 2 --device h100 zero.offload_optimizer=disk
   expect 0 '^8 ranks: nothing that plan tries fits: ' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --memory 100MiB
 }
 

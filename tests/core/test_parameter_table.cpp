@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch_test_macros.hpp>
+#include <array>
 #include <vector>
 
 #include <kozero/core/error.hpp>
@@ -99,6 +100,22 @@ TEST_CASE("the tensors of a unit are those that were added to it") {
   CHECK(names.front() == table.rows().front().name);
   CHECK(names.back() == table.rows().back().name);
   CHECK(table.rows_of(empty).empty());
+}
+
+TEST_CASE("a range of a unit has a part of a tensor: none, all, one end or the middle") {
+  const Parameter row{.name = "w", .shape = {10}, .first = 100, .offset = 64};
+  const auto part = [&](std::int64_t begin, std::int64_t extent) {
+    const TensorPart found = row.part_in(begin, extent);
+    return std::array<std::int64_t, 3>{found.begin, found.first, found.extent};
+  };
+  using Part = std::array<std::int64_t, 3>;
+  CHECK(part(0, 64) == Part{0, 0, 0});
+  CHECK(part(74, 64) == Part{0, 0, 0});
+  CHECK(part(70, 0) == Part{0, 0, 0});
+  CHECK(part(0, 128) == Part{64, 100, 10});
+  CHECK(part(60, 6) == Part{4, 100, 2});
+  CHECK(part(70, 58) == Part{0, 106, 4});
+  CHECK(part(66, 3) == Part{0, 102, 3});
 }
 
 TEST_CASE("initial values do not depend on how a unit is cut") {

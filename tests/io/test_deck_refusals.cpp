@@ -8,7 +8,7 @@ TEST_CASE("a name that is no key or section is refused with what there is and th
       {"zero.stge = 2",
        {},
        R"(x.toml:8: zero.stge = 2: no such key; accepted in [zero] are stage, accumulation,)"
-       R"( overlap, prefetch_units, shard_group, offload_optimizer, offload_parameters, offload_dir, offload_mib; did you mean stage?)"},
+       R"( overlap, bucket_mib, prefetch_units, shard_group, offload_optimizer, offload_parameters, offload_dir, offload_mib; did you mean stage?)"},
       {"optm.lr = 1",
        {},
        R"(x.toml:8: [optm]: no such section; accepted are run, model, data, train, optim, zero, comm,)"
@@ -39,7 +39,7 @@ TEST_CASE("a name that is no key or section is refused with what there is and th
       {"",
        {"zero.stge=2"},
        R"(command line: zero.stge = 2: no such key; accepted in [zero] are stage, accumulation,)"
-       R"( overlap, prefetch_units, shard_group, offload_optimizer, offload_parameters, offload_dir, offload_mib; did you mean stage?)"},
+       R"( overlap, bucket_mib, prefetch_units, shard_group, offload_optimizer, offload_parameters, offload_dir, offload_mib; did you mean stage?)"},
       {"", {"stage=2"}, R"(command line: stage = 2: no such key; did you mean zero.stage?)"},
       {"",
        {"optm.lr=2"},

@@ -281,6 +281,54 @@ TEST_CASE("what backward computes again changes no bit of loss and gradients, an
   }
 }
 
+TEST_CASE("several blocks in a unit change no bit, and the unit is acquired once a pass") {
+  const auto shaped = [](model::Config config, std::int64_t blocks_in_unit) {
+    config.layers = 5;
+    config.blocks_in_unit = blocks_in_unit;
+    return config;
+  };
+  struct Case {
+    std::int64_t in_unit;
+    model::Recompute recompute;
+    std::vector<std::string> backward;  // the calls from the second acquisition of the last block's unit on
+  };
+  const std::vector<Case> cases = {
+      {2, {}, {"acquire block.4", "release block.4", "ready block.4", "acquire block.2-3", "release block.2-3",
+               "ready block.2-3", "acquire block.0-1", "release block.0-1", "ready block.0-1"}},
+      {7, {}, {"acquire block.0-4", "release block.0-4", "ready block.0-4"}},
+      {3, {1}, {"acquire block.3-4", "release block.3-4", "ready block.3-4", "acquire block.0-2", "release block.0-2",
+                "ready block.0-2"}},
+      {2, {4}, {"acquire block.4", "release block.4", "ready block.4", "acquire block.0-1", "acquire block.2-3",
+                "release block.2-3", "ready block.2-3", "release block.0-1", "ready block.0-1"}},
+      {4, {2, true}, {"acquire block.4", "release block.4", "ready block.4", "acquire block.0-3", "release block.0-3",
+                      "ready block.0-3"}}};
+  for (const auto& config : {tiny_gpt2(true, 0.1F), tiny_llama(false)}) {
+    const auto batch = TokenBatch::noise(2, 7, 19, 3);
+    TinyModel alone(shaped(config, 1), 2);
+    const double loss = forward_backward(*alone.model, alone.access, batch.view(), 1.0F);
+    for (const Case& each : cases) {
+      TinyModel tiny(shaped(config, each.in_unit), 2, each.recompute);
+      tiny.access.units_held = each.in_unit == 2 && each.recompute.blocks == 4 ? 2 : 1;
+      CAPTURE(config.arch, each.in_unit, each.recompute.blocks);
+      for (int again = 0; again < 2; ++again) {
+        tiny.access.clear_gradients();
+        tiny.access.calls.clear();
+        CHECK(forward_backward(*tiny.model, tiny.access, batch.view(), 1.0F) == loss);
+        for (int row = 0; row < std::ssize(tiny.model->parameters().rows()); ++row) {
+          CHECK(tiny.access.gradient_of(row) == alone.access.gradient_of(row));
+        }
+        std::vector<std::string> calls;
+        for (const std::string& call : tiny.access.calls) {
+          if (call.find("block") != std::string::npos) calls.push_back(call);
+        }
+        const auto forwards = static_cast<std::ptrdiff_t>(2 * ((5 + each.in_unit - 1) / each.in_unit));
+        CHECK(std::vector<std::string>(calls.begin() + forwards, calls.end()) == each.backward);
+      }
+      CHECK_FALSE(tiny.access.holds_any());
+    }
+  }
+}
+
 TEST_CASE("a planning ledger books what a run takes, without touching memory") {
   const model::Config linear{.arch = "linear", .dim = 5};
   for (const auto& config : {tiny_gpt2(true, 0.1F), tiny_llama(false), tiny_qwen2(false), tiny_qwen3(true), linear}) {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include <kozero/model/model.hpp>
-#include <support/model_loss.hpp>
+#include <support/models.hpp>
 #include <support/resident_access.hpp>
 #include <support/token_batch.hpp>
 
@@ -30,12 +30,6 @@ inline model::Config tiny_qwen2(bool tied) {
 inline model::Config tiny_qwen3(bool tied) {
   model::Config config = tiny_llama(tied);
   config.arch = "qwen3";
-  return config;
-}
-
-/// With the vocabulary in blocks of so many rows.
-inline model::Config in_blocks(model::Config config, std::int64_t rows) {
-  config.vocab_block = rows;
   return config;
 }
 

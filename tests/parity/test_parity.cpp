@@ -15,7 +15,7 @@
 
 #include "kernels/ops/adamw.hpp"
 #include "kernels/launch/reduce.hpp"
-#include <support/model_loss.hpp>
+#include <support/models.hpp>
 #include <support/resident_access.hpp>
 #include <support/token_batch.hpp>
 

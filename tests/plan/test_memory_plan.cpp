@@ -225,6 +225,45 @@ TEST_CASE("where nothing else fits the optimizer's state goes to a disk, then th
   CHECK_FALSE(fit_in(3000).has_value());
 }
 
+TEST_CASE("for GPUs state goes to the host's memory, which staging counts and the GPU's room does not") {
+  io::Deck deck = deck_with({"model.preset=gpt2-1558m", "train.precision=bf16", "train.global_batch=2", "zero.stage=3"});
+  deck.plans_for_gpus = true;
+  const auto fit_in = [&](std::int64_t mebibytes) {
+    return plan::first_fit(deck, "nccl", 2, 50257, {mebibytes << 20, 0});
+  };
+  REQUIRE(fit_in(20000).has_value());
+  CHECK(fit_in(20000)->plan.of(Memory::staging) < 1 << 20);
+  for (const auto& [mebibytes, count] : {std::pair{7000, 1}, std::pair{5000, 2}}) {
+    const auto fit = fit_in(mebibytes);
+    REQUIRE(fit.has_value());
+    CHECK(std::ranges::count_if(fit->overrides, [](const auto& text) {
+            return text.starts_with("zero.offload_") && text.ends_with("=host");
+          }) == count);
+    CHECK(fit->plan.of(Memory::disk) == 0);
+    CHECK(fit->plan.of(Memory::optimizer) == 0);
+    CHECK(fit->plan.needed().host == fit->plan.of(Memory::staging));
+    // Master and moments of half of the parameters, and weights of 2 bytes.
+    const std::int64_t state = fit->plan.num_parameters / 2 * (count == 1 ? 12 : 14);
+    CHECK(fit->plan.of(Memory::staging) > state);
+    CHECK(fit->plan.of(Memory::staging) < state + (std::int64_t{80} << 20));
+  }
+  deck.zero.offload_optimizer = "disk";
+  CHECK_THROWS_AS(train::settings_of(deck, 2, 50257, 0), Error);
+}
+
+TEST_CASE("each way to compute again has its categories, where they differ") {
+  const io::Deck deck = deck_with({"model.preset=gpt2-124m", "train.recompute=4"});
+  const auto plans = plan::plans_of_all_stages(deck, "shm", 2, 50257);
+  const auto levels = plan::plans_that_keep_less(deck, "shm", 2, 50257);
+  REQUIRE(levels.size() == 1);
+  CHECK(levels[0].recompute == "full");
+  const std::string table = plan::table_of(levels, plans);
+  CHECK(table.find("activations, full ") != std::string::npos);
+  CHECK(table.find("gathered, full ") != std::string::npos);  // 4 blocks are held at once in stage 3
+  CHECK(table.find("optimizer") == std::string::npos);
+  CHECK(plan::table_of({}, plans).empty());
+}
+
 // docs/memory.md has its lines: a change of memory is a change of the document.
 TEST_CASE("the table of models and ranks in the documents is what is planned, and near the formula") {
   struct Row {
@@ -264,13 +303,17 @@ TEST_CASE("the table of models and ranks in the documents is what is planned, an
 }
 
 TEST_CASE("70 billion parameters are planned at once for many ranks") {
-  const io::Deck deck = deck_with({"model.arch=llama", "model.layers=80", "model.dim=8192", "model.heads=64",
-                                   "model.kv_heads=8", "model.ffn=28672", "model.vocab=32000", "model.seq=4096",
-                                   "train.precision=bf16", "train.micro_batch=1"});
+  io::Deck deck = deck_with({"model.arch=llama", "model.layers=80", "model.dim=8192", "model.heads=64",
+                             "model.kv_heads=8", "model.ffn=28672", "model.vocab=32000", "model.seq=4096",
+                             "train.precision=bf16", "train.micro_batch=1"});
+  deck.plans_for_gpus = true;
   const std::int64_t room = std::int64_t{80} << 30;
-  CHECK_FALSE(plan::first_fit(deck, "nccl", 8, 32000, {room, 0}).has_value());
+  const auto on_8 = plan::first_fit(deck, "nccl", 8, 32000, {room, 0});
+  REQUIRE(on_8.has_value());
+  CHECK(on_8->overrides.back().ends_with("=host"));
   const auto fit = plan::first_fit(deck, "nccl", 64, 32000, {room, 0});
   REQUIRE(fit.has_value());
   CHECK(fit->plan.stage >= 2);
+  CHECK(fit->plan.of(Memory::staging) < 1 << 20);
   CHECK(fit->plan.total() <= room);
 }

@@ -88,7 +88,7 @@ TEST_CASE("saved under any stage and rank count, loaded under all 16: equal in b
     tests::on_first_ranks(1 + saved / 4, "mpi", [&](dist::Communicator& comm) {
       MemoryLedger ledger;
       tests::TinyRun run{.model = model_of(saved), .stage = saved % 4};
-      if (saved % 3 == 0) run.offload = tests::to_disk(run.stage == 3);
+      if (saved % 3 == 0) run.offload = tests::offloaded_to(tests::Kind::disk, run.stage == 3);
       TinyTraining training(run, comm, ledger);
       number_elements(training, true, numbered);
       train::save_checkpoint(path, training.engine(), record_of(saved));
@@ -97,7 +97,9 @@ TEST_CASE("saved under any stage and rank count, loaded under all 16: equal in b
       for (int stage = 0; stage <= 3; ++stage) {
         MemoryLedger ledger;
         tests::TinyRun run{.model = model_of(saved), .stage = stage};
-        if ((saved + stage) % 2 == 1) run.offload = tests::to_disk(stage == 3);
+        if ((saved + stage) % 2 == 1) {
+          run.offload = tests::offloaded_to(saved % 4 < 2 ? tests::Kind::disk : tests::Kind::host, stage == 3);
+        }
         TinyTraining training(run, comm, ledger);
         CHECK(train::load_state(path + "/state.h5", training.engine(), comm).empty());
         int wrong = 0;

@@ -84,19 +84,22 @@ TEST_CASE("tied Llama and Qwen3, Qwen2, untied GPT-2, and SGD with momentum clim
   });
 }
 
-TEST_CASE("state on a disk gives the bits of state in memory, in every stage") {
+TEST_CASE("state on a disk, or updated on a GPU's host, gives the bits of state in memory, in every stage") {
   for (const int num_ranks : {1, 2, tests::group_sizes().back()}) {
     tests::on_first_ranks(num_ranks, num_ranks == 2 ? "shm" : "mpi", [](dist::Communicator& comm) {
       for (const auto precision : {Precision::f32, Precision::bf16}) {
         TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .micro_steps = 2};
         const TinyResult first = result_of(run, comm);
         for (run.stage = 0; run.stage <= 3; ++run.stage) {
-          for (const bool parameters : {false, true}) {
-            if (parameters && run.stage < 3) continue;
-            run.offload = tests::to_disk(parameters);
-            run.check_every = run.stage % 2;
-            INFO("stage " << run.stage << ", " << comm.size() << " ranks, " << (parameters ? "all" : "moments"));
-            CHECK(result_of(run, comm) == first);
+          for (const auto kind : {tests::Kind::disk, tests::Kind::host}) {
+            for (const bool parameters : {false, true}) {
+              if (parameters && run.stage < 3) continue;
+              run.offload = tests::offloaded_to(kind, parameters);
+              run.check_every = run.stage % 2;
+              INFO("stage " << run.stage << ", " << comm.size() << " ranks, " << (parameters ? "all" : "moments")
+                            << (kind == tests::Kind::disk ? " on a disk" : " on the host"));
+              CHECK(result_of(run, comm) == first);
+            }
           }
         }
       }
@@ -239,7 +242,8 @@ TEST_CASE("a vocabulary in blocks: one outcome on 1 to 7 ranks, in every stage, 
         run.overlap = num_ranks != 3;
         run.recompute = run.stage == 1 ? model::Recompute{1} : model::Recompute();
         run.check_every = run.stage == 2 ? 1 : 0;
-        run.offload = run.stage == 3 && num_ranks == 2 ? tests::to_disk(true) : train::Offload();
+        run.offload = {};
+        if (run.stage == 3 && num_ranks == 2) run.offload = tests::offloaded_to(tests::Kind::disk, true);
         for (const int of_group : {num_ranks, num_ranks / 2}) {
           if (of_group == 0 || num_ranks % of_group != 0 || (of_group < num_ranks && run.stage == 0)) continue;
           tests::on_first_mesh(num_ranks, of_group, run.stage == 2 ? "shm" : "mpi", [&](dist::MeshCommunicators& mesh) {
@@ -249,6 +253,38 @@ TEST_CASE("a vocabulary in blocks: one outcome on 1 to 7 ranks, in every stage, 
                             << " ranks in groups of " << of_group);
             CHECK(finite_and_moving(outcome.steps));
             CHECK(outcome == *first);
+          });
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("several blocks in a unit: the outcome of blocks alone, on 1 to 7 ranks, in every stage, in groups") {
+  for (const auto precision : {Precision::f32, Precision::bf16}) {
+    TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .micro_batch = 2, .global_batch = 9};
+    run.model.layers = 5;
+    std::optional<Outcome> first;
+    tests::on_first_ranks(1, "self", [&](dist::Communicator& comm) { first = outcome_of(run, comm); });
+    int turn = 0;
+    for (const int num_ranks : tests::group_sizes()) {
+      if (test::world_size() == 7 && num_ranks > 1 && num_ranks < 7) continue;  // the program on 4 ranks does these
+      for (run.stage = 0; run.stage <= 3; ++run.stage) {
+        for (const int of_group : {num_ranks, num_ranks / 2}) {
+          if (of_group == 0 || num_ranks % of_group != 0 || (of_group < num_ranks && run.stage == 0)) continue;
+          // Blocks of a unit, and those that are computed again together.
+          constexpr std::array<std::array<int, 2>, 5> kCases = {{{2, 0}, {7, 0}, {3, 1}, {2, 4}, {4, 2}}};
+          const auto [in_unit, again] = kCases[static_cast<std::size_t>(turn++) % kCases.size()];
+          run.model.blocks_in_unit = in_unit;
+          run.recompute = {again};
+          run.prefetch_units = turn % 3;
+          run.check_every = run.stage == 2 ? 1 : 0;
+          tests::on_first_mesh(num_ranks, of_group, turn % 2 == 0 ? "shm" : "mpi", [&](dist::MeshCommunicators& mesh) {
+            const Outcome outcome = outcome_of(run, mesh.mesh());
+            INFO(name_of(precision) << ", units of " << in_unit << " blocks, " << again << " computed again, stage "
+                                    << run.stage << ", " << num_ranks << " ranks in groups of " << of_group);
+            CHECK(finite_and_moving(outcome.steps));
+            CHECK((!first || outcome == *first));
           });
         }
       }
@@ -307,7 +343,8 @@ TEST_CASE("sharding in groups of ranks gives the bits of one group, by every alg
           if (num_ranks % of_group != 0) continue;
           for (const int ranks_per_node : {0, 1, of_group, -1}) {
             run.check_every = ranks_per_node == 1 ? 1 : 0;
-            run.offload = ranks_per_node == -1 ? tests::to_disk(run.stage == 3) : train::Offload();
+            run.offload = {};
+            if (ranks_per_node == -1) run.offload = tests::offloaded_to(tests::Kind::disk, run.stage == 3);
             run.recompute = ranks_per_node == of_group ? model::Recompute{1} : model::Recompute();
             tests::on_first_mesh(num_ranks, of_group, ranks_per_node < 0 ? "shm" : "mpi",
                                  [&](dist::MeshCommunicators& mesh) {

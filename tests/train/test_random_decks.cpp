@@ -48,6 +48,7 @@ struct Leg {
   int prefetch_units = 1;
   int ranks_per_node = 0;  ///< > 0: by messages between nodes of so many ranks
   model::Recompute recompute = {};
+  std::int64_t blocks_in_unit = 1;
   bool staged = false;
   train::Offload offload = {};
   std::int64_t last = 0;
@@ -100,8 +101,13 @@ RandomDeck random_deck(std::uint64_t number) {
     leg.prefetch_units = static_cast<int>(draw.between(0, 2));
     leg.ranks_per_node = draw.coin() ? (leg.ranks == 4 && draw.coin() ? 2 : 1) : 0;
     leg.recompute = {static_cast<int>(draw.between(0, 3)), draw.coin()};
+    const bool in_groups = leg.recompute.blocks > 0 && leg.recompute.blocks < run.model.layers;
+    if (draw.coin()) leg.blocks_in_unit = in_groups ? draw.between(1, 2) * leg.recompute.blocks : draw.between(1, 4);
     leg.staged = draw.coin();
-    if (draw.coin()) leg.offload = tests::to_disk(leg.stage == 3 && draw.coin(), draw.between(1, 300) << 10);
+    if (draw.coin()) {
+      const auto kind = draw.coin() ? tests::Kind::disk : tests::Kind::host;
+      leg.offload = tests::offloaded_to(kind, leg.stage == 3 && draw.coin(), draw.between(1, 300) << 10);
+    }
     if (leg.stage > 0 && leg.ranks % 2 == 0 && draw.coin())
       leg.ranks_a_group = static_cast<int>(draw.between(1, leg.ranks / 2));
     leg.last = i + 1 == num_legs ? run.steps : run.steps * (i + 1) / num_legs;
@@ -122,8 +128,10 @@ std::string described(const RandomDeck& deck) {
             (leg.ranks_a_group > 0 ? "in groups of " + std::to_string(leg.ranks_a_group) + ", " : "") + leg.backend +
             ", stage " + std::to_string(leg.stage) +
             (leg.ranks_per_node > 0 ? ", nodes of " + std::to_string(leg.ranks_per_node) : "") + ", recompute " +
-            std::to_string(leg.recompute.blocks) + (leg.staged ? ", staged" : "") +
-            (leg.offload.bytes > 0 ? ", on disk" : "") + " to step " + std::to_string(leg.last);
+            std::to_string(leg.recompute.blocks) + ", units of " + std::to_string(leg.blocks_in_unit) + " blocks" +
+            (leg.staged ? ", staged" : "") +
+            (leg.offload.uses(tests::Kind::disk) ? ", on disk" : "") +
+            (leg.offload.uses(tests::Kind::host) ? ", on the host" : "") + " to step " + std::to_string(leg.last);
   }
   return text;
 }
@@ -139,10 +147,10 @@ void add_bits(Bits& all, const tests::TinyResult& result) {
 }
 
 /// Of any magnitude and sign; every eighth element is -0 in all granules, and so must their sum be.
-float addend_at(std::int64_t granule, int unit, std::int64_t index) {
+float addend_at(std::int64_t granule, int tensor, std::int64_t index) {
   if (index % 8 == 0) return -0.0F;
   const auto bits =
-      philox(31, counter_of(static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(granule * 64 + unit)));
+      philox(31, counter_of(static_cast<std::uint64_t>(index), static_cast<std::uint64_t>(granule * 64 + tensor)));
   const float magnitude = std::ldexp(static_cast<float>(bits.x[0] >> 8U), -static_cast<int>(bits.x[1] % 40));
   return bits.x[2] % 2 == 0 ? magnitude : -magnitude;
 }
@@ -161,7 +169,8 @@ std::string sums_of_addends(TinyTraining& training, const TinyRun& run) {
         const auto addend = state.gradients().addend(unit);
         for (const auto& row : table.rows_of(unit)) {
           for (std::int64_t i = row.offset; i < row.offset + row.extent(); ++i) {
-            addend.values(i) = addend_at(std::int64_t{step} * comm.size() + comm.rank(), unit, i);
+            const std::int64_t index = row.first + i - row.offset;
+            addend.values(i) = addend_at(std::int64_t{step} * comm.size() + comm.rank(), row.tensor, index);
           }
         }
         state.gradients().ready(unit);
@@ -174,7 +183,9 @@ std::string sums_of_addends(TinyTraining& training, const TinyRun& run) {
       const auto mine = state.gradients().shard(unit);
       const auto extent = static_cast<std::size_t>(training.engine().master().layout().shard(unit).extent);
       const std::string text(reinterpret_cast<const char*>(mine.data()), extent * sizeof(float));
-      for (const auto& part : dist::gather_text(training.engine().master().comm(), text)) bytes += part;
+      std::string all;
+      for (const auto& part : dist::gather_text(training.engine().master().comm(), text)) all += part;
+      bytes += tests::without_pads(table, unit, all);
     }
   });
   return bytes;
@@ -223,6 +234,7 @@ void take_leg(TinyRun run, const Leg& leg, std::int64_t first, const std::string
   run.overlap = leg.overlap;
   run.prefetch_units = leg.prefetch_units;
   run.recompute = leg.recompute;
+  run.model.blocks_in_unit = leg.blocks_in_unit;
   run.offload = leg.offload;
   run.staged = leg.staged;
   if (!from.empty()) run.loss_scaler.restore(io::read_manifest(from).record.loss_scale);

@@ -69,6 +69,34 @@ TEST_CASE("a vocabulary smaller than the data's is refused") {
   CHECK(train::model_config(deck_with({"model.vocab=64"}), 17).vocab == 64);
 }
 
+TEST_CASE("zero.bucket_mib: as many blocks in a unit as fit, of equal numbers, in step with what is computed again") {
+  // A block has 12 * 512^2 + 13 * 512 elements: 12.03 MiB.
+  const auto blocks = [](const std::string& mib, const std::string& recompute, const std::string& layers = "12") {
+    const auto deck = deck_with({"model.dim=512", "model.layers=" + layers, "zero.bucket_mib=" + mib,
+                                 "train.recompute=" + recompute});
+    return train::model_config(deck, 16).blocks_in_unit;
+  };
+  CHECK(blocks("0", "none") == 1);
+  CHECK(blocks("12", "none") == 1);
+  CHECK(blocks("24", "none") == 1);
+  CHECK(blocks("24.2", "none") == 2);
+  CHECK(blocks("61", "none") == 4);  // 5 fit: 3 units either way
+  CHECK(blocks("1000", "none") == 12);
+  CHECK(blocks("61", "full") == 4);
+  CHECK(blocks("61", "3") == 3);
+  CHECK(blocks("25", "6") == 2);
+  CHECK(blocks("61", "6") == 3);
+  CHECK(blocks("61", "5") == 1);
+  CHECK(blocks("61", "12") == 4);
+  CHECK(blocks("90", "full", "7") == 7);
+  auto in_groups = train::settings_of(deck_with({"model.layers=6", "train.recompute=4", "zero.bucket_mib=0"}), 1, 16, 25);
+  CHECK(train::units_held(in_groups) == 4);
+  in_groups.model.blocks_in_unit = 2;
+  CHECK(train::units_held(in_groups) == 2);
+  in_groups.model.blocks_in_unit = 6;
+  CHECK(train::units_held(in_groups) == 1);
+}
+
 TEST_CASE("a warm-up or decay beyond the last step is clamped, and a note says so") {
   auto deck = deck_with({});
   deck.run.steps = 0;

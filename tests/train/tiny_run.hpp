@@ -9,6 +9,7 @@
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/train/settings.hpp>
+#include <support/models.hpp>
 #include "src/train/trainer.hpp"
 
 namespace kozero::tests {
@@ -35,11 +36,6 @@ class NoiseSamples final : public train::SampleSource {
 
 inline model::Config tiny_gpt2() {
   return {.arch = "gpt2", .layers = 2, .dim = 26, .heads = 2, .vocab = 37, .seq = 7, .dropout = 0.1F, .seed = 5};
-}
-/// With the vocabulary in blocks of so many rows.
-inline model::Config in_blocks(model::Config config, std::int64_t rows) {
-  config.vocab_block = rows;
-  return config;
 }
 inline model::Config tiny_llama() {
   return {.arch = "llama",
@@ -68,10 +64,12 @@ inline model::Config tiny_qwen3() {
   return config;
 }
 
-/// State in files in the working directory, streamed by a few elements at a time.
-inline train::Offload to_disk(bool parameters, std::int64_t bytes = std::int64_t{64} << 10) {
-  using Kind = MemorySource::Kind;
-  return {.optimizer = Kind::disk, .parameters = parameters ? Kind::disk : Kind::device, .folder = ".", .bytes = bytes};
+using Kind = MemorySource::Kind;
+
+/// State in files in the working directory, or as a GPU's run has it in the host's memory: an update goes through
+/// `bytes` of memory, a few elements at a time.
+inline train::Offload offloaded_to(Kind kind, bool parameters, std::int64_t bytes = std::int64_t{64} << 10) {
+  return {.optimizer = kind, .parameters = parameters ? kind : Kind::device, .folder = ".", .bytes = bytes};
 }
 
 struct TinyRun {
@@ -106,6 +104,16 @@ struct TinyResult {
   std::vector<float> weights;  ///< this rank's shards in unit order
   bool operator==(const TinyResult&) const = default;
 };
+
+/// The bytes of a unit's tensors, one after another: what lies between them depends on what is a unit.
+inline std::string without_pads(const ParameterTable& table, int unit, const std::string& floats) {
+  std::string bytes;
+  for (const auto& row : table.rows_of(unit)) {
+    const auto at = [](std::int64_t element) { return static_cast<std::size_t>(element) * sizeof(float); };
+    bytes += floats.substr(at(row.offset), at(row.extent()));
+  }
+  return bytes;
+}
 
 /// A run put together as the program does it.
 class TinyTraining {
@@ -172,14 +180,16 @@ class TinyTraining {
     return values;
   }
 
-  /// All ranks' shards of a unit after one another, unit after unit: the same bytes on any number of ranks. Collective.
+  /// The tensors of one unit after another: the same bytes on any number of ranks, whatever is a unit. Collective.
   [[nodiscard]] std::string all_weights() {
     const auto& master = engine_->master();
     std::string bytes;
     for (int unit = 0; unit < master.num_units(); ++unit) {
       const auto mine = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), master.shard(unit));
       const std::string text(reinterpret_cast<const char*>(mine.data()), mine.extent(0) * sizeof(float));
-      for (const auto& part : dist::gather_text(master.comm(), text)) bytes += part;
+      std::string all;
+      for (const auto& part : dist::gather_text(master.comm(), text)) all += part;
+      bytes += without_pads(engine_->parameters(), unit, all);
     }
     return bytes;
   }

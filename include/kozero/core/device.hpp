@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// device.hpp: the GPU of this rank as its driver describes it, and time stamps on the stream of the kernels.
+// device.hpp: the GPU of this rank as its driver describes it, memory of the host that it reaches, copies beside its
+// kernels, and time stamps on their stream.
 // A host build has no GPU: device memory is host memory, and a time stamp is the time of the call.
 #pragma once
 #include <cstddef>
@@ -50,6 +51,29 @@ class HostMemory final : public MemorySource {
 
  private:
   std::vector<void*> owned_;
+};
+
+// Copies between the host's memory and the device's, in order, beside the kernels and while the host works.
+//   copies.start(to, from, bytes); ... copies.wait()
+// On a host build both memories are one, and only tests copy: start copies, and wait copies once more, so that an array
+// which is read or written between the two where it must not be gets other values.
+
+class DeviceCopies {
+ public:
+  DeviceCopies();
+  /// Waits.
+  ~DeviceCopies();
+  DeviceCopies(const DeviceCopies&) = delete;
+  DeviceCopies& operator=(const DeviceCopies&) = delete;
+
+  /// Until wait() returns, neither range may be written, nor `to` be read. Throws Error(internal).
+  void start(void* to, const void* from, std::int64_t bytes);
+  /// Returns when all that was started is done. Throws Error(internal).
+  void wait();
+
+ private:
+  struct Lane;
+  std::unique_ptr<Lane> lane_;
 };
 
 // Moments on the stream of the kernels, set without a wait, and the seconds between two of them.

@@ -45,6 +45,13 @@ struct Tensor {
   [[nodiscard]] std::int64_t extent() const;  ///< elements
 };
 
+/// What a range of a unit's elements, such as a shard, has of a tensor.
+struct TensorPart {
+  std::int64_t begin = 0;   ///< the range's element that is the first of these
+  std::int64_t first = 0;   ///< the tensor's
+  std::int64_t extent = 0;  ///< 0: nothing
+};
+
 /// Consecutive elements of a tensor that lie in one unit: all of them, or a block of its rows.
 struct Parameter {
   std::string name;                 ///< the tensor's
@@ -60,6 +67,8 @@ struct Parameter {
   float deviation = 0.02F;  ///< standard deviation of Initial::normal
 
   [[nodiscard]] std::int64_t extent() const;  ///< without the pad
+  /// Of the unit's elements [begin, begin + extent).
+  [[nodiscard]] TensorPart part_in(std::int64_t begin, std::int64_t extent) const;
 };
 
 /// What a block of a vocabulary is used for. `both`, tied: a micro-step adds to its gradient twice, far apart, so that

@@ -28,6 +28,7 @@ struct Config {
   std::int64_t vocab = 256;      ///< V
   std::int64_t seq = 64;         ///< T
   std::int64_t vocab_block = 0;  ///< rows of the vocabulary that are a unit; 0: all
+  std::int64_t blocks_in_unit = 1;  ///< transformer blocks that are a unit; the last one may have fewer
   bool tie_embeddings = true;
   float dropout = 0.0F;
   float rope_theta = 10000.0F;
@@ -48,7 +49,7 @@ struct Field {
 };
 
 /// Calls visit(field, member) for every field that files keep, in their order: all but the dropout, the seed, the
-/// blocks of the vocabulary (no file depends on them) and what follows from arch. A new field is a line here, a row of
+/// blocks that are units (no file depends on them) and what follows from arch. A new field is a line here, a row of
 /// the deck's schema, and what computes with it.
 template <class AnyConfig, class Visit>
 void for_each_field(AnyConfig& config, const Visit& visit) {

@@ -66,7 +66,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   [[nodiscard]] virtual std::string name() const = 0;
-  /// Updates flat elements [first, first + target.master.extent(0)).
+  /// Updates flat elements [first, first + target.master.extent(0)). Where the states are from a source of
+  /// Kind::host, the host's cores do so: they must reach target and gradient.
   virtual void update(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient,
                       const Step& step) = 0;
   [[nodiscard]] virtual std::vector<NamedState> states() const = 0;

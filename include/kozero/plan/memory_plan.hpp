@@ -34,6 +34,7 @@ struct BytesSent {
 };
 
 struct MemoryPlan {
+  bool on_gpus = false;
   int stage = 0;
   int num_ranks = 1;
   Precision precision = Precision::f32;
@@ -95,6 +96,19 @@ std::int64_t sent_beyond(const MemoryPlan& plan, int ranks);
 /// = 8192, then 2048. Nothing where none fits.
 std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                              const DeviceAndHost& room);
+
+/// The plans of a deck whose activations are computed again.
+struct Recomputed {
+  std::string recompute;  ///< train.recompute
+  std::vector<MemoryPlan> plans;
+};
+
+/// For each train.recompute that keeps less than the deck's: none, selective, full.
+std::vector<Recomputed> plans_that_keep_less(const io::Deck& deck, const std::string& backend, int num_ranks,
+                                             std::int64_t data_vocab);
+
+/// A line for each category and train.recompute in which they differ from `plans`, and their totals.
+std::string table_of(const std::vector<Recomputed>& levels, const std::vector<MemoryPlan>& plans);
 
 /// A table of the plans, a column a stage, with the formula's line and the lowest stage that a rank has `room` for.
 std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& room);

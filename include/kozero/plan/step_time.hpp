@@ -23,6 +23,8 @@ struct Rates {
   double link_in_group = 0.0;  ///< bytes sent within groups of zero.shard_group
   double latency_s = 0.0;  ///< of a collective
   double disk = 1e9;       ///< bytes
+  double bus = 25e9;          ///< bytes between a GPU and its host, each way
+  double host_memory = 40e9;  ///< bytes, a GPU's share of its host
   bool overlaps = false;   ///< the link moves bytes while products are computed
 };
 
@@ -39,7 +41,8 @@ Speed measured_speed(const train::Settings& settings);
 Rates rates_at(const Speed& speed, const train::Settings& settings, int ranks, int threads);
 
 /// Of "a100", "h100", "h200": the maker's figures, half of the peak for products. Ranks of one node of 8 talk by
-/// NVLink, others at 50 GB/s a GPU. NVIDIA's data sheets of the A100 80GB (2021), H100 SXM (2022), H200 (2023).
+/// NVLink, others at 50 GB/s a GPU. NVIDIA's data sheets of the A100 80GB (2021), H100 SXM (2022), H200 (2023); buses
+/// and hosts are those of its DGX A100 (PCIe 4, DDR4-3200) and DGX H100 and H200 (PCIe 5, DDR5-4800), at 80 %.
 Rates published_rates(const std::string& device, const train::Settings& settings, int ranks);
 
 /// Bytes of such a GPU's memory.

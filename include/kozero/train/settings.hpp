@@ -30,6 +30,9 @@ BatchSizes batch_sizes(const io::Deck& deck, int num_ranks);
 /// What training by this deck asks of its communicator.
 dist::CommunicatorOptions communicator_options(const io::Deck& deck);
 
+/// Whether its run is on GPUs: this build's, or a plan's.
+bool runs_on_gpus(const io::Deck& deck);
+
 /// The ranks of a node: Deck::ranks_a_node, or 8 where that is not known.
 int assumed_ranks_a_node(const io::Deck& deck);
 
@@ -54,6 +57,7 @@ struct Offload {
 
 struct Settings {
   Use use = Use::training;
+  bool on_gpus = false;
   dist::CommunicatorOptions comm;
   Precision precision = Precision::f32;
   model::Config model;
@@ -69,6 +73,9 @@ struct Settings {
   bool staged = false;           ///< checkpoints are written from a copy, while training goes on
   std::int64_t staging_mib = 0;  ///< the most that copy may take; 0: what it needs
 };
+
+/// Units of transformer blocks that backward holds at once: those of a group that it computes again (model::Recompute).
+int units_held(const Settings& settings);
 
 /// `num_samples` of the training data (0: not known; then run.epochs cannot be resolved and counts as one step).
 /// A warm-up or decay that goes beyond the last step is clamped.

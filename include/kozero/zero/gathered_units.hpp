@@ -16,13 +16,13 @@ namespace kozero::zero {
 /// What GatheredUnits must know of a pass.
 struct GatherOrder {
   int ahead = 0;  ///< units gathered before they are asked for
-  int held = 1;   ///< blocks of a group that backward computes again together and holds at once (model::Recompute)
+  int held = 1;   ///< units of blocks that backward computes again together and holds at once (model::Recompute)
 };
 
 // The order in which a pass reads the weights of its units, so that the next ones can be gathered ahead.
 //   forward: embedding, blocks, head, in the table's order      backward: the blocks downwards, not the embedding
-// With groups of `held` blocks: the last group as above, then each other group upwards, once. With a vocabulary in
-// blocks, the head is followed by these from the last to the first, and then back (model/head.hpp).
+// With groups of `held` units of blocks: the last group as above, then each other group upwards, once. With the
+// vocabulary in blocks, the head is followed by these from the last to the first, and then back (model/head.hpp).
 // The order is a guess: a unit that was not gathered ahead is gathered when it is used.
 
 class UnitOrder {

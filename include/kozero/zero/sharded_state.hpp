@@ -23,7 +23,7 @@ struct Config {
   int micro_steps = 1;
   bool overlap = true;     ///< a unit's reduction travels while the next one works
   int prefetch_units = 1;  ///< units gathered ahead where parameters are sharded
-  int units_held = 1;      ///< consecutive blocks that backward holds at once, in groups counted from the first block
+  int units_held = 1;      ///< units of blocks that backward holds at once, in groups counted from the first
   bool trains = true;      ///< false: weights alone, for evaluation and generation
 };
 

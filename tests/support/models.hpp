@@ -1,11 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// model_loss.hpp: a model's forward_backward with the loss as its value.
+// models.hpp: a configuration with its vocabulary in blocks, and a model's forward_backward with the loss as its value.
 #pragma once
 #include <kozero/core/views.hpp>
 #include <kozero/model/model.hpp>
 
 namespace kozero::tests {
+
+/// With the vocabulary in blocks of so many rows.
+inline model::Config in_blocks(model::Config config, std::int64_t rows) {
+  config.vocab_block = rows;
+  return config;
+}
 
 inline double forward_backward(model::Model<float>& model, ParameterAccess<float>& access, const model::Batch& batch,
                                float loss_scale) {
