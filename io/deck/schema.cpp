@@ -212,14 +212,14 @@ std::vector<DeckRow> zero_rows() {
        "changes no bit where sums are in rank order"},
       {"zero.offload_optimizer", kZero<&K::offload_optimizer>, words({"none", "host", "disk"}),
        "moments and master weights; none: with the other arrays; disk (runs on the host): in files; host (runs on "
-       "GPUs): in pinned memory of the host"},
+       "GPUs): in the host's memory, updated by its cores"},
       {"zero.offload_parameters", kZero<&K::offload_parameters>, words({"none", "host", "disk"}),
        "the same for the weights that the model reads, in stage 3"},
       {"zero.offload_dir", kZero<&K::offload_dir>, anything(),
        "an existing folder on a disk of each node, for these files, which end with the run", "run.dir"},
       {"zero.offload_mib", kZero<&K::offload_mib>, from_to(1, kWide),
-       "memory of a rank, in MiB, for the pages of these files that an update has in use and ahead; the system's "
-       "cache of the files comes on top where there is room"},
+       "MiB of a rank's memory for what an update has in use and ahead: pages of these files, beside the system's cache "
+       "of them, or a GPU's buffers on the host"},
   };
 }
 

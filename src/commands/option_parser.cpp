@@ -85,6 +85,7 @@ template Option OptionParser::add(const std::string&, std::uint64_t&, const std:
 template Option OptionParser::add(const std::string&, double&, const std::string&);
 template Option OptionParser::add(const std::string&, std::vector<std::string>&, const std::string&);
 template Option OptionParser::add(const std::string&, std::vector<std::int64_t>&, const std::string&);
+template Option OptionParser::add(const std::string&, std::vector<double>&, const std::string&);
 
 Option OptionParser::add_flag(const std::string& name, bool& value, const std::string& description) {
   return Option(app_->add_flag(name, value, description));

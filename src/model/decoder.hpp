@@ -105,7 +105,8 @@ class Decoder : public Model<Scalar> {
   [[nodiscard]] bool ends_unit(std::size_t layer) const {
     return layer + 1 == parts_.blocks.size() || begins_unit(layer + 1);
   }
-  /// The weights of the block's unit, held until release_block of any block of it.
+  /// The weights of the block's unit. The unit stays acquired until release_block of one of its blocks, across calls:
+  /// recompute acquires units that backward then releases.
   Vector<const Scalar> acquire_block(ParameterAccess<Scalar>& access, std::size_t layer);
   void release_block(ParameterAccess<Scalar>& access, std::size_t layer);
 

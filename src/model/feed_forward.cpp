@@ -117,11 +117,11 @@ void FeedForward<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const Un
   const Gradients d = take_gradients(scratch, pass.num_rows());
 
   const Matrix<const Scalar> dbranch = leave<Scalar>(pass, d.dbranch, dx, output_stream_);
-  down_.to_weights(pass.space, gradient, dbranch, a.active, d.reduction);
+  down_.backward_weights(pass.space, gradient, dbranch, a.active, d.reduction);
   if (activation_ == Activation::gelu) {
-    down_.to_input_of_gelu(pass.space, d.dhidden, dbranch, a.hidden, weights);
+    down_.backward_input_of_gelu(pass.space, d.dhidden, dbranch, a.hidden, weights);
   } else {
-    down_.to_input(pass.space, d.dactive, dbranch, weights);
+    down_.backward_input(pass.space, d.dactive, dbranch, weights);
     kernels::swiglu_backward(pass.space, d.dhidden, d.dactive, a.hidden);
   }
   up_.backward(pass.space, d.dnormed, gradient, d.dhidden, a.normed, weights, d.reduction);

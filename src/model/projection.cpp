@@ -57,19 +57,19 @@ void Projection<Scalar>::forward_gelu(const Device& space, Matrix<Scalar> y, Mat
 }
 
 template <class Scalar>
-void Projection<Scalar>::to_input(const Device& space, Matrix<Scalar> dx, Matrix<const Scalar> dy,
+void Projection<Scalar>::backward_input(const Device& space, Matrix<Scalar> dx, Matrix<const Scalar> dy,
                                   Vector<const Scalar> weights) const {
   kernels::matmul(space, dx, Op::none, dy, backwards(), weight_.in(weights), false);
 }
 
 template <class Scalar>
-void Projection<Scalar>::to_input_of_gelu(const Device& space, Matrix<Scalar> dhidden, Matrix<const Scalar> dy,
+void Projection<Scalar>::backward_input_of_gelu(const Device& space, Matrix<Scalar> dhidden, Matrix<const Scalar> dy,
                                           Matrix<const Scalar> hidden, Vector<const Scalar> weights) const {
   kernels::matmul_gelu_gradient<Device, Scalar>(space, dhidden, dy, backwards(), weight_.in(weights), hidden);
 }
 
 template <class Scalar>
-void Projection<Scalar>::to_weights(const Device& space, const UnitGradient& gradient, Matrix<const Scalar> dy,
+void Projection<Scalar>::backward_weights(const Device& space, const UnitGradient& gradient, Matrix<const Scalar> dy,
                                     Matrix<const Scalar> x, Vector<float> workspace) const {
   const auto dweight = weight_.in(gradient.values);
   const bool outputs_first = orientation_ == Orientation::output_input;
@@ -88,8 +88,8 @@ template <class Scalar>
 void Projection<Scalar>::backward(const Device& space, Matrix<Scalar> dx, const UnitGradient& gradient,
                                   Matrix<const Scalar> dy, Matrix<const Scalar> x, Vector<const Scalar> weights,
                                   Vector<float> workspace) const {
-  to_input(space, dx, dy, weights);
-  to_weights(space, gradient, dy, x, workspace);
+  backward_input(space, dx, dy, weights);
+  backward_weights(space, gradient, dy, x, workspace);
 }
 
 #define KOZERO_INSTANTIATE(T) template class Projection<T>;

@@ -154,7 +154,7 @@ void require_same(const std::string& path, const std::string& what, const std::s
                                   "\"; `kozero bench tune` makes one here");
 }
 
-kernels::ProductAlgorithms ways_in(const std::string& text, const std::string& path) {
+kernels::ProductAlgorithms algorithms_in(const std::string& text, const std::string& path) {
   const io::TuningFile tuning = io::parse_tuning(text, path);
   const io::TuningFile here = tuning_of_this_device();
   require_same(path, "device", tuning.device, here.device);
@@ -180,7 +180,9 @@ std::string apply_tuning(const io::Deck& deck, dist::Communicator& comm) {
       dist::agreed(comm, [&] { return reads ? io::read_whole_file(path, kLargestFile) : std::string(); });
   const std::string text = given ? comm.broadcast_control(mine) : "";
   dist::agreed(
-      comm, [&] { kernels::use_product_algorithms(given ? ways_in(text, path) : kernels::ProductAlgorithms(), path); });
+      comm, [&] {
+        kernels::use_product_algorithms(given ? algorithms_in(text, path) : kernels::ProductAlgorithms(), path);
+      });
   return text;
 }
 

@@ -163,8 +163,10 @@ model::Config resolved_for(const io::Deck& deck, const model::Config& config) {
   }
 }
 
-/// How many blocks, equal for all units but the last, have gradients of at most `bucket_mib`: at least one. Units and
-/// the groups of `group` blocks that are computed again together begin together.
+/// Blocks a unit: as many as have gradients of at most `bucket_mib`, at least one, and then as few as give that number
+/// of units. With 12 blocks of 12 MiB, 61 MiB has room for 5; 4 blocks also give 3 units.
+/// Where groups of `group` blocks are computed again, each unit is a whole number of groups or each group of units:
+/// with groups of 6 blocks, 3 blocks instead of 4.
 std::int64_t blocks_in_unit(model::Config config, double bucket_mib, std::int64_t group) {
   if (!architecture(config.arch).decoder || bucket_mib == 0.0) return 1;
   const std::int64_t layers = config.layers;

@@ -253,7 +253,7 @@ void Trainer<Scalar>::update(const StepResult& result) {
                          (clips ? config_.grad_clip / result.grad_norm : 1.0) / result.loss_scale};
   {
     auto timer = timeline_.phase("update");
-    if (host_update_ != nullptr) host_update_->run(*optimizer_, step);
+    if (host_update_ != nullptr) host_update_->run(*optimizer_, step);  // then update_parts_ is empty
     for (const UpdatePart& part : update_parts_) {
       const auto& owned = state_.update_ranges()[part.range];
       const optim::Target<Scalar> all{owned.master, owned.stored};

@@ -4,8 +4,10 @@
 // weights.
 // Seven ranks split into groups of 1, 2, 3, 4 and 7, so that one MPI program covers every rank count.
 #include <catch2/catch_test_macros.hpp>
+#include <array>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "groups.hpp"
@@ -333,6 +335,7 @@ TEST_CASE("a vocabulary in blocks stays near the whole, from step to step") {
 
 TEST_CASE("sharding in groups of ranks gives the bits of one group, by every algorithm of the sums") {
   const int num_ranks = test::world_size() == 7 ? 6 : std::min(4, test::world_size());
+  std::size_t turn = 0;
   for (const auto precision : {Precision::f32, Precision::bf16}) {
     for (const int micro_steps : {1, 3}) {
       TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .micro_steps = micro_steps, .global_batch = 11};
@@ -341,7 +344,10 @@ TEST_CASE("sharding in groups of ranks gives the bits of one group, by every alg
       for (run.stage = 1; run.stage <= 3; ++run.stage) {
         for (const int of_group : {1, 2, 3}) {
           if (num_ranks % of_group != 0) continue;
-          for (const int ranks_per_node : {0, 1, of_group, -1}) {
+          // On 6 ranks one of these a time: each stage and group meets all four.
+          const std::array<int, 4> of_nodes = {0, 1, of_group, -1};
+          const bool all = test::world_size() < 7;
+          for (const int ranks_per_node : all ? std::span(of_nodes) : std::span(of_nodes).subspan(turn++ % 4, 1)) {
             run.check_every = ranks_per_node == 1 ? 1 : 0;
             run.offload = {};
             if (ranks_per_node == -1) run.offload = tests::offloaded_to(tests::Kind::disk, run.stage == 3);

@@ -55,8 +55,8 @@ class HostMemory final : public MemorySource {
 
 // Copies between the host's memory and the device's, in order, beside the kernels and while the host works.
 //   copies.start(to, from, bytes); ... copies.wait()
-// On a host build both memories are one, and only tests copy: start copies, and wait copies once more, so that an array
-// which is read or written between the two where it must not be gets other values.
+// On a host build both memories are one, and only tests copy: start fills `to` with NaN, and wait copies, so that a use
+// of either array between the two shows.
 
 class DeviceCopies {
  public:

@@ -18,8 +18,8 @@ namespace kozero::model {
 // A linear map of rows, with its gradients.
 //   y = x W + b        W (I, O)   GPT-2's orientation          x (N, I)   y (N, O)   b (O), if any
 //   y = x W^T + b      W (O, I)   Llama's orientation
-// to_input overwrites dx; to_weights adds into W's and b's parts of `gradient`, and writes W's where that begins. Runs
-// on `space`; returns without fencing.
+// backward_input overwrites dx; backward_weights adds into W's and b's parts of `gradient`, and writes W's where that
+// begins. Runs on `space`; returns without fencing.
 
 enum class Orientation { input_output, output_input };
 
@@ -42,17 +42,18 @@ class Projection {
   void forward_gelu(const Device& space, Matrix<Scalar> y, Matrix<Scalar> active, Matrix<const Scalar> x,
                     Vector<const Scalar> weights) const;
 
-  void to_input(const Device& space, Matrix<Scalar> dx, Matrix<const Scalar> dy, Vector<const Scalar> weights) const;
+  void backward_input(const Device& space, Matrix<Scalar> dx, Matrix<const Scalar> dy,
+                      Vector<const Scalar> weights) const;
 
   /// dhidden = dx gelu'(hidden), where x = gelu(hidden).
-  void to_input_of_gelu(const Device& space, Matrix<Scalar> dhidden, Matrix<const Scalar> dy,
-                        Matrix<const Scalar> hidden, Vector<const Scalar> weights) const;
+  void backward_input_of_gelu(const Device& space, Matrix<Scalar> dhidden, Matrix<const Scalar> dy,
+                              Matrix<const Scalar> hidden, Vector<const Scalar> weights) const;
 
   /// `workspace`: row_reduction_workspace(O) floats where there is a bias.
-  void to_weights(const Device& space, const UnitGradient& gradient, Matrix<const Scalar> dy, Matrix<const Scalar> x,
-                  Vector<float> workspace) const;
+  void backward_weights(const Device& space, const UnitGradient& gradient, Matrix<const Scalar> dy,
+                        Matrix<const Scalar> x, Vector<float> workspace) const;
 
-  /// to_input and to_weights.
+  /// backward_input and backward_weights.
   void backward(const Device& space, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> dy,
                 Matrix<const Scalar> x, Vector<const Scalar> weights, Vector<float> workspace) const;
 
