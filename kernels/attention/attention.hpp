@@ -5,11 +5,11 @@
 //   l(i) = log sum_{j<=i} exp(s(i,j))            y(i,:) = sum_j m(i,j) p(i,j) v(j,:)
 //   l is the logsumexp; m = 1, or with dropout 0 or 1 / (1 - dropout)
 //   qkv (N, (H + 2 KV) D), a row = H query heads | KV key heads | KV value heads      y (N, H D)     logsumexp (B H, T)
-// Query head h reads key and value head h / (H / KV): grouped-query attention; KV = H is the usual one.
-// Backward recomputes p from the logsumexp, and overwrites dqkv. No (T, T) matrix of a head exists: on the host blocks
-// of 32 keys by 32 queries on the processor's tile unit (attention_host.hpp), or where there is none a strip of rows a
-// thread by the library of matmul_host.hpp (attention_host.hpp); on GPUs cuDNN (attention_cudnn.hpp), or a team a block
-// of rows (attention_teams.hpp). Bits do not depend on the number of threads. Runs on `space`; returns without fencing.
+// Query head h reads key and value head h / (H / KV): grouped-query attention; KV = H is multi-head attention.
+// Backward recomputes p from the logsumexp and overwrites dqkv. No (T, T) matrix of a head exists. The host computes
+// blocks of 32 keys by 32 queries on the processor's tile unit, or without one a strip of rows per thread by the
+// library of matmul_host.hpp (both attention_host.hpp). GPUs use cuDNN (attention_cudnn.hpp), or a team per block of
+// rows (attention_teams.hpp). Bits do not depend on the number of threads. Runs on `space`; returns without fencing.
 // Dao, Fu, Ermon, Rudra, Re, "FlashAttention", 2022, arXiv:2205.14135; Ainslie et al. 2023, arXiv:2305.13245.
 #pragma once
 #include <cstdint>
@@ -29,7 +29,7 @@ struct AttentionShape {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  ///< divides heads
   std::int64_t head_dim = 0;
-  float dropout = 0.0F;                       ///< share of the probabilities that are dropped
+  float dropout = 0.0F;                       ///< probability of dropping an element of p
   std::uint64_t key = 0;                      ///< of the dropout's random stream
   const std::uint64_t* sample_ids = nullptr;  ///< one a sequence, on the device; read where dropout > 0
 
@@ -63,13 +63,13 @@ struct AttentionShape {
   }
 };
 
-/// Whether backward gives the same bits each time: it does unless `fastest` is chosen,
-/// where a back end is faster without.
+/// Whether backward gives the same bits each time. With `fastest`, a back end may use a faster algorithm that does
+/// not.
 enum class Attention { repeating, fastest };
 void choose_attention(Attention attention);
 
-/// Who computes attention of that shape for arrays of T: "AVX-512 BF16", "oneDNN", "loops", "cuDNN 9.19.0", or "blocks
-/// in shared memory (cuDNN: <why not>)".
+/// The algorithm of attention of that shape for arrays of T: "AVX-512 BF16", "oneDNN", "loops", "cuDNN 9.19.0", or
+/// "blocks in shared memory (cuDNN: <why not>)".
 template <class T>
 std::string attention_by(const AttentionShape& shape);
 
@@ -86,7 +86,7 @@ void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, Matr
                         Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
                         Vector<float> workspace);
 
-/// Throws where an array does not have the shape's extents.
+/// Throws if an array does not have the shape's extents.
 template <class Y, class Lse, class Qkv>
 void require_attention(const AttentionShape& shape, const Y& y, const Lse& logsumexp, const Qkv& qkv) {
   const auto has = [](const auto& view, std::int64_t rows, std::int64_t columns) {

@@ -3,7 +3,7 @@
 // attention_host.hpp: the two algorithms of attention.hpp on a host, and their tasks and per-thread scratch.
 //   tiles    blocks of 32 keys by 32 queries on the processor's tile unit
 //   strips   rows of queries on the library's products
-// Tasks do not read what other tasks write, so bits do not depend on which thread takes which task.
+// No task reads the output of another, so bits do not depend on which thread runs which task.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
@@ -16,12 +16,11 @@
 
 namespace kozero::kernels {
 
-// Attention's tasks on the threads of a host, each thread with scratch of its own.
-// Tasks are taken in turn by whoever is free; none reads what another writes, so bits do not depend on who takes which.
+// Attention's tasks on the threads of a host, each thread with its own scratch. An idle thread takes the next task.
 
 inline constexpr std::int64_t kLineFloats = 16;  ///< floats of a cache line
 
-/// Floats of workspace for `scratch` floats a thread, wherever the workspace begins.
+/// Floats of workspace for `scratch` floats per thread, for any alignment of the workspace.
 inline std::int64_t workspace_of_threads(std::int64_t scratch) {
   return Device().concurrency() * scratch + kLineFloats;
 }
@@ -63,9 +62,9 @@ void attention_strips_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> d
 //   forward    S^T = K Q^T      P^T = exp(S^T / sqrt(D) - l)                 Y^T = V^T (m P)^T
 //   backward   dP^T = V dY^T    dS^T = P^T * (m dP^T - rowsum(dY * Y))
 //              dV += (m P)^T dY      dK += dS^T Q / sqrt(D)      dQ^T += K^T dS^T / sqrt(D)
-// Scores are made transposed, so that P^T and dS^T are operands of the products that follow as they lie. In bf16 P and
-// dS are rounded before those products; fp16 is multiplied as float; all sums are in float. Bits depend on the unit
-// alone. The contract is attention.hpp's; the scratch is that of one thread, in floats (attention_host.hpp).
+// Scores are computed transposed, so that P^T and dS^T are operands of the next products without a transposition. In
+// bf16, P and dS are rounded before those products; fp16 is multiplied as float; all sums are in float. Bits depend
+// only on the unit. The contract is attention.hpp's; the scratch is that of one thread, in floats (attention_host.hpp).
 
 template <class T>
 std::int64_t attention_tiles_forward_scratch(const AttentionShape& shape);

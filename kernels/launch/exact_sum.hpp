@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// exact_sum.hpp: the sum of the squares of vectors, the same bits however they are cut into shards, on any number of
-// threads, and in any order.
+// exact_sum.hpp: the sum of squares of vectors, with the same bits for any shards, number of threads and order.
 //   block sum = the squares of 64 elements, added in double in a fixed order; a vector begins with a block
-//   sum       = block sums added as integers: a double m 2^e goes to the words of 32 bits that it has bits in
-// Words are 64 bits wide: 2^30 additions fit before carries are taken. Kulisch, "Computer Arithmetic and Validity" (the
-// long accumulator); the layout of words is ours.
+//   sum       = block sums added as integers: a double m 2^e is split over 32-bit words
+// Words are stored in 64 bits: 2^30 additions fit before carries must be propagated. Kulisch, "Computer
+// Arithmetic and Validity" (the long accumulator); the word layout is ours.
 #pragma once
 #include <array>
 #include <cmath>
@@ -18,7 +17,7 @@
 
 namespace kozero::kernels {
 
-/// What doubles >= 0 add up to: the sum over i of words[i] 2^(32 i - 1074), and how many were infinite and NaN.
+/// A sum of doubles >= 0: the sum over i of words[i] 2^(32 i - 1074), and the counts of infinities and NaNs.
 struct ExactSum {
   static constexpr int kValueWords = 66;
   static constexpr int kWords = kValueWords + 2;
@@ -28,14 +27,14 @@ struct ExactSum {
     for (int i = 0; i < kWords; ++i) words[i] += other.words[i];
     return *this;
   }
-  /// Takes carries, so that each word of the value is below 2^32.
+  /// Propagates carries, so that each word is below 2^32.
   void normalize() {
     for (int i = 0; i + 1 < kValueWords; ++i) {
       words[i + 1] += words[i] >> 32U;
       words[i] &= 0xFFFFFFFFU;
     }
   }
-  /// As a double; infinity or NaN where one was added. After normalize().
+  /// The sum as a double; infinity or NaN if one was added. Call after normalize().
   [[nodiscard]] double value() const {
     if (words[kValueWords + 1] > 0) return std::numeric_limits<double>::quiet_NaN();
     if (words[kValueWords] > 0) return std::numeric_limits<double>::infinity();
@@ -47,7 +46,7 @@ struct ExactSum {
   }
 };
 
-/// add(word, bits) for the words that a double >= 0, or one that is not finite, adds to.
+/// Calls add(word, bits) for each word that a double, >= 0 or not finite, adds to.
 template <class Add>
 KOKKOS_INLINE_FUNCTION void add_exactly(double value, const Add& add) {
   const auto bits = Kokkos::bit_cast<std::uint64_t>(value);
@@ -65,7 +64,7 @@ KOKKOS_INLINE_FUNCTION void add_exactly(double value, const Add& add) {
   add(word + 2, high >> 32U);
 }
 
-inline constexpr std::int64_t kSquaresBlock = 64;  ///< elements of a block: what shards begin and end on
+inline constexpr std::int64_t kSquaresBlock = 64;  ///< elements of a block; shards begin and end at block boundaries
 
 /// The squares of one block, `extent` <= kSquaresBlock elements, by 8 lanes.
 KOKKOS_INLINE_FUNCTION double squares_of_block(const float* x, std::int64_t extent) {
@@ -87,7 +86,7 @@ KOKKOS_INLINE_FUNCTION double squares_of_block(const float* x, std::int64_t exte
   return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
 }
 
-/// Host: a run of blocks into a row of words of its own.
+/// Host: adds a run of blocks into its own row of words.
 struct AddSquaresOfRun {
   const float* x;
   std::int64_t extent;
@@ -104,7 +103,7 @@ struct AddSquaresOfRun {
   }
 };
 
-/// Device: one block a thread, into one of the rows.
+/// Device: each thread adds one block into one of the rows.
 struct AddSquaresOfBlock {
   const float* x;
   std::int64_t extent;
@@ -119,14 +118,14 @@ struct AddSquaresOfBlock {
   }
 };
 
-/// The running sum on a device. What it launches is in the order of its calls; sum() alone waits.
+/// The running sum on a device. Kernels run in the order of the calls; only sum() waits.
 class SumOfSquares {
  public:
   SumOfSquares() : rows_("kozero::sum_of_squares", static_cast<std::size_t>(num_rows() * ExactSum::kWords)) {}
 
   void clear() { Kokkos::deep_copy(Device(), rows_, 0U); }
 
-  /// Adds the squares of a vector, whose first element is a block's first.
+  /// Adds the squares of a vector, which begins with a block.
   void add(Vector<const float> x) {
     const auto extent = static_cast<std::int64_t>(x.extent(0));
     const std::int64_t blocks = (extent + kSquaresBlock - 1) / kSquaresBlock;
@@ -141,7 +140,7 @@ class SumOfSquares {
     }
   }
 
-  /// Since clear(), with its carries taken. Waits for the device.
+  /// The sum since clear(), normalized. Waits for the device.
   [[nodiscard]] ExactSum sum() const {
     const auto rows = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), rows_);
     Device().fence("kozero::sum_of_squares");

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// row_blocks.hpp: column sums of a matrix, in fixed blocks of rows, and the gradient of a bias, which is one.
+// row_blocks.hpp: column sums of a matrix in fixed blocks of rows, for example the gradient of a bias.
 //   out[k](c) += sum over n of terms(n, x(n, c), y(n, c), ...)[k]         n in [0, rows), c in [0, columns)
 //   dbias(c) += sum over n of dy(n, c)
 // The blocks and the order of the sums depend on the shape alone. Runs on `space` and returns without fencing.
@@ -17,7 +17,7 @@
 
 namespace kozero::kernels {
 
-// Where rows lie that are added up together: those of matrices, or parts of them, as heads are.
+// Addresses of the rows to sum: rows of matrices, or parts of rows, such as heads.
 
 /// Row n begins at n * stride.
 template <class T>
@@ -31,8 +31,8 @@ struct WholeRows {
   [[nodiscard]] KOKKOS_FUNCTION bool packed() const { return is_aligned(data) && stride % kPackOf<T> == 0; }
 };
 
-/// Rows that lie one behind the other, `parts` of them in each longer one: row n at (n / parts) * stride + (n % parts)
-/// * extent. Fewer than 2^32 of them.
+/// Parts of longer rows, `parts` consecutive ones in each: row n begins at (n / parts) * stride + (n % parts) * extent.
+/// Fewer than 2^32 rows.
 template <class T>
 struct PartsOfRows {
   using Stored = T;
@@ -44,7 +44,7 @@ struct PartsOfRows {
   [[nodiscard]] KOKKOS_FUNCTION const T* at(std::int64_t n) const {
     return data + row(n) * stride + (n - row(n) * parts) * extent;
   }
-  /// The longer row of row n; a GPU divides 32 bits in a fourth of the time.
+  /// The longer row of row n. In 32 bits, since a GPU divides 64 bits in four times the time.
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t row(std::int64_t n) const {
     return static_cast<std::uint32_t>(n) / static_cast<std::uint32_t>(parts);
   }
@@ -53,7 +53,7 @@ struct PartsOfRows {
   }
 };
 
-/// `count` rows of each of some arrays of one type.
+/// `count` rows of each of several arrays of one type.
 template <class Array, int kArrays>
 struct Rows {
   Kokkos::Array<Array, kArrays> arrays;
@@ -74,14 +74,14 @@ auto rows_of(const Matrix<const T>& first, const More&... more) {
 // workspace, and the partials are added in a fixed order. No atomics: the bits depend on rows and columns alone. The
 // workspace has row_reduction_workspace(columns) floats. Runs on `space`; returns without fencing.
 
-/// Of kSums sums a column; a GPU has more workers to feed.
+/// Number of row blocks for kSums sums per column; more on a GPU, which has more workers.
 template <int kSums>
 inline constexpr std::int64_t kRowBlocks = runs_on_host<Device> ? 32 : 1024 / kSums;
 
 /// Floats of workspace that the backward of bias, layernorm or rmsnorm needs for that many columns.
 constexpr std::int64_t row_reduction_workspace(std::int64_t columns) { return 2 * kRowBlocks<2> * columns; }
 
-/// The blocks that rows are cut into, all but the last of one extent.
+/// Blocks of rows of equal extent, the last possibly smaller.
 template <int kSums>
 struct RowBlocks {
   std::int64_t extent;  ///< rows of a block
@@ -91,19 +91,19 @@ struct RowBlocks {
       : extent((rows + kRowBlocks<kSums> - 1) / kRowBlocks<kSums>), count((rows + extent - 1) / extent) {}
 };
 
-/// Columns that one worker sums at a time: a pack for each of a warp's lanes, or what stays in a host core's first
-/// cache; on a host mostly a whole row, so that rows are read as one stream.
+/// Columns that one worker sums at a time. On a GPU, a pack per lane of a warp. On a host, as many as the first-level
+/// cache holds, mostly a whole row, so that rows are read as one stream.
 template <class Space, class T>
 inline constexpr std::int64_t kColumnTile = runs_on_host<Space> ? 4096 : std::int64_t{kLanes} * kPackOf<T>;
-/// Columns of which one worker adds the partials.
+/// Columns whose partial sums one worker adds.
 template <class Space>
 inline constexpr std::int64_t kPartialTile = runs_on_host<Space> ? 256 : kLanes;
 
-/// What a row adds to the sums of one column.
+/// A row's terms of the sums of one column.
 template <int kSums>
 using RowTerms = Kokkos::Array<float, kSums>;
 
-/// The columns [first, first + width) of a vector that is worked on in tiles.
+/// Columns [first, first + width) of a vector that is processed in tiles.
 struct ColumnTile {
   std::int64_t first, width;
 
@@ -128,7 +128,7 @@ struct RowSums {
   template <int kWidth>
   using ColumnSums = Kokkos::Array<Pack<kWidth>, kSums>;
 
-  /// sum[k] += terms[k] of rows [n, n + kRows), all of which are read before the first is added.
+  /// sum[k] += terms[k] of rows [n, n + kRows). All rows are read before the first is added.
   template <int kRows, int kWidth, int... kIndices>
   KOKKOS_FUNCTION void add_rows(ColumnSums<kWidth>& sum, std::int64_t n, std::int64_t c,
                                 std::integer_sequence<int, kIndices...> /*indices*/) const {
@@ -147,7 +147,7 @@ struct RowSums {
     }
   }
 
-  /// sums[k * stride + c] = sum over the rows of terms[k], in registers: how a GPU's lane goes down its columns
+  /// sums[k * stride + c] = sum over the rows of terms[k], in registers: a GPU lane goes down its columns
   /// [c, c + kWidth).
   template <int kWidth>
   KOKKOS_FUNCTION void go_down(float* sums, std::int64_t stride, std::int64_t c) const {
@@ -160,7 +160,7 @@ struct RowSums {
     for (int k = 0; k < kSums; ++k) store_pack(sums + k * stride + c, sum[k]);
   }
 
-  /// The same on a host, row after row, which are read as streams.
+  /// The same on a host, row after row, so that rows are read as streams.
   template <int... kIndices>
   void go_along(float* sums, std::int64_t stride, std::int64_t width,
                 std::integer_sequence<int, kIndices...> /*indices*/) const {
@@ -189,7 +189,7 @@ struct RowSums {
   }
 };
 
-/// Sums of rows, `count` of them `stride` floats apart, as add_partials has them.
+/// `count` rows of partial sums, `stride` floats apart.
 struct Partials {
   float* sums;
   std::int64_t count;
@@ -204,7 +204,7 @@ KOKKOS_INLINE_FUNCTION void add_share(const Partials& partials, std::int64_t beg
   partials.sums[begin * partials.stride + c] = sum;
 }
 
-/// add_partials of a GPU: each of the team's threads adds one share of the partials, then one adds these.
+/// add_partials on a GPU: each thread of the team adds a share of the partials, then one thread adds the shares.
 template <class Team>
 KOKKOS_INLINE_FUNCTION void add_shares(const WholeTeam<Team>& whole, float* out, const Partials& partials,
                                        std::int64_t width) {
@@ -224,7 +224,7 @@ KOKKOS_INLINE_FUNCTION void add_shares(const WholeTeam<Team>& whole, float* out,
   });
 }
 
-/// out[c] += sum over the partials of sums[n * stride + c], for c in [0, width); the sums are used up.
+/// out[c] += sum over the partials of sums[n * stride + c], for c in [0, width); overwrites the sums.
 template <class Team>
 KOKKOS_INLINE_FUNCTION void add_partials(const Team& team, float* out, const Partials& partials, std::int64_t width) {
   KOKKOS_IF_ON_HOST((float* const sums = partials.sums; for (std::int64_t n = 1; n < partials.count; ++n) {
@@ -234,8 +234,7 @@ KOKKOS_INLINE_FUNCTION void add_partials(const Team& team, float* out, const Par
   KOKKOS_IF_ON_DEVICE((add_shares(team, out, partials, width);))
 }
 
-/// Writes each block's sums: those of block b and sum k are the `columns` floats from partials + (b * kSums + k) *
-/// columns.
+/// Writes each block's sums: sum k of block b has `columns` floats at partials + (b * kSums + k) * columns.
 template <int kSums, class Space, class Array, int kArrays, class Terms>
 void sum_blocks(const Space& space, const std::string& label, float* partials, const Rows<Array, kArrays>& rows,
                 std::int64_t columns, const Terms& terms) {
@@ -252,7 +251,7 @@ void sum_blocks(const Space& space, const std::string& label, float* partials, c
       });
 }
 
-/// Adds the blocks' sums in a fixed order, and then to `out`.
+/// Adds the blocks' sums in a fixed order and accumulates them into `out`.
 template <int kSums, class Space>
 void add_blocks(const Space& space, const std::string& label, const Kokkos::Array<Vector<float>, kSums>& out,
                 float* partials, std::int64_t blocks) {

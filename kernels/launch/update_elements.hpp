@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// update_elements.hpp: one pass of an optimizer over weights, which also leaves them in 16 bits where a network reads
+// update_elements.hpp: one pass of an optimizer over weights, which also writes 16-bit weights if the network reads
 // those.
 //   {weight(i), state(i), ...} = update({weight(i), state(i), ...}, gradient(i), decays);  stored(i) = T(weight(i))
 // In f32 `stored` is the weights themselves and is not written. Elements with and without weight decay lie in runs, and
-// one kernel updates all runs: a GPU's thread takes a pack (packs.hpp) and looks for its run, a host's block goes from
-// run to run. Runs on `space`; returns without fencing.
+// one kernel updates all runs: a GPU thread takes a pack (packs.hpp) and finds its run, a host block goes from run to
+// run. Runs on `space`; returns without fencing.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace kozero::kernels {
 
-/// Run r is the elements [end[r - 1], end[r]). No run at all: every element decays.
+/// Run r has the elements [end[r - 1], end[r]). Without runs, every element decays.
 struct UpdateRuns {
   static constexpr int kMost = 16;
   int count = 0;
@@ -35,7 +35,7 @@ struct UpdateRuns {
   }
 };
 
-/// An element's weight and then what the optimizer keeps of it.
+/// An element's weight, followed by its optimizer states.
 template <int kArrays>
 using Element = Kokkos::Array<float, kArrays>;
 
@@ -95,7 +95,7 @@ struct ElementUpdate {
     if constexpr (has_master<T>) store_pack(stored + first, packs[0]);
   }
 
-  /// The elements of pack `pack`, on a GPU: together where they are of one run.
+  /// The elements of pack `pack`, on a GPU: vectorized if they belong to one run.
   KOKKOS_FUNCTION void update_part(std::int64_t pack) const {
     const std::int64_t first = pack * kCount;
     const int run = runs.at(first);
@@ -113,7 +113,7 @@ struct ElementUpdate {
   }
 };
 
-/// What an update reads and writes; the runs together are all of it.
+/// The arrays of an update; the runs cover them.
 template <class T, int kArrays>
 struct UpdatedArrays {
   Kokkos::Array<Vector<float>, kArrays> weights_and_state;

@@ -31,8 +31,9 @@ KOKKOS_INLINE_FUNCTION std::uint32_t smaller(std::uint32_t a, std::uint32_t b) {
 KOKKOS_INLINE_FUNCTION std::int32_t smaller(std::int32_t a, std::int32_t b) { return a < b ? a : b; }
 KOKKOS_INLINE_FUNCTION std::int32_t larger(std::int32_t a, std::int32_t b) { return a > b ? a : b; }
 
-/// x in [least, largest], NaN as it is. Comparisons of floats would be branches that end in constants, and g++ copies
-/// all that follows for each of them: so bits are compared. Adding kNaNs makes +NaN negative integers, -NaN small ones.
+/// Clamps x to [least, largest]; NaN stays NaN. Bits are compared, since float comparisons become branches to
+/// constants, for each of which g++ duplicates the following code. Adding kNaNs makes +NaN negative integers, -NaN
+/// small ones.
 KOKKOS_INLINE_FUNCTION float clamped(float x, float least, float largest) {
   constexpr std::uint32_t kNaNs = 0x007FFFFFU;
   const auto moved = [](float value) { return Kokkos::bit_cast<std::uint32_t>(value) + kNaNs; };
@@ -42,7 +43,7 @@ KOKKOS_INLINE_FUNCTION float clamped(float x, float least, float largest) {
 
 /// 2^(n + f) of f in [-1/2, 1/2] and n in [-126, 129], given by the bits of kRounder + 126 + n; zero where n is -126.
 KOKKOS_INLINE_FUNCTION float scaled_exp2(float f, std::uint32_t shifted) {
-  float twice = 2.0F * 1.5353309982463995e-4F;  // twice 2^f times 2^(n - 1), for 2^128 is no float
+  float twice = 2.0F * 1.5353309982463995e-4F;  // twice 2^f times 2^(n - 1), for 2^128 is not a float
   twice = twice * f + 2.0F * 1.3398938936252374e-3F;
   twice = twice * f + 2.0F * 9.618437978904595e-3F;
   twice = twice * f + 2.0F * 5.550332317113832e-2F;
@@ -52,8 +53,8 @@ KOKKOS_INLINE_FUNCTION float scaled_exp2(float f, std::uint32_t shifted) {
   return twice * Kokkos::bit_cast<float>(shifted << 23);
 }
 
-/// 2^x for every finite float; an infinity gives NaN on a host. The cheaper one: n is clamped, as an integer, and not
-/// x. A GPU has an instruction for it, with which CUDA's exp2f stays within 2 units in the last place.
+/// 2^x for every finite float; an infinity gives NaN on a host. Cheaper than fast_exp, since the integer n is clamped
+/// and not x. On a GPU, CUDA's exp2f uses an instruction and stays within 2 units in the last place.
 KOKKOS_INLINE_FUNCTION float fast_exp2(float x) {
   KOKKOS_IF_ON_DEVICE((return Kokkos::exp2(x);))
   KOKKOS_IF_ON_HOST(

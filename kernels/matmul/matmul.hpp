@@ -3,16 +3,16 @@
 // matmul.hpp: the matrix product of row-major dense matrices.
 //   c = op(a) op(b)   or   c += op(a) op(b)   or   c = op(a) op(b) + bias   or   c = op(a) op(b) [+ bias] + addend
 //   c, addend (M, N)   op(a) (M, K)   op(b) (K, N)   bias (N)
-// and, for the layer whose output passes through a GELU, in one call, so that a back end may fuse them (cuBLASLt and
-// AMX do)
+// For a layer with a GELU behind it, product and GELU are one call, so that a back end may fuse them (cuBLASLt and AMX
+// do):
 //   hidden = op(a) op(b) + bias, active = gelu(hidden)      and      dhidden = op(a) op(b) * gelu'(hidden)
-// and likewise the gradients of a layer's weight and bias, dy (K, C) being a (K, M) or b (K, N)
+// Likewise the gradients of a layer's weight and bias, where dy (K, C) is a (K, M) or b (K, N):
 //   dweight = a^T b or dweight += a^T b, dbias(c) += sum over k of dy(k, c)
-// On the host a tile unit of the processor computes it (matmul_tiles.cpp: AMX or AVX-512), or the library
-// (matmul_host.hpp; matmul_host.cpp chooses); on NVIDIA GPUs cuBLASLt (matmul_cublaslt.cpp). What a back end sets up
-// for a shape is kept and used again; shape, operation and a table (product_tuning.hpp) choose the algorithm: a call
-// repeats bit for bit at a given number of threads, and by tiles at any. Sums are in float. From one host thread.
-// Throws Error(internal) where extents disagree. Runs on `space`; returns without fencing.
+// On the host, a tile unit of the processor (matmul_tiles.cpp: AMX or AVX-512) or a library (matmul_host.hpp) computes
+// the product; matmul_host.cpp chooses. On NVIDIA GPUs cuBLASLt does (matmul_cublaslt.cpp). Back ends cache their setup
+// per shape. Shape, operation and a table (product_tuning.hpp) choose the algorithm, so that a call repeats bit for bit
+// at a given number of threads, and with tiles at any number. Sums are in float. Call from one host thread. Throws
+// Error(internal) if extents disagree. Runs on `space`; returns without fencing.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
@@ -32,22 +32,22 @@ namespace kozero::kernels {
 /// How a stored matrix enters a product.
 enum class Op { none, transpose };
 
-/// Everything about a product but its arrays.
+/// A product without its arrays.
 struct ProductShape {
   std::int64_t m, n, k;
   Op op_a, op_b;
-  bool accumulate, has_bias;  ///< c gets more than the product: what it held or an addend; a bias
+  bool accumulate, has_bias;  ///< whether c or an addend, and a bias, are added
 
   friend auto operator<=>(const ProductShape&, const ProductShape&) = default;
 };
 
-/// What else goes into c or comes of it; null where nothing does.
+/// Further inputs and outputs of a product; null if absent.
 template <class Out, class In>
 struct Epilogue {
   const In* bias = nullptr;     ///< (N), added to each row; set where shape.has_bias
   const Out* addend = nullptr;  ///< (M, N), added where shape.accumulate; null there: c itself
   Out* active = nullptr;        ///< (M, N), gets gelu(c)
-  const Out* hidden = nullptr;  ///< (M, N), its gelu' multiplies c
+  const Out* hidden = nullptr;  ///< (M, N), c is multiplied by gelu'(hidden)
 };
 
 /// The back end's product of extents above zero.
@@ -55,7 +55,7 @@ template <class Space, class Out, class In>
 void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
               const Epilogue<Out, In>& epilogue);
 
-/// What a product multiplies.
+/// The operands of a product.
 enum class Operand { a, b };
 
 /// The back end's product c = a^T b, or c += a^T b, of extents above zero. Returns whether it also wrote the sums over
@@ -64,7 +64,7 @@ template <class Space, class T>
 bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, Matrix<const T> a, Matrix<const T> b,
                       Operand summed, Vector<float> workspace);
 
-/// The epilogue but for its bias, after a product that is complete.
+/// Applies the epilogue except its bias to a completed product.
 template <class Space, class Out, class In>
 void apply_gelu(const Space& space, const ProductShape& shape, Out* c, const Epilogue<Out, In>& epilogue) {
   const auto extent = static_cast<std::size_t>(shape.m * shape.n);
@@ -75,13 +75,13 @@ void apply_gelu(const Space& space, const ProductShape& shape, Out* c, const Epi
   }
 }
 
-/// Who is to multiply: the fastest there is that is exact in float; the library also where a tile unit would be used;
-/// or, on GPUs, tensor cores for f32 too, which read 10 bits of its 23 (TF32). A back end keeps to what it has of
-/// these.
+/// The choice of units for products: the fastest that is exact in float; the library even if there is a tile unit; or,
+/// on GPUs, tensor cores also for f32, of whose 23 mantissa bits they read 10 (TF32). A back end ignores a choice that
+/// it does not have.
 enum class Products { fastest, library, tf32 };
 void choose_products(Products products);
 
-/// Who multiplies matrices of T: "AMX", "AVX-512 BF16", "AVX-512", "oneDNN", "loops", "cuBLASLt".
+/// The unit or library that multiplies matrices of T: "AMX", "AVX-512 BF16", "AVX-512", "oneDNN", "loops", "cuBLASLt".
 template <class T>
 const char* multiplier();
 
@@ -90,15 +90,15 @@ const char* multiplier();
 template <class T>
 std::string multiplier_note();
 
-/// Multiplies what the first-level caches hold, on all threads: what the machine can give. Returns the operations,
-/// 2 M N K of all products; 0 where the library multiplies.
+/// Multiplies blocks that fit the first-level caches, on all threads, to measure the machine's peak. Returns the
+/// operations, 2 M N K of all products; 0 if the library multiplies.
 template <class Space, class T>
 double product_probe(const Space& space);
 
-/// Bytes of device memory that the back end takes at its first product, whatever its shape. 0 on a host.
+/// Bytes of device memory that the back end takes at its first product of any shape. 0 on a host.
 std::int64_t product_workspace();
 
-/// The shape of c = op(a) op(b), checked.
+/// Returns the shape of c = op(a) op(b) and checks extents.
 template <class C, class A, class B>
 ProductShape product_shape(const C& c, Op op_a, const A& a, Op op_b, const B& b) {
   const int inner_a = op_a == Op::none ? 1 : 0;
@@ -110,7 +110,7 @@ ProductShape product_shape(const C& c, Op op_a, const A& a, Op op_b, const B& b)
   return {extent(c.extent(0)), extent(c.extent(1)), extent(a.extent(inner_a)), op_a, op_b, false, false};
 }
 
-/// c(m, n) = bias(n) + addend(m, n), as far as there are such: the product of a zero inner extent.
+/// c(m, n) = bias(n) + addend(m, n), each if present: the result for a zero inner extent.
 template <class Space, class Out, class In>
 void empty_product(const Space& space, const ProductShape& shape, Out* c, const In* bias, const Out* addend) {
   const std::int64_t columns = shape.n;
@@ -133,7 +133,7 @@ void multiply_or_fill(const Space& space, const ProductShape& shape, Out* c, con
   }
 }
 
-/// c = op(a) op(b), plus c where `accumulate`. a and b hold one type; c may be float where they hold a 16-bit one.
+/// c = op(a) op(b), plus c if `accumulate`. a and b have one type; c may be float if that is a 16-bit type.
 template <class Space, class Out, class InA, class InB>
 void matmul(const Space& space, Matrix<Out> c, Op op_a, Matrix<InA> a, Op op_b, Matrix<InB> b, bool accumulate) {
   static_assert(std::is_same_v<const InA, const InB>, "a and b must hold the same type");
@@ -142,7 +142,7 @@ void matmul(const Space& space, Matrix<Out> c, Op op_a, Matrix<InA> a, Op op_b, 
   multiply_or_fill<Space, Out, std::remove_const_t<InA>>(space, shape, c.data(), a.data(), b.data());
 }
 
-/// The shape of c = op(a) op(b) + bias, checked.
+/// Returns the shape of c = op(a) op(b) + bias and checks extents.
 template <class C, class A, class B, class Bias>
 ProductShape biased_shape(const C& c, Op op_a, const A& a, Op op_b, const B& b, const Bias& bias) {
   ProductShape shape = product_shape(c, op_a, a, op_b, b);
@@ -161,7 +161,7 @@ void matmul(const Space& space, Matrix<Out> c, Op op_a, Matrix<InA> a, Op op_b, 
                                                          {.bias = bias.data()});
 }
 
-/// c = a op(b) + bias + addend, rounded once; an empty bias is none. c is none of the others.
+/// c = a op(b) + bias + addend, rounded once; an empty bias is omitted. c must not be an input.
 template <class Space, class T>
 void matmul_add(const Space& space, Matrix<T> c, MatrixIn<T> a, Op op_b, MatrixIn<T> b, VectorIn<T> bias,
                 MatrixIn<T> addend) {
@@ -174,7 +174,7 @@ void matmul_add(const Space& space, Matrix<T> c, MatrixIn<T> a, Op op_b, MatrixI
                                 {.bias = bias.extent(0) > 0 ? bias.data() : nullptr, .addend = addend.data()});
 }
 
-/// hidden = op(a) op(b) + bias, active = gelu(hidden): of what is stored in hidden, or of what that was rounded from.
+/// hidden = op(a) op(b) + bias, active = gelu(hidden), where gelu reads hidden before or after it is rounded.
 template <class Space, class T>
 void matmul_gelu(const Space& space, Matrix<T> hidden, Matrix<T> active, MatrixIn<T> a, Op op_b, MatrixIn<T> b,
                  VectorIn<T> bias) {
@@ -195,9 +195,9 @@ void matmul_gelu_gradient(const Space& space, Matrix<T> dhidden, MatrixIn<T> a, 
   multiply_or_fill<Space, T, T>(space, shape, dhidden.data(), a.data(), b.data(), {.hidden = hidden.data()});
 }
 
-/// dweight = a^T b, plus dweight where `accumulate`; dbias += sum over the rows of `dy`. The workspace has
-/// row_reduction_workspace(C) floats. A fused product overwrites its sums, and may be timed, so it gets the workspace
-/// for them: they are added to dbias whether that holds zeros or the gradient of other micro-steps, in the same bits.
+/// dweight = a^T b, plus dweight if `accumulate`; dbias += sum over the rows of `dy`. The workspace has
+/// row_reduction_workspace(C) floats. A fused product overwrites its sums and may be timed, so it writes them to the
+/// workspace. They are then added to dbias, with the same bits whether or not dbias was zero before.
 template <class Space, class T>
 void matmul_bias_gradient(const Space& space, Matrix<float> dweight, MatrixIn<T> a, MatrixIn<T> b, bool accumulate,
                           Operand dy, Vector<float> dbias, Vector<float> workspace) {

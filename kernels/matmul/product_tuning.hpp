@@ -16,48 +16,48 @@
 
 namespace kozero::kernels {
 
-// The table by which matrix products are computed, and how one is measured.
-//   kind        "bf16 = bf16 x bf16, 4096 x 2304 x 768, none none, bias": types, M x N x K, operations, what else goes in
-//   algorithm   "oneDNN", "loops", "AVX-512 BF16", an algorithm of cuBLASLt: a name that means the same algorithm, and
-//               gives the same bits, in every process with the same device and library
-// A kind that is not in the table goes by the back end's rule. The table is the process's, since kernels know no run.
-// No algorithm is timed but between begin_product_tuning() and end_product_tuning(). From one host thread.
+// The table of algorithms for matrix products, and its measurement.
+//   kind        "bf16 = bf16 x bf16, 4096 x 2304 x 768, none none, bias": types, M x N x K, operations, epilogue
+//   algorithm   "oneDNN", "loops", "AVX-512 BF16", an algorithm of cuBLASLt: a name denotes the same algorithm, with
+//               the same bits, in every process with the same device and library
+// A kind that is not in the table uses the back end's default. There is one table per process. Algorithms are timed
+// only between begin_product_tuning() and end_product_tuning(). Call from one host thread.
 
 using ProductAlgorithms = std::map<std::string, std::string>;  ///< kind -> algorithm
 
-/// The table from now on; `source` is where it comes from, for messages. Throws Error(input) naming a kind whose
-/// algorithm this back end does not have; what only a product can tell is refused at the first of its kind.
+/// Sets the table; `source` names its origin in messages. Throws Error(input) naming a kind whose algorithm this back
+/// end does not have. Algorithms that fail at run time are rejected at the first product of the kind.
 void use_product_algorithms(ProductAlgorithms algorithms, std::string source = "");
 const ProductAlgorithms& product_algorithms();
 
 /// A kind that was met while tuning.
 struct TunedProduct {
   std::string kind;
-  std::vector<std::string> algorithms;  ///< the rule's own first
-  std::vector<double> seconds;    ///< of each, the median of the rounds; infinite where it was refused when it ran
-  std::size_t kept = 0;           ///< the fastest; the rule's own where none is faster by more than noise
+  std::vector<std::string> algorithms;  ///< the default first
+  std::vector<double> seconds;    ///< of each algorithm, median over the rounds; infinite if rejected at run time
+  std::size_t kept = 0;           ///< index of the fastest; the default unless another is faster by more than noise
   std::int64_t calls = 1;
 };
 
-/// From now on the first product of each kind times all its algorithms, one after the other, in so many rounds, on its
-/// own operands; the timed results go to memory that is taken for it, but a host's GELU writes where it is to. Then the
-/// algorithm that is kept computes it.
+/// From now on, the first product of each kind times all its algorithms in turn, in `rounds` rounds, on its operands.
+/// The timed results go to temporary memory, except that a GELU on the host writes to its own output. Then the kept
+/// algorithm computes the product.
 void begin_product_tuning(int rounds);
-/// The kinds, in the order in which they were met. The table is what it was.
+/// Ends tuning and returns the kinds in the order of their first product. The table is unchanged.
 std::vector<TunedProduct> end_product_tuning();
 
 /// "oneDNN 2.6.0", "cuBLASLt 130200".
 std::string product_library();
 
-/// The instruction set that the library's kernels are chosen by: "AVX-512 BF16", "AVX2"; "" where there is no choice.
+/// The instruction set by which the library chooses its kernels: "AVX-512 BF16", "AVX2"; "" if it has no choice.
 std::string product_instructions();
 
-/// Whether the bits of a precision's products depend on the number of threads: oneDNN shares the terms of a sum among
-/// threads. Where a tile unit multiplies, only results with few rows or columns, which go to the library, may.
+/// Whether the bits of a precision's products depend on the number of threads: oneDNN divides the terms of a sum among
+/// threads. With a tile unit, only results with few rows or columns, which the library computes, may depend on it.
 bool products_depend_on_threads(Precision precision);
 
-// What a back end asks before it multiplies: which of its algorithms to take (product_tuning.hpp).
-// It names the algorithms that it has for a kind, the rule's own first, and gets an index among them.
+// For back ends: the choice of an algorithm before a product. The back end names its algorithms for a kind, the default
+// first, and gets the index of the one to run.
 
 /// "bf16 = bf16 x bf16, 4096 x 2304 x 768, none none, bias".
 std::string kind_name(const char* out, const char* in, const ProductShape& shape);
@@ -73,25 +73,25 @@ std::string kind_name(const ProductShape& shape) {
   return kind_name(name(Out()), name(In()), shape);
 }
 
-/// Every algorithm that the back end may have for some kind; none where only a product can tell.
+/// All algorithms that the back end may have for any kind; empty if they are known only at the first product of a kind.
 std::vector<std::string> known_product_algorithms();
 
 bool tuning_products();
 
-/// An answer of algorithm_of() that was given outside of tuning holds until this is another number.
+/// A result of algorithm_of() outside of tuning is valid until this number changes.
 std::int64_t product_table_version();
 
-/// The table's algorithm, else the rule's. Throws Error(input) where the table's is not among `algorithms`.
+/// The table's algorithm, else the default. Throws Error(input) if the table's is not among `algorithms`.
 std::size_t listed_algorithm(const std::string& kind, const std::vector<std::string>& algorithms);
 
-/// The index of the least; 0 where that is not less than the first by more than noise, 3 %.
+/// The index of the least value; 0 unless it is less than the first by more than the noise of 3 %.
 std::size_t kept_of(const std::vector<double>& seconds);
 
-/// The fastest, measured by multiply(index) where the kind was not met before.
+/// The fastest algorithm, measured by multiply(index) at the first product of the kind.
 std::size_t fastest_algorithm(const std::string& kind, const std::vector<std::string>& algorithms,
                         const std::function<void(std::size_t)>& multiply);
 
-/// The index of the algorithm to take. To measure, multiply(index, memory for `extent` results) is called.
+/// The index of the algorithm to run. Measurements call multiply(index, memory for `extent` results).
 template <class Out, class Multiply>
 std::size_t algorithm_of(const std::string& kind, const std::vector<std::string>& algorithms, std::int64_t extent,
                    const Multiply& multiply) {
@@ -103,7 +103,7 @@ std::size_t algorithm_of(const std::string& kind, const std::vector<std::string>
   });
 }
 
-/// Answers kept by a back end's own kinds, so that a product builds no text and takes no memory.
+/// Results of algorithm_of() cached by a back end's own key, so that a product builds no text and allocates no memory.
 template <class Kind, class Algorithm>
 class KeptAlgorithms {
  public:

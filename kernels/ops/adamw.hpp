@@ -31,8 +31,7 @@ struct AdamW {
   double gradient_scale = 1.0;
 };
 
-/// One element. A type of its own, since a lambda that nvcc compiles for both sides is a call through a pointer on the
-/// host.
+/// The update of one element. A struct, since nvcc calls a host-device lambda through a pointer on the host.
 class AdamWElement {
  public:
   explicit AdamWElement(const AdamW& step)

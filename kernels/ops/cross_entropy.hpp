@@ -4,13 +4,14 @@
 //   loss(n) = m + log(sum_v exp(x(n,v) - m)) - x(n, target(n))        m = max_v x(n,v)
 //   d loss(n) / d x(n,v) = softmax(x(n,:))(v) - [v = target(n)]       x (N, V)   losses, targets (N)
 // cross_entropy writes scale times the gradient over the logits, so no second (N, V) array exists. V > 0, and targets
-// are in [0, V). Logits may have more than V columns: what is in those counts for nothing, and their gradient is zero.
-// A vocabulary in blocks has the logits of one block at a time, twice: add_to_softmax gathers what SoftmaxOfRows holds,
-// put_losses makes the losses of it, and softmax_gradient writes the gradient over the block's logits:
+// are in [0, V). Logits may have more than V columns: the extra columns are ignored, and their gradient is zero.
+// With the vocabulary in blocks, the logits of one block exist at a time and are computed twice. add_to_softmax updates
+// SoftmaxOfRows, put_losses computes the losses from it, and softmax_gradient overwrites the block's logits with the
+// gradient:
 //   m' = max(m, max_v x(n,v))      s' = s exp(m - m') + sum_v exp(x(n,v) - m')
 //   loss(n) = m - x(n, target(n)) + log(s)
-// (Milakov, Gimelshein 2018, "Online normalizer calculation for softmax", arXiv:1805.02867). Of one block, the bits are
-// those of cross_entropy.
+// (Milakov, Gimelshein 2018, "Online normalizer calculation for softmax", arXiv:1805.02867). With a single block, the
+// bits are those of cross_entropy.
 // Sums are in float by fixed lanes: a row's bits depend on the row alone. A row with a NaN has a NaN loss.
 // Runs on `space`; returns without fencing.
 #pragma once
@@ -37,7 +38,7 @@ void require_targets(const Vector<float>& losses, const Logits& logits, const Ve
 /// exp(x - largest).
 KOKKOS_INLINE_FUNCTION float exp_below(float x, float largest) { return fast_exp2((x - largest) * kLog2E); }
 
-/// The losses alone.
+/// Computes the losses only.
 template <class Space, class T>
 void cross_entropy_forward(const Space& space, Vector<float> losses, Matrix<T> logits, Vector<const Token> targets,
                            std::int64_t vocabulary) {
@@ -81,24 +82,24 @@ void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> logits, V
       });
 }
 
-/// Of the logits of all blocks so far, by row.
+/// The softmax statistics of each row over the blocks added so far.
 struct SoftmaxOfRows {
   Vector<float> largest;  ///< m
   Vector<float> sum;      ///< of exp(x - m)
   Vector<float> target;   ///< the target's logit
 };
 
-/// Columns [0, count) of the logits are those of the tokens from `first` on.
+/// Columns [0, count) of the logits belong to tokens [first, first + count).
 struct LogitBlock {
   std::int64_t first, count;
 
-  /// The target's column, -1 where it is in another block.
+  /// The target's column; -1 if the target is in another block.
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t column_of(std::int64_t token) const {
     return token >= first && token < first + count ? token - first : -1;
   }
 };
 
-/// Adds a block's logits; the first one begins anew.
+/// Adds a block's logits; the first block starts new statistics.
 template <class Space, class T>
 void add_to_softmax(const Space& space, const SoftmaxOfRows& softmax, Matrix<T> logits, Vector<const Token> targets,
                     const LogitBlock& block, bool begins) {
@@ -122,7 +123,7 @@ void add_to_softmax(const Space& space, const SoftmaxOfRows& softmax, Matrix<T> 
       });
 }
 
-/// Of the rows whose logits were all added.
+/// Computes the losses of rows whose blocks were all added.
 template <class Space>
 void put_losses(const Space& space, Vector<float> losses, const SoftmaxOfRows& softmax) {
   for_each_element(

@@ -4,12 +4,12 @@
 //   x(n, :) = wte(tokens(n), :)               x (N, C)   wte (V, C)   tokens (N), each in [0, V)
 //   x(n, :) += wpe(n mod T, :)                wpe (at least T, C)   N a multiple of T
 //   dwte(tokens(n), :) += dx(n, :)            dwpe(n mod T, :) += dx(n, :)       both with n ascending
-// Of a vocabulary in blocks, wte is the rows from token `first` on: rows of x with other tokens stay as they are, and
-// add nothing to dwte.
+// With the vocabulary in blocks, wte has the rows of tokens from `first` on: rows of x with other tokens stay unchanged
+// and add nothing to dwte.
 // The gradients add in the order of the rows, without atomics: each element of a table has one worker. For tokens,
 // worker (k, tile) walks all rows and takes those whose token is k modulo kTokenBuckets. On a GPU each lane of a warp
-// tests one token; the warp then adds the rows that were found, a column a lane, and loads four rows before it adds the
-// first, because a load takes as long as hundreds of additions. Returns without fencing.
+// tests one token; the warp then adds the rows found, a column per lane, and loads four rows before it adds the first,
+// because a load takes as long as hundreds of additions. Returns without fencing.
 #pragma once
 #include <cstdint>
 #include <Kokkos_BitManipulation.hpp>
@@ -70,7 +70,7 @@ void position_forward(const Space& space, Matrix<T> x, MatrixIn<T> wpe, std::int
   add_positions(space, "kozero::position_forward", x, wpe, RepeatedPositions{positions});
 }
 
-/// The same of rows at given positions, each below T.
+/// The same for rows at given positions, each below T.
 template <class Space, class T>
 void position_forward_at(const Space& space, Matrix<T> x, MatrixIn<T> wpe, const RowPositions& row_positions) {
   require(wpe.extent(1) == x.extent(1) && row_positions.positions.extent(0) == x.extent(0),
@@ -78,7 +78,7 @@ void position_forward_at(const Space& space, Matrix<T> x, MatrixIn<T> wpe, const
   add_positions(space, "kozero::position_forward_at", x, wpe, row_positions);
 }
 
-/// Bit k: whether row first + k is there and its token in the block's bucket. The same on all lanes of a warp.
+/// Bit k: whether row first + k exists and its token is in the block's bucket. The same on all lanes of a warp.
 template <class Team>
 KOKKOS_INLINE_FUNCTION std::uint32_t rows_of_bucket(const Team& team, const Vector<const Token>& tokens,
                                                     std::int64_t first, const TokenBlock& block, std::int64_t bucket) {
@@ -94,8 +94,8 @@ KOKKOS_INLINE_FUNCTION std::uint32_t rows_of_bucket(const Team& team, const Vect
   return found;
 }
 
-/// The rows of one bucket into the `width` columns of dwte that begin at `to`, for the block's first token; those of dx
-/// begin at `from`, and rows of both are `columns` apart.
+/// Adds the rows of one bucket to `width` columns of dwte; `to` points into the row of the block's first token, `from`
+/// into the first row of dx. Rows of both are `columns` apart.
 template <class Team, class T>
 KOKKOS_INLINE_FUNCTION void add_bucket(const Team& team, float* to, const T* from, std::int64_t columns,
                                        std::int64_t width, const Vector<const Token>& tokens, const TokenBlock& block,
@@ -150,7 +150,7 @@ void embedding_backward(const Space& space, Matrix<float> dwte, Matrix<const T> 
       });
 }
 
-/// to += `count` rows that begin at `from` and lie `stride` elements apart, the first first.
+/// Adds `count` rows to `to`, in order; they begin at `from` and lie `stride` elements apart.
 template <class Team, class T>
 KOKKOS_INLINE_FUNCTION void add_rows(const Team& team, float* to, const T* from, std::int64_t columns,
                                      std::int64_t count, std::int64_t stride) {

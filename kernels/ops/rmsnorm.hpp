@@ -80,8 +80,8 @@ void rmsnorm_backward(const Space& space, Matrix<T> dx, Vector<float> dgamma, Ma
 //   dx = rstd * (g - xhat * mean of (g * xhat)),  g = gamma * dy,  xhat = x * rstd
 //   dgamma += sum over rows and heads of dy * xhat
 // x, y (N, (H + 2 KV) D), a row = H query heads | KV key heads | KV value heads; gamma (D), one for the queries and one
-// for the keys; rstd (N, H + KV). Values are copied by forward and left alone by backward, which turns dy into dx in
-// place. The workspace has row_reduction_workspace(D) floats. Sums are in float, without atomics. Runs on `space`;
+// for the keys; rstd (N, H + KV). Forward copies the value heads; backward leaves them unchanged and overwrites dy with
+// dx. The workspace has row_reduction_workspace(D) floats. Sums are in float, without atomics. Runs on `space`;
 // returns without fencing.      Zhang, Sennrich 2019, arXiv:1910.07467; on heads: Dehghani et al. 2023,
 // arXiv:2302.05442.
 
@@ -103,7 +103,7 @@ struct QkVectors {
 template <class T>
 using QkVectorsIn = QkVectors<const std::type_identity_t<T>>;
 
-/// Throws where an array does not have the heads' extents.
+/// Throws if an array does not have the heads' extents.
 template <class Qkv, class Rstd, class Gamma>
 void require_qk_norm(const std::string& label, const QkHeads& heads, const Qkv& qkv, const Rstd& rstd,
                      const Gamma& gamma) {
@@ -163,7 +163,7 @@ void qk_norm_dx(const Space& space, Matrix<T> dqkv, MatrixIn<T> x, Matrix<const 
       });
 }
 
-/// The gain's share, of the `count` heads from `first` on.
+/// The gradient of the gain from `count` heads, starting at `first`.
 template <class Space, class T>
 void qk_norm_dgamma(const Space& space, Vector<float> dgamma, Matrix<T> dqkv, MatrixIn<T> x, Matrix<const float> rstd,
                     std::int64_t first, std::int64_t count, Vector<float> workspace) {

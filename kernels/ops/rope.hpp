@@ -19,8 +19,8 @@ namespace kozero::kernels {
 // How fast each pair of channels turns, and Llama 3's stretching of the slow ones.
 //   f(i) = theta^(-2i/D)       turns(i) = original_seq f(i) / 2 pi, in the window that the model was first trained on
 //   f'(i) = s f(i) + (1 - s) f(i) / factor,    s = (turns(i) - low) / (high - low) held in [0, 1]
-// A pair that turns more than `high` times is left alone, one that turns less than `low` times is slowed by `factor`.
-// Factor 1 gives f in bits. Needs low < high. The stretching is that of Llama 3.1's reference model, which transformers
+// A pair that turns more than `high` times is unchanged; a pair that turns less than `low` times is slowed by `factor`.
+// Factor 1 gives exactly f. Needs low < high. The stretching is that of Llama 3.1's reference model, which transformers
 // calls rope_type "llama3".      Su et al. 2021, arXiv:2104.09864
 
 struct RopeFrequencies {
@@ -64,8 +64,8 @@ void rope_tables(const Space& space, Matrix<float> cosines, Matrix<float> sines,
       });
 }
 
-/// The two halves of each head, which lie one behind the other, become f(first[i], second[i], x[i]...): on a GPU of all
-/// heads at once, for one has too few channels for a warp.
+/// Replaces the two consecutive halves of each head by f(first[i], second[i], x[i]...). A GPU processes all heads at
+/// once, since one head has too few channels for a warp.
 template <class Team, class T, class F, class... In>
 KOKKOS_INLINE_FUNCTION void assign_halves(const Team& team, T* heads, std::int64_t count, std::int64_t half, const F& f,
                                           const In*... x) {
@@ -116,7 +116,7 @@ void rope_forward(const Space& space, Matrix<T> qkv, std::int64_t heads_to_rotat
   rope_rotate(space, "kozero::rope_forward", qkv, heads_to_rotate, cosines, sines, 1.0F, all_positions(cosines));
 }
 
-/// The same of rows at given positions, each below T.
+/// The same for rows at given positions, each below T.
 template <class Space, class T>
 void rope_forward_at(const Space& space, Matrix<T> qkv, std::int64_t heads_to_rotate, const RowPositions& row_positions,
                      Matrix<const float> cosines, Matrix<const float> sines) {

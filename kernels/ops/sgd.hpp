@@ -3,9 +3,9 @@
 // sgd.hpp: one step of stochastic gradient descent with momentum, in one pass.
 //   g = gradient_scale * gradient + weight_decay * master;  buffer = momentum * buffer + g;  master -= lr * buffer
 // `runs` (update_elements.hpp) says which elements have weight decay.
-// PyTorch's SGD (dampening 0, no Nesterov): a buffer of zeros gives its first step. All of one extent; `stored` gets
-// the new weights where the network reads 16 bits. Elementwise: the bits do not depend on how an array is cut, since
-// multiply_add leaves no contraction to the compiler. Returns without fencing.
+// PyTorch's SGD (dampening 0, no Nesterov): a buffer of zeros gives its first step. All arrays have one extent;
+// `stored` gets the new weights if the network reads 16 bits. Elementwise: the bits do not depend on how an array is
+// cut, since multiply_add leaves no contraction to the compiler. Returns without fencing.
 #pragma once
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
@@ -21,7 +21,7 @@ struct Sgd {
   float gradient_scale = 1.0F;
 };
 
-/// One element; a type as AdamWElement is.
+/// The update of one element; a struct for the reason given at AdamWElement.
 struct SgdElement {
   Sgd step;
 

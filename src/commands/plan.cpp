@@ -57,6 +57,7 @@ std::int64_t bytes_in(const std::string& text) {
 struct Machine {
   std::string memory;  ///< what a rank may take; "": what is free here, or what the device has
   std::string device = "host";  ///< "a100", ...; this one
+  std::vector<std::string> dropped = {};  ///< keys of offloading whose value its runs refuse; planned as none
 
   [[nodiscard]] bool is_gpu() const { return device != "host"; }
 };
@@ -87,17 +88,21 @@ std::string remarks_on(const Ranks& ranks) {
 }
 
 /// What of the deck is not in the plan, and what it does on so many ranks.
-std::string remarks_on_deck(const io::Deck& deck, const std::vector<Ranks>& all, const Machine& machine,
-                            bool drops_offload) {
+std::string remarks_on_deck(const io::Deck& deck, const std::vector<Ranks>& all, const Machine& machine) {
   std::string text;
-  if (drops_offload) {
-    text += fmt::format("not in it: zero.offload_optimizer or offload_parameters = {}\n",
-                        train::runs_on_gpus(deck) ? "disk, which runs on GPUs refuse"
-                                                  : "host, which runs on the host refuse: plan with --device h100");
+  for (const std::string& key : machine.dropped) {
+    text += fmt::format("ignored: {} = {}\n", key,
+                        machine.is_gpu() || !kHostIsDevice
+                            ? "disk, which runs on GPUs refuse"
+                            : "host, which runs on the host refuse; plan for GPUs with --device h100");
   }
   if (kHostIsDevice && machine.is_gpu()) text += "workspace is that of this build's kernels, not of a GPU's\n";
   for (const Ranks& ranks : all) {
     const train::BatchSizes batch = train::batch_sizes(deck, ranks.count);
+    const auto cores = static_cast<int>(std::ssize(cores_of(allowed_cpus())));
+    if (!train::runs_on_gpus(deck) && ranks.count > cores) {
+      text += fmt::format("seconds are for {} ranks with a core each; this machine has {}\n", ranks.count, cores);
+    }
     const std::int64_t granules = train::Granules({0, batch.global_batch}, batch.micro_batch).count();
     if (granules >= ranks.count) continue;
     text += fmt::format("{} ranks: {} have no work, a step has {} micro-batches\n", ranks.count, ranks.count - granules,
@@ -127,8 +132,8 @@ std::vector<plan::Rates> rates_of(const io::Deck& deck, const std::vector<Ranks>
   return rates;
 }
 
-std::vector<plan::Recomputed> plans_that_keep_less(const io::Deck& deck, const Ranks& ranks) {
-  return plan::plans_that_keep_less(deck, ranks.backend, ranks.count, train::vocab_of(deck));
+std::vector<plan::Recomputed> plans_recomputed(const io::Deck& deck, const Ranks& ranks) {
+  return plan::plans_recomputed(deck, ranks.backend, ranks.count, train::vocab_of(deck));
 }
 
 plan::StepTime time_of(const io::Deck& deck, const plan::MemoryPlan& plan, const plan::Rates& rates) {
@@ -181,6 +186,16 @@ void print_totals(const std::vector<std::vector<plan::MemoryPlan>>& plans, const
   std::cout << "\nrates: " << rates.back().source << "\n";
 }
 
+/// Those of the fit, and "none" for each key whose value its runs refuse, unless the fit has another.
+std::vector<std::string> overrides_of(const plan::Fit& fit, const Machine& machine) {
+  std::vector<std::string> overrides = fit.overrides;
+  for (const std::string& key : machine.dropped) {
+    const auto sets = [&](const std::string& text) { return text.starts_with(key + "="); };
+    if (std::ranges::none_of(overrides, sets)) overrides.push_back(key + "=none");
+  }
+  return overrides;
+}
+
 /// What to run on these ranks, with the overrides that make it fit.
 std::string advice_for(const Ranks& ranks, const io::Deck& deck, const Machine& machine, const plan::Rates& rates) {
   const plan::DeviceAndHost room = room_of(ranks, machine);
@@ -191,7 +206,8 @@ std::string advice_for(const Ranks& ranks, const io::Deck& deck, const Machine& 
   if (!fit) return who + "nothing that plan tries fits: use more ranks or a smaller model\n";
   const auto gib = [&](const plan::MemoryPlan& plan) { return static_cast<double>(plan.needed().device) / kGiB; };
   std::string text = who;
-  text += fit->overrides.empty() ? "fits as it is" : fmt::format("fits with {}", fmt::join(fit->overrides, " "));
+  const auto overrides = overrides_of(*fit, machine);
+  text += overrides.empty() ? "fits as it is" : fmt::format("fits with {}", fmt::join(overrides, " "));
   text += fmt::format(" ({:.1f} GiB", gib(fit->plan));
   if (const std::int64_t disk = fit->plan.of(Memory::disk); disk > 0) {
     text += fmt::format(", and {:.1f} GiB of disk", static_cast<double>(disk) / kGiB);
@@ -201,11 +217,14 @@ std::string advice_for(const Ranks& ranks, const io::Deck& deck, const Machine& 
   }
   text += fmt::format(", {:.2g} s a step)", time_of(fit->deck, fit->plan, rates).total());
   if (fit->largest_micro_batch > fit->plan.micro_batch) {
-    text += fmt::format(", up to train.micro_batch={} ({:.1f} GiB)", fit->largest_micro_batch, gib(fit->at_largest));
+    text += fmt::format(", up to train.micro_batch={}", fit->largest_micro_batch);
+    const std::int64_t accumulated = deck.train.micro_batch * deck.train.accumulate;
+    if (accumulated > 0) text += fmt::format(" train.accumulate={}", accumulated / fit->largest_micro_batch);
+    text += fmt::format(" ({:.1f} GiB)", gib(fit->at_largest));
   }
   if (fit->in_groups) {
     const plan::MemoryPlan& groups = *fit->in_groups;
-    std::vector<std::string> others = fit->overrides;
+    std::vector<std::string> others = overrides;
     std::erase(others, "zero.shard_group=all");
     text += fmt::format(
         "\n{}sends {:.1f} GiB a step between groups in place of {:.1f} with {}zero.shard_group={} ({:.1f} GiB)", who,
@@ -234,12 +253,24 @@ std::string table_of(const std::vector<plan::StepTime>& times, const plan::Rates
   row("memory", [](const plan::StepTime& time) { return time.streams; });
   row("update", [](const plan::StepTime& time) { return time.update; });
   row("communication", [](const plan::StepTime& time) { return time.communication; });
-  row("disk, at 1 GB/s", [](const plan::StepTime& time) { return time.disk; });
+  row("disk, 1 GB/s for all ranks", [](const plan::StepTime& time) { return time.disk; });
   row("total", [](const plan::StepTime& time) { return time.total(); });
   row("behind it: communication", [](const plan::StepTime& time) { return time.hidden; });
   table += fmt::format("{:<28}", "limited by");
   for (const auto& time : times) table += fmt::format("{:>14}", time.limit());
   return table + "\nrates: " + rates.source + "\n";
+}
+
+/// What single overrides change in the deck's stage.
+std::string alternatives_of(const io::Deck& deck, const Ranks& ranks, const plan::Rates& rates) {
+  const std::string heading = fmt::format("one change at a time, stage {}", deck.zero.stage);
+  std::string table = fmt::format("\n{:<40}{:>10}{:>12}\n", heading, "MiB", "s a step");
+  for (const auto& one : plan::alternatives(deck, ranks.backend, ranks.count, train::vocab_of(deck))) {
+    table += fmt::format("{:<40}{:>10.1f}{:>12.3g}\n", one.override.empty() ? "none" : one.override,
+                         static_cast<double>(one.plan.needed().device) / (1 << 20),
+                         time_of(one.deck, one.plan, rates).total());
+  }
+  return table;
 }
 
 nlohmann::ordered_json json_of(const plan::StepTime& time) {
@@ -257,6 +288,8 @@ nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans, con
         {"stage", plan.stage},
         {"ranks", plan.num_ranks},
         {"total", plan.total()},
+        {"device", plan.needed().device},
+        {"host", plan.needed().host},
         {"sent", plan.sent.all},
         {"sent_across_groups", plan.sent.across},
         {"ranks_a_group", plan.ranks_a_group},
@@ -286,7 +319,7 @@ nlohmann::ordered_json json_of(const std::vector<std::vector<plan::MemoryPlan>>&
       }
     };
     add("stages", deck, plans[i]);
-    for (const auto& level : plans_that_keep_less(deck, all[i])) {
+    for (const auto& level : plans_recomputed(deck, all[i])) {
       io::Deck changed = deck;
       changed.train.recompute = level.recompute;
       add("recomputed", changed, level.plans);
@@ -295,12 +328,22 @@ nlohmann::ordered_json json_of(const std::vector<std::vector<plan::MemoryPlan>>&
         plan::first_fit(deck, all[i].backend, all[i].count, train::vocab_of(deck), room_of(all[i], machine));
     nlohmann::ordered_json one = {{"ranks", all[i].count}, {"fits", fit.has_value()}};
     if (fit) {
-      one["overrides"] = fit->overrides;
+      one["overrides"] = overrides_of(*fit, machine);
       one["total"] = fit->plan.total();
+      one["device"] = fit->plan.needed().device;
+      one["host"] = fit->plan.needed().host;
       one["largest_micro_batch"] = fit->largest_micro_batch;
       if (fit->in_groups) one["shard_group"] = fit->in_groups->ranks_a_group;
       one["disk"] = fit->plan.of(Memory::disk);
       one["seconds"] = time_of(fit->deck, fit->plan, rates[i]).total();
+    }
+    one["alternatives"] = nlohmann::ordered_json::array();
+    for (const auto& other : plan::alternatives(deck, all[i].backend, all[i].count, train::vocab_of(deck))) {
+      one["alternatives"].push_back({{"override", other.override},
+                                     {"device", other.plan.needed().device},
+                                     {"host", other.plan.needed().host},
+                                     {"disk", other.plan.of(Memory::disk)},
+                                     {"seconds", time_of(other.deck, other.plan, rates[i]).total()}});
     }
     one["backend"] = all[i].backend;
     one["rates"] = rates[i].source;
@@ -335,12 +378,12 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   json.add_to(parser);
   parser.parse(arguments);
 
-  bool drops_offload = false;
   Session session(environment, [&](dist::Communicator& comm) {
     io::Deck given = deck_arguments.read(comm);
-    given.plans_for_gpus = machine.is_gpu() || given.comm.backend == "nccl";
-    const std::array offloads = {given.zero.offload_optimizer, given.zero.offload_parameters};
-    drops_offload = std::ranges::count(offloads, train::runs_on_gpus(given) ? "disk" : "host") > 0;
+    given.plans_for_gpus = machine.is_gpu();
+    const char* const refused = train::runs_on_gpus(given) ? "disk" : "host";
+    if (given.zero.offload_optimizer == refused) machine.dropped.emplace_back("zero.offload_optimizer");
+    if (given.zero.offload_parameters == refused) machine.dropped.emplace_back("zero.offload_parameters");
     return without_device(given);
   });
   const io::Deck& deck = session.deck();
@@ -363,8 +406,8 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
     std::cout << deck.source << ": " << plans[0].front().num_parameters << " parameters on " << all[0].count
               << (all[0].count == 1 ? " rank" : " ranks") << "; the deck asks for stage " << deck.zero.stage << "\n\n"
               << plan::table_of(plans[0], room_of(all[0], machine))
-              << plan::table_of(plans_that_keep_less(deck, all[0]), plans[0]) << "\n";
-    std::cout << table_of(times_of(deck, plans[0], rates[0]), rates[0]);
+              << plan::table_of(plans_recomputed(deck, all[0]), plans[0]) << "\n";
+    std::cout << table_of(times_of(deck, plans[0], rates[0]), rates[0]) << alternatives_of(deck, all[0], rates[0]);
   } else {
     print_totals(plans, all, deck, machine, rates);
   }
@@ -373,7 +416,7 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
       "beside the arrays: {:.0f} MiB a rank for the program, MPI and libraries (this process now)\n",
       static_cast<double>(process) / (1 << 20));
   for (std::size_t i = 0; i < all.size(); ++i) std::cout << advice_for(all[i], deck, machine, rates[i]);
-  std::cout << remarks_on(all.back()) << remark_on_nodes(deck) << remarks_on_deck(deck, all, machine, drops_offload);
+  std::cout << remarks_on(all.back()) << remark_on_nodes(deck) << remarks_on_deck(deck, all, machine);
 }
 
 }  // namespace kozero::commands

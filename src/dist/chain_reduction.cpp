@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// chain_reduction.cpp: the cursors of a flow and of the rank's own shard, and what moves each of them.
+// chain_reduction.cpp: the cursors of a flow and of the rank's own shard, and the steps that advance each cursor.
 #include <algorithm>
 #include <memory>
 
@@ -149,7 +149,7 @@ bool ChainReductions::add_item() {
          added_.ticket, outputs_[slot]);
   }
   added_.pass();
-  find_item(added_, true);  // which says that all was read
+  find_item(added_, true);  // marks a finished reduction as read
   return true;
 }
 
@@ -176,7 +176,7 @@ bool ChainReductions::post_result() {
   if (!find_item(result_posted_, false) || result_posted_.sequence >= accumulator_sent_.sequence) return false;
   const Reduction& reduction = at(result_posted_.ticket);
   if (node_ != reduction.last_node) {
-    // The receive is posted to memory that nobody here reads any more: as accumulator, or, in place, as addend.
+    // The receive overwrites the shard: post it once this rank has read the shard as accumulator or in-place addend.
     const bool is_read_here = node_ < reduction.last_node && (node_ == 0 || !reduction.fold.onto);
     if (!arrived(accumulators_[result_posted_.slot()]) || (is_read_here && !has_added_own(result_posted_)))
       return false;

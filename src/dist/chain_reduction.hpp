@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// chain_reduction.hpp: reduce-scatter over several nodes, in rank order, one partial sum through all of them.
+// chain_reduction.hpp: reduce-scatter over several nodes in rank order, by a partial sum that passes through all nodes.
 //   owner of the shard --accumulator--> node 0 --partial sum--> node 1 -- ... --> last node --result--> owner
-// N nodes of p ranks. Rank j of each node adds the shards whose owners have index j on their nodes: it receives the
-// partial sum of a chunk from rank j of the node before, adds this node's p full arrays, which it reads in shared
-// memory, in rank order, and sends the sum to rank j of the node behind. So p flows run at once, all messages of flow j
-// are between ranks of index j, and a node sends S bytes of sums and its accumulators, where pairwise messages are
-// p S (N-1)/N. A fold of the first ranks ends the chain at the node of the last of these.
-//   item i of a flow: chunk i / N of the shard of rank j of node i mod N; where the last M nodes own all shards (groups
+// N nodes of p ranks. Rank j of each node adds the shards whose owners have index j on their nodes. Rank j receives the
+// partial sum of a chunk from rank j of the previous node, adds this node's p full arrays from shared memory in rank
+// order, and sends the sum to rank j of the next node. So p flows run at once, and all messages of flow j are between
+// ranks of index j. A node sends S bytes of sums and its accumulators; pairwise messages would send p S (N-1)/N.
+// A fold over the first ranks ends the chain at the node of the last of those ranks.
+//   item i of a flow: chunk i / N of the shard of rank j of node i mod N; if the last M nodes own all shards (groups
 //   of ranks), chunk i / M of rank j of node N - M + i mod M
 // Items alternate between the shards, so that every node receives results at an equal rate. Progress is made only in
-// advance(), which every wait calls: a rank that computes holds up the chain until its next wait. The bits are those of
-// pairwise exchange.
+// advance(), which every wait calls, so a rank that computes delays the chain until its next wait. The bits are those
+// of pairwise exchange.
 #pragma once
 #include <mpi.h>
 #include <array>
@@ -29,29 +29,30 @@ namespace kozero::dist {
 
 class ChainReductions {
  public:
-  static constexpr int kWindow = 4;  ///< chunks of a flow under way at each of its ends
+  static constexpr int kWindow = 4;  ///< chunks under way at each end of a flow
 
-  /// `comm` has the ranks of `layout`, `rank` is this one. `chunk_bytes`: of a chunk, at most.
+  /// `comm` has the ranks of `layout`; `rank` is this rank. A chunk has at most `chunk_bytes` bytes.
   ChainReductions(MPI_Comm comm, int rank, const NodeLayout& layout, const NodeBoard& board, std::uint64_t under_way,
                   std::int64_t chunk_bytes);
   ~ChainReductions();
   ChainReductions(const ChainReductions&) = delete;
   ChainReductions& operator=(const ChainReductions&) = delete;
 
-  /// Bytes of the two rings of buffers.
+  /// Bytes of the two buffer rings.
   static std::int64_t buffer_bytes(std::int64_t chunk_bytes) { return 2 * kWindow * chunk_bytes; }
 
-  /// The reduction that start() will begin; it may be started when all peers have read that of under_way before.
+  /// Ticket of the reduction that start() will begin. It may start once all peers have read reduction
+  /// next() - under_way.
   [[nodiscard]] std::uint64_t next() const { return next_; }
   [[nodiscard]] bool is_open(std::uint64_t ticket) const { return at(ticket).is_open; }
-  /// `full` is at `location` of the board's arrays where a node has several ranks.
+  /// `full` is at `location` of the board's arrays if nodes have several ranks.
   void start(const float* full, float* shard, const Partition& partition, Fold fold, SharedArrays::Location location);
-  /// Does what can be done without waiting; whether anything was.
+  /// Makes progress without waiting. Returns whether any was made.
   bool advance();
-  /// This rank has its shard, and no other rank needs anything more of it for that reduction.
+  /// Whether this rank has its shard and has sent everything that other ranks need for the reduction.
   [[nodiscard]] bool is_done(std::uint64_t ticket);
   void close(std::uint64_t ticket) { at(ticket).is_open = false; }
-  /// A rank that has not done yet what this one waits for.
+  /// A rank that this rank waits for.
   [[nodiscard]] int awaited(std::uint64_t ticket);
 
  private:
@@ -61,11 +62,11 @@ class ChainReductions {
     Partition partition{0, 1};
     std::int64_t chunk = 1;
     Fold fold;
-    int last_node = 0;            ///< where the chain ends
-    int first_owner_node = 0;     ///< the nodes from here to the last one own shards
+    int last_node = 0;            ///< the chain's last node
+    int first_owner_node = 0;     ///< nodes from this one to the last own shards
     int owner_nodes = 1;
-    std::int64_t items = 0;       ///< of this rank's flow; 0 behind the last node
-    std::uint64_t first_own = 0;  ///< sequence of the first chunk of this rank's own shard
+    std::int64_t items = 0;       ///< of this rank's flow; 0 on nodes after last_node
+    std::uint64_t first_own = 0;  ///< sequence number of the first chunk of this rank's shard
     bool is_open = false;
 
     [[nodiscard]] Chunks chunks() const { return {partition, chunk}; }
@@ -74,7 +75,7 @@ class ChainReductions {
       return first_owner_node + static_cast<int>(item % owner_nodes);
     }
   };
-  /// Item `item` of reduction `ticket`, the sequence-th of all of them.
+  /// Item `item` of reduction `ticket`; `sequence` counts the items of all reductions.
   struct Cursor {
     std::uint64_t ticket = 0;
     std::int64_t item = 0;
@@ -92,7 +93,7 @@ class ChainReductions {
 
   [[nodiscard]] Reduction& at(std::uint64_t ticket) { return reductions_[ticket % reductions_.size()]; }
   [[nodiscard]] const Reduction& at(std::uint64_t ticket) const { return reductions_[ticket % reductions_.size()]; }
-  /// Moves the cursor past reductions whose items it has passed; whether one is left.
+  /// Moves the cursor to its next item, past completed reductions. Returns whether an item is left.
   bool find_item(Cursor& cursor, bool of_flow);
   [[nodiscard]] static bool arrived(Message& message);
   void send(const float* from, std::int64_t extent, int to, int tag, std::uint64_t ticket, Message& message);
@@ -108,7 +109,7 @@ class ChainReductions {
     return accumulators_[(reduction.first_own + static_cast<std::uint64_t>(k)) % kWindow];
   }
 
-  /// Whether this rank has added its node's arrays to the chunk of its own shard where `own` is.
+  /// Whether this rank has added its node's arrays to the chunk of its own shard at cursor `own`.
   [[nodiscard]] bool has_added_own(const Cursor& own) const;
   [[nodiscard]] float* partial(std::size_t slot) { return received_.data() + static_cast<std::int64_t>(slot) * chunk_; }
   [[nodiscard]] float* sum(std::size_t slot) { return sums_.data() + static_cast<std::int64_t>(slot) * chunk_; }
@@ -127,7 +128,7 @@ class ChainReductions {
   std::uint64_t next_ = 0;
   std::vector<const float*> sources_;
 
-  // The flow: receives are posted ahead of the sums.
+  // Cursors of the flow: receives are posted ahead of the sums.
   Cursor posted_;
   Cursor added_;
   std::array<Message, kWindow> inputs_;
@@ -136,7 +137,7 @@ class ChainReductions {
   Cursor accumulator_sent_;
   Cursor result_posted_;
   Cursor result_complete_;
-  std::uint64_t num_own_ = 0;  ///< chunks of it, of all reductions that were started
+  std::uint64_t num_own_ = 0;  ///< chunks of own shards in all reductions started so far
   std::array<Message, kWindow> accumulators_;
   std::array<Message, kWindow> results_;
 };

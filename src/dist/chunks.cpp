@@ -17,7 +17,7 @@ constexpr std::int64_t kSumBlock = 4 * 1024;    // elements
 constexpr std::int64_t kCopyBlock = 64 * 1024;  // bytes
 constexpr std::int64_t kLine = kCacheLine / static_cast<std::int64_t>(sizeof(float));
 
-/// A cache line of floats in registers. Of an array of them the compiler would make a line out of quarters.
+/// A cache line of floats in registers. For an array of floats, the compiler would use four quarter lines.
 using Line = float __attribute__((vector_size(kCacheLine)));
 
 template <class Body>
@@ -28,7 +28,7 @@ void for_each_block(const char* label, std::int64_t extent, std::int64_t block, 
                        [=](const std::int64_t b) { body(b * block, std::min(block, extent - b * block)); });
 }
 
-/// [i, end) of `1 + sizeof...(Later)` sources. Whole lines are added in registers and written past the caches.
+/// Sums [i, end) of `1 + sizeof...(Later)` sources. Whole lines are added in registers and bypass the caches.
 template <int... Later>
 void sum_block(const float* const* sources, std::int64_t i, std::int64_t end, float* out,
                std::integer_sequence<int, Later...> /*later*/) {
@@ -48,7 +48,7 @@ void sum_block(const float* const* sources, std::int64_t i, std::int64_t end, fl
   }
 }
 
-/// Of any number of sources: their sums stay in the nearest cache until the last is added.
+/// Sums any number of sources: partial sums stay in the nearest cache until the last source is added.
 void sum_block(const float* const* sources, std::int64_t num_sources, std::int64_t first, std::int64_t end,
                float* out) {
   alignas(kCacheLine) float sum[kSumBlock];

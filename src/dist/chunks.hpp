@@ -10,9 +10,7 @@
 
 namespace kozero::dist {
 
-// How shards travel through buffers of bounded size: all shards are cut into chunks of one extent, and the
-// k-th chunks travel together.
-//   chunk k of rank r: elements [begin(r) + k * extent, ...), `size(r, k)` of them, 0 past the end of its shard
+// All shards are cut into chunks of one extent; the k-th chunks of all ranks are exchanged together.
 
 class Chunks {
  public:
@@ -31,18 +29,18 @@ class Chunks {
   std::int64_t extent_;
 };
 
-/// The elements of a chunk where `num_parts` of them share `bytes`: a multiple of kAlignment, at least one of it.
+/// Elements of a chunk if `num_parts` chunks share `bytes`: a multiple of kAlignment, at least kAlignment.
 constexpr std::int64_t chunk_extent(std::int64_t bytes, int num_parts, std::int64_t element_size) {
   const std::int64_t elements = bytes / std::max(num_parts, 1) / element_size;
   return std::max(elements / kAlignment, std::int64_t{1}) * kAlignment;
 }
 
-// What the back ends do to host memory, on all threads of this rank.
+// Host-memory operations of the back ends, on all threads of this rank.
 
 /// out[i] = ((source_0[i] + source_1[i]) + source_2[i]) + ...  for i < extent. `out` may be one of the sources.
 void sum_in_order(const float* const* sources, std::int64_t num_sources, std::int64_t extent, float* out);
 
-/// Copies `bytes` bytes between disjoint ranges; nothing where `to` is `from`.
+/// Copies `bytes` bytes between disjoint ranges; does nothing if `to` == `from`.
 void copy_bytes(void* to, const void* from, std::int64_t bytes);
 
 }  // namespace kozero::dist

@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// device_stream.hpp: an ordered queue of work beside the kernels, events that order queues, and random delays for
-// tests.
-//   stream.record(event)      reached once all earlier work is done
+// device_stream.hpp: a stream beside the compute stream, events that order streams, and random delays for tests.
+//   stream.record(event)      the event is reached once all earlier work is done
 //   stream.wait_for(event)    later work runs after the event
 //   stream.add(sum)           a sum in rank order (ordered_sum.hpp)
-// A CUDA build has CUDA's streams, a host build a thread with a queue.
+// A CUDA build uses CUDA streams; a host build uses a thread with a queue.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -15,13 +14,13 @@ namespace kozero::dist {
 
 struct OrderedSum;
 
-// Random sleeps that a test puts between the tasks of a stream (device_stream.hpp).
+// Random sleeps between the tasks of a stream, for tests.
 
 class StreamDelays {
  public:
-  /// As the environment says now: without KOZERO_STREAM_DELAY_US there are none.
+  /// Reads KOZERO_STREAM_DELAY_US and KOZERO_STREAM_DELAY_SEED; without KOZERO_STREAM_DELAY_US there are no sleeps.
   StreamDelays();
-  /// How long the next sleep is to be; each object has sleeps of its own.
+  /// Length of the next sleep; each object has its own sequence.
   std::int64_t next_us();
   void sleep();
 
@@ -31,16 +30,13 @@ class StreamDelays {
   std::uint64_t next_ = 0;
 };
 
-// An ordered queue of work beside the kernels, and events that order one queue after another.
-//   stream.record(event)      the event is reached once all that was put on the stream before is done
-//   stream.wait_for(event)    what is put on the stream from now on runs after the event
-// A CUDA build has CUDA's streams, and the host waits for nothing here. A host build has a thread with a queue; kernels
-// run in their caller there, so what is recorded on the compute stream is reached at once, and the compute stream waits
-// in the call. An event is recorded on one stream, again and again; a wait means the newest record at the time of the
-// wait. For tests, KOZERO_STREAM_DELAY_US and KOZERO_STREAM_DELAY_SEED put random sleeps, of that many microseconds at
-// most, between the tasks of either stream: where all that must be ordered is, no bit changes.
+// In a CUDA build, the host waits for nothing here. In a host build, kernels run in the calling thread, so an event
+// recorded on the compute stream is reached at once, and the compute stream waits within the call. An event is recorded
+// on one stream any number of times; a wait refers to the newest record at the time of the wait. For tests,
+// KOZERO_STREAM_DELAY_US and KOZERO_STREAM_DELAY_SEED put random sleeps of at most that many microseconds between the
+// tasks of both streams. If the events order all dependent work, the sleeps change no bit.
 
-/// What the handle of a host build's stream points to: `enqueue` puts `work(argument)` on the queue.
+/// A host build's stream handle points to this struct; `enqueue` puts `work(argument)` on the queue.
 struct HostStreamHandle {
   void (*enqueue)(HostStreamHandle* stream, void (*work)(void*), void* argument);
 };
@@ -52,7 +48,7 @@ class StreamEvent {
   StreamEvent(const StreamEvent&) = delete;
   StreamEvent& operator=(const StreamEvent&) = delete;
 
-  /// The newest record is; so is an event that was never recorded.
+  /// Whether the newest record is reached; true for an event that was never recorded.
   [[nodiscard]] bool reached() const;
 
  private:
@@ -65,7 +61,7 @@ class StreamEvent {
 class DeviceStream {
  public:
   DeviceStream();
-  /// Waits for all that is on it.
+  /// Waits for all work on the stream.
   ~DeviceStream();
   DeviceStream(const DeviceStream&) = delete;
   DeviceStream& operator=(const DeviceStream&) = delete;
@@ -81,18 +77,18 @@ class DeviceStream {
   std::unique_ptr<Queue> queue_;
 };
 
-/// Where kernels are put: Kokkos' default Device instance.
+/// The stream of the kernels: Kokkos' default Device instance.
 class ComputeStream {
  public:
   void record(StreamEvent& event);
-  /// Where the wait is in this call, `look` is called over and over, and may throw.
+  /// A host build waits in this call and calls `look` repeatedly, which may throw.
   void wait_for(const StreamEvent& event, const std::function<void()>& look);
 
  private:
   StreamDelays delays_;
 };
 
-/// The calling thread's CUDA calls mean this process's GPU, as its first thread's do.
+/// Selects this process's GPU for the calling thread's CUDA calls.
 void enter_device();
 
 }  // namespace kozero::dist

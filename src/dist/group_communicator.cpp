@@ -35,7 +35,7 @@ void check_mpi(int code, const char* call) {
 
 namespace {
 
-constexpr std::size_t kCollectives = 4;  // that are named
+constexpr std::size_t kCollectives = 4;  // named in a report
 constexpr std::size_t kRanks = 8;
 
 }  // namespace
@@ -155,7 +155,7 @@ void GroupCommunicator::exchange_shards(char* full, const Partition& partition, 
   const int most = static_cast<int>(chunks.count()) * 2 * (size_ / stride);
   if (messages.capacity() < most) messages = PendingMessages(most);
   for (std::int64_t k = 0; k < chunks.count(); ++k) {
-    // At each distance every rank sends to one rank and receives from one, so that no rank is everybody's first.
+    // At each distance every rank sends to one rank and receives from one, so that no rank is the first target of all.
     for (int distance = stride; distance < size_; distance += stride) {
       const int from = (rank_ - distance + size_) % size_;
       receive(full + chunks.begin(from, k) * element, chunks.size(from, k) * element, from, messages);

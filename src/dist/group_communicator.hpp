@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// group_communicator.hpp: the base of all back ends with several ranks: control traffic, waits that end, and their
-// errors. Every return code of MPI is checked. A wait ends in Error(communication) after comm.timeout_s. After a rank
+// group_communicator.hpp: the base of all back ends for several ranks: control traffic, waits with timeouts, and error
+// texts. Every return code of MPI is checked. A wait ends in Error(communication) after comm.timeout_s. After a rank
 // was lost, every later collective throws, and no destructor makes a collective call.
 #pragma once
 #include <memory>
@@ -14,41 +14,35 @@
 
 namespace kozero::dist {
 
-// Every return code of MPI is read.
-
 /// Throws Error(communication) with this rank, the call and MPI's text unless `code` is MPI_SUCCESS.
 void check_mpi(int code, const char* call);
 
-// The words for a wait in vain, the same whatever waited.
+// Error texts of a wait that timed out, shared by all back ends.
 //   rank 1 waited 4.0 s in gather_control for rank 0 on a (process 12), which gave no sign of life for 4.1 s: it is ...
 //   [rank 1] newest collectives here: 811 all_gather of shm for unit 3 (4096 bytes) in step 12, forward_backward; ...
 //   [rank 1] rank 0 on a (process 12): step 12, forward_backward, unit 2, working after all_gather 810 of shm ...
 
 inline constexpr const char* kLostOrTooShort = ": it is lost, or comm.timeout_s is too short";
 inline constexpr const char* kFarBehind = ": it is far behind, or comm.timeout_s is too short";
-/// The name of the awaited rank where the waiting one cannot tell which rank is missing.
+/// The name of the awaited rank if the waiting rank cannot tell which rank is missing.
 inline constexpr const char* kAnotherRank = "another rank: it is lost, or comm.timeout_s is too short";
 
 /// "4.0"
 std::string in_seconds(double seconds);
 
-/// What is said of a rank that waited in `collective` for `whom` in vain; `whom` ends in why.
+/// The error text of a rank whose wait in `collective` for `whom` timed out; `whom` ends with the reason.
 std::string waited_in_vain(int rank, double seconds, const char* collective, const std::string& whom);
 
-/// "rank 2, on host b (process 17)" as far as it is known, and why.
+/// "rank 2, on host b (process 17)", as far as known, and the reason.
 std::string lost_rank(int rank);
 
-/// The lines that follow, each behind a line break: this rank's newest collectives, and where each rank is.
+/// The lines after the error text, each after a line break: this rank's newest collectives, and each rank's position.
 std::string details(int rank);
 
-// What every back end of several ranks shares: a duplicate of their MPI communicator, control
-// traffic over it, and waits that end in Error(communication) (communicator.hpp says when patient ones do).
-// Once a rank was lost every later collective throws, and the destructors make no collective call: nobody would answer.
-// What MPI may still write into then, buffers of requests under way, is never freed: a late peer's message would land
-// in memory of something else. Arrays that the caller handed over are the caller's to keep: main ends the process
-// before it unwinds.
+// After a rank was lost, buffers of requests under way are never freed, since a late message would overwrite memory
+// reused for something else. The caller keeps the arrays that it passed: main ends the process before it unwinds.
 
-/// Messages under way, with the rank at the other end of each; at most `capacity` of them.
+/// At most `capacity` messages under way, with the peer rank of each.
 class PendingMessages {
  public:
   explicit PendingMessages(int capacity)
@@ -63,7 +57,7 @@ class PendingMessages {
   [[nodiscard]] int count() const { return static_cast<int>(count_); }
   [[nodiscard]] int capacity() const { return static_cast<int>(requests_.size()); }
   [[nodiscard]] MPI_Request* requests() { return requests_.data(); }
-  /// That they are still under way, to whoever must not free what they write to.
+  /// Whether messages may still read or write their memory, which then must not be freed.
   [[nodiscard]] bool are_under_way() const { return count_ > 0; }
   [[nodiscard]] int peer(int index) const { return peers_.at(static_cast<std::size_t>(index)); }
 
@@ -73,10 +67,10 @@ class PendingMessages {
   std::size_t count_ = 0;
 };
 
-/// Keeps `memory` to the end of the process.
+/// Keeps `memory` alive until the process ends.
 void keep_for_ever(std::shared_ptr<void> memory);
 
-/// Memory that a request reads or writes: freed with this object, or never where an exception leaves the request open.
+/// Memory of a request: freed with this object, or never if an exception leaves the request open.
 template <class T>
 class RequestMemory {
  public:
@@ -104,8 +98,8 @@ struct GroupTraits {
   double timeout_s = 600.0;
   Waiting waiting = Waiting::yields;
   Role role = Role::training;
-  bool is_patient = false;    ///< control traffic waits as long as the ranks live
-  double io_timeout_s = 0.0;  ///< > 0: a patient wait ends then
+  bool is_patient = false;    ///< control traffic waits as long as all ranks live
+  double io_timeout_s = 0.0;  ///< > 0: a patient wait ends after this time
 };
 
 class GroupCommunicator : public Communicator {
@@ -127,35 +121,34 @@ class GroupCommunicator : public Communicator {
   [[nodiscard]] double timeout() const { return traits_.timeout_s; }
   /// This rank's number in the job, which errors name.
   [[nodiscard]] int job_rank() const { return job_ranks_[static_cast<std::size_t>(rank_)]; }
-  /// No other rank can be expected to answer.
+  /// Whether a rank was lost, so that collectives cannot complete.
   [[nodiscard]] bool abandoned() const;
 
-  /// A collective begins, of an array or values of `bytes` bytes: it is traced. Throws what was thrown when a rank was
-  /// lost before.
+  /// Traces the start of a collective of `bytes` bytes. If a rank was lost before, throws the same error again.
   void begin(const char* collective, std::int64_t bytes);
-  /// Throws Error(communication), with what is known of all ranks.
+  /// Throws Error(communication) with the known positions of all ranks.
   [[noreturn]] void lose(const std::string& how);
-  /// This rank waited in `collective` for rank `peer` in vain.
+  /// Throws Error(communication): the wait in `collective` for rank `peer` timed out.
   [[noreturn]] void lose(const char* collective, int peer);
-  /// Control traffic asks first: throws where data under way were lost, so that no rank goes on with what did not come.
+  /// Called before control traffic: throws if data under way were lost, so that no rank continues without them.
   virtual void look() {}
-  // Messages of bytes, none of no bytes; those between two ranks keep their order.
+  // Start a message of `bytes` bytes; none if 0. Messages between two ranks keep their order.
   void receive(void* to, std::int64_t bytes, int peer, PendingMessages& messages);
   void send(const void* from, std::int64_t bytes, int peer, PendingMessages& messages);
   /// Starts an all-gather among the ranks r, r + stride, r + 2 stride, ...: each sends its shard of `full` to the
-  /// others and receives theirs, in messages of at most `message_bytes`. `messages` are none, and are given room.
+  /// others and receives theirs, in messages of at most `message_bytes`. `messages` must be empty and is resized.
   void exchange_shards(char* full, const Partition& partition, std::int64_t element, std::int64_t message_bytes,
                        int stride, PendingMessages& messages);
-  /// Whether all of `messages` are done; clears them then.
+  /// Whether all of `messages` are done; if so, clears them.
   bool are_done(PendingMessages& messages, const char* collective);
-  /// The rank at the other end of the first that is not done.
+  /// The peer of the first message that is not done.
   int first_late(PendingMessages& messages, const char* collective);
   /// Waits for all of `messages` and clears them.
   void wait_for(PendingMessages& messages, const char* collective);
 
  private:
   void wait_for(MPI_Request* request, const char* collective);
-  /// Throws where the wait is over.
+  /// Throws if the wait timed out.
   void check_wait(const Patience& patience, const char* collective);
   void broadcast_bytes(void* bytes, std::int64_t count);
 
@@ -166,10 +159,10 @@ class GroupCommunicator : public Communicator {
   GroupTraits traits_;
   std::uint64_t sequence_ = 0;  // of collectives
   bool spans_job_ = false;
-  std::string loss_;  // what was thrown when a rank was lost
+  std::string loss_;  // error text thrown when a rank was lost
 };
 
-/// `comm` inside a CheckedCommunicator, whose checks wait as `traits` say. Collective.
+/// Wraps `comm` in a CheckedCommunicator, whose checks wait according to `traits`. Collective.
 std::unique_ptr<Communicator> checked(std::unique_ptr<Communicator> comm, MPI_Comm parent, GroupTraits traits);
 
 }  // namespace kozero::dist

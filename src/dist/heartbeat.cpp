@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// heartbeat.cpp: beats to rank 0, their table back to all, and what follows from it.
+// heartbeat.cpp: beats to rank 0, the table of beats back to all ranks, and the detection of lost and stalled ranks.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -15,7 +15,7 @@ namespace kozero::dist {
 namespace {
 
 constexpr double kPeriod = 0.25;                         // seconds
-constexpr std::chrono::milliseconds kPeriodAtTheEnd{1};  // nobody computes any more
+constexpr std::chrono::milliseconds kPeriodAtTheEnd{1};  // no rank computes any more
 constexpr int kTag = 0;
 constexpr std::size_t kNameLength = 128;
 
@@ -57,7 +57,7 @@ Heartbeat::~Heartbeat() {
   stopping_ = true;
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
-  // After end() nothing is under way and the duplicate can be freed; else requests may be, which MPI keeps.
+  // After end() no request is under way and the duplicate can be freed; otherwise it is leaked.
   if (!is_over()) return;
   const BlockingCall call("MPI_Comm_free");
   MPI_Comm_free(&comm_);
@@ -147,7 +147,7 @@ void Heartbeat::take(int peer) {
       Beat& beat = table_[static_cast<std::size_t>(peers_[i])];
       beat = incoming_[i].front();
       beat.unheard_s = 0.0;
-      if (beat.ends != 0) return;  // its last
+      if (beat.ends != 0) return;  // the last beat
     } else {
       table_ = incoming_[i];
       without_table_s_ = 0.0;
@@ -171,7 +171,7 @@ void Heartbeat::send_to(int peer, const std::shared_ptr<const Table>& table) {
   int sent = 1;
   check_mpi(MPI_Test(&mine.request, &sent, MPI_STATUS_IGNORE), "MPI_Test");
   if (sent == 0) return;
-  // The last message a rank sends is the one that says that it ends; rank 0's, that all do.
+  // A rank's last message reports that it ends; rank 0's last message reports that all ranks end.
   if (mine.table != nullptr && all_end(*mine.table)) return;
   mine.table = table;
   const auto bytes = static_cast<int>(table->size() * sizeof(Beat));
@@ -180,7 +180,7 @@ void Heartbeat::send_to(int peer, const std::shared_ptr<const Table>& table) {
       "MPI_Isend");
 }
 
-/// All ranks end, all know, and no message is under way.
+/// Whether all ranks end, this rank has sent its last message to each peer, and no message is under way.
 bool Heartbeat::is_over() const {
   const auto is_null = [](MPI_Request request) { return request == MPI_REQUEST_NULL; };
   const bool said = std::all_of(outgoing_.begin(), outgoing_.end(), [&](const Outgoing& each) {
@@ -221,8 +221,8 @@ void Heartbeat::judge() {
   }
 }
 
-/// Adds to the time in which every rank waits, and none of their waits began or ended, between two looks at which every
-/// rank's state is a new one, so that no old message makes a stall.
+/// Accumulates the time in which every rank waits and no wait begins or ends. Checks only once every rank has sent a
+/// new beat since the last check, so that no old message causes a stall.
 void Heartbeat::judge_stalls() {
   if (!all_were_heard_again()) return;
   for (std::size_t role = 0; role < kRoles; ++role) {

@@ -86,13 +86,13 @@ class MpiCommunicator final : public GroupCommunicator {
  private:
   using Buffer = Kokkos::View<float*, Kokkos::HostSpace>;
 
-  // In each step every rank sends to one rank and receives from one, so that no rank is everybody's first.
+  // In each step every rank sends to one rank and receives from one, so that no rank is the first target of all others.
   [[nodiscard]] int downstream(int step) const { return (rank() + step) % size(); }
   [[nodiscard]] int upstream(int step) const { return (rank() - step + size()) % size(); }
 
   float* received(std::int64_t k, int peer) { return received_[k % 2].data() + (peer - (peer > rank())) * chunk_; }
 
-  /// The first `addends` ranks send, all receive.
+  /// The first `addends` ranks send; all ranks receive.
   void exchange(const float* full, const Chunks& chunks, std::int64_t k, int addends) {
     constexpr std::int64_t kElement = sizeof(float);
     for (int step = 1; step < size(); ++step) {

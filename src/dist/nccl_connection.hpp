@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// nccl_connection.hpp: the functions of NCCL, found in libnccl.so.2 at run time, one communicator of NCCL, and its
-// watch. Names and values are NCCL's; nccl_declarations.cpp checks them against its header. The communicator is
-// non-blocking. The watch thread aborts it where a collective fails or exceeds timeout_s. The header includes no
+// nccl_connection.hpp: the functions of NCCL, loaded from libnccl.so.2 at run time; one communicator of NCCL; and its
+// watch thread. Names and values are NCCL's; nccl_declarations.cpp checks them against NCCL's header. The communicator
+// is non-blocking. The watch thread aborts it if a collective fails or exceeds timeout_s. The header includes no
 // Kokkos.
 #pragma once
 #include <atomic>
@@ -17,9 +17,8 @@
 
 namespace kozero::dist::nccl {
 
-// The calls of NCCL that KoZeRO makes, found in libnccl.so.2 at run time.
-// The declarations are our own, so that no build needs NCCL's header and one program runs with and without the library;
-// src/dist/nccl_declarations.cpp holds them to that header where a CUDA build has it. Names and values are NCCL's.
+// The declarations are our own, so that no build needs NCCL's header and one program runs with and without the library.
+// src/dist/nccl_declarations.cpp checks them in a CUDA build that has the header.
 
 using Comm = void*;    // ncclComm_t
 using Stream = void*;  // cudaStream_t
@@ -28,7 +27,7 @@ struct UniqueId {
   char internal[128];
 };
 
-/// ncclConfig_t as far as NCCL 2.14 had it: `size` and `version` tell newer libraries to take defaults for the rest.
+/// ncclConfig_t of NCCL 2.14. By `size` and `version`, newer libraries use defaults for newer fields.
 struct Config {
   std::size_t size = sizeof(Config);
   unsigned int magic = 0xcafebeef;
@@ -47,7 +46,7 @@ enum Result : int {
 enum DataType : int { kUint8 = 1, kFloat32 = 7 };
 enum ReduceOp : int { kSum = 0 };
 
-/// One pointer a call; those of the last row are nullptr where the library has no such memory.
+/// One pointer per function; those of the last group are nullptr if the library has no memory registration.
 struct Calls {
   Result (*get_version)(int* code);
   Result (*get_unique_id)(UniqueId* id);
@@ -76,43 +75,43 @@ struct Calls {
 struct Library {
   Calls calls = {};
   std::string version;     ///< "2.28.9"
-  bool is_mock = false;    ///< the tests' own, which takes host memory and several ranks on one GPU
-  std::string unavailable_reason;    ///< why it cannot be used; empty where it can
+  bool is_mock = false;    ///< the tests' mock, which accepts host memory and several ranks on one GPU
+  std::string unavailable_reason;    ///< "" if the library can be used
 };
 
-/// The file that KOZERO_NCCL_LIBRARY names, else libnccl.so.2. It stays open.
+/// Opens the file that KOZERO_NCCL_LIBRARY names, else libnccl.so.2, for the life of the process.
 Library open_library();
 
 }  // namespace kozero::dist::nccl
 
 namespace kozero::dist {
 
-// NCCL's communicator from its start to its end, which no lost rank can hold up.
-// It is of NCCL's non-blocking kind: a call that takes long returns kInProgress and goes on in a thread of NCCL's, and
-// state() says when it is over. Until then NCCL takes no other call,
-// and what the call puts on the stream may not be there yet.
-//   ask  ->  wait_for_result: look at state() until it is no longer kInProgress, for timeout_s at most  ->  ask ...
-// NCCL itself does not guard state() against a call in another thread, so all go by one lock.
+// NCCL's communicator from creation to destruction, which no lost rank can block.
+// The communicator is non-blocking: a long call returns kInProgress and continues in a thread of NCCL until state()
+// changes. Until then NCCL accepts no other call, and the call's work may not be on the stream yet.
+//   call  ->  wait_for_result: poll state() until it is not kInProgress, for at most timeout_s  ->  next call ...
+// NCCL does not guard state() against a call in another thread, so one lock guards all calls.
 
 class NcclConnection {
  public:
-  /// Nothing is asked for yet.
+  /// Makes no communicator yet; open() does.
   explicit NcclConnection(const nccl::Calls& calls) : nccl_(calls) {}
-  /// Aborts what was not closed.
+  /// Aborts the communicator unless it was closed.
   ~NcclConnection() { abort(); }
   NcclConnection(const NcclConnection&) = delete;
   NcclConnection& operator=(const NcclConnection&) = delete;
 
-  /// Asks for a communicator of the ranks that pass `id`.
+  /// Starts to make a communicator of the ranks that pass `id`.
   nccl::Result open(int rank, int size, const nccl::UniqueId& id);
   [[nodiscard]] nccl::Comm comm() const { return comm_; }
 
-  /// Held around calls of NCCL: it is not aborted between two of a group.
+  /// Lock for calls of NCCL: held, it prevents an abort between two calls of a group.
   [[nodiscard]] std::timed_mutex& calls() { return in_call_; }
-  /// What became of the last call, or an asynchronous error. Outside of calls();
-  /// kInProgress too while another thread calls.
+  /// The result of the last call, or an asynchronous error. Call without holding calls().
+  /// Also kInProgress while another thread holds calls().
   nccl::Result state();
-  /// kSuccess, or what ended the wait for it: kInProgress where the time is over, or `given_up`, asked often, is true.
+  /// Waits for a result other than kInProgress and returns it. Returns kInProgress after timeout_s, or once
+  /// `given_up()`, which is polled, returns true.
   template <class GivenUp>
   nccl::Result wait_for_result(nccl::Result result, double timeout_s, const GivenUp& given_up) {
     Patience patience(timeout_s, Waiting::sleeps);
@@ -120,9 +119,9 @@ class NcclConnection {
     return result;
   }
 
-  /// Ends what the device waits for, once, from any thread.
+  /// Ends the device's waits. May be called from any thread; only the first call acts.
   void abort();
-  /// Lets all that is under way end, and frees; it is aborted where that takes longer than timeout_s.
+  /// Waits for work under way, then frees the communicator; aborts it after timeout_s.
   void close(double timeout_s);
 
  private:
@@ -132,10 +131,10 @@ class NcclConnection {
   std::atomic<bool> ended_ = false;
 };
 
-// A thread that looks after NCCL's collectives under way, since the host may be waiting for the device
-// meanwhile. A failure is an asynchronous error, or no collective done for timeout_s while one is under way. It is
-// written down first, and then NCCL is aborted, which ends what the device waits for: who comes out of such a wait
-// finds the failure. Whoever is about to use a result looks too: a collective that ended by an error is done as well.
+// A thread that watches NCCL's collectives under way, since the host may be waiting for the device meanwhile. A failure
+// is an asynchronous error, or no collective done for timeout_s while one is under way. The thread records the failure,
+// then aborts NCCL, which ends the device's waits, so that code after such a wait finds the failure. Code that is about
+// to use a result must call look() too, since a collective that failed also counts as done.
 
 class NcclWatch {
  public:
@@ -145,15 +144,15 @@ class NcclWatch {
   NcclWatch(const NcclWatch&) = delete;
   NcclWatch& operator=(const NcclWatch&) = delete;
 
-  /// A collective is about to be put on the stream ...
+  /// Called before a collective is put on the stream.
   void announce(const char* collective);
-  /// ... and was, and after it `done`, which outlives the watch.
+  /// Called after the collective and the event `done` are on the stream. `done` outlives the watch.
   void add(const StreamEvent& done);
-  /// Looks now, outside of the connection's calls(): whether NCCL failed.
+  /// Checks now whether NCCL failed. Call without holding the connection's calls().
   bool look();
-  /// What the last look found.
+  /// Whether the last check found a failure.
   [[nodiscard]] bool failed() const { return failed_; }
-  /// What happened, for an Error, once it failed.
+  /// The text for an Error, set once failed().
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
  private:
@@ -163,7 +162,7 @@ class NcclWatch {
   };
 
   void run();
-  /// Empty where all is well.
+  /// The failure found now; "" if none.
   std::string found();
 
   nccl::Calls calls_;
@@ -172,8 +171,8 @@ class NcclWatch {
   double timeout_s_;
   std::mutex mutex_;
   const char* announced_ = "no collective";
-  std::deque<UnderWay> under_way_;  // the oldest first
-  WaitClock without_progress_;      // since the oldest became that
+  std::deque<UnderWay> under_way_;  // oldest first
+  WaitClock without_progress_;      // since the oldest collective became the oldest
   std::string failure_;
   std::atomic<bool> failed_ = false;
   std::atomic<bool> ending_ = false;

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// node_board.hpp: shared memory of the ranks of one node: arrays, and a posting per rank and collective under way.
-//   reduce_scatter   posted: this rank's full array is there     read: this rank has added its share of all of them
+// node_board.hpp: shared memory among the ranks of one node: arrays, and a posting per rank and collective under way.
+//   reduce_scatter   posted: this rank's full array is ready     read: this rank has added its share of all full arrays
 //   all_gather       posted: the shards that this rank receives from other nodes are in its full array
-//                    read: this rank has copied those of all its peers
+//                    read: this rank has copied the shards received by all its peers
 // Peers are named by their index on the node.
 #pragma once
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace kozero::dist {
 
 class NodeBoard {
  public:
-  /// Collective over the node's ranks, whose control traffic `node` carries.
+  /// Collective over the node's ranks; `node` carries their control traffic.
   NodeBoard(std::unique_ptr<Communicator> node, const std::string& folder, std::uint64_t under_way)
       : node_(std::move(node)), under_way_(under_way), arrays_(*node_, folder) {
     if (num_peers() == 1) {
@@ -34,7 +34,7 @@ class NodeBoard {
     node_->barrier();
   }
 
-  /// False on all ranks of a node without room: then it is of no use. A rank alone on its node always has room.
+  /// False on all ranks of a node without room: then the board must not be used. A rank alone on its node has room.
   [[nodiscard]] bool has_room() const { return own_ != nullptr; }
 
   [[nodiscard]] static std::int64_t bytes(std::uint64_t under_way) {
@@ -46,7 +46,7 @@ class NodeBoard {
   [[nodiscard]] Communicator& node() { return *node_; }
   [[nodiscard]] SharedArrays& arrays() { return arrays_; }
 
-  /// Of collective `ticket` of its kind; used again for the collective `under_way` later.
+  /// The posting of collective `ticket` of a kind; reused by the collective `under_way` later.
   [[nodiscard]] Posting& posting(Collective kind, int peer, std::uint64_t ticket) const {
     const std::uint64_t index = static_cast<std::uint64_t>(kind) * under_way_ + ticket % under_way_;
     char* const first = num_peers() == 1 ? own_ : arrays_.at(peer, {0, 0});
@@ -60,7 +60,7 @@ class NodeBoard {
   void publish_read(Collective kind, std::uint64_t ticket) const {
     posting(kind, local(), ticket).read.publish(ticket + 1);
   }
-  /// The first peer that has not posted (&Posting::posted), or not read (&Posting::read); -1 where all have.
+  /// The first peer that has not posted (&Posting::posted) or not read (&Posting::read); -1 if all have.
   [[nodiscard]] int first_behind(PhaseCounter Posting::* counter, Collective kind, std::uint64_t ticket) const {
     for (int peer = 0; peer < num_peers(); ++peer) {
       if (!(posting(kind, peer, ticket).*counter).is_published(ticket + 1)) return peer;
@@ -68,7 +68,7 @@ class NodeBoard {
     return -1;
   }
 
-  /// Where `peer` has what it posted.
+  /// The location that `peer` posted, in this process.
   [[nodiscard]] char* posted_by(Collective kind, int peer, std::uint64_t ticket) const {
     return arrays_.at(peer, posting(kind, peer, ticket).location);
   }
@@ -76,7 +76,7 @@ class NodeBoard {
  private:
   std::unique_ptr<Communicator> node_;
   std::uint64_t under_way_;
-  SharedArrays arrays_;         // the first has the postings
+  SharedArrays arrays_;         // the first array holds the postings
   std::vector<Posting> alone_;  // of a rank alone on its node
   char* own_ = nullptr;         // this rank's postings
 };

@@ -18,7 +18,7 @@ namespace kozero::dist {
 
 namespace {
 
-constexpr std::uint64_t kDone = ~std::uint64_t{0};  // the ticket of a collective that ended in its start
+constexpr std::uint64_t kDone = ~std::uint64_t{0};  // ticket of a collective that completed in its start
 
 std::unique_ptr<Communicator> control_of_node(MPI_Comm parent, const NodeLayout& layout, int rank, double timeout_s) {
   const RanksOfColor ranks(&parent, layout.node(rank));
@@ -63,7 +63,7 @@ class NodesCommunicator final : public GroupCommunicator {
   [[nodiscard]] bool shares_gathered() const override { return layout_.ranks_per_node > 1; }
 
   void* share(const std::string& label, std::int64_t bytes) override {
-    if (layout_.ranks_per_node == 1) return nullptr;  // nobody is there to read it
+    if (layout_.ranks_per_node == 1) return nullptr;  // no peer reads it
     const std::int64_t free = options_.shm_free_bytes();
     std::int64_t needed = 0;
     for (const std::int64_t wanted : from_all_ranks(board_->node(), bytes)) needed += wanted;
@@ -146,7 +146,7 @@ class NodesCommunicator final : public GroupCommunicator {
   [[nodiscard]] bool takes_chain(const Partition& partition) const {
     if (options_.ranks_per_node > 0) return true;
     constexpr std::int64_t kFloat = sizeof(float);
-    // Pairwise messages go to the owners: it is they who limit where they are few.
+    // Pairwise messages go to the owners, so few owners limit the rate.
     const std::int64_t as_if_all_owned = partition.largest() * size() * kFloat;
     return chain_seconds(partition.extent() * kFloat, layout_, chain_chunk(options_)) <
            pairwise_seconds(as_if_all_owned, layout_, options_.chunk_bytes);
@@ -175,7 +175,7 @@ class NodesCommunicator final : public GroupCommunicator {
                kind == Collective::all_gather ? "all_gather" : "reduce_scatter");
   }
 
-  /// A gather arrives where peers may still copy an earlier one from.
+  /// Waits while peers may still copy an earlier gather from the memory that the new gather overwrites.
   void wait_for_readers_of(const char* full, std::int64_t bytes, std::uint64_t ticket) {
     const std::uint64_t ring = gathers_.size();
     for (std::uint64_t earlier = ticket < ring ? 0 : ticket - ring; earlier < ticket; ++earlier) {
@@ -201,7 +201,7 @@ class NodesCommunicator final : public GroupCommunicator {
     gather.is_open = false;
   }
 
-  /// The shards of the ranks with index `peer` on their nodes, from that peer's full array.
+  /// Copies the shards of the ranks with index `peer` on their nodes from that peer's full array.
   void copy_column(const Gather& gather, const char* full, int peer) const {
     for (int node = 0; node < layout_.num_nodes; ++node) {
       const int owner = layout_.rank(node, peer);
@@ -217,7 +217,7 @@ class NodesCommunicator final : public GroupCommunicator {
   ChainReductions chains_;
   std::vector<Gather> gathers_;
   std::uint64_t next_gather_ = 0;
-  bool lacks_room_ = false;  // an array found none
+  bool lacks_room_ = false;  // an array found no room
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// ordered_sum.hpp: the sum in rank order of addends that were received one after another, for a stream.
-//   out[i] = (((onto[i] + x_0[i]) + x_1[i]) + ...)     x_own is apart, the others lie in `received` in rank order
-// Elements are independent of one another: `out` may be `onto`, or `own`. Apart from device_stream.hpp, which sources
-// without Kokkos include.
+// ordered_sum.hpp: functor that adds received addends in rank order, run on a stream.
+//   out[i] = (((onto[i] + x_0[i]) + x_1[i]) + ...)     x_own is `own`; the others lie in `received` in rank order
+// Elements are independent: `out` may be `onto` or `own`. This header is separate because sources without Kokkos
+// include device_stream.hpp.
 #pragma once
 #include <cstdint>
 
@@ -18,7 +18,7 @@ struct OrderedSum {
   const float* own = nullptr;
   const float* received = nullptr;
   std::int64_t stride = 0;  ///< from one received addend to the next
-  int own_index = 0;        ///< past the addends: `own` is none of them
+  int own_index = 0;        ///< >= num_addends: `own` is not an addend
   int num_addends = 1;
   std::int64_t extent = 0;
 

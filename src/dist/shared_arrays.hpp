@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// shared_arrays.hpp: arrays in shared memory, counters that ranks publish and await there, and the postings of a
-// collective.
-//   own = arrays.add(bytes)   at(r, location_of(p))   rank r's bytes, mapped in this process
+// shared_arrays.hpp: arrays, counters and postings of collectives in memory shared by the ranks of a node.
+//   own = arrays.add(bytes)   at(r, location_of(p))   rank r's array, mapped in this process
 //   counter.publish(k)        counter.await(k)     spins, then sleeps on a futex until k is published
 #pragma once
 #include <atomic>
@@ -24,12 +23,12 @@
 
 namespace kozero::dist {
 
-// How many phases a rank has published, in shared memory, and how the others wait for the next one.
-//   publish(k)   all before it is visible to whoever has seen k
-//   await(k)     spins, then sleeps until k is published; false once the time is over (wait_clock.hpp)
-// Where more ranks run than there are cores, yielding hands a core over no sooner than its time slice ends: so a waiter
-// goes to sleep, and publishing rings a bell when somebody sleeps. Linux's futex works between processes,
-// std::atomic::wait does not; elsewhere a waiter yields.
+// The number of phases that a rank has published, in shared memory, and the wait of other ranks for the next phase.
+//   publish(k)   earlier writes are visible to each rank that sees k
+//   await(k)     spins, then sleeps until k is published; false after timeout_s (wait_clock.hpp)
+// With more ranks than cores, a yielding thread may keep its core until its time slice ends. So a waiter sleeps, and
+// publish() wakes sleepers. Linux's futex works between processes, std::atomic::wait does not; on other systems a
+// waiter yields.
 
 class PhaseCounter {
  public:
@@ -54,9 +53,9 @@ class PhaseCounter {
   }
 
  private:
-  static constexpr int kSpins = 20000;  // some ten microseconds
+  static constexpr int kSpins = 20000;  // about ten microseconds
 
-  /// Until the bell rings or a tenth of a second has passed; not at all where `phase` is there already.
+  /// Sleeps until the bell rings or for a tenth of a second; returns at once if `phase` is published.
   void sleep_before(std::uint64_t phase) {
     sleepers_.fetch_add(1);
     const std::uint32_t heard = bell_.load();
@@ -84,37 +83,37 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std
                   sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t),
               "counters in shared memory");
 
-// Arrays in shared memory, and where a peer's counterpart of an array lies in this process.
-//   own = arrays.add(bytes)      collective: every rank has such an array then, each of an extent of its own
-//   at(r, location_of(p))           in this process, rank r's bytes at the location that p has in this rank's array
-// Each array is a file of a folder in memory whose pages are taken at once: where the folder is overbooked add() finds
-// out, instead of a bus error at the first touch. The file's name is removed as soon as all ranks have mapped it, so
-// that no process leaves it behind. (MPI's shared windows do neither.)
+// Arrays in shared memory, and the address in this process of a peer's counterpart of an array.
+//   own = arrays.add(bytes)      collective: every rank adds an array; extents may differ
+//   at(r, location_of(p))           rank r's bytes, mapped in this process, at the location of p in this rank's array
+// Each array is a file in a tmpfs, whose pages are allocated at once: if the tmpfs is full, add() fails, and no later
+// access ends in a bus error. The file is unlinked as soon as all ranks have mapped it, so that no process leaves the
+// file behind. (MPI's shared windows do neither.)
 
 class SharedArrays {
  public:
-  /// A byte of an array: the same numbers name it on every rank.
+  /// A byte of an array; a location has the same numbers on every rank.
   struct Location {
-    std::int64_t array = -1;  ///< -1: in none
+    std::int64_t array = -1;  ///< -1: in no array
     std::int64_t offset = 0;
   };
 
-  /// `comm`, whose ranks share a node, carries control traffic and outlives this. `folder`: a tmpfs.
+  /// `comm`, whose ranks share a node, carries control traffic and outlives the object. `folder`: a tmpfs.
   SharedArrays(Communicator& comm, std::string folder) : comm_(comm), folder_(std::move(folder)) {}
-  /// Unmaps: peers that still read have mappings of their own.
+  /// Unmaps this process's mappings; peers keep their own.
   ~SharedArrays();
   SharedArrays(const SharedArrays&) = delete;
   SharedArrays& operator=(const SharedArrays&) = delete;
 
-  /// Collective. Zeros, aligned to a page; a location behind its last byte belongs to it too. nullptr on all ranks
-  /// where one of them found no room.
+  /// Collective. Returns zeros, aligned to a page. The location one past the last byte belongs to the array too.
+  /// Returns nullptr on all ranks if one of them found no room.
   void* add(std::int64_t bytes);
-  /// Gives back the array that was added last.
+  /// Removes the array that was added last.
   void remove_last();
 
   [[nodiscard]] Location location_of(const void* pointer) const;
   [[nodiscard]] char* at(int rank, Location location) const;
-  /// Of this rank's arrays.
+  /// Total bytes of this rank's arrays.
   [[nodiscard]] std::int64_t bytes() const;
 
  private:
@@ -123,7 +122,7 @@ class SharedArrays {
     std::int64_t bytes = 0;
   };
   struct Array {
-    std::int64_t bytes = 0;  // of this rank's
+    std::int64_t bytes = 0;  // of this rank's array
     std::vector<Mapping> of_rank;
   };
 
@@ -136,11 +135,11 @@ class SharedArrays {
   std::vector<Array> arrays_;
 };
 
-// What one rank tells the others of one collective, in shared memory.
-//   post: `location` is where what it gives lies      read: it has read what the others gave
-// Postings are a ring of CommunicatorOptions::under_way: a posting is used again once all ranks have read it.
+// One rank's posting for one collective, in shared memory.
+//   posted: `location` has this rank's input      read: this rank has read the other ranks' inputs
+// Postings form a ring of CommunicatorOptions::under_way: a posting is reused once all ranks have read it.
 
-/// Counters are `ticket + 1`; those that others wait on lie in lines of their own.
+/// Counters hold `ticket + 1` and lie in separate cache lines.
 struct alignas(64) Posting {
   PhaseCounter posted;
   SharedArrays::Location location;

@@ -22,7 +22,7 @@
 
 namespace kozero::dist {
 
-// The ring of collectives, and the words for it.
+// The ring of collectives, and its text.
 
 namespace {
 
@@ -108,7 +108,7 @@ Whereabouts& whereabouts() {
   return here;
 }
 
-// The thread that looks at the call under way, a few times a second.
+// The thread that checks the call under way a few times a second.
 
 namespace {
 
@@ -121,8 +121,8 @@ std::atomic<double> timeout_in_force{600.0};
 struct Call {
   const char* name = nullptr;
   WaitClock clock;
-  std::uint64_t rounds = 0;  // the heartbeat's, as seen last
-  WaitClock since_round;     // since they went on
+  std::uint64_t rounds = 0;  // the heartbeat's num_rounds() at the last check
+  WaitClock since_round;     // since num_rounds() grew
 };
 
 struct Watch {
@@ -141,7 +141,7 @@ Watch& watch() {
   return *kWatch;
 }
 
-/// For whom the call waits in vain; "" while it does not.
+/// The rank that a stuck call waits for; "" while the call may still return.
 std::string awaited_in_vain(Call& call) {
   const double timeout_s = comm_timeout();
   const double waited_s = call.clock.look();
@@ -166,7 +166,7 @@ std::string awaited_in_vain(Call& call) {
 std::atomic<int> aborted = 0;  // written by a handler of signals
 static_assert(std::atomic<int>::is_always_lock_free);
 
-/// The thread reports, which a handler of signals must not; a signal that has nothing to do with a wait goes its way.
+/// The thread reports, since a signal handler must not. A signal outside of a wait gets the default action.
 extern "C" void on_abort(int signal) {
   const bool waits = whereabouts().is_waiting(Role::training) || whereabouts().is_waiting(Role::saver);
   aborted = waits ? 1 : 0;

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// watchdog.hpp: what this process is doing, and a thread that ends it where a call of MPI does not return.
+// watchdog.hpp: a record of this process's position, and a thread that ends the process if an MPI call does not return.
 //   whereabouts().started({...})         records a collective in a ring of the newest ones
 //   { const BlockingCall call("MPI_Finalize"); MPI_Finalize(); }
-// The watchdog reports one line and ends the process after comm.timeout_s, without a call of MPI.
+// The watchdog reports one line and ends the process after comm.timeout_s, without an MPI call.
 #pragma once
 #include <array>
 #include <atomic>
@@ -17,39 +17,39 @@
 
 namespace kozero::dist {
 
-// Where this process is, for the ranks that wait for it and for the report of a wait in vain.
-//   whereabouts().started({...})         a collective was started: it enters a ring of the newest kTraced
-//   const Whereabouts::Wait wait(role)   this thread waits for other ranks
-//   whereabouts().beat()                 both, and the phase, step and unit of core's position(), as one message
-// Nothing is allocated. Threads of different roles call at once.
+// The position of this process, for the ranks that wait for it and for the report of a wait that timed out.
+//   whereabouts().started({...})         records a collective in a ring of the newest kTraced
+//   const Whereabouts::Wait wait(role)   marks that this thread waits for other ranks
+//   whereabouts().beat()                 returns both, and phase, step and unit of core's position(), as one message
+// Nothing is allocated. Threads of different roles may call concurrently.
 
-/// A collective as a rank started it, or a call of MPI that blocks. Names are string literals.
+/// A collective that a rank started, or a blocking MPI call. Names are string literals.
 struct Traced {
   Role role = Role::training;
   const char* collective = "";    ///< "all_gather", "MPI_Comm_dup"
   const char* communicator = "";  ///< "shm"
-  std::uint64_t sequence = 0;     ///< of that communicator's collectives, from 1: equal on all ranks. 0: of MPI's
-  std::int64_t bytes = 0;         ///< of the whole array, or of the values of one rank
+  std::uint64_t sequence = 0;     ///< of the communicator's collectives, from 1, equal on all ranks; 0 for an MPI call
+  std::int64_t bytes = 0;         ///< of the whole array, or of one rank's values
   const char* phase = "";
   std::int64_t step = 0;
   int unit = -1;
 };
 
-/// What one rank tells the others a few times a second. Travels as bytes.
+/// A rank's message to the others, sent a few times a second as bytes.
 struct Beat {
   std::uint64_t number = 0;                            ///< of this rank's beats
-  std::array<std::uint64_t, kRoles> waits_begun = {};  ///< and ended, both counted
+  std::array<std::uint64_t, kRoles> waits_begun = {};  ///< begun and ended waits, both counted
   std::array<std::uint8_t, kRoles> waits = {};
-  std::array<std::uint8_t, kRoles> stalled = {};  ///< rank 0's verdict: all wait for one another in vain
-  std::uint8_t ends = 0;                          ///< it has nothing left to do but to end MPI
+  std::array<std::uint8_t, kRoles> stalled = {};  ///< set by rank 0: all ranks wait for each other
+  std::uint8_t ends = 0;                          ///< the rank has only to end MPI
   std::array<char, 19> phase = {};
-  std::array<char, 24> collective = {};  ///< the newest of Role::training
+  std::array<char, 24> collective = {};  ///< newest collective of Role::training
   std::array<char, 16> communicator = {};
   std::uint64_t sequence = 0;
   std::int64_t bytes = 0;
   std::int64_t step = 0;
   std::int64_t unit = -1;
-  double unheard_s = 0.0;  ///< how long rank 0 has heard nothing of it
+  double unheard_s = 0.0;  ///< time since rank 0 received a beat of the rank
 };
 
 /// "step 12, forward_backward, unit 3, waiting in all_gather 812 of shm (1048576 bytes)"
@@ -59,10 +59,10 @@ class Whereabouts {
  public:
   static constexpr std::size_t kTraced = 64;
 
-  /// Phase, step and unit are filled in here.
+  /// Records the collective; sets phase, step and unit.
   void started(Traced collective);
   [[nodiscard]] Beat beat() const;
-  /// The newest `count` collectives, the oldest of them first, each "812 all_gather of shm (...)", with commas between.
+  /// The newest `count` collectives, oldest first, each "812 all_gather of shm (...)", separated by commas.
   [[nodiscard]] std::string newest(std::size_t count) const;
   [[nodiscard]] bool is_waiting(Role role) const { return waits_[static_cast<std::size_t>(role)] != 0; }
 
@@ -86,21 +86,21 @@ class Whereabouts {
   std::array<std::atomic<std::uint64_t>, kRoles> waits_begun_ = {};
 };
 
-/// This process's.
+/// This process's record.
 Whereabouts& whereabouts();
 
-// A thread that ends the process where a call of MPI does not return, since such a call cannot be left.
+// A thread that ends the process if an MPI call does not return, since such a call cannot be interrupted.
 //   { const BlockingCall call("MPI_Finalize"); MPI_Finalize(); }
-// A call is in vain after comm.timeout_s (wait_clock.hpp); with a heartbeat, not before that says so, as long as its
-// thread is let into MPI. Then the watchdog reports one line by report_failure and ends the process with the status of
-// a lost rank, without a call of MPI: the launcher, or the other ranks' watchdogs, end the others. Before MPI is up the
-// rank is what the launcher's variables say.
+// A call times out after comm.timeout_s (wait_clock.hpp). With a heartbeat whose thread gets into MPI, the heartbeat
+// decides instead. On a timeout the watchdog reports one line by report_failure and ends the process with the status of
+// a lost rank, without an MPI call; the launcher, or the other ranks' watchdogs, end the other processes. Before MPI is
+// up, the rank is read from the launcher's variables.
 
-/// comm.timeout_s, of all waits of this process that have no time of their own. 600 until it is set.
+/// comm.timeout_s: the timeout of all waits of this process without their own timeout. 600 until set.
 double comm_timeout();
 void set_comm_timeout(double seconds);
 
-/// The thread, from construction to destruction. One a process; without it BlockingCall does nothing.
+/// Runs the thread from construction to destruction. At most one per process; without one, BlockingCall has no timeout.
 class Watchdog {
  public:
   Watchdog();
@@ -109,7 +109,7 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 };
 
-/// Around a call of MPI that returns when other ranks call it too. For the main thread.
+/// Guards an MPI call that returns once other ranks call it too. For the main thread only.
 class BlockingCall {
  public:
   /// `name`: a string literal.

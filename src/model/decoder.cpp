@@ -172,7 +172,8 @@ void Decoder<Scalar>::next_token_logits(ParameterAccess<Scalar>& access, Matrix<
   const auto given = static_cast<std::int64_t>(inputs.extent(1));
   require(num_tokens >= 1 && num_tokens <= given && given <= parts_.config.seq,
           "next_token_logits: " + std::to_string(num_tokens) + " tokens of " + std::to_string(given));
-  // A GPU's libraries plan each length anew, cuDNN for a second: there are few of them. No token sees those behind it.
+  // On a GPU, lengths are rounded up to a multiple of kSpan, since cuDNN needs about a second to plan a new length.
+  // Causal attention keeps the padding from affecting the result.
   const std::int64_t seen = kHostIsDevice ? num_tokens : std::min(given, (num_tokens + kSpan - 1) / kSpan * kSpan);
   Batch prefix;
   prefix.inputs = Matrix<const Token>(inputs.data(), 1, static_cast<std::size_t>(seen));
@@ -268,7 +269,7 @@ void Decoder<Scalar>::backward(ParameterAccess<Scalar>& access, const Pass& pass
   UnitGradient gradient;
   for (std::size_t layer = num_blocks; layer-- > 0;) {
     const std::size_t first = layer / group_ * group_;
-    const bool is_in_memory = first + group_ >= num_blocks;  // forward's last group
+    const bool is_in_memory = first + group_ >= num_blocks;  // the last group keeps forward's activations
     if (!is_in_memory && layer + 1 == first + group_) recompute(access, pass, first, layer + 1);
     const auto weights = acquire_block(access, layer);
     if (ends_unit(layer)) gradient = access.gradient(unit_of_block(layer));
@@ -309,7 +310,7 @@ double Decoder<Scalar>::flops_per_token() const {
   const Config& config = parts_.config;
   double multiplying = 0.0;
   for (const auto& row : parts_.table.rows()) {
-    const bool only_looked_up = !row.overwritten;  // the first product of a micro-step overwrites a gradient
+    const bool only_looked_up = !row.overwritten;  // matrix products overwrite, lookups add
     if (row.shape.size() > 1 && !only_looked_up) multiplying += static_cast<double>(row.extent());
   }
   const auto attention = static_cast<double>(config.layers * config.heads * config.head_dim * config.seq);

@@ -3,7 +3,7 @@
 // decoder.hpp: the decoder-only transformer: embedding, blocks, head; forward, and backward in the reverse order.
 //   x_0 = dropout(wte(tokens) + wpe(positions))
 //   x_{s+1} = sublayer_s(x_s), two sublayers a block      loss = head(x_2L, targets)
-// Each part's weights are acquired just before use and released just after.
+// The weights of each unit are acquired just before use and released just after.
 #pragma once
 #include <array>
 #include <memory>
@@ -22,9 +22,9 @@ namespace kozero::model {
 
 // Tokens to the first residual state.
 //   x(n) = dropout(wte(token(n)) + wpe(n % T))          wte (V, C)   wpe (T, C), GPT-2 only
-// decode is the same of new rows of cached sequences, each with its own position, without dropout.
-// Backward adds into the gradients of both tables; dx is consumed. Each of the tables' units is acquired just before
-// use and released just after, wpe's last. Runs on the Pass's space; returns without fencing.
+// decode does the same for new rows of cached sequences, each row at its own position, without dropout.
+// Backward adds into the gradients of both tables and overwrites dx. Each unit of the tables is acquired just before
+// use and released just after, that of wpe last. Runs on the Pass's space; returns without fencing.
 
 struct PositionTable {
   int unit = 0;
@@ -43,32 +43,30 @@ class Embedding {
   void backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens) const;
 
  private:
-  /// Calls look_up(wte's rows, the first one's token) for each block of wte, then add_positions(wpe) where there is
-  /// one.
+  /// Calls look_up(rows of wte, token of the first row) for each block of wte, then add_positions(wpe) if wpe exists.
   template <class LookUp, class AddPositions>
   void read(ParameterAccess<Scalar>& access, const LookUp& look_up, const AddPositions& add_positions) const;
 
   std::vector<VocabularyBlock> tokens_;
   std::optional<PositionTable> positions_;
-  bool sums_lookups_apart_;  // from what the head adds to the same units
+  bool sums_lookups_apart_;  // separately from the head's gradient of the same units
   std::uint64_t dropout_stream_;
 };
 
-// The decoder-only transformer: embedding, blocks, head; forward, and backward in the reverse order.
-//   x_0 = embedding(tokens)      x_{s+1} = sublayer_s(x_s), two sublayers a block      loss = head(x_2L, targets)
-// Each part's weights are acquired just before its use and released just after; its gradient is handed on when its
-// last contributor has added to it. Of the activations, the states x_s are kept here, the rest in the parts.
-// With Recompute, blocks form groups of N that share one group's activations: forward keeps each group's first state,
-// backward computes each group but the last one again, from that state, and holds its weights meanwhile.
+// A unit's gradient is reduced once its last contributor has added to it. The decoder keeps the states x_s; the
+// sublayers and the head keep all other activations.
+// With Recompute, blocks form groups of N that share one group's activations. Forward keeps each group's first state.
+// Backward recomputes every group but the last from its first state and holds the group's weights meanwhile.
 
 template <class Scalar>
 using Block = std::vector<std::unique_ptr<Sublayer<Scalar>>>;
 
-/// Opens the table's unit for block `layer`, unless the block before it is in the same (Config::blocks_in_unit).
+/// Adds a unit for block `layer` to the table, unless the block belongs to the unit of the block before it
+/// (Config::blocks_in_unit).
 void open_unit_of_block(ParameterTable& table, const Config& config, std::int64_t layer);
 
-/// What makes one architecture: its tensors, and the parts that use them. The units of the blocks come one after
-/// another, just before the head's.
+/// The tensors of one architecture and the parts that use them. The units of the blocks are consecutive, and the head's
+/// unit follows them.
 template <class Scalar>
 struct DecoderParts {
   Config config;
@@ -105,8 +103,8 @@ class Decoder : public Model<Scalar> {
   [[nodiscard]] bool ends_unit(std::size_t layer) const {
     return layer + 1 == parts_.blocks.size() || begins_unit(layer + 1);
   }
-  /// The weights of the block's unit. The unit stays acquired until release_block of one of its blocks, across calls:
-  /// recompute acquires units that backward then releases.
+  /// Returns the weights of the block's unit, acquired if needed. The unit stays acquired until release_block of one of
+  /// its blocks, across member functions: recompute acquires units that backward releases.
   Vector<const Scalar> acquire_block(ParameterAccess<Scalar>& access, std::size_t layer);
   void release_block(ParameterAccess<Scalar>& access, std::size_t layer);
 
@@ -121,15 +119,15 @@ class Decoder : public Model<Scalar> {
   DecoderParts<Scalar> parts_;
   Device space_;
   std::int64_t micro_batch_ = 0;
-  std::vector<Matrix<Scalar>> states_;  // 2L + 1 residual states (N, C); inside groups, one memory for all groups
-  std::size_t group_ = 1;               // blocks whose activations are in memory at once: all, or Recompute's
-  std::vector<Vector<const Scalar>> held_;  // by unit of blocks: its weights, no memory where they are not held
-  Matrix<Scalar> dstate_;               // (N, C), the gradient of the state that backward has reached
+  std::vector<Matrix<Scalar>> states_;  // 2L + 1 residual states (N, C); groups share the memory of inner states
+  std::size_t group_ = 1;               // blocks whose activations are in memory at once: all L, or Recompute's N
+  std::vector<Vector<const Scalar>> held_;  // weights per unit of blocks; null if not held
+  Matrix<Scalar> dstate_;               // (N, C), gradient of the current residual state
   Vector<std::byte> scratch_;
   std::int64_t cached_rows_ = 0;
   std::int64_t cached_sequences_ = 0;
   Vector<std::byte> decode_scratch_;
-  std::array<Matrix<Scalar>, 2> decode_states_;  // (N, C), the residual stream before and behind a sublayer
+  std::array<Matrix<Scalar>, 2> decode_states_;  // (N, C), input and output of a sublayer
 };
 
 }  // namespace kozero::model

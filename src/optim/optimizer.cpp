@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// optimizer.cpp: segments with and without decay, the walk over them, AdamW and SGD, and the schedules.
+// optimizer.cpp: segments with and without weight decay, the loop over segments, AdamW, SGD, and the schedules.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,7 +19,7 @@ namespace kozero::optim {
 
 namespace {
 
-/// Appends `extent` elements, to the last segment where `decay` is equal.
+/// Appends `extent` elements; extends the last segment if its `decay` is equal.
 void append(std::vector<Segment>& segments, std::int64_t extent, bool decay) {
   if (extent <= 0) return;
   if (!segments.empty() && segments.back().decay == decay) {
@@ -30,7 +30,7 @@ void append(std::vector<Segment>& segments, std::int64_t extent, bool decay) {
   segments.push_back(Segment{first, extent, decay});
 }
 
-/// Appends one range: its tensors by their offsets, what lies between them as pads.
+/// Appends one range: its tensors by their offsets, and the pads between tensors.
 void append_range(std::vector<Segment>& segments, const ParameterTable& table, const UnitRange& range) {
   std::int64_t done = range.begin;
   const std::int64_t end = range.begin + range.extent;
@@ -58,9 +58,8 @@ std::vector<Segment> segments_of(const ParameterTable& table, const std::vector<
 
 namespace {
 
-// What all optimizers here share: the walk over the segments that a part of the flat array touches.
-// An optimizer derives from it, takes its states with take_state() in its constructor, and updates several runs, with
-// and without decay, at a time.
+// Base of all optimizers here: the loop over the segments that a part of the flat array touches. A derived optimizer
+// takes its states with take_state() in its constructor and updates several runs, with and without decay, at a time.
 
 template <class Scalar>
 class FlatOptimizer : public Optimizer<Scalar> {
@@ -74,7 +73,7 @@ class FlatOptimizer : public Optimizer<Scalar> {
 
   /// Takes a zeroed state over the whole flat array.
   Vector<float> take_state(const std::string& name);
-  /// Calls update(space) with the cores or the GPU that the states lie next to.
+  /// Calls update(space) with Host if the states lie in host memory, else with Device.
   template <class Update>
   void run_where_states_lie(const Update& update) const {
     if (memory_ != nullptr && memory_->kind() == MemorySource::Kind::host) {
@@ -85,7 +84,7 @@ class FlatOptimizer : public Optimizer<Scalar> {
   }
 
  private:
-  /// Updates flat elements [first, first + target.master.extent(0)), which are `runs`.
+  /// Updates flat elements [first, first + target.master.extent(0)), which `runs` covers.
   virtual void update_runs(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient,
                            const kernels::UpdateRuns& runs, const Step& step) = 0;
 
@@ -122,7 +121,7 @@ void FlatOptimizer<Scalar>::update(std::int64_t first, const Target<Scalar>& tar
     return segment.first + segment.extent <= first;
   });
   kernels::UpdateRuns runs;
-  std::int64_t begin = first;  // of the runs
+  std::int64_t begin = first;  // first element of `runs`
   for (auto segment = touched; segment != segments_.end() && segment->first < end; ++segment) {
     const std::int64_t behind = std::min(end, segment->first + segment->extent);
     runs.add(behind - begin, segment->decay);
@@ -205,7 +204,7 @@ std::unique_ptr<Optimizer<Scalar>> make(const Config& config, std::vector<Segmen
   return std::make_unique<Kind<Scalar>>(config, std::move(segments), ledger, memory);
 }
 
-/// The optimizers there are.
+/// The table of optimizers.
 template <class Scalar>
 struct Row {
   const char* name;
@@ -235,7 +234,7 @@ KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 namespace {
 
-/// How much of the way from lr to min_lr is left after a share `p` of the fall.
+/// (lr(p) - min_lr) / (lr - min_lr), where p in [0, 1] is the completed share of the decay.
 double rest_of_fall(const std::string& kind, double p) {
   if (kind == "constant") return 1.0;
   if (kind == "linear" || kind == "wsd") return 1.0 - p;

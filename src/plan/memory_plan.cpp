@@ -55,7 +55,7 @@ struct Gathers {
   std::int64_t calls = 0;
 };
 
-/// What GatheredUnits brings to a rank in a step.
+/// Elements and calls of a step's all-gathers in stage 3.
 Gathers gathers_in_stage_3(const train::Settings& settings, const ParameterTable& table) {
   const std::int64_t micro_steps = settings.batch.micro_steps;
   const int held = train::units_held(settings);
@@ -92,7 +92,7 @@ BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& tabl
   const Gathers gathers =
       settings.zero.stage == 3 ? gathers_in_stage_3(settings, table) : Gathers{table.extent(), table.num_units()};
   const std::int64_t gathered_bytes =
-      gathers.elements * (settings.zero.stage == 0 ? 4 : stored);  // stage 0: of gradients
+      gathers.elements * (settings.zero.stage == 0 ? 4 : stored);  // stage 0 gathers gradients
   const std::int64_t group = settings.ranks_a_group;
   const std::int64_t groups = num_ranks / group;
   const std::int64_t to_replicas = (groups - 1) * table.extent() * 4 / num_ranks;
@@ -142,7 +142,7 @@ MemoryPlan plan_in_stage(io::Deck deck, int stage, const std::string& backend, i
   return memory_plan(settings, backend, num_ranks);
 }
 
-/// Ways to compute again that keep less than the deck's, the deck's first.
+/// The deck's train.recompute, then the values that keep fewer activations.
 std::vector<std::string> recomputes_from(const std::string& of_deck) {
   std::vector<std::string> all = {of_deck};
   if (of_deck == "none") all.emplace_back("selective");
@@ -154,17 +154,21 @@ std::vector<std::string> recomputes_from(const std::string& of_deck) {
 
 namespace {
 
-/// The first of a deck with its offloading that fits.
+/// The first variant of the deck that fits in memory, offloading unchanged.
 std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend, int num_ranks,
                                 std::int64_t data_vocab, const DeviceAndHost& room) {
   const auto plan = [&](const io::Deck& changed) {
     return plan_in_stage(changed, static_cast<int>(changed.zero.stage), backend, num_ranks, data_vocab);
   };
   io::Deck changed = deck;
+  const std::int64_t accumulated = deck.train.micro_batch * deck.train.accumulate;  // a rank's share of the batch
   for (; changed.train.micro_batch >= 1; changed.train.micro_batch /= 2) {
+    if (accumulated % changed.train.micro_batch != 0) break;  // the batch stays as it is
+    changed.train.accumulate = accumulated / changed.train.micro_batch;
     for (const std::string& recompute : recomputes_from(deck.train.recompute)) {
       changed.train.recompute = recompute;
       for (changed.zero.stage = deck.zero.stage; changed.zero.stage <= 3; ++changed.zero.stage) {
+        changed.zero.accumulation = changed.zero.stage >= 2 ? "ordered" : deck.zero.accumulation;
         Fit fit{.overrides = {}, .deck = changed, .plan = plan(changed), .at_largest = {}};
         if (!fit.plan.needed().fit(room)) continue;
         const auto note = [&](const char* key, bool differs, const std::string& value) {
@@ -174,11 +178,15 @@ std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend
         note("train.recompute", recompute != deck.train.recompute, recompute);
         note("train.micro_batch", changed.train.micro_batch != deck.train.micro_batch,
              std::to_string(changed.train.micro_batch));
+        note("train.accumulate", changed.train.accumulate != deck.train.accumulate,
+             std::to_string(changed.train.accumulate));
+        note("zero.accumulation", changed.zero.accumulation != deck.zero.accumulation, changed.zero.accumulation);
         fit.largest_micro_batch = changed.train.micro_batch;
         fit.at_largest = fit.plan;
         const std::int64_t most = train::batch_sizes(deck, num_ranks).global_batch / num_ranks;
-        while (2 * changed.train.micro_batch <= most) {
+        while (2 * changed.train.micro_batch <= most && changed.train.accumulate % 2 == 0) {
           changed.train.micro_batch *= 2;
+          changed.train.accumulate /= 2;
           const MemoryPlan larger = plan(changed);
           if (!larger.needed().fit(room)) break;
           fit.largest_micro_batch = changed.train.micro_batch;
@@ -191,7 +199,7 @@ std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend
   return std::nullopt;
 }
 
-/// `fit`'s deck in the smallest groups of whole nodes that fit, where they spare traffic between groups.
+/// The plan of `fit` with the smallest groups of whole nodes that fit, if they save over 10 % of the bytes sent across.
 std::optional<MemoryPlan> smallest_groups(const io::Deck& deck, const Fit& fit, const std::string& backend,
                                           std::int64_t data_vocab, const DeviceAndHost& room) {
   const bool has_nodes = backend == "nccl" || deck.ranks_a_node > 0;
@@ -202,6 +210,7 @@ std::optional<MemoryPlan> smallest_groups(const io::Deck& deck, const Fit& fit, 
     if (override.starts_with("train.recompute=")) changed.train.recompute = override.substr(override.find('=') + 1);
   }
   changed.train.micro_batch = fit.plan.micro_batch;
+  changed.train.accumulate = fit.deck.train.accumulate;
   for (int ranks = node; ranks < fit.plan.num_ranks; ranks += node) {
     if (fit.plan.num_ranks % ranks != 0) continue;
     changed.zero.shard_group = std::to_string(ranks);
@@ -214,16 +223,16 @@ std::optional<MemoryPlan> smallest_groups(const io::Deck& deck, const Fit& fit, 
 }  // namespace
 
 std::int64_t sent_beyond(const MemoryPlan& plan, int ranks) {
-  // A rank sends equally much to each other one.
+  // A rank sends equally many bytes to each other rank.
   return plan.num_ranks == 1 ? 0 : plan.sent.all / (plan.num_ranks - 1) * (plan.num_ranks - ranks);
 }
 
 namespace {
 
-constexpr std::array<std::int64_t, 2> kBlockRows = {8192, 2048};  // of a vocabulary: fewer make its products slower
+constexpr std::array<std::int64_t, 2> kBlockRows = {8192, 2048};  // of a vocabulary block: fewer make products slower
 constexpr std::int64_t kLeastOffloadMib = 32;
 
-/// Block sizes that cut the deck's vocabulary, if it is whole.
+/// Values of model.vocab_block below the vocabulary size; none if the deck sets model.vocab_block.
 std::vector<std::int64_t> rows_of_blocks(const io::Deck& deck, std::int64_t data_vocab) {
   const model::Config config = train::model_config(deck, data_vocab);
   std::vector<std::int64_t> rows;
@@ -245,7 +254,7 @@ std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, i
     overrides.emplace_back("zero.shard_group=all");
     fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
   }
-  const auto in_blocks = [&] {  // only where that decides
+  const auto in_blocks = [&] {  // only if it makes the deck fit
     for (const std::int64_t rows : rows_of_blocks(changed, data_vocab)) {
       if (fit) return;
       io::Deck blocks = changed;
@@ -304,16 +313,49 @@ std::string totals_of(const io::Deck& deck, const std::string& backend, int num_
   return table;
 }
 
-std::vector<Recomputed> plans_that_keep_less(const io::Deck& deck, const std::string& backend, int num_ranks,
-                                             std::int64_t data_vocab) {
+std::vector<Recomputed> plans_recomputed(const io::Deck& deck, const std::string& backend, int num_ranks,
+                                         std::int64_t data_vocab) {
   std::vector<Recomputed> levels;
-  for (const std::string& recompute : recomputes_from(deck.train.recompute)) {
+  for (const char* recompute : {"none", "selective", "full"}) {
     if (recompute == deck.train.recompute) continue;
     io::Deck changed = deck;
     changed.train.recompute = recompute;
     levels.push_back({recompute, plans_of_all_stages(changed, backend, num_ranks, data_vocab)});
   }
   return levels;
+}
+
+std::vector<Alternative> alternatives(const io::Deck& deck, const std::string& backend, int num_ranks,
+                                      std::int64_t data_vocab) {
+  std::vector<Alternative> all;
+  const auto add = [&](const std::string& override, const auto& change) {
+    Alternative one{override, deck, {}};
+    change(one.deck);
+    one.plan = plan_in_stage(one.deck, static_cast<int>(deck.zero.stage), backend, num_ranks, data_vocab);
+    all.push_back(std::move(one));
+  };
+  add("", [](io::Deck&) {});
+  for (const char* recompute : {"none", "selective", "full"}) {
+    if (recompute == deck.train.recompute) continue;
+    add(std::string("train.recompute=") + recompute, [&](io::Deck& changed) { changed.train.recompute = recompute; });
+  }
+  for (const std::int64_t rows : rows_of_blocks(deck, data_vocab)) {
+    add("model.vocab_block=" + std::to_string(rows), [&](io::Deck& changed) { changed.model.vocab_block = rows; });
+  }
+  const std::string elsewhere = train::runs_on_gpus(deck) ? "host" : "disk";
+  if (deck.zero.offload_optimizer == "none") {
+    add("zero.offload_optimizer=" + elsewhere, [&](io::Deck& changed) { changed.zero.offload_optimizer = elsewhere; });
+  }
+  if (deck.zero.offload_parameters == "none" && deck.zero.stage == 3) {
+    add("zero.offload_parameters=" + elsewhere,
+        [&](io::Deck& changed) { changed.zero.offload_parameters = elsewhere; });
+  }
+  const int node = train::assumed_ranks_a_node(deck);
+  if (deck.zero.shard_group == "all" && deck.zero.stage > 0 && num_ranks > node && num_ranks % node == 0) {
+    add("zero.shard_group=" + std::to_string(node),
+        [&](io::Deck& changed) { changed.zero.shard_group = std::to_string(node); });
+  }
+  return all;
 }
 
 std::string table_of(const std::vector<Recomputed>& levels, const std::vector<MemoryPlan>& plans) {

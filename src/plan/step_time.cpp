@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// The time that a quarter of the calls stay below, of as many as fit into a tenth of a second: others may disturb.
+/// Lower quartile of the seconds of a call, over as many calls as fit into 0.1 s: other processes may disturb some.
 template <class Call>
 double seconds_of(const Call& call) {
   constexpr double kLong = 0.1;
@@ -34,7 +34,7 @@ double seconds_of(const Call& call) {
   return times[times.size() / 4];
 }
 
-/// Operations a second of (rows, C) x (C, 4 C), cut down to what takes a moment.
+/// Operations per second of (rows, C) x (C, 4 C), with extents limited to keep the measurement short.
 template <class Scalar>
 double rate_of_products(const model::Config& config, std::int64_t rows) {
   constexpr std::int64_t kMost = 1024;
@@ -52,7 +52,7 @@ double rate_of_products(const model::Config& config, std::int64_t rows) {
   return 2.0 * static_cast<double>(m * n * k) / seconds;
 }
 
-/// Bytes a second that a copy reads and writes.
+/// Bytes per second that a copy reads and writes.
 double rate_of_memory() {
   constexpr std::int64_t kExtent = std::int64_t{16} << 20;  // 64 MiB: more than caches hold
   MemoryLedger ledger;
@@ -63,9 +63,9 @@ double rate_of_memory() {
 
 struct Gpu {
   const char* name;
-  const char* published;  // in published_peak()
+  const char* published;  // name in published_peak()
   double memory, link;
-  double bus, host_memory;  // one way, to the host; the host's memory for each of its 8 GPUs
+  double bus, host_memory;  // to the host, one way; host memory bandwidth per GPU, 8 GPUs on a host
   std::int64_t gigabytes;
 };
 constexpr double kPcie4 = 32e9;
@@ -90,12 +90,13 @@ Speed measured_speed(const train::Settings& settings) {
 }
 
 Rates rates_at(const Speed& speed, const train::Settings& settings, int ranks, int threads) {
+  const int ranks_here = settings.comm.ranks_per_node > 0 ? std::min(settings.comm.ranks_per_node, ranks) : ranks;
   if (!kHostIsDevice) {
     for (const Gpu& gpu : kGpus) {
       if (device_name().find(gpu.published) != std::string::npos) return published_rates(gpu.name, settings, ranks);
     }
   }
-  constexpr double kInAStep = 0.93;  // of a product alone, measured: other arrays share the caches
+  constexpr double kInAStep = 0.93;  // measured, relative to a product alone: other arrays share the caches
   const int here = Device().concurrency();
   const double share = static_cast<double>(threads) / here;
   Rates rates;
@@ -106,6 +107,7 @@ Rates rates_at(const Speed& speed, const train::Settings& settings, int ranks, i
   rates.link = rates.memory / 2.0;  // a byte sent is read and written
   rates.link_in_group = rates.link;
   rates.latency_s = 20e-6;
+  rates.disk /= ranks_here;
   return rates;
 }
 
@@ -152,18 +154,18 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   const auto dim = static_cast<double>(config.dim);
   StepTime time;
 
-  // A block computed again is its forward pass without its last product, a third of a block's.
+  // Recomputing a block repeats its forward pass without the last product, which is a third of the block's operations.
   const bool recomputes = settings.recompute.blocks > 0 && config.layers > 0;
   const double again = recomputes ? 1.0 - static_cast<double>(settings.recompute.blocks) / layers : 0.0;
-  const double of_blocks = 2.0 * layers * 12.0 * dim * dim;  // of a forward pass, near enough
-  // A vocabulary in blocks multiplies for its logits twice (model/head.hpp).
+  const double of_blocks = 2.0 * layers * 12.0 * dim * dim;  // of a forward pass, approximately
+  // With the vocabulary in blocks, the logits are computed twice (model/head.hpp).
   const bool in_blocks = config.vocab_block > 0;
   const double logits_again = in_blocks ? 2.0 * static_cast<double>(config.vocab) * dim : 0.0;
   const double operations = plan.flops_per_token + std::max(again, 0.0) * of_blocks * 2.0 / 3.0 + logits_again;
   time.products = tokens * operations / rates.products;
 
-  // 17 values a channel and token are kept of a block (Korthikanti et al. 2022, arXiv:2205.05198); each is written
-  // once and read three times, gradients included. The logits: written and read in float, forward and backward.
+  // A block keeps 17 values per channel and token (Korthikanti et al. 2022, arXiv:2205.05198); each is written once
+  // and read three times, gradients included. Logits are written and read in float, in forward and backward.
   const double values = 17.0 * dim * layers * stored * (1.0 + 0.5 * std::max(again, 0.0));
   const double logits = static_cast<double>(config.vocab) * 4.0 * (in_blocks ? 1.5 : 1.0);
   time.streams = tokens * 4.0 * (values + logits) / rates.memory;
@@ -172,13 +174,16 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   const bool sharded = zero::placement_row(settings.zero.stage).optimizer == dist::Placement::sharded;
   const double updated = sharded ? parameters / plan.ranks_a_group : parameters;
   const double update_bytes =
-      4.0 * 8.0 + (settings.precision == Precision::f32 ? 0.0 : stored);   // with the norm's reading
+      4.0 * 8.0 + (settings.precision == Precision::f32 ? 0.0 : stored);   // including the read for the norm
   const double added = 12.0 * updated * (settings.batch.micro_steps - 1);  // micro-steps' gradients
   time.update = (update_bytes * updated + added) / rates.memory;
   if (settings.offload.optimizer == MemorySource::Kind::host) {
-    // A part's gradients and weights cross the bus while the host updates another one (src/train/host_update.hpp).
+    // A part's gradients and weights cross the bus while the host updates another part (src/train/host_update.hpp).
     const double on_host = update_bytes * updated / rates.host_memory;
-    time.update = std::max(on_host, 4.0 * updated / rates.bus) + (4.0 * updated + added) / rates.memory;
+    const bool moves_weights =
+        settings.precision == Precision::f32 && settings.offload.parameters != MemorySource::Kind::host;
+    const double to_host = moves_weights ? 8.0 : 4.0;
+    time.update = std::max(on_host, to_host * updated / rates.bus) + (4.0 * updated + added) / rates.memory;
   }
 
   const bool has_groups = plan.ranks_a_group < plan.num_ranks;
@@ -187,13 +192,13 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   const double sent = plan.num_ranks == 1 ? 0.0
                                           : across / rates.link + within / rates.link_in_group +
                                                 static_cast<double>(plan.sent.calls) * rates.latency_s;
-  // Weights on the host are read from there for each of two gathers a micro-step.
+  // Each micro-step gathers the weights twice, and each gather reads weights offloaded to the host over the bus.
   const double read = settings.offload.parameters == MemorySource::Kind::host
                           ? 2.0 * settings.batch.micro_steps * stored * parameters / plan.ranks_a_group / rates.bus
                           : 0.0;
   time.hidden = rates.overlaps ? std::min(sent + read, 2.0 / 3.0 * time.products) : 0.0;
   time.communication = sent + read - time.hidden;
-  // What is written goes to the disk while the next step computes.
+  // Written state goes to the disk while the next step computes.
   const double one_way = static_cast<double>(plan.of(Memory::disk)) / rates.disk;
   time.disk = 2.0 * one_way - std::min(one_way, time.products);
   return time;

@@ -38,9 +38,9 @@ void HostRanges::store() {
 namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-constexpr std::int64_t kBlock = std::int64_t{1} << 20;  // elements: what one thread copies at a time
+constexpr std::int64_t kBlock = std::int64_t{1} << 20;  // elements that one thread copies at a time
 
-/// Calls `visit(shard, first element of its copy)` for all shards in turn.
+/// Calls `visit(shard, first element of its copy)` for all shards in order.
 template <class Visit>
 void for_each_shard(const std::vector<StateGroup>& groups, const Visit& visit) {
   std::int64_t first = 0;
@@ -52,7 +52,7 @@ void for_each_shard(const std::vector<StateGroup>& groups, const Visit& visit) {
   }
 }
 
-/// `body(first, count)` for blocks of [0, extent), each on one of the host's threads, always the same one.
+/// Calls `body(first, count)` for blocks of [0, extent) on the host's threads; a block always runs on the same thread.
 template <class Body>
 void for_each_block(const char* label, std::int64_t extent, const Body& body) {
   const std::int64_t num_blocks = (extent + kBlock - 1) / kBlock;
@@ -127,7 +127,7 @@ namespace {
 
 std::string group_of(const optim::NamedState& state) { return "optimizer/" + state.name; }
 
-/// All that this rank holds of a state.
+/// All ranges of a state that this rank holds.
 std::vector<DeviceRange> held(const optim::NamedState& state, const std::vector<UnitRange>& ranges) {
   std::vector<DeviceRange> values;
   for (const UnitRange& range : ranges) {
@@ -136,7 +136,7 @@ std::vector<DeviceRange> held(const optim::NamedState& state, const std::vector<
   return values;
 }
 
-/// What this rank owns of a state: of a whole unit its shard, so that every element has one writer.
+/// The ranges of a state that this rank writes: of a whole unit, its shard, so that every element has one writer.
 std::vector<DeviceRange> owned(const optim::NamedState& state, const std::vector<UnitRange>& updates,
                                const std::vector<UnitRange>& shards) {
   std::vector<DeviceRange> values;
@@ -252,7 +252,7 @@ io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, c
 std::string changed_exactness(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {
   std::vector<std::string> changes;
   auto before = saved.exactness;
-  before.emplace(kVocabBlock, "0");  // of a program that had no blocks
+  before.emplace(kVocabBlock, "0");  // checkpoints older than vocabulary blocks
   for (const auto& [name, was] : before) {
     if (const auto now = mine.exactness.find(name); now != mine.exactness.end()) {
       compare(changes, name, was, now->second);
@@ -283,7 +283,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kLook{100};  // the longest interval between two looks of a wait
+constexpr std::chrono::milliseconds kLook{100};  // longest polling interval of a wait
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 

@@ -15,7 +15,7 @@
 namespace kozero::train {
 namespace {
 
-/// What a block adds to the data's hash: sums modulo 2^64 do not depend on which rank read which block.
+/// A block's term of the data's hash. Sums modulo 2^64 do not depend on which rank read which block.
 std::uint64_t term_of(std::int64_t number, const std::string& digits) {
   const std::string text = io::xxh3_128(fmt::format("{} {}", number, digits));
   return std::stoull(text.substr(0, 16), nullptr, 16);
@@ -29,7 +29,7 @@ std::string sampled_hash_of(const DataCheck::Shards& group) {
 
 constexpr std::size_t kDigits = 32;
 
-/// A hash of each shard's recorded hashes, kDigits a shard; "" where a shard has none.
+/// A hash of each shard's recorded hashes, kDigits per shard; "" if a shard has none.
 std::string recorded_by(const DataCheck::Shards& group) {
   std::string digits;
   for (const auto& shard : group->shards()) {
@@ -39,7 +39,7 @@ std::string recorded_by(const DataCheck::Shards& group) {
   return digits;
 }
 
-/// Training comes first: the thread takes what its cores leave.
+/// Gives the calling thread low priority on any CPU, so that training comes first.
 void step_back() {
   run_on_any_cpu();
   constexpr int kNice = 10;

@@ -56,7 +56,7 @@ std::int64_t Sampler::sample(std::int64_t epoch, std::int64_t position) const {
 
 namespace {
 
-/// Puts the copy on the compute stream: kernels before it still read what it overwrites.
+/// Puts the copy on the compute stream, since earlier kernels may still read the destination.
 template <class T>
 void copy_from_pinned(const Vector<T>& to, const T* from) {
   Kokkos::deep_copy(Device(), to, Vector<const T, Kokkos::SharedHostPinnedSpace>(from, to.extent(0)));
@@ -113,11 +113,11 @@ model::Batch BatchLoader::load(const SampleSource& source, const std::vector<Sam
 
 namespace {
 
-constexpr std::int64_t kSyntheticSamples = std::int64_t{1} << 24;  ///< an epoch of a source that has no end
+constexpr std::int64_t kSyntheticSamples = std::int64_t{1} << 24;  ///< samples of an epoch of an endless source
 constexpr std::int64_t kSyntheticValidation = 256;
 constexpr std::int64_t kSyntheticVocab = 64;
 
-/// Samples [first, first + count) of the windows of a token sequence, and what lies behind its last window.
+/// Samples [first, first + count) of the windows of a token sequence, and the length of the tail after its last window.
 class TokenSamples final : public SampleSource {
  public:
   TokenSamples(std::shared_ptr<const io::TokenShards> shards, std::int64_t seq, std::int64_t first, std::int64_t count)
@@ -153,7 +153,7 @@ class MarkovSamples final : public SampleSource {
   std::int64_t count_;
 };
 
-/// For the linear demo, which draws a sample's numbers from its name.
+/// For the linear demo, which draws a sample's numbers from its sample id.
 class NumberedSamples final : public SampleSource {
  public:
   [[nodiscard]] std::int64_t num_samples() const override { return kSyntheticSamples; }
@@ -162,7 +162,7 @@ class NumberedSamples final : public SampleSource {
   }
 };
 
-/// How many ids `data.tokenizer = "bpe"` learns.
+/// The vocabulary size that `data.tokenizer = "bpe"` learns.
 std::int64_t bpe_vocab(const io::Deck& deck) {
   if (deck.model.vocab > 0) return deck.model.vocab;
   if (deck.model.preset != "none") return model::with_preset({}, deck.model.preset).vocab;

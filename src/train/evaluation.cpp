@@ -12,7 +12,7 @@
 namespace kozero::train {
 
 std::int64_t spread_sample(std::int64_t i, std::int64_t count, std::int64_t total) {
-  // total = count q + r: each term stays far below 2^63 where the product (2 i + 1) total might not.
+  // total = count q + r: each term stays far below 2^63, while (2 i + 1) total might not.
   const std::int64_t q = total / count;
   const std::int64_t r = total % count;
   return i * q + (q + (2 * i + 1) * r / count) / 2;
@@ -29,7 +29,7 @@ std::optional<Evaluation> evaluate(Engine& engine, const SampleSource& source, s
   const std::int64_t total = max_samples > 0 ? std::min(max_samples, all) : all;
   const Granules granules(Share{0, total}, engine.loader().micro_batch());
   std::vector<double> losses;
-  // Every rank makes as many calls as the first: a call may gather parameters.
+  // Every rank makes as many calls as rank 0, since a call may gather parameters.
   for (int round = 0; round < granules.micro_steps(comm.size()); ++round) {
     if (stops && stops()) return std::nullopt;
     const Share mine = granules.granule(std::int64_t{round} * comm.size() + comm.rank());

@@ -15,13 +15,13 @@
 namespace kozero::train {
 namespace {
 
-/// The logit of an id, NaN being the least likely.
+/// The logit of an id; NaN counts as least likely.
 float logit_of(std::span<const float> logits, Token id) {
   const float value = logits[static_cast<std::size_t>(id)];
   return std::isnan(value) ? -std::numeric_limits<float>::infinity() : value;
 }
 
-/// Token ids, likeliest first, sorted only as far as they are asked for.
+/// Token ids, likeliest first, sorted lazily.
 class Ranking {
  public:
   explicit Ranking(std::span<const float> logits) : logits_(logits), ids_(logits.size()) {
@@ -73,7 +73,7 @@ Token pick_token(std::span<const float> logits, const Sampling& sampling, double
   double all = 0.0;
   for (std::size_t i = 0; i < kept; ++i) all += weight(kept == ranking.size() ? static_cast<Token>(i) : ranking[i]);
   double mass = sampling.top_p < 1.0 ? 0.0 : all;
-  std::size_t count = sampling.top_p < 1.0 ? 0 : kept;  // the nucleus: the likeliest that reach top_p
+  std::size_t count = sampling.top_p < 1.0 ? 0 : kept;  // the nucleus: fewest likeliest tokens that reach top_p
   while (sampling.top_p < 1.0 && count < kept && (count == 0 || mass < sampling.top_p * all)) {
     mass += weight(ranking[count++]);
   }
@@ -174,7 +174,7 @@ GenerationTimes CachedGenerator::run(const GenerationOrder& order, TokenListener
   return times_;
 }
 
-/// Gives the slot to the sequence, and runs its prompt. A sequence may end there.
+/// Assigns the slot to the sequence and runs its prompt. The sequence may end in this call.
 void CachedGenerator::begin(std::size_t slot, std::int64_t sequence) {
   const auto& prompt = order_->prompts[static_cast<std::size_t>(sequence / order_->samples)];
   require(!prompt.empty(), "a generation needs at least one token to follow");
@@ -190,7 +190,7 @@ void CachedGenerator::begin(std::size_t slot, std::int64_t sequence) {
   times_.prompt_tokens += std::min(positions_, static_cast<std::int64_t>(prompt.size()));
 }
 
-/// Runs the slot's tokens that are not in the cache yet, and picks the next one.
+/// Runs the slot's tokens that are not in the cache yet, and picks the next token.
 void CachedGenerator::catch_up(std::size_t slot) {
   Slot& state = slots_[slot];
   const std::int64_t beyond = static_cast<std::int64_t>(state.tokens.size()) - positions_;
@@ -210,8 +210,7 @@ void CachedGenerator::catch_up(std::size_t slot) {
   pick({slot});
 }
 
-/// The next token of each sequence, from the one that was picked last. One that has outgrown the cache waits for
-/// catch_up.
+/// Picks the next token of each sequence from its last one. A sequence longer than the cache goes through catch_up.
 void CachedGenerator::step() {
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::size_t> moving;
@@ -257,7 +256,7 @@ void CachedGenerator::decode(const std::vector<HostRow>& rows, std::int64_t num_
   }
 }
 
-/// The tokens that the last logits give to these slots.
+/// Picks the next tokens of these slots from the last logits.
 void CachedGenerator::pick(const std::vector<std::size_t>& slots) {
   const std::uint64_t key = stream_key(order_->sampling.seed, "generate");
   const std::size_t columns = logits_.extent(1);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// host_update.cpp: the walk over the parts, and what of each crosses the bus.
+// host_update.cpp: the pipeline over the parts, and the copies between device and buffers.
 #include <algorithm>
 
 #include <kozero/core/precision.hpp>
@@ -26,7 +26,7 @@ void start_copy(DeviceCopies& copies, const Vector<T>& to, const Vector<U>& from
   copies.start(to.data(), from.data(), static_cast<std::int64_t>(from.extent(0) * sizeof(T)));
 }
 
-/// As many elements as fit three times into `bytes`, but no more than make a copy of 16 MiB.
+/// As many elements as fit three times into `bytes`, at most 2^22, whose floats take 16 MiB.
 std::int64_t largest_part(std::int64_t bytes, std::int64_t bytes_an_element) {
   constexpr std::int64_t kMost = std::int64_t{1} << 22;
   return std::clamp(bytes / (3 * bytes_an_element) / kAlignment * kAlignment, kAlignment, kMost);
@@ -85,7 +85,7 @@ void HostUpdate<Scalar>::run(optim::Optimizer<Scalar>& optimizer, const optim::S
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const UpdatePart& part = parts_[i];
     arrivals_.wait();
-    if (i + 1 < parts_.size()) start_arrival(i + 1);  // the buffer was part i - 2's, whose weights have left
+    if (i + 1 < parts_.size()) start_arrival(i + 1);  // its buffer held part i - 2, whose weights are copied out
     optim::Target<Scalar> target = target_on_device(part);
     const Buffer& here = buffer(i);
     if (moves_master_) target = {slice(here.master, 0, part.extent), {}};

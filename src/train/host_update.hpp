@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // host_update.hpp: the update of optimizer state that lies in the host's memory while weights and gradients are on a
-// GPU. It runs where the state is, on the host's cores, so that only gradients and new weights cross the bus:
+// GPU. The update runs on the host's cores, beside the state, so that only gradients and weights cross the bus:
 //   for each part of the rank's shards:   gradient (and the weights, in f32)   GPU -> buffer
 //                                         optimizer on the host's cores        buffer and state
 //                                         new weights                          buffer -> GPU
-// Three buffers: while a part is updated, the next one's gradient arrives and the last one's weights leave.
-// The optimizer is elementwise, so that cutting its arrays changes no bit.
+// Three buffers: while a part is updated, the next part's gradient arrives and the previous part's weights leave.
+// The optimizer is elementwise, so cutting its arrays changes no bit.
 // Ren et al. 2021, "ZeRO-Offload", arXiv:2101.06840.
 #pragma once
 #include <array>
@@ -42,7 +42,7 @@ class HostUpdate {
   void run(optim::Optimizer<Scalar>& optimizer, const optim::Step& step);
 
  private:
-  /// What a part has in a buffer; of no extent where the host reads the array itself.
+  /// A part's arrays on the host; extent 0 if the host accesses the array itself.
   struct Buffer {
     Vector<float> gradient;
     Vector<float> master;
@@ -56,8 +56,8 @@ class HostUpdate {
 
   std::vector<zero::UpdateRange<Scalar>> ranges_;
   std::vector<UpdatePart> parts_;
-  bool moves_master_;  // it lies on the device
-  bool moves_stored_;  // 16-bit weights do
+  bool moves_master_;  // master weights lie on the device
+  bool moves_stored_;  // 16-bit weights lie on the device
   std::array<Buffer, 3> buffers_;
   DeviceCopies arrivals_;
   DeviceCopies departures_;

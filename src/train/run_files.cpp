@@ -27,7 +27,7 @@ bool holds(const fs::path& folder, const char* file) { return io::is_there((fold
 
 bool is_checkpoint(const fs::path& folder) { return holds(folder, io::kManifestFile); }
 
-/// Of DIR, DIR-2, DIR-3 ... the last that holds weights, as create_run_folder numbers them; DIR where none does.
+/// The last of DIR, DIR-2, DIR-3 ... (numbered by create_run_folder) that holds weights; DIR if none does.
 fs::path newest_run(const std::string& run_dir) {
   const std::string dir = io::without_trailing_slash(run_dir);
   fs::path newest = dir;
@@ -39,7 +39,7 @@ fs::path newest_run(const std::string& run_dir) {
   return newest;
 }
 
-/// The latest weights of a run; a path where nothing is if it has none.
+/// The path of a run's latest weights; the path of no file if it has none.
 fs::path latest_in(const fs::path& folder) {
   const fs::path plain = folder / kWeightsFile;
   const std::string checkpoint = newest_checkpoint(folder.string());
@@ -58,7 +58,7 @@ fs::path best_in(const fs::path& folder) {
                                  "checkpoint.keep_best = true each save measures it and the best one is kept");
 }
 
-/// The first of these files that is there, or "".
+/// The first of these files that exists, or "".
 std::string first_of(const fs::path& folder, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (holds(folder, name)) return (folder / name).string();
@@ -147,7 +147,7 @@ namespace {
 
 using Kind = NamedPath::Kind;
 
-/// As rank 0 sees it.
+/// Resolved by rank 0 and broadcast.
 NamedPath named_for_resume(const std::string& given, dist::Communicator& comm) {
   NamedPath named = dist::agreed(comm, [&] {
     if (comm.rank() != 0) return NamedPath();
@@ -165,7 +165,7 @@ NamedPath named_for_resume(const std::string& given, dist::Communicator& comm) {
   return {dist::broadcast_value(comm, named.kind), comm.broadcast_control(named.path)};
 }
 
-/// A weights file has step, tokens and model alone; for the rest it stays with this run's own record.
+/// A weights file has only step, tokens and model; all other fields keep this run's values.
 void use(ResumePoint& point, const io::SavedState& saved) {
   const io::CheckpointRecord& record = saved.manifest.record;
   if (!nlohmann::json::accept(record.model)) {
@@ -201,12 +201,12 @@ void use_path(ResumePoint& point, const std::string& given, const std::string& r
   if (same_folder(run.string(), run_dir)) point.folder = run_dir;
 }
 
-/// A run that was stopped before its first checkpoint is begun anew in its own folder; a finished one is left alone.
+/// A run that stopped before its first checkpoint restarts in its own folder; a finished run's folder is left alone.
 bool may_begin_anew(const std::string& folder) {
   return io::is_there(folder + "/" + kDeckFile) && !io::is_there(folder + "/" + kWeightsFile);
 }
 
-/// A run whose checkpoints are all broken is not begun anew: that would write over what may still be saved.
+/// A run whose checkpoints are all broken does not restart, since that would overwrite data that may be recoverable.
 void refuse_all_broken(const std::string& run_dir, const std::vector<std::string>& reasons) {
   const std::string more = reasons.size() > 1 ? fmt::format(" (and {} more)", reasons.size() - 1) : "";
   throw Error(

@@ -26,7 +26,7 @@ namespace {
 
 using Cores = std::vector<CpuSet>;
 
-/// Part `index` of `num_parts` equal, contiguous ones.
+/// Part `index` of `num_parts` contiguous parts of equal size, up to one core.
 Cores part_of(const Cores& cores, int index, int num_parts) {
   const auto first_core = [&](int part) { return static_cast<std::ptrdiff_t>(cores.size()) * part / num_parts; };
   return {cores.begin() + first_core(index), cores.begin() + first_core(index + 1)};
@@ -43,7 +43,7 @@ std::string named(const CpuSet& cpus) { return (cpus.size() == 1 ? "CPU " : "CPU
 
 std::string threads_text(int threads) { return std::to_string(threads) + (threads == 1 ? " thread" : " threads"); }
 
-/// Why threads stay unbound; "" where they are bound.
+/// Why threads are not bound here; "" if they are to be bound.
 std::string reason_against_binding(const Surroundings& given, const Cores& share, int threads) {
   std::string bind = given.proc_bind;
   std::transform(bind.begin(), bind.end(), bind.begin(), [](unsigned char letter) { return std::tolower(letter); });
@@ -54,7 +54,7 @@ std::string reason_against_binding(const Surroundings& given, const Cores& share
   return "";
 }
 
-/// "" where every thread can have a core.
+/// The warning if threads must share cores; "" if every thread can have a core.
 std::string crowding_of(const Surroundings& given, int threads) {
   const auto cores = static_cast<int>(given.cores.size());
   if (cores == 0 || given.sharers * threads <= cores) return "";
@@ -102,7 +102,7 @@ Surroundings surroundings_of(std::int64_t threads, const dist::Environment& envi
           .proc_bind = proc_bind == nullptr ? "" : proc_bind};
 }
 
-/// `body(thread)` once on each of the host's threads.
+/// Calls `body(thread)` once on each of the host's threads.
 template <class Body>
 void on_each_thread(const char* label, int threads, const Body& body) {
   const Host space;
@@ -110,14 +110,14 @@ void on_each_thread(const char* label, int threads, const Body& body) {
   space.fence(label);
 }
 
-/// Denormal operands and results of the calling thread count as zero from now on.
+/// Flushes denormal operands and results of the calling thread to zero from now on.
 void flush_denormals() {
 #if defined(__SSE__)
   _mm_setcsr(_mm_getcsr() | 0x8040U);  // FTZ and DAZ
 #elif defined(__aarch64__)
   std::uint64_t control = 0;
   asm volatile("mrs %0, fpcr" : "=r"(control));
-  asm volatile("msr fpcr, %0" : : "r"(control | std::uint64_t{1} << 24U));  // FZ, which is both
+  asm volatile("msr fpcr, %0" : : "r"(control | std::uint64_t{1} << 24U));  // FZ covers operands and results
 #endif
 }
 
@@ -165,7 +165,7 @@ kernels::ProductAlgorithms algorithms_in(const std::string& text, const std::str
 }  // namespace
 
 io::TuningFile tuning_of_this_device() {
-  const std::string gpu = device_name();  // its address is behind its name
+  const std::string gpu = device_name();  // the address follows the name
   return {kHostIsDevice ? cpu_name() : gpu.substr(0, gpu.rfind(" at ")),
           kernels::product_library(),
           kHostIsDevice ? Device().concurrency() : 0,

@@ -11,6 +11,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/train/settings.hpp>
+#include "io/deck/check.hpp"
 #include "io/deck/schema.hpp"
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
@@ -49,24 +50,23 @@ model::Recompute recompute_of(const std::string& text) {
   return {.blocks = std::stoi(text)};
 }
 
-MemorySource::Kind offload_kind(const char* key, const std::string& name, bool on_gpus) {
+MemorySource::Kind offload_kind(const io::Deck& deck, const char* key, const std::string& name) {
+  const bool on_gpus = runs_on_gpus(deck);
   using Kind = MemorySource::Kind;
   if (name == "none") return Kind::device;
   const Kind kind = name == "host" ? Kind::host : Kind::disk;
   if (kind == (on_gpus ? Kind::host : Kind::disk)) return kind;
-  throw Error(Failure::deck, std::string(key) + " = \"" + name + "\": " +
-                                 (on_gpus ? "a GPU reaches the host's memory and no file; accepted are none, host"
-                                          : "the arrays of a run on the host lie in its memory already; accepted are "
-                                            "none, disk"));
+  io::refuse_value(deck, key,
+                   on_gpus ? "a GPU reaches the host's memory and no file; accepted are none, host"
+                           : "the arrays of a run on the host lie in its memory already; accepted are none, disk");
 }
 
-/// Below stage 3 every rank reads all weights in each micro-step: they stay.
+/// Below stage 3 every rank reads all weights in each micro-step, so they are not offloaded.
 Offload offload_of(const io::Deck& deck) {
   Offload offload;
-  const bool on_gpus = runs_on_gpus(deck);
-  offload.optimizer = offload_kind("zero.offload_optimizer", deck.zero.offload_optimizer, on_gpus);
+  offload.optimizer = offload_kind(deck, "zero.offload_optimizer", deck.zero.offload_optimizer);
   if (deck.zero.stage == 3) {
-    offload.parameters = offload_kind("zero.offload_parameters", deck.zero.offload_parameters, on_gpus);
+    offload.parameters = offload_kind(deck, "zero.offload_parameters", deck.zero.offload_parameters);
   }
   offload.folder = deck.zero.offload_dir.empty() ? io::nearest_folder(deck.run.dir) : deck.zero.offload_dir;
   offload.bytes = deck.zero.offload_mib << 20;
@@ -88,7 +88,7 @@ dist::CommunicatorOptions communicator_options(const io::Deck& deck) {
 bool runs_on_gpus(const io::Deck& deck) { return deck.plans_for_gpus || !kHostIsDevice; }
 
 int assumed_ranks_a_node(const io::Deck& deck) {
-  constexpr int kUsual = 8;  // GPUs of a server
+  constexpr int kUsual = 8;  // GPUs per server
   return deck.ranks_a_node > 0 ? deck.ranks_a_node : kUsual;
 }
 
@@ -119,7 +119,7 @@ BatchSizes batch_sizes(const io::Deck& deck, int num_ranks) {
 
 namespace {
 
-/// A key's value; a missing extent (0) leaves the member as it is.
+/// Sets the member to a key's value; a missing extent (0) leaves the member unchanged.
 void take(std::int64_t& member, io::DeckValue key) {
   const std::int64_t value = *std::get<std::int64_t*>(key);
   if (value > 0) member = value;
@@ -148,7 +148,7 @@ LossScaler loss_scaler_of(const io::TrainKeys& keys) {
                               : LossScaler::fixed(static_cast<double>(keys.loss_scale));
 }
 
-/// model::resolved, whose refusal says where a value comes from that the deck does not give.
+/// model::resolved; an error about a value that the deck does not give also names the value's source.
 model::Config resolved_for(const io::Deck& deck, const model::Config& config) {
   try {
     return model::resolved(config);
@@ -163,10 +163,9 @@ model::Config resolved_for(const io::Deck& deck, const model::Config& config) {
   }
 }
 
-/// Blocks a unit: as many as have gradients of at most `bucket_mib`, at least one, and then as few as give that number
-/// of units. With 12 blocks of 12 MiB, 61 MiB has room for 5; 4 blocks also give 3 units.
-/// Where groups of `group` blocks are computed again, each unit is a whole number of groups or each group of units:
-/// with groups of 6 blocks, 3 blocks instead of 4.
+/// Blocks of a unit: the largest number whose gradients fit `bucket_mib`, reduced to the smallest number that gives as
+/// many units. With 12 blocks of 12 MiB and 61 MiB, 5 blocks fit; 4 also give 3 units.
+/// If groups of `group` blocks are recomputed, a unit is a whole number of groups, or a group a whole number of units.
 std::int64_t blocks_in_unit(model::Config config, double bucket_mib, std::int64_t group) {
   if (!architecture(config.arch).decoder || bucket_mib == 0.0) return 1;
   const std::int64_t layers = config.layers;
@@ -175,12 +174,15 @@ std::int64_t blocks_in_unit(model::Config config, double bucket_mib, std::int64_
   const auto extent = model::make_model<float>(config)->parameters().slot_extent(kBlockSlot);
   const double mib = static_cast<double>(extent) * sizeof(float) / (1 << 20);
   const auto most = static_cast<std::int64_t>(std::clamp(bucket_mib / mib, 1.0, static_cast<double>(layers)));
-  const std::int64_t units = (layers + most - 1) / most;
-  std::int64_t blocks = (layers + units - 1) / units;
-  if (group <= 0 || group >= layers) return blocks;
-  if (blocks >= group) return blocks / group * group;
-  while (group % blocks != 0) --blocks;
-  return blocks;
+  if (group <= 0 || group >= layers) group = 1;
+  if (most < group) {
+    std::int64_t blocks = most;
+    while (group % blocks != 0) --blocks;
+    return blocks;
+  }
+  const std::int64_t groups = (layers + group - 1) / group;
+  const std::int64_t units = (groups + most / group - 1) / (most / group);
+  return (groups + units - 1) / units * group;
 }
 
 }  // namespace
@@ -242,7 +244,7 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   settings.ranks_a_group = stage == 0 ? num_ranks : ranks_a_group(deck, num_ranks);
   settings.on_gpus = runs_on_gpus(deck);
   settings.offload = offload_of(deck);
-  const bool on_disk = settings.offload.uses(MemorySource::Kind::disk);  // a copy in memory would be what has no room
+  const bool on_disk = settings.offload.uses(MemorySource::Kind::disk);  // then memory has no room for a copy
   settings.staged = deck.checkpoint.every > 0 && deck.checkpoint.async && !on_disk;
   settings.staging_mib = deck.checkpoint.staging_mib;
   settings.recompute = recompute_of(deck.train.recompute);
@@ -266,13 +268,13 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
 
 namespace {
 
-/// The same file from any working directory. A path that TOML cannot hold stays as it is.
+/// Makes the path valid from any working directory. A path that TOML cannot hold stays unchanged.
 void make_absolute(std::string& path) {
   const std::string whole = std::filesystem::absolute(path).lexically_normal().string();
   if (io::utf8_prefix(whole) == whole.size()) path = whole;
 }
 
-/// Paths of data, tokenizer and other inputs, so that the deck can be read from any working directory.
+/// Makes the paths of data, tokenizer and other inputs valid from any working directory.
 void make_paths_absolute(io::Deck& deck) {
   for (auto& path : deck.data.text) make_absolute(path);
   for (auto& path : deck.data.tokens) make_absolute(path);

@@ -27,7 +27,7 @@ std::uint64_t hash_of(const zero::RestingArray& array) {
               Error::Seen::by_all_ranks);
 }
 
-/// `ranks_with`: by hash, at least two of them. `others`: which other ranks hold the same.
+/// `ranks_with`: the ranks with each hash, at least two hashes. `others`: the name of the other holders of the array.
 std::string text_of_difference(const std::string& name, const std::map<std::uint64_t, std::vector<int>>& ranks_with,
                                const char* others) {
   std::size_t ranks = 0;
@@ -108,8 +108,8 @@ void StateCheck<Scalar>::compare(std::int64_t step) {
   require(recorded_, "StateCheck: nothing was recorded");
   const std::vector<std::uint64_t> now = hashes();
   const auto changed = std::mismatch(now.begin(), now.end(), recorded_hashes_.begin()).first - now.begin();
-  std::string mine;  // of this rank's own memory
-  std::string copy;  // of what it received: the fault may be its owner's, who then says so
+  std::string mine;  // a fault in this rank's own memory
+  std::string copy;  // a fault in received data: reported after all owners' own faults
   if (const std::string unit = state_.gradients().first_changed(); !unit.empty()) {
     mine = fmt::format("the gradient of {} on rank {} changed in this step where nothing wrote", unit, comm_.rank());
   }
@@ -143,7 +143,7 @@ void StateCheck<Scalar>::compare_replicas(std::int64_t step, const std::vector<s
   }
   const auto all = dist::from_all_ranks(comm_, mine);
   for (std::size_t i = 0; i < mine.size(); ++i) {
-    // All ranks hold a replicated array alike, the ranks with one index in their groups a sharded one.
+    // Of a replicated array, all ranks hold the same; of a sharded array, the ranks with equal index in their groups.
     const int stride = arrays[i].replicated ? 1 : mesh_.group().size();
     for (int first = 0; first < stride; ++first) {
       std::map<std::uint64_t, std::vector<int>> ranks_with;

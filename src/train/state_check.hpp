@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// state_check.hpp: finds bits of a run's state that changed where nothing wrote.
+// state_check.hpp: detects changes of a run's state that no code wrote.
 //   after the update of step s-1:  record()     64 bits of each unit's weights, master weights and moments on this rank
-//   in step s:                     a gathered unit is held to its owners' hashes when it is released; a gradient that
-//                                  rests, between micro-steps or reduced, to the hash it had when it was left
-//   before the update of step s:   compare(s)   all of them again, and the hashes of what all ranks hold alike
-// What is not found: a change between a value's last write and its hash, or within a kernel; a gradient's addend before
-// it is reduced, which has no second copy; activations. A step costs two passes over the state more (about 13 GB/s a
-// core), so it is done every run.check_every steps: only changes between the step before and such a step are found, but
-// those of what all ranks hold alike stay, and are found later too.
+//   in step s:                     at its release, a gathered unit is compared with its owners' hashes; a gradient at
+//                                  rest, between micro-steps or reduced, is compared with its hash at its last write
+//   before the update of step s:   compare(s)   compares all hashes again, and arrays that ranks replicate across ranks
+// Not detected: a change between a value's last write and its hash, or within a kernel; a change of a gradient's addend
+// before its reduction, since the addend has no second copy; changes of activations. A checked step costs two more
+// passes over the state (about 13 GB/s per core), so only every run.check_every-th step is checked. Changes before the
+// preceding step are not detected, except in arrays that ranks replicate, since their replicas keep differing.
 #pragma once
 #include <string>
 #include <vector>
@@ -26,7 +26,7 @@ class StateCheck {
   /// Collective.
   void record();
   [[nodiscard]] bool recorded() const { return recorded_; }
-  /// Drops what was recorded: the state is about to change.
+  /// Drops the recorded hashes, since the state is about to change.
   void discard();
   /// Collective. Throws Error(internal, seen by all ranks) naming the array, the unit and the rank of the first change.
   void compare(std::int64_t step);
@@ -41,8 +41,8 @@ class StateCheck {
   const dist::Mesh& mesh_;
   dist::Communicator& comm_;  // of all ranks
   std::vector<zero::RestingArray> arrays_;
-  std::vector<zero::RestingArray> whole_gradients_;  // those that all ranks hold alike
-  std::vector<std::uint64_t> recorded_hashes_;       // by array
+  std::vector<zero::RestingArray> whole_gradients_;  // replicated on all ranks
+  std::vector<std::uint64_t> recorded_hashes_;       // one per array
   bool recorded_ = false;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// trainer.cpp: the rules of the loss scale, and the training step.
+// trainer.cpp: the dynamic loss scale, and the training step.
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@ std::unique_ptr<MemorySource> memory_of(const Offload& offload, int rank) {
   return nullptr;
 }
 
-/// Evaluation and generation have what they read in memory.
+/// Evaluation and generation do not offload.
 zero::StateMemory state_memory(const Settings& settings, MemorySource* offloaded) {
   const auto where = [&](MemorySource::Kind kind) {
     return kind == MemorySource::Kind::device || settings.use != Use::training ? nullptr : offloaded;
@@ -92,7 +92,7 @@ Trainer<Scalar>::Trainer(const Settings& settings, const dist::Mesh& mesh, Memor
       ledger.book(Memory::staging, "pages of state on disk", std::min(pages_bytes_, ledger.bytes(Memory::disk)));
     }
   }
-  // An evaluation has no backward, for which activations would be kept.
+  // Evaluation runs no backward, so all blocks share one block's activations.
   const model::Recompute recompute = trains ? settings.recompute : model::Recompute{.blocks = 1};
   if (settings.use != Use::generation) model_->reserve(ledger, settings.batch.micro_batch, recompute);
   ledger.book(Memory::workspace, "matrix products", kernels::product_workspace());
@@ -131,7 +131,7 @@ bool Trainer<Scalar>::checks(std::int64_t step) const {
   return check_ != nullptr && step % config_.check_every == 0;
 }
 
-/// For the check of `step`, which comes next.
+/// Records hashes of the state after step - 1, if `step` is checked.
 template <class Scalar>
 void Trainer<Scalar>::record_state(std::int64_t step) {
   if (check_ == nullptr) return;
@@ -163,7 +163,7 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
   {
     auto timer = timeline_.phase("reduce");
     state_.finish_gradients();
-    result.grad_norm = state_.gradients().norm() / result.loss_scale;  // waits: from here on the losses can be read
+    result.grad_norm = state_.gradients().norm() / result.loss_scale;  // waits: losses_ can be read from here on
     gather_loss(request, granules.count(), micro_steps, result);
   }
   if (checks(step)) {
@@ -225,7 +225,7 @@ std::vector<UpdatePart> Trainer<Scalar>::parts_of_update(const Offload& offload)
   constexpr std::int64_t kMostElements = std::int64_t{1} << 20;  // 4 MiB of each array: large requests for any disk
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   if (offload.uses(MemorySource::Kind::disk)) {
-    const auto arrays = static_cast<std::int64_t>(optimizer_->states().size()) + 2;  // and the master, the weights
+    const auto arrays = static_cast<std::int64_t>(optimizer_->states().size()) + 2;  // + master and stored weights
     const std::int64_t in_memory = offload.bytes / (kPartsInMemory * arrays * static_cast<std::int64_t>(sizeof(float)));
     most = std::clamp<std::int64_t>(in_memory / kAlignment * kAlignment, kAlignment, kMostElements);
   }
@@ -253,7 +253,7 @@ void Trainer<Scalar>::update(const StepResult& result) {
                          (clips ? config_.grad_clip / result.grad_norm : 1.0) / result.loss_scale};
   {
     auto timer = timeline_.phase("update");
-    if (host_update_ != nullptr) host_update_->run(*optimizer_, step);  // then update_parts_ is empty
+    if (host_update_ != nullptr) host_update_->run(*optimizer_, step);  // update_parts_ is then empty
     for (const UpdatePart& part : update_parts_) {
       const auto& owned = state_.update_ranges()[part.range];
       const optim::Target<Scalar> all{owned.master, owned.stored};

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// trainer.hpp: one training step, the same for every placement and model.
-//   for each micro-step: read this rank's granule; forward and backward give its gradient, which is reduced
-//   loss and gradient norm over all ranks; stop or skip before any bit of the state changes if one is not finite
-//   clip by the global norm; update what this rank owns; publish it
-// Gradients are those of the loss times its scale (engine.hpp); their norm, and what the update sees, are unscaled.
+// trainer.hpp: one training step, the same code for every placement and model.
+//   for each micro-step: read this rank's granule; compute its gradient by forward and backward; reduce the gradient
+//   compute loss and gradient norm over all ranks; if either is not finite, stop or skip before the state changes
+//   clip by the global norm; update this rank's ranges; publish the update
+// Gradients are those of the loss times its scale (engine.hpp). The norm and the gradients that the update uses are
+// unscaled.
 #pragma once
 #include <memory>
 #include <vector>
@@ -54,14 +55,14 @@ class Trainer final : public Engine {
   [[nodiscard]] zero::ShardedState<Scalar>& state() { return state_; }
 
  private:
-  /// Fills in the loss, summed in the order of granules, and the request.
+  /// Sets result.loss, summed over all ranks in granule order, and result.request, the maximum over ranks.
   void gather_loss(const std::function<int()>& request, std::int64_t granules, int micro_steps, StepResult& result);
   [[nodiscard]] model::Batch batch(std::int64_t step, const Share& now);
   [[noreturn]] void refuse_non_finite(const StepResult& result) const;
   void update(const StepResult& result);
-  /// What one call of the optimizer updates: of state on a disk, few enough elements that several parts are in memory.
+  /// Parts that one optimizer call updates each. With state on disk, parts are small enough that memory holds several.
   [[nodiscard]] std::vector<UpdatePart> parts_of_update(const Offload& offload) const;
-  /// In the order of the update.
+  /// Pages of each update part, in update order.
   [[nodiscard]] std::vector<std::vector<PageRange>> pages_of_update() const;
   [[nodiscard]] bool checks(std::int64_t step) const;
   void record_state(std::int64_t step);
@@ -69,23 +70,23 @@ class Trainer final : public Engine {
   dist::Communicator& comm_;
   Timeline timeline_;
   std::unique_ptr<model::Model<Scalar>> model_;
-  std::unique_ptr<MemorySource> offloaded_;  // where Settings::offload says so
+  std::unique_ptr<MemorySource> offloaded_;  // set if Settings::offload uses host or disk
   zero::ShardedState<Scalar> state_;
   std::vector<UnitRange> update_ranges_;
-  std::unique_ptr<optim::Optimizer<Scalar>> optimizer_;  // while training
+  std::unique_ptr<optim::Optimizer<Scalar>> optimizer_;  // null unless training
   std::vector<UpdatePart> update_parts_;
-  std::int64_t pages_bytes_ = 0;                         // of memory for pages of state on a disk
-  std::unique_ptr<PageStream> pages_;                    // of state on a disk, from train_on on
-  std::unique_ptr<HostUpdate<Scalar>> host_update_;      // of state in the host's memory
-  std::unique_ptr<BatchLoader> loader_;                  // none for generation
+  std::int64_t pages_bytes_ = 0;                         // memory for pages of state on disk
+  std::unique_ptr<PageStream> pages_;                    // state on disk; set by train_on
+  std::unique_ptr<HostUpdate<Scalar>> host_update_;      // set if optimizer state is in host memory
+  std::unique_ptr<BatchLoader> loader_;                  // null for generation
   std::unique_ptr<Staging> staging_;
 
-  const Sampler* sampler_ = nullptr;  // from train_on on, as all below
+  const Sampler* sampler_ = nullptr;  // set by train_on, as all members below
   const SampleSource* source_ = nullptr;
   StepConfig config_;
   std::int64_t skips_in_a_row_ = 0;
-  std::unique_ptr<StateCheck<Scalar>> check_;  // where config checks
-  HostScalars losses_;                         // by micro-step: the sum over this rank's tokens
+  std::unique_ptr<StateCheck<Scalar>> check_;  // null if check_every is 0
+  HostScalars losses_;                         // per micro-step, summed over this rank's tokens
 };
 
 }  // namespace kozero::train

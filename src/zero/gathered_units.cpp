@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// gathered_units.cpp: the order of units, and gathers ahead of use.
+// gathered_units.cpp: the order in which a pass reads units, and gathers started ahead of use.
 #include <algorithm>
 
 #include <kozero/core/disk_memory.hpp>
@@ -14,7 +14,7 @@ using dist::Placement;
 
 UnitOrder::UnitOrder(const ParameterTable& table, int held) {
   std::vector<int> blocks;
-  std::vector<int> vocabulary;  // blocks of it that the head reads
+  std::vector<int> vocabulary;  // blocks of the vocabulary that the head reads
   for (int unit = 0; unit < table.num_units(); ++unit) {
     const Unit& each = table.unit(unit);
     if (each.vocabulary != VocabularyUse::head) order_.push_back(unit);
@@ -26,7 +26,7 @@ UnitOrder::UnitOrder(const ParameterTable& table, int held) {
   auto first = static_cast<int>(blocks.size());
   if (first == 0) return;
   const auto number = [&](int block) { return blocks[static_cast<std::size_t>(block)]; };
-  first = (first - 1) / held * held;  // of the last group
+  first = (first - 1) / held * held;  // first block of the last group
   order_.insert(order_.end(), blocks.rbegin(), blocks.rend() - first);
   for (; first > 0; first -= held) {
     for (int block = first - held; block < first; ++block) order_.push_back(number(block));
@@ -69,8 +69,8 @@ GatheredUnits<Scalar>::GatheredUnits(const ParameterTable& table, const dist::Di
 
 template <class Scalar>
 Vector<const Scalar> GatheredUnits<Scalar>::acquire(int unit) {
-  // A unit that is held beside others is the next of a group, a block of the head's vocabulary, or a companion: the
-  // tied embedding of the head.
+  // A unit acquired while others are held is the next block of a group, a block of the head's vocabulary, or the
+  // head's tied embedding.
   if (num_held_ == 0 && unit == 0) {
     begin_pass();
   } else if (num_held_ == 0 || order_.ahead(1) == unit) {
@@ -79,7 +79,7 @@ Vector<const Scalar> GatheredUnits<Scalar>::acquire(int unit) {
   if (buffer(unit).occupant != unit) start(unit);
   const bool arrives = buffer(unit).gather.is_under_way();
   buffer(unit).gather.wait();
-  if (arrives) release_pages(shards_.shard(unit));  // shm copies it while it waits
+  if (arrives) release_pages(shards_.shard(unit));  // shm copies the shard in wait()
   buffer(unit).held = true;
   ++num_held_;
   start_ahead();
@@ -89,7 +89,7 @@ Vector<const Scalar> GatheredUnits<Scalar>::acquire(int unit) {
 template <class Scalar>
 void GatheredUnits<Scalar>::begin_pass() {
   order_.begin();
-  // What an earlier pass guessed and did not use: it would be under way for ever.
+  // An earlier pass may have started gathers that it did not use: they must not stay under way.
   for (auto& buffer : buffers_) buffer.gather.wait();
 }
 
@@ -106,7 +106,7 @@ template <class Scalar>
 void GatheredUnits<Scalar>::release(int unit) {
   buffer(unit).held = false;
   --num_held_;
-  if (has_groups_) start_ahead();  // there is room for one of the next group
+  if (has_groups_) start_ahead();  // a buffer is free for a unit of the next group
 }
 
 template <class Scalar>
@@ -117,8 +117,8 @@ void GatheredUnits<Scalar>::start(int unit) {
   mine.gather.wait();
   mine.occupant = unit;
   for (int steps = 1; steps <= ahead_ + 1; ++steps) expect(order_.ahead(steps));
-  mine.gather = redistribute(shards_, whole_, unit);  // once peers have read it, they have read the gathers before it
-  release_pages(shards_.shard(unit));                 // mpi has copied it
+  mine.gather = redistribute(shards_, whole_, unit);  // peers that have read this gather have read all before
+  release_pages(shards_.shard(unit));                 // mpi has copied the shard
 }
 
 template <class Scalar>

@@ -20,13 +20,13 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-/// Addends of sharded gradients share buffers: two a slot where a reduction travels while the next unit works.
+/// Addends of sharded gradients share buffers: two per slot if reductions overlap the next unit's backward, else one.
 Storage storage_of_addends(Placement placement, const dist::Mesh& mesh, bool overlap) {
   if (placement != Placement::sharded) return {Memory::gradients, "gradients", &mesh.all()};
   return {Memory::gathered, "unreduced gradients", &mesh.all(), overlap ? 1 : 0};
 }
 
-/// The table, and behind its units one more for each block of a tied vocabulary.
+/// The table, with one unit of lookup gradients appended for each block of a tied vocabulary.
 ParameterTable with_lookups(const ParameterTable& table) {
   ParameterTable all = table;
   for (int unit = 0; unit < table.num_units(); ++unit) {
@@ -133,7 +133,7 @@ void Gradients::ready(int unit) {
 void Gradients::start_reduction(int unit) {
   const bool ordered = accumulation_ == Accumulation::ordered;
   const bool first = micro_step_.index == 0;
-  // Under `local` a rank without work in the last micro-step had some before.
+  // Under `local`, a rank without work in the last micro-step may have had work before, so all ranks are added.
   const dist::Fold fold{.ranks = ordered || first ? micro_step_.ranks : 0, .onto = ordered && !first};
   if (fold.onto) check_rested(unit, shard(unit));
   reductions_[at(unit)] = redistribute(addends_, reduced_, unit, fold);
@@ -142,7 +142,7 @@ void Gradients::start_reduction(int unit) {
 }
 
 void Gradients::note_acquired_unit() {
-  constexpr int kMost = 8;  // of the collectives that may be under way (collectives_under_way)
+  constexpr int kMost = 8;  // acquired units, each one gather: within collectives_under_way
   if (under_way_ >= 0 && ++acquired_since_ > kMost) wait_for_reduction(under_way_);
 }
 

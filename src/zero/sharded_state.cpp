@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// sharded_state.cpp: construction of a rank's weights, gradients and update ranges, and their initialization.
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/random.hpp>
@@ -11,7 +12,7 @@ using dist::Placement;
 
 namespace {
 
-/// A master is updated beside the optimizer's state, so it lies as that does.
+/// Master weights have the placement of the optimizer's states, since both are updated together.
 WeightPlacements placements_of(const PlacementRow& row) { return {row.parameters, row.optimizer}; }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// weights.cpp: the master and the stored weights, how they are shared after an update, and checks of gathered copies.
+// weights.cpp: master and stored weights, their all-gather after an update, and the check of gathered copies.
 #include <algorithm>
 
 #include <kozero/core/disk_memory.hpp>

@@ -281,7 +281,7 @@ benches() {
     / ms a step \(/ { total = $10; if (sum > total - 0.2 && sum < total + 0.2 && total < $1) print "as long as they say" }' step.txt
   expect 0 '^kozero::adamw_update ' "$kozero" bench step "$inputs/synthetic.toml" $shape --runs 1
   expect 0 '^ +2 shm +shared windows, added in rank order( +[0-9.]+){5}$' on 2 bench collectives --mib 1,2 --runs 2 --json
-  also '^{"collectives":\[{"mib":1,"ranks":2,"backend":"MPI.s own",.*"over_mpi":1.0},.*}\]}$'
+  also '^{"collectives":\[{"mib":1.0,"ranks":2,"backend":"MPI.s own",.*"over_mpi":1.0},.*}\]}$'
   lines 8 '^ +[12] (MPI.s own|mpi|shm) '
   expect 2 'one rank has nobody to send to' "$kozero" bench collectives
   expect 2 'bench "chekpoint": did you mean checkpoint\? accepted are checkpoint, kernels, step, tune, collectives' on 2 bench chekpoint

@@ -227,14 +227,16 @@ planned_ranks() {
     --ranks 8,64 --device host zero.offload_optimizer=host
   also '^    8 seconds, estimated +[0-9.e-]+ +[0-9.e-]+ +[0-9.e-]+ +[0-9.e-]+ *$'
   also '^64 ranks: 56 have no work, a step has 8 micro-batches$'
-  also '^not in it: zero.offload_optimizer or offload_parameters = host, '
+  also '^ignored: zero.offload_optimizer = host, '
   expect 0 ' model.vocab_block=2048 [(]0.4 GiB, [0-9.]+ s a step[)]$' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 \
     --memory 450MiB --device h100
   expect 0 '^2 ranks: fits with .*zero.offload_optimizer=host .*[0-9.]+ GiB, and [0-9.]+ GiB of the host.s, [0-9.]+ s a step' \
     "$kozero" plan "$inputs/gpt2_124m.toml" model.preset=gpt2-1558m --ranks 2 --memory 8GiB --device h100
   also '^total, selective +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$'
-  expect 0 '^not in it: zero.offload_optimizer or offload_parameters = disk, ' "$kozero" plan "$inputs/gpt2_124m.toml" \
+  expect 0 '^ignored: zero.offload_optimizer = disk, ' "$kozero" plan "$inputs/gpt2_124m.toml" \
     --ranks 2 --device h100 zero.offload_optimizer=disk
+  also '^2 ranks: fits with zero.offload_optimizer=none '
+  also '^model.vocab_block=8192 +[0-9.]+ +[0-9.e-]+$'
   expect 0 '^8 ranks: nothing that plan tries fits: ' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --memory 100MiB
 }
 

@@ -226,7 +226,8 @@ TEST_CASE("where nothing else fits the optimizer's state goes to a disk, then th
 }
 
 TEST_CASE("for GPUs state goes to the host's memory, which staging counts and the GPU's room does not") {
-  io::Deck deck = deck_with({"model.preset=gpt2-1558m", "train.precision=bf16", "train.global_batch=2", "zero.stage=3"});
+  io::Deck deck =
+      deck_with({"model.preset=gpt2-1558m", "train.precision=bf16", "train.global_batch=2", "zero.stage=3"});
   deck.plans_for_gpus = true;
   const auto fit_in = [&](std::int64_t mebibytes) {
     return plan::first_fit(deck, "nccl", 2, 50257, {mebibytes << 20, 0});
@@ -254,14 +255,53 @@ TEST_CASE("for GPUs state goes to the host's memory, which staging counts and th
 TEST_CASE("each way to compute again has its categories, where they differ") {
   const io::Deck deck = deck_with({"model.preset=gpt2-124m", "train.recompute=4"});
   const auto plans = plan::plans_of_all_stages(deck, "shm", 2, 50257);
-  const auto levels = plan::plans_that_keep_less(deck, "shm", 2, 50257);
-  REQUIRE(levels.size() == 1);
-  CHECK(levels[0].recompute == "full");
+  const auto levels = plan::plans_recomputed(deck, "shm", 2, 50257);
+  REQUIRE(levels.size() == 3);
+  CHECK(levels[2].recompute == "full");
   const std::string table = plan::table_of(levels, plans);
   CHECK(table.find("activations, full ") != std::string::npos);
   CHECK(table.find("gathered, full ") != std::string::npos);  // 4 blocks are held at once in stage 3
   CHECK(table.find("optimizer") == std::string::npos);
   CHECK(plan::table_of({}, plans).empty());
+}
+
+TEST_CASE("advice keeps the batch of a deck with train.accumulate, and names the order of accumulation it needs") {
+  const io::Deck deck = io::parse_deck("run.steps = 10\ndata.synthetic = true\ntrain.accumulate = 2\n", "test.toml",
+                                       {"model.preset=gpt2-124m", "train.micro_batch=8", "zero.accumulation=local"});
+  const std::int64_t in_stage_0 = plan::plans_of_all_stages(deck, "shm", 8, 50257)[0].total();
+  bool smaller = false;
+  bool ordered = false;
+  for (std::int64_t room = in_stage_0;; room -= std::int64_t{32} << 20) {
+    const auto fit = plan::first_fit(deck, "shm", 8, 50257, {room, room});
+    if (!fit) break;
+    CHECK(fit->deck.train.micro_batch * fit->deck.train.accumulate == 16);
+    const auto has = [&](const char* override) { return std::ranges::count(fit->overrides, override) == 1; };
+    CHECK((fit->plan.stage >= 2) == has("zero.accumulation=ordered"));
+    CHECK_NOTHROW(train::settings_of(fit->deck, 8, 50257, 0));
+    smaller = smaller || has("train.accumulate=4");
+    ordered = ordered || has("zero.accumulation=ordered");
+  }
+  CHECK(smaller);
+  CHECK(ordered);
+}
+
+TEST_CASE("one change at a time: each alternative is planned in the deck's stage") {
+  const io::Deck deck = deck_with({"model.preset=gpt2-1558m", "zero.stage=3", "train.precision=bf16"});
+  const auto all = plan::alternatives(deck, "shm", 16, 50257);
+  std::vector<std::string> overrides;
+  for (const auto& one : all) {
+    overrides.push_back(one.override);
+    CHECK(one.plan.stage == 3);
+    // Pages of weights on a disk may take more than the weights did.
+    const bool saves = one.override.starts_with("train.") || one.override.starts_with("model.");
+    INFO(one.override);
+    if (saves) CHECK(one.plan.total() < all[0].plan.total());
+    if (one.override.ends_with("=disk")) CHECK(one.plan.of(Memory::disk) > 0);
+  }
+  CHECK(overrides == std::vector<std::string>{"", "train.recompute=selective", "train.recompute=full",
+                                              "model.vocab_block=8192", "model.vocab_block=2048",
+                                              "zero.offload_optimizer=disk", "zero.offload_parameters=disk",
+                                              "zero.shard_group=8"});
 }
 
 // docs/memory.md has its lines: a change of memory is a change of the document.

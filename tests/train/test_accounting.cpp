@@ -91,6 +91,10 @@ void check_plan(const TinyRun& run) {
       const bool is_state = line.label == "master weights" || line.label.starts_with("exp_avg");
       if (is_state) of_state += line.bytes;
     }
+    std::int64_t of_buffers = 0;  // of the update on a GPU's host
+    for (const auto& line : real.lines()) of_buffers += line.label.ends_with("the host's update") ? line.bytes : 0;
+    CHECK((of_buffers > 0) == (run.offload.optimizer == tests::Kind::host));
+    CHECK(of_buffers <= run.offload.bytes);
     CHECK(3 * of_state == states * training.engine().staging()->bytes());
   });
 }

@@ -42,7 +42,10 @@ TEST_CASE("with comm.exact nccl gives the bits of mpi with more units than colle
   const tests::Variable delays("KOZERO_STREAM_DELAY_US", "100");
   TinyRun run{.model = tests::in_blocks(tests::tiny_gpt2(), 8), .stage = 3, .micro_steps = 3, .global_batch = 6};
   run.model.vocab = 257;
-  const dist::CommunicatorOptions options{.under_way = zero::collectives_under_way(run.prefetch_units), .exact = true, .exact_bytes = 4096};
+  run.model.layers = 3;
+  run.model.blocks_in_unit = 2;
+  const dist::CommunicatorOptions options{
+      .under_way = zero::collectives_under_way(run.prefetch_units), .exact = true, .exact_bytes = 4096};
   TinyResult by_mpi;
   const auto result_of = [&](dist::Communicator& comm) {
     MemoryLedger ledger;

@@ -86,10 +86,11 @@ TEST_CASE("zero.bucket_mib: as many blocks in a unit as fit, of equal numbers, i
   CHECK(blocks("61", "3") == 3);
   CHECK(blocks("25", "6") == 2);
   CHECK(blocks("61", "6") == 3);
-  CHECK(blocks("61", "5") == 1);
+  CHECK(blocks("61", "5") == 5);
   CHECK(blocks("61", "12") == 4);
   CHECK(blocks("90", "full", "7") == 7);
-  auto in_groups = train::settings_of(deck_with({"model.layers=6", "train.recompute=4", "zero.bucket_mib=0"}), 1, 16, 25);
+  const auto grouped = deck_with({"model.layers=6", "train.recompute=4", "zero.bucket_mib=0"});
+  auto in_groups = train::settings_of(grouped, 1, 16, 25);
   CHECK(train::units_held(in_groups) == 4);
   in_groups.model.blocks_in_unit = 2;
   CHECK(train::units_held(in_groups) == 2);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// architecture.hpp: what the name of a network (model.arch) implies for its deck, its shape and its files.
+// architecture.hpp: properties of a network that follow from its name (model.arch), for its deck, shape and files.
 // A further network is a row here, a row in src/model/architectures.cpp with its two functions in a file of their own,
 // and, where transformers has it, a row in src/huggingface/config_json.cpp. The header includes no Kokkos.
 #pragma once
@@ -18,13 +18,13 @@ struct Architecture {
   enum class Part : std::uint8_t { never, optional, always };
 
   const char* name;             ///< model.arch
-  bool decoder = true;          ///< a stack of transformer blocks over tokens; else it makes its own data
-  bool rotary = false;          ///< positions are RoPE's; kv_heads and head_dim are free (Llama's family)
-  bool dropout = false;         ///< has model.dropout
-  bool tie_embeddings = false;  ///< the default
-  Part qkv_bias = Part::never;  ///< model.qkv_bias: biases on q, k and v; GPT-2's are no choice
+  bool decoder = true;          ///< a stack of transformer blocks over tokens; false: generates its own data
+  bool rotary = false;          ///< positions by RoPE; kv_heads and head_dim may be set (Llama's family)
+  bool dropout = false;         ///< accepts model.dropout
+  bool tie_embeddings = false;  ///< default of model.tie_embeddings
+  Part qkv_bias = Part::never;  ///< model.qkv_bias: biases on q, k and v; GPT-2 has them, without a key
   Part qk_norm = Part::never;   ///< model.qk_norm: RMSNorm of each q and k head
-  const char* presets = "";     ///< what the names of its presets begin with, "llama" of llama-8b; "": none
+  const char* presets = "";     ///< first part of its presets' names, "llama" for llama-8b; "": no presets
 };
 
 inline constexpr std::array kArchitectures = {
@@ -39,7 +39,7 @@ inline constexpr std::array kArchitectures = {
     Architecture{.name = "linear", .decoder = false},
 };
 
-/// The names of those for which holds(architecture), in the table's order.
+/// The names of the architectures for which holds(architecture) is true, in the table's order.
 template <class Holds>
 std::vector<std::string> architectures_where(const Holds& holds) {
   std::vector<std::string> names;
@@ -49,14 +49,14 @@ std::vector<std::string> architectures_where(const Holds& holds) {
   return names;
 }
 
-/// The row of a name, or nullptr.
+/// The row with this name, or nullptr.
 inline const Architecture* find_architecture(const std::string& name) {
   const auto same_name = [&](const Architecture& architecture) { return name == architecture.name; };
   const auto found = std::find_if(kArchitectures.begin(), kArchitectures.end(), same_name);
   return found == kArchitectures.end() ? nullptr : &*found;
 }
 
-/// The row of a checked name.
+/// The row with this name. Throws Error(internal) for an unknown name.
 inline const Architecture& architecture(const std::string& name) {
   const Architecture* found = find_architecture(name);
   require(found != nullptr, "no architecture " + name);

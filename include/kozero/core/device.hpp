@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// device.hpp: the GPU of this rank as its driver describes it, memory of the host that it reaches, copies beside its
-// kernels, and time stamps on their stream.
+// device.hpp: the GPU of this rank as its driver describes it, host memory that the GPU reaches, copies that run beside
+// the GPU's kernels, and time stamps on the kernels' stream.
 // A host build has no GPU: device memory is host memory, and a time stamp is the time of the call.
 #pragma once
 #include <cstddef>
@@ -15,10 +15,10 @@
 
 namespace kozero {
 
-// The GPU that this rank computes on, as its driver describes it. On a host build there is none: the
-// device's memory is the host's.
+// The GPU that this rank computes on, as its driver describes it. On a host build there is no GPU, and device memory is
+// host memory.
 
-/// The host reads and writes device memory: there is only one memory.
+/// Whether device memory is host memory, so that the host reads and writes it.
 inline constexpr bool kHostIsDevice = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
 
 struct DeviceMemoryInfo {
@@ -26,19 +26,19 @@ struct DeviceMemoryInfo {
   std::int64_t total = 0;
 };
 
-/// "NVIDIA H200 at 0000:3b:00.0", the same on two ranks of a node exactly where they share a GPU; "" on a host build.
-/// Kokkos must be up.
+/// "NVIDIA H200 at 0000:3b:00.0", equal on two ranks of a node if and only if they share a GPU; "" on a host build.
+/// Kokkos must be initialized.
 std::string device_name();
 
-/// Bytes of the GPU, all processes' use counted; zeros on a host build, or where the driver does not tell.
+/// Bytes of the GPU's memory; all processes' use counts. Zeros on a host build, or if the driver's query fails.
 DeviceMemoryInfo device_memory();
 
-/// Floating point operations a second that the maker states for a GPU of this name: of its tensor cores in 16 bits
-/// without sparsity, or of its other units in f32, which our f32 products use. 0 for a name that is not in the table.
+/// The published peak of a GPU with this name, in floating point operations per second: of the tensor cores in 16 bits
+/// without sparsity, or of the f32 units, which our f32 products use. 0 for a name that is not in the table.
 /// NVIDIA's data sheets of the A100 (2020), H100 (2022) and H200 (2023).
 double published_peak(const std::string& name, bool sixteen_bits);
 
-/// Memory of the host that the device's kernels reach over the bus: for state that a GPU has no room for.
+/// Host memory that the device's kernels reach over the bus, for state that does not fit into the GPU's memory.
 class HostMemory final : public MemorySource {
  public:
   HostMemory() = default;
@@ -53,22 +53,23 @@ class HostMemory final : public MemorySource {
   std::vector<void*> owned_;
 };
 
-// Copies between the host's memory and the device's, in order, beside the kernels and while the host works.
+// Copies between host and device memory, executed in order, while kernels run and the host works.
 //   copies.start(to, from, bytes); ... copies.wait()
-// On a host build both memories are one, and only tests copy: start fills `to` with NaN, and wait copies, so that a use
-// of either array between the two shows.
+// On a host build both memories are the same, and only tests copy: start fills `to` with NaN and wait copies, so that a
+// test detects a use of either array between the two calls.
 
 class DeviceCopies {
  public:
   DeviceCopies();
-  /// Waits.
+  /// On a GPU, waits for all copies.
   ~DeviceCopies();
   DeviceCopies(const DeviceCopies&) = delete;
   DeviceCopies& operator=(const DeviceCopies&) = delete;
 
-  /// Until wait() returns, neither range may be written, nor `to` be read. Throws Error(internal).
+  /// Until wait() returns, neither range may be written, and `to` must not be read. Throws Error(internal) on a CUDA
+  /// error.
   void start(void* to, const void* from, std::int64_t bytes);
-  /// Returns when all that was started is done. Throws Error(internal).
+  /// Returns when all started copies are complete. Throws Error(internal) on a CUDA error.
   void wait();
 
  private:
@@ -76,10 +77,10 @@ class DeviceCopies {
   std::unique_ptr<Lane> lane_;
 };
 
-// Moments on the stream of the kernels, set without a wait, and the seconds between two of them.
+// Marks on the stream of the kernels, set without waiting, and the seconds between two marks.
 //   const auto begin = marks.set(); ... kernels ...; const auto end = marks.set(); fence; marks.seconds(begin, end)
-// On a GPU a mark is an event, reached when the kernels before it are done; on a host, where a kernel is done when its
-// call returns, the time of the call.
+// On a GPU a mark is an event, recorded when the kernels before it are done. On a host, where a kernel is done when its
+// call returns, a mark is the time of the call.
 
 class DeviceMarks {
  public:
@@ -88,9 +89,9 @@ class DeviceMarks {
   DeviceMarks(const DeviceMarks&) = delete;
   DeviceMarks& operator=(const DeviceMarks&) = delete;
 
-  /// A new mark behind all that was put on the stream.
+  /// A new mark behind all work on the stream. Throws Error(internal) on a CUDA error.
   std::size_t set();
-  /// After a fence. Throws Error(internal) where the device does not tell.
+  /// Call after a fence. Throws Error(internal) on a CUDA error.
   [[nodiscard]] double seconds(std::size_t from, std::size_t to) const;
 
  private:

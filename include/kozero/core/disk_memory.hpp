@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// disk_memory.hpp: arrays that lie in a file, for state that is larger than the memory.
-//   DiskMemory     maps a file for each array; users read and write the array as any other
-//   PageStream     brings in the pages of a cycle of parts ahead of their use, and releases them after it
-//   release_pages  releases the pages that a pass over such an array brought in
+// disk_memory.hpp: arrays in mapped files, for state that is larger than the memory.
+//   DiskMemory     maps a file for each array; users read and write the array like any other
+//   PageStream     reads the pages of a cycle of parts ahead of their use, and releases the pages after use
+//   release_pages  releases the pages that a pass over such an array read
 // A page that is not in memory is read when it is touched: streams and releases affect time and memory, never values.
-// The system writes released pages, and keeps them in its cache while it has room.
+// The system writes released pages to the disk, and keeps them in its cache while memory is free.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -21,19 +21,19 @@ namespace kozero {
 
 class DiskMemory final : public MemorySource {
  public:
-  /// Files are made in `folder` with the first array; their names are removed at once, so that they end with the
-  /// process. `who` ("rank 3") stands in messages.
+  /// Each array is a file in `folder`, whose name is removed at once, so that the file disappears with the process.
+  /// `who` ("rank 3") appears in messages.
   DiskMemory(std::string folder, std::string who) : folder_(std::move(folder)), who_(std::move(who)) {}
   ~DiskMemory() override;
   DiskMemory(const DiskMemory&) = delete;
   DiskMemory& operator=(const DiskMemory&) = delete;
 
-  /// Throws Error(deck) unless `folder` is one, on a disk (not tmpfs), in which this process can make files, and with
-  /// `bytes` free.
+  /// Throws Error(deck) unless `folder` is a folder on a disk (not tmpfs) with `bytes` free, in which this process can
+  /// make files.
   static void require(const std::string& folder, std::int64_t bytes);
 
-  /// Reserves the disk's blocks where the file system can, so that a later write finds room. Throws Error(write) where
-  /// they cannot be had, Error(deck) as require().
+  /// Reserves the disk's blocks where the file system can, so that later writes find room. Throws Error(write) if the
+  /// file cannot be reserved or mapped, Error(deck) for a folder in memory or one that takes no files.
   void* share(const std::string& label, std::int64_t bytes) override;
   [[nodiscard]] Kind kind() const override { return Kind::disk; }
 
@@ -42,7 +42,7 @@ class DiskMemory final : public MemorySource {
   std::string who_;
 };
 
-/// Bytes of an array.
+/// A range of an array's bytes.
 struct PageRange {
   const void* first = nullptr;
   std::int64_t bytes = 0;
@@ -53,38 +53,38 @@ PageRange range_of(const View& values) {
   return {values.data(), static_cast<std::int64_t>(values.extent(0) * sizeof(values.data()[0]))};
 }
 
-/// Of a DiskMemory's array: starts to write what was changed and gives the memory back; the values stay. The range's
-/// last page stays where the range holds its beginning only. No effect on other memory.
+/// For an array of a DiskMemory: starts to write changed pages to the disk and frees the pages' memory; the values
+/// stay. Keeps the last page if the range covers only its beginning. No effect on other memory.
 void release_pages(const PageRange& range);
 template <class View>
 void release_pages(const View& values) {
   release_pages(range_of(values));
 }
 
-/// Of a DiskMemory's array: asks the system to read the range. No effect on other memory.
+/// For an array of a DiskMemory: asks the system to read the range, without waiting. No effect on other memory.
 void read_ahead(const PageRange& range);
 
-/// Of a DiskMemory's array: returns when the range can be read. Throws Error(input) where the disk does not give it. No
-/// effect on other memory.
+/// For an array of a DiskMemory: returns when the range is in memory. Throws Error(input) if the disk fails to read it.
+/// No effect on other memory.
 void read_pages(const PageRange& range);
 
-// The parts of the arrays in the order of their use, again and again: an update, the next one.
+// Reads the parts of arrays ahead of a cyclic use, such as the optimizer's updates.
 //   for each part:  await(); use it; release()
-// One thread brings in the parts after the one in use, as long as all that are in take at most `bytes`: the next
-// cycle's first parts come in while other work goes on. Another thread drops what was released.
+// One thread reads the parts that follow the part in use, as long as all parts in memory take at most `bytes`. After
+// the last part it reads the next cycle's first parts, while other work goes on. Another thread drops released parts.
 
 class PageStream {
  public:
-  /// A part may have ranges of several arrays; those of other memory than a DiskMemory's are left out. Two parts may be
-  /// in at a time even where they take more than `bytes`.
+  /// A part may have ranges of several arrays; ranges outside a DiskMemory are ignored. Two parts may be in memory at a
+  /// time even if they take more than `bytes`.
   PageStream(std::vector<std::vector<PageRange>> parts, std::int64_t bytes);
   ~PageStream();
   PageStream(const PageStream&) = delete;
   PageStream& operator=(const PageStream&) = delete;
 
-  /// Returns when the next part of the cycle is in memory. Throws Error(input) where the disk did not give it.
+  /// Returns when the next part of the cycle is in memory. Throws Error(input) if the disk failed to read it.
   void await();
-  /// The part awaited last is not used any more in this cycle.
+  /// Call after the last use, in this cycle, of the part awaited last.
   void release();
 
  private:
@@ -95,15 +95,15 @@ class PageStream {
   }
 
   std::vector<std::vector<PageRange>> parts_;
-  std::int64_t max_parts_ = 0;  // in memory at a time
+  std::int64_t max_parts_ = 0;  // most parts in memory at a time
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::int64_t brought_in_ = 0;  // parts since the beginning, as below
+  std::int64_t brought_in_ = 0;  // parts since the start, like the two counts below
   std::int64_t released_ = 0;
-  std::int64_t dropped_ = 0;  // their memory was given back
+  std::int64_t dropped_ = 0;  // parts whose memory was freed
   bool ends_ = false;
   std::exception_ptr problem_;
-  // Declared last: started after, and joined before, what they use.
+  // Declared last: the threads start after, and are joined before, the members that they use.
   std::thread reader_;
   std::thread dropper_;
 };

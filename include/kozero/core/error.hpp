@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// error.hpp: the one exception type, the exit status of each kind of failure, and the report of a process that fails.
+// error.hpp: the exception type, the exit status of each kind of failure, and the report of a failing process.
 //   throw Error(Failure::deck, "model.heads = 0: accepted are 1 and more")
 // Code that detects a failure throws; main alone catches, prints one line and returns the status. report_failure()
 // writes that line where a process must end without returning to main. An error that every rank throws with the same
@@ -48,29 +48,31 @@ inline void require(bool holds, const std::string& text) {
 /// The name among `accepted` nearest to `given` by edit distance, or "" where none is near.
 std::string nearest_name(const std::string& given, const std::string* first, const std::string* last);
 
-// The one line that a process leaves when it ends before its work is done: by main, by a thread
-// that watches another one, or before members are destroyed (which may wait for a dead disk or a lost rank).
+// The line that a process prints when it ends before its work is done: from main, from a watchdog thread,
+// or before members are destroyed (destructors may wait for a dead disk or a lost rank).
 //   report_failure(5, "[rank 1] error: ...");                                    any thread; `status`: the exit status
 //   set_failure_reporter([](int status, const std::string& line) { ... });       records it in files
-// The line goes to stderr first, in one write. Then a thread of its own calls the reporter, which a disk that hangs
-// delays by at most 3 s. Only the first report of a process is written; a later call waits for it to end.
+// The line goes to stderr first, in one write. Then a separate thread calls the reporter; report_failure() waits at
+// most 3 s for the reporter, in case a disk hangs. Only the first report of a process is written; a later call waits
+// for the first to end.
 
-/// Must neither throw nor call MPI. It may outlive the objects of the thread that set it: it owns what it needs.
+/// Must neither throw nor call MPI. The reporter may outlive the objects of the thread that set it, so it must own all
+/// that it uses.
 using FailureReporter = std::function<void(int status, const std::string& line)>;
 
-/// An empty `reporter` restores the default: stderr alone.
+/// An empty `reporter` restores the default, which writes only to stderr.
 void set_failure_reporter(FailureReporter reporter);
 
-/// `line` without its line break. Returns when a launcher that reads stderr through a pipe has taken the line (waits at
-/// most 1 s for that), so that the caller may abort the job.
+/// `line` has no line break. If a launcher reads stderr through a pipe, waits at most 1 s until the launcher has read
+/// the line, so that the caller may then abort the job.
 void report_failure(int status, const std::string& line);
 
-/// "[rank 1] error: what", or for Failure::preempted's status, which is no error, "[rank 1] what".
+/// "[rank 1] error: what"; for the status of Failure::preempted, which is not an error, "[rank 1] what".
 std::string failure_line(int rank, int status, const std::string& what);
 
 inline constexpr const char* kMemoryExhausted = "memory is exhausted on this node (an allocation failed)";
 
-/// From now on std::terminate reports its exception, or that there is none, calls `end` and aborts.
+/// From now on std::terminate reports the current exception, or that there is none, calls `end` and aborts.
 void report_terminate(int rank, void (*end)(int status));
 
 }  // namespace kozero

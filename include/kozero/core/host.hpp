@@ -10,28 +10,28 @@
 
 namespace kozero {
 
-// The CPUs that this process may run on, and which of them are one core.
+// The CPUs that this process may run on, and their cores.
 
 /// CPU numbers, ascending.
 using CpuSet = std::vector<int>;
 
-/// What the launcher and the control group left to this process. Where OpenMP has bound the calling thread to a place
-/// since (OMP_PROC_BIND=true binds the first thread to the first place, in every rank alike), all of its places.
+/// The CPUs that the launcher and the control group allow to this process. If OpenMP has since bound the calling thread
+/// to one place (OMP_PROC_BIND=true binds the first thread of every rank to the first place), the CPUs of all places.
 CpuSet allowed_cpus();
 
-/// The same CPUs, those of one core together, in the order of their first.
+/// The same CPUs grouped by core, in the order of each core's first CPU.
 std::vector<CpuSet> cores_of(const CpuSet& cpus);
 
 /// "0-3,6".
 std::string as_ranges(const CpuSet& cpus);
 
-/// "AMD EPYC 9B14 96-Core Processor"; "CPU" where the system does not tell.
+/// "AMD EPYC 9B14 96-Core Processor"; "CPU" if the system does not report a name.
 std::string cpu_name();
 
-/// Lets the calling thread run wherever this rank's threads may: it inherits the one core that its maker is bound to.
+/// Lets the calling thread run on all CPUs of this rank. A new thread inherits the core to which its creator is bound.
 void run_on_any_cpu();
 
-/// Whether the calling thread now runs on these CPUs alone.
+/// Binds the calling thread to these CPUs. Returns whether that succeeded.
 bool bind_this_thread(const CpuSet& cpus);
 
 }  // namespace kozero
@@ -43,8 +43,9 @@ bool bind_this_thread(const CpuSet& cpus);
 
 namespace kozero {
 
-// Writes past the caches, for what is read much later or by another core: fetching the lines they go
-// to would be a third of the traffic. memcpy does so itself only where one call moves more than the last cache holds.
+// Stores that bypass the caches, for data read much later or by another core. A normal store first reads the cache line
+// that it writes, a third of a copy's traffic. memcpy bypasses the caches only if one call exceeds the last-level
+// cache.
 
 inline constexpr std::int64_t kCacheLine = 64;  ///< bytes
 #if defined(KOZERO_STREAMS) && defined(__AVX512F__)
@@ -56,8 +57,8 @@ inline constexpr std::int64_t kStreamAlignment = 16;
 /// Whether stream_line may write to `to`.
 inline bool can_stream_to(const void* to) { return reinterpret_cast<std::uintptr_t>(to) % kStreamAlignment == 0; }
 
-/// Copies one line of kCacheLine bytes, in one store where there is such a one; `to` is aligned to kStreamAlignment.
-/// end_stream() follows the last one.
+/// Copies one line of kCacheLine bytes, with AVX-512 in one store; `to` is aligned to kStreamAlignment. Call
+/// end_stream() after the last line.
 inline void stream_line(void* to, const void* from) {
 #if defined(KOZERO_STREAMS) && defined(__AVX512F__)
   _mm512_stream_si512(static_cast<__m512i*>(to), _mm512_loadu_si512(from));
@@ -77,7 +78,7 @@ inline void end_stream() {
 #endif
 }
 
-/// memcpy of disjoint ranges.
+/// memcpy of disjoint ranges by streaming stores, where `to` is aligned for them.
 inline void stream_copy(void* to, const void* from, std::int64_t bytes) {
   auto* out = static_cast<char*>(to);
   const auto* in = static_cast<const char*>(from);

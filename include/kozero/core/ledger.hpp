@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// ledger.hpp: who owns how many bytes, planned and real, by one and the same code.
-// Every large buffer is taken from a MemoryLedger under a category and a label. A ledger that only plans hands out
+// ledger.hpp: bytes by category and label, planned and allocated by the same code.
+// Every large buffer is taken from a MemoryLedger under a category and a label. A ledger that only plans returns
 // Views with a null pointer and the right extent, so `kozero plan` runs the constructors that training runs.
-// Memory is zeroed on the device's threads (first touch), 64-byte aligned, on large pages,
-// and lives as long as the ledger. Scratch cuts a block of it into arrays of one call.
+// Memory is zeroed on the device's threads (first touch), aligned to 64 bytes, on large pages where the system grants
+// them, and lives as long as the ledger. Scratch divides a block of memory into the arrays of one call.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -28,8 +28,8 @@ enum class Memory : int {
   activations,
   communication,
   workspace,
-  staging,  ///< the host's, where arrays lie in a device's
-  disk      ///< no memory: files that are mapped
+  staging,  ///< host memory beside arrays in device memory
+  disk      ///< mapped files, which need no memory of their own
 };
 inline constexpr std::array<std::string_view, 9> kMemoryNames = {
     "parameters", "gradients", "optimizer", "gathered", "activations", "communication", "workspace", "staging", "disk"};
@@ -48,15 +48,15 @@ class MemoryLedger {
   MemoryLedger(const MemoryLedger&) = delete;
   MemoryLedger& operator=(const MemoryLedger&) = delete;
 
-  /// Books extent * sizeof(T) bytes of device memory and returns them, zeroed. Throws Error(internal) with the
-  /// category, the label and the bytes where the memory cannot be had.
+  /// Books extent * sizeof(T) bytes of device memory and returns them, zeroed. If the allocation fails, throws
+  /// Error(internal) with the category, the label and the bytes.
   template <class T>
   Vector<T> take(Memory category, const std::string& label, std::int64_t extent) {
     void* memory = take_bytes(category, label, extent * static_cast<std::int64_t>(sizeof(T)));
     return Vector<T>(static_cast<T*>(memory), static_cast<std::size_t>(extent));
   }
-  /// The same from `source`, which outlives its use; of the ledger's own memory where the source has none. What a
-  /// source has on the host or on a disk is booked as staging or disk.
+  /// The same with memory from `source`, which must outlive the array; from the ledger if the source returns nullptr.
+  /// Memory on the host is booked as staging, memory on a disk as disk, instead of under `category`.
   template <class T>
   Vector<T> take(Memory category, const std::string& label, std::int64_t extent, MemorySource& source) {
     void* memory = take_bytes(category, label, extent * static_cast<std::int64_t>(sizeof(T)), &source);
@@ -67,18 +67,18 @@ class MemoryLedger {
     return as_matrix(take<T>(category, label, rows * columns), rows, columns);
   }
 
-  /// Books bytes that something else owns (an MPI window, a library's workspace).
+  /// Books bytes that are allocated outside the ledger (an MPI window, a library's workspace).
   void book(Memory category, const std::string& label, std::int64_t bytes);
 
   [[nodiscard]] bool plans_only() const { return mode_ == Mode::plan; }
   [[nodiscard]] std::int64_t bytes(Memory category) const;
-  /// Without what lies on a disk.
+  /// The sum over all categories but disk.
   [[nodiscard]] std::int64_t total() const;
   [[nodiscard]] const std::vector<Line>& lines() const { return lines_; }
 
  private:
   void* take_bytes(Memory category, const std::string& label, std::int64_t bytes, MemorySource* source = nullptr);
-  /// Throws Error(internal) where there is none.
+  /// Throws Error(internal) if the allocation fails.
   void* allocate(Memory category, const std::string& label, std::int64_t words);
 
   Mode mode_;
@@ -86,23 +86,23 @@ class MemoryLedger {
   std::vector<void*> owned_;
 };
 
-// One block of memory cut into arrays that live no longer than a call.
+// One block of memory divided into arrays that live no longer than a call.
 //   planning:  Scratch plan;             take from it     plan.bytes() is what the call needs; the arrays are null
 //   running:   Scratch scratch(memory);  take the same    arrays follow each other, aligned to 256 bytes
-// One function takes all arrays of a call. The plan and the run both call it, so that they cannot differ.
+// One function takes all arrays of a call. The plan and the run both call this function, so that they cannot differ.
 
 class Scratch {
  public:
   Scratch() = default;
   explicit Scratch(Vector<std::byte> memory)
       : Scratch(memory.data(), static_cast<std::int64_t>(memory.extent(0)), 256) {}
-  /// One host thread's, with arrays on cache lines. Null: planning. The caller vouches for the memory's extent.
+  /// For one host thread, with arrays on cache lines. nullptr: planning. The extent of `memory` is not checked.
   static Scratch of_thread(void* memory) {
     const std::int64_t extent = memory == nullptr ? kPlanning : std::numeric_limits<std::int64_t>::max();
     return Scratch(static_cast<std::byte*>(memory), extent, 64);
   }
 
-  /// Throws Error(internal) where more is taken than there is.
+  /// Throws Error(internal) if the block is too small.
   template <class T>
   T* take(std::int64_t extent) {
     const std::int64_t first = bytes_;

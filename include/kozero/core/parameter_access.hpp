@@ -4,19 +4,19 @@
 //   acquire(u) ... use ... release(u)          forward, and again in backward
 //   gradient(u) ... add into it ... gradient_ready(u)   once per unit and micro-step, after its last contributor
 // The flat Views have the unit's extent; a tensor lies at its row's offset (ParameterTable). Backward adds into
-// gradient(u): it is zero, or holds earlier contributions. But where gradient(u).begins, Parameter::overwritten rows
-// hold anything, and their first contributor overwrites them. A unit of VocabularyUse::both has two sums: lookups add
-// to lookup_gradient(u), at another time, and each sum is ready once. No communicator or rank is visible from here, nor
-// what is sharded.
+// gradient(u), which is zero or holds earlier contributions. Exception: where gradient(u).begins, rows with
+// Parameter::overwritten are uninitialized, and their first contributor overwrites them. A unit of VocabularyUse::both
+// has two sums: lookups add to lookup_gradient(u) at another time, and each sum becomes ready once per micro-step. The
+// interface hides communicators, ranks and sharding.
 #pragma once
 #include <kozero/core/views.hpp>
 
 namespace kozero {
 
-/// What backward adds a unit's gradient to.
+/// The buffer to which backward adds a unit's gradient.
 struct UnitGradient {
   Vector<float> values;
-  bool begins = false;  ///< nothing was contributed yet
+  bool begins = false;  ///< no contribution was added yet
 };
 
 template <class Scalar>
@@ -29,8 +29,8 @@ class ParameterAccess {
   /// The unit's gradient buffer, valid until gradient_ready(unit).
   virtual UnitGradient gradient(int unit) = 0;
   virtual void gradient_ready(int unit) = 0;
-  /// The buffer for what lookups add to a unit of VocabularyUse::both, valid until lookup_gradient_ready(unit). Nothing
-  /// in it is to be overwritten.
+  /// The buffer for the lookups' gradient of a unit of VocabularyUse::both, valid until lookup_gradient_ready(unit).
+  /// Contributors add to the buffer and never overwrite it.
   virtual UnitGradient lookup_gradient(int unit) = 0;
   virtual void lookup_gradient_ready(int unit) = 0;
 };

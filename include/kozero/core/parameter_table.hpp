@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// parameter_table.hpp: the tensors of a model, the units that hold them, the shards of a unit that ranks own, and the
-// buffers that units share.
+// parameter_table.hpp: the tensors of a model, the units that hold them, the ranks' shards of a unit, and the buffers
+// that units share.
 //   flat array = unit 0 | unit 1 | ...       unit = tensor, pad to 64, tensor, pad to 64, ...
 //   shard = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*shard, extent), min((r+1)*shard, extent))
 // Every element has one owner in any configuration. The header includes no Kokkos.
@@ -15,10 +15,10 @@
 
 namespace kozero {
 
-// Which tensors a model has, and where each lies in its unit.
+// The tensors of a model and their places in units.
 //   flat array = unit 0 | unit 1 | ...       unit = tensor, pad to 64, tensor, pad to 64, ..., pad to unit_multiple()
-// A unit (the embedding, one transformer block, the head with the final norm) is what ZeRO gathers, reduces and cuts.
-// A tensor lies in one unit, but for a vocabulary in blocks (model.vocab_block), whose blocks of rows are units.
+// ZeRO gathers, reduces and shards units: the embedding, one or more transformer blocks, the head with the final norm.
+// A tensor lies in one unit, except a vocabulary in blocks (model.vocab_block): each block of its rows is a unit.
 // Inside a unit every tensor, or group of tensors that one kernel reads as one matrix, is aligned to 64 elements.
 // The model fills the table once; zero, optim and io read it. Pads are zero and appear in no file, norm or count.
 
@@ -28,8 +28,9 @@ inline constexpr std::int64_t kAlignment = 64;  ///< elements: 256 bytes of f32
 constexpr std::int64_t aligned(std::int64_t extent) { return (extent + kAlignment - 1) / kAlignment * kAlignment; }
 
 /// The multiple to which a unit's extent is rounded up: the largest power of two that pads it by less than 1/1024, but
-/// at least kAlignment. The shards of n ranks are equal for each power of two n up to unit_multiple() / kAlignment (64
-/// for a block of GPT-2 124M). NCCL has a single collective for equal shards, and needs n calls for others.
+/// at least kAlignment and at most 512 kAlignment. The shards of n ranks are equal for each power of two n up to
+/// unit_multiple() / kAlignment (64 for a block of GPT-2 124M). NCCL has a single collective for equal shards, and
+/// needs n calls for unequal shards.
 constexpr std::int64_t unit_multiple(std::int64_t extent) {
   const auto largest = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(extent) / 1024));
   return std::clamp(largest, kAlignment, 512 * kAlignment);
@@ -37,64 +38,65 @@ constexpr std::int64_t unit_multiple(std::int64_t extent) {
 
 enum class Initial { normal, zeros, ones };
 
-/// As it is published, and as files hold it.
+/// A tensor as published, and as stored in files.
 struct Tensor {
   std::string name;                 ///< "h.0.attn.c_attn.weight"
-  std::vector<std::int64_t> shape;  ///< in its published orientation
+  std::vector<std::int64_t> shape;  ///< in the published orientation
 
   [[nodiscard]] std::int64_t extent() const;  ///< elements
 };
 
-/// What a range of a unit's elements, such as a shard, has of a tensor.
+/// The overlap of a tensor with a range of a unit's elements, such as a shard.
 struct TensorPart {
-  std::int64_t begin = 0;   ///< the range's element that is the first of these
-  std::int64_t first = 0;   ///< the tensor's
-  std::int64_t extent = 0;  ///< 0: nothing
+  std::int64_t begin = 0;   ///< the overlap's first element, counted from the range's first
+  std::int64_t first = 0;   ///< the same element, counted from the tensor's first
+  std::int64_t extent = 0;  ///< elements; 0: no overlap
 };
 
-/// Consecutive elements of a tensor that lie in one unit: all of them, or a block of its rows.
+/// Consecutive elements of a tensor in one unit: the whole tensor, or a block of its rows.
 struct Parameter {
   std::string name;                 ///< the tensor's
-  std::vector<std::int64_t> shape;  ///< of these elements
+  std::vector<std::int64_t> shape;  ///< shape of these elements
   int tensor = 0;                   ///< index into ParameterTable::tensors()
-  std::int64_t first = 0;           ///< the tensor's element that is the first of these
+  std::int64_t first = 0;           ///< the first of these elements, counted from the tensor's first
   int unit = 0;
-  std::int64_t offset = 0;  ///< elements from the unit's first
-  std::int64_t pad = 0;     ///< zeros directly behind it that some kernel reads as more rows of its matrix
+  std::int64_t offset = 0;  ///< elements from the unit's begin
+  std::int64_t pad = 0;     ///< zeros directly behind the elements, which a kernel reads as more rows of the matrix
   bool decay = true;        ///< weight decay applies
-  bool overwritten = false;  ///< a micro-step's first contribution overwrites its gradient: it need not be zero before
+  bool overwritten = false;  ///< a micro-step's first contribution overwrites the gradient, which need not be zeroed
   Initial initial = Initial::normal;
   float deviation = 0.02F;  ///< standard deviation of Initial::normal
 
   [[nodiscard]] std::int64_t extent() const;  ///< without the pad
-  /// Of the unit's elements [begin, begin + extent).
+  /// The overlap with the unit's elements [begin, begin + extent).
   [[nodiscard]] TensorPart part_in(std::int64_t begin, std::int64_t extent) const;
 };
 
-/// What a block of a vocabulary is used for. `both`, tied: a micro-step adds to its gradient twice, far apart, so that
-/// each use has a sum of its own over the step, and the sums are added at its end (ParameterAccess::lookup_gradient).
+/// The use of a block of a vocabulary. `both` is a tied vocabulary: a micro-step adds to the block's gradient at two
+/// distant times, so each use has a separate sum, and the sums are added at the step's end
+/// (ParameterAccess::lookup_gradient).
 enum class VocabularyUse { none, lookup, head, both };
 
-/// Slots of a decoder's units. Embedding and untied head share one: they are never held together.
+/// Slots of a decoder's units. The embedding and an untied head share a slot, since they are never held together.
 inline constexpr int kEmbeddingSlot = 0, kBlockSlot = 1, kHeadSlot = 2;
 
 struct Unit {
   std::string name;
   std::int64_t extent = 0;  ///< elements with pads: a multiple of unit_multiple()
-  std::int64_t offset = 0;  ///< of its first element in the whole flat array
-  int slot = 0;  ///< units of a slot are used one at a time, or in small groups, so that they share a few buffers
+  std::int64_t offset = 0;  ///< of the unit's first element in the flat array
+  int slot = 0;  ///< units of a slot share a few buffers, since they are used one at a time or in small groups
   VocabularyUse vocabulary = VocabularyUse::none;  ///< other than none only where the unit is a block of a vocabulary
 };
 
 class ParameterTable {
  public:
-  /// Opens a unit; later `add` calls put tensors into it. Returns its number.
+  /// Opens a unit, to which later `add` calls append tensors. Returns the unit's number.
   int add_unit(const std::string& name, int slot, VocabularyUse vocabulary = VocabularyUse::none);
   /// Appends a tensor to the open unit at the next multiple of 64 elements. Returns the row's number.
   int add(Parameter parameter) { return append(std::move(parameter), true); }
-  /// Appends a tensor directly behind the previous one: both are rows of one matrix for some kernel.
+  /// Appends a tensor directly behind the previous one, so that a kernel reads both as rows of one matrix.
   int add_joined(Parameter parameter) { return append(std::move(parameter), false); }
-  /// Appends more of the tensor that was added last, whose first extent grows by the parameter's, to the open unit.
+  /// Appends further rows of the tensor added last to the open unit; the tensor's first extent grows by their number.
   int continue_tensor(Parameter parameter);
 
   [[nodiscard]] const std::vector<Tensor>& tensors() const { return tensors_; }
@@ -118,7 +120,7 @@ class ParameterTable {
 
  private:
   int append(Parameter parameter, bool align);
-  /// Into the open unit, behind what is there.
+  /// Places the parameter in the open unit, behind the parameters already placed there.
   int place(Parameter parameter, bool align);
 
   std::vector<Tensor> tensors_;
@@ -126,10 +128,10 @@ class ParameterTable {
   std::vector<Unit> units_;
 };
 
-// How n ranks cut one flat extent into contiguous shards.
+// The contiguous shards of one flat extent over n ranks.
 //   shard = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*shard, extent), min((r+1)*shard, extent))
 // The last shards may be short or empty (unit_multiple() avoids it). Every element has one owner in any configuration.
-// With fewer owners than ranks the last `num_owners` ranks own the shards of a partition over that many ranks.
+// With fewer owners than ranks, the last `num_owners` ranks own the shards of a partition over `num_owners` ranks.
 
 class Partition {
  public:
@@ -148,7 +150,7 @@ class Partition {
   [[nodiscard]] std::int64_t size(int rank) const { return end(rank) - begin(rank); }
   /// The largest shard of any rank: the first owner's.
   [[nodiscard]] std::int64_t largest() const { return size(num_ranks_ - num_owners_); }
-  /// Whether all ranks' shards are equally large.
+  /// Whether all ranks' shards have the same size.
   [[nodiscard]] bool is_even() const { return num_owners_ == num_ranks_ && size(num_ranks_ - 1) == largest(); }
 
  private:
@@ -170,14 +172,14 @@ struct UnitRange {
   std::int64_t first = 0;
 };
 
-// Which elements of each unit one rank of n owns: its shards. A flat array of them holds the shards in unit order.
+// The shards that one rank of n owns, one of each unit. A flat array of these shards holds them in unit order.
 
 class ShardLayout {
  public:
   ShardLayout(const ParameterTable& table, int num_ranks, int rank);
 
   [[nodiscard]] const Partition& partition(int unit) const { return partitions_.at(static_cast<std::size_t>(unit)); }
-  /// The shard of a unit; `first` is where it begins in the flat array of shards.
+  /// The shard of a unit; `first` is the shard's begin in the flat array of shards.
   [[nodiscard]] const UnitRange& shard(int unit) const { return shards_.at(static_cast<std::size_t>(unit)); }
   /// By unit.
   [[nodiscard]] const std::vector<UnitRange>& shards() const { return shards_; }
@@ -190,10 +192,10 @@ class ShardLayout {
   std::int64_t extent_ = 0;
 };
 
-// How many buffers the units of a slot share, and which of them a unit uses.
+// The number of buffers that the units of a slot share, and the buffer of each unit.
 //   a slot whose units are used one after another has 1 + ahead buffers, that of the transformer's blocks held + ahead,
 //   never more than it has units      any other slot has one      the i-th unit of a slot uses its buffer i mod buffers
-// So held + ahead consecutive blocks have different buffers: `held` are in use, the others travel.
+// So held + ahead consecutive units of blocks have different buffers: `held` are in use, the others are being gathered.
 
 class SlotBuffers {
  public:

@@ -14,8 +14,9 @@ namespace kozero {
 
 // The upper half of a float, for storage: 8 bits of exponent, 8 of significand (one of them implied).
 //   Bfloat16(x) rounds to nearest, ties to even, |error| <= 2^-8 |x|       static_cast<float>(b) is exact
-// Every NaN becomes one NaN, an overflow infinity. There is no arithmetic: kernels compute in float. Both conversions
-// are integer operations without a branch, so that loops over them become SIMD; a GPU rounds by its own instruction.
+// Every NaN becomes the same NaN, and an overflow becomes infinity. There is no arithmetic: kernels compute in float.
+// Both conversions are integer operations without a branch, so that loops over them become SIMD; a GPU uses its own
+// instruction.
 
 class Bfloat16 {
  public:
@@ -46,9 +47,9 @@ static_assert(sizeof(Bfloat16) == 2 && alignof(Bfloat16) == 2, "arrays of it are
 // IEEE 754's binary16, for storage: 5 bits of exponent, 11 of significand (one of them implied).
 //   Float16(x) rounds to nearest, ties to even, |error| <= 2^-11 |x| from 2^-14 on, <= 2^-25 below; from 65520 on it is
 //   infinity       static_cast<float>(h) is exact
-// Bit for bit what processors' own conversions give, a NaN included. There is no arithmetic: kernels compute in float.
-// Both conversions have no branch, so that loops over them become SIMD, and meet no denormal float, which a processor
-// may take for zero: the least subnormal here is 2^-24. A GPU converts by its own instructions.
+// The results equal those of the processors' own conversions bit for bit, NaN included. There is no arithmetic: kernels
+// compute in float. Both conversions have no branch, so that loops over them become SIMD. They create no denormal
+// float, which a processor may flush to zero: the least subnormal here is 2^-24. A GPU uses its own instructions.
 
 class Float16 {
  public:
@@ -73,9 +74,9 @@ class Float16 {
     constexpr std::uint32_t kInfinity = 0x7C00U;
     const auto bits = Kokkos::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-    // A carry may make it the next power of two, or infinity.
+    // A carry may round up to the next power of two, or to infinity.
     const std::uint32_t normal = (magnitude - kRebias + 0xFFFU + ((magnitude >> 13) & 1U)) >> 13;
-    // From 1/2 to 1 floats are multiples of 2^-24, as subnormals here are: the sum is rounded as they are to be.
+    // Floats from 1/2 to 1 are multiples of 2^-24, like the subnormals here, so the sum rounds like a subnormal.
     const std::uint32_t subnormal = Kokkos::bit_cast<std::uint32_t>(Kokkos::bit_cast<float>(magnitude) + 0.5F) - kHalf;
     const std::uint32_t finite = magnitude < kRebias + (1U << 23) ? subnormal : normal;
     const std::uint32_t number = magnitude < 0x47800000U ? finite : kInfinity;  // 2^16
@@ -86,7 +87,7 @@ class Float16 {
   KOKKOS_INLINE_FUNCTION static float widened(std::uint16_t bits) {
     constexpr std::uint32_t kLeastNormal = kRebias + (1U << 23);  // 2^-14 as a float
     const std::uint32_t shifted = (bits & 0x7FFFU) << 13;
-    // A subnormal is what a number of 2^-14's exponent and its fraction has beyond 2^-14.
+    // A subnormal is the difference between 2^-14 and the number with the exponent of 2^-14 and the same fraction.
     const float beyond = Kokkos::bit_cast<float>(shifted + kLeastNormal) - Kokkos::bit_cast<float>(kLeastNormal);
     const std::uint32_t normal = shifted + (shifted < (31U << 23) ? kRebias : 2U * kRebias);
     const std::uint32_t magnitude = shifted < (1U << 23) ? Kokkos::bit_cast<std::uint32_t>(beyond) : normal;
@@ -100,24 +101,25 @@ static_assert(sizeof(Float16) == 2 && alignof(Float16) == 2, "arrays of it are a
 
 }  // namespace kozero
 
-/// X(T) for each type of 16 bits, and for all types: what a file instantiates its templates for.
+/// X(T) for each 16-bit type, and for each stored type. Files use these lists to instantiate their templates.
 #define KOZERO_FOR_16_BIT_TYPES(X) X(Bfloat16) X(Float16)
 #define KOZERO_FOR_STORED_TYPES(X) X(float) KOZERO_FOR_16_BIT_TYPES(X)
 
 namespace kozero {
 
-// In which type a run stores weights and activations.
+// The type in which a run stores weights and activations.
 //   f32          weights are their own master
 //   bf16, fp16   weights and activations in 16 bits; master weights, moments, gradients and all sums in float
-// A further type is a line in each of the lists here, and what back ends do with it (kernels/matmul/matmul.hpp).
+// A further type needs a line in each of the lists here, and support by the back ends of products
+// (kernels/matmul/matmul.hpp).
 
 enum class Precision { f32, bf16, fp16 };
 
-/// Whether weights of this type have a float master beside them, from which they are rounded.
+/// Whether weights of this type are rounded from a separate float master.
 template <class Scalar>
 inline constexpr bool has_master = !std::is_same_v<Scalar, float>;
 
-/// Bytes of a parameter: what the network reads, and its master beside it.
+/// Bytes of a parameter: the value that the network reads, and a separate master.
 struct ParameterBytes {
   std::int64_t stored;
   std::int64_t master;
@@ -132,7 +134,7 @@ constexpr const char* name_of(Precision precision) {
   return kNames[static_cast<int>(precision)];
 }
 
-/// call(Scalar()), the type being that of the precision.
+/// Calls call(Scalar()) with the stored type of `precision`.
 template <class Call>
 decltype(auto) with_stored_type(Precision precision, const Call& call) {
   if (precision == Precision::bf16) return call(Bfloat16());

@@ -14,14 +14,14 @@
 
 namespace kozero {
 
-// How far this process's main thread has come, for reports of ranks that wait in vain.
+// The position of this process's main thread, for reports of ranks that wait in vain.
 //   { const Phase phase("evaluation"); ... }      position().step = 12;      position().unit = 3;
-// Written by the main thread, read by any. Names are string literals.
+// Written by the main thread, read by any thread. Names are string literals.
 
 struct Position {
   std::atomic<const char*> phase{"start-up"};
   std::atomic<std::int64_t> step{0};  ///< 0: before the first
-  std::atomic<int> unit{-1};          ///< whose collective is the newest, behind the table's those of lookups; -1: none
+  std::atomic<int> unit{-1};          ///< unit of the newest collective (lookups: behind the table's units); -1: none
 };
 
 inline Position& position() {
@@ -29,7 +29,7 @@ inline Position& position() {
   return here;
 }
 
-/// Names the phase from construction to destruction.
+/// Sets the phase's name from construction to destruction.
 class Phase {
  public:
   explicit Phase(const char* name) : before_(position().phase.exchange(name)) {}
@@ -43,7 +43,7 @@ class Phase {
 
 // Seconds by phase of a step.
 //   { auto timer = timeline.phase("forward_backward"); ... }     from construction to destruction, without a fence
-// The trainer reads and clears the sums once a step. A phase is also the process's position (timing.hpp).
+// The trainer reads and clears the sums once a step. A phase also sets the position's phase.
 
 class Timeline {
  public:
@@ -73,15 +73,16 @@ class Timeline {
 
 // The median of repeated measurements, and a sample of bounded size of a long series of them.
 
-/// The upper one of an even number of values; 0 of none.
+/// The upper of the two middle values if their number is even; 0 if there are none.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0.0;
   std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
   return values[values.size() / 2];
 }
 
-/// Every stride-th value of a series of any length, the first one included. The stride is 1 until kCapacity values are
-/// kept; then every second of them is dropped and the stride doubles, as often as needed. All memory is taken at once.
+/// Every stride-th value of a series of any length, the first value included. The stride is 1 until kCapacity values
+/// are kept; then every second value is dropped and the stride doubles, as often as needed. All memory is taken at
+/// once.
 class ThinnedSeries {
  public:
   static constexpr std::size_t kCapacity = 4096;

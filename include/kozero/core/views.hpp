@@ -10,10 +10,10 @@
 
 namespace kozero {
 
-// Where arrays live and how they are spelled.
+// The memory of arrays and their types.
 // Device is the execution space this build computes on (OpenMP threads, or one CUDA device). All arrays are row-major
-// (LayoutRight) Kokkos Views without reference counting: their memory is owned by a MemoryLedger, planned at start.
-// Legend, everywhere: B batch, T positions, C channels, H heads, D head size, V vocabulary, L layers, N = B*T rows.
+// (LayoutRight) Kokkos Views without reference counting; a MemoryLedger owns their memory, planned at start.
+// Legend of all comments: B batch, T positions, C channels, H heads, D head size, V vocabulary, L layers, N = B*T rows.
 
 using Device = Kokkos::DefaultExecutionSpace;
 using DeviceMemory = Device::memory_space;
@@ -34,14 +34,14 @@ using HostMatrix = Matrix<T, Kokkos::HostSpace>;
 /// Token ids on the device; every tokenizer's ids fit.
 using Token = std::int32_t;
 
-/// The contiguous elements [first, first + extent) of a vector; of a planned vector (no memory), a planned one.
+/// The contiguous elements [first, first + extent) of a vector. A slice of a planned vector (no memory) is planned.
 template <class T, class Memory>
 Vector<T, Memory> slice(const Vector<T, Memory>& all, std::int64_t first, std::int64_t extent) {
   T* begin = all.data() == nullptr ? nullptr : all.data() + first;
   return Vector<T, Memory>(begin, static_cast<std::size_t>(extent));
 }
 
-/// The bits of a vector, four bytes a word. Of 16-bit values it takes an even number, as shards have.
+/// The bits of a vector in words of four bytes. The number of 16-bit values must be even, as it is in shards.
 template <class T, class Memory>
 Vector<std::uint32_t, Memory> words_of(const Vector<T, Memory>& values) {
   using Word = std::uint32_t;
@@ -55,8 +55,8 @@ Matrix<T, Memory> as_matrix(const Vector<T, Memory>& flat, std::int64_t rows, st
   return Matrix<T, Memory>(flat.data(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
 
-// Numbers that kernels write while the host goes on, and the host reads after a fence.
-// On a GPU they lie in pinned memory of the host, which kernels reach: a number costs no copy and no wait of its own.
+// Numbers that kernels write while the host continues, and that the host reads after a fence.
+// On a GPU build they are in pinned host memory, which kernels reach, so that a number needs no copy and no extra wait.
 
 using HostScalars = Kokkos::View<double*, Kokkos::SharedHostPinnedSpace>;
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// communicator_decorators.hpp: communicators that wrap another one: checked, counted, staged.
+// communicator_decorators.hpp: communicators that wrap another communicator: checked, counted, staged.
 //   checked   ranks compare collective, fold, count and element size before each collective
 //   counted   counts calls, bytes and seconds of each collective
-//   staged    moves device memory through a pinned host buffer, for communicators that read host memory alone
+//   staged    moves device memory through a pinned host buffer, for communicators that read only host memory
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace kozero::dist {
 
-// A communicator that hands everything to the one it owns; decorators override some of it.
+// A communicator that forwards every call to the communicator that it owns; decorators override some calls.
 
 class CommunicatorDecorator : public Communicator {
  public:
@@ -56,13 +56,14 @@ class CommunicatorDecorator : public Communicator {
   std::unique_ptr<Communicator> inner_;
 };
 
-// Before each collective the ranks compare what they call: collective, fold, count, element size.
-// Where two differ every rank throws Error(internal, seen by all ranks) naming both and what each called; without the
-// check one waits in vain or gets another one's bytes. Debug builds put it around every communicator of several ranks.
+// Before each collective the ranks compare their calls: collective, fold, count, element size.
+// If two ranks differ, every rank throws Error(internal, seen by all ranks) naming both ranks and their calls. Without
+// the check a rank would wait in vain or receive another collective's bytes. By default, debug builds wrap every
+// communicator of several ranks in it.
 
 class CheckedCommunicator final : public CommunicatorDecorator {
  public:
-  /// `checks`: control traffic of its own between the same ranks.
+  /// `checks`: a communicator for control traffic between the same ranks, used by the checks alone.
   CheckedCommunicator(std::unique_ptr<Communicator> inner, std::unique_ptr<Communicator> checks)
       : CommunicatorDecorator(std::move(inner)), checks_(std::move(checks)) {}
 
@@ -85,28 +86,28 @@ class CheckedCommunicator final : public CommunicatorDecorator {
     broadcast_control
   };
 
-  /// `ranks`: those that a Fold adds up.
+  /// `ranks`: the number of ranks in the Fold.
   void check(Call call, std::int64_t count, std::size_t element_size, int ranks = 0);
 
   std::unique_ptr<Communicator> checks_;
 };
 
-// Counts calls, bytes sent by this rank and seconds in all parts of them, by collective.
+// Counts, for each collective, its calls, the bytes that this rank sends, and the seconds spent in start and the waits.
 //   reduce_scatter   (S - own shard) bytes        all_gather   (n - 1) * own shard        S: the full array, n ranks
-// Summed over the ranks each call is (n - 1) * S, however the shards fall; a rank that a Fold leaves out sends nothing.
+// Summed over the ranks each call is (n - 1) * S for any partition; a rank that a Fold leaves out sends nothing.
 // `bytes_across` is the part of `bytes` that goes to other groups. Control traffic is not counted.
 
 struct CollectiveCount {
   std::string_view collective;
   std::int64_t calls = 0;
   std::int64_t bytes = 0;
-  std::int64_t bytes_across = 0;  ///< of them, to other groups
+  std::int64_t bytes_across = 0;  ///< part of `bytes` sent to other groups
   double seconds = 0.0;
 };
 
 class CountedCommunicator final : public CommunicatorDecorator {
  public:
-  /// In groups of so many consecutive ranks; 0: all are one.
+  /// Groups are `ranks_a_group` consecutive ranks; 0: all ranks are one group.
   explicit CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_a_group = 0);
 
   Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override;
@@ -115,7 +116,7 @@ class CountedCommunicator final : public CommunicatorDecorator {
   void wait(Pending pending) override;
   void wait_until_reusable(Pending pending) override;
 
-  /// One row a collective, since the start or the last reset.
+  /// One row per collective, since the start or the last reset.
   [[nodiscard]] const std::array<CollectiveCount, 2>& counts() const { return counts_; }
   void reset();
 
@@ -127,14 +128,14 @@ class CountedCommunicator final : public CommunicatorDecorator {
   int first_of_group_;
 };
 
-// Device memory through a communicator that only reads host memory.
+// Collectives on device memory through a communicator that reads only host memory.
 //   device -> one pinned host buffer -> the inner collective, in place -> device, chunk by chunk of all shards
-// The sums are the inner communicator's, so its bits. All of it is done in start: there is one buffer. The buffer is
-// booked under Memory::staging.
+// The inner communicator computes the sums, so the bits are the same. There is one buffer, so start completes the whole
+// collective. The buffer is booked under Memory::staging.
 
 class StagedCommunicator final : public CommunicatorDecorator {
  public:
-  /// `staging_bytes`: of the buffer; it holds at least one 64-element chunk of 8 bytes for each rank and one more.
+  /// `staging_bytes`: the buffer's size, raised to at least size() + 1 chunks of 64 elements of 8 bytes.
   StagedCommunicator(std::unique_ptr<Communicator> inner, MemoryLedger& ledger, std::int64_t staging_bytes);
 
   Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override;
@@ -142,11 +143,11 @@ class StagedCommunicator final : public CommunicatorDecorator {
                            std::size_t element_size) override;
   void wait(Pending /*pending*/) override {}
   void wait_until_reusable(Pending /*pending*/) override {}
-  /// Host memory cannot hold a device's arrays.
+  /// nullptr: host memory cannot hold a device's arrays.
   void* share(const std::string& /*label*/, std::int64_t /*bytes*/) override { return nullptr; }
   [[nodiscard]] bool shares_gathered() const override { return false; }
 
-  /// What a rank of `size` books.
+  /// Bytes that one of `size` ranks books.
   static std::int64_t buffer_bytes(int size, std::int64_t staging_bytes);
 
  private:

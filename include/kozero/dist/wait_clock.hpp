@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // wait_clock.hpp: how long a wait has lasted, and how a waiting rank spins, yields and sleeps.
 //   waited = sum over looks of min(interval since the look before, 1 s)
-// Time in which the process was suspended does not count.
+// Time during which the process was suspended does not count.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -12,8 +12,8 @@ namespace kozero::dist {
 
 // How long a wait has lasted.
 //   waited = sum over looks of min(interval since the look before, 1 s)
-// A process that was suspended for an hour between two looks has waited one second more: suspension is not loss.
-// Whoever waits must look at least once a second.
+// A process that is suspended for an hour between two looks has waited only one second more, so that suspension does
+// not count as the loss of a rank. The waiting thread must look at least once a second.
 
 class WaitClock {
  public:
@@ -24,7 +24,7 @@ class WaitClock {
     last_ = now;
     return std::min(seconds, kLongest);
   }
-  /// Looks: seconds waited by now.
+  /// Adds the interval since the last look and returns the seconds waited so far.
   double look() { return waited_ += interval(); }
   void restart() { *this = WaitClock(); }
 
@@ -35,10 +35,10 @@ class WaitClock {
   double waited_ = 0.0;
 };
 
-// How a rank waits: it spins briefly, then yields its core at each look, then sleeps between two looks. A
-// thread beside the training sleeps at once.
+// How a rank waits: it spins briefly, then yields its core at each look, then sleeps between looks. A thread that runs
+// beside the training (Waiting::sleeps) sleeps right after spinning.
 //   Patience patience(timeout_s);  while (!done()) if (!patience.pause()) give_up();
-// Time in which the process was suspended does not count (wait_clock.hpp).
+// Time during which the process was suspended does not count.
 
 enum class Waiting { yields, sleeps };
 
@@ -46,7 +46,7 @@ class Patience {
  public:
   explicit Patience(double seconds, Waiting waiting = Waiting::yields) : seconds_(seconds), waiting_(waiting) {}
 
-  /// False once the time is over.
+  /// Returns false once the time is over.
   bool pause() {
     if (++looks_ < kSpins) return true;
     if (looks_ == kSpins) clock_.restart();
@@ -62,8 +62,8 @@ class Patience {
 
  private:
   static constexpr int kSpins = 2000;        // some microseconds
-  static constexpr double kYields = 0.1;     // seconds: a longer wait is no part of a training step at speed
-  static constexpr double kShortest = 2e-4;  // of the sleeps, which last a thousandth of the wait
+  static constexpr double kYields = 0.1;     // seconds: waits in a normal training step are shorter
+  static constexpr double kShortest = 2e-4;  // seconds of a sleep, which lasts a thousandth of the wait
   static constexpr double kLongest = 5e-3;
   long long looks_ = 0;
   double seconds_;

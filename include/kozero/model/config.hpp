@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// config.hpp: the shape of a network, resolved: presets applied, keys that were not given filled in.
+// config.hpp: the shape of a network, with presets applied and missing keys filled in.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace kozero::model {
 
-/// Llama 3's stretching of RoPE (kernels/ops/rope.hpp); factor 1 is none.
+/// Llama 3's scaling of RoPE (kernels/ops/rope.hpp); factor 1: no scaling.
 struct RopeScaling {
   float factor = 1.0F;
   float low_freq_factor = 1.0F;
@@ -27,30 +27,30 @@ struct Config {
   std::int64_t ffn = 0;          ///< hidden channels; 0: gpt2 4C, else 8C/3 rounded up to 64; linear: outputs
   std::int64_t vocab = 256;      ///< V
   std::int64_t seq = 64;         ///< T
-  std::int64_t vocab_block = 0;  ///< rows of the vocabulary that are a unit; 0: all
-  std::int64_t blocks_in_unit = 1;  ///< transformer blocks that are a unit; the last one may have fewer
+  std::int64_t vocab_block = 0;  ///< rows of the vocabulary per unit; 0: all rows in one unit
+  std::int64_t blocks_in_unit = 1;  ///< transformer blocks per unit; the last unit may have fewer
   bool tie_embeddings = true;
   float dropout = 0.0F;
   float rope_theta = 10000.0F;
   RopeScaling rope_scaling = {};
   float norm_eps = 1e-5F;
   bool qkv_bias = false;         ///< biases on q, k and v; resolved to true where arch always has them
-  bool qk_norm = false;          ///< RMSNorm of each q and k head; likewise
-  bool rotary = false;           ///< resolved: the architecture's
+  bool qk_norm = false;          ///< RMSNorm of each q and k head; resolved likewise
+  bool rotary = false;           ///< RoPE; resolved from arch
   std::uint64_t seed = 1;        ///< names the dropout streams and the linear demo's teacher
 };
 
-/// A field of a Config that files keep.
+/// A field of a Config that files store.
 struct Field {
-  const char* name;       ///< in decks ("model.NAME") and checkpoints' records
-  bool optional = false;  ///< left out of a record where it has its default
+  const char* name;       ///< in decks ("model.NAME") and checkpoint records
+  bool optional = false;  ///< omitted from a record if it has its default
   bool rotary = false;    ///< for architectures with RoPE only
-  bool linear = false;    ///< the linear demo has it too
+  bool linear = false;    ///< the linear demo has the field too
 };
 
-/// Calls visit(field, member) for every field that files keep, in their order: all but the dropout, the seed, the
-/// blocks that are units (no file depends on them) and what follows from arch. A new field is a line here, a row of
-/// the deck's schema, and what computes with it.
+/// Calls visit(field, member) for every field that files store, in their order: all fields but the dropout, the seed,
+/// the blocks per unit (no file depends on these) and the fields that follow from arch. A new field needs a line here,
+/// a row of the deck's schema, and the code that computes with the field.
 template <class AnyConfig, class Visit>
 void for_each_field(AnyConfig& config, const Visit& visit) {
   visit(Field{.name = "arch", .linear = true}, config.arch);
@@ -74,8 +74,8 @@ void for_each_field(AnyConfig& config, const Visit& visit) {
 /// (dim by heads, heads by kv_heads, odd head_dim under RoPE) or arch is unknown.
 Config resolved(Config config);
 
-/// Applies a named preset's shape ("tiny", "gpt2-124m", "llama-1b" ...) over `config`'s layers, dim, heads, kv_heads,
-/// ffn, vocab, seq and so on. Throws Error(deck) with the accepted names and the nearest.
+/// Replaces `config`'s layers, dim, heads, kv_heads, ffn, vocab, seq and so on by a preset's ("tiny", "gpt2-124m",
+/// "llama-1b" ...). Throws Error(deck) with the accepted names and the nearest name.
 Config with_preset(Config config, const std::string& preset);
 
 std::vector<std::string> preset_names();

@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // head.hpp: the final norm, the product with the vocabulary, and the cross-entropy, in chunks of rows.
 //   h = norm(x) (N, C)      logits = h E^T, kChunkRows rows at a time      loss(n) = -log softmax(logits(n))(target(n))
-// Forward and backward are one call: a chunk's logits become their own gradient in place and are used up before the
-// next chunk, so the full (N, V) logits never exist. E (V, C) may be the token table (tied) or the head's own tensor.
-// Logits have V' >= V columns, those of E's rows of zeros behind it: cross-entropy leaves them out.
+// Forward and backward are one call: a chunk's logits are overwritten by their gradient and used before the next chunk,
+// so the full (N, V) logits never exist. E (V, C) is the token table (tied) or a tensor of the head.
+// E is followed by V' - V rows of zeros, so logits have V' >= V columns; cross-entropy ignores the extra columns.
 //
-// With E in blocks of rows (model.vocab_block) no two of them are needed at once. Two walks over the blocks, each of
-// which is acquired once a walk:
+// With E in blocks of rows E_b (model.vocab_block) only one block is needed at a time. There are two passes over the
+// blocks, and each pass acquires each block once:
 //   the last block first:   logits of the block, all chunks: each row's running maximum and sum of exponentials; losses
 //   the first block first:  the same logits again, their gradient in place, dh += dlogits E_b, dE_b = dlogits^T h
-// That is a fourth product beside the three of a whole E. Of E, its gradient and a chunk's logits only a block's part
-// is in memory at once. dh is summed in float.
+// This takes four products instead of the three of a whole E. Only one block's part of E, of E's gradient and of a
+// chunk's logits is in memory at a time. dh is summed in float.
 #pragma once
 #include <vector>
 
@@ -30,10 +30,10 @@ namespace kozero::model {
 template <class Scalar>
 class Head {
  public:
-  static constexpr std::int64_t kChunkRows = kHostIsDevice ? 512 : 8192;  ///< a GPU needs that many to be busy
+  static constexpr std::int64_t kChunkRows = kHostIsDevice ? 512 : 8192;  ///< a GPU needs 8192 rows to be busy
 
-  /// `unit`: the norm's. `vocabulary`: E, in the norm's unit or the embedding's; with `in_blocks` in units that hold
-  /// nothing else.
+  /// `unit`: the norm's unit. `vocabulary`: E, in the norm's unit or the embedding's; with `in_blocks`, in units that
+  /// hold only blocks of E.
   Head(Norm<Scalar> norm, int unit, std::vector<VocabularyBlock> vocabulary, bool in_blocks);
 
   [[nodiscard]] int unit() const { return unit_; }
@@ -41,8 +41,8 @@ class Head {
   void reserve(MemoryLedger& ledger, std::int64_t num_rows);
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t num_rows) const;
 
-  /// The rows' losses, and the gradient of scale * their sum: overwrites dx, adds into the units' gradients, the first
-  /// to do so of E's. The gradients of the norm's unit and of blocks are ready then.
+  /// The rows' losses, and the gradient of scale * (sum of losses): overwrites dx, and adds into the units' gradients
+  /// as the first contributor to E's. Marks the gradients of the norm's unit and of blocks of E as ready.
   Vector<const float> forward_backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx,
                                        Matrix<const Scalar> x, Vector<const Token> targets, float scale);
 
@@ -50,7 +50,7 @@ class Head {
   Vector<const float> evaluate(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<const Scalar> x,
                                Vector<const Token> targets);
 
-  /// Logits (M, V) of the rows x (M, C); what it needs for that lies in the pass's scratch.
+  /// Logits (M, V) of the rows x (M, C). Temporaries are taken from the pass's scratch.
   void logits(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<float> out, Matrix<const Scalar> x) const;
   [[nodiscard]] std::int64_t logits_scratch_bytes(std::int64_t num_rows) const;
 
@@ -59,7 +59,7 @@ class Head {
     Vector<float> reduction;
     Vector<Scalar> logits;   // of a chunk's rows and a block's padded columns
     Matrix<Scalar> dnormed;  // (N, C)
-    Matrix<float> sum;       // (N, C): of dnormed over the blocks, the same memory where that is in float
+    Matrix<float> sum;       // (N, C): dnormed summed over the blocks; the memory of dnormed where Scalar is float
   };
 
   struct Normed {
@@ -68,7 +68,7 @@ class Head {
     Vector<float> logits;  // of a block, (M, columns)
   };
 
-  /// Rows [first, first + count) and their part of the arrays.
+  /// Rows [first, first + count) of x, h, targets and losses.
   struct Chunk {
     std::int64_t first, count;
   };
@@ -76,20 +76,21 @@ class Head {
   [[nodiscard]] std::int64_t largest_block() const;  // in padded rows
   Gradients take_gradients(Scratch& scratch, std::int64_t num_rows) const;
   Normed take_normed(Scratch& scratch, std::int64_t num_rows) const;
-  /// Calls body(chunk) for all rows; once without rows too: a product with nothing makes E's gradient zero.
+  /// Calls body(chunk) for all rows; without rows, calls it once with an empty chunk, whose product zeroes E's
+  /// gradient.
   template <class Body>
   static void for_each_chunk(std::int64_t num_rows, const Body& body);
 
-  /// The unit that holds a whole E: `of_norm`, which is held already, or another.
+  /// The weights of the unit that holds a whole E: `of_norm` if E is in the norm's unit, else acquired.
   [[nodiscard]] Vector<const Scalar> acquire_vocabulary(ParameterAccess<Scalar>& access,
                                                         Vector<const Scalar> of_norm) const;
   void release_vocabulary(ParameterAccess<Scalar>& access) const;
   void backward_of_whole(const Pass& pass, const Gradients& d, const UnitGradient& gradient,
                          Vector<const Token> targets, float scale, Vector<const Scalar> weights);
 
-  /// The first walk over the blocks: softmax_ and losses_ of all rows.
+  /// The first pass over the blocks: fills softmax_ and losses_ of all rows.
   void walk_forward(ParameterAccess<Scalar>& access, const Pass& pass, const Gradients& d, Vector<const Token> targets);
-  /// The second one: d.dnormed, and the gradients of the blocks.
+  /// The second pass: fills d.dnormed and adds into the gradients of the blocks.
   void walk_backward(ParameterAccess<Scalar>& access, const Pass& pass, const Gradients& d, Vector<const Token> targets,
                      float scale);
   [[nodiscard]] kernels::SoftmaxOfRows softmax_of(const Chunk& chunk) const;
@@ -101,7 +102,7 @@ class Head {
   Matrix<Scalar> normed_;  // (N, C)
   RowStatistics statistics_;
   Vector<float> losses_;   // (N)
-  Vector<float> softmax_;  // (3, N): maximum, sum and target's logit of each row; in blocks only
+  Vector<float> softmax_;  // (3, N): maximum, sum and target's logit of each row; only with in_blocks_
 };
 
 }  // namespace kozero::model

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// layer.hpp: what every layer gets (the batch's shape, scratch memory, parts of matrices) and the interface of a
-// sublayer.
+// layer.hpp: the inputs common to all layers (the batch's shape, scratch memory, parts of matrices) and the interface
+// of a sublayer.
 //   y = x + dropout(branch(norm(x)))          x, y (N, C),  N = batch * positions
 // A transformer block is a list of sublayers whose tensors lie in one unit.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace kozero::model {
 
-// What every layer must know of the sequences that are passing through the network.
+// The sequences of one pass through the network.
 //   N = batch * positions rows; row n is position n % positions of sequence n / positions
 
 struct Pass {
@@ -26,11 +26,11 @@ struct Pass {
   Vector<std::byte> scratch_memory;
 
   [[nodiscard]] std::int64_t num_rows() const { return batch * positions; }
-  /// The whole scratch memory, which every layer uses in turn; what an earlier layer left there is dead.
+  /// The whole scratch memory. Every layer uses it in turn and may overwrite what earlier layers left.
   [[nodiscard]] Scratch scratch() const { return Scratch(scratch_memory); }
 };
 
-// Parts and readings of row-major matrices, without a copy.
+// Views of row-major matrices, without a copy.
 //   rows(a, first, count): rows [first, first + count)     flat(a): all elements as one vector
 
 template <class T, class Memory>
@@ -47,39 +47,40 @@ Vector<T, Memory> flat(const Matrix<T, Memory>& a) {
 // Half of a transformer block: one branch of the residual stream.
 //   y = x + dropout(branch(norm(x)))          x, y (N, C)
 // A block is a list of sublayers whose tensors lie in one unit. Each object belongs to one layer and keeps that layer's
-// activations; what lives only during a call is taken from the Pass's scratch. For generation there is a second pair,
-// reserve_cache and decode, which keeps keys and values and no activation. Sublayers of different blocks may share one
-// memory for activations: then recompute comes before backward.
+// activations; temporaries are taken from the Pass's scratch. Generation uses reserve_cache and decode, which keep keys
+// and values and no activations. Sublayers of different blocks may share memory for activations; recompute must then
+// precede backward.
 
 template <class Scalar>
 class Sublayer {
  public:
   virtual ~Sublayer() = default;
 
-  /// Takes the activations of at most `batch` sequences of `positions` tokens, or shares those of `other`, the same
-  /// sublayer of another block, where that is not nullptr. With `keeps_attention`, attention's result is not shared.
+  /// Takes activations for at most `batch` sequences of `positions` tokens. If `other`, the same sublayer of another
+  /// block, is not nullptr, shares the activations of `other`. With `keeps_attention`, attention's result is not
+  /// shared.
   virtual void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions, const Sublayer* other,
                        bool keeps_attention) = 0;
-  /// Bytes of scratch that one call needs at that size.
+  /// Bytes of scratch that one call needs for these extents.
   [[nodiscard]] virtual std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const = 0;
 
   /// Overwrites y. `weights` is the block's unit.
   virtual void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) = 0;
 
-  /// What backward needs, once more after another block used the same memory: forward(), but for attention's result
-  /// where that is kept. Overwrites y; a y without rows is not wanted.
+  /// Recomputes the activations that backward needs, after another block used the same memory: as forward(), but skips
+  /// attention if its result is kept. Overwrites y; a y without rows is not computed.
   virtual void recompute(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) = 0;
 
-  /// Takes what decode keeps from call to call: keys and values, where the sublayer has such.
+  /// Takes the cache that decode keeps between calls: keys and values, if the sublayer has any.
   virtual void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) = 0;
   /// Bytes of scratch that one call of decode needs.
   [[nodiscard]] virtual std::int64_t decode_scratch_bytes(const CacheExtents& extents) const = 0;
 
-  /// forward() of new rows of cached sequences, one a "sequence" of the pass.
+  /// forward() for new rows of cached sequences; each row is one "sequence" of the pass.
   virtual void decode(const Pass& pass, const kernels::RowPositions& row_positions, Matrix<Scalar> y,
                       Matrix<const Scalar> x, Vector<const Scalar> weights) = 0;
 
-  /// dx holds dy on entry and the gradient of x on return; adds into `gradient`. x is forward's.
+  /// dx holds dy on entry and the gradient of x on return. Adds into `gradient`. x is forward's input.
   virtual void backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> x,
                         Vector<const Scalar> weights) = 0;
 };

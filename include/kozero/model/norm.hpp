@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // norm.hpp: the norms of a network: LayerNorm or RMSNorm of rows, and RMSNorm of query and key heads, with gradients.
 //   y = gamma * (x - mean) * rstd + beta      or      y = gamma * x * rstd         x, y (N, C)   gamma, beta (C)
-// Backward of a row norm adds into dx; all gradients of gains are added.
+// Backward of a row norm adds into dx. Backward of both norms adds into the gradients of their parameters.
 #pragma once
 #include <optional>
 
@@ -14,12 +14,12 @@
 
 namespace kozero::model {
 
-// A network's row norm: LayerNorm where it has a shift, RMSNorm where it has not.
+// A network's row norm: LayerNorm if it has a shift (beta), else RMSNorm.
 //   y = gamma * (x - mean) * rstd + beta      or      y = gamma * x * rstd         x, y (N, C)   gamma, beta (C)
-// Backward adds into dx, gamma's and beta's gradient. Runs on `space`; returns without fencing.
+// Backward adds into dx and into the gradients of gamma and beta. Runs on `space`; returns without fencing.
 // Ba, Kiros, Hinton 2016, arXiv:1607.06450; Zhang, Sennrich 2019, arXiv:1910.07467.
 
-/// What forward leaves for backward, one pair a row.
+/// Statistics that forward stores for backward, one pair per row.
 struct RowStatistics {
   Vector<float> mean;  ///< (N); unused by RMSNorm
   Vector<float> rstd;  ///< (N)
@@ -34,7 +34,7 @@ class Norm {
   [[nodiscard]] std::int64_t num_channels() const { return gain_.extent; }
   [[nodiscard]] RowStatistics reserve(MemoryLedger& ledger, const std::string& label, std::int64_t num_rows) const;
 
-  /// The same for a call that has no backward.
+  /// The same from scratch, for a call without backward.
   [[nodiscard]] RowStatistics take_statistics(Scratch& scratch, std::int64_t num_rows) const;
 
   void forward(const Device& space, Matrix<Scalar> y, const RowStatistics& statistics, Matrix<const Scalar> x,
@@ -51,10 +51,10 @@ class Norm {
   std::optional<VectorRef> shift_;
 };
 
-// Where a network norms each query and key head before RoPE: the two gains, and their use.
+// RMSNorm of each query and key head before RoPE, with one gain for queries and one for keys.
 //   y = qkv with every q and k head divided by its root mean square and times its gain       qkv, y (N, (H + 2 KV) D)
-// Backward takes dy and turns it into the gradient of qkv in place, and adds into both gains' gradients; it needs qkv
-// as it was before, and forward's rstd (N, H + KV). Runs on `space`; returns without fencing.
+// Backward replaces dy by the gradient of qkv in place and adds into both gains' gradients. It needs forward's input
+// qkv and forward's rstd (N, H + KV). Runs on `space`; returns without fencing.
 
 template <class Scalar>
 class QkNorm {

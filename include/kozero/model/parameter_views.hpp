@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// parameter_views.hpp: where a tensor lies in its unit's flat View, and how a model adds tensors to the table.
+// parameter_views.hpp: a tensor's place in its unit's flat View, and functions that add tensors to the table.
 //   view = add_matrix(table, "wte.weight", V, C);   view.in(access.acquire(unit))  is the (V, C) matrix
 // Weights and gradients have the same layout, so one object gives both Views.
 #pragma once
@@ -22,7 +22,7 @@ struct MatrixRef {
   [[nodiscard]] Matrix<T, Memory> in(const Vector<T, Memory>& unit) const {
     return as_matrix(slice(unit, offset, rows * columns), rows, columns);
   }
-  /// With its rows of zeros.
+  /// The matrix with its rows of zeros.
   template <class T, class Memory>
   [[nodiscard]] Matrix<T, Memory> padded_in(const Vector<T, Memory>& unit) const {
     return as_matrix(slice(unit, offset, padded_rows() * columns), padded_rows(), columns);
@@ -40,41 +40,41 @@ struct VectorRef {
   }
 };
 
-/// Appends a decayed tensor (rows, columns), normal with `deviation`, to the table's open unit: a matrix that enters
-/// products, the first of which overwrites its gradient.
+/// Appends a tensor (rows, columns) with weight decay and normal initial values of standard deviation `deviation` to
+/// the table's open unit. The tensor is a matrix of products; the first contribution overwrites its gradient.
 MatrixRef add_matrix(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
                        float deviation = 0.02F);
 
-/// Rows of a head's vocabulary with those of zeros behind it: up to a multiple of 8, so that every row of logits begins
-/// aligned to 16 bytes, without which kernels for tensor cores are not to be had.
+/// Rows of a head's vocabulary including the rows of zeros behind it: a multiple of 8, so that every row of logits is
+/// aligned to 16 bytes, as kernels for tensor cores require.
 constexpr std::int64_t padded_vocabulary(std::int64_t rows) { return (rows + 7) / 8 * 8; }
 
 /// Rows of a vocabulary that lie in one unit.
 struct VocabularyBlock {
   int unit = 0;
-  MatrixRef matrix;        ///< in the unit
-  std::int64_t first = 0;  ///< the token of its first row
+  MatrixRef matrix;        ///< the rows' place in the unit
+  std::int64_t first = 0;  ///< the token of the first row
 };
 
-/// Appends the (vocab, columns) tensor of a vocabulary: whole, to the table's open unit, where `block` is 0; else in
-/// blocks of that many rows, each in a unit of its own, named after `unit`. A vocabulary that is only looked up has no
-/// rows of zeros, and its gradient is added to.
+/// Appends the (vocab, columns) tensor of a vocabulary. If `block` is 0, the whole tensor goes to the table's open
+/// unit; otherwise blocks of `block` rows go to new units, named after `unit`. A vocabulary that is only looked up has
+/// no rows of zeros, and contributions add to its gradient.
 std::vector<VocabularyBlock> add_vocabulary(ParameterTable& table, const std::string& name, VocabularyUse use,
                                             std::int64_t vocab, std::int64_t columns, std::int64_t block,
                                             const std::string& unit, float deviation = 0.02F);
 
-/// The same as add_matrix for a table of which rows are looked up, whose gradient is added to.
+/// As add_matrix, for a table whose rows are looked up: all contributions add to its gradient.
 MatrixRef add_lookup_table(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
                              float deviation = 0.02F);
 
-/// Appends `rows` more rows, a tensor of their own, directly below `above`; returns the two as one matrix.
+/// Appends a new tensor of `rows` rows directly below `above`; returns both as one matrix.
 MatrixRef add_matrix_below(ParameterTable& table, const MatrixRef& above, const std::string& name,
                              std::int64_t rows, float deviation = 0.02F);
 
-/// Appends an undecayed vector (a bias or a norm's gain).
+/// Appends a vector without weight decay (a bias or a norm's gain).
 VectorRef add_vector(ParameterTable& table, const std::string& name, std::int64_t extent, Initial initial);
 
-/// Appends `extent` more elements, a vector of their own, directly behind `before`; returns the two as one vector.
+/// Appends a new vector of `extent` elements directly behind `before`; returns both as one vector.
 VectorRef add_vector_behind(ParameterTable& table, const VectorRef& before, const std::string& name,
                               std::int64_t extent, Initial initial);
 

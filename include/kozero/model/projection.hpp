@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// projection.hpp: a linear map of rows with its gradients, and a branch's last projection joining the residual stream.
+// projection.hpp: a linear map of rows with its gradients, and the addition of a branch to the residual stream.
 //   y = x W + b  W (I, O)      or      y = x W^T + b  W (O, I)          x (N, I)   y (N, O)   b (O), if any
 //   join: y = x + dropout(last(branch))          leave: dbranch = dropout(dy), the same elements dropped
-// The gradient of the input is overwritten; the gradients of W and b are added.
+// Backward overwrites the gradient of the input and adds into the gradients of W and b.
 #pragma once
 #include <optional>
 #include <string>
@@ -18,8 +18,8 @@ namespace kozero::model {
 // A linear map of rows, with its gradients.
 //   y = x W + b        W (I, O)   GPT-2's orientation          x (N, I)   y (N, O)   b (O), if any
 //   y = x W^T + b      W (O, I)   Llama's orientation
-// backward_input overwrites dx; backward_weights adds into W's and b's parts of `gradient`, and writes W's where that
-// begins. Runs on `space`; returns without fencing.
+// backward_input overwrites dx. backward_weights adds into W's and b's parts of `gradient`; where gradient.begins, it
+// overwrites W's part. Runs on `space`; returns without fencing.
 
 enum class Orientation { input_output, output_input };
 
@@ -38,7 +38,7 @@ class Projection {
   void forward_onto(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> residual, Matrix<const Scalar> x,
                     Vector<const Scalar> weights) const;
 
-  /// y, and active = gelu(y). There must be a bias.
+  /// y, and active = gelu(y). The projection must have a bias.
   void forward_gelu(const Device& space, Matrix<Scalar> y, Matrix<Scalar> active, Matrix<const Scalar> x,
                     Vector<const Scalar> weights) const;
 
@@ -49,7 +49,7 @@ class Projection {
   void backward_input_of_gelu(const Device& space, Matrix<Scalar> dhidden, Matrix<const Scalar> dy,
                               Matrix<const Scalar> hidden, Vector<const Scalar> weights) const;
 
-  /// `workspace`: row_reduction_workspace(O) floats where there is a bias.
+  /// `workspace`: row_reduction_workspace(O) floats if there is a bias.
   void backward_weights(const Device& space, const UnitGradient& gradient, Matrix<const Scalar> dy,
                         Matrix<const Scalar> x, Vector<float> workspace) const;
 
@@ -58,7 +58,7 @@ class Projection {
                 Matrix<const Scalar> x, Vector<const Scalar> weights, Vector<float> workspace) const;
 
  private:
-  /// How W enters y = x op(W), and its gradient dx = dy op(W).
+  /// op of the products y = x op(W) and dx = dy op(W).
   [[nodiscard]] kernels::Op forwards() const;
   [[nodiscard]] kernels::Op backwards() const;
 
@@ -67,16 +67,16 @@ class Projection {
   std::optional<VectorRef> bias_;
 };
 
-// Where a branch joins the residual stream, and where its gradient leaves it.
+// The addition of a branch to the residual stream, and the gradient of the branch.
 //   join:  y = x + dropout(last(branch))          leave:  dbranch = dropout(dy), the same elements dropped
-// Without dropout the branch's last projection adds x itself, and `leave` copies nothing: it returns dy. Runs on the
-// Pass's space; returns without fencing.
+// Without dropout, the branch's last projection adds x, and `leave` returns dy without a copy. Runs on the Pass's
+// space; returns without fencing.
 
 template <class Scalar>
 void join(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, const Projection<Scalar>& last,
           Matrix<const Scalar> branch, Vector<const Scalar> weights, std::uint64_t dropout_key);
 
-/// `dbranch` is memory for the result, used only where the pass drops; its extent may be zero otherwise.
+/// `dbranch` is memory for the result, used only with dropout; its extent may be zero otherwise.
 template <class Scalar>
 Matrix<const Scalar> leave(const Pass& pass, Matrix<Scalar> dbranch, Matrix<const Scalar> dy,
                            std::uint64_t dropout_key);

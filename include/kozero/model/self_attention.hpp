@@ -17,7 +17,7 @@
 
 namespace kozero::model {
 
-// The cosines and sines of RoPE, made once and read by every layer.
+// The cosines and sines of RoPE, computed once and read by every layer.
 //   angle(t, i) = t * frequency(i)          cosines, sines (T, D/2)          frequency: kernels/ops/rope.hpp
 // Su et al. 2021, arXiv:2104.09864.
 
@@ -33,13 +33,13 @@ struct RotaryTables {
 
 // The attention branch of a block, for any number of key/value heads.
 //   qkv = norm(x) Wqkv + b          (N, (H + 2 KV) D)    q heads | k heads | v heads
-//   q, k = rope(qk_norm(q, k))      each where the network has it
+//   q, k = rope(qk_norm(q, k))      each only if the network has it
 //   heads = softmax(q k^T / sqrt(D), causal) v           (N, H D)
 //   y = x + dropout(heads Wo + b)
-// Keeps norm(x), qkv, heads and one logsumexp a row and head. RoPE turns qkv where it lies. With a QkNorm qkv is kept
-// as it was before, which its backward needs, and what attention reads is made in scratch, once more in backward: no
-// layer keeps a second qkv. decode keeps keys and values alone, as attention reads them: normed and turned. Vaswani et
-// al. 2017, arXiv:1706.03762; grouped-query: Ainslie et al. 2023, arXiv:2305.13245.
+// Keeps norm(x), qkv, heads and one logsumexp per row and head. RoPE rotates qkv in place. With a QkNorm the layer
+// keeps qkv from before the norm, as the norm's backward needs it. The normed and rotated qkv is computed in scratch,
+// and recomputed in backward, so that no layer keeps a second qkv. decode caches only keys and values, normed and
+// rotated. Vaswani et al. 2017, arXiv:1706.03762; grouped-query: Ainslie et al. 2023, arXiv:2305.13245.
 
 /// The shape of the network's attention without dropout.
 kernels::AttentionShape attention_shape(const Config& config, std::int64_t batch, std::int64_t positions);
@@ -54,7 +54,7 @@ struct AttentionWeights {
 template <class Scalar>
 class SelfAttention : public Sublayer<Scalar> {
  public:
-  /// `rotary` may be null: positions are then not seen here.
+  /// `rotary` may be null: attention then applies no RoPE (GPT-2 adds positions in the embedding).
   SelfAttention(const Config& config, std::int64_t layer, Norm<Scalar> norm, const AttentionWeights<Scalar>& weights,
                 std::shared_ptr<const RotaryTables> rotary);
 
@@ -93,7 +93,7 @@ class SelfAttention : public Sublayer<Scalar> {
     Matrix<Scalar> normed;  // (N, C)
     RowStatistics statistics;
     Matrix<Scalar> qkv;         // (N, (H + 2 KV) D)
-    Matrix<Scalar> normed_qkv;  // the same, only with a QkNorm
+    Matrix<Scalar> normed_qkv;  // like qkv; only with a QkNorm
     Matrix<float> qk_rstd;      // (N, H + KV), only with a QkNorm
     Matrix<Scalar> heads;       // (N, H D)
     Vector<float> attention;    // the attention kernel's workspace
@@ -119,7 +119,7 @@ class SelfAttention : public Sublayer<Scalar> {
   std::uint64_t probability_stream_;
   std::uint64_t output_stream_;
   Activations activations_;
-  bool keeps_result_ = false;  // heads and logsumexp are this layer's alone
+  bool keeps_result_ = false;  // heads and logsumexp are not shared with other layers
   kernels::CacheShape cache_;
   kernels::CachedHeads<Scalar> cached_heads_;
 };

@@ -14,8 +14,9 @@
 namespace kozero::optim {
 
 // Elementwise updates of flat weights by flat gradients, with state per element.
-// The caller's elements form one flat array (its shards of all units, in order). update() is given any contiguous part
-// of it, so one shard at a time; the same bits result however the array is cut. Segments say which elements decay.
+// The caller's elements form one flat array (its shards of all units, in order). update() takes any contiguous part of
+// this array, such as one shard; the bits do not depend on the division into parts. Segments say which elements have
+// weight decay.
 
 struct Config {
   std::string kind = "adamw";  ///< adamw, sgd
@@ -26,18 +27,18 @@ struct Config {
   double momentum = 0.0;
 };
 
-/// What differs from step to step.
+/// The inputs that differ from step to step.
 struct Step {
   std::int64_t number = 1;  ///< from 1
   double lr = 0.0;
-  double gradient_scale = 1.0;  ///< the gradient counts times this (clipping)
+  double gradient_scale = 1.0;  ///< factor on the gradient (clipping)
 };
 
 /// The weights that an update changes.
 template <class Scalar>
 struct Target {
   Vector<float> master;
-  Vector<Scalar> stored = {};  ///< the same as a model reads them; written where it reads 16 bits
+  Vector<Scalar> stored = {};  ///< the weights that a model reads; written if they have 16 bits
 
   [[nodiscard]] Target part(std::int64_t first, std::int64_t extent) const {
     return {slice(master, first, extent), slice(stored, first, extent)};
@@ -51,30 +52,30 @@ struct Segment {
   bool decay = false;
 };
 
-/// The segments of a rank's ranges: decay as the tensors have it, none on pads; equal neighbours are merged.
+/// The segments of a rank's ranges: decay as set for each tensor, none on pads. Neighbours with equal decay are merged.
 std::vector<Segment> segments_of(const ParameterTable& table, const std::vector<UnitRange>& ranges);
 
-/// A named array of state, over the caller's flat array.
+/// A named array of state, one value per element of the caller's flat array.
 struct NamedState {
   std::string name;  ///< "exp_avg", "exp_avg_sq", "momentum_buffer"
   Vector<float> values;
 };
 
-/// Of weights that a model reads as Scalar.
+/// An optimizer of weights that a model reads as Scalar.
 template <class Scalar>
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   [[nodiscard]] virtual std::string name() const = 0;
-  /// Updates flat elements [first, first + target.master.extent(0)). Where the states are from a source of
-  /// Kind::host, the host's cores do so: they must reach target and gradient.
+  /// Updates flat elements [first, first + target.master.extent(0)). If the states come from a source of Kind::host,
+  /// the host's cores run the update, and target and gradient must be in memory that the host reaches.
   virtual void update(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient,
                       const Step& step) = 0;
   [[nodiscard]] virtual std::vector<NamedState> states() const = 0;
 };
 
-/// Takes the state of all segments' elements (Memory::optimizer), from `memory` where that is given. Throws Error(deck)
-/// for an unknown kind.
+/// Takes the state of all segments' elements (Memory::optimizer), from `memory` unless it is nullptr. Throws
+/// Error(deck) for an unknown kind.
 template <class Scalar>
 std::unique_ptr<Optimizer<Scalar>> make_optimizer(const Config& config, std::vector<Segment> segments,
                                                   MemoryLedger& ledger, MemorySource* memory = nullptr);
@@ -86,7 +87,7 @@ std::unique_ptr<Optimizer<Scalar>> make_optimizer(const Config& config, std::vec
 //   cosine    f = (1 + cos(pi p)) / 2            wsd     f = 1 - p (warm-up, stable, decay)
 //   fall = decay_steps, or 0: from the end of the warm-up to the last step
 //   start = warmup_steps; for wsd max(warmup_steps, total_steps - fall)
-// So step warmup_steps + 1 still has the full rate, and min_lr holds from `fall` steps later on.
+// So step start + 1 still has the full rate, and steps from start + fall + 1 on have min_lr (constant: never).
 // Loshchilov, Hutter 2017, arXiv:1608.03983 (cosine); Hu et al. 2024, arXiv:2404.06395 (wsd).
 
 struct ScheduleConfig {
@@ -101,9 +102,9 @@ struct ScheduleConfig {
 /// The rate of `step`, from 1. Throws Error(deck) for an unknown kind.
 double learning_rate(const ScheduleConfig& config, std::int64_t step);
 
-/// A rate tuned for `base_ranks`, on `num_ranks`, where batch_scaling grows the batch in proportion.
+/// A rate tuned for `base_ranks`, scaled to `num_ranks`; batch_scaling grows the batch in proportion to the ranks.
 ///   none: rate      linear: rate * num_ranks / base_ranks      sqrt: rate * sqrt(num_ranks / base_ranks)
-/// Throws Error(deck) for another word.      Goyal et al. 2017, arXiv:1706.02677 (linear).
+/// Throws Error(deck) for any other text.      Goyal et al. 2017, arXiv:1706.02677 (linear).
 double scaled_rate(const std::string& batch_scaling, double rate, std::int64_t num_ranks, std::int64_t base_ranks);
 
 }  // namespace kozero::optim

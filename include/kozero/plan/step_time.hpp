@@ -1,12 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// step_time.hpp: how long a training step will take, from rates of the machine.
-//   products        floating point operations / rate of products, and of those computed again
-//   streams         bytes that norms, activations, losses and gradients' sums move / rate of memory
-//   update          bytes of weights, gradients and states / rate of memory, or of the bus for state on the host
-//   communication   bytes sent / rate of the link + collectives * latency, less what travels behind backward
-//   disk            bytes of state read and written / rate of the disk
-// An estimate: what it says best is which of these limits.
+// step_time.hpp: an estimate of a training step's time, from rates of the machine.
+//   products        floating point operations, recomputed ones included / rate of products
+//   streams         bytes that norms, activations and logits move / rate of memory
+//   update          bytes of weights, gradients, their sums and states / rate of memory; for state on a GPU's host,
+//                   / rate of the host's memory or of the bus
+//   communication   bytes sent / rate of the link + collectives * latency + bytes of weights on the host / rate of the
+//                   bus, less the time hidden behind backward
+//   disk            bytes of state read and written / rate of the disk, less the writes hidden behind products
+// The estimate is most reliable about which of these terms limits a step.
 #pragma once
 #include <string>
 
@@ -14,41 +16,42 @@
 
 namespace kozero::plan {
 
-/// Of one rank: a second's work.
+/// The work of one rank per second.
 struct Rates {
-  std::string source;      ///< where they come from, for the user
+  std::string source;      ///< origin of the rates, for the user
   double products = 0.0;   ///< floating point operations
   double memory = 0.0;     ///< bytes
-  double link = 0.0;       ///< bytes sent, between nodes where the ranks are on several
+  double link = 0.0;       ///< bytes sent; between nodes if there are several
   double link_in_group = 0.0;  ///< bytes sent within groups of zero.shard_group
-  double latency_s = 0.0;  ///< of a collective
-  double disk = 1e9;       ///< bytes
+  double latency_s = 0.0;  ///< seconds of a collective
+  double disk = 1e9;       ///< bytes; the ranks of a node share their disk
   double bus = 25e9;          ///< bytes between a GPU and its host, each way
   double host_memory = 40e9;  ///< bytes, a GPU's share of its host
   bool overlaps = false;   ///< the link moves bytes while products are computed
 };
 
-/// What all threads that Kokkos has here do in a second.
+/// The work of all Kokkos threads of this process per second.
 struct Speed {
   double products = 0.0;  ///< floating point operations
   double memory = 0.0;    ///< bytes
 };
 
-/// By a product of the deck's shape and a copy, a tenth of a second each.
+/// Measured by a matrix product of the deck's shape and a copy, a tenth of a second each.
 Speed measured_speed(const train::Settings& settings);
 
-/// Of a rank with so many of this machine's threads. On a GPU the maker's figures for it.
+/// The rates of a rank with `threads` of this machine's threads; on a known GPU, its published_rates().
 Rates rates_at(const Speed& speed, const train::Settings& settings, int ranks, int threads);
 
-/// Of "a100", "h100", "h200": the maker's figures, half of the peak for products. Ranks of one node of 8 talk by
-/// NVLink, others at 50 GB/s a GPU. NVIDIA's data sheets of the A100 80GB (2021), H100 SXM (2022), H200 (2023); buses
-/// and hosts are those of its DGX A100 (PCIe 4, DDR4-3200) and DGX H100 and H200 (PCIe 5, DDR5-4800), at 80 %.
+/// For "a100", "h100" or "h200": 50 % of the published peak for products, and 80 % of the other published rates. Up to
+/// 8 ranks share a node and communicate by NVLink, more ranks at 50 GB/s per GPU. NVIDIA's data sheets of the A100 80GB
+/// (2021), H100 SXM (2022), H200 (2023); buses and hosts are those of the DGX A100 (PCIe 4, DDR4-3200) and the DGX H100
+/// and H200 (PCIe 5, DDR5-4800).
 Rates published_rates(const std::string& device, const train::Settings& settings, int ranks);
 
-/// Bytes of such a GPU's memory.
+/// Bytes of memory of the GPU `device`, as in published_rates().
 std::int64_t published_memory(const std::string& device);
 
-/// Seconds.
+/// Seconds of a step, by term.
 struct StepTime {
   double products = 0.0;
   double streams = 0.0;
@@ -58,7 +61,7 @@ struct StepTime {
   double disk = 0.0;           ///< not hidden
 
   [[nodiscard]] double total() const { return products + streams + update + communication + disk; }
-  /// The largest of them, by name.
+  /// The name of the largest term.
   [[nodiscard]] std::string limit() const;
 };
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.hpp: a run's state in and out of a checkpoint, under any placement and rank count, while training goes on.
+// checkpoint.hpp: saving and loading a run's state, under any placement and rank count, while training goes on.
 //   saver.begin(order)   copies this rank's shards to host memory; a thread writes them on a communicator of its own
 //   saver.ended(comm)    after each step: whether the save is complete, on all ranks
-// The copy has 4 (1 + optimizer states) bytes for each element that the rank owns: 12 P/n under AdamW.
+// The copy takes 4 (1 + optimizer states) bytes for each element that the rank owns: 12 P/n under AdamW.
 #pragma once
 #include <future>
 #include <map>
@@ -22,7 +22,7 @@
 
 namespace kozero::train {
 
-// Ranges of units on the device (shards or whole units), with their copies on the host, for files.
+// Ranges of units on the device (shards or whole units) and their copies on the host, for files.
 // On a host build the copies are the ranges' own memory, and fetch and store move nothing.
 
 /// Elements [begin, begin + values.extent(0)) of a unit.
@@ -36,7 +36,7 @@ class HostRanges {
  public:
   explicit HostRanges(std::vector<DeviceRange> ranges);
 
-  /// Device to host, host to device.
+  /// fetch copies device to host, store host to device.
   void fetch();
   void store();
 
@@ -55,10 +55,10 @@ class HostRanges {
   std::vector<Mirror> host_;
 };
 
-// A copy, on the host, of what this rank writes of the state,
-// so that training goes on while it is written.
+// A host copy of the state that this rank writes,
+// so that training goes on during the write.
 //   bytes a rank = 4 (1 + optimizer states) * its shards of all units        12 P/n under AdamW, in every placement
-// Taken once at start, on the threads that will fill it; capture() is one copy through memory.
+// The memory is taken once at start, on the threads that will fill it; capture() copies the state once.
 
 /// A group's name in the file and this rank's own shards of it.
 struct StateGroup {
@@ -68,11 +68,11 @@ struct StateGroup {
 
 class Staging {
  public:
-  /// Books the copy under Memory::staging; a planning ledger gets no memory. Throws Error(deck) where it takes more
-  /// than `limit_mib` (0: no limit): on the fullest rank, so that planning finds it for all.
+  /// Books the copy under Memory::staging; with a planning ledger no memory is taken. Throws Error(deck) if the copy on
+  /// the fullest rank takes more than `limit_mib` (0: no limit), so that a plan finds the error for all ranks.
   Staging(std::vector<StateGroup> groups, std::int64_t limit_mib, MemoryLedger& ledger);
 
-  /// Copies the groups' present values. Waits for the device.
+  /// Copies the groups' current values. Waits for the device.
   void capture();
   /// The copies.
   [[nodiscard]] std::vector<io::TensorGroup<const float>> groups() const;
@@ -85,19 +85,19 @@ class Staging {
   Kokkos::View<float*, Kokkos::SharedHostPinnedSpace> memory_;
 };
 
-// A run's state in and out of a checkpoint, under any placement and rank count.
+// Saving and loading a run's state, under any placement and rank count.
 //   parameters, then the optimizer's states by name ("optimizer/exp_avg"), each a group of tensors
-// Written: every rank's own shards, of a replicated state too. Read: whatever the rank holds, whole units where its
-// state is replicated. So nothing in the file tells who wrote it.
+// A save writes every rank's own shards, also of a replicated state. A load reads the elements that the rank holds:
+// whole units where the state is replicated. So the file does not depend on placement or rank count.
 
-/// What this rank writes: its own shards of a replicated state too, so that every element has one writer.
+/// The groups that this rank writes: its own shards, also of a replicated state, so that every element has one writer.
 std::vector<StateGroup> owned_state(const Engine& engine);
 
-/// A tied embedding is the head's matrix too.
+/// The tensors that share their values: a tied embedding is also the head's matrix.
 io::Ties ties_of(const Engine& engine);
 
-/// What a checkpoint of the present state holds. `shards` keep the values on the host; on a host build they are the
-/// state itself.
+/// The contents of a checkpoint of the current state. `shards` receive the values on the host; on a host build `shards`
+/// refer to the state itself.
 io::CheckpointContents contents_of(const Engine& engine, const io::CheckpointRecord& record,
                                    const std::map<std::string, std::string>& texts, std::vector<HostRanges>& shards);
 
@@ -106,28 +106,28 @@ std::int64_t save_checkpoint(const std::string& folder, Engine& engine, const io
                              const std::map<std::string, std::string>& texts = {});
 
 /// Fills weights and optimizer state from a checkpoint's state file or a weights file and publishes the weights.
-/// Returns the optimizer states that the file lacks; where it lacks any, none is read and all stay as they are.
+/// Returns the optimizer states that the file lacks; if any is missing, no optimizer state is read or changed.
 /// Collective; `control` carries the agreements, since reading may take long. Throws Error(input), seen by all ranks.
 std::vector<std::string> load_state(const std::string& file, Engine& engine, dist::Communicator& control);
 
 /// "bpe:300 <hash of the tokens' bytes>", equal for tokenizers with the same tokens in the same order; "none".
 std::string identity_of(const io::Tokenizer* tokenizer);
 
-/// What a checkpoint in `folder`'s run says before its first step; the caller adds step, tokens and what else it knows.
+/// The record of a checkpoint of the run in `folder` before its first step. The caller adds step, tokens and the rest.
 io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const DataSet& data,
                                const std::string& folder);
 
 /// CheckpointRecord::exactness of a run over `comm`.
 std::map<std::string, std::string> exactness_of(const Settings& settings, const dist::Communicator& comm);
 
-// Names in CheckpointRecord::exactness that are read again.
+// Names in CheckpointRecord::exactness that a load reads.
 inline constexpr const char* kAccumulation = "zero.accumulation";
 inline constexpr const char* kVocabBlock = "model.vocab_block";
 inline constexpr const char* kOrderOfSums = "the order of sums over ranks";  ///< kRankOrder, or a back end's name
 inline constexpr const char* kRankOrder = "rank order";
 
-/// What bits depend on and has changed since the save, in one line: "train.micro_batch is 2 and was 1; ..."; "" where
-/// nothing has. Older checkpoints name less.
+/// The settings that the bits depend on and that differ from the save, in one line: "train.micro_batch is 2 and was 1;
+/// ..."; "" if none differs. Older checkpoints record fewer settings.
 std::string changed_exactness(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine);
 
 /// What makes a run unable to go on from a checkpoint: one text a difference, naming the key or the part of the model
@@ -135,30 +135,30 @@ std::string changed_exactness(const io::CheckpointRecord& saved, const io::Check
 std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine);
 
 // Saves one checkpoint at a time, from a copy of the state while training goes on.
-//   saver.begin(order)      the state is copied to staging; a thread of its own writes, on a communicator of its own
+//   saver.begin(order)      copies the state to staging; a saver thread writes it, on the saver's own communicator
 //   saver.ended(comm)       after each step: the report, once every rank has written
-//   saver.wait(comm, s)     the same, waiting s seconds for it at most
-// The thread's own waits have no such limit: they go on while the ranks live (dist/communicator.hpp), so that a
-// slow disk is no lost rank. The training's thread decides how long is too long.
-// Without staging begin() writes and returns when all is done. Older checkpoints are pruned after the commit. The
-// thread calls neither Kokkos nor the training's communicator, and changes no bit of the training.
+//   saver.wait(comm, s)     the same, after waiting at most s seconds
+// The saver thread's own waits last while the ranks live (dist/communicator.hpp), so that a slow disk does not count as
+// a lost rank. The training thread decides when a save takes too long.
+// Without staging, begin() writes and returns when the save is complete. Older checkpoints are pruned after the commit.
+// The saver thread calls neither Kokkos nor the training's communicator, and changes no bit of the training.
 
 struct SaveOrder {
   std::string run_folder;
   io::CheckpointRecord record;
-  std::map<std::string, std::string> texts;  ///< small files, rank 0's
-  std::int64_t keep = 0;                     ///< checkpoints that stay; 0: all
-  bool keep_best = false;                    ///< and the one with the lowest validation loss
+  std::map<std::string, std::string> texts;  ///< small files, written by rank 0
+  std::int64_t keep = 0;                     ///< number of checkpoints to keep; 0: all
+  bool keep_best = false;                    ///< also keep the one with the lowest validation loss
 };
 
-/// What became of a save; the same on all ranks, but for the times.
+/// The outcome of a save; equal on all ranks, except the times.
 struct SaveReport {
   std::int64_t step = 0;
   std::string folder;
   std::int64_t bytes = 0;  ///< of the state's file
   double seconds = 0.0;    ///< from begin() to the commit
-  double stall_s = 0.0;    ///< of them, training stood still
-  bool is_best = false;    ///< its validation loss is the lowest; rank 0's, where that one is kept
+  double stall_s = 0.0;    ///< part of `seconds` in which training stood still
+  bool is_best = false;    ///< has the lowest validation loss; set on rank 0, with keep_best
   std::optional<Error> problem = {};
 };
 
@@ -171,19 +171,19 @@ class CheckpointSaver {
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  /// None may be under way.
+  /// Starts a save. No save may be under way.
   void begin(const SaveOrder& order);
   [[nodiscard]] bool under_way() const { return report_.valid(); }
   [[nodiscard]] bool asynchronous() const { return staging_ != nullptr; }
-  /// The report, where a save was under way and every rank's part of it has ended. Collective over `comm`.
+  /// The report of the save under way, once every rank's part has ended, else nullopt. Collective over `comm`.
   std::optional<SaveReport> ended(dist::Communicator& comm);
-  /// The same after waiting for `longest_s` at most; where it gives up, under_way() is still true. Collective.
+  /// The same after waiting at most `longest_s`; if that does not suffice, under_way() stays true. Collective.
   std::optional<SaveReport> wait(dist::Communicator& comm, double longest_s);
-  /// Which ranks' writing the others waited for when ended() or wait() was called last: "rank 1"; the same on all
+  /// The ranks that were still writing at the last call of ended() or wait(comm, s): "rank 1, rank 3". Equal on all
   /// ranks.
   [[nodiscard]] const std::string& slow_ranks() const { return slow_ranks_; }
   [[nodiscard]] std::int64_t step() const { return step_; }
-  /// Waits for this rank's part. None where no save was under way.
+  /// Waits for this rank's part. nullopt if no save was under way.
   std::optional<SaveReport> wait();
 
  private:
@@ -194,7 +194,7 @@ class CheckpointSaver {
   std::unique_ptr<dist::Communicator> comm_;
   std::int64_t step_ = 0;  // of the newest save
   std::string slow_ranks_;
-  std::future<SaveReport> report_;  // behind what its thread uses
+  std::future<SaveReport> report_;  // declared after the members that its thread uses
 };
 
 }  // namespace kozero::train

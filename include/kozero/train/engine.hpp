@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// engine.hpp: a model with its weights and, where it trains, gradients, optimizer state and activations on this rank:
-// what commands, checkpoints, evaluation and generation see, whatever type the weights are stored in. And fp16's loss
+// engine.hpp: a model with its weights and, for training, gradients, optimizer state and activations on this rank. The
+// interface for commands, checkpoints, evaluation and generation is the same for every stored type. Also fp16's loss
 // scale, a power of two: halved by an overflow, doubled after `window` good steps.
 #pragma once
 #include <cstdint>
@@ -22,14 +22,14 @@
 namespace kozero::train {
 
 // The factor on the loss's gradient that keeps the gradients of activations in fp16's range.
-//   dynamic: from 2^16 on; halved by an overflow, doubled after `window` good steps in a row; from 1 to 2^24
-//   fixed:   what the deck says; 1 where nothing is stored in fp16
-// It is a power of two, so that scaling and its undoing change no bit of what neither overflows nor underflows. Every
-// rank has the same one, since the gradient norm that tells is global.      Micikevicius et al. 2018, arXiv:1710.03740.
+//   dynamic: starts at 2^16; halved by an overflow, doubled after `window` good steps in a row; stays in [1, 2^24]
+//   fixed:   the deck's value; 1 where nothing is stored in fp16
+// The scale is a power of two, so scaling and unscaling change no bit of a value that neither overflows nor underflows.
+// Every rank has the same scale, since the gradient norm is global.      Micikevicius et al. 2018, arXiv:1710.03740.
 
 class LossScaler {
  public:
-  /// Scales nothing.
+  /// A fixed scale of 1.
   LossScaler() = default;
   static LossScaler fixed(double scale) { return {scale, 0}; }
   static LossScaler dynamic(std::int64_t window, double first = 0x1p16) { return {first, window}; }
@@ -38,13 +38,13 @@ class LossScaler {
 
   /// After a step whose gradients were finite.
   void count_good_step();
-  /// After one whose were not, though the loss was: lowers the scale for the next,
-  /// or returns false where it may not fall.
+  /// After a step whose loss was finite and whose gradients were not: lowers the scale for the next step,
+  /// or returns false if the scale cannot be lowered.
   [[nodiscard]] bool back_off();
 
-  /// What a checkpoint keeps of it; nothing of a fixed one.
+  /// The state for a checkpoint; nullopt for a fixed scale.
   [[nodiscard]] std::optional<io::LossScale> state() const;
-  /// Goes on from there; a fixed one, and one without anything saved, stays as it is.
+  /// Continues from a saved state. A fixed scale ignores it; without a saved state the scale stays as it is.
   void restore(const std::optional<io::LossScale>& saved);
 
  private:
@@ -63,9 +63,9 @@ struct StepConfig {
   int micro_steps = 1;     ///< A
   double grad_clip = 1.0;  ///< largest global gradient norm; 0: no clipping
   OnNonFinite on_nonfinite = OnNonFinite::stop;
-  std::int64_t max_skips = 10;   ///< in a row, of on_nonfinite's: one more is refused
+  std::int64_t max_skips = 10;   ///< most skips by on_nonfinite in a row; one more ends the run
   std::int64_t check_every = 0;  ///< steps between checks of the state's bits (state_check.hpp); 0: none
-  LossScaler loss_scaler = {};   ///< an overflow that it can answer is none of on_nonfinite's
+  LossScaler loss_scaler = {};   ///< an overflow that lowers the scale is not a case of on_nonfinite
   optim::ScheduleConfig schedule;
   std::int64_t optimizer_start = 0;  ///< updates made before the optimizer's state began
 };
@@ -77,24 +77,24 @@ struct StepResult {
   double grad_norm = 0.0;
   double lr = 0.0;
   double loss_scale = 1.0;
-  bool skipped = false;             ///< the update was left out: the loss or the norm was not finite
-  std::int64_t skips_in_a_row = 0;  ///< of on_nonfinite's, this one included; a scale that backed off is none of them
-  int request = 0;                  ///< the largest that any rank gave to this step
-  std::string bad_tensor = {};      ///< where it was: the first tensor whose gradient is not finite, "" where none is
+  bool skipped = false;             ///< the update was skipped: the loss or the norm was not finite
+  std::int64_t skips_in_a_row = 0;  ///< by on_nonfinite, this step included; a lowered scale does not count
+  int request = 0;                  ///< the largest request of any rank
+  std::string bad_tensor = {};      ///< if skipped: the first tensor with a non-finite gradient, "" if none
 };
 
-/// What an engine takes memory for.
+/// The use for which an engine takes memory.
 enum class Use {
   training,
   evaluation,  ///< weights and activations
-  generation   ///< weights; the user reserves a cache
+  generation   ///< weights; the caller reserves a cache
 };
 
 struct Settings;
 class Staging;
 
-// The one place where the type of stored weights is erased: Trainer<Scalar> (src/train/trainer.hpp) implements it, and
-// its users see float. An engine for evaluation or generation has no optimizer state, update ranges or staging.
+// The interface that hides the type of stored weights: Trainer<Scalar> (src/train/trainer.hpp) implements it, and its
+// users see float. An engine for evaluation or generation has no optimizer state, update ranges or staging.
 
 class Engine {
  public:
@@ -110,38 +110,38 @@ class Engine {
   virtual void reserve_cache(MemoryLedger& ledger, const model::CacheExtents& extents) = 0;
   virtual void decode(const model::TokenRows& rows, Matrix<float> logits) = 0;
 
-  // The state, for files. After filling the master's shards, call publish().
+  // The state, for files. Call publish() after filling the master's shards.
   /// Fills every rank's shards with the parameters' initial values and publishes them.
   virtual void initialise(std::uint64_t seed) = 0;
   [[nodiscard]] virtual const dist::DistributedArray<float>& master() const = 0;
   virtual void publish() = 0;
   [[nodiscard]] virtual std::vector<optim::NamedState> optimizer_states() const = 0;
-  /// Which elements this rank updates, and so has optimizer state for, in the order of the state's elements.
+  /// The elements that this rank updates and has optimizer state for, in the order of the state's elements.
   [[nodiscard]] virtual const std::vector<UnitRange>& update_ranges() const = 0;
 
   // Training.
-  /// The steps after it use these samples. All outlive the engine's last step.
+  /// Sets the samples and settings of the following steps. `sampler` and `source` outlive the engine's last step.
   virtual void train_on(const Sampler& sampler, const SampleSource& source, const StepConfig& config) = 0;
-  /// One update. `request` is asked where the losses are gathered, and its number goes with them to all ranks: a stop
-  /// that they agree on without a collective more. Throws Error(non_finite, seen by all ranks) naming the first bad
-  /// tensor where config says stop, or the step is one more than max_skips in a row; Error(internal, seen by all ranks)
-  /// where a check finds changed bits.
+  /// One training step. `request` is called when the losses are gathered, and its number is gathered with them, so that
+  /// the ranks agree on a stop without a further collective. Throws Error(non_finite, seen by all ranks) naming the
+  /// first bad tensor where on_nonfinite is stop, or the step would exceed max_skips in a row; Error(internal, seen by
+  /// all ranks) where a check finds changed bits.
   virtual StepResult step(std::int64_t step, const std::function<int()>& request = {}) = 0;
   /// The scale of the next step.
   [[nodiscard]] virtual const LossScaler& loss_scaler() const = 0;
 
-  /// Of all ranks.
+  /// The communicator of all ranks.
   [[nodiscard]] virtual dist::Communicator& comm() = 0;
   [[nodiscard]] virtual Timeline& timeline() = 0;
-  /// Throws Error(internal) where the use is generation.
+  /// Throws Error(internal) for an engine for generation.
   [[nodiscard]] virtual BatchLoader& loader() = 0;
-  /// nullptr where saving is synchronous.
+  /// nullptr for synchronous saves.
   [[nodiscard]] virtual Staging* staging() = 0;
 };
 
-/// Takes all memory of its use from `ledger`; weights are zero. With a planning ledger and a planned communicator
-/// nothing is allocated or sent, and the ledger is the plan. The mesh is that of settings.ranks_a_group
-/// (dist::make_mesh); its communicators and `ledger` outlive the engine.
+/// Takes all memory for settings.use from `ledger`; weights are zero. With a planning ledger and a planned communicator
+/// nothing is allocated or sent, and the ledger is the plan. `mesh` has groups of settings.ranks_a_group ranks
+/// (dist::make_mesh). The mesh's communicators and `ledger` outlive the engine.
 std::unique_ptr<Engine> make_engine(const Settings& settings, const dist::Mesh& mesh, MemoryLedger& ledger);
 
 }  // namespace kozero::train

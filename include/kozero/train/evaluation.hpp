@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// evaluation.hpp: the mean loss over a set of samples, shared among the ranks, and the validation of a run.
+// evaluation.hpp: the mean loss over a set of samples, computed by all ranks together, and the validation of a run.
 //   loss = sum over samples and tokens / number of tokens      perplexity = e^loss
 //   bits per byte = loss / ln 2 / (bytes per token)
 // Validation measures the loss every train.eval_every steps on the same samples each time.
@@ -16,7 +16,7 @@
 
 namespace kozero::train {
 
-// The mean loss of a model over a set of samples, shared among the ranks.
+// The mean loss of a model over a set of samples, computed by all ranks together.
 //   loss = sum over samples and tokens / number of tokens      perplexity = e^loss
 //   bits per byte = loss / ln 2 / (bytes per token)
 
@@ -25,38 +25,38 @@ struct Evaluation {
   std::int64_t tokens = 0;
 };
 
-/// Over `max_samples` samples without dropout, spread evenly over the source; which ones depends on the source's size
-/// alone, so that any rank count takes the same. Where it is 0 or at least the source's size: over all samples and the
-/// source's tail, so that every token is predicted once. Losses are added in double, in the order of granules
+/// The loss without dropout over `max_samples` samples, spread evenly over the source. The choice depends only on the
+/// source's size, not on the number of ranks. If `max_samples` is 0 or at least the source's size, uses all samples and
+/// the source's tail, so that every token is predicted once. Losses are added in double, in the order of granules
 /// (data_set.hpp): the same bits on any number of ranks.
 Evaluation evaluate(Engine& engine, const SampleSource& source, std::int64_t max_samples);
 
-/// The same; `stops` is asked before each batch, on all ranks at once with one answer: none where it said so.
+/// The same, but calls `stops` before each batch and returns nullopt once it is true. It must agree on all ranks.
 std::optional<Evaluation> evaluate(Engine& engine, const SampleSource& source, std::int64_t max_samples,
                                    const std::function<bool()>& stops);
 
-/// Of `count` samples out of `total`, spread evenly, the `i`-th: floor((2 i + 1) total / (2 count)). Increases with i;
-/// is i where count = total.
+/// The `i`-th of `count` samples spread evenly over `total`: floor((2 i + 1) total / (2 count)). Increases with i;
+/// equals i if count = total.
 std::int64_t spread_sample(std::int64_t i, std::int64_t count, std::int64_t total);
 
-// The loss on a run's validation data: when it is measured, on which samples, and how it is printed.
+// The loss on a run's validation data: the steps at which it is measured, the samples, and the printed text.
 //   after each train.eval_every-th step; with checkpoint.keep_best before each save of a run that goes on; at the end
-//   on train.eval_batches global batches of samples, spread evenly over the set: the same ones every time
+//   on train.eval_batches global batches of samples, spread evenly over the set: the same samples every time
 //   step 100: validation 5.9123 on 40,960 of 71,720 tokens
 
-/// Throws Error(deck) where checkpoint.keep_best needs validation data and the data are too few to keep any.
+/// Throws Error(deck) if checkpoint.keep_best needs validation data and the deck's data have none.
 void require_validation_data(const io::Deck& deck, const DataSet& data);
 
 class Validation {
  public:
-  /// All outlive it.
+  /// All arguments outlive the object.
   Validation(const io::Deck& deck, const Settings& settings, Engine& engine, const DataSet& data);
 
-  /// There are validation data.
+  /// Whether there are validation data.
   [[nodiscard]] bool possible() const { return data_.validation != nullptr; }
-  /// Whether the loss is measured after this step, whose state `is_saved` or not.
+  /// Whether the loss is measured after this step; `is_saved`: the step's state will be saved.
   [[nodiscard]] bool due(std::int64_t step, bool is_saved) const;
-  /// Collective. None where `stops` said so before a batch.
+  /// Collective. nullopt if `stops` returned true before a batch.
   [[nodiscard]] std::optional<Evaluation> measure(const std::function<bool()>& stops) const;
   /// "on 40,960 of 71,720 tokens"
   [[nodiscard]] std::string coverage(const Evaluation& evaluation) const;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// generator.hpp: continues token sequences with a model's weights, one by one or several at once with a cache.
+// generator.hpp: continues token sequences with a model, one at a time or several at once with a cache.
 //   p = softmax(logits / temperature), kept to the top_k likeliest and to the smallest set of mass top_p, renormalized
-// Generator runs the whole window for every token and is the reference of CachedGenerator, which keeps keys and values.
+// Generator runs the whole window for every token: the reference for CachedGenerator, which caches keys and values.
 #pragma once
 #include <functional>
 #include <span>
@@ -14,10 +14,10 @@
 
 namespace kozero::train {
 
-// Continues a token sequence with a model's weights, one token at a time.
+// Continues one token sequence, one token at a time, without a cache.
 //   p = softmax(logits / temperature), kept to the top_k likeliest and to the smallest set of mass top_p, renormalised
-// temperature 0 takes the likeliest token. The i-th random number is Philox of (seed, i): the same text on any ranks.
-// Only the last T tokens are seen by the model. top-p: Holtzman et al. 2020, arXiv:1904.09751.
+// temperature 0 takes the likeliest token. The i-th random number is Philox of (seed, i), so the text does not depend
+// on the number of ranks. The model sees only the last T tokens. top-p: Holtzman et al. 2020, arXiv:1904.09751.
 
 struct Sampling {
   double temperature = 1.0;
@@ -34,7 +34,7 @@ class Generator {
   /// Takes a context of T tokens and one row of logits. `vocab`: tokens that may be picked (a padded model has more).
   Generator(Engine& engine, std::int64_t vocab, MemoryLedger& ledger);
 
-  /// `count` tokens that follow `prompt` (at least one token). Collective: every rank gets the same ones.
+  /// `count` tokens that follow `prompt` (at least one token). Collective: every rank gets the same tokens.
   std::vector<Token> continued(const std::vector<Token>& prompt, std::int64_t count, const Sampling& sampling);
 
  private:
@@ -49,22 +49,23 @@ class Generator {
 };
 
 // Continues several token sequences at once, with a cache of keys and values.
-//   prompt   blocks of at most kBlockRows tokens; the last one gives the logits of the first new token
-//   step     one new token of every sequence that is under way, as the rows of one call of Engine::decode
-// A sequence that ends makes room for the next prompt. The model sees the last T = config().seq tokens: a sequence that
-// grows beyond T is cut to them and run anew for each further token, as Generator does for every token. Random numbers
-// are Philox of (seed, token, sequence): the same text on any ranks, whatever else is in the batch.
+//   prompt   blocks of at most kBlockRows tokens; the last block gives the logits of the first new token
+//   step     one new token of every active sequence, as the rows of one call of Engine::decode
+// When a sequence ends, the next prompt takes its slot. The model sees the last T = config().seq tokens: a sequence
+// that grows beyond T is cut to its last T tokens and rerun for each further token, as Generator does for every token.
+// Random numbers are Philox of (seed, token, sequence), so a text depends neither on the ranks nor on the rest of the
+// batch.
 
 /// A request for continuations. Each prompt has at least one token.
 struct GenerationOrder {
   std::vector<std::vector<Token>> prompts;
   std::int64_t samples = 1;  ///< continuations of each prompt: sequence p * samples + s is sample s of prompt p
-  std::int64_t count = 0;    ///< new tokens of a sequence, at most
+  std::int64_t count = 0;    ///< most new tokens of a sequence
   Sampling sampling;
-  std::function<bool(Token)> ends = {};  ///< whether a token ends its sequence; empty: none does
+  std::function<bool(Token)> ends = {};  ///< whether a token ends its sequence; empty: no token does
 
   [[nodiscard]] std::int64_t num_sequences() const { return static_cast<std::int64_t>(prompts.size()) * samples; }
-  /// Tokens of the longest sequence.
+  /// Tokens of the longest sequence, new tokens included.
   [[nodiscard]] std::int64_t longest() const;
 };
 
@@ -76,9 +77,9 @@ class TokenListener {
   virtual void on_end(std::int64_t sequence, bool ended_by_token) = 0;
 };
 
-/// The prompt's pass gives the first new token of a sequence, each step one more.
+/// Tokens and seconds. The prompt's pass gives a sequence's first new token, each step one further token.
 struct GenerationTimes {
-  std::int64_t prompt_tokens = 0;  ///< that were run: at most T of a prompt
+  std::int64_t prompt_tokens = 0;  ///< prompt tokens run through the model: at most T per prompt
   double prompt_s = 0.0;
   std::int64_t step_tokens = 0;
   double step_s = 0.0;
@@ -96,11 +97,11 @@ class CachedGenerator {
   GenerationTimes run(const GenerationOrder& order, TokenListener& listener);
 
  private:
-  /// A slot of the cache, and the sequence that has it.
+  /// A slot of the cache, and the sequence in it.
   struct Slot {
     std::int64_t sequence = -1;  // -1: free
     std::vector<Token> tokens;   // seen by the model
-    std::int64_t cached = 0;     // the first of them, in the cache
+    std::int64_t cached = 0;     // how many of `tokens`, from the first, are in the cache
     std::int64_t generated = 0;
     [[nodiscard]] bool is_free() const { return sequence < 0; }
     [[nodiscard]] std::int64_t pending() const { return static_cast<std::int64_t>(tokens.size()) - cached; }
@@ -127,7 +128,7 @@ class CachedGenerator {
   Vector<std::int32_t> row_positions_;
   Matrix<float> logits_;  // (sequences, V)
   std::vector<float> host_logits_;
-  const GenerationOrder* order_ = nullptr;  // of the run under way
+  const GenerationOrder* order_ = nullptr;  // of the current run
   TokenListener* listener_ = nullptr;
   GenerationTimes times_;
 };

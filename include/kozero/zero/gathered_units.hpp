@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gathered_units.hpp: the gathered copies of sharded units, and the order in which a pass reads the units.
 // acquire(u) waits for the gather of u and starts the gathers of the next units in that order. The units of a
-// slot share at most held + ahead buffers; a unit stays in its buffer until another unit needs the buffer.
+// slot share at most held + ahead buffers. A unit stays in its buffer until another unit needs the buffer.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -13,17 +13,18 @@
 
 namespace kozero::zero {
 
-/// What GatheredUnits must know of a pass.
+/// How far ahead a pass gathers, and how many units it holds at once.
 struct GatherOrder {
-  int ahead = 0;  ///< units gathered before they are asked for
-  int held = 1;   ///< units of blocks that backward computes again together and holds at once (model::Recompute)
+  int ahead = 0;  ///< units gathered before they are acquired
+  int held = 1;   ///< units of blocks that backward recomputes together and holds at once (model::Recompute)
 };
 
-// The order in which a pass reads the weights of its units, so that the next ones can be gathered ahead.
+// The order in which a pass reads the weights of its units, so that the next units can be gathered ahead.
 //   forward: embedding, blocks, head, in the table's order      backward: the blocks downwards, not the embedding
-// With groups of `held` units of blocks: the last group as above, then each other group upwards, once. With the
-// vocabulary in blocks, the head is followed by these from the last to the first, and then back (model/head.hpp).
-// The order is a guess: a unit that was not gathered ahead is gathered when it is used.
+// With groups of `held` units of blocks: backward reads the last group downwards, then each earlier group upwards and
+// only once, since its units stay held. With the vocabulary in blocks, the head is followed by these blocks from the
+// last to the first, and then from the first to the last (model/head.hpp).
+// The order is a prediction: a unit that was not gathered ahead is gathered when it is acquired.
 
 class UnitOrder {
  public:
@@ -31,13 +32,13 @@ class UnitOrder {
 
   /// A pass begins with unit 0.
   void begin() { position_ = 0; }
-  /// The pass has come to `unit`, at its next position in the order.
+  /// Moves the pass to the next position of `unit` in the order.
   void reach(int unit);
-  /// The unit that is used `steps` >= 1 later, -1 past the end of the pass.
+  /// The unit `steps` >= 1 positions later, -1 past the end of the pass.
   [[nodiscard]] int ahead(int steps) const;
-  /// Whether `unit` is used before the one `steps` later.
+  /// Whether `unit` comes again before the position `steps` later.
   [[nodiscard]] bool comes_before(int unit, int steps) const;
-  /// From the pass's first to its last use.
+  /// The whole order, from the first to the last use.
   [[nodiscard]] const std::vector<int>& all() const { return order_; }
 
  private:
@@ -46,18 +47,18 @@ class UnitOrder {
 };
 
 // The schedule of stage 3's gathers: when a unit's gather is started, waited for and dropped.
-//   acquire(u):             start the gather of u, unless it is there or under way  ->  wait for it
-//                           ->  start those of the next ahead + held - 1 units in UnitOrder, except where the buffer is
-//                               held or its unit is needed earlier
-//   release(u):             u stays in its buffer until another unit needs that, so that it is not gathered twice in a
-//                           row
-//   wait_until_reusable():  no peer reads this rank's shards any more: they may change
-//   drop():                 the shards have changed: every unit is gathered anew
-// Hosts and devices have the same schedule: only the communicator copies or waits.
+//   acquire(u):             start the gather of u, unless u is gathered or under way  ->  wait for it
+//                           ->  start the gathers of the next ahead + held - 1 units in UnitOrder, except where the
+//                               buffer is held or its present unit is needed earlier
+//   release(u):             u stays in its buffer until another unit needs the buffer, so that u is not gathered twice
+//                           in a row
+//   wait_until_reusable():  returns when no peer reads this rank's shards any more: they may change
+//   drop():                 the shards have changed: every unit is gathered again
+// The schedule is the same on hosts and devices: only the communicator copies or waits.
 
-/// CommunicatorOptions::under_way for a run: a gather is started `prefetch_units` units before it is finished, and each
-/// unit in between starts one gather and one reduction at most; the rest is for companions and for the gathers beside a
-/// micro-step's last reduction (ShardedState::acquire).
+/// CommunicatorOptions::under_way for a run. A gather starts `prefetch_units` units before its wait, and each unit in
+/// between starts at most one gather and one reduction. The constant covers units acquired beside another unit and the
+/// gathers beside a micro-step's last reduction (ShardedState::acquire).
 constexpr std::uint64_t collectives_under_way(int prefetch_units) {
   return 16 + 2 * static_cast<std::uint64_t>(prefetch_units);
 }
@@ -65,28 +66,28 @@ constexpr std::uint64_t collectives_under_way(int prefetch_units) {
 template <class Scalar>
 class GatheredUnits {
  public:
-  /// Of `shards`, which outlive this.
+  /// `shards` outlive this object.
   GatheredUnits(const ParameterTable& table, const dist::DistributedArray<Scalar>& shards, GatherOrder order,
                 MemoryLedger& ledger);
 
   /// All elements of the unit. Throws Error(internal) where another unit holds its buffer.
   Vector<const Scalar> acquire(int unit);
   void release(int unit);
-  /// What acquire returned of a unit that is not released yet.
+  /// The elements of a unit that was acquired and is not released yet.
   [[nodiscard]] Vector<const Scalar> held(int unit) const { return whole_.full(unit); }
   void wait_until_reusable();
   void drop();
 
  private:
   struct Buffer {
-    int occupant = -1;  // the unit that it holds, or is to hold
+    int occupant = -1;  // the unit gathered, or being gathered, into the buffer
     bool held = false;
     dist::Transfer<Scalar> gather = {};
   };
 
   [[nodiscard]] Buffer& buffer(int unit) { return buffers_[whole_.buffer(unit)]; }
   void start(int unit);
-  /// Of shards on a disk: the unit will be gathered soon.
+  /// For shards on a disk: starts to read the unit's shard, which will be gathered soon.
   void expect(int unit) const;
   void begin_pass();
   void start_ahead();

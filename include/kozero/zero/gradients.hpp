@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // gradients.hpp: the gradients of all units, from the addends of backward to the reduced gradient that updates use.
-//   replicated | partial at rest: every unit has its addend; it is reduced in place into this rank's shard of it.
-//   sharded at rest:              the addends of a slot's units share buffers; the shards are kept apart.
-// The schedule of reductions: ready(u) starts the reduction of u; it travels while the next unit works, whose ready
-// waits for it. A buffer is written again only after the peers have read it, so that blocks in slots have two where
-// reductions overlap. With `ordered` accumulation several micro-steps are added up in an array of shards of its own.
-// First use of a unit in a micro-step finds nothing contributed (ParameterAccess), or under `local` accumulation the
-// earlier micro-steps' sum.
-// What lookups add to a block of a tied vocabulary is summed over the step like a unit of its own, behind the table's,
-// and added to the rest at the step's end: a fold of both in one would depend on how many ranks there are.
+//   replicated | partial at rest: every unit has its own addend, reduced in place into this rank's shard of the unit.
+//   sharded at rest:              the addends of a slot's units share buffers; the shards have memory of their own.
+// The schedule of reductions: ready(u) starts the reduction of u, which runs while the next unit computes; the next
+// unit's ready waits for it. A buffer is overwritten only after the peers have read it, so slots of blocks have two
+// buffers where reductions overlap. With `ordered` accumulation, several micro-steps are summed in a separate array of
+// shards. At its first use in a micro-step a unit's addend has no contributions (UnitGradient::begins), or under
+// `local` accumulation holds the earlier micro-steps' sum. The lookups' gradient of a block of a tied vocabulary is
+// summed over the step as an extra unit behind the table's units, and added to the block's gradient at the step's end.
+// A single sum of both would depend on the number of ranks.
 #pragma once
 #include <memory>
 #include <optional>
@@ -32,8 +32,8 @@ namespace kozero::zero {
 /// One of a step's micro-steps.
 struct MicroStep {
   int index = 0;
-  int count = 1;  ///< of the step
-  int ranks = 0;  ///< the first so many contribute: they have work in it; 0: all
+  int count = 1;  ///< micro-steps of the step
+  int ranks = 0;  ///< only the first `ranks` ranks have work and contribute; 0: all
 };
 
 class Gradients {
@@ -42,24 +42,24 @@ class Gradients {
   Gradients(const Gradients&) = delete;
   Gradients& operator=(const Gradients&) = delete;
 
-  /// At most `micro_steps` a step, known at start: a single one needs no array of sums beside the full buffer. Without
+  /// A step has at most `micro_steps`; a single micro-step needs no array of sums beside whole addends. Without
   /// `overlap` ready(u) waits for the reduction of u.
   Gradients(const ParameterTable& table, const dist::Mesh& mesh, dist::Placement placement, Accumulation accumulation,
             int micro_steps, MemoryLedger& ledger, bool overlap = false);
 
   void begin_micro_step(const MicroStep& micro_step);
-  /// The unit's addend on this rank, to be added into as ParameterAccess says. Valid until ready(unit).
+  /// The unit's addend on this rank, which backward adds to as ParameterAccess says. Valid until ready(unit).
   UnitGradient addend(int unit);
-  /// The number under which addend() and ready() know the unit's lookups. Throws Error(internal) for a unit without a
-  /// separate sum of them.
+  /// The number to pass to addend() and ready() for the unit's lookups. Throws Error(internal) for a unit whose lookups
+  /// have no separate sum.
   [[nodiscard]] int lookups_of(int unit) const;
-  /// The unit's addend is complete, zero where nobody asked for it: its reduction begins where the accumulation order
-  /// says so.
+  /// Marks the unit's addend as complete (zero if addend() was not called) and starts its reduction, under `local`
+  /// accumulation only in the step's last micro-step.
   void ready(int unit);
-  /// The next unit's weights are to be read: after some of these, the reduction that travels meanwhile is waited for.
+  /// Called when a unit's weights are acquired. After several calls, waits for the reduction that is under way.
   void note_acquired_unit();
-  /// After the last micro-step: waits for what is under way and brings every unit to its placement (a replicated
-  /// gradient is gathered).
+  /// After the last micro-step: waits for the reduction under way and brings every unit to its placement (replicated
+  /// gradients are gathered).
   void finish();
 
   /// This rank's shard of the reduced gradient, after finish().
@@ -68,21 +68,21 @@ class Gradients {
   [[nodiscard]] Vector<float> full(int unit) const;
 
   /// The global 2-norm of the reduced gradient, by exact sums of fixed blocks (kernels/launch/exact_sum.hpp): the same
-  /// bits for every placement and number of ranks. Waits, once, for all that was put on the device. Throws
+  /// bits for every placement and number of ranks. Collective. Waits once for all work on the device. Throws
   /// Error(internal, seen by all ranks) where two groups' norms differ.
   [[nodiscard]] double norm();
   /// The name of the first tensor with a non-finite element on any rank, "" where all are finite. Collective.
   [[nodiscard]] std::string first_non_finite() const;
 
-  /// From now on a gradient that rests, between micro-steps or reduced, is held to the hash that it had when it was
-  /// left. Costs waits for the device.
+  /// From now on compares each gradient that rests (between micro-steps, or reduced) with its hash from when it was
+  /// last written. Costs waits for the device.
   void watch(bool watches);
-  /// The unit of the first gradient that changed at rest since then, "" where none did. After finish().
+  /// The unit of the first gradient that changed at rest since watch(true), "" where none did. After finish().
   [[nodiscard]] std::string first_changed();
 
  private:
   [[nodiscard]] bool reduces_now() const;
-  /// Sets to zero what no first contribution overwrites: the other tensors and the pads.
+  /// Zeroes the unit's addend, except the tensors that their first contribution overwrites.
   void clear(int unit) const;
   /// The last unit whose addend used `unit`'s buffer, -1 where there was none.
   int& occupant(int unit) { return occupants_[addends_.buffer(unit)]; }
@@ -90,16 +90,16 @@ class Gradients {
   void wait_for_reduction(int unit);
   /// Returns when the unit's addend may be overwritten: it is reduced, and no peer reads it any more.
   void wait_until_reusable(int unit);
-  /// Adds each unit's sum of lookups to its gradient.
+  /// Adds each unit's sum of lookups to the unit's gradient.
   void add_lookups();
 
-  /// The unit's gradient rests from here on, or is about to be used again.
+  /// Called when the unit's gradient comes to rest, and before it is used again.
   void note_resting(int unit, const Vector<float>& values);
   void check_rested(int unit, const Vector<float>& values);
 
   const ParameterTable& table_;
-  std::vector<int> lookups_of_;  // by unit: their number in sums_table_, -1: none
-  ParameterTable sums_table_;    // the units, and behind them the lookups that are summed apart
+  std::vector<int> lookups_of_;  // by unit: the lookups' number in sums_table_, -1: none
+  ParameterTable sums_table_;    // the units, and behind them the lookups with separate sums
   dist::Placement placement_;
   Accumulation accumulation_;
   int micro_steps_;
@@ -108,8 +108,8 @@ class Gradients {
   std::optional<dist::DistributedArray<float>> sums_;  // of the micro-steps' reduced shards
   dist::DistributedArray<float> reduced_;              // sums_, or the shards inside the addends
   std::vector<dist::Transfer<float>> reductions_;      // by unit
-  int under_way_ = -1;                                 // the unit whose reduction is started and not waited for
-  int acquired_since_ = 0;                             // units, since it was started
+  int under_way_ = -1;                                 // the unit whose reduction was started and not waited for
+  int acquired_since_ = 0;                             // units acquired since that start
   std::vector<int> occupants_;                         // by buffer of the addends
   MicroStep micro_step_;
   std::vector<bool> open_;  // by unit: its addend was handed out in this micro-step

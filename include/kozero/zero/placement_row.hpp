@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// placement_row.hpp: a ZeRO stage is a row of placements, of parameters, gradients and optimizer state.
+// placement_row.hpp: a ZeRO stage as a row of placements: of parameters, of gradients and of optimizer state.
 //   stage   parameters   gradients at rest                                optimizer state
 //     0     replicated   replicated                                       replicated
 //     1     replicated   partial: reduced into the shard before updates   sharded
@@ -37,13 +37,14 @@ inline PlacementRow placement_row(int stage) {
   return kRows[static_cast<std::size_t>(stage)];
 }
 
-/// How the micro-steps of a step are added up.
-///   ordered   each micro-step is reduced onto the shard: over a step the left fold over its granules, sequences that
-///             one micro-step of one rank processes, whatever the number of ranks
-///   local     a rank adds its own micro-steps up, and one reduction ends the step: less traffic, for stages 0 and 1
+/// How the gradients of a step's micro-steps are summed. A granule is the sequences of one micro-step on one rank.
+///   ordered   each micro-step is reduced onto the shard: the step's sum is a left fold over its granules, the same for
+///             any number of ranks
+///   local     each rank sums its own micro-steps, and one reduction ends the step: less traffic, for stages 0 and 1
 enum class Accumulation { ordered, local };
 
-/// Of `zero.accumulation`. Throws Error(deck) for local where gradients are sharded: no rank keeps a whole one there.
+/// The value of `zero.accumulation`. Throws Error(deck) for an unknown name, and for `local` with sharded gradients,
+/// since no rank then keeps a whole gradient.
 inline Accumulation accumulation_of(const std::string& name, int stage) {
   if (name == "ordered") return Accumulation::ordered;
   if (name != "local") throw Error(Failure::deck, "zero.accumulation = \"" + name + "\": accepted are ordered, local");

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// sharded_state.hpp: weights and gradients of a model under one ZeRO stage, as the model and the trainer see them.
+// sharded_state.hpp: weights and gradients of a model under one ZeRO stage, for the model and the trainer.
 //   trainer:  gradients().begin_micro_step({a, ...}); model.forward_backward(state, ...); ... finish_gradients();
 //             norm = gradients().norm(); for (range : update_ranges()) optimizer.update(range ...); publish_update();
-//   model:    ParameterAccess (acquire, release, gradient, gradient_ready), which it is.
-// Stages differ in what is stored, never in who owns what: a unit is cut by one Partition under every stage, and every
-// sum over ranks is in rank order, so all stages give the same bits. The stage itself is looked at only here.
+//   model:    uses the base class ParameterAccess: acquire, release, gradient, gradient_ready
+// Stages differ in storage, never in ownership: every stage cuts a unit by the same Partition, and every sum over ranks
+// is in rank order, so all stages give the same bits. Model and trainer do not depend on the stage.
 #pragma once
 #include <optional>
 #include <vector>
@@ -21,18 +21,18 @@ struct Config {
   int stage = 0;
   Accumulation accumulation = Accumulation::ordered;
   int micro_steps = 1;
-  bool overlap = true;     ///< a unit's reduction travels while the next one works
+  bool overlap = true;     ///< a unit's reduction runs while the next unit computes
   int prefetch_units = 1;  ///< units gathered ahead where parameters are sharded
   int units_held = 1;      ///< units of blocks that backward holds at once, in groups counted from the first
-  bool trains = true;      ///< false: weights alone, for evaluation and generation
+  bool trains = true;      ///< false: only weights, for evaluation and generation
 };
 
-/// What one rank updates of one unit: its shard, or all of it where the optimizer state is replicated.
+/// The elements of a unit that this rank updates: its shard, or the whole unit where the optimizer state is replicated.
 template <class Scalar>
 struct UpdateRange {
-  UnitRange range;        ///< range.first: where its optimizer state begins in the rank's flat state
+  UnitRange range;        ///< range.first: begin of the range's state in the rank's flat optimizer state
   Vector<float> master;
-  Vector<Scalar> stored;  ///< what the model reads of the master: to be kept up to date
+  Vector<Scalar> stored;  ///< the same elements as the model reads them; updated together with the master
   Vector<const float> gradient;
 };
 
@@ -56,13 +56,13 @@ class ShardedState final : public ParameterAccess<Scalar> {
 
   /// Fills every rank's own shards with the parameters' initial values, then publishes them.
   void initialise(std::uint64_t seed);
-  /// After the last micro-step: gradients are reduced, and weights may be updated.
+  /// After the last micro-step: completes the gradients. The weights may be updated afterwards.
   void finish_gradients();
-  /// In unit order; valid for the state's lifetime. None without training.
+  /// In unit order; valid for the state's lifetime. Empty without training.
   [[nodiscard]] const std::vector<UpdateRange<Scalar>>& update_ranges() const { return update_ranges_; }
-  /// Makes updated shards visible to every rank; nothing moves where every rank updated all units.
+  /// Makes updated shards visible to every rank. Moves nothing where every rank updated all units.
   void publish_update();
-  /// Whether every rank holds, and updates, all of every unit.
+  /// Whether every rank updates all elements of every unit.
   [[nodiscard]] bool updates_whole_units() const { return row_.optimizer == dist::Placement::replicated; }
 
   [[nodiscard]] Weights<Scalar>& weights() { return weights_; }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// weights.hpp: a model's weights under a placement: the float master and what the model reads.
+// weights.hpp: a model's weights under a placement: the float master, and the array that the model reads.
 #pragma once
 #include <optional>
 #include <string>
@@ -19,85 +19,85 @@ namespace kozero::zero {
 
 // The parameters of all units, replicated or sharded, and the gathering of a unit before its use.
 //   replicated: acquire(u) is a view of the array
-//   sharded:    acquire(u) all-gathers unit u as GatheredUnits says
-// The master is in float. In f32 it is the array that the model reads. For 16-bit weights it is an array of its own
-// with the optimizer state's placement, and the 16-bit array is rounded from it when the weights are published.
+//   sharded:    acquire(u) all-gathers unit u, on the schedule of GatheredUnits
+// The master is in float. In f32 the master is the array that the model reads. For 16-bit weights the master is a
+// separate array with the optimizer state's placement, and publish() rounds the 16-bit array from the master.
 
 /// The placements of the array that the model reads and of the master.
 struct WeightPlacements {
   dist::Placement stored;
-  dist::Placement master;  ///< used only where the weights have a master of their own
+  dist::Placement master;  ///< used only for 16-bit weights, which have a separate master
 };
 
-/// What lies elsewhere than the device's memory; nullptr: there.
+/// Memory outside the device for parts of the state; nullptr: the device's memory.
 struct StateMemory {
-  MemorySource* optimizer = nullptr;   ///< the master, and the optimizer's states
-  MemorySource* parameters = nullptr;  ///< what the model reads
+  MemorySource* optimizer = nullptr;   ///< for the master and the optimizer's states
+  MemorySource* parameters = nullptr;  ///< for the weights that the model reads
 };
 
-inline constexpr const char* kWeightsName = "weights";  ///< what the model reads
+inline constexpr const char* kWeightsName = "weights";  ///< the array that the model reads
 
-/// A unit's part of an array that rests on this rank from one update to the next.
+/// The part of a unit that this rank keeps unchanged from one update to the next, in one array.
 struct RestingArray {
   std::string name;  ///< "weights", "master weights", "exp_avg"
   int unit = 0;
-  Vector<std::uint32_t> words;  ///< its bits
-  bool replicated = false;      ///< all ranks hold the same ones
+  Vector<std::uint32_t> words;  ///< the part's bits
+  bool replicated = false;      ///< all ranks hold the same bits
 };
 
 /// A hash of each tensor's bits, in the table's order: the same under every placement and on any number of ranks.
 /// Collective.
 std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist::DistributedArray<float>& master);
 
-/// The weights of a model that reads them as Scalar.
+/// The weights of a model that reads weights as Scalar.
 template <class Scalar>
 class Weights {
  public:
-  /// Takes the memory of their placements from `ledger`, or from `memory`, which outlives them; `order` is of sharded
-  /// weights.
+  /// Takes memory from `ledger`, or from `memory`, which outlives the weights. `order` is used for sharded weights
+  /// only.
   Weights(const ParameterTable& table, const dist::Mesh& mesh, WeightPlacements placements, MemoryLedger& ledger,
           GatherOrder order = {}, StateMemory memory = {});
-  Weights(const Weights&) = delete;  // the gathered units refer to what it stores
+  Weights(const Weights&) = delete;  // gathered_ refers to stored_
   Weights& operator=(const Weights&) = delete;
 
-  /// All elements of the unit, valid until release. Throws Error(internal) where the unit or its slot is held.
+  /// All elements of the unit, valid until release. Throws Error(internal) where the unit or its buffer is held.
   Vector<const Scalar> acquire(int unit);
   void release(int unit);
 
   /// For initialization, the optimizer and checkpoints: shard(unit) and, where the master is replicated, full(unit) may
   /// be filled or updated in place. publish() then makes the change visible.
   [[nodiscard]] const dist::DistributedArray<float>& master() const;
-  /// What the model reads. Code that changes the master also writes its shard(unit), or full(unit) where it is
-  /// replicated; or it calls publish().
+  /// The array that the model reads. Code that changes the master either writes the same elements here (shard(unit), or
+  /// full(unit) where the master is replicated), or calls publish().
   [[nodiscard]] const dist::DistributedArray<Scalar>& stored() const { return stored_; }
 
-  /// Returns when no peer reads this rank's shards any more: they may change.
+  /// Returns when no peer reads this rank's shards any more, so that they may change.
   void wait_until_reusable();
-  /// After shards of the master changed: a replicated master is gathered again, 16-bit weights are rounded from it, and
-  /// what the model reads is shared.
+  /// After shards of the master changed: gathers a replicated master, rounds 16-bit weights from the master, and makes
+  /// the new weights visible to every rank.
   void publish();
-  /// After shards of master and rounded weights changed: replicated weights are gathered again, gathered copies of
-  /// sharded ones are dropped. (A replicated master of 16-bit weights is not gathered: every rank updated all of it.)
+  /// After shards of master and rounded weights changed: gathers replicated weights, or drops the gathered copies of
+  /// sharded weights. (Does not gather a replicated master of 16-bit weights: every rank updated all of it.)
   void share();
 
-  /// What the model reads, and its master where that is another array.
+  /// The weights that the model reads, and the master where it is a separate array.
   [[nodiscard]] std::vector<RestingArray> at_rest() const;
-  /// Compares gathered copies of sharded weights, when they are released, with their owners' hashes: the hash of unit
-  /// u's shard on rank r at [u * ranks + r]. An empty list ends it. Costs a wait for the device.
+  /// From now on compares each gathered copy of sharded weights, at its release, with its owners' hashes: the hash of
+  /// unit u's shard on rank r is owners[u * ranks + r]. An empty list ends the comparison. Costs waits for the device.
   void watch_copies(std::vector<std::uint64_t> owners);
-  /// The unit of the first copy that differed since then, "" where none did.
+  /// The unit of the first copy that differed since watch_copies(), "" where none did.
   [[nodiscard]] const std::string& first_wrong_copy() const { return wrong_copy_; }
 
  private:
-  /// Rounds what this rank has of a unit's master; other ranks' shards of replicated weights may still be old.
+  /// Rounds this rank's part of a unit's master. Other ranks' shards of replicated weights may still be old.
   void round(int unit) const;
-  /// Of a unit that is gathered and held.
+  /// Compares the copy of a unit that is gathered and held.
   void check_copy(int unit);
 
   const ParameterTable& table_;
   dist::DistributedArray<Scalar> stored_;
-  dist::DistributedArray<Scalar> stored_shards_;         // of the same memory
-  std::optional<dist::DistributedArray<float>> master_;  // none in f32
+  dist::DistributedArray<Scalar> stored_shards_;         // a view of stored_
+  std::optional<dist::DistributedArray<float>> master_;  // empty in f32
   std::optional<GatheredUnits<Scalar>> gathered_;        // sharded only
   std::vector<bool> held_;                               // by unit
   std::vector<std::uint64_t> owners_;                    // hashes of shards, while copies are watched
