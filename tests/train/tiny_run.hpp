@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/train/settings.hpp>
@@ -67,8 +68,9 @@ inline model::Config tiny_qwen3() {
 using Kind = MemorySource::Kind;
 
 /// State in files in the working directory, or as a GPU's run has it in the host's memory: an update goes through
-/// `bytes` of memory, a few elements at a time.
+/// `bytes` of memory, a few elements at a time. A GPU reaches no file: there both kinds are the host's memory.
 inline train::Offload offloaded_to(Kind kind, bool parameters, std::int64_t bytes = std::int64_t{64} << 10) {
+  if (!kHostIsDevice) kind = Kind::host;
   return {.optimizer = kind, .parameters = parameters ? kind : Kind::device, .folder = ".", .bytes = bytes};
 }
 
