@@ -232,6 +232,16 @@ namespace {
 constexpr std::array<std::int64_t, 2> kBlockRows = {8192, 2048};  // of a vocabulary block: fewer make products slower
 constexpr std::int64_t kLeastOffloadMib = 32;
 
+/// Where a run offloads its state to.
+std::string offload_target(const io::Deck& deck) { return train::runs_on_gpus(deck) ? "host" : "disk"; }
+
+/// Of none, selective and full those that the deck does not have.
+std::vector<std::string> other_recomputes(const io::Deck& deck) {
+  std::vector<std::string> others = {"none", "selective", "full"};
+  std::erase(others, deck.train.recompute);
+  return others;
+}
+
 /// Values of model.vocab_block below the vocabulary size; none if the deck sets model.vocab_block.
 std::vector<std::int64_t> rows_of_blocks(const io::Deck& deck, std::int64_t data_vocab) {
   const model::Config config = train::model_config(deck, data_vocab);
@@ -245,7 +255,7 @@ std::vector<std::int64_t> rows_of_blocks(const io::Deck& deck, std::int64_t data
 
 std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                              const DeviceAndHost& room) {
-  const std::string elsewhere = train::runs_on_gpus(deck) ? "host" : "disk";
+  const std::string elsewhere = offload_target(deck);
   io::Deck changed = deck;
   std::vector<std::string> overrides;
   auto fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
@@ -316,8 +326,7 @@ std::string totals_of(const io::Deck& deck, const std::string& backend, int num_
 std::vector<Recomputed> plans_recomputed(const io::Deck& deck, const std::string& backend, int num_ranks,
                                          std::int64_t data_vocab) {
   std::vector<Recomputed> levels;
-  for (const char* recompute : {"none", "selective", "full"}) {
-    if (recompute == deck.train.recompute) continue;
+  for (const std::string& recompute : other_recomputes(deck)) {
     io::Deck changed = deck;
     changed.train.recompute = recompute;
     levels.push_back({recompute, plans_of_all_stages(changed, backend, num_ranks, data_vocab)});
@@ -335,14 +344,13 @@ std::vector<Alternative> alternatives(const io::Deck& deck, const std::string& b
     all.push_back(std::move(one));
   };
   add("", [](io::Deck&) {});
-  for (const char* recompute : {"none", "selective", "full"}) {
-    if (recompute == deck.train.recompute) continue;
-    add(std::string("train.recompute=") + recompute, [&](io::Deck& changed) { changed.train.recompute = recompute; });
+  for (const std::string& recompute : other_recomputes(deck)) {
+    add("train.recompute=" + recompute, [&](io::Deck& changed) { changed.train.recompute = recompute; });
   }
   for (const std::int64_t rows : rows_of_blocks(deck, data_vocab)) {
     add("model.vocab_block=" + std::to_string(rows), [&](io::Deck& changed) { changed.model.vocab_block = rows; });
   }
-  const std::string elsewhere = train::runs_on_gpus(deck) ? "host" : "disk";
+  const std::string elsewhere = offload_target(deck);
   if (deck.zero.offload_optimizer == "none") {
     add("zero.offload_optimizer=" + elsewhere, [&](io::Deck& changed) { changed.zero.offload_optimizer = elsewhere; });
   }

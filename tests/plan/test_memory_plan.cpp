@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include <kozero/plan/memory_plan.hpp>
+#include <kozero/plan/step_time.hpp>
 
 using namespace kozero;
 
@@ -283,6 +284,15 @@ TEST_CASE("advice keeps the batch of a deck with train.accumulate, and names the
   }
   CHECK(smaller);
   CHECK(ordered);
+}
+
+TEST_CASE("ranks of a node share the rate of their disk") {
+  auto settings = train::settings_of(deck_with({"model.preset=gpt2-124m"}), 4, 50257, 0);
+  const plan::Speed speed{.products = 1e9, .memory = 1e9};
+  settings.comm.ranks_per_node = 0;
+  CHECK(plan::rates_at(speed, settings, 1, 1).disk == 4.0 * plan::rates_at(speed, settings, 4, 1).disk);
+  settings.comm.ranks_per_node = 2;
+  CHECK(plan::rates_at(speed, settings, 1, 1).disk == 2.0 * plan::rates_at(speed, settings, 4, 1).disk);
 }
 
 TEST_CASE("one change at a time: each alternative is planned in the deck's stage") {
