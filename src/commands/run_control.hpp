@@ -20,9 +20,9 @@
 #include "io/run/run_folder.hpp"
 #include "io/run/run_output.hpp"
 #include "io/run/run_status.hpp"
+#include "src/commands/peer_watch.hpp"
 #include "src/commands/program.hpp"
 #include "src/commands/session.hpp"
-#include "src/commands/stop_signals.hpp"
 
 namespace kozero::commands {
 

@@ -1,38 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// stop_signals.hpp: the events that end a training run early: stop signals (run.stop_signals) and the death of a
-// process on the same node. A signal asks the run to save and stop. A thread waits on the pidfd of a peer and calls
-// back when the peer ends.
+// stop_signals.hpp: the signals that ask a training run to save and stop (run.stop_signals).
 #pragma once
 #include <functional>
 #include <string>
-#include <sys/types.h>
-#include <thread>
 #include <vector>
 
 namespace kozero::commands {
-
-// Notices within microseconds that a process of the same node ended, by a thread that waits on its
-// pidfd. A launcher kills the other ranks some milliseconds after one was killed. In about half of the cases that is
-// enough to write a failure note; where the launcher does not kill them, in all.     pidfd_open(2), Linux 5.3
-
-class PeerWatch {
- public:
-  /// Calls `ended`, once, on a thread of its own. Watches nothing where the system has no pidfd.
-  PeerWatch(pid_t peer, std::function<void()> ended);
-  /// Returns when `ended` is not running and never will be. Not from `ended` itself.
-  ~PeerWatch();
-  PeerWatch(const PeerWatch&) = delete;
-  PeerWatch& operator=(const PeerWatch&) = delete;
-
- private:
-  int peer_ = -1;
-  int stop_ = -1;  // an eventfd
-  std::thread thread_;
-};
-
-/// Names the processes that this one can watch: two of equal names share a host and its process numbers.
-std::string process_space();
 
 // Signals that ask a training run to stop (run.stop_signals).
 //   await_stop_signals(arguments)     main, before MPI is up: from here on no stop signal kills a `train`
