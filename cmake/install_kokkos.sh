@@ -44,14 +44,12 @@ cuda_compiler() {
     die "no CUDA compiler: nvcc is neither on the PATH nor in /usr/local/cuda/bin"
 }
 
-cuda_major() { "$(cuda_compiler)" --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p'; }
-
 cxx_compiler() { command -v "${CXX:-c++}" 2>/dev/null || die "no C++ compiler '${CXX:-c++}': install g++"; }
 
 kokkos_prefix() {
   local identity
   identity=$(kokkos_options "$1"; "$(cxx_compiler)" --version | head -n 1; sha256sum "$kHere"/patches/kokkos-* | cut -d ' ' -f 1
-             [[ $1 == host ]] || "$(cuda_compiler)" --version | tail -n 1)
+             [[ $1 == host ]] || { "$(cuda_compiler)" --version | tail -n 1; sha256sum <"$kHere/patches/mdspan-no-unique-address.patch"; })
   echo "$kCache/kokkos/$kKokkosVersion-$1-$(sha256sum <<<"$identity" | cut -c 1-12)"
 }
 
@@ -65,10 +63,13 @@ fetch_kokkos() {
   mv "$1"/pygenten-*/tpls/kokkos "$1/kokkos"
 }
 
-# Kokkos 4.7.00 does not compile with CUDA 13; 4.7.01 has these lines.
+# Each patch says which error of Kokkos 4.7.00 it mends. They are for nvcc, and leave the host's Kokkos as it is.
 patch_kokkos() {
-  [[ $2 == cuda ]] && (($(cuda_major) >= 13)) || return 0
-  patch --quiet --strip 1 --directory "$1/kokkos" <"$kHere/patches/kokkos-4.7.00-cuda-13.patch" >&2
+  [[ $2 == cuda ]] || return 0
+  local name
+  for name in kokkos-4.7.00-cuda-13 mdspan-no-unique-address; do
+    patch --quiet --strip 1 --directory "$1/kokkos" <"$kHere/patches/$name.patch" >&2
+  done
 }
 
 build_kokkos() {
