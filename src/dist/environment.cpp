@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // environment.cpp: the launcher's environment variables; start and end of MPI; the ranks of this node.
+#include <mpi.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -8,11 +10,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <mpi.h>
 #include <optional>
 #include <string>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 #include <kozero/core/error.hpp>
@@ -75,7 +75,9 @@ int unused_slurm_tasks(const Variables& variables) {
 namespace {
 
 const MPI_Comm kWorld = MPI_COMM_WORLD;
-constexpr std::chrono::seconds kLongestAbort{10};  // then the process ends without MPI
+constexpr std::chrono::seconds kLongestAbort{10};       // then the process ends without MPI
+constexpr std::chrono::milliseconds kLastProgress{25};  // rank 0 gets rid of the heartbeat's last messages
+constexpr std::chrono::milliseconds kOthersEnter{50};   // then all ranks but 0 enter MPI_Finalize
 
 /// The CPUs that each of the node's ranks may run on, in the same form.
 std::vector<std::string> cpus_of_all(MPI_Comm node, int local_ranks) {
@@ -102,6 +104,15 @@ bool all_thread_multiple(int provided) {
   const BlockingCall call("MPI_Allreduce");
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &lowest, 1, MPI_INT, MPI_MIN, kWorld), "MPI_Allreduce");
   return lowest == 1;
+}
+
+/// Rank 0 enters MPI_Finalize last, and no rank makes progress in MPI before it enters. MPICH on UCX over TCP requires
+/// this: MPI_Finalize closes a connection once the peer has acknowledged that, then blocks without progress. A rank
+/// that acknowledges before it closes its own end waits for an acknowledgment that never comes.
+void end_mpi(int rank, int size) {
+  if (size > 1) std::this_thread::sleep_for(rank == 0 ? kLastProgress + kOthersEnter : kLastProgress);
+  const BlockingCall call("MPI_Finalize");
+  MPI_Finalize();
 }
 
 }  // namespace
@@ -152,15 +163,15 @@ Environment::~Environment() {
     const std::string whom = threads_->heartbeat->end();
     if (!whom.empty()) {
       constexpr auto kStatus = static_cast<int>(Failure::communication);
-      report_failure(kStatus, failure_line(rank_, kStatus, "rank " + std::to_string(rank_) + " waited at its end for " +
-                                                                whom + details(rank_)));
+      report_failure(kStatus,
+                     failure_line(rank_, kStatus,
+                                  "rank " + std::to_string(rank_) + " waited at its end for " + whom + details(rank_)));
       std::fflush(nullptr);
       _exit(kStatus);
     }
   }
   threads_->heartbeat.reset();
-  const BlockingCall call("MPI_Finalize");
-  if (owned_ && finalized == 0) MPI_Finalize();
+  if (owned_ && finalized == 0) end_mpi(rank_, size_);
 }
 
 void Environment::obey_timeout(double timeout_s) { set_comm_timeout(timeout_s); }

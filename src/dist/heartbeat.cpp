@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // heartbeat.cpp: beats to rank 0, the table of beats back to all ranks, and the detection of lost and stalled ranks.
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <unistd.h>
 
 #include <kozero/core/error.hpp>
 #include "src/dist/group_communicator.hpp"
@@ -85,7 +85,7 @@ void Heartbeat::run() {
   try {
     WaitClock clock;
     while (!stopping_) {
-      round(clock.interval());
+      round(clock.interval(comm_timeout()));
       if (is_over() || (ending_ && !unresponsive_.empty())) return;
       const double period = std::min(kPeriod, comm_timeout() / 8.0);
       std::unique_lock lock(sleep_mutex_);

@@ -175,7 +175,7 @@ std::string NcclWatch::found() {
     under_way_.pop_front();
     without_progress_.restart();
   }
-  const bool late = without_progress_.look() > timeout_s_ && !under_way_.empty();
+  const bool late = without_progress_.look(timeout_s_) > timeout_s_ && !under_way_.empty();
   return late ? waited_in_vain(rank_, timeout_s_, under_way_.front().collective, kAnotherRank) : "";
 }
 

@@ -4,6 +4,7 @@
 //   own = arrays.add(bytes)   at(r, location_of(p))   rank r's array, mapped in this process
 //   counter.publish(k)        counter.await(k)     spins, then sleeps on a futex until k is published
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -46,8 +47,8 @@ class PhaseCounter {
     }
     WaitClock clock;
     while (!is_published(phase)) {
-      if (clock.look() >= timeout_s) return false;
-      sleep_before(phase);
+      if (clock.look(timeout_s) >= timeout_s) return false;
+      sleep_before(phase, timeout_s);
     }
     return true;
   }
@@ -55,23 +56,23 @@ class PhaseCounter {
  private:
   static constexpr int kSpins = 20000;  // about ten microseconds
 
-  /// Sleeps until the bell rings or for a tenth of a second; returns at once if `phase` is published.
-  void sleep_before(std::uint64_t phase) {
+  /// Sleeps until the bell rings, at most 0.1 s and an eighth of the timeout; returns at once if `phase` is published.
+  void sleep_before(std::uint64_t phase, double timeout_s) {
     sleepers_.fetch_add(1);
     const std::uint32_t heard = bell_.load();
-    if (phase_.load() < phase) listen(heard);
+    if (phase_.load() < phase) listen(heard, std::clamp(timeout_s / 8.0, 1e-3, 0.1));
     sleepers_.fetch_sub(1);
   }
 
 #if defined(__linux__)
   void ring() { syscall(SYS_futex, &bell_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
-  void listen(std::uint32_t heard) {
-    const timespec tenth{0, 100'000'000};
-    syscall(SYS_futex, &bell_, FUTEX_WAIT, heard, &tenth, nullptr, 0);
+  void listen(std::uint32_t heard, double seconds) {
+    const timespec longest{0, static_cast<long>(seconds * 1e9)};
+    syscall(SYS_futex, &bell_, FUTEX_WAIT, heard, &longest, nullptr, 0);
   }
 #else
   void ring() {}
-  void listen(std::uint32_t) { std::this_thread::yield(); }
+  void listen(std::uint32_t, double) { std::this_thread::yield(); }
 #endif
 
   std::atomic<std::uint64_t> phase_{0};

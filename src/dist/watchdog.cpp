@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // watchdog.cpp: the ring of collectives and its text, and the thread that watches the blocking call.
+#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -12,7 +13,6 @@
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <unistd.h>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
@@ -144,13 +144,13 @@ Watch& watch() {
 /// The rank that a stuck call waits for; "" while the call may still return.
 std::string awaited_in_vain(Call& call) {
   const double timeout_s = comm_timeout();
-  const double waited_s = call.clock.look();
+  const double waited_s = call.clock.look(timeout_s);
   const Heartbeat* heartbeat = Heartbeat::running();
   if (heartbeat != nullptr && heartbeat->num_rounds() != call.rounds) {
     call.rounds = heartbeat->num_rounds();
     call.since_round.restart();
   }
-  const bool heartbeat_is_let_in = heartbeat != nullptr && call.since_round.look() < timeout_s;
+  const bool heartbeat_is_let_in = heartbeat != nullptr && call.since_round.look(timeout_s) < timeout_s;
   if (heartbeat_is_let_in) return heartbeat->vain(Role::training);
   return waited_s < timeout_s ? "" : kAnotherRank;
 }
@@ -187,7 +187,7 @@ void run() {
     if (!watch().call) continue;
     Call& call = *watch().call;
     const std::string whom = awaited_in_vain(call);
-    if (!whom.empty()) end_process(waited_in_vain(known_rank(), call.clock.look(), call.name, whom));
+    if (!whom.empty()) end_process(waited_in_vain(known_rank(), call.clock.look(comm_timeout()), call.name, whom));
   }
 }
 

@@ -357,8 +357,8 @@ std::optional<SaveReport> CheckpointSaver::ended(dist::Communicator& comm) {
 std::optional<SaveReport> CheckpointSaver::wait(dist::Communicator& comm, double longest_s) {
   if (!under_way()) return std::nullopt;
   dist::WaitClock clock;
-  while (report_.wait_for(kLook) != std::future_status::ready && clock.look() < longest_s) {
-    dist::require_live_ranks("a save", clock.look());
+  while (report_.wait_for(kLook) != std::future_status::ready && clock.look(longest_s) < longest_s) {
+    dist::require_live_ranks("a save", clock.look(longest_s));
   }
   return ended(comm);
 }

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
+#include <cmath>
 #include <thread>
+#include <utility>
 
 #include "src/dist/shared_arrays.hpp"
 
@@ -30,14 +32,25 @@ TEST_CASE("a wait ends when its time is over", "[phase]") {
   CHECK(seconds_since(start) >= 0.15);
 }
 
-TEST_CASE("time in which nobody looked counts as one second at most", "[phase]") {
-  WaitClock clock;
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-  const double waited = clock.look();
-  CHECK(waited == 1.0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  CHECK(clock.look() >= 1.05);
-  CHECK(clock.interval() < 1.0);
+/// A clock that a test sets.
+struct SetClock {
+  using duration = std::chrono::duration<double>;
+  using time_point = std::chrono::time_point<SetClock, duration>;
+  static inline double seconds = 0.0;
+  static time_point now() { return time_point(duration(seconds)); }
+};
+
+TEST_CASE("a suspension counts as at most one second and an eighth of the timeout", "[phase]") {
+  for (const auto& [timeout_s, longest_s] : {std::pair(600.0, 1.0), {8.0, 1.0}, {1.0, 0.125}, {0.1, 0.0125}}) {
+    SetClock::seconds = 0.0;
+    BasicWaitClock<SetClock> clock;
+    SetClock::seconds = 3600.0;
+    CHECK(clock.look(timeout_s) == longest_s);
+    SetClock::seconds += longest_s / 2.0;
+    CHECK(std::abs(clock.look(timeout_s) - 1.5 * longest_s) < 1e-9);
+    SetClock::seconds += longest_s / 2.0;
+    CHECK(std::abs(clock.interval(timeout_s) - longest_s / 2.0) < 1e-9);
+  }
 }
 
 TEST_CASE("a sleeper is woken by publishing, long before it would look again by itself", "[phase]") {

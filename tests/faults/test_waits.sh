@@ -142,6 +142,14 @@ a_rank_stops_at_the_end() {
   also 'saving weights'
 }
 
+# MPICH on UCX over TCP ends only if the ranks enter MPI_Finalize in the right order (src/dist/environment.cpp).
+ranks_end_over_tcp() {
+  for _ in 1 2 3 4 5 6; do
+    rm -rf run
+    UCX_TLS=tcp,self expect 0 'everything lies in run' train
+  done
+}
+
 # kill -9 under a launcher that does not notice: the ranks of its host see it, or else those that wait for it. UCX may
 # abort the process that talks to a dead one, which is told too.
 a_rank_is_killed_and_the_launcher_does_nothing() {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // wait_clock.hpp: how long a wait has lasted, and how a waiting rank spins, yields and sleeps.
-//   waited = sum over looks of min(interval since the look before, 1 s)
+//   waited = sum over looks of min(interval since the look before, 1 s, timeout / 8)
 // Time during which the process was suspended does not count.
 #pragma once
 #include <algorithm>
@@ -11,29 +11,33 @@
 namespace kozero::dist {
 
 // How long a wait has lasted.
-//   waited = sum over looks of min(interval since the look before, 1 s)
-// A process that is suspended for an hour between two looks has waited only one second more, so that suspension does
-// not count as the loss of a rank. The waiting thread must look at least once a second.
+//   waited = sum over looks of min(interval since the look before, 1 s, timeout / 8)
+// If a process is suspended for an hour between two looks, that hour counts as 1 s, or as an eighth of the timeout if
+// that is shorter. So a suspension never counts as the loss of a rank. The waiting thread must look at least that
+// often; otherwise the wait lasts longer than the timeout. `Source`: std::chrono::steady_clock, or a clock that a test
+// sets.
 
-class WaitClock {
+template <class Source>
+class BasicWaitClock {
  public:
-  /// Seconds since the look before, or since the start, at most kLongest.
-  double interval() {
-    const auto now = Clock::now();
+  /// Seconds since the look before, or since the start, at most min(1 s, timeout_s / 8).
+  double interval(double timeout_s) {
+    const auto now = Source::now();
     const double seconds = std::chrono::duration<double>(now - last_).count();
     last_ = now;
-    return std::min(seconds, kLongest);
+    return std::min({seconds, kLongest, timeout_s / 8.0});
   }
   /// Adds the interval since the last look and returns the seconds waited so far.
-  double look() { return waited_ += interval(); }
-  void restart() { *this = WaitClock(); }
+  double look(double timeout_s) { return waited_ += interval(timeout_s); }
+  void restart() { *this = BasicWaitClock(); }
 
  private:
-  using Clock = std::chrono::steady_clock;
   static constexpr double kLongest = 1.0;
-  Clock::time_point last_ = Clock::now();
+  typename Source::time_point last_ = Source::now();
   double waited_ = 0.0;
 };
+
+using WaitClock = BasicWaitClock<std::chrono::steady_clock>;
 
 // How a rank waits: it spins briefly, then yields its core at each look, then sleeps between looks. A thread that runs
 // beside the training (Waiting::sleeps) sleeps right after spinning.
@@ -55,7 +59,7 @@ class Patience {
     } else {
       std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp(waited_ / 1000.0, kShortest, kLongest)));
     }
-    waited_ = clock_.look();
+    waited_ = clock_.look(seconds_);
     return waited_ < seconds_;
   }
   [[nodiscard]] double waited() const { return waited_; }
