@@ -188,7 +188,7 @@ run_command() {
   [[ $preset == release ]] || KOZERO_STARTED_BY+=" --preset $preset"
   [[ -x $binary ]] || die "there is no program kozero in this tree's build: $binary"
   if [[ -z $ranks && $1 =~ ^(train|verify)$ && ! " ${*:2} " =~ \ (-h|--help)\  ]] && ! under_a_launcher; then
-    ranks=$("$binary" ranks "${@:2}") || exit $?
+    ranks=$("$binary" ranks "$@") || exit $?
     [[ $ranks =~ ^[1-9][0-9]*$ ]] || die "kozero ranks answered '$ranks' instead of a number"
   fi
   if [[ $1 == verify && " ${*:2} " == *' --all '* && ! " ${*:2} " =~ \ (-h|--help|--reference)\  ]] && ! under_a_launcher; then

@@ -5,9 +5,10 @@
 #include <bit>
 #include <type_traits>
 
+#include <kozero/core/architecture.hpp>
+#include <kozero/core/presets.hpp>
 #include "io/deck/check.hpp"
 #include "io/deck/schema.hpp"
-#include "io/posix/readable.hpp"
 
 namespace kozero::io {
 
@@ -25,7 +26,7 @@ std::string shortened(const std::string& text) {
 
 void refuse(const std::string& where, const std::string& what, const std::string& why) {
   const std::string subject = what.empty() ? "" : shortened(what) + ": ";
-  throw Error(Failure::deck, on_one_line(where + ": " + subject + why));
+  throw Error(Failure::deck, where + ": " + subject + why);
 }
 
 void refuse_value(const Deck& deck, const std::string& key, const std::string& why) {
@@ -109,7 +110,7 @@ bool holds(const std::vector<std::string>& values, const std::string& value) {
 }
 
 bool on_command_line(const Deck& deck, const std::string& key) {
-  return deck.is_set(key) && deck.origins.at(key) == "command line";
+  return deck.is_set(key) && deck.origins.at(key) == kCommandLine;
 }
 
 std::string text_of(const Deck& deck, const std::string& key) { return text_in(deck, *find_row(key)); }
@@ -165,6 +166,12 @@ void check_offload(Deck& deck) {
   }
 }
 
+/// A run's folder is named in log lines, in the lines with which runs go on, and in scripts.
+void check_run_dir(const Deck& deck) {
+  if (escaped(deck.run.dir) == deck.run.dir) return;
+  refuse_value(deck, "run.dir", "it holds a control character; accepted is a path without line breaks and the like");
+}
+
 void need(const Deck& deck, const std::string& key) {
   if (deck.is_set(key) || deck.model.preset != "none" || deck.model.init != "random") return;
   refuse_missing(deck, key, "give it, or model.preset for a published shape");
@@ -195,8 +202,8 @@ void check_heads(const Deck& deck) {
 void check_arch(const Deck& deck) {
   const ModelKeys& model = deck.model;
   const Architecture& arch = architecture(model.arch);
-  const Architecture* of_preset = architecture_of_preset(model.preset);
-  if (of_preset != nullptr && of_preset != &arch) {
+  const Preset* preset = find_preset(model.preset);
+  if (preset != nullptr && !preset->is_for_any_arch() && preset->family.arch != model.arch) {
     refuse_value(deck, "model.preset", "another architecture's; accepted are presets of " + beside(deck, "model.arch"));
   }
   if (!arch.decoder && model.preset != "none") {
@@ -235,7 +242,7 @@ void check_schedule(const Deck& deck) {
   if (optim.min_lr > optim.lr) refuse_value(deck, "optim.min_lr", "accepted are at most " + beside(deck, "optim.lr"));
   if (optim.schedule == "wsd" && optim.decay_steps == 0) {
     refuse_missing(deck, "optim.decay_steps",
-                   "with optim.schedule = \"wsd\" " + accepted_text(*find_row("optim.decay_steps")));
+                   "with optim.schedule = \"wsd\" accepted: " + accepted_values(*find_row("optim.decay_steps")));
   }
 }
 
@@ -278,18 +285,11 @@ void check_checkpoints(const Deck& deck) {
 
 }  // namespace
 
-const Architecture* architecture_of_preset(const std::string& preset) {
-  for (const Architecture& each : kArchitectures) {
-    const std::string family = each.presets;
-    if (!family.empty() && preset.starts_with(family + "-")) return &each;
-  }
-  return nullptr;
-}
-
 void check_deck(Deck& deck) {
   for (const auto& keys : kAlternatives) check_alternatives(deck, keys);
   for (const auto& rule : kReadWhere) check_read(deck, rule);
   check_offload(deck);
+  check_run_dir(deck);
   check_arch(deck);
   check_parts(deck);
   check_shape_given(deck);

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include "io/deck/deck.hpp"
 
@@ -24,6 +23,9 @@ namespace kozero::io {
 /// The same about a key that is not there.
 [[noreturn]] void refuse_missing(const Deck& deck, const std::string& key, const std::string& why);
 
+/// The origin of a key that an override gave.
+inline constexpr const char* kCommandLine = "command line";
+
 /// Where a key's value came from, or the deck's file.
 std::string origin_of(const Deck& deck, const std::string& key);
 
@@ -35,8 +37,5 @@ std::string did_you_mean(const std::string& given, const std::vector<std::string
 /// Throws Error(deck) at the first contradiction. Where the command line chooses (optim.kind=sgd), keys of the file
 /// that the choice leaves without meaning (optim.betas) fall back to their defaults instead.
 void check_deck(Deck& deck);
-
-/// The architecture that a preset is of; nullptr where it is a shape for any.
-const Architecture* architecture_of_preset(const std::string& preset);
 
 }  // namespace kozero::io

@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // deck.cpp: reads a deck from a file and overrides, and writes a deck as text.
 // Reading applies the given keys, fills in the defaults that depend on other keys, and checks the whole deck.
-// Writing gives the resolved deck.toml, the fingerprint that ranks compare, and the reference of all keys.
+// Writing gives the resolved deck.toml and the fingerprint that ranks compare.
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
+#include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/presets.hpp>
 #include "io/deck/check.hpp"
 #include "io/deck/deck.hpp"
 #include "io/deck/schema.hpp"
@@ -47,15 +50,60 @@ void note_repetition(const Given& given, Deck& deck) {
                        text_in(deck, *row));
 }
 
+/// Whether a preset defines the key: the sizes, and, of a published model, all that its files say about the network.
+bool is_shape_of(const Preset& preset, const std::string& key) {
+  static const std::set<std::string> kSizes = {"model.layers",   "model.dim",      "model.heads",
+                                               "model.kv_heads", "model.head_dim", "model.ffn"};
+  static const std::set<std::string> kOfTraining = {"model.preset", "model.init", "model.seq", "model.dropout",
+                                                    "model.vocab_block"};
+  if (preset.is_for_any_arch()) return kSizes.count(key) != 0;
+  return section_of(key) == "model" && kOfTraining.count(key) == 0;
+}
+
+/// A preset of the command line replaces the whole shape that the file gives; the file's other keys stay.
+void replace_shape(const std::string& preset_of_file, Deck& deck) {
+  const Preset* preset = find_preset(deck.model.preset);
+  if (preset == nullptr || origin_of(deck, "model.preset") != kCommandLine) return;
+  std::vector<std::string> replaced;
+  if (preset_of_file != "none" && preset_of_file != deck.model.preset) replaced.push_back("preset");
+  for (const auto& row : deck_schema()) {
+    if (!deck.is_set(row.key) || origin_of(deck, row.key) == kCommandLine || !is_shape_of(*preset, row.key)) continue;
+    const bool same_arch = row.key == "model.arch" && deck.model.arch == preset->family.arch;
+    reset(deck, row);
+    if (!same_arch) replaced.push_back(name_of(row.key));
+  }
+  if (!preset->is_for_any_arch() && !deck.is_set("model.arch")) {
+    deck.model.arch = preset->family.arch;
+    deck.origins["model.arch"] = kCommandLine;
+  }
+  if (replaced.empty()) return;
+  const bool keeps_seq = deck.is_set("model.seq") && origin_of(deck, "model.seq") != kCommandLine;
+  deck.notes.push_back(std::string(kCommandLine) + ": model.preset = \"" + preset->name + "\" replaces the deck's " +
+                       joined(replaced) +
+                       (keeps_seq ? "; model.seq = " + std::to_string(deck.model.seq) + " stays" : ""));
+}
+
 /// What the user did not say and another key decides.
 void complete(Deck& deck) {
   if (!deck.is_set("run.dir")) deck.run.dir = "runs/" + std::filesystem::path(deck.source).stem().string();
-  const Architecture* of_preset = architecture_of_preset(deck.model.preset);
-  if (!deck.is_set("model.arch") && of_preset != nullptr) deck.model.arch = of_preset->name;
+  const Preset* preset = find_preset(deck.model.preset);
+  if (!deck.is_set("model.arch") && preset != nullptr && !preset->is_for_any_arch()) {
+    deck.model.arch = preset->family.arch;
+  }
   const Architecture& arch = architecture(deck.model.arch);
   if (!deck.is_set("model.tie_embeddings")) deck.model.tie_embeddings = arch.tie_embeddings;
   if (!deck.is_set("model.qkv_bias")) deck.model.qkv_bias = arch.qkv_bias == Architecture::Part::always;
   if (!deck.is_set("model.qk_norm")) deck.model.qk_norm = arch.qk_norm == Architecture::Part::always;
+}
+
+/// A step whose last micro-batch is short takes as long as one whose last is full.
+void note_short_batch(Deck& deck) {
+  const std::int64_t rest = deck.train.global_batch % deck.train.micro_batch;
+  if (rest == 0 || deck.train.global_batch < deck.train.micro_batch || deck.train.batch_scaling != "none") return;
+  deck.notes.push_back("train.global_batch = " + std::to_string(deck.train.global_batch) +
+                       " is no multiple of train.micro_batch = " + std::to_string(deck.train.micro_batch) +
+                       ": the last micro-batch of each step has " + std::to_string(rest) +
+                       (rest == 1 ? " sequence" : " sequences"));
 }
 
 constexpr const char* kResolvedHeading = "# The resolved deck of a run";
@@ -75,17 +123,17 @@ void find_path(const std::string& source, std::string& path) {
 Deck parse_deck(const std::string& text, const std::string& source, const std::vector<std::string>& overrides) {
   Deck deck;
   deck.source = source;
-  const bool is_resolved = text.find(kResolvedHeading) != std::string::npos;
-  for (const auto& given : given_in_text(text, source)) {
-    if (!is_resolved || !is_past(given)) apply_given(given, deck);
-  }
+  for (const auto& given : given_in_text(text, source)) apply_given(given, deck);
+  const std::string preset_of_file = deck.model.preset;
   for (const auto& each : overrides) {
     const Given given = given_in_override(each);
     note_repetition(given, deck);
     apply_given(given, deck);
   }
+  replace_shape(preset_of_file, deck);
   complete(deck);
   check_deck(deck);
+  note_short_batch(deck);
   for (auto& path : deck.data.text) find_path(source, path);
   for (auto& path : deck.data.tokens) find_path(source, path);
   if (deck.run.tuning != "none") find_path(source, deck.run.tuning);
@@ -97,7 +145,7 @@ Deck read_deck(const std::string& path, const std::vector<std::string>& override
   return parse_deck(text_of_file(path), path, overrides);
 }
 
-// A Deck as text: the resolved deck.toml, the fingerprint that ranks compare, the reference of keys.
+// A Deck as text: the resolved deck.toml, and the fingerprint that ranks compare.
 
 namespace {
 
@@ -171,15 +219,6 @@ std::string first_difference(const std::string& a, const std::string& b) {
     if (line_a != line_b) return line_a + " and " + line_b.substr(line_b.find(": ") + 2);
   }
   return a == b ? "" : "the number of keys";
-}
-
-std::string deck_reference() {
-  std::string text;
-  for (const auto& row : deck_schema()) {
-    const std::string text_of_default = row.default_text.empty() ? text_in(Deck(), row) : row.default_text;
-    text += row.key + ": " + row.help + " (default: " + text_of_default + "); " + accepted_text(row) + "\n";
-  }
-  return text;
 }
 
 }  // namespace kozero::io

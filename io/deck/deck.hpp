@@ -87,15 +87,19 @@ struct TrainKeys {
   std::int64_t eval_batches = 20;
 };
 
+/// Of a number for which 0 is a value of its own.
+inline constexpr std::int64_t kNotGiven = -1;
+
+/// The defaults are those of language model pre-training (Brown et al. 2020, arXiv:2005.14165).
 struct OptimKeys {
   std::string kind = "adamw";
   double lr = 1e-4;
-  std::array<double, 2> betas = {0.9, 0.999};
+  std::array<double, 2> betas = {0.9, 0.95};
   double eps = 1e-8;
-  double weight_decay = 0.01;
+  double weight_decay = 0.1;
   double momentum = 0;
-  std::string schedule = "constant";
-  std::int64_t warmup_steps = 0;
+  std::string schedule = "cosine";
+  std::int64_t warmup_steps = kNotGiven;  ///< derived from the run's steps
   std::int64_t decay_steps = 0;  ///< 0: not given, to the last step
   double min_lr = 0;
 };
@@ -120,8 +124,8 @@ struct CommKeys {
 };
 
 struct CheckpointKeys {
-  std::int64_t every = 0;
-  std::int64_t keep = 0;
+  std::int64_t every = 1000;
+  std::int64_t keep = 3;
   bool keep_best = false;
   bool async = true;
   std::int64_t staging_mib = 0;
@@ -173,8 +177,5 @@ std::string fingerprint(const Deck& deck);
 
 /// The first key in which two fingerprints differ, with both values ("zero.stage: 1 and 2"); "" where none does.
 std::string first_difference(const std::string& a, const std::string& b);
-
-/// The reference of all keys: name, default, accepted values, meaning, one line each.
-std::string deck_reference();
 
 }  // namespace kozero::io

@@ -3,6 +3,7 @@
 // schema.cpp: the rows of the deck: key, member, accepted values, meaning, default.
 #include "io/deck/schema.hpp"
 #include <kozero/core/architecture.hpp>
+#include <kozero/core/presets.hpp>
 
 namespace kozero::io {
 namespace {
@@ -32,44 +33,58 @@ constexpr auto kCheckpoint = &in<&Deck::checkpoint, Value>;
 template <auto Value>
 constexpr auto kLog = &in<&Deck::log, Value>;
 
-Accepted anything() { return {}; }
+/// A truth value.
+Accepted truth() { return {}; }
+/// Any text but "", described as `what`.
+Accepted text(std::string what) { return {.what = std::move(what)}; }
 Accepted from(double low) { return {.low = low}; }
 Accepted from_to(double low, double high) { return {.low = low, .high = high}; }
 Accepted above(double low) { return {.low = low, .low_open = true}; }
 Accepted fraction() { return {.low = 0, .high = 1, .high_open = true}; }
 Accepted words(std::vector<std::string> all) { return {.words = std::move(all)}; }
 
-constexpr double kMany = 1e12;     // steps, epochs: far beyond any run, far below overflow
-constexpr double kWide = 1 << 24;  // widths and counts whose products must fit 64 bits
+/// One of the keys that a first reader needs.
+DeckRow first(DeckRow row) {
+  row.is_first = true;
+  return row;
+}
+
+constexpr double kMany = 1e12;           // steps, epochs: far beyond any run, far below overflow
+constexpr double kWide = 1 << 24;        // widths and counts whose products must fit 64 bits
 constexpr double kMostValidation = 0.5;  // more is a slip: the run would train on the smaller part
-constexpr double kMostTogether = 64;     // units gathered ahead, blocks computed again together
+constexpr double kMostTogether = 64;     // units gathered ahead, blocks recomputed together
 constexpr const char* kShape = "the preset's";
 
 std::vector<DeckRow> run_rows() {
   using K = RunKeys;
   return {
-      {"run.dir", kRun<&K::dir>, anything(), "the run's own folder; -2, -3 ... is appended where it exists",
-       "runs/ and the deck's name"},
-      {"run.seed", kRun<&K::seed>, from(0), "names all random streams: weights, data order, dropout"},
-      {"run.steps", kRun<&K::steps>, from_to(1, kMany), "updates in total, from the beginning", "run.epochs is given"},
-      {"run.epochs", kRun<&K::epochs>, from_to(1, kMany), "passes over the data", "run.steps is given"},
-      {"run.ranks", kRun<&K::ranks>, from_to(1, kWide), "processes to start where no launcher and no -n says"},
-      {"run.threads", kRun<&K::threads>, from_to(1, kWide), "threads of each rank", "the cores shared out evenly"},
-      {"run.device", kRun<&K::device>, words({"auto", "host", "cuda"}), "where the arrays live"},
+      first({"run.dir", kRun<&K::dir>, text("path of a folder"),
+             "folder of the run; a new run never overwrites one: it appends -2, -3 ...", "runs/ and the deck's name"}),
+      first({"run.seed", kRun<&K::seed>, from(0), "seed of initial weights, data order and dropout"}),
+      first({"run.steps", kRun<&K::steps>, from_to(1, kMany),
+             "optimizer steps in total; give either run.steps or run.epochs", "not given"}),
+      {"run.epochs", kRun<&K::epochs>, from_to(1, kMany), "passes over the data; give either run.steps or run.epochs",
+       "not given"},
+      first({"run.ranks", kRun<&K::ranks>, from_to(1, kWide),
+             "processes that kozero.sh starts unless -n says otherwise"}),
+      {"run.threads", kRun<&K::threads>, from_to(1, kWide), "threads per rank", "the cores, shared evenly"},
+      {"run.device", kRun<&K::device>, words({"auto", "host", "cuda"}),
+       "device that computes; auto: a GPU if there is one"},
       {"run.products", kRun<&K::products>, words({"fastest", "library", "tf32"}),
-       "who multiplies matrices: a processor's tile units where it has any, always the library, or for f32 on GPUs "
-       "tensor "
-       "cores, in TF32"},
-      {"run.tuning", kRun<&K::tuning>, anything(),
-       "file of `kozero bench tune`: by which algorithm each kind of product is computed; none: by a fixed rule"},
-      {"run.deterministic", kRun<&K::deterministic>, anything(), "the same bits on every repetition"},
-      {"run.max_minutes", kRun<&K::max_minutes>, from(0), "stop in good order after this time; 0: no limit"},
+       "matmul back end; fastest: CPU tile units if any; library: oneDNN, or loops without it; tf32: f32 on GPU tensor "
+       "cores"},
+      {"run.tuning", kRun<&K::tuning>, text("none | path of a file"),
+       "file of `kozero bench tune` with the algorithm of each matmul; none: a fixed rule"},
+      {"run.deterministic", kRun<&K::deterministic>, truth(), "repeating the run gives the same bits"},
+      {"run.max_minutes", kRun<&K::max_minutes>, from(0),
+       "save a checkpoint and stop (exit status 75) after this time; 0: no limit"},
       {"run.stop_signals", kRun<&K::stop_signals>,
        words({"SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGXCPU"}),
-       "signals to any rank at which all save a checkpoint (checkpoint.every = 0: the weights) and end with status 75"},
+       "signals to any rank after which all ranks save a checkpoint (weights only if checkpoint.every = 0) and stop "
+       "with exit status 75"},
       {"run.check_every", kRun<&K::check_every>, from_to(0, kMany),
-       "steps between checks that no bit of the state changed but by an update, and that ranks' copies are equal; 0: "
-       "never"},
+       "steps between checks that nothing except an update has changed the state, and that the ranks' copies are "
+       "equal; 0: never"},
   };
 }
 
@@ -79,147 +94,155 @@ std::string true_for(const Holds& holds) {
   return "true for " + joined(architectures_where(holds)) + ", else false";
 }
 
+std::vector<std::string> none_and(std::vector<std::string> names) {
+  names.insert(names.begin(), "none");
+  return names;
+}
+
 std::vector<DeckRow> model_rows() {
   using K = ModelKeys;
   using Part = Architecture::Part;
   const auto all = architectures_where([](const Architecture&) { return true; });
   return {
-      {"model.arch", kModel<&K::arch>, words(all), "the kind of network"},
-      {"model.preset", kModel<&K::preset>,
-       words({"none", "tiny", "small", "medium", "gpt2-124m", "gpt2-350m", "gpt2-774m", "gpt2-1558m", "llama-1b",
-              "llama-8b", "llama-13b", "qwen2-0.5b", "qwen-0.6b", "qwen-8b"}),
-       "a published shape; keys given beside it win"},
-      {"model.layers", kModel<&K::layers>, from_to(1, 1e4), "transformer blocks", kShape},
-      {"model.dim", kModel<&K::dim>, from_to(1, kWide), "channels; linear: inputs", kShape},
-      {"model.heads", kModel<&K::heads>, from_to(1, kWide), "attention heads", kShape},
+      first({"model.arch", kModel<&K::arch>, words(all), "architecture of the network"}),
+      first({"model.preset", kModel<&K::preset>, words(none_and(preset_names())),
+             "a published shape; model keys given beside it win; on the command line it replaces the deck's shape "
+             "(all model keys but seq, dropout, vocab_block and init)"}),
+      first({"model.layers", kModel<&K::layers>, from_to(1, 1e4), "transformer blocks", kShape}),
+      first({"model.dim", kModel<&K::dim>, from_to(1, kWide), "channels; linear: inputs", kShape}),
+      first({"model.heads", kModel<&K::heads>, from_to(1, kWide), "attention heads", kShape}),
       {"model.kv_heads", kModel<&K::kv_heads>, from_to(1, kWide), "llama, qwen: key and value heads; divides heads",
        "the preset's, else as many as heads"},
       {"model.head_dim", kModel<&K::head_dim>, from_to(1, kWide), "llama, qwen: channels of a head; even",
        "dim / heads"},
-      {"model.ffn", kModel<&K::ffn>, from_to(1, kWide), "hidden channels of a block; linear: outputs",
+      {"model.ffn", kModel<&K::ffn>, from_to(1, kWide), "hidden channels of a block's MLP; linear: outputs",
        "the preset's, else gpt2: 4 dim, llama, qwen: 8/3 dim rounded up to 64"},
-      {"model.vocab", kModel<&K::vocab>, from_to(1, kWide), "token ids; with tokenizer bpe, how many to learn",
-       "the preset's, else the tokenizer's"},
-      {"model.seq", kModel<&K::seq>, from_to(1, kWide), "positions: tokens of a sequence", kShape},
-      {"model.tie_embeddings", kModel<&K::tie_embeddings>, anything(), "embedding and head are one matrix",
+      first({"model.vocab", kModel<&K::vocab>, from_to(1, kWide),
+             "token ids; with data.tokenizer = \"bpe\": how many to learn", "the preset's, else the tokenizer's"}),
+      first({"model.seq", kModel<&K::seq>, from_to(1, kWide), "tokens of a sequence", kShape}),
+      {"model.tie_embeddings", kModel<&K::tie_embeddings>, truth(), "embedding and head share one matrix",
        true_for([](const auto& each) { return each.tie_embeddings; })},
       {"model.vocab_block", kModel<&K::vocab_block>, from_to(0, kWide),
-       "rows of embedding and head that are gathered, reduced and multiplied at a time, a multiple of 8; 0: all"},
+       "rows of embedding and head that are gathered, reduced and multiplied at a time, a multiple of 8, to save "
+       "memory; 0: all"},
       {"model.dropout", kModel<&K::dropout>, fraction(), "gpt2: probability that a channel is dropped in training"},
       {"model.rope_theta", kModel<&K::rope_theta>, above(0), "llama, qwen: base of the rotary angles"},
-      {"model.rope_scaling", kModel<&K::rope_scaling>, anything(),
-       "llama, qwen: Llama 3's stretching of the rotary angles; all of it is in one table"},
-      {"model.qkv_bias", kModel<&K::qkv_bias>, anything(), "llama: biases on q, k and v; qwen2 always has them",
+      {"model.rope_scaling", kModel<&K::rope_scaling>, {}, "llama, qwen: Llama 3's scaling of the rotary angles"},
+      {"model.qkv_bias", kModel<&K::qkv_bias>, truth(), "llama: biases on q, k and v; qwen2 always has them",
        true_for([](const auto& each) { return each.qkv_bias == Part::always; })},
-      {"model.qk_norm", kModel<&K::qk_norm>, anything(), "llama: RMSNorm of each head's q and k; qwen3 always has it",
+      {"model.qk_norm", kModel<&K::qk_norm>, truth(), "llama: RMSNorm of each head's q and k; qwen3 always has it",
        true_for([](const auto& each) { return each.qk_norm == Part::always; })},
       {"model.norm_eps", kModel<&K::norm_eps>, above(0), "added to the variance in every norm"},
-      {"model.init", kModel<&K::init>, anything(),
-       "weights to start from: random, or the path of a run, checkpoint, weights file or Hugging Face folder to "
-       "fine-tune; keys of the model and the tokenizer, left out, come from there"},
+      {"model.init", kModel<&K::init>,
+       text("random | path of a run, a checkpoint, a weights file or a Hugging Face folder"),
+       "initial weights; a path fine-tunes: model and tokenizer keys that the deck leaves out are read from there"},
   };
 }
 
 std::vector<DeckRow> data_rows() {
   using K = DataKeys;
   return {
-      {"data.text", kData<&K::text>, anything(), "UTF-8 files or folders to train on", "not the source of this run"},
-      {"data.tokens", kData<&K::tokens>, anything(), "token shards (.bin) to train on", "not the source of this run"},
-      {"data.synthetic", kData<&K::synthetic>, anything(), "train on a seeded Markov source of known entropy"},
-      {"data.tokenizer", kData<&K::tokenizer>, anything(),
-       "bytes, bpe (learned from the text), or a file: tokenizer.json, .model"},
-      {"data.val_fraction", kData<&K::val_fraction>, from_to(0, kMostValidation),
-       "share of the data kept for validation"},
-      {"data.strict", kData<&K::strict>, anything(),
-       "read and check all token shards before the first step, and refuse to resume on data other than the "
-       "checkpoint's"},
+      first({"data.text", kData<&K::text>, text("path of a UTF-8 file or a folder"),
+             "text to train on; give one of data.text, data.tokens, data.synthetic", "none"}),
+      {"data.tokens", kData<&K::tokens>, text("path of a token shard (.bin)"),
+       "token shards to train on, as `kozero prepare` and llm.c write them", "none"},
+      {"data.synthetic", kData<&K::synthetic>, truth(), "train on a seeded Markov source of known entropy"},
+      first({"data.tokenizer", kData<&K::tokenizer>,
+             text("bytes | bpe | bpe:N | path of a tokenizer.json or SentencePiece .model"),
+             "tokenizer of data.text; bpe learns model.vocab ids from the text"}),
+      first({"data.val_fraction", kData<&K::val_fraction>, from_to(0, kMostValidation),
+             "share of the data that is kept for validation"}),
+      {"data.strict", kData<&K::strict>, truth(),
+       "check every token shard before the first step, and refuse to resume on data other than the checkpoint's"},
   };
 }
 
 std::vector<DeckRow> train_rows() {
   using K = TrainKeys;
   return {
-      {"train.global_batch", kTrain<&K::global_batch>, from_to(1, kWide), "sequences of a step, over all ranks",
-       "micro_batch * ranks * accumulate"},
-      {"train.micro_batch", kTrain<&K::micro_batch>, from_to(1, kWide),
-       "sequences that a rank computes at once; a step's sums are added in their order"},
-      {"train.accumulate", kTrain<&K::accumulate>, from_to(1, kWide), "micro-steps of a step",
-       "derived from global_batch"},
-      {"train.base_ranks", kTrain<&K::base_ranks>, from_to(1, kWide), "rank count that batch_scaling starts from"},
+      first({"train.global_batch", kTrain<&K::global_batch>, from_to(1, kWide), "sequences per step, over all ranks",
+             "micro_batch * ranks * accumulate"}),
+      first({"train.micro_batch", kTrain<&K::micro_batch>, from_to(1, kWide),
+             "sequences per forward pass of a rank; gradients are added in units of this many sequences"}),
+      {"train.accumulate", kTrain<&K::accumulate>, from_to(1, kWide),
+       "micro-steps per step (gradient accumulation); instead of global_batch", "derived from global_batch"},
+      {"train.base_ranks", kTrain<&K::base_ranks>, from_to(1, kWide), "number of ranks that batch_scaling starts from"},
       {"train.batch_scaling", kTrain<&K::batch_scaling>, words({"none", "linear", "sqrt"}),
-       "how batch and rate grow with ranks / base_ranks"},
-      {"train.precision", kTrain<&K::precision>, words({"f32", "bf16", "fp16"}),
-       "weights and activations; bf16, fp16: master weights, moments, gradients and sums stay in f32"},
-      {"train.recompute",
-       kTrain<&K::recompute>,
-       {.low = 1, .high = kMostTogether, .words = {"none", "selective", "full"}},
-       "activations that backward recomputes; full: all of a block but its input; selective: the same, but attention's "
-       "result is kept; N: all of N blocks but the first one's input; changes no bit"},
+       "how global batch and learning rate grow with ranks / base_ranks"},
+      first({"train.precision", kTrain<&K::precision>, words({"f32", "bf16", "fp16"}),
+             "type of weights and activations; with bf16 and fp16, master weights, optimizer state, gradients and sums "
+             "stay in f32"}),
+      first({"train.recompute",
+             kTrain<&K::recompute>,
+             {.low = 1, .high = kMostTogether, .words = {"none", "selective", "full"}},
+             "activation checkpointing: what backward recomputes instead of storing; full: each block from its input; "
+             "selective: the same, but attention's result is stored; N: N blocks from the first one's input; results "
+             "stay bit-identical"}),
       {"train.grad_clip", kTrain<&K::grad_clip>, from(0), "largest global gradient norm; 0: no clipping"},
       {"train.on_nonfinite", kTrain<&K::on_nonfinite>, words({"stop", "skip"}),
-       "what a non-finite loss or gradient does to the step"},
+       "what happens if a loss or gradient is not finite: stop the run, or skip the update"},
       {"train.max_skips", kTrain<&K::max_skips>, from_to(1, kMany),
-       "steps in a row that on_nonfinite = skip may leave out; one more stops the run"},
+       "updates in a row that on_nonfinite = \"skip\" may skip; one more stops the run"},
       {"train.loss_scale", kTrain<&K::loss_scale>, from_to(0, kWide),
-       "fp16: factor on the loss's gradient, a power of two; 0: dynamic, from 65536 on, halved by each overflow"},
+       "fp16: factor on the loss, a power of two; 0: dynamic, from 65536, halved at each overflow"},
       {"train.loss_scale_window", kTrain<&K::loss_scale_window>, from_to(1, kMany),
        "fp16: steps in a row without overflow after which a dynamic loss scale is doubled"},
-      {"train.eval_every", kTrain<&K::eval_every>, from_to(0, kMany), "steps between evaluations; 0: only at the end"},
+      first({"train.eval_every", kTrain<&K::eval_every>, from_to(0, kMany),
+             "steps between evaluations on the validation data; 0: only at the end"}),
       {"train.eval_batches", kTrain<&K::eval_batches>, from_to(0, kMany),
-       "global batches of an evaluation, spread evenly over the validation data; 0: all of it"},
+       "global batches per evaluation, spread evenly over the validation data; 0: all of it"},
   };
 }
 
 std::vector<DeckRow> optim_rows() {
   using K = OptimKeys;
   return {
-      {"optim.kind", kOptim<&K::kind>, words({"adamw", "sgd"}), "the update"},
-      {"optim.lr", kOptim<&K::lr>, from(0), "learning rate, its largest over the schedule"},
-      {"optim.betas", kOptim<&K::betas>, fraction(), "adamw: decay of the two moments"},
+      {"optim.kind", kOptim<&K::kind>, words({"adamw", "sgd"}), "optimizer"},
+      first({"optim.lr", kOptim<&K::lr>, from(0), "learning rate at its peak"}),
+      {"optim.betas", kOptim<&K::betas>, fraction(), "adamw: decay of the first and the second moment"},
       {"optim.eps", kOptim<&K::eps>, above(0), "adamw: added to the root of the second moment"},
-      {"optim.weight_decay", kOptim<&K::weight_decay>, from(0), "decoupled, on matrices only"},
+      {"optim.weight_decay", kOptim<&K::weight_decay>, from(0), "decoupled weight decay, on matrices only"},
       {"optim.momentum", kOptim<&K::momentum>, fraction(), "sgd: decay of the velocity"},
-      {"optim.schedule", kOptim<&K::schedule>, words({"constant", "linear", "cosine", "wsd"}),
-       "the rate after warm-up; wsd: constant, then a decay over the last decay_steps"},
-      {"optim.warmup_steps", kOptim<&K::warmup_steps>, from_to(0, kMany),
-       "steps of linear rise from 0 to lr; clamped to the run's steps"},
-      {"optim.decay_steps", kOptim<&K::decay_steps>, from_to(1, kMany), "steps of the fall from lr to min_lr",
+      first({"optim.schedule", kOptim<&K::schedule>, words({"constant", "linear", "cosine", "wsd"}),
+             "learning rate after warm-up; wsd: constant, then a decay over the last decay_steps"}),
+      first({"optim.warmup_steps", kOptim<&K::warmup_steps>, from_to(0, kMany),
+             "steps of linear warm-up from 0 to lr; at most the run's steps", "5 % of the run's steps, at most 1000"}),
+      {"optim.decay_steps", kOptim<&K::decay_steps>, from_to(1, kMany), "steps of the decay from lr to min_lr",
        "from the end of warm-up to the last step"},
-      {"optim.min_lr", kOptim<&K::min_lr>, from(0), "the rate at the end of the fall"},
+      {"optim.min_lr", kOptim<&K::min_lr>, from(0), "learning rate at the end of the decay"},
   };
 }
 
 std::vector<DeckRow> zero_rows() {
   using K = ZeroKeys;
   return {
-      {"zero.stage", kZero<&K::stage>, from_to(0, 3),
-       "what is sharded: 0 nothing, 1 optimizer state, 2 and gradients, 3 and parameters"},
+      first({"zero.stage", kZero<&K::stage>, from_to(0, 3),
+             "what is sharded over ranks; 0: nothing, 1: optimizer state, 2: and gradients, 3: and parameters"}),
       {"zero.accumulation", kZero<&K::accumulation>, words({"ordered", "local"}),
-       "ordered: each micro-step's gradients are added over the ranks, the same sum on any number of ranks; local, "
-       "stages "
-       "0 and 1: one sum over the ranks a step, equal on one number of ranks alone"},
-      {"zero.overlap", kZero<&K::overlap>, anything(),
-       "a unit's gradients are reduced while the next unit's are computed; false: each is waited for"},
+       "ordered: reduce every micro-step, so results do not depend on the number of ranks; local (stages 0, 1): reduce "
+       "once per step, so they do"},
+      {"zero.overlap", kZero<&K::overlap>, truth(),
+       "reduce a unit's gradients while the next unit's are computed; false: wait for each"},
       {"zero.bucket_mib", kZero<&K::bucket_mib>, from_to(0, kWide),
-       "consecutive blocks are gathered and reduced together up to so many MiB of f32 gradients; 0: each block alone; "
-       "changes no bit"},
+       "pack consecutive blocks into one collective up to this many MiB of f32 gradients; 0: one block each; results "
+       "stay bit-identical"},
       {"zero.prefetch_units", kZero<&K::prefetch_units>, from_to(0, kMostTogether),
-       "stage 3: units gathered ahead of the one at work; each takes a buffer more"},
+       "stage 3: units gathered ahead of the one in use; each needs one more buffer"},
       {"zero.shard_group",
        kZero<&K::shard_group>,
        {.low = 1, .high = kWide, .words = {"all", "node"}},
-       "ranks that state is sharded over: all, those of a node, or N consecutive ones; each such group has a replica; "
-       "changes no bit where sums are in rank order"},
+       "ranks that share one sharded copy of the state (hybrid sharding, HSDP): all ranks, those of a node, or N "
+       "consecutive ones"},
       {"zero.offload_optimizer", kZero<&K::offload_optimizer>, words({"none", "host", "disk"}),
-       "moments and master weights; none: with the other arrays; disk (runs on the host): in files; host (runs on "
-       "GPUs): in the host's memory, updated by its cores"},
+       "where moments and master weights are; none: in the device's memory; disk (CPU runs): in files; host (GPU "
+       "runs): in the host's memory, updated by its cores"},
       {"zero.offload_parameters", kZero<&K::offload_parameters>, words({"none", "host", "disk"}),
-       "the same for the weights that the model reads, in stage 3"},
-      {"zero.offload_dir", kZero<&K::offload_dir>, anything(),
-       "an existing folder on a disk of each node, for these files, which end with the run", "run.dir"},
+       "stage 3: the same for the weights that the model reads"},
+      {"zero.offload_dir", kZero<&K::offload_dir>, text("path of a folder"),
+       "existing folder, on a local disk of each node, for the offload files; they are removed when the run ends",
+       "run.dir, or the nearest existing folder above it"},
       {"zero.offload_mib", kZero<&K::offload_mib>, from_to(1, kWide),
-       "MiB of a rank's memory for what an update has in use and ahead: pages of these files, beside the system's cache "
-       "of them, or a GPU's buffers on the host"},
+       "MiB of memory per rank for the offloaded state that an update has in use"},
   };
 }
 
@@ -227,39 +250,40 @@ std::vector<DeckRow> comm_rows() {
   using K = CommKeys;
   return {
       {"comm.backend", kComm<&K::backend>, words({"auto", "self", "mpi", "shm", "nccl"}),
-       "who moves the bytes; auto: self on 1 rank, nccl with a GPU a rank, shm on one node, else mpi"},
-      {"comm.exact", kComm<&K::exact>, anything(),
-       "nccl adds in rank order, as mpi and shm always do: the same bits on any number of ranks"},
-      {"comm.timeout_s", kComm<&K::timeout_s>, above(0), "seconds until a waiting collective names the lost rank"},
+       "collectives; auto: self on 1 rank, nccl with one GPU per rank, shm on one node, else mpi"},
+      {"comm.exact", kComm<&K::exact>, truth(),
+       "nccl: add in rank order, as mpi and shm always do, so results do not depend on the number of ranks"},
+      {"comm.timeout_s", kComm<&K::timeout_s>, above(0),
+       "seconds after which a waiting collective reports the lost rank and ends the run"},
   };
 }
 
 std::vector<DeckRow> checkpoint_rows() {
   using K = CheckpointKeys;
   return {
-      {"checkpoint.every", kCheckpoint<&K::every>, from(0), "steps between checkpoints, the last step's too; 0: none"},
-      {"checkpoint.keep", kCheckpoint<&K::keep>, from(0), "newest checkpoints to keep; 0: all"},
-      {"checkpoint.keep_best", kCheckpoint<&K::keep_best>, anything(),
-       "keep the checkpoint with the lowest validation loss too, however old; each save of a run that goes on begins "
-       "with a validation of train.eval_batches"},
-      {"checkpoint.async", kCheckpoint<&K::async>, anything(),
-       "write from a copy in host memory while training goes on"},
+      first({"checkpoint.every", kCheckpoint<&K::every>, from(0),
+             "steps between checkpoints; the last step is saved too; 0: no checkpoints"}),
+      first({"checkpoint.keep", kCheckpoint<&K::keep>, from(0), "newest checkpoints to keep; 0: all"}),
+      {"checkpoint.keep_best", kCheckpoint<&K::keep_best>, truth(),
+       "also keep the checkpoint with the lowest validation loss; each save then starts with a validation"},
+      {"checkpoint.async", kCheckpoint<&K::async>, truth(),
+       "write from a copy in host memory while training continues"},
       {"checkpoint.staging_mib", kCheckpoint<&K::staging_mib>, from_to(0, kWide),
-       "most MiB a rank gives to that copy; 0: what it needs"},
+       "most MiB per rank for that copy; 0: what it needs"},
       {"checkpoint.on_error", kCheckpoint<&K::on_error>, words({"stop", "continue"}),
-       "what a save or metrics that cannot be written do to the run; an older checkpoint stays in any case"},
+       "what the run does if a checkpoint or metrics cannot be written; older checkpoints stay in any case"},
       {"checkpoint.io_timeout_s", kCheckpoint<&K::io_timeout_s>, above(0),
-       "seconds that training waits for a save that does not end, on a disk that hangs: then it is a save that fails"},
-      {"checkpoint.resume", kCheckpoint<&K::resume>, anything(),
-       "where to go on from: none, auto (the newest complete checkpoint in run.dir), a checkpoint, a run, a weights "
-       "file"},
+       "seconds after which a hanging save counts as failed"},
+      first({"checkpoint.resume", kCheckpoint<&K::resume>,
+             text("none | auto | path of a checkpoint, a run or a weights file"),
+             "where to continue from; auto: the newest complete checkpoint in run.dir, if there is one"}),
   };
 }
 
 std::vector<DeckRow> log_rows() {
   using K = LogKeys;
   return {
-      {"log.every", kLog<&K::every>, from_to(1, kMany), "steps between printed lines; metrics have every step"},
+      {"log.every", kLog<&K::every>, from_to(1, kMany), "steps between printed lines; metrics.jsonl has every step"},
   };
 }
 

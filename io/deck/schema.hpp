@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -41,14 +42,15 @@ std::string bracketed(const std::vector<std::string>& words);
 
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
-/// The accepted values: a range for numbers (each number of a pair), a set of words for texts; words empty: any text.
-/// Words and a range: one of the words, or a whole number, kept as text.
+/// The accepted values: a range for numbers (each number of a pair), a set of words for texts; words empty: any text,
+/// of which messages say `what` it is. Words and a range: one of the words, or a whole number, kept as text.
 struct Accepted {
   double low = -kNoLimit;
   double high = kNoLimit;
   bool low_open = false;
   bool high_open = false;
   std::vector<std::string> words = {};
+  std::string what = {};
 
   [[nodiscard]] bool takes_numbers() const { return !words.empty() && high != kNoLimit; }
 };
@@ -58,8 +60,14 @@ struct DeckRow {
   DeckValue (*value_in)(Deck&);  ///< where it lies
   Accepted accepted;
   std::string help;
-  std::string default_text = "";  ///< what a missing key means where the Deck's default does not say it
+  std::string default_text = "";  ///< what a missing key means if the Deck's default does not say it
+  bool is_first = false;          ///< one of the keys that a first reader needs
 };
+
+/// Our key for what another program calls so ("hidden_size" -> "model.dim"), our value for its value of our key
+/// ("zero.offload_optimizer", "cpu" -> "host"); "" if there is none (peer_words.cpp).
+std::string key_of_peer(const std::string& word);
+std::string value_of_peer(const std::string& key, const std::string& word);
 
 /// All rows, in the order of the written deck.
 const std::vector<DeckRow>& deck_schema();
@@ -78,8 +86,18 @@ std::vector<std::string> names_in(const std::string& section);
 /// Whether a value is in the row's range or set.
 bool accepts(const DeckRow& row, DeckValue value);
 
-/// "accepted are 0, 1, 2, 3"
-std::string accepted_text(const DeckRow& row);
+/// "0 | 1 | 2 | 3", "number >= 0", "list of 2 numbers in [0, 1)", "path of a folder"
+std::string accepted_values(const DeckRow& row);
+
+/// What a key's number counts, which its name ends with: a value with a unit ("512MiB", "10min") is accepted too.
+enum class Unit { none, mib, seconds, minutes };
+Unit unit_of(const DeckRow& row);
+
+/// The number that a text with a unit means for the row; nothing where it has no unit or is no such text.
+std::optional<double> number_with_unit(const DeckRow& row, const std::string& text);
+
+/// "the preset's", "1e-4": what a missing key means.
+std::string default_of(const DeckRow& row);
 
 /// The value of a row in a deck, as TOML.
 std::string text_in(const Deck& deck, const DeckRow& row);

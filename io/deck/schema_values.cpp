@@ -8,6 +8,7 @@
 
 #include "io/deck/deck.hpp"
 #include "io/deck/schema.hpp"
+#include "io/posix/readable.hpp"
 
 namespace kozero::io {
 
@@ -140,39 +141,45 @@ std::string plain(double number) {
 std::string range_text(const Accepted& accepted) {
   if (accepted.high == kNoLimit && accepted.low == -kNoLimit) return "";
   if (accepted.high == kNoLimit) return (accepted.low_open ? " > " : " >= ") + plain(accepted.low);
-  if (!accepted.high_open) return " from " + plain(accepted.low) + " to " + plain(accepted.high);
+  if (!accepted.high_open) return std::string(" ").append(plain(accepted.low)).append(" to ") + plain(accepted.high);
   return (accepted.low_open ? " in (" : " in [") + plain(accepted.low) + ", " + plain(accepted.high) + ")";
 }
 
-std::string whole_numbers(const Accepted& accepted) {
-  if (accepted.high - accepted.low > kFewNumbers) return "whole numbers" + range_text(accepted);
-  std::vector<std::string> numbers;
-  for (double number = accepted.low; number <= accepted.high; ++number) numbers.push_back(plain(number));
-  return joined(numbers);
+/// a | b | c
+std::string choice_of(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : " | ") + word;
+  return text;
 }
 
-std::string numbers(const Accepted& accepted) {
-  return (accepted.high == kNoLimit ? "finite numbers" : "numbers") + range_text(accepted);
+std::string integers(const Accepted& accepted) {
+  if (accepted.high - accepted.low > kFewNumbers) return "integer" + range_text(accepted);
+  std::vector<std::string> numbers;
+  for (double number = accepted.low; number <= accepted.high; ++number) numbers.push_back(plain(number));
+  return choice_of(numbers);
 }
 
 std::string words_text(const Accepted& accepted) {
-  if (accepted.words.empty()) return "texts in quotes";
-  std::vector<std::string> quoted;
-  for (const auto& word : accepted.words) quoted.push_back(toml_string(word));
-  if (accepted.takes_numbers()) quoted.push_back(whole_numbers(accepted));
-  return joined(quoted);
+  if (accepted.words.empty()) return accepted.what;
+  auto all = accepted.words;
+  if (accepted.takes_numbers()) all.push_back(integers(accepted));
+  return choice_of(all);
 }
 
 struct InWords {
   const Accepted& accepted;
-  std::string operator()(const bool* /*value*/) const { return "true, false"; }
-  std::string operator()(const std::int64_t* /*value*/) const { return whole_numbers(accepted); }
-  std::string operator()(const double* /*value*/) const { return numbers(accepted); }
+  std::string operator()(const bool* /*value*/) const { return "true | false"; }
+  std::string operator()(const std::int64_t* /*value*/) const { return integers(accepted); }
+  std::string operator()(const double* /*value*/) const { return "number" + range_text(accepted); }
   std::string operator()(const std::string* /*value*/) const { return words_text(accepted); }
-  std::string operator()(const std::vector<std::string>* /*value*/) const { return "lists of " + words_text(accepted); }
-  std::string operator()(const std::array<double, 2>* /*value*/) const { return "lists of 2 " + numbers(accepted); }
+  std::string operator()(const std::vector<std::string>* /*value*/) const {
+    return words_text(accepted) + ", or a list of these";
+  }
+  std::string operator()(const std::array<double, 2>* /*value*/) const {
+    return "list of 2 numbers" + range_text(accepted);
+  }
   std::string operator()(const RopeScalingKeys* /*value*/) const {
-    return R"("none", {type = "llama3", factor = 8.0, low_freq_factor = 1.0, high_freq_factor = 4.0, )"
+    return R"(none | {type = "llama3", factor = 8.0, low_freq_factor = 1.0, high_freq_factor = 4.0, )"
            R"(original_seq = 8192} (type and factor needed, 1 <= factor, 0 < low_freq_factor < high_freq_factor))";
   }
 };
@@ -207,10 +214,31 @@ std::vector<std::string> names_in(const std::string& section) {
 
 bool accepts(const DeckRow& row, DeckValue value) { return std::visit(Fits{row.accepted}, value); }
 
-std::string accepted_text(const DeckRow& row) {
+Unit unit_of(const DeckRow& row) {
+  if (row.key.ends_with("_mib")) return Unit::mib;
+  if (row.key.ends_with("_s")) return Unit::seconds;
+  return row.key.ends_with("_minutes") ? Unit::minutes : Unit::none;
+}
+
+std::optional<double> number_with_unit(const DeckRow& row, const std::string& text) {
+  const Unit unit = unit_of(row);
+  if (unit == Unit::none) return std::nullopt;
+  const auto amount = unit == Unit::mib ? bytes_of_text(text) : seconds_of_text(text);
+  if (!amount) return std::nullopt;
+  return *amount / (unit == Unit::mib ? 0x1p20 : unit == Unit::minutes ? 60.0 : 1.0);
+}
+
+std::string accepted_values(const DeckRow& row) {
   Deck deck;
-  const std::string verb = row.accepted.words.size() == 1 ? "accepted is " : "accepted are ";
-  return verb + std::visit(InWords{row.accepted}, row.value_in(deck));
+  const Unit unit = unit_of(row);
+  return std::visit(InWords{row.accepted}, row.value_in(deck)) + (unit == Unit::none ? ""
+                                                                  : unit == Unit::mib
+                                                                      ? ", or a size as 512MiB, 2GB"
+                                                                      : ", or a time as 90s, 10min, 2h");
+}
+
+std::string default_of(const DeckRow& row) {
+  return row.default_text.empty() ? text_in(Deck(), row) : row.default_text;
 }
 
 std::string text_in(const Deck& deck, const DeckRow& row) {

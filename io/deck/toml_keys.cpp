@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // toml_keys.cpp: parses TOML into given keys, and stores each in the member of its row of the schema.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
-#include <set>
 #include <sstream>
 #include <utility>
 
@@ -17,8 +17,6 @@ namespace kozero::io {
 // Which keys a TOML text or an override gives.
 
 namespace {
-
-constexpr const char* kCommandLine = "command line";
 
 std::shared_ptr<toml::node> copy_of(const toml::node& value) {
   return value.visit([](const auto& held) -> std::shared_ptr<toml::node> {
@@ -69,7 +67,27 @@ std::optional<Repetition> repetition_at(const std::string& text, std::size_t wan
   return std::nullopt;
 }
 
+/// The length of the TOML string at the front of `text`, its quotes included; to the end where it is not closed.
+std::size_t string_length(std::string_view text) {
+  const bool is_literal = text[0] == '\'';
+  const std::string quotes(text.starts_with(is_literal ? "\'\'\'" : "\"\"\"") ? 3 : 1, text[0]);
+  for (std::size_t i = quotes.size(); i < text.size(); ++i) {
+    if (!is_literal && text[i] == '\\') {
+      ++i;
+    } else if (text.substr(i).starts_with(quotes)) {
+      return i + quotes.size();
+    } else if (quotes.size() == 1 && text[i] == '\n') {
+      return i;
+    }
+  }
+  return text.size();
+}
+
 toml::table parsed(const std::string& text, const std::string& source) {
+  if (const auto line = line_too_deep(text)) {
+    refuse(source + ":" + std::to_string(*line), "",
+           "it nests more than " + std::to_string(kDeepest) + " deep; accepted are keys below a [section]");
+  }
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {
@@ -85,6 +103,7 @@ toml::table parsed(const std::string& text, const std::string& source) {
 
 /// The value of "key = TEXT", where TEXT is one TOML value and nothing more.
 std::optional<Given> value_of(const std::string& text) {
+  if (line_too_deep(text)) return std::nullopt;
   try {
     const toml::table table = toml::parse("value = " + text);
     if (table.size() != 1 || !table.contains("value")) return std::nullopt;
@@ -94,7 +113,50 @@ std::optional<Given> value_of(const std::string& text) {
   }
 }
 
+/// "[a, b]" for "[\"a\", \"b\"]": a list of words that stand without quotes, as a shell leaves them.
+std::optional<Given> list_of_words(const std::string& text) {
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return std::nullopt;
+  std::string list;
+  std::istringstream words(text.substr(1, text.size() - 2));
+  for (std::string word; std::getline(words, word, ',');) {
+    word = trimmed(word);
+    const bool is_quoted = word.starts_with('"') || word.starts_with('\'');
+    list += (list.empty() ? "" : ", ") + (is_quoted ? word : toml_string(word));
+  }
+  return value_of("[" + list + "]");
+}
+
 }  // namespace
+
+std::optional<std::size_t> line_too_deep(const std::string& text) {
+  std::size_t line = 1;
+  int brackets = 0;
+  int parts = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char letter = text[i];
+    if (letter == '"' || letter == '\'') {
+      const std::size_t length = string_length(std::string_view(text).substr(i));
+      line += static_cast<std::size_t>(std::count(text.begin() + static_cast<std::ptrdiff_t>(i),
+                                                  text.begin() + static_cast<std::ptrdiff_t>(i + length), '\n'));
+      i += length - 1;
+      continue;
+    }
+    if (letter == '#') {
+      i = std::min(text.find('\n', i), text.size()) - 1;
+      continue;
+    }
+    if (letter == '.') {
+      ++parts;
+    } else if (letter != ' ' && std::string_view("\n,=[]{}").find(letter) != std::string_view::npos) {
+      parts = 0;
+    }
+    if (letter == '[' || letter == '{') ++brackets;
+    if (letter == ']' || letter == '}') --brackets;
+    if (letter == '\n') ++line;
+    if (brackets > kDeepest || parts > kDeepest) return line;
+  }
+  return std::nullopt;
+}
 
 std::vector<Given> given_in_text(const std::string& text, const std::string& source) {
   std::vector<std::pair<toml::source_index, Given>> found;
@@ -123,6 +185,7 @@ Given given_in_override(const std::string& override_text) {
   const std::string key = override_text.substr(0, equals);
   const std::string text = override_text.substr(equals + 1);
   auto given = value_of(text);
+  if (!given) given = list_of_words(text);
   if (!given) given = value_of(toml_string(text));
   if (!given) refuse(kCommandLine, key, "the value is neither TOML nor UTF-8 text");
   const auto dot = key.find('.');
@@ -152,13 +215,21 @@ std::string shown(const toml::node& value) {
 
 namespace {
 
-/// Stores a TOML value of the member's own type; false where it has another.
+constexpr double kExact = 0x1p53;  // whole numbers below it are exact in a double
+
+/// Stores a TOML value of the member's own type; false if the value has another type. Integers may be written as 1e3.
 struct Store {
   const toml::node& node;
   bool numbers_as_text = false;  ///< a whole number is a text, too
 
   bool operator()(bool* out) const { return exactly(node.as_boolean(), *out); }
-  bool operator()(std::int64_t* out) const { return exactly(node.as_integer(), *out); }
+  bool operator()(std::int64_t* out) const {
+    const auto* number = node.as_floating_point();
+    if (number == nullptr) return exactly(node.as_integer(), *out);
+    if (number->get() != std::floor(number->get()) || std::abs(number->get()) >= kExact) return false;
+    *out = static_cast<std::int64_t>(number->get());
+    return true;
+  }
   bool operator()(std::string* out) const {
     if (numbers_as_text && node.is_integer()) *out = std::to_string(node.as_integer()->get());
     return (numbers_as_text && node.is_integer()) || exactly(node.as_string(), *out);
@@ -223,12 +294,19 @@ bool is_section(const std::string& name) {
 
 [[noreturn]] void refuse_section(const Given& given) {
   const auto sections = deck_sections();
+  if (given.section == "lora" || given.section == "peft") {
+    refuse(given.origin, "[" + given.section + "]", "no such section: KoZeRO has no LoRA, it trains all weights");
+  }
+  const std::string ours = key_of_peer(given.name);
+  if (!ours.empty()) refuse(given.origin, given.key(), "no such key; did you mean " + ours + "?");
   refuse(given.origin, "[" + given.section + "]",
          "no such section; accepted are " + joined(sections) + did_you_mean(given.section, sections));
 }
 
 [[noreturn]] void refuse_key(const Given& given) {
   const std::string what = given.key() + " = " + shown(*given.value);
+  const std::string ours = key_of_peer(given.name);
+  if (!ours.empty()) refuse(given.origin, what, "no such key; did you mean " + ours + "?");
   if (given.section.empty() && is_section(given.name)) {
     refuse(given.origin, what, "a section, not a key; accepted is [" + given.name + "] with keys below it");
   }
@@ -252,38 +330,40 @@ const DeckRow& row_of(const Given& given) {
 
 std::string nearest_word(const DeckRow& row, const toml::node& value) {
   const auto* text = value.as_string();
+  const std::string ours = value_of_peer(row.key, text == nullptr ? shown(value) : text->get());
+  if (!ours.empty()) return "; did you mean " + ours + "?";
   return text == nullptr ? "" : did_you_mean(text->get(), row.accepted.words);
+}
+
+/// The value, or the number that a text with a unit means: "1GiB" is 1024 for zero.offload_mib. What must be an integer
+/// is rounded down.
+std::shared_ptr<toml::node> in_units_of(const DeckRow& row, const std::shared_ptr<toml::node>& value) {
+  const auto* text = value->as_string();
+  const auto number = text == nullptr ? std::nullopt : number_with_unit(row, text->get());
+  if (!number) return value;
+  Deck deck;
+  const bool is_integer = std::holds_alternative<std::int64_t*>(row.value_in(deck));
+  return std::make_shared<toml::value<double>>(is_integer ? std::floor(*number) : *number);
+}
+
+/// Whether a text holds a NUL, which no path can.
+bool has_nul(const toml::node& value) {
+  if (const auto* text = value.as_string()) return text->get().find('\0') != std::string::npos;
+  const auto* array = value.as_array();
+  return array != nullptr && std::any_of(array->begin(), array->end(), [](const auto& each) { return has_nul(each); });
 }
 
 }  // namespace
 
-bool is_past(const Given& given) {
-  static const std::map<std::string, std::set<std::string>> kPast = {
-      {"train.gradient_dtype", {"\"f32\""}},
-      {"train.recompute", {"false"}},
-      {"zero.reduce_bucket_mib", {"0.0"}},
-      {"zero.gather_bucket_mib", {"0.0"}},
-      {"zero.reduce_dtype", {"\"f32\""}},
-      {"zero.offload_optimizer", {"\"none\""}},
-      {"zero.shard_group", {"0"}},
-      {"zero.offload_parameters", {"\"none\""}},
-      {"comm.throttle_gbit", {"0.0"}},
-      {"comm.latency_us", {"0.0"}},
-      {"log.tensorboard", {"false"}},
-      {"log.timeline", {"\"none\""}},
-      {"zero.gather_dtype", {"\"auto\"", "\"f32\"", "\"bf16\"", "\"fp16\""}},
-      {"zero.accumulation", {"\"auto\"", "\"reduced\""}}};
-  const auto found = kPast.find(given.key());
-  return found != kPast.end() && found->second.contains(shown(*given.value));
-}
-
 void apply_given(const Given& given, Deck& deck) {
   if (given.name.empty() && is_section(given.section)) return;
   const DeckRow& row = row_of(given);
-  const bool stored = std::visit(Store{*given.value, row.accepted.takes_numbers()}, row.value_in(deck));
   const std::string what = row.key + " = " + shown(*given.value);
+  if (has_nul(*given.value)) refuse(given.origin, what, "it holds a NUL character; accepted is text without one");
+  const auto value = in_units_of(row, given.value);
+  const bool stored = std::visit(Store{*value, row.accepted.takes_numbers()}, row.value_in(deck));
   if (!stored || !accepts(row, row.value_in(deck))) {
-    refuse(given.origin, what, accepted_text(row) + nearest_word(row, *given.value));
+    refuse(given.origin, what, "accepted: " + accepted_values(row) + nearest_word(row, *given.value));
   }
   deck.origins[row.key] = given.origin;
 }

@@ -4,7 +4,9 @@
 // Throws Error(deck) with file and line, key and value.
 // This header needs toml++ and is therefore included by sources of this folder only.
 #pragma once
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <toml++/toml.h>
 #include <vector>
@@ -38,9 +40,11 @@ Given given_in_override(const std::string& override_text);
 /// A value for messages: 5, "adam", [1, 2], {a = 1}, a date.
 std::string shown(const toml::node& value);
 
-/// Whether an earlier version wrote this into the decks that it resolved: a key that did nothing, or an order of
-/// additions that `zero.accumulation = "ordered"` has taken the place of.
-bool is_past(const Given& given);
+constexpr int kDeepest = 32;
+
+/// The line at which brackets nest, or a dotted key has parts, beyond kDeepest; nothing for a shallow text. toml++
+/// recurses, so texts of users are looked at before they are parsed.
+std::optional<std::size_t> line_too_deep(const std::string& text);
 
 // One given key into the deck.
 

@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <toml++/toml.h>
-
+#include "io/deck/tuning_file.hpp"
 #include <kozero/core/error.hpp>
 #include "io/deck/schema.hpp"
-#include "io/deck/tuning_file.hpp"
+#include "io/deck/toml_keys.hpp"
 #include "io/posix/readable.hpp"
 
 namespace kozero::io {
@@ -24,6 +23,7 @@ std::string line_of(const std::string& path, const toml::source_region& region) 
 }
 
 toml::table parsed(const std::string& text, const std::string& path) {
+  if (const auto line = line_too_deep(text)) refuse_file(path + ":" + std::to_string(*line), "it nests too deep");
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {

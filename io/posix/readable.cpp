@@ -3,6 +3,7 @@
 // readable.cpp: UTF-8 decoding and the formats of numbers and excerpts.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include <kozero/core/error.hpp>
 #include "io/posix/readable.hpp"
 
 namespace kozero::io {
@@ -53,16 +55,6 @@ std::size_t ill_formed_length(std::string_view text) {
   std::size_t length = 2;
   while (length < text.size() && length < lead.length && (byte(length) & 0xC0U) == 0x80U) ++length;
   return length;
-}
-
-/// The escape of a control character (U+0000 to U+001F but tab and line feed, U+007F to U+009F); "" for any other.
-std::string escaped_control(std::string_view character) {
-  const auto first = static_cast<unsigned char>(character[0]);
-  if (character.size() == 1 && first != '\t' && first != '\n' && (first < 0x20 || first == 0x7F)) {
-    return fmt::format("\\x{:02x}", first);
-  }
-  const bool is_c1 = first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;
-  return is_c1 ? fmt::format("\\u{:04x}", static_cast<unsigned char>(character[1])) : "";
 }
 
 }  // namespace
@@ -119,11 +111,16 @@ std::string printable(std::string_view text) {
       continue;
     }
     const std::string_view character = text.substr(0, length);
-    const std::string escaped = escaped_control(character);
-    result += escaped.empty() ? character : escaped;
+    result += character == "\n" || character == "\t" ? std::string(character) : escaped(character);
     text.remove_prefix(length);
   }
   return result;
+}
+
+std::string printable_line(std::string_view text) {
+  std::string line;
+  for (const char letter : printable(text)) line += letter == '\n' ? "\\n" : std::string(1, letter);
+  return line;
 }
 
 std::string readable_bytes(std::int64_t bytes) {
@@ -161,6 +158,39 @@ std::string readable_seconds(double seconds) {
   if (whole < 60) return fmt::format("{} s", whole);
   if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
   return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
+}
+
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+
+/// A finite number >= 0 and one of the units; nothing for any other text.
+template <std::size_t N>
+std::optional<double> amount(std::string_view text, const std::array<Unit, N>& units) {
+  double number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem != std::errc() || !std::isfinite(number) || number < 0) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  if (text.starts_with(' ')) text.remove_prefix(1);
+  const auto unit = std::find_if(units.begin(), units.end(), [&](const Unit& each) { return each.name == text; });
+  return unit == units.end() ? std::nullopt : std::optional(number * unit->factor);
+}
+
+}  // namespace
+
+std::optional<double> bytes_of_text(std::string_view text) {
+  static constexpr std::array kUnits = {
+      Unit{"B", 1},     Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20}, Unit{"GiB", 0x1p30}, Unit{"TiB", 0x1p40},
+      Unit{"KB", 1e3}, Unit{"MB", 1e6},     Unit{"GB", 1e9},     Unit{"TB", 1e12}};
+  return amount(text, kUnits);
+}
+
+std::optional<double> seconds_of_text(std::string_view text) {
+  static constexpr std::array kUnits = {Unit{"s", 1}, Unit{"min", 60}, Unit{"h", 3600}, Unit{"d", 86400}};
+  return amount(text, kUnits);
 }
 
 std::string on_one_line(std::string text) {

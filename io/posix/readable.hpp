@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,9 @@ std::size_t utf8_prefix(std::string_view text);
 /// as \x1b or \u0085, so that no text can move the cursor.
 std::string printable(std::string_view text);
 
+/// The same on one line: line feeds are escaped too.
+std::string printable_line(std::string_view text);
+
 // Numbers as people read them, in few characters; texts from elsewhere on one line.
 
 /// "512 B", "1.5 KiB", "12.3 GiB".
@@ -42,6 +46,15 @@ std::string grouped_digits(std::int64_t count);
 
 /// "4 s", "1 min 05 s", "2 h 05 min"; "?" for what is not a time.
 std::string readable_seconds(double seconds);
+
+// The other way round: a number with a unit behind it, with a blank between them or none.
+
+/// Bytes of "512MiB", "1.5 GiB", "48GB"; nothing where the text is no such size. A unit is needed: B, KiB, MiB, GiB,
+/// TiB (powers of 1024) or KB, MB, GB, TB (powers of 1000).
+std::optional<double> bytes_of_text(std::string_view text);
+
+/// Seconds of "90s", "10min", "2h", "1.5 d"; nothing where the text is no such time. A unit is needed.
+std::optional<double> seconds_of_text(std::string_view text);
 
 /// The text with blanks for line ends and other control characters.
 std::string on_one_line(std::string text);

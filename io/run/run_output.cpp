@@ -63,7 +63,7 @@ void Log::record_in(const std::string& path) {
 void Log::say(std::string_view given) {
   if (terminal_ == nullptr) return;
   if (status_shown_) status("");
-  const std::string line = printable(given);
+  const std::string line = printable_line(given);
   *terminal_ << line << '\n' << std::flush;
   note(line);
 }
@@ -71,7 +71,7 @@ void Log::say(std::string_view given) {
 void Log::note(std::string_view line) {
   if (!file_.is_open()) return;
   try {
-    file_.append(printable(line));
+    file_.append(printable_line(line));
     file_lacks_lines_ = false;
   } catch (const Error& problem) {
     if (file_lacks_lines_) return;

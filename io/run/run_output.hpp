@@ -37,7 +37,7 @@ class Log {
   /// ranks.
   void record_in(const std::string& path);
 
-  /// A line for both. Both show it as printable() makes it (readable.hpp).
+  /// A line for both. Both show it as printable_line() makes it (readable.hpp).
   void say(std::string_view line);
   /// A line for the file alone.
   void note(std::string_view line);

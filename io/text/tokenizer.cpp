@@ -28,7 +28,7 @@ constexpr std::int64_t kMaxFileBytes = std::int64_t{128} << 20;
   const std::string near = nearest_name(spec, names.data(), names.data() + names.size());
   throw Error(Failure::deck, "data.tokenizer = \"" + spec + "\": accepted are \"bytes\", \"bpe:N\" with N from " +
                                  std::to_string(kMinVocab) + " to " + std::to_string(kMaxVocab) +
-                                 ", or the path of a tokenizer.json or a SentencePiece model" +
+                                 ", or the path of a tokenizer.json or a SentencePiece model, as a Hugging Face model's folder has one" +
                                  (near.empty() ? "" : "; did you mean \"" + near + "\"?"));
 }
 

@@ -137,7 +137,9 @@ double timeout_asked(char** argv) {
   }
   try {
     if (!deck.empty()) return io::read_deck(deck, given).comm.timeout_s;
-    if (!given.empty()) return std::max(std::stod(given.back().substr(key.size())), 1e-3);
+    if (given.empty()) return io::Deck().comm.timeout_s;
+    const std::string text = given.back().substr(key.size());
+    return std::max(io::number_with_unit(*io::find_row("comm.timeout_s"), text).value_or(std::stod(text)), 1e-3);
   } catch (const std::exception&) {  // refused with its reason when the command reads it
   }
   return io::Deck().comm.timeout_s;

@@ -34,7 +34,7 @@ const std::vector<Command>& all_commands() {
       {"plan", "DECK [section.key=value ...]", "memory, traffic and time of each ZeRO stage, and what to change",
        "plan inputs/gpt2_124m.toml --ranks 8", plan},
       {"eval", kTrained + " [section.key=value ...]", "loss, perplexity and bits per byte of trained weights",
-       "eval runs/quickstart 'data.text=[\"LICENSE\"]'", eval, true},
+       "eval runs/quickstart data.text=LICENSE", eval, true},
       {"generate", kTrained + " [data.tokenizer=FILE]", "continue a text with trained weights",
        "generate runs/quickstart --prompt '#include' --tokens 200", generate, true},
       {"plot", "RUN...", "draw loss, validation, learning rate and gradient norm of runs",
@@ -49,9 +49,9 @@ const std::vector<Command>& all_commands() {
        import_weights},
       {"bench", "NAME ...", "measure kernels, steps, checkpoints or collectives", "bench step inputs/quickstart.toml",
        bench, true, "checkpoint kernels step tune collectives"},
-      {"keys", "", "every key of a deck with default, accepted values and meaning", "keys", keys},
+      {"keys", "[SECTION | WORD]", "keys of a deck: meaning, accepted values, default", "keys zero", keys},
       {"completion", "bash | zsh", "print a completion script for a shell", "completion bash", completion},
-      {"ranks", "DECK [section.key=value ...]", "", "ranks inputs/quickstart.toml", ranks},
+      {"ranks", "train | verify ARGUMENT...", "", "ranks train inputs/quickstart.toml", ranks},
       {"help", "", "this text", "help", help},
   };
   return kCommands;

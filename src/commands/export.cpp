@@ -49,10 +49,10 @@ ExportArguments parsed(const Arguments& arguments) {
 void say(const ExportArguments& given, const WeightsSource& source, const huggingface::Exported& made) {
   const auto& order = given.order;
   const std::string use = given.weights_only ? "with no tokenizer" : order.config.arch + " for transformers";
-  std::cout << fmt::format("{}: {} tensors, {:.1f} MiB of {} in {} file{}, {}\n", order.out, made.tensors,
+  std::cout << fmt::format("{}: {} tensors, {:.1f} MiB of {} in {} file{}, {}\n", escaped(order.out), made.tensors,
                            static_cast<double>(made.bytes) / kMiB, order.dtype, made.files, made.files == 1 ? "" : "s",
                            use);
-  std::cout << fmt::format("from {} ({})\n", source.path, name_of(source.kind));
+  std::cout << fmt::format("from {} ({})\n", escaped(source.path), name_of(source.kind));
   if (!made.remark.empty()) std::cout << "note: " << made.remark << "\n";
 }
 

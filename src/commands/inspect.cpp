@@ -240,18 +240,19 @@ std::string record_lines(const io::SavedState& inspected) {
   const io::CheckpointRecord& record = inspected.manifest.record;
   const char* kind = inspected.is_checkpoint ? "checkpoint   " : "weights file ";
   std::string lines =
-      fmt::format("{}{}\nstep         {}, {} tokens\n", kind, inspected.path, record.step, record.tokens);
-  if (!inspected.is_checkpoint) return lines + fmt::format("model        {}\n", record.model);
+      fmt::format("{}{}\nstep         {}, {} tokens\n", kind, escaped(inspected.path), record.step, record.tokens);
+  if (!inspected.is_checkpoint) return lines + fmt::format("model        {}\n", escaped(record.model));
   lines += fmt::format("data         seed {}, global batch {}, {} samples, next step {}\n", record.seed,
                        record.global_batch, record.num_samples, record.step + 1);
-  lines += fmt::format("tokenizer    {}\nmodel        {}\n", record.tokenizer, record.model);
+  lines += fmt::format("tokenizer    {}\nmodel        {}\n", escaped(record.tokenizer), escaped(record.model));
   if (const auto& scale = record.loss_scale) {
     lines += fmt::format("loss scale   {:.0f}, {} good steps in a row\n", scale->scale, scale->good_steps);
   }
   if (record.validation_loss) lines += fmt::format("validation   {:.4f}\n", *record.validation_loss);
   const Json made = record.provenance.empty() ? Json::object() : Json::parse(record.provenance);
   for (const auto& [name, value] : made.items()) {
-    lines += fmt::format("{:<12} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    lines += fmt::format("{:<12} {}\n", escaped(name), escaped(text));
   }
   for (const auto& [name, hashes] : inspected.manifest.files) {
     lines +=
@@ -305,7 +306,7 @@ std::vector<io::ListedTensor> chosen(const std::vector<io::ListedTensor>& tensor
 void say_difference(const InspectArguments& given, const io::SavedState& a, const io::SavedState& b, Session& session) {
   Comparison found = compared(a, b, given.pattern, session.control());
   if (session.is_first_rank()) {
-    for (const auto& line : found.lines) std::cout << line << "\n";
+    for (const auto& line : found.lines) std::cout << escaped(line) << "\n";
     if (found.different == 0) std::cout << fmt::format("no difference in {} tensors\n", found.tensors);
     found.json["different"] = found.different;
     std::cout << std::flush;
@@ -329,10 +330,11 @@ void say_contents(const InspectArguments& given, const io::SavedState& subject, 
   }
   if (!session.is_first_rank()) return;
   std::cout << record_lines(subject) << "\n";
-  if (!given.stats && given.pattern.empty() && subject.is_checkpoint) std::cout << subject.manifest.record.deck << "\n";
+  if (!given.stats && given.pattern.empty() && subject.is_checkpoint)
+    std::cout << io::printable(subject.manifest.record.deck) << "\n";
   Json json = record_json(subject);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    std::cout << fmt::format("{}  f32  ({}){}\n", tensors[i].name, fmt::join(tensors[i].shape, ", "),
+    std::cout << fmt::format("{}  f32  ({}){}\n", escaped(tensors[i].name), fmt::join(tensors[i].shape, ", "),
                              given.stats ? statistics_text(stats[i]) : "");
     json["tensors"].push_back(tensor_json(tensors[i], given.stats ? &stats[i] : nullptr));
   }
@@ -355,7 +357,7 @@ void inspect(const dist::Environment& environment, const Arguments& arguments) {
   if (!given.verify) return say_contents(given, subject, session);
   const std::string line = verified(subject, session.control());
   if (!session.is_first_rank()) return;
-  std::cout << line << std::endl;
+  std::cout << escaped(line) << std::endl;
   given.json.print({{"path", subject.path}, {"verified", true}});
 }
 

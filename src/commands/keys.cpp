@@ -3,18 +3,106 @@
 // keys.cpp: the commands `keys`, which prints a deck's keys, and `completion`, which prints scripts for bash and zsh.
 // The scripts are made from the commands' own options and the deck's table of keys.
 #include <fmt/format.h>
+#include <algorithm>
+#include <cctype>
 #include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
 #include "io/deck/schema.hpp"
+#include "src/commands/arguments.hpp"
 #include "src/commands/option_parser.hpp"
 
 namespace kozero::commands {
 
+namespace {
+
+std::string in_lower_case(std::string text) {
+  for (char& letter : text) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return text;
+}
+
+/// The rows that a word finds: those of a section; else those whose name has the word, and ours for another program's
+/// word; else those whose text has it.
+std::vector<io::DeckRow> found_by(const std::string& word) {
+  const auto rows_where = [](const auto& fits) {
+    std::vector<io::DeckRow> rows;
+    std::copy_if(io::deck_schema().begin(), io::deck_schema().end(), std::back_inserter(rows), fits);
+    return rows;
+  };
+  const std::string ours = io::key_of_peer(word);
+  const std::string wanted = in_lower_case(word);
+  auto rows = rows_where([&](const io::DeckRow& row) { return io::section_of(row.key) == word; });
+  if (rows.empty()) {
+    rows = rows_where(
+        [&](const io::DeckRow& row) { return row.key == ours || row.key.find(wanted) != std::string::npos; });
+  }
+  if (!rows.empty()) return rows;
+  return rows_where([&](const io::DeckRow& row) {
+    return in_lower_case(row.help + " " + io::accepted_values(row)).find(wanted) != std::string::npos;
+  });
+}
+
+std::string lines_of(const std::vector<io::DeckRow>& rows) {
+  std::string text;
+  std::string section;
+  for (const auto& row : rows) {
+    if (io::section_of(row.key) != section) {
+      text += (section.empty() ? "[" : "\n[") + io::section_of(row.key) + "]\n";
+      section = io::section_of(row.key);
+    }
+    text += option_lines(row.key, row.help);
+    const std::string values = io::accepted_values(row) + " (default: " + io::default_of(row) + ")";
+    text += std::string(kTextColumn, ' ') + folded(values, kTextColumn, kTextColumn) + "\n";
+  }
+  return text;
+}
+
+nlohmann::ordered_json json_of(const std::vector<io::DeckRow>& rows) {
+  auto list = nlohmann::ordered_json::array();
+  for (const auto& row : rows) {
+    list.push_back({{"key", row.key},
+                    {"text", row.help},
+                    {"accepted", io::accepted_values(row)},
+                    {"default", io::default_of(row)},
+                    {"first", row.is_first}});
+  }
+  return {{"keys", list}};
+}
+
+}  // namespace
+
 void keys(const dist::Environment& environment, const Arguments& arguments) {
   OptionParser parser("keys");
+  std::string word;
+  bool all = false;
+  JsonOutput json;
+  parser.add("word", word);
+  parser.add_flag("--all", all, "all keys, not only those that a first reader needs");
+  json.add_to(parser);
   parser.parse(arguments);
-  if (environment.rank() == 0) std::cout << io::deck_reference();
+  if (environment.rank() != 0) return;
+  std::vector<io::DeckRow> rows = word.empty() ? io::deck_schema() : found_by(word);
+  if (rows.empty()) {
+    const auto names = io::deck_sections();
+    throw Error(Failure::deck,
+                "keys: no key's name or text has \"" + word + "\"; accepted is a section (" + io::joined(names) +
+                    ") or a word; --all lists all keys",
+                Error::Seen::by_all_ranks);
+  }
+  if (json.is_asked()) return json.print(json_of(rows));
+  const std::size_t total = io::deck_schema().size();
+  if (word.empty() && !all) std::erase_if(rows, [](const io::DeckRow& row) { return !row.is_first; });
+  std::cout << lines_of(rows);
+  if (rows.size() < total && word.empty()) {
+    const std::string text = fmt::format(
+        "These are {} of {} keys. `kozero keys --all` has all of them, `kozero keys zero` those of a section, `kozero "
+        "keys WORD` those whose name or text has the word. Sizes and times may have a unit, and integers may be "
+        "written as 1e3.",
+        rows.size(), total);
+    std::cout << "\n" << folded(text, 0, 0) << "\n";
+  }
 }
 
 // Scripts that complete commands, their options and a deck's keys in bash and zsh, made from the

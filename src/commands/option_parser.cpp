@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // option_parser.cpp: parsing by CLI11, and the help text, which is made from the parser's options.
 #include <algorithm>
+#include <cctype>
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <utility>
 
 #include <kozero/core/error.hpp>
+#include "io/deck/schema.hpp"
 #include "io/posix/readable.hpp"
 #include "src/commands/option_parser.hpp"
 
@@ -99,9 +101,6 @@ void OptionParser::allow_extras() { app_->allow_extras(); }
 
 namespace {
 
-constexpr std::size_t kTextColumn = 26;  // of an option's description
-constexpr std::size_t kWidth = 80;
-
 std::string usage_of(const Command& command) {
   return "usage: kozero " + command.name + (command.arguments.empty() ? "" : " " + command.arguments);
 }
@@ -123,7 +122,8 @@ std::string text_of(CLI::Option& option) {
   return text + (text.empty() || shown.empty() ? "" : " ") + shown;
 }
 
-/// Words of `text` in lines of kWidth columns: the first begins at `column`, the others at `indent`.
+}  // namespace
+
 std::string folded(const std::string& text, std::size_t column, std::size_t indent) {
   std::string lines;
   bool at_start = true;
@@ -145,13 +145,14 @@ std::string folded(const std::string& text, std::size_t column, std::size_t inde
   return lines;
 }
 
-/// "  --steps N              steps to compute ..."
 std::string option_lines(const std::string& head, const std::string& text) {
   const std::string start = "  " + head;
   const std::string gap = start.size() + 2 > kTextColumn ? "\n" + std::string(kTextColumn, ' ')
                                                          : std::string(kTextColumn - start.size(), ' ');
   return start + gap + folded(text, kTextColumn, kTextColumn) + "\n";
 }
+
+namespace {
 
 HelpAsked help_of(CLI::App& app) {
   const Command& command = command_named(app.get_name());
@@ -185,8 +186,66 @@ bool asks_for_help(const std::string& argument) { return argument == "--help" ||
 std::string exit_statuses() {
   return "Exit status: 0 done, 1 internal, or a difference (inspect, verify), 2 deck or\n"
          "usage, 3 bad input file, 4 write failed, 5 rank or communication lost,\n"
-         "6 non-finite, 75 stopped: it prints how to go on, 130 a second SIGINT.\n";
+         "6 non-finite, 75 stopped on request (prints how to resume), 130 second SIGINT.\n";
 }
+
+namespace {
+
+/// "zero.stage" for "--stage=2" and "--stage": the key that someone takes for an option; "" if there is none.
+std::string key_meant_by(const std::string& argument) {
+  const std::string name = argument.substr(2, argument.find('=') - 2);
+  if (io::find_row(name) != nullptr) return name;
+  const auto& rows = io::deck_schema();
+  const auto row =
+      std::find_if(rows.begin(), rows.end(), [&](const auto& each) { return io::name_of(each.key) == name; });
+  return row != rows.end() ? row->key : io::key_of_peer(name);
+}
+
+/// The option of the command that `argument` is nearest to; "" if none is near.
+std::string near_option(const std::string& argument, CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->nonpositional()) names.push_back(option->get_name(false, false));
+  }
+  const std::string name = argument.substr(0, argument.find('='));
+  const std::string nearest = nearest_name(name, names.data(), names.data() + names.size());
+  return nearest.empty() ? "" : name + " is no option; did you mean " + nearest + "?";
+}
+
+/// What to write in place of `argument`, which is no option of the command; "" if nobody knows.
+std::string remedy_for(const std::string& argument, const Arguments& all, CLI::App& app) {
+  const auto given = std::find(all.begin(), all.end(), argument);
+  const std::string value = argument.find('=') != std::string::npos        ? argument.substr(argument.find('=') + 1)
+                            : given == all.end() || given + 1 == all.end() ? "VALUE"
+                                                                           : *(given + 1);
+  if (argument == "-n" || argument == "-np") {
+    return argument + " goes before the command: ./kozero.sh -n " + value + " " + app.get_name() +
+           " ..., or mpiexec -n " + value + " kozero " + app.get_name() + " ...";
+  }
+  if (!argument.starts_with("--")) return "";
+  const bool takes_keys = app.get_option_no_throw("overrides") != nullptr;
+  const std::string key = takes_keys ? key_meant_by(argument) : "";
+  if (!key.empty()) return argument + " is no option; did you mean " + key + "=" + value + "?";
+  return app.get_allow_extras() ? "" : near_option(argument, app);
+}
+
+[[noreturn]] void refuse(const CLI::App& app, const std::string& why) {
+  const Command& command = command_named(app.get_name());
+  throw Error(Failure::deck,
+              app.get_name() + ": " + why + (why.ends_with('?') ? " " : "; ") + usage_of(command) +
+                  "; --help lists the options",
+              Error::Seen::by_all_ranks);
+}
+
+/// Refuses the first argument that no option takes and that has a remedy.
+void refuse_misplaced(const Arguments& all, CLI::App& app) {
+  for (const auto& argument : app.remaining()) {
+    const std::string remedy = remedy_for(argument, all, app);
+    if (!remedy.empty()) refuse(app, remedy);
+  }
+}
+
+}  // namespace
 
 void OptionParser::parse(const Arguments& arguments) {
   CLI::App& app = *app_;
@@ -195,12 +254,16 @@ void OptionParser::parse(const Arguments& arguments) {
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(reversed);
+  } catch (const CLI::RequiredError& error) {
+    const std::string text = error.what();  // "deck is required"
+    std::string name = text.substr(0, text.find(' '));
+    for (char& letter : name) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+    refuse(app, name + " is missing; example: kozero " + command_named(app.get_name()).example);
   } catch (const CLI::ParseError& error) {
-    throw Error(Failure::deck,
-                app.get_name() + ": " + error.what() + "; " + usage_of(command_named(app.get_name())) +
-                    "; --help lists the options",
-                Error::Seen::by_all_ranks);
+    refuse_misplaced(arguments, app);
+    refuse(app, error.what());
   }
+  refuse_misplaced(arguments, app);  // those that allow_extras() lets pass
 }
 
 }  // namespace kozero::commands

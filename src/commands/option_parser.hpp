@@ -6,6 +6,7 @@
 //   parser.add("--ranks", n, "ranks to plan for").type_name("N").positive();
 //   parser.parse(arguments);
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -79,6 +80,17 @@ struct HelpAsked {
 };
 
 bool asks_for_help(const std::string& argument);
+
+// Text of a fixed width, for --help and `keys`.
+
+constexpr std::size_t kTextColumn = 26;  // of a description
+constexpr std::size_t kWidth = 80;
+
+/// Words of `text` in lines of kWidth columns: the first begins at `column`, the others at `indent`.
+std::string folded(const std::string& text, std::size_t column, std::size_t indent);
+
+/// "  --steps N              steps to compute ..."
+std::string option_lines(const std::string& head, const std::string& text);
 
 /// What every command's exit status means; for --help.
 std::string exit_statuses();

@@ -4,17 +4,18 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/device.hpp>
+#include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/plan/step_time.hpp>
 #include <kozero/train/data_set.hpp>
+#include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
 #include "src/commands/arguments.hpp"
 #include "src/commands/program.hpp"
@@ -43,14 +44,11 @@ Ranks ranks_of(Session& session, int asked, bool on_gpus) {
 
 constexpr std::int64_t kMostRanks = 1 << 20;
 
-/// Bytes of "80GiB", "512MiB"; 0 of anything else.
+/// Bytes of "80GiB", "48GB"; 0 of anything else.
 std::int64_t bytes_in(const std::string& text) {
-  std::int64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [unit, problem] = std::from_chars(text.data(), end, number);
-  const std::string_view name(unit, static_cast<std::size_t>(end - unit));
-  const int shift = name == "GiB" ? 30 : name == "MiB" ? 20 : -1;
-  return problem != std::errc() || shift < 0 || number < 1 || number > (1 << 20) ? 0 : number << shift;
+  constexpr double kMost = 0x1p50;
+  const double bytes = io::bytes_of_text(text).value_or(0);
+  return bytes >= 1 && bytes <= kMost ? static_cast<std::int64_t>(bytes) : 0;
 }
 
 /// The plan's question: for whom, with which memory, on which machine.
@@ -163,7 +161,7 @@ std::string line_of(const Ranks& ranks, const char* what, const Value& value) {
 
 void print_totals(const std::vector<std::vector<plan::MemoryPlan>>& plans, const std::vector<Ranks>& all,
                   const io::Deck& deck, const Machine& machine, const std::vector<plan::Rates>& rates) {
-  std::cout << fmt::format("{}: {} parameters, {}; MiB on the fullest rank, * where it fits\n\n{:<29}", deck.source,
+  std::cout << fmt::format("{}: {} parameters, {}; MiB on the fullest rank, * where it fits\n\n{:<29}", escaped(deck.source),
                            plans[0].front().num_parameters, name_of(plans[0].front().precision),
                            "ranks back end   recompute");
   for (int stage = 0; stage <= 3; ++stage) std::cout << fmt::format("{:>14} ", fmt::format("stage {}", stage));
@@ -365,11 +363,11 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
       .delimiter(',')
       .default_text("run.ranks")
       .between(std::int64_t{1}, kMostRanks);
-  parser.add("--memory", machine.memory, "what a rank may take: 80GiB, 512MiB")
+  parser.add("--memory", machine.memory, "what a rank may take: 80GiB, 48GB, 512MiB")
       .type_name("SIZE")
       .default_text("what is free")
       .check([](const std::string& text) {
-        return bytes_in(text) > 0 ? "" : fmt::format("\"{}\"; accepted: a whole number and MiB or GiB", text);
+        return bytes_in(text) > 0 ? "" : fmt::format("\"{}\"; accepted: a number and MiB, GiB, MB or GB", text);
       });
   parser.add("--device", machine.device, "plan for such GPUs, or for this machine")
       .type_name("NAME")
@@ -403,7 +401,7 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
   const std::vector<plan::Rates> rates = rates_of(deck, all, machine);
   if (json.is_asked()) return json.print(json_of(plans, all, deck, machine, rates));
   if (all.size() == 1) {
-    std::cout << deck.source << ": " << plans[0].front().num_parameters << " parameters on " << all[0].count
+    std::cout << escaped(deck.source) << ": " << plans[0].front().num_parameters << " parameters on " << all[0].count
               << (all[0].count == 1 ? " rank" : " ranks") << "; the deck asks for stage " << deck.zero.stage << "\n\n"
               << plan::table_of(plans[0], room_of(all[0], machine))
               << plan::table_of(plans_recomputed(deck, all[0]), plans[0]) << "\n";

@@ -165,7 +165,7 @@ void plot(const dist::Environment& environment, const Arguments& arguments) {
     throw Error(Failure::deck, std::string(problem.what()) +
                                    "; on Debian: apt-get install gnuplot-nox; with Spack: spack install gnuplot");
   }
-  std::cout << out << ": " << runs.size() << (runs.size() == 1 ? " run" : " runs") << std::endl;
+  std::cout << escaped(out) << ": " << runs.size() << (runs.size() == 1 ? " run" : " runs") << std::endl;
 }
 
 }  // namespace kozero::commands

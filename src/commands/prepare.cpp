@@ -25,9 +25,10 @@ void prepare(const dist::Environment& environment, const Arguments& arguments) {
   order.text.assign(paths.begin(), paths.end() - 1);
   const io::PreparedTokens made = io::prepare(order);
   std::cout << fmt::format("{}{}: {} training and {} validation tokens ({}, vocabulary {}) in {} shards\n",
-                           order.folder, made.reused ? " (already made)" : "", made.train.tokens, made.val.tokens,
-                           made.tokenizer, made.vocab, made.train.files.size() + made.val.files.size());
-  for (const auto& note : io::notes_on(order, made)) std::cout << "note: " << note << "\n";
+                           escaped(order.folder), made.reused ? " (already made)" : "", made.train.tokens,
+                           made.val.tokens, made.tokenizer, made.vocab,
+                           made.train.files.size() + made.val.files.size());
+  for (const auto& note : io::notes_on(order, made)) std::cout << "note: " << escaped(note) << "\n";
 }
 
 }  // namespace kozero::commands

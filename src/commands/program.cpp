@@ -4,10 +4,12 @@
 // quoting for a shell.
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -236,10 +238,27 @@ int reported_alone(int status, const std::string& what) {
   return status;
 }
 
+/// Whether standard output is a pipe that nobody reads any more, as after `kozero keys | head`.
+bool reader_has_left() {
+  struct pollfd output = {STDOUT_FILENO, POLLOUT, 0};
+  return ::poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0;
+}
+
+/// Throws Error(write) if what this process printed did not reach standard output, such as a file on a full disk.
+void require_written_output() {
+  errno = 0;
+  std::cout.flush();
+  const bool written = std::fflush(stdout) == 0 && std::cout.good() && std::ferror(stdout) == 0;
+  if (written || reader_has_left()) return;
+  throw Error(Failure::write, std::string("standard output: what the command printed could not be written") +
+                                  (errno == 0 ? "" : std::string(": ") + std::strerror(errno)));
+}
+
 int status_of(void (*run)(const Environment&, const Arguments&), const Environment& environment,
               const Arguments& arguments) {
   try {
     run(environment, arguments);
+    require_written_output();
     return 0;
   } catch (const Error& error) {
     return reported(environment, error);
@@ -255,7 +274,10 @@ int status_of(void (*run)(const Environment&, const Arguments&), const Environme
 int run_program(int argc, char** argv, void (*run)(const Environment&, const Arguments&)) {
   try {
     const Arguments arguments(argv + 1, argv + argc);
-    if (say_version(arguments)) return 0;
+    if (say_version(arguments)) {
+      require_written_output();
+      return 0;
+    }
     await_stop_signals(arguments);
     const Environment environment(&argc, &argv, timeout_asked(argv));
     report_terminate(environment.rank(), environment.size() > 1 ? Environment::abort : nullptr);

@@ -3,17 +3,24 @@
 #include <algorithm>
 #include <iostream>
 
+#include <kozero/core/error.hpp>
 #include "src/commands/arguments.hpp"
 #include "src/commands/session.hpp"
 #include "src/commands/unsaved_run.hpp"
 
 namespace kozero::commands {
 
-/// Prints how many ranks kozero.sh starts for a train or verify of these arguments: the deck's run.ranks; for verify
-/// the most of --ranks, or with RUN --replay the count of that run.
-void ranks(const dist::Environment& environment, const Arguments& arguments) {
-  OptionParser parser("ranks");
-  parser.allow_extras();  // their flags come along
+/// Prints how many ranks kozero.sh starts for the command `train ...` or `verify ...`: the deck's run.ranks; for verify
+/// the most of --ranks, or with RUN --replay the count of that run. Refusals are those of the command.
+void ranks(const dist::Environment& environment, const Arguments& command) {
+  if (command.empty() || (command[0] != "train" && command[0] != "verify")) {
+    throw Error(Failure::deck,
+                "ranks: \"" + (command.empty() ? "" : command[0]) + "\": accepted: train | verify, and its arguments",
+                Error::Seen::by_all_ranks);
+  }
+  OptionParser parser(command[0]);
+  const Arguments arguments(command.begin() + 1, command.end());
+  parser.allow_extras();  // other flags of the command come along
   DeckArguments deck_arguments;
   deck_arguments.add_to(parser);
   VerifyOptions options;

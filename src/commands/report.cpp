@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <numbers>
+#include <sstream>
 
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/device.hpp>
@@ -15,6 +16,7 @@
 #include <kozero/core/timing.hpp>
 #include <kozero/model/self_attention.hpp>
 #include <kozero/train/generator.hpp>
+#include "io/deck/schema.hpp"
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
 #include "kernels/attention/attention.hpp"
@@ -108,6 +110,22 @@ std::string precision_line(const Banner& banner) {
                    name_of(precision), products, attention);
 }
 
+/// The defaults that decide how well a model trains and what a stopped run leaves; "" if the deck gives them all.
+std::string defaults_line(const Banner& banner) {
+  const auto& deck = banner.deck;
+  std::string text;
+  for (const std::string key : {"optim.lr", "optim.schedule", "optim.warmup_steps", "optim.betas", "optim.weight_decay",
+                                "checkpoint.every", "checkpoint.keep"}) {
+    const bool is_read = (key != "optim.betas" || deck.optim.kind == "adamw") &&
+                         (key != "checkpoint.keep" || deck.checkpoint.every > 0);
+    if (deck.is_set(key) || !is_read) continue;
+    const std::string value = key == "optim.warmup_steps" ? std::to_string(banner.settings.step.schedule.warmup_steps)
+                                                          : io::text_in(deck, *io::find_row(key));
+    text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", key, value);
+  }
+  return text.empty() ? "" : "defaults     " + text;
+}
+
 std::string memory_line(const Banner& banner) {
   std::string line =
       fmt::format("memory plan  {:.1f} MiB of arrays a rank:", static_cast<double>(banner.plan.total()) / kMiB);
@@ -138,6 +156,7 @@ std::vector<std::string> lines_of(const Banner& banner) {
       fmt::format("placement    {}{}, communicator {}", banner.comm.size() > 1 ? "rank 0: " : "",
                   banner.runtime.placement(), banner.comm.description()),
       memory_line(banner)};
+  if (const std::string line = defaults_line(banner); !line.empty()) lines.push_back(line);
   if (deck.run.ranks != banner.comm.size()) {
     lines.push_back(fmt::format("note         run.ranks = {}, started with {}: ./kozero.sh -n {} starts that many",
                                 deck.run.ranks, banner.comm.size(), deck.run.ranks));
@@ -159,15 +178,6 @@ std::string evaluation_line(double loss, const std::optional<double>& bytes_per_
   std::string line = fmt::format("{:<12} loss {:.4f}, perplexity {:.2f}", what, loss, std::exp(loss));
   if (bytes_per_token) line += fmt::format(", {:.4f} bits per byte", bits_per_byte(loss, *bytes_per_token));
   return line;
-}
-
-std::string indented(const std::string& text) {
-  std::string result = "    ";
-  for (const char letter : io::printable(text)) {
-    result += letter;
-    if (letter == '\n') result += "    ";
-  }
-  return result;
 }
 
 // What a TrainingRun prints and records: banner, a step's metrics, evaluations, memory, closing
@@ -298,7 +308,9 @@ void TrainingRun::say_sample() {
   train::Generator generator(*engine_, data_.tokenizer->vocab_size(), ledger_);
   const std::vector<Token> prompt = data_.tokenizer->encode("\n");
   const auto tokens = generator.continued(prompt, 240, {.temperature = 0.8, .top_k = 40, .seed = settings_.seed});
-  log_.say("a sample of what it writes:\n" + indented(data_.tokenizer->decode(tokens)));
+  log_.say("a sample of what it writes:");
+  std::istringstream lines(data_.tokenizer->decode(tokens));
+  for (std::string line; std::getline(lines, line);) log_.say("    " + line);
 }
 
 }  // namespace kozero::commands

@@ -32,7 +32,4 @@ std::string evaluation_line(double loss, const std::optional<double>& bytes_per_
 /// loss in nats per token -> bits per byte of text.
 double bits_per_byte(double loss, double bytes_per_token);
 
-/// Every line behind four blanks, as io::printable makes it.
-std::string indented(const std::string& text);
-
 }  // namespace kozero::commands

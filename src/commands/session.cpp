@@ -53,7 +53,7 @@ Session::Session(const dist::Environment& environment, const Read& read)
     require_same_program(*comm);
     deck_ = read(*comm);
     for (const auto& note : deck_.notes) {
-      if (is_first_rank()) std::cerr << "note: " << note << "\n";
+      if (is_first_rank()) std::cerr << "note: " << escaped(note) << "\n";
     }
     dist::agreed(*comm, [&] { require_device(deck_); });
     require_same_deck(deck_, *comm);

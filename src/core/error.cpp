@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// error.cpp: the nearest accepted name for "did you mean", and the failure report on stderr and in the run's log.
+// error.cpp: escapes for one-line texts, the nearest accepted name for "did you mean", and the failure report on stderr
+// and in the run's log.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -22,6 +23,40 @@
 #include <kozero/core/error.hpp>
 
 namespace kozero {
+
+// Escapes of control characters: U+0000 to U+001F, U+007F, and U+0080 to U+009F in UTF-8.
+
+namespace {
+
+std::string escape_of(unsigned code, const char* prefix, int digits) {
+  std::string text = prefix;
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) text += "0123456789abcdef"[(code >> shift) & 0xFU];
+  return text;
+}
+
+}  // namespace
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
+    if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {
+      result += escape_of(next, "\\u", 4);
+      ++i;
+    } else if (byte == '\n') {
+      result += "\\n";
+    } else if (byte == '\t') {
+      result += "\\t";
+    } else if (byte < 0x20 || byte == 0x7F) {
+      result += escape_of(byte, "\\x", 2);
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
 
 // The nearest accepted name, for "did you mean".
 //   d(i, j) = min(d(i-1, j) + 1, d(i, j-1) + 1, d(i-1, j-1) + [a_i != b_j])       Levenshtein 1966
@@ -162,7 +197,7 @@ void report_failure(int status, const std::string& line) {
 
 std::string failure_line(int rank, int status, const std::string& what) {
   const bool error = status != static_cast<int>(Failure::preempted);
-  return "[rank " + std::to_string(rank) + "] " + (error ? "error: " : "") + what;
+  return "[rank " + std::to_string(rank) + "] " + (error ? "error: " : "") + escaped(what);
 }
 
 void report_terminate(int rank, void (*end)(int status)) {

@@ -116,10 +116,14 @@ namespace {
 void require_free(const std::string& out, bool force) {
   std::error_code problem;
   if (!fs::exists(out, problem) || (fs::is_directory(out, problem) && fs::is_empty(out, problem))) return;
-  if (force && io::is_hugging_face_folder(out)) return;
-  throw Error(Failure::deck,
-              out + (force ? ": --force replaces an exported model, and this is none; name another folder"
-                           : ": there is something already; name a folder that is not there or is empty"));
+  const bool is_export = io::is_hugging_face_folder(out);
+  if (force && is_export) return;
+  throw Error(
+      Failure::deck,
+      out + (force ? ": --force replaces an exported model, and this is none; name another folder"
+             : is_export
+                 ? ": there is an exported model already; name another folder, or replace it by `export --force`"
+                 : ": there is something already; name a folder that is not there or is empty"));
 }
 
 }  // namespace

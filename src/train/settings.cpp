@@ -26,7 +26,10 @@ std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::in
   return std::max<std::int64_t>(1, deck.run.epochs * ceil_div(num_samples, global_batch));
 }
 
+constexpr std::int64_t kMostDefaultWarmup = 1000;
+
 std::int64_t clamped_warmup(const io::Deck& deck, std::int64_t steps) {
+  if (deck.optim.warmup_steps == io::kNotGiven) return std::min(steps / 20, kMostDefaultWarmup);
   return std::min(deck.optim.warmup_steps, steps);
 }
 
@@ -227,7 +230,7 @@ std::vector<std::string> schedule_notes(const io::Deck& deck, std::int64_t steps
   std::vector<std::string> notes;
   const std::int64_t warmup = clamped_warmup(deck, steps);
   const std::int64_t decay = clamped_decay(deck, steps);
-  if (warmup != deck.optim.warmup_steps) notes.push_back(note("warmup_steps", deck.optim.warmup_steps, warmup));
+  if (warmup < deck.optim.warmup_steps) notes.push_back(note("warmup_steps", deck.optim.warmup_steps, warmup));
   if (decay != deck.optim.decay_steps) notes.push_back(note("decay_steps", deck.optim.decay_steps, decay));
   return notes;
 }

@@ -130,7 +130,7 @@ import_export() {
   expect 0 'again2: gpt2, 16 tensors' "$kozero" import shards again2
   expect 0 same sh -c 'h5diff run/weights.h5 again2/weights.h5 /parameters && echo same'
   expect 3 'data.text: give-data.text: no such file' "$kozero" eval again
-  expect 2 'hf: there is something already' "$kozero" export run hf
+  expect 2 'hf: there is an exported model already; name another folder, or replace it' "$kozero" export run hf
   expect 2 'export runs on one rank' on 2 export run hf2
   expect 3 'hf/config.json: model_type = "mamba": accepted are' sh -c "sed -i s/gpt2/mamba/ hf/config.json; '$kozero' import hf x"
   head -c 3000 shards/model-00002-of-* >cut && cp cut shards/model-00002-of-*
@@ -230,10 +230,10 @@ plan_fits() {
   also '^assumed: comm.backend = auto takes nccl'
   expect 0 '"fits":.*"ranks":8,"fits":true,"overrides":' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 1,8 \
     --memory 2GiB --json
-  expect 2 '"2 GB"; accepted: a whole number and MiB or GiB' "$kozero" plan "$inputs/gpt2_124m.toml" --memory '2 GB'
+  expect 2 '"2"; accepted: a number and MiB, GiB, MB or GB' "$kozero" plan "$inputs/gpt2_124m.toml" --memory 2
   expect 0 'parameters on 2 ranks' on 2 plan "$inputs/gpt2_124m.toml" --ranks 2
   lines 0 '^assumed'
-  expect 0 '^2$' "$kozero" ranks "$inputs/quickstart.toml"
+  expect 0 '^2$' "$kozero" ranks train "$inputs/quickstart.toml"
   expect 0 'zero.stage' "$kozero" keys
   expect 0 'usage: kozero COMMAND' "$kozero" help
   make_text

@@ -39,8 +39,12 @@ steps = 3
 [train]
 global_batch = 6
 micro_batch = 2
+[optim]
+schedule = "constant"
+warmup_steps = 0
 [checkpoint]
 every = 1
+keep = 0
 DECK
 }
 

@@ -54,11 +54,11 @@ print("UTF-8")'
 # kozero.sh asks `kozero ranks` with all that it was given.
 ranks_of_arguments() {
   make_text
-  expect 0 '^2$' "$kozero" ranks "$inputs/quickstart.toml" --steps 2 zero.stage=1
-  expect 0 '^3$' "$kozero" ranks "$inputs/quickstart.toml" run.ranks=3 --verify-data --json
+  expect 0 '^2$' "$kozero" ranks verify "$inputs/quickstart.toml" --steps 2 zero.stage=1
+  expect 0 '^3$' "$kozero" ranks train "$inputs/quickstart.toml" run.ranks=3 --verify-data --json
   # shellcheck disable=SC2086
   expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny run.ranks=1
-  expect 0 '^2$' "$kozero" ranks run --replay 3
+  expect 0 '^2$' "$kozero" ranks verify run --replay 3
 }
 
 help_and_completion() {
@@ -168,8 +168,8 @@ notes_on_data() {
   expect 3 "data.text: late.txt: not UTF-8: byte $(($(stat -c %s late.txt) - 1)) is 0xFF" "$kozero" prepare late.txt out
   echo 'ab ab' >short.txt
   expect 0 '^note: bpe:100000: [0-9]+ ids were learned, the text has no more pairs$' "$kozero" prepare short.txt out --tokenizer bpe:100000
-  expect 2 'data.val_fraction = 0.990000: accepted are numbers from 0 to 0.5$' "$kozero" prepare text out --val-fraction 0.99
-  expect 2 'data.val_fraction = 0.9999: accepted are numbers from 0 to 0.5$' "$kozero" plan "$inputs/quickstart.toml" data.val_fraction=0.9999
+  expect 2 'data.val_fraction = 0.990000: accepted: number 0 to 0.5$' "$kozero" prepare text out --val-fraction 0.99
+  expect 2 'data.val_fraction = 0.9999: accepted: number 0 to 0.5$' "$kozero" plan "$inputs/quickstart.toml" data.val_fraction=0.9999
 }
 
 run_case

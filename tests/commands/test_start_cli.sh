@@ -32,9 +32,9 @@ ranks_alone() {
   expect 2 'SLURM_STEP_NUM_TASKS = 4, but MPI sees this process alone: .*srun --mpi' env $step "$kozero" eval nowhere
   lines 1 ''
   expect 2 'run' ls -d run
-  expect 0 '^1$' env SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_PROCID=0 "$kozero" ranks "$deck" run.ranks=1
+  expect 0 '^1$' env SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_PROCID=0 "$kozero" ranks train "$deck" run.ranks=1
   # shellcheck disable=SC2086
-  expect 0 '^1$' env $step OMPI_COMM_WORLD_SIZE=1 "$kozero" ranks "$deck" run.ranks=1
+  expect 0 '^1$' env $step OMPI_COMM_WORLD_SIZE=1 "$kozero" ranks train "$deck" run.ranks=1
   # shellcheck disable=SC2086
   alone=(train "$deck" run.steps=1 run.dir=alone)
   expect 0 '^note         SLURM_NTASKS = 4, but this process runs alone; start it with srun or mpiexec -n 4 to use them$' \
@@ -45,7 +45,7 @@ ranks_alone() {
     lines 0 'SLURM'
   done
   # shellcheck disable=SC2086
-  expect 0 '^2$' env $step $mpiexec -n 2 "$kozero" ranks "$deck" run.ranks=2
+  expect 0 '^2$' env $step $mpiexec -n 2 "$kozero" ranks train "$deck" run.ranks=2
 }
 
 different_programs() {
@@ -233,6 +233,106 @@ many_layers() {
   expect 2 '^\[rank 0\] error: the run needs [0-9]+ MiB a rank' sh -c 'ulimit -t 60; exec "$@"' sh "$kozero" train \
     "$inputs/quickstart.toml" 'data.text=["text"]' run.dir=x model.preset=none model.layers=10000 model.dim=4096 \
     model.heads=32
+}
+
+# A preset on the command line replaces the deck's shape, and one line says what.
+preset_replaces() {
+  expect 0 '^.*/llama.toml: 8030261248 parameters on 4 ranks' "$kozero" plan "$inputs/llama.toml" model.preset=llama-8b \
+    --ranks 4 --memory 48GB --device a100
+  also "^note: command line: model.preset = \"llama-8b\" replaces the deck's layers, dim, heads, kv_heads, head_dim, ffn, vocab, tie_embeddings, rope_theta, rope_scaling, qkv_bias, qk_norm, norm_eps; model.seq = 128 stays$"
+  lines 1 '^note'
+  expect 0 ': 8030261248 parameters' "$kozero" plan "$inputs/gpt2_124m.toml" model.preset=llama3.1-8b --ranks 4 \
+    --memory 48GiB --device a100
+  expect 0 ': 596049920 parameters' "$kozero" plan "$inputs/llama.toml" model.preset=qwen3-0.6b --ranks 2 --memory 8GB
+  make_text
+  # shellcheck disable=SC2086
+  expect 0 "replaces the deck's layers, dim, heads$" "$kozero" train "$inputs/quickstart.toml" \
+    'data.text=["text"]' run.steps=1 run.dir=run model.preset=tiny model.seq=16 train.global_batch=2
+}
+
+# The banner names the defaults that matter; a run leaves a checkpoint.
+defaults_of_training() {
+  cat >my.toml <<'DECK'
+run.steps = 40
+model.preset = "tiny"
+model.seq = 8
+data.synthetic = true
+train.global_batch = 3
+train.micro_batch = 2
+DECK
+  expect 0 '^defaults     optim.lr = 1e-4, optim.schedule = "cosine", optim.warmup_steps = 2, optim.betas = \[0.9, 0.95\], optim.weight_decay = 0.1, checkpoint.every = 1000, checkpoint.keep = 3$' \
+    "$kozero" train my.toml run.dir=run
+  also '^note: train.global_batch = 3 is no multiple of train.micro_batch = 2: the last micro-batch of each step has 1 sequence$'
+  expect 0 'step_000000040' ls run
+  expect 0 '"step":1,.*"lr":5e-05,' head -n 1 run/metrics.jsonl
+  expect 0 '^defaults     optim.warmup_steps = 0$' "$kozero" train run/deck.toml run.dir=again run.steps=1
+}
+
+# What stands in the wrong place, or is another program's word, is answered with what to write.
+misplaced_words() {
+  local deck="$inputs/quickstart.toml"
+  expect 2 '^\[rank 0\] error: train: DECK is missing; example: kozero train inputs/quickstart.toml .*; usage: kozero train DECK' \
+    "$kozero" ranks train
+  for command in "ranks train" train; do
+    # shellcheck disable=SC2086
+    expect 2 '^\[rank 0\] error: train: -n goes before the command: ./kozero.sh -n 2 train ..., or mpiexec -n 2 kozero train ...; usage' \
+      "$kozero" $command "$deck" -n 2
+    # shellcheck disable=SC2086
+    expect 2 '^\[rank 0\] error: train: --stage is no option; did you mean zero.stage=2\?' "$kozero" $command "$deck" --stage 2
+    # shellcheck disable=SC2086
+    expect 2 'train: --learning_rate=1 is no option; did you mean optim.lr=1\?' "$kozero" $command "$deck" --learning_rate=1
+  done
+  expect 2 'verify: --stps is no option; did you mean --steps\?' "$kozero" verify "$deck" --stps 2
+  expect 2 'model.hidden_size = 64: no such key; did you mean model.dim\?$' "$kozero" train "$deck" model.hidden_size=64
+  expect 2 'inspect: [A-Z]+ is missing; example: kozero inspect runs/quickstart' "$kozero" inspect
+  expect 3 'data.text: /nowhere: no such file' "$kozero" train "$deck" 'data.text=[/nowhere]' run.dir=run
+}
+
+# What could not be printed is a failed write; a reader who leaves is none.
+unwritable_output() {
+  make_text
+  # shellcheck disable=SC2086
+  expect 0 'everything lies' "$kozero" train "$inputs/quickstart.toml" $tiny
+  # shellcheck disable=SC2086,SC2116
+  for command in keys help --version "completion bash" "plan $inputs/quickstart.toml" "inspect run" "eval run" \
+    "generate run --prompt line --tokens 4" "verify $inputs/quickstart.toml $(echo $small) data.synthetic=true --steps 1"; do
+    expect 4 '^\[rank 0\] error: standard output: what the command printed could not be written(: No space left on device)?$' \
+      sh -c "'$kozero' $command >/dev/full"
+  done
+  expect 0 '^\[run\]$' sh -c "'$kozero' keys --all | head -n 1"
+}
+
+# Paths and values cannot break a line or move the cursor.
+escaped_lines() {
+  local bad
+  bad=$(printf 'a\n\033[2Jb')
+  cp "$inputs/quickstart.toml" "$bad.toml"
+  expect 2 '^\[rank 0\] error: a\\n\\x1b\[2Jb.toml: run.dir = "runs/a\\u000a\\u001b\[2Jb": it holds a control character' \
+    sh -c "sed -i '/^dir/d' '$bad.toml'; '$kozero' train '$bad.toml'"
+  lines 1 ''
+  expect 3 '^\[rank 0\] error: data.text: a\\n\\x1b\[2Jb: no such file' "$kozero" train "$inputs/quickstart.toml" "data.text=$bad"
+  lines 1 ''
+  expect 2 'unknown command "a\\n\\x1b\[2Jb"' "$kozero" "$bad"
+  lines 1 ''
+  expect 0 '^a\\n\\x1b\[2Jb.toml: [0-9]+ parameters' "$kozero" plan "$bad.toml" run.dir=run
+  expect 2 'run.dir = "a\\u000ab": it holds a control character' "$kozero" train "$inputs/quickstart.toml" 'run.dir="a\nb"'
+  expect 2 'run.dir = "a\\u0000b": it holds a NUL character' timeout 20 "$kozero" train "$inputs/quickstart.toml" 'run.dir="a\u0000b"'
+}
+
+keys_of_decks() {
+  expect 0 '^\[zero\]$' "$kozero" keys
+  also '^  zero.stage +what is sharded'
+  also '^ +0 \| 1 \| 2 \| 3 \(default: 0\)$'
+  also '^These are [0-9]+ of [0-9]+ keys'
+  lines 0 'comm.timeout_s'
+  lines 0 '.{81}'
+  expect 0 '^  comm.timeout_s ' "$kozero" keys --all
+  expect 0 '^  zero.bucket_mib ' "$kozero" keys zero
+  lines 0 '^  run'
+  expect 0 '^  optim.lr ' "$kozero" keys learning_rate
+  expect 0 '^  zero.offload_mib ' "$kozero" keys offload
+  expect 2 "keys: no key's name or text has \"zzz\"; accepted is a section .run, model, .*; --all lists all keys" "$kozero" keys zzz
+  expect 0 '^{"keys":\[{"key":"run.dir","text":".*","accepted":"path of a folder","default":".*","first":true}' "$kozero" keys --json
 }
 
 run_case

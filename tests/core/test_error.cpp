@@ -26,6 +26,16 @@ TEST_CASE("the nearest name is offered only where it is near") {
   CHECK(nearest("").empty());
 }
 
+TEST_CASE("texts of errors are one line: control characters are escaped, other bytes stay") {
+  CHECK(escaped("plain \\ \"text\" \xC3\xA4 \xFF") == "plain \\ \"text\" \xC3\xA4 \xFF");
+  CHECK(escaped(std::string("a\nb\tc\rd\x1b[2Je\x7f") + '\0') == "a\\nb\\tc\\x0dd\\x1b[2Je\\x7f\\x00");
+  CHECK(escaped("\xC2\x9B"
+                "2J \xC2") == "\\u009b2J \xC2");
+  CHECK(escaped(escaped("a\nb")) == "a\\nb");
+  CHECK(std::string(Error(Failure::input, "a\nb").what()) == "a\\nb");
+  CHECK(failure_line(1, 3, "a\nb") == "[rank 1] error: a\\nb");
+}
+
 TEST_CASE("a broken invariant is an internal error with its text") {
   require(true, "unseen");
   try {

@@ -88,6 +88,32 @@ TEST_CASE("every kind of file, changed by accident, is read or refused in one li
   }
 }
 
+TEST_CASE("texts that nest 50,000 deep are refused in one line, and so are NULs in texts") {
+  const io::ScratchFolder folder("deep");
+  REQUIRE(::signal(SIGALRM, say_hang) != SIG_ERR);
+  const auto repeated = [](std::string text, const std::string& part, const std::string& end = "") {
+    for (int i = 0; i < 50000; ++i) text += part;
+    return text.append(end);
+  };
+  const std::vector<std::string> toml = {
+      repeated("a", ".a", " = 1"), repeated("[a", ".a", "]"), repeated("[[a", ". 'a'", "]]"), repeated("a = ", "["),
+      repeated("a = ", "{a = "),   "run.dir = \"a\\u0000b\"", "data.text = [\"a\\u0000b\"]"};
+  const std::vector<std::string> json = {repeated("", "["), repeated("", "{\"a\":")};
+  for (const auto& subject : all_subjects(folder)) {
+    const bool is_toml = subject.name == "deck" || subject.name == "tuning file";
+    const bool is_json = subject.name.ends_with("json") || subject.name == "safetensors index";
+    for (const auto& text : is_toml ? toml : is_json ? json : std::vector<std::string>()) {
+      at_work = subject.name + ": " + text.substr(0, 20);
+      CAPTURE(at_work);
+      folder.put(std::filesystem::relative(subject.path, folder.path()).string(), text);
+      std::uint64_t refused = 0;
+      CHECK(fault_of(subject, text, refused) == "");
+      CHECK(refused == 1);
+    }
+    folder.put(std::filesystem::relative(subject.path, folder.path()).string(), subject.honest);
+  }
+}
+
 TEST_CASE("what is no regular file is refused in one line, and nothing waits for it") {
   const io::ScratchFolder folder("no_file");
   REQUIRE(::signal(SIGALRM, say_hang) != SIG_ERR);

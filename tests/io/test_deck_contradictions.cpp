@@ -9,10 +9,8 @@
 
 TEST_CASE("what is not built is unknown") {
   check_refusals({
-      {R"(train.precision = "f64")", {}, R"(x.toml:8: train.precision = "f64": accepted are "f32", "bf16", "fp16")"},
-      {R"(comm.backend = "ring")",
-       {},
-       R"(x.toml:8: comm.backend = "ring": accepted are "auto", "self", "mpi", "shm", "nccl")"},
+      {R"(train.precision = "f64")", {}, R"(x.toml:8: train.precision = "f64": accepted: f32 | bf16 | fp16)"},
+      {R"(comm.backend = "ring")", {}, R"(x.toml:8: comm.backend = "ring": accepted: auto | self | mpi | shm | nccl)"},
       {"log.tensorboard = true", {}, R"(x.toml:8: log.tensorboard = true: no such key; accepted in [log] is every)"},
       {"",
        {"log.tensorboard=true"},
@@ -136,24 +134,24 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
       {"optim.min_lr = 0.1\noptim.schedule = \"cosine\"",
        {},
        R"(x.toml:8: optim.min_lr = 0.1: accepted are at most optim.lr = 1e-4 (default))"},
-      {"optim.min_lr = 1e-5",
+      {"optim.min_lr = 1e-5\noptim.schedule = \"constant\"",
        {},
-       R"(x.toml:8: optim.min_lr = 1e-5: nothing reads it where optim.schedule = "constant" (default);)"
+       R"(x.toml:8: optim.min_lr = 1e-5: nothing reads it where optim.schedule = "constant";)"
        R"( accepted only with optim.schedule = "linear", "cosine", "wsd")"},
-      {"optim.decay_steps = 5",
+      {"optim.decay_steps = 5\noptim.schedule = \"constant\"",
        {},
-       R"(x.toml:8: optim.decay_steps = 5: nothing reads it where optim.schedule = "constant" (default);)"
+       R"(x.toml:8: optim.decay_steps = 5: nothing reads it where optim.schedule = "constant";)"
        R"( accepted only with optim.schedule = "linear", "cosine", "wsd")"},
-      {"checkpoint.keep_best = true",
+      {"checkpoint.keep_best = true\ncheckpoint.every = 0",
        {},
-       R"(x.toml:8: checkpoint.keep_best = true: accepted is false where checkpoint.every = 0 (default))"},
+       R"(x.toml:8: checkpoint.keep_best = true: accepted is false where checkpoint.every = 0)"},
       {"checkpoint.keep_best = true\ncheckpoint.every = 5\ndata.val_fraction = 0.0",
        {},
        R"(x.toml:8: checkpoint.keep_best = true: accepted is false where data.val_fraction = 0.0)"},
       {R"(optim.schedule = "wsd")",
        {},
-       R"(x.toml: optim.decay_steps: missing; with optim.schedule = "wsd" accepted are whole numbers from)"
-       R"( 1 to 1000000000000)"},
+       R"(x.toml: optim.decay_steps: missing; with optim.schedule = "wsd" accepted: integer 1 to)"
+       R"( 1000000000000)"},
       {"optim.momentum = 0.9",
        {},
        R"(x.toml:8: optim.momentum = 0.9: nothing reads it where optim.kind = "adamw" (default); accepted)"
@@ -228,7 +226,7 @@ TEST_CASE("an override that is given twice is noted, and the second counts") {
 TEST_CASE("a message is one line, however long or odd the value") {
   const std::string endless(5000, 'x');
   CHECK(refusal_of(kGoodDeck, {"zero.stage=\"a\\nb\""}) ==
-        R"(command line: zero.stage = "a\u000ab": accepted are 0, 1, 2, 3)");
+        R"(command line: zero.stage = "a\u000ab": accepted: 0 | 1 | 2 | 3)");
   CHECK(refusal_of(kGoodDeck, {"zero.stage=" + endless}).size() < 200);
   CHECK(refusal_of(kGoodDeck, {"a\nb.c=1"}).find('\n') == std::string::npos);
 }

@@ -215,8 +215,8 @@ TEST_CASE("the log says on the terminal and in the file; other ranks write nothi
   CHECK(bytes_of(folder / "log.txt") == "one\nfile only\ntwo\n");
   CHECK(terminal.str() == "before the folder\none\n\r\x1b[K50 %\r\x1b[Ktwo\n\r\x1b[K60 %\r\x1b[K");
   terminal.str("");
-  Log(terminal, false).say("no \xFF, no \x1B[2J");
-  CHECK(terminal.str() == "no \xEF\xBF\xBD, no \\x1b[2J\n");
+  Log(terminal, false).say("no \xFF, no \x1B[2J, no \n, a \t");
+  CHECK(terminal.str() == "no \xEF\xBF\xBD, no \\x1b[2J, no \\n, a \t\n");
   Log other;
   other.record_in(folder / "other.txt");
   other.say("nothing");
@@ -290,6 +290,16 @@ TEST_CASE("numbers as people read them") {
   CHECK(grouped_digits(40960) == "40,960");
   CHECK(grouped_digits(-1234567) == "-1,234,567");
   CHECK(readable_seconds(59.6) == "1 min 00 s");
+  CHECK(bytes_of_text("48GB") == 48e9);
+  CHECK(bytes_of_text("1.5 GiB") == 1.5 * 0x1p30);
+  CHECK(bytes_of_text("512MiB") == 0x1p29);
+  for (const char* text : {"", "48", "48G", "48gb", "GB", "-1GB", "1e999GB", "nan GB", "48  GB", "48GB "}) {
+    CHECK_FALSE(bytes_of_text(text));
+  }
+  CHECK(seconds_of_text("90s") == 90.0);
+  CHECK(seconds_of_text("10min") == 600.0);
+  CHECK(seconds_of_text("1.5 h") == 5400.0);
+  for (const char* text : {"10", "10m", "10 minutes", "s"}) CHECK_FALSE(seconds_of_text(text));
   CHECK(readable_seconds(7500.0) == "2 h 05 min");
   CHECK(readable_seconds(std::numeric_limits<double>::quiet_NaN()) == "?");
 }

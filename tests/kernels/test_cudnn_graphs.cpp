@@ -18,6 +18,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "kernels/attention/attention_cudnn_graph.hpp"
+#include <kozero/core/presets.hpp>
 #include <kozero/model/config.hpp>
 
 namespace cudnn_frontend {
@@ -70,7 +71,7 @@ Gpu each_gpu() { return GENERATE(Gpu::a100, Gpu::h200); }
 TEST_CASE("cuDNN computes the attention of every preset", "[cudnn]") {
   const Gpu gpu = each_gpu();
   std::set<std::pair<std::int64_t, std::int64_t>> seen;  // (query heads per key head, head size) decide on the kernel
-  for (const std::string& preset : model::preset_names()) {
+  for (const std::string& preset : preset_names()) {
     const model::Config config = model::resolved(model::with_preset({.vocab = 256}, preset));
     if (!seen.emplace(config.heads / config.kv_heads, config.head_dim).second) continue;
     const std::int64_t positions = std::min<std::int64_t>(config.seq, 1024);

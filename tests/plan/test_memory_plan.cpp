@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // test_memory_plan.cpp: plans against the published formula, of models far beyond this machine too.
+#include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
-#include <algorithm>
 #include <fstream>
 #include <iomanip>
 #include <iostream>
@@ -18,7 +18,8 @@ using namespace kozero;
 namespace {
 
 io::Deck deck_with(const std::vector<std::string>& overrides) {
-  return io::parse_deck("run.steps = 10\ndata.synthetic = true\ntrain.global_batch = 8\n", "test.toml", overrides);
+  return io::parse_deck("run.steps = 10\ndata.synthetic = true\ntrain.global_batch = 8\ncheckpoint.every = 0\n",
+                        "test.toml", overrides);
 }
 
 std::vector<plan::MemoryPlan> plans(const std::vector<std::string>& overrides, int num_ranks) {
@@ -138,8 +139,9 @@ TEST_CASE("the smallest groups of whole nodes that fit are named, and what they 
 }
 
 TEST_CASE("epochs and a warm-up can be planned without the data") {
-  const io::Deck deck = io::parse_deck("run.epochs = 2\ndata.synthetic = true\ntrain.global_batch = 8\n", "test.toml",
-                                       {"model.preset=tiny", "optim.warmup_steps=100"});
+  const io::Deck deck =
+      io::parse_deck("run.epochs = 2\ndata.synthetic = true\ntrain.global_batch = 8\ncheckpoint.every = 0\n",
+                     "test.toml", {"model.preset=tiny", "optim.warmup_steps=100"});
   CHECK(plan::plans_of_all_stages(deck, deck.comm.backend, 2, 64).size() == 4);
 }
 
@@ -267,8 +269,9 @@ TEST_CASE("each way to compute again has its categories, where they differ") {
 }
 
 TEST_CASE("advice keeps the batch of a deck with train.accumulate, and names the order of accumulation it needs") {
-  const io::Deck deck = io::parse_deck("run.steps = 10\ndata.synthetic = true\ntrain.accumulate = 2\n", "test.toml",
-                                       {"model.preset=gpt2-124m", "train.micro_batch=8", "zero.accumulation=local"});
+  const io::Deck deck =
+      io::parse_deck("run.steps = 10\ndata.synthetic = true\ntrain.accumulate = 2\ncheckpoint.every = 0\n", "test.toml",
+                     {"model.preset=gpt2-124m", "train.micro_batch=8", "zero.accumulation=local"});
   const std::int64_t in_stage_0 = plan::plans_of_all_stages(deck, "shm", 8, 50257)[0].total();
   bool smaller = false;
   bool ordered = false;

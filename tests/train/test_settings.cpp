@@ -5,6 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/presets.hpp>
 #include <kozero/train/settings.hpp>
 
 using namespace kozero;
@@ -118,6 +119,14 @@ TEST_CASE("a warm-up or decay beyond the last step is clamped, and a note says s
   CHECK(schedule().decay_steps == 0);
   CHECK(train::schedule_notes(deck, 3).front() ==
         "optim.warmup_steps = 100 goes beyond the run's 3 steps: clamped to 3");
+  deck.optim.warmup_steps = io::kNotGiven;
+  deck.optim.decay_steps = 0;
+  CHECK(schedule().warmup_steps == 0);
+  CHECK(train::schedule_notes(deck, 3).empty());
+  CHECK(train::settings_of(deck, 1, 16, 25 * 12).step.schedule.warmup_steps == 1);
+  deck.run.epochs = 1000000;
+  CHECK(schedule().warmup_steps == 1000);
+  deck.run.epochs = 1;
   CHECK(train::settings_of(deck, 1, 16, 0).steps == 1);  // planning: how much data there is is not known
 }
 
@@ -142,11 +151,11 @@ TEST_CASE("a refusal of a value that the deck does not give says where the value
 }
 
 TEST_CASE("every preset of the models is a preset of the deck, and keys given beside it win") {
-  for (const auto& name : model::preset_names()) {
+  for (const auto& name : preset_names()) {
     const auto deck = io::parse_deck(
-        "run.steps = 1\ndata.synthetic = true\ntrain.global_batch = 1\nmodel.seq = 8\n"
-        "model.vocab = 16\n",
-        "test.toml", {"model.preset=" + name});
+        "run.steps = 1\ndata.synthetic = true\ntrain.global_batch = 1\nmodel.seq = 8\nmodel.layers = 3\n"
+        "model.vocab = 9\n",
+        "test.toml", {"model.preset=" + name, "model.vocab=16"});
     const auto config = train::model_config(deck, 1);
     CHECK(config.seq == 8);
     CHECK(config.vocab == 16);

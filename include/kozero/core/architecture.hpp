@@ -24,18 +24,16 @@ struct Architecture {
   bool tie_embeddings = false;  ///< default of model.tie_embeddings
   Part qkv_bias = Part::never;  ///< model.qkv_bias: biases on q, k and v; GPT-2 has them, without a key
   Part qk_norm = Part::never;   ///< model.qk_norm: RMSNorm of each q and k head
-  const char* presets = "";     ///< first part of its presets' names, "llama" for llama-8b; "": no presets
 };
 
 inline constexpr std::array kArchitectures = {
-    Architecture{.name = "gpt2", .dropout = true, .tie_embeddings = true, .presets = "gpt2"},
+    Architecture{.name = "gpt2", .dropout = true, .tie_embeddings = true},
     Architecture{.name = "llama",
                  .rotary = true,
                  .qkv_bias = Architecture::Part::optional,
-                 .qk_norm = Architecture::Part::optional,
-                 .presets = "llama"},
-    Architecture{.name = "qwen2", .rotary = true, .qkv_bias = Architecture::Part::always, .presets = "qwen2"},
-    Architecture{.name = "qwen3", .rotary = true, .qk_norm = Architecture::Part::always, .presets = "qwen"},
+                 .qk_norm = Architecture::Part::optional},
+    Architecture{.name = "qwen2", .rotary = true, .qkv_bias = Architecture::Part::always},
+    Architecture{.name = "qwen3", .rotary = true, .qk_norm = Architecture::Part::always},
     Architecture{.name = "linear", .decoder = false},
 };
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace kozero {
 
@@ -23,13 +24,17 @@ enum class Failure : int {
   preempted = 75,     ///< stopped on request; run again to go on
 };
 
-/// An error with one line of text for the user: who, what, which values are accepted, what to do.
+/// The text on one line: control characters are escaped as \n, \t, \x1b or \u0085, so that no path and no value can
+/// break a line or move a terminal's cursor. Other bytes stay.
+std::string escaped(std::string_view text);
+
+/// An error with one line of text for the user: who, what, which values are accepted, what to do. The text is escaped.
 class Error : public std::runtime_error {
  public:
   enum class Seen { by_this_rank, by_all_ranks };
 
   Error(Failure failure, const std::string& what, Seen seen = Seen::by_this_rank)
-      : std::runtime_error(what), failure_(failure), seen_(seen) {}
+      : std::runtime_error(escaped(what)), failure_(failure), seen_(seen) {}
 
   [[nodiscard]] int exit_status() const { return static_cast<int>(failure_); }
   [[nodiscard]] Failure failure() const { return failure_; }
@@ -67,7 +72,7 @@ void set_failure_reporter(FailureReporter reporter);
 /// the line, so that the caller may then abort the job.
 void report_failure(int status, const std::string& line);
 
-/// "[rank 1] error: what"; for the status of Failure::preempted, which is not an error, "[rank 1] what".
+/// "[rank 1] error: what", escaped; for the status of Failure::preempted, which is not an error, "[rank 1] what".
 std::string failure_line(int rank, int status, const std::string& what);
 
 inline constexpr const char* kMemoryExhausted = "memory is exhausted on this node (an allocation failed)";

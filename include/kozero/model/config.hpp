@@ -4,7 +4,6 @@
 #pragma once
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace kozero::model {
 
@@ -75,9 +74,7 @@ void for_each_field(AnyConfig& config, const Visit& visit) {
 Config resolved(Config config);
 
 /// Replaces `config`'s layers, dim, heads, kv_heads, ffn, vocab, seq and so on by a preset's ("tiny", "gpt2-124m",
-/// "llama-1b" ...). Throws Error(deck) with the accepted names and the nearest name.
+/// "llama-1b" ...; core/presets.hpp). Throws Error(deck) with the accepted names and the nearest name.
 Config with_preset(Config config, const std::string& preset);
-
-std::vector<std::string> preset_names();
 
 }  // namespace kozero::model
