@@ -20,7 +20,9 @@ usage: ./kozero.sh [--preset P] [-n RANKS] COMMAND [ARGUMENT...]
   test [ARGS]       the same, then run the tests; ARGS go to ctest (-L unit, -R partition, ...)
   help              this text
   train, verify, plan, eval, generate, plot, inspect, prepare, ...
-                    build, then run kozero COMMAND ARGUMENT...; ./kozero.sh --help lists them
+                    build, then run kozero COMMAND ARGUMENT...
+  --help, COMMAND --help
+                    what the program says of its commands and their options; installs and builds nothing
 
   --preset P        release (default), debug, asan, tsan or cuda; each builds in build/P
   -n RANKS          run under mpiexec on RANKS ranks; for train and verify the default is the deck's run.ranks
@@ -187,16 +189,48 @@ run_command() {
   export KOZERO_STARTED_BY=$0  # for the command with which a stopped run goes on
   [[ $preset == release ]] || KOZERO_STARTED_BY+=" --preset $preset"
   [[ -x $binary ]] || die "there is no program kozero in this tree's build: $binary"
-  if [[ -z $ranks && $1 =~ ^(train|verify)$ && ! " ${*:2} " =~ \ (-h|--help)\  ]] && ! under_a_launcher; then
+  if [[ -z $ranks && $1 =~ ^(train|verify)$ ]] && ! under_a_launcher; then
     ranks=$("$binary" ranks "$@") || exit $?
     [[ $ranks =~ ^[1-9][0-9]*$ ]] || die "kozero ranks answered '$ranks' instead of a number"
   fi
-  if [[ $1 == verify && " ${*:2} " == *' --all '* && ! " ${*:2} " =~ \ (-h|--help|--reference)\  ]] && ! under_a_launcher; then
+  if [[ $1 == verify && " ${*:2} " == *' --all '* && " ${*:2} " != *' --reference '* ]] && ! under_a_launcher; then
     verify_with_threads "$preset" "$ranks" "$@"
     return
   fi
   if ((${ranks:-1} > 1)); then run_ranks "$preset" "$ranks" "$@"; fi
   exec "$binary" "$@"
+}
+
+# ---- help: installs and builds nothing ---------------------------------------------------------------------------------
+
+asks_for_help() {
+  local argument
+  for argument in "$@"; do [[ $argument != -h && $argument != --help ]] || return 0; done
+  return 1
+}
+
+# show_help PRESET COMMAND...: from the program of the last build, however old; without one, the usage of this script.
+show_help() {
+  if [[ $2 == build || $2 == test ]]; then usage; return; fi
+  if [[ -x $(binary_of "$1") ]]; then exec "$(binary_of "$1")" "${@:2}"; fi
+  usage
+  printf '\nThe program is not built yet. `./kozero.sh build` makes it; then `./kozero.sh %s` says more.\n' "${*:2}"
+}
+
+# lacks_deck COMMAND...: the command needs a deck, and its arguments are none, options or overrides.
+lacks_deck() {
+  [[ ${1:-} =~ ^(train|verify|plan)$ ]] || return 1
+  local argument
+  for argument in "${@:2}"; do [[ $argument == -* || $argument == *=* ]] || return 1; done
+}
+
+# The decks that are ready to train, with what each opens with.
+name_decks() {
+  local deck
+  say "$1: give a deck, such as ./kozero.sh $1 inputs/quickstart.toml; the decks of inputs/ are"
+  for deck in "$kRoot"/inputs/*.toml; do
+    printf '  %-25s %s\n' "inputs/$(basename "$deck")" "$(sed -n '1s/^# [^ ]*: //p' "$deck")" >&2
+  done
 }
 
 # ---- the command line -------------------------------------------------------------------------------------------------
@@ -220,6 +254,8 @@ main() {
     set -- "$command" "${@:4}"
   fi
   check_preset "$preset"
+  if asks_for_help "$@"; then show_help "$preset" "$@"; return; fi
+  if lacks_deck "$@"; then name_decks "$command"; return 2; fi
   case $command in
     help) usage ;;
     build)

@@ -61,6 +61,31 @@ ranks_of_arguments() {
   expect 0 '^2$' "$kozero" ranks verify run --replay 3
 }
 
+# kozero.sh in a tree without a build, with mocks of all that installs or builds: asking for help starts none of them.
+help_of_the_script() {
+  local mock
+  mkdir -p bin tree/cmake
+  cp -r "$inputs/../kozero.sh" "$inputs" tree
+  for mock in bin/apt-get bin/cmake bin/ninja tree/cmake/install_packages.sh; do
+    printf '#!/bin/sh\necho "$0 $*" >>%s/started\nexit 1\n' "$folder" >"$mock"
+    chmod +x "$mock"
+  done
+  PATH=$folder/bin:$PATH
+  expect 0 '^usage: ./kozero.sh' tree/kozero.sh --help
+  expect 0 '^usage: ./kozero.sh' tree/kozero.sh build --help
+  expect 0 '^usage: ./kozero.sh' tree/kozero.sh bench step -h
+  expect 0 '^The program is not built yet. .* then `./kozero.sh plot --help` says more.$' tree/kozero.sh plot --help
+  expect 2 '^kozero: train: give a deck, such as ./kozero.sh train inputs/quickstart.toml; ' tree/kozero.sh train zero.stage=2
+  lines "$(find "$inputs" -name '*.toml' | wc -l)" '^  inputs/[a-z0-9_]*.toml +[^ ]'
+  mkdir -p tree/build/release
+  printf '#!/bin/sh\necho "program of an older commit: $*"\n' >tree/build/release/kozero
+  chmod +x tree/build/release/kozero
+  expect 0 '^program of an older commit: plot --help$' tree/kozero.sh plot --help
+  expect 1 'No such file' cat started
+  expect 1 . tree/kozero.sh keys
+  expect 0 'install_packages.sh tools' cat started
+}
+
 help_and_completion() {
   expect 0 '^usage: kozero COMMAND' "$kozero" --help
   expect 0 '^fits$' awk 'length > 80 { wide = 1 } END { if (NR <= 24 && !wide) print "fits" }' out.txt

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
-# test_install.sh BUILD MPIEXEC...: installs the build, moves the tree, and from there runs the program and builds and
-# runs the example, which must train, save a checkpoint that the program reads, and refuse a bad deck.
+# test_install.sh BUILD MPIEXEC...: installs the build, moves the tree, and from there trains the quick start, and builds and
+# runs the example, which must train, save a checkpoint that the program reads, and refuse a bad deck or none.
 set -euo pipefail
 
 build=$1
@@ -19,6 +19,8 @@ grep -rlF -e "$build" -e "$(cd "$(dirname "$0")/../.." && pwd)" -e "$work/first"
   fail "the package names the folder it was built or installed in"
 cd "$work"
 "$prefix/bin/kozero" --version >version
+"$prefix/bin/kozero" train "$prefix/share/kozero/inputs/quickstart.toml" run.steps=1 run.dir=quickstart >out 2>&1 &&
+  grep -q '^step *1 ' out || { cat out; fail "the quick start of the installed tree"; }
 deck=$prefix/share/kozero/inputs/synthetic.toml
 
 cmake -S "$prefix/share/kozero/example" -B example -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" >configure.log ||
@@ -31,3 +33,6 @@ awk '/^step/ {last = $4; if (first == "") first = $4; ++count}
 status=0
 example/train_example "$deck" optim.lr=-1 >out 2>errors || status=$?
 [[ $status != 0 ]] && grep -q 'optim.lr = -1: accepted' errors || { cat errors; fail "a bad deck"; }
+status=0
+example/train_example >out 2>errors || status=$?
+[[ $status == 2 ]] && grep -q '^usage: train_example DECK' errors || { cat errors; fail "no deck"; }

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
-"""mutants.py BUILD [--every K] [NAME ...]: breaks the protocol in known places and says whether protocol_threads notices.
+"""mutants.py BUILD [--every K] [--rotate N [--seed S]] [NAME ...]: breaks the protocol in known places, one at a time, and
+reports whether protocol_threads notices.
+mutants.py --check: only checks that the text of every mutant occurs exactly once in its file. Needs no build.
 
-Each mutant is one edit of one source or header: it is compiled beside the others' objects of the build folder BUILD, and
-the test runs every K-th case with it. Exit status 0: every mutant was noticed, by a race or by a wrong number.
+Each mutant is one edit of one source or header. The edited source is compiled and linked with the other objects of the
+build folder BUILD, and the test runs every K-th case with it. --rotate runs N of the mutants: those that follow from the
+seed S (default: the hours since 1970), so that later runs take other ones. Exit status 0: the test noticed every mutant, by
+a race or by a wrong number.
 """
 import argparse
 import json
@@ -12,10 +16,11 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 
 SHM, MPI = "src/dist/shm_communicator.cpp", "src/dist/mpi_communicator.cpp"
 COUNTER = "src/dist/shared_arrays.hpp"
-# name, file, text, what it becomes, sources to compile (the file itself where it is one)
+# name, file, text, replacement, sources to compile (a .cpp file: itself)
 MUTANTS = [
     ("publish without release", COUNTER, "phase_.store(phase);", "phase_.store(phase, std::memory_order_relaxed);", [SHM]),
     ("await without acquire", COUNTER, "phase_.load(std::memory_order_acquire) >= phase",
@@ -34,23 +39,33 @@ MUTANTS = [
     ("a gather that was given up frees what is written later", "src/dist/group_communicator.hpp",
      "if (!is_done_) keep_for_ever(value_);", "", ["src/dist/group_communicator.cpp"]),
     ("both chunks are received into one buffer", MPI, "return received_[k % 2].data()", "return received_[0].data()", []),
-    ("a gathered unit is used before it is there", "src/zero/gathered_units.cpp", "  buffer(unit).gather.wait();\n  buffer(unit).held = true;", "  buffer(unit).held = true;", []),
+    ("a gathered unit is used before it is there", "src/zero/gathered_units.cpp", "  buffer(unit).gather.wait();\n  if (arrives)", "  if (arrives)", []),
     ("weights change while peers read them", "src/zero/gathered_units.cpp", "for (auto& buffer : buffers_) buffer.gather.wait_until_reusable();", "", []),
     ("lookups are added while peers read the sum", "src/zero/gradients.cpp", "      wait_until_reusable(each);\n", "", []),
     ("an addend is overwritten while peers read it", "src/zero/gradients.cpp", "reductions_[at(unit)].wait_until_reusable();", "", []),
     ("idle ranks' addends are added", "src/zero/gradients.cpp", ".ranks = ordered || first ? micro_step_.ranks : 0", ".ranks = 0", []),
     ("the first micro-step is added to what the shard held", "src/zero/gradients.cpp", ".onto = ordered && !first", ".onto = ordered && micro_step_.count > 1", []),
-    ("shared weights are not taken back", "src/zero/weights.cpp", "for (auto& transfer : started) transfer.wait_until_reusable();", "", []),
+    ("shared weights are not taken back", "src/dist/distributed_array.cpp", "for (auto& transfer : started) transfer.wait_until_reusable();", "", []),
 ]
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def stale_mutants():
+    """A line for each mutant whose text does not occur exactly once in its file: it would change nothing, or too much."""
+    for name, file, text, _, _ in MUTANTS:
+        count = (ROOT / file).read_text().count(text)
+        if count != 1:
+            yield f"mutants.py: '{name}': its text occurs {count} times in {file}, not once; edit MUTANTS to match the source:\n{text}"
 
 
 class Build:
     def __init__(self, folder):
-        self.root = pathlib.Path(__file__).resolve().parents[2]
         self.folder = pathlib.Path(folder).resolve()
         commands = json.loads((self.folder / "compile_commands.json").read_text())
         mine = [one for one in commands if "protocol_threads.dir" in one["command"]]
-        self.commands = {str(pathlib.Path(one["file"]).resolve().relative_to(self.root)): one for one in mine}
+        self.commands = {str(pathlib.Path(one["file"]).resolve().relative_to(ROOT)): one for one in mine}
         self.objects = {name: self.object_of(one) for name, one in self.commands.items()}
         link = subprocess.run(["ninja", "-C", str(self.folder), "-t", "commands", "protocol_threads"], capture_output=True,
                               text=True, check=True).stdout.splitlines()[-1]
@@ -66,15 +81,12 @@ class Build:
         words = words[next(i for i, word in enumerate(words) if word.endswith(("c++", "g++", "clang++"))):]
         words[words.index("-o") + 1] = str(to)
         words[words.index("-c") + 1:] = [str(text)]
-        words[1:1] = [f"-I{overlay}", f"-I{(self.root / source).parent}"]
+        words[1:1] = [f"-I{overlay}", f"-I{(ROOT / source).parent}"]
         subprocess.run(words, cwd=self.folder, check=True)
 
     def program_of(self, mutant, folder):
-        name, file, text, instead, sources = mutant
-        original = (self.root / file).read_text()
-        if text not in original:
-            sys.exit(f"{name}: {file} has no '{text}' any more")
-        changed = original.replace(text, instead)
+        _, file, text, instead, sources = mutant
+        changed = (ROOT / file).read_text().replace(text, instead)
         link = shlex.split(self.link)
         if file.endswith(".cpp"):
             (folder / "source.cpp").write_text(changed)
@@ -83,7 +95,7 @@ class Build:
             header = folder / file.removeprefix("include/")
             header.parent.mkdir(parents=True, exist_ok=True)
             header.write_text(changed)
-            sources = {source: self.root / source for source in sources}
+            sources = {source: ROOT / source for source in sources}
         for number, (source, path) in enumerate(sources.items()):
             to = folder / f"{number}.o"
             self.compile(source, path, folder, to)
@@ -108,22 +120,40 @@ def outcome(program, every):
     return "NOT noticed"
 
 
+def chosen(options):
+    """The mutants to run, in order."""
+    if options.rotate == 0:
+        return [mutant for mutant in MUTANTS if not options.names or mutant[0] in options.names]
+    first = options.seed * options.rotate
+    print(f"mutants of seed {options.seed}, {options.rotate} of {len(MUTANTS)} (--rotate {options.rotate} --seed {options.seed}):")
+    return [MUTANTS[(first + i) % len(MUTANTS)] for i in range(options.rotate)]
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("build")
+    parser.add_argument("build", nargs="?")
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("--every", type=int, default=37)
+    parser.add_argument("--rotate", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=int(time.time()) // 3600)
     options = parser.parse_args()
-    build = Build(options.build)
-    missed = 0
-    for mutant in MUTANTS:
-        if options.names and mutant[0] not in options.names:
-            continue
+    stale = list(stale_mutants())
+    if stale:
+        sys.exit("\n".join(stale))
+    if options.check:
+        print(f"the texts of all {len(MUTANTS)} mutants occur once")
+        return
+    if options.build is None:
+        parser.error("give the build folder, such as build/release, or --check")
+    build, mutants, missed = Build(options.build), chosen(options), 0
+    for mutant in mutants:
+        start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             said = outcome(build.program_of(mutant, pathlib.Path(folder)), options.every)
         missed += said.startswith("NOT")
-        print(f"{mutant[0]}: {said}", flush=True)
-    print(f"{missed} of {len(MUTANTS)} were not noticed" if missed else "every one was noticed")
+        print(f"{mutant[0]}: {said} ({time.monotonic() - start:.0f} s)", flush=True)
+    print(f"{missed} of {len(mutants)} were not noticed" if missed else f"all {len(mutants)} were noticed")
     sys.exit(missed > 0)
 
 

@@ -91,7 +91,7 @@ def parse(source):
         if name not in names:
             yield f"CMakePresets.json: no preset {name}"
     specs = spack_specs((source / "spack.yaml").read_text())
-    for part in ("kokkos", "mpich", "hdf5", "onednn", "catch2", "fmt"):
+    for part in ("kokkos", "mpi", "hdf5", "onednn", "catch2", "fmt"):
         if not any(re.match(rf"{part}\b", spec) for spec in specs):
             yield f"spack.yaml: no spec {part}"
 

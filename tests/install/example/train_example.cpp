@@ -54,9 +54,13 @@ void train(const kozero::dist::Environment& environment, const kozero::io::Deck&
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: train_example DECK [section.key=value ...], such as train_example inputs/quickstart.toml\n");
+    return 2;
+  }
   const kozero::dist::Environment environment(&argc, &argv);
   try {
-    train(environment, kozero::io::read_deck(argc > 1 ? argv[1] : "deck.toml", {argv + 2, argv + argc}));
+    train(environment, kozero::io::read_deck(argv[1], {argv + 2, argv + argc}));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rank %d: %s\n", environment.rank(), error.what());
     kozero::dist::Environment::abort(1);
