@@ -2,21 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# peers.sh [--runs N] [--steps N] [--precision f32|bf16] [CASE...]: KoZeRO beside PyTorch on the same cores, in turn, in one
-# sitting; prints each run's tokens per second, then medians, their ratios and peak memory a process.
-#   gpt2-4x256, gpt2-1x1024, llama-4x256    one process, 2 threads, beside PyTorch eager and compiled
-#   stage1-4x256, stage3-4x256              2 ranks of 1 thread, the same 4 sequences, beside DDP and ZeroRedundancyOptimizer,
-#                                           and beside FSDP2
-#   deepspeed1-4x256, deepspeed3-4x256      the same beside DeepSpeed's ZeRO 1 and 3, which that python then has too; not run
-#                                           unless named
+# peers.sh [--runs N] [--steps N] [--precision f32|bf16] [CASE...]: KoZeRO and PyTorch on the same cores, interleaved. Prints
+# date, processor, commit, versions and threads, each run's tokens per second, then medians, their ratios and peak memory per
+# process.
+#   gpt2-4x256, gpt2-1x1024, llama-4x256    one process with 2 threads; PyTorch eager and compiled
+#   stage1-4x256, stage3-4x256              2 ranks with 1 thread each, the same 4 sequences; DDP and ZeroRedundancyOptimizer,
+#                                           and FSDP2, over gloo
+#   deepspeed-4x256                         the same; DeepSpeed's ZeRO 1 and 3, which that python then needs too; only run if
+#                                           named
 # GPT-2 124M's shape; llama: 12 layers of 768 channels, 12 heads, 4 key/value heads.
 # KOZERO_PEER_PYTHON names a python that has torch; KOZERO_PEERS a folder with another torch_gpt.py than the one beside this
-# script; KOZERO the program (build/release/kozero unless said).
+# script; KOZERO the program (default: build/release/kozero). Its ranks are started by the mpiexec that its build found.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kozero=${KOZERO:-$here/../../build/release/kozero}
 python=${KOZERO_PEER_PYTHON:?names no python: give one that has torch}
 peer=${KOZERO_PEERS:-$here}/torch_gpt.py
+read -r -a mpiexec <<<"$(sed -n 's/^KOZERO_MPIEXEC:INTERNAL=//p' "$(dirname "$kozero")/CMakeCache.txt" | tr ';' ' ')"
+((${#mpiexec[@]} > 0)) || { echo "peers.sh: no KOZERO_MPIEXEC in CMakeCache.txt beside $kozero; set KOZERO to a build's program" >&2; exit 2; }
 runs=5 steps=6 precision=f32
 while (($# > 0)); do
   case $1 in
@@ -40,7 +43,7 @@ median() { sort -n "$1" | awk '{ value[NR] = $1 } END { print value[int((NR + 1)
 of_kozero() {
   local ranks=$1 launcher=()
   shift
-  ((ranks == 1)) || launcher=(mpiexec -n "$ranks")
+  ((ranks == 1)) || launcher=("${mpiexec[@]}" -n "$ranks")
   OMP_NUM_THREADS=$((2 / ranks)) "${launcher[@]}" "$kozero" train "$here/gpt2_124m_f32.toml" run.dir="$folder/run" \
     run.steps="$steps" run.threads=$((2 / ranks)) train.precision="$precision" "$@" --json 2>&1 | tail -n 1 >"$folder/line"
   rm -rf "$folder/run"
@@ -93,17 +96,31 @@ one_process() {
   compare kozero torch-eager torch-compiled
 }
 
-# two_ranks STAGE MODE...: 4 sequences of 256 tokens over both ranks; the peer counts a rank's.
+# two_ranks MODE:STAGE...: 4 sequences of 256 tokens over both ranks, each mode beside KoZeRO's stage; the peer counts per rank.
 two_ranks() {
-  local stage=$1 mode
-  shift
+  local pair stage stages
+  stages=$(printf '%s\n' "${@#*:}" | sort -u)
   for _ in $(seq "$runs"); do
-    once kozero of_kozero 2 zero.stage="$stage" train.global_batch=4 train.micro_batch=2
-    for mode in "$@"; do once "torch-$mode" of_torch 2 --mode "$mode" --batch 2 --seq 256; done
+    for stage in $stages; do
+      once "kozero-stage$stage" of_kozero 2 zero.stage="$stage" train.global_batch=4 train.micro_batch=2
+      for pair in "$@"; do
+        [[ ${pair#*:} != "$stage" ]] || once "torch-${pair%:*}" of_torch 2 --mode "${pair%:*}" --batch 2 --seq 256
+      done
+    done
   done
-  compare kozero "${@/#/torch-}"
+  for pair in "$@"; do compare "kozero-stage${pair#*:}" "torch-${pair%:*}"; done
 }
 
+# conditions: what the figures hold for, as one line.
+conditions() {
+  printf '%s, %s, %s cores; %s; %s; 1 process with 2 threads, or 2 ranks with 1 thread each, the peer over gloo\n' \
+    "$(date -u +%F)" "$(lscpu | sed -n 's/^Model name: *//p' | head -n 1)" "$(nproc)" \
+    "$("$kozero" --version | head -n 2 | tr -s ' \n' ' ')" \
+    "$("$python" -c 'import importlib.metadata as m
+print(", ".join(f"{d.name} {d.version}" for d in m.distributions() if d.name.lower() in ("torch", "deepspeed")))')"
+}
+
+conditions | tee "$folder/summary"
 for case in "${cases[@]}"; do
   echo "$case, $precision:" | tee -a "$folder/summary"
   rm -f "$folder"/*.speed "$folder"/*.memory
@@ -112,12 +129,11 @@ for case in "${cases[@]}"; do
     gpt2-1x1024) one_process 1 1024 gpt2 ;;
     llama-4x256) one_process 4 256 llama model.preset=none model.arch=llama model.layers=12 model.dim=768 model.heads=12 \
       model.kv_heads=4 model.tie_embeddings=true ;;
-    stage1-4x256) two_ranks 1 ddp zero1 ;;
-    stage3-4x256) two_ranks 3 fsdp2 ;;
-    deepspeed1-4x256) two_ranks 1 deepspeed1 ;;
-    deepspeed3-4x256) two_ranks 3 deepspeed3 ;;
+    stage1-4x256) two_ranks ddp:1 zero1:1 ;;
+    stage3-4x256) two_ranks fsdp2:3 ;;
+    deepspeed-4x256) two_ranks deepspeed1:1 deepspeed3:3 ;;
     *) echo "peers.sh: no case '$case'; accepted are gpt2-4x256, gpt2-1x1024, llama-4x256, stage1-4x256, stage3-4x256," \
-      "deepspeed1-4x256, deepspeed3-4x256" >&2; exit 2 ;;
+      "deepspeed-4x256" >&2; exit 2 ;;
   esac
 done
 echo "all medians of $runs runs:"
