@@ -303,6 +303,11 @@ std::string text_override(const std::string& key, const std::string& value) {
 std::string quoted_for_shell(const std::string& word) {
   const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,=@%+-";
   if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  if (escaped(word) != word) {  // bash and zsh read $'a\nb'
+    std::string text = "$'";
+    for (const char letter : word) text += (letter == '\'' || letter == '\\' ? "\\" : "") + std::string(1, letter);
+    return escaped(text) + "'";
+  }
   std::string quoted = "'";
   for (const char letter : word) {
     if (letter == '\'') {

@@ -71,7 +71,7 @@ std::string json_of(const Facts& facts);
 /// "key=value" that a deck's override reads as this text.
 std::string text_override(const std::string& key, const std::string& value);
 
-/// The word as a POSIX shell reads it back: in single quotes where it needs them.
+/// The word as a shell reads it back: in single quotes if it needs them, as $'a\nb' if it has control characters.
 std::string quoted_for_shell(const std::string& word);
 
 /// Of overrides of one key only the last stays: it is the one that counts.

@@ -205,7 +205,7 @@ void print_header(const std::string& deck, std::int64_t steps) {
   std::cout << fmt::format(
       "{}: {} steps, every bit of losses, gradient norms and weights\n\nranks  stage  back end  threads  "
       "{:>22}  {:>22}  {:>12}\n",
-      deck, steps, "last loss", "last gradient norm", "weights");
+      escaped(deck), steps, "last loss", "last gradient norm", "weights");
 }
 
 /// What was shown, and with --all what was not.
@@ -213,7 +213,7 @@ void print_end(const VerifyOptions& options, const std::vector<std::int64_t>& co
                const Arguments& arguments) {
   std::cout << fmt::format("\nall stages{} agree bit for bit on {} rank{}", options.all ? " and back ends" : "",
                            fmt::join(counts, ", "), counts == std::vector<std::int64_t>{1} ? "" : "s");
-  if (has_reference) std::cout << ", and with " << options.reference;
+  if (has_reference) std::cout << ", and with " << escaped(options.reference);
   std::cout << "\n";
   if (options.all && options.reference.empty()) {
     std::cout << fmt::format(

@@ -305,6 +305,7 @@ unwritable_output() {
 # Paths and values cannot break a line or move the cursor.
 escaped_lines() {
   local bad
+  make_text
   bad=$(printf 'a\n\033[2Jb')
   cp "$inputs/quickstart.toml" "$bad.toml"
   expect 2 '^\[rank 0\] error: a\\n\\x1b\[2Jb.toml: run.dir = "runs/a\\u000a\\u001b\[2Jb": it holds a control character' \
@@ -315,6 +316,9 @@ escaped_lines() {
   expect 2 'unknown command "a\\n\\x1b\[2Jb"' "$kozero" "$bad"
   lines 1 ''
   expect 0 '^a\\n\\x1b\[2Jb.toml: [0-9]+ parameters' "$kozero" plan "$bad.toml" run.dir=run
+  cp text/a.txt "$bad.txt"
+  expect 75 'to go on: .* \$.data.text=a\\n\\x1b\[2Jb.txt. ' "$kozero" train "$inputs/quickstart.toml" "data.text=$bad.txt" \
+    run.dir=run run.max_minutes=1e-9 model.layers=1 model.dim=16 model.heads=2 model.seq=16
   expect 2 'run.dir = "a\\u000ab": it holds a control character' "$kozero" train "$inputs/quickstart.toml" 'run.dir="a\nb"'
   expect 2 'run.dir = "a\\u0000b": it holds a NUL character' timeout 20 "$kozero" train "$inputs/quickstart.toml" 'run.dir="a\u0000b"'
 }
