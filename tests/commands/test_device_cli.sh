@@ -34,10 +34,10 @@ hand_over() {
   expect 0 "^on the GPU: verify cuda.toml" with_gpus 1 $mpiexec -n 2 "$kozero" verify cuda.toml
   lines 2 '^on the GPU: verify cuda.toml'
   expect 0 'parameters on 2 ranks' with_gpus 1 "$kozero" plan cuda.toml
-  expect 0 '^2$' with_gpus 1 "$kozero" ranks cuda.toml
+  expect 0 '^2$' with_gpus 1 "$kozero" ranks train cuda.toml
   sed '/^\[zero\]/a stge = 3' "$deck" >wrong.toml
   expect 2 'did you mean stage' with_gpus 1 "$kozero" train wrong.toml
-  expect 2 'run.device = "hots": accepted are' with_gpus 1 "$kozero" train host.toml run.device=hots
+  expect 2 'run.device = "hots": accepted: auto . host . cuda; did you mean host' with_gpus 1 "$kozero" train host.toml run.device=hots
 }
 
 stay_on_the_host() {
