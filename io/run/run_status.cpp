@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // run_status.cpp: small JSON files that are complete or absent.
+#include <fcntl.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <ctime>
-#include <fcntl.h>
 #include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <unistd.h>
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
@@ -189,11 +189,19 @@ bool RunRecord::end(const RunStatus& status) const noexcept {
 bool RunRecord::write_failure_note(int rank, std::int64_t step, const std::string& why) const noexcept {
   try {
     const std::string path = path_of(kNotePrefix + std::to_string(rank) + ".json");
-    if (!is_ours() || fs::exists(path)) return false;
     const RankProcess& process = ranks_.at(static_cast<std::size_t>(rank));
-    replace(path,
-            {{"rank", rank}, {"host", process.host}, {"pid", process.pid}, {"step", step}, {"why", first_line(why)}});
-    return true;
+    const Json note = {
+        {"rank", rank}, {"host", process.host}, {"pid", process.pid}, {"step", step}, {"why", first_line(why)}};
+    const std::string text = note.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file < 0) return false;
+    // The note first: a launcher may kill this process any moment.
+    const bool written = ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    const bool stays = written && is_ours();
+    if (!stays) ::unlink(path.c_str());
+    if (stays) ::fsync(file);
+    ::close(file);
+    return stays;
   } catch (const std::exception&) {
     return false;
   }
@@ -238,8 +246,9 @@ std::vector<std::string> notes_on_run_before(const std::string& folder) {
   if (state == "failed") return {begin + why_in(status)};
   const auto ranks = ranks_in(folder);
   const std::string who = ranks.empty() ? "its ranks" : names_of(ranks);
-  return {begin + who + " wrote no failure note: killed, or " + (ranks.size() == 1 ? "its node was" : "a node was") +
-          " lost"};
+  const std::string killed = " killed (signal 9, out of memory or a lost node)";
+  if (ranks.size() == 1) return {begin + who + " was" + killed};
+  return {begin + who + " were" + killed + "; which ended first is not known, see the launcher's output"};
 }
 
 void clear_failure_notes(const std::string& folder) {

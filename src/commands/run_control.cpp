@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <fmt/format.h>
 #include <sstream>
 
 #include <kozero/core/error.hpp>
@@ -45,16 +45,6 @@ std::vector<io::RankProcess> processes_of_all_ranks(dist::Communicator& comm) {
     words >> processes.emplace_back().pid >> processes.back().host;
   }
   return processes;
-}
-
-/// The next rank, cyclically, that shares this one's process numbers; this rank where it is alone.
-int peer_of(int rank, const std::vector<std::string>& spaces) {
-  const auto size = static_cast<int>(spaces.size());
-  int peer = rank;
-  do {
-    peer = (peer + 1) % size;
-  } while (spaces[static_cast<std::size_t>(peer)] != spaces[static_cast<std::size_t>(rank)]);
-  return peer;
 }
 
 /// "[rank 1] error: what" without what is before the text.
@@ -121,7 +111,6 @@ std::string RunControl::make_folder(const std::string& continued) {
 void RunControl::enter(const std::string& folder, std::int64_t step) {
   shared_->step = step;
   record_ = std::make_shared<io::RunRecord>(folder, processes_);
-  spaces_ = dist::gather_text(control_, process_space());
   dist::agreed(control_, [&] {
     if (control_.rank() != 0) return;
     if (!lock_->note().empty()) log_.say("warning      " + lock_->note());
@@ -134,11 +123,13 @@ void RunControl::enter(const std::string& folder, std::int64_t step) {
 }
 
 void RunControl::watch_peer() {
+  if (control_.size() == 1) return;
+  board_ = std::make_unique<LifeBoard>(control_);
   const int rank = control_.rank();
-  const int peer = peer_of(rank, spaces_);
+  const int peer = board_->next_rank();
   if (peer == rank) return;
   const auto pid = record_->ranks()[static_cast<std::size_t>(peer)].pid;
-  peer_ = std::make_unique<PeerWatch>(static_cast<pid_t>(pid), [record = record_, shared = shared_, rank, peer, pid] {
+  peer_ = std::make_unique<PeerWatch>(*board_, peer, [record = record_, shared = shared_, rank, peer, pid] {
     const std::string why = "its process " + std::to_string(pid) + " ended without a word: killed, or crashed";
     if (!record->write_failure_note(peer, shared->step, why)) return;  // it said why itself, or the run is over
     shared->lone = false;                                              // the word on the peer is all there is to say

@@ -98,7 +98,7 @@ class RunControl {
   /// A start that fails from here on says so in the folder of the run before; rank 0 holds its lock.
   void record_failed_start(const std::string& folder);
   void record_failures();
-  /// Each rank watches the next one of its node.
+  /// Each rank watches the next one of its node. Collective.
   void watch_peer();
 
   Session& session_;
@@ -110,10 +110,10 @@ class RunControl {
   std::vector<io::RankProcess> processes_;        // of all ranks
   std::vector<std::string> notes_on_run_before_;  // rank 0's
   std::shared_ptr<const io::RunRecord> record_;
-  std::vector<std::string> spaces_;  // process_space() of all ranks
   struct Shared;
   std::shared_ptr<Shared> shared_;  // with the threads that report
   int reason_ = stop_reason::kNone;
+  std::unique_ptr<LifeBoard> board_;
   std::unique_ptr<PeerWatch> peer_;
   std::string folder_lost_;
   std::optional<Error> metrics_lost_;

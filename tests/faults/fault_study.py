@@ -96,6 +96,12 @@ class Study(Expectations):
         told = "[rank" in said + log or (killed and re.search(r"^note .*the run before", later, re.M) is not None)
         self.expect(told, f"{name}: it failed, and no line says which rank", said + "\n--- the next start:\n" + later)
 
+    def blame(self, run, name):
+        """Whether the failure notes name the killed rank; they never name another one."""
+        named = {json.loads(note.read_text())["rank"] for note in run.glob("failure_rank_*.json") if note.stat().st_size > 0}
+        self.expect(named <= {self.killed}, f"{name}: rank {self.killed} was killed, and the notes name {named}")
+        return "exact" if named else "unknown"
+
     def reached(self, job, run, phase):
         """Waits until the job is in that phase; whether it came there."""
         began = lambda: re.search(r"^step [3-9]/", job.said(), re.M) is not None
@@ -124,6 +130,9 @@ class Study(Expectations):
         statuses = collections.Counter(row["status"] for row in self.rows)
         print(f"{title}: {len(self.rows)} trials, seed {self.options.seed}: statuses {dict(statuses)}, "
               f"at most {max(took, default=0):.1f} s until the end, {self.failures} not as expected")
+        blames = collections.Counter(row["blame"] for row in self.rows if row.get("blame"))
+        if blames:
+            print(f"{title}: the rank that was killed alone is named: {dict(blames)}")
 
 
 # What is done to whom, and whether the job is to fail, to go on, or either (it may have been over before).
@@ -156,6 +165,7 @@ def disturb(study, job, action):
     chosen = [study.chance.choice(sorted(ranks.values()))] if ranks else []
     launcher = [job.process.pid]
     if action == "kill one":
+        study.killed = next((rank for rank, process in ranks.items() if [process] == chosen), None)
         return send(signal.SIGKILL, chosen) > 0
     if action == "kill all":
         return send(signal.SIGKILL, ranks.values()) > 0
@@ -191,13 +201,14 @@ def kills(study, options):
         if action == "stop one" and fails and status != 0:
             # 9: of the stopped rank, which the launcher ends, where it is the lower one.
             study.expect(status in (5, 9), f"{name}: status {status}, wanted 5", said)
+        blame = study.blame(run, name) if action == "kill one" and fails and phase != "start-up" else None
         step, later = study.goes_on(run, said, name, *overrides)
         # Who was killed before the run was entered, or after its last line, has nothing to say.
         killed = action.startswith("kill")
         unstarted = killed and (re.search("^resume ", said, re.M) is None or "everything lies in" in said)
         if fails and status != 0 and not unstarted:
             study.says_a_line(run, said, later, killed, name)
-        study.row(action=action, phase=phase, backend=backend, stage=stage, status=status, seconds=round(seconds, 2),
+        study.row(action=action, phase=phase, backend=backend, stage=stage, status=status, blame=blame, seconds=round(seconds, 2),
                   orphans_s=round(job.orphans_s, 2), resumed=step)
     study.report("kills")
 

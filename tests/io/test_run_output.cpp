@@ -15,12 +15,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "io/run/run_output.hpp"
-#include "io/posix/system_resources.hpp"
-#include "io/posix/readable.hpp"
-#include "io/run/run_folder.hpp"
-#include "io/run/run_status.hpp"
 #include "io/posix/file.hpp"
+#include "io/posix/readable.hpp"
+#include "io/posix/system_resources.hpp"
+#include "io/run/run_folder.hpp"
+#include "io/run/run_output.hpp"
+#include "io/run/run_status.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"
@@ -124,7 +124,7 @@ TEST_CASE("metrics that do not fit name step and reason, and leave whole lines")
   file.write(some_metrics());
   struct rlimit before {};
   REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
-  const struct rlimit small {line.size() + 20, before.rlim_max};
+  const struct rlimit small { line.size() + 20, before.rlim_max };
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
   const auto error = thrown_by([&] { file.write(some_metrics()); });
@@ -174,8 +174,9 @@ TEST_CASE("a status is rewritten by its own run alone, and says what became of i
   const RunRecord record(in, {{"a", 12}, {"b", 34}});
   record.begin(5);
   CHECK(notes_on_run_before(in) ==
-        std::vector<std::string>{
-            "the run before ended at step 7: ranks 0-1 on hosts a, b wrote no failure note: killed, or a node was lost"});
+        std::vector<std::string>{"the run before ended at step 7: ranks 0-1 on hosts a, b were killed (signal 9, out "
+                                 "of memory or a lost node); "
+                                 "which ended first is not known, see the launcher's output"});
   CHECK(record.write_failure_note(1, 6, "its disk is full"));
   CHECK(!record.write_failure_note(1, 9, "a later word"));
   CHECK(notes_on_run_before(in) ==
@@ -190,10 +191,12 @@ TEST_CASE("a status is rewritten by its own run alone, and says what became of i
   const RunRecord next(in, {{"a", 14}});
   next.begin(7);
   CHECK(next.write_failure_note(0, 7, "waited\nfor long"));
-  CHECK(notes_on_run_before(in) == std::vector<std::string>{"the run before ended at step 7: rank 0 on host a: waited"});
+  CHECK(notes_on_run_before(in) ==
+        std::vector<std::string>{"the run before ended at step 7: rank 0 on host a: waited"});
   std::filesystem::remove(run);
   REQUIRE(::mkfifo(run.c_str(), 0600) == 0);  // without a writer: opening it to read may wait for ever
-  CHECK(notes_on_run_before(in) == std::vector<std::string>{"the run before ended at step 7: rank 0 on host a: waited"});
+  CHECK(notes_on_run_before(in) ==
+        std::vector<std::string>{"the run before ended at step 7: rank 0 on host a: waited"});
   clear_failure_notes(in);
   CHECK(next.end({"finished", "", 9, 0}));
   CHECK(notes_on_run_before(in).empty());
