@@ -56,7 +56,8 @@ of_torch() {
   shift
   ((ranks == 1)) || launcher=("$python" -m torch.distributed.run --nproc-per-node "$ranks")
   OMP_NUM_THREADS=$((2 / ranks)) "${launcher[@]}" "$peer" --steps "$((steps - 2))" --warmup 2 --threads $((2 / ranks)) \
-    --dtype "$precision" "$@" 2>/dev/null | tail -n 1 >"$folder/line"
+    --dtype "$precision" "$@" 2>"$folder/errors" | tail -n 1 >"$folder/line" ||
+    { echo "peers.sh: the peer failed ($*); the end of what it said:"; tail -n 5 "$folder/errors"; exit 1; } >&2
   echo "$(field tokens_per_s <"$folder/line") $(field peak_rss_mib <"$folder/line")"
 }
 
