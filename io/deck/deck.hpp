@@ -67,6 +67,7 @@ struct DataKeys {
   bool synthetic = false;
   std::string tokenizer = "bytes";
   double val_fraction = 0.05;
+  std::string cache;  ///< "": .tokens beside run.dir
   bool strict = false;
 };
 

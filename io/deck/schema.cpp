@@ -152,6 +152,8 @@ std::vector<DeckRow> data_rows() {
              "tokenizer of data.text; bpe learns model.vocab ids from the text"}),
       first({"data.val_fraction", kData<&K::val_fraction>, from_to(0, kMostValidation),
              "share of the data that is kept for validation"}),
+      {"data.cache", kData<&K::cache>, text("path of a folder that all ranks see"),
+       "folder of the tokens made from data.text, shared by runs", ".tokens beside run.dir"},
       {"data.strict", kData<&K::strict>, truth(),
        "check every token shard before the first step, and refuse to resume on data other than the checkpoint's"},
   };

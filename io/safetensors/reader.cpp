@@ -194,7 +194,14 @@ SafetensorsFolder::SafetensorsFolder(const std::string& folder) {
   }
   const std::string index = (base / kSafetensorsIndex).string();
   if (!is_there(index)) {
-    throw Error(Failure::input, folder + ": no " + kSafetensorsFile + " and no " + kSafetensorsIndex);
+    const char* const pickle = "pytorch_model.bin";
+    const bool has_pickle = is_there((base / pickle).string()) || is_there((base / pickle).string() + ".index.json");
+    throw Error(
+        Failure::input,
+        folder + ": no " + kSafetensorsFile + " and no " + kSafetensorsIndex +
+            (has_pickle ? std::string("; ") + pickle + " is not read: convert it with transformers, " +
+                              "AutoModelForCausalLM.from_pretrained(\"" + folder + "\").save_pretrained(\"NEW\")"
+                        : ""));
   }
   path_ = index;
   const auto map = read_safetensors_index(index);

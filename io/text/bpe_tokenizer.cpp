@@ -71,8 +71,8 @@ void between(const AddedTokens& added, std::string_view text, std::vector<Token>
 BpeTokenizer::BpeTokenizer(const std::string& path, std::string json_text)
     : BpeTokenizer(json_text, read_tokenizer_json(path, json_text)) {}
 
-BpeTokenizer::BpeTokenizer(const std::vector<Merge>& merges)
-    : BpeTokenizer("learnt tokenizer", tokenizer_json_of(merges)) {}
+BpeTokenizer::BpeTokenizer(const std::vector<Merge>& merges, const PublishedSplit& split)
+    : BpeTokenizer("learned tokenizer", tokenizer_json_of(merges, split)) {}
 
 BpeTokenizer::BpeTokenizer(std::string json_text, TokenizerJson json)
     : json_text_(std::move(json_text)),
@@ -161,8 +161,8 @@ void prune(PretokenCounts& counts) {
   }
 }
 
-PretokenCounts count_pretokens(const std::vector<TextFile>& corpus) {
-  const SplitPattern pattern(kGpt2Split);
+PretokenCounts count_pretokens(const std::vector<TextFile>& corpus, const PublishedSplit& split) {
+  const SplitPattern pattern(split.expression);
   const std::int64_t every = std::max<std::int64_t>(1, (total_bytes(corpus) + kSampleBytes - 1) / kSampleBytes);
   std::unordered_map<std::string, std::int64_t> tally;
   PretokenCounts counts;
@@ -175,6 +175,7 @@ PretokenCounts count_pretokens(const std::vector<TextFile>& corpus) {
   std::int64_t number = 0;
   for (TextBlock block; reader.next(block); ++number) {
     if (number % every != 0) continue;
+    if (split.nfc) block.text = to_nfc(block.text);
     PretokenSplitter splitter(pattern, block.text);
     for (std::string_view pretoken; splitter.next(pretoken);) {
       if (pretoken.size() > 1 && pretoken.size() <= kMaxPretokenBytes) ++tally[std::string(pretoken)];
@@ -187,8 +188,8 @@ PretokenCounts count_pretokens(const std::vector<TextFile>& corpus) {
 
 }  // namespace
 
-BpeTokenizer train_bpe(const std::vector<TextFile>& corpus, int vocab) {
-  return BpeTokenizer(learn_merges(count_pretokens(corpus), vocab - 257));
+BpeTokenizer train_bpe(const std::vector<TextFile>& corpus, int vocab, const PublishedSplit& split) {
+  return BpeTokenizer(learn_merges(count_pretokens(corpus, split), vocab - 257), split);
 }
 
 }  // namespace kozero::io

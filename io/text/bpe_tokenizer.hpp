@@ -53,8 +53,8 @@ class BpeTokenizer : public Tokenizer {
  public:
   /// From the bytes of a tokenizer.json. Throws Error(input) naming `path` and what is wrong.
   BpeTokenizer(const std::string& path, std::string json_text);
-  /// From learnt merges, with GPT-2's split pattern.
-  explicit BpeTokenizer(const std::vector<Merge>& merges);
+  /// From learned merges and the split that they were learned with.
+  BpeTokenizer(const std::vector<Merge>& merges, const PublishedSplit& split);
 
   [[nodiscard]] std::vector<Token> encode(std::string_view text) const override;
   [[nodiscard]] std::vector<Token> encode_rest(std::string_view text) const override;
@@ -85,12 +85,12 @@ class BpeTokenizer : public Tokenizer {
   mutable PretokenCache cache_;
 };
 
-// A byte-level BPE tokenizer learnt from a corpus.
-//   corpus -> pretokens (split pattern) -> counts -> merges
-// Memory follows the number of different pretokens: where there are too many, rare ones are dropped; of a large corpus
-// every k-th block is read. The same corpus gives the same tokenizer, everywhere.
+// A byte-level BPE tokenizer learned from a corpus.
+//   corpus -> form C, if the split is on it -> pretokens -> counts -> merges
+// Memory grows with the number of different pretokens: if there are too many, rare ones are dropped; of a large corpus
+// every k-th block is read. The same corpus gives the same tokenizer on every machine.
 
-/// A tokenizer of at most `vocab` ids, learnt from at most 64 MiB of the corpus.
-BpeTokenizer train_bpe(const std::vector<TextFile>& corpus, int vocab);
+/// A tokenizer of at most `vocab` ids, learned from at most 64 MiB of the corpus.
+BpeTokenizer train_bpe(const std::vector<TextFile>& corpus, int vocab, const PublishedSplit& split);
 
 }  // namespace kozero::io

@@ -1,18 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // prepare.cpp: tokenizes a corpus, splits off the validation text, and reads and writes tokens.json.
+#include <fmt/format.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <fmt/format.h>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <unistd.h>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/random.hpp>
@@ -68,30 +67,13 @@ std::string absolute(const std::string& path) { return fs::absolute(path).lexica
 
 }  // namespace
 
-std::string token_cache(const std::string& name) {
-  const auto variable = [](const char* key) {
-    return std::string(std::getenv(key) == nullptr ? "" : std::getenv(key));
-  };
-  const std::string home = variable("HOME");
-  const std::string temporary = variable("TMPDIR");
-  for (const std::string& candidate :
-       {variable("XDG_CACHE_HOME"), home.empty() ? "" : home + "/.cache", temporary.empty() ? "/tmp" : temporary}) {
-    if (candidate.empty()) continue;
-    const fs::path folder = fs::path(candidate) / "kozero";
-    std::error_code problem;
-    fs::create_directories(folder, problem);
-    if (!problem && ::access(folder.c_str(), W_OK | X_OK) == 0)
-      return (folder / ("tokens-" + digits_of(name))).string();
-  }
-  throw Error(Failure::write, "no folder for tokens: XDG_CACHE_HOME, HOME/.cache and TMPDIR cannot be written");
-}
-
 std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile>& files) {
   std::ostringstream all;
   all.precision(17);
   const bool is_file = path_kind(order.tokenizer) == PathKind::file;
   all << kFormatVersion << '\0' << (is_file ? absolute(order.tokenizer) : order.tokenizer) << '\0' << order.val_fraction
       << '\0';
+  if (!order.split.empty() && bpe_size(order.tokenizer)) all << order.split << '\0';
   if (is_file) all << read_whole_file(order.tokenizer, INT64_MAX) << '\0';
   for (const auto& file : files) all << absolute(file.path) << '\0' << file.bytes << '\0' << file.modified << '\0';
   return digits_of(all.str());
@@ -104,6 +86,8 @@ void write_description(const std::string& folder, const PreparedTokens& tokens) 
                      {"tokenizer", tokens.tokenizer},
                      {"tokenizer_file", fs::path(tokens.tokenizer_file).filename().string()},
                      {"vocab", tokens.vocab},
+                     {"byte_order_marks", tokens.byte_order_marks},
+                     {"crlf_line_ends", tokens.crlf_line_ends},
                      {"train", json_of(tokens.train)},
                      {"val", json_of(tokens.val)}};
   write_whole_file((fs::path(folder) / kTokensDescription).string(), json.dump(2) + "\n");
@@ -117,6 +101,10 @@ PreparedTokens read_prepared(const std::string& folder) {
       throw Error(Failure::input, path + ": not a description of tokens of version " + std::to_string(kFormatVersion));
     }
     PreparedTokens tokens;
+    tokens.folder = folder;
+    tokens.byte_order_marks = json.value("byte_order_marks", std::int64_t{0});
+    tokens.crlf_line_ends = json.value("crlf_line_ends", std::int64_t{0});
+    tokens.reused = true;
     tokens.train = split_from(folder, json.at("train"));
     tokens.val = split_from(folder, json.at("val"));
     json.at("tokenizer").get_to(tokens.tokenizer);
@@ -200,25 +188,52 @@ class Stretches {
   double fraction_, parts_;
 };
 
-void tokenize(const std::vector<TextFile>& files, const Tokenizer& tokenizer, double val_fraction, SplitWriter& train,
-              SplitWriter& val) {
+/// What stands in the text and looks like nothing in an editor.
+struct InvisibleMarks {
+  std::int64_t byte_order_marks = 0;
+  std::int64_t crlf_line_ends = 0;
+
+  void count(const TextBlock& block) {
+    if (block.starts_document && block.text.starts_with("\xEF\xBB\xBF")) ++byte_order_marks;
+    for (std::size_t at = 0; (at = block.text.find("\r\n", at)) != std::string::npos; at += 2) ++crlf_line_ends;
+  }
+};
+
+InvisibleMarks tokenize(const std::vector<TextFile>& files, const Tokenizer& tokenizer, double val_fraction,
+                        SplitWriter& train, SplitWriter& val) {
   const Stretches stretches(total_bytes(files), val_fraction);
   const Token separator = tokenizer.end_of_text();
   const SplitWriter* previous = nullptr;
+  InvisibleMarks marks;
   TextReader reader(files, stretches.block_bytes());
   for (TextBlock block; reader.next(block);) {
     SplitWriter& side = stretches.is_validation(block.offset) ? val : train;
     if ((block.starts_document || &side != previous) && separator >= 0) side.append(std::span(&separator, 1));
     side.append(block.starts_document ? tokenizer.encode(block.text) : tokenizer.encode_rest(block.text));
     side.count_bytes(block.text.size());
+    marks.count(block);
     previous = &side;
   }
+  return marks;
 }
 
-void make_folder(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& folder,
+bool holds_prepared(const std::string& folder) { return is_there((fs::path(folder) / kTokensDescription).string()); }
+
+/// Puts the finished temporary folder in the place of whatever prepared tokens were there.
+void replace(const std::string& temporary, const std::string& folder) {
+  if (fs::exists(folder) && !fs::is_empty(folder) && !holds_prepared(folder)) {
+    throw Error(Failure::write, folder + ": holds files that are not prepared tokens; name another folder");
+  }
+  fs::remove_all(folder);
+  fs::rename(temporary, folder);
+}
+
+}  // namespace
+
+void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& folder,
                  const std::string& fingerprint) {
   fs::create_directories(folder);
-  const auto tokenizer = make_tokenizer(order.tokenizer, files);
+  const auto tokenizer = make_tokenizer(order.tokenizer, files, order.split);
   PreparedTokens tokens;
   tokens.tokenizer = tokenizer->name();
   tokens.tokenizer_file = (fs::path(folder) / tokenizer->file_name()).string();
@@ -227,15 +242,14 @@ void make_folder(const PrepareOrder& order, const std::vector<TextFile>& files, 
   tokenizer->save(tokens.tokenizer_file);
   SplitWriter train(folder, "train", tokens.vocab);
   SplitWriter val(folder, "val", tokens.vocab);
-  tokenize(files, *tokenizer, order.val_fraction, train, val);
+  const InvisibleMarks marks = tokenize(files, *tokenizer, order.val_fraction, train, val);
+  tokens.byte_order_marks = marks.byte_order_marks;
+  tokens.crlf_line_ends = marks.crlf_line_ends;
   tokens.train = train.finish();
   tokens.val = val.finish();
   write_description(folder, tokens);
 }
 
-bool holds_prepared(const std::string& folder) { return is_there((fs::path(folder) / kTokensDescription).string()); }
-
-/// Whether the folder was made from the same text and its shards are as they were.
 bool is_current(const std::string& folder, const std::string& fingerprint) {
   if (!holds_prepared(folder)) return false;
   try {
@@ -254,30 +268,18 @@ bool is_current(const std::string& folder, const std::string& fingerprint) {
   }
 }
 
-/// Puts the finished temporary folder in the place of whatever prepared tokens were there.
-void replace(const std::string& temporary, const std::string& folder) {
-  if (fs::exists(folder) && !fs::is_empty(folder) && !holds_prepared(folder)) {
-    throw Error(Failure::write, folder + ": holds files that are not prepared tokens; name another folder");
-  }
-  fs::remove_all(folder);
-  fs::rename(temporary, folder);
-}
-
-}  // namespace
-
 std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedTokens& made) {
-  constexpr std::size_t kMostNamed = 5;
   std::vector<std::string> notes;
   if (const auto asked = bpe_size(order.tokenizer); asked && *asked > made.vocab) {
     notes.push_back(fmt::format("{}: {} ids were learned, the text has no more pairs", order.tokenizer, made.vocab));
   }
-  if (made.skipped.empty()) return notes;
-  std::string names;
-  for (std::size_t i = 0; i < std::min(kMostNamed, made.skipped.size()); ++i) {
-    names += (i == 0 ? "" : ", ") + on_one_line(made.skipped[i]);
+  if (made.byte_order_marks + made.crlf_line_ends > 0) {
+    notes.push_back(
+        fmt::format("byte-order marks ({}) and CR LF line ends ({}) go into the tokens as they are; dos2unix "
+                    "FILE removes both",
+                    made.byte_order_marks, made.crlf_line_ends));
   }
-  if (made.skipped.size() > kMostNamed) names += fmt::format(" and {} more", made.skipped.size() - kMostNamed);
-  notes.push_back("skipped " + names);
+  if (const std::string skipped = listed(made.skipped); !skipped.empty()) notes.push_back(skipped);
   return notes;
 }
 
@@ -294,7 +296,7 @@ PreparedTokens prepare(const PrepareOrder& order) {
   if (!current) {
     const std::string temporary = partial_name(folder) + "." + std::to_string(::getpid());
     try {
-      make_folder(order, files, temporary, fingerprint);
+      make_tokens(order, files, temporary, fingerprint);
       replace(temporary, folder);
     } catch (const fs::filesystem_error& problem) {
       fs::remove_all(temporary);

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // prepare.hpp: text -> token shards for training and validation in a folder, and tokens.json, which describes them.
-// A folder whose fingerprint still fits the text, the tokenizer and val_fraction is reused.
+// A folder whose fingerprint still fits the text, the tokenizer and val_fraction is reused. token_cache.hpp has the
+// folders that runs share.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -24,6 +25,7 @@ struct PrepareOrder {
   std::string tokenizer = "bytes";
   double val_fraction = 0.05;
   std::string folder;
+  std::string split;  ///< of a tokenizer that is learned: a published split's name (pretokenizer.hpp)
 };
 
 struct TokenSplit {
@@ -38,12 +40,15 @@ struct PreparedTokens {
   std::string tokenizer_file;  ///< for make_tokenizer
   std::int64_t vocab = 0;
   std::string fingerprint;
+  std::string folder;
+  std::int64_t byte_order_marks = 0;  ///< files of the text that begin with one
+  std::int64_t crlf_line_ends = 0;    ///< of the text
   bool reused = false;  ///< prepare found it already made
   SkippedFiles skipped;  ///< of the folders given; of prepare() alone
 };
 
 /// What may surprise about the tokens that prepare() made, one text each: files that were skipped, fewer ids than
-/// "bpe:N" asked for.
+/// "bpe:N" asked for, byte-order marks and CR LF in the text.
 std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedTokens& made);
 
 /// Makes the folder, or finds it made from the same text. One process calls it. Throws Error(deck) for val_fraction
@@ -51,8 +56,15 @@ std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedToken
 /// prepared tokens.
 PreparedTokens prepare(const PrepareOrder& order);
 
-/// The description of a prepared folder. Throws Error(input) where there is none or it is malformed.
+/// The description of a prepared folder. Throws Error(input) if there is none or it is malformed.
 PreparedTokens read_prepared(const std::string& folder);
+
+/// Whether the folder was made from the text of this fingerprint, and its shards are whole.
+bool is_current(const std::string& folder, const std::string& fingerprint);
+
+/// Writes the folder from these files, which find_text() found; nothing may be there. Throws as prepare().
+void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& folder,
+                 const std::string& fingerprint);
 
 // Tokens.json, the description of a folder of prepared tokens, and the fingerprint in it.
 
@@ -60,11 +72,6 @@ inline constexpr const char* kTokensDescription = "tokens.json";
 
 /// 16 hexadecimal digits that change with the text files' paths, sizes and times, the tokenizer and val_fraction.
 std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile>& files);
-
-/// A folder for prepared tokens that are made for one command and may be made again, the same for the same `name`:
-/// XDG_CACHE_HOME/kozero/tokens-DIGITS; under ~/.cache or TMPDIR (/tmp) where that variable is not set. Throws
-/// Error(write) where none of them can be written.
-std::string token_cache(const std::string& name);
 
 /// Writes folder/tokens.json; file names in it are relative to the folder.
 void write_description(const std::string& folder, const PreparedTokens& tokens);

@@ -29,13 +29,17 @@ std::string to_nfc(std::string_view text);
 /// Radford et al. 2019, encoder.py.
 extern const char* const kGpt2Split;
 
-/// The expressions that published tokenizers split with. PCRE2 cuts with them as Oniguruma does, which they were
-/// written for; of an expression at large that is not so.
+/// How a published tokenizer splits text. PCRE2 cuts with these expressions as Oniguruma does, for which they were
+/// written; with other expressions it may not.
 struct PublishedSplit {
   const char* name;
   const char* expression;
+  bool nfc = false;  ///< text is in normalization form C before it is split
 };
 extern const std::array<PublishedSplit, 4> kPublishedSplits;
+
+/// The split with this name; "": GPT-2's. Throws Error(internal) for an unknown name.
+const PublishedSplit& published_split(const std::string& name);
 
 class SplitPattern {
  public:

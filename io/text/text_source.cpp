@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -33,21 +35,88 @@ bool is_made_folder(const fs::path& folder) {
   });
 }
 
-/// Of bytes that are not UTF-8 from `at` on, in a file or its beginning.
-std::string not_utf8(std::string_view bytes, std::size_t at, std::int64_t offset) {
-  return fmt::format("not UTF-8: byte {} is 0x{:02X}", offset + static_cast<std::int64_t>(at),
-                     static_cast<unsigned char>(bytes[at]));
+/// A format that is no text, known by bytes at a place, and how to make text of it.
+struct Format {
+  std::size_t offset;
+  std::string_view bytes;
+  const char* name;
+  const char* remedy;
+};
+
+using namespace std::string_view_literals;
+
+constexpr std::array<Format, 17> kFormats = {{
+    {0, "PAR1"sv, "Parquet", "write its text column to a text file"},
+    {0, "ARROW1\0\0"sv, "Arrow", "write its text column to a text file"},
+    {0, "\x1F\x8B"sv, "gzip", "unpack it: gunzip -k FILE"},
+    {0, "\x28\xB5\x2F\xFD"sv, "zstd", "unpack it: unzstd FILE"},
+    {0, "\xFD\x37zXZ\0"sv, "xz", "unpack it: unxz -k FILE"},
+    {4, "1AY&SY"sv, "bzip2", "unpack it: bunzip2 -k FILE"},
+    {0, "PK\3\4"sv, "ZIP, as .docx, .epub and .pt files are", "unpack it: unzip FILE"},
+    {257, "ustar"sv, "tar", "unpack it: tar -xf FILE"},
+    {0, "%PDF-"sv, "PDF", "extract its text: pdftotext FILE"},
+    {0, "\x89HDF\r\n\x1A\n"sv, "HDF5", "write its texts to a text file"},
+    {0, "\x93NUMPY"sv, "NumPy array", "write its texts to a text file"},
+    {8, "{\""sv, "safetensors weights", "weights are given as model.init"},
+    {0, "\x88\xD8\x34\x01"sv, "token shard", "give it as data.tokens, with data.tokenizer"},
+    {0, "\xA1\xD9\x34\x01"sv, "token shard", "give it as data.tokens, with data.tokenizer"},
+    {0, "\xFF\xFE"sv, "UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 FILE >NEW"},
+    {0, "\xFE\xFF"sv, "UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 FILE >NEW"},
+    {0, "SQLite format 3\0"sv, "SQLite", "write its texts to a text file"},
+}};
+
+/// Why a file is no text: in a list of skipped files, and as the refusal of a file that is named; empty for text.
+struct Objection {
+  std::string reason;
+  std::string refusal;
+};
+
+Objection not_text(const std::string& format, const std::string& remedy) {
+  return {format, format + ", not text; accepted are UTF-8 text files; " + remedy};
 }
 
-/// Why a file is no text, by its first bytes; "" where it may be.
-std::string objection(const std::string& path) {
+/// Of bytes that are not UTF-8 from `at` on, in a file or its beginning.
+Objection not_utf8(std::string_view bytes, std::size_t at, std::int64_t offset) {
+  const std::string reason = fmt::format("not UTF-8: byte {} is 0x{:02X}", offset + static_cast<std::int64_t>(at),
+                                         static_cast<unsigned char>(bytes[at]));
+  return {reason, reason + "; convert it, for example: iconv -f LATIN1 -t UTF-8 FILE >NEW"};
+}
+
+/// Whether a file has a JSON object on each line: by its first line, and the next one or the file's name.
+bool is_json_lines(std::string_view head, const fs::path& path) {
+  if (!head.starts_with('{')) return false;
+  const bool has_name = path.extension() == ".jsonl" || path.extension() == ".ndjson";
+  const std::size_t end = head.find('\n');
+  if (end == std::string_view::npos) return has_name;
+  const std::string_view next = head.substr(std::min(head.find_first_not_of("\r\n", end), head.size()));
+  return nlohmann::json::accept(head.substr(0, end)) && (has_name || next.starts_with('{'));
+}
+
+/// The format that a file's first bytes show, or nullptr.
+const Format* format_of(std::string_view head) {
+  const auto fits = [&](const Format& format) {
+    return head.size() > format.offset && head.substr(format.offset).starts_with(format.bytes);
+  };
+  const auto found = std::find_if(kFormats.begin(), kFormats.end(), fits);
+  return found == kFormats.end() ? nullptr : &*found;
+}
+
+/// By the first bytes of a file. A PDF may begin like text; the other formats do not.
+Objection objection(const std::string& path) {
   std::array<char, kBinaryProbe> head{};
   const auto extent = static_cast<std::size_t>(FileDescriptor(path, FileDescriptor::Use::read).read_up_to(head, 0));
   const std::string_view bytes(head.data(), extent);
-  if (bytes.find('\0') != std::string_view::npos) return "binary";
   const std::size_t good = utf8_prefix(bytes);
   const bool may_be_cut = extent == kBinaryProbe && extent - good < 4;
-  return good == extent || may_be_cut ? "" : not_utf8(bytes, good, 0);
+  const bool is_utf8 = bytes.find('\0') == std::string_view::npos && (good == extent || may_be_cut);
+  if (is_utf8 && is_json_lines(bytes, path)) {
+    return not_text("JSON objects, one per line", "write their texts to one, for example: jq -r .text FILE >NEW");
+  }
+  const Format* format = format_of(bytes);
+  if (format != nullptr && (!is_utf8 || bytes.starts_with("%PDF-"))) return not_text(format->name, format->remedy);
+  if (bytes.find('\0') != std::string_view::npos)
+    return {"binary", "not text: it holds a NUL byte; accepted are UTF-8 text files"};
+  return is_utf8 ? Objection() : not_utf8(bytes, good, 0);
 }
 
 TextFile describe(const fs::path& path) {
@@ -58,28 +127,29 @@ TextFile describe(const fs::path& path) {
 /// Appends the text files below `folder`, unsorted.
 void collect(const fs::path& folder, std::vector<TextFile>& found, SkippedFiles& skipped) {
   const auto skip = [&](const fs::path& path, const std::string& why) {
-    skipped.push_back(path.generic_string() + " (" + why + ")");
+    skipped.named.push_back(path.generic_string() + " (" + why + ")");
   };
   for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::recursive_directory_iterator(); ++entry) {
     const fs::path& path = entry->path();
     const bool is_ignored = is_ignored_name(path.filename().string());
+    const bool is_empty = !is_ignored && !entry->is_symlink() && entry->is_regular_file() && entry->file_size() == 0;
+    if (is_ignored || is_empty) ++skipped.unnamed;
     if (entry->is_symlink()) {
       if (!is_ignored) skip(path, "a link");
     } else if (entry->is_directory()) {
       const bool is_made = !is_ignored && is_made_folder(path);
       if (is_made) skip(path, "a build, run or token folder");
       if (is_made || is_ignored) entry.disable_recursion_pending();
-    } else if (entry->is_regular_file() && !is_ignored && entry->file_size() > 0) {
-      const std::string reason = objection(path.string());
+    } else if (entry->is_regular_file() && !is_ignored && !is_empty) {
+      const std::string reason = objection(path.string()).reason;
       if (reason.empty()) found.push_back(describe(path));
       if (!reason.empty()) skip(path, reason);
     }
   }
 }
 
-[[noreturn]] void refuse_not_utf8(const std::string& path, const std::string& reason) {
-  throw Error(Failure::input,
-              "data.text: " + path + ": " + reason + "; convert it, for example: iconv -f LATIN1 -t UTF-8 FILE >NEW");
+[[noreturn]] void refuse(const std::string& path, const Objection& objection) {
+  throw Error(Failure::input, "data.text: " + path + ": " + objection.refusal);
 }
 
 std::vector<TextFile> find_below(const std::string& path, SkippedFiles& skipped) {
@@ -89,9 +159,7 @@ std::vector<TextFile> find_below(const std::string& path, SkippedFiles& skipped)
     collect(path, found, skipped);
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
   } else {
-    const std::string reason = objection(path);
-    if (reason == "binary") throw Error(Failure::input, "data.text: " + path + ": not text: it holds a NUL byte");
-    if (!reason.empty()) refuse_not_utf8(path, reason);
+    if (const Objection found_wrong = objection(path); !found_wrong.reason.empty()) refuse(path, found_wrong);
     found.push_back(describe(path));
   }
   return found;
@@ -118,6 +186,16 @@ std::size_t cut(std::string_view text) {
 
 }  // namespace
 
+std::string listed(const SkippedFiles& skipped) {
+  constexpr std::size_t kMostNamed = 5;
+  const auto& named = skipped.named;
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < std::min(kMostNamed, named.size()); ++i) parts.push_back(on_one_line(named[i]));
+  if (named.size() > kMostNamed) parts.push_back(fmt::format("{} more", named.size() - kMostNamed));
+  if (skipped.unnamed > 0) parts.push_back(fmt::format("{} hidden or empty", skipped.unnamed));
+  return parts.empty() ? "" : fmt::format("skipped {}", fmt::join(parts, ", "));
+}
+
 std::vector<TextFile> find_text(const std::vector<std::string>& paths) {
   SkippedFiles ignored;
   return find_text(paths, ignored);
@@ -135,9 +213,14 @@ std::vector<TextFile> find_text(const std::vector<std::string>& paths, SkippedFi
   } catch (const fs::filesystem_error& problem) {
     throw Error(Failure::input, "data.text: " + problem.path1().string() + ": " + problem.code().message());
   }
-  std::sort(skipped.begin(), skipped.end());
-  skipped.erase(std::unique(skipped.begin(), skipped.end()), skipped.end());
-  if (total_bytes(files) == 0) throw Error(Failure::input, "data.text: no text in the files and folders given");
+  auto& named = skipped.named;
+  std::sort(named.begin(), named.end());
+  named.erase(std::unique(named.begin(), named.end()), named.end());
+  if (total_bytes(files) == 0) {
+    const std::string others = listed(skipped);
+    throw Error(Failure::input,
+                "data.text: no text in the files and folders given" + (others.empty() ? "" : "; " + others));
+  }
   return files;
 }
 
@@ -165,7 +248,7 @@ bool TextReader::fill() {
 void TextReader::require_utf8(const TextBlock& block) const {
   const std::size_t good = utf8_prefix(block.text);
   if (good == block.text.size()) return;
-  refuse_not_utf8(files_[next_file_ - 1].path, not_utf8(block.text, good, block.offset - file_begin_));
+  refuse(files_[next_file_ - 1].path, not_utf8(block.text, good, block.offset - file_begin_));
 }
 
 bool TextReader::next(TextBlock& block) {

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // text_source.hpp: a corpus: which files belong to it, and its text in blocks of bounded size.
 //   data.text = ["docs", "src", "notes.txt"]  ->  files in a fixed order  ->  blocks
-// A folder gives every text file below it in the order of their path's bytes. Left out are: files that are binary or
-// not UTF-8 (by their first 8 KiB), links, folders of builds, runs and prepared tokens (known by the files they hold),
-// which are listed as skipped; empty files, hidden names, node_modules and __pycache__. A file that is named itself
-// must be text. A file reached twice counts once. Text that turns out not to be UTF-8 further on is refused when it is
-// read. A block ends before an ASCII white space that follows a visible ASCII character (a line's end only after a
-// letter or digit), wherever it has such a boundary: there the split patterns of byte-level BPE always cut, so tokens
-// do not depend on the size of a block.
+// A folder gives every text file below it in the order of their path's bytes. Left out and listed are: files that are
+// not UTF-8 text by their first 8 KiB or hold one JSON object per line; links; folders of builds, runs and prepared
+// tokens (known by the files in them). Left out and counted are: empty files, hidden names, node_modules and
+// __pycache__. A file that is named itself must be text. A file reached twice counts once. Text that turns out not to
+// be UTF-8 further on is refused when it is read. A block ends before an ASCII white space that follows a visible ASCII
+// character (a line's end only after a letter or digit), wherever it has such a boundary: there the split patterns of
+// byte-level BPE always cut, so tokens do not depend on the size of a block.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -25,11 +25,18 @@ struct TextFile {
   std::int64_t modified = 0;  ///< of the file system's clock, for fingerprints
 };
 
-/// What a folder holds besides text: "docs/logo.png (binary)".
-using SkippedFiles = std::vector<std::string>;
+/// What folders hold besides text.
+struct SkippedFiles {
+  std::vector<std::string> named;  ///< "docs/logo.png (binary)"
+  std::int64_t unnamed = 0;        ///< empty files, hidden names, node_modules and __pycache__
+  bool operator==(const SkippedFiles&) const = default;
+};
+
+/// "skipped docs/logo.png (binary) and 2 hidden or empty"; "" if nothing was skipped.
+std::string listed(const SkippedFiles& skipped);
 
 /// The corpus's files, and in `skipped` what was left out of folders. Throws Error(input) naming a path that is
-/// missing, unreadable, binary or not UTF-8, or when nothing is found.
+/// missing, unreadable or no text, with the format that its first bytes show and what to do, or when nothing is found.
 std::vector<TextFile> find_text(const std::vector<std::string>& paths, SkippedFiles& skipped);
 std::vector<TextFile> find_text(const std::vector<std::string>& paths);
 

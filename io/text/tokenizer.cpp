@@ -26,10 +26,12 @@ constexpr std::int64_t kMaxFileBytes = std::int64_t{128} << 20;
 [[noreturn]] void refuse(const std::string& spec) {
   const std::array<std::string, 2> names = {"bytes", "bpe:4096"};
   const std::string near = nearest_name(spec, names.data(), names.data() + names.size());
-  throw Error(Failure::deck, "data.tokenizer = \"" + spec + "\": accepted are \"bytes\", \"bpe:N\" with N from " +
-                                 std::to_string(kMinVocab) + " to " + std::to_string(kMaxVocab) +
-                                 ", or the path of a tokenizer.json or a SentencePiece model, as a Hugging Face model's folder has one" +
-                                 (near.empty() ? "" : "; did you mean \"" + near + "\"?"));
+  throw Error(Failure::deck,
+              "data.tokenizer = \"" + spec + "\": accepted are \"bytes\", \"bpe:N\" with N from " +
+                  std::to_string(kMinVocab) + " to " + std::to_string(kMaxVocab) +
+                  ", or the path of a tokenizer.json or a SentencePiece model, which is beside the weights of a "
+                  "published model: hf download openai-community/gpt2 tokenizer.json" +
+                  (near.empty() ? "" : "; did you mean \"" + near + "\"?"));
 }
 
 /// A file of any kind. A SentencePiece model begins with the tag of its first piece, which is a line's end: what else
@@ -53,14 +55,15 @@ std::optional<int> bpe_size(const std::string& spec) {
   return size;
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::vector<TextFile>& corpus) {
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::vector<TextFile>& corpus,
+                                          const std::string& split) {
   if (spec == "bytes") return std::make_unique<ByteTokenizer>();
   if (const auto size = bpe_size(spec)) {
     if (corpus.empty()) {
       throw Error(Failure::deck, "data.tokenizer = \"" + spec +
                                      "\" is trained on text: give data.text, or the path of a tokenizer's file");
     }
-    return std::make_unique<BpeTokenizer>(train_bpe(corpus, *size));
+    return std::make_unique<BpeTokenizer>(train_bpe(corpus, *size, published_split(split)));
   }
   if (!is_there(spec)) refuse(spec);
   return load_tokenizer(spec);

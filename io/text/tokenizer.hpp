@@ -49,10 +49,12 @@ class Tokenizer {
 /// N of "bpe:N"; nothing where the spec has another form. Throws Error(deck) with the accepted set.
 std::optional<int> bpe_size(const std::string& spec);
 
-/// What `data.tokenizer` asks for: "bytes"; "bpe:N", trained on `corpus` to at most N ids; or the path of a saved one,
-/// of a Hugging Face tokenizer.json (tokenizer_json.hpp) or of a SentencePiece model. Throws Error(deck) with the
-/// accepted set, Error(input) for a file that is malformed or not supported.
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::vector<TextFile>& corpus = {});
+/// What `data.tokenizer` asks for: "bytes"; "bpe:N", trained on `corpus` to at most N ids, with the published split of
+/// this name (pretokenizer.hpp); or the path of a saved one, of a Hugging Face tokenizer.json (tokenizer_json.hpp) or
+/// of a SentencePiece model. Throws Error(deck) with the accepted set, Error(input) for a file that is malformed or not
+/// supported.
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::vector<TextFile>& corpus = {},
+                                          const std::string& split = "");
 
 // Generated tokens as text that can be shown while it comes.
 //   ReadableText    bytes -> whole UTF-8 characters; U+FFFD for what is none (one for each maximal part, Unicode 15,

@@ -210,8 +210,8 @@ class Reader {
              json_excerpt(member(step, "invert")) + " is not supported; Isolated and false are");
     }
     const Json& expression = member(member(step, "pattern"), "Regex");
-    for (const auto& [name, published] : kPublishedSplits) {
-      if (expression == published) return published;
+    for (const auto& split : kPublishedSplits) {
+      if (expression == split.expression) return split.expression;
     }
     std::string names;
     for (const auto& split : kPublishedSplits) names += (names.empty() ? "" : ", ") + std::string(split.name);
@@ -326,8 +326,17 @@ std::vector<std::string> visible_of(const std::vector<Merge>& merges) {
 
 namespace {
 
+/// ByteLevel, which cuts as GPT-2 does, or a Split before it.
+OrderedJson pre_tokenizer_json(const PublishedSplit& split, OrderedJson byte_level) {
+  if (split.expression == kGpt2Split) return byte_level;
+  byte_level["use_regex"] = false;
+  const OrderedJson step = {
+      {"type", "Split"}, {"pattern", {{"Regex", split.expression}}}, {"behavior", "Isolated"}, {"invert", false}};
+  return {{"type", "Sequence"}, {"pretokenizers", OrderedJson::array({step, byte_level})}};
+}
+
 /// `end_of_text` follows as an added token; "" for none.
-std::string written(const std::vector<Merge>& merges, const std::string& end_of_text) {
+std::string written(const std::vector<Merge>& merges, const PublishedSplit& split, const std::string& end_of_text) {
   const auto visible = visible_of(merges);
   OrderedJson vocab = OrderedJson::object(), pairs = OrderedJson::array();
   auto& entries = vocab.get_ref<OrderedJson::object_t&>();  // known to differ: not searched, as operator[] would
@@ -345,8 +354,8 @@ std::string written(const std::vector<Merge>& merges, const std::string& end_of_
                             {"truncation", nullptr},
                             {"padding", nullptr},
                             {"added_tokens", end_of_text.empty() ? OrderedJson::array() : OrderedJson::array({added})},
-                            {"normalizer", nullptr},
-                            {"pre_tokenizer", byte_level},
+                            {"normalizer", split.nfc ? OrderedJson{{"type", "NFC"}} : OrderedJson(nullptr)},
+                            {"pre_tokenizer", pre_tokenizer_json(split, byte_level)},
                             {"post_processor", nullptr},
                             {"decoder", byte_level},
                             {"model",
@@ -364,8 +373,10 @@ std::string written(const std::vector<Merge>& merges, const std::string& end_of_
 
 }  // namespace
 
-std::string tokenizer_json_of(const std::vector<Merge>& merges) { return written(merges, kEndOfText); }
+std::string tokenizer_json_of(const std::vector<Merge>& merges, const PublishedSplit& split) {
+  return written(merges, split, kEndOfText);
+}
 
-std::string ByteTokenizer::hugging_face_text() { return written({}, ""); }
+std::string ByteTokenizer::hugging_face_text() { return written({}, published_split(""), ""); }
 
 }  // namespace kozero::io

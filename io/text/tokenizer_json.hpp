@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/text/bpe_merges.hpp"
+#include "io/text/pretokenizer.hpp"
 
 namespace kozero::io {
 
@@ -55,7 +56,7 @@ struct TokenizerJson {
 /// Throws Error(input) naming `path` and what is wrong or not supported.
 TokenizerJson read_tokenizer_json(const std::string& path, std::string_view text);
 
-/// A file with GPT-2's split pattern; ids: 0..255 bytes, then what the merges make, last <|endoftext|>.
-std::string tokenizer_json_of(const std::vector<Merge>& merges);
+/// A file with this split; ids: 0..255 bytes, then what the merges make, last <|endoftext|>.
+std::string tokenizer_json_of(const std::vector<Merge>& merges, const PublishedSplit& split);
 
 }  // namespace kozero::io

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <cmath>
-#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -12,7 +11,7 @@
 #include <kozero/train/data_check.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
-#include "io/text/prepare.hpp"
+#include "io/text/token_cache.hpp"
 #include "src/commands/arguments.hpp"
 #include "src/commands/report.hpp"
 #include "src/commands/weights_source.hpp"
@@ -22,8 +21,9 @@ namespace {
 
 /// What eval reads of a deck, besides the model's shape; it computes in f32, whatever precision trained the weights.
 const std::vector<std::string> kApplied = {
-    "data.text",         "data.tokens", "data.tokenizer", "comm.",        "zero.stage", "zero.prefetch_units",
-    "train.micro_batch", "run.threads", "run.device",     "run.products", "run.tuning", "run.deterministic"};
+    "data.text",    "data.tokens",         "data.tokenizer",    "data.cache",  "comm.",
+    "zero.stage",   "zero.prefetch_units", "train.micro_batch", "run.threads", "run.device",
+    "run.products", "run.tuning",          "run.deterministic"};
 
 bool gives_data(const DeckArguments& named) { return named.gives("data.text") || named.gives("data.tokens"); }
 
@@ -48,15 +48,6 @@ io::Deck evaluated_deck(TrainedModel& trained, const DeckArguments& named) {
   return deck;
 }
 
-/// Where tokens of the evaluated text are kept, as rank 0 says: not beside the weights, which may be read-only.
-std::string cache_of(const TrainedModel& trained, const io::Deck& deck, dist::Communicator& comm) {
-  std::string named = std::filesystem::absolute(trained.source().path).string();
-  for (const auto& path : deck.data.text) named += '\0' + path;
-  return dist::from_first_rank(comm, [&] {
-    return io::token_cache(fmt::format("{}\n{}\n{}", named, deck.data.tokenizer, deck.data.val_fraction));
-  });
-}
-
 /// A note that end-of-text tokens count in the loss; "" where the text has none.
 std::string remark_on(const train::DataSet& data, const io::Deck& deck) {
   const Token separator = data.tokenizer == nullptr || deck.data.text.empty() ? -1 : data.tokenizer->end_of_text();
@@ -77,10 +68,11 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
 
   TrainedModel trained(named.path, named.overrides, environment, train::Use::evaluation);
   const bool own_data = !gives_data(named);
-  const io::Deck deck = evaluated_deck(trained, named);
+  io::Deck deck = evaluated_deck(trained, named);
   dist::Communicator& control = trained.session().control();
-  const train::DataSet data =
-      train::open_data(deck, trained.settings().model.seq, cache_of(trained, deck, control), control);
+  // Not beside the weights, whose folder may be read-only.
+  if (!named.gives("data.cache")) deck.data.cache = dist::from_first_rank(control, io::user_token_cache);
+  const train::DataSet data = train::open_data(deck, trained.settings().model.seq, control);
   if (architecture(deck.model.arch).decoder) trained.accept_vocabulary(data.vocab);
   const train::SampleSource* source = own_data ? data.validation.get() : data.train.get();
   const auto& bytes_per_token = own_data ? data.validation_bytes_per_token : data.train_bytes_per_token;

@@ -25,7 +25,6 @@
 #include "io/posix/file.hpp"
 #include "io/posix/system_resources.hpp"
 #include "io/run/run_folder.hpp"
-#include "io/text/prepare.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/matmul/matmul.hpp"
 #include "kernels/matmul/product_tuning.hpp"
@@ -121,18 +120,15 @@ void require_rank_0s(dist::Communicator& comm, const std::string& mine,
 
 std::string ranks_0_and_mine(const dist::Communicator& comm) { return "ranks 0 and " + std::to_string(comm.rank()); }
 
-/// Where the run's folder is, or will be made, and where the tokens of its text go.
+/// Where the run's folder is, or will be made.
 void require_writable_paths(const io::Deck& deck) {
   const std::string dir = io::without_trailing_slash(deck.run.dir);
-  const std::string tokens = dir + "-tokens";
   try {
     if (deck.checkpoint.resume == "none" || !io::is_folder(dir)) {
       io::require_writable(fs::absolute(dir).parent_path().string());
     } else {
       io::require_writable(dir);
     }
-    const bool makes_tokens = !deck.data.text.empty() && !io::is_there(tokens + "/" + io::kTokensDescription);
-    if (makes_tokens) io::require_writable(fs::absolute(tokens).parent_path().string());
   } catch (const Error& problem) {
     throw Error(Failure::write, fmt::format("run.dir = \"{}\": {}; give a folder that this user can make or write",
                                             deck.run.dir, problem.what()));

@@ -50,7 +50,7 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
   const auto vocab = dist::agreed(control_, [&] { return train::vocab_of(deck_); });
   const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, vocab).seq; });
   start_notes_ = check_before_data(session, vocab);
-  data_ = train::open_data(deck_, seq, io::without_trailing_slash(deck_.run.dir) + "-tokens", control_);
+  data_ = train::open_data(deck_, seq, control_);
   settings_ = dist::agreed(control_, [&] {
     train::require_whole_sample(data_, deck_, seq);
     train::require_validation_data(deck_, data_);

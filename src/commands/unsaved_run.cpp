@@ -19,6 +19,7 @@
 #include <kozero/train/run_files.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/posix/file.hpp"
+#include "io/run/metrics_row.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_status.hpp"
 #include "kernels/launch/reduce.hpp"
@@ -39,7 +40,7 @@ io::Deck without_saving(io::Deck deck) {
 
 train::DataSet open_data_of(const io::Deck& deck, dist::Communicator& comm) {
   const auto seq = dist::agreed(comm, [&] { return train::model_config(deck, train::vocab_of(deck)).seq; });
-  train::DataSet data = train::open_data(deck, seq, io::without_trailing_slash(deck.run.dir) + "-tokens", comm);
+  train::DataSet data = train::open_data(deck, seq, comm);
   dist::agreed(comm, [&] { train::require_whole_sample(data, deck, seq); });
   return data;
 }
@@ -76,16 +77,13 @@ constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
 
 /// [[step, loss, gradient norm], ...], null where a number was not finite; broken lines are left out.
 nlohmann::json rows_of(const std::string& path) {
-  const auto number = [](const nlohmann::json& line, const char* key) {
-    const auto found = line.find(key);
-    return found != line.end() && found->is_number() ? nlohmann::json(found->get<double>()) : nlohmann::json();
-  };
+  constexpr std::array<std::string_view, 2> kKeys = {"loss", "grad_norm"};
+  std::array<double, kKeys.size()> values{};
   nlohmann::json rows = nlohmann::json::array();
   std::istringstream lines(io::read_whole_file(path, kMostBytes));
-  for (std::string text; std::getline(lines, text);) {
-    const auto line = nlohmann::json::parse(text, nullptr, false);
-    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) continue;
-    rows.push_back({line["step"], number(line, "loss"), number(line, "grad_norm")});
+  for (std::string line; std::getline(lines, line);) {
+    // nlohmann-json writes NaN as null.
+    if (const auto step = io::read_metrics_row(line, kKeys, values)) rows.push_back({*step, values[0], values[1]});
   }
   return rows;
 }

@@ -364,7 +364,12 @@ const TensorNames& tensor_names(const model::Config& config) { return format_of(
 model::Config read_config(const std::string& path) {
   const Keys keys = read_config_keys(path);
   const Format* format = find_format(keys.word("model_type", ""));
-  if (format == nullptr) keys.refuse("model_type", "accepted are " + accepted_types());
+  if (format == nullptr) {
+    const bool is_llama = keys.word("model_type", "") == "mistral" && !keys.has("sliding_window");
+    keys.refuse("model_type",
+                "accepted are " + accepted_types() +
+                    (is_llama ? "; a Mistral without sliding_window is a Llama: write \"llama\" here" : ""));
+  }
   check_stored_type(keys);
   model::Config config = format->read(keys);
   config.arch = format->type;
@@ -374,6 +379,8 @@ model::Config read_config(const std::string& path) {
     throw Error(Failure::input, path + ": " + error.what());
   }
 }
+
+const std::string& exported_type(const model::Config& config) { return format_with_parts(config).type; }
 
 std::string config_text(const model::Config& config, int end_of_text, const std::string& dtype) {
   const Format& format = format_with_parts(config);

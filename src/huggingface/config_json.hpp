@@ -26,6 +26,9 @@ model::Config read_config(const std::string& path);
 /// Throws Error(deck) where Hugging Face has no such network (arch linear, both parts at once).
 std::string config_text(const model::Config& config, int end_of_text, const std::string& dtype = "float32");
 
+/// model_type in that config.json. Throws as config_text.
+const std::string& exported_type(const model::Config& config);
+
 /// How transformers' files name the tensors of an architecture.
 struct TensorNames {
   std::string prefix;                ///< before the table's names, but not before lm_head's

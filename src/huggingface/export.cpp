@@ -3,9 +3,11 @@
 // export.cpp: writes the folder's config, tokenizer and safetensors shards, or the HDF5 weights file.
 #include <array>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/huggingface/export.hpp>
@@ -14,7 +16,9 @@
 #include "io/posix/file.hpp"
 #include "io/safetensors/reader.hpp"
 #include "io/safetensors/writer.hpp"
+#include "io/text/pretokenizer.hpp"
 #include "io/text/tokenizer.hpp"
+#include "io/text/tokenizer_json.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/folder.hpp"
 
@@ -100,22 +104,39 @@ nlohmann::ordered_json tokenizer_config(const io::Tokenizer& tokenizer, std::int
   return json;
 }
 
+/// How to load a tokenizer whose ids transformers' AutoTokenizer would change; "" if it would not.
+std::string note_on_loading(const ExportOrder& order, const std::string& tokenizer_file) {
+  const std::string& type = exported_type(order.config);
+  const io::PublishedSplit& forced = io::published_split(architecture(type).split);
+  if (forced.name != std::string_view(architecture(type).split)) return "";
+  const io::TokenizerJson own = io::read_tokenizer_json(
+      tokenizer_file, io::read_whole_file(tokenizer_file, std::numeric_limits<std::int64_t>::max()));
+  if (own.split == forced.expression && own.nfc == forced.nfc) return "";
+  return "AutoTokenizer splits text for " + type + " as " + forced.name +
+         " do, which gives other ids than this tokenizer; load it with PreTrainedTokenizerFast.from_pretrained(\"" +
+         order.out + "\")";
+}
+
 /// The tokenizer's file as it is (plain bytes as BPE), and its config beside it. Returns the id of end-of-text, or -1.
-int write_tokenizer(const ExportOrder& order, const FolderGuard& folder, std::string& remark) {
+int write_tokenizer(const ExportOrder& order, const FolderGuard& folder, std::vector<std::string>& notes) {
   if (order.tokenizer.empty()) {
-    remark = "the run has no tokenizer";
+    notes.emplace_back("the run has no tokenizer");
     return -1;
   }
   const auto tokenizer = io::make_tokenizer(order.tokenizer);
-  const bool is_bytes = tokenizer->name() == "bytes";
-  if (is_bytes) {
-    io::write_whole_file(folder / tokenizer->file_name(), io::ByteTokenizer::hugging_face_text());
-    remark = "its tokenizer is plain bytes, written as byte-level BPE without merges; documents begin with byte 0";
+  const std::string file = folder / tokenizer->file_name();
+  if (tokenizer->name() == "bytes") {
+    io::write_whole_file(file, io::ByteTokenizer::hugging_face_text());
+    notes.emplace_back(
+        "its tokenizer is plain bytes, written as byte-level BPE without merges; documents begin with "
+        "byte 0");
   } else {
-    copy_tokenizer(order.tokenizer, folder / tokenizer->file_name());
+    copy_tokenizer(order.tokenizer, file);
   }
   if (tokenizer->file_name() == kSentencePieceFile) {
-    remark = "tokenizer.model is a SentencePiece model, which transformers reads where it is of BPE kind";
+    notes.emplace_back("tokenizer.model is a SentencePiece model, which transformers reads if it is of BPE kind");
+  } else if (const std::string note = note_on_loading(order, file); !note.empty()) {
+    notes.push_back(note);
   }
   io::write_whole_file(folder / "tokenizer_config.json", tokenizer_config(*tokenizer, order.config.seq).dump(2) + "\n");
   return tokenizer->end_of_text();
@@ -132,7 +153,7 @@ Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
 
   FolderGuard folder(order.out, order.force);
   Exported result;
-  const int end_of_text = write_tokenizer(order, folder, result.remark);
+  const int end_of_text = write_tokenizer(order, folder, result.notes);
   const auto shards = shards_of(table, io::bytes_of_dtype(type.safetensors), order.max_shard_bytes);
   io::WeightMap map;
   for (std::size_t index = 0; index < shards.size(); ++index) {

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // import.cpp: reads tensors, tokenizer and config of a Hugging Face folder, and writes a run's folder from them.
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <set>
 #include <vector>
 
 #include <kozero/core/error.hpp>
@@ -146,6 +148,20 @@ std::string take_tokenizer(const ImportOrder& order, const FolderGuard& out, std
 
 }  // namespace
 
+namespace {
+
+/// The tensors' types, each once, as KoZeRO writes them.
+std::string dtypes_of(const std::vector<io::StoredTensor>& tensors) {
+  std::set<std::string> types;
+  for (const auto& tensor : tensors) types.insert(tensor.entry->dtype);
+  std::string text;
+  for (const auto& type : types) text += (text.empty() ? "" : " and ") + type;
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  return text;
+}
+
+}  // namespace
+
 Imported import_folder(const ImportOrder& order, const ParameterTable& table) {
   const io::SafetensorsFolder source(order.folder);
   const auto tensors = tensors_of(order.config, table, source);
@@ -157,6 +173,7 @@ Imported import_folder(const ImportOrder& order, const ParameterTable& table) {
   io::write_resolved(imported_deck(order.config, order.out, tokenizer_path), folder / io::kDeckFile);
   folder.commit();
   result.tensors = static_cast<std::int64_t>(tensors.size());
+  result.dtypes = dtypes_of(tensors);
   result.bytes = table.num_parameters() * static_cast<std::int64_t>(sizeof(float));
   return result;
 }

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // data_set.cpp: the sampler's permutation, the batch loader's buffers, and the opening of text, tokens and synthetic
 // data.
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
+#include <filesystem>
 #include <string>
 
 #include <kozero/core/architecture.hpp>
@@ -14,8 +15,10 @@
 #include <kozero/dist/communicator.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/train/data_set.hpp>
+#include "io/run/run_folder.hpp"
 #include "io/text/markov.hpp"
 #include "io/text/prepare.hpp"
+#include "io/text/token_cache.hpp"
 
 namespace kozero::train {
 
@@ -174,6 +177,12 @@ std::string tokenizer_spec(const io::Deck& deck) {
   return deck.data.tokenizer == "bpe" ? "bpe:" + std::to_string(bpe_vocab(deck)) : deck.data.tokenizer;
 }
 
+/// The split of a learned tokenizer: that of the network as which transformers loads the model. Llama with biases on
+/// q, k and v is exported as Qwen2.
+std::string learned_split(const io::Deck& deck) {
+  return architecture(deck.model.qkv_bias ? "qwen2" : deck.model.arch).split;
+}
+
 std::int64_t windows(const io::TokenShards& shards, std::int64_t seq) {
   return std::max<std::int64_t>(0, (shards.num_tokens() - 1) / seq);
 }
@@ -233,11 +242,16 @@ DataSet token_data(const io::Deck& deck, std::int64_t seq) {
   return data;
 }
 
-DataSet text_data(const io::Deck& deck, std::int64_t seq, const std::string& cache, dist::Communicator& comm) {
-  const io::PrepareOrder order{deck.data.text, tokenizer_spec(deck), deck.data.val_fraction, cache};
-  const auto notes = dist::agreed(
-      comm, [&] { return comm.rank() == 0 ? io::notes_on(order, io::prepare(order)) : std::vector<std::string>(); });
-  const io::PreparedTokens prepared = io::read_prepared(cache);
+/// Rank 0 makes the tokens, or finds them in the cache; all ranks read them there.
+DataSet text_data(const io::Deck& deck, std::int64_t seq, dist::Communicator& comm) {
+  const io::PrepareOrder order{deck.data.text, tokenizer_spec(deck), deck.data.val_fraction, token_cache_of(deck),
+                               learned_split(deck)};
+  io::PreparedTokens found;  // rank 0's
+  const std::string folder = dist::from_first_rank(comm, [&] {
+    found = io::prepare_in_cache(order, dist::print_notice);
+    return std::filesystem::absolute(found.folder).lexically_normal().string();
+  });
+  const io::PreparedTokens prepared = io::read_prepared(folder);
   DataSet data;
   data.tokenizer = io::make_tokenizer(prepared.tokenizer_file);
   data.vocab = prepared.vocab;
@@ -254,7 +268,11 @@ DataSet text_data(const io::Deck& deck, std::int64_t seq, const std::string& cac
   data.description =
       fmt::format("{} + {} tokens ({}) of {:.2f} MB text", prepared.train.tokens, prepared.val.tokens,
                   prepared.tokenizer, static_cast<double>(prepared.train.bytes + prepared.val.bytes) / 1e6);
-  for (const auto& note : notes) data.description += "; " + note;
+  data.description += fmt::format(" {} {}", found.reused ? "from" : "now in", found.folder);
+  if (data.tokenizer->end_of_text() >= 0) {
+    data.description += fmt::format("; each file begins with end-of-text (id {})", data.tokenizer->end_of_text());
+  }
+  for (const auto& note : io::notes_on(order, found)) data.description += "; " + note;
   return data;
 }
 
@@ -275,12 +293,17 @@ std::int64_t vocab_of(const io::Deck& deck) {
               "tokenizer file as data.tokenizer");
 }
 
-DataSet open_data(const io::Deck& deck, std::int64_t seq, const std::string& cache, dist::Communicator& comm) {
+std::string token_cache_of(const io::Deck& deck) {
+  if (!deck.data.cache.empty()) return deck.data.cache;
+  return (std::filesystem::path(io::without_trailing_slash(deck.run.dir)).parent_path() / ".tokens").string();
+}
+
+DataSet open_data(const io::Deck& deck, std::int64_t seq, dist::Communicator& comm) {
   return dist::agreed(comm, [&] {
     if (!architecture(deck.model.arch).decoder) return linear_data();
     if (deck.data.synthetic) return synthetic_data(deck);
     if (!deck.data.tokens.empty()) return token_data(deck, seq);
-    return text_data(deck, seq, cache, comm);
+    return text_data(deck, seq, comm);
   });
 }
 

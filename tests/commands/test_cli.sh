@@ -92,7 +92,7 @@ bpe() {
   echo 'another text, whose pairs are others: zzz zzz zzz zzz' >text/a.txt
   for i in $(seq 1 400); do echo "zzz $i xyxyxy"; done >>text/a.txt
   expect 0 'validation   loss' "$kozero" eval run
-  expect 0 same sh -c 'cmp run/tokenizer.json cache/kozero/tokens-*/tokenizer.json && echo same'
+  expect 0 same sh -c 'cmp run/tokenizer.json cache/kozero/tokens/*/tokenizer.json && echo same'
   make_text
   expect 0 'already made' sh -c "'$kozero' prepare text out --tokenizer bpe:300 && '$kozero' prepare text out --tokenizer bpe:300"
   # shellcheck disable=SC2086

@@ -26,9 +26,9 @@ shrinks() {
   # shellcheck disable=SC2086
   on 2 train "$inputs/quickstart.toml" $tiny run.steps=10000000 train.eval_every=0 >train.txt 2>&1 </dev/null &
   until grep -q '^step' train.txt || ! kill -0 $! 2>/dev/null; do sleep 0.05; done
-  truncate -s 1100 run-tokens/train_000000.bin
+  truncate -s 1100 .tokens/*/train_000000.bin
   wait $!
-  expect 3 '^\[rank [01]\] error: run-tokens/train_000000.bin: it shrank while it was in use, from [0-9]+ to 1100 bytes' \
+  expect 3 '^\[rank [01]\] error: /.*/\.tokens/[0-9a-f]{16}/train_000000.bin: it shrank while it was in use, from [0-9]+ to 1100 bytes' \
     sh -c "cat train.txt; exit $?"
   lines 0 'Bus error|signal 7'
 }
@@ -39,16 +39,17 @@ damaged() {
   # shellcheck disable=SC2086
   set -- "$inputs/quickstart.toml" $tiny
   expect 0 'everything lies' on 2 train "$@" --verify-data
-  flip run-tokens/train_000000.bin 2000
-  local says='run-tokens/train_000000.bin: bytes 0 to [0-9]+ are not what run-tokens/train_000000.bin.xxh3 says \(block 1 of 1\)'
+  flip .tokens/*/train_000000.bin 2000
+  local shard='/.*/\.tokens/[0-9a-f]{16}/train_000000.bin'
+  local says="$shard: bytes 0 to [0-9]+ are not what $shard.xxh3 says \\(block 1 of 1\\)"
   expect 3 "^\\[rank 0\\] error: $says" on 2 train "$@" --verify-data
   expect 2 'run-2' ls -d run-2
   expect 3 "^\\[rank 0\\] error: $says" on 2 train "$@" data.strict=true
   expect 3 "$says" on 2 train "$@" run.steps=10000000
   expect 0 'validation   loss' "$kozero" eval run
-  flip cache/kozero/tokens-*/val_000000.bin 1500
-  expect 3 'cache/kozero/tokens-[0-9a-f]*/val_000000.bin: bytes 0 to' on 2 eval run
-  rm -r run-tokens
+  flip cache/kozero/tokens/*/val_000000.bin 1500
+  expect 3 'cache/kozero/tokens/[0-9a-f]*/val_000000.bin: bytes 0 to' on 2 eval run
+  rm -r .tokens
   expect 0 'everything lies' on 2 train "$@" run.steps=2
 }
 
@@ -140,7 +141,7 @@ replay() {
   expect 2 '"0"; accepted: integer >= 1; usage' "$kozero" verify run --replay 0
   expect 2 '--replay: 1 required N missing; usage' "$kozero" verify run --replay
   # Rank 0's metrics count, whatever the other rank sees there.
-  mkdir a b && cp -rp run run-tokens text a && cp -rp run run-tokens text b
+  mkdir a b && cp -rp run text a && cp -rp run text b
   sed -i 2,12d b/run/metrics.jsonl
   expect 0 '^step 3 of run again on 2 ranks' in_two_folders verify run --replay 3
   lines 3 ' equal$'

@@ -180,7 +180,7 @@ a_stop_signal_after_a_death_saves_nothing() {
 
 # Rank 0 works for longer than the timeout: on the data, then on a disk that is slow, then on the last weights.
 slow_work_is_not_loss() {
-  KOZERO_CALLS_UNDER=run-tokens KOZERO_CALLS_AT=3 KOZERO_CALLS_RANK=0 KOZERO_CALLS_DO="sleep 10" \
+  KOZERO_CALLS_UNDER=.tokens/ KOZERO_CALLS_AT=3 KOZERO_CALLS_RANK=0 KOZERO_CALLS_DO="sleep 10" \
     expect 0 'everything lies in run' preloaded
   for rank in 0 1; do
     rm -rf run
@@ -220,6 +220,55 @@ a_hanging_disk_is_a_failed_write() {
     KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=3 KOZERO_CALLS_RANK=1 KOZERO_CALLS_DO="sleep 600" \
       expect 4 '^\[rank 0\] error: the checkpoint of step 3: rank 0 waited [0-9.]+ s .checkpoint.io_timeout_s. for rank 1 on .* to write: its disk' \
       preloaded checkpoint.every=3 checkpoint.io_timeout_s=2 checkpoint.async=false checkpoint.on_error=$on_error
+  done
+}
+
+# tokens_of RUN: the entry of the cache that the run's banner names.
+tokens_of() { grep -Eo '\.tokens/[0-9a-f]{16}' "$1/log.txt" | head -n 1; }
+
+# losses_of RUN: what two runs have in common if they read the same tokens.
+losses_of() { grep -o '"loss":[^,]*' "$1/metrics.jsonl"; }
+
+# alone OVERRIDES...: one rank, of which several runs may be at work.
+alone() {
+  # shellcheck disable=SC2086  # words of the variables
+  $mpiexec -n 1 "$kozero" train "$deck" $small 'data.text=["text"]' "$@"
+}
+
+# Runs started together share the tokens that one of them makes, and other texts disturb neither.
+runs_share_tokens() {
+  mkdir other && sed 's/fox/cat/' text/a.txt >other/b.txt
+  (
+    export KOZERO_CALLS_UNDER=.tokens/ KOZERO_CALLS_AT=8 KOZERO_CALLS_RANK=0 KOZERO_CALLS_DO="sleep 8"
+    mpiexec="$mpiexec -genv LD_PRELOAD $preload" && alone run.dir=maker >log 2>&1
+  ) &
+  local job=$!
+  for _ in $(seq 1 100); do ls -d .tokens/.*.partial.* >/dev/null 2>&1 && break; sleep 0.1; done
+  expect 0 ' text now in \.tokens/' alone run.dir=beside 'data.text=["other"]'
+  lines 0 '^waiting'
+  expect 0 '^waiting for the tokens in \.tokens/[0-9a-f]{16}, which process [0-9]+ on host .*, since .* makes$' alone run.dir=waiter
+  also '^data .* text from \.tokens/[0-9a-f]{16};'
+  wait $job || failures=$((failures + 1))
+  expect 0 ' text now in \.tokens/' cat log
+  expect 0 '^same$' sh -c "[ '$(tokens_of maker)' = '$(tokens_of waiter)' ] && [ '$(losses_of maker)' = '$(losses_of waiter)' ] && echo same"
+  expect 0 '^other$' sh -c "[ '$(tokens_of maker)' != '$(tokens_of beside)' ] && [ '$(losses_of maker)' != '$(losses_of beside)' ] && echo other"
+  expect 0 '^2$' sh -c 'ls -A .tokens | wc -l'
+}
+
+# A process that is killed while it makes tokens, or whose disk is full, leaves nothing that a later run reads.
+tokens_of_a_lost_run() {
+  for at in 8 16; do  # in the tokenizer, in a shard
+    rm -rf run .tokens
+    KOZERO_CALLS_UNDER=.tokens/ KOZERO_CALLS_AT=$at KOZERO_CALLS_RANK=0 KOZERO_CALLS_DO=kill preloaded >log 2>&1
+    expect 0 'partial' sh -c 'ls -A .tokens'
+    rm -rf run
+    expect 0 ' text now in \.tokens/' train
+    expect 0 '^1$' sh -c 'ls -A .tokens | wc -l'
+    rm -rf run .tokens
+    KOZERO_CALLS_UNDER=.tokens/ KOZERO_CALLS_AT=$at KOZERO_CALLS_RANK=0 KOZERO_CALLS_DO=28 \
+      expect 4 '^\[rank 0\] error: data.cache = ".tokens": .*No space left on device; make room, or give a folder' preloaded
+    lines 1 '\] error: '
+    expect 0 '^0$' sh -c 'ls -A .tokens | wc -l'
   done
 }
 

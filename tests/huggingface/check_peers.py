@@ -5,6 +5,7 @@
 For each form of make_folders.py: the imported model's logits are transformers' (relative 1e-4 of the largest), and
 what is exported from it (in one file, and in shards) loads with no code, no tensor missing or left over, with the same
 logits; 16-bit exports hold torch's own rounding; a SentencePiece model gives the library's ids, plain bytes give bytes.
+AutoTokenizer gives the ids of a tokenizer that was learned here, for all four architectures, and torch their loss.
 """
 import json
 import pathlib
@@ -84,6 +85,72 @@ def check_bytes(kozero, root):
     print("bytes: ids equal")
 
 
+LEARNED = """
+[run]
+steps = 2
+threads = 1
+[model]
+layers = 1
+dim = 32
+heads = 4
+seq = 64
+vocab = 600
+[data]
+tokenizer = "bpe"
+[train]
+global_batch = 4
+micro_batch = 4
+"""
+# Digits, blanks, line ends and accents are where the published splits and form C differ.
+WORDS = ["the quick brown fox", " in 2025 and 12345 ways", "don't we'LL I'm", "\r\n\r\n  \n\t x", "e\u0301t\u00e9",
+         "  \u4f60\u597d!?...", "\u00bd \u0665\u0666", "::==>>\n\n"]
+
+
+def trained_ids(kozero, run, text, folder):
+    """The ids that KoZeRO makes of a file with the run's tokenizer, without the end-of-text before it."""
+    subprocess.run([kozero, "prepare", str(text), str(folder), "--tokenizer", str(run / "tokenizer.json"),
+                    "--val-fraction", "0"], check=True, stdout=subprocess.DEVNULL)
+    data = (folder / "train_000000.bin").read_bytes()
+    return list(memoryview(data)[1024:].cast("H"))[1:]
+
+
+def torch_loss(folder, ids, seq):
+    """The mean loss over windows of seq + 1 ids, the last one shorter, as `kozero eval` computes it."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    total = 0.0
+    with torch.no_grad():
+        for first in range(0, len(ids) - 1, seq):
+            window = torch.tensor(ids[first:first + seq + 1])
+            logits = model(window[None, :-1]).logits[0].double()
+            total += torch.nn.functional.cross_entropy(logits, window[1:], reduction="sum").item()
+    return total / (len(ids) - 1)
+
+
+def check_learned(kozero, root):
+    """Tokenizers learned here: AutoTokenizer's ids are KoZeRO's, and torch's loss of these ids is eval's."""
+    root.mkdir()
+    text = root / "text.txt"
+    text.write_bytes("".join(WORDS[i * i % len(WORDS)] + f" {i * 977}" for i in range(900)).encode())
+    deck = root / "deck.toml"
+    deck.write_text(LEARNED)
+    for arch in ("gpt2", "llama", "qwen2", "qwen3"):
+        run, out = root / arch, root / f"{arch}-out"
+        given = [f'data.text=["{text}"]', f"model.arch={arch}", f"run.dir={run}"]
+        subprocess.run([kozero, "train", str(deck), *given], check=True, stdout=subprocess.DEVNULL)
+        exported = subprocess.run([kozero, "export", str(run), str(out)], check=True, stdout=subprocess.PIPE, text=True)
+        assert "note" not in exported.stdout, exported.stdout
+        tokenizer = AutoTokenizer.from_pretrained(out)
+        theirs = tokenizer(text.read_bytes().decode(), add_special_tokens=False)["input_ids"]
+        ours = trained_ids(kozero, run, text, root / f"{arch}-tokens")
+        assert ours == theirs, (arch, len(ours), len(theirs))
+        printed = subprocess.run([kozero, "eval", str(run), f'data.text=["{text}"]', "--json"], check=True,
+                                 stdout=subprocess.PIPE, text=True)
+        ours = json.loads(printed.stdout.splitlines()[-1])["loss"]
+        theirs = torch_loss(out, [tokenizer.eos_token_id, *theirs], 64)
+        print(f"{arch}: AutoTokenizer's ids are equal; loss {ours:.7f}, torch's {theirs:.7f}")
+        assert abs(ours - theirs) <= 1e-6, arch
+
+
 def main():
     kozero, print_logits, root = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
     torch.set_num_threads(1)
@@ -108,6 +175,7 @@ def main():
         wrong += any(not value <= BOUND for value in found.values())
     check_sentencepiece(kozero, root)
     check_bytes(kozero, root)
+    check_learned(kozero, root / "learned")
     return 1 if wrong else 0
 
 

@@ -213,7 +213,31 @@ TEST_CASE("a SentencePiece model goes out byte for byte, by transformers' name")
   CHECK(io::bytes_of(sample.folder / "hf/tokenizer.model") == io::bytes_of(tokenizer("bpe.model")));
   CHECK_FALSE(fs::exists(sample.folder / "hf/tokenizer.json"));
   CHECK(io::bytes_of(sample.folder / "hf/tokenizer_config.json").find("\"LlamaTokenizer\"") != std::string::npos);
-  CHECK(made.remark == "tokenizer.model is a SentencePiece model, which transformers reads where it is of BPE kind");
+  CHECK(made.notes == std::vector<std::string>{
+                          "tokenizer.model is a SentencePiece model, which transformers reads if it is of BPE kind"});
+}
+
+TEST_CASE("an exported Qwen2 says how to load a tokenizer with another split than Qwen's") {
+  const auto notes_of = [](const std::string& config, const std::string& file) {
+    const Sample sample(config);
+    return export_folder({.weights = sample.weights,
+                          .tokenizer = file.empty() ? sample.folder.put("bytes.json", io::ByteTokenizer::file_text())
+                                                    : tokenizer(file),
+                          .out = sample.folder / "hf",
+                          .config = sample.config},
+                         sample.table)
+        .notes;
+  };
+  const std::string note =
+      "AutoTokenizer splits text for qwen2 as Qwen 2 and 3 do, which gives other ids than this tokenizer; load it with "
+      "PreTrainedTokenizerFast.from_pretrained(\"";
+  REQUIRE(notes_of("qwen2", "gpt2.json").size() == 1);
+  CHECK(notes_of("qwen2", "gpt2.json")[0].starts_with(note));
+  CHECK(notes_of("qwen2", "llama3.json").size() == 1);
+  CHECK(notes_of("qwen2", "qwen.json").empty());
+  CHECK(notes_of("qwen3", "gpt2.json").empty());
+  REQUIRE(notes_of("qwen2", "").size() == 2);  // plain bytes: text would be composed first
+  CHECK(notes_of("qwen2", "")[1].starts_with(note));
 }
 
 }  // namespace kozero::huggingface

@@ -122,7 +122,7 @@ TEST_CASE("import(export(x)) = x in bits: whole, and in shards") {
                                       table);
       CHECK(made.files == (most == 0 ? 1 : most == 1 ? made.tensors : made.files));
       CHECK((made.files > 1) == fs::exists(folder / "hf/model.safetensors.index.json"));
-      CHECK(made.remark == "the run has no tokenizer");
+      CHECK(made.notes == std::vector<std::string>{"the run has no tokenizer"});
       import(folder / "hf", folder / "again");
       CHECK(read_run(folder / "again/weights.h5", table) == bits);
       CHECK_FALSE(fs::exists(folder / "again.partial"));
@@ -207,6 +207,8 @@ TEST_CASE("A folder that holds something is not written into") {
 TEST_CASE("The tokenizer comes along where KoZeRO can read it") {
   const io::ScratchFolder folder("with_tokenizer");
   fs::copy(std::string(KOZERO_TEST_DATA) + "/gpt2", folder / "hf");
+  CHECK(import(folder / "hf", folder / "a").dtypes == "f32");
+  fs::remove_all(folder / "a");
   CHECK(import(folder / "hf", folder / "a").remark ==
         (folder / "hf") + " has no tokenizer.json and no tokenizer.model: give data.tokens, not data.text");
   folder.put("hf/tokenizer.json", "{}");

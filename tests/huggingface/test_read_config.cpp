@@ -172,6 +172,11 @@ TEST_CASE("Every other network is refused by its key") {
   const std::string accepted = ": accepted are \"gpt2\", \"llama\", \"qwen2\", \"qwen3\"";
   CHECK(gpt2.refusal({{"model_type", "qwen2_moe"}}) == "model_type = \"qwen2_moe\"" + accepted);
   CHECK(gpt2.refusal({{"model_type", "bert\n"}}) == "model_type = \"bert\\n\"" + accepted);
+  const std::string is_llama = "; a Mistral without sliding_window is a Llama: write \"llama\" here";
+  CHECK(gpt2.refusal({{"model_type", "mistral"}}) == "model_type = \"mistral\"" + accepted + is_llama);
+  CHECK(gpt2.refusal({{"model_type", "mistral"}, {"sliding_window", nullptr}}) ==
+        "model_type = \"mistral\"" + accepted + is_llama);
+  CHECK(gpt2.refusal({{"model_type", "mistral"}, {"sliding_window", 4096}}) == "model_type = \"mistral\"" + accepted);
   CHECK(gpt2.refusal({{"model_type", nullptr}}) == "model_type = absent" + accepted);
   CHECK(gpt2.refusal({{"activation_function", "relu"}}) ==
         "activation_function = \"relu\": accepted are \"gelu_new\", \"gelu_pytorch_tanh\"");

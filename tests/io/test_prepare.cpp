@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "io/text/prepare.hpp"
+#include "io/text/token_cache.hpp"
 #include "io/text/token_shard.hpp"
 #include "io/text/tokenizer.hpp"
 
@@ -108,6 +109,70 @@ TEST_CASE("without a fraction there is no validation split") {
   CHECK(made.val.files.empty());
   CHECK(made.val.tokens == 0);
   CHECK(prepare({{folder / "a.txt"}, "bytes", 0.0, folder / "out"}).reused);
+}
+
+TEST_CASE("byte-order marks and CR LF line ends of the text are counted, kept and said") {
+  const ScratchFolder folder("marks");
+  folder.put("text/a.txt", "\xEF\xBB\xBFone\r\ntwo\r\nthree\n");
+  folder.put("text/b.txt", "plain \xEF\xBB\xBF\n");
+  const PrepareOrder order{{folder / "text"}, "bytes", 0.0, folder / "out"};
+  for (int i = 0; i < 2; ++i) {  // made, and found
+    const auto made = prepare(order);
+    CHECK(made.byte_order_marks == 1);
+    CHECK(made.crlf_line_ends == 2);
+    CHECK(notes_on(order, made) ==
+          std::vector<std::string>{
+              "byte-order marks (1) and CR LF line ends (2) go into the tokens as they are; dos2unix "
+              "FILE removes both"});
+  }
+}
+
+TEST_CASE("a cache has an entry per text, tokenizer and split, made once and never replaced") {
+  const ScratchFolder folder("cache");
+  const auto silent = [](const std::string& line) { FAIL_CHECK(line); };
+  folder.put("text/a.txt", story(0, 300));
+  PrepareOrder order{{folder / "text"}, "bpe:300", 0.1, folder / "cache"};
+  const auto first = prepare_in_cache(order, silent);
+  CHECK(!first.reused);
+  CHECK(prepare_in_cache(order, silent).reused);
+  CHECK(prepare_in_cache(order, silent).folder == first.folder);
+  SECTION("another text") { folder.put("text/a.txt", story(0, 301)); }
+  SECTION("another tokenizer") { order.tokenizer = "bytes"; }
+  SECTION("another fraction") { order.val_fraction = 0.2; }
+  SECTION("another split") { order.split = "Qwen 2 and 3"; }
+  const auto other = prepare_in_cache(order, silent);
+  CHECK(!other.reused);
+  CHECK(other.folder != first.folder);
+  CHECK(fs::exists(first.train.files[0]));
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder / "cache")) names.push_back(entry.path().string());
+  CHECK(names.size() == 2);  // no lock, nothing partial
+}
+
+TEST_CASE("a damaged entry is set aside, and what a killed process left is removed") {
+  const ScratchFolder folder("damaged");
+  const PrepareOrder order{{folder.put("a.txt", story(0, 300))}, "bytes", 0.1, folder / "cache"};
+  std::string said;
+  const auto say = [&](const std::string& line) { said += line; };
+  const auto made = prepare_in_cache(order, say);
+  fs::resize_file(made.train.files[0], 2000);
+  folder.put("cache/." + made.fingerprint + ".partial.gone.1/train_000000.bin.partial", "half");
+  folder.put("cache/.0000000000000000.partial.gone.1/train_000000.bin.partial", "another's");
+  CHECK(said.empty());
+  CHECK(!prepare_in_cache(order, say).reused);
+  CHECK(said == made.folder + ": damaged; it is now " + made.folder + ".old, and the tokens are made again");
+  CHECK(fs::file_size(made.folder + ".old/train_000000.bin") == 2000);
+  CHECK(!fs::exists(folder / ("cache/." + made.fingerprint + ".partial.gone.1")));
+  CHECK(fs::exists(folder / "cache/.0000000000000000.partial.gone.1"));
+}
+
+TEST_CASE("a cache that cannot be written is refused by its key") {
+  const ScratchFolder folder("readonly");
+  PrepareOrder order{{folder.put("a.txt", story(0, 10))}, "bytes", 0.1, folder.put("file", "") + "/cache"};
+  const auto error = thrown_by([&] { prepare_in_cache(order, [](const std::string&) {}); });
+  CHECK(error.status == 4);
+  CHECK_THAT(error.text, ContainsSubstring("data.cache = \"" + order.folder + "\": ") &&
+                             ContainsSubstring("give a folder that this user can write"));
 }
 
 TEST_CASE("what cannot be prepared is refused, and other people's folders stay") {

@@ -18,6 +18,7 @@
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
+#include "io/run/metrics_row.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_output.hpp"
 #include "io/run/run_status.hpp"
@@ -164,6 +165,33 @@ TEST_CASE("one lock a folder: named holder, taken by force, gone with its folder
     CHECK(again.lost().find("another came") != std::string::npos);
   }
   CHECK(std::filesystem::is_empty(run));
+}
+
+TEST_CASE("numbers of a metrics line are read in one pass, with the bits that were written") {
+  constexpr std::array<std::string_view, 3> keys = {"loss", "val_loss", "lr"};
+  std::array<double, 3> values{};
+  StepMetrics metrics;
+  metrics.step = 12;
+  metrics.loss = 1.0 / 3.0;
+  metrics.lr = 5e-324;
+  metrics.seconds = {{"loss", 7.0}};  // nested: not the step's
+  const std::string line = to_json_line(metrics);
+  CHECK(read_metrics_row(line, keys, values) == 12);
+  CHECK(values[0] == 1.0 / 3.0);
+  CHECK(std::isnan(values[1]));
+  CHECK(values[2] == 5e-324);
+  for (std::size_t size = 0; size < line.size(); ++size) {
+    CHECK_FALSE(read_metrics_row(std::string_view(line).substr(0, size), keys, values));
+  }
+  CHECK(read_metrics_row(R"({"lr": -1e3 , "a": [1, {"b": "},\"{"}], "step" : 3, "loss": null})"
+                         "\r",
+                         keys, values) == 3);
+  CHECK(values[2] == -1000.0);
+  CHECK(std::isnan(values[0]));
+  for (const char* none :
+       {"", "{}", "[1]", R"({"loss":1})", R"({"step":1.5})", R"({"step":"1"})", R"({"step":1}})", "step 1"}) {
+    CHECK_FALSE(read_metrics_row(none, keys, values));
+  }
 }
 
 TEST_CASE("a status is rewritten by its own run alone, and says what became of it") {

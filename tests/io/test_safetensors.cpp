@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch_test_macros.hpp>
 #include <bit>
+#include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <filesystem>
 #include <vector>
 
 #include "io/safetensors/float_formats.hpp"
@@ -188,6 +189,13 @@ TEST_CASE("Shards and their index must agree") {
   const std::string two = safetensors_bytes(header_of(entry_text("b", "F32", "[1]", "[0,4]")), 4);
   const std::string index = folder / kSafetensorsIndex;
   CHECK(folder_refusal(folder) == folder.path() + ": no model.safetensors and no model.safetensors.index.json");
+  folder.put("pytorch_model.bin", "PK");
+  CHECK(folder_refusal(folder) == folder.path() +
+                                      ": no model.safetensors and no model.safetensors.index.json; "
+                                      "pytorch_model.bin is not read: convert it with transformers, "
+                                      "AutoModelForCausalLM.from_pretrained(\"" +
+                                      folder.path() + "\").save_pretrained(\"NEW\")");
+  std::filesystem::remove(folder / "pytorch_model.bin");
   folder.put("1.safetensors", one);
   folder.put("2.safetensors", two);
   const auto with_map = [&](const std::string& map) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "io/text/text_source.hpp"
+#include "io/text/token_shard.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"
@@ -35,6 +36,14 @@ std::string read_all(const std::vector<TextFile>& files, std::int64_t block_byte
   return all;
 }
 
+std::string shard_bytes(const ScratchFolder& folder, std::int64_t vocab) {
+  const std::string path = folder / "shard.bin";
+  TokenShardWriter writer(path, vocab);
+  writer.append(std::vector<Token>{1, 2, 3});
+  writer.close();
+  return bytes_of(path);
+}
+
 }  // namespace
 
 TEST_CASE("a folder gives its text files, sorted, without what is not a corpus") {
@@ -53,10 +62,12 @@ TEST_CASE("a folder gives its text files, sorted, without what is not a corpus")
   CHECK(names_below(folder, {folder.path()}) == expected);
   SkippedFiles skipped;
   CHECK(find_text({folder.path(), folder / "a"}, skipped).size() == expected.size());
-  for (auto& each : skipped) each.erase(0, folder.path().size() + 1);
-  CHECK(skipped == SkippedFiles{"A.txt (a link)", "image.png (binary)", "late.bin (binary)", "loop (a link)",
-                                "out (a build, run or token folder)", "prepared (a build, run or token folder)",
-                                "run (a build, run or token folder)"});
+  for (auto& each : skipped.named) each.erase(0, folder.path().size() + 1);
+  CHECK(skipped.unnamed == 6);  // .git, .hidden, node_modules, empty.txt, a/__pycache__, which "a" has once more
+  CHECK(skipped.named == std::vector<std::string>{"A.txt (a link)", "image.png (binary)", "late.bin (binary)",
+                                                  "loop (a link)", "out (a build, run or token folder)",
+                                                  "prepared (a build, run or token folder)",
+                                                  "run (a build, run or token folder)"});
   CHECK(names_below(folder, {folder / "b.txt", folder.path(), folder / "a"}) ==
         std::vector<std::string>{"b.txt", "Z.txt", "a/b/c.cpp", "a/z.md", "long.txt"});
 }
@@ -69,8 +80,57 @@ TEST_CASE("a missing, binary or empty corpus is refused by name") {
   CHECK(error_of(folder / "none").status == 3);
   CHECK_THAT(error_of(folder / "none").text,
              ContainsSubstring("data.text: ") && ContainsSubstring("/none: no such file or folder"));
-  CHECK_THAT(error_of(binary).text, ContainsSubstring("x.bin: not text: it holds a NUL byte"));
+  CHECK_THAT(error_of(binary).text,
+             ContainsSubstring("x.bin: not text: it holds a NUL byte; accepted are UTF-8 text files"));
   CHECK_THAT(error_of(folder / "void").text, ContainsSubstring("no text in the files and folders given"));
+}
+
+TEST_CASE("other formats are known by their first bytes, refused by name with what to do, and skipped in folders") {
+  using namespace std::string_literals;
+  const ScratchFolder folder("formats");
+  struct Case {
+    std::string name, bytes, reason, remedy;
+  };
+  const std::string chat = "{\"role\": \"user\"}\n";
+  const std::string lines = "JSON objects, one per line";
+  const std::vector<Case> cases = {
+      {"a.parquet", "PAR1\0\x15"s, "Parquet", "write its text column to a text file"},
+      {"b.gz", "\x1F\x8B\x08\0"s, "gzip", "unpack it: gunzip -k FILE"},
+      {"c.zst", "\x28\xB5\x2F\xFD\x04"s, "zstd", "unpack it: unzstd FILE"},
+      {"d.zip", "PK\3\4\x14\0"s, "ZIP, as .docx, .epub and .pt files are", "unpack it: unzip FILE"},
+      {"e.bz2", "BZh91AY&SY\xA2\xE1"s, "bzip2", "unpack it: bunzip2 -k FILE"},
+      {"f.xz", "\xFD\x37zXZ\0\0"s, "xz", "unpack it: unxz -k FILE"},
+      {"g.h5", "\x89HDF\r\n\x1A\n\0"s, "HDF5", "write its texts to a text file"},
+      {"h.safetensors", "\x40\0\0\0\0\0\0\0{\"a\""s, "safetensors weights", "weights are given as model.init"},
+      {"i.pdf", "%PDF-1.7\n", "PDF", "extract its text: pdftotext FILE"},
+      {"j.bin", shard_bytes(folder, 256), "token shard", "give it as data.tokens, with data.tokenizer"},
+      {"j2.bin", shard_bytes(folder, 100000), "token shard", "give it as data.tokens, with data.tokenizer"},
+      {"k.txt", "\xFF\xFEh\0i\0"s, "UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 FILE >NEW"},
+      {"l.txt", chat + chat, lines, "write their texts to one, for example: jq -r .text FILE >NEW"},
+      {"m.jsonl", chat, lines, "write their texts to one, for example: jq -r .text FILE >NEW"},
+      {"n.jsonl", "{\"text\": \"" + std::string(9000, 'x') + "\"}\n", lines,
+       "write their texts to one, for example: jq -r .text FILE >NEW"}};
+  std::vector<std::string> all;
+  for (const auto& [name, bytes, reason, remedy] : cases) {
+    const std::string path = folder.put("data/" + name, bytes);
+    CHECK(thrown_by([&] { find_text({path}); }).text ==
+          "data.text: " + path + ": " + reason + ", not text; accepted are UTF-8 text files; " + remedy);
+    all.push_back(path + " (" + reason + ")");
+  }
+  CHECK(thrown_by([&] { find_text({folder / "data"}); }).text ==
+        "data.text: no text in the files and folders given; skipped " + all[0] + ", " + all[1] + ", " + all[2] + ", " +
+            all[3] + ", " + all[4] + ", 10 more");
+  folder.put("data/text.txt", "text");
+  folder.put("data/.hidden", "text");
+  SkippedFiles skipped;
+  CHECK(find_text({folder / "data"}, skipped).size() == 1);
+  CHECK(skipped.named == all);
+  CHECK(listed(skipped).ends_with(", 10 more, 1 hidden or empty"));
+  // Text all the same: a JSON document, code in braces, words that other formats begin with.
+  for (const char* text :
+       {"{\"a\": 1}\n", "{\n  \"a\": 1\n}\n", "{ x }\n{ y }\n", "PAR1 is a magic number", "BZh91AY&SY"}) {
+    CHECK(find_text({folder.put("plain.json", text)}).size() == 1);
+  }
 }
 
 TEST_CASE("text that is not UTF-8 is refused with file and byte, or skipped in a folder") {
@@ -84,7 +144,7 @@ TEST_CASE("text that is not UTF-8 is refused with file and byte, or skipped in a
   const auto good = folder.put("good.txt", "caf\xC3\xA9");
   SkippedFiles skipped;
   CHECK(find_text({folder.path()}, skipped).size() == 1);
-  CHECK(skipped == SkippedFiles{latin + " (not UTF-8: byte 3 is 0xE9)"});
+  CHECK(skipped.named == std::vector<std::string>{latin + " (not UTF-8: byte 3 is 0xE9)"});
   // A character that the first 8 KiB cut is none of it; a bad byte behind them is found when it is read.
   const auto late = folder.put("late.txt", std::string(8191, 'x') + "\xC3\xA9 " + std::string(100, 'y') + "\xFF");
   TextReader reader(find_text({good, late}), 64);

@@ -73,7 +73,7 @@ const std::vector<std::string>& odd_texts() {
 
 BpeTokenizer trained(const ScratchFolder& folder, int vocab) {
   const std::string corpus = folder.put("corpus.txt", words(200000, 1));
-  return train_bpe(find_text({corpus}), vocab);
+  return train_bpe(find_text({corpus}), vocab, published_split(""));
 }
 
 /// Merging as the definition says it: the lowest merge present, everywhere from the left, again and again.
@@ -142,7 +142,7 @@ TEST_CASE("a vocabulary never holds a token twice") {
     for (unsigned n = 1 + random() % 14; n > 0; --n) pretoken.append(1 + random() % 3, random() % 2 == 0 ? 'a' : 'b');
     ++pretokens[pretoken];
   }
-  const BpeTokenizer bpe(learn_merges(pretokens, 3000));
+  const BpeTokenizer bpe(learn_merges(pretokens, 3000), published_split(""));
   CHECK(bpe.vocab_size() > 900);
   std::set<std::string> seen;
   for (Token id = 0; id < bpe.vocab_size(); ++id) CHECK(seen.insert(bpe.decode(std::vector<Token>{id})).second);
@@ -186,6 +186,26 @@ TEST_CASE("a saved tokenizer is read back equal, and is a Hugging Face tokenizer
 
   make_tokenizer("bytes")->save(folder / "bytes.json");
   CHECK(make_tokenizer(folder / "bytes.json")->name() == "bytes");
+}
+
+TEST_CASE("a tokenizer learned with Qwen's split composes text, cuts numbers into digits, and says so in its file") {
+  const ScratchFolder folder("qwen");
+  std::string text;
+  for (int i = 0; i < 50; ++i) text += "in 2025 e\xCC\x81t\xC3\xA9 ";
+  const auto corpus = find_text({folder.put("corpus.txt", text)});
+  const auto gpt2 = make_tokenizer("bpe:300", corpus);
+  const auto qwen = make_tokenizer("bpe:300", corpus, "Qwen 2 and 3");
+  CHECK(gpt2->encode(" 2025").size() == 1);
+  CHECK(qwen->encode(" 2025").size() == 5);
+  CHECK(gpt2->encode("e\xCC\x81") != gpt2->encode("\xC3\xA9"));
+  CHECK(qwen->encode("e\xCC\x81") == qwen->encode("\xC3\xA9"));
+  CHECK(qwen->encode(" e\xCC\x81t\xC3\xA9").size() == 1);  // learned from composed text
+  qwen->save(folder / "tokenizer.json");
+  CHECK(make_tokenizer(folder / "tokenizer.json")->encode(text) == qwen->encode(text));
+  const auto json = nlohmann::json::parse(bytes_of(folder / "tokenizer.json"));
+  CHECK(json["normalizer"]["type"] == "NFC");
+  CHECK(json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] == published_split("Qwen 2 and 3").expression);
+  CHECK(json["pre_tokenizer"]["pretokenizers"][1]["use_regex"] == false);
 }
 
 TEST_CASE("bytes as a Hugging Face tokenizer.json are BPE of 256 characters without merges, and read back as bytes") {

@@ -42,16 +42,14 @@ std::vector<Token> sample_of(const train::SampleSource& source, std::int64_t ind
   return window;
 }
 
-train::DataSet opened(const io::Deck& deck, const std::string& cache) {
-  return train::open_data(deck, kSeq, cache, *dist::make_self_communicator());
-}
+train::DataSet opened(const io::Deck& deck) { return train::open_data(deck, kSeq, *dist::make_self_communicator()); }
 
 }  // namespace
 
 TEST_CASE("sample s begins at token s T; validation is the tail that training does not see") {
   const io::ScratchFolder folder("data_set");
   const auto data =
-      opened(deck_with({"data.tokens=" + shard_of(folder, 42), "model.vocab=1000", "data.val_fraction=0.3"}), "");
+      opened(deck_with({"data.tokens=" + shard_of(folder, 42), "model.vocab=1000", "data.val_fraction=0.3"}));
   REQUIRE(data.validation != nullptr);
   CHECK(data.train->num_samples() == 7);  // of 10 windows
   CHECK(data.validation->num_samples() == 3);
@@ -64,9 +62,8 @@ TEST_CASE("sample s begins at token s T; validation is the tail that training do
 TEST_CASE("what lies behind the last whole window is its part's tail") {
   const io::ScratchFolder folder("data_set_tail");
   const auto opened_with = [&](std::int64_t tokens, const std::string& val_fraction) {
-    return opened(
-        deck_with({"data.tokens=" + shard_of(folder, tokens), "model.vocab=1000", "data.val_fraction=" + val_fraction}),
-        "");
+    return opened(deck_with(
+        {"data.tokens=" + shard_of(folder, tokens), "model.vocab=1000", "data.val_fraction=" + val_fraction}));
   };
   const auto split = opened_with(44, "0.3");
   CHECK(split.train->tail() == 0);
@@ -89,19 +86,19 @@ TEST_CASE("too few tokens are refused before anything is made of them") {
     train::require_whole_sample(data, of, kSeq);
   };
   CHECK_THROWS_MATCHES(
-      refused(opened(deck, ""), deck), Error,
+      refused(opened(deck), deck), Error,
       MessageMatches(ContainsSubstring("data.tokens holds 4 training tokens, not one sample of model.seq + 1 = 5")));
-  const auto text = deck_with({"data.text=" + folder.put("short.txt", "abc")});
-  CHECK_THROWS_MATCHES(refused(opened(text, folder / "cache"), text), Error,
+  const auto text = deck_with({"data.text=" + folder.put("short.txt", "abc"), "data.cache=" + (folder / "cache")});
+  CHECK_THROWS_MATCHES(refused(opened(text), text), Error,
                        MessageMatches(ContainsSubstring("data.text holds") && ContainsSubstring("not one sample")));
   const auto one = deck_with({"data.tokens=" + shard_of(folder, 1), "model.vocab=1000"});
-  CHECK_THROWS_MATCHES(opened(one, ""), Error, MessageMatches(ContainsSubstring("holds 1 tokens: nothing to predict")));
+  CHECK_THROWS_MATCHES(opened(one), Error, MessageMatches(ContainsSubstring("holds 1 tokens: nothing to predict")));
 }
 
 TEST_CASE("a tokenizer with more ids than the model is refused, for shards too") {
   const io::ScratchFolder folder("data_set_vocab");
   const auto deck = deck_with({"data.tokens=" + shard_of(folder, 42), "data.tokenizer=bytes", "model.vocab=100"});
-  const auto data = opened(deck, "");
+  const auto data = opened(deck);
   CHECK(data.vocab == 256);
   CHECK_THROWS_MATCHES(train::model_config(deck, data.vocab), Error,
                        MessageMatches(ContainsSubstring("model.vocab = 100")));
@@ -121,4 +118,26 @@ TEST_CASE("the vocabulary of a deck is known without its text, or refused as a d
   }
   CHECK_THROWS_MATCHES(train::vocab_of(deck_with({"data.tokens=a.bin"})), Error,
                        MessageMatches(ContainsSubstring("give model.vocab")));
+}
+
+TEST_CASE("tokens of text lie in data.cache, or in a folder beside the run that other runs beside it share") {
+  CHECK(train::token_cache_of(deck_with({"data.text=a", "run.dir=runs/lr-1"})) == "runs/.tokens");
+  CHECK(train::token_cache_of(deck_with({"data.text=a", "run.dir=/a/lr-2/"})) == "/a/.tokens");
+  CHECK(train::token_cache_of(deck_with({"data.text=a", "run.dir=run"})) == ".tokens");
+  CHECK(train::token_cache_of(deck_with({"data.text=a", "run.dir=run", "data.cache=/shared"})) == "/shared");
+  const io::ScratchFolder folder("data_set_cache");
+  std::string words;
+  for (int i = 0; i < 200; ++i) words += "in 2025 ";
+  const std::string text = folder.put("text.txt", words);
+  const auto opened_as = [&](const std::string& arch) {
+    return opened(deck_with({"data.text=" + text, "data.tokenizer=bpe:300", "model.vocab=300",
+                             "run.dir=" + (folder / "run"), "model.arch=" + arch}));
+  };
+  const auto gpt2 = opened_as("gpt2"), qwen2 = opened_as("qwen2");
+  CHECK(gpt2.tokenizer->encode(" 2025").size() == 1);
+  CHECK(qwen2.tokenizer->encode(" 2025").size() == 5);  // transformers gives Qwen2 its own split
+  CHECK(gpt2.train_shards->shards()[0].path() != qwen2.train_shards->shards()[0].path());
+  CHECK_THAT(gpt2.description, ContainsSubstring(" now in " + (folder / ".tokens/")));
+  CHECK_THAT(gpt2.description, ContainsSubstring("; each file begins with end-of-text (id "));
+  CHECK_THAT(opened_as("gpt2").description, ContainsSubstring(" from " + (folder / ".tokens/")));
 }

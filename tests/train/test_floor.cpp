@@ -20,7 +20,7 @@ TEST_CASE("a tiny model reaches the Markov source's entropy within 2 %") {
       "floor.toml");
   tests::on_first_ranks(1, "self", [&](dist::Communicator& comm) {
     MemoryLedger ledger;
-    const train::DataSet data = train::open_data(deck, 32, "", comm);
+    const train::DataSet data = train::open_data(deck, 32, comm);
     const auto settings = train::settings_of(deck, 1, data.vocab, data.train->num_samples());
     const auto engine = train::make_engine(settings, comm, ledger);
     engine->initialise(settings.seed);

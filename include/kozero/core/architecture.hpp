@@ -24,6 +24,9 @@ struct Architecture {
   bool tie_embeddings = false;  ///< default of model.tie_embeddings
   Part qkv_bias = Part::never;  ///< model.qkv_bias: biases on q, k and v; GPT-2 has them, without a key
   Part qk_norm = Part::never;   ///< model.qk_norm: RMSNorm of each q and k head
+  /// the published split (io/text/pretokenizer.hpp) that transformers gives its tokenizer, whatever the tokenizer's
+  /// file says; "": the file's
+  const char* split = "";
 };
 
 inline constexpr std::array kArchitectures = {
@@ -32,7 +35,8 @@ inline constexpr std::array kArchitectures = {
                  .rotary = true,
                  .qkv_bias = Architecture::Part::optional,
                  .qk_norm = Architecture::Part::optional},
-    Architecture{.name = "qwen2", .rotary = true, .qkv_bias = Architecture::Part::always},
+    Architecture{
+        .name = "qwen2", .rotary = true, .qkv_bias = Architecture::Part::always, .split = "Qwen 2 and 3"},
     Architecture{.name = "qwen3", .rotary = true, .qk_norm = Architecture::Part::always},
     Architecture{.name = "linear", .decoder = false},
 };

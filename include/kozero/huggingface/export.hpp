@@ -5,6 +5,7 @@
 // Tensors stream in chunks on one process, so memory does not grow with the model.
 #pragma once
 #include <string>
+#include <vector>
 
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/model/config.hpp>
@@ -32,7 +33,7 @@ struct Exported {
   std::int64_t tensors = 0;
   std::int64_t bytes = 0;
   std::int64_t files = 0;  ///< of weights
-  std::string remark;      ///< about the tokenizer; "" where there is nothing to say
+  std::vector<std::string> notes;  ///< about the tokenizer
 };
 
 /// Throws Error(deck, input or write).

@@ -78,6 +78,7 @@ struct ImportOrder {
 struct Imported {
   std::int64_t tensors = 0;
   std::int64_t bytes = 0;  ///< of weights.h5's tensors
+  std::string dtypes;      ///< of the tensors that were read: "bf16", "bf16 and f32"
   std::string remark;      ///< why there is no tokenizer; "" where there is one
 };
 

@@ -163,9 +163,12 @@ struct DataSet {
 /// size. Throws Error(deck) if none of them is given.
 std::int64_t vocab_of(const io::Deck& deck);
 
-/// Opens the deck's data for sequences of `seq` tokens. Collective. `cache` is the folder for token shards made from
-/// text. Throws Error(deck | input | write), seen by all ranks.
-DataSet open_data(const io::Deck& deck, std::int64_t seq, const std::string& cache, dist::Communicator& comm);
+/// The folder of tokens that runs share (io/text/token_cache.hpp): data.cache, or .tokens beside run.dir.
+std::string token_cache_of(const io::Deck& deck);
+
+/// Opens the deck's data for sequences of `seq` tokens. Collective. Throws Error(deck | input | write), seen by all
+/// ranks.
+DataSet open_data(const io::Deck& deck, std::int64_t seq, dist::Communicator& comm);
 
 /// Throws Error(deck) naming the key and its tokens if the training data hold less than one whole sample.
 void require_whole_sample(const DataSet& data, const io::Deck& deck, std::int64_t seq);

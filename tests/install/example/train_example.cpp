@@ -26,7 +26,7 @@ void train(const kozero::dist::Environment& environment, const kozero::io::Deck&
 
   // What the deck means on these ranks, and its data.
   const auto seq = train::model_config(deck, train::vocab_of(deck)).seq;
-  const train::DataSet data = train::open_data(deck, seq, deck.run.dir + "-tokens", *comm);
+  const train::DataSet data = train::open_data(deck, seq, *comm);
   const train::Settings settings = train::settings_of(deck, environment.size(), data.vocab, data.train->num_samples());
 
   // Model, weights, gradients and optimizer of this rank, under the deck's ZeRO stage.
