@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // plot.cpp: curves of runs, drawn by gnuplot in the terminal or into an SVG file.
-// Each run's metrics.jsonl is read once, a line at a time, and streams into gnuplot as a block of data; panels follow
-// for what any run has. Lines that are not whole JSON objects are left out: the last line of a running job may be half
-// written.
+// Each run's metrics.jsonl is read once, a line at a time. A curve keeps the lowest and highest points of at most
+// kStretches stretches, more than a picture has columns, so memory and time of the drawing do not grow with the run.
+// Lines that are no whole step are left out: the last line of a run at work may be half written.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
@@ -13,12 +14,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <nlohmann/json.hpp>
+#include <vector>
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/piped_program.hpp"
 #include "io/posix/readable.hpp"
+#include "io/run/metrics_row.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_output.hpp"
 #include "src/commands/arguments.hpp"
@@ -26,30 +28,73 @@
 namespace kozero::commands {
 namespace {
 
-struct Curve {
-  const char* key;  ///< of metrics.jsonl
+struct Quantity {
   const char* title;
   bool from_zero;  ///< whether its axis begins at 0
 };
 
-constexpr std::array<Curve, 4> kCurves = {{{"loss", "loss", false},
-                                           {"val_loss", "validation loss", false},
-                                           {"lr", "learning rate", true},
-                                           {"grad_norm", "gradient norm", true}}};
+constexpr std::array<std::string_view, 4> kKeys = {"loss", "val_loss", "lr", "grad_norm"};  // of metrics.jsonl
+constexpr std::array<Quantity, kKeys.size()> kQuantities = {
+    {{"loss", false}, {"validation loss", false}, {"learning rate", true}, {"gradient norm", true}}};
+constexpr std::size_t kStretches = 1024;
+
+/// A curve in bounded memory. A stretch is `width_` consecutive points, of which the lowest and the highest are kept;
+/// when there are too many stretches, neighbors are joined.
+class Curve {
+ public:
+  struct Point {
+    std::int64_t step = 0;
+    double value = 0.0;
+  };
+
+  void add(Point point) {
+    if (stretches_.empty() || points_in_last_ == width_) {
+      if (stretches_.size() == kStretches) join_neighbors();
+      stretches_.push_back({point, point});
+      points_in_last_ = 0;
+    }
+    stretches_.back().include(point);
+    ++points_in_last_;
+  }
+  /// In the order of the steps.
+  [[nodiscard]] std::vector<Point> points() const {
+    std::vector<Point> points;
+    for (const auto& [low, high] : stretches_) {
+      points.push_back(low.step <= high.step ? low : high);
+      if (low.step != high.step) points.push_back(low.step <= high.step ? high : low);
+    }
+    return points;
+  }
+
+ private:
+  struct Stretch {
+    Point low, high;
+    void include(const Point& point) {
+      if (point.value < low.value) low = point;
+      if (point.value > high.value) high = point;
+    }
+  };
+
+  void join_neighbors() {
+    for (std::size_t i = 0; i < kStretches / 2; ++i) {
+      Stretch joined = stretches_[2 * i];
+      joined.include(stretches_[2 * i + 1].low);
+      joined.include(stretches_[2 * i + 1].high);
+      stretches_[i] = joined;
+    }
+    stretches_.resize(kStretches / 2);
+    width_ *= 2;
+  }
+
+  std::vector<Stretch> stretches_;
+  std::int64_t width_ = 1;
+  std::int64_t points_in_last_ = 0;
+};
 
 struct DrawnRun {
   std::string name;
-  std::string metrics;                                ///< its file
-  std::array<std::int64_t, kCurves.size()> points{};  ///< of each curve
+  std::array<std::vector<Curve::Point>, kKeys.size()> curves;
 };
-
-/// A run's folder, or the file itself.
-DrawnRun run_at(const std::string& given) {
-  const std::string path = io::without_trailing_slash(given);
-  const std::string file = io::is_folder(path) ? path + "/metrics.jsonl" : path;
-  if (io::path_kind(file) == io::PathKind::file) return {path, file, {}};
-  throw Error(Failure::input, file + ": no such file; accepted is the folder of a run, or its metrics.jsonl");
-}
 
 /// The text in single quotes, as gnuplot reads it back.
 std::string quoted(const std::string& text) {
@@ -59,67 +104,96 @@ std::string quoted(const std::string& text) {
   return result + "'";
 }
 
-/// "step loss val_loss lr grad_norm", NaN for what a step does not have; "" where the line is no step.
-std::string row_of(const std::string& line, DrawnRun& run) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return "";
-  std::string row = std::to_string(json["step"].get<std::int64_t>());
-  for (std::size_t i = 0; i < kCurves.size(); ++i) {
-    const auto value = json.find(kCurves[i].key);
-    const bool is_there = value != json.end() && value->is_number() && std::isfinite(value->get<double>());
-    if (is_there) ++run.points[i];
-    row += is_there ? fmt::format(" {}", value->get<double>()) : " NaN";
-  }
-  return row + "\n";
-}
-
-void send_rows(DrawnRun& run, std::size_t index, io::PipedProgram& gnuplot) {
-  std::ifstream file(run.metrics);
-  if (!file) throw Error(Failure::input, run.metrics + ": cannot be read");
-  gnuplot.write(fmt::format("$run{} << end_of_run\n", index));
+/// The curves of a metrics.jsonl; "" in `problem`, or why there are none.
+DrawnRun read_run(const std::string& name, const std::string& metrics, std::string& problem) {
+  std::ifstream file(metrics);
+  if (!file) throw Error(Failure::input, metrics + ": cannot be read");
+  std::array<Curve, kKeys.size()> curves;
+  std::array<double, kKeys.size()> values{};
   std::int64_t steps = 0;
   for (std::string line; std::getline(file, line);) {
-    const std::string row = row_of(line, run);
-    steps += row.empty() ? 0 : 1;
-    gnuplot.write(row);
+    const auto step = io::read_metrics_row(line, kKeys, values);
+    if (!step) continue;
+    ++steps;
+    for (std::size_t i = 0; i < kKeys.size(); ++i) {
+      if (std::isfinite(values[i])) curves[i].add({*step, values[i]});
+    }
   }
-  if (file.bad()) throw Error(Failure::input, run.metrics + ": cannot be read to its end");
-  if (steps == 0) throw Error(Failure::input, run.metrics + ": it has no step yet");
-  gnuplot.write("end_of_run\n");
+  if (file.bad()) throw Error(Failure::input, metrics + ": cannot be read to its end");
+  if (steps == 0) problem = metrics + ": it has no step yet";
+  DrawnRun run{name, {}};
+  for (std::size_t i = 0; i < kKeys.size(); ++i) run.curves[i] = curves[i].points();
+  return run;
 }
 
-/// "plot $run0 using 1:2 ..., $run1 ..." of one curve; "" where no run has it.
-std::string panel(std::size_t curve, const std::vector<DrawnRun>& runs) {
-  std::string lines;
-  std::int64_t points = 0;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    points = std::max(points, runs[i].points[curve]);
-    if (runs[i].points[curve] == 0) continue;
-    const char* style = runs[i].points[curve] == 1 ? "points" : "lines";
-    lines += fmt::format("{} $run{} using 1:{} with {} linetype {} title {}", lines.empty() ? "plot" : ",", i,
-                         curve + 2, style, i + 1, quoted(runs[i].name));
+/// The runs of folders or metrics.jsonl files. Of several, as a shell's runs/* gives them, those that are no run or
+/// have no step yet are left out, with a note; if none is left, the first is refused.
+std::vector<DrawnRun> read_runs(const std::vector<std::string>& paths) {
+  std::vector<DrawnRun> runs;
+  std::vector<std::string> skipped;
+  std::string first_problem;
+  for (const auto& given : paths) {
+    const std::string path = io::without_trailing_slash(given);
+    const io::PathKind kind = io::path_kind(path);
+    const std::string metrics = kind == io::PathKind::folder ? path + "/metrics.jsonl" : path;
+    std::string problem;
+    if (io::path_kind(metrics) == io::PathKind::file) {
+      DrawnRun run = read_run(path, metrics, problem);
+      if (problem.empty()) runs.push_back(std::move(run));
+    } else {
+      problem = metrics + ": no such file; accepted is the folder of a run, or its metrics.jsonl";
+      if (kind == io::PathKind::nothing) throw Error(Failure::input, problem);
+    }
+    if (problem.empty()) continue;
+    skipped.push_back(io::on_one_line(io::printable(path)));
+    if (first_problem.empty()) first_problem = problem;
   }
-  const bool from_zero = kCurves[curve].from_zero || points < 2;  // an axis needs an extent
+  if (runs.empty()) throw Error(Failure::input, first_problem);
+  if (!skipped.empty()) std::cerr << fmt::format("note: left out, no run with a step: {}\n", fmt::join(skipped, ", "));
+  return runs;
+}
+
+void send_rows(const DrawnRun& run, std::size_t index, io::PipedProgram& gnuplot) {
+  for (std::size_t i = 0; i < kKeys.size(); ++i) {
+    if (run.curves[i].empty()) continue;
+    std::string rows = fmt::format("$run{}_{} << end_of_run\n", index, i);
+    for (const auto& point : run.curves[i]) rows += fmt::format("{} {}\n", point.step, point.value);
+    gnuplot.write(rows + "end_of_run\n");
+  }
+}
+
+/// "plot $run0_1 using 1:2 ..., $run1_1 ..." of one quantity; "" if no run has it.
+std::string panel(std::size_t quantity, const std::vector<DrawnRun>& runs) {
+  std::string lines;
+  std::size_t points = 0;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto& curve = runs[i].curves[quantity];
+    points = std::max(points, curve.size());
+    if (curve.empty()) continue;
+    lines += fmt::format("{} $run{}_{} using 1:2 with {} linetype {} title {}", lines.empty() ? "plot" : ",", i,
+                         quantity, curve.size() == 1 ? "points" : "lines", i + 1, quoted(runs[i].name));
+  }
+  const bool from_zero = kQuantities[quantity].from_zero || points < 2;  // an axis needs an extent
   return lines.empty() ? ""
-                       : fmt::format("set title '{}'\nset yrange [{}:*]\n{}\n", kCurves[curve].title,
+                       : fmt::format("set title '{}'\nset yrange [{}:*]\n{}\n", kQuantities[quantity].title,
                                      from_zero ? "0" : "*", lines);
 }
 
 void send_panels(const std::vector<DrawnRun>& runs, bool in_terminal, io::PipedProgram& gnuplot) {
   std::vector<std::string> panels;
-  for (std::size_t curve = 0; curve < kCurves.size(); ++curve) {
-    if (const std::string text = panel(curve, runs); !text.empty()) panels.push_back(text);
+  for (std::size_t quantity = 0; quantity < kKeys.size(); ++quantity) {
+    if (const std::string text = panel(quantity, runs); !text.empty()) panels.push_back(text);
   }
   const std::size_t rows = in_terminal ? panels.size() : (panels.size() + 1) / 2;
   gnuplot.write(in_terminal ? fmt::format("set terminal dumb noenhanced size {},{}\n", io::terminal_width(), 16 * rows)
                             : fmt::format("set terminal svg noenhanced size 1000,{} background 'white'\n", 360 * rows));
-  gnuplot.write("set encoding utf8\nset datafile missing 'NaN'\nset xlabel 'step'\nset offsets 0, 0, graph 0.05, 0\n");
+  gnuplot.write("set encoding utf8\nset xlabel 'step'\nset offsets 0, 0, graph 0.05, 0\n");
   gnuplot.write(fmt::format("set multiplot layout {},{}\n", rows, in_terminal ? 1 : 2));
   for (const auto& text : panels) gnuplot.write(text);
   gnuplot.write("unset multiplot\n");
 }
 
-void draw(std::vector<DrawnRun> runs, bool in_terminal, int output) {
+void draw(const std::vector<DrawnRun>& runs, bool in_terminal, int output) {
   ::setenv("LC_ALL", "C.UTF-8", 1);  // else gnuplot warns of characters that it does not print
   io::PipedProgram gnuplot("gnuplot", {"--default-settings", "-"}, output);
   for (std::size_t i = 0; i < runs.size(); ++i) send_rows(runs[i], i, gnuplot);
@@ -155,8 +229,7 @@ void plot(const dist::Environment& environment, const Arguments& arguments) {
     throw Error(Failure::deck, "--out " + out + ": accepted are names that end in .svg", Error::Seen::by_all_ranks);
   }
   if (environment.rank() != 0) return;
-  std::vector<DrawnRun> runs;
-  for (const auto& path : paths) runs.push_back(run_at(path));
+  const std::vector<DrawnRun> runs = read_runs(paths);
   try {
     if (out.empty()) return draw(runs, true, STDOUT_FILENO);
     draw_into(out, runs);

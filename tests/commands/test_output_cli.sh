@@ -153,8 +153,17 @@ words = ["".join(part.data for part in text.childNodes if part.nodeType == 3) or
 assert all(words.count(name) == 4 for name in ("run", "it'"'"'s a \"run\" `touch gone` $(touch gone)")), words
 print("well-formed")'
   expect 2 gone ls gone
-  : >run/metrics.jsonl
-  expect 3 'run/metrics.jsonl: it has no step yet' "$kozero" plot run
+  # Of several, what is no run or has no step is left out.
+  mkdir begun && : >begun/metrics.jsonl
+  expect 0 '^note: left out, no run with a step: begun, text$' "$kozero" plot begun run text --out both.svg
+  also '^both.svg: 1 run$'
+  expect 3 'nowhere: no such file; accepted is' "$kozero" plot run nowhere
+  expect 3 '^\[rank 0\] error: begun/metrics.jsonl: it has no step yet$' "$kozero" plot begun text
+  # A long run: the picture does not grow with it, and keeps a spike of one step.
+  awk 'BEGIN { for (i = 1; i <= 50000; ++i) printf "{\"step\":%d,\"loss\":%s,\"lr\":0.5}\n", i, i == 31234 ? 99.5 : 1 }' >long.jsonl
+  expect 0 '^long.svg: 1 run$' "$kozero" plot long.jsonl --out long.svg
+  expect 0 '^small$' sh -c '[ "$(stat -c %s long.svg)" -lt 100000 ] && echo small'
+  expect 0 '> 100<' grep -o '> 100<' long.svg  # the axis of the loss reaches the spike
 }
 
 # eval writes nothing beside the weights, works from any folder, and refuses keys that it does not read.
@@ -170,7 +179,7 @@ eval_anywhere() {
   expect 0 same sh -c 'ls -R run | cmp - before.txt && echo same'
   expect 0 '^given data   loss ' on 2 eval run 'data.text=["text/a.txt"]'
   lines 0 '^validation'
-  expect 2 'command line: optim.lr=3: eval does not read it; accepted are data.text, data.tokens, data.tokenizer, comm.\*' "$kozero" eval run optim.lr=3
+  expect 2 'command line: optim.lr=3: eval does not read it; accepted are data.text, data.tokens, data.tokenizer, data.cache, comm.\*' "$kozero" eval run optim.lr=3
   expect 2 'command line: data.val_fraction=0.1: eval does not read it' "$kozero" eval run data.val_fraction=0.1
   expect 2 'command line: train.precision=bf16: eval does not read it' on 2 eval run train.precision=bf16
   expect 2 'did you mean stage' "$kozero" eval run zero.stge=1
@@ -181,11 +190,19 @@ notes_on_data() {
   make_text
   printf 'caf\xe9\n' >text/latin.txt
   head -c 100 /dev/zero >text/zeros.dat
+  printf '\r\nx\r\n' >>text/a.txt
+  : >text/.hidden
   # shellcheck disable=SC2086
-  expect 0 '^data .*; skipped text/latin.txt \(not UTF-8: byte 3 is 0xE9\), text/zeros.dat \(binary\)$' \
+  expect 0 '^data .* text now in .tokens/[0-9a-f]{16}; each file begins with end-of-text \(id 0\); byte-order marks \(0\) and CR LF line ends \(2\) go into the tokens as they are; dos2unix FILE removes both; skipped text/latin.txt \(not UTF-8: byte 3 is 0xE9\), text/zeros.dat \(binary\), 1 hidden or empty$' \
     on 2 train "$inputs/quickstart.toml" $tiny run.steps=3
   also '^note: command line: run.steps is given twice; 3 counts, not 12$'
   lines 1 '^note: '
+  printf '{"text": "a"}\n{"text": "b"}\n' >chat.jsonl
+  # shellcheck disable=SC2086
+  expect 3 '^\[rank 0\] error: data.text: chat.jsonl: JSON objects, one per line, not text; accepted are UTF-8 text files; write their texts to one, for example: jq -r .text FILE >NEW$' \
+    on 2 train "$inputs/quickstart.toml" $small 'data.text=["chat.jsonl"]'
+  expect 2 'data.tokenizer = "gpt2": accepted are .*hf download openai-community/gpt2 tokenizer.json' "$kozero" train \
+    "$inputs/quickstart.toml" 'data.text=["text"]' data.tokenizer=gpt2
   # shellcheck disable=SC2086
   expect 3 '^\[rank 0\] error: data.text: text/latin.txt: not UTF-8: byte 3 is 0xE9; convert it' \
     on 2 train "$inputs/quickstart.toml" $small 'data.text=["text/latin.txt"]'
