@@ -53,7 +53,7 @@ void say(const ExportArguments& given, const WeightsSource& source, const huggin
                            static_cast<double>(made.bytes) / kMiB, order.dtype, made.files, made.files == 1 ? "" : "s",
                            use);
   std::cout << fmt::format("from {} ({})\n", escaped(source.path), name_of(source.kind));
-  for (const auto& note : made.notes) std::cout << "note: " << note << "\n";
+  for (const auto& note : made.notes) std::cout << "note: " << escaped(note) << "\n";
 }
 
 }  // namespace

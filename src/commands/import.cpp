@@ -27,8 +27,8 @@ void import_weights(const dist::Environment& environment, const Arguments& argum
   order.description = train::model_json(order.config);
   const auto model = model::make_model<float>(order.config);
   const auto made = huggingface::import_folder(order, model->parameters());
-  std::cout << fmt::format("{}: {}, {} tensors of {} read, {:.1f} MiB of f32 written\n", escaped(order.out), order.config.arch,
-                           made.tensors, made.dtypes, static_cast<double>(made.bytes) / kMiB);
+  std::cout << fmt::format("{}: {}, {} tensors of {} read, {:.1f} MiB of f32 written\n", escaped(order.out),
+                           order.config.arch, made.tensors, made.dtypes, static_cast<double>(made.bytes) / kMiB);
   if (!made.remark.empty()) std::cout << "note: " << made.remark << "\n";
 }
 

@@ -145,7 +145,7 @@ std::vector<DrawnRun> read_runs(const std::vector<std::string>& paths) {
       if (kind == io::PathKind::nothing) throw Error(Failure::input, problem);
     }
     if (problem.empty()) continue;
-    skipped.push_back(io::on_one_line(io::printable(path)));
+    skipped.push_back(escaped(path));
     if (first_problem.empty()) first_problem = problem;
   }
   if (runs.empty()) throw Error(Failure::input, first_problem);

@@ -248,7 +248,7 @@ DataSet text_data(const io::Deck& deck, std::int64_t seq, dist::Communicator& co
                                learned_split(deck)};
   io::PreparedTokens found;  // rank 0's
   const std::string folder = dist::from_first_rank(comm, [&] {
-    found = io::prepare_in_cache(order, dist::print_notice);
+    found = io::prepare_in_cache(order, [](const std::string& line) { dist::print_notice(escaped(line)); });
     return std::filesystem::absolute(found.folder).lexically_normal().string();
   });
   const io::PreparedTokens prepared = io::read_prepared(folder);

@@ -35,8 +35,7 @@ inline constexpr std::array kArchitectures = {
                  .rotary = true,
                  .qkv_bias = Architecture::Part::optional,
                  .qk_norm = Architecture::Part::optional},
-    Architecture{
-        .name = "qwen2", .rotary = true, .qkv_bias = Architecture::Part::always, .split = "Qwen 2 and 3"},
+    Architecture{.name = "qwen2", .rotary = true, .qkv_bias = Architecture::Part::always, .split = "Qwen 2 and 3"},
     Architecture{.name = "qwen3", .rotary = true, .qk_norm = Architecture::Part::always},
     Architecture{.name = "linear", .decoder = false},
 };
