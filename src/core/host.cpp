@@ -28,6 +28,21 @@ void add_places_of_openmp([[maybe_unused]] std::set<int>& cpus) {
 #endif
 }
 
+/// The CPUs on which some thread of this process may run. Empty where the system does not tell.
+cpu_set_t cpus_of_all_threads() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  std::error_code problem;
+  for (std::filesystem::directory_iterator thread("/proc/self/task", problem), end; !problem && thread != end;
+       thread.increment(problem)) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    const int id = std::atoi(thread->path().filename().c_str());
+    if (sched_getaffinity(id, sizeof(one), &one) == 0) CPU_OR(&all, &all, &one);
+  }
+  return all;
+}
+
 /// The lowest CPU of the core that `cpu` belongs to; itself where the system does not tell.
 int first_sibling(int cpu) {
   std::ifstream siblings("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
@@ -38,13 +53,10 @@ int first_sibling(int cpu) {
 }  // namespace
 
 CpuSet allowed_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
+  const cpu_set_t set = cpus_of_all_threads();
   std::set<int> cpus;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) cpus.insert(cpu);
-    }
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.insert(cpu);
   }
   add_places_of_openmp(cpus);
   return {cpus.begin(), cpus.end()};
@@ -89,16 +101,7 @@ bool bind_this_thread(const CpuSet& cpus) {
 }
 
 void run_on_any_cpu() {
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  std::error_code problem;
-  for (std::filesystem::directory_iterator thread("/proc/self/task", problem), end; !problem && thread != end;
-       thread.increment(problem)) {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    const int id = std::atoi(thread->path().filename().c_str());
-    if (sched_getaffinity(id, sizeof(one), &one) == 0) CPU_OR(&all, &all, &one);
-  }
+  const cpu_set_t all = cpus_of_all_threads();
   // Where it is refused the thread stays on one core: slower, not wrong.
   if (CPU_COUNT(&all) > 0) static_cast<void>(sched_setaffinity(0, sizeof(all), &all));
 }

@@ -58,12 +58,13 @@ std::string reason_against_binding(const Surroundings& given, const Cores& share
 std::string crowding_of(const Surroundings& given, int threads) {
   const auto cores = static_cast<int>(given.cores.size());
   if (cores == 0 || given.sharers * threads <= cores) return "";
+  const int fewest = std::max(1, cores / given.sharers);
   const std::string ranks = given.sharers == 1 ? "1 rank" : std::to_string(given.sharers) + " ranks";
   return ranks + " with " + threads_text(threads) + (given.sharers == 1 ? "" : " each") + " share " +
          std::to_string(cores) + (cores == 1 ? " core" : " cores") + " (" + named(joined(given.cores)) +
-         "), threads wait for each other: start fewer ranks, give run.threads = " +
-         std::to_string(std::max(1, cores / given.sharers)) +
-         ", or let them have more cores (srun --cpus-per-task, mpiexec -bind-to)";
+         "), threads wait for each other: start fewer ranks, " +
+         (threads > fewest ? "give run.threads = " + std::to_string(fewest) + ", " : "") +
+         "or let them have more cores (srun --cpus-per-task, mpiexec -bind-to)";
 }
 
 }  // namespace
