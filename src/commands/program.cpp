@@ -40,10 +40,15 @@ constexpr bool kOnHost = std::is_same_v<Device, Host>;
 constexpr const char* kProgram = "kozero-cuda";
 constexpr const char* kBenchProgram = kOnHost ? "kozero-bench" : "kozero-bench-cuda";
 
-fs::path folder_of_this_program() {
+// Of libgomp's GOMP_SPINCOUNT: some microseconds.
+constexpr const char* kSpinsBeforeSleep = "1000";
+
+fs::path this_program() {
   std::error_code problem;
-  return fs::read_symlink("/proc/self/exe", problem).parent_path();
+  return fs::read_symlink("/proc/self/exe", problem);
 }
+
+fs::path folder_of_this_program() { return this_program().parent_path(); }
 
 /// kozero-cuda beside this program, or where its preset builds it; empty where it is not.
 fs::path cuda_program() {
@@ -100,6 +105,15 @@ bool computes(const Arguments& arguments) {
   return command != all.end() && command->computes;
 }
 
+/// Bounds how long OpenMP's threads spin when they wait for each other. By default libgomp lets them spin for
+/// milliseconds, which takes their cores from other programs, and from the thread that is waited for. libgomp reads the
+/// environment when it is loaded, so the program has to be started again; it is not if the user has chosen.
+bool bounds_spinning() {
+  constexpr const char* kSpins = "GOMP_SPINCOUNT";
+  if (std::getenv(kSpins) != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return false;
+  return setenv(kSpins, kSpinsBeforeSleep, 1) == 0;
+}
+
 }  // namespace
 
 const char* device_of_this_program() { return kOnHost ? "host" : "cuda"; }
@@ -107,12 +121,15 @@ const char* device_of_this_program() { return kOnHost ? "host" : "cuda"; }
 void hand_over(char** argv) {
   Arguments arguments;
   for (char** each = argv + 1; *each != nullptr; ++each) arguments.emplace_back(*each);
+  const bool is_bench = !arguments.empty() && arguments[0] == "bench";
+  const bool restarts = (computes(arguments) || is_bench) && bounds_spinning();
   if (kOnHost && computes(arguments)) {
     const std::string device = device_asked(arguments);
     const fs::path program = device == "auto" || device == "cuda" ? cuda_program() : fs::path();
     if (!program.empty() && gpu_unavailable_reason().empty()) execv(program.c_str(), argv);
   }
-  if (!arguments.empty() && arguments[0] == "bench") execv((folder_of_this_program() / kBenchProgram).c_str(), argv);
+  if (is_bench) execv((folder_of_this_program() / kBenchProgram).c_str(), argv);
+  if (restarts) execv(this_program().c_str(), argv);
 }
 
 void bench(const dist::Environment& /*environment*/, const Arguments& /*arguments*/) {

@@ -70,6 +70,19 @@ different_tokenizers() {
 }
 
 # A folder that cannot be written is told before the text is tokenized; so is a rank without cores of its own.
+# OpenMP's threads spin for a bounded time when they wait, unless the user has chosen. libgomp prints what it read.
+waiting() {
+  export OMP_DISPLAY_ENV=verbose
+  expect 2 'error: absent.toml' "$kozero" train absent.toml
+  grep -q GOMP_SPINCOUNT out.txt || return 0  # another OpenMP
+  also "GOMP_SPINCOUNT = '1000'"
+  expect 2 "GOMP_SPINCOUNT = '1000'" on 2 verify absent.toml
+  expect 2 "GOMP_SPINCOUNT = '77'" env GOMP_SPINCOUNT=77 "$kozero" train absent.toml
+  lines 0 "GOMP_SPINCOUNT = '1000'"
+  expect 2 "OMP_WAIT_POLICY = 'ACTIVE'" env OMP_WAIT_POLICY=active "$kozero" train absent.toml
+  lines 0 "GOMP_SPINCOUNT = '1000'"
+}
+
 places() {
   make_text
   expect 4 '^\[rank 0\] error: run.dir = "text/a.txt/run": .*/text/a.txt: cannot make a file there: Not a directory; give a folder' \

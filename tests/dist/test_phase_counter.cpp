@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_phase_counter.cpp: who waits sees what was published, is woken soon, and gives up in time.
+// test_phase_counter.cpp: who waits sees what was published, is woken soon, gives up in time, and leaves its core to
+// others.
+#include <sys/resource.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -8,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include <kozero/dist/wait_clock.hpp>
 #include "src/dist/shared_arrays.hpp"
 
 namespace kozero::dist {
@@ -71,6 +74,23 @@ TEST_CASE("a sleeper is woken by publishing, long before it would look again by 
     soonest = std::min(soonest, std::chrono::duration<double>(woken - published).count());
   }
   CHECK(soonest <= 0.03);
+}
+
+TEST_CASE("a rank that waits for long sleeps most of the time", "[phase]") {
+  const auto cpu_seconds = [] {
+    rusage used{};
+    getrusage(RUSAGE_THREAD, &used);
+    const auto seconds = [](const timeval& time) {
+      return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+    };
+    return seconds(used.ru_utime) + seconds(used.ru_stime);
+  };
+  const double before = cpu_seconds();
+  Patience patience(0.2);
+  while (patience.pause()) {
+  }
+  CHECK(patience.waited() >= 0.2);
+  CHECK(cpu_seconds() - before < 0.05);
 }
 
 }  // namespace

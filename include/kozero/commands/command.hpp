@@ -32,8 +32,9 @@ const std::vector<Command>& benchmarks();
 const Command& command_named(const std::string& name);
 
 /// Replaces this process by the program for these arguments, with the same arguments (src/commands/program.hpp):
-/// kozero-cuda where the command computes and its deck and the machine want it, kozero-bench for `bench`. Returns where
-/// this program is the one to run, or the other one does not start. `argv` ends in a null.
+/// kozero-cuda if the command computes and its deck and the machine want it, kozero-bench for `bench`, or this program
+/// again, with a bound on how long OpenMP's threads spin. Returns if this program is the one to run and the bound is set,
+/// or if the other one does not start. `argv` ends in a null.
 void hand_over(char** argv);
 
 /// comm.timeout_s as the arguments or the deck that they name say it, before MPI is up; the default where they do not.

@@ -57,7 +57,7 @@ class Patience {
     if (waiting_ == Waiting::yields && waited_ < kYields) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp(waited_ / 1000.0, kShortest, kLongest)));
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp(waited_ / 100.0, kShortest, kLongest)));
     }
     waited_ = clock_.look(seconds_);
     return waited_ < seconds_;
@@ -65,9 +65,10 @@ class Patience {
   [[nodiscard]] double waited() const { return waited_; }
 
  private:
-  static constexpr int kSpins = 2000;        // some microseconds
-  static constexpr double kYields = 0.1;     // seconds: waits in a normal training step are shorter
-  static constexpr double kShortest = 2e-4;  // seconds of a sleep, which lasts a thousandth of the wait
+  static constexpr int kSpins = 2000;  // some microseconds
+  // Seconds. A rank that yields still keeps other programs from an idle core, so it soon sleeps.
+  static constexpr double kYields = 2e-3;
+  static constexpr double kShortest = 5e-5;  // of a sleep, which lasts a hundredth of the wait
   static constexpr double kLongest = 5e-3;
   long long looks_ = 0;
   double seconds_;
