@@ -158,20 +158,15 @@ run_ranks() {
   exec "${launcher[@]}" -n "$ranks" "$(binary_of "$preset")" "$@"
 }
 
-# verify_with_threads PRESET RANKS verify ...: with 1 and with 2 threads a rank, as one table. A process keeps its number
-# of threads, so the second program compares with the trace that the first one wrote.
+# verify_with_threads PRESET RANKS verify ...: with 1 thread per rank, then with 2. A process keeps its number of
+# threads, so the second program compares with the bits that the first one wrote.
 verify_with_threads() (
-  preset=$1 ranks=$2 status=0
+  preset=$1 ranks=$2
   shift 2
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
-  # Of the first table the beginning and the rows, of the second one all but the beginning.
-  parts=([1]='1,/^ranks  stage/p; /^ranks  stage/,$ { /^ *[0-9]/p }'
-         [2]='/^ranks  stage/,$ { /^ranks  stage/d; s|, and with .*/trace$|, with 1 and 2 threads|; p }')
   for threads in 1 2; do
-    OMP_NUM_THREADS=$threads run_program "$preset" "$ranks" "$@" --reference "$folder/trace" "run.threads=$threads" |
-      sed -un "${parts[threads]}" || status=$?
-    ((status == 0)) || exit "$status"
+    run_program "$preset" "$ranks" "$@" --reference "$folder/bits" "run.threads=$threads"
   done
 )
 
@@ -193,7 +188,8 @@ run_command() {
     ranks=$("$binary" ranks "$@") || exit $?
     [[ $ranks =~ ^[1-9][0-9]*$ ]] || die "kozero ranks answered '$ranks' instead of a number"
   fi
-  if [[ $1 == verify && " ${*:2} " == *' --all '* && " ${*:2} " != *' --reference '* ]] && ! under_a_launcher; then
+  if [[ $1 == verify && -z ${OMP_NUM_THREADS:-} && ! " ${*:2} " =~ \ (--reference|--replay|run\.threads)[=\ ] ]] &&
+    [[ $preset != cuda ]] && ! under_a_launcher; then
     verify_with_threads "$preset" "$ranks" "$@"
     return
   fi

@@ -8,7 +8,7 @@
 // Query head h reads key and value head h / (H / KV): grouped-query attention; KV = H is multi-head attention.
 // Backward recomputes p from the logsumexp and overwrites dqkv. No (T, T) matrix of a head exists. The host computes
 // blocks of 32 keys by 32 queries on the processor's tile unit, or without one a strip of rows per thread by the
-// library of matmul_host.hpp (both attention_host.hpp). GPUs use cuDNN (attention_cudnn.hpp), or a team per block of
+// loops of matmul_loops.cpp (both attention_host.hpp). GPUs use cuDNN (attention_cudnn.hpp), or a team per block of
 // rows (attention_teams.hpp). Bits do not depend on the number of threads. Runs on `space`; returns without fencing.
 // Dao, Fu, Ermon, Rudra, Re, "FlashAttention", 2022, arXiv:2205.14135; Ainslie et al. 2023, arXiv:2305.13245.
 #pragma once

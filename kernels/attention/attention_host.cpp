@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_host.cpp: attention in strips of query rows on the library's products, and the choice between strips and
-// tiles.
+// attention_host.cpp: attention in strips of query rows by the loops of matmul_loops.cpp, and the choice between strips
+// and tiles.
 #include <algorithm>
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <type_traits>
@@ -289,7 +289,7 @@ void attention_strips_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> d
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 #undef KOZERO_INSTANTIATE
 
-// attention.hpp on the host: the processor's fastest tile unit, or strips by the library where none is used.
+// attention.hpp on the host: the processor's fastest tile unit, or strips by the loops if none is used.
 
 void choose_attention(Attention /*attention*/) {}  // the fastest repeats
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention_host.hpp: the two algorithms of attention.hpp on a host, and their tasks and per-thread scratch.
 //   tiles    blocks of 32 keys by 32 queries on the processor's tile unit
-//   strips   rows of queries on the library's products
+//   strips   rows of queries by the loops of matmul_loops.cpp
 // No task reads the output of another, so bits do not depend on which thread runs which task.
 #pragma once
 #include <cstdint>
@@ -43,7 +43,7 @@ void for_each_task(const Space& space, const char* label, std::int64_t tasks, st
   });
 }
 
-// Attention on a host without tile units, in strips of query rows on the library's products.
+// Attention on a host without tile units, in strips of query rows by the loops of matmul_loops.cpp.
 // The contract is attention.hpp's; the scratch is that of one thread, in floats (attention_host.hpp).
 
 template <class T>

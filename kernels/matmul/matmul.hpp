@@ -8,10 +8,10 @@
 //   hidden = op(a) op(b) + bias, active = gelu(hidden)      and      dhidden = op(a) op(b) * gelu'(hidden)
 // Likewise the gradients of a layer's weight and bias, where dy (K, C) is a (K, M) or b (K, N):
 //   dweight = a^T b or dweight += a^T b, dbias(c) += sum over k of dy(k, c)
-// On the host, a tile unit of the processor (matmul_tiles.cpp: AMX or AVX-512) or a library (matmul_host.hpp) computes
-// the product; matmul_host.cpp chooses. On NVIDIA GPUs cuBLASLt does (matmul_cublaslt.cpp). Back ends cache their setup
-// per shape. Shape, operation and a table (product_tuning.hpp) choose the algorithm, so that a call repeats bit for bit
-// at a given number of threads, and with tiles at any number. Sums are in float. Call from one host thread. Throws
+// On the host, a tile unit of the processor (matmul_tiles.cpp: AMX or AVX-512) or loops (matmul_loops.cpp) compute the
+// product; matmul_host.cpp chooses. On NVIDIA GPUs cuBLASLt does (matmul_cublaslt.cpp). Back ends cache their setup per
+// shape. Shape, operation and a table (product_tuning.hpp) choose the algorithm, so that a call repeats bit for bit, on
+// a host with any number of threads. Sums are in float. Call from one host thread. Throws
 // Error(internal) if extents disagree. Runs on `space`; returns without fencing.
 #pragma once
 #include <cstdint>
@@ -75,9 +75,9 @@ void apply_gelu(const Space& space, const ProductShape& shape, Out* c, const Epi
   }
 }
 
-/// The choice of units for products: the fastest that is exact in float; the library even if there is a tile unit; or,
-/// on GPUs, tensor cores also for f32, of whose 23 mantissa bits they read 10 (TF32). A back end ignores a choice that
-/// it does not have.
+/// The choice of units for products: the fastest whose bits do not depend on the number of threads; the library
+/// (oneDNN, whose bits depend on it) for all products; or, on GPUs, tensor cores also for f32, of whose 23 mantissa
+/// bits they read 10 (TF32). A back end ignores a choice that it does not have.
 enum class Products { fastest, library, tf32 };
 void choose_products(Products products);
 
@@ -85,13 +85,13 @@ void choose_products(Products products);
 template <class T>
 const char* multiplier();
 
-/// Why the processor's fastest instructions for T are not used, with the measured rates that decided: "AMX refused by
-/// the kernel (Operation not permitted), AVX-512 BF16 60 GFLOP/s a thread, AVX-512 of floats 120". Empty if they are.
+/// Why the processor's fastest unit for T is not used: "AMX refused by the kernel (Operation not permitted)". Empty if
+/// it is used.
 template <class T>
 std::string multiplier_note();
 
 /// Multiplies blocks that fit the first-level caches, on all threads, to measure the machine's peak. Returns the
-/// operations, 2 M N K of all products; 0 if the library multiplies.
+/// operations, 2 M N K of all products; 0 without a tile unit.
 template <class Space, class T>
 double product_probe(const Space& space);
 

@@ -227,7 +227,7 @@ std::string product_library() { return "cuBLASLt " + std::to_string(cublasLtGetV
 
 std::string product_instructions() { return ""; }
 
-bool products_depend_on_threads(Precision /*precision*/) { return false; }
+bool products_depend_on_threads() { return false; }
 
 std::int64_t product_workspace() { return static_cast<std::int64_t>(kCublasltWorkspace); }
 

@@ -18,7 +18,7 @@ namespace kozero::kernels {
 
 // The table of algorithms for matrix products, and its measurement.
 //   kind        "bf16 = bf16 x bf16, 4096 x 2304 x 768, none none, bias": types, M x N x K, operations, epilogue
-//   algorithm   "oneDNN", "loops", "AVX-512 BF16", an algorithm of cuBLASLt: a name denotes the same algorithm, with
+//   algorithm   "loops", "AVX-512 BF16", an algorithm of cuBLASLt: a name denotes the same algorithm, with
 //               the same bits, in every process with the same device and library
 // A kind that is not in the table uses the back end's default. There is one table per process. Algorithms are timed
 // only between begin_product_tuning() and end_product_tuning(). Call from one host thread.
@@ -34,8 +34,8 @@ const ProductAlgorithms& product_algorithms();
 struct TunedProduct {
   std::string kind;
   std::vector<std::string> algorithms;  ///< the default first
-  std::vector<double> seconds;    ///< of each algorithm, median over the rounds; infinite if rejected at run time
-  std::size_t kept = 0;           ///< index of the fastest; the default unless another is faster by more than noise
+  std::vector<double> seconds;          ///< of each algorithm, median over the rounds; infinite if rejected at run time
+  std::size_t kept = 0;  ///< index of the fastest; the default unless another is faster by more than noise
   std::int64_t calls = 1;
 };
 
@@ -52,9 +52,9 @@ std::string product_library();
 /// The instruction set by which the library chooses its kernels: "AVX-512 BF16", "AVX2"; "" if it has no choice.
 std::string product_instructions();
 
-/// Whether the bits of a precision's products depend on the number of threads: oneDNN divides the terms of a sum among
-/// threads. With a tile unit, only results with few rows or columns, which the library computes, may depend on it.
-bool products_depend_on_threads(Precision precision);
+/// Whether the bits of products depend on the number of threads: with run.products = "library" in a build with oneDNN,
+/// which divides the terms of a sum among threads.
+bool products_depend_on_threads();
 
 // For back ends: the choice of an algorithm before a product. The back end names its algorithms for a kind, the default
 // first, and gets the index of the one to run.
@@ -89,12 +89,12 @@ std::size_t kept_of(const std::vector<double>& seconds);
 
 /// The fastest algorithm, measured by multiply(index) at the first product of the kind.
 std::size_t fastest_algorithm(const std::string& kind, const std::vector<std::string>& algorithms,
-                        const std::function<void(std::size_t)>& multiply);
+                              const std::function<void(std::size_t)>& multiply);
 
 /// The index of the algorithm to run. Measurements call multiply(index, memory for `extent` results).
 template <class Out, class Multiply>
 std::size_t algorithm_of(const std::string& kind, const std::vector<std::string>& algorithms, std::int64_t extent,
-                   const Multiply& multiply) {
+                         const Multiply& multiply) {
   if (!tuning_products()) return listed_algorithm(kind, algorithms);
   Kokkos::View<Out*, DeviceMemory> results;
   return fastest_algorithm(kind, algorithms, [&](std::size_t algorithm) {

@@ -20,6 +20,7 @@
 #include <kozero/train/settings.hpp>
 #include "io/deck/schema.hpp"
 #include "kernels/matmul/matmul.hpp"
+#include "kernels/matmul/product_tuning.hpp"
 #include "src/bench/bench.hpp"
 #include "src/bench/kernel_case.hpp"
 #include "src/commands/session.hpp"
@@ -79,15 +80,15 @@ std::vector<TimedKernel> timed_kernels(const KernelShapes& shapes, int rounds) {
   OperandRings rings(ledger, shapes.largest_call_bytes());
   std::vector<KernelCase> cases = {stream_probe(rings)};
   const KernelCase products = product_probe<Scalar>();
-  const bool own_products = products.work > 0.0;
-  if (own_products) cases.push_back(products);
+  if (products.work > 0.0) cases.push_back(products);
+  const bool beside_library = kHostIsDevice && !kernels::products_depend_on_threads();
   add_product_cases<Scalar>(cases, shapes, rings);
   add_stream_cases<Scalar>(cases, shapes, rings);
   std::vector<TimedKernel> kernels;
   for (auto& one : cases) kernels.push_back({std::move(one), {}, {}});
   for (int round = 0; round <= rounds; ++round) {
     for (auto& one : kernels) {
-      time_once(one, rings, own_products);
+      time_once(one, rings, beside_library);
       if (round == 0) one.seconds.clear();
       if (round == 0) one.library_seconds.clear();
     }

@@ -82,9 +82,9 @@ void VerifyOptions::add_to(OptionParser& parser) {
                             .default_text("those that were started")
                             .delimiter(',')
                             .between(std::int64_t{1}, std::int64_t{1} << 20);
-  const Option everything = parser.add_flag("--all", all, "by self, mpi and shm, and with 1 and 2 threads (kozero.sh)");
+  const Option everything = parser.add_flag("--all", all, "by self, mpi and shm, and in groups of ranks");
   const Option file =
-      parser.add("--reference", reference, "compare with what FILE keeps; where it is not there, write it")
+      parser.add("--reference", reference, "compare with the steps in FILE, of any number of threads; write it if there is none")
           .type_name("FILE")
           .default_text("none");
   parser

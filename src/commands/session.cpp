@@ -208,10 +208,11 @@ namespace {
 std::vector<std::string> notes_on_sums(const train::Settings& settings, const io::Deck& deck, int ranks,
                                        bool on_one_node) {
   std::vector<std::string> notes;
-  if (kernels::products_depend_on_threads(settings.precision)) {
-    notes.push_back(
-        fmt::format("note         products by {}: the bits are those of this number of threads a rank alone ({})",
-                    kernels::product_library(), Device().concurrency()));
+  if (kernels::products_depend_on_threads()) {
+    notes.push_back(fmt::format(
+        "note         run.products = \"library\": products by {}, whose bits depend on the number of threads "
+        "({} per rank)",
+        kernels::product_library(), Device().concurrency()));
   }
   const train::BatchSizes& sizes = settings.batch;
   const auto granules = [&](std::int64_t micro_batch) {

@@ -63,8 +63,8 @@ std::vector<float> whole_tensor(const ParameterTable& table, int tensor, const d
     const TensorPart part = row.part_in(shard.begin, shard.extent);
     std::string mine;
     if (part.extent > 0) {
-      const auto values = Kokkos::create_mirror_view_and_copy(
-          Kokkos::HostSpace(), slice(master.shard(row.unit), part.begin, part.extent));
+      const auto values = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(),
+                                                              slice(master.shard(row.unit), part.begin, part.extent));
       mine.assign(reinterpret_cast<const char*>(values.data()), values.extent(0) * sizeof(float));
     }
     for (const std::string& bytes : dist::gather_text(master.comm(), mine)) {
@@ -79,6 +79,7 @@ std::vector<float> whole_tensor(const ParameterTable& table, int tensor, const d
 namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 36;
+constexpr std::size_t kMostElements = std::size_t{1} << 25;  // of weights in a file, which name the first that differs
 
 std::vector<std::uint64_t> bits_of(const std::vector<double>& values) {
   std::vector<std::uint64_t> bits;
@@ -98,7 +99,10 @@ void write_trace(const std::string& path, const Trace& trace) {
   nlohmann::json json = {{"losses", bits_of(trace.losses)}, {"norms", bits_of(trace.norms)},
                          {"hashes", trace.hashes},          {"tensors", trace.tensors},
                          {"threads", trace.threads},        {"weights", nlohmann::json::array()}};
+  std::size_t elements = 0;
+  for (const auto& tensor : trace.weights) elements += tensor.size();
   for (const auto& tensor : trace.weights) {
+    if (elements > kMostElements) break;
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(tensor.data());
     json["weights"].push_back(nlohmann::json::binary({bytes, bytes + tensor.size() * sizeof(float)}));
   }

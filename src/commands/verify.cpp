@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // verify.cpp: the same steps under every stage, on several numbers of ranks, by every back end, with every bit compared
-// with those of the first layout; or with a trace that another process kept, which may have other threads.
+// with those of the first layout; or with a trace that another process wrote, which may have other threads.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
@@ -40,6 +40,8 @@ std::string row_of(const Layout& layout, const Trace& trace, const std::string& 
                      layout.stage, layout.backend, layout.threads, trace.losses.back(), trace.norms.back(),
                      trace.hash() >> 16U, differs.empty() ? "equal" : "DIFFERS in " + differs);
 }
+
+std::string threads_text(int threads) { return fmt::format("{} thread{}", threads, threads == 1 ? "" : "s"); }
 
 /// The steps under one layout after the other, each compared with the first.
 class Verification {
@@ -122,9 +124,10 @@ void Verification::add(Session& group, const io::Deck& deck, int threads) {
     const std::string differs = difference_from_first(trace, run.engine(), comm);
     if (comm.rank() == 0) std::cout << row_of(layout, trace, differs) << std::flush;
     if (differs.empty() || !difference_.empty()) return;
-    difference_ =
-        fmt::format("{} rank{}, stage {}, {}, {} thread{}: {}", ranks_of(layout), layout.ranks == 1 ? "" : "s",
-                    layout.stage, layout.backend, layout.threads, layout.threads == 1 ? "" : "s", differs);
+    difference_ = fmt::format(
+        "{} rank{}, stage {}, {}, {}{}: {}", ranks_of(layout), layout.ranks == 1 ? "" : "s", layout.stage,
+        layout.backend, threads_text(layout.threads),
+        layout.threads == first_->threads ? "" : " (" + threads_text(first_->threads) + " before)", differs);
   } else {
     keep_weights(trace, run.engine());
     if (comm.rank() == 0) std::cout << row_of(layout, trace, "") << std::flush;
@@ -208,20 +211,16 @@ void print_header(const std::string& deck, std::int64_t steps) {
       escaped(deck), steps, "last loss", "last gradient norm", "weights");
 }
 
-/// What was shown, and with --all what was not.
-void print_end(const VerifyOptions& options, const std::vector<std::int64_t>& counts, int threads, bool has_reference,
-               const Arguments& arguments) {
-  std::cout << fmt::format("\nall stages{} agree bit for bit on {} rank{}", options.all ? " and back ends" : "",
-                           fmt::join(counts, ", "), counts == std::vector<std::int64_t>{1} ? "" : "s");
-  if (has_reference) std::cout << ", and with " << escaped(options.reference);
-  std::cout << "\n";
-  if (options.all && options.reference.empty()) {
-    std::cout << fmt::format(
-        "threads: {} a rank; ./kozero.sh verify --all compares 1 and 2 threads, or give --reference FILE and run this "
-        "once more with another number: {}\n",
-        threads, command_line("verify", arguments, static_cast<int>(counts.back())));
+/// What was shown. `reference_threads` is 0 without a reference.
+void print_end(const VerifyOptions& options, const std::vector<std::int64_t>& counts, int threads,
+               int reference_threads) {
+  std::cout << fmt::format("\nall stages{} agree bit for bit on {} rank{} of {}", options.all ? " and back ends" : "",
+                           fmt::join(counts, ", "), counts == std::vector<std::int64_t>{1} ? "" : "s",
+                           threads_text(threads));
+  if (reference_threads > 0) {
+    std::cout << fmt::format(", and with {} ({})", escaped(options.reference), threads_text(reference_threads));
   }
-  std::cout << std::flush;
+  std::cout << "\n" << std::flush;
 }
 
 }  // namespace
@@ -250,13 +249,7 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
     return train::settings_of(deck, static_cast<int>(counts.back()), data.vocab, data.train->num_samples());
   });
   const int threads = session.runtime().threads();
-  std::string not_compared;  // why the reference is not
-  if (has_reference && reference->threads != threads && kernels::products_depend_on_threads(settings.precision)) {
-    not_compared = fmt::format(
-        "threads: {} a rank are not compared with the {} of {}: bits of products by {} depend on their number\n",
-        threads, reference->threads, options.reference, kernels::product_library());
-    reference.reset();
-  }
+  const int reference_threads = has_reference ? reference->threads : 0;
   Verification verification(data, options.steps, threads, std::move(reference));
 
   if (environment.rank() == 0) print_header(deck.source, options.steps);
@@ -278,12 +271,18 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
     });
   }
   const std::string differs = comm.broadcast_control(verification.first_difference());
-  if (!differs.empty()) throw Error(Failure::internal, "the bits differ: " + differs, Error::Seen::by_all_ranks);
+  if (!differs.empty()) {
+    const std::string reason =
+        kernels::products_depend_on_threads()
+            ? fmt::format("; with run.products = \"library\" the bits of {} depend on the number of threads",
+                          kernels::product_library())
+            : "";
+    throw Error(Failure::internal, "the bits differ: " + differs + reason, Error::Seen::by_all_ranks);
+  }
   dist::agreed(comm, [&] {
     if (comm.rank() != 0) return;
     if (!options.reference.empty() && !has_reference) write_trace(options.reference, verification.first());
-    print_end(options, counts, threads, has_reference && not_compared.empty(), arguments);
-    std::cout << not_compared << std::flush;
+    print_end(options, counts, threads, reference_threads);
   });
 }
 

@@ -220,18 +220,18 @@ std::string library_of_products() {
 
 std::map<std::string, std::string> exactness_of(const Settings& settings, const dist::Communicator& comm) {
   const bool local = settings.zero.accumulation == zero::Accumulation::local;
-  std::map<std::string, std::string> all = {
-      {"train.micro_batch", std::to_string(settings.batch.micro_batch)},
-      {"train.precision", name_of(settings.precision)},
-      {kVocabBlock, std::to_string(settings.model.vocab_block)},
-      {kAccumulation, local ? "local" : "ordered"},
-      {kOrderOfSums, comm.adds_in_order() ? kRankOrder : comm.name()},
-      {"products",
-       with_stored_type(settings.precision, [](auto type) { return kernels::multiplier<decltype(type)>(); })},
-      {"the library of products", library_of_products()}};
+  std::map<std::string, std::string> all = {{"train.micro_batch", std::to_string(settings.batch.micro_batch)},
+                                            {"train.precision", name_of(settings.precision)},
+                                            {kVocabBlock, std::to_string(settings.model.vocab_block)},
+                                            {kAccumulation, local ? "local" : "ordered"},
+                                            {kOrderOfSums, comm.adds_in_order() ? kRankOrder : comm.name()},
+                                            {"products", with_stored_type(settings.precision, [](auto type) {
+                                               return kernels::multiplier<decltype(type)>();
+                                             })}};
+  if (!kHostIsDevice || kernels::products_depend_on_threads()) all["the library of products"] = library_of_products();
   if (local || !comm.adds_in_order()) all["the number of ranks"] = std::to_string(comm.size());
   if (!comm.adds_in_order()) all["zero.shard_group, in ranks"] = std::to_string(settings.ranks_a_group);
-  if (kernels::products_depend_on_threads(settings.precision)) {
+  if (kernels::products_depend_on_threads()) {
     all["the number of threads"] = std::to_string(Device().concurrency());
   }
   return all;

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # test_training_cli.sh KOZERO MPIEXEC INPUTS CASE: what a training run says of itself and keeps: validation, its best
-# checkpoint, provenance, notes on short trials, state on a disk, memory. As test_cli.sh.
+# checkpoint, provenance, notes on short trials, state on a disk, memory; and what verify compares. As test_cli.sh.
 # shellcheck source=tests/commands/cli_case.sh disable=SC2154
 . "$(dirname "$0")/cli_case.sh"
 
@@ -275,6 +275,40 @@ memory() {
   cat errors.txt
   expect 0 '^11$' sh -c 'head -n 11 errors.txt | grep -cE "^-?[01]\.[0-9] per cent"'
   expect 0 '^(-[0-9.]+|[01]\.[0-9]) per cent' tail -n 1 errors.txt
+}
+
+# Back ends and, by way of a trace in a file, threads; a difference with its step, tensor and element.
+verify_all() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny
+  expect 0 '^all stages and back ends agree bit for bit on 1, 2 ranks of 1 thread$' on 2 verify "$@" --all --ranks 1,2 --steps 1
+  lines 1 '^ranks  stage  back end  threads '
+  lines 4 '^ +1 +[0-3] +self +1 .* equal$'
+  lines 8 '^ +1 +[0-3] +(mpi|shm) +1 .* equal$'
+  lines 8 '^ +2 +[0-3] +(mpi|shm) +1 .* equal$'
+  lines 6 '^ +2x1 +[1-3] +(mpi|shm) +1 .* equal$'
+  expect 0 '^all stages agree bit for bit on 1 rank of 1 thread$' "$kozero" verify "$@" --reference trace --steps 2
+  expect 0 '^all stages agree bit for bit on 1 rank of 2 threads, and with trace \(1 thread\)$' "$kozero" verify "$@" \
+    --reference trace --steps 2 run.threads=2
+  lines 4 '^ +1 +[0-3] +self +2 .* equal$'
+  if "$kozero" --version | grep -q oneDNN && [ "$(uname -m)" = x86_64 ]; then
+    # More rows than channels: oneDNN divides the sums of gradients among threads.
+    local wide="model.dim=64 model.seq=256 train.global_batch=8 train.micro_batch=8 run.products=library"
+    export DNNL_MAX_CPU_ISA=AVX2
+    # shellcheck disable=SC2086
+    expect 0 '^all stages agree bit for bit on 1 rank of 1 thread$' "$kozero" verify "$@" $wide --reference of_library --steps 1
+    # shellcheck disable=SC2086
+    expect 1 '^\[rank 0\] error: the bits differ: 1 rank, stage 0, self, 2 threads \(1 thread before\): step 1: .*; with run.products = "library" the bits of oneDNN [0-9.]+ depend on the number of threads$' \
+      "$kozero" verify "$@" $wide --reference of_library --steps 1 run.threads=2
+    unset DNNL_MAX_CPU_ISA
+  fi
+  expect 1 '^\[rank 0\] error: the bits differ: 2 ranks, stage 0, shm, 1 thread: step 1: the weights of wte.weight after it; wte.weight\[0\] is [-0-9.e]+ and was [-0-9.e]+ after step 2$' \
+    on 2 verify "$@" --reference trace --steps 2 optim.weight_decay=0.7
+  lines 4 ' DIFFERS in step 1: '
+  expect 3 '^\[rank 0\] error: trace: it is of another model or another number of steps' "$kozero" verify "$@" --reference trace
+  expect 3 'text/a.txt: no whole trace of verify' "$kozero" verify "$@" --reference text/a.txt
+  expect 2 'verify: ' "$kozero" verify run --replay 3 --all
 }
 
 run_case

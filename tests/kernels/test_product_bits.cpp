@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_product_bits.cpp: the bits of a granule's products depend neither on the number of threads nor on what the other
-// sequences of the batch hold. A granule has M = sequences x T rows, whatever the number of ranks, so that a library
-// that chooses its algorithm by M chooses the same one; a short last granule has its own M on any number of ranks.
+// test_product_bits.cpp: the bits of a granule's products and attention depend neither on the number of threads nor on
+// what the other sequences of the batch hold, with the processor's tile units and without (KOZERO_TILE_UNITS=none).
 //   y = x w^T   dx = dy w   dw = dy^T x         x (M, C)   w (N, C)   y (M, N)
 // A process keeps its number of threads: the program starts itself, and compares the hashes that each process prints.
 #include <sys/wait.h>
@@ -15,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/attention/attention.hpp"
 #include "kernels/matmul/product_tuning.hpp"
 
 #include "product_case.hpp"
@@ -33,7 +33,7 @@ struct Extents {
 };
 
 /// Sequences of odd length; a short granule of one sequence; many rows for few channels, whose sums over rows a library
-/// may share among threads; the channels of a 124M model.
+/// may share among threads; sums in several spans of the loops; the channels of a 124M model.
 std::vector<Extents> granules() {
   std::vector<Extents> all;
   for (const std::int64_t rows : {4 * 33, 33, 7}) {
@@ -42,16 +42,16 @@ std::vector<Extents> granules() {
       all.push_back({rows, outputs, inputs});
     }
   }
-  all.insert(all.end(), {{4096, 64, 48}, {2048, 96, 13}, {8192, 16, 16}, {1024, 768, 768}, {256, 3072, 96}});
+  all.insert(all.end(),
+             {{4096, 64, 48}, {2048, 96, 13}, {8192, 16, 16}, {9001, 40, 17}, {1024, 768, 768}, {256, 3072, 96}});
   return all;
 }
 
 template <class T>
 void print_hashes(const char* products, const char* type, const Extents& of) {
   const auto say = [&](const char* what, const std::vector<float>& values) {
-    const bool is_wide = std::min(of.outputs, of.inputs) >= 24;
-    std::cout << "hash of " << products << (is_wide ? " wide " : " narrow ") << type << " " << what << " " << of.rows
-              << " x " << of.outputs << " x " << of.inputs << ": " << hash_of(values) << "\n";
+    std::cout << "hash of " << products << " " << type << " " << what << " " << of.rows << " x " << of.outputs << " x "
+              << of.inputs << ": " << hash_of(values) << "\n";
   };
   using Stored = Types<T, T>;
   using Summed = Types<float, T>;
@@ -60,6 +60,37 @@ void print_hashes(const char* products, const char* type, const Extents& of) {
   say("dx", product_of(Case<Stored>{of.rows, of.inputs, of.outputs, Op::none, Op::none}, false));
   say("dw", product_of(Case<Summed>{of.outputs, of.inputs, of.rows, Op::transpose, Op::none}, false));
   say("dw +=", product_of(Case<Summed>{of.outputs, of.inputs, of.rows, Op::transpose, Op::none}, true));
+}
+
+template <class T>
+void print_attention_hashes(const char* type) {
+  constexpr std::uint64_t kSamples[] = {5, 9};
+  for (const float dropout : {0.0F, 0.25F}) {
+    for (const std::int64_t positions : {7, 65, 200}) {
+      const AttentionShape shape{.batch = 2,
+                                 .positions = positions,
+                                 .heads = 6,
+                                 .kv_heads = 3,
+                                 .head_dim = 20,
+                                 .dropout = dropout,
+                                 .sample_ids = kSamples};
+      const Filled<T> qkv(reference::numbers<T>(shape.rows() * shape.qkv_columns(), 1));
+      const Filled<T> dy(reference::numbers<T>(shape.rows() * shape.y_columns(), 2));
+      const Filled<T> y(shape.rows() * shape.y_columns()), dqkv(shape.rows() * shape.qkv_columns());
+      const Filled<float> logsumexp(shape.batch * shape.heads * shape.positions);
+      const Filled<float> workspace(attention_workspace<T>(shape));
+      const auto rows_of = [&](const Filled<T>& x, std::int64_t columns) { return x.input(shape.rows(), columns); };
+      const auto sums = logsumexp.matrix(shape.batch * shape.heads, shape.positions);
+      attention_forward(Device(), y.matrix(shape.rows(), shape.y_columns()), sums, rows_of(qkv, shape.qkv_columns()),
+                        shape, workspace.vector());
+      attention_backward(Device(), dqkv.matrix(shape.rows(), shape.qkv_columns()), rows_of(dy, shape.y_columns()),
+                         rows_of(y, shape.y_columns()), Matrix<const float>(sums), rows_of(qkv, shape.qkv_columns()),
+                         shape, workspace.vector());
+      Device().fence();
+      std::cout << "hash of the rule's " << type << " attention of " << positions << " positions, dropout " << dropout
+                << ": " << hash_of(y.values()) << " " << hash_of(dqkv.values()) << "\n";
+    }
+  }
 }
 
 /// What this program prints with other threads and instructions.
@@ -80,15 +111,14 @@ std::vector<std::string> hashes_with(const std::string& environment) {
   return lines;
 }
 
-/// How many lines of another process differ in their numbers, after products that may: the library's own, and with the
-/// rule those that fill no tiles.
+/// How many of the lines that contain `which` differ between two processes.
 int differing(const std::vector<std::string>& first, const std::vector<std::string>& other, const char* which) {
   REQUIRE(first.size() == other.size());
   int count = 0;
   for (std::size_t i = 0; i < first.size(); ++i) {
-    if (first[i].find(which) == std::string::npos) continue;
-    count += first[i] == other[i] ? 0 : 1;
-    if (first[i] != other[i]) UNSCOPED_INFO(first[i] << other[i]);
+    if (first[i].find(which) == std::string::npos || first[i] == other[i]) continue;
+    ++count;
+    UNSCOPED_INFO(first[i] << other[i]);
   }
   return count;
 }
@@ -106,21 +136,22 @@ TEST_CASE("prints the hashes of products", "[.][hashes]") {
     }
   }
   choose_products(Products::fastest);
+  print_attention_hashes<float>("f32");
+  print_attention_hashes<Bfloat16>("bf16");
+  print_attention_hashes<Float16>("fp16");
 }
 
-// oneDNN shares the terms of a sum among threads, which is said where it multiplies (products_depend_on_threads).
-TEST_CASE("products by a tile unit, or by loops, have the same bits on any number of threads", "[product_bits]") {
-  const auto one = hashes_with("OMP_NUM_THREADS=1");
+// Those of run.products = "library" may differ: oneDNN divides the terms of a sum among threads.
+TEST_CASE("products and attention have the same bits on any number of threads", "[product_bits]") {
+  const std::string units = GENERATE("KOZERO_TILE_UNITS=all", "KOZERO_TILE_UNITS=none");
+  const auto one = hashes_with(units + " OMP_NUM_THREADS=1");
   REQUIRE(one.size() > 100);
-  const bool depends = products_depend_on_threads(Precision::f32);
-  const bool is_loops = product_library() == "loops";
-  CHECK(!(depends && is_loops));
   for (const std::string threads : {"2", "3"}) {
-    const auto more = hashes_with("OMP_NUM_THREADS=" + threads);
-    INFO(threads << " threads");
-    if (!depends) CHECK(differing(one, more, "the rule's wide") == 0);
-    if (is_loops) CHECK(differing(one, more, "hash of") == 0);
+    const auto more = hashes_with(units + " OMP_NUM_THREADS=" + threads);
+    INFO(units << ", " << threads << " threads");
+    CHECK(differing(one, more, "the rule's") == 0);
     const int of_library = differing(one, more, "the library's");
+    if (product_library() == "loops") CHECK(of_library == 0);
     if (of_library > 0) {
       WARN(product_library() << ", " << product_instructions() << ": " << of_library
                              << " products have other bits with " << threads << " threads");

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// matmul_host.cpp: who computes a product on the host. The rule: the processor's best tile unit, or the library where
-// there is none and where padding to blocks of 32 x 32 would more than double the work. The library gets copies in
-// float of fp16, which cost more than that padding, and of bf16 where no unit for it is used. A table may say otherwise
-// (product_tuning.hpp): all units and the library are algorithms. Products of at most kFewRows rows are bound by memory
-// bandwidth, and computed by matmul_few_rows.cpp.
+// matmul_host.cpp: the choice of the algorithm for a product on the host. The default: the processor's best tile unit,
+// or the loops if there is none or if padding to blocks of 32 x 32 would more than double the work. The loops multiply
+// copies of fp16 in float, which cost more than that padding. A table may name another unit or the loops
+// (product_tuning.hpp). The bits of all of these do not depend on the number of threads. Products of at most kFewRows
+// rows are bound by memory bandwidth and computed by matmul_few_rows.cpp. With run.products = "library" the library
+// computes all products.
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <kozero/core/precision.hpp>
@@ -24,15 +25,19 @@ std::int64_t padded(std::int64_t extent) { return (extent + kTileRows - 1) / kTi
 
 bool fills_tiles(const ProductShape& shape) { return padded(shape.m) * padded(shape.n) <= 2 * shape.m * shape.n; }
 
-/// Where null is the library.
-const char* name_of(const TileUnit* unit) { return unit == nullptr ? library_name() : unit->name; }
+bool uses_library() { return chosen() == Products::library; }
+
+constexpr const char* kLoops = "loops";
+
+/// Null: the loops.
+const char* name_of(const TileUnit* unit) { return unit == nullptr ? kLoops : unit->name; }
 
 template <class In>
 bool goes_to_tiles(const ProductShape& shape) {
   return tile_unit_in_use<In>() != nullptr && (std::is_same_v<In, Float16> || fills_tiles(shape));
 }
 
-/// Who can multiply, null the library; the rule's own first.
+/// The algorithms for this shape, the default first. Null: the loops.
 template <class In>
 std::vector<const TileUnit*> algorithms_of(const ProductShape& shape) {
   std::vector<const TileUnit*> algorithms;
@@ -42,14 +47,14 @@ std::vector<const TileUnit*> algorithms_of(const ProductShape& shape) {
   return algorithms;
 }
 
-/// The product by a unit or the library.
+/// The product by a unit or, if null, by the loops.
 template <class Out, class In>
 void multiply_by(const TileUnit* unit, const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
                  const Epilogue<Out, In>& epilogue) {
   if (unit != nullptr) {
     multiply_by_tiles(space, *unit, shape, c, a, b, epilogue);
   } else {
-    multiply_by_library(space, shape, c, a, b, epilogue);
+    multiply_by_loops(space, shape, c, a, b, epilogue);
     apply_gelu(space, shape, c, epilogue);
   }
 }
@@ -57,7 +62,6 @@ void multiply_by(const TileUnit* unit, const Device& space, const ProductShape& 
 template <class Out, class In>
 const TileUnit* unit_for(const Device& space, const ProductShape& shape, const In* a, const In* b,
                          const Epilogue<Out, In>& epilogue) {
-  if (chosen() == Products::library) return nullptr;
   static KeptAlgorithms<ProductShape, const TileUnit*> kept;
   return kept.of(shape, [&] {
     const auto algorithms = algorithms_of<In>(shape);
@@ -74,14 +78,17 @@ const TileUnit* unit_for(const Device& space, const ProductShape& shape, const I
 template <class T>
 const TileUnit* tile_unit_in_use() {
   const TileUnits& units = tile_units<T>();
-  return chosen() != Products::library && units.extent > 0 ? &units.unit[0] : nullptr;
+  return !uses_library() && units.extent > 0 ? &units.unit[0] : nullptr;
 }
 
 template <class Space, class Out, class In>
 void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
               const Epilogue<Out, In>& epilogue) {
   const Kokkos::Profiling::ScopedRegion region("kozero::matmul");
-  if (chosen() != Products::library && has_few_rows(shape)) {
+  if (uses_library()) {
+    multiply_by_library(space, shape, c, a, b, epilogue);
+    apply_gelu(space, shape, c, epilogue);
+  } else if (has_few_rows(shape)) {
     multiply_few_rows(space, shape, c, a, b, epilogue);
     apply_gelu(space, shape, c, epilogue);
   } else {
@@ -89,7 +96,7 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
   }
 }
 
-/// Neither the tile units nor the library sum an operand.
+/// No algorithm of the host sums an operand.
 template <class Space, class T>
 bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, Matrix<const T> a, Matrix<const T> b,
                       Operand /*summed*/, Vector<float> /*workspace*/) {
@@ -111,7 +118,7 @@ void choose_products(Products products) { chosen() = products; }
 
 template <class T>
 const char* multiplier() {
-  return name_of(tile_unit_in_use<T>());
+  return uses_library() ? library_name() : name_of(tile_unit_in_use<T>());
 }
 
 template <class Space, class T>
@@ -147,7 +154,7 @@ double product_probe(const Space& space) {
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 std::vector<std::string> known_product_algorithms() {
-  std::vector<std::string> names = {library_name()};
+  std::vector<std::string> names = {kLoops};
   const auto add = [&](const TileUnits& units) {
     for (int i = 0; i < units.extent; ++i) names.emplace_back(units.unit[i].name);
   };
@@ -156,11 +163,7 @@ std::vector<std::string> known_product_algorithms() {
   return names;
 }
 
-bool products_depend_on_threads(Precision precision) {
-  const bool has_unit =
-      with_stored_type(precision, [](auto type) { return tile_unit_in_use<decltype(type)>() != nullptr; });
-  return !has_unit && library_depends_on_threads();
-}
+bool products_depend_on_threads() { return uses_library() && library_depends_on_threads(); }
 
 std::int64_t product_workspace() { return 0; }
 

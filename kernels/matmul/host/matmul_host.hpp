@@ -3,7 +3,8 @@
 // matmul_host.hpp: the algorithms of matmul.hpp on a host, and the scratch memory and task loop that they share.
 //   tiles      blocks of 32 x 32 on the processor's tile unit (AMX, AVX-512)
 //   few rows   M <= kFewRows, as in generation: reads each weight once, on all threads
-//   library    oneDNN, or own loops in a build without it
+//   loops      own loops, on any processor
+//   library    oneDNN, for run.products = "library" alone: its bits depend on the number of threads
 // matmul_host.cpp chooses among them.
 #pragma once
 #include <cstddef>
@@ -52,15 +53,22 @@ class ProductScratch {
   std::int64_t extent_ = 0;
 };
 
-// The host's products without a tile unit: by oneDNN (matmul_onednn.cpp), or in a build without it
-// by loops of our own (matmul_loops.cpp).
+// The host's products without a tile unit (matmul_loops.cpp). Each element is one chain of additions in the order of k,
+// so its bits depend on its row of op(a) and its column of op(b) alone: not on M, N, or the number of threads.
+
+/// multiply() of matmul.hpp without its GELU.
+template <class Out, class In>
+void multiply_by_loops(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+                       const Epilogue<Out, In>& epilogue);
+
+// The library's products (matmul_onednn.cpp). A build without oneDNN uses the loops.
 
 /// "oneDNN", "loops".
 const char* library_name();
 /// Whether its bits depend on the number of threads.
 bool library_depends_on_threads();
 
-/// multiply() of matmul.hpp without its GELU. Throws Error(internal) where the library fails.
+/// multiply() of matmul.hpp without its GELU. Throws Error(internal) if the library fails.
 template <class Out, class In>
 void multiply_by_library(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
                          const Epilogue<Out, In>& epilogue);
@@ -72,8 +80,7 @@ struct Block {
   std::int64_t row;  ///< elements from one row to the next
 };
 
-/// out (m, n) = alpha op(a) op(b) + beta out, on the calling thread alone, in a parallel region too. Aborts where the
-/// library fails.
+/// out (m, n) = alpha op(a) op(b) + beta out by the loops, on the calling thread alone, also in a parallel region.
 void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op op_b, Block<const float> b,
                              std::int64_t m, std::int64_t n, std::int64_t k, float alpha, float beta);
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// matmul_loops.cpp: the host's products where there is no oneDNN, on any processor. Both operands are copied in float
+// matmul_loops.cpp: the host's products without a tile unit, on any processor. Both operands are copied in float
 // into panels, of 6 rows of op(a) and of 16 columns of op(b), k by k; sums of 6 x 16 elements then stay in registers
 // while k runs (Goto, van de Geijn, "Anatomy of high-performance matrix multiplication", 2008, with twelve sums of 8
 // lanes, as AVX2 has room for). The terms of an element are added in the order of k, so its bits depend on its row of a
@@ -71,28 +71,38 @@ void pack_panel(float* panels, const Vectors<T>& from, std::int64_t index) {
   }
 }
 
+// Each copies one vector, so that the compiler keeps it in a register: it copies more through memory.
+Lanes load(const float* from) {
+  Lanes lanes;
+  std::memcpy(&lanes, from, sizeof(lanes));
+  return lanes;
+}
+void store(float* to, Lanes lanes) { std::memcpy(to, &lanes, sizeof(lanes)); }
+
 /// sums (6, 16), rows kSumColumns apart, += or, where `first`, = the products of `steps` steps of two panels.
 void multiply_panels(float* sums, const float* a, const float* b, std::int64_t steps, bool first) {
-  Lanes sum[kPanelRows][2];
-  for (int r = 0; r < kPanelRows; ++r) {
-    for (int l = 0; l < 2; ++l) {
-      if (first) {
-        sum[r][l] = Lanes{};
-      } else {
-        std::memcpy(&sum[r][l], sums + r * kSumColumns + l * kVectorLanes, sizeof(Lanes));
-      }
+  Lanes sum[kPanelRows][2] = {};
+  if (!first) {
+#pragma GCC unroll 6
+    for (int r = 0; r < kPanelRows; ++r) {
+      sum[r][0] = load(sums + r * kSumColumns);
+      sum[r][1] = load(sums + r * kSumColumns + kVectorLanes);
     }
   }
   for (std::int64_t k = 0; k < steps; ++k, a += kPanelRows, b += kPanelColumns) {
-    Lanes right[2];
-    std::memcpy(right, b, sizeof(right));
+    const Lanes low = load(b);
+    const Lanes high = load(b + kVectorLanes);
 #pragma GCC unroll 6
     for (int r = 0; r < kPanelRows; ++r) {
-      sum[r][0] += a[r] * right[0];
-      sum[r][1] += a[r] * right[1];
+      sum[r][0] += a[r] * low;
+      sum[r][1] += a[r] * high;
     }
   }
-  for (int r = 0; r < kPanelRows; ++r) std::memcpy(sums + r * kSumColumns, sum[r], sizeof(sum[r]));
+#pragma GCC unroll 6
+  for (int r = 0; r < kPanelRows; ++r) {
+    store(sums + r * kSumColumns, sum[r][0]);
+    store(sums + r * kSumColumns + kVectorLanes, sum[r][1]);
+  }
 }
 
 /// sums (rows, columns), at most a tile, = or, where not `first`, += products of panels [rows][k][6], [columns][k][16].
@@ -172,8 +182,8 @@ Scratch& scratch() {
 }  // namespace
 
 template <class Out, class In>
-void multiply_by_library(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
-                         const Epilogue<Out, In>& epilogue) {
+void multiply_by_loops(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+                       const Epilogue<Out, In>& epilogue) {
   const bool transposed_a = shape.op_a == Op::transpose;
   const bool transposed_b = shape.op_b == Op::transpose;
   const auto rows = row_vectors(a, transposed_a, transposed_a ? shape.m : shape.k, shape.m, shape.k);
@@ -247,6 +257,24 @@ void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op
   }
 }
 
+#define KOZERO_INSTANTIATE_PRODUCT(name, Out, In) \
+  template void name<Out, In>(const Device&, const ProductShape&, Out*, const In*, const In*, const Epilogue<Out, In>&);
+#define KOZERO_INSTANTIATE(T)                             \
+  KOZERO_INSTANTIATE_PRODUCT(multiply_by_loops, float, T) \
+  KOZERO_INSTANTIATE_PRODUCT(multiply_by_loops, T, T)
+KOZERO_INSTANTIATE_PRODUCT(multiply_by_loops, float, float)
+KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
+#undef KOZERO_INSTANTIATE
+
+#if !defined(KOZERO_HAS_ONEDNN)
+// In a build without oneDNN the loops are the library.
+
+template <class Out, class In>
+void multiply_by_library(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+                         const Epilogue<Out, In>& epilogue) {
+  multiply_by_loops(space, shape, c, a, b, epilogue);
+}
+
 const char* library_name() { return "loops"; }
 
 bool library_depends_on_threads() { return false; }
@@ -255,13 +283,12 @@ std::string product_library() { return "loops"; }
 
 std::string product_instructions() { return ""; }
 
-template void multiply_by_library<float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
-                                                const Epilogue<float, float>&);
-#define KOZERO_INSTANTIATE(T)                                                                                 \
-  template void multiply_by_library<float, T>(const Device&, const ProductShape&, float*, const T*, const T*, \
-                                              const Epilogue<float, T>&);                                     \
-  template void multiply_by_library<T, T>(const Device&, const ProductShape&, T*, const T*, const T*,         \
-                                          const Epilogue<T, T>&);
+#define KOZERO_INSTANTIATE(T)                               \
+  KOZERO_INSTANTIATE_PRODUCT(multiply_by_library, float, T) \
+  KOZERO_INSTANTIATE_PRODUCT(multiply_by_library, T, T)
+KOZERO_INSTANTIATE_PRODUCT(multiply_by_library, float, float)
 KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
+#undef KOZERO_INSTANTIATE
+#endif
 
 }  // namespace kozero::kernels

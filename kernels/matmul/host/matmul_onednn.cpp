@@ -251,14 +251,6 @@ void multiply_by_library(const Device& space, const ProductShape& shape, Out* c,
   }
 }
 
-void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op op_b, Block<const float> b,
-                             std::int64_t m, std::int64_t n, std::int64_t k, float alpha, float beta) {
-  const auto letter = [](Op op) { return op == Op::none ? 'N' : 'T'; };
-  const dnnl_status_t status =
-      dnnl_sgemm(letter(op_a), letter(op_b), m, n, k, alpha, a.data, a.row, b.data, b.row, beta, out.data, out.row);
-  if (status != dnnl_success) Kokkos::abort("kozero::matmul: oneDNN's sgemm failed");
-}
-
 const char* library_name() { return "oneDNN"; }
 
 bool library_depends_on_threads() { return true; }

@@ -2,16 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_units.cpp: which tile units the processor has. It is asked once, before any thread multiplies.
 #include <algorithm>
-#include <chrono>
-#include <cmath>
+#include <cstdlib>
 #include <string_view>
 #include <system_error>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-#include "kernels/matmul/host/tile_product_amx.hpp"
 #include "kernels/matmul/host/tile_product.hpp"
+#include "kernels/matmul/host/tile_product_amx.hpp"
 #endif
 
 #include <kozero/core/precision.hpp>
@@ -24,9 +23,9 @@
 namespace kozero::kernels {
 namespace {
 
-bool grants_amx(const Bfloat16Facts& facts) { return facts.amx && facts.amx_refused == 0 && !facts.amx_wrong; }
-
 #if defined(__x86_64__)
+
+bool grants_amx(const AmxFacts& facts) { return facts.named && facts.refused == 0 && !facts.wrong; }
 
 /// CPUID leaf 7, subleaf 0: EDX bit 22 says amx-bf16, bit 24 amx-tile.
 bool names_amx() {
@@ -83,50 +82,29 @@ constexpr TileUnit kAvx512Pairs = {"AVX-512 BF16", avx512::product_of_bfloat16, 
 constexpr TileUnit kAvx512Floats = {"AVX-512", avx512::product_of_floats, kAvx512Steps, 32, 128, false, nothing,
                                     nothing};
 
-/// The shortest of several times, in seconds, of products of blocks that the first-level cache holds.
-double shortest_time(const TileUnit& unit, double shortest) {
-  constexpr std::int64_t kSteps = 6;
-  constexpr int kProducts = 32;
-  alignas(64) float left[kSteps * kStepBytes / 4];
-  alignas(64) float right[kSteps * kStepBytes / 4];
-  alignas(64) float c[kTileElements];
-  std::fill(std::begin(left), std::end(left), 1.5F);
-  std::fill(std::begin(right), std::end(right), -1.25F);
-  const auto begun = std::chrono::steady_clock::now();
-  for (int i = 0; i < kProducts; ++i) unit.product({c, i == 0 ? nullptr : c, left, right, kSteps});
-  return std::min(shortest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+/// KOZERO_TILE_UNITS=none hides the units: what a processor without them computes can be tested and timed on one with
+/// them.
+bool hides_units() {
+  const char* const units = std::getenv("KOZERO_TILE_UNITS");
+  return units != nullptr && std::string_view(units) == "none";
 }
 
-/// The rates of both, measured in turns.
-void measure(Bfloat16Facts& facts) {
-  constexpr int kTurns = 9;
-  constexpr double kWords = 2.0 * kTileElements * kStepWords * 6 * 32;
-  double pairs = 1.0;
-  double floats = 1.0;
-  for (int turn = 0; turn < kTurns; ++turn) {
-    pairs = shortest_time(kAvx512Pairs, pairs);
-    floats = shortest_time(kAvx512Floats, floats);
-  }
-  facts.pairs = 2.0 * kWords / pairs / 1e9;
-  facts.floats = kWords / floats / 1e9;
+bool has_avx512() {
+  return !hides_units() && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
 }
 
-bool has_avx512() { return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0; }
+// Every processor with AMX has the rounding of AVX-512 BF16 too, which blocks between two products need.
+bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0; }
 
-Bfloat16Facts find_facts() {
-  Bfloat16Facts facts;
-  // Every processor with AMX has the rounding of AVX-512 BF16 too, which blocks between two products need.
-  facts.avx512_bf16 = has_avx512() && __builtin_cpu_supports("avx512bf16") != 0;
-  facts.amx = facts.avx512_bf16 && names_amx();
-  if (facts.amx) facts.amx_refused = amx::refusal();
-  if (facts.amx && facts.amx_refused == 0) facts.amx_wrong = !multiplies_rightly(kAmx);
-  const bool library_is_fast = std::string_view(library_name()) != "loops";
-  if (facts.avx512_bf16 && !grants_amx(facts) && library_is_fast) measure(facts);
+AmxFacts find_facts() {
+  AmxFacts facts{.named = has_avx512_bf16() && names_amx()};
+  if (facts.named) facts.refused = amx::refusal();
+  if (facts.named && facts.refused == 0) facts.wrong = !multiplies_rightly(kAmx);
   return facts;
 }
 
-const Bfloat16Facts& bfloat16_facts() {
-  static const Bfloat16Facts facts = find_facts();
+const AmxFacts& amx_facts() {
+  static const AmxFacts facts = find_facts();
   return facts;
 }
 
@@ -143,10 +121,8 @@ TileUnits find_units<float>() {
 template <>
 TileUnits find_units<Bfloat16>() {
   TileUnits found{};
-  const Bfloat16Facts& facts = bfloat16_facts();
-  if (!uses_bfloat16(facts)) return found;
-  if (grants_amx(facts)) found.unit[found.extent++] = kAmx;
-  add_if_right(found, kAvx512Pairs);
+  if (grants_amx(amx_facts())) found.unit[found.extent++] = kAmx;
+  if (has_avx512_bf16()) add_if_right(found, kAvx512Pairs);
   return found;
 }
 
@@ -157,8 +133,8 @@ TileUnits find_units<Float16>() {
 
 #else
 
-const Bfloat16Facts& bfloat16_facts() {
-  static const Bfloat16Facts facts;
+const AmxFacts& amx_facts() {
+  static const AmxFacts facts;
   return facts;
 }
 
@@ -195,28 +171,15 @@ const TileUnits& tile_units() {
   return units;
 }
 
-bool uses_bfloat16(const Bfloat16Facts& facts) {
-  constexpr double kFaster = 1.4;
-  if (!facts.avx512_bf16) return false;
-  return grants_amx(facts) || facts.floats < kFaster * facts.pairs || facts.floats == 0.0;
-}
-
-std::string note_on_bfloat16(const Bfloat16Facts& facts) {
-  const bool without_amx = facts.amx && !grants_amx(facts);
-  if (!facts.avx512_bf16 || (!without_amx && uses_bfloat16(facts))) return {};
-  std::string note;
-  if (facts.amx_wrong) note = "AMX multiplied wrongly";
-  if (facts.amx_refused != 0) {
-    note = "AMX refused by the kernel (" + std::system_category().message(facts.amx_refused) + ")";
-  }
-  if (facts.floats == 0.0) return note;
-  return note + (note.empty() ? "" : ", ") + "AVX-512 BF16 " + std::to_string(std::lround(facts.pairs)) +
-         " GFLOP/s a thread, AVX-512 of floats " + std::to_string(std::lround(facts.floats));
+std::string note_on_amx(const AmxFacts& facts) {
+  if (facts.wrong) return "AMX multiplied wrongly";
+  if (facts.refused == 0) return {};
+  return "AMX refused by the kernel (" + std::system_category().message(facts.refused) + ")";
 }
 
 template <class T>
 std::string multiplier_note() {
-  return std::is_same_v<T, Bfloat16> ? note_on_bfloat16(bfloat16_facts()) : std::string();
+  return std::is_same_v<T, Bfloat16> ? note_on_amx(amx_facts()) : std::string();
 }
 
 #define KOZERO_INSTANTIATE(T)                \
