@@ -80,9 +80,7 @@ ThreadPlacement thread_placement(const Surroundings& given) {
     placement.text = threads_text(placement.threads) + " on " + named(all) + ", " + reason;
     return placement;
   }
-  for (int thread = 0; thread < placement.threads; ++thread) {
-    placement.cpus.push_back(joined(part_of(share, thread, placement.threads)));
-  }
+  placement.cpus.assign(static_cast<std::size_t>(placement.threads), joined(share));
   placement.text = threads_text(placement.threads) + " bound to " + named(joined(share));
   if (given.sharers > 1) {
     placement.text += ", of " + as_ranges(all) + " shared by " + std::to_string(given.sharers) + " ranks";

@@ -19,32 +19,34 @@ std::vector<CpuSet> plain_cores(int count) {
 
 }  // namespace
 
-TEST_CASE("one rank takes every core, a thread each") {
+TEST_CASE("one rank has as many threads as cores, each of which may use all of them") {
   const auto placement = thread_placement({.cores = plain_cores(2)});
   CHECK(placement.threads == 2);
-  CHECK(placement.cpus == std::vector<CpuSet>{{0}, {1}});
+  CHECK(placement.cpus == std::vector<CpuSet>{{0, 1}, {0, 1}});
   CHECK(placement.text == "2 threads bound to CPUs 0-1");
 }
 
 TEST_CASE("ranks that may use the same cores share them out") {
-  std::vector<CpuSet> taken;
+  CpuSet taken;
   for (int rank = 0; rank < 3; ++rank) {
     const auto placement = thread_placement({.cores = plain_cores(8), .sharers = 3, .sharer = rank});
     CHECK(static_cast<std::size_t>(placement.threads) == placement.cpus.size());
-    taken.insert(taken.end(), placement.cpus.begin(), placement.cpus.end());
+    for (const CpuSet& cpus : placement.cpus) CHECK(cpus == placement.cpus.front());
+    taken.insert(taken.end(), placement.cpus.front().begin(), placement.cpus.front().end());
   }
-  CHECK(taken == plain_cores(8));
+  CHECK(taken == CpuSet{0, 1, 2, 3, 4, 5, 6, 7});
   const auto second = thread_placement({.cores = plain_cores(2), .sharers = 2, .sharer = 1});
   CHECK(second.cpus == std::vector<CpuSet>{{1}});
   CHECK(second.text == "1 thread bound to CPU 1, of 0-1 shared by 2 ranks");
 }
 
-TEST_CASE("a core's hyperthreads stay together, and fewer threads than cores roam in equal parts") {
+TEST_CASE("hyperthreads count as one core, and fewer threads than cores may use all of them") {
   const std::vector<CpuSet> cores = {{0, 4}, {1, 5}, {2, 6}, {3, 7}};
   CHECK(thread_placement({.cores = cores}).threads == 4);
-  CHECK(thread_placement({.cores = cores}).cpus == cores);
+  const CpuSet all = {0, 1, 2, 3, 4, 5, 6, 7};
+  CHECK(thread_placement({.cores = cores}).cpus == std::vector<CpuSet>(4, all));
   const auto two = thread_placement({.cores = cores, .asked_threads = 2});
-  CHECK(two.cpus == std::vector<CpuSet>{{0, 1, 4, 5}, {2, 3, 6, 7}});
+  CHECK(two.cpus == std::vector<CpuSet>(2, all));
   CHECK(two.text == "2 threads bound to CPUs 0-7");
 }
 
