@@ -144,6 +144,36 @@ run_tests() {
   return "$status"
 }
 
+# Copies its input to its output; once nobody reads that any more (`| head`), it drops the rest. A launcher that writes to
+# a closed pipe kills its ranks.
+keep_reading() {
+  trap '' INT TERM HUP USR1 USR2 XCPU
+  cat 2>/dev/null || cat >/dev/null
+}
+
+# train_under LAUNCHER...: ends with the run's own status, which the run writes to a file: the launcher's may be another
+# (docs/reliability.md). The launcher has a process group of its own, and each signal is handed on to it once. Otherwise
+# Ctrl-C would reach it by the terminal too, and a second SIGINT ends a run at once.
+train_under() {
+  local status=0 launcher signal
+  KOZERO_STATUS_FILE=$(mktemp)
+  export KOZERO_STATUS_FILE
+  trap 'rm -f "$KOZERO_STATUS_FILE"' EXIT
+  exec 3>&1 4>&2
+  if [[ -p /dev/stdout ]]; then exec 3> >(keep_reading); fi
+  if [[ -p /dev/stderr ]]; then exec 4> >(keep_reading >&2); fi
+  set -m
+  "$@" </dev/null >&3 2>&4 3>&- 4>&- &
+  launcher=$!
+  set +m
+  exec 3>&- 4>&-
+  for signal in INT TERM USR1 USR2 XCPU; do trap "kill -$signal $launcher" "$signal"; done
+  trap 'kill -TERM $launcher' HUP  # MPICH's launcher dies of SIGHUP
+  while kill -0 "$launcher" 2>/dev/null; do wait "$launcher" && status=0 || status=$?; done
+  if [[ -s $KOZERO_STATUS_FILE ]]; then status=$(cat "$KOZERO_STATUS_FILE"); fi
+  exit "$status"
+}
+
 # run_ranks PRESET RANKS COMMAND...: each rank gets an equal share of the cores, and stays on it while there is one.
 run_ranks() {
   local preset=$1 ranks=$2 cores launcher
@@ -155,7 +185,9 @@ run_ranks() {
     launcher+=(-bind-to "hwthread:$OMP_NUM_THREADS")
   fi
   if [[ -t 1 ]]; then export KOZERO_TERMINAL=${COLUMNS:-$(tput cols 2>/dev/null || echo 80)}; fi  # mpiexec makes it a pipe
-  exec "${launcher[@]}" -n "$ranks" "$(binary_of "$preset")" "$@"
+  launcher+=(-n "$ranks" "$(binary_of "$preset")")
+  if [[ $1 == train ]]; then train_under "${launcher[@]}" "$@"; fi
+  exec "${launcher[@]}" "$@"
 }
 
 # verify_with_threads PRESET RANKS verify ...: with 1 thread per rank, then with 2. A process keeps its number of

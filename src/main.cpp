@@ -6,6 +6,15 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/environment.hpp>
 
+namespace {
+
+void before_libraries(int /*argc*/, char** argv, char** /*environment*/) { kozero::commands::prepare_signals(argv); }
+
+// The loader calls what this section lists before it initializes any library.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)(int, char**, char**) = before_libraries;
+
+}  // namespace
+
 int main(int argc, char** argv) {
   kozero::report_terminate(kozero::dist::known_rank(), nullptr);
   kozero::commands::hand_over(argv);

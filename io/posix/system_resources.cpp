@@ -1,17 +1,18 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // system_resources.cpp: memory from /proc and the control groups, disk space from statvfs(2).
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
-#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
 #include <sstream>
 #include <string>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
@@ -77,6 +78,18 @@ fs::path nearest_existing(const std::string& folder) {
 
 std::string nearest_folder(const std::string& folder) { return nearest_existing(folder).lexically_normal().string(); }
 
+namespace {
+
+/// The largest size of a file that this process may write (`ulimit -f`).
+std::int64_t file_size_limit() {
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return kMost;
+  return static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_cur, kMost));
+}
+
+}  // namespace
+
 std::int64_t free_disk_bytes(const std::string& folder) {
   const fs::path existing = nearest_existing(folder);
   struct statvfs status {};
@@ -84,7 +97,7 @@ std::int64_t free_disk_bytes(const std::string& folder) {
     throw Error(Failure::write, existing.string() + ": cannot ask for its free space: " + errno_text());
   }
   const double bytes = static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize);
-  const auto most = std::numeric_limits<std::int64_t>::max();
+  const auto most = file_size_limit();
   const bool unknown = status.f_blocks == 0 || bytes >= static_cast<double>(most);
   return unknown ? most : static_cast<std::int64_t>(bytes);
 }
@@ -99,7 +112,9 @@ void require_writable(const std::string& folder) {
 }
 
 std::string space_text(std::int64_t needed, std::int64_t free) {
-  return "takes " + with_bytes(needed) + " and " + with_bytes(free) + " are free";
+  const bool is_limit = free == file_size_limit();
+  return "takes " + with_bytes(needed) + " and " + with_bytes(free) +
+         (is_limit ? " is the size limit of a file (ulimit -f)" : " are free");
 }
 
 }  // namespace kozero::io

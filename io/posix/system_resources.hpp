@@ -30,15 +30,15 @@ std::int64_t available_memory();
 /// The folder, or its nearest parent that is there; absolute.
 std::string nearest_folder(const std::string& folder);
 
-/// Bytes that this user can still write to the file system of a folder, which need not exist yet (its parents are
-/// asked). Where the file system does not tell, the largest number. Throws Error(write).
+/// Bytes of a file that this user can still write to a folder, which need not exist yet (its parents are asked): what
+/// is free there, or the size limit of a file if that is less or the file system does not tell. Throws Error(write).
 std::int64_t free_disk_bytes(const std::string& folder);
 
 /// Throws Error(write) where this user cannot make a file in a folder, or where that is not there, in its nearest
 /// parent that is. A file is made and removed.
 void require_writable(const std::string& folder);
 
-/// "takes 1.5 GiB (1612185600 bytes) and 12.0 GiB (12884901888 bytes) are free"
+/// "takes 1.5 GiB (1612185600 bytes) and 12.0 GiB (12884901888 bytes) are free". `free`: free_disk_bytes().
 std::string space_text(std::int64_t needed, std::int64_t free);
 
 }  // namespace kozero::io

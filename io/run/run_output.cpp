@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // run_output.cpp: log lines, progress lines and the lines of metrics.jsonl.
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fmt/format.h>
 #include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
@@ -65,7 +65,15 @@ void Log::say(std::string_view given) {
   if (status_shown_) status("");
   const std::string line = printable_line(given);
   *terminal_ << line << '\n' << std::flush;
+  note_lost_terminal();
   note(line);
+}
+
+void Log::note_lost_terminal() {
+  if (terminal_lacks_lines_ || !file_.is_open() || terminal_->good()) return;
+  terminal_lacks_lines_ = true;
+  interactive_ = false;
+  note("warning      standard output cannot be written any more; training goes on, and its lines are here alone");
 }
 
 void Log::note(std::string_view line) {

@@ -18,7 +18,8 @@ namespace kozero::io {
 
 // What the run tells: rank 0's lines, on the terminal and in log.txt; the log of other ranks writes nothing.
 // A terminal's last line may be a status that comes and goes (a progress bar); said lines appear above it. A log.txt
-// that cannot be written ends no run: the terminal has the lines, and says once that the file lacks them.
+// that cannot be written ends no run: the terminal has the lines, and says once that the file lacks them. If the
+// terminal is lost (`train | head -1`), the file has the lines, and says once that the terminal lacks them.
 
 class Log {
  public:
@@ -46,11 +47,15 @@ class Log {
   [[nodiscard]] bool interactive() const { return interactive_; }
 
  private:
+  /// Notes in the file, once, that the terminal takes no more lines.
+  void note_lost_terminal();
+
   std::ostream* terminal_ = nullptr;
   bool interactive_ = false;
   bool status_shown_ = false;
   LineFile file_;
   bool file_lacks_lines_ = false;
+  bool terminal_lacks_lines_ = false;
 };
 
 /// Columns of the terminal on standard output, 80 where unknown.
@@ -121,8 +126,8 @@ struct StepMetrics {
   std::optional<double> loss_scale;
   bool skipped = false;
   std::int64_t skips_in_a_row = 0;
-  double time = 0.0;   ///< seconds since 1970-01-01 00:00 UTC, at the step's end
-  double epoch = 0.0;  ///< passes over the training data, this step included
+  double time = 0.0;                     ///< seconds since 1970-01-01 00:00 UTC, at the step's end
+  double epoch = 0.0;                    ///< passes over the training data, this step included
   std::int64_t bytes_across_groups = 0;  ///< of bytes_sent, those to other groups of zero.shard_group
 };
 

@@ -7,6 +7,7 @@
 #include "src/bench/bench.hpp"
 
 int main(int argc, char** argv) {
+  kozero::commands::prepare_signals(argv);
   kozero::report_terminate(kozero::dist::known_rank(), nullptr);
   return kozero::commands::run_program(argc, argv, kozero::bench::run);
 }

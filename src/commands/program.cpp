@@ -286,9 +286,7 @@ int status_of(void (*run)(const Environment&, const Arguments&), const Environme
   }
 }
 
-}  // namespace
-
-int run_program(int argc, char** argv, void (*run)(const Environment&, const Arguments&)) {
+int status_of_program(int argc, char** argv, void (*run)(const Environment&, const Arguments&)) {
   try {
     const Arguments arguments(argv + 1, argv + argc);
     if (say_version(arguments)) {
@@ -307,6 +305,14 @@ int run_program(int argc, char** argv, void (*run)(const Environment&, const Arg
     return reported_alone(static_cast<int>(Failure::internal),
                           std::string("the program could not start: ") + error.what());
   }
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, void (*run)(const Environment&, const Arguments&)) {
+  const int status = status_of_program(argc, argv, run);
+  if (status == 0 && dist::known_rank() == 0) tell_exit_status(status);
+  return status;
 }
 
 std::string text_override(const std::string& key, const std::string& value) {

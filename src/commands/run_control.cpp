@@ -47,6 +47,12 @@ std::vector<io::RankProcess> processes_of_all_ranks(dist::Communicator& comm) {
   return processes;
 }
 
+/// The largest number of a stop signal that any rank noted, 0 without one. Collective.
+int largest_signal(dist::Communicator& comm) {
+  const auto signals = dist::from_all_ranks(comm, stop_signal());
+  return *std::max_element(signals.begin(), signals.end());
+}
+
 /// "[rank 1] error: what" without what is before the text.
 std::string text_of(const std::string& line) {
   for (const std::string_view before : {"] error: ", "] "}) {
@@ -111,6 +117,7 @@ std::string RunControl::make_folder(const std::string& continued) {
 void RunControl::enter(const std::string& folder, std::int64_t step) {
   shared_->step = step;
   record_ = std::make_shared<io::RunRecord>(folder, processes_);
+  record_failures();
   dist::agreed(control_, [&] {
     if (control_.rank() != 0) return;
     if (!lock_->note().empty()) log_.say("warning      " + lock_->note());
@@ -118,7 +125,11 @@ void RunControl::enter(const std::string& folder, std::int64_t step) {
     io::clear_failure_notes(folder);
     record_->begin(step);
   });
-  record_failures();
+  // A signal may be ending the job on another rank, which recorded it before status.json said "running".
+  const int signal = largest_signal(control_);
+  if (signal != 0 && control_.rank() == 0) {
+    record_->end({"preempted", "stopped by " + signal_name(signal) + " before the first step", step, kPreempted});
+  }
   watch_peer();
 }
 
@@ -213,9 +224,14 @@ void RunControl::count_step(std::int64_t step, int reason) {
   if (stopped_by_signal()) answer_stop_signal();
 }
 
+void RunControl::count_interruption(const std::string& done, int reason) {
+  discarded_ = done;
+  reason_ = std::max(reason_, reason);
+  if (stopped_by_signal()) answer_stop_signal();
+}
+
 bool RunControl::signal_on_any_rank(dist::Communicator& comm) {
-  const auto signals = dist::from_all_ranks(comm, stop_signal());
-  const int largest = *std::max_element(signals.begin(), signals.end());
+  const int largest = largest_signal(comm);
   reason_ = std::max(reason_, largest);
   if (largest != 0) answer_stop_signal();
   return largest != 0;
@@ -271,9 +287,10 @@ std::string RunControl::command(const std::string& resume) const {
 Error RunControl::stopped(std::int64_t steps, const std::string& saved, const std::string& resume) {
   const std::string why = stopped_by_signal() ? signal_name(reason_) + " came"
                                               : fmt::format("run.max_minutes = {} are over", deck_.run.max_minutes);
+  const std::string discarded = interrupted() ? "; " + discarded_ + " are discarded" : "";
   return {Failure::preempted,
-          fmt::format("stopped after step {} of {}: {}; {}; to go on: {}", shared_->step.load(), steps, why, saved,
-                      command(resume)),
+          fmt::format("stopped after step {} of {}: {}{}; {}; to go on: {}", shared_->step.load(), steps, why,
+                      discarded, saved, command(resume)),
           Error::Seen::by_all_ranks};
 }
 

@@ -66,6 +66,9 @@ class RunControl {
   [[nodiscard]] std::function<int()> request();
   /// `step` is done, and the ranks agreed on `reason` in it.
   void count_step(std::int64_t step, int reason);
+  /// The ranks agreed on `reason` within a step, which is discarded: `done` says how much of it.
+  void count_interruption(const std::string& done, int reason);
+  [[nodiscard]] bool interrupted() const { return !discarded_.empty(); }
   /// Why the run stops; stop_reason::kNone while it does not.
   [[nodiscard]] int reason() const { return reason_; }
   [[nodiscard]] bool stopped_by_signal() const { return reason_ > 0 && reason_ <= stop_reason::kLastSignal; }
@@ -106,13 +109,14 @@ class RunControl {
   dist::Communicator& control_;
   io::Log& log_;
   StartedAs started_;
-  std::unique_ptr<io::RunLock> lock_;  // rank 0's
+  std::unique_ptr<io::RunLock> lock_;             // rank 0's
   std::vector<io::RankProcess> processes_;        // of all ranks
   std::vector<std::string> notes_on_run_before_;  // rank 0's
   std::shared_ptr<const io::RunRecord> record_;
   struct Shared;
   std::shared_ptr<Shared> shared_;  // with the threads that report
   int reason_ = stop_reason::kNone;
+  std::string discarded_;  // "3 of 16 micro-steps of step 42"; "" if no step was interrupted
   std::unique_ptr<LifeBoard> board_;
   std::unique_ptr<PeerWatch> peer_;
   std::string folder_lost_;

@@ -1,6 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // stop_signals.hpp: the signals that ask a training run to save and stop (run.stop_signals).
+//   prepare_signals(argv)             before libraries are initialized: blocks the signals, for all threads
+//   await_stop_signals(arguments)     before MPI is up: starts the thread that takes them
+//   end_at_stop_signal(where)         nothing is there to be saved: a signal ends the job at once, with status 75
+//   note_stop_signals()               steps are computed: stop_signal() names the signal, the ranks agree on a step
+// There is no signal handler. oneDNN's generated code keeps data below the stack pointer in a workspace on the heap, so
+// a handler on the thread's own stack would overwrite the heap. Every thread blocks the signals instead, and a single
+// thread reads them from a signalfd(2). SIGINT after a noted signal ends the job at once, with status 130. A signal
+// that the deck does not list has its default action.
 #pragma once
 #include <functional>
 #include <string>
@@ -8,19 +16,12 @@
 
 namespace kozero::commands {
 
-// Signals that ask a training run to stop (run.stop_signals).
-//   await_stop_signals(arguments)     main, before MPI is up: from here on no stop signal kills a `train`
-//   end_at_stop_signal(where)         nothing is there to be saved: a signal ends the job at once, with status 75
-//   note_stop_signals()               steps are computed: stop_signal() names the signal, the ranks agree on a step
-// A handler stores the signal's number and wakes a thread, which does the rest. SIGINT after a noted signal ends the
-// job at once, with status 130. A signal that was ignored when the program started (nohup) stays ignored.
-
 /// How a signal ends this process's job.
 struct StopActions {
   int rank = 0;
-  std::string command;                         ///< to run again; "" where it is not known yet
+  std::string command;                         ///< to run again; "" while it is not known
   void (*end)(int status) = nullptr;           ///< ends all ranks; nullptr: this process is alone
-  std::function<void(int signal)> unanswered;  ///< a noted signal was not answered by the ranks' agreement for 2 s
+  std::function<void(int signal)> unanswered;  ///< called if the ranks have not agreed on a noted signal after 2 s
 };
 
 void set_stop_actions(StopActions actions);
@@ -30,9 +31,9 @@ void keep_stop_signals(const std::vector<std::string>& names);
 
 /// `where`: "before the first step". A signal that was noted before ends the job now.
 void end_at_stop_signal(const std::string& where);
-/// Where a signal is ending the job already, this does not return.
+/// Does not return if a signal is ending the job already.
 void note_stop_signals();
-/// The run is complete. Where a signal is ending the job already, this does not return.
+/// The run is complete. Does not return if a signal is ending the job already.
 void ignore_stop_signals();
 
 /// The number of the signal that was noted, 0 without one.

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fmt/format.h>
 #include <new>
 #include <numeric>
 
@@ -178,7 +178,7 @@ void TrainingRun::run_to_the_end() {
   mesh_.reset();
   run_.begin_steps();
   train_all_steps();
-  if (run_.stopped_by_signal()) stop_by_signal();
+  if (run_.stopped_by_signal() || run_.interrupted()) stop_at_once();
   say_memory();
   save_weights();
   saving_->finish();
@@ -192,25 +192,41 @@ void TrainingRun::run_to_the_end() {
   run_.finish();
 }
 
-void TrainingRun::stop_by_signal() {
-  if (deck_.checkpoint.every == 0) save_weights();
+void TrainingRun::stop_at_once() {
+  if (deck_.checkpoint.every == 0 && summary_.steps > 0) save_weights();
   saving_->finish();
   run_.require_outputs();
   throw stopped();
 }
 
+void TrainingRun::save_before_interruption(const train::StepResult& interrupted) {
+  run_.count_interruption(fmt::format("{} of {} micro-steps of step {}", interrupted.interrupted_after,
+                                      interrupted.micro_steps, interrupted.step),
+                          interrupted.request);
+  if (deck_.checkpoint.every == 0 || summary_.steps == 0 || run_.reason() == stop_reason::kFolderLost) return;
+  saving_->finish();  // of this step, perhaps
+  const std::string checkpoint = io::checkpoint_folder(folder_, summary_.steps);
+  is_saved_already_ =
+      dist::from_first_rank(control_, [&] { return std::string(io::is_folder(checkpoint) ? "there" : ""); }) == "there";
+  if (is_saved_already_) return;
+  identify_data();
+  saving_->save(record_after(summary_.steps, engine_->loss_scaler()), small_files_, true);
+}
+
 std::string TrainingRun::saved_text() const {
+  if (summary_.steps == 0) return "no step is complete, so nothing is saved";
   if (deck_.checkpoint.every == 0) {
     return "its weights are in " + path_of(train::kWeightsFile) +
            ", but without checkpoint.every not the optimizer's state";
   }
-  return saving_->saved_step() == summary_.steps ? "its checkpoint is " + io::checkpoint_folder(folder_, summary_.steps)
-                                                 : "its checkpoint could not be saved, older ones are as they were";
+  return is_saved_already_ || saving_->saved_step() == summary_.steps
+             ? "its checkpoint is " + io::checkpoint_folder(folder_, summary_.steps)
+             : "its checkpoint could not be saved, older ones are as they were";
 }
 
 Error TrainingRun::stopped() {
-  return run_.stopped(settings_.steps, saved_text(),
-                      deck_.checkpoint.every == 0 ? path_of(train::kWeightsFile) : "auto");
+  const bool has_weights_only = deck_.checkpoint.every == 0 && summary_.steps > 0;
+  return run_.stopped(settings_.steps, saved_text(), has_weights_only ? path_of(train::kWeightsFile) : "auto");
 }
 
 void TrainingRun::stop_without_metrics() {
@@ -287,6 +303,10 @@ void TrainingRun::train_all_steps() {
     engine_->timeline().clear();
     const auto step_start = Clock::now();
     const train::StepResult result = engine_->step(step, run_.request());
+    if (result.interrupted_after > 0) {
+      save_before_interruption(result);
+      break;
+    }
     const double seconds = seconds_since(step_start);
     tokens_ += result.tokens;
     if (step == first) summary_.first_loss = result.loss;

@@ -53,8 +53,10 @@ class TrainingRun {
   /// Brings the data's identity up to date, for a checkpoint. Collective.
   void identify_data();
   void run_to_the_end();
-  /// After a stop signal: the step's checkpoint, or the weights, and nothing more.
-  [[noreturn]] void stop_by_signal();
+  /// After a stop signal, or within a step: the step's checkpoint, or the weights, and nothing more.
+  [[noreturn]] void stop_at_once();
+  /// The ranks agreed to stop within a step: the state is that of the step before, which is saved if it was not.
+  void save_before_interruption(const train::StepResult& interrupted);
   /// The run ends before its last step, in good order: what it leaves, and the command that goes on.
   [[nodiscard]] Error stopped();
   /// "its checkpoint is run/step_000000012": what is left for a resume. Called after the last save.
@@ -101,6 +103,7 @@ class TrainingRun {
   dist::MeshCommunicators mesh_;
   std::unique_ptr<train::Engine> engine_;
   std::optional<Saving> saving_;
+  bool is_saved_already_ = false;  ///< the checkpoint of an interruption was there, such as the one resumed from
   std::optional<train::Validation> validation_;
   std::optional<train::Evaluation> last_evaluation_;  ///< of the newest step's state; none where it was not measured
   std::int64_t tokens_ = 0;                           ///< predicted so far

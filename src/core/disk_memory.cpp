@@ -119,7 +119,7 @@ void report_bus_errors(const std::string& who, const void* first, std::int64_t b
   if (errors.text.empty()) {
     struct sigaction action = {};
     action.sa_sigaction = end_by_bus_error;
-    action.sa_flags = SA_SIGINFO;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigaction(SIGBUS, &action, &errors.before);
   }
   errors.text = "[" + who + "] error: a page of zero.offload_dir cannot be had (SIGBUS): the disk fails, or its file " +

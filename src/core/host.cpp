@@ -1,8 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// host.cpp: the CPUs of this process, asked of the scheduler, of OpenMP and of /sys.
+// host.cpp: the CPUs of this process, asked of the scheduler, of OpenMP and of /sys; stacks for signal handlers.
 #include <sched.h>
+#include <sys/auxv.h>
 #include <algorithm>
+#include <csignal>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -99,6 +102,35 @@ bool bind_this_thread(const CpuSet& cpus) {
   for (const int cpu : cpus) CPU_SET(cpu, &set);
   return sched_setaffinity(0, sizeof(set), &set) == 0;
 }
+
+namespace {
+
+/// The thread's stack for signal handlers, until the thread ends.
+class SignalStack {
+ public:
+  SignalStack() {
+    stack_t now{};
+    if (sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;
+    // The system's minimum holds the registers, of which AVX-512 and AMX have several KiB.
+    memory_.resize(static_cast<std::size_t>(MINSIGSTKSZ) + getauxval(AT_MINSIGSTKSZ) + kForHandlers);
+    const stack_t mine{memory_.data(), 0, memory_.size()};
+    sigaltstack(&mine, nullptr);
+  }
+  ~SignalStack() {
+    const stack_t none{nullptr, SS_DISABLE, 0};
+    if (!memory_.empty()) sigaltstack(&none, nullptr);
+  }
+  SignalStack(const SignalStack&) = delete;
+  SignalStack& operator=(const SignalStack&) = delete;
+
+ private:
+  static constexpr std::size_t kForHandlers = 32 << 10;
+  std::vector<std::byte> memory_;
+};
+
+}  // namespace
+
+void use_signal_stack() { thread_local const SignalStack kStack; }
 
 void run_on_any_cpu() {
   const cpu_set_t all = cpus_of_all_threads();

@@ -132,7 +132,7 @@ struct Watch {
   bool ending = false;
   bool running = false;
   std::thread thread;
-  void (*on_abort_before)(int) = SIG_DFL;
+  struct sigaction on_abort_before {};
 };
 
 /// Never destroyed: its thread may outlive main's.
@@ -203,7 +203,10 @@ Watchdog::Watchdog() {
   mine.running = true;
   mine.ending = false;
   mine.thread = std::thread(run);
-  mine.on_abort_before = std::signal(SIGABRT, on_abort);
+  struct sigaction action {};
+  action.sa_handler = on_abort;
+  action.sa_flags = SA_ONSTACK | SA_RESTART;  // host.hpp, use_signal_stack()
+  sigaction(SIGABRT, &action, &mine.on_abort_before);
 }
 
 Watchdog::~Watchdog() {
@@ -215,7 +218,7 @@ Watchdog::~Watchdog() {
   }
   mine.wake.notify_all();
   mine.thread.join();
-  std::signal(SIGABRT, mine.on_abort_before);
+  sigaction(SIGABRT, &mine.on_abort_before, nullptr);
 }
 
 BlockingCall::BlockingCall(const char* name) {

@@ -131,6 +131,7 @@ Runtime::Runtime(std::int64_t threads, const dist::Environment& environment)
   if (gpus > 0) placement_.text += ", " + device_name();
   bind_threads();
   on_each_thread("kozero::flush_denormals", placement_.threads, [](const int) { flush_denormals(); });
+  on_each_thread("kozero::use_signal_stack", placement_.threads, [](const int) { use_signal_stack(); });
 }
 
 std::string Runtime::crowding() const { return kHostIsDevice ? placement_.crowding : ""; }
@@ -178,10 +179,9 @@ std::string apply_tuning(const io::Deck& deck, dist::Communicator& comm) {
   const std::string mine =
       dist::agreed(comm, [&] { return reads ? io::read_whole_file(path, kLargestFile) : std::string(); });
   const std::string text = given ? comm.broadcast_control(mine) : "";
-  dist::agreed(
-      comm, [&] {
-        kernels::use_product_algorithms(given ? algorithms_in(text, path) : kernels::ProductAlgorithms(), path);
-      });
+  dist::agreed(comm, [&] {
+    kernels::use_product_algorithms(given ? algorithms_in(text, path) : kernels::ProductAlgorithms(), path);
+  });
   return text;
 }
 

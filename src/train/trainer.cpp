@@ -33,6 +33,19 @@ zero::StateMemory state_memory(const Settings& settings, MemorySource* offloaded
   return {where(settings.offload.optimizer), where(settings.offload.parameters)};
 }
 
+// A step of hours must not make a run deaf to signals and run.max_minutes, so the ranks also agree on a stop between
+// micro-steps. An agreement makes the ranks wait for each other, so normal steps must not have any. All ranks know the
+// slowest rank's time of a micro-step, which travels with the losses, and derive from it after which micro-steps to
+// agree: those are about kBetweenRequests apart. A step that is shorter has no agreement. Only the first step, whose
+// pace is unknown, has one after its first micro-step. A step that ends within kBetweenRequests is completed. The
+// bound is well below the 30 s that batch systems grant.
+constexpr double kBetweenRequests = 2.0;  // seconds
+
+int micro_steps_between_requests(double micro_step_s) {
+  constexpr double kMost = 1e9;
+  return static_cast<int>(std::clamp(kBetweenRequests / std::max(micro_step_s, 1.0 / kMost), 1.0, kMost));
+}
+
 zero::Config zero_config(const Settings& settings) {
   zero::Config config = settings.zero;
   config.trains = settings.use == Use::training;
@@ -150,8 +163,10 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
   if (checks(step) && !check_->recorded()) record_state(step);
   const Granules granules(sampler_->positions(step), loader_->micro_batch());
   const int micro_steps = granules.micro_steps(comm_.size());
-  StepResult result{.step = step, .tokens = sampler_->positions(step).count * config_.seq};
+  StepResult result{.step = step, .tokens = sampler_->positions(step).count * config_.seq, .micro_steps = micro_steps};
   result.loss_scale = config_.loss_scaler.scale();
+  const auto start = Clock::now();
+  int next_request = micro_step_s_ == 0.0 ? 1 : micro_steps_between_requests(micro_step_s_);
   const float factor = static_cast<float>(result.loss_scale) / static_cast<float>(result.tokens);
   for (int micro_step = 0; micro_step < micro_steps; ++micro_step) {
     state_.gradients().begin_micro_step({micro_step, micro_steps, granules.busy_ranks(micro_step, comm_.size())});
@@ -159,12 +174,20 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
         batch(step, granules.granule(std::int64_t{micro_step} * comm_.size() + comm_.rank()));
     auto timer = timeline_.phase("forward_backward");
     model_->forward_backward(state_, micro_batch, factor, &losses_(static_cast<std::size_t>(micro_step)));
+    const int done = micro_step + 1;
+    if (!request || done != next_request || done == micro_steps) continue;
+    result.request = request_of_any_rank(request, start, done);
+    next_request += micro_steps_between_requests(micro_step_s_);
+    if (result.request == 0 || (micro_steps - done) * micro_step_s_ < kBetweenRequests) continue;
+    state_.finish_gradients();  // ends the transfers; nobody reads the gradients, and the next step overwrites them
+    result.interrupted_after = done;
+    return result;
   }
   {
     auto timer = timeline_.phase("reduce");
     state_.finish_gradients();
     result.grad_norm = state_.gradients().norm() / result.loss_scale;  // waits: losses_ can be read from here on
-    gather_loss(request, granules.count(), micro_steps, result);
+    gather_loss(request, granules.count(), start, result);
   }
   if (checks(step)) {
     auto timer = timeline_.phase("check");
@@ -191,18 +214,41 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
 }
 
 template <class Scalar>
-void Trainer<Scalar>::gather_loss(const std::function<int()>& request, std::int64_t granules, int micro_steps,
+int Trainer<Scalar>::request_of_any_rank(const std::function<int()>& request, Clock::time_point start, int done) {
+  struct Report {
+    std::int64_t request;
+    double micro_step_s;
+  };
+  const std::int64_t asked = request();
+  const std::chrono::duration<double> passed = Clock::now() - start;
+  int largest = 0;
+  micro_step_s_ = 0.0;
+  for (const Report& report : dist::from_all_ranks(comm_, Report{asked, passed.count() / done})) {
+    largest = std::max(largest, static_cast<int>(report.request));
+    micro_step_s_ = std::max(micro_step_s_, report.micro_step_s);
+  }
+  return largest;
+}
+
+template <class Scalar>
+void Trainer<Scalar>::gather_loss(const std::function<int()>& request, std::int64_t granules, Clock::time_point start,
                                   StepResult& result) {
   struct Report {
     double loss;
+    double micro_step_s;
     std::int64_t request;
   };
   std::vector<Report> mine;
   const std::int64_t asked = request ? request() : 0;
-  for (int m = 0; m < micro_steps; ++m) mine.push_back({losses_(static_cast<std::size_t>(m)), asked});
+  const std::chrono::duration<double> passed = Clock::now() - start;
+  for (int m = 0; m < result.micro_steps; ++m) {
+    mine.push_back({losses_(static_cast<std::size_t>(m)), passed.count() / result.micro_steps, asked});
+  }
   std::vector<double> losses;
+  micro_step_s_ = 0.0;
   for (const Report& report : dist::from_all_ranks(comm_, mine)) {
     losses.push_back(report.loss);
+    micro_step_s_ = std::max(micro_step_s_, report.micro_step_s);
     result.request = std::max(result.request, static_cast<int>(report.request));
   }
   result.loss = sum_over_granules(losses, comm_.size(), granules) / static_cast<double>(result.tokens);

@@ -7,6 +7,7 @@
 // Gradients are those of the loss times its scale (engine.hpp). The norm and the gradients that the update uses are
 // unscaled.
 #pragma once
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -55,8 +56,13 @@ class Trainer final : public Engine {
   [[nodiscard]] zero::ShardedState<Scalar>& state() { return state_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   /// Sets result.loss, summed over all ranks in granule order, and result.request, the maximum over ranks.
-  void gather_loss(const std::function<int()>& request, std::int64_t granules, int micro_steps, StepResult& result);
+  void gather_loss(const std::function<int()>& request, std::int64_t granules, Clock::time_point start,
+                   StepResult& result);
+  /// The largest request of any rank, after `done` micro-steps of the step. Collective.
+  [[nodiscard]] int request_of_any_rank(const std::function<int()>& request, Clock::time_point start, int done);
   [[nodiscard]] model::Batch batch(std::int64_t step, const Share& now);
   [[noreturn]] void refuse_non_finite(const StepResult& result) const;
   void update(const StepResult& result);
@@ -75,10 +81,10 @@ class Trainer final : public Engine {
   std::vector<UnitRange> update_ranges_;
   std::unique_ptr<optim::Optimizer<Scalar>> optimizer_;  // null unless training
   std::vector<UpdatePart> update_parts_;
-  std::int64_t pages_bytes_ = 0;                         // memory for pages of state on disk
-  std::unique_ptr<PageStream> pages_;                    // state on disk; set by train_on
-  std::unique_ptr<HostUpdate<Scalar>> host_update_;      // set if optimizer state is in host memory
-  std::unique_ptr<BatchLoader> loader_;                  // null for generation
+  std::int64_t pages_bytes_ = 0;                     // memory for pages of state on disk
+  std::unique_ptr<PageStream> pages_;                // state on disk; set by train_on
+  std::unique_ptr<HostUpdate<Scalar>> host_update_;  // set if optimizer state is in host memory
+  std::unique_ptr<BatchLoader> loader_;              // null for generation
   std::unique_ptr<Staging> staging_;
 
   const Sampler* sampler_ = nullptr;  // set by train_on, as all members below
@@ -87,6 +93,7 @@ class Trainer final : public Engine {
   std::int64_t skips_in_a_row_ = 0;
   std::unique_ptr<StateCheck<Scalar>> check_;  // null if check_every is 0
   HostScalars losses_;                         // per micro-step, summed over this rank's tokens
+  double micro_step_s_ = 0.0;                  // the slowest rank's, equal on all ranks; 0: not known yet
 };
 
 }  // namespace kozero::train

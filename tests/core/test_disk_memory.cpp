@@ -15,6 +15,7 @@
 
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include <kozero/core/ledger.hpp>
 
 using namespace kozero;
@@ -154,6 +155,24 @@ TEST_CASE("a disk that does not give its bytes back is an error of the stream, a
   CHECK(WEXITSTATUS(status) == static_cast<int>(Failure::input));
   CHECK(said.starts_with("[rank 5] error: a page of zero.offload_dir cannot be had"));
 }
+
+#if defined(__x86_64__)
+TEST_CASE("a disk's error is reported where the stack pointer points nowhere, as in oneDNN's generated code") {
+  DiskMemory disk(".", "rank 5");
+  MemoryLedger ledger;
+  const auto values = ledger.take<float>(Memory::optimizer, "exp_avg", 8 * kPage, disk);
+  REQUIRE(truncate(open_file().c_str(), 0) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    use_signal_stack();
+    asm volatile("mov $64, %%rsp\n\tmovl $0, (%0)" : : "r"(values.data()) : "memory");
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == static_cast<int>(Failure::input));
+}
+#endif
 
 TEST_CASE("no room, no folder that may be written, and a file system in memory are refused before anything is used") {
   const auto refusal = [](const std::string& folder, std::int64_t bytes) {

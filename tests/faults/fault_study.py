@@ -6,6 +6,8 @@ A trial starts a job of two ranks that goes on from a checkpoint of step 2 to st
 for its end and then runs the same command until the training is done. CASE:
   kills         SIGKILL or SIGSTOP of a rank, of all ranks or of mpiexec, over phases, back ends and ZeRO stages
   signals       SIGTERM, SIGINT, SIGUSR1 or SIGHUP at random moments to a rank, to a job of one process, or to mpiexec
+  moments       1 or 20 stop signals at random moments of steps: models of several sizes, 1 and 2 ranks, both back ends, and
+                products by oneDNN, whose generated code points the stack into the heap. Each must save, with status 75
   double_starts the same command twice on one folder
 Nothing is lost: the run goes on from a checkpoint no older than the last one that was said to be complete, and the hashes
 of the final datasets are those of a run that nothing happened to. Every failing run says at least one line with "[rank",
@@ -256,6 +258,34 @@ def signals(study, options):
     study.report("signals")
 
 
+def moments(study, options):
+    cases = list(itertools.product((64, 128, 256), ((0, "auto"), (RANKS, "mpi"), (RANKS, "shm")), ("fastest", "library"), (1, 20)))
+    study.chance.shuffle(cases)
+    for dim, (ranks, backend), products, count in itertools.islice(itertools.cycle(cases), options.count):
+        number = study.chance.choice((signal.SIGTERM, signal.SIGUSR1))
+        name = f"{count} {number.name}, dim {dim}, {max(ranks, 1)} ranks, {backend}, products {products}"
+        run = study.folder / "run"
+        shutil.rmtree(run, ignore_errors=True)
+        job = study.start(run, "run.steps=100000", "checkpoint.every=100000", "train.eval_every=0", "model.layers=2", f"model.dim={dim}",
+                          "model.heads=4", "model.seq=64", f"comm.backend={backend}", f"run.products={products}", "log.every=1",
+                          ranks=ranks)
+        job.until(lambda: re.search(r"^step [2-9]", job.said(), re.M) is not None, MARGIN_S)
+        time.sleep(study.chance.uniform(0.0, 0.1))
+        target = [study.chance.choice(sorted(job.ranks().values()))]
+        for _ in range(count):
+            send(number, target)
+            time.sleep(study.chance.uniform(0.0, 0.0002))
+        status, seconds = job.wait(TIMEOUT_S + MARGIN_S)
+        said = job.said()
+        study.expect(status == 75, f"{name}: status {status}, wanted 75", said[-2000:])
+        done = re.findall(rf"^\[rank 0\] stopped after step (\d+) of 100000: {number.name} came; its checkpoint is", said, re.M)
+        saved = len(done) == 1 and len(datasets(run, int(done[0]))) > 0
+        study.expect(saved and state_of(run) == "preempted", f"{name}: nothing saved, state {state_of(run)}", said[-2000:])
+        study.row(signal=number.name, count=count, dim=dim, ranks=max(ranks, 1), backend=backend, products=products, status=status,
+                  seconds=round(seconds, 2))
+    study.report("moments")
+
+
 def double_starts(study, options):
     for _ in range(options.count):
         run = study.fresh()
@@ -279,7 +309,7 @@ def double_starts(study, options):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("case", choices=("kills", "signals", "double_starts"))
+    parser.add_argument("case", choices=("kills", "signals", "moments", "double_starts"))
     for name in ("kozero", "mpiexec", "deck"):
         parser.add_argument(name)
     parser.add_argument("--count", type=int, default=10)

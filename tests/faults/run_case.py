@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
-"""run_case.py: jobs on a small model that a case of test_run_control.py starts, signals and watches.
+"""run_case.py: jobs on a small model that a case of test_run_control.py or test_stopping.py starts, signals and watches.
 
 A Job is one `kozero train` under the launcher; a Case has a folder, its jobs and the count of what was not as expected.
 """
+import argparse
 import contextlib
 import json
 import os
@@ -12,6 +13,8 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 
 SMALL = ["model.layers=2", "model.dim=16", "model.heads=2", "model.seq=16", "train.global_batch=4", "train.micro_batch=2",
@@ -29,10 +32,10 @@ class Lost(Exception):
 class Job:
     """A command under way: on ranks under mpiexec, or alone where ranks is 1."""
 
-    def __init__(self, case, arguments, ranks, environment):
+    def __init__(self, case, arguments, ranks, prefix, environment):
         launcher = [*case.options.mpiexec.split(), "-n", str(ranks)] if ranks > 1 else []
         self.output = open(case.folder / f"said.{case.number()}", "w+", errors="replace")
-        self.process = subprocess.Popen([*launcher, case.options.kozero, *arguments], stdout=self.output, cwd=case.folder,
+        self.process = subprocess.Popen([*prefix, *launcher, case.options.kozero, *arguments], stdout=self.output, cwd=case.folder,
                                         stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                         env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", **environment})
 
@@ -90,8 +93,9 @@ class Case:
     def arguments(self, *overrides):
         return ["train", self.options.deck, *SMALL, 'data.text=["text"]', "run.dir=run", *overrides]
 
-    def start(self, *overrides, ranks=2, **environment):
-        return Job(self, self.arguments(*overrides), ranks, environment)
+    def start(self, *overrides, ranks=2, prefix=(), **environment):
+        """`prefix`: words before the command, such as "nohup"."""
+        return Job(self, self.arguments(*overrides), ranks, prefix, environment)
 
     def expect(self, holds, what, said=""):
         if not holds:
@@ -170,3 +174,33 @@ class Case:
 
     def clear(self):
         shutil.rmtree(self.run, ignore_errors=True)
+
+
+def blocks(pid, kind):
+    """Whether the process is kozero's and its first thread blocks the signal: from then on a stop signal is answered."""
+    with contextlib.suppress(OSError):
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        return status.startswith("Name:\tkozero") and kind in signals_in(status, "SigBlk")
+    return False
+
+
+def signals_in(status, name):
+    """The signals of a mask in a file /proc/PID/status."""
+    mask = int(re.search(rf"^{name}:\s*([0-9a-f]+)", status, re.M)[1], 16)
+    return {number for number in range(1, 65) if mask >> (number - 1) & 1 == 1}
+
+
+def run_one_case(cases):
+    """A test program's main: runs the case that the command line names, a function of `cases`."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("case")
+    for name in ("kozero", "mpiexec", "preload", "deck"):
+        parser.add_argument(name)
+    parser.add_argument("--times", type=int)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        case = Case(options, pathlib.Path(folder))
+        with contextlib.suppress(Lost):
+            cases[options.case](case)
+    print("all as expected" if case.failures == 0 else f"{case.failures} were not as expected")
+    sys.exit(case.failures > 0)

@@ -4,22 +4,15 @@
 of their disk. Each function below whose docstring begins "case:" is a case; N repeats the random ones. Exit status 0: all
 as expected.
 """
-import argparse
-import contextlib
 import fcntl
 import json
 import os
-import pathlib
-import random
 import re
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
-import time
 
-from run_case import FOREVER, Lost, Case
+from run_case import FOREVER, run_one_case
 
 
 def lock(case):
@@ -75,99 +68,6 @@ def double_start(case):
         verified = subprocess.run([case.options.kozero, "inspect", case.run, "--verify"], capture_output=True, text=True,
                                   check=False)
         case.expect(verified.returncode == 0, f"double start {i}: a broken checkpoint", verified.stderr)
-
-
-def signals(case):
-    """case: each stop signal: one step's checkpoint, status 75, and a command that goes on with the bits of one run."""
-    kinds = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP]
-    for i in range(case.options.times or 4):
-        case.clear()
-        kind, ranks = kinds[i % 4], 1 + (i + i // 4 + 1) % 2
-        job = case.start("checkpoint.every=100000", FOREVER, f"zero.stage={i % 4}", ranks=ranks)
-        case.wait_for_steps(job, random.randint(1, 20))
-        # Hydra hands these three on to all ranks.
-        whom = [job.process.pid] if case.hydra() and kind != signal.SIGHUP and i % 3 == 0 else job.ranks()
-        os.kill(random.choice(whom), kind)
-        name = f"{i}: {kind.name} to {'mpiexec' if whom[0] == job.process.pid and ranks > 1 else 'one'} of {ranks} ranks"
-        # Hydra's own status is 0 in some of these cases: status.json tells, below.
-        accepted = (75, 0) if whom == [job.process.pid] and ranks > 1 else 75
-        said = case.expect_end(job, accepted, rf"^\[rank 0\] stopped after step \d+ of 1000000: {kind.name} came; "
-                               r"its checkpoint is run/step_\d+; to go on: .*checkpoint.resume=auto run.dir=run$", name)
-        case.expect("error" not in said, f"{name}: says error", said)
-        steps = case.steps()
-        step = int(re.search(r"stopped after step (\d+)", said)[1])
-        case.expect(steps == list(range(1, step + 1)), f"{name}: {steps} and step {step}")
-        status = case.status()
-        case.expect((status["state"], status.get("step"), status.get("exit_status")) == ("preempted", step, 75), f"{status}")
-        case.expect_said(r"^\[rank 0\] stopped after step", (case.run / "log.txt").read_text(), f"{name}: log.txt")
-        goes, said = case.run_printed_command(said, f"run.steps={step + 2}")
-        case.expect(goes == 0, f"{name}: the printed command ends in {goes}", said)
-        case.expect_said(rf"^resume       after step {step},", said, name)
-        case.expect("the run before" not in said, f"{name}: spoke of a loss", said)
-        case.expect(case.status()["state"] == "finished", f"{name}: {case.status()}")
-    losses = [json.loads(line)["loss"] for line in (case.run / "metrics.jsonl").read_text().splitlines()]
-    case.clear()
-    case.expect_end(case.start(f"run.steps={len(losses)}", f"zero.stage={i % 4}", ranks=ranks), 0, "everything lies in run",
-                    "a whole run")
-    whole = [json.loads(line)["loss"] for line in (case.run / "metrics.jsonl").read_text().splitlines()]
-    case.expect(whole == losses, f"the stopped run has other losses: {losses}, not {whole}")
-    case.clear()
-    job = case.start(FOREVER)
-    case.wait_for_steps(job)
-    os.kill(job.ranks()[1], signal.SIGTERM)
-    said = case.expect_end(job, 75, r"SIGTERM came; its weights are in run/weights.h5, but without checkpoint.every",
-                           "without checkpoints")
-    step = int(re.search(r"stopped after step (\d+)", said)[1])
-    goes, said = case.run_printed_command(said, f"run.steps={step + 1}")
-    case.expect(goes == 0 and f"resume       after step {step}," in said, f"weights alone: {goes}", said)
-    job = case.start(FOREVER, 'run.stop_signals=["SIGUSR2"]', "run.dir=other")
-    case.run = case.folder / "other"
-    case.wait_for_steps(job)
-    os.kill(job.ranks()[0], signal.SIGUSR2)
-    case.expect_end(job, 75, r"SIGUSR2 came", "run.stop_signals")
-
-
-def early_signal(case):
-    """case: a signal before the first step ends all ranks at once, with status 75."""
-    for i in range(case.options.times or 4):
-        case.clear()
-        job = case.start(FOREVER, "model.layers=24", "model.dim=256", ranks=1 + i % 2)
-        # Until the program handles signals, in its first milliseconds, they have their default effect.
-        case.wait_for(lambda: any(handles(pid, signal.SIGTERM) for pid in job.processes()), job, "its handlers")
-        time.sleep(random.random() * 0.2)
-        os.kill(random.choice([pid for pid in job.processes() if handles(pid, signal.SIGTERM)]), signal.SIGTERM)
-        case.expect_end(job, 75, r"^\[rank \d\] stopped (by SIGTERM before|after step \d)", f"early signal {i}")
-    # The line is being recorded, slowly, when the first step would begin.
-    case.clear()
-    job = case.start(FOREVER, "model.layers=24", "model.dim=256", ranks=1, LD_PRELOAD=case.options.preload,
-                     KOZERO_SLOW_FSYNC="log.txt", KOZERO_SLOW_SECONDS="2")
-    case.wait_for(lambda: case.status()["state"] == "running", job, "its status")
-    os.kill(job.process.pid, signal.SIGTERM)
-    said = case.expect_end(job, 75, r"^\[rank 0\] stopped by SIGTERM before the first step; to run it again: .* "
-                           r"checkpoint.resume=auto run.dir=run$", "a slow record")
-    case.expect(said.count("[rank") == 1 and not case.steps(), f"steps {case.steps()} in a job that a signal ended", said)
-
-
-def handles(pid, kind):
-    """Whether the process is kozero's and has a handler for the signal."""
-    with contextlib.suppress(OSError):
-        status = pathlib.Path(f"/proc/{pid}/status").read_text()
-        caught = int(re.search(r"^SigCgt:\s*([0-9a-f]+)", status, re.M)[1], 16)
-        return status.startswith("Name:\tkozero") and caught >> (kind - 1) & 1 == 1
-    return False
-
-
-def second_interrupt(case):
-    """case: a second SIGINT ends the job while its checkpoint is being written."""
-    job = case.start(FOREVER, "checkpoint.every=100000", ranks=1, LD_PRELOAD=case.options.preload, KOZERO_SLOW_FSYNC="step_",
-                     KOZERO_SLOW_SECONDS="1000")
-    case.wait_for_steps(job)
-    os.kill(job.process.pid, signal.SIGINT)
-    case.wait_for(lambda: any(case.run.glob("step_*")), job, "a save")
-    os.kill(job.process.pid, signal.SIGINT)
-    case.expect_end(job, 130, r"^\[rank 0\] ended at once by a second SIGINT: what was not saved is lost$", "a second SIGINT")
-    status = case.status()
-    case.expect((status["state"], status.get("exit_status")) == ("failed", 130), f"a second SIGINT: {status}")
 
 
 def lost_rank(case):
@@ -320,26 +220,6 @@ def lone_error(case):
                     r"^note         the run before ended at step \d+: rank \d on host .*: ", "the next start")
 
 
-def max_minutes(case):
-    """case: a run that run.max_minutes stops prints the command that goes on, and no error."""
-    case.expect_end(case.start("run.steps=4", "run.max_minutes=1e-9", "checkpoint.every=2", 'run.dir="a b"', ranks=2), 75,
-                    r"^\[rank 0\] stopped after step 1 of 4: run.max_minutes = 1e-09 are over; its checkpoint is "
-                    r"a b/step_000000001; to go on: mpiexec -n 2 .*checkpoint.resume=auto 'run.dir=a b'$", "run.max_minutes")
-    case.run = case.folder / "a b"
-    case.expect(case.status()["state"] == "preempted", f"{case.status()}")
-    # A folder that got another name: the printed command goes on there.
-    said = case.expect_end(case.start("run.steps=4", "run.max_minutes=1e-9", "checkpoint.every=2", 'run.dir="a b"'), 75,
-                           r"^\[rank 0\] stopped after step 1 of 4: .*; its checkpoint is a b-2/step_000000001; "
-                           r"to go on: .*checkpoint.resume=auto 'run.dir=a b-2'$", "a renamed folder")
-    case.expect("error" not in said, "a renamed folder: says error", said)
-    goes, said = case.run_printed_command(said, "run.max_minutes=0")
-    case.expect(goes == 0, f"a renamed folder: the printed command ends in {goes}", said)
-    case.expect_said(r"^resume       after step 1, .*, from a b-2/step_000000001$", said, "a renamed folder")
-    case.expect(not (case.folder / "a b-3").exists(), "a renamed folder: a third one", said)
-    job = case.start("run.steps=4", "checkpoint.every=2", 'run.dir="a b"', "checkpoint.resume=auto", "train.global_batch=8")
-    case.expect_end(job, 2, "the global batch is 8 and was 4", "another deck")
-
-
 def failed_start(case):
     """case: a start that fails says so in status.json and log.txt; one that the lock refuses leaves them alone."""
     case.expect_end(case.start("run.steps=4", "run.max_minutes=1e-9", "checkpoint.every=2"), 75, "are over", "a stopped run")
@@ -367,19 +247,4 @@ def failed_start(case):
     case.expect(not (case.folder / "fresh").exists(), "a failed first start leaves a folder")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("case")
-    for name in ("kozero", "mpiexec", "preload", "deck"):
-        parser.add_argument(name)
-    parser.add_argument("--times", type=int)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        case = Case(options, pathlib.Path(folder))
-        with contextlib.suppress(Lost):
-            globals()[options.case](case)
-    print("all as expected" if case.failures == 0 else f"{case.failures} were not as expected")
-    sys.exit(case.failures > 0)
-
-
-main()
+run_one_case(globals())

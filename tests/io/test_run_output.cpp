@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/posix/file.hpp"
+#include "io/posix/piped_program.hpp"
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
 #include "io/run/metrics_row.hpp"
@@ -115,6 +116,40 @@ TEST_CASE("a log on a full disk goes on on the terminal, which says so once") {
   CHECK(terminal.str() == "one\nwarning      " + (folder / "log.txt") +
                               ": cannot write: No space left on device; lines are missing there until it can be "
                               "written again\ntwo\n");
+}
+
+TEST_CASE("a log whose terminal is lost says so in its file, once, and goes on there") {
+  const ScratchFolder folder("lost_terminal");
+  std::ostringstream terminal;
+  Log log(terminal, false);
+  log.record_in(folder / "log.txt");
+  log.say("one");
+  terminal.setstate(std::ios::badbit);
+  log.say("two");
+  log.say("three");
+  CHECK(bytes_of(folder / "log.txt") ==
+        "one\nwarning      standard output cannot be written any more; training goes on, and its lines are here "
+        "alone\ntwo\nthree\n");
+}
+
+TEST_CASE("a piped program does not inherit blocked or ignored signals") {
+  const ScratchFolder folder("piped");
+  sigset_t stops;
+  sigset_t before;
+  sigemptyset(&stops);
+  sigaddset(&stops, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &stops, &before);
+  const auto handler = std::signal(SIGPIPE, SIG_IGN);
+  const FileDescriptor output(folder / "status", FileDescriptor::Use::create);
+  PipedProgram("cat", {"/proc/self/status"}, output.number()).finish();
+  std::signal(SIGPIPE, handler);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const std::string status = bytes_of(folder / "status");
+  const auto mask = [&](const std::string& name) {
+    return std::stoull(status.substr(status.find(name) + name.size()), nullptr, 16);
+  };
+  CHECK(mask("SigBlk:") == 0);
+  CHECK((mask("SigIgn:") >> (SIGPIPE - 1) & 1U) == 0);
 }
 
 TEST_CASE("metrics that do not fit name step and reason, and leave whole lines") {

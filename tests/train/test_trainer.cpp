@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include <kozero/core/error.hpp>
 
@@ -59,6 +61,51 @@ TEST_CASE("a step moves the weights by the schedule's rate times the clipped nor
         CHECK(distance(before, training.my_weights()) == Catch::Approx(rate * norm).epsilon(1e-3));
       }
     }
+  });
+}
+
+TEST_CASE("a step that is interrupted between micro-steps leaves no bit behind, in every stage") {
+  using zero::Accumulation;
+  const auto interrupt = [](const TinyRun& run, dist::Communicator& comm) {
+    MemoryLedger of_whole;
+    const auto whole = TinyTraining(run, comm, of_whole).result();
+    MemoryLedger ledger;
+    TinyTraining training(run, comm, ledger);
+    const auto before = training.my_weights();
+    // A request that takes so long makes the step one of 2 s and more, which is not completed.
+    const std::chrono::duration<double> slow(2.2 / static_cast<double>(run.global_batch / comm.size() - 1));
+    const auto interrupted = training.engine().step(1, [&] {
+      std::this_thread::sleep_for(slow);
+      return comm.rank() + 1 == comm.size() ? 15 : 0;
+    });
+    CHECK(interrupted.interrupted_after == 1);
+    CHECK(interrupted.request == 15);
+    CHECK(training.my_weights() == before);
+    CHECK(training.result() == whole);
+  };
+  for (const int num_ranks : {1, 2, 4}) {
+    tests::on_first_ranks(num_ranks, num_ranks == 2 ? "mpi" : "shm", [&](dist::Communicator& comm) {
+      TinyRun run{.model = tests::tiny_gpt2(), .micro_batch = 1, .global_batch = 24, .num_samples = 30};
+      for (run.accumulation = Accumulation::local; run.stage <= 1; ++run.stage) interrupt(run, comm);
+      run.accumulation = Accumulation::ordered;
+      for (run.stage = 0; run.stage <= 3; ++run.stage) {
+        run.check_every = run.stage % 2;
+        interrupt(run, comm);
+      }
+    });
+  }
+}
+
+TEST_CASE("steps shorter than 2 s ask for a reason to stop at their end alone; the first also after a micro-step") {
+  tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
+    MemoryLedger ledger;
+    TinyTraining training({.model = tests::tiny_llama(), .micro_batch = 1}, comm, ledger);
+    std::vector<int> calls;
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      calls.push_back(0);
+      CHECK(training.engine().step(step, [&] { return ++calls.back(), 0; }).interrupted_after == 0);
+    }
+    CHECK(calls == std::vector<int>{2, 1, 1});
   });
 }
 

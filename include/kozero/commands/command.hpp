@@ -39,8 +39,11 @@ void hand_over(char** argv);
 
 /// comm.timeout_s as the arguments or the deck that they name say it, before MPI is up; the default where they do not.
 double timeout_asked(char** argv);
-/// From now on a stop signal does not kill a `train` of these arguments: it is answered
-/// (src/commands/stop_signals.hpp).
+/// Before libraries are initialized: they may start threads, and UCX gives SIGHUP a handler, which hides that nohup
+/// ignores it. Files that grow beyond `ulimit -f` are failed writes from now on. For `train`, also blocks the stop
+/// signals (src/commands/stop_signals.hpp) and ignores SIGPIPE. `argv` ends in a null. Allocates nothing.
+void prepare_signals(char** argv);
+/// From now on stop signals end a `train` of these arguments in good order.
 void await_stop_signals(const Arguments& arguments);
 
 /// Where the arguments are `--version`: prints the program's version, commit and libraries, needing no MPI, and returns

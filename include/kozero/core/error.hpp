@@ -72,6 +72,10 @@ void set_failure_reporter(FailureReporter reporter);
 /// the line, so that the caller may then abort the job.
 void report_failure(int status, const std::string& line);
 
+/// Writes the exit status to the file that KOZERO_STATUS_FILE names, for kozero.sh: a launcher's status may be another.
+/// The first status of a job stays. report_failure() calls it.
+void tell_exit_status(int status);
+
 /// "[rank 1] error: what", escaped; for the status of Failure::preempted, which is not an error, "[rank 1] what".
 std::string failure_line(int rank, int status, const std::string& what);
 

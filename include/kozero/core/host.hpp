@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// host.hpp: the CPUs that this process may use, and copies that bypass the caches.
+// host.hpp: the CPUs that this process may use, stacks for signal handlers, and copies that bypass the caches.
 // The header includes no Kokkos, since sources compiled for the host alone include it.
 #pragma once
 #include <cstdint>
@@ -34,6 +34,10 @@ void run_on_any_cpu();
 
 /// Binds the calling thread to these CPUs. Returns whether that succeeded.
 bool bind_this_thread(const CpuSet& cpus);
+
+/// Gives the calling thread a stack for signal handlers (SA_ONSTACK), unless it has one. oneDNN's generated code points
+/// the stack pointer into the heap, where a handler's frame would overwrite data or find no room.
+void use_signal_stack();
 
 }  // namespace kozero
 

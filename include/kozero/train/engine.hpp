@@ -80,7 +80,9 @@ struct StepResult {
   bool skipped = false;             ///< the update was skipped: the loss or the norm was not finite
   std::int64_t skips_in_a_row = 0;  ///< by on_nonfinite, this step included; a lowered scale does not count
   int request = 0;                  ///< the largest request of any rank
-  std::string bad_tensor = {};      ///< if skipped: the first tensor with a non-finite gradient, "" if none
+  int micro_steps = 0;
+  int interrupted_after = 0;    ///< the micro-step after which the ranks agreed to stop; 0: the step is complete
+  std::string bad_tensor = {};  ///< if skipped: the first tensor with a non-finite gradient, "" if none
 };
 
 /// The use for which an engine takes memory.
@@ -123,7 +125,9 @@ class Engine {
   /// Sets the samples and settings of the following steps. `sampler` and `source` outlive the engine's last step.
   virtual void train_on(const Sampler& sampler, const SampleSource& source, const StepConfig& config) = 0;
   /// One training step. `request` is called when the losses are gathered, and its number is gathered with them, so that
-  /// the ranks agree on a stop without a further collective. Throws Error(non_finite, seen by all ranks) naming the
+  /// the ranks agree on a stop without a further collective. In a step of several seconds, the ranks also agree between
+  /// micro-steps, every 2 s; a request other than 0 then interrupts the step, and the state stays that of the step
+  /// before. Throws Error(non_finite, seen by all ranks) naming the
   /// first bad tensor where on_nonfinite is stop, or the step would exceed max_skips in a row; Error(internal, seen by
   /// all ranks) where a check finds changed bits.
   virtual StepResult step(std::int64_t step, const std::function<int()>& request = {}) = 0;
