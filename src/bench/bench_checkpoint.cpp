@@ -5,11 +5,11 @@
 //   copy   every rank copies its share from memory to memory, on its threads  stall  of an asynchronous save
 // All bytes are noise, since some disks write zeros faster. Saving and plain writing take turns in going first. Seconds
 // are those of the slowest rank; each run gives two ratios, and the medians of the ratios are what is said.
+#include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fmt/format.h>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -23,6 +23,7 @@
 #include "io/posix/readable.hpp"
 #include "io/run/run_folder.hpp"
 #include "src/bench/bench.hpp"
+#include "src/commands/engine_on_ranks.hpp"
 #include "src/commands/session.hpp"
 
 namespace kozero::bench {
@@ -201,15 +202,13 @@ void bench_checkpoint(const dist::Environment& environment, const Arguments& arg
   auto settings = dist::agreed(
       session.control(), [&] { return train::settings_of(deck, session.control().size(), train::vocab_of(deck), 0); });
   settings.staged = true;
-  MemoryLedger ledger;
-  const auto mesh = session.connect(settings, ledger);
-  const auto engine = train::make_engine(settings, mesh.mesh(), ledger);
-  engine->initialise(settings.seed);
+  const commands::EngineOnRanks on_ranks(session, settings, train::vocab_of(deck));
+  on_ranks.engine().initialise(settings.seed);
   const std::string folder = io::without_trailing_slash(deck.run.dir) + "-bench";
   dist::agreed(session.control(), [&] {
     if (session.is_first_rank()) fs::create_directories(folder);
   });
-  CheckpointBench bench(session, *engine, folder);
+  CheckpointBench bench(session, on_ranks.engine(), folder);
   std::vector<Run> runs;
   for (int run = 0; run < given.runs; ++run) runs.push_back(bench.run(run % 2 == 1));
   if (!session.is_first_rank()) return;

@@ -344,6 +344,9 @@ void generate(const dist::Environment& environment, const Arguments& arguments) 
 
   const std::int64_t sequences = std::min(given.batch, order.num_sequences());
   const std::int64_t positions = std::min(order.longest(), trained.settings().model.seq);
+  require_room_for(train::CachedGenerator::bytes(trained.engine(), sequences, positions),
+                   fmt::format("the cache for {} x {} tokens", sequences, positions), "lower --batch or --tokens",
+                   trained.session());
   train::CachedGenerator generator(trained.engine(), tokenizer->vocab_size(), sequences, positions, trained.ledger());
   const bool is_first = environment.rank() == 0;
   if (is_first) {

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // report.cpp: the banner, and what a TrainingRun prints and records: metrics of a step, evaluations, memory, closing
 // lines.
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <fmt/format.h>
 #include <numbers>
 #include <sstream>
 
@@ -194,8 +194,13 @@ double seconds_since_1970() {
 }  // namespace
 
 void TrainingRun::say_banner() {
-  const Banner banner{
-      deck_, settings_, plan_, *mesh_.all, session_.runtime(), engine_->parameters(), data_.description};
+  const Banner banner{deck_,
+                      settings_,
+                      on_ranks_->plan(),
+                      *on_ranks_->mesh().all,
+                      session_.runtime(),
+                      engine().parameters(),
+                      data_.description};
   for (const auto& line : lines_of(banner)) log_.say(line);
   if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
     log_.say(settings_.offload.uses(MemorySource::Kind::disk)
@@ -219,7 +224,7 @@ void TrainingRun::say_skipped(const train::StepResult& result, double next_scale
 
 std::optional<double> TrainingRun::utilisation(double tokens_per_s) const {
   if (!(peak_flops_ > 0.0)) return std::nullopt;
-  return tokens_per_s * engine_->flops_per_token() / peak_flops_;
+  return tokens_per_s * engine().flops_per_token() / peak_flops_;
 }
 
 io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double seconds, double epoch) {
@@ -235,15 +240,15 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
   row.step_s = seconds;
   row.tokens_per_s = static_cast<double>(result.tokens) / seconds;
   row.mfu = utilisation(row.tokens_per_s);
-  row.seconds = engine_->timeline().seconds();
+  row.seconds = engine().timeline().seconds();
   if (deck_.checkpoint.every > 0) row.seconds["checkpoint"] = saving_->take_stall();
-  for (const auto& count : mesh_.counts()) {
+  for (const auto& count : on_ranks_->mesh().counts()) {
     row.bytes_sent[std::string(count.collective)] = count.bytes;
     row.bytes_across_groups += count.bytes_across;
     row.seconds[std::string(count.collective)] = count.seconds;
   }
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
-    row.memory[std::string(kMemoryNames[i])] = ledger_.bytes(static_cast<Memory>(i));
+    row.memory[std::string(kMemoryNames[i])] = on_ranks_->ledger().bytes(static_cast<Memory>(i));
   }
   const auto resident = io::resident_memory();
   row.memory["resident"] = resident.current;
@@ -254,7 +259,7 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
 }
 
 std::optional<double> TrainingRun::evaluate_after(std::int64_t step) {
-  last_evaluation_ = validation_->measure([&] { return run_.signal_on_any_rank(*mesh_.all); });
+  last_evaluation_ = validation_->measure([&] { return run_.signal_on_any_rank(*on_ranks_->mesh().all); });
   if (!last_evaluation_) return std::nullopt;
   log_.say(fmt::format("step {}: validation {:.4f} {}", step, last_evaluation_->loss,
                        validation_->coverage(*last_evaluation_)));
@@ -264,10 +269,11 @@ std::optional<double> TrainingRun::evaluate_after(std::int64_t step) {
 void TrainingRun::say_memory() {
   const auto peaks = dist::from_all_ranks(control_, memory_use_.taken(session_));
   summary_.peak_memory = *std::max_element(peaks.begin(), peaks.end());
-  const std::int64_t allocated = ledger_.total() - (kHostIsDevice ? 0 : ledger_.bytes(Memory::staging));
+  const std::int64_t allocated =
+      on_ranks_->ledger().total() - (kHostIsDevice ? 0 : on_ranks_->ledger().bytes(Memory::staging));
   log_.say(fmt::format(
       "memory       of a rank: arrays planned {:.1f} MiB, arrays allocated {:.1f} MiB, {} {:.1f} MiB ({})",
-      static_cast<double>(plan_.needed().device) / kMiB, static_cast<double>(allocated) / kMiB,
+      static_cast<double>(on_ranks_->plan().needed().device) / kMiB, static_cast<double>(allocated) / kMiB,
       kHostIsDevice ? "process at most" : "GPU at most", static_cast<double>(summary_.peak_memory) / kMiB,
       kHostIsDevice ? fmt::format("{:.1f} MiB of it before the arrays; pages shared with other processes in "
                                   "part: `resident` above has them whole",
@@ -288,7 +294,7 @@ void TrainingRun::say_evaluation() {
     log_.say(fmt::format("skipped      {} of {} steps: a number was not finite", summary_.skipped_steps,
                          summary_.steps - first + 1));
   }
-  const std::string closing = engine_->closing_line();
+  const std::string closing = engine().closing_line();
   if (!closing.empty()) log_.say(closing);
   if (!validation_->possible()) return;
   if (!last_evaluation_) last_evaluation_ = validation_->measure({});
@@ -305,7 +311,7 @@ void TrainingRun::say_sample() {
         "no sample of what it writes: its weights lie on a disk; kozero generate {} has them in memory", folder_));
     return;
   }
-  train::Generator generator(*engine_, data_.tokenizer->vocab_size(), ledger_);
+  train::Generator generator(engine(), data_.tokenizer->vocab_size(), on_ranks_->ledger());
   const std::vector<Token> prompt = data_.tokenizer->encode("\n");
   const auto tokens = generator.continued(prompt, 240, {.temperature = 0.8, .top_k = 40, .seed = settings_.seed});
   log_.say("a sample of what it writes:");

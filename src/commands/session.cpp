@@ -1,10 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// session.cpp: construction of a session, the checks before a run, and the memory that a rank may take.
+// session.cpp: construction of a session and the checks before a run.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <limits.h>
-#include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -28,6 +25,7 @@
 #include "kernels/attention/attention.hpp"
 #include "kernels/matmul/matmul.hpp"
 #include "kernels/matmul/product_tuning.hpp"
+#include "src/commands/engine_on_ranks.hpp"
 #include "src/commands/program.hpp"
 #include "src/commands/report.hpp"
 #include "src/commands/saving.hpp"
@@ -261,8 +259,7 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
   });
   auto settings = dist::agreed(comm, [&] { return train::settings_of(deck, comm.size(), vocab, 0); });
   settings.staged = settings.staged && can_save_beside(session.environment());
-  const plan::MemoryPlan plan = session.plan_of(settings);
-  require_room(plan, session, vocab);
+  const plan::MemoryPlan plan = require_room(session, settings, vocab);
   if (const std::int64_t files = plan.of(Memory::disk); files > 0) {
     const std::string& folder = settings.offload.folder;
     dist::agreed(comm, [&] {
@@ -288,76 +285,6 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
       std::find_if(crowded.begin(), crowded.end(), [](const std::string& text) { return !text.empty(); });
   if (first != crowded.end()) notes.push_back(fmt::format("note         rank {}: {}", first - crowded.begin(), *first));
   return notes;
-}
-
-namespace {
-
-double mib(std::int64_t bytes) { return static_cast<double>(bytes) / kMiB; }
-
-/// What this rank may take.
-plan::DeviceAndHost room_of(Session& session) {
-  const std::int64_t on_host =
-      io::available_memory() / std::clamp(session.environment().local_ranks(), 1, session.control().size());
-  return {kHostIsDevice ? on_host : device_memory().free / ranks_a_gpu(session), on_host};
-}
-
-/// The least that any rank has.
-plan::DeviceAndHost least_room(Session& session) {
-  plan::DeviceAndHost least = room_of(session);
-  for (const plan::DeviceAndHost& room : dist::from_all_ranks(session.control(), least)) {
-    least.device = std::min(least.device, room.device);
-    least.host = std::min(least.host, room.host);
-  }
-  return least;
-}
-
-std::string largest_part(const plan::MemoryPlan& plan) {
-  const auto largest = std::max_element(plan.bytes.begin(), plan.bytes.begin() + static_cast<int>(Memory::disk));
-  const auto name = kMemoryNames[static_cast<std::size_t>(largest - plan.bytes.begin())];
-  return fmt::format("{:.0f} of {}", mib(*largest), name);
-}
-
-}  // namespace
-
-int ranks_a_gpu(Session& session) {
-  std::string node(HOST_NAME_MAX + 1, '\0');
-  static_cast<void>(gethostname(node.data(), node.size()));
-  const std::string mine = std::string(node.c_str()) + " " + device_name();
-  const auto all = dist::gather_text(session.control(), mine);
-  return static_cast<int>(std::count(all.begin(), all.end(), mine));
-}
-
-void require_room(const plan::MemoryPlan& plan, Session& session, std::int64_t data_vocab) {
-  const plan::DeviceAndHost room = least_room(session);
-  const plan::DeviceAndHost need = plan.needed();
-  if (need.fit(room)) return;
-  const auto plans = plan::plans_of_all_stages(session.deck(), session.backend(), plan.num_ranks, data_vocab);
-  const auto lowest =
-      std::find_if(plans.begin(), plans.end(), [&](const plan::MemoryPlan& each) { return each.needed().fit(room); });
-  std::string advice;
-  if (lowest != plans.end()) {
-    advice = fmt::format("the lowest stage that fits is {}", lowest->stage);
-  } else {
-    const auto fit = plan::first_fit(session.deck(), session.backend(), plan.num_ranks, data_vocab, room);
-    advice = fit ? fmt::format("it fits with {}", fmt::join(fit->overrides, " "))
-                 : "nothing fits: use more ranks or a smaller model";
-  }
-  const bool of_gpu = !kHostIsDevice && room.device > 0 && need.device > room.device;
-  throw Error(Failure::deck,
-              fmt::format("the run needs {:.0f} MiB{} a rank ({}) and {:.0f} MiB are available; {} (`kozero plan` "
-                          "shows each part)",
-                          mib(of_gpu ? need.device : need.host), of_gpu ? " of GPU memory" : "", largest_part(plan),
-                          mib(of_gpu ? room.device : room.host), advice),
-              Error::Seen::by_all_ranks);
-}
-
-MemoryUse::MemoryUse()
-    : free_at_start_(device_memory().free),
-      before_(kHostIsDevice ? io::resident_memory().current - io::shares_of_others() : 0) {}
-
-std::int64_t MemoryUse::taken(Session& session) const {
-  if (kHostIsDevice) return io::resident_memory().peak - io::shares_of_others();
-  return (free_at_start_ - device_memory().free) / ranks_a_gpu(session);
 }
 
 }  // namespace kozero::commands

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// session.hpp: the start of every command that works on a deck: checks, the deck, Kokkos, ranks, and room for memory.
+// session.hpp: the start of every command that works on a deck: checks, the deck, Kokkos and ranks.
 //   at once                    one MPI world; all ranks run the same program
 //   when the deck is read      all ranks read the same
 //   before data are read       run.dir is writable; memory and disk space suffice
@@ -94,30 +94,5 @@ void require_same_tokenizer(const io::Tokenizer& tokenizer, dist::Communicator& 
 /// lines for the log: more threads than cores; Slurm tasks that nobody started; with
 /// checkpoint.on_error = "continue", too little disk space.
 std::vector<std::string> check_before_data(Session& session, std::int64_t vocab);
-
-// The memory that a run's arrays lie in, the node's or a GPU's: is there enough, and how much was
-// taken.
-
-/// Throws Error(deck), seen by all ranks, before anything large is taken, where some rank has less room than `plan`
-/// takes: with the plan, its largest part and the lowest stage that fits. A system that does not tell refuses nothing.
-void require_room(const plan::MemoryPlan& plan, Session& session, std::int64_t data_vocab);
-
-class MemoryUse {
- public:
-  /// To be made before the run's arrays are.
-  MemoryUse();
-  /// Bytes of this rank when it was made: the process without the run's arrays; 0 for a GPU.
-  [[nodiscard]] std::int64_t before() const { return before_; }
-  /// Bytes of this rank: the process' peak on a host; of a GPU what is taken since the start, beyond the driver's
-  /// context, by all ranks that share it, divided by their number. Collective.
-  [[nodiscard]] std::int64_t taken(Session& session) const;
-
- private:
-  std::int64_t free_at_start_;
-  std::int64_t before_;
-};
-
-/// Ranks that compute on this rank's GPU, whichever of them the launcher lets each see. Collective.
-int ranks_a_gpu(Session& session);
 
 }  // namespace kozero::commands

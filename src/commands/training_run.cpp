@@ -60,19 +60,15 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
   if (started.verify_data || deck_.data.strict) data_check_->finish(control_);
   data_identity_ = data_check_->identity(control_);
   settings_.staged = settings_.staged && can_save_beside(session.environment());
-  plan_ = session_.plan_of(settings_);
-  require_room(plan_, session, data_.vocab);
   resume_ = train::find_resume_point(deck_, record_after(0, settings_.step.loss_scaler), control_);
   if (const std::string other = other_data(); deck_.data.strict && !other.empty()) {
     throw Error(Failure::deck, other + "; refused by data.strict = true", Error::Seen::by_all_ranks);
   }
   if (!data_check_->done()) data_check_->start();
-  mesh_ = session.connect(settings_, ledger_);  // or a refusal, which leaves no folder
-  create_folder();
-  engine_ = train::make_engine(settings_, mesh_.mesh(), ledger_);
+  on_ranks_.emplace(session, settings_, data_.vocab, [&] { create_folder(); });  // a refusal leaves no folder
   small_files_ = dist::agreed(control_, [&] { return small_files(); });
-  saving_.emplace(session, *engine_, log_, folder_);
-  validation_.emplace(deck_, settings_, *engine_, data_);
+  saving_.emplace(session, engine(), log_, folder_);
+  validation_.emplace(deck_, settings_, engine(), data_);
   const double gpus = static_cast<double>(control_.size()) / ranks_a_gpu(session);
   peak_flops_ = gpus * published_peak(device_name(), settings_.precision != Precision::f32);
 }
@@ -145,7 +141,7 @@ void TrainingRun::continue_folder() {
 io::CheckpointRecord TrainingRun::record_after(std::int64_t step, const train::LossScaler& loss_scaler,
                                                std::optional<double> validation_loss) const {
   io::CheckpointRecord record = train::record_of(deck_, settings_, data_, folder_);
-  if (mesh_.all != nullptr) record.exactness = train::exactness_of(settings_, *mesh_.all);
+  if (on_ranks_) record.exactness = train::exactness_of(settings_, *on_ranks_->mesh().all);
   record.step = step;
   record.tokens = tokens_;
   record.data = data_identity_;
@@ -175,7 +171,7 @@ RunSummary TrainingRun::execute() {
 void TrainingRun::run_to_the_end() {
   say_banner();
   begin();
-  mesh_.reset();
+  on_ranks_->mesh().reset();
   run_.begin_steps();
   train_all_steps();
   if (run_.stopped_by_signal() || run_.interrupted()) stop_at_once();
@@ -250,12 +246,12 @@ void TrainingRun::begin() {
       log_.say("resume       no complete checkpoint in " + folder_ + ": from the beginning" +
                (kept_.empty() ? "" : "; the run before is kept as " + kept_));
     }
-    const std::string line = begin_weights(deck_, *engine_, control_);
+    const std::string line = begin_weights(deck_, engine(), control_);
     if (!line.empty()) log_.say(line);
     return;
   }
   if (deck_.model.init != train::kRandom) log_.say("note         model.init is not read: checkpoint.resume wins");
-  const auto absent = train::load_state(resume_.state_file, *engine_, control_);
+  const auto absent = train::load_state(resume_.state_file, engine(), control_);
   const io::CheckpointRecord& saved = resume_.record;
   summary_.steps = saved.step;
   tokens_ = saved.tokens;
@@ -291,7 +287,7 @@ void TrainingRun::begin() {
 void TrainingRun::train_all_steps() {
   const Phase phase("training");
   const train::Sampler sampler(settings_.seed, data_.train->num_samples(), settings_.batch.global_batch);
-  engine_->train_on(sampler, *data_.train, settings_.step);
+  engine().train_on(sampler, *data_.train, settings_.step);
   std::optional<io::MetricsFile> metrics;
   const std::int64_t first = resume_.record.step + 1;
   if (control_.rank() == 0 && resume_.folder.empty()) metrics.emplace(path_of(kMetricsFile));
@@ -299,10 +295,10 @@ void TrainingRun::train_all_steps() {
   io::Progress progress(log_, settings_.steps, deck_.log.every);
   for (std::int64_t step = first; step <= settings_.steps && run_.reason() == stop_reason::kNone; ++step) {
     data_check_->look();
-    mesh_.reset();
-    engine_->timeline().clear();
+    on_ranks_->mesh().reset();
+    engine().timeline().clear();
     const auto step_start = Clock::now();
-    const train::StepResult result = engine_->step(step, run_.request());
+    const train::StepResult result = engine().step(step, run_.request());
     if (result.interrupted_after > 0) {
       save_before_interruption(result);
       break;
@@ -315,7 +311,7 @@ void TrainingRun::train_all_steps() {
     summary_.steps = step;
     io::StepMetrics row = metrics_of(result, seconds, sampler.epochs_after(step));
     progress.update({step, result.loss, row.tokens_per_s, seconds, io::resident_memory().current, row.loss_scale});
-    if (result.skipped) say_skipped(result, engine_->loss_scaler().scale());
+    if (result.skipped) say_skipped(result, engine().loss_scaler().scale());
     summary_.skipped_steps += result.skipped ? 1 : 0;
     // A run whose time ends within its last step is complete.
     const bool is_complete = step == settings_.steps && result.request == stop_reason::kTimeOver;
@@ -329,7 +325,7 @@ void TrainingRun::train_all_steps() {
     const bool has_folder = run_.reason() != stop_reason::kFolderLost;
     if (!has_folder || !saving_->due(step, is_last)) continue;
     identify_data();
-    saving_->save(record_after(step, engine_->loss_scaler(), row.val_loss), small_files_, result.skips_in_a_row == 0);
+    saving_->save(record_after(step, engine().loss_scaler(), row.val_loss), small_files_, result.skips_in_a_row == 0);
   }
   data_check_->look(std::chrono::seconds(2));
   if (!data_check_->done()) log_.say("note         the run ended before all its token shards were checked");
@@ -352,10 +348,10 @@ std::map<std::string, std::string> TrainingRun::small_files() const {
 void TrainingRun::save_weights() {
   const Phase phase("saving weights");
   const io::WeightsDescription description{train::model_json(settings_.model), summary_.steps, tokens_,
-                                           train::ties_of(*engine_)};
+                                           train::ties_of(engine())};
   const auto comm = dist::make_control_communicator(session_.environment().world(), deck_.comm.timeout_s,
                                                     {.io_timeout_s = deck_.checkpoint.io_timeout_s});
-  train::save_weights(path_of(train::kWeightsFile), *engine_, *comm, description);
+  train::save_weights(path_of(train::kWeightsFile), engine(), *comm, description);
 }
 
 }  // namespace kozero::commands

@@ -8,13 +8,13 @@
 
 #include <kozero/core/timing.hpp>
 #include <kozero/dist/communicator_decorators.hpp>
-#include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/data_check.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
 #include <kozero/train/run_files.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/run/run_output.hpp"
+#include "src/commands/engine_on_ranks.hpp"
 #include "src/commands/program.hpp"
 #include "src/commands/run_control.hpp"
 #include "src/commands/saving.hpp"
@@ -80,6 +80,7 @@ class TrainingRun {
   void save_weights();
   void say_evaluation();
   void say_sample();
+  [[nodiscard]] train::Engine& engine() const { return on_ranks_->engine(); }
   [[nodiscard]] std::string path_of(const std::string& file) const { return folder_ + "/" + file; }
 
   MemoryUse memory_use_;  // first: before anything is taken
@@ -97,11 +98,8 @@ class TrainingRun {
   io::DataIdentity data_identity_;
   std::map<std::string, std::string> small_files_;  ///< of every checkpoint, rank 0's
   train::Settings settings_;
-  plan::MemoryPlan plan_;
   train::ResumePoint resume_;
-  MemoryLedger ledger_;
-  dist::MeshCommunicators mesh_;
-  std::unique_ptr<train::Engine> engine_;
+  std::optional<EngineOnRanks> on_ranks_;
   std::optional<Saving> saving_;
   bool is_saved_already_ = false;  ///< the checkpoint of an interruption was there, such as the one resumed from
   std::optional<train::Validation> validation_;

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // unsaved_run.cpp: construction of an unsaved run, and the replay of a step against metrics.jsonl and a checkpoint.
+#include <fmt/format.h>
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <fmt/format.h>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -47,22 +47,21 @@ train::DataSet open_data_of(const io::Deck& deck, dist::Communicator& comm) {
 
 UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& data,
                        const std::optional<io::FoundCheckpoint>& start)
-    : settings_(dist::agreed(session.control(), [&] {
-        return train::settings_of(without_saving(deck), session.control().size(), data.vocab,
-                                  data.train->num_samples());
-      })) {
-  require_room(session.plan_of(settings_), session, data.vocab);
-  mesh_ = session.connect(settings_, ledger_);
-  engine_ = train::make_engine(settings_, mesh_.mesh(), ledger_);
+    : settings_(dist::agreed(session.control(),
+                             [&] {
+                               return train::settings_of(without_saving(deck), session.control().size(), data.vocab,
+                                                         data.train->num_samples());
+                             })),
+      on_ranks_(session, settings_, data.vocab) {
   if (start) {
-    train::load_state(start->folder + "/" + io::kStateFile, *engine_, session.control());
+    train::load_state(start->folder + "/" + io::kStateFile, engine(), session.control());
     settings_.step.optimizer_start = start->manifest.record.optimizer_start;
     settings_.step.loss_scaler.restore(start->manifest.record.loss_scale);
   } else {
-    begin_weights(deck, *engine_, *mesh_.all);
+    begin_weights(deck, engine(), *mesh().all);
   }
   sampler_.emplace(settings_.seed, data.train->num_samples(), settings_.batch.global_batch);
-  engine_->train_on(*sampler_, *data.train, settings_.step);
+  engine().train_on(*sampler_, *data.train, settings_.step);
 }
 
 namespace {
@@ -329,9 +328,8 @@ void replay(const dist::Environment& environment, const std::string& run, const 
     deck.run.dir = run;
     deck.checkpoint.resume = "none";
     const auto checkpoints = checkpoints_of(run, comm);
-    const bool starts_there = std::any_of(checkpoints.begin(), checkpoints.end(), [&](const auto& found) {
-      return found.first >= 0 && found.first < step;
-    });
+    const bool starts_there = std::any_of(checkpoints.begin(), checkpoints.end(),
+                                          [&](const auto& found) { return found.first >= 0 && found.first < step; });
     if (starts_there) deck.model.init = train::kRandom;  // a checkpoint holds the weights
     return with_initial_model(std::move(deck), comm);
   });

@@ -14,6 +14,7 @@
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"
+#include "src/commands/engine_on_ranks.hpp"
 #include "src/commands/session.hpp"
 
 namespace kozero::commands {
@@ -31,16 +32,14 @@ class UnsavedRun {
   UnsavedRun(Session& session, io::Deck deck, const train::DataSet& data,
              const std::optional<io::FoundCheckpoint>& start = std::nullopt);
 
-  train::StepResult step(std::int64_t step) { return engine_->step(step); }
-  [[nodiscard]] train::Engine& engine() { return *engine_; }
-  [[nodiscard]] dist::MeshCommunicators& mesh() { return mesh_; }
+  train::StepResult step(std::int64_t step) { return engine().step(step); }
+  [[nodiscard]] train::Engine& engine() { return on_ranks_.engine(); }
+  [[nodiscard]] dist::MeshCommunicators& mesh() { return on_ranks_.mesh(); }
   [[nodiscard]] const train::Settings& settings() const { return settings_; }
 
  private:
   train::Settings settings_;
-  MemoryLedger ledger_;
-  dist::MeshCommunicators mesh_;
-  std::unique_ptr<train::Engine> engine_;
+  EngineOnRanks on_ranks_;
   std::optional<train::Sampler> sampler_;
 };
 

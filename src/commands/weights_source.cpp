@@ -152,14 +152,17 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
                  return dist::agreed(comm, [&] { return deck_of(source_, overrides); });
                }),
       settings_(dist::agreed(session_.control(),
-                             [&] { return train::settings_of(session_.deck(), environment.size(), 0, 0); })),
-      mesh_(session_.connect(settings_, ledger_)) {
-  settings_.use = use;
-  settings_.precision = Precision::f32;
-  require_tensors(source_, settings_.model, model::make_model<float>(settings_.model)->parameters(),
-                  session_.control());
-  engine_ = train::make_engine(settings_, mesh_.mesh(), ledger_);
-  load(source_, *engine_, session_.control());
+                             [&] {
+                               train::Settings settings = train::settings_of(session_.deck(), environment.size(), 0, 0);
+                               settings.use = use;
+                               settings.precision = Precision::f32;
+                               return settings;
+                             })),
+      on_ranks_(session_, settings_, 0, [&] {
+        require_tensors(source_, settings_.model, model::make_model<float>(settings_.model)->parameters(),
+                        session_.control());
+      }) {
+  load(source_, engine(), session_.control());
 }
 
 void TrainedModel::accept_vocabulary(std::int64_t ids) const {

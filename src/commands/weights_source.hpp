@@ -15,6 +15,7 @@
 #include <kozero/train/run_files.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/deck/deck.hpp"
+#include "src/commands/engine_on_ranks.hpp"
 #include "src/commands/session.hpp"
 
 namespace kozero::commands {
@@ -27,11 +28,11 @@ namespace kozero::commands {
 struct WeightsSource {
   enum class Kind { weights_file, checkpoint, hugging_face };
   Kind kind = Kind::weights_file;
-  std::string path;       ///< the weights file, or the folder of the other kinds
-  std::string model;      ///< its network, as train::config_of reads it
-  std::string deck;       ///< the deck.toml beside them, or ""
-  std::string deck_text;  ///< its text
-  std::string tokenizer;  ///< its file, or ""
+  std::string path;          ///< the weights file, or the folder of the other kinds
+  std::string model;         ///< its network, as train::config_of reads it
+  std::string deck;          ///< the deck.toml beside them, or ""
+  std::string deck_text;     ///< its text
+  std::string tokenizer;     ///< its file, or ""
   std::string no_tokenizer;  ///< then: why
 };
 
@@ -67,8 +68,8 @@ io::Deck on_any_ranks(io::Deck deck, const std::vector<std::string>& overrides);
 
 class TrainedModel {
  public:
-  /// Reads the weights that `path` names (weights_source.hpp), with their deck changed by `overrides`.
-  /// Collective. Throws Error, seen by all ranks.
+  /// Reads the weights that `path` names (weights_source.hpp), with their deck changed by `overrides`. Collective.
+  /// Throws Error, seen by all ranks, and as require_room() does.
   TrainedModel(const std::string& path, const std::vector<std::string>& overrides, const dist::Environment& environment,
                train::Use use);
 
@@ -76,9 +77,8 @@ class TrainedModel {
   [[nodiscard]] const io::Deck& deck() const { return session_.deck(); }
   [[nodiscard]] const WeightsSource& source() const { return source_; }
   [[nodiscard]] const train::Settings& settings() const { return settings_; }
-  [[nodiscard]] train::Engine& engine() { return *engine_; }
-  [[nodiscard]] dist::Communicator& comm() { return *mesh_.all; }
-  [[nodiscard]] MemoryLedger& ledger() { return ledger_; }
+  [[nodiscard]] train::Engine& engine() { return on_ranks_.engine(); }
+  [[nodiscard]] MemoryLedger& ledger() { return on_ranks_.ledger(); }
 
   /// Throws Error(deck) where a tokenizer has more ids than the model.
   void accept_vocabulary(std::int64_t ids) const;
@@ -87,9 +87,7 @@ class TrainedModel {
   WeightsSource source_;
   Session session_;
   train::Settings settings_;
-  MemoryLedger ledger_;
-  dist::MeshCommunicators mesh_;
-  std::unique_ptr<train::Engine> engine_;
+  EngineOnRanks on_ranks_;
 };
 
 // `model.init`: the model and the weights that a run begins with.

@@ -140,7 +140,7 @@ void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch, Re
   parts_.head.reserve(ledger, num_rows);
   dstate_ = ledger.take<Scalar>(Memory::activations, "residual gradient", num_rows, config.dim);
   scratch_ = ledger.take<std::byte>(Memory::workspace, "layer scratch", scratch);
-  if (parts_.rotary) parts_.rotary->reserve(ledger, space_, config.seq, config.head_dim);
+  if (parts_.rotary) parts_.rotary->reserve(ledger, Device(), config.seq, config.head_dim);
 }
 
 template <class Scalar>
@@ -201,7 +201,7 @@ void Decoder<Scalar>::reserve_cache(MemoryLedger& ledger, const CacheExtents& ex
     state = ledger.take<Scalar>(Memory::activations, "new rows residual", extents.rows, config.dim);
   }
   decode_scratch_ = ledger.take<std::byte>(Memory::workspace, "scratch of new rows", scratch);
-  if (parts_.rotary) parts_.rotary->reserve(ledger, space_, config.seq, config.head_dim);
+  if (parts_.rotary) parts_.rotary->reserve(ledger, Device(), config.seq, config.head_dim);
 }
 
 template <class Scalar>
@@ -212,7 +212,6 @@ void Decoder<Scalar>::decode(ParameterAccess<Scalar>& access, const TokenRows& g
           "decode: " + std::to_string(num_rows) + " rows where " + std::to_string(cached_rows_) + " are reserved");
   require(num_logits <= cached_sequences_, "decode: more than one row of logits for each sequence");
   Pass pass;
-  pass.space = space_;
   pass.batch = num_rows;
   pass.positions = 1;
   pass.scratch_memory = decode_scratch_;
@@ -287,7 +286,6 @@ void Decoder<Scalar>::backward(ParameterAccess<Scalar>& access, const Pass& pass
 template <class Scalar>
 Pass Decoder<Scalar>::pass_of(const Batch& batch, float dropout) const {
   Pass pass;
-  pass.space = space_;
   pass.batch = batch.num_sequences();
   pass.positions = pass.batch == 0 ? parts_.config.seq : static_cast<std::int64_t>(batch.inputs.extent(1));
   pass.sample_ids = batch.sample_ids;

@@ -117,7 +117,6 @@ class Decoder : public Model<Scalar> {
   void recompute(ParameterAccess<Scalar>& access, const Pass& pass, std::size_t first, std::size_t last);
 
   DecoderParts<Scalar> parts_;
-  Device space_;
   std::int64_t micro_batch_ = 0;
   std::vector<Matrix<Scalar>> states_;  // 2L + 1 residual states (N, C); groups share the memory of inner states
   std::size_t group_ = 1;               // blocks whose activations are in memory at once: all L, or Recompute's N

@@ -78,7 +78,7 @@ void LinearDemo<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch,
        flat(weight_.in(teacher)));
   draw(stream_key(config_.seed, "linear.bias"), 0, 1.0, bias_.in(teacher));
   Kokkos::deep_copy(negated_teacher_, teacher);
-  kernels::scale(space_, negated_teacher_, -1.0F);
+  kernels::scale(Device(), negated_teacher_, -1.0F);
 }
 
 template <class Scalar>
@@ -101,11 +101,12 @@ double LinearDemo<Scalar>::forward(const Batch& batch, Vector<const Scalar> weig
   const auto x = rows(x_, 0, num_samples);
   const auto difference = rows(difference_, 0, num_samples);
   const auto target = rows(target_, 0, num_samples);
+  const Device space;
   draw_inputs(batch);
-  projection_.forward(space_, difference, x, weights);
-  projection_.forward(space_, target, x, negated_teacher_);
-  kernels::residual_add(space_, flat(difference), flat(target));
-  return kernels::sum_of_squares(space_, flat(difference)) / (2.0 * static_cast<double>(config_.ffn));
+  projection_.forward(space, difference, x, weights);
+  projection_.forward(space, target, x, negated_teacher_);
+  kernels::residual_add(space, flat(difference), flat(target));
+  return kernels::sum_of_squares(space, flat(difference)) / (2.0 * static_cast<double>(config_.ffn));
 }
 
 template <class Scalar>
@@ -113,10 +114,11 @@ void LinearDemo<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const
                                           double* loss) {
   const std::int64_t num_samples = batch.num_sequences();
   const auto difference = rows(difference_, 0, num_samples);
+  const Device space;
   const auto weights = access.acquire(0);
   *loss = forward(batch, weights);
-  kernels::scale(space_, flat(difference), loss_factor / static_cast<float>(config_.ffn));
-  projection_.backward(space_, rows(dx_, 0, num_samples), access.gradient(0), difference, rows(x_, 0, num_samples),
+  kernels::scale(space, flat(difference), loss_factor / static_cast<float>(config_.ffn));
+  projection_.backward(space, rows(dx_, 0, num_samples), access.gradient(0), difference, rows(x_, 0, num_samples),
                        weights, reduction_);
   access.release(0);
   access.gradient_ready(0);

@@ -52,7 +52,6 @@ class LinearDemo : public Model<Scalar> {
   MatrixRef weight_;
   VectorRef bias_;
   Projection<Scalar> projection_;
-  Device space_;
   Staging<Scalar> teacher_;           // W*, b* at their offsets in the unit
   Vector<Scalar> negated_teacher_;    // the same negated, on the device
   Staging<std::uint64_t> sample_ids_;  // (B)

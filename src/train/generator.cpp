@@ -141,20 +141,30 @@ std::int64_t GenerationOrder::longest() const {
   return static_cast<std::int64_t>(most) + count;
 }
 
+CachedGenerator::Arrays CachedGenerator::take(Engine& engine, std::int64_t sequences, std::int64_t positions,
+                                              MemoryLedger& ledger) {
+  const std::int64_t rows = std::max(std::min(kBlockRows, positions), sequences);
+  engine.reserve_cache(ledger, {.sequences = sequences, .positions = positions, .rows = rows});
+  return {.tokens = ledger.take<Token>(Memory::workspace, "new tokens", rows),
+          .sequences = ledger.take<std::int32_t>(Memory::workspace, "sequences of new tokens", rows),
+          .positions = ledger.take<std::int32_t>(Memory::workspace, "positions of new tokens", rows),
+          .logits = ledger.take<float>(Memory::workspace, "generation logits", sequences, engine.config().vocab)};
+}
+
 CachedGenerator::CachedGenerator(Engine& engine, std::int64_t vocab, std::int64_t sequences, std::int64_t longest,
                                  MemoryLedger& ledger)
     : engine_(engine),
       vocab_(vocab),
       positions_(std::min(longest, engine.config().seq)),
       block_(std::min(kBlockRows, positions_)),
-      slots_(static_cast<std::size_t>(sequences)) {
-  const std::int64_t rows = std::max(block_, sequences);
-  engine_.reserve_cache(ledger, {.sequences = sequences, .positions = positions_, .rows = rows});
-  tokens_ = ledger.take<Token>(Memory::workspace, "new tokens", rows);
-  sequences_ = ledger.take<std::int32_t>(Memory::workspace, "sequences of new tokens", rows);
-  row_positions_ = ledger.take<std::int32_t>(Memory::workspace, "positions of new tokens", rows);
-  logits_ = ledger.take<float>(Memory::workspace, "generation logits", sequences, engine.config().vocab);
-  host_logits_.resize(logits_.extent(0) * logits_.extent(1));
+      slots_(static_cast<std::size_t>(sequences)),
+      arrays_(take(engine, sequences, positions_, ledger)),
+      host_logits_(arrays_.logits.extent(0) * arrays_.logits.extent(1)) {}
+
+std::int64_t CachedGenerator::bytes(Engine& engine, std::int64_t sequences, std::int64_t longest) {
+  MemoryLedger ledger(MemoryLedger::Mode::plan);
+  static_cast<void>(take(engine, sequences, std::min(longest, engine.config().seq), ledger));
+  return ledger.total();
 }
 
 GenerationTimes CachedGenerator::run(const GenerationOrder& order, TokenListener& listener) {
@@ -249,8 +259,10 @@ void CachedGenerator::decode(const std::vector<HostRow>& rows, std::int64_t num_
     Kokkos::deep_copy(used, HostVector<const std::int32_t>(host.data(), count));
     return used;
   };
-  const auto logits = Matrix<float>(logits_.data(), static_cast<std::size_t>(num_logits), logits_.extent(1));
-  engine_.decode({sent(tokens_, tokens), {sent(sequences_, sequences), sent(row_positions_, positions)}}, logits);
+  const auto logits =
+      Matrix<float>(arrays_.logits.data(), static_cast<std::size_t>(num_logits), arrays_.logits.extent(1));
+  engine_.decode(
+      {sent(arrays_.tokens, tokens), {sent(arrays_.sequences, sequences), sent(arrays_.positions, positions)}}, logits);
   if (num_logits > 0) {
     Kokkos::deep_copy(HostMatrix<float>(host_logits_.data(), logits.extent(0), logits.extent(1)), logits);
   }
@@ -259,7 +271,7 @@ void CachedGenerator::decode(const std::vector<HostRow>& rows, std::int64_t num_
 /// Picks the next tokens of these slots from the last logits.
 void CachedGenerator::pick(const std::vector<std::size_t>& slots) {
   const std::uint64_t key = stream_key(order_->sampling.seed, "generate");
-  const std::size_t columns = logits_.extent(1);
+  const std::size_t columns = arrays_.logits.extent(1);
   std::vector<Token> picked;
   for (std::size_t row = 0; row < slots.size(); ++row) {
     const Slot& state = slots_[slots[row]];

@@ -243,7 +243,7 @@ many_layers() {
     expect 3 '^\[rank 0\] error: hf/config.json: 10000 layers have 90000 tensors and more, the folder has 16$' \
       sh -c "ulimit -v $most; "'exec "$@"' sh "$kozero" $command
   done
-  expect 2 '^\[rank 0\] error: the run needs [0-9]+ MiB a rank' sh -c 'ulimit -t 60; exec "$@"' sh "$kozero" train \
+  expect 2 '^\[rank 0\] error: the run needs [0-9]+ MiB per rank' sh -c 'ulimit -t 60; exec "$@"' sh "$kozero" train \
     "$inputs/quickstart.toml" 'data.text=["text"]' run.dir=x model.preset=none model.layers=10000 model.dim=4096 \
     model.heads=32
 }

@@ -93,6 +93,9 @@ class CachedGenerator {
   CachedGenerator(Engine& engine, std::int64_t vocab, std::int64_t sequences, std::int64_t longest,
                   MemoryLedger& ledger);
 
+  /// Bytes that a CachedGenerator of these extents takes. Precedes its construction.
+  static std::int64_t bytes(Engine& engine, std::int64_t sequences, std::int64_t longest);
+
   /// Collective: every rank gets the same tokens.
   GenerationTimes run(const GenerationOrder& order, TokenListener& listener);
 
@@ -106,11 +109,18 @@ class CachedGenerator {
     [[nodiscard]] bool is_free() const { return sequence < 0; }
     [[nodiscard]] std::int64_t pending() const { return static_cast<std::int64_t>(tokens.size()) - cached; }
   };
+  struct Arrays {
+    Vector<Token> tokens;            // (rows)
+    Vector<std::int32_t> sequences;  // (rows)
+    Vector<std::int32_t> positions;  // (rows)
+    Matrix<float> logits;            // (sequences, V)
+  };
   struct HostRow {
     Token token;
     std::int32_t sequence, position;
   };
 
+  static Arrays take(Engine& engine, std::int64_t sequences, std::int64_t positions, MemoryLedger& ledger);
   void begin(std::size_t slot, std::int64_t sequence);
   void catch_up(std::size_t slot);
   void step();
@@ -123,10 +133,7 @@ class CachedGenerator {
   std::int64_t positions_;  // of the cache
   std::int64_t block_;
   std::vector<Slot> slots_;
-  Vector<Token> tokens_;            // (rows)
-  Vector<std::int32_t> sequences_;  // (rows)
-  Vector<std::int32_t> row_positions_;
-  Matrix<float> logits_;  // (sequences, V)
+  Arrays arrays_;
   std::vector<float> host_logits_;
   const GenerationOrder* order_ = nullptr;  // of the current run
   TokenListener* listener_ = nullptr;
