@@ -206,7 +206,7 @@ void TrainingRun::save_before_interruption(const train::StepResult& interrupted)
       dist::from_first_rank(control_, [&] { return std::string(io::is_folder(checkpoint) ? "there" : ""); }) == "there";
   if (is_saved_already_) return;
   identify_data();
-  saving_->save(record_after(summary_.steps, engine_->loss_scaler()), small_files_, true);
+  saving_->save(record_after(summary_.steps, engine().loss_scaler()), small_files_, true);
 }
 
 std::string TrainingRun::saved_text() const {
