@@ -43,6 +43,12 @@ Accepted above(double low) { return {.low = low, .low_open = true}; }
 Accepted fraction() { return {.low = 0, .high = 1, .high_open = true}; }
 Accepted words(std::vector<std::string> all) { return {.words = std::move(all)}; }
 
+/// A key whose value changes the bits of a run that resumes.
+DeckRow bits(DeckRow row, Effect effect = Effect::bits) {
+  row.effect = effect;
+  return row;
+}
+
 /// One of the keys that a first reader needs.
 DeckRow first(DeckRow row) {
   row.is_first = true;
@@ -60,11 +66,13 @@ std::vector<DeckRow> run_rows() {
   return {
       first({"run.dir", kRun<&K::dir>, text("path of a folder"),
              "folder of the run; a new run never overwrites one: it appends -2, -3 ...", "runs/ and the deck's name"}),
-      first({"run.seed", kRun<&K::seed>, from(0), "seed of initial weights, data order and dropout"}),
-      first({"run.steps", kRun<&K::steps>, from_to(1, kMany),
-             "optimizer steps in total; give either run.steps or run.epochs", "not given"}),
-      {"run.epochs", kRun<&K::epochs>, from_to(1, kMany), "passes over the data; give either run.steps or run.epochs",
-       "not given"},
+      bits(first({"run.seed", kRun<&K::seed>, from(0), "seed of initial weights, data order and dropout"})),
+      bits(first({"run.steps", kRun<&K::steps>, from_to(1, kMany),
+                  "optimizer steps in total; give either run.steps or run.epochs", "not given"}),
+           Effect::length),
+      bits({"run.epochs", kRun<&K::epochs>, from_to(1, kMany),
+            "passes over the data; give either run.steps or run.epochs", "not given"},
+           Effect::length),
       first({"run.ranks", kRun<&K::ranks>, from_to(1, kWide),
              "processes that kozero.sh starts unless -n says otherwise"}),
       {"run.threads", kRun<&K::threads>, from_to(1, kWide), "threads per rank", "the cores, shared evenly"},
@@ -125,7 +133,8 @@ std::vector<DeckRow> model_rows() {
       {"model.vocab_block", kModel<&K::vocab_block>, from_to(0, kWide),
        "rows of embedding and head that are gathered, reduced and multiplied at a time, a multiple of 8, to save "
        "memory; 0: all"},
-      {"model.dropout", kModel<&K::dropout>, fraction(), "gpt2: probability that a channel is dropped in training"},
+      bits({"model.dropout", kModel<&K::dropout>, fraction(),
+            "gpt2: probability that a channel is dropped in training"}),
       {"model.rope_theta", kModel<&K::rope_theta>, above(0), "llama, qwen: base of the rotary angles"},
       {"model.rope_scaling", kModel<&K::rope_scaling>, {}, "llama, qwen: Llama 3's scaling of the rotary angles"},
       {"model.qkv_bias", kModel<&K::qkv_bias>, truth(), "llama: biases on q, k and v; qwen2 always has them",
@@ -180,15 +189,15 @@ std::vector<DeckRow> train_rows() {
              "activation checkpointing: what backward recomputes instead of storing; full: each block from its input; "
              "selective: the same, but attention's result is stored; N: N blocks from the first one's input; results "
              "stay bit-identical"}),
-      {"train.grad_clip", kTrain<&K::grad_clip>, from(0), "largest global gradient norm; 0: no clipping"},
-      {"train.on_nonfinite", kTrain<&K::on_nonfinite>, words({"stop", "skip"}),
-       "what happens if a loss or gradient is not finite: stop the run, or skip the update"},
+      bits({"train.grad_clip", kTrain<&K::grad_clip>, from(0), "largest global gradient norm; 0: no clipping"}),
+      bits({"train.on_nonfinite", kTrain<&K::on_nonfinite>, words({"stop", "skip"}),
+            "what happens if a loss or gradient is not finite: stop the run, or skip the update"}),
       {"train.max_skips", kTrain<&K::max_skips>, from_to(1, kMany),
        "updates in a row that on_nonfinite = \"skip\" may skip; one more stops the run"},
-      {"train.loss_scale", kTrain<&K::loss_scale>, from_to(0, kWide),
-       "fp16: factor on the loss, a power of two; 0: dynamic, from 65536, halved at each overflow"},
-      {"train.loss_scale_window", kTrain<&K::loss_scale_window>, from_to(1, kMany),
-       "fp16: steps in a row without overflow after which a dynamic loss scale is doubled"},
+      bits({"train.loss_scale", kTrain<&K::loss_scale>, from_to(0, kWide),
+            "fp16: factor on the loss, a power of two; 0: dynamic, from 65536, halved at each overflow"}),
+      bits({"train.loss_scale_window", kTrain<&K::loss_scale_window>, from_to(1, kMany),
+            "fp16: steps in a row without overflow after which a dynamic loss scale is doubled"}),
       first({"train.eval_every", kTrain<&K::eval_every>, from_to(0, kMany),
              "steps between evaluations on the validation data; 0: only at the end"}),
       {"train.eval_batches", kTrain<&K::eval_batches>, from_to(0, kMany),
@@ -199,19 +208,20 @@ std::vector<DeckRow> train_rows() {
 std::vector<DeckRow> optim_rows() {
   using K = OptimKeys;
   return {
-      {"optim.kind", kOptim<&K::kind>, words({"adamw", "sgd"}), "optimizer"},
-      first({"optim.lr", kOptim<&K::lr>, from(0), "learning rate at its peak"}),
-      {"optim.betas", kOptim<&K::betas>, fraction(), "adamw: decay of the first and the second moment"},
-      {"optim.eps", kOptim<&K::eps>, above(0), "adamw: added to the root of the second moment"},
-      {"optim.weight_decay", kOptim<&K::weight_decay>, from(0), "decoupled weight decay, on matrices only"},
-      {"optim.momentum", kOptim<&K::momentum>, fraction(), "sgd: decay of the velocity"},
-      first({"optim.schedule", kOptim<&K::schedule>, words({"constant", "linear", "cosine", "wsd"}),
-             "learning rate after warm-up; wsd: constant, then a decay over the last decay_steps"}),
-      first({"optim.warmup_steps", kOptim<&K::warmup_steps>, from_to(0, kMany),
-             "steps of linear warm-up from 0 to lr; at most the run's steps", "5 % of the run's steps, at most 1000"}),
-      {"optim.decay_steps", kOptim<&K::decay_steps>, from_to(1, kMany), "steps of the decay from lr to min_lr",
-       "from the end of warm-up to the last step"},
-      {"optim.min_lr", kOptim<&K::min_lr>, from(0), "learning rate at the end of the decay"},
+      bits({"optim.kind", kOptim<&K::kind>, words({"adamw", "sgd"}), "optimizer"}),
+      bits(first({"optim.lr", kOptim<&K::lr>, from(0), "learning rate at its peak"})),
+      bits({"optim.betas", kOptim<&K::betas>, fraction(), "adamw: decay of the first and the second moment"}),
+      bits({"optim.eps", kOptim<&K::eps>, above(0), "adamw: added to the root of the second moment"}),
+      bits({"optim.weight_decay", kOptim<&K::weight_decay>, from(0), "decoupled weight decay, on matrices only"}),
+      bits({"optim.momentum", kOptim<&K::momentum>, fraction(), "sgd: decay of the velocity"}),
+      bits(first({"optim.schedule", kOptim<&K::schedule>, words({"constant", "linear", "cosine", "wsd"}),
+                  "learning rate after warm-up; wsd: constant, then a decay over the last decay_steps"})),
+      bits(first({"optim.warmup_steps", kOptim<&K::warmup_steps>, from_to(0, kMany),
+                  "steps of linear warm-up from 0 to lr; at most the run's steps",
+                  "5 % of the run's steps, at most 1000"})),
+      bits({"optim.decay_steps", kOptim<&K::decay_steps>, from_to(1, kMany), "steps of the decay from lr to min_lr",
+            "from the end of warm-up to the last step"}),
+      bits({"optim.min_lr", kOptim<&K::min_lr>, from(0), "learning rate at the end of the decay"}),
   };
 }
 

@@ -55,6 +55,10 @@ struct Accepted {
   [[nodiscard]] bool takes_numbers() const { return !words.empty() && high != kNoLimit; }
 };
 
+/// What another value does to a run that resumes: nothing, or nothing that CheckpointRecord does not tell (model, data,
+/// exactness); other bits; other bits where the learning rate depends on the run's length.
+enum class Effect { none, bits, length };
+
 struct DeckRow {
   std::string key;               ///< "zero.stage"
   DeckValue (*value_in)(Deck&);  ///< where it lies
@@ -62,6 +66,7 @@ struct DeckRow {
   std::string help;
   std::string default_text = "";  ///< what a missing key means if the Deck's default does not say it
   bool is_first = false;          ///< one of the keys that a first reader needs
+  Effect effect = Effect::none;
 };
 
 /// Our key for what another program calls so ("hidden_size" -> "model.dim"), our value for its value of our key

@@ -179,12 +179,16 @@ std::string read_whole_file(const std::string& path, std::int64_t limit) {
 }
 
 LineFile::LineFile(const std::string& path, Open how) : path_(path) {
-  const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | (how == Open::create ? O_EXCL : 0);
-  number_ = ::open(path.c_str(), flags, 0644);
+  constexpr int kAlways = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK;
+  number_ = ::open(path.c_str(), kAlways | (how == Open::create ? O_EXCL : 0), 0644);
   if (number_ < 0 && errno == EEXIST) {
     throw Error(Failure::write, path + ": exists already; a run is never overwritten");
   }
   if (number_ < 0) throw Error(Failure::write, path + ": cannot open: " + errno_text());
+  struct stat status {};
+  if (::fstat(number_, &status) == 0 && S_ISREG(status.st_mode)) return;
+  ::close(number_);
+  throw Error(Failure::write, path + ": not a regular file, and lines are appended here; move it away");
 }
 
 LineFile::~LineFile() {

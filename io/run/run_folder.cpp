@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
@@ -19,8 +20,8 @@
 
 namespace kozero::io {
 
-// Flock on a file that a holder may remove or replace: whoever has the lock looks whether the name still
-// stands for the file that was locked, and begins anew where it does not.
+// Flock on a folder and on a file, either of which a holder may remove or replace: whoever has the locks checks whether
+// the names still stand for what was locked, and begins again if not.
 
 namespace fs = std::filesystem;
 
@@ -33,6 +34,7 @@ constexpr auto kPause = std::chrono::milliseconds(10);
 /// "process 123 on host h, since 2026-01-01T00:00:00Z"; a holder writes this shortly after it has the lock.
 std::string holder_in(const std::string& path) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (!fs::exists(fs::symlink_status(path)) && attempt > 1) return "a process whose file \"lock\" was deleted";
     std::string text(1024, '\0');
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     const ssize_t size = file < 0 ? -1 : ::read(file, text.data(), text.size());
@@ -59,12 +61,13 @@ RunLock::RunLock(const std::string& folder, Steal steal_it) : folder_(folder) {
   bool stolen = false;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     make_folder();
-    const Take took = take();
+    const Take took = take(stolen);
     if (took == Take::taken) {
       write_holder();
       if (stolen) std::this_thread::sleep_for(kHolderPatience);
       return;
     }
+    close();
     if (took == Take::held && (steal_it == Steal::no || stolen)) refuse();
     if (took == Take::held) {
       steal();
@@ -77,41 +80,58 @@ RunLock::RunLock(const std::string& folder, Steal steal_it) : folder_(folder) {
 
 RunLock::~RunLock() {
   if (lost().empty()) {
-    ::unlink(path().c_str());
+    ::unlinkat(opened_, kLockFile, 0);
     if (made_) ::rmdir(folder_.c_str());
   }
-  ::close(file_);
+  close();
+}
+
+void RunLock::close() {
+  for (int* number : {&file_, &opened_}) {
+    if (*number >= 0) ::close(std::exchange(*number, -1));
+  }
 }
 
 void RunLock::make_folder() {
+  require_no_dangling_link(folder_);
   std::error_code problem;
   made_ = fs::create_directories(folder_, problem) || made_;
   if (problem) throw Error(Failure::write, "run.dir: " + folder_ + ": cannot create: " + problem.message());
 }
 
-RunLock::Take RunLock::take() {
-  file_ = ::open(path().c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (file_ < 0 && errno == ENOENT) return Take::replaced;  // whoever had made the folder removed it
+RunLock::Take RunLock::take(bool from_holder) {
+  const Take took = take_folder(from_holder);
+  return took == Take::taken ? take_file() : took;
+}
+
+RunLock::Take RunLock::take_folder(bool from_holder) {
+  opened_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (opened_ < 0 && errno == ENOENT) return Take::replaced;  // whoever had made the folder removed it
+  if (opened_ < 0) throw Error(Failure::write, folder_ + ": cannot open: " + errno_text());
+  // A file system may lock no folders (NFS: EBADF); then the file's lock has to do, and take_file() notes what it lacks.
+  const bool held = ::flock(opened_, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR);
+  folder_identity_ = identity_of(opened_);
+  return held && !from_holder ? Take::held : Take::taken;
+}
+
+RunLock::Take RunLock::take_file() {
+  file_ = ::openat(opened_, kLockFile, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+  if (file_ < 0 && errno == ENOENT) return Take::replaced;
   if (file_ < 0) throw Error(Failure::write, path() + ": cannot open: " + errno_text());
   if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK || errno == EINTR) {
-      ::close(file_);
-      return Take::held;
-    }
+    if (errno == EWOULDBLOCK || errno == EINTR) return Take::held;
     if (!means_no_locks(errno)) throw Error(Failure::write, path() + ": cannot lock: " + errno_text());
     note_ = folder_ + ": its file system has no locks (" + errno_text() +
             "): nothing keeps a second job out of this folder";
   }
-  folder_identity_ = file_identity_ = {};
-  struct stat now {};
   file_identity_ = identity_of(file_);
-  if (::stat(path().c_str(), &now) != 0 || Identity{now.st_dev, now.st_ino} != file_identity_ ||
-      ::stat(folder_.c_str(), &now) != 0) {
-    ::close(file_);
-    return Take::replaced;
-  }
-  folder_identity_ = {now.st_dev, now.st_ino};
-  return Take::taken;
+  struct stat of_file {};
+  struct stat of_folder {};
+  const bool same = ::fstatat(opened_, kLockFile, &of_file, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    Identity{of_file.st_dev, of_file.st_ino} == file_identity_ &&
+                    ::stat(folder_.c_str(), &of_folder) == 0 &&
+                    Identity{of_folder.st_dev, of_folder.st_ino} == folder_identity_;
+  return same ? Take::taken : Take::replaced;
 }
 
 RunLock::Identity RunLock::identity_of(int file) {
@@ -151,6 +171,28 @@ std::string RunLock::lost() const {
   }
   if (::stat(path().c_str(), &now) != 0 || Identity{now.st_dev, now.st_ino} == file_identity_) return "";
   return folder_ + ": its lock was taken by " + holder_in(path());
+}
+
+void require_no_dangling_link(const std::string& folder) {
+  fs::path prefix;
+  for (const auto& part : fs::path(folder)) {
+    prefix /= part;
+    std::error_code ignored;
+    if (!fs::is_symlink(prefix, ignored) || fs::status(prefix, ignored).type() != fs::file_type::not_found) continue;
+    throw Error(Failure::write, "run.dir = \"" + folder + "\": " + prefix.string() + " is a symbolic link to " +
+                                    fs::read_symlink(prefix, ignored).string() +
+                                    ", which does not exist; make that folder, or remove the link");
+  }
+}
+
+void require_regular_files(const std::string& folder) {
+  for (const char* name : {kLogFile, kDeckFile, kLockFile, kStatusFile, kRanksFile, "metrics.jsonl", "weights.h5",
+                           "tokenizer.json", "tokenizer.model", "tuning.toml"}) {
+    const std::string path = folder + "/" + name;
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) continue;
+    throw Error(Failure::write, path + ": not a regular file, and a run writes here; move it away");
+  }
 }
 
 namespace {

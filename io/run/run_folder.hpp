@@ -9,13 +9,12 @@
 
 namespace kozero::io {
 
-// One job a run's folder. Rank 0 holds flock(2) on the file `lock` in it, from before anything there is
-// read or changed until the run ends.
+// One job per folder. Rank 0 holds flock(2) on the folder and on the file `lock` in it, from before anything there is
+// read or changed until the run ends. Deleting the file does not let another job in; the file says who holds the lock.
 //   RunLock lock("runs/x", RunLock::Steal::no);      Error(deck) naming host, process and since when it is held
-// The system releases the lock of a process that ends in any way, so a crash leaves none on its host; the file then
-// says who held it. A file server may keep the lock of a host that was lost: Steal::yes takes it, by a new file in
-// place of the old one, and a holder that lives after all is told by lost(). Where the file system has no locks, note()
-// says so.
+// The system releases the locks of a process that ends in any way, so a crash leaves none on its host. A file server may
+// keep the locks of a host that was lost: Steal::yes takes the folder, by a new file in place of the old one, and a
+// holder that lives after all is told by lost(). If the file system has no locks, note() says so.
 
 inline constexpr const char* kLockFile = "lock";
 
@@ -46,8 +45,12 @@ class RunLock {
   };
   enum class Take { taken, held, replaced };
 
-  [[nodiscard]] Take take();
+  /// `from_holder`: the folder's own lock may be held.
+  [[nodiscard]] Take take(bool from_holder);
+  [[nodiscard]] Take take_folder(bool from_holder);
+  [[nodiscard]] Take take_file();
   void make_folder();
+  void close();
   void write_holder() const;
   void steal();
   [[noreturn]] void refuse() const;
@@ -56,7 +59,8 @@ class RunLock {
 
   std::string folder_;
   bool made_ = false;
-  int file_ = -1;
+  int opened_ = -1;  // the folder
+  int file_ = -1;    // `lock` in it
   Identity folder_identity_;
   Identity file_identity_;
   std::string note_;
@@ -67,6 +71,13 @@ class RunLock {
 
 inline constexpr const char* kLogFile = "log.txt";
 inline constexpr const char* kDeckFile = "deck.toml";  ///< the resolved deck
+
+/// Throws Error(write) if the path of a folder, or a parent of it, is a symbolic link to nothing.
+void require_no_dangling_link(const std::string& folder);
+
+/// Throws Error(write) if something that is no regular file (a FIFO, a link, a folder) has the name of a file that a run
+/// writes into its folder.
+void require_regular_files(const std::string& folder);
 
 /// A folder in Hugging Face's form, with config.json; what `kozero import` makes has a deck too and is a run's.
 bool is_hugging_face_folder(const std::string& folder);

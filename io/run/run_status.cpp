@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <sys/stat.h>
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
@@ -66,7 +67,11 @@ void replace(const std::string& path, const Json& json) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   const std::string mine = path + "." + host_name() + "." + std::to_string(::getpid());
   write_whole_file(mine, text);
-  fs::rename(mine, path);
+  std::error_code problem;
+  fs::rename(mine, path, problem);
+  if (!problem) return;
+  fs::remove(mine, problem);
+  throw Error(Failure::write, path + ": cannot be replaced");
 }
 
 /// The step of the last whole line of metrics.jsonl, which says more than a status that was written at the start.
@@ -86,6 +91,12 @@ std::int64_t last_step_in(const std::string& folder, std::int64_t otherwise) {
     step = value_in(Json::parse(line, nullptr, false), "step", step);
   }
   return step;
+}
+
+/// Between the main thread and one that reports a signal meanwhile.
+std::mutex& mutex_of_status() {
+  static std::mutex mutex;
+  return mutex;
 }
 
 std::vector<RankProcess> ranks_in(const std::string& folder) {
@@ -139,7 +150,15 @@ std::string time_now() {
 RankProcess this_process() { return {host_name(), ::getpid()}; }
 
 RunRecord::RunRecord(std::string folder, std::vector<RankProcess> ranks)
-    : folder_(std::move(folder)), ranks_(std::move(ranks)), start_(time_now()), before_(status_text(folder_)) {}
+    : folder_(std::move(folder)), ranks_(std::move(ranks)), start_(time_now()), before_(status_text(folder_)) {
+  struct stat status {};
+  if (::stat(folder_.c_str(), &status) == 0) identity_ = {status.st_dev, status.st_ino};
+}
+
+bool RunRecord::has_folder() const {
+  struct stat status {};
+  return ::stat(folder_.c_str(), &status) == 0 && identity_ == std::pair{status.st_dev, status.st_ino};
+}
 
 std::string RunRecord::status_text(const std::string& folder) { return text_in(folder + "/" + kStatusFile); }
 
@@ -163,16 +182,25 @@ void RunRecord::write(const RunStatus& status, const std::string& end) const {
                                  {"end", end.empty() ? Json() : Json(end)}});
 }
 
+void RunRecord::update(std::int64_t step) const noexcept {
+  try {
+    const std::lock_guard lock(mutex_of_status());
+    if (is_ours()) write({"running", "", step, {}}, "");
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
 bool RunRecord::is_ours() const {
+  if (!has_folder()) return false;
   const Json now = read_json(path_of(kStatusFile));
   return value_in(now, "state", std::string()) == "running" && value_in(now, "host", std::string()) == ranks_[0].host &&
          value_in(now, "pid", std::int64_t{0}) == ranks_[0].pid;
 }
 
 bool RunRecord::end(const RunStatus& status) const noexcept {
-  static std::mutex mutex;  // of the main thread, which ends in good order, and of one that reports a signal meanwhile
   try {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(mutex_of_status());
     RunStatus written = status;
     if (is_as_before()) {
       written.step = value_in(read_json(path_of(kStatusFile)), "step", std::int64_t{0});
@@ -210,7 +238,9 @@ bool RunRecord::write_failure_note(int rank, std::int64_t step, const std::strin
 void RunRecord::log(const std::string& line) const noexcept {
   try {
     const std::string text = line + "\n";
-    const int file = ::open(path_of(kLogFile).c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (!has_folder()) return;
+    const int file =
+        ::open(path_of(kLogFile).c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK);
     if (file < 0) return;
     static_cast<void>(!::write(file, text.data(), text.size()));
     ::fsync(file);
@@ -222,6 +252,14 @@ void RunRecord::log(const std::string& line) const noexcept {
 
 std::string RunRecord::name_of(int rank) const {
   return "rank " + std::to_string(rank) + " on host " + ranks_.at(static_cast<std::size_t>(rank)).host;
+}
+
+RunStatus status_of_run(const std::string& folder) {
+  const Json status = read_json(folder + "/" + kStatusFile);
+  return {value_in(status, "state", std::string()),
+          why_in(status),
+          last_step_in(folder, value_in(status, "step", std::int64_t{0})),
+          {}};
 }
 
 bool holds_run(const std::string& folder) {

@@ -6,11 +6,13 @@
 //   ranks.json           rank 0, once at the start: [{"rank", "host", "pid"}, ...]
 //   failure_rank_3.json  by a rank that fails, or about one that was seen to end: {"rank", "host", "pid", "step",
 //                        "why"}
-// A run that was killed leaves "running". Nothing is written in a step.
+// A run that was killed leaves "running", with a step that may be some seconds old.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <sys/types.h>
+#include <utility>
 #include <vector>
 
 namespace kozero::io {
@@ -45,6 +47,8 @@ class RunRecord {
 
   /// Rank 0: ranks.json and the status "running". Throws Error(write).
   void begin(std::int64_t step) const;
+  /// Rank 0: the step of a run that is at work. A failure is left to the next call.
+  void update(std::int64_t step) const noexcept;
   /// Writes how the run ended, or its start. status.json must still be this run's "running", or what it was before
   /// begin(), whose step stays then; it is left alone after another rank's report, or where another run took the
   /// folder. Returns whether it was written. Throws nothing.
@@ -62,7 +66,9 @@ class RunRecord {
  private:
   [[nodiscard]] bool is_ours() const;
   /// begin() was not called yet, by this job or another one.
-  [[nodiscard]] bool is_as_before() const { return status_text(folder_) == before_; }
+  [[nodiscard]] bool is_as_before() const { return has_folder() && status_text(folder_) == before_; }
+  /// The path still names the folder that it named at the start: nothing is written into another one.
+  [[nodiscard]] bool has_folder() const;
   [[nodiscard]] static std::string status_text(const std::string& folder);
   void write(const RunStatus& status, const std::string& end) const;
   [[nodiscard]] std::string path_of(const std::string& file) const { return folder_ + "/" + file; }
@@ -70,8 +76,12 @@ class RunRecord {
   std::string folder_;
   std::vector<RankProcess> ranks_;
   std::string start_;
+  std::pair<dev_t, ino_t> identity_{};
   std::string before_;  // status.json of the run before, "" without one
 };
+
+/// How the newest run in the folder stands; its state is "" where status.json is absent or broken.
+RunStatus status_of_run(const std::string& folder);
 
 /// A run has been at work in the folder: it has a log or a status.
 bool holds_run(const std::string& folder);

@@ -146,6 +146,7 @@ std::vector<std::string> lines_of(const Banner& banner) {
   const auto& deck = banner.deck;
   std::vector<std::string> lines = {
       fmt::format("deck         {}", deck.source),
+      fmt::format("folder       {}", banner.folder),
       model_line(banner),
       fmt::format("data         {}", banner.data),
       stage_line(banner),
@@ -200,7 +201,8 @@ void TrainingRun::say_banner() {
                       *on_ranks_->mesh().all,
                       session_.runtime(),
                       engine().parameters(),
-                      data_.description};
+                      data_.description,
+                      folder_};
   for (const auto& line : lines_of(banner)) log_.say(line);
   if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
     log_.say(settings_.offload.uses(MemorySource::Kind::disk)
@@ -209,7 +211,7 @@ void TrainingRun::say_banner() {
   }
   if (const std::string note = note_on_device(deck_); !note.empty()) log_.say("note         " + note);
   for (const auto& line : start_notes_) log_.say(line);
-  for (const auto& text : train::schedule_notes(deck_, settings_.steps)) log_.say("note         " + text);
+  if (const auto note = train::schedule_note(deck_, settings_.steps); !note.empty()) log_.say("note         " + note);
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }
 
@@ -271,14 +273,14 @@ void TrainingRun::say_memory() {
   summary_.peak_memory = *std::max_element(peaks.begin(), peaks.end());
   const std::int64_t allocated =
       on_ranks_->ledger().total() - (kHostIsDevice ? 0 : on_ranks_->ledger().bytes(Memory::staging));
-  log_.say(fmt::format(
-      "memory       of a rank: arrays planned {:.1f} MiB, arrays allocated {:.1f} MiB, {} {:.1f} MiB ({})",
-      static_cast<double>(on_ranks_->plan().needed().device) / kMiB, static_cast<double>(allocated) / kMiB,
-      kHostIsDevice ? "process at most" : "GPU at most", static_cast<double>(summary_.peak_memory) / kMiB,
-      kHostIsDevice ? fmt::format("{:.1f} MiB of it before the arrays; pages shared with other processes in "
-                                  "part: `resident` above has them whole",
-                                  static_cast<double>(memory_use_.before()) / kMiB)
-                    : "in use, beyond the driver's context"));
+  log_.say(
+      fmt::format("memory       per rank: arrays planned {:.1f} MiB, allocated {:.1f} MiB; peak {} {:.1f} MiB ({})",
+                  static_cast<double>(on_ranks_->plan().needed().device) / kMiB, static_cast<double>(allocated) / kMiB,
+                  kHostIsDevice ? "process memory" : "GPU memory", static_cast<double>(summary_.peak_memory) / kMiB,
+                  kHostIsDevice ? fmt::format("{:.1f} MiB before the arrays; a page that n processes share counts "
+                                              "as 1/n, in `resident` above as 1",
+                                              static_cast<double>(memory_use_.before()) / kMiB)
+                                : "in use, without the driver's context"));
 }
 
 void TrainingRun::say_evaluation() {

@@ -21,6 +21,7 @@ struct Banner {
   const train::Runtime& runtime;
   const ParameterTable& parameters;
   const std::string& data;
+  const std::string& folder;
 };
 
 std::vector<std::string> lines_of(const Banner& banner);

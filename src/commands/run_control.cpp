@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kFolderInterval = std::chrono::seconds(1);
+constexpr auto kStatusInterval = std::chrono::seconds(5);
 constexpr int kPreempted = static_cast<int>(Failure::preempted);
 
 /// run.dir where the run may go on in it, else "": a path may name the run, a checkpoint or file in it, or a file of
@@ -94,6 +95,7 @@ RunControl::RunControl(Session& session, io::Log& log, StartedAs started)
     if (control_.rank() != 0 || folder.empty()) return;
     lock_ =
         std::make_unique<io::RunLock>(folder, started_.steal_lock ? io::RunLock::Steal::yes : io::RunLock::Steal::no);
+    io::require_regular_files(folder);
   });
   if (!folder.empty() && io::holds_run(folder)) record_failed_start(folder);
 }
@@ -221,6 +223,10 @@ bool RunControl::time_is_over() const {
 void RunControl::count_step(std::int64_t step, int reason) {
   shared_->step = step;
   reason_ = std::max(reason_, reason);
+  if (control_.rank() == 0 && Clock::now() - recorded_ >= kStatusInterval) {
+    record_->update(step);
+    recorded_ = Clock::now();
+  }
   if (stopped_by_signal()) answer_stop_signal();
 }
 
@@ -286,7 +292,7 @@ std::string RunControl::command(const std::string& resume) const {
 
 Error RunControl::stopped(std::int64_t steps, const std::string& saved, const std::string& resume) {
   const std::string why = stopped_by_signal() ? signal_name(reason_) + " came"
-                                              : fmt::format("run.max_minutes = {} are over", deck_.run.max_minutes);
+                                              : fmt::format("run.max_minutes = {} have passed", deck_.run.max_minutes);
   const std::string discarded = interrupted() ? "; " + discarded_ + " are discarded" : "";
   return {Failure::preempted,
           fmt::format("stopped after step {} of {}: {}{}; {}; to go on: {}", shared_->step.load(), steps, why,

@@ -64,7 +64,7 @@ class RunControl {
   void end_steps();
   /// What Trainer::step asks at its gather.
   [[nodiscard]] std::function<int()> request();
-  /// `step` is done, and the ranks agreed on `reason` in it.
+  /// `step` is done, and the ranks agreed on `reason` in it. Rank 0 writes the step to status.json once in 5 s.
   void count_step(std::int64_t step, int reason);
   /// The ranks agreed on `reason` within a step, which is discarded: `done` says how much of it.
   void count_interruption(const std::string& done, int reason);
@@ -86,7 +86,7 @@ class RunControl {
   /// The same, before the run's last words: from here on a rank may end before the others.
   void end_outputs();
 
-  /// "run.max_minutes = 5 are over; `saved`; to go on: COMMAND", recorded, as an error that all ranks throw.
+  /// "run.max_minutes = 5 have passed; `saved`; to go on: COMMAND", recorded, as an error that all ranks throw.
   /// `resume`: for checkpoint.resume of the command.
   [[nodiscard]] Error stopped(std::int64_t steps, const std::string& saved, const std::string& resume);
   void finish();
@@ -124,6 +124,7 @@ class RunControl {
   std::int64_t rows_lost_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point looked_ = start_;
+  std::chrono::steady_clock::time_point recorded_ = start_;  // the step, in status.json
 };
 
 }  // namespace kozero::commands

@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
-#include <fmt/format.h>
 #include <thread>
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
+#include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "src/commands/saving.hpp"
 
@@ -56,6 +57,10 @@ void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std:
     left_out_ = std::move(order);
     return;
   }
+  dist::agreed(control_, [&] {  // a folder that was moved away is not made again
+    if (control_.rank() != 0 || io::is_folder(folder_)) return;
+    throw Error(Failure::write, folder_ + ": this run's folder is not there any more: it was deleted or moved");
+  });
   saver_.begin(order);
   stall_s_ += std::chrono::duration<double>(Clock::now() - start).count();
   // Its report is here already; a rank that hangs would not come to an agreement on it.
@@ -124,7 +129,7 @@ void Saving::conclude(const train::SaveReport& report) {
 void Saving::tell(const train::SaveReport& report) const {
   const double stall_s = waited_s_ + report.stall_s;
   log_.say(fmt::format(
-      "checkpoint   {}: {} in {:.2f} s ({:.2f} GB/s), training stood still {:.3f} s of the {:.2f} s since the last{}",
+      "checkpoint   {}: {} in {:.2f} s ({:.2f} GB/s); stalled training {:.3f} s, {:.2f} s since the last checkpoint{}",
       report.folder, io::readable_bytes(report.bytes), report.seconds,
       static_cast<double>(report.bytes) / 1e9 / report.seconds, stall_s, interval_s_ + stall_s,
       report.is_best ? "; lowest validation loss so far" : ""));

@@ -34,7 +34,7 @@ class Saving {
   void finish();
   /// The last step whose checkpoint is complete; -1 where none was saved.
   [[nodiscard]] std::int64_t saved_step() const { return saved_step_; }
-  /// Seconds that training stood still for saving since this was asked last.
+  /// Seconds that saving stalled training since the last call.
   [[nodiscard]] double take_stall() { return std::exchange(stall_s_, 0.0); }
 
  private:

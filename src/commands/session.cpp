@@ -121,6 +121,7 @@ std::string ranks_0_and_mine(const dist::Communicator& comm) { return "ranks 0 a
 /// Where the run's folder is, or will be made.
 void require_writable_paths(const io::Deck& deck) {
   const std::string dir = io::without_trailing_slash(deck.run.dir);
+  io::require_no_dangling_link(dir);
   try {
     if (deck.checkpoint.resume == "none" || !io::is_folder(dir)) {
       io::require_writable(fs::absolute(dir).parent_path().string());

@@ -34,8 +34,6 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kTuningFile = "tuning.toml";  // what run.tuning named, beside the deck
 constexpr const char* kMetricsFile = "metrics.jsonl";
 
-std::string named_tuning(const std::string& hash) { return hash.empty() ? "the rule" : "the tuning " + hash; }
-
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 }  // namespace
@@ -65,7 +63,10 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
     throw Error(Failure::deck, other + "; refused by data.strict = true", Error::Seen::by_all_ranks);
   }
   if (!data_check_->done()) data_check_->start();
-  on_ranks_.emplace(session, settings_, data_.vocab, [&] { create_folder(); });  // a refusal leaves no folder
+  on_ranks_.emplace(session, settings_, data_.vocab, [&] {  // a refusal leaves no folder
+    create_folder();
+    if (deck_.zero.offload_dir.empty()) settings_.offload.folder = folder_;
+  });
   small_files_ = dist::agreed(control_, [&] { return small_files(); });
   saving_.emplace(session, engine(), log_, folder_);
   validation_.emplace(deck_, settings_, engine(), data_);
@@ -83,13 +84,7 @@ void TrainingRun::create_folder() {
     log_.record_in(path_of(io::kLogFile));
     if (!resume_.folder.empty()) continue_folder();
     for (const auto& line : lines_of(provenance_)) log_.note(line);
-    const std::string named = io::without_trailing_slash(deck_.run.dir);
-    if (deck_.checkpoint.resume == "auto" && folder_ != named) {
-      log_.say(fmt::format(
-          "note         {} has a run without checkpoints, to which nothing is added: this one begins in {}; "
-          "run.dir={} goes on with it",
-          named, folder_, folder_));
-    }
+    if (const std::string note = note_on_other_run(); !note.empty()) log_.say("note         " + note);
     io::write_resolved(train::resolved_deck(deck_, settings_, folder_), path_of(train::kDeckFile),
                        lines_of(provenance_));
     std::filesystem::remove(path_of(kTuningFile));
@@ -99,6 +94,27 @@ void TrainingRun::create_folder() {
   resume_.state_file = control_.broadcast_control(resume_.state_file);
   summary_.folder = folder_;
   run_.enter(folder_, resume_.source.empty() ? 0 : resume_.record.step);
+}
+
+std::string TrainingRun::note_on_other_run() const {
+  const std::string named = io::without_trailing_slash(deck_.run.dir);
+  if (folder_ == named || !folder_.starts_with(named + "-")) return "";
+  const std::int64_t number = std::stoll(folder_.substr(named.size() + 1));
+  const std::string other = number == 2 ? named : fmt::format("{}-{}", named, number - 1);
+  const io::RunStatus status = io::status_of_run(other);
+  if (status.state.empty()) return fmt::format("{} is not empty; this run writes {}", other, folder_);
+  const bool is_finished = status.state == "finished";
+  const std::string auto_resume = "checkpoint.resume=auto" + (other == named ? "" : " run.dir=" + other);
+  std::string advice;
+  if (!train::newest_checkpoint(other).empty()) {
+    advice = auto_resume + (is_finished ? " with more run.steps goes on; " : " goes on; ");
+  } else if (io::is_there(other + "/" + train::kWeightsFile)) {
+    advice = fmt::format("it has no checkpoints, model.init={} begins with its weights; ", other);
+  }
+  const bool repeats = deck_.checkpoint.resume == "auto";  // the same command, in a loop of a batch system
+  return fmt::format("{} is {} (step {}); {}this run writes {}{}", other,
+                     status.state == "running" ? "at work, or was killed" : status.state, status.step, advice, folder_,
+                     repeats ? "; run.dir=" + folder_ + " goes on with it" : "");
 }
 
 std::string TrainingRun::set_aside_run_before() const {
@@ -182,8 +198,7 @@ void TrainingRun::run_to_the_end() {
   say_evaluation();
   say_sample();
   run_.end_outputs();
-  log_.say(fmt::format("everything lies in {}: {}, {}, metrics.jsonl, log.txt", folder_, train::kWeightsFile,
-                       train::kDeckFile));
+  log_.say(fmt::format("output in {}: {}, {}, metrics.jsonl, log.txt", folder_, train::kWeightsFile, train::kDeckFile));
   if (run_.reason() != stop_reason::kNone) throw stopped();
   run_.finish();
 }
@@ -260,28 +275,17 @@ void TrainingRun::begin() {
   log_.say(fmt::format("resume       after step {}, {} tokens, from {}", saved.step, saved.tokens, resume_.source));
   if (!absent.empty())
     log_.say("warning      weights only: no " + absent.front() + " there, the optimizer's state begins anew");
-  if (saved.seed != settings_.seed)
-    log_.say(
-        fmt::format("note         run.seed is {} and was {}: another order of the data", settings_.seed, saved.seed));
-  if (const std::string mine = record_after(0, settings_.step.loss_scaler).tuning; saved.tuning != mine) {
-    log_.say(fmt::format("note         products go by {} and went by {}: their last bits may differ",
-                         named_tuning(mine), named_tuning(saved.tuning)));
-  }
   if (saved.exactness.empty() && absent.empty()) {
     log_.say(
         "note         the checkpoint is of an earlier version, which added in another order: the bits are not those "
         "that it would have gone on with");
   }
-  const io::CheckpointRecord mine = record_after(0, settings_.step.loss_scaler);
-  if (const std::string changed = train::changed_exactness(saved, mine); !changed.empty()) {
-    log_.say(fmt::format("note         {}: the bits are not those that the run would have had", changed));
-  }
-  if (const std::string other = other_data(); !other.empty()) log_.say("note         " + other);
-  const std::int64_t samples = data_.train->num_samples();
-  if (saved.num_samples != samples) {
-    log_.say(fmt::format("note         the data have {} samples and had {}: another order of the data", samples,
-                         saved.num_samples));
-  }
+  const auto changes = train::changes_since(saved, record_after(0, settings_.step.loss_scaler));
+  for (const auto& change : changes) log_.say("note         " + change);
+  const std::string other = other_data();
+  if (!other.empty()) log_.say("note         " + other);
+  if (!changes.empty() || !other.empty())
+    log_.say("note         from here on the bits are not those of the run before");
 }
 
 void TrainingRun::train_all_steps() {

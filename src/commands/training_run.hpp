@@ -64,6 +64,8 @@ class TrainingRun {
   /// metrics.jsonl cannot be written: saves what can be saved. Throws the reason on all ranks.
   [[noreturn]] void stop_without_metrics();
   void create_folder();
+  /// If run.dir was taken: how the newest run there stands, what goes on with it, and this run's folder; else "".
+  [[nodiscard]] std::string note_on_other_run() const;
   /// Gives log, metrics and deck of a run that saved no checkpoint other names; returns these, for a line.
   [[nodiscard]] std::string set_aside_run_before() const;
   void continue_folder();

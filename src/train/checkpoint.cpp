@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // checkpoint.cpp: host copies of shards, the tensors of a checkpoint, and the thread that saves.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -18,6 +17,7 @@
 #include <kozero/train/runtime.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
+#include "io/deck/schema.hpp"
 #include "kernels/matmul/matmul.hpp"
 #include "kernels/matmul/product_tuning.hpp"
 
@@ -148,9 +148,13 @@ std::vector<DeviceRange> owned(const optim::NamedState& state, const std::vector
   return values;
 }
 
-void compare(std::vector<std::string>& differences, const std::string& what, const std::string& saved,
-             const std::string& mine) {
-  if (saved != mine) differences.push_back(fmt::format("{} is {} and was {}", what, mine, saved));
+std::string difference_text(const std::string& what, const std::string& was, const std::string& now) {
+  return fmt::format("{} is {} and was {}", what, now, was);
+}
+
+void compare(std::vector<std::string>& differences, const std::string& what, const std::string& was,
+             const std::string& now) {
+  if (was != now) differences.push_back(difference_text(what, was, now));
 }
 
 }  // namespace
@@ -232,7 +236,7 @@ std::map<std::string, std::string> exactness_of(const Settings& settings, const 
   if (local || !comm.adds_in_order()) all["the number of ranks"] = std::to_string(comm.size());
   if (!comm.adds_in_order()) all["zero.shard_group, in ranks"] = std::to_string(settings.ranks_a_group);
   if (kernels::products_depend_on_threads()) {
-    all["the number of threads"] = std::to_string(Device().concurrency());
+    all[kNumberOfThreads] = std::to_string(Device().concurrency());
   }
   return all;
 }
@@ -249,16 +253,89 @@ io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, c
           .loss_scale = settings.step.loss_scaler.state()};
 }
 
-std::string changed_exactness(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {
-  std::vector<std::string> changes;
+namespace {
+
+/// Texts "optim.lr is 5e-4 and was 2e-3 at step 28".
+class Changes {
+ public:
+  explicit Changes(std::int64_t step) : at_step_(fmt::format(" at step {}", step)) {}
+
+  void compare(const std::string& what, const std::string& was, const std::string& now,
+               const std::string& consequence = "") {
+    if (was != now) texts_.push_back(difference_text(what, was, now) + at_step_ + consequence);
+  }
+  void add(std::string text) { texts_.push_back(std::move(text)); }
+  [[nodiscard]] const std::vector<std::string>& texts() const { return texts_; }
+
+ private:
+  std::string at_step_;
+  std::vector<std::string> texts_;
+};
+
+/// The learning rates that a deck gives a run with this record.
+optim::ScheduleConfig rates_of(const io::Deck& deck, const io::CheckpointRecord& record) {
+  const io::TrainKeys& keys = deck.train;
+  const std::int64_t base =
+      keys.accumulate > 0 ? keys.base_ranks * keys.micro_batch * keys.accumulate : keys.global_batch;
+  return schedule_of(deck, optim::scaled_rate(keys.batch_scaling, 1.0, record.global_batch, base),
+                     total_steps(deck, record.num_samples, record.global_batch));
+}
+
+/// The run's length, if the rates of later steps depend on it.
+void compare_length(Changes& changes, const optim::ScheduleConfig& was, const optim::ScheduleConfig& now,
+                    std::int64_t step) {
+  const auto rates_differ = [&](std::int64_t at) { return learning_rate(was, at) != learning_rate(now, at); };
+  const std::int64_t next = step + 1;
+  const std::int64_t last = std::max({was.total_steps, now.total_steps, next});
+  if (!rates_differ(next) && !rates_differ(last) && !rates_differ(next + (last - next) / 2)) return;
+  const double before = learning_rate(was, step);
+  const double after = learning_rate(now, next);
+  const bool rises = learning_rate(was, next) <= before && after > before;
+  changes.compare(
+      "run.steps", std::to_string(was.total_steps), std::to_string(now.total_steps),
+      rises ? fmt::format(": the learning rate rises again, from {:.4g} to {:.4g} at step {}", before, after, next)
+            : "");
+}
+
+std::string value_text(const io::Deck& deck, const io::DeckRow& row) {
+  return row.default_text.empty() || !io::holds_default(deck, row) ? io::text_in(deck, row) : "not given";
+}
+
+/// The keys that change bits by themselves, by the schema.
+void compare_decks(Changes& changes, const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {
+  const io::Deck was = io::parse_deck(saved.deck, "the checkpoint's deck");
+  const io::Deck now = io::parse_deck(mine.deck, "the run's deck");
+  bool other_length = false;
+  for (const auto& row : io::deck_schema()) {
+    if (row.effect == io::Effect::bits) changes.compare(row.key, value_text(was, row), value_text(now, row));
+    other_length = other_length || (row.effect == io::Effect::length && io::text_in(was, row) != io::text_in(now, row));
+  }
+  if (other_length) compare_length(changes, rates_of(was, saved), rates_of(now, mine), saved.step);
+}
+
+std::string named_tuning(const std::string& hash) { return hash.empty() ? "none" : hash; }
+
+}  // namespace
+
+std::vector<std::string> changes_since(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {
+  Changes changes(saved.step);
+  if (!saved.deck.empty()) {
+    try {
+      compare_decks(changes, saved, mine);
+    } catch (const Error& problem) {
+      changes.add(std::string("keys are not compared with the checkpoint's: ") + problem.what());
+    }
+  }
   auto before = saved.exactness;
   before.emplace(kVocabBlock, "0");  // checkpoints older than vocabulary blocks
   for (const auto& [name, was] : before) {
-    if (const auto now = mine.exactness.find(name); now != mine.exactness.end()) {
-      compare(changes, name, was, now->second);
-    }
+    const auto now = mine.exactness.find(name);
+    if (now == mine.exactness.end()) continue;
+    changes.compare(name, was, now->second, name == kNumberOfThreads ? "; run.threads=" + was + " keeps the bits" : "");
   }
-  return fmt::format("{}", fmt::join(changes, "; "));
+  changes.compare("the hash of run.tuning's file", named_tuning(saved.tuning), named_tuning(mine.tuning));
+  changes.compare("the data's number of samples", std::to_string(saved.num_samples), std::to_string(mine.num_samples));
+  return changes.texts();
 }
 
 std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {

@@ -218,13 +218,22 @@ void refuse_all_broken(const std::string& run_dir, const std::vector<std::string
       Error::Seen::by_all_ranks);
 }
 
+/// What to do about another global batch: the samples of a step follow from it, so a run keeps it.
+std::string way_out(const ResumePoint& point, const io::CheckpointRecord& mine) {
+  if (point.record.global_batch == mine.global_batch) return "";
+  return fmt::format(
+      "; train.global_batch={} goes on; model.init={} checkpoint.resume=none begins a new run from these "
+      "weights, with a fresh optimizer, at any batch",
+      point.record.global_batch, point.source);
+}
+
 void refuse_disagreement(const ResumePoint& point, const io::CheckpointRecord& mine, std::int64_t steps) {
   std::string differences;
   for (const auto& difference : disagreements(point.record, mine)) {
     differences += (differences.empty() ? "" : "; ") + difference;
   }
   if (!differences.empty()) {
-    throw Error(Failure::deck, point.source + ": the deck disagrees with it: " + differences,
+    throw Error(Failure::deck, point.source + ": the deck disagrees with it: " + differences + way_out(point, mine),
                 Error::Seen::by_all_ranks);
   }
   if (steps > 0 && point.record.step > steps) {

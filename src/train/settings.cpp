@@ -21,11 +21,6 @@ namespace {
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::int64_t global_batch) {
-  if (deck.run.epochs == 0) return deck.run.steps;
-  return std::max<std::int64_t>(1, deck.run.epochs * ceil_div(num_samples, global_batch));
-}
-
 constexpr std::int64_t kMostDefaultWarmup = 1000;
 
 std::int64_t clamped_warmup(const io::Deck& deck, std::int64_t steps) {
@@ -35,15 +30,6 @@ std::int64_t clamped_warmup(const io::Deck& deck, std::int64_t steps) {
 
 std::int64_t clamped_decay(const io::Deck& deck, std::int64_t steps) {
   return std::min(deck.optim.decay_steps, steps - clamped_warmup(deck, steps));
-}
-
-optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std::int64_t steps) {
-  return {.kind = deck.optim.schedule,
-          .lr = deck.optim.lr * rate_factor,
-          .min_lr = deck.optim.min_lr * rate_factor,
-          .warmup_steps = clamped_warmup(deck, steps),
-          .decay_steps = clamped_decay(deck, steps),
-          .total_steps = steps};
 }
 
 model::Recompute recompute_of(const std::string& text) {
@@ -77,6 +63,20 @@ Offload offload_of(const io::Deck& deck) {
 }
 
 }  // namespace
+
+std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::int64_t global_batch) {
+  if (deck.run.epochs == 0) return deck.run.steps;
+  return std::max<std::int64_t>(1, deck.run.epochs * ceil_div(num_samples, global_batch));
+}
+
+optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std::int64_t steps) {
+  return {.kind = deck.optim.schedule,
+          .lr = deck.optim.lr * rate_factor,
+          .min_lr = deck.optim.min_lr * rate_factor,
+          .warmup_steps = clamped_warmup(deck, steps),
+          .decay_steps = clamped_decay(deck, steps),
+          .total_steps = steps};
+}
 
 dist::CommunicatorOptions communicator_options(const io::Deck& deck) {
   const int held = std::max(recompute_of(deck.train.recompute).blocks, 1);
@@ -222,17 +222,16 @@ int units_held(const Settings& settings) {
   return in_groups ? std::max(blocks / static_cast<int>(settings.model.blocks_in_unit), 1) : 1;
 }
 
-std::vector<std::string> schedule_notes(const io::Deck& deck, std::int64_t steps) {
-  const auto note = [&](const std::string& key, std::int64_t given, std::int64_t clamped) {
-    return "optim." + key + " = " + std::to_string(given) + " goes beyond the run's " + std::to_string(steps) +
-           " steps: clamped to " + std::to_string(clamped);
+std::string schedule_note(const io::Deck& deck, std::int64_t steps) {
+  std::string clamped;
+  const auto compare = [&](const char* key, std::int64_t given, std::int64_t used) {
+    if (given <= used) return;
+    clamped += std::string(clamped.empty() ? "" : ", ") + "optim." + key + " = " + std::to_string(given) + " to " +
+               std::to_string(used);
   };
-  std::vector<std::string> notes;
-  const std::int64_t warmup = clamped_warmup(deck, steps);
-  const std::int64_t decay = clamped_decay(deck, steps);
-  if (warmup < deck.optim.warmup_steps) notes.push_back(note("warmup_steps", deck.optim.warmup_steps, warmup));
-  if (decay != deck.optim.decay_steps) notes.push_back(note("decay_steps", deck.optim.decay_steps, decay));
-  return notes;
+  compare("warmup_steps", deck.optim.warmup_steps, clamped_warmup(deck, steps));
+  compare("decay_steps", deck.optim.decay_steps, clamped_decay(deck, steps));
+  return clamped.empty() ? "" : "clamped to the run's " + std::to_string(steps) + " steps: " + clamped;
 }
 
 Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_vocab, std::int64_t num_samples) {

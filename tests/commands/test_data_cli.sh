@@ -38,7 +38,7 @@ damaged() {
   make_text
   # shellcheck disable=SC2086
   set -- "$inputs/quickstart.toml" $tiny
-  expect 0 'everything lies' on 2 train "$@" --verify-data
+  expect 0 'output in' on 2 train "$@" --verify-data
   flip .tokens/*/train_000000.bin 2000
   local shard='/.*/\.tokens/[0-9a-f]{16}/train_000000.bin'
   local says="$shard: bytes 0 to [0-9]+ are not what $shard.xxh3 says \\(block 1 of 1\\)"
@@ -50,7 +50,7 @@ damaged() {
   flip cache/kozero/tokens/*/val_000000.bin 1500
   expect 3 'cache/kozero/tokens/[0-9a-f]*/val_000000.bin: bytes 0 to' on 2 eval run
   rm -r .tokens
-  expect 0 'everything lies' on 2 train "$@" run.steps=2
+  expect 0 'output in' on 2 train "$@" run.steps=2
 }
 
 # One id outside the vocabulary, where training never reads: found in the background, and by data.strict before a step.
@@ -71,7 +71,7 @@ other_data() {
   make_text
   # shellcheck disable=SC2086
   set -- "$inputs/quickstart.toml" $tiny checkpoint.every=4
-  expect 0 'everything lies' on 2 train "$@"
+  expect 0 'output in' on 2 train "$@"
   expect 0 '"sampled_hash": "[0-9a-f]{32}"' cat run/step_000000012/manifest.json
   also '"hash": "[0-9a-f]{16}"$'
   expect 0 'resume       after step 12' on 3 train "$@" checkpoint.resume=auto run.steps=13
@@ -107,7 +107,7 @@ skips() {
 replay() {
   make_text
   # shellcheck disable=SC2086
-  expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny checkpoint.every=4 train.precision=bf16
+  expect 0 'output in' on 2 train "$inputs/quickstart.toml" $tiny checkpoint.every=4 train.precision=bf16
   expect 0 '^step 3 of run again on 2 ranks, from the run.s beginning$' on 2 verify run --replay 3
   lines 3 ' equal$'
   expect 0 '^step 8 of run again on 2 ranks, from run/step_000000004$' on 2 verify run --replay 8 zero.stage=3
@@ -119,7 +119,7 @@ replay() {
   cp kept.jsonl run/metrics.jsonl
   # A whole checkpoint of another run at that step: equal metrics, other tensors.
   # shellcheck disable=SC2086
-  expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny checkpoint.every=4 train.precision=bf16 run.dir=other \
+  expect 0 'output in' on 2 train "$inputs/quickstart.toml" $tiny checkpoint.every=4 train.precision=bf16 run.dir=other \
     optim.weight_decay=0.3
   rm -r run/step_000000008 && cp -r other/step_000000008 run/
   expect 1 '^\[rank 0\] error: parameters/[^ ]+ is not that of run/step_000000008' on 2 verify run --replay 8
@@ -133,7 +133,7 @@ replay() {
   expect 0 '^step 3 of run again on 3 ranks' on 3 verify run --replay 3 zero.stage=2
   lines 3 ' equal$'
   # shellcheck disable=SC2086
-  expect 0 'everything lies' on 2 train "$inputs/quickstart.toml" $tiny zero.stage=1 zero.accumulation=local run.dir=local
+  expect 0 'output in' on 2 train "$inputs/quickstart.toml" $tiny zero.stage=1 zero.accumulation=local run.dir=local
   expect 0 '^step 3 of local again on 2 ranks' on 2 verify local --replay 3
   expect 2 '^\[rank 0\] error: local: it ran on 2 ranks, not on 1, and zero.accumulation = "local" adds in an order that depends on their number: ./kozero.sh -n 2 verify local --replay 3$' \
     "$kozero" verify local --replay 3
@@ -155,9 +155,9 @@ checked() {
   make_text
   # shellcheck disable=SC2086
   set -- "$inputs/quickstart.toml" $tiny zero.accumulation=ordered
-  expect 0 'everything lies' on 2 train "$@" run.dir=plain
+  expect 0 'output in' on 2 train "$@" run.dir=plain
   for stage in 0 1 2 3; do
-    expect 0 'everything lies' on 2 train "$@" run.dir=checked$stage run.check_every=1 zero.stage=$stage
+    expect 0 'output in' on 2 train "$@" run.dir=checked$stage run.check_every=1 zero.stage=$stage
     expect 0 same sh -c "for run in plain checked$stage; do sed 's/.*\"loss\":\\([^,]*\\),.*\"grad_norm\":\\([^,]*\\),.*/\\1 \\2/' \$run/metrics.jsonl >\$run.txt; done
       cmp plain.txt checked$stage.txt && echo same"
   done

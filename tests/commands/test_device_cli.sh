@@ -55,10 +55,10 @@ stay_on_the_host() {
   lines 1 'error'
   make_cuda_program
   # shellcheck disable=SC2086
-  expect 0 'everything lies in' with_gpus 1 "$kozero" train host.toml $tiny
+  expect 0 'output in' with_gpus 1 "$kozero" train host.toml $tiny
   lines 0 'on the GPU|a GPU is here'
   # shellcheck disable=SC2086
-  expect 0 'everything lies in' with_gpus 0 "$kozero" train "$inputs/quickstart.toml" $tiny
+  expect 0 'output in' with_gpus 0 "$kozero" train "$inputs/quickstart.toml" $tiny
   lines 0 'on the GPU|a GPU is here'
   expect 2 'cuda.toml:[0-9]+: run.device = "cuda": the NVIDIA driver offers no GPU .CUDA_VISIBLE_DEVICES' with_gpus 0 "$kozero" train cuda.toml
   expect 2 'the NVIDIA driver offers no GPU .cuInit: 100' env "LD_LIBRARY_PATH=$driver" "$kozero" train cuda.toml

@@ -107,7 +107,7 @@ other_views() {
   resume=(train "$inputs/synthetic.toml" run.dir=s run.steps=6 checkpoint.every=2 checkpoint.keep=0 checkpoint.resume=auto
     model.layers=1 model.dim=16 model.heads=2 model.seq=16 train.global_batch=6 train.micro_batch=2 train.eval_every=0
     optim.warmup_steps=2)
-  expect 0 'everything lies' on 2 "${resume[@]}"
+  expect 0 'output in' on 2 "${resume[@]}"
   cp -r s a && cp -r s b && rm -r b/s/step_000000006
   # It cannot be saved: rank 1 does not see what rank 0 makes.
   expect 4 '^skipped      s/step_000000006/manifest.json: cannot open: No such file' in_two_folders "${resume[@]}"
@@ -219,7 +219,7 @@ no_regular_files() {
   expect 3 'fifo: not a regular file but a FIFO' "${train[@]}" 'data.text=["text"]' run.tuning=fifo
   expect 3 'fifo.h5: not a regular file but a FIFO' train_here run.dir=x checkpoint.resume=fifo.h5
   cp -r run run2 && rm -r run2/metrics.jsonl run2/weights.h5 run2/step_000000012 && mkfifo run2/metrics.jsonl
-  expect 3 'run2/metrics.jsonl: not a regular file but a FIFO' timeout 60 "$kozero" train "$inputs/quickstart.toml" $tiny \
+  expect 4 'run2/metrics.jsonl: not a regular file, and a run writes here; move it away' timeout 60 "$kozero" train "$inputs/quickstart.toml" $tiny \
     run.dir=run2 checkpoint.every=4 checkpoint.keep=0 checkpoint.resume=auto
   rm run/weights.h5 run/step_000000012/manifest.json && mkfifo run/step_000000012/manifest.json
   expect 0 '^skipped      run/step_000000012/manifest.json: not a regular file but a FIFO' timeout 60 "$kozero" train \
@@ -228,6 +228,31 @@ no_regular_files() {
   expect 3 'loop: Too many levels of symbolic links' "$kozero" eval loop
   expect 2 'loop: no readable file: .*Too many levels' "$kozero" train loop
   expect 3 'File name too long|no such file' "$kozero" eval run "data.text=[\"$(printf 'x%.0s' $(seq 300))\"]"
+}
+
+# What a run writes into its folder replaces no link, waits for no FIFO, and does not fail at a folder; nothing is lost.
+files_of_a_run() {
+  make_text
+  train_here >/dev/null
+  echo precious >outside.txt
+  for file in log.txt deck.toml metrics.jsonl status.json weights.h5; do
+    for kind in fifo link folder; do
+      rm -rf copy && cp -r run copy && rm copy/$file
+      case $kind in
+        fifo) mkfifo copy/$file ;;
+        link) ln -s "$folder/outside.txt" copy/$file ;;
+        folder) mkdir copy/$file ;;
+      esac
+      expect 4 "^\[rank 0\] error: copy/$file: not a regular file, and a run writes here; move it away\$" timeout 20 "$kozero" \
+        train "$inputs/quickstart.toml" $tiny run.dir=copy run.steps=14 checkpoint.every=4 checkpoint.resume=auto
+    done
+  done
+  expect 0 '^precious$' cat outside.txt
+  ln -s nowhere dangling
+  for resume in none auto; do
+    expect 4 '^\[rank 0\] error: run.dir = "dangling": dangling is a symbolic link to nowhere, which does not exist; make that folder, or remove the link$' \
+      train_here run.dir=dangling checkpoint.resume=$resume
+  done
 }
 
 # 10,000 layers of nothing: refused before a network is built.
@@ -305,7 +330,7 @@ misplaced_words() {
 unwritable_output() {
   make_text
   # shellcheck disable=SC2086
-  expect 0 'everything lies' "$kozero" train "$inputs/quickstart.toml" $tiny
+  expect 0 'output in' "$kozero" train "$inputs/quickstart.toml" $tiny
   # shellcheck disable=SC2086,SC2116
   for command in keys help --version "completion bash" "plan $inputs/quickstart.toml" "inspect run" "eval run" \
     "generate run --prompt line --tokens 4" "verify $inputs/quickstart.toml $(echo $small) data.synthetic=true --steps 1"; do

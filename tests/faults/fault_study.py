@@ -207,7 +207,7 @@ def kills(study, options):
         step, later = study.goes_on(run, said, name, *overrides)
         # Who was killed before the run was entered, or after its last line, has nothing to say.
         killed = action.startswith("kill")
-        unstarted = killed and (re.search("^resume ", said, re.M) is None or "everything lies in" in said)
+        unstarted = killed and (re.search("^resume ", said, re.M) is None or "output in" in said)
         if fails and status != 0 and not unstarted:
             study.says_a_line(run, said, later, killed, name)
         study.row(action=action, phase=phase, backend=backend, stage=stage, status=status, blame=blame, seconds=round(seconds, 2),
@@ -247,7 +247,7 @@ def signals(study, options):
             study.expect(status in (0, 75), f"{name}: status {status}, wanted 75, or 0 where the training was over", said)
         state = state_of(run)
         # A signal while the last line is written meets a run that is complete.
-        complete = state == "finished" and "everything lies in" in said
+        complete = state == "finished" and "output in" in said
         study.expect(status != 75 or state == "preempted" or complete, f"{name}: status 75, and status.json says {state}", said)
         line = continue_command(said) if status == 75 else None
         study.expect(status != 75 or line is not None, f"{name}: no command to continue with", said)

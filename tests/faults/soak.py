@@ -88,7 +88,7 @@ def main():
         folder = pathlib.Path(name)
         run = folder / "run"
         status, said, samples = watch(options, folder, run)
-        expected.expect(status == 75, f"status {status}, wanted 75 (run.max_minutes are over)", said)
+        expected.expect(status == 75, f"status {status}, wanted 75 (run.max_minutes have passed)", said)
         times = [json.loads(line)["step_s"] for line in (run / "metrics.jsonl").read_text().splitlines()]
     if options.samples:
         pathlib.Path(options.samples).write_text("".join(json.dumps(sample) + "\n" for sample in samples))

@@ -102,13 +102,13 @@ def lost_folder(case):
             shutil.rmtree(case.folder / f"moved{moved}")
         said = case.expect_end(job, 4, r"^\[rank 0\] error: run: this run's folder is not there any more: it was deleted or "
                                r"moved", "a lost folder")
-        case.expect("everything lies" not in said, "a lost folder: everything lies nowhere", said)
+        case.expect("output in" not in said, "a lost folder: output nowhere", said)
         case.expect(not case.run.exists(), "a lost folder came back")
 
 
 def broken_checkpoints(case):
     """case: where all checkpoints are broken status.json and log.txt alone are changed, with status 3."""
-    case.expect_end(case.start("run.steps=6", "checkpoint.every=3"), 0, "everything lies", "a run")
+    case.expect_end(case.start("run.steps=6", "checkpoint.every=3"), 0, "output in", "a run")
     for state in case.run.glob("step_*/state.h5"):
         state.write_bytes(state.read_bytes()[:-100])
     before = {path: path.read_bytes() for path in case.run.rglob("*") if path.is_file()}
@@ -222,7 +222,7 @@ def lone_error(case):
 
 def failed_start(case):
     """case: a start that fails says so in status.json and log.txt; one that the lock refuses leaves them alone."""
-    case.expect_end(case.start("run.steps=4", "run.max_minutes=1e-9", "checkpoint.every=2"), 75, "are over", "a stopped run")
+    case.expect_end(case.start("run.steps=4", "run.max_minutes=1e-9", "checkpoint.every=2"), 75, "have passed", "a stopped run")
     case.expect(case.status()["state"] == "preempted", f"{case.status()}")
     holder = open(case.run / "lock", "w")  # another run at work
     fcntl.flock(holder, fcntl.LOCK_EX)
@@ -237,7 +237,7 @@ def failed_start(case):
     case.expect_end(case.start(*other, "train.global_batch=8"), 2, "the global batch is 8 and was 4", "another deck")
     case.expect_failed_start(1, 2, "the global batch is 8 and was 4", "another deck")
     case.expect(not (case.run / "lock").exists(), "a failed start leaves its lock")
-    said = case.expect_end(case.start(*other), 0, "everything lies in run:", "the right deck")
+    said = case.expect_end(case.start(*other), 0, "output in run:", "the right deck")
     case.expect_said("^note         the run before ended at step 1: .*the global batch is 8 and was 4", said, "its next start")
     case.expect(case.status()["state"] == "finished", f"{case.status()}")
     case.expect_end(case.start(*other, "train.global_batch=8", ranks=1), 2, "the global batch is 8 and was 4", "on one rank")

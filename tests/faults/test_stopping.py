@@ -49,7 +49,7 @@ def signals(case):
         case.expect(case.status()["state"] == "finished", f"{name}: {case.status()}")
     losses = [json.loads(line)["loss"] for line in (case.run / "metrics.jsonl").read_text().splitlines()]
     case.clear()
-    case.expect_end(case.start(f"run.steps={len(losses)}", f"zero.stage={i % 4}", ranks=ranks), 0, "everything lies in run",
+    case.expect_end(case.start(f"run.steps={len(losses)}", f"zero.stage={i % 4}", ranks=ranks), 0, "output in run",
                     "a whole run")
     whole = [json.loads(line)["loss"] for line in (case.run / "metrics.jsonl").read_text().splitlines()]
     case.expect(whole == losses, f"the stopped run has other losses: {losses}, not {whole}")
@@ -125,7 +125,7 @@ def second_interrupt(case):
 def max_minutes(case):
     """case: a run that run.max_minutes stops prints the command that goes on, and no error."""
     case.expect_end(case.start("run.steps=4", "run.max_minutes=1e-9", "checkpoint.every=2", 'run.dir="a b"', ranks=2), 75,
-                    r"^\[rank 0\] stopped after step 1 of 4: run.max_minutes = 1e-09 are over; its checkpoint is "
+                    r"^\[rank 0\] stopped after step 1 of 4: run.max_minutes = 1e-09 have passed; its checkpoint is "
                     r"a b/step_000000001; to go on: mpiexec -n 2 .*checkpoint.resume=auto 'run.dir=a b'$", "run.max_minutes")
     case.run = case.folder / "a b"
     case.expect(case.status()["state"] == "preempted", f"{case.status()}")
@@ -214,7 +214,7 @@ def interrupted_step(case):
         case.expect((case.status()["state"], case.status()["step"]) == ("preempted", step), f"{name}: {case.status()}")
         goes, said = case.run_printed_command(said, f"run.steps={step + 1}")
         case.expect(goes == 0, f"{name}: the printed command ends in {goes}", said)
-        case.expect_end(case.start(*batch, f"run.steps={step + 1}", f"zero.stage={stage}", "run.dir=whole", ranks=ranks), 0, "everything lies",
+        case.expect_end(case.start(*batch, f"run.steps={step + 1}", f"zero.stage={stage}", "run.dir=whole", ranks=ranks), 0, "output in",
                         f"{name}, not stopped")
         whole = case.folder / "whole"
         case.expect(datasets(whole, step + 1) == datasets(case.run, step + 1), f"{name}: other bits than without the stop")
@@ -223,7 +223,7 @@ def interrupted_step(case):
     # Nothing is there to be saved within the first step.
     job = case.start("model.layers=4", "model.dim=128", "model.seq=64", "train.global_batch=800", "train.micro_batch=8", "run.steps=4",
                      "checkpoint.every=2", "run.max_minutes=1e-9", ranks=1)
-    case.expect_end(job, 75, r"^\[rank 0\] stopped after step 0 of 4: run.max_minutes = 1e-09 are over; \d+ of 100 micro-steps of "
+    case.expect_end(job, 75, r"^\[rank 0\] stopped after step 0 of 4: run.max_minutes = 1e-09 have passed; \d+ of 100 micro-steps of "
                     r"step 1 are discarded; no step is complete, so nothing is saved; to go on: .*checkpoint.resume=auto run.dir=run$",
                     "the first step")
     case.expect(case.status()["state"] == "preempted" and not case.checkpoints(), f"the first step: {case.status()}")

@@ -85,7 +85,7 @@ suspended_ranks_go_on() {
     kill -CONT "$(pid_of 0)" "$(pid_of 1)"
     wait $job
     local status=$?
-    if [ $status != 0 ] || ! grep -q 'everything lies in run' log; then
+    if [ $status != 0 ] || ! grep -q 'output in run' log; then
       echo "FAILED: with $backend, suspended for 8 s at a timeout of 3 s, the run ended in $status:"
       tail -5 log | sed 's/^/    /'
       failures=$((failures + 1))
@@ -146,7 +146,7 @@ a_rank_stops_at_the_end() {
 ranks_end_over_tcp() {
   for _ in 1 2 3 4 5 6; do
     rm -rf run
-    UCX_TLS=tcp,self expect 0 'everything lies in run' train
+    UCX_TLS=tcp,self expect 0 'output in run' train
   done
 }
 
@@ -181,15 +181,15 @@ a_stop_signal_after_a_death_saves_nothing() {
 # Rank 0 works for longer than the timeout: on the data, then on a disk that is slow, then on the last weights.
 slow_work_is_not_loss() {
   KOZERO_CALLS_UNDER=.tokens/ KOZERO_CALLS_AT=3 KOZERO_CALLS_RANK=0 KOZERO_CALLS_DO="sleep 10" \
-    expect 0 'everything lies in run' preloaded
+    expect 0 'output in run' preloaded
   for rank in 0 1; do
     rm -rf run
     KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=4 KOZERO_CALLS_RANK=$rank KOZERO_CALLS_DO="sleep 12" \
-      expect 0 'everything lies in run' preloaded checkpoint.every=5
+      expect 0 'output in run' preloaded checkpoint.every=5
     lines 2 '^checkpoint +run/step_'
     rm -rf run
     KOZERO_CALLS_UNDER=run/weights.h5 KOZERO_CALLS_AT=2 KOZERO_CALLS_RANK=$rank KOZERO_CALLS_DO="sleep 12" \
-      expect 0 'everything lies in run' preloaded
+      expect 0 'output in run' preloaded
   done
   rm -rf run
   KOZERO_MPI_FUNNELED=all KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=4 KOZERO_CALLS_RANK=0 KOZERO_CALLS_DO="sleep 12" \
@@ -204,7 +204,7 @@ a_hanging_disk_is_a_failed_write() {
   lines 1 '\] error: '
   rm -rf run
   KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=3 KOZERO_CALLS_RANK=1 KOZERO_CALLS_DO="sleep 8" \
-    expect 0 'everything lies in run' preloaded checkpoint.every=3 checkpoint.io_timeout_s=5 \
+    expect 0 'output in run' preloaded checkpoint.every=3 checkpoint.io_timeout_s=5 \
     checkpoint.on_error=continue run.steps=9
   also '^warning +the checkpoint of step 3 is not written after 5 s of waiting .*on rank 1.*training goes on'
   lines 1 '^checkpoint +run/step_000000003: '
@@ -277,7 +277,7 @@ prefetch_as_far_as_the_deck_allows() {
   for backend in shm mpi; do
     for units in 1 9 64; do
       rm -rf run
-      expect 0 'everything lies in run' train comm.backend=$backend zero.stage=3 zero.prefetch_units=$units model.layers=70 \
+      expect 0 'output in run' train comm.backend=$backend zero.stage=3 zero.prefetch_units=$units model.layers=70 \
         run.steps=3 run.check_every=1
       grep -o '"loss":[^,]*' run/metrics.jsonl >"losses.$backend.$units"
       cmp "losses.shm.1" "losses.$backend.$units" || failures=$((failures + 1))
@@ -300,11 +300,11 @@ overbooked_shared_memory() {
   unshare --user --map-root-user --mount true 2>/dev/null || exit 77
   for mib in 1 8; do  # too small for UCX's own buffers
     rm -rf run
-    expect 0 'everything lies in run' with_shared_memory $mib comm.backend=mpi
+    expect 0 'output in run' with_shared_memory $mib comm.backend=mpi
   done
   for mib in 32 40; do
     rm -rf run
-    expect 0 'everything lies in run' with_shared_memory $mib
+    expect 0 'output in run' with_shared_memory $mib
     also 'comm.backend = shm copies .* through windows'
   done
   rm -rf run

@@ -105,16 +105,21 @@ TEST_CASE("the metrics of a continued run go on after its step; later and half-w
 }
 
 TEST_CASE("a log on a full disk goes on on the terminal, which says so once") {
-  if (!std::filesystem::exists("/dev/full")) SKIP("no /dev/full here");
   const ScratchFolder folder("full");
-  std::filesystem::create_symlink("/dev/full", folder / "log.txt");
   std::ostringstream terminal;
   Log log(terminal, false);
   log.record_in(folder / "log.txt");
+  struct rlimit before {};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const struct rlimit none {0, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &none) == 0);
   log.say("one");
   log.say("two");
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
   CHECK(terminal.str() == "one\nwarning      " + (folder / "log.txt") +
-                              ": cannot write: No space left on device; lines are missing there until it can be "
+                              ": cannot write: File too large; lines are missing there until it can be "
                               "written again\ntwo\n");
 }
 
@@ -188,6 +193,14 @@ TEST_CASE("one lock a folder: named holder, taken by force, gone with its folder
     CHECK(first.lost().find("its lock was taken by process") != std::string::npos);
     CHECK(thief.lost().empty());
   }
+  {
+    // Without the file, the folder's own lock keeps others out; the holder is not disturbed.
+    const RunLock first(run, RunLock::Steal::no);
+    std::filesystem::remove(std::filesystem::path(run) / "lock");
+    const auto error = thrown_by([&] { RunLock(run, RunLock::Steal::no); });
+    CHECK(error.text.find("a process whose file \"lock\" was deleted") != std::string::npos);
+    CHECK(first.lost().empty());
+  }
   folder.put("deep/run/file", "what came into it stays");
   {
     const RunLock again(run, RunLock::Steal::no);
@@ -227,6 +240,20 @@ TEST_CASE("numbers of a metrics line are read in one pass, with the bits that we
        {"", "{}", "[1]", R"({"loss":1})", R"({"step":1.5})", R"({"step":"1"})", R"({"step":1}})", "step 1"}) {
     CHECK_FALSE(read_metrics_row(none, keys, values));
   }
+}
+
+TEST_CASE("a status goes into no other folder that gets the run's name") {
+  const ScratchFolder folder("swapped");
+  const std::string in = folder / "name";
+  for (const char* name : {"a", "b"}) std::filesystem::create_directory(folder / name);
+  std::filesystem::create_directory_symlink(folder / "a", in);
+  const RunRecord record(in, {{"h", 12}});  // before begin(), as of a start that fails
+  std::filesystem::remove(in);
+  std::filesystem::create_directory_symlink(folder / "b", in);
+  CHECK(!record.end({"failed", "why", 7, 1}));
+  record.update(8);
+  record.log("a line");
+  CHECK(std::filesystem::is_empty(folder / "b"));
 }
 
 TEST_CASE("a status is rewritten by its own run alone, and says what became of it") {

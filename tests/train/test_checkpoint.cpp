@@ -6,8 +6,8 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <kozero/dist/communicator.hpp>
-#include "kernels/launch/reduce.hpp"
 #include <kozero/train/checkpoint.hpp>
+#include "kernels/launch/reduce.hpp"
 
 #include "groups.hpp"
 #include "shared_folder.hpp"
@@ -396,17 +396,17 @@ TEST_CASE("each difference between a deck and a checkpoint is named") {
 
 TEST_CASE("what bits depend on and is another one is named, and nothing else") {
   const io::CheckpointRecord saved{
-      .exactness = {{"train.micro_batch", "2"}, {"the number of ranks", "2"}, {"products", "AMX"}}};
+      .step = 7, .exactness = {{"train.micro_batch", "2"}, {"the number of ranks", "2"}, {"products", "AMX"}}};
   io::CheckpointRecord mine = saved;
-  CHECK(train::changed_exactness(saved, mine).empty());
+  CHECK(train::changes_since(saved, mine).empty());
   mine.exactness.erase("products");
   mine.exactness["of a later version"] = "1";
-  CHECK(train::changed_exactness(saved, mine).empty());
+  CHECK(train::changes_since(saved, mine).empty());
   mine.exactness["the number of ranks"] = "3";
   mine.exactness["train.micro_batch"] = "1";
-  CHECK(train::changed_exactness(saved, mine) ==
-        "the number of ranks is 3 and was 2; train.micro_batch is 1 and was 2");
-  CHECK(train::changed_exactness({}, mine).empty());
+  CHECK(train::changes_since(saved, mine).size() == 2);
+  CHECK(train::changes_since(saved, mine).front() == "the number of ranks is 3 and was 2 at step 7");
+  CHECK(train::changes_since({}, saved).empty());
 }
 
 TEST_CASE("a run that goes on with other ranks, stages and back ends, twice, has the bits it would have had") {

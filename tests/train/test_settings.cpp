@@ -6,7 +6,9 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/presets.hpp>
+#include <kozero/train/checkpoint.hpp>
 #include <kozero/train/settings.hpp>
+#include "io/deck/schema.hpp"
 
 using namespace kozero;
 
@@ -109,20 +111,19 @@ TEST_CASE("a warm-up or decay beyond the last step is clamped, and a note says s
   CHECK(schedule().total_steps == 3);
   CHECK(schedule().warmup_steps == 2);
   CHECK(schedule().decay_steps == 1);
-  CHECK(train::schedule_notes(deck, 3).empty());
+  CHECK(train::schedule_note(deck, 3).empty());
   deck.optim.decay_steps = 2;
   CHECK(schedule().decay_steps == 1);
-  CHECK(train::schedule_notes(deck, 3) ==
-        std::vector<std::string>{"optim.decay_steps = 2 goes beyond the run's 3 steps: clamped to 1"});
+  CHECK(train::schedule_note(deck, 3) == "clamped to the run's 3 steps: optim.decay_steps = 2 to 1");
   deck.optim.warmup_steps = 100;
   CHECK(schedule().warmup_steps == 3);
   CHECK(schedule().decay_steps == 0);
-  CHECK(train::schedule_notes(deck, 3).front() ==
-        "optim.warmup_steps = 100 goes beyond the run's 3 steps: clamped to 3");
+  CHECK(train::schedule_note(deck, 3) ==
+        "clamped to the run's 3 steps: optim.warmup_steps = 100 to 3, optim.decay_steps = 2 to 0");
   deck.optim.warmup_steps = io::kNotGiven;
   deck.optim.decay_steps = 0;
   CHECK(schedule().warmup_steps == 0);
-  CHECK(train::schedule_notes(deck, 3).empty());
+  CHECK(train::schedule_note(deck, 3).empty());
   CHECK(train::settings_of(deck, 1, 16, 25 * 12).step.schedule.warmup_steps == 1);
   deck.run.epochs = 1000000;
   CHECK(schedule().warmup_steps == 1000);
@@ -178,4 +179,51 @@ TEST_CASE("RoPE's scaling and Qwen's parts reach the model; a preset's scaling g
   CHECK(factor_beside({}) == 32.0F);
   CHECK(factor_beside({scaling}) == 8.0F);
   CHECK(factor_beside({"model.rope_scaling=none"}) == 1.0F);
+}
+
+TEST_CASE("a key that changes bits is named on resume, whichever it is, with both values") {
+  const auto record = [](const std::vector<std::string>& overrides) {
+    return io::CheckpointRecord{
+        .step = 120,
+        .global_batch = 4,
+        .deck = io::resolved_text(
+            io::parse_deck("run.steps = 120\nmodel.preset = \"tiny\"\ndata.synthetic = true\ntrain.global_batch = 4\n"
+                           "optim.schedule = \"cosine\"\noptim.lr = 2e-3\ntrain.precision = \"fp16\"\n",
+                           "test.toml", overrides))};
+  };
+  const auto changes = [&](const std::vector<std::string>& overrides) {
+    return train::changes_since(record({}), record(overrides));
+  };
+  for (const auto& row : io::deck_schema()) {
+    const std::map<std::string, std::string> other = {{"run.seed", "2"},
+                                                      {"optim.betas", "[0.5, 0.5]"},
+                                                      {"optim.kind", "sgd"},
+                                                      {"optim.schedule", "linear"},
+                                                      {"train.on_nonfinite", "skip"},
+                                                      {"train.loss_scale", "8"},
+                                                      {"optim.min_lr", "0.001"}};
+    if (row.effect != io::Effect::bits || row.key == "optim.momentum") continue;
+    const auto given = other.find(row.key);
+    const std::string value = given != other.end()                                          ? given->second
+                              : row.key.ends_with("_steps") || row.key.ends_with("_window") ? "3"
+                                                                                            : "0.25";
+    INFO(row.key);
+    const auto texts = changes({row.key + "=" + value});
+    REQUIRE(!texts.empty());
+    CHECK(std::ranges::any_of(texts, [&](const std::string& text) {
+      return text.starts_with(row.key + " is ") && text.ends_with(" at step 120");
+    }));
+  }
+  CHECK(changes({"optim.lr=5e-4"}) == std::vector<std::string>{"optim.lr is 5e-4 and was 0.002 at step 120"});
+  CHECK(changes({"checkpoint.every=5", "log.every=1", "run.dir=elsewhere", "train.recompute=full"}).empty());
+  // The end of a cosine, extended; a rate that is constant does not depend on the run's length.
+  const auto longer = changes({"run.steps=130"});
+  REQUIRE(longer.size() == 1);
+  CHECK(longer[0].starts_with("run.steps is 130 and was 120 at step 120: the learning rate rises again, from "));
+  CHECK(longer[0].ends_with(" at step 121"));
+  CHECK(train::changes_since(record({"optim.schedule=constant"}), record({"optim.schedule=constant", "run.steps=130"}))
+            .empty());
+  io::CheckpointRecord unreadable = record({});
+  unreadable.deck = "nonsense = 1";
+  CHECK(train::changes_since(unreadable, record({})).front().starts_with("keys are not compared"));
 }

@@ -123,12 +123,14 @@ std::map<std::string, std::string> exactness_of(const Settings& settings, const 
 // Names in CheckpointRecord::exactness that a load reads.
 inline constexpr const char* kAccumulation = "zero.accumulation";
 inline constexpr const char* kVocabBlock = "model.vocab_block";
+inline constexpr const char* kNumberOfThreads = "the number of threads";
 inline constexpr const char* kOrderOfSums = "the order of sums over ranks";  ///< kRankOrder, or a back end's name
 inline constexpr const char* kRankOrder = "rank order";
 
-/// The settings that the bits depend on and that differ from the save, in one line: "train.micro_batch is 2 and was 1;
-/// ..."; "" if none differs. Older checkpoints record fewer settings.
-std::string changed_exactness(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine);
+/// What differs from the checkpoint and changes the bits of a run that goes on from it, one text each, as "optim.lr is
+/// 5e-4 and was 2e-3 at step 28": the deck's keys by io::Effect, the exactness that both records have, run.tuning, the
+/// number of samples.
+std::vector<std::string> changes_since(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine);
 
 /// What makes a run unable to go on from a checkpoint: one text a difference, naming the key or the part of the model
 /// with both values.
@@ -157,7 +159,7 @@ struct SaveReport {
   std::string folder;
   std::int64_t bytes = 0;  ///< of the state's file
   double seconds = 0.0;    ///< from begin() to the commit
-  double stall_s = 0.0;    ///< part of `seconds` in which training stood still
+  double stall_s = 0.0;    ///< part of `seconds` in which training was stalled
   bool is_best = false;    ///< has the lowest validation loss; set on rank 0, with keep_best
   std::optional<Error> problem = {};
 };

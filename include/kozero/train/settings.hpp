@@ -25,6 +25,12 @@ struct BatchSizes {
   double rate_factor = 1.0;       ///< factor on optim.lr and optim.min_lr, from train.batch_scaling
 };
 
+/// Steps of the whole run, from its beginning.
+std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::int64_t global_batch);
+
+/// The learning rates of a run of `steps` steps; `rate_factor`: BatchSizes'.
+optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std::int64_t steps);
+
 BatchSizes batch_sizes(const io::Deck& deck, int num_ranks);
 
 /// The communicator options for training with this deck.
@@ -94,7 +100,7 @@ std::string model_json(const model::Config& config);
 /// The model's shape from a text of model_json(). Throws Error(input) naming `path` and the problem.
 model::Config config_of(const std::string& model_json, const std::string& path);
 
-/// One text for each key of the schedule that is clamped in a run of `steps` steps.
-std::vector<std::string> schedule_notes(const io::Deck& deck, std::int64_t steps);
+/// The keys of the schedule that are clamped in a run of `steps` steps; "" if none is.
+std::string schedule_note(const io::Deck& deck, std::int64_t steps);
 
 }  // namespace kozero::train
