@@ -119,6 +119,7 @@ bool bounds_spinning() {
 const char* device_of_this_program() { return kOnHost ? "host" : "cuda"; }
 
 void hand_over(char** argv) {
+  restore_ignored_signals();
   Arguments arguments;
   for (char** each = argv + 1; *each != nullptr; ++each) arguments.emplace_back(*each);
   const bool is_bench = !arguments.empty() && arguments[0] == "bench";

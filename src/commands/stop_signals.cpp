@@ -180,6 +180,12 @@ void prepare_signals(char** argv) {
   pthread_sigmask(SIG_BLOCK, &stops, nullptr);
 }
 
+void restore_ignored_signals() {
+  for (const auto& [name, signal] : kNames) {
+    if (sigismember(&ignored_at_start, signal) == 1) std::signal(signal, SIG_IGN);
+  }
+}
+
 void await_stop_signals(const Arguments& arguments) {
   if (arguments.empty() || !trains(arguments[0].c_str())) return;
   Signals& mine = signals();
@@ -202,10 +208,10 @@ void keep_stop_signals(const std::vector<std::string>& names) {
     mine.killing = all_stop_signals();
     for (const auto& [name, signal] : kNames) {
       if (sigismember(&kept, signal) == 1) sigdelset(&mine.killing, signal);
-      // MPICH and UCX have set handlers of their own for SIGUSR1 and SIGHUP.
-      std::signal(signal, sigismember(&ignored_at_start, signal) == 1 ? SIG_IGN : SIG_DFL);
+      std::signal(signal, SIG_DFL);  // MPICH and UCX have set handlers of their own for SIGUSR1 and SIGHUP
     }
   }
+  restore_ignored_signals();
   ::signalfd(mine.arrivals, &kept, 0);
   wake_thread();
 }

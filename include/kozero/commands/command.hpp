@@ -43,6 +43,9 @@ double timeout_asked(char** argv);
 /// ignores it. Files that grow beyond `ulimit -f` are failed writes from now on. For `train`, also blocks the stop
 /// signals (src/commands/stop_signals.hpp) and ignores SIGPIPE. `argv` ends in a null. Allocates nothing.
 void prepare_signals(char** argv);
+/// Undoes what libraries did to signals that were ignored at the start. A program that replaces this one would otherwise
+/// find UCX's handler of SIGHUP reset to the default action.
+void restore_ignored_signals();
 /// From now on stop signals end a `train` of these arguments in good order.
 void await_stop_signals(const Arguments& arguments);
 
