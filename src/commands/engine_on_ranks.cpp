@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <limits.h>
 #include <unistd.h>
 #include <algorithm>
@@ -49,8 +48,7 @@ std::string advice_for_training(Session& session, int num_ranks, std::int64_t da
       std::find_if(plans.begin(), plans.end(), [&](const plan::MemoryPlan& each) { return each.needed().fit(room); });
   if (lowest != plans.end()) return fmt::format("the lowest stage that fits is {}", lowest->stage);
   const auto fit = plan::first_fit(session.deck(), session.backend(), num_ranks, data_vocab, room);
-  return fit ? fmt::format("it fits with {}", fmt::join(fit->overrides, " "))
-             : "nothing fits: use more ranks or a smaller model";
+  return fit ? "it fits with " + plan::text_of(fit->changes) : "nothing fits: use more ranks or a smaller model";
 }
 
 /// Weights in shards, micro-batches of one sequence, then both.

@@ -12,15 +12,14 @@
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/settings.hpp>
 #include <kozero/zero/gathered_units.hpp>
+#include "io/deck/schema.hpp"
 
 namespace kozero::plan {
 namespace {
 
-constexpr double kMiB = 1024.0 * 1024.0;
-
-std::string row_of(const std::string& name, const std::vector<double>& bytes) {
+std::string row_of(const std::string& name, const std::vector<double>& bytes, const SizeUnit& unit) {
   std::string row = fmt::format("{:<28}", name);
-  for (const double value : bytes) row += fmt::format("{:>14.1f}", value / kMiB);
+  for (const double value : bytes) row += fmt::format("{:>14.{}f}", value / unit.bytes, unit.digits);
   return row + "\n";
 }
 
@@ -154,6 +153,21 @@ std::vector<std::string> recomputes_from(const std::string& of_deck) {
 
 namespace {
 
+/// Doubles the micro-batch of `fit` while the plan has room, at most to a rank's share of the batch.
+void enlarge_micro_batch(Fit& fit, std::int64_t most, const DeviceAndHost& room, const auto& plan) {
+  io::Deck changed = fit.deck;
+  fit.largest_micro_batch = changed.train.micro_batch;
+  fit.at_largest = fit.plan;
+  while (2 * changed.train.micro_batch <= most && changed.train.accumulate % 2 == 0) {
+    changed.train.micro_batch *= 2;
+    changed.train.accumulate /= 2;
+    const MemoryPlan larger = plan(changed);
+    if (!larger.needed().fit(room)) return;
+    fit.largest_micro_batch = changed.train.micro_batch;
+    fit.at_largest = larger;
+  }
+}
+
 /// The first variant of the deck that fits in memory, offloading unchanged.
 std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend, int num_ranks,
                                 std::int64_t data_vocab, const DeviceAndHost& room) {
@@ -169,29 +183,9 @@ std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend
       changed.train.recompute = recompute;
       for (changed.zero.stage = deck.zero.stage; changed.zero.stage <= 3; ++changed.zero.stage) {
         changed.zero.accumulation = changed.zero.stage >= 2 ? "ordered" : deck.zero.accumulation;
-        Fit fit{.overrides = {}, .deck = changed, .plan = plan(changed), .at_largest = {}};
+        Fit fit{.deck = changed, .changes = {}, .plan = plan(changed), .at_largest = {}};
         if (!fit.plan.needed().fit(room)) continue;
-        const auto note = [&](const char* key, bool differs, const std::string& value) {
-          if (differs) fit.overrides.push_back(key + ("=" + value));
-        };
-        note("zero.stage", changed.zero.stage != deck.zero.stage, std::to_string(changed.zero.stage));
-        note("train.recompute", recompute != deck.train.recompute, recompute);
-        note("train.micro_batch", changed.train.micro_batch != deck.train.micro_batch,
-             std::to_string(changed.train.micro_batch));
-        note("train.accumulate", changed.train.accumulate != deck.train.accumulate,
-             std::to_string(changed.train.accumulate));
-        note("zero.accumulation", changed.zero.accumulation != deck.zero.accumulation, changed.zero.accumulation);
-        fit.largest_micro_batch = changed.train.micro_batch;
-        fit.at_largest = fit.plan;
-        const std::int64_t most = train::batch_sizes(deck, num_ranks).global_batch / num_ranks;
-        while (2 * changed.train.micro_batch <= most && changed.train.accumulate % 2 == 0) {
-          changed.train.micro_batch *= 2;
-          changed.train.accumulate /= 2;
-          const MemoryPlan larger = plan(changed);
-          if (!larger.needed().fit(room)) break;
-          fit.largest_micro_batch = changed.train.micro_batch;
-          fit.at_largest = larger;
-        }
+        enlarge_micro_batch(fit, train::batch_sizes(deck, num_ranks).global_batch / num_ranks, room, plan);
         return fit;
       }
     }
@@ -200,17 +194,12 @@ std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend
 }
 
 /// The plan of `fit` with the smallest groups of whole nodes that fit, if they save over 10 % of the bytes sent across.
-std::optional<MemoryPlan> smallest_groups(const io::Deck& deck, const Fit& fit, const std::string& backend,
-                                          std::int64_t data_vocab, const DeviceAndHost& room) {
-  const bool has_nodes = backend == "nccl" || deck.ranks_a_node > 0;
+std::optional<MemoryPlan> smallest_groups(const Fit& fit, const std::string& backend, std::int64_t data_vocab,
+                                          const DeviceAndHost& room) {
+  io::Deck changed = fit.deck;
+  const bool has_nodes = backend == "nccl" || changed.ranks_a_node > 0;
   if (!has_nodes || fit.plan.stage == 0 || fit.plan.ranks_a_group < fit.plan.num_ranks) return std::nullopt;
-  const int node = train::assumed_ranks_a_node(deck);
-  io::Deck changed = deck;
-  for (const std::string& override : fit.overrides) {
-    if (override.starts_with("train.recompute=")) changed.train.recompute = override.substr(override.find('=') + 1);
-  }
-  changed.train.micro_batch = fit.plan.micro_batch;
-  changed.train.accumulate = fit.deck.train.accumulate;
+  const int node = train::assumed_ranks_a_node(changed);
   for (int ranks = node; ranks < fit.plan.num_ranks; ranks += node) {
     if (fit.plan.num_ranks % ranks != 0) continue;
     changed.zero.shard_group = std::to_string(ranks);
@@ -253,48 +242,62 @@ std::vector<std::int64_t> rows_of_blocks(const io::Deck& deck, std::int64_t data
 
 }  // namespace
 
+std::string text_of(const std::vector<Change>& changes) {
+  std::string text;
+  for (const Change& change : changes) text += (text.empty() ? "" : " ") + change.text();
+  return text;
+}
+
+std::vector<Change> changes_between(io::Deck from, io::Deck to) {
+  constexpr std::array kKeys = {
+      "zero.stage",       "train.recompute",   "train.micro_batch",      "train.accumulate",        "zero.accumulation",
+      "zero.shard_group", "model.vocab_block", "zero.offload_optimizer", "zero.offload_parameters", "zero.offload_mib"};
+  const auto value = [](const io::DeckRow& row, io::Deck& deck) {
+    const io::DeckValue held = row.value_in(deck);
+    const auto* const text = std::get_if<std::string*>(&held);
+    return text != nullptr ? **text : std::to_string(*std::get<std::int64_t*>(held));
+  };
+  std::vector<Change> changes;
+  for (const char* key : kKeys) {
+    const io::DeckRow& row = *io::find_row(key);
+    const std::string changed = value(row, to);
+    if (changed != value(row, from)) changes.push_back({key, changed});
+  }
+  return changes;
+}
+
 std::optional<Fit> first_fit(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                              const DeviceAndHost& room) {
   const std::string elsewhere = offload_target(deck);
   io::Deck changed = deck;
-  std::vector<std::string> overrides;
-  auto fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
-  if (!fit && changed.zero.shard_group != "all") {
-    changed.zero.shard_group = "all";
-    overrides.emplace_back("zero.shard_group=all");
+  std::optional<Fit> fit;
+  const auto attempt = [&] {
     fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
-  }
-  const auto in_blocks = [&] {  // only if it makes the deck fit
+    if (fit || changed.zero.shard_group != "all") return;
     for (const std::int64_t rows : rows_of_blocks(changed, data_vocab)) {
-      if (fit) return;
       io::Deck blocks = changed;
       blocks.model.vocab_block = rows;
-      fit = first_fit_of(blocks, backend, num_ranks, data_vocab, room);
-      if (!fit) continue;
-      changed = blocks;
-      overrides.push_back("model.vocab_block=" + std::to_string(rows));
+      if (!fit) fit = first_fit_of(blocks, backend, num_ranks, data_vocab, room);
     }
   };
-  in_blocks();
-  const auto offload = [&](const char* key, std::string& value) {
-    if (fit || value != "none") return;
-    value = elsewhere;
-    overrides.push_back(key + ("=" + elsewhere));
-    fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
-    in_blocks();
-  };
-  offload("zero.offload_optimizer", changed.zero.offload_optimizer);
-  offload("zero.offload_parameters", changed.zero.offload_parameters);
+  attempt();
+  if (!fit && changed.zero.shard_group != "all") {
+    changed.zero.shard_group = "all";
+    attempt();
+  }
+  for (std::string* value : {&changed.zero.offload_optimizer, &changed.zero.offload_parameters}) {
+    if (fit || *value != "none") continue;
+    *value = elsewhere;
+    attempt();
+  }
   const bool on_disk = changed.zero.offload_optimizer == "disk" || changed.zero.offload_parameters == "disk";
   if (!fit && on_disk && changed.zero.offload_mib > kLeastOffloadMib) {
     changed.zero.offload_mib = kLeastOffloadMib;
-    overrides.push_back("zero.offload_mib=" + std::to_string(kLeastOffloadMib));
-    fit = first_fit_of(changed, backend, num_ranks, data_vocab, room);
-    in_blocks();
+    attempt();
   }
   if (!fit) return fit;
-  fit->in_groups = smallest_groups(changed, *fit, backend, data_vocab, room);
-  fit->overrides.insert(fit->overrides.end(), overrides.begin(), overrides.end());
+  fit->changes = changes_between(deck, fit->deck);
+  fit->in_groups = smallest_groups(*fit, backend, data_vocab, room);
   return fit;
 }
 
@@ -308,7 +311,7 @@ std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::str
 }
 
 std::string totals_of(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
-                      const DeviceAndHost& room) {
+                      const DeviceAndHost& room, const SizeUnit& unit) {
   std::string table;
   for (const std::string& recompute : recomputes_from(deck.train.recompute)) {
     io::Deck changed = deck;
@@ -316,7 +319,8 @@ std::string totals_of(const io::Deck& deck, const std::string& backend, int num_
     table += fmt::format("{:>5} {:<10} {:<12}", num_ranks, backend, recompute);
     for (const MemoryPlan& plan : plans_of_all_stages(changed, backend, num_ranks, data_vocab)) {
       const bool fits = (room.device > 0 || room.host > 0) && plan.needed().fit(room);
-      table += fmt::format("{:>14.1f}{}", static_cast<double>(plan.total()) / kMiB, fits ? "*" : " ");
+      table +=
+          fmt::format("{:>14.{}f}{}", static_cast<double>(plan.total()) / unit.bytes, unit.digits, fits ? "*" : " ");
     }
     table += "\n";
   }
@@ -337,36 +341,43 @@ std::vector<Recomputed> plans_recomputed(const io::Deck& deck, const std::string
 std::vector<Alternative> alternatives(const io::Deck& deck, const std::string& backend, int num_ranks,
                                       std::int64_t data_vocab) {
   std::vector<Alternative> all;
-  const auto add = [&](const std::string& override, const auto& change) {
-    Alternative one{override, deck, {}};
+  const auto add = [&](const auto& change) {
+    Alternative one{deck, {}};
     change(one.deck);
     one.plan = plan_in_stage(one.deck, static_cast<int>(deck.zero.stage), backend, num_ranks, data_vocab);
     all.push_back(std::move(one));
   };
-  add("", [](io::Deck&) {});
+  add([](io::Deck&) {});
   for (const std::string& recompute : other_recomputes(deck)) {
-    add("train.recompute=" + recompute, [&](io::Deck& changed) { changed.train.recompute = recompute; });
+    add([&](io::Deck& changed) { changed.train.recompute = recompute; });
   }
   for (const std::int64_t rows : rows_of_blocks(deck, data_vocab)) {
-    add("model.vocab_block=" + std::to_string(rows), [&](io::Deck& changed) { changed.model.vocab_block = rows; });
+    add([&](io::Deck& changed) { changed.model.vocab_block = rows; });
   }
   const std::string elsewhere = offload_target(deck);
   if (deck.zero.offload_optimizer == "none") {
-    add("zero.offload_optimizer=" + elsewhere, [&](io::Deck& changed) { changed.zero.offload_optimizer = elsewhere; });
+    add([&](io::Deck& changed) { changed.zero.offload_optimizer = elsewhere; });
   }
   if (deck.zero.offload_parameters == "none" && deck.zero.stage == 3) {
-    add("zero.offload_parameters=" + elsewhere,
-        [&](io::Deck& changed) { changed.zero.offload_parameters = elsewhere; });
+    add([&](io::Deck& changed) { changed.zero.offload_parameters = elsewhere; });
   }
   const int node = train::assumed_ranks_a_node(deck);
   if (deck.zero.shard_group == "all" && deck.zero.stage > 0 && num_ranks > node && num_ranks % node == 0) {
-    add("zero.shard_group=" + std::to_string(node),
-        [&](io::Deck& changed) { changed.zero.shard_group = std::to_string(node); });
+    add([&](io::Deck& changed) { changed.zero.shard_group = std::to_string(node); });
   }
   return all;
 }
 
+SizeUnit unit_of(const std::vector<MemoryPlan>& plans) {
+  constexpr double kMiB = 1024.0 * 1024.0;
+  constexpr double kLarge = 16.0 * 1024.0 * kMiB;
+  double most = 0.0;
+  for (const MemoryPlan& plan : plans) most = std::max(most, static_cast<double>(plan.total()));
+  return most >= kLarge ? SizeUnit{"GiB", 1024.0 * kMiB, 2} : SizeUnit{"MiB", kMiB, 1};
+}
+
 std::string table_of(const std::vector<Recomputed>& levels, const std::vector<MemoryPlan>& plans) {
+  const SizeUnit unit = unit_of(plans);
   std::string table;
   for (const Recomputed& level : levels) {
     for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
@@ -376,16 +387,17 @@ std::string table_of(const std::vector<Recomputed>& levels, const std::vector<Me
       }
       if (!differs) continue;
       table += row_of(fmt::format("{}, {}", kMemoryNames[i], level.recompute),
-                      each(level.plans, [&](const MemoryPlan& plan) { return plan.bytes[i]; }));
+                      each(level.plans, [&](const MemoryPlan& plan) { return plan.bytes[i]; }), unit);
     }
     const auto totals = each(level.plans, [](const MemoryPlan& plan) { return plan.total(); });
-    table += row_of("total, " + level.recompute, totals);
+    table += row_of("total, " + level.recompute, totals, unit);
   }
   return table.empty() ? "" : "\nwith train.recompute\n" + table;
 }
 
 std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& room) {
-  std::string table = fmt::format("{:<28}", "MiB on the fullest rank");
+  const SizeUnit unit = unit_of(plans);
+  std::string table = fmt::format("{:<28}", fmt::format("{} on the fullest rank", unit.name));
   for (const auto& plan : plans) table += fmt::format("{:>14}", fmt::format("stage {}", plan.stage));
   table += "\n";
   const auto disk = each(plans, [](const MemoryPlan& plan) { return plan.of(Memory::disk); });
@@ -394,22 +406,24 @@ std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& 
     const auto values = each(plans, [&](const MemoryPlan& plan) { return plan.bytes[i]; });
     double sum = 0.0;
     for (const double value : values) sum += value;
-    if (sum > 0.0) table += row_of(std::string(kMemoryNames[i]), values);
+    if (sum > 0.0) table += row_of(std::string(kMemoryNames[i]), values, unit);
   }
-  table += row_of("total", each(plans, [](const MemoryPlan& plan) { return plan.total(); }));
-  if (std::ranges::max(disk) > 0.0) table += row_of("on disk", disk);
+  table += row_of("total", each(plans, [](const MemoryPlan& plan) { return plan.total(); }), unit);
+  if (std::ranges::max(disk) > 0.0) table += row_of("on disk", disk, unit);
   if (plans.front().num_ranks > 1) {
-    table += row_of("sent a step, mean", each(plans, [](const MemoryPlan& plan) { return plan.sent.all; }));
+    table += row_of("sent per step, mean", each(plans, [](const MemoryPlan& plan) { return plan.sent.all; }), unit);
     const auto across = each(plans, [](const MemoryPlan& plan) { return plan.sent.across; });
-    if (std::ranges::max(across) > 0.0) table += row_of("of it to other groups", across);
+    if (std::ranges::max(across) > 0.0) table += row_of("of it to other groups", across, unit);
   }
   table += row_of(fmt::format("states by formula, {}", name_of(plans.front().precision)),
-                  each(plans, [](const MemoryPlan& plan) {
-                    return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.ranks_a_group);
-                  }));
+                  each(plans,
+                       [](const MemoryPlan& plan) {
+                         return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.ranks_a_group);
+                       }),
+                  unit);
   if (room.device <= 0) return table;
-  const std::string each_has = fmt::format("{:.0f} MiB{} a rank", static_cast<double>(room.device) / kMiB,
-                                           plans.front().on_gpus ? " of GPU memory" : "");
+  const std::string each_has = fmt::format("{:.{}f} {}{} per rank", static_cast<double>(room.device) / unit.bytes,
+                                           unit.digits, unit.name, plans.front().on_gpus ? " of GPU memory" : "");
   for (const auto& plan : plans) {
     if (plan.needed().fit(room)) return table + fmt::format("lowest stage within {}: {}\n", each_has, plan.stage);
   }

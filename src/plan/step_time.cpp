@@ -63,16 +63,25 @@ double rate_of_memory() {
 
 struct Gpu {
   const char* name;
-  const char* published;  // name in published_peak()
-  double memory, link;
+  const char* published;    // name in published_peak()
+  double memory, link;      // link: NVLink one way; the bus where a node's GPUs are not all joined by NVLink
   double bus, host_memory;  // to the host, one way; host memory bandwidth per GPU, 8 GPUs on a host
   std::int64_t gigabytes;
 };
 constexpr double kPcie4 = 32e9;
 constexpr double kPcie5 = 64e9;
-constexpr std::array kGpus = {Gpu{"a100", "A100", 2.04e12, 300e9, kPcie4, 410e9 / 8, 80},
-                              Gpu{"h100", "H100", 3.35e12, 450e9, kPcie5, 614e9 / 8, 80},
-                              Gpu{"h200", "H200", 4.8e12, 450e9, kPcie5, 614e9 / 8, 141}};
+constexpr double kDdr4 = 410e9 / 8;  // of 2 sockets with 8 channels of DDR4-3200
+constexpr double kDdr5 = 614e9 / 8;  // of 2 sockets with 8 channels of DDR5-4800
+// NVIDIA's data sheets of each. GH200: Grace Hopper with 96 GB, whose host has LPDDR5X behind NVLink-C2C. A6000: its
+// NVLink joins pairs alone. B200: a share of HGX B200. A name of which another is a part comes first.
+constexpr std::array kGpus = {Gpu{"a100", "A100", 2.04e12, 300e9, kPcie4, kDdr4, 80},
+                              Gpu{"h100", "H100", 3.35e12, 450e9, kPcie5, kDdr5, 80},
+                              Gpu{"gh200", "GH200", 4.0e12, 450e9, 450e9, 500e9, 96},
+                              Gpu{"h200", "H200", 4.8e12, 450e9, kPcie5, kDdr5, 141},
+                              Gpu{"b200", "B200", 8.0e12, 900e9, kPcie5, kDdr5, 180},
+                              Gpu{"l40s", "L40S", 0.864e12, kPcie4, kPcie4, kDdr4, 48},
+                              Gpu{"a6000", "RTX A6000", 0.768e12, kPcie4, kPcie4, kDdr4, 48},
+                              Gpu{"rtx4090", "RTX 4090", 1.008e12, kPcie4, kPcie4, kDdr4, 24}};
 
 const Gpu& gpu_named(const std::string& name) {
   const auto* const found = std::ranges::find_if(kGpus, [&](const Gpu& gpu) { return name == gpu.name; });
@@ -81,6 +90,12 @@ const Gpu& gpu_named(const std::string& name) {
 }
 
 }  // namespace
+
+std::vector<std::string> published_gpus() {
+  std::vector<std::string> names;
+  for (const Gpu& gpu : kGpus) names.emplace_back(gpu.name);
+  return names;
+}
 
 Speed measured_speed(const train::Settings& settings) {
   const double products = with_stored_type(settings.precision, [&](auto type) {
@@ -111,6 +126,16 @@ Rates rates_at(const Speed& speed, const train::Settings& settings, int ranks, i
   return rates;
 }
 
+Rates with_given_rates(Rates rates, const GivenRates& given) {
+  rates.products = given.products;
+  rates.memory = given.memory;
+  rates.link = given.link;
+  rates.link_in_group = given.link;
+  rates.source = fmt::format("given: {:.4g} TFLOP/s of products, {:.4g} GB/s of memory, links of {:.4g} GB/s",
+                             given.products / 1e12, given.memory / 1e9, given.link / 1e9);
+  return rates;
+}
+
 Rates published_rates(const std::string& device, const train::Settings& settings, int ranks) {
   constexpr double kUtilisation = 0.5;
   constexpr int kRanksPerNode = 8;
@@ -125,13 +150,23 @@ Rates published_rates(const std::string& device, const train::Settings& settings
   rates.latency_s = ranks <= kRanksPerNode ? 20e-6 : 60e-6;
   rates.overlaps = settings.zero.overlap;
   rates.source = fmt::format(
-      "{}: half of the published peak, {:.0f} TFLOP/s, 80 % of its memory's {:.1f} TB/s, links of "
+      "{}: half of the published peak, {:.0f} TFLOP/s, 80 % of its memory's {:.3g} TB/s, links of "
       "{:.0f} GB/s",
       gpu.published, rates.products / 1e12, gpu.memory / 1e12, rates.link / 1e9);
   if (rates.link_in_group != rates.link && settings.ranks_a_group < ranks) {
     rates.source += fmt::format(", of {:.0f} in a group", rates.link_in_group / 1e9);
   }
   return rates;
+}
+
+std::int64_t estimated_reserve(const MemoryPlan& plan) {
+  if (!plan.on_gpus) return 0;
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  constexpr std::int64_t kContext = 1536 * kMiB;
+  constexpr std::int64_t kChannels = 32;
+  constexpr std::int64_t kOfChannel = 16 * kMiB;  // to and from a neighbor, 4 MiB and as much again for small messages
+  const int communicators = plan.num_ranks == 1 ? 0 : plan.ranks_a_group < plan.num_ranks ? 3 : 1;
+  return kContext + communicators * kChannels * kOfChannel;
 }
 
 std::int64_t published_memory(const std::string& device) { return gpu_named(device).gigabytes * 1'000'000'000; }

@@ -174,8 +174,8 @@ groups() {
     on 3 train "$@" run.dir=refused zero.shard_group=2
   expect 2 'No such file' ls refused
   expect 0 '^of it to other groups +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' "$kozero" plan "$@" zero.shard_group=2 --ranks 8
-  expect 0 '^16 ranks: sends [0-9]+[.][1-9] GiB a step between groups in place of [0-9.]+ with zero.shard_group=8 [(]' \
-    "$kozero" plan "$inputs/gpt2_124m.toml" zero.stage=2 --ranks 16 --device h100 --memory 3GiB
+  expect 0 '^16 ranks: sends [0-9.]+ [MG]iB per step between groups in place of [0-9.]+ [MG]iB with zero.shard_group=8 [(]' \
+    "$kozero" plan "$inputs/gpt2_124m.toml" zero.stage=2 --ranks 16 --device h100 --memory 3GiB --reserve 0
   expect 0 '^assumed: nodes of 8 ranks$' "$kozero" plan "$@" --ranks 16 zero.shard_group=node
   also '^assumed: comm.backend = auto takes mpi, the ranks being on several nodes$'
   expect 2 'zero.shard_group = "node", 8 ranks: 12 ranks are no whole number' "$kozero" plan "$@" --ranks 12 \
@@ -223,21 +223,50 @@ buckets() {
 
 # What plan says for several numbers of ranks, and advises where memory is short.
 planned_ranks() {
-  expect 0 '^   64 MiB sent a step, mean +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ *$' "$kozero" plan "$inputs/gpt2_124m.toml" \
+  expect 0 '^   64 MiB sent per step +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ *$' "$kozero" plan "$inputs/gpt2_124m.toml" \
     --ranks 8,64 --device host zero.offload_optimizer=host
-  also '^    8 seconds, estimated +[0-9.e-]+ +[0-9.e-]+ +[0-9.e-]+ +[0-9.e-]+ *$'
+  also '^    8 step, estimated( +[0-9.]+ m?s){4} *$'
   also '^64 ranks: 56 have no work, a step has 8 micro-batches$'
   also '^ignored: zero.offload_optimizer = host, '
-  expect 0 ' model.vocab_block=2048 [(]0.4 GiB, [0-9.]+ s a step[)]$' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 \
-    --memory 450MiB --device h100
-  expect 0 '^2 ranks: fits with .*zero.offload_optimizer=host .*[0-9.]+ GiB, and [0-9.]+ GiB of the host.s, [0-9.]+ s a step' \
-    "$kozero" plan "$inputs/gpt2_124m.toml" model.preset=gpt2-1558m --ranks 2 --memory 8GiB --device h100
+  expect 0 ' model.vocab_block=2048 [(]4[0-9.]+ MiB per rank, [0-9.]+ [KM]iB to spare, [0-9.]+ m?s per step[)]$' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 \
+    --memory 450MiB --reserve 0 --device h100
+  expect 0 '^2 ranks: fits with .*zero.offload_optimizer=host .*[0-9.]+ GiB per rank, [0-9.]+ [GM]iB to spare, and [0-9.]+ GiB of the host.s, [0-9.]+ m?s per step' \
+    "$kozero" plan "$inputs/gpt2_124m.toml" model.preset=gpt2-1558m --ranks 2 --memory 8GiB --reserve 0 --device h100
   also '^total, selective +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$'
   expect 0 '^ignored: zero.offload_optimizer = disk, ' "$kozero" plan "$inputs/gpt2_124m.toml" \
     --ranks 2 --device h100 zero.offload_optimizer=disk
   also '^2 ranks: fits with zero.offload_optimizer=none '
-  also '^model.vocab_block=8192 +[0-9.]+ +[0-9.e-]+$'
+  also '^model.vocab_block=8192 +[0-9.]+ +[0-9.]+ m?s$'
   expect 0 '^8 ranks: nothing that plan tries fits: ' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --memory 100MiB
+}
+
+# The reserve of a GPU, a faster stage that fits too, sizes as people write them, own rates, and a hint.
+plan_for_gpus() {
+  printf '[run]\nsteps = 10\n[model]\narch = "llama"\npreset = "llama-13b"\nseq = 2048\n[data]\nsynthetic = true\n[train]\n%s%s' \
+    $'global_batch = 128\nmicro_batch = 1\nprecision = "bf16"\n' $'[zero]\nstage = 3\n' >13b.toml
+  expect 0 '^32 ranks: fits as it is [(][0-9.]+ GiB per rank, [0-9.]+ GiB to spare, [0-9.]+ s per step[)]' \
+    "$kozero" plan 13b.toml --ranks 32 --device a100
+  also '^32 ranks: recommended: zero.stage=[012], estimated [0-9]+ % less time [(][0-9.]+ GiB per rank, '
+  also '^reserve: 2.0 GiB per rank for the CUDA context, NCCL and libraries, an estimate, never measured [(]--reserve SIZE[)]$'
+  also '^GiB on the fullest rank '
+  also '^total +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$'
+  # What fits without a reserve by less than it does not fit with it.
+  bytes=$("$kozero" plan 13b.toml --ranks 32 --device a100 --json 2>/dev/null |
+    python3 -c 'import json, sys; print([s for s in json.load(sys.stdin)["stages"] if s["stage"] == 3][0]["device"])')
+  expect 0 '^32 ranks: fits as it is ' "$kozero" plan 13b.toml --ranks 32 --device a100 \
+    --memory $((bytes / 1048576 + 1))MiB --reserve 0
+  lines 0 '^reserve'
+  expect 0 '^32 ranks: fits with train.recompute=' "$kozero" plan 13b.toml --ranks 32 --device a100 \
+    --memory $((bytes / 1048576 + 1))MiB
+  expect 0 '"overrides":\[\].*"spare":[0-9]+.*"recommended":[{]"overrides":\["zero.stage=.*"reserve":2147483648,' \
+    "$kozero" plan 13b.toml --ranks 32 --device b200 --memory 80GB --json
+  expect 0 '^rates: given: 180 TFLOP/s of products, 700 GB/s of memory, links of 25 GB/s$' "$kozero" plan 13b.toml \
+    --ranks 32 --memory 48GB --rates 180,700,25
+  also '^note: 32 x 44.7 GiB are more than is free here, .*give --device: a100, h100, gh200, h200, b200, l40s, a6000, rtx4090$'
+  expect 2 '"180,700"; accepted: three numbers > 0 with commas' "$kozero" plan 13b.toml --rates 180,700
+  expect 2 '"48"; accepted: a number and MiB, GiB, MB or GB' "$kozero" plan 13b.toml --memory 48
+  expect 2 '1.0 GiB leave nothing beside the reserve of 2.0 GiB; give more, or --reserve SIZE$' "$kozero" plan 13b.toml \
+    --ranks 32 --device rtx4090 --memory 1GiB
 }
 
 # memory_error_of RANKS OVERRIDE...: trains one step; by how many per cent the process' peak differs from its memory

@@ -27,6 +27,8 @@ std::vector<plan::MemoryPlan> plans(const std::vector<std::string>& overrides, i
   return plan::plans_of_all_stages(deck, deck.comm.backend, num_ranks, deck.model.vocab);
 }
 
+using Changes = std::vector<plan::Change>;
+
 double states_of(const plan::MemoryPlan& plan) {
   return static_cast<double>(plan.of(Memory::parameters) + plan.of(Memory::gradients) + plan.of(Memory::optimizer));
 }
@@ -67,9 +69,9 @@ TEST_CASE("the table names the lowest stage that fits, or that none does, where 
   const auto all = plans({"model.preset=gpt2-124m"}, 4);
   REQUIRE(all[2].total() < all[1].total());
   const auto table = [&](std::int64_t bytes) { return plan::table_of(all, {bytes, bytes}); };
-  CHECK(table(all[2].total()).find("a rank: 2\n") != std::string::npos);
-  CHECK(table(all[0].total()).find("a rank: 0\n") != std::string::npos);
-  CHECK(table(1 << 20).find("no stage fits 1 MiB") != std::string::npos);
+  CHECK(table(all[2].total()).find("per rank: 2\n") != std::string::npos);
+  CHECK(table(all[0].total()).find("per rank: 0\n") != std::string::npos);
+  CHECK(table(1 << 20).find("no stage fits 1.0 MiB") != std::string::npos);
   CHECK(table(0).find("stage fits") == std::string::npos);
   CHECK(table(0).find("lowest stage") == std::string::npos);
 }
@@ -128,7 +130,7 @@ TEST_CASE("the smallest groups of whole nodes that fit are named, and what they 
   const std::int64_t room = std::min(fit_below("2", 2), fit_below("2", 3)) - 1;
   const auto ungrouped = plan::first_fit(least, "mpi", 16, 50257, {room, room});
   REQUIRE(ungrouped.has_value());
-  CHECK(ungrouped->overrides == std::vector<std::string>{"zero.shard_group=all"});
+  CHECK(ungrouped->changes == Changes{{"zero.shard_group", "all"}});
 
   // V bytes of gradients, summed once and sent to 1 group more; W = V of weights are gathered in a group.
   const auto settings = train::settings_of(deck_in("8"), 16, 50257, 0);
@@ -154,10 +156,9 @@ TEST_CASE("what to change so that a deck fits: first the stage, then what is com
     return plan::memory_plan(train::settings_of(changed, 4, 50257, 0), "shm", 4).total();
   };
   const auto fit_in = [&](std::int64_t bytes) { return plan::first_fit(deck, "shm", 4, 50257, {bytes, bytes}); };
-  using Overrides = std::vector<std::string>;
   const std::int64_t as_it_is = total({});
   REQUIRE(fit_in(as_it_is).has_value());
-  CHECK(fit_in(as_it_is)->overrides == Overrides{});
+  CHECK(fit_in(as_it_is)->changes.empty());
   CHECK(fit_in(as_it_is)->plan.total() == as_it_is);
   CHECK(fit_in(as_it_is)->largest_micro_batch == 4);
   const std::int64_t of_16 = total({"train.micro_batch=16"});
@@ -167,17 +168,17 @@ TEST_CASE("what to change so that a deck fits: first the stage, then what is com
 
   const std::int64_t least = std::min(total({"zero.stage=2"}), total({"zero.stage=3"}));
   REQUIRE(least < total({"zero.stage=1"}));
-  CHECK(fit_in(as_it_is - 1)->overrides == Overrides{"zero.stage=1"});
+  CHECK(fit_in(as_it_is - 1)->changes == Changes{{"zero.stage", "1"}});
   const std::int64_t selective = total({"train.recompute=selective"});
   REQUIRE(selective < least);
-  CHECK(fit_in(selective)->overrides == Overrides{"train.recompute=selective"});
+  CHECK(fit_in(selective)->changes == Changes{{"train.recompute", "selective"}});
   const std::int64_t smallest = total({"zero.stage=2", "train.recompute=full", "train.micro_batch=1"});
   const auto last = fit_in(smallest);
   REQUIRE(last.has_value());
   CHECK(last->plan.total() <= smallest);
-  CHECK(last->overrides.back().starts_with("train.micro_batch="));
+  CHECK(last->changes.back().key == "train.micro_batch");
   CHECK_FALSE(fit_in(1 << 20).has_value());
-  CHECK(fit_in(0)->overrides == Overrides{});  // nothing is known
+  CHECK(fit_in(0)->changes.empty());  // nothing is known
 }
 
 TEST_CASE("full recomputation saves 70 % of the activations from 1,024 tokens on") {
@@ -202,11 +203,11 @@ TEST_CASE("blocks of the vocabulary are advised where they decide") {
     return plan::first_fit(deck_with(given), "shm", 8, 50257, {bytes, bytes});
   };
   CHECK(total("8192") < total("0") * 8 / 10);
-  CHECK(fit_in(total("0"))->overrides.empty());
+  CHECK(fit_in(total("0"))->changes.empty());
   REQUIRE(fit_in(total("0") - 1).has_value());
-  CHECK(fit_in(total("0") - 1)->overrides == std::vector<std::string>{"model.vocab_block=8192"});
-  CHECK(fit_in(total("8192"))->overrides == std::vector<std::string>{"model.vocab_block=8192"});
-  CHECK(fit_in(total("8192") - 1)->overrides == std::vector<std::string>{"model.vocab_block=2048"});
+  CHECK(fit_in(total("0") - 1)->changes == Changes{{"model.vocab_block", "8192"}});
+  CHECK(fit_in(total("8192"))->changes == Changes{{"model.vocab_block", "8192"}});
+  CHECK(fit_in(total("8192") - 1)->changes == Changes{{"model.vocab_block", "2048"}});
 }
 
 TEST_CASE("where nothing else fits the optimizer's state goes to a disk, then the parameters too") {
@@ -215,7 +216,7 @@ TEST_CASE("where nothing else fits the optimizer's state goes to a disk, then th
     return plan::first_fit(deck, "shm", 2, 50257, {mebibytes << 20, mebibytes << 20});
   };
   const auto offloads = [](const plan::Fit& fit) {
-    return std::ranges::count_if(fit.overrides, [](const auto& text) { return text.starts_with("zero.offload"); });
+    return std::ranges::count_if(fit.changes, [](const auto& each) { return each.key.starts_with("zero.offload"); });
   };
   REQUIRE(fit_in(16000).has_value());
   CHECK(offloads(*fit_in(16000)) == 0);
@@ -240,8 +241,8 @@ TEST_CASE("for GPUs state goes to the host's memory, which staging counts and th
   for (const auto& [mebibytes, count] : {std::pair{7000, 1}, std::pair{5000, 2}}) {
     const auto fit = fit_in(mebibytes);
     REQUIRE(fit.has_value());
-    CHECK(std::ranges::count_if(fit->overrides, [](const auto& text) {
-            return text.starts_with("zero.offload_") && text.ends_with("=host");
+    CHECK(std::ranges::count_if(fit->changes, [](const auto& each) {
+            return each.key.starts_with("zero.offload_") && each.value == "host";
           }) == count);
     CHECK(fit->plan.of(Memory::disk) == 0);
     CHECK(fit->plan.of(Memory::optimizer) == 0);
@@ -279,14 +280,55 @@ TEST_CASE("advice keeps the batch of a deck with train.accumulate, and names the
     const auto fit = plan::first_fit(deck, "shm", 8, 50257, {room, room});
     if (!fit) break;
     CHECK(fit->deck.train.micro_batch * fit->deck.train.accumulate == 16);
-    const auto has = [&](const char* override) { return std::ranges::count(fit->overrides, override) == 1; };
-    CHECK((fit->plan.stage >= 2) == has("zero.accumulation=ordered"));
+    const auto has = [&](const plan::Change& change) { return std::ranges::count(fit->changes, change) == 1; };
+    CHECK((fit->plan.stage >= 2) == has({"zero.accumulation", "ordered"}));
     CHECK_NOTHROW(train::settings_of(fit->deck, 8, 50257, 0));
-    smaller = smaller || has("train.accumulate=4");
-    ordered = ordered || has("zero.accumulation=ordered");
+    smaller = smaller || has({"train.accumulate", "4"});
+    ordered = ordered || has({"zero.accumulation", "ordered"});
   }
   CHECK(smaller);
   CHECK(ordered);
+}
+
+TEST_CASE("a GPU has a reserve, larger with NCCL and with its three communicators; a host has none") {
+  plan::MemoryPlan plan;
+  CHECK(plan::estimated_reserve(plan) == 0);
+  plan.on_gpus = true;
+  const std::int64_t alone = plan::estimated_reserve(plan);
+  CHECK(alone >= std::int64_t{1} << 30);
+  plan.num_ranks = plan.ranks_a_group = 16;
+  const std::int64_t of_nccl = plan::estimated_reserve(plan) - alone;
+  CHECK(of_nccl > 0);
+  plan.ranks_a_group = 8;
+  CHECK(plan::estimated_reserve(plan) == alone + 3 * of_nccl);
+}
+
+TEST_CASE("every GPU has a memory and rates, which a user's own replace") {
+  const auto settings = train::settings_of(deck_with({"model.preset=gpt2-124m", "train.precision=bf16"}), 4, 50257, 0);
+  for (const std::string& gpu : plan::published_gpus()) {
+    INFO(gpu);
+    CHECK(plan::published_memory(gpu) >= std::int64_t{24'000'000'000});
+    const plan::Rates rates = plan::published_rates(gpu, settings, 4);
+    CHECK(rates.products > 50e12);
+    CHECK(rates.memory > 0.5e12);
+    CHECK(rates.link > 20e9);
+    const plan::Rates own = plan::with_given_rates(rates, {.products = 1e12, .memory = 2e9, .link = 3e9});
+    CHECK(own.products == 1e12);
+    CHECK(own.memory == 2e9);
+    CHECK(own.link == 3e9);
+    CHECK(own.link_in_group == 3e9);
+    CHECK(own.bus == rates.bus);
+  }
+}
+
+TEST_CASE("the changes between two decks are those of the keys that advice changes") {
+  const io::Deck deck = deck_with({"model.preset=gpt2-124m"});
+  io::Deck other = deck;
+  CHECK(plan::changes_between(deck, other).empty());
+  other.zero.stage = 3;
+  other.train.recompute = "full";
+  other.optim.lr = 1.0;
+  CHECK(plan::changes_between(deck, other) == Changes{{"zero.stage", "3"}, {"train.recompute", "full"}});
 }
 
 TEST_CASE("ranks of a node share the rate of their disk") {
@@ -303,13 +345,16 @@ TEST_CASE("one change at a time: each alternative is planned in the deck's stage
   const auto all = plan::alternatives(deck, "shm", 16, 50257);
   std::vector<std::string> overrides;
   for (const auto& one : all) {
-    overrides.push_back(one.override);
+    const auto changes = plan::changes_between(deck, one.deck);
+    REQUIRE(changes.size() <= 1);
+    const std::string override = changes.empty() ? "" : changes[0].text();
+    overrides.push_back(override);
     CHECK(one.plan.stage == 3);
     // Pages of weights on a disk may take more than the weights did.
-    const bool saves = one.override.starts_with("train.") || one.override.starts_with("model.");
-    INFO(one.override);
+    const bool saves = override.starts_with("train.") || override.starts_with("model.");
+    INFO(override);
     if (saves) CHECK(one.plan.total() < all[0].plan.total());
-    if (one.override.ends_with("=disk")) CHECK(one.plan.of(Memory::disk) > 0);
+    if (override.ends_with("=disk")) CHECK(one.plan.of(Memory::disk) > 0);
   }
   CHECK(overrides == std::vector<std::string>{"", "train.recompute=selective", "train.recompute=full",
                                               "model.vocab_block=8192", "model.vocab_block=2048",
@@ -363,7 +408,7 @@ TEST_CASE("70 billion parameters are planned at once for many ranks") {
   const std::int64_t room = std::int64_t{80} << 30;
   const auto on_8 = plan::first_fit(deck, "nccl", 8, 32000, {room, 0});
   REQUIRE(on_8.has_value());
-  CHECK(on_8->overrides.back().ends_with("=host"));
+  CHECK(on_8->changes.back().value == "host");
   const auto fit = plan::first_fit(deck, "nccl", 64, 32000, {room, 0});
   REQUIRE(fit.has_value());
   CHECK(fit->plan.stage >= 2);

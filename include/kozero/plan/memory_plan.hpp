@@ -74,10 +74,24 @@ double model_state_bytes(Precision precision, int stage, std::int64_t num_parame
 std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::string& backend, int num_ranks,
                                             std::int64_t data_vocab);
 
-/// Changes to a deck so that a rank's memory suffices, and the largest micro-batch that fits with them.
+/// An override of a deck.
+struct Change {
+  std::string key;    ///< "zero.stage"
+  std::string value;  ///< "3"
+  bool operator==(const Change&) const = default;
+  [[nodiscard]] std::string text() const { return key + "=" + value; }
+};
+
+/// "zero.stage=3 train.recompute=full"
+std::string text_of(const std::vector<Change>& changes);
+
+/// The overrides that turn `from` into `to`, of the keys that advice changes.
+std::vector<Change> changes_between(io::Deck from, io::Deck to);
+
+/// A deck changed so that a rank's memory suffices, and the largest micro-batch that fits with it.
 struct Fit {
-  std::vector<std::string> overrides;  ///< "zero.stage=3"; empty: the deck fits unchanged
-  io::Deck deck;                       ///< with the overrides
+  io::Deck deck;
+  std::vector<Change> changes;  ///< from the given deck; empty: it fits unchanged
   MemoryPlan plan;
   std::int64_t largest_micro_batch = 1;  ///< doubled while the plan fits, at most a rank's share of the batch
   MemoryPlan at_largest;
@@ -107,27 +121,35 @@ struct Recomputed {
 std::vector<Recomputed> plans_recomputed(const io::Deck& deck, const std::string& backend, int num_ranks,
                                          std::int64_t data_vocab);
 
-/// The deck's plan with one override.
+/// The deck's plan with at most one change.
 struct Alternative {
-  std::string override;  ///< "model.vocab_block=8192"; "": the deck as it is
   io::Deck deck;
   MemoryPlan plan;
 };
 
-/// The deck as it is, then with each single override that may save memory in its stage, or traffic between nodes.
+/// The deck as it is, then with each single change that may save memory in its stage, or traffic between nodes.
 std::vector<Alternative> alternatives(const io::Deck& deck, const std::string& backend, int num_ranks,
                                       std::int64_t data_vocab);
 
-/// For each level of recomputation, a line for each category that differs from `plans`, and a line of totals.
+/// For each level of recomputation, a line for each category that differs from `plans`, and a line of totals, in the
+/// unit of table_of(plans).
 std::string table_of(const std::vector<Recomputed>& levels, const std::vector<MemoryPlan>& plans);
 
-/// A table of the plans, one column per stage, with a line of model_state_bytes() and the lowest stage that fits
-/// `room`.
+/// A table of the plans, one column per stage, in MiB or GiB, with a line of model_state_bytes() and the lowest stage
+/// that fits `room`.
 std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& room);
 
-/// A line of totals for the deck's train.recompute and for each that keeps fewer activations, one column per stage. An
-/// asterisk marks totals that fit `room`.
+/// The unit in which the plans are printed: GiB from 16 GiB on, MiB below.
+struct SizeUnit {
+  const char* name;
+  double bytes;
+  int digits;
+};
+SizeUnit unit_of(const std::vector<MemoryPlan>& plans);
+
+/// A line of totals in `unit` for the deck's train.recompute and for each that keeps fewer activations, one column per
+/// stage. An asterisk marks totals that fit `room`.
 std::string totals_of(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
-                      const DeviceAndHost& room);
+                      const DeviceAndHost& room, const SizeUnit& unit);
 
 }  // namespace kozero::plan

@@ -10,7 +10,9 @@
 //   disk            bytes of state read and written / rate of the disk, less the writes hidden behind products
 // The estimate is most reliable about which of these terms limits a step.
 #pragma once
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include <kozero/plan/memory_plan.hpp>
 
@@ -18,16 +20,16 @@ namespace kozero::plan {
 
 /// The work of one rank per second.
 struct Rates {
-  std::string source;      ///< origin of the rates, for the user
-  double products = 0.0;   ///< floating point operations
-  double memory = 0.0;     ///< bytes
-  double link = 0.0;       ///< bytes sent; between nodes if there are several
+  std::string source;          ///< origin of the rates, for the user
+  double products = 0.0;       ///< floating point operations
+  double memory = 0.0;         ///< bytes
+  double link = 0.0;           ///< bytes sent; between nodes if there are several
   double link_in_group = 0.0;  ///< bytes sent within groups of zero.shard_group
-  double latency_s = 0.0;  ///< seconds of a collective
-  double disk = 1e9;       ///< bytes; the ranks of a node share their disk
-  double bus = 25e9;          ///< bytes between a GPU and its host, each way
-  double host_memory = 40e9;  ///< bytes, a GPU's share of its host
-  bool overlaps = false;   ///< the link moves bytes while products are computed
+  double latency_s = 0.0;      ///< seconds of a collective
+  double disk = 1e9;           ///< bytes; the ranks of a node share their disk
+  double bus = 25e9;           ///< bytes between a GPU and its host, each way
+  double host_memory = 40e9;   ///< bytes, a GPU's share of its host
+  bool overlaps = false;       ///< the link moves bytes while products are computed
 };
 
 /// The work of all Kokkos threads of this process per second.
@@ -42,14 +44,29 @@ Speed measured_speed(const train::Settings& settings);
 /// The rates of a rank with `threads` of this machine's threads; on a known GPU, its published_rates().
 Rates rates_at(const Speed& speed, const train::Settings& settings, int ranks, int threads);
 
-/// For "a100", "h100" or "h200": 50 % of the published peak for products, and 80 % of the other published rates. Up to
-/// 8 ranks share a node and communicate by NVLink, more ranks at 50 GB/s per GPU. NVIDIA's data sheets of the A100 80GB
-/// (2021), H100 SXM (2022), H200 (2023); buses and hosts are those of the DGX A100 (PCIe 4, DDR4-3200) and the DGX H100
-/// and H200 (PCIe 5, DDR5-4800).
+/// Names of the GPUs whose rates are known: "a100", ...
+std::vector<std::string> published_gpus();
+
+/// 50 % of the published peak for products, and 80 % of the other published rates. Up to 8 ranks share a node and
+/// communicate by NVLink, or by the bus; more ranks at 50 GB/s per GPU.
 Rates published_rates(const std::string& device, const train::Settings& settings, int ranks);
 
 /// Bytes of memory of the GPU `device`, as in published_rates().
 std::int64_t published_memory(const std::string& device);
+
+/// Sustained rates of a rank that a user gives, per second.
+struct GivenRates {
+  double products = 0.0;  ///< floating point operations
+  double memory = 0.0;    ///< bytes
+  double link = 0.0;      ///< bytes sent
+};
+
+/// `rates` with those of products, memory and links replaced.
+Rates with_given_rates(Rates rates, const GivenRates& given);
+
+/// Bytes of a GPU beside the arrays of `plan`: 1.5 GiB for the CUDA context, the program's kernels and the libraries'
+/// workspaces; for each of NCCL's communicators 32 channels of 16 MiB. An estimate, never measured. 0 for a host.
+std::int64_t estimated_reserve(const MemoryPlan& plan);
 
 /// Seconds of a step, by term.
 struct StepTime {
