@@ -35,6 +35,14 @@ std::string escape_of(unsigned code, const char* prefix, int digits) {
   return text;
 }
 
+/// Whether the text begins as a line of details does (dist::details): "[rank 1]   ". The line break before it stays.
+bool begins_details(std::string_view text) {
+  constexpr std::string_view kBegin = "[rank ";
+  if (!text.starts_with(kBegin)) return false;
+  const std::size_t end = text.find_first_not_of("0123456789", kBegin.size());
+  return end != std::string_view::npos && end > kBegin.size() && text.substr(end).starts_with("]   ");
+}
+
 }  // namespace
 
 std::string escaped(std::string_view text) {
@@ -47,7 +55,7 @@ std::string escaped(std::string_view text) {
       result += escape_of(next, "\\u", 4);
       ++i;
     } else if (byte == '\n') {
-      result += "\\n";
+      result += begins_details(text.substr(i + 1)) ? "\n" : "\\n";
     } else if (byte == '\t') {
       result += "\\t";
     } else if (byte < 0x20 || byte == 0x7F) {

@@ -32,6 +32,8 @@ TEST_CASE("texts of errors are one line: control characters are escaped, other b
   CHECK(escaped("\xC2\x9B"
                 "2J \xC2") == "\\u009b2J \xC2");
   CHECK(escaped(escaped("a\nb")) == "a\\nb");
+  CHECK(escaped("lost\n[rank 12]   newest collectives") == "lost\n[rank 12]   newest collectives");
+  CHECK(escaped("lost\n[rank ]   \n[rank 1] error") == "lost\\n[rank ]   \\n[rank 1] error");
   CHECK(std::string(Error(Failure::input, "a\nb").what()) == "a\\nb");
   CHECK(failure_line(1, 3, "a\nb") == "[rank 1] error: a\\nb");
 }
