@@ -124,8 +124,8 @@ void add_tuning(std::vector<Subject>& all, const io::ScratchFolder& folder) {
       folder.put("tuning.toml", io::tuning_text({.device = "a \"processor\"",
                                                  .library = "oneDNN 2.6.0",
                                                  .threads = 4,
-                                                 .products = {{"f32 = f32 x f32, 7 x 13 x 5, none none", "oneDNN"},
-                                                              {"f32 += f32 x f32, 8 x 8 x 5, none none", "oneDNN"}}}));
+                                                 .products = {{"f32 = f32 x f32, 7 x 13 x 5, none none", "loops"},
+                                                              {"f32 += f32 x f32, 8 x 8 x 5, none none", "loops"}}}));
   all.push_back(subject("tuning file", path, [path] { read_tuning(path); }));
 }
 
