@@ -177,7 +177,7 @@ fine_tune_goes_on() {
   expect 0 'all stages agree bit for bit' on 2 verify tune.toml model.init=run
   expect 0 '"stage":3' "$kozero" plan tune.toml model.init=run --json
   # The deck is read before Kokkos is up: nothing may use an execution space there, of which Kokkos complains.
-  for command in ranks plan; do
+  for command in 'ranks train' plan; do
     expect 0 '^0$' sh -c "'$kozero' $command tune.toml model.init=run 2>&1 >/dev/null | wc -c"
   done
 }
