@@ -63,7 +63,7 @@ preloaded() {
 # wait_for PATTERN: until the run in the background has said it.
 wait_for() {
   for _ in $(seq 1 600); do
-    grep -Eq -- "$1" log && return 0
+    grep -Eqs -- "$1" log && return 0
     sleep 0.1
   done
   echo "FAILED: the run never said /$1/:"
@@ -75,7 +75,7 @@ wait_for() {
 # A job of which all ranks are stopped for longer than the timeout goes on where it was.
 suspended_ranks_go_on() {
   for backend in shm mpi; do
-    rm -rf run pid.*
+    rm -rf run pid.* log
     KOZERO_CALLS_UNDER=run/metrics.jsonl KOZERO_CALLS_RANK=0 KOZERO_CALLS_AT=100 KOZERO_CALLS_DO="sleep 1" \
       preloaded comm.backend=$backend run.steps=3000 comm.timeout_s=3 >log 2>&1 &
     local job=$!
@@ -162,7 +162,7 @@ a_rank_is_killed_and_the_launcher_does_nothing() {
 a_stop_signal_after_a_death_saves_nothing() {
   export LAUNCHER_SLEEPS=yes
   for backend in shm mpi; do
-    rm -rf run pid.*
+    rm -rf run pid.* log
     train comm.backend=$backend run.steps=100000 checkpoint.every=50000 >log 2>&1 &
     local job=$!
     wait_for '^step +50' || return
