@@ -221,7 +221,7 @@ def interrupted_step(case):
         case.run.rename(case.folder / f"run-{ranks}-{stage}")
         whole.rename(case.folder / f"whole-{ranks}-{stage}")
     # Nothing is there to be saved within the first step.
-    job = case.start("model.layers=4", "model.dim=128", "model.seq=64", "train.global_batch=4000", "train.micro_batch=40", "run.steps=4",
+    job = case.start("model.layers=8", "model.dim=256", "model.seq=64", "train.global_batch=800", "train.micro_batch=8", "run.steps=4",
                      "checkpoint.every=2", "run.max_minutes=1e-9", ranks=1)
     case.expect_end(job, 75, r"^\[rank 0\] stopped after step 0 of 4: run.max_minutes = 1e-09 have passed; \d+ of 100 micro-steps of "
                     r"step 1 are discarded; no step is complete, so nothing is saved; to go on: .*checkpoint.resume=auto run.dir=run$",
