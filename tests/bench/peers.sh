@@ -50,15 +50,20 @@ of_kozero() {
   printf '%.1f %d\n' "$(field tokens_per_s <"$folder/line")" $(($(field peak_memory <"$folder/line") >> 20))
 }
 
-# of_torch RANKS ARGUMENT...: the same of the peer.
+# of_torch RANKS ARGUMENT...: the same of the peer. A run that fails is repeated twice: gloo aborts at times.
 of_torch() {
-  local ranks=$1 launcher=("$python")
+  local ranks=$1 launcher=("$python") attempt
   shift
   ((ranks == 1)) || launcher=("$python" -m torch.distributed.run --nproc-per-node "$ranks")
-  OMP_NUM_THREADS=$((2 / ranks)) "${launcher[@]}" "$peer" --steps "$((steps - 2))" --warmup 2 --threads $((2 / ranks)) \
-    --dtype "$precision" "$@" 2>"$folder/errors" | tail -n 1 >"$folder/line" ||
-    { echo "peers.sh: the peer failed ($*); the end of what it said:"; tail -n 5 "$folder/errors"; exit 1; } >&2
-  echo "$(field tokens_per_s <"$folder/line") $(field peak_rss_mib <"$folder/line")"
+  for attempt in 1 2 3; do
+    if OMP_NUM_THREADS=$((2 / ranks)) "${launcher[@]}" "$peer" --steps "$((steps - 2))" --warmup 2 --threads $((2 / ranks)) \
+      --dtype "$precision" "$@" 2>"$folder/errors" | tail -n 1 >"$folder/line"; then
+      echo "$(field tokens_per_s <"$folder/line") $(field peak_rss_mib <"$folder/line")"
+      return
+    fi
+    { echo "peers.sh: the peer failed, run $attempt of 3 ($*); the end of its output:"; tail -n 5 "$folder/errors"; } >&2
+  done
+  exit 1
 }
 
 # once NAME COMMAND...: one run, kept under NAME.
