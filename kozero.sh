@@ -24,14 +24,14 @@ usage: ./kozero.sh [--preset P] [-n RANKS] COMMAND [ARGUMENT...]
   --help, COMMAND --help
                     what the program says of its commands and their options; installs and builds nothing
 
-  --preset P        release (default), debug, asan, tsan or cuda; each builds in build/P
+  --preset P        release (default), debug, asan, tsan or cuda; each builds in build/P; KOZERO_PRESET=P is the same
   -n RANKS          run under mpiexec on RANKS ranks; for train and verify the default is the deck's run.ranks
 
   KOZERO_NO_INSTALL=1   only say what is missing, install nothing
   KOZERO_BUILD_JOBS=N   compile with N jobs
   OMP_NUM_THREADS=N     threads of a rank (default: the cores, divided by the ranks)
   KOZERO_MARCH=M        compile for this kind of processor, such as x86-64-v3 (default: native, this machine's)
-  KOZERO_CUDA_ARCH=N    with --preset cuda: compile for 80 (default), 86, 89 or 90
+  KOZERO_CUDA_ARCH=N    with --preset cuda: compile for 80, 86, 89 or 90 (default: what this machine's GPUs run, else 80)
 TEXT
 }
 
@@ -71,6 +71,7 @@ configure_without_tests() {
 # Configures the preset $1 for the command $2, installing first what it lacks, unless all is as it was.
 ensure_configured() {
   local preset=$1 command=$2 build=$kRoot/build/$1 key before
+  [[ $preset != cuda ]] || choose_cuda_architecture
   key=$(configuration_key "$preset")
   before=$(cat "$build/configured" 2>/dev/null || true)
   if [[ $before == "$key" ]] || [[ $before == "$key, without tests" && $command != test ]]; then return; fi
@@ -98,6 +99,19 @@ has_cuda_compiler() { command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nv
 find_cuda_compiler() {
   has_cuda_compiler ||
     die "the preset cuda needs the CUDA Toolkit (12 or newer): nvcc is neither on the PATH nor in /usr/local/cuda/bin"
+}
+
+# Exports the architecture to compile for: the newest that all GPUs of this machine run, unless the user named one.
+choose_cuda_architecture() {
+  [[ -z ${KOZERO_CUDA_ARCH:-} ]] || return 0
+  local lowest each
+  lowest=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -n | head -n 1) || true
+  [[ $lowest =~ ^[0-9]+$ ]] || return 0
+  ((lowest >= 80)) || die "the GPU has compute capability ${lowest::-1}.${lowest: -1}; KoZeRO needs 8.0 (A100) or newer"
+  for each in 80 86 89 90; do
+    ((each > lowest)) || KOZERO_CUDA_ARCH=$each
+  done
+  export KOZERO_CUDA_ARCH
 }
 
 # ccache shares objects between clones at different paths, but never between machines with different CPUs.
@@ -267,7 +281,7 @@ check_preset() { [[ " $kPresets " == *" $1 "* ]] || die "--preset '$1' is not on
 check_ranks() { [[ $1 =~ ^[1-9][0-9]*$ ]] || die "-n '$1' is not a number of ranks (1 or more)"; }
 
 main() {
-  local preset=release ranks=''
+  local preset=${KOZERO_PRESET:-release} ranks=''
   while (($# > 0)); do
     case $1 in
       --preset) (($# > 1)) || die "--preset wants a name: $kPresets"; preset=$2; shift 2 ;;

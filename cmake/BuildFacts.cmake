@@ -21,8 +21,10 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
       string(APPEND compiler ", -fsanitize=${KOZERO_SANITIZE}")
     endif()
     set(cuda "")
+    set(architecture "")
     if(KOZERO_CUDA)
       set(cuda ${CMAKE_CUDA_COMPILER_VERSION})
+      list(GET CMAKE_CUDA_ARCHITECTURES 0 architecture)
     endif()
     # Both change with every commit and checkout. In a worktree .git is a file that names another folder.
     set(commit_files "")
@@ -44,6 +46,7 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
       DEPENDS ${commit_files} ${sources} ${ARGN} ${_build_facts_script}
       COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DHEADER=${folder}/build_facts.hpp
               -DVERSION=${PROJECT_VERSION} "-DCOMPILER=${compiler}" "-DKOKKOS=${Kokkos_VERSION} (${devices})" -DCUDA=${cuda}
+              -DARCHITECTURE=${architecture}
               -P ${_build_facts_script})
     target_sources(${target} PRIVATE ${folder}/build_facts.hpp)
     target_include_directories(${target} PRIVATE ${folder})
@@ -67,7 +70,7 @@ if(GIT AND untracked EQUAL 0)
 endif()
 
 set(text "// Written by cmake/BuildFacts.cmake.\n#pragma once\nnamespace kozero::build_facts {\n")
-foreach(fact VERSION COMMIT COMPILER KOKKOS CUDA)
+foreach(fact VERSION COMMIT COMPILER KOKKOS CUDA ARCHITECTURE)
   string(SUBSTRING ${fact} 0 1 first)
   string(SUBSTRING ${fact} 1 -1 rest)
   string(TOLOWER ${rest} rest)

@@ -4,8 +4,9 @@
 #
 # gpu.sh: what only a machine with a GPU can show, in calls of less than 9 minutes each, the most telling first.
 #   tests/gpu.sh [--dry-run] [CALL...]   run calls on this machine; all of them, in this order, unless said:
-#     A   the device, the libraries that are found, the banner; a step of 124M at three batches, repeating and not; NCCL
-#     B   every kernel against its reference, gradients against differences, 20 losses beside the host's
+#     A   the device, the libraries that are found; whether kernels read their arguments where the host puts them, every
+#         kernel against its reference, gradients against differences; the banner, two steps of 124M
+#     B   a step of 124M at three batches, repeating and not; NCCL; 20 losses beside the host's
 #     C   a step's kernels at 124M's shapes; every algorithm of cuBLASLt's heuristic, and the step with the fastest
 #     D   tokens a second of 124M, 1558M and a Llama of 0.5B beside PyTorch compiled
 #     E   stages 0-3 bit for bit on 1-4 ranks of one GPU, memory, compute-sanitizer, the NCCL mock
@@ -148,20 +149,21 @@ libraries_are_there() {
     die "a library is missing (above): install cuBLASLt, cuDNN 9 and python3, or name their folder in LD_LIBRARY_PATH"
 }
 
+# A machine without a GPU, a driver that is too old, or kernels that read other bytes than the host wrote: nothing else
+# can work then, and the call ends.
 call_A() {
-  local b repeats
+  local test
   check device 20 nvidia-smi
+  check arguments 60 ours "$(program test_element_kernels)" 'a kernel reads each captured value*'
+  $dry || grep -qE '^ok *arguments ' "$out/summary.txt" ||
+    die "kernels do not run here, or not with the host's layout: see arguments.log"
+  for test in element_kernels row_kernels matmul attention cross_entropy product_tuning; do
+    check "kernels.$test" 120 ours "$(program "test_$test")"
+  done
+  check model.gradients 120 ours "$(program test_model_gradients)"
+  check dist.streams 60 ours "$(program test_device_stream)"
   check banner 90 ours "$kozero" train "${step_keys[@]}" run.steps=2 $(batch 8) run.dir=banner
   quote banner '^(precision|placement|memory plan|step 2)'
-  for b in 8 32 64; do
-    for repeats in true false; do
-      check "step.$b.deterministic-$repeats" 80 step $(batch $b) run.deterministic=$repeats --runs 10
-      quote "step.$b.deterministic-$repeats" 'tokens/s|idle share|waited for kernels'
-    done
-  done
-  check nccl.one-rank 60 ours "$kozero" train "${step_keys[@]}" run.steps=3 zero.stage=3 comm.backend=nccl $(batch 8) \
-    run.dir=nccl
-  quote nccl.one-rank '^(placement|step 3)'
 }
 
 # losses FILE: step and loss of metrics.jsonl.
@@ -175,12 +177,16 @@ alike() {
 }
 
 call_B() {
-  local test precision bound
-  for test in row_kernels element_kernels matmul attention cross_entropy product_tuning; do
-    check "kernels.$test" 120 ours "$(program "test_$test")"
+  local b repeats precision bound
+  for b in 8 32 64; do
+    for repeats in true false; do
+      check "step.$b.deterministic-$repeats" 80 step $(batch $b) run.deterministic=$repeats --runs 10
+      quote "step.$b.deterministic-$repeats" 'tokens/s|idle share|waited for kernels'
+    done
   done
-  check model.gradients 120 ours "$(program test_model_gradients)"
-  check dist.streams 60 ours "$(program test_device_stream)"
+  check nccl.one-rank 60 ours "$kozero" train "${step_keys[@]}" run.steps=3 zero.stage=3 comm.backend=nccl $(batch 8) \
+    run.dir=nccl
+  quote nccl.one-rank '^(placement|step 3)'
   while read -r precision bound; do
     local keys=(run.steps=20 model.preset=none model.layers=4 model.dim=256 model.heads=4 model.vocab=1003
       train.precision="$precision")

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // program.cpp: a program's main, the switch to kozero-cuda and kozero-bench, facts of the build and of the run, and
 // quoting for a shell.
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -29,6 +28,7 @@
 #include "io/hdf5/handle.hpp"
 #include "io/posix/readable.hpp"
 #include "kernels/matmul/product_tuning.hpp"
+#include "src/commands/gpu_driver.hpp"
 #include "src/commands/program.hpp"
 
 namespace kozero::commands {
@@ -59,21 +59,14 @@ fs::path cuda_program() {
   return {};
 }
 
-/// Why the driver offers no GPU; "" where it does. CUDA_VISIBLE_DEVICES counts.
-std::string gpu_unavailable_reason() {
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (driver == nullptr) return "no NVIDIA driver is here (libcuda.so.1 does not open)";
-  using Init = int (*)(unsigned);
-  using Count = int (*)(int*);
-  const auto init = reinterpret_cast<Init>(dlsym(driver, "cuInit"));
-  const auto count = reinterpret_cast<Count>(dlsym(driver, "cuDeviceGetCount"));
-  int devices = 0;
-  if (init == nullptr || count == nullptr) return "libcuda.so.1 is not NVIDIA's driver";
-  if (const int status = init(0); status != 0)
-    return "the NVIDIA driver offers no GPU (cuInit: " + std::to_string(status) + ")";
-  if (count(&devices) != 0 || devices == 0) return "the NVIDIA driver offers no GPU (CUDA_VISIBLE_DEVICES?)";
-  return "";
+CudaBuild this_build() {
+  if (kOnHost) return {};
+  int major = 0, minor = 0;
+  std::sscanf(build_facts::kCuda, "%d.%d", &major, &minor);
+  return {std::atoi(build_facts::kArchitecture), 1000 * major + 10 * minor};
 }
+
+std::string gpu_unavailable_reason() { return gpu_driver().unavailable_reason; }
 
 std::string missing_program() {
   return std::string(kProgram) + " is not beside this program: `./kozero.sh --preset cuda build` makes it";
@@ -143,10 +136,9 @@ void bench(const dist::Environment& /*environment*/, const Arguments& /*argument
 }
 
 void require_gpu() {
-  const std::string unavailable_reason = kOnHost ? "" : gpu_unavailable_reason();
-  if (unavailable_reason.empty()) return;
-  throw Error(Failure::deck,
-              std::string(kProgram) + " needs a GPU: " + unavailable_reason + "; kozero computes on the host");
+  const std::string reason = kOnHost ? "" : unsuitable_reason(gpu_driver(), this_build());
+  if (reason.empty()) return;
+  throw Error(Failure::deck, std::string(kProgram) + " needs a GPU: " + reason + "; kozero computes on the host");
 }
 
 void require_device(const io::Deck& deck) {
@@ -175,7 +167,8 @@ io::Deck without_device(io::Deck deck) {
 }
 
 std::string note_on_device(const io::Deck& deck) {
-  if (!kOnHost || deck.run.device != "auto" || !cuda_program().empty() || !gpu_unavailable_reason().empty()) return "";
+  if (!kOnHost) return note_on_architecture(gpu_driver(), this_build());
+  if (deck.run.device != "auto" || !cuda_program().empty() || !gpu_unavailable_reason().empty()) return "";
   return "a GPU is here and run.device = \"auto\", but " + missing_program();
 }
 

@@ -1,8 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // driver_mock.cpp: a libcuda.so.1 with as many GPUs as the environment's DRIVER_MOCK_GPUS says; without it cuInit
-// fails.
+// fails. DRIVER_MOCK_CAPABILITY (default 80) is their compute capability, DRIVER_MOCK_CUDA (default 13000) the version.
 #include <cstdlib>
+
+namespace {
+
+int number(const char* name, int otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -12,7 +21,24 @@ int cuInit(unsigned /*flags*/) {
 }
 
 int cuDeviceGetCount(int* count) {
-  *count = std::atoi(std::getenv("DRIVER_MOCK_GPUS"));
+  *count = number("DRIVER_MOCK_GPUS", 0);
+  return 0;
+}
+
+int cuDriverGetVersion(int* version) {
+  *version = number("DRIVER_MOCK_CUDA", 13000);
+  return 0;
+}
+
+int cuDeviceGet(int* device, int index) {
+  *device = index;
+  return 0;
+}
+
+int cuDeviceGetAttribute(int* value, int attribute, int /*device*/) {
+  constexpr int kMajor = 75;
+  const int capability = number("DRIVER_MOCK_CAPABILITY", 80);
+  *value = attribute == kMajor ? capability / 10 : capability % 10;
   return 0;
 }
 }
