@@ -68,7 +68,7 @@ struct AttentionShape {
 enum class Attention { repeating, fastest };
 void choose_attention(Attention attention);
 
-/// The algorithm of attention of that shape for arrays of T: "AVX-512 BF16", "oneDNN", "loops", "cuDNN 9.19.0", or
+/// The algorithm of attention of that shape for arrays of T: "AVX-512 BF16", "loops", "cuDNN 9.19.0", or
 /// "blocks in shared memory (cuDNN: <why not>)".
 template <class T>
 std::string attention_by(const AttentionShape& shape);

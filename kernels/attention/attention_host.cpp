@@ -295,7 +295,7 @@ void choose_attention(Attention /*attention*/) {}  // the fastest repeats
 
 template <class T>
 std::string attention_by(const AttentionShape& /*shape*/) {
-  return multiplier<T>();
+  return name_of(tile_unit_in_use<T>());  // also where oneDNN multiplies matrices
 }
 
 template <class T>

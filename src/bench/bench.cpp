@@ -13,11 +13,9 @@ namespace {
 
 using Run = void (*)(const dist::Environment& environment, const Arguments& arguments);
 
-const std::map<std::string, Run> kRuns = {{"checkpoint", bench_checkpoint},
-                                          {"kernels", bench_kernels},
-                                          {"step", bench_step},
-                                          {"tune", bench_tune},
-                                          {"collectives", bench_collectives}};
+const std::map<std::string, Run> kRuns = {
+    {"checkpoint", bench_checkpoint}, {"kernels", bench_kernels}, {"step", bench_step},
+    {"stages", bench_stages},         {"tune", bench_tune},       {"collectives", bench_collectives}};
 
 /// "checkpoint", "kernels", ... in the order of the help text.
 std::vector<std::string> names() {

@@ -5,6 +5,7 @@
 //   DECK [section.key=value ...] [--runs N] [--json]
 // Each benchmark is a function that measures beside a plain reference in the same run.
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include <kozero/commands/command.hpp>
@@ -16,6 +17,8 @@ using commands::Arguments;
 using commands::DeckArguments;
 using commands::JsonOutput;
 using commands::OptionParser;
+
+inline constexpr std::int64_t kFirstSteps = 2;  ///< of a run: not measured, what is made once is made in them
 
 /// Runs "NAME ARGUMENT..." or "bench NAME ARGUMENT...". Throws Error(deck) with the nearest name for an unknown one.
 void run(const dist::Environment& environment, const Arguments& arguments);
@@ -29,6 +32,9 @@ void bench_kernels(const dist::Environment& environment, const Arguments& argume
 
 /// Training steps of a deck: time by kernel as they run, and the share of it in which none does.
 void bench_step(const dist::Environment& environment, const Arguments& arguments);
+
+/// Training steps of a deck under each ZeRO stage: time, memory, bytes, communication, and whether all bits are equal.
+void bench_stages(const dist::Environment& environment, const Arguments& arguments);
 
 /// Every algorithm for each kind of matrix product of a step; the fastest go to a file for run.tuning.
 void bench_tune(const dist::Environment& environment, const Arguments& arguments);

@@ -139,6 +139,8 @@ class CollectivesBench {
   std::vector<Contender> contenders_;
 };
 
+double mib_of(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
 double bus_bandwidth(double mib, double seconds, int ranks) {
   return mib * (1 << 20) / seconds * (ranks - 1) / ranks;
 }
@@ -171,13 +173,14 @@ nlohmann::ordered_json json_of(const std::vector<Row>& rows, int ranks) {
 
 void bench_collectives(const dist::Environment& environment, const Arguments& arguments) {
   OptionParser parser("bench collectives");
-  std::vector<double> sizes = {0.25, 1, 16, 64};
+  std::vector<std::int64_t> sizes = {1 << 18, 1 << 20, 1 << 24, 1 << 26};
   int rounds = 9;
   JsonOutput json;
-  parser.add("--mib", sizes, "sizes of the array, MiB, with commas between")
-      .type_name("LIST")
+  parser.add("--size", sizes, "sizes of the array, with commas: 256KiB,16MiB")
       .delimiter(',')
-      .between(1.0 / 1024.0, 4096.0);
+      .default_text("256KiB,1MiB,16MiB,64MiB")
+      .size(1024, std::int64_t{4} << 30)
+      .type_name("SIZE,...");
   parser.add("--runs", rounds, "repetitions; medians are printed").type_name("N").positive();
   json.add_to(parser);
   parser.parse(arguments);
@@ -190,7 +193,7 @@ void bench_collectives(const dist::Environment& environment, const Arguments& ar
   }
 
   const train::Runtime runtime(0, environment);
-  CollectivesBench bench(environment, *std::max_element(sizes.begin(), sizes.end()));
+  CollectivesBench bench(environment, mib_of(*std::ranges::max_element(sizes)));
   if (environment.rank() == 0) {
     std::cout << fmt::format(
         "f32 on {} ranks of {}; bus bandwidth in GB/s; the last column: how many times as fast as MPI's own, both "
@@ -198,8 +201,8 @@ void bench_collectives(const dist::Environment& environment, const Arguments& ar
         ranks, runtime.placement(), "MiB", "back end", "algorithm", "reduce-scatter ms", "all-gather ms", "ratio");
   }
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const double mib : sizes) {
-    const auto rows = bench.rows(mib, rounds);
+  for (const std::int64_t bytes : sizes) {
+    const auto rows = bench.rows(mib_of(bytes), rounds);
     if (environment.rank() != 0) continue;
     print(rows, ranks);
     for (auto& row : json_of(rows, ranks)) all.push_back(row);

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_kernels.cpp: the time of every kernel of a training step at a deck's shapes, beside what the machine can give.
 // Each round calls every kernel once, after two probes, of memory and of products in the first-level caches; medians
-// over the rounds are printed. A kernel's share is of its probe's rate; where there is no product probe, of the fastest
-// product's. "of library" is a product's rate over that of kernels/matmul/host/matmul_host.hpp, which computes it too
-// in each round. kernel_case.hpp says which operations and bytes count; operands come from memory, not from a cache
-// (kernel_case.hpp).
+// over the rounds are printed. A product's share is of its probe's rate; where there is no probe, of the fastest
+// product's. The share of a kernel that moves bytes is of plain loops over equally many bytes, of which equally many
+// are read, overwritten and updated in place, timed after it in each round. The probe of memory would be a wrong
+// measure: a processor reads what it overwrites, which is not counted, and of small arrays writes stay in a cache. "of
+// library" is a product's rate over that of kernels/matmul/host/matmul_host.hpp, which computes it too in each round.
+// kernel_case.hpp says which operations and bytes count; operands come from memory, not from a cache (kernel_case.hpp).
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
@@ -35,6 +37,7 @@ struct TimedKernel {
   KernelCase kernel;
   std::vector<double> seconds;
   std::vector<double> library_seconds;  ///< the library's, where our own kernel is timed
+  std::vector<double> plain_seconds;    ///< of plain loops over as many bytes
 
   [[nodiscard]] bool multiplies() const { return kernel.measure == KernelCase::Measure::operations; }
   /// Operations or bytes a second.
@@ -55,20 +58,21 @@ train::Settings settings_of(const io::Deck& deck, int num_ranks) {
                   io::joined(architectures_where([](const Architecture& each) { return each.decoder; })));
 }
 
-double seconds_of(const KernelCase& kernel, OperandRings& rings) {
+double seconds_of(const std::function<void()>& call, OperandRings& rings) {
   rings.inputs.begin_call();
   rings.outputs.begin_call();
   const auto start = std::chrono::steady_clock::now();
-  kernel.call();
+  call();
   Device().fence("kozero::bench::kernel");
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void time_once(TimedKernel& timed, OperandRings& rings, bool beside_library) {
-  timed.seconds.push_back(seconds_of(timed.kernel, rings));
+  timed.seconds.push_back(seconds_of(timed.kernel.call, rings));
+  if (timed.kernel.plain) timed.plain_seconds.push_back(seconds_of(timed.kernel.plain, rings));
   if (!beside_library || !timed.kernel.in_library) return;
   kernels::choose_products(kernels::Products::library);
-  timed.library_seconds.push_back(seconds_of(timed.kernel, rings));
+  timed.library_seconds.push_back(seconds_of(timed.kernel.call, rings));
   kernels::choose_products(kernels::Products::fastest);
 }
 
@@ -85,18 +89,21 @@ std::vector<TimedKernel> timed_kernels(const KernelShapes& shapes, int rounds) {
   add_product_cases<Scalar>(cases, shapes, rings);
   add_stream_cases<Scalar>(cases, shapes, rings);
   std::vector<TimedKernel> kernels;
-  for (auto& one : cases) kernels.push_back({std::move(one), {}, {}});
+  for (auto& one : cases) kernels.push_back({std::move(one), {}, {}, {}});
   for (int round = 0; round <= rounds; ++round) {
     for (auto& one : kernels) {
       time_once(one, rings, beside_library);
-      if (round == 0) one.seconds.clear();
-      if (round == 0) one.library_seconds.clear();
+      if (round > 0) continue;
+      one.seconds.clear();
+      one.library_seconds.clear();
+      one.plain_seconds.clear();
     }
   }
   return kernels;
 }
 
-/// What shares are of: operations a second of the product probe or the fastest product, and the stream probe's bytes.
+/// Operations a second of the product probe or the fastest product, which shares of products are of; the stream
+/// probe's bytes a second.
 struct Best {
   double product = 0.0;
   std::string product_of;
@@ -110,13 +117,14 @@ struct Best {
     }
   }
   [[nodiscard]] double share(const TimedKernel& one) const {
-    return one.rate() / (one.multiplies() ? product : stream);
+    if (one.multiplies()) return one.rate() / product;
+    return one.plain_seconds.empty() ? 1.0 : median(one.plain_seconds) / median(one.seconds);
   }
 };
 
 void print_table(const std::vector<TimedKernel>& kernels, const Best& best) {
-  std::cout << fmt::format("{:<38}{:<32}{:>6}{:>11}{:>11}{:>16}{:>8}{:>12}\n", "kernel", "shape", "calls", "ms a call",
-                           "ms a step", "rate", "share", "of library");
+  std::cout << fmt::format("{:<38}{:<32}{:>6}{:>13}{:>13}{:>16}{:>8}{:>12}\n", "kernel", "shape", "calls",
+                           "ms per call", "ms per step", "rate", "share", "of library");
   double step = 0.0;
   double operations = 0.0;
   for (const auto& one : kernels) {
@@ -125,13 +133,13 @@ void print_table(const std::vector<TimedKernel>& kernels, const Best& best) {
     step += in_step;
     if (one.multiplies()) operations += one.kernel.work * static_cast<double>(one.kernel.calls);
     const std::string beside = one.library_seconds.empty() ? "" : fmt::format("{:>11.2f}x", one.of_library());
-    std::cout << fmt::format("{:<38}{:<32}{:>6}{:>11.3f}{:>11.2f}{:>9.1f} {}{:>6.0f} %{}\n", one.kernel.name,
+    std::cout << fmt::format("{:<38}{:<32}{:>6}{:>13.3f}{:>13.2f}{:>9.1f} {}{:>6.0f} %{}\n", one.kernel.name,
                              one.kernel.shape, one.kernel.calls, milliseconds, in_step, one.rate() / 1e9,
                              one.multiplies() ? "GFLOP/s" : "GB/s   ", 100.0 * best.share(one), beside);
   }
   std::cout << fmt::format(
-      "{:.1f} ms in all for the kernels of a step; shares are of {:.1f} GFLOP/s, {}, and of {:.1f} GB/s, the stream "
-      "probe\n",
+      "{:.1f} ms in all for the kernels of a step; shares are of {:.1f} GFLOP/s, {}, and of plain loops over the "
+      "same bytes (stream probe: {:.1f} GB/s)\n",
       step, best.product / 1e9, best.product_of, best.stream / 1e9);
   std::cout << fmt::format(
       "step share = (sum of 2 M N K of products and of attention's half squares) / time / peak = {:.1f} GFLOP / {:.1f} "
@@ -166,7 +174,7 @@ void bench_kernels(const dist::Environment& environment, const Arguments& argume
                                         [&](auto type) { return timed_kernels<decltype(type)>(shapes, given.runs); });
   if (!session.is_first_rank()) return;
   const Best best(kernels);
-  std::cout << fmt::format("{}: {}, {} sequences of {} tokens a micro-step, {}, {} a rank\n", session.deck().source,
+  std::cout << fmt::format("{}: {}, {} sequences of {} tokens per micro-step, {}, {} per rank\n", session.deck().source,
                            shapes.model.arch, shapes.batch, shapes.model.seq, name_of(settings.precision),
                            session.runtime().placement());
   print_table(kernels, best);

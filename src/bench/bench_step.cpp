@@ -8,6 +8,7 @@
 #include <iostream>
 #include <Kokkos_Core.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -191,8 +192,6 @@ std::size_t KernelProfile::index_of(const std::string& name) {
 // reading of data, and on a GPU a host that is late: it waits for the GPU, once a step, as long as
 // it was ahead.
 
-constexpr std::int64_t kFirstSteps = 2;  // in which what is made once is made
-
 struct Measured {
   KernelProfile::Result profile;
   std::array<dist::CollectiveCount, 2> collectives;
@@ -216,9 +215,14 @@ Measured measure(UnsavedRun& run, KernelProfile& profile, std::int64_t steps) {
   return measured;
 }
 
+/// Seconds in its calls without those that the rank waited.
+std::optional<double> moving(const dist::CollectiveCount& count) {
+  return count.waited ? std::optional(count.seconds - *count.waited) : std::nullopt;
+}
+
 void print_table(const Measured& measured) {
   const auto& profile = measured.profile;
-  std::cout << fmt::format("{:<38}{:>12}{:>12}{:>10}\n", "kernel", "calls", "ms a step", "of step");
+  std::cout << fmt::format("{:<38}{:>12}{:>12}{:>10}\n", "kernel", "calls", "ms per step", "of step");
   for (const auto& kernel : profile.kernels) {
     std::cout << fmt::format("{:<38}{:>12.1f}{:>12.3f}{:>8.1f} %\n", kernel.name,
                              static_cast<double>(kernel.calls) / measured.steps, measured.milliseconds(kernel.seconds),
@@ -226,18 +230,25 @@ void print_table(const Measured& measured) {
   }
   for (const auto& one : measured.collectives) {
     if (one.calls == 0) continue;
-    std::cout << fmt::format("in calls of {:<26}{:>12.1f}{:>12.3f}{:>8.1f} %\n", one.collective,
-                             static_cast<double>(one.calls) / measured.steps, measured.milliseconds(one.seconds),
-                             100.0 * one.seconds / profile.span);
+    const auto part = [&](const std::string& name, const std::string& calls, std::optional<double> seconds) {
+      std::cout << fmt::format("{:<38}{:>12}", name, calls)
+                << (seconds ? fmt::format("{:>12.3f}{:>8.1f} %\n", measured.milliseconds(*seconds),
+                                          100.0 * *seconds / profile.span)
+                            : fmt::format("{:>12}{:>10}\n", "-", "-"));
+    };
+    part(fmt::format("in calls of {}", one.collective),
+         fmt::format("{:.1f}", static_cast<double>(one.calls) / measured.steps), one.seconds);
+    part("  waiting for other ranks", "", one.waited);
+    part("  moving and adding", "", moving(one));
   }
   std::cout << fmt::format(
-      "{:.3f} ms a step ({:.0f} tokens/s over all ranks), {:.3f} ms of it in kernels; idle share = 1 - in kernels / "
+      "{:.3f} ms per step ({:.0f} tokens/s over all ranks), {:.3f} ms of it in kernels; idle share = 1 - in kernels / "
       "(first "
       "kernel's begin to last one's end) = {:.1f} %\n",
       measured.milliseconds(profile.span), static_cast<double>(measured.tokens) * measured.steps / profile.span,
       measured.milliseconds(profile.in_kernels), 100.0 * profile.idle_share());
   std::cout << fmt::format(
-      "the host waited for kernels {:.1f} times a step, {:.1f} ms, and allocated arrays {:.1f} times\n",
+      "the host waited for kernels {:.1f} times per step, {:.1f} ms, and allocated arrays {:.1f} times\n",
       static_cast<double>(profile.waits) / measured.steps, measured.milliseconds(profile.waited),
       static_cast<double>(profile.allocations) / measured.steps);
 }
@@ -250,7 +261,16 @@ nlohmann::ordered_json json_of(const Measured& measured) {
                     {"calls", static_cast<double>(kernel.calls) / measured.steps},
                     {"seconds", kernel.seconds / measured.steps}});
   }
+  nlohmann::ordered_json collectives = nlohmann::ordered_json::array();
+  for (const auto& one : measured.collectives) {
+    collectives.push_back({{"collective", one.collective},
+                           {"calls", static_cast<double>(one.calls) / measured.steps},
+                           {"seconds", one.seconds / measured.steps},
+                           {"waited_s", nullptr}});
+    if (one.waited) collectives.back()["waited_s"] = *one.waited / measured.steps;
+  }
   return {{"kernels", rows},
+          {"collectives", collectives},
           {"step_s", profile.span / measured.steps},
           {"in_kernels_s", profile.in_kernels / measured.steps},
           {"idle_share", profile.idle_share()},
@@ -269,7 +289,7 @@ void bench_step(const dist::Environment& environment, const Arguments& arguments
   UnsavedRun run(session, session.deck(), data);
   const Measured measured = measure(run, profile, given.runs);
   if (!session.is_first_rank()) return;
-  std::cout << fmt::format("{}: {}, {} sequences of {} tokens a micro-step, {} micro-steps, {}, {} a rank\n",
+  std::cout << fmt::format("{}: {}, {} sequences of {} tokens per micro-step, {} micro-steps, {}, {} per rank\n",
                            session.deck().source, run.settings().model.arch, run.settings().batch.micro_batch,
                            run.settings().model.seq, run.settings().batch.micro_steps,
                            name_of(run.settings().precision), session.runtime().placement());

@@ -70,6 +70,8 @@ struct KernelCase {
   double work = 0.0;           ///< operations or bytes of a call
   std::function<void()> call;  ///< once, with the rings' next operands; returns without fencing
   bool in_library = false;     ///< the library can do it as well
+  /// Of bytes: plain loops that read, write and update as many.
+  std::function<void()> plain = {};
 };
 
 /// What the cases are made of.

@@ -47,8 +47,8 @@ const std::vector<Command>& all_commands() {
        "export runs/quickstart hf --dtype bf16", export_weights},
       {"import", "HF_FOLDER OUT", "read a Hugging Face folder (gpt2, llama, qwen2, qwen3)", "import hf runs/imported",
        import_weights},
-      {"bench", "NAME ...", "measure kernels, steps, checkpoints or collectives", "bench step inputs/quickstart.toml",
-       bench, true, "checkpoint kernels step tune collectives"},
+      {"bench", "NAME ...", "measure kernels, steps, stages, checkpoints or collectives",
+       "bench step inputs/quickstart.toml", bench, true, "checkpoint kernels step stages tune collectives"},
       {"keys", "[SECTION | WORD]", "keys of a deck: meaning, accepted values, default", "keys zero", keys},
       {"completion", "bash | zsh", "print a completion script for a shell", "completion bash", completion},
       {"ranks", "train | verify ARGUMENT...", "", "ranks train inputs/quickstart.toml", ranks},
@@ -67,10 +67,12 @@ const std::vector<Command>& benchmarks() {
        "bench kernels inputs/gpt2_124m.toml --runs 3", nullptr, true, "--runs --json KEYS"},
       {"bench step", kDeck, "where the time of training steps goes, and what is idle",
        "bench step inputs/quickstart.toml", nullptr, true, "--runs --json KEYS"},
+      {"bench stages", kDeck, "the four ZeRO stages as measured: time, memory, bytes, communication, equal bits",
+       "bench stages inputs/quickstart.toml", nullptr, true, "--steps --runs --json KEYS"},
       {"bench tune", kDeck, "the fastest algorithm of each matrix product, as a file for run.tuning",
        "bench tune inputs/gpt2_124m.toml --out tuning.toml", nullptr, true, "--out --runs KEYS"},
-      {"bench collectives", "", "reduce-scatter and all-gather beside MPI's", "bench collectives --mib 16,64", nullptr,
-       true, "--mib --runs --json"},
+      {"bench collectives", "", "reduce-scatter and all-gather beside MPI's", "bench collectives --size 16MiB,64MiB",
+       nullptr, true, "--size --runs --json"},
   };
   return kBenchmarks;
 }

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <cmath>
 #include <iostream>
 
 #include <kozero/core/error.hpp>
@@ -16,10 +15,11 @@
 namespace kozero::commands {
 namespace {
 
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;  // of a file
+
 struct ExportArguments {
   std::string path;
   huggingface::ExportOrder order;
-  double shard_mib = 0.0;
   bool weights_only = false;
   bool best = false;
 };
@@ -30,19 +30,18 @@ ExportArguments parsed(const Arguments& arguments) {
   parser.add("path", given.path).required();
   parser.add("out", given.order.out).required();
   const Option dtype = parser.add("--dtype", given.order.dtype, "f32, bf16 or f16").type_name("TYPE");
-  const Option shards = parser.add("--max-shard-mib", given.shard_mib, "most MiB of a file of weights")
-                            .type_name("N")
-                            .default_text("one file")
-                            .between(1e-6, 1e9);
+  const Option shards =
+      parser.add("--max-shard-size", given.order.max_shard_bytes, "largest file of weights, as 5GB or 512MiB")
+          .default_text("one file")
+          .size(1, kMostBytes);
   parser.add_flag("--weights-only", given.weights_only, "write one plain HDF5 file OUT instead of a folder");
   parser.add_flag("--force", given.order.force, "replace OUT where it is an older export");
   parser.add_flag("--best", given.best, "of a run: its checkpoint with the lowest validation loss");
   parser.parse(arguments);
   if (given.weights_only && (dtype.is_given() || shards.is_given())) {
-    throw Error(Failure::deck, "--weights-only writes one file of f32: --dtype and --max-shard-mib are for a folder",
+    throw Error(Failure::deck, "--weights-only writes one file of f32: --dtype and --max-shard-size are for a folder",
                 Error::Seen::by_all_ranks);
   }
-  given.order.max_shard_bytes = static_cast<std::int64_t>(std::ceil(given.shard_mib * kMiB));
   return given;
 }
 

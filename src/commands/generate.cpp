@@ -254,7 +254,7 @@ GenerateArguments read_arguments(const Arguments& arguments) {
   parser.add("--top-p", given.sampling.top_p, "pick from the likeliest tokens that together have this probability")
       .check(number_from(0.0, 1.0, "number from 0 to 1"));
   parser.add("--seed", given.sampling.seed, "of the random numbers").check(integer_from(0));
-  parser.add_flag("--past-end", given.past_end, "go on behind end-of-text tokens instead of stopping there");
+  parser.add_flag("--past-end", given.past_end, "do not stop at an end-of-text token");
   given.json.add_to(parser);
   parser.parse(arguments);
   given.named.require_applied("generate", kApplied);

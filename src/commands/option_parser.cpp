@@ -1,10 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // option_parser.cpp: parsing by CLI11, and the help text, which is made from the parser's options.
+#include <fmt/format.h>
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include <kozero/core/error.hpp>
@@ -64,6 +68,23 @@ Option& Option::one_of(const std::vector<std::string>& words) {
   return *this;
 }
 
+Option& Option::size(std::int64_t least, std::int64_t most) {
+  return type_name("SIZE").rewrite([=](std::string& text) -> std::string {
+    const double bytes = text == "0" ? 0.0 : io::bytes_of_text(text).value_or(-1.0);
+    if (!(bytes >= static_cast<double>(least) && bytes <= static_cast<double>(most))) {
+      return fmt::format("\"{}\"; accepted: a size from {} to {}, as 48GB or 512MiB", text, io::readable_bytes(least),
+                         io::readable_bytes(most));
+    }
+    text = std::to_string(static_cast<std::int64_t>(bytes));
+    return "";
+  });
+}
+
+Option& Option::rewrite(std::function<std::string(std::string& text)> refusal) {
+  option_->transform(CLI::Validator(std::move(refusal), ""));
+  return *this;
+}
+
 Option& Option::check(std::function<std::string(const std::string& text)> refusal) {
   option_->check(CLI::Validator([refusal = std::move(refusal)](std::string& text) { return refusal(text); }, ""));
   return *this;
@@ -74,9 +95,32 @@ bool Option::is_given() const { return option_->count() > 0; }
 OptionParser::OptionParser(const std::string& command) : app_(std::make_unique<CLI::App>("", command)) {}
 OptionParser::~OptionParser() = default;
 
+namespace {
+
+template <class T>
+inline constexpr bool is_integer = std::is_integral_v<T>;
+template <class T>
+inline constexpr bool is_integer<std::vector<T>> = std::is_integral_v<T>;
+
+/// "1000" for "1e3", which decks accept as an integer too. Other texts stay as they are.
+std::string with_digits(std::string& text) {
+  constexpr double kMost = 0x1p53;
+  double value = 0.0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_whole = problem == std::errc() && end == text.data() + text.size() && value == std::trunc(value);
+  if (is_whole && std::abs(value) <= kMost && text.find_first_of("eE") != std::string::npos) {
+    text = std::to_string(static_cast<std::int64_t>(value));
+  }
+  return "";
+}
+
+}  // namespace
+
 template <class T>
 Option OptionParser::add(const std::string& name, T& value, const std::string& description) {
-  return Option(app_->add_option(name, value, description));
+  Option option(app_->add_option(name, value, description));
+  if constexpr (is_integer<T>) option.rewrite(with_digits);
+  return option;
 }
 
 template Option OptionParser::add(const std::string&, std::string&, const std::string&);
@@ -87,7 +131,6 @@ template Option OptionParser::add(const std::string&, std::uint64_t&, const std:
 template Option OptionParser::add(const std::string&, double&, const std::string&);
 template Option OptionParser::add(const std::string&, std::vector<std::string>&, const std::string&);
 template Option OptionParser::add(const std::string&, std::vector<std::int64_t>&, const std::string&);
-template Option OptionParser::add(const std::string&, std::vector<double>&, const std::string&);
 
 Option OptionParser::add_flag(const std::string& name, bool& value, const std::string& description) {
   return Option(app_->add_flag(name, value, description));
@@ -154,7 +197,17 @@ std::string option_lines(const std::string& head, const std::string& text) {
 
 namespace {
 
-HelpAsked help_of(CLI::App& app) {
+/// Each key with the first clause of its text in the schema, and its default.
+std::string key_lines(const std::vector<std::string>& keys) {
+  std::string lines = keys.empty() ? "" : "\nkeys given most often:\n";
+  for (const auto& key : keys) {
+    const io::DeckRow& row = *io::find_row(key);
+    lines += option_lines(key, row.help.substr(0, row.help.find(';')) + " (default: " + io::default_of(row) + ")");
+  }
+  return lines;
+}
+
+HelpAsked help_of(CLI::App& app, const std::vector<std::string>& keys) {
   const Command& command = command_named(app.get_name());
   HelpAsked help;
   std::string options;
@@ -175,7 +228,7 @@ HelpAsked help_of(CLI::App& app) {
     if (overrides.empty()) overrides = "changes a key of the deck";
     help.text += option_lines("section.key=value", overrides + "; read as TOML; `kozero keys` lists all keys");
   }
-  help.text += options + "\nexample: kozero " + command.example + "\n\n" + exit_statuses();
+  help.text += options + key_lines(keys) + "\nexample: kozero " + command.example + "\n\n" + exit_statuses();
   return help;
 }
 
@@ -250,7 +303,7 @@ void refuse_misplaced(const Arguments& all, CLI::App& app) {
 void OptionParser::parse(const Arguments& arguments) {
   CLI::App& app = *app_;
   app.set_help_flag();
-  if (std::any_of(arguments.begin(), arguments.end(), asks_for_help)) throw help_of(app);
+  if (std::any_of(arguments.begin(), arguments.end(), asks_for_help)) throw help_of(app, keys_);
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(reversed);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <kozero/commands/command.hpp>
@@ -39,7 +40,11 @@ class Option {
   Option& between(std::int64_t least, std::int64_t most);
   Option& between(double least, double most);
   Option& one_of(const std::vector<std::string>& words);
+  /// A size with a unit, as "48GB" or "512MiB"; the variable becomes its bytes, in [least, most].
+  Option& size(std::int64_t least, std::int64_t most);
   Option& check(std::function<std::string(const std::string& text)> refusal);  ///< which is "" for an accepted text
+  /// As check(), before all checks; `refusal` may change the text.
+  Option& rewrite(std::function<std::string(std::string& text)> refusal);
 
   [[nodiscard]] bool is_given() const;
 
@@ -54,13 +59,16 @@ class OptionParser {
   OptionParser(const OptionParser&) = delete;
   OptionParser& operator=(const OptionParser&) = delete;
 
-  /// Parses into `value`, which must outlive parse(). A name without "--" is a positional argument. T: std::string,
-  /// std::optional of it, int, std::int64_t, std::uint64_t, double, std::vector of std::string or std::int64_t.
+  /// Parses into `value`, which must outlive parse(). A name without "--" is a positional argument. Integers may be
+  /// written as 1e3. T: std::string, std::optional of it, int, std::int64_t, std::uint64_t, double, std::vector of
+  /// std::string or std::int64_t.
   template <class T>
   Option add(const std::string& name, T& value, const std::string& description = "");
   Option add_flag(const std::string& name, bool& value, const std::string& description);
   /// Calls `given` where the flag is given.
   void add_flag(const std::string& name, std::function<void()> given, const std::string& description);
+  /// --help has a line for each of these keys of a deck.
+  void show_keys(std::vector<std::string> keys) { keys_ = std::move(keys); }
   /// Ignores options that were not added.
   void allow_extras();
 
@@ -70,6 +78,7 @@ class OptionParser {
 
  private:
   std::unique_ptr<CLI::App> app_;
+  std::vector<std::string> keys_;
 };
 
 /// A command was asked for --help: no error, but nothing of the command runs.

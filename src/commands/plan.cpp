@@ -29,13 +29,6 @@ namespace {
 
 constexpr std::int64_t kMostRanks = 1 << 20;
 
-/// Bytes of "80GiB", "48GB" or "0"; nullopt for other text.
-std::optional<std::int64_t> bytes_in(const std::string& text) {
-  constexpr double kMost = 0x1p50;
-  const double bytes = text == "0" ? 0.0 : io::bytes_of_text(text).value_or(-1.0);
-  return bytes >= 0.0 && bytes <= kMost ? std::optional(static_cast<std::int64_t>(bytes)) : std::nullopt;
-}
-
 /// Three positive numbers with commas; nullopt for other text.
 std::optional<plan::GivenRates> rates_in(const std::string& text) {
   std::istringstream numbers(text);
@@ -54,8 +47,8 @@ std::optional<plan::GivenRates> rates_in(const std::string& text) {
 struct Question {
   DeckArguments deck;
   std::vector<std::int64_t> counts;
-  std::string memory;           ///< of a rank; "": what is free here, or what the GPU has
-  std::string reserve;          ///< "": estimated_reserve()
+  std::int64_t memory = 0;      ///< bytes of a rank; 0: what is free here, or what the GPU has
+  std::int64_t reserve = -1;    ///< bytes; < 0: estimated_reserve()
   std::string device = "host";  ///< this machine, or a GPU's name
   std::string rates;            ///< "": measured or published ones
   JsonOutput json;
@@ -63,28 +56,22 @@ struct Question {
   explicit Question(const Arguments& arguments) {
     OptionParser parser("plan");
     deck.add_to(parser);
-    static constexpr const char* kAccepted = "a number and MiB, GiB, MB or GB";
+    constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
     parser.add("--ranks", counts, "ranks to plan for, with commas")
         .type_name("LIST")
         .delimiter(',')
         .default_text("run.ranks")
         .between(std::int64_t{1}, kMostRanks);
-    parser.add("--memory", memory, "memory of a rank: 80GiB, 48GB, 512MiB")
-        .type_name("SIZE")
+    parser.add("--memory", memory, "memory per rank: 80GiB, 48GB, 512MiB")
         .default_text("what is free")
-        .check([](const std::string& text) {
-          return bytes_in(text).value_or(0) > 0 ? "" : fmt::format("\"{}\"; accepted: {}", text, kAccepted);
-        });
+        .size(1, kMostBytes);
     parser.add("--reserve", reserve, "part of it for the CUDA context, NCCL and libraries")
-        .type_name("SIZE")
         .default_text("1.5 GiB on GPUs and 0.5 GiB per NCCL communicator, an estimate; 0 on hosts")
-        .check([](const std::string& text) {
-          return bytes_in(text) ? "" : fmt::format("\"{}\"; accepted: 0, or {}", text, kAccepted);
-        });
+        .size(0, kMostBytes);
     std::vector<std::string> devices = plan::published_gpus();
     devices.insert(devices.begin(), "host");
     parser.add("--device", device, "plan for such GPUs, or for this machine").type_name("NAME").one_of(devices);
-    parser.add("--rates", rates, "sustained TFLOP/s, GB/s of memory, GB/s sent of a rank, with commas: 180,700,25")
+    parser.add("--rates", rates, "sustained TFLOP/s, GB/s of memory, GB/s sent per rank, with commas: 180,700,25")
         .type_name("T,M,L")
         .default_text("measured here, or by --device")
         .check([](const std::string& text) {
@@ -115,8 +102,8 @@ PlannedRanks ranks_of(Session& session, int asked, bool on_gpus) {
 
 /// The given memory, or this rank's share of the node, or a GPU of its own.
 plan::DeviceAndHost memory_of(const PlannedRanks& ranks, const Question& question) {
-  if (const std::int64_t given = bytes_in(question.memory).value_or(0); given > 0) {
-    return {given, kHostIsDevice && !question.is_about_gpus() ? given : 0};
+  if (question.memory > 0) {
+    return {question.memory, kHostIsDevice && !question.is_about_gpus() ? question.memory : 0};
   }
   if (question.is_about_gpus()) return {plan::published_memory(question.device), 0};
   const std::int64_t on_host = io::available_memory();
@@ -125,7 +112,7 @@ plan::DeviceAndHost memory_of(const PlannedRanks& ranks, const Question& questio
 }
 
 void set_room(PlannedRanks& ranks, const Question& question) {
-  ranks.reserve = question.reserve.empty() ? plan::estimated_reserve(ranks.plans.back()) : *bytes_in(question.reserve);
+  ranks.reserve = question.reserve < 0 ? plan::estimated_reserve(ranks.plans.back()) : question.reserve;
   ranks.room = memory_of(ranks, question);
   const auto subtract = [&](std::int64_t& bytes) {
     if (bytes <= 0) return;
@@ -190,7 +177,7 @@ std::string remarks_on_deck(const PlanReport& report, const Question& question) 
     if (!on_gpus && question.rates.empty() && ranks.count > cores) {
       text += fmt::format("times are for {} ranks with a core each; this machine has {}\n", ranks.count, cores);
     }
-    const std::int64_t given = bytes_in(question.memory).value_or(0);
+    const std::int64_t given = question.memory;
     if (!on_gpus && given > 0 && given > io::available_memory() / ranks.count) {
       text += fmt::format(
           "note: {} x {} are more than is free here, and times are those of this processor; for GPUs "

@@ -56,7 +56,7 @@ std::string batch_line(const Banner& banner) {
   const auto& batch = banner.settings.batch;
   const bool local = banner.settings.zero.accumulation == zero::Accumulation::local;
   return fmt::format(
-      "batch        {} sequences of {} tokens a step = {} a rank at once x {} {} x {} {}, gradients added {}",
+      "batch        {} sequences of {} tokens per step = {} per rank at once x {} {} x {} {}, gradients added {}",
       batch.global_batch, banner.settings.model.seq, batch.micro_batch, banner.comm.size(),
       banner.comm.size() == 1 ? "rank" : "ranks", batch.micro_steps,
       batch.micro_steps == 1 ? "micro-step" : "micro-steps",
@@ -128,7 +128,7 @@ std::string defaults_line(const Banner& banner) {
 
 std::string memory_line(const Banner& banner) {
   std::string line =
-      fmt::format("memory plan  {:.1f} MiB of arrays a rank:", static_cast<double>(banner.plan.total()) / kMiB);
+      fmt::format("memory plan  {:.1f} MiB of arrays per rank:", static_cast<double>(banner.plan.total()) / kMiB);
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
     if (banner.plan.bytes[i] == 0 || static_cast<Memory>(i) == Memory::disk) continue;
     line += fmt::format(" {} {:.1f},", kMemoryNames[i], static_cast<double>(banner.plan.bytes[i]) / kMiB);
@@ -248,6 +248,7 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
     row.bytes_sent[std::string(count.collective)] = count.bytes;
     row.bytes_across_groups += count.bytes_across;
     row.seconds[std::string(count.collective)] = count.seconds;
+    if (count.waited) row.seconds[std::string(count.collective) + "_waiting"] = *count.waited;
   }
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
     row.memory[std::string(kMemoryNames[i])] = on_ranks_->ledger().bytes(static_cast<Memory>(i));

@@ -243,7 +243,7 @@ std::vector<std::string> notes_on_sums(const train::Settings& settings, const io
         "ordered gives the same on any");
   } else if (sizes.micro_steps > 1 && !on_one_node && deck.zero.stage <= 1) {
     notes.push_back(fmt::format(
-        "note         {} micro-steps a step, added over the nodes each: {} times the parameters' bytes travel; with "
+        "note         {} micro-steps per step, added over the nodes each: {} times the parameters' bytes travel; with "
         "zero.accumulation = \"local\" it would be 2, and the bits those of this number of ranks alone",
         sizes.micro_steps, sizes.micro_steps + 1));
   }

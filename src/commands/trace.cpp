@@ -41,7 +41,7 @@ std::optional<Difference> difference(const Trace& first, const Trace& other) {
     const std::optional<int> tensor = differing_tensor(i);
     if (!tensor) continue;
     return Difference{
-        fmt::format("step {}: the weights of {} after it", i + 1, first.tensors[static_cast<std::size_t>(*tensor)]),
+        fmt::format("step {}: the bits of {} after it", i + 1, first.tensors[static_cast<std::size_t>(*tensor)]),
         tensor};
   }
   return std::nullopt;

@@ -28,6 +28,8 @@ void train(const dist::Environment& environment, const Arguments& arguments) {
   OptionParser parser("train");
   DeckArguments deck_arguments;
   deck_arguments.add_to(parser);
+  parser.show_keys({"model.preset", "data.text", "run.steps", "run.dir", "train.global_batch", "train.micro_batch",
+                    "optim.lr", "zero.stage", "train.precision", "checkpoint.every"});
   StartedAs started{arguments};
   parser.add_flag("--verify-data", started.verify_data, "read and check all token shards before the first step");
   parser.add_flag("--steal-lock", started.steal_lock, "take the folder of a run whose host was lost");

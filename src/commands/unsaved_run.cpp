@@ -45,6 +45,30 @@ train::DataSet open_data_of(const io::Deck& deck, dist::Communicator& comm) {
   return data;
 }
 
+std::vector<HashedTensor> state_hashes(train::Engine& engine) {
+  const auto& tensors = engine.parameters().tensors();
+  std::vector<HashedTensor> state;
+  for (const auto& group : train::owned_state(engine)) {
+    const std::size_t first = state.size();
+    for (const auto& tensor : tensors) state.push_back({group.name + "/" + tensor.name, 0});
+    for (const auto& shard : group.shards) {
+      for (const auto& row : engine.parameters().rows_of(shard.unit)) {
+        const TensorPart part = row.part_in(shard.begin, static_cast<std::int64_t>(shard.values.extent(0)));
+        if (part.extent == 0) continue;
+        const Vector<const float> values = slice(shard.values, part.begin, part.extent);
+        state[first + static_cast<std::size_t>(row.tensor)].hash += kernels::bit_hash(Device(), values, part.first);
+      }
+      release_pages(shard.values);
+    }
+  }
+  std::vector<std::uint64_t> mine;
+  for (const auto& tensor : state) mine.push_back(tensor.hash);
+  const auto all = dist::from_all_ranks(engine.comm(), mine);
+  for (std::size_t i = mine.size(); i < all.size(); ++i) mine[i % mine.size()] += all[i];
+  for (std::size_t i = 0; i < mine.size(); ++i) state[i].hash = mine[i];
+  return state;
+}
+
 UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& data,
                        const std::optional<io::FoundCheckpoint>& start)
     : settings_(dist::agreed(session.control(),
@@ -192,28 +216,6 @@ std::optional<io::FoundCheckpoint> find_checkpoint(const std::string& run, dist:
   return std::nullopt;
 }
 
-struct HashedTensor {
-  std::string name;
-  std::uint64_t hash = 0;
-};
-
-/// Of this rank's part of every tensor of weights and moments.
-std::vector<HashedTensor> hashed_tensors(const train::Engine& engine) {
-  std::vector<HashedTensor> tensors;
-  for (const auto& group : train::owned_state(engine)) {
-    for (const auto& shard : group.shards) {
-      for (const auto& row : engine.parameters().rows_of(shard.unit)) {
-        const TensorPart part = row.part_in(shard.begin, static_cast<std::int64_t>(shard.values.extent(0)));
-        if (part.extent == 0) continue;
-        const Vector<const float> values = slice(shard.values, part.begin, part.extent);
-        tensors.push_back({group.name + "/" + row.name, kernels::bit_hash(Device(), values)});
-      }
-      release_pages(shard.values);
-    }
-  }
-  return tensors;
-}
-
 class Replay {
  public:
   Replay(Session& session, std::string run, std::int64_t step)
@@ -280,15 +282,11 @@ std::string Replay::compare_step(const train::StepResult& result) {
 std::string Replay::compare_state(UnsavedRun& run) {
   const auto saved = find_checkpoint(run_, comm_, [&](std::int64_t step) { return step == step_; });
   if (!saved) return "";
-  const auto mine = hashed_tensors(run.engine());
+  const auto mine = state_hashes(run.engine());
   train::load_state(saved->folder + "/" + io::kStateFile, run.engine(), comm_);
-  const auto theirs = hashed_tensors(run.engine());
-  std::string first;
-  for (std::size_t i = 0; first.empty() && i < mine.size(); ++i) {
-    if (mine[i].hash != theirs[i].hash) first = mine[i].name;
-  }
-  for (const auto& name : dist::gather_text(comm_, first)) {
-    if (!name.empty()) return fmt::format("{} is not that of {}", name, saved->folder);
+  const auto theirs = state_hashes(run.engine());
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    if (mine[i].hash != theirs[i].hash) return fmt::format("{} is not that of {}", mine[i].name, saved->folder);
   }
   say("        all weights and moments are those of " + saved->folder);
   return "";

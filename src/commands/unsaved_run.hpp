@@ -25,6 +25,15 @@ namespace kozero::commands {
 /// The deck's data, its samples checked against the deck's model. Collective.
 train::DataSet open_data_of(const io::Deck& deck, dist::Communicator& comm);
 
+/// A tensor of the state: "parameters/wte.weight", "optimizer/exp_avg/wte.weight".
+struct HashedTensor {
+  std::string name;
+  std::uint64_t hash = 0;
+};
+
+/// Of the bits of all weights and moments, equal under every placement and number of ranks. Collective.
+std::vector<HashedTensor> state_hashes(train::Engine& engine);
+
 class UnsavedRun {
  public:
   /// `deck` is the session's but for values that the caller changed. `data` outlives it. With `start` it goes on from
@@ -35,6 +44,7 @@ class UnsavedRun {
   train::StepResult step(std::int64_t step) { return engine().step(step); }
   [[nodiscard]] train::Engine& engine() { return on_ranks_.engine(); }
   [[nodiscard]] dist::MeshCommunicators& mesh() { return on_ranks_.mesh(); }
+  [[nodiscard]] const MemoryLedger& ledger() const { return on_ranks_.ledger(); }
   [[nodiscard]] const train::Settings& settings() const { return settings_; }
 
  private:

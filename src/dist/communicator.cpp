@@ -78,6 +78,7 @@ class SelfCommunicator final : public Communicator {
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int size() const override { return 1; }
   [[nodiscard]] std::string name() const override { return "self"; }
+  [[nodiscard]] std::optional<double> waited_s() const override { return 0.0; }
 
   Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
     require(partition.num_ranks() == 1, "self: a partition for more than one rank");

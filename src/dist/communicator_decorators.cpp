@@ -88,17 +88,23 @@ std::string CheckedCommunicator::broadcast_control(const std::string& bytes) {
 
 namespace {
 
-/// Adds the seconds of its life to a row.
+/// Adds the seconds of its life, and those that `comm` waited in it, to a row.
 class Stopwatch {
  public:
-  explicit Stopwatch(CollectiveCount& row) : row_(row) {}
-  ~Stopwatch() { row_.seconds += std::chrono::duration<double>(Clock::now() - start_).count(); }
+  Stopwatch(CollectiveCount& row, const Communicator& comm)
+      : row_(row), comm_(comm), waited_before_(comm.waited_s().value_or(0.0)) {}
+  ~Stopwatch() {
+    row_.seconds += std::chrono::duration<double>(Clock::now() - start_).count();
+    if (row_.waited) *row_.waited += comm_.waited_s().value_or(0.0) - waited_before_;
+  }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
  private:
   using Clock = std::chrono::steady_clock;
   CollectiveCount& row_;
+  const Communicator& comm_;
+  double waited_before_;
   Clock::time_point start_ = Clock::now();
 };
 
@@ -114,12 +120,14 @@ void count(CollectiveCount& row, std::int64_t elements, std::int64_t across, std
 CountedCommunicator::CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_a_group)
     : CommunicatorDecorator(std::move(inner)),
       ranks_a_group_(ranks_a_group > 0 ? ranks_a_group : size()),
-      first_of_group_(rank() / ranks_a_group_ * ranks_a_group_) {}
+      first_of_group_(rank() / ranks_a_group_ * ranks_a_group_) {
+  reset();
+}
 
 Pending CountedCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition,
                                                   Fold fold) {
   CollectiveCount& mine = row(Collective::reduce_scatter);
-  const Stopwatch watch(mine);
+  const Stopwatch watch(mine, inner());
   const Pending pending = inner().start_reduce_scatter(full, shard, partition, fold);
   if (rank() >= fold.num_ranks(size())) {
     ++mine.calls;
@@ -133,7 +141,7 @@ Pending CountedCommunicator::start_reduce_scatter(const float* full, float* shar
 Pending CountedCommunicator::start_all_gather(const void* shard, void* full, const Partition& partition,
                                               std::size_t element_size) {
   CollectiveCount& mine = row(Collective::all_gather);
-  const Stopwatch watch(mine);
+  const Stopwatch watch(mine, inner());
   const Pending pending = inner().start_all_gather(shard, full, partition, element_size);
   const std::int64_t own = partition.size(rank());
   count(mine, own * (size() - 1), own * (size() - ranks_a_group_), element_size);
@@ -141,17 +149,20 @@ Pending CountedCommunicator::start_all_gather(const void* shard, void* full, con
 }
 
 void CountedCommunicator::wait(Pending pending) {
-  const Stopwatch watch(row(pending.collective));
+  const Stopwatch watch(row(pending.collective), inner());
   inner().wait(pending);
 }
 
 void CountedCommunicator::wait_until_reusable(Pending pending) {
-  const Stopwatch watch(row(pending.collective));
+  const Stopwatch watch(row(pending.collective), inner());
   inner().wait_until_reusable(pending);
 }
 
 void CountedCommunicator::reset() {
-  for (auto& row : counts_) row = CollectiveCount{row.collective};
+  for (auto& row : counts_) {
+    row = CollectiveCount{row.collective};
+    if (inner().waited_s()) row.waited = 0.0;
+  }
 }
 
 // Chunks of every shard, side by side in the staging buffer, as a small array of their own.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <kozero/core/device.hpp>
@@ -248,6 +249,8 @@ std::array<CollectiveCount, 2> MeshCommunicators::counts() const {
       sum[i].bytes += axis->counts()[i].bytes;
       sum[i].bytes_across += axis->counts()[i].bytes_across;
       sum[i].seconds += axis->counts()[i].seconds;
+      const auto& waited = axis->counts()[i].waited;
+      sum[i].waited = sum[i].waited && waited ? std::optional(*sum[i].waited + *waited) : std::nullopt;
     }
   }
   return sum;

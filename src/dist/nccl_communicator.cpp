@@ -50,7 +50,7 @@ std::string shared_gpu(const std::vector<RankDevice>& devices) {
     const auto [owner, is_first] = owners.emplace(std::pair{node, gpu}, rank);
     if (is_first) continue;
     return "ranks " + std::to_string(owner->second) + " and " + std::to_string(rank) + " are on the same GPU (" + gpu +
-           " of node " + node + "), which NCCL refuses: start one rank a GPU";
+           " of node " + node + "), which NCCL refuses: start one rank per GPU";
   }
   return "";
 }

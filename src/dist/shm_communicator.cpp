@@ -3,7 +3,9 @@
 // shm_communicator.cpp: arrays in shared memory that peers read where they lie,
 // and windows that all others pass through.
 #include <algorithm>
+#include <chrono>
 #include <new>
+#include <optional>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
@@ -92,8 +94,11 @@ class ShmCommunicator final : public GroupCommunicator {
   [[nodiscard]] std::string description() const override {
     const std::int64_t bytes = arrays_.bytes() - window_bytes(size(), options_);
     if (bytes == 0) return "shm (arrays copied through windows)";
-    return "shm (" + in_mib(bytes) + " of arrays a rank shared" + (crowded_ ? ", others copied through windows)" : ")");
+    return "shm (" + in_mib(bytes) + " of arrays per rank shared" +
+           (crowded_ ? ", others copied through windows)" : ")");
   }
+
+  [[nodiscard]] std::optional<double> waited_s() const override { return waited_s_; }
 
   void* share(const std::string& label, std::int64_t bytes) override {
     std::int64_t needed = 0;
@@ -160,8 +165,11 @@ class ShmCommunicator final : public GroupCommunicator {
   }
 
   void await(PhaseCounter& counter, std::uint64_t phase, const char* collective, int r) {
+    if (counter.is_published(phase)) return;
     const Whereabouts::Wait waits(Role::training);
+    const auto start = std::chrono::steady_clock::now();
     if (!counter.await(phase, timeout())) lose(collective, r);
+    waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
   /// What rank r gives, where it lies.
@@ -266,6 +274,7 @@ class ShmCommunicator final : public GroupCommunicator {
   std::vector<Operation> operations_;
   std::uint64_t next_ = 0;   // ticket
   std::uint64_t phase_ = 0;  // of the buffers
+  double waited_s_ = 0.0;    // in await()
   bool crowded_ = false;     // an array found no room
 };
 

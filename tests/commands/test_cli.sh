@@ -100,7 +100,7 @@ import_export() {
   expect 0 'given data   loss' "$kozero" eval qwen 'data.text=["text"]'
   cp out.txt first.txt
   expect 0 "$(head -n 1 first.txt)" "$kozero" eval again_qwen 'data.text=["text"]'
-  expect 0 'in [2-9] files' "$kozero" export run shards --max-shard-mib 0.01
+  expect 0 'in [2-9] files' "$kozero" export run shards --max-shard-size 10KiB
   expect 0 'again2: gpt2, 16 tensors' "$kozero" import shards again2
   expect 0 same sh -c 'h5diff run/weights.h5 again2/weights.h5 /parameters && echo same'
   expect 3 'data.text: give-data.text: no such file' "$kozero" eval again
@@ -172,7 +172,7 @@ fp16() {
   expect 0 'resume       after step 1, ' on 2 train "$@" train.loss_scale_window=2 checkpoint.resume=auto zero.stage=3
   expect 0 '"loss_scale":131072.0,"skipped":false,"skips_in_a_row":0,"time":' sed -n 3p run/metrics.jsonl
   expect 6 'at a loss scale of 16777216, first in the gradient of ' on 2 train "$@" train.loss_scale=16777216 run.dir=other
-  expect 0 'a micro-step, fp16, ' "$kozero" bench kernels "$@" --runs 1
+  expect 0 'per micro-step, fp16, ' "$kozero" bench kernels "$@" --runs 1
 }
 
 # MPICH can take ranks for those of several nodes: auto says so once a command, and is planned as what it is.
@@ -203,7 +203,7 @@ plan_fits() {
   also '^assumed: comm.backend = auto takes nccl'
   expect 0 '"fits":.*"ranks":8,"fits":true,"overrides":' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 1,8 \
     --memory 2GiB --json
-  expect 2 '"2"; accepted: a number and MiB, GiB, MB or GB' "$kozero" plan "$inputs/gpt2_124m.toml" --memory 2
+  expect 2 '"2"; accepted: a size from 1 B to .*, as 48GB or 512MiB' "$kozero" plan "$inputs/gpt2_124m.toml" --memory 2
   expect 0 'parameters on 2 ranks' on 2 plan "$inputs/gpt2_124m.toml" --ranks 2
   lines 0 '^assumed'
   expect 0 '^2$' "$kozero" ranks train "$inputs/quickstart.toml"
@@ -237,7 +237,7 @@ benches() {
     model.kv_heads=1 --runs 1
   also '^attention backward +B 2 H 2 KV 1 T 16 D 8 '
   # shellcheck disable=SC2086
-  expect 0 'a micro-step, bf16, ' "$kozero" bench kernels "$inputs/synthetic.toml" $shape train.precision=bf16 --runs 1
+  expect 0 'per micro-step, bf16, ' "$kozero" bench kernels "$inputs/synthetic.toml" $shape train.precision=bf16 --runs 1
   # shellcheck disable=SC2086
   expect 0 '^step share = ' "$kozero" bench kernels "$inputs/synthetic.toml" $shape run.products=library --runs 1
   lines 0 'product probe'
@@ -246,18 +246,18 @@ benches() {
   # shellcheck disable=SC2086
   expect 0 '^kozero::matmul +30.0 ' on 2 bench step "$inputs/synthetic.toml" $shape zero.stage=2 --runs 3 --json
   also '^in calls of reduce_scatter +6.0 '
-  also '^[0-9.]+ ms a step \([0-9]+ tokens/s over all ranks\), .* = [0-9.]+ %$'
+  also '^[0-9.]+ ms per step \([0-9]+ tokens/s over all ranks\), .* = [0-9.]+ %$'
   also '^{"kernels":\[{"kernel":"kozero::.*"idle_share":0.[0-9]+,'
-  also '^the host waited for kernels [0-9.]+ times a step, [0-9.]+ ms, and allocated arrays 0.0 times$'
+  also '^the host waited for kernels [0-9.]+ times per step, [0-9.]+ ms, and allocated arrays 0.0 times$'
   cp out.txt step.txt
   expect 0 '^as long as they say$' awk '/^(kozero::|copy|Kokkos::)/ { sum += $(NF - 2) }
-    / ms a step \(/ { total = $10; if (sum > total - 0.2 && sum < total + 0.2 && total < $1) print "as long as they say" }' step.txt
+    / ms per step \(/ { total = $10; if (sum > total - 0.2 && sum < total + 0.2 && total < $1) print "as long as they say" }' step.txt
   expect 0 '^kozero::adamw_update ' "$kozero" bench step "$inputs/synthetic.toml" $shape --runs 1
-  expect 0 '^ +2 shm +shared windows, added in rank order( +[0-9.]+){5}$' on 2 bench collectives --mib 1,2 --runs 2 --json
+  expect 0 '^ +2 shm +shared windows, added in rank order( +[0-9.]+){5}$' on 2 bench collectives --size 1MiB,2MiB --runs 2 --json
   also '^{"collectives":\[{"mib":1.0,"ranks":2,"backend":"MPI.s own",.*"over_mpi":1.0},.*}\]}$'
   lines 8 '^ +[12] (MPI.s own|mpi|shm) '
   expect 2 'one rank has nobody to send to' "$kozero" bench collectives
-  expect 2 'bench "chekpoint": did you mean checkpoint\? accepted are checkpoint, kernels, step, tune, collectives' on 2 bench chekpoint
+  expect 2 'bench "chekpoint": did you mean checkpoint\? accepted are checkpoint, kernels, step, stages, tune, collectives' on 2 bench chekpoint
 }
 
 # The file of bench tune: obeyed in every stage, recorded by run and checkpoints, refused where it is not this place's.

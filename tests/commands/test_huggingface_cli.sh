@@ -205,13 +205,13 @@ fine_tune_refusals() {
 
 export_kinds() {
   make_run data.tokenizer=bpe:300
-  expect 0 '^half: 16 tensors, .* of bf16 in [2-9] files, gpt2' "$kozero" export run half --dtype bf16 --max-shard-mib 0.005
+  expect 0 '^half: 16 tensors, .* of bf16 in [2-9] files, gpt2' "$kozero" export run half --dtype bf16 --max-shard-size 5KiB
   expect 0 '"dtype": "bfloat16"' cat half/config.json
   expect 0 '"dtype":"BF16"' cat half/model-00001-of-*
   expect 0 'f16 in 1 file' "$kozero" export run/step_000000006 half2 --dtype f16
   expect 0 'half-run: gpt2' "$kozero" import half half-run
   # Rounded once, nothing is lost on the second way.
-  expect 0 'bf16' "$kozero" export half-run again --dtype bf16 --max-shard-mib 0.005
+  expect 0 'bf16' "$kozero" export half-run again --dtype bf16 --max-shard-size 5KiB
   for shard in half/model*; do expect 0 same sh -c "cmp $shard again/${shard#half/} && echo same"; done
   expect 1 'differ in 1[0-6] of 16 tensors' "$kozero" inspect run/weights.h5 --diff half-run/weights.h5
   expect 0 '^w.h5: 16 tensors' "$kozero" export run/step_000000012 w.h5 --weights-only

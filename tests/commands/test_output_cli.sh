@@ -28,12 +28,74 @@ json_alone() {
   json "$kozero" inspect run --diff run/step_000000012 --json
   json "$kozero" plan "$inputs/gpt2_124m.toml" --json
   # shellcheck disable=SC2086
+  json "$kozero" bench stages "$inputs/quickstart.toml" $tiny --runs 1 --json
+  # shellcheck disable=SC2086
   json "$kozero" bench step "$inputs/quickstart.toml" $tiny --runs 1 --json
   # shellcheck disable=SC2086
   json "$kozero" bench kernels "$inputs/quickstart.toml" $tiny --runs 1 --json
   # shellcheck disable=SC2086
   json on 2 bench checkpoint "$inputs/quickstart.toml" $tiny --runs 1 --json
-  json on 2 bench collectives --mib 1 --runs 1 --json
+  json on 2 bench collectives --size 1MiB --runs 1 --json
+}
+
+# The four stages side by side: bytes and memory are those that training counts, and what cannot run is skipped.
+stages() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny checkpoint.async=false comm.backend=shm run.threads=1
+  expect 0 ': 2 ranks of 1 thread.*, shm; 2 turns of 3 steps, medians$' on 2 bench stages "$@" --steps 3 --runs 2 --json
+  also '^stage +step ms +tokens/s +memory MiB +sent MiB +exposed ms +waiting ms +moving ms  bits$'
+  lines 4 '^ +[0-3]( +[0-9.]+){7}  equal$'
+  grep '^{' out.txt >stages.json
+  expect 0 'output in' on 2 train "$@" zero.stage=2 run.dir=run2 run.steps=3
+  expect 0 '^as training counts$' python3 -c 'import json
+rows = json.load(open("stages.json"))["stages"]
+step = json.loads(open("run2/metrics.jsonl").readlines()[2])
+assert [row["stage"] for row in rows] == [0, 1, 2, 3]
+assert rows[2]["bytes_sent"] == sum(step["bytes_sent"].values()), (rows[2], step)
+arrays = {k: v for k, v in step["memory"].items() if k not in ("resident", "peak", "disk")}
+assert rows[2]["memory_bytes"] == sum(arrays.values()), (rows[2], arrays)
+assert rows[0]["memory_bytes"] > rows[1]["memory_bytes"], rows
+for row in rows:
+    assert abs(row["exposed_s"] - row["waited_s"] - row["moved_s"]) < 1e-12 and row["waited_s"] > 0, row
+    assert row["bits_equal"] is True and row["difference"] == row["skipped"] == "", row
+    assert row["exposed_s"] < row["step_s"], row
+assert {"reduce_scatter_waiting", "all_gather_waiting"} < step["seconds"].keys(), step
+print("as training counts")'
+  # shellcheck disable=SC2086
+  expect 0 '^ +2 +skipped: zero.accumulation = "local" keeps whole gradients' on 2 bench stages "$inputs/stage0.toml" $tiny \
+    zero.accumulation=local --steps 1 --runs 1
+  lines 2 '  equal$'
+  # MPI alone knows what a late message waits for.
+  expect 0 '^ +3( +[0-9.]+){5} +- +-  equal$' on 2 bench stages "$@" comm.backend=mpi --steps 1 --runs 1
+  expect 0 '^  waiting for other ranks +- +-$' on 2 bench step "$@" comm.backend=mpi zero.stage=2 --runs 1
+  expect 0 '^  waiting for other ranks +[0-9.]+ +[0-9.]+ %$' on 2 bench step "$@" zero.stage=2 --runs 1
+  lines 2 '^  moving and adding +[0-9.]+ +[0-9.]+ %$'
+  expect 2 'bench stages: no stage can run: the run needs [0-9]+ MiB per rank' "$kozero" bench stages "$inputs/gpt2_124m.toml" \
+    model.preset=llama-70b --runs 1
+  lines 4 '^ +[0-3]  skipped: the run needs '
+  expect 2 'bench stages measures all four: leave zero.stage out' "$kozero" bench stages "$@" zero.stage=1
+  expect 2 'bench stages: .*--rusn is no option; did you mean --runs\?' "$kozero" bench stages "$@" --rusn 2
+}
+
+# Sizes with a unit, integers as decks have them, and --help of train, whose keys have their lines from the schema.
+readable_arguments() {
+  make_text
+  # shellcheck disable=SC2086
+  expect 0 'output in' on 2 train "$inputs/quickstart.toml" $tiny
+  expect 2 'export: --max-shard-size: "5"; accepted: a size from 1 B to .*, as 48GB or 512MiB; usage: ' "$kozero" export run hf \
+    --max-shard-size 5
+  expect 2 '--max-shard-mib is no option; did you mean --max-shard-size' "$kozero" export run hf --max-shard-mib 5
+  expect 0 'in 1 file, gpt2' "$kozero" export run hf --max-shard-size 1.5GB
+  expect 2 'bench collectives: --size: "16"; accepted: a size from 1.0 KiB to 4.0 GiB' on 2 bench collectives --size 1MiB,16
+  expect 0 '^ +0.5 shm ' on 2 bench collectives --size 512KiB --runs 1e0
+  # shellcheck disable=SC2086
+  expect 0 ': 2 steps, every bit of ' on 2 verify "$inputs/quickstart.toml" $tiny --steps 2e0
+  expect 2 'verify: --steps: "2e-1"; accepted: integer >= 1' on 2 verify "$inputs/quickstart.toml" --steps 2e-1
+  expect 0 '^  optim.lr +learning rate at its peak \(default: [0-9.e-]+\)$' "$kozero" train --help
+  also '^keys given most often:$'
+  lines 10 '^  (model.preset|data.text|run.steps|run.dir|train.(global_batch|micro_batch|precision)|optim.lr|zero.stage|checkpoint.every) +[a-z]'
+  expect 0 '^  --past-end +do not stop at an end-of-text token$' "$kozero" generate --help
 }
 
 # A terminal's status line needs control sequences; NO_COLOR and TERM=dumb leave them out, and samples never hold any.
@@ -97,7 +159,7 @@ help_and_completion() {
   "$kozero" completion bash >completion.bash
   local command words
   for command in train verify plan eval generate plot inspect prepare export import keys completion 'bench step' \
-    'bench kernels' 'bench tune' 'bench checkpoint' 'bench collectives'; do
+    'bench stages' 'bench kernels' 'bench tune' 'bench checkpoint' 'bench collectives'; do
     # shellcheck disable=SC2086
     expect 0 "^usage: kozero $command" "$kozero" $command --help
     also '^example: kozero '
@@ -125,7 +187,7 @@ END
   expect 0 '^--steps$' bash complete.bash ./kozero.sh -n 2 verify deck.toml --st
   expect 0 '^zero.stage=$' bash complete.bash kozero train deck.toml zero.st
   expect 0 '^collectives$' bash complete.bash kozero bench co
-  expect 0 '^--mib$' bash complete.bash kozero bench collectives --m
+  expect 0 '^--size$' bash complete.bash kozero bench collectives --s
   expect 0 '^$' bash complete.bash kozero prepare zero.st
   expect 2 'completion: .*fish' "$kozero" completion fish
   expect 0 '^compdef _kozero kozero' "$kozero" completion zsh

@@ -43,7 +43,7 @@ TEST_CASE("the first difference is named in a step's order, with both values and
   other.hashes[2][1] = 0;
   auto found = commands::difference(first, other);
   REQUIRE(found.has_value());
-  CHECK(found->text == "step 3: the weights of ln after it");
+  CHECK(found->text == "step 3: the bits of ln after it");
   CHECK(found->tensor == 1);
 
   other.norms[1] = -0.0;  // before it, and equal as a number

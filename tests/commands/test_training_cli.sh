@@ -100,7 +100,7 @@ short_trials() {
   expect 0 '^note         1 of 3 ranks have no work .*: 2 sequences are 2 granules of train.micro_batch = 1; .* too few' \
     on 3 train "$inputs/quickstart.toml" $tiny train.global_batch=2 train.micro_batch=1
   lines 1 'have no work'
-  also '^memory plan  [0-9.]+ MiB of arrays a rank: '
+  also '^memory plan  [0-9.]+ MiB of arrays per rank: '
   also '^memory       per rank: arrays planned [0-9.]+ MiB, allocated [0-9.]+ MiB; peak process memory [0-9.]+ MiB \([0-9.]+ MiB before the arrays; a page that n processes share counts as 1/n, in .resident. above as 1\)$'
   also '^step 12/12 .* resident$'
   also '^loss         of single steps: [0-9.]+ at step 1, [0-9.]+ at step 12; [0-9]+ tokens/s \(median\)$'
@@ -264,7 +264,7 @@ plan_for_gpus() {
     --ranks 32 --memory 48GB --rates 180,700,25
   also '^note: 32 x 44.7 GiB are more than is free here, .*give --device: a100, h100, gh200, h200, b200, l40s, a6000, rtx4090$'
   expect 2 '"180,700"; accepted: three numbers > 0 with commas' "$kozero" plan 13b.toml --rates 180,700
-  expect 2 '"48"; accepted: a number and MiB, GiB, MB or GB' "$kozero" plan 13b.toml --memory 48
+  expect 2 '"48"; accepted: a size from 1 B to .*, as 48GB or 512MiB' "$kozero" plan 13b.toml --memory 48
   expect 2 '1.0 GiB leave nothing beside the reserve of 2.0 GiB; give more, or --reserve SIZE$' "$kozero" plan 13b.toml \
     --ranks 32 --device rtx4090 --memory 1GiB
 }
@@ -332,7 +332,7 @@ verify_all() {
       "$kozero" verify "$@" $wide --reference of_library --steps 1 run.threads=2
     unset DNNL_MAX_CPU_ISA
   fi
-  expect 1 '^\[rank 0\] error: the bits differ: 2 ranks, stage 0, shm, 1 thread: step 1: the weights of wte.weight after it; wte.weight\[0\] is [-0-9.e]+ and was [-0-9.e]+ after step 2$' \
+  expect 1 '^\[rank 0\] error: the bits differ: 2 ranks, stage 0, shm, 1 thread: step 1: the bits of wte.weight after it; wte.weight\[0\] is [-0-9.e]+ and was [-0-9.e]+ after step 2$' \
     on 2 verify "$@" --reference trace --steps 2 optim.weight_decay=0.7
   lines 4 ' DIFFERS in step 1: '
   expect 3 '^\[rank 0\] error: trace: it is of another model or another number of steps' "$kozero" verify "$@" --reference trace

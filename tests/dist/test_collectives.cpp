@@ -7,7 +7,9 @@
 #include <kozero/dist/communicator_decorators.hpp>
 #include <kozero/dist/make_communicator.hpp>
 
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include <support/nccl_mock.hpp>
 
@@ -321,6 +323,30 @@ TEST_CASE("every back end adds in rank order, gathers every shard and counts its
     }
     check_started_together(*comm, shared);
     check_refusal(*comm);
+  }
+}
+
+TEST_CASE("seconds of waiting for a late rank are told apart where a rank reads what its peers gave", "[collectives]") {
+  const RankGroup group(0);
+  if (group.size() == 1) return;
+  MemoryLedger ledger;
+  const Partition partition(1000, group.size());
+  for (const std::string name : {"shm", "mpi"}) {
+    CountedCommunicator comm(make_communicator(name, group.handle(), ledger, small_buffers()));
+    const auto shared = ledger.take<float>(Memory::workspace, "shared", partition.extent(), comm);
+    std::vector<float> own(static_cast<std::size_t>(partition.extent()), 1.0F);
+    for (float* full : {shared.data(), own.data()}) {
+      CAPTURE(name, group.size(), full == own.data());
+      comm.barrier();
+      comm.reset();
+      if (comm.rank() == comm.size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      comm.reduce_scatter(full, full + partition.begin(comm.rank()), partition);
+      const auto& count = comm.counts()[0];
+      CHECK(count.waited.has_value() == (name == "shm"));
+      CHECK(count.waited.value_or(0.0) <= count.seconds);
+      if (comm.rank() == 0 && name == "shm") CHECK(*count.waited > 0.05);  // the others may begin late on a busy machine
+      comm.barrier();
+    }
   }
 }
 

@@ -72,11 +72,11 @@ TEST_CASE("arrays that find no room in shared memory are copied through windows,
   CHECK(comm->description() == "shm (arrays copied through windows)");
   free_bytes = group.size() * 12288;
   CHECK(comm->share("weights", 12288) != nullptr);
-  CHECK(comm->description() == "shm (1 MiB of arrays a rank shared)");
+  CHECK(comm->description() == "shm (1 MiB of arrays per rank shared)");
   free_bytes -= 1;
   CHECK(comm->share("gradients", 12288) == nullptr);
   CHECK(comm->share("more", 12288) == nullptr);
-  CHECK(comm->description() == "shm (1 MiB of arrays a rank shared, others copied through windows)");
+  CHECK(comm->description() == "shm (1 MiB of arrays per rank shared, others copied through windows)");
   const std::string expected =
       "comm.backend = shm copies gradients through windows, which is slower: sharing it needs 1 MiB of /dev/shm, which "
       "has "

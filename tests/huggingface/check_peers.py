@@ -164,7 +164,7 @@ def main():
         printed = subprocess.run([print_logits, str(folder), str(run), *tokens], check=True, stdout=subprocess.PIPE,
                                  text=True)
         found = {"imported": distance([float(word) for word in printed.stdout.split()], wanted["logits"])}
-        for name, options in (("exported", []), ("shards", ["--max-shard-mib", "0.01"])):
+        for name, options in (("exported", []), ("shards", ["--max-shard-size", "10KiB"])):
             out = folder / name
             subprocess.run([kozero, "export", str(run), str(out), *options], check=True, stdout=subprocess.DEVNULL)
             kind, logits = loaded_logits(out)

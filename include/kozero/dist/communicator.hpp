@@ -117,6 +117,9 @@ class Communicator : public MemorySource {
   /// Whether reduce_scatter adds in rank order. Otherwise the back end chooses the order, adds all ranks' arrays, and
   /// accepts only the default Fold.
   [[nodiscard]] virtual bool adds_in_order() const { return true; }
+  /// Seconds that this rank has waited in collectives for other ranks: until they have given their arrays, or have read
+  /// this rank's. nullopt if the back end cannot tell them from the seconds in which bytes move.
+  [[nodiscard]] virtual std::optional<double> waited_s() const { return std::nullopt; }
 
   // A back end without asynchronous transfers completes the collective in start.
   virtual Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) = 0;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <Kokkos_Core.hpp>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -30,6 +31,7 @@ class CommunicatorDecorator : public Communicator {
   [[nodiscard]] std::string description() const override { return inner_->description(); }
 
   [[nodiscard]] bool adds_in_order() const override { return inner_->adds_in_order(); }
+  [[nodiscard]] std::optional<double> waited_s() const override { return inner_->waited_s(); }
 
   Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
     return inner_->start_reduce_scatter(full, shard, partition, fold);
@@ -103,6 +105,7 @@ struct CollectiveCount {
   std::int64_t bytes = 0;
   std::int64_t bytes_across = 0;  ///< part of `bytes` sent to other groups
   double seconds = 0.0;
+  std::optional<double> waited = {};  ///< part of `seconds` as Communicator::waited_s() has it
 };
 
 class CountedCommunicator final : public CommunicatorDecorator {

@@ -29,9 +29,6 @@ bool uses_library() { return chosen() == Products::library; }
 
 constexpr const char* kLoops = "loops";
 
-/// Null: the loops.
-const char* name_of(const TileUnit* unit) { return unit == nullptr ? kLoops : unit->name; }
-
 template <class In>
 bool goes_to_tiles(const ProductShape& shape) {
   return tile_unit_in_use<In>() != nullptr && (std::is_same_v<In, Float16> || fills_tiles(shape));
@@ -74,6 +71,8 @@ const TileUnit* unit_for(const Device& space, const ProductShape& shape, const I
 }
 
 }  // namespace
+
+const char* name_of(const TileUnit* unit) { return unit == nullptr ? kLoops : unit->name; }
 
 template <class T>
 const TileUnit* tile_unit_in_use() {

@@ -99,6 +99,9 @@ const TileUnits& tile_units();
 template <class T>
 const TileUnit* tile_unit_in_use();
 
+/// "AVX-512 BF16"; "loops" for null.
+const char* name_of(const TileUnit* unit);
+
 /// A unit switched on for the calling thread.
 class TileUnitInUse {
  public:
