@@ -254,9 +254,9 @@ void bench_stages(const dist::Environment& environment, const Arguments& argumen
   StagesBench bench(session, data, steps);
   for (int round = 0; round < rounds; ++round) bench.add_round();
   if (session.is_first_rank()) {
-    std::cout << fmt::format("{}: {} rank{} of {}, {}; {} turn{} of {} steps, medians\n", session.deck().source,
+    std::cout << fmt::format("{}: {} rank{} of {}, {}; {} turn{} of {} step{}, medians\n", session.deck().source,
                              environment.size(), environment.size() == 1 ? "" : "s", session.runtime().placement(),
-                             backend, rounds, rounds == 1 ? "" : "s", steps);
+                             backend, rounds, rounds == 1 ? "" : "s", steps, steps == 1 ? "" : "s");
     print(bench.rows(), backend);
     json.print({{"stages", json_of(bench.rows(), backend, environment.size())}});
   }

@@ -98,6 +98,17 @@ readable_arguments() {
   expect 0 '^  --past-end +do not stop at an end-of-text token$' "$kozero" generate --help
 }
 
+# The banner names what computes, and counts per rank and per step.
+banner() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny comm.backend=shm run.steps=1
+  expect 0 '^batch +6 sequences of 16 tokens per step = 2 per rank at once x 2 ranks x 2 micro-steps, ' on 2 train "$@"
+  also '^memory plan +[0-9.]+ MiB of arrays per rank: '
+  also ', communicator shm \([0-9]+ MiB of arrays per rank shared\)$'
+  expect 0 '^precision +f32, products by [^,]*, attention by loops$' on 2 train "$@" run.products=library
+}
+
 # A terminal's status line needs control sequences; NO_COLOR and TERM=dumb leave them out, and samples never hold any.
 plain_text() {
   make_text
