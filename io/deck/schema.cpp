@@ -114,8 +114,8 @@ std::vector<DeckRow> model_rows() {
   return {
       first({"model.arch", kModel<&K::arch>, words(all), "architecture of the network"}),
       first({"model.preset", kModel<&K::preset>, words(none_and(preset_names())),
-             "a published shape; model keys given beside it win; on the command line it replaces the deck's shape "
-             "(all model keys but seq, dropout, vocab_block and init)"}),
+             "a published shape, or tiny, small, medium for tests; model keys given beside it win; on the command line "
+             "it replaces the deck's shape (all model keys but seq, dropout, vocab_block and init)"}),
       first({"model.layers", kModel<&K::layers>, from_to(1, 1e4), "transformer blocks", kShape}),
       first({"model.dim", kModel<&K::dim>, from_to(1, kWide), "channels; linear: inputs", kShape}),
       first({"model.heads", kModel<&K::heads>, from_to(1, kWide), "attention heads", kShape}),

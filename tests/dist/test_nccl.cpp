@@ -261,5 +261,5 @@ TEST_CASE("two ranks on one GPU are named; the same address on another node is a
   CHECK(shared_gpu({}).empty());
   CHECK(shared_gpu({{"a", "0000:3b:00.0"}, {"b", "0000:3b:00.0"}, {"a", "0000:af:00.0"}}).empty());
   CHECK(shared_gpu({{"a", "0000:3b:00.0"}, {"b", "0000:3b:00.0"}, {"b", "0000:3b:00.0"}}) ==
-        "ranks 1 and 2 are on the same GPU (0000:3b:00.0 of node b), which NCCL refuses: start one rank a GPU");
+        "ranks 1 and 2 are on the same GPU (0000:3b:00.0 of node b), which NCCL refuses: start one rank per GPU");
 }
