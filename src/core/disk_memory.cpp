@@ -251,15 +251,17 @@ void release_pages(const PageRange& range) {
   static_cast<void>(sync_file_range(pages.file, pages.offset, pages.bytes, SYNC_FILE_RANGE_WRITE));
 }
 
-namespace {
-
-/// The name of the array that has the address.
-std::string name_at(const void* address) {
+std::string name_on_disk(const void* address) {
   Mappings& known = mappings();
   const std::lock_guard lock(known.mutex);
-  const auto after = known.all.upper_bound(static_cast<const std::byte*>(address));
-  return after == known.all.begin() ? "" : std::prev(after)->second.name;
+  const auto* const byte = static_cast<const std::byte*>(address);
+  const auto after = known.all.upper_bound(byte);
+  if (after == known.all.begin()) return "";
+  const Mapping& mapping = std::prev(after)->second;
+  return byte - mapping.first < mapping.bytes ? mapping.name : "";
 }
+
+namespace {
 
 /// The kernel cuts a longer request to its read-ahead window, and drops the rest.
 void ask_for(const Pages& pages) {
@@ -278,7 +280,7 @@ void populate(const PageRange& range, int how) {
   if (madvise(pages.first, static_cast<std::size_t>(pages.bytes), how) == 0) return;
   if (errno == EINVAL) return;  // a kernel before 5.14: pages come when they are touched
   throw Error(Failure::input,
-              name_at(pages.first) + ": " + (errno == EFAULT ? text_of(EIO) : text_of(errno)) + kAdvice);
+              name_on_disk(pages.first) + ": " + (errno == EFAULT ? text_of(EIO) : text_of(errno)) + kAdvice);
 }
 
 }  // namespace

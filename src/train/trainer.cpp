@@ -132,7 +132,15 @@ void Trainer<Scalar>::train_on(const Sampler& sampler, const SampleSource& sourc
   source_ = &source;
   config_ = config;
   skips_in_a_row_ = 0;
-  if (pages_bytes_ > 0 && pages_ == nullptr) pages_ = std::make_unique<PageStream>(pages_of_update(), pages_bytes_);
+  if (pages_bytes_ > 0) {
+    auto arrays = arrays_of_update();
+    std::vector<std::vector<PageRange>> pages(arrays.size());
+    for (std::size_t part = 0; part < arrays.size(); ++part) {
+      for (const auto& array : arrays[part]) pages[part].push_back(range_of(array));
+    }
+    if (pages_ == nullptr) pages_ = std::make_unique<PageStream>(std::move(pages), pages_bytes_);
+    disk_check_ = std::make_unique<DiskCheck>(std::move(arrays));
+  }
   if (check_ != nullptr) check_->discard();
   check_.reset();
   if (config.check_every > 0) check_ = std::make_unique<StateCheck<Scalar>>(model_->parameters(), state_, *optimizer_);
@@ -202,6 +210,7 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
     skips_in_a_row_ = 0;
     return result;
   }
+  require_unchanged_disk();
   result.bad_tensor = state_.gradients().first_non_finite();
   const bool answered = std::isfinite(result.loss) && config_.loss_scaler.back_off();
   if (!answered) {
@@ -279,17 +288,26 @@ std::vector<UpdatePart> Trainer<Scalar>::parts_of_update(const Offload& offload)
 }
 
 template <class Scalar>
-std::vector<std::vector<PageRange>> Trainer<Scalar>::pages_of_update() const {
-  std::vector<std::vector<PageRange>> pages;
+std::vector<std::vector<DiskCheck::Array>> Trainer<Scalar>::arrays_of_update() const {
+  std::vector<std::vector<DiskCheck::Array>> arrays;
   for (const UpdatePart& part : update_parts_) {
     const auto& owned = state_.update_ranges()[part.range];
-    pages.push_back({range_of(slice(owned.master, part.first, part.extent))});
-    if (has_master<Scalar>) pages.back().push_back(range_of(slice(owned.stored, part.first, part.extent)));
+    auto& of_part = arrays.emplace_back();
+    of_part.emplace_back(words_of(slice(owned.master, part.first, part.extent)));
+    if (has_master<Scalar>) of_part.emplace_back(words_of(slice(owned.stored, part.first, part.extent)));
     for (const auto& state : optimizer_->states()) {
-      pages.back().push_back(range_of(slice(state.values, owned.range.first + part.first, part.extent)));
+      of_part.emplace_back(words_of(slice(state.values, owned.range.first + part.first, part.extent)));
     }
   }
-  return pages;
+  return arrays;
+}
+
+template <class Scalar>
+void Trainer<Scalar>::require_unchanged_disk() const {
+  if (disk_check_ == nullptr) return;
+  for (const auto& text : dist::gather_text(comm_, disk_check_->first_changed())) {
+    if (!text.empty()) throw Error(Failure::input, text, Error::Seen::by_all_ranks);
+  }
 }
 
 template <class Scalar>
@@ -300,13 +318,20 @@ void Trainer<Scalar>::update(const StepResult& result) {
   {
     auto timer = timeline_.phase("update");
     if (host_update_ != nullptr) host_update_->run(*optimizer_, step);  // update_parts_ is then empty
-    for (const UpdatePart& part : update_parts_) {
+    for (std::size_t number = 0; number < update_parts_.size(); ++number) {
+      const UpdatePart& part = update_parts_[number];
       const auto& owned = state_.update_ranges()[part.range];
       const optim::Target<Scalar> all{owned.master, owned.stored};
-      if (pages_ != nullptr) pages_->await();
+      if (pages_ != nullptr) {
+        pages_->await();
+        disk_check_->compare(number);
+      }
       optimizer_->update(owned.range.first + part.first, all.part(part.first, part.extent),
                          slice(owned.gradient, part.first, part.extent), step);
-      if (pages_ != nullptr) pages_->release();
+      if (pages_ != nullptr) {
+        disk_check_->record(number);
+        pages_->release();
+      }
     }
   }
   auto timer = timeline_.phase("publish");

@@ -16,6 +16,7 @@
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/settings.hpp>
 #include <kozero/zero/sharded_state.hpp>
+#include "src/train/disk_check.hpp"
 #include "src/train/host_update.hpp"
 #include "src/train/state_check.hpp"
 
@@ -68,8 +69,11 @@ class Trainer final : public Engine {
   void update(const StepResult& result);
   /// Parts that one optimizer call updates each. With state on disk, parts are small enough that memory holds several.
   [[nodiscard]] std::vector<UpdatePart> parts_of_update(const Offload& offload) const;
-  /// Pages of each update part, in update order.
-  [[nodiscard]] std::vector<std::vector<PageRange>> pages_of_update() const;
+  /// The arrays of each update part, in update order.
+  [[nodiscard]] std::vector<std::vector<DiskCheck::Array>> arrays_of_update() const;
+  /// Throws Error(input), seen by all ranks, if state on disk was changed since its last update: no step can be trusted
+  /// then. Collective.
+  void require_unchanged_disk() const;
   [[nodiscard]] bool checks(std::int64_t step) const;
   void record_state(std::int64_t step);
 
@@ -81,8 +85,9 @@ class Trainer final : public Engine {
   std::vector<UnitRange> update_ranges_;
   std::unique_ptr<optim::Optimizer<Scalar>> optimizer_;  // null unless training
   std::vector<UpdatePart> update_parts_;
-  std::int64_t pages_bytes_ = 0;                     // memory for pages of state on disk
-  std::unique_ptr<PageStream> pages_;                // state on disk; set by train_on
+  std::int64_t pages_bytes_ = 0;       // memory for pages of state on disk
+  std::unique_ptr<PageStream> pages_;  // state on disk; set by train_on, with the next one
+  std::unique_ptr<DiskCheck> disk_check_;
   std::unique_ptr<HostUpdate<Scalar>> host_update_;  // set if optimizer state is in host memory
   std::unique_ptr<BatchLoader> loader_;              // null for generation
   std::unique_ptr<Staging> staging_;

@@ -61,6 +61,9 @@ void release_pages(const View& values) {
   release_pages(range_of(values));
 }
 
+/// "exp_avg of rank 1 in FOLDER" for an address in an array of a DiskMemory; "" for other memory.
+std::string name_on_disk(const void* address);
+
 /// For an array of a DiskMemory: asks the system to read the range, without waiting. No effect on other memory.
 void read_ahead(const PageRange& range);
 
