@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <algorithm>
 #include <iostream>
 
 #include <kozero/commands/command.hpp>
@@ -90,6 +91,17 @@ const Command& command_named(const std::string& name) {
               "unknown command \"" + name + "\"" + (nearest.empty() ? "; " : ": did you mean " + nearest + "? ") +
                   "`kozero help` lists them",
               Error::Seen::by_all_ranks);
+}
+
+bool needs_mpi(const Arguments& arguments) {
+  if (arguments.empty() || asks_for_help(arguments[0])) return false;
+  for (const std::string alone : {"completion", "help", "keys", "plot"}) {
+    if (arguments[0] == alone) return false;
+  }
+  const bool asks_for_options = arguments.size() == 2 && asks_for_help(arguments[1]);
+  const auto& all = all_commands();
+  return !asks_for_options &&
+         std::any_of(all.begin(), all.end(), [&](const Command& command) { return command.name == arguments[0]; });
 }
 
 void run_command(const dist::Environment& environment, const Arguments& arguments) {

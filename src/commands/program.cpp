@@ -287,6 +287,7 @@ int status_of_program(int argc, char** argv, void (*run)(const Environment&, con
       require_written_output();
       return 0;
     }
+    if (!needs_mpi(arguments)) return status_of(run, Environment(Environment::WithoutMpi()), arguments);
     await_stop_signals(arguments);
     const Environment environment(&argc, &argv, timeout_asked(argv));
     report_terminate(environment.rank(), environment.size() > 1 ? Environment::abort : nullptr);

@@ -22,6 +22,7 @@
 #include <kozero/dist/environment.hpp>
 #include "src/dist/group_communicator.hpp"
 #include "src/dist/heartbeat.hpp"
+#include "src/dist/launched_ranks.hpp"
 #include "src/dist/watchdog.hpp"
 
 namespace kozero::dist {
@@ -106,6 +107,7 @@ void spare_small_shared_memory() {
 
 int start_mpi(int* argc, char*** argv) {
   int provided = 0;
+  show_arrival();
   const BlockingCall call("MPI_Init_thread");
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   return provided;
@@ -157,6 +159,8 @@ Environment::Environment(int* argc, char*** argv, double timeout_s) {
   count_ranks_of_node();
 }
 
+Environment::Environment(WithoutMpi /*tag*/) : rank_(known_rank()) {}
+
 void Environment::count_ranks_of_node() {
   const BlockingCall call("MPI_Comm_split_type");
   MPI_Comm node = MPI_COMM_NULL;
@@ -171,6 +175,7 @@ void Environment::count_ranks_of_node() {
 }
 
 Environment::~Environment() {
+  if (threads_ == nullptr) return;
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (threads_->heartbeat && finalized == 0 && std::uncaught_exceptions() == 0) {

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // watchdog.cpp: the ring of collectives and its text, and the thread that watches the blocking call.
+#include <poll.h>
+#include <pthread.h>
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
@@ -18,6 +20,7 @@
 #include <kozero/core/timing.hpp>
 #include "src/dist/group_communicator.hpp"
 #include "src/dist/heartbeat.hpp"
+#include "src/dist/launched_ranks.hpp"
 #include "src/dist/watchdog.hpp"
 
 namespace kozero::dist {
@@ -93,12 +96,18 @@ std::string Whereabouts::newest(std::size_t count) const {
   return text;
 }
 
+namespace {
+thread_local int waits_of_this_thread = 0;
+}
+
 Whereabouts::Wait::Wait(Role role) : role_(static_cast<std::size_t>(role)) {
+  ++waits_of_this_thread;
   whereabouts().waits_begun_[role_].fetch_add(1, std::memory_order_relaxed);
   whereabouts().waits_[role_].store(1, std::memory_order_relaxed);
 }
 
 Whereabouts::Wait::~Wait() {
+  --waits_of_this_thread;
   whereabouts().waits_[role_].store(0, std::memory_order_relaxed);
   whereabouts().waits_begun_[role_].fetch_add(1, std::memory_order_relaxed);
 }
@@ -152,7 +161,9 @@ std::string awaited_in_vain(Call& call) {
   }
   const bool heartbeat_is_let_in = heartbeat != nullptr && call.since_round.look(timeout_s) < timeout_s;
   if (heartbeat_is_let_in) return heartbeat->vain(Role::training);
-  return waited_s < timeout_s ? "" : kAnotherRank;
+  if (waited_s < timeout_s) return "";
+  const std::string named = heartbeat == nullptr ? ranks_not_arrived() : "";
+  return named.empty() ? kAnotherRank : named + kLostOrTooShort;
 }
 
 [[noreturn]] void end_process(const std::string& text) {
@@ -163,15 +174,32 @@ std::string awaited_in_vain(Call& call) {
   _exit(kStatus);
 }
 
-std::atomic<int> aborted = 0;  // written by a handler of signals
-static_assert(std::atomic<int>::is_always_lock_free);
+enum Aborted : int { kNot, kInWait, kElsewhere };  // whether the thread that aborted waited for other ranks
 
-/// The thread reports, since a signal handler must not. A signal outside of a wait gets the default action.
+std::atomic<int> aborted = kNot;  // written by a handler of signals
+std::atomic<bool> abort_reported = false;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+/// The watchdog's thread reports, since a signal handler must not. Then the signal has its default action.
 extern "C" void on_abort(int signal) {
-  const bool waits = whereabouts().is_waiting(Role::training) || whereabouts().is_waiting(Role::saver);
-  aborted = waits ? 1 : 0;
-  for (int seconds = 0; waits && seconds < kLongestReport; ++seconds) sleep(1);
+  constexpr int kLooksPerSecond = 100;
+  aborted = waits_of_this_thread > 0 ? kInWait : kElsewhere;
+  for (int look = 0; look < kLongestReport * kLooksPerSecond && !abort_reported; ++look) {
+    ::poll(nullptr, 0, 1000 / kLooksPerSecond);
+  }
   std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+void report_abort() {
+  constexpr int kStatus = 128 + SIGABRT;  // as a shell reports it
+  const int rank = known_rank();
+  report_failure(kStatus, failure_line(rank, kStatus,
+                                       "rank " + std::to_string(rank) + " ended by SIGABRT (" +
+                                           position_text(whereabouts().beat()) +
+                                           "): the program or a library aborted, as the C library does if memory is "
+                                           "damaged; what it said is above; please report this"));
+  abort_reported = true;
 }
 
 void run() {
@@ -179,11 +207,12 @@ void run() {
   while (!watch().ending) {
     const double pause = std::min(kBetweenLooks, comm_timeout() / 8.0);
     watch().wake.wait_for(lock, std::chrono::duration<double>(pause));
-    if (aborted != 0) {
+    if (aborted == kInWait) {
       end_process("rank " + std::to_string(known_rank()) +
-                  " was aborted by the MPI library in a wait for another rank, which is lost; what the library says is "
-                  "above");
+                  " ended by SIGABRT in a wait for another rank: the MPI library aborts if that rank is lost, the C "
+                  "library if memory is damaged; what they said is above");
     }
+    if (aborted == kElsewhere && !abort_reported) report_abort();
     if (!watch().call) continue;
     Call& call = *watch().call;
     const std::string whom = awaited_in_vain(call);
@@ -219,6 +248,11 @@ Watchdog::~Watchdog() {
   mine.wake.notify_all();
   mine.thread.join();
   sigaction(SIGABRT, &mine.on_abort_before, nullptr);
+}
+
+void name_watchdog(const char* name) {
+  const std::lock_guard lock(watch().mutex);
+  if (watch().running) pthread_setname_np(watch().thread.native_handle(), name);
 }
 
 BlockingCall::BlockingCall(const char* name) {

@@ -109,6 +109,9 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 };
 
+/// The name of the thread, as /proc shows it; at most 15 letters. No effect if it does not run.
+void name_watchdog(const char* name);
+
 /// Guards an MPI call that returns once other ranks call it too. For the main thread only.
 class BlockingCall {
  public:

@@ -98,7 +98,7 @@ lost='^\[rank 0\] error: .*rank 0 waited [0-9.]+ s in [A-Za-z_]+ for rank 1 on .
 
 # One rank stops at each of the first agreements: start-up, plan, folder, banner.
 a_rank_stops_at_start_up() {
-  STOPPED_RANK=1 expect 5 '^\[rank 0\] error: rank 0 waited [0-9.]+ s in MPI_Init_thread for another rank' train
+  STOPPED_RANK=1 expect 5 '^\[rank 0\] error: rank 0 waited [0-9.]+ s in MPI_Init_thread for rank 1 \(process [0-9]+ of this node, which is stopped\): it is lost' train
   for gather in 1 2 4 8; do
     rm -rf run
     KOZERO_STOP_AT=$gather KOZERO_CALLS_RANK=1 expect 5 "$lost" preloaded
@@ -155,7 +155,7 @@ ranks_end_over_tcp() {
 a_rank_is_killed_and_the_launcher_does_nothing() {
   export LAUNCHER_SLEEPS=yes
   at_calls_of_a_save kill \
-    '(rank 0 waited [0-9.]+ s in [a-z_ ]+ for rank 1|aborted by the MPI library|rank 1 on host .* ended without a word)'
+    '(rank 0 waited [0-9.]+ s in [a-z_ ]+ for rank 1|ended by SIGABRT in a wait for another rank|rank 1 on host .* ended without a word)'
 }
 
 # A launcher that ends the others because a rank died sends them a signal that is also a stop signal: nothing is saved.

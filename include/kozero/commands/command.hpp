@@ -57,6 +57,9 @@ bool say_version(const Arguments& arguments);
 /// status; an error becomes one line and its status. `--version` needs no MPI.
 int run_program(int argc, char** argv, void (*run)(const dist::Environment& environment, const Arguments& arguments));
 
+/// Whether the arguments' command works with other ranks. Help, an unknown command and those of one process do not.
+bool needs_mpi(const Arguments& arguments);
+
 /// Finds and runs the command that arguments[0] names. Throws Error(deck) with the nearest name for an unknown one.
 void run_command(const dist::Environment& environment, const Arguments& arguments);
 

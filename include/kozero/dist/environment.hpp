@@ -42,6 +42,9 @@ class Environment {
  public:
   /// `timeout_s`: comm.timeout_s as far as it is known before the deck is agreed on.
   Environment(int* argc, char*** argv, double timeout_s = 600.0);
+  /// A process alone, without MPI; its rank is known_rank(), so that of several one prints.
+  struct WithoutMpi {};
+  explicit Environment(WithoutMpi);
   /// Waits for the other ranks to end too. If a rank does not, reports it and ends the process.
   ~Environment();
   Environment(const Environment&) = delete;
