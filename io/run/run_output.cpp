@@ -15,6 +15,7 @@
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
+#include "io/run/run_folder.hpp"
 #include "io/run/run_output.hpp"
 
 namespace kozero::io {
@@ -167,18 +168,33 @@ Json object_of(const Map& map) {
   return object;
 }
 
-/// The file's lines up to a step, without half-written ones.
-std::string lines_until(const std::string& path, std::int64_t step) {
-  if (!is_there(path)) return "";
+/// What a metrics file holds when a run goes on with it.
+struct OldMetrics {
+  std::string kept;  ///< the lines up to a step
+  std::int64_t lines = 0;
+  std::int64_t foreign = 0;  ///< lines that no run wrote; a last one that was cut off is not among them
+};
+
+/// Whether a run that was killed may have left the text as the last line.
+bool is_cut_off(std::string_view line) {
+  constexpr std::string_view kBegin = R"({"step":)";
+  return line.starts_with(kBegin.substr(0, line.size()));
+}
+
+OldMetrics metrics_in(const std::string& path, std::int64_t step) {
+  OldMetrics old;
   std::istringstream file(read_whole_file(path, std::numeric_limits<std::int64_t>::max()));
-  std::string kept;
   for (std::string line; std::getline(file, line);) {
+    ++old.lines;
     const Json json = Json::parse(line, nullptr, false);
     const auto found = json.is_object() ? json.find("step") : json.end();
-    if (found == json.end() || !found->is_number_integer()) continue;
-    if (found->get<std::int64_t>() <= step) kept += line + '\n';
+    if (found != json.end() && found->is_number_integer()) {
+      if (found->get<std::int64_t>() <= step) old.kept += line + '\n';
+    } else if (!file.eof() || !is_cut_off(line)) {
+      ++old.foreign;
+    }
   }
-  return kept;
+  return old;
 }
 
 }  // namespace
@@ -209,7 +225,15 @@ std::string to_json_line(const StepMetrics& metrics) {
 MetricsFile::MetricsFile(const std::string& path) : file_(path, LineFile::Open::create) {}
 
 MetricsFile::MetricsFile(const std::string& path, std::int64_t step) {
-  write_whole_file(path, lines_until(path, step));
+  const bool was_there = is_there(path);
+  const OldMetrics old = was_there ? metrics_in(path, step) : OldMetrics();
+  if (old.foreign > 0) {
+    note_ = fmt::format("{}: {} of its {} lines are not metrics: it is kept as {}, and the other lines go on here",
+                        path, old.foreign, old.lines, set_aside(path));
+  } else if (was_there && old.lines == 0 && step > 0) {
+    note_ = fmt::format("{} was empty: the metrics of steps 1 to {} are missing", path, step);
+  }
+  write_whole_file(path, old.kept);
   file_ = LineFile(path, LineFile::Open::append);
 }
 

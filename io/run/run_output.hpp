@@ -139,12 +139,16 @@ class MetricsFile {
  public:
   /// Creates the file; an existing one is an error: a run is never overwritten.
   explicit MetricsFile(const std::string& path);
-  /// Goes on with the file of a run that continues after `step`: later lines are dropped, and what is no whole line.
+  /// Goes on with the file of a run that continues after `step`: later lines are dropped, and a last one that was cut
+  /// off. A file with lines that are not metrics is kept under another name.
   MetricsFile(const std::string& path, std::int64_t step);
   void write(const StepMetrics& metrics);
+  /// What was wrong with the file that the run goes on with, for the log; mostly "".
+  [[nodiscard]] const std::string& note() const { return note_; }
 
  private:
   LineFile file_;
+  std::string note_;
 };
 
 }  // namespace kozero::io

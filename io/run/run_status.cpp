@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_status.cpp: small JSON files that are complete or absent.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
@@ -12,7 +13,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <sys/stat.h>
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
@@ -72,6 +72,21 @@ void replace(const std::string& path, const Json& json) {
   if (!problem) return;
   fs::remove(mine, problem);
   throw Error(Failure::write, path + ": cannot be replaced");
+}
+
+/// Removes what a process that was killed in replace() left: "status.json.HOST.PID", whole or partial.
+void remove_unfinished(const std::string& folder) {
+  std::error_code problem;
+  std::vector<fs::path> left;
+  for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end; entry.increment(problem)) {
+    std::string name = entry->path().filename().string();
+    if (name.ends_with(partial_name(""))) name.resize(name.size() - partial_name("").size());
+    const auto process = name.find_last_not_of("0123456789");
+    const bool is_ours =
+        name.starts_with(kStatusFile + std::string(".")) || name.starts_with(kRanksFile + std::string("."));
+    if (is_ours && process + 1 < name.size() && name[process] == '.') left.push_back(entry->path());
+  }
+  for (const auto& path : left) fs::remove(path, problem);
 }
 
 /// The step of the last whole line of metrics.jsonl, which says more than a status that was written at the start.
@@ -163,6 +178,7 @@ bool RunRecord::has_folder() const {
 std::string RunRecord::status_text(const std::string& folder) { return text_in(folder + "/" + kStatusFile); }
 
 void RunRecord::begin(std::int64_t step) const {
+  remove_unfinished(folder_);
   Json ranks = Json::array();
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     ranks.push_back({{"rank", r}, {"host", ranks_[r].host}, {"pid", ranks_[r].pid}});

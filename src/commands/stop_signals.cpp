@@ -230,6 +230,8 @@ void end_at_stop_signal(const std::string& where) {
   wake_thread();
 }
 
+std::unique_lock<std::mutex> hold_stop_signals() { return std::unique_lock(signals().end_mutex); }
+
 void ignore_stop_signals() {
   const std::lock_guard ending(signals().end_mutex);
   signals().over = true;

@@ -11,6 +11,7 @@
 // that the deck does not list has its default action.
 #pragma once
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,9 @@ void end_at_stop_signal(const std::string& where);
 void note_stop_signals();
 /// The run is complete. Does not return if a signal is ending the job already.
 void ignore_stop_signals();
+
+/// A signal does not end the job while the lock is held. Does not return if one is ending the job already.
+[[nodiscard]] std::unique_lock<std::mutex> hold_stop_signals();
 
 /// The number of the signal that was noted, 0 without one.
 int stop_signal();
