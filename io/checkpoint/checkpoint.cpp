@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // checkpoint.cpp: writing, verification, search and removal of checkpoints.
+#include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fmt/format.h>
 #include <sstream>
 
 #include <kozero/core/error.hpp>
@@ -33,7 +33,10 @@ void on_first_rank(dist::Communicator& comm, const Work& work) {
 
 /// The error that ends a save, with what the disk had at that time where it is about the checkpoint's files.
 Error with_space(const Error& problem, const std::string& folder, std::int64_t needed) {
-  if (problem.failure() != Failure::write || !std::string_view(problem.what()).starts_with(folder)) return problem;
+  const std::string name = fs::path(folder).filename().string();  // other ranks may know the folder by another path
+  if (problem.failure() != Failure::write || std::string_view(problem.what()).find(name) == std::string::npos) {
+    return problem;
+  }
   std::string space;
   try {
     space = "; the checkpoint " + space_text(needed, free_disk_bytes(folder));
@@ -116,15 +119,19 @@ std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointConte
 }
 
 std::int64_t write_checkpoint(dist::Communicator& comm, const std::string& folder, const ParameterTable& table,
-                              const CheckpointContents& contents) {
+                              const CheckpointContents& contents, const std::function<void()>& may_publish) {
   const std::int64_t needed = checkpoint_bytes(table, contents);
   on_first_rank(comm, [&] {
+    may_publish();
     require_space(folder, needed);
     create_folder(folder, needed);
   });
   try {
     const Manifest manifest = write_contents(comm, partial_name(folder), table, contents);
-    on_first_rank(comm, [&] { publish(folder); });
+    on_first_rank(comm, [&] {
+      may_publish();
+      publish(folder);
+    });
     return manifest.files.at(kStateFile).size;
   } catch (const Error& problem) {
     const Error whole = with_space(problem, folder, needed);
@@ -278,17 +285,28 @@ std::vector<std::string> checkpoints_in(const std::string& run_folder) {
 
 std::optional<FoundCheckpoint> newest_complete(dist::Communicator& comm, const std::string& run_folder,
                                                std::vector<std::string>& skipped) {
-  std::istringstream folders(dist::from_first_rank(comm, [&] {
-    std::string lines;
-    for (const auto& folder : newest_first(run_folder)) lines += folder + '\n';
-    return lines;
-  }));
-  for (std::string folder; std::getline(folders, folder);) {
-    try {
-      return FoundCheckpoint{folder, verify_checkpoint(comm, folder)};
-    } catch (const Error& problem) {
-      if (problem.failure() != Failure::input) throw;
-      skipped.emplace_back(problem.what());
+  constexpr int kMostLooks = 20;
+  bool removed = true;  // by a trainer that is at work there, while this looked
+  for (int look = 0; removed && look < kMostLooks; ++look) {
+    removed = false;
+    skipped.clear();
+    std::istringstream folders(dist::from_first_rank(comm, [&] {
+      std::string lines;
+      for (const auto& folder : newest_first(run_folder)) lines += folder + '\n';
+      return lines;
+    }));
+    for (std::string folder; std::getline(folders, folder);) {
+      try {
+        return FoundCheckpoint{folder, verify_checkpoint(comm, folder)};
+      } catch (const Error& problem) {
+        if (problem.failure() != Failure::input) throw;
+        std::error_code unknown;
+        if (dist::broadcast_value(comm, comm.rank() == 0 && !fs::exists(folder, unknown) && !unknown)) {
+          removed = true;
+        } else {
+          skipped.emplace_back(problem.what());
+        }
+      }
     }
   }
   return std::nullopt;

@@ -4,6 +4,7 @@
 // A checkpoint is written under a temporary name and renamed when it is complete; verification compares every byte with
 // the manifest. Collective functions throw Error on all ranks.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -35,9 +36,11 @@ std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointConte
 
 /// Returns the bytes of the state. Collective; makes no MPI call but control messages. Throws Error(write), seen by all
 /// ranks, with path, reason, the bytes it takes and those free, and leaves nothing behind: where the disk is too full
-/// for it, before a byte is written; where a call fails; where the folder exists already.
-std::int64_t write_checkpoint(dist::Communicator& comm, const std::string& folder, const ParameterTable& table,
-                              const CheckpointContents& contents);
+/// for it, before a byte is written; where a call fails; where the folder exists already. Rank 0 calls `may_publish`
+/// before it makes the folder and before the folder gets its name; it throws to end the save.
+std::int64_t write_checkpoint(
+    dist::Communicator& comm, const std::string& folder, const ParameterTable& table,
+    const CheckpointContents& contents, const std::function<void()>& may_publish = [] {});
 
 /// The manifest on its own, read on this process. Throws Error(input).
 Manifest read_manifest(const std::string& folder);
@@ -87,7 +90,8 @@ struct FoundCheckpoint {
 };
 
 /// The newest one, by the steps of the manifests, whose every byte is as it was written; each broken one before it adds
-/// its reason to `skipped`. Rank 0 looks, all ranks verify. Collective. Throws Error, seen by all ranks.
+/// its reason to `skipped`. If a trainer removed one meanwhile, rank 0 looks again. Rank 0 looks, all ranks verify.
+/// Collective. Throws Error, seen by all ranks.
 std::optional<FoundCheckpoint> newest_complete(dist::Communicator& comm, const std::string& run_folder,
                                                std::vector<std::string>& skipped);
 

@@ -202,19 +202,22 @@ std::vector<std::string> read_tensor_file(dist::Communicator& comm, const std::s
 }
 
 void write_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
-                   const std::vector<RangeValues<const float>>& shards, const WeightsDescription& description) {
+                   const std::vector<RangeValues<const float>>& shards, const WeightsDescription& description,
+                   const std::function<void()>& may_publish) {
   const std::string partial = partial_name(path);
   try {
     write_file(comm, partial, table, {{kParameterGroup, shards}}, description, kWeightsHeaderBytes);
     write_weights_header(comm, partial, description);
+    dist::agreed(comm, [&] {
+      if (comm.rank() != 0) return;
+      may_publish();
+      publish(path);
+    });
   } catch (...) {
     std::error_code ignored;
     if (comm.rank() == 0) std::filesystem::remove(partial, ignored);
     throw;
   }
-  dist::agreed(comm, [&] {
-    if (comm.rank() == 0) publish(path);
-  });
 }
 
 WeightsDescription read_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,

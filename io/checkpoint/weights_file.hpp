@@ -6,6 +6,7 @@
 // state of a checkpoint.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,10 +53,9 @@ WeightsDescription verify_weights_header(dist::Communicator& comm, const std::st
 
 /// A whole file under its own name, replacing an older one, and on the disk; returns where its tensors lie. Over all
 /// ranks a group's shards must hold every element of every tensor exactly once (internal error). Throws Error(write).
-std::vector<TensorRef> write_tensor_file(dist::Communicator& comm, const std::string& path,
-                                           const ParameterTable& table,
-                                           const std::vector<TensorGroup<const float>>& groups,
-                                           const WeightsDescription& description);
+std::vector<TensorRef> write_tensor_file(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
+                                         const std::vector<TensorGroup<const float>>& groups,
+                                         const WeightsDescription& description);
 
 /// Fills the shards of the groups; returns the names of those that the file lacks. The first group must be there; where
 /// any other is not, the first alone is read.
@@ -63,9 +63,12 @@ std::vector<TensorRef> write_tensor_file(dist::Communicator& comm, const std::st
 std::vector<std::string> read_tensor_file(dist::Communicator& comm, const std::string& path,
                                           const ParameterTable& table, const std::vector<TensorGroup<float>>& groups);
 
-/// The plain weights file: the parameters alone, complete or absent. Throws Error(write).
-void write_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
-                   const std::vector<RangeValues<const float>>& shards, const WeightsDescription& description);
+/// The plain weights file: the parameters alone, complete or absent. Rank 0 calls `may_publish` before the file gets
+/// its name; it throws to keep the older one. Throws Error(write).
+void write_weights(
+    dist::Communicator& comm, const std::string& path, const ParameterTable& table,
+    const std::vector<RangeValues<const float>>& shards, const WeightsDescription& description,
+    const std::function<void()>& may_publish = [] {});
 
 /// Fills any shards of the parameters, pads with zeros. Throws Error(input).
 WeightsDescription read_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,

@@ -1,16 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // run_folder.cpp: flock(2) on the folder's lock file, and the choice of a free folder name.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <fcntl.h>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sys/file.h>
-#include <sys/stat.h>
+#include <string_view>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 
 #include <kozero/core/error.hpp>
@@ -30,22 +31,29 @@ namespace {
 constexpr int kAttempts = 20;
 constexpr auto kHolderPatience = std::chrono::seconds(2);  // for a holder that lives after all to see it and leave
 constexpr auto kPause = std::chrono::milliseconds(10);
+constexpr std::string_view kOwnDescriptors = "/proc/self/fd/";
 
-/// "process 123 on host h, since 2026-01-01T00:00:00Z"; a holder writes this shortly after it has the lock.
+/// "process 123 on host h, since 2026-01-01T00:00:00Z"; "" if the file names no process.
+std::string named_holder(const std::string& path) {
+  std::string text(1024, '\0');
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const ssize_t size = file < 0 ? -1 : ::read(file, text.data(), text.size());
+  if (file >= 0) ::close(file);
+  text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  try {
+    return "process " + std::to_string(json.at("pid").get<long>()) + " on host " + json.at("host").get<std::string>() +
+           ", since " + json.at("since").get<std::string>();
+  } catch (const nlohmann::json::exception&) {  // not written whole yet, or by somebody else
+    return "";
+  }
+}
+
+/// The same of a lock that is held: a holder writes its name shortly after it has the lock.
 std::string holder_in(const std::string& path) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (!fs::exists(fs::symlink_status(path)) && attempt > 1) return "a process whose file \"lock\" was deleted";
-    std::string text(1024, '\0');
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    const ssize_t size = file < 0 ? -1 : ::read(file, text.data(), text.size());
-    if (file >= 0) ::close(file);
-    text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
-    const auto json = nlohmann::json::parse(text, nullptr, false);
-    try {
-      return "process " + std::to_string(json.at("pid").get<long>()) + " on host " +
-             json.at("host").get<std::string>() + ", since " + json.at("since").get<std::string>();
-    } catch (const nlohmann::json::exception&) {  // not written whole yet, or by somebody else
-    }
+    if (const std::string holder = named_holder(path); !holder.empty()) return holder;
     std::this_thread::sleep_for(kPause);
   }
   return "a process that has not written its name there";
@@ -108,7 +116,8 @@ RunLock::Take RunLock::take_folder(bool from_holder) {
   opened_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (opened_ < 0 && errno == ENOENT) return Take::replaced;  // whoever had made the folder removed it
   if (opened_ < 0) throw Error(Failure::write, folder_ + ": cannot open: " + errno_text());
-  // A file system may lock no folders (NFS: EBADF); then the file's lock has to do, and take_file() notes what it lacks.
+  // A file system may lock no folders (NFS: EBADF); then the file's lock has to do, and take_file() notes what it
+  // lacks.
   const bool held = ::flock(opened_, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR);
   folder_identity_ = identity_of(opened_);
   return held && !from_holder ? Take::held : Take::taken;
@@ -156,7 +165,7 @@ void RunLock::steal() {
 
 void RunLock::refuse() const {
   throw Error(Failure::deck, "run.dir = \"" + folder_ + "\": another run is at work there: " + holder_in(path()) +
-                                 "; wait for it, stop it or give another run.dir; where that host was lost, "
+                                 "; wait for it, stop it or give another run.dir; if that host was lost, "
                                  "--steal-lock takes the folder");
 }
 
@@ -170,7 +179,41 @@ std::string RunLock::lost() const {
     return folder_ + ": this is not the folder that the run began in: it was deleted or moved, and another came";
   }
   if (::stat(path().c_str(), &now) != 0 || Identity{now.st_dev, now.st_ino} == file_identity_) return "";
-  return folder_ + ": its lock was taken by " + holder_in(path());
+  // Whoever takes the lock writes its name into the new file. Any other file there does not matter: the folder is
+  // locked.
+  const std::string holder = named_holder(path());
+  return holder.empty() ? "" : folder_ + ": its lock was taken by " + holder;
+}
+
+void RunLock::require() const {
+  if (const std::string why = lost(); !why.empty()) throw Error(Failure::write, why);
+}
+
+HeldFolder::HeldFolder(std::string folder, const RunLock* lock)
+    : folder_(std::move(folder)),
+      lock_(lock),
+      opened_(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+      path_(opened_ < 0 ? folder_ : std::string(kOwnDescriptors) + std::to_string(opened_)) {}
+
+HeldFolder::~HeldFolder() {
+  if (opened_ >= 0) ::close(opened_);
+}
+
+void HeldFolder::require() const {
+  if (lock_ != nullptr) lock_->require();
+}
+
+Error HeldFolder::in_words(const Error& problem) const {
+  const auto seen = problem.seen_by_all_ranks() ? Error::Seen::by_all_ranks : Error::Seen::by_this_rank;
+  const std::string lost = lock_ != nullptr && problem.failure() == Failure::write ? lock_->lost() : "";
+  if (!lost.empty()) return {Failure::write, lost, seen};
+  std::string text = problem.what();  // of any rank, whose descriptor may have another number
+  for (auto at = text.find(kOwnDescriptors); at != std::string::npos; at = text.find(kOwnDescriptors, at)) {
+    const auto end = text.find_first_not_of("0123456789", at + kOwnDescriptors.size());
+    text.replace(at, (end == std::string::npos ? text.size() : end) - at, folder_);
+    at += folder_.size();
+  }
+  return {problem.failure(), text, seen};
 }
 
 void require_no_dangling_link(const std::string& folder) {

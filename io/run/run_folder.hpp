@@ -4,16 +4,18 @@
 // create_run_folder never overwrites a folder that holds anything. Rank 0 holds the RunLock until the run ends.
 // Throws Error(deck) where another job holds the lock.
 #pragma once
-#include <string>
 #include <sys/types.h>
+#include <string>
+
+#include <kozero/core/error.hpp>
 
 namespace kozero::io {
 
 // One job per folder. Rank 0 holds flock(2) on the folder and on the file `lock` in it, from before anything there is
 // read or changed until the run ends. Deleting the file does not let another job in; the file says who holds the lock.
 //   RunLock lock("runs/x", RunLock::Steal::no);      Error(deck) naming host, process and since when it is held
-// The system releases the locks of a process that ends in any way, so a crash leaves none on its host. A file server may
-// keep the locks of a host that was lost: Steal::yes takes the folder, by a new file in place of the old one, and a
+// The system releases the locks of a process that ends in any way, so a crash leaves none on its host. A file server
+// may keep the locks of a host that was lost: Steal::yes takes the folder, by a new file in place of the old one, and a
 // holder that lives after all is told by lost(). If the file system has no locks, note() says so.
 
 inline constexpr const char* kLockFile = "lock";
@@ -36,6 +38,8 @@ class RunLock {
   /// Why the folder is not this run's any more: it is not where it was, or another process took the lock. "" while it
   /// is there, and where the file system does not tell (a server that does not answer). Two calls of stat(2).
   [[nodiscard]] std::string lost() const;
+  /// Throws Error(write) with lost(), unless that is "". In any thread.
+  void require() const;
 
  private:
   struct Identity {
@@ -66,6 +70,33 @@ class RunLock {
   std::string note_;
 };
 
+// A run's folder, held open while the run saves: another folder that gets its name is neither written nor pruned.
+//   HeldFolder held("runs/x", lock);      on every rank; `lock`: rank 0's, nullptr on other ranks
+//   held.path() + "/step_000000012"       a path through the descriptor, as "/proc/self/fd/7/step_000000012"
+
+class HeldFolder {
+ public:
+  /// If this process does not see the folder, path() is the folder's name.
+  HeldFolder(std::string folder, const RunLock* lock);
+  ~HeldFolder();
+  HeldFolder(const HeldFolder&) = delete;
+  HeldFolder& operator=(const HeldFolder&) = delete;
+
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  /// RunLock::require() on the rank that has the lock, before something in the folder gets its name or is removed.
+  void require() const;
+  /// An error of a call that was given path(), in the user's words: with the folder's name. If the folder is lost, that
+  /// is the reason for a failed write.
+  [[nodiscard]] Error in_words(const Error& problem) const;
+
+ private:
+  std::string folder_;
+  const RunLock* lock_;
+  int opened_;
+  std::string path_;
+};
+
 // The folder that a run owns. Nothing is ever overwritten: where the wanted one holds anything, -2, -3
 // ... is appended to its name. An empty log.txt marks a folder as taken.
 
@@ -75,8 +106,8 @@ inline constexpr const char* kDeckFile = "deck.toml";  ///< the resolved deck
 /// Throws Error(write) if the path of a folder, or a parent of it, is a symbolic link to nothing.
 void require_no_dangling_link(const std::string& folder);
 
-/// Throws Error(write) if something that is no regular file (a FIFO, a link, a folder) has the name of a file that a run
-/// writes into its folder.
+/// Throws Error(write) if something that is no regular file (a FIFO, a link, a folder) has the name of a file that a
+/// run writes into its folder.
 void require_regular_files(const std::string& folder);
 
 /// A folder in Hugging Face's form, with config.json; what `kozero import` makes has a deck too and is a run's.

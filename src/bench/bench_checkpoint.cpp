@@ -133,7 +133,8 @@ class CheckpointBench {
         engine_, staging,
         dist::make_control_communicator(session_.environment().world(), 3600.0, {.role = dist::Role::saver}));
     comm_.barrier();
-    saver.begin({folder_, {.step = 1, .model = "{}", .tokenizer = "none"}, {}, 0});
+    saver.begin(
+        {std::make_shared<io::HeldFolder>(folder_, nullptr), {.step = 1, .model = "{}", .tokenizer = "none"}, {}, 0});
     auto report = saver.wait();
     dist::agreed(comm_, [&] {
       if (report->problem) throw Error(*report->problem);

@@ -63,8 +63,11 @@ void export_weights(const dist::Environment& environment, const Arguments& argum
     throw Error(Failure::deck, "export runs on one rank: start it without -n", Error::Seen::by_all_ranks);
   }
   WeightsSource source;
+  const auto find = [&](dist::Communicator& comm) {
+    return find_weights(given.path, comm, given.best ? train::Which::best : train::Which::latest);
+  };
   Session session(environment, [&](dist::Communicator& comm) {
-    source = find_weights(given.path, comm, given.best ? train::Which::best : train::Which::latest);
+    source = find(comm);
     return deck_of(source, {});
   });
   if (source.kind == WeightsSource::Kind::hugging_face) {
@@ -72,12 +75,17 @@ void export_weights(const dist::Environment& environment, const Arguments& argum
                 Error::Seen::by_all_ranks);
   }
   huggingface::ExportOrder& order = given.order;
-  order.weights = io::verify(session.control(), source.path).state_file();
-  order.tokenizer = source.tokenizer;
   order.config = train::model_config(session.deck(), 0);
   const auto model = model::make_model<float>(order.config);
-  const auto made = given.weights_only ? huggingface::export_weights(order, model->parameters())
-                                       : huggingface::export_folder(order, model->parameters());
+  huggingface::Exported made;
+  const auto write = [&] {
+    order.weights = io::verify(session.control(), source.path).state_file();
+    order.tokenizer = source.tokenizer;
+    made = given.weights_only ? huggingface::export_weights(order, model->parameters())
+                              : huggingface::export_folder(order, model->parameters());
+  };
+  train::read_newest(
+      session.control(), given.path, [&] { return source.path; }, write, [&] { source = find(session.control()); });
   say(given, source, made);
 }
 

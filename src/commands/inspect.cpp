@@ -83,7 +83,16 @@ std::vector<io::ListedTensor> by_deck(const io::Deck& deck) {
 }
 
 io::SavedState find_inspected(const std::string& path, dist::Communicator& comm) {
-  return io::read_saved_state(comm, dist::from_first_rank(comm, [&] { return subject_of(path); }));
+  io::SavedState found;
+  std::string subject;
+  const auto find = [&] {
+    subject =
+        dist::from_first_rank(comm, [&] { return train::find_beside_trainer(path, [&] { return subject_of(path); }); });
+  };
+  find();
+  train::read_newest(
+      comm, path, [&] { return subject; }, [&] { found = io::read_saved_state(comm, subject); }, find);
+  return found;
 }
 
 std::vector<io::ListedTensor> tensors_of(const io::SavedState& inspected) {
@@ -342,6 +351,13 @@ void say_contents(const InspectArguments& given, const io::SavedState& subject, 
   given.json.print(json);
 }
 
+void say_verified(const InspectArguments& given, const io::SavedState& subject, Session& session) {
+  const std::string line = verified(subject, session.control());
+  if (!session.is_first_rank()) return;
+  std::cout << escaped(line) << std::endl;
+  given.json.print({{"path", subject.path}, {"verified", true}});
+}
+
 }  // namespace
 
 void inspect(const dist::Environment& environment, const Arguments& arguments) {
@@ -353,12 +369,19 @@ void inspect(const dist::Environment& environment, const Arguments& arguments) {
     if (!given.other.empty()) other = find_inspected(given.other, comm);
     return io::Deck();
   });
-  if (!given.other.empty()) return say_difference(given, subject, other, session);
-  if (!given.verify) return say_contents(given, subject, session);
-  const std::string line = verified(subject, session.control());
-  if (!session.is_first_rank()) return;
-  std::cout << escaped(line) << std::endl;
-  given.json.print({{"path", subject.path}, {"verified", true}});
+  const auto say = [&] {
+    if (!given.other.empty()) return say_difference(given, subject, other, session);
+    return given.verify ? say_verified(given, subject, session) : say_contents(given, subject, session);
+  };
+  const auto read = [&] {
+    train::read_newest(
+        session.control(), given.path, [&] { return subject.path; }, say,
+        [&] { subject = find_inspected(given.path, session.control()); });
+  };
+  if (given.other.empty()) return read();
+  train::read_newest(
+      session.control(), given.other, [&] { return other.path; }, read,
+      [&] { other = find_inspected(given.other, session.control()); });
 }
 
 }  // namespace kozero::commands

@@ -113,6 +113,8 @@ std::string RunControl::make_folder(const std::string& continued) {
   if (!continued.empty()) notes_on_run_before_ = io::notes_on_run_before(continued);
   const std::string folder = continued.empty() ? io::create_run_folder(deck_.run.dir, locked) : continued;
   if (!lock_ || lock_->folder() != folder) lock_ = std::make_unique<io::RunLock>(folder, io::RunLock::Steal::no);
+  record_ = std::make_shared<io::RunRecord>(folder, processes_);
+  record_failures();
   return folder;
 }
 
@@ -120,17 +122,18 @@ void RunControl::enter(const std::string& folder, std::int64_t step) {
   shared_->step = step;
   record_ = std::make_shared<io::RunRecord>(folder, processes_);
   record_failures();
-  dist::agreed(control_, [&] {
-    if (control_.rank() != 0) return;
-    if (!lock_->note().empty()) log_.say("warning      " + lock_->note());
-    for (const auto& line : notes_on_run_before_) log_.say("note         " + line);
-    io::clear_failure_notes(folder);
-    record_->begin(step);
-  });
-  // A signal may be ending the job on another rank, which recorded it before status.json said "running".
-  const int signal = largest_signal(control_);
-  if (signal != 0 && control_.rank() == 0) {
-    record_->end({"preempted", "stopped by " + signal_name(signal) + " before the first step", step, kPreempted});
+  {
+    // A rank that a signal ends records that, and must not do so before rank 0 writes that the run is at work. So rank
+    // 0 writes while all ranks hold their signals.
+    const auto held = hold_stop_signals();
+    dist::agreed(control_, [] {});
+    dist::agreed(control_, [&] {
+      if (control_.rank() != 0) return;
+      if (!lock_->note().empty()) log_.say("warning      " + lock_->note());
+      for (const auto& line : notes_on_run_before_) log_.say("note         " + line);
+      io::clear_failure_notes(folder);
+      record_->begin(step);
+    });
   }
   watch_peer();
 }

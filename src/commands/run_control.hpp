@@ -51,6 +51,8 @@ class RunControl {
   RunControl(const RunControl&) = delete;
   RunControl& operator=(const RunControl&) = delete;
 
+  /// Rank 0's, of the run's folder; nullptr on other ranks.
+  [[nodiscard]] const io::RunLock* lock() const { return lock_.get(); }
   /// Of this run, as its command was given.
   [[nodiscard]] Facts provenance() const;
   /// Rank 0: the run's folder, made where `continued` is "", locked in any case.

@@ -36,7 +36,7 @@ bool can_save_beside(const dist::Environment& environment) {
   return environment.size() == 1 || environment.thread_multiple();
 }
 
-Saving::Saving(Session& session, train::Engine& engine, io::Log& log, std::string folder)
+Saving::Saving(Session& session, train::Engine& engine, io::Log& log, std::shared_ptr<const io::HeldFolder> folder)
     : keys_(session.deck().checkpoint),
       control_(session.control()),
       log_(log),
@@ -57,10 +57,7 @@ void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std:
     left_out_ = std::move(order);
     return;
   }
-  dist::agreed(control_, [&] {  // a folder that was moved away is not made again
-    if (control_.rank() != 0 || io::is_folder(folder_)) return;
-    throw Error(Failure::write, folder_ + ": this run's folder is not there any more: it was deleted or moved");
-  });
+  dist::agreed(control_, [&] { folder_->require(); });
   saver_.begin(order);
   stall_s_ += std::chrono::duration<double>(Clock::now() - start).count();
   // Its report is here already; a rank that hangs would not come to an agreement on it.
@@ -92,7 +89,7 @@ void Saving::refuse_hanging(bool stops) const {
   const std::string text = fmt::format(
       "the checkpoint of step {} is not written after {} s of waiting (checkpoint.io_timeout_s){}: the disk "
       "of {} hangs or is too slow",
-      saver_.step(), keys_.io_timeout_s, whose, folder_);
+      saver_.step(), keys_.io_timeout_s, whose, folder_->folder());
   if (!stops) {
     log_.say("warning      " + text +
              "; none is saved until it is, and training goes on (checkpoint.on_error = "

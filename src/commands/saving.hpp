@@ -7,6 +7,7 @@
 // checkpoint.io_timeout_s has failed too; until its thread comes back no other is begun.
 #pragma once
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,8 +21,8 @@ namespace kozero::commands {
 
 class Saving {
  public:
-  /// Of the run in `folder`. Collective.
-  Saving(Session& session, train::Engine& engine, io::Log& log, std::string folder);
+  /// Of the run in `folder`, whose lock outlives this. Collective.
+  Saving(Session& session, train::Engine& engine, io::Log& log, std::shared_ptr<const io::HeldFolder> folder);
 
   /// Whether a save follows this step, which may be the run's last.
   [[nodiscard]] bool due(std::int64_t step, bool last) const;
@@ -51,7 +52,7 @@ class Saving {
   const io::CheckpointKeys& keys_;
   dist::Communicator& control_;
   io::Log& log_;
-  std::string folder_;
+  std::shared_ptr<const io::HeldFolder> folder_;
   train::CheckpointSaver saver_;
   Clock::time_point last_begin_ = Clock::now();
   std::int64_t saved_step_ = -1;

@@ -68,7 +68,8 @@ TrainingRun::TrainingRun(Session& session, const StartedAs& started)
     if (deck_.zero.offload_dir.empty()) settings_.offload.folder = folder_;
   });
   small_files_ = dist::agreed(control_, [&] { return small_files(); });
-  saving_.emplace(session, engine(), log_, folder_);
+  held_ = std::make_shared<io::HeldFolder>(folder_, run_.lock());
+  saving_.emplace(session, engine(), log_, held_);
   validation_.emplace(deck_, settings_, engine(), data_);
   const double gpus = static_cast<double>(control_.size()) / ranks_a_gpu(session);
   peak_flops_ = gpus * published_peak(device_name(), settings_.precision != Precision::f32);
@@ -80,6 +81,7 @@ void TrainingRun::create_folder() {
   folder_ = control_.broadcast_control(folder_);
   dist::agreed(control_, [&] {
     if (control_.rank() != 0) return;
+    run_.lock()->require();
     if (!resume_.folder.empty() && resume_.source.empty()) kept_ = set_aside_run_before();
     log_.record_in(path_of(io::kLogFile));
     if (!resume_.folder.empty()) continue_folder();
@@ -254,6 +256,15 @@ void TrainingRun::stop_without_metrics() {
   throw Error(Failure::internal, "metrics are lost on no rank", Error::Seen::by_all_ranks);
 }
 
+std::vector<std::string> TrainingRun::load_resume_point() {
+  std::vector<std::string> absent;
+  train::read_newest(
+      control_, deck_.checkpoint.resume, [&] { return resume_.source; },
+      [&] { absent = train::load_state(resume_.state_file, engine(), control_); },
+      [&] { resume_ = train::find_resume_point(deck_, record_after(0, settings_.step.loss_scaler), control_); });
+  return absent;
+}
+
 void TrainingRun::begin() {
   for (const auto& reason : resume_.skipped) log_.say("skipped      " + reason);
   if (resume_.source.empty()) {
@@ -266,7 +277,7 @@ void TrainingRun::begin() {
     return;
   }
   if (deck_.model.init != train::kRandom) log_.say("note         model.init is not read: checkpoint.resume wins");
-  const auto absent = train::load_state(resume_.state_file, engine(), control_);
+  const auto absent = load_resume_point();
   const io::CheckpointRecord& saved = resume_.record;
   summary_.steps = saved.step;
   tokens_ = saved.tokens;
@@ -275,11 +286,6 @@ void TrainingRun::begin() {
   log_.say(fmt::format("resume       after step {}, {} tokens, from {}", saved.step, saved.tokens, resume_.source));
   if (!absent.empty())
     log_.say("warning      weights only: no " + absent.front() + " there, the optimizer's state begins anew");
-  if (saved.exactness.empty() && absent.empty()) {
-    log_.say(
-        "note         the checkpoint is of an earlier version, which added in another order: the bits are not those "
-        "that it would have gone on with");
-  }
   const auto changes = train::changes_since(saved, record_after(0, settings_.step.loss_scaler));
   for (const auto& change : changes) log_.say("note         " + change);
   const std::string other = other_data();
@@ -288,14 +294,23 @@ void TrainingRun::begin() {
     log_.say("note         from here on the bits are not those of the run before");
 }
 
+std::optional<io::MetricsFile> TrainingRun::open_metrics() {
+  return dist::agreed(control_, [&]() -> std::optional<io::MetricsFile> {
+    if (control_.rank() != 0) return std::nullopt;
+    run_.lock()->require();
+    if (resume_.folder.empty()) return io::MetricsFile(path_of(kMetricsFile));
+    io::MetricsFile metrics(path_of(kMetricsFile), resume_.record.step);
+    if (!metrics.note().empty()) log_.say("warning      " + metrics.note());
+    return metrics;
+  });
+}
+
 void TrainingRun::train_all_steps() {
   const Phase phase("training");
   const train::Sampler sampler(settings_.seed, data_.train->num_samples(), settings_.batch.global_batch);
   engine().train_on(sampler, *data_.train, settings_.step);
-  std::optional<io::MetricsFile> metrics;
+  std::optional<io::MetricsFile> metrics = open_metrics();
   const std::int64_t first = resume_.record.step + 1;
-  if (control_.rank() == 0 && resume_.folder.empty()) metrics.emplace(path_of(kMetricsFile));
-  if (control_.rank() == 0 && !resume_.folder.empty()) metrics.emplace(path_of(kMetricsFile), resume_.record.step);
   io::Progress progress(log_, settings_.steps, deck_.log.every);
   for (std::int64_t step = first; step <= settings_.steps && run_.reason() == stop_reason::kNone; ++step) {
     data_check_->look();
@@ -355,7 +370,7 @@ void TrainingRun::save_weights() {
                                            train::ties_of(engine())};
   const auto comm = dist::make_control_communicator(session_.environment().world(), deck_.comm.timeout_s,
                                                     {.io_timeout_s = deck_.checkpoint.io_timeout_s});
-  train::save_weights(path_of(train::kWeightsFile), engine(), *comm, description);
+  train::save_weights(*held_, engine(), *comm, description);
 }
 
 }  // namespace kozero::commands

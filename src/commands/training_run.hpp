@@ -64,12 +64,17 @@ class TrainingRun {
   /// metrics.jsonl cannot be written: saves what can be saved. Throws the reason on all ranks.
   [[noreturn]] void stop_without_metrics();
   void create_folder();
+  /// Rank 0: metrics.jsonl, up to the step that the run resumes after. Collective.
+  std::optional<io::MetricsFile> open_metrics();
   /// If run.dir was taken: how the newest run there stands, what goes on with it, and this run's folder; else "".
   [[nodiscard]] std::string note_on_other_run() const;
   /// Gives log, metrics and deck of a run that saved no checkpoint other names; returns these, for a line.
   [[nodiscard]] std::string set_aside_run_before() const;
   void continue_folder();
   void say_banner();
+  /// The state of the checkpoint that the run resumes from, or of a newer one if another run's trainer removes it
+  /// meanwhile. Returns the optimizer states that it lacks.
+  std::vector<std::string> load_resume_point();
   /// Initial weights, or those and the optimizer's state of the resume point.
   void begin();
   void say_memory();
@@ -101,6 +106,7 @@ class TrainingRun {
   std::map<std::string, std::string> small_files_;  ///< of every checkpoint, rank 0's
   train::Settings settings_;
   train::ResumePoint resume_;
+  std::shared_ptr<const io::HeldFolder> held_;  ///< folder_, for saves
   std::optional<EngineOnRanks> on_ranks_;
   std::optional<Saving> saving_;
   bool is_saved_already_ = false;  ///< the checkpoint of an interruption was there, such as the one resumed from

@@ -105,7 +105,8 @@ WeightsSource find_weights(const std::string& path, dist::Communicator& comm, tr
       throw Error(Failure::deck, "ranks 0 and " + std::to_string(comm.rank()) + " were given other weights: " + first +
                                      " and " + path);
     }
-    return comm.rank() == 0 ? found(path, which) : WeightsSource();
+    if (comm.rank() != 0) return WeightsSource();
+    return train::find_beside_trainer(path, [&] { return found(path, which); });
   });
   source.kind = dist::broadcast_value(comm, source.kind);
   for (std::string* text :
@@ -139,9 +140,12 @@ const char* name_of(WeightsSource::Kind kind) {
   return kind == Kind::checkpoint ? "checkpoint" : "weights file";
 }
 
-void load(const WeightsSource& source, train::Engine& engine, dist::Communicator& comm) {
+void load(const std::string& path, WeightsSource& source, train::Engine& engine, dist::Communicator& comm) {
   if (source.kind == Kind::hugging_face) return load_folder(source, engine, comm);
-  train::load_weights(io::verify(comm, source.path).state_file(), engine, comm);
+  train::read_newest(
+      comm, path, [&] { return source.path; },
+      [&] { train::load_weights(io::verify(comm, source.path).state_file(), engine, comm); },
+      [&] { source = find_weights(path, comm); });
 }
 
 TrainedModel::TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
@@ -162,7 +166,7 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
         require_tensors(source_, settings_.model, model::make_model<float>(settings_.model)->parameters(),
                         session_.control());
       }) {
-  load(source_, engine(), session_.control());
+  load(path, source_, engine(), session_.control());
 }
 
 void TrainedModel::accept_vocabulary(std::int64_t ids) const {
@@ -256,8 +260,8 @@ std::string begin_weights(const io::Deck& deck, train::Engine& engine, dist::Com
     engine.initialise(static_cast<std::uint64_t>(deck.run.seed));
     return "";
   }
-  const WeightsSource source = find_weights(deck.model.init, control);
-  load(source, engine, control);
+  WeightsSource source = find_weights(deck.model.init, control);
+  load(deck.model.init, source, engine, control);
   return fmt::format("init         weights of {} ({}), a fresh optimizer", source.path, name_of(source.kind));
 }
 

@@ -56,9 +56,10 @@ const char* name_of(WeightsSource::Kind kind);
 void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
                      dist::Communicator& comm);
 
-/// Verifies, then fills every rank's shards and publishes them. Host memory, where the device's is another, is one
-/// unit's shard. Collective. Throws Error(input), seen by all ranks.
-void load(const WeightsSource& source, train::Engine& engine, dist::Communicator& comm);
+/// Verifies, then fills every rank's shards and publishes them. If `source` is the newest checkpoint of the run that
+/// `path` names, and its trainer removes it meanwhile, `source` becomes the next newest. Host memory, where the
+/// device's is another, is one unit's shard. Collective. Throws Error(input), seen by all ranks.
+void load(const std::string& path, WeightsSource& source, train::Engine& engine, dist::Communicator& comm);
 
 /// The deck of a run for a command that gives the same on any number of ranks: the run's groups of ranks, which may not
 /// divide that number, are left out unless an override names them.

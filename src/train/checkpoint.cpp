@@ -359,7 +359,6 @@ std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::milliseconds kLook{100};  // longest polling interval of a wait
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -395,17 +394,20 @@ void CheckpointSaver::begin(const SaveOrder& order) {
 }
 
 SaveReport CheckpointSaver::write(const SaveOrder& order, const io::CheckpointContents& contents) const {
-  SaveReport report{.step = order.record.step, .folder = io::checkpoint_folder(order.run_folder, order.record.step)};
+  const io::HeldFolder& run = *order.run_folder;
+  const std::string folder = io::checkpoint_folder(run.path(), order.record.step);
+  SaveReport report{.step = order.record.step, .folder = io::checkpoint_folder(run.folder(), order.record.step)};
   try {
-    report.bytes = io::write_checkpoint(*comm_, report.folder, engine_.parameters(), contents);
+    report.bytes = io::write_checkpoint(*comm_, folder, engine_.parameters(), contents, [&] { run.require(); });
     dist::agreed(*comm_, [&] {
       if (comm_->rank() != 0) return;
-      const auto best = order.keep_best ? io::best_checkpoint(order.run_folder) : std::nullopt;
-      report.is_best = best && best->folder == report.folder;
-      io::prune_checkpoints(order.run_folder, order.keep, best ? best->folder : "");
+      run.require();
+      const auto best = order.keep_best ? io::best_checkpoint(run.path()) : std::nullopt;
+      report.is_best = best && best->folder == folder;
+      io::prune_checkpoints(run.path(), order.keep, best ? best->folder : "");
     });
   } catch (const Error& problem) {
-    report.problem = problem;
+    report.problem = run.in_words(problem);
   } catch (const std::exception& problem) {
     report.problem = Error(Failure::internal, problem.what());
   }

@@ -80,11 +80,16 @@ std::vector<DeviceRange> owned_shards(const dist::DistributedArray<float>& maste
   return master.mesh().is_first_group() ? shards_of(master) : std::vector<DeviceRange>();
 }
 
-void save_weights(const std::string& path, const Engine& engine, dist::Communicator& comm,
+void save_weights(const io::HeldFolder& folder, const Engine& engine, dist::Communicator& comm,
                   const io::WeightsDescription& description) {
   HostRanges shards(owned_shards(engine.master()));
   shards.fetch();
-  io::write_weights(comm, path, engine.parameters(), shards.named<const float>(), description);
+  try {
+    io::write_weights(comm, folder.path() + "/" + kWeightsFile, engine.parameters(), shards.named<const float>(),
+                      description, [&] { folder.require(); });
+  } catch (const Error& problem) {
+    throw folder.in_words(problem);
+  }
 }
 
 io::WeightsDescription load_weights(const std::string& path, Engine& engine, dist::Communicator& comm) {
@@ -132,15 +137,44 @@ fs::path weights_of(const NamedPath& named, const std::string& given, Which whic
 }  // namespace
 
 RunFiles find_run(const std::string& path, Which which) {
-  const fs::path weights = weights_of(named_path(path), path, which);
+  const NamedPath named = named_path(path);
+  const fs::path weights = weights_of(named, path, which);
   if (!io::is_there(weights.string())) {
     throw Error(Failure::deck, path + ": no trained weights at " + weights.string() +
                                    "; give a run's folder, a weights file, a checkpoint, a Hugging Face folder (with "
                                    "config.json), or a deck that was trained");
   }
   const fs::path folder = folder_of(weights);
-  return {folder.string(), weights.string(), first_of(folder, {kDeckFile}),
-          first_of(folder, {kTokenizerFile, kTokenizerModelFile})};
+  std::string tokenizer;
+  if (named.kind == NamedPath::Kind::run) tokenizer = first_of(named.path, {kTokenizerFile, kTokenizerModelFile});
+  if (tokenizer.empty()) tokenizer = first_of(folder, {kTokenizerFile, kTokenizerModelFile});
+  return {folder.string(), weights.string(), first_of(folder, {kDeckFile}), tokenizer};
+}
+
+std::string checkpoints_of(const std::string& path) noexcept {
+  try {
+    const NamedPath named = named_path(path);
+    std::string names;
+    if (named.kind != NamedPath::Kind::run) return names;
+    for (const auto& folder : io::checkpoints_in(named.path)) names += folder + '\n';
+    return names;
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+void require_removed(dist::Communicator& comm, const std::string& path, const std::string& read, int attempt,
+                     const Error& problem) {
+  if (!problem.seen_by_all_ranks() && comm.size() > 1) throw problem;
+  std::error_code unknown;
+  const bool gone = comm.rank() == 0 && !fs::exists(read, unknown) && !unknown;
+  if (!dist::broadcast_value(comm, gone && !path.starts_with(read))) throw problem;
+  if (attempt < kMostReads) return;
+  throw Error(Failure::input,
+              fmt::format("{}: {} checkpoints in turn were removed while they were read; its trainer saves and removes "
+                          "them faster than that: raise its checkpoint.keep, or read a copy",
+                          path, attempt),
+              Error::Seen::by_all_ranks);
 }
 
 namespace {

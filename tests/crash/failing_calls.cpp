@@ -75,8 +75,18 @@ void kill_siblings() {
   }
 }
 
+/// A path through a descriptor of this process, as "/proc/self/fd/7/state.h5", by the folder's name.
+std::string without_descriptor(const std::string& path) {
+  const std::string begin = "/proc/self/fd/";
+  if (path.rfind(begin, 0) != 0) return path;
+  char* rest = nullptr;
+  const auto file = static_cast<int>(std::strtol(path.c_str() + begin.size(), &rest, 10));
+  return path_of(file) + rest;
+}
+
 /// Counts the call; true, with errno, where it is to fail.
-bool fails(const char* call, const std::string& path) {
+bool fails(const char* call, const std::string& given) {
+  const std::string path = without_descriptor(given);
   const std::string under = setting("KOZERO_CALLS_UNDER");
   const bool is_parent = path + "/" == under.substr(0, under.find_last_of('/') + 1) && std::strcmp(call, "fsync") == 0;
   if (under.empty() || (path.find(under) == std::string::npos && (!is_parent || calls == 0))) return false;
@@ -121,21 +131,21 @@ using OpenAt = int(int, const char*, int, ...);
 extern "C" {
 
 // NOLINTBEGIN: the names and types are libc's
-#define KOZERO_OPEN(name)                                        \
-  int name(const char* path, int flags, ...) {                   \
-    va_list arguments;                                           \
-    va_start(arguments, flags);                                  \
-    const mode_t mode = mode_after(flags, arguments);            \
-    va_end(arguments);                                           \
-    return open_as<Open>(#name, path, flags, mode);              \
+#define KOZERO_OPEN(name)                             \
+  int name(const char* path, int flags, ...) {        \
+    va_list arguments;                                \
+    va_start(arguments, flags);                       \
+    const mode_t mode = mode_after(flags, arguments); \
+    va_end(arguments);                                \
+    return open_as<Open>(#name, path, flags, mode);   \
   }
-#define KOZERO_OPENAT(name)                                      \
-  int name(int folder, const char* path, int flags, ...) {       \
-    va_list arguments;                                           \
-    va_start(arguments, flags);                                  \
-    const mode_t mode = mode_after(flags, arguments);            \
-    va_end(arguments);                                           \
-    return open_as<OpenAt>(#name, path, flags, mode, folder);    \
+#define KOZERO_OPENAT(name)                                   \
+  int name(int folder, const char* path, int flags, ...) {    \
+    va_list arguments;                                        \
+    va_start(arguments, flags);                               \
+    const mode_t mode = mode_after(flags, arguments);         \
+    va_end(arguments);                                        \
+    return open_as<OpenAt>(#name, path, flags, mode, folder); \
   }
 KOZERO_OPEN(open)
 KOZERO_OPEN(open64)

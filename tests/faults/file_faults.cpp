@@ -1,16 +1,26 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// file_faults.cpp: a library to preload: a disk that is full for a while, one that hangs, one without locks.
+// file_faults.cpp: a library to preload: a disk that is full for a while, one that hangs, one without locks; a trainer
+// that removes a checkpoint while it is read; damaged memory; no MPI.
 //   KOZERO_FULL_WHILE      a file; while it is there, write() to a path that ends in KOZERO_FULL_PATH takes 20 bytes
 //   and
 //                          then fails with ENOSPC
 //   KOZERO_SLOW_FSYNC      fsync() of a path that holds this text waits KOZERO_SLOW_SECONDS first
 //   KOZERO_NO_LOCKS        set: flock() of a file called lock fails with ENOLCK
+//   KOZERO_REMOVE_AT       "N PATH": before the N-th open() of a path that ends in PATH the folder of that path gets
+//   the
+//                          name of one that is being removed
+//   KOZERO_DAMAGE_AT       in fsync() of a path that holds this text the heap is damaged, on rank KOZERO_DAMAGE_RANK
+//   KOZERO_NO_MPI          set: MPI_Init_thread() ends the process with status 99
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -35,6 +45,31 @@ Function* next(const char* name) {
 
 thread_local bool full = false;  // the first bytes of the line went in
 
+void remove_folder_of(const std::string& path) {
+  static std::atomic<int> opens = 0;
+  const std::string when = setting("KOZERO_REMOVE_AT");
+  if (when.empty() || !path.ends_with(when.substr(when.find(' ') + 1))) return;
+  if (++opens != std::atoi(when.c_str())) return;
+  const std::string folder = path.substr(0, path.find_last_of('/'));
+  static_cast<void>(std::rename(folder.c_str(), (folder + ".partial").c_str()));
+}
+
+/// The C library finds that it frees memory twice, and aborts.
+void damage_heap() {
+  const char* rank = std::getenv("PMI_RANK");
+  if (setting("KOZERO_DAMAGE_RANK") != (rank == nullptr ? "0" : rank)) return;
+  void* volatile memory = std::malloc(24);
+  std::free(memory);
+  std::free(memory);
+}
+
+template <class Function>
+int open_as(const char* name, const char* path, int flags, va_list arguments) {
+  remove_folder_of(path);
+  const mode_t mode = (flags & O_CREAT) != 0 ? static_cast<mode_t>(va_arg(arguments, int)) : 0;
+  return next<Function>(name)(path, flags, mode);
+}
+
 }  // namespace
 
 extern "C" {
@@ -56,7 +91,30 @@ ssize_t write(int file, const void* bytes, size_t count) {
   return -1;
 }
 
+int open(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const int file = open_as<int(const char*, int, ...)>("open", path, flags, arguments);
+  va_end(arguments);
+  return file;
+}
+
+int open64(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const int file = open_as<int(const char*, int, ...)>("open64", path, flags, arguments);
+  va_end(arguments);
+  return file;
+}
+
+int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  if (!setting("KOZERO_NO_MPI").empty()) _exit(99);
+  return next<int(int*, char***, int, int*)>("MPI_Init_thread")(argc, argv, required, provided);
+}
+
 int fsync(int file) {
+  const std::string damaged = setting("KOZERO_DAMAGE_AT");
+  if (!damaged.empty() && path_of(file).find(damaged) != std::string::npos) damage_heap();
   const std::string slow = setting("KOZERO_SLOW_FSYNC");
   if (!slow.empty() && path_of(file).find(slow) != std::string::npos) {
     sleep(static_cast<unsigned>(std::atoi(setting("KOZERO_SLOW_SECONDS").c_str())));

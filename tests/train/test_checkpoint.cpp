@@ -212,7 +212,7 @@ void check_restart(const TinyRun& run, const std::string& path, dist::Communicat
   CHECK(saver.asynchronous() == run.staged);
   io::CheckpointRecord record = record_of(2);
   record.loss_scale = continuous.engine().loss_scaler().state();
-  saver.begin({path, record, {}, 0});
+  saver.begin({std::make_shared<io::HeldFolder>(path, nullptr), record, {}, 0});
   const TinyResult wanted = continuous.result_of_steps(3, 5);  // beside the writing, where that is asynchronous
   const auto report = saver.wait();
   REQUIRE(report);
@@ -298,7 +298,7 @@ TEST_CASE("what is saved is the state at begin(), whatever training does to it w
       training.result_of_steps(1, 1);
       train::CheckpointSaver saver(training.engine(), training.engine().staging(),
                                    dist::make_control_communicator(handle, 60.0));
-      saver.begin({folder / name, record_of(1), {}, 0});
+      saver.begin({std::make_shared<io::HeldFolder>(folder / name, nullptr), record_of(1), {}, 0});
       int wrong = 0;
       number_elements(training, true, wrong);
       datasets = io::verify_checkpoint(comm, saver.wait()->folder).datasets;
@@ -316,10 +316,10 @@ TEST_CASE("a save that fails beside the training is reported to every rank when 
     train::CheckpointSaver saver(training.engine(), training.engine().staging(),
                                  dist::make_control_communicator(handle, 60.0));
     CHECK(!saver.ended(comm));
+    const auto run_folder = std::make_shared<io::HeldFolder>(folder.path(), nullptr);
     for (const bool exists : {false, true}) {
-      saver.begin({folder.path(), record_of(7), {}, 0});
-      CHECK(saver.under_way());
-      CHECK_THROWS_WITH(saver.begin({folder.path(), record_of(8), {}, 0}), ContainsSubstring("under way"));
+      saver.begin({run_folder, record_of(7), {}, 0});
+      CHECK_THROWS_WITH(saver.begin({run_folder, record_of(8), {}, 0}), ContainsSubstring("under way"));
       auto report = saver.ended(comm);
       while (!report) report = saver.ended(comm);
       CHECK(report->problem.has_value() == exists);

@@ -259,7 +259,7 @@ void take_leg(TinyRun run, const Leg& leg, std::int64_t first, const std::string
                                       .model = "{}",
                                       .tokenizer = "none",
                                       .loss_scale = training.engine().loss_scaler().state()};
-    saver.begin({run_folder, record, {}, 0});
+    saver.begin({std::make_shared<io::HeldFolder>(run_folder, nullptr), record, {}, 0});
     add_bits(steps, training.result_of_steps(leg.last + 1, leg.last + 1));  // beside the writing, where that is staged
     const auto report = saver.wait();
     REQUIRE(report);

@@ -18,6 +18,7 @@
 #include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/tensor_groups.hpp"
+#include "io/run/run_folder.hpp"
 #include "io/text/tokenizer.hpp"
 
 namespace kozero::train {
@@ -146,7 +147,7 @@ std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const 
 // The saver thread calls neither Kokkos nor the training's communicator, and changes no bit of the training.
 
 struct SaveOrder {
-  std::string run_folder;
+  std::shared_ptr<const io::HeldFolder> run_folder;
   io::CheckpointRecord record;
   std::map<std::string, std::string> texts;  ///< small files, written by rank 0
   std::int64_t keep = 0;                     ///< number of checkpoints to keep; 0: all

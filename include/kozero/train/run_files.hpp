@@ -19,6 +19,7 @@ namespace kozero::train {
 
 using io::kDeckFile;
 inline constexpr const char* kWeightsFile = "weights.h5";
+inline constexpr int kMostReads = 20;  ///< of checkpoints that are removed while they are read
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
 inline constexpr const char* kTokenizerModelFile =
     "tokenizer.model";  ///< replaces tokenizer.json for a SentencePiece model
@@ -30,8 +31,8 @@ std::vector<DeviceRange> shards_of(const dist::DistributedArray<float>& master);
 /// one writer.
 std::vector<DeviceRange> owned_shards(const dist::DistributedArray<float>& master);
 
-/// Writes every rank's shards. Collective. Throws Error(write).
-void save_weights(const std::string& path, const Engine& engine, dist::Communicator& comm,
+/// Writes every rank's shards to kWeightsFile in the folder. Collective. Throws Error(write).
+void save_weights(const io::HeldFolder& folder, const Engine& engine, dist::Communicator& comm,
                   const io::WeightsDescription& description);
 
 /// Fills every rank's shards and publishes them. Collective. Throws Error(input).
@@ -66,9 +67,48 @@ struct RunFiles {
 /// lowest validation loss.
 enum class Which { latest, best };
 
-/// The files of a run, a weights file or a checkpoint. Which::best is for runs. Throws Error(deck) saying what is
-/// missing and how to make it.
+/// The files of a run (the tokenizer's is the run's own), a weights file or a checkpoint. Which::best is for runs.
+/// Throws Error(deck) saying what is missing and how to make it.
 RunFiles find_run(const std::string& path, Which which = Which::latest);
+
+// Reading a run beside its trainer, which removes older checkpoints.
+//   read_newest(comm, "runs/x", [&] { return source.path; }, [&] { load(source); }, [&] { source = find(); });
+// If reading fails and the checkpoint is not there any more, the next newest is found and read.
+
+/// The names of the checkpoints of the run that `path` names; "" if it names no run. Throws nothing. One process.
+std::string checkpoints_of(const std::string& path) noexcept;
+
+/// Calls find() again as long as it fails and the run's checkpoints changed meanwhile. One process.
+template <class Find>
+auto find_beside_trainer(const std::string& path, const Find& find) {
+  for (int attempt = 1;; ++attempt) {
+    const std::string before = checkpoints_of(path);
+    try {
+      return find();
+    } catch (const Error&) {
+      if (attempt == kMostReads || checkpoints_of(path) == before) throw;
+    }
+  }
+}
+
+/// Throws `problem`, which a read of the checkpoint `read` met, unless `path` names a run whose trainer has removed
+/// that checkpoint meanwhile; the last of kMostReads attempts fails. Collective.
+void require_removed(dist::Communicator& comm, const std::string& path, const std::string& read, int attempt,
+                     const Error& problem);
+
+/// Calls read(), then, while the checkpoint found() is removed meanwhile, find_next() and read() again. Collective.
+template <class Found, class Read, class FindNext>
+void read_newest(dist::Communicator& comm, const std::string& path, const Found& found, const Read& read,
+                 const FindNext& find_next) {
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return read();
+    } catch (const Error& problem) {
+      require_removed(comm, path, found(), attempt, problem);
+    }
+    find_next();
+  }
+}
 
 // The point from which a run starts, by checkpoint.resume.
 //   none   from the beginning, in a new folder

@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: The KoZeRO authors
+# SPDX-License-Identifier: Apache-2.0
+"""test_damage.py CASE KOZERO MPIEXEC PRELOAD DECK: runs whose memory or files are damaged, and commands without MPI. Each
+function below whose docstring begins "case:" is a case. Exit status 0: all as expected.
+"""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+from run_case import FOREVER, run_one_case
+
+
+def aborted(case):
+    """case: an abort of a rank's own is reported by that rank, with the signal, and the next start tells of it."""
+    damaged = {"LD_PRELOAD": case.options.preload, "KOZERO_DAMAGE_AT": "step_000000003"}
+    for kind, ranks, whom in (("damage", 1, 0), ("damage", 2, 0), ("damage", 2, 1), ("signal", 1, 0), ("signal", 2, 1)):
+        case.clear()
+        name = f"{kind} on rank {whom} of {ranks}"
+        settings = [FOREVER, "checkpoint.every=3", "comm.timeout_s=20"]
+        if kind == "damage":
+            job = case.start(*settings, ranks=ranks, KOZERO_DAMAGE_RANK=str(whom), **damaged)
+        else:
+            job = case.start(*settings, ranks=ranks)
+            case.wait_for_steps(job)
+            os.kill(job.ranks()[whom], signal.SIGABRT)
+        status, said = job.end()
+        case.expect(status not in (0, "it hangs"), f"{name}: status {status}", said)
+        where = r"ended by SIGABRT \((step \d+, )?[a-z_]+" if kind == "damage" else "ended by SIGABRT "
+        case.expect_said(rf"^\[rank {whom}\] error: rank {whom} {where}", said, name)
+        case.expect(len(re.findall(r"^\[rank \d\] error: ", said, re.M)) == 1, f"{name}: not one line", said)
+        if kind == "damage":
+            case.expect("double free" in said, f"{name}: the C library's own words", said)
+        now = case.status()
+        case.expect(now["state"] == "failed" and f"rank {whom} ended by SIGABRT" in now["why"], f"{name}: {now}", said)
+        case.expect_end(case.start("run.steps=6", "checkpoint.every=3", "checkpoint.resume=auto", ranks=1), (0, 2),
+                        rf"^note         the run before ended at step \d+: rank {whom} on host .*: rank {whom} ended by SIGABRT",
+                        f"{name}: the next start")
+
+
+def metrics(case):
+    """case: a resume keeps a damaged metrics.jsonl under another name, and says so; of an empty one it says that it was empty."""
+    auto = ["checkpoint.every=2", "checkpoint.resume=auto"]
+    path = case.run / "metrics.jsonl"
+    case.expect_end(case.start("run.steps=4", *auto, ranks=1), 0, "output in", "a run")
+    whole = path.read_bytes()
+    for content, lines, kept, name in ((bytes(range(256)) * 40, "41 of its 41", [], "metrics.jsonl.old"),
+                                       (b"\0" * 4096, "1 of its 1", [], "metrics.jsonl.old-2"),
+                                       (whole.replace(b"{", b"#", 1), "1 of its 4", [2, 3, 4], "metrics.jsonl.old-3")):
+        path.write_bytes(content)
+        newest = int(case.checkpoints()[-1].removeprefix("step_"))
+        said = case.expect_end(case.start(f"run.steps={newest + 2}", *auto, ranks=1), 0,
+                               rf"^warning      run/metrics.jsonl: {lines} lines are not metrics: it is kept as run/{name}, and "
+                               r"the other lines go on here$", name)
+        case.expect((case.run / name).exists() and (case.run / name).read_bytes() == content, f"{name} is not what it was", said)
+        case.expect(case.steps() == [*kept, newest + 1, newest + 2], f"{name}: {case.steps()}", said)
+    newest = int(case.checkpoints()[-1].removeprefix("step_"))
+    path.write_bytes(b"")
+    newest = int(case.checkpoints()[-1].removeprefix("step_"))
+    case.expect_end(case.start(f"run.steps={newest + 2}", *auto, ranks=1), 0,
+                    rf"^warning      run/metrics.jsonl was empty: the metrics of steps 1 to {newest} are missing$", "empty")
+    # A line that was cut off by a kill, and later steps, are dropped as ever.
+    rows = path.read_bytes()
+    path.write_bytes(rows + rows.splitlines()[-1][:30])
+    said = case.expect_end(case.start(f"run.steps={newest + 4}", *auto, ranks=1), 0, "output in", "a cut line")
+    case.expect("metrics.jsonl.old" not in said and "warning" not in said, "a cut line: a warning", said)
+
+
+def offload(case):
+    """case: a file of state on disk that is damaged is named, whether the loss shows it or not."""
+    for content, ranks, stage in ((b"\xff", 1, 0), (b"\0", 2, 3), (b"\xff", 2, 1)):
+        case.clear()
+        name = f"{content} on {ranks} ranks, stage {stage}"
+        parameters = ["zero.offload_parameters=disk"] if stage == 3 else []
+        job = case.start(FOREVER, f"zero.stage={stage}", "zero.offload_optimizer=disk", *parameters, "comm.timeout_s=20", ranks=ranks)
+        case.wait_for_steps(job, 5)
+        pid = job.ranks()[-1]
+        os.kill(pid, signal.SIGSTOP)
+        files = [path for path in pathlib.Path(f"/proc/{pid}/fd").iterdir() if ".kozero-offload-" in os.readlink(path)]
+        case.expect(files, f"{name}: no file of state on disk")
+        for path in files:
+            path.open("r+b").write(content * 4096)
+        os.kill(pid, signal.SIGCONT)
+        said = case.expect_end(job, 3, rf"^\[rank \d\] error: .* of rank {ranks - 1} in run: its file on disk \(zero.offload_\*\) was changed or "
+                               r"damaged after the last update wrote it; resume from", name)
+        case.expect("optim.lr" not in said, f"{name}: advice on the learning rate", said)
+
+
+def leftovers(case):
+    """case: what a rank that was killed while it wrote status.json left is removed by the next start, and nothing else."""
+    auto = ["checkpoint.every=2", "checkpoint.resume=auto"]
+    case.expect_end(case.start("run.steps=2", *auto, ranks=1), 0, "output in", "a run")
+    left = [f"{file}.a-host.b.{number}{end}" for file in ("status.json", "ranks.json") for number in (7, 123456)
+            for end in ("", ".partial")]
+    own = ["status.json.old", "status.json.notes", "my.status.json.12"]
+    for name in left + own:
+        (case.run / name).write_text("{")
+    case.expect_end(case.start("run.steps=4", *auto, ranks=1), 0, "output in", "a resume")
+    names = {path.name for path in case.run.iterdir()}
+    case.expect(not names & set(left), f"left: {names & set(left)}")
+    case.expect(names >= set(own), f"the user's files are gone: {set(own) - names}")
+
+
+def without_mpi(case):
+    """case: help, and commands of one process, do not start MPI; the others do."""
+    none = {**os.environ, "LD_PRELOAD": case.options.preload, "KOZERO_NO_MPI": "1"}
+
+    def status(*arguments):
+        done = subprocess.run([case.options.kozero, *arguments], cwd=case.folder, env=none, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    for arguments in ((), ("help",), ("--help",), ("-h",), ("--version",), ("keys",), ("keys", "zero"), ("completion", "bash"),
+                      ("train", "--help"), ("plot", "--help"), ("keys", "--help"), ("export", "-h")):
+        came, said = status(*arguments)
+        case.expect(came == 0 and said, f"{arguments}: status {came}", said)
+    came, said = status("trian", case.options.deck)
+    case.expect(came == 2 and "did you mean train?" in said, f"an unknown command: status {came}", said)
+    came, said = status("plot", "nothing")
+    case.expect(came == 2 or came == 3, f"plot without its file: status {came}", said)
+    came, said = status("train", case.options.deck)
+    case.expect(came == 99, f"train: status {came}, wanted that of MPI_Init_thread", said)
+    # Of several processes one prints.
+    done = subprocess.run([*case.options.mpiexec.split(), "-n", "2", case.options.kozero, "help"], capture_output=True, text=True, check=False)
+    case.expect(done.returncode == 0 and done.stdout.count("usage: kozero COMMAND") == 1, f"two: {done.returncode}", done.stdout)
+
+
+run_one_case(globals())
