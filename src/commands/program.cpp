@@ -30,6 +30,7 @@
 #include "kernels/matmul/product_tuning.hpp"
 #include "src/commands/gpu_driver.hpp"
 #include "src/commands/program.hpp"
+#include "src/commands/stop_signals.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -290,7 +291,9 @@ int status_of_program(int argc, char** argv, void (*run)(const Environment&, con
     if (!needs_mpi(arguments)) return status_of(run, Environment(Environment::WithoutMpi()), arguments);
     await_stop_signals(arguments);
     const Environment environment(&argc, &argv, timeout_asked(argv));
-    report_terminate(environment.rank(), environment.size() > 1 ? Environment::abort : nullptr);
+    void (*const end)(int status) = environment.size() > 1 ? Environment::abort : nullptr;
+    report_terminate(environment.rank(), end);
+    set_stop_actions({.rank = environment.rank(), .command = "", .end = end, .unanswered = {}});
     return status_of(run, environment, arguments);
   } catch (const Error& error) {  // MPI or the environment did not come up
     return reported_alone(error.exit_status(), error.what());
