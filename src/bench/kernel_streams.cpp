@@ -122,9 +122,10 @@ struct PlainLoops {
 
   [[nodiscard]] KOKKOS_FUNCTION static std::uint32_t halved(std::uint32_t word) { return (word & 0x007F007FU) | kHalf; }
 
-  /// On a host, for part `part` of the strips.
-  [[maybe_unused]] void run_part(std::int64_t part, std::uint32_t& sum) const {
-    std::uint32_t local = 0;
+  /// On a host, for part `part` of the strips. A template: nvcc warns of other host functions that it does not call.
+  template <class Sum>
+  void run_part(std::int64_t part, Sum& sum) const {
+    Sum local = 0;
     const std::int64_t end = std::min(chunks, (part + 1) * kChunksOfPart);
     for (std::int64_t chunk = part * kChunksOfPart; chunk < end; ++chunk) {
       read.for_each_chunk(chunk, [&](const std::uint32_t* words, std::int64_t extent) {
