@@ -25,4 +25,5 @@ if(NOT CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES)  # nor the folders that the host
 endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_EXTENSIONS OFF)
+set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # one runtime for a program and the libraries that it opens
 find_package(CUDAToolkit 12 REQUIRED)

@@ -66,8 +66,8 @@ inline std::int64_t cached_attention_workspace(const CacheShape& cache, std::int
 
 /// Copies the key and value heads of each row of qkv to its place in the cache.
 template <class Space, class T>
-void append_to_cache(const Space& space, const CachedHeads<T>& heads, const CacheShape& cache, MatrixIn<T> qkv,
-                     const RowPositions& row_positions, const AttentionShape& shape) {
+static void append_to_cache(const Space& space, const CachedHeads<T>& heads, const CacheShape& cache, MatrixIn<T> qkv,
+                            const RowPositions& row_positions, const AttentionShape& shape) {
   const std::int64_t dim = shape.head_dim;
   for_each_row(
       space, "kozero::append_to_cache", shape.batch, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
@@ -182,8 +182,8 @@ struct CachedChunks {
 
 /// y of one row and head: its chunks, each weighted by e^(its maximum - the largest) / the sum of all.
 template <class Space, class T>
-void add_chunks(const Space& space, Matrix<T> y, const CacheShape& cache, const RowPositions& row_positions,
-                const AttentionShape& shape, float* parts) {
+static void add_chunks(const Space& space, Matrix<T> y, const CacheShape& cache, const RowPositions& row_positions,
+                       const AttentionShape& shape, float* parts) {
   const std::int64_t dim = shape.head_dim;
   const std::int64_t extent = dim + kChunkSlots;
   for_each_row(

@@ -193,8 +193,8 @@ class TeamBackward {
 };
 
 template <class Space, class T>
-void attention_delta(const Space& space, Vector<float> delta, MatrixIn<T> dy, MatrixIn<T> y,
-                     const AttentionShape& shape) {
+static void attention_delta(const Space& space, Vector<float> delta, MatrixIn<T> dy, MatrixIn<T> y,
+                            const AttentionShape& shape) {
   for_each_row(
       space, "kozero::attention_backward::delta", shape.batch * shape.heads * shape.positions,
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {

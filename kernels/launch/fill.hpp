@@ -18,20 +18,20 @@ namespace kozero::kernels {
 // Elementwise, any extent. Runs on `space`; returns without fencing.
 
 template <class Space, class T>
-void fill(const Space& space, Vector<T> x, std::type_identity_t<T> value) {
+static void fill(const Space& space, Vector<T> x, std::type_identity_t<T> value) {
   const auto number = static_cast<float>(value);
   assign_elements(
       space, "kozero::fill", x, InputArrays<T, 0>(), KOKKOS_LAMBDA() { return number; });
 }
 
 template <class Space, class T>
-void scale(const Space& space, Vector<T> x, float factor) {
+static void scale(const Space& space, Vector<T> x, float factor) {
   assign_elements(
       space, "kozero::scale", x, inputs_of(Vector<const T>(x)), KOKKOS_LAMBDA(float v) { return factor * v; });
 }
 
 template <class Space>
-void add_into(const Space& space, Vector<float> y, Vector<const float> x) {
+static void add_into(const Space& space, Vector<float> y, Vector<const float> x) {
   require(y.extent(0) == x.extent(0), "add_into: y and x differ in extent");
   assign_elements(
       space, "kozero::add_into", y, inputs_of(Vector<const float>(y), x),
@@ -44,7 +44,7 @@ void add_into(const Space& space, Vector<float> y, Vector<const float> x) {
 // `space`; returns without fencing.
 
 template <class Space, class T, class From>
-void convert(const Space& space, Vector<T> y, Vector<From> x) {
+static void convert(const Space& space, Vector<T> y, Vector<From> x) {
   require(y.extent(0) == x.extent(0), "convert: x and y differ in extent");
   assign_elements(
       space, "kozero::convert", y, inputs_of(Vector<const From>(x)), KOKKOS_LAMBDA(float value) { return value; });
@@ -55,7 +55,7 @@ void convert(const Space& space, Vector<T> y, Vector<From> x) {
 // Runs on `space`; returns without fencing.
 
 template <class Space>
-void put_columns(const Space& space, Matrix<float> y, std::int64_t first, Matrix<const float> x) {
+static void put_columns(const Space& space, Matrix<float> y, std::int64_t first, Matrix<const float> x) {
   const auto columns = static_cast<std::int64_t>(x.extent(1));
   require(y.extent(0) == x.extent(0) && first + columns <= static_cast<std::int64_t>(y.extent(1)),
           "put_columns: x does not fit into y");
@@ -71,7 +71,7 @@ void put_columns(const Space& space, Matrix<float> y, std::int64_t first, Matrix
 // Its backward is a copy of the gradient, so there is none here. Runs on `space`; returns without fencing.
 
 template <class Space, class T>
-void residual_add(const Space& space, Vector<T> x, VectorIn<T> y) {
+static void residual_add(const Space& space, Vector<T> x, VectorIn<T> y) {
   require(x.extent(0) == y.extent(0), "residual_add: x and y differ in extent");
   assign_elements(
       space, "kozero::residual_add", x, inputs_of(VectorIn<T>(x), y),

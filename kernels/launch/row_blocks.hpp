@@ -236,8 +236,8 @@ KOKKOS_INLINE_FUNCTION void add_partials(const Team& team, float* out, const Par
 
 /// Writes each block's sums: sum k of block b has `columns` floats at partials + (b * kSums + k) * columns.
 template <int kSums, class Space, class Array, int kArrays, class Terms>
-void sum_blocks(const Space& space, const std::string& label, float* partials, const Rows<Array, kArrays>& rows,
-                std::int64_t columns, const Terms& terms) {
+static void sum_blocks(const Space& space, const std::string& label, float* partials, const Rows<Array, kArrays>& rows,
+                       std::int64_t columns, const Terms& terms) {
   const RowBlocks<kSums> blocks(rows.count);
   constexpr std::int64_t kTile = kColumnTile<Space, typename Array::Stored>;
   const std::int64_t tiles = (columns + kTile - 1) / kTile;
@@ -253,8 +253,8 @@ void sum_blocks(const Space& space, const std::string& label, float* partials, c
 
 /// Adds the blocks' sums in a fixed order and accumulates them into `out`.
 template <int kSums, class Space>
-void add_blocks(const Space& space, const std::string& label, const Kokkos::Array<Vector<float>, kSums>& out,
-                float* partials, std::int64_t blocks) {
+static void add_blocks(const Space& space, const std::string& label, const Kokkos::Array<Vector<float>, kSums>& out,
+                       float* partials, std::int64_t blocks) {
   const auto columns = static_cast<std::int64_t>(out[0].extent(0));
   constexpr std::int64_t kTile = kPartialTile<Space>;
   const std::int64_t tiles = (columns + kTile - 1) / kTile;

@@ -112,7 +112,7 @@ ProductShape product_shape(const C& c, Op op_a, const A& a, Op op_b, const B& b)
 
 /// c(m, n) = bias(n) + addend(m, n), each if present: the result for a zero inner extent.
 template <class Space, class Out, class In>
-void empty_product(const Space& space, const ProductShape& shape, Out* c, const In* bias, const Out* addend) {
+static void empty_product(const Space& space, const ProductShape& shape, Out* c, const In* bias, const Out* addend) {
   const std::int64_t columns = shape.n;
   for_each_element(
       space, "kozero::matmul::empty", shape.m * columns, KOKKOS_LAMBDA(std::int64_t i) {

@@ -9,7 +9,7 @@
 namespace kozero::kernels {
 
 template <class Space, class T>
-void bias_backward(const Space& space, Vector<float> dbias, Matrix<const T> dy, Vector<float> workspace) {
+static void bias_backward(const Space& space, Vector<float> dbias, Matrix<const T> dy, Vector<float> workspace) {
   require(dbias.extent(0) == dy.extent(1), "bias_backward: dbias (C) and dy (N, C) differ in C");
   add_row_sums<1>(
       space, "kozero::bias_backward", {dbias}, rows_of(dy),

@@ -40,8 +40,8 @@ KOKKOS_INLINE_FUNCTION float exp_below(float x, float largest) { return fast_exp
 
 /// Computes the losses only.
 template <class Space, class T>
-void cross_entropy_forward(const Space& space, Vector<float> losses, Matrix<T> logits, Vector<const Token> targets,
-                           std::int64_t vocabulary) {
+static void cross_entropy_forward(const Space& space, Vector<float> losses, Matrix<T> logits,
+                                  Vector<const Token> targets, std::int64_t vocabulary) {
   require_targets(losses, logits, targets, vocabulary);
   for_each_long_row(
       space, "kozero::cross_entropy_forward", static_cast<std::int64_t>(logits.extent(0)),
@@ -57,8 +57,8 @@ void cross_entropy_forward(const Space& space, Vector<float> losses, Matrix<T> l
 
 /// The losses, and scale times the gradient in place of the logits.
 template <class Space, class T>
-void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> logits, Vector<const Token> targets,
-                   std::int64_t vocabulary, float scale) {
+static void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> logits, Vector<const Token> targets,
+                          std::int64_t vocabulary, float scale) {
   require_targets(losses, logits, targets, vocabulary);
   const auto columns = static_cast<std::int64_t>(logits.extent(1));
   for_each_long_row(
@@ -101,8 +101,8 @@ struct LogitBlock {
 
 /// Adds a block's logits; the first block starts new statistics.
 template <class Space, class T>
-void add_to_softmax(const Space& space, const SoftmaxOfRows& softmax, Matrix<T> logits, Vector<const Token> targets,
-                    const LogitBlock& block, bool begins) {
+static void add_to_softmax(const Space& space, const SoftmaxOfRows& softmax, Matrix<T> logits,
+                           Vector<const Token> targets, const LogitBlock& block, bool begins) {
   require_targets(softmax.sum, logits, targets, block.count);
   for_each_long_row(
       space, "kozero::add_to_softmax", static_cast<std::int64_t>(logits.extent(0)),
@@ -125,7 +125,7 @@ void add_to_softmax(const Space& space, const SoftmaxOfRows& softmax, Matrix<T> 
 
 /// Computes the losses of rows whose blocks were all added.
 template <class Space>
-void put_losses(const Space& space, Vector<float> losses, const SoftmaxOfRows& softmax) {
+static void put_losses(const Space& space, Vector<float> losses, const SoftmaxOfRows& softmax) {
   for_each_element(
       space, "kozero::put_losses", static_cast<std::int64_t>(losses.extent(0)), KOKKOS_LAMBDA(std::int64_t n) {
         losses(n) = softmax.largest(n) - softmax.target(n) + Kokkos::log(softmax.sum(n));
@@ -134,8 +134,8 @@ void put_losses(const Space& space, Vector<float> losses, const SoftmaxOfRows& s
 
 /// Scale times the gradient in place of a block's logits.
 template <class Space, class T>
-void softmax_gradient(const Space& space, Matrix<T> logits, const SoftmaxOfRows& softmax, Vector<const Token> targets,
-                      const LogitBlock& block, float scale) {
+static void softmax_gradient(const Space& space, Matrix<T> logits, const SoftmaxOfRows& softmax,
+                             Vector<const Token> targets, const LogitBlock& block, float scale) {
   require_targets(softmax.sum, logits, targets, block.count);
   const auto columns = static_cast<std::int64_t>(logits.extent(1));
   for_each_long_row(

@@ -15,8 +15,8 @@
 namespace kozero::kernels {
 
 template <class Space, class T>
-void dropout(const Space& space, Matrix<T> x, Vector<const std::uint64_t> sample_ids, std::int64_t positions, float p,
-             std::uint64_t key) {
+static void dropout(const Space& space, Matrix<T> x, Vector<const std::uint64_t> sample_ids, std::int64_t positions,
+                    float p, std::uint64_t key) {
   const auto rows = static_cast<std::int64_t>(x.extent(0));
   const auto columns = static_cast<std::int64_t>(x.extent(1));
   require(p >= 0.0F && p < 1.0F, "dropout: p is not in [0, 1)");

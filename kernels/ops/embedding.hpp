@@ -34,8 +34,8 @@ struct TokenBlock {
 };
 
 template <class Space, class T>
-void embedding_forward(const Space& space, Matrix<T> x, Vector<const Token> tokens, MatrixIn<T> wte,
-                       std::int64_t first = 0) {
+static void embedding_forward(const Space& space, Matrix<T> x, Vector<const Token> tokens, MatrixIn<T> wte,
+                              std::int64_t first = 0) {
   const auto columns = static_cast<std::int64_t>(x.extent(1));
   const TokenBlock block{first, static_cast<std::int64_t>(wte.extent(0))};
   require(tokens.extent(0) == x.extent(0) && wte.extent(1) == x.extent(1),
@@ -50,8 +50,8 @@ void embedding_forward(const Space& space, Matrix<T> x, Vector<const Token> toke
 
 /// Adds the learned vector of position position_of(n) to row n.
 template <class Space, class T, class Positions>
-void add_positions(const Space& space, const std::string& label, Matrix<T> x, MatrixIn<T> wpe,
-                   const Positions& position_of) {
+static void add_positions(const Space& space, const std::string& label, Matrix<T> x, MatrixIn<T> wpe,
+                          const Positions& position_of) {
   const auto columns = static_cast<std::int64_t>(x.extent(1));
   for_each_row(
       space, label, static_cast<std::int64_t>(x.extent(0)),
@@ -132,8 +132,8 @@ KOKKOS_INLINE_FUNCTION void add_bucket(const Team& team, float* to, const T* fro
 }
 
 template <class Space, class T>
-void embedding_backward(const Space& space, Matrix<float> dwte, Matrix<const T> dx, Vector<const Token> tokens,
-                        std::int64_t first = 0) {
+static void embedding_backward(const Space& space, Matrix<float> dwte, Matrix<const T> dx, Vector<const Token> tokens,
+                               std::int64_t first = 0) {
   const auto columns = static_cast<std::int64_t>(dx.extent(1));
   const TokenBlock block{first, static_cast<std::int64_t>(dwte.extent(0))};
   require(tokens.extent(0) == dx.extent(0) && dwte.extent(1) == dx.extent(1),
@@ -173,7 +173,7 @@ KOKKOS_INLINE_FUNCTION void add_rows(const Team& team, float* to, const T* from,
 }
 
 template <class Space, class T>
-void position_backward(const Space& space, Matrix<float> dwpe, Matrix<const T> dx, std::int64_t positions) {
+static void position_backward(const Space& space, Matrix<float> dwpe, Matrix<const T> dx, std::int64_t positions) {
   const auto rows = static_cast<std::int64_t>(dx.extent(0));
   const auto columns = static_cast<std::int64_t>(dx.extent(1));
   require(dwpe.extent(1) == dx.extent(1) && static_cast<std::int64_t>(dwpe.extent(0)) >= positions,

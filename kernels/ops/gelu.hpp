@@ -30,14 +30,14 @@ KOKKOS_INLINE_FUNCTION float gelu_slope(float v) {
 }
 
 template <class Space, class T>
-void gelu_forward(const Space& space, Vector<T> y, VectorIn<T> x) {
+static void gelu_forward(const Space& space, Vector<T> y, VectorIn<T> x) {
   require(y.extent(0) == x.extent(0), "gelu_forward: y and x differ in extent");
   assign_elements(
       space, "kozero::gelu_forward", y, inputs_of(x), KOKKOS_LAMBDA(float v) { return gelu(v); });
 }
 
 template <class Space, class T>
-void gelu_backward(const Space& space, Vector<T> dx, VectorIn<T> dy, VectorIn<T> x) {
+static void gelu_backward(const Space& space, Vector<T> dx, VectorIn<T> dy, VectorIn<T> x) {
   require(dx.extent(0) == x.extent(0) && dy.extent(0) == x.extent(0), "gelu_backward: dx, dy and x differ in extent");
   assign_elements(
       space, "kozero::gelu_backward", dx, inputs_of(dy, x),

@@ -15,8 +15,8 @@
 namespace kozero::kernels {
 
 template <class Space, class T>
-void layernorm_forward(const Space& space, Matrix<T> y, Vector<float> mean, Vector<float> rstd, MatrixIn<T> x,
-                       VectorIn<T> gamma, VectorIn<T> beta, float eps) {
+static void layernorm_forward(const Space& space, Matrix<T> y, Vector<float> mean, Vector<float> rstd, MatrixIn<T> x,
+                              VectorIn<T> gamma, VectorIn<T> beta, float eps) {
   const auto rows = static_cast<std::int64_t>(x.extent(0));
   const auto columns = static_cast<std::int64_t>(x.extent(1));
   require(y.extent(0) == x.extent(0) && y.extent(1) == x.extent(1) && mean.extent(0) == x.extent(0) &&
@@ -42,8 +42,8 @@ void layernorm_forward(const Space& space, Matrix<T> y, Vector<float> mean, Vect
 
 /// The input's share of the backward.
 template <class Space, class T>
-void layernorm_add_dx(const Space& space, Matrix<T> dx, MatrixIn<T> dy, MatrixIn<T> x, VectorIn<T> gamma,
-                      Vector<const float> mean, Vector<const float> rstd) {
+static void layernorm_add_dx(const Space& space, Matrix<T> dx, MatrixIn<T> dy, MatrixIn<T> x, VectorIn<T> gamma,
+                             Vector<const float> mean, Vector<const float> rstd) {
   const auto columns = static_cast<std::int64_t>(x.extent(1));
   const float share = columns > 0 ? 1.0F / static_cast<float>(columns) : 0.0F;
   for_each_row(
@@ -67,9 +67,9 @@ void layernorm_add_dx(const Space& space, Matrix<T> dx, MatrixIn<T> dy, MatrixIn
 }
 
 template <class Space, class T>
-void layernorm_backward(const Space& space, Matrix<T> dx, Vector<float> dgamma, Vector<float> dbeta, MatrixIn<T> dy,
-                        MatrixIn<T> x, VectorIn<T> gamma, Vector<const float> mean, Vector<const float> rstd,
-                        Vector<float> workspace) {
+static void layernorm_backward(const Space& space, Matrix<T> dx, Vector<float> dgamma, Vector<float> dbeta,
+                               MatrixIn<T> dy, MatrixIn<T> x, VectorIn<T> gamma, Vector<const float> mean,
+                               Vector<const float> rstd, Vector<float> workspace) {
   require(dx.extent(0) == x.extent(0) && dx.extent(1) == x.extent(1) && dy.extent(0) == x.extent(0) &&
               dy.extent(1) == x.extent(1) && gamma.extent(0) == x.extent(1) && dgamma.extent(0) == x.extent(1) &&
               mean.extent(0) == x.extent(0) && rstd.extent(0) == x.extent(0),

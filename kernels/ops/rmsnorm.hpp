@@ -20,7 +20,8 @@ namespace kozero::kernels {
 // 2019, arXiv:1910.07467.
 
 template <class Space, class T>
-void rmsnorm_forward(const Space& space, Matrix<T> y, Vector<float> rstd, MatrixIn<T> x, VectorIn<T> gamma, float eps) {
+static void rmsnorm_forward(const Space& space, Matrix<T> y, Vector<float> rstd, MatrixIn<T> x, VectorIn<T> gamma,
+                            float eps) {
   const auto columns = static_cast<std::int64_t>(x.extent(1));
   require(y.extent(0) == x.extent(0) && y.extent(1) == x.extent(1) && rstd.extent(0) == x.extent(0) &&
               gamma.extent(0) == x.extent(1),
@@ -41,8 +42,8 @@ void rmsnorm_forward(const Space& space, Matrix<T> y, Vector<float> rstd, Matrix
 
 /// The input's share of the backward.
 template <class Space, class T>
-void rmsnorm_add_dx(const Space& space, Matrix<T> dx, MatrixIn<T> dy, MatrixIn<T> x, VectorIn<T> gamma,
-                    Vector<const float> rstd) {
+static void rmsnorm_add_dx(const Space& space, Matrix<T> dx, MatrixIn<T> dy, MatrixIn<T> x, VectorIn<T> gamma,
+                           Vector<const float> rstd) {
   const auto columns = static_cast<std::int64_t>(x.extent(1));
   const float share = columns > 0 ? 1.0F / static_cast<float>(columns) : 0.0F;
   for_each_row(
@@ -63,8 +64,8 @@ void rmsnorm_add_dx(const Space& space, Matrix<T> dx, MatrixIn<T> dy, MatrixIn<T
 }
 
 template <class Space, class T>
-void rmsnorm_backward(const Space& space, Matrix<T> dx, Vector<float> dgamma, MatrixIn<T> dy, MatrixIn<T> x,
-                      VectorIn<T> gamma, Vector<const float> rstd, Vector<float> workspace) {
+static void rmsnorm_backward(const Space& space, Matrix<T> dx, Vector<float> dgamma, MatrixIn<T> dy, MatrixIn<T> x,
+                             VectorIn<T> gamma, Vector<const float> rstd, Vector<float> workspace) {
   require(dx.extent(0) == x.extent(0) && dx.extent(1) == x.extent(1) && dy.extent(0) == x.extent(0) &&
               dy.extent(1) == x.extent(1) && gamma.extent(0) == x.extent(1) && dgamma.extent(0) == x.extent(1) &&
               rstd.extent(0) == x.extent(0),
@@ -115,8 +116,8 @@ void require_qk_norm(const std::string& label, const QkHeads& heads, const Qkv& 
 }
 
 template <class Space, class T>
-void qk_norm_forward(const Space& space, Matrix<T> y, Matrix<float> rstd, MatrixIn<T> x, QkVectorsIn<T> gamma,
-                     const QkHeads& heads, float eps) {
+static void qk_norm_forward(const Space& space, Matrix<T> y, Matrix<float> rstd, MatrixIn<T> x, QkVectorsIn<T> gamma,
+                            const QkHeads& heads, float eps) {
   require_qk_norm("qk_norm_forward", heads, x, rstd, gamma);
   require(y.extent(0) == x.extent(0) && y.extent(1) == x.extent(1), "qk_norm_forward: y and x differ in shape");
   const std::int64_t columns = heads.head_dim;
@@ -143,8 +144,8 @@ void qk_norm_forward(const Space& space, Matrix<T> y, Matrix<float> rstd, Matrix
 
 /// The input's share of the backward.
 template <class Space, class T>
-void qk_norm_dx(const Space& space, Matrix<T> dqkv, MatrixIn<T> x, Matrix<const float> rstd, QkVectorsIn<T> gamma,
-                const QkHeads& heads) {
+static void qk_norm_dx(const Space& space, Matrix<T> dqkv, MatrixIn<T> x, Matrix<const float> rstd,
+                       QkVectorsIn<T> gamma, const QkHeads& heads) {
   const std::int64_t columns = heads.head_dim;
   const float share = columns > 0 ? 1.0F / static_cast<float>(columns) : 0.0F;
   for_each_row(
@@ -165,8 +166,8 @@ void qk_norm_dx(const Space& space, Matrix<T> dqkv, MatrixIn<T> x, Matrix<const 
 
 /// The gradient of the gain from `count` heads, starting at `first`.
 template <class Space, class T>
-void qk_norm_dgamma(const Space& space, Vector<float> dgamma, Matrix<T> dqkv, MatrixIn<T> x, Matrix<const float> rstd,
-                    std::int64_t first, std::int64_t count, Vector<float> workspace) {
+static void qk_norm_dgamma(const Space& space, Vector<float> dgamma, Matrix<T> dqkv, MatrixIn<T> x,
+                           Matrix<const float> rstd, std::int64_t first, std::int64_t count, Vector<float> workspace) {
   const auto columns = static_cast<std::int64_t>(dgamma.extent(0));
   using Heads = PartsOfRows<T>;
   const auto heads_of = [=](const T* all) {

@@ -49,7 +49,8 @@ struct RopeFrequencies {
 
 /// Fills the tables (T, D/2); angles are in double.
 template <class Space>
-void rope_tables(const Space& space, Matrix<float> cosines, Matrix<float> sines, const RopeFrequencies& frequencies) {
+static void rope_tables(const Space& space, Matrix<float> cosines, Matrix<float> sines,
+                        const RopeFrequencies& frequencies) {
   const auto half = static_cast<std::int64_t>(cosines.extent(1));
   require(sines.extent(0) == cosines.extent(0) && sines.extent(1) == cosines.extent(1),
           "rope_tables: cosines and sines differ in shape");
@@ -86,9 +87,9 @@ KOKKOS_INLINE_FUNCTION void assign_halves(const Team& team, T* heads, std::int64
 
 /// Turns the heads by `direction` (1 or -1) times their angle; row n has position position_of(n).
 template <class Space, class T, class Positions>
-void rope_rotate(const Space& space, const std::string& label, Matrix<T> qkv, std::int64_t heads_to_rotate,
-                 Matrix<const float> cosines, Matrix<const float> sines, float direction,
-                 const Positions& position_of) {
+static void rope_rotate(const Space& space, const std::string& label, Matrix<T> qkv, std::int64_t heads_to_rotate,
+                        Matrix<const float> cosines, Matrix<const float> sines, float direction,
+                        const Positions& position_of) {
   const auto half = static_cast<std::int64_t>(cosines.extent(1));
   require(sines.extent(0) == cosines.extent(0) && sines.extent(1) == cosines.extent(1) &&
               heads_to_rotate * 2 * half <= static_cast<std::int64_t>(qkv.extent(1)),

@@ -14,7 +14,7 @@
 namespace kozero::kernels {
 
 template <class Space, class T>
-void swiglu_forward(const Space& space, Matrix<T> y, MatrixIn<T> gate_up) {
+static void swiglu_forward(const Space& space, Matrix<T> y, MatrixIn<T> gate_up) {
   const auto width = static_cast<std::int64_t>(y.extent(1));
   require(gate_up.extent(0) == y.extent(0) && gate_up.extent(1) == 2 * y.extent(1),
           "swiglu_forward: gate_up (N, 2F) does not fit y (N, F)");
@@ -28,7 +28,7 @@ void swiglu_forward(const Space& space, Matrix<T> y, MatrixIn<T> gate_up) {
 }
 
 template <class Space, class T>
-void swiglu_backward(const Space& space, Matrix<T> dgate_up, MatrixIn<T> dy, MatrixIn<T> gate_up) {
+static void swiglu_backward(const Space& space, Matrix<T> dgate_up, MatrixIn<T> dy, MatrixIn<T> gate_up) {
   const auto width = static_cast<std::int64_t>(dy.extent(1));
   require(gate_up.extent(0) == dy.extent(0) && gate_up.extent(1) == 2 * dy.extent(1) &&
               dgate_up.extent(0) == dy.extent(0) && dgate_up.extent(1) == 2 * dy.extent(1),

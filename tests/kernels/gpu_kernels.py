@@ -8,9 +8,11 @@
   gpu_kernels.py build/cuda/kozero-cuda build/cuda/kozero-bench-cuda --write   write gpu_kernels.txt anew
 
 It is always an error that a kernel spills, has a stack (unless it is named here), or is launched through constant
-memory: the host then copies its arguments before each launch and waits for the launch before. A GPU allocates registers
+memory: the host then copies its arguments before each launch and waits for the launch before. So is a KOKKOS_LAMBDA in a
+function template that the linker merges: nvcc keeps what copies such a lambda in each object file, so that another
+file's copy of the template calls a null pointer. Such templates are static. A GPU allocates registers
 in steps of 8 a thread and shared memory in steps of 128 bytes a block, so only another number of steps is a difference,
-and an error only with the table's compiler and architecture. Needs c++filt and cuobjdump (of the toolkit, or from cmake/install_nvidia_wheels.sh).
+and an error only with the table's compiler and architecture. Needs c++filt, nm and cuobjdump (of the toolkit, or from cmake/install_nvidia_wheels.sh).
 """
 
 import argparse
@@ -91,6 +93,15 @@ def kernels_of(programs):
     return {name: sorted(uses) for name, uses in kernels.items()}, forbidden, architectures
 
 
+def merged_lambdas(program):
+    """Functions with a KOKKOS_LAMBDA of which the linker keeps one copy for all object files."""
+    merged = [line for line in output("nm", "-C", program).splitlines()
+              if re.match(r"\S* [WVu] .*__nv_hdl_wrapper_t", line) and "(anonymous namespace)" not in line]
+    functions = {name for line in merged for name in re.findall(r"&\((?:void|bool|auto) (kozero::[\w:]+)", line)}
+    return [f"{name}: make this function static; its KOKKOS_LAMBDA is merged" for name in sorted(functions)] or (
+        [f"a KOKKOS_LAMBDA is merged: {merged[0]}"] if merged else [])
+
+
 def compiler_of(program):
     """The version of the nvcc that the program's build folder is configured for."""
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
@@ -136,6 +147,8 @@ def main():
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     kernels, forbidden, architectures = kernels_of(arguments.programs)
+    for program in arguments.programs:
+        forbidden += merged_lambdas(program)
     compiler = f"nvcc {compiler_of(arguments.programs[0])}, {architectures}"
     if arguments.write:
         write_table(compiler, kernels)

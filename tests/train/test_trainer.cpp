@@ -31,7 +31,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 /// Sets one weight of rank 0's first shard, on every rank's copy.
 void set_first_weight(TinyTraining& training, const dist::Communicator& comm, float value) {
   const auto mine = training.engine().master().shard(0);
-  if (comm.rank() == 0) mine(0) = value;
+  if (comm.rank() == 0) Kokkos::deep_copy(Kokkos::subview(mine, 0), value);  // also on a GPU
   training.engine().publish();
 }
 
