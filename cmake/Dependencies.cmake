@@ -6,6 +6,7 @@
 #   tomlplusplus::tomlplusplus  nlohmann_json::nlohmann_json  CLI11::CLI11  fmt::fmt  external::pcre2  external::xxhash
 #   external::sentencepiece  external::utf8proc
 #   with KOZERO_CUDA: CUDA::cublasLt, external::nccl
+#   with KOZERO_GPU_EMULATOR: external::zstd
 #   with KOZERO_CUDA or KOZERO_TESTS, where it is there: external::cudnn_frontend
 # What is missing stops the configuration, all of it at once, with the remedy. Nothing is downloaded here: kozero.sh
 # installs, and reads from missing.txt in the build folder what (name|Debian packages|Spack spec, one part a line).
@@ -80,6 +81,9 @@ endif()
 
 if(KOZERO_CUDA)
   include(NcclLibrary)
+endif()
+if(KOZERO_GPU_EMULATOR)
+  include(GpuEmulator)
 endif()
 if(KOZERO_CUDA OR KOZERO_TESTS)
   include(CudnnFrontend)

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// cublaslt_mock.cpp: the functions of cuBLASLt and of the CUDA runtime that the matrix product calls, on host memory.
+// cublaslt_mock.cpp: the functions of cuBLASLt that the matrix product calls.
 // It computes by plain loops (cublaslt_mock_product.hpp) and refuses what the manual forbids: operands whose layouts do
 // not fit, leading dimensions below the rows, pairs of types that are not in the manual's table, pointers less aligned
 // than the algorithm was chosen for, an auxiliary matrix whose leading dimension is no multiple of 8, a workspace that
@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <cuda_runtime_api.h>
 #include <string>
@@ -216,7 +215,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                               cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
                               const void* beta, const void* c, cublasLtMatrixLayout_t layout_c, void* d,
                               cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t* algo, void* workspace,
-                              std::size_t workspace_bytes, cudaStream_t) {
+                              std::size_t workspace_bytes, cudaStream_t stream) {
   return status_of([&] {
     const Problem problem{as<Operation>(operation), as<Layout>(layout_a), as<Layout>(layout_b), as<Layout>(layout_c),
                           as<Layout>(layout_d)};
@@ -229,19 +228,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
            "the workspace is too small or not on a multiple of 16 bytes");
     const Arrays arrays{a, b, c, d, *static_cast<const float*>(alpha), *static_cast<const float*>(beta)};
     check_pointers(problem, algorithm, arrays);
-    Computation(problem, algorithm, arrays, static_cast<float*>(workspace)).run();
+    compute(Computation(problem, algorithm, arrays, static_cast<float*>(workspace)), stream);
     ++computed[static_cast<cublasLtEpilogue_t>(problem.operation.epilogue)];
   });
 }
-
-cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
-  *memory = std::aligned_alloc(256, bytes);
-  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
-}
-cudaError_t cudaFree(void* memory) {
-  std::free(memory);
-  return cudaSuccess;
-}
-const char* cudaGetErrorString(cudaError_t) { return "the mock is out of memory"; }
 
 }  // extern "C"

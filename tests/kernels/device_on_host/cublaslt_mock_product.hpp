@@ -5,11 +5,10 @@
 //   algorithm 2   two sums (split K), through the workspace
 //   algorithm 3   one sum, last element first; 4: the same, by atomics in d
 #pragma once
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
-
-#include <kozero/core/precision.hpp>
 
 #include "cublaslt_mock_problem.hpp"
 
@@ -17,17 +16,19 @@ namespace kozero::cublaslt_mock {
 
 inline float element(cudaDataType_t type, const void* data, std::int64_t i) {
   if (type == CUDA_R_32F) return static_cast<const float*>(data)[i];
-  if (type == CUDA_R_16BF) return static_cast<float>(static_cast<const Bfloat16*>(data)[i]);
-  return static_cast<float>(static_cast<const Float16*>(data)[i]);
+  if (type == CUDA_R_16F) return static_cast<float>(static_cast<const _Float16*>(data)[i]);
+  return std::bit_cast<float>(static_cast<std::uint32_t>(static_cast<const std::uint16_t*>(data)[i]) << 16);
 }
 
 inline void store(cudaDataType_t type, void* data, std::int64_t i, float value) {
   if (type == CUDA_R_32F) {
     static_cast<float*>(data)[i] = value;
-  } else if (type == CUDA_R_16BF) {
-    static_cast<Bfloat16*>(data)[i] = static_cast<Bfloat16>(value);
+  } else if (type == CUDA_R_16F) {
+    static_cast<_Float16*>(data)[i] = static_cast<_Float16>(value);
   } else {
-    static_cast<Float16*>(data)[i] = static_cast<Float16>(value);
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t nearest = value != value ? 0x7FC00000U : bits + 0x7FFFU + (bits >> 16 & 1U);
+    static_cast<std::uint16_t*>(data)[i] = static_cast<std::uint16_t>(nearest >> 16);
   }
 }
 
@@ -37,11 +38,28 @@ struct Arrays {
   float alpha, beta;
 };
 
-/// One call of cublasLtMatmul().
+/// One call of cublasLtMatmul(), with copies of its descriptors.
 class Computation {
  public:
   Computation(const Problem& problem, const Algorithm& algorithm, const Arrays& arrays, float* workspace)
       : problem_(problem), operation_(problem.operation), algorithm_(algorithm), at_(arrays), workspace_(workspace) {}
+
+  /// Replaces each pointer by `f(pointer, bytes, written)`.
+  template <class F>
+  void translate(const F& f) {
+    at_.a = f(const_cast<void*>(at_.a), bytes_of(problem_.a), false);
+    at_.b = f(const_cast<void*>(at_.b), bytes_of(problem_.b), false);
+    at_.c = f(const_cast<void*>(at_.c), bytes_of(problem_.c), false);
+    at_.d = f(at_.d, bytes_of(problem_.d), true);
+    const std::int64_t element = width(problem_.d.type);
+    const std::int64_t vector = operation_.epilogue == CUBLASLT_EPILOGUE_BGRADB ? problem_.columns() : problem_.rows();
+    if (operation_.bias != nullptr) operation_.bias = f(operation_.bias, vector * element, has_sums(operation_.epilogue));
+    if (operation_.auxiliary != nullptr) {
+      const std::int64_t last = operation_.auxiliary_stride * (problem_.columns() - 1) + problem_.rows();
+      operation_.auxiliary = f(operation_.auxiliary, last * element, has_gelu(operation_.epilogue));
+    }
+    if (algorithm_.workspace > 0) workspace_ = static_cast<float*>(f(workspace_, static_cast<std::int64_t>(algorithm_.workspace), true));
+  }
 
   void run() const {
     if (has_sums(operation_.epilogue)) sum_operand();
@@ -115,11 +133,19 @@ class Computation {
     }
   }
 
-  const Problem& problem_;
-  const Operation& operation_;
-  const Algorithm& algorithm_;
+  static std::int64_t width(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
+  static std::int64_t bytes_of(const Layout& of) {
+    return of.columns == 0 ? 0 : (of.stride * (of.columns - 1) + of.rows) * width(of.type);
+  }
+
+  Problem problem_;
+  Operation operation_;
+  Algorithm algorithm_;
   Arrays at_;
   float* workspace_;
 };
+
+/// Runs the product when the stream comes to it (cuda_mock.cpp: at once).
+void compute(const Computation& computation, void* stream);
 
 }  // namespace kozero::cublaslt_mock

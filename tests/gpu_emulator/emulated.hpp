@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// emulated.hpp: what libcudart.so.13 offers to the other libraries of the emulation.
+#pragma once
+#include <cstddef>
+
+extern "C" {
+
+/// Calls `work(argument)` when the stream comes to it.
+void kozero_gpu_emulator_enqueue(void* stream, void (*work)(void*), void* argument);
+
+/// Where the host finds bytes of the device; stops the program if they are not in one allocation.
+void* kozero_gpu_emulator_bytes(void* device, std::size_t bytes, int written);
+
+/// Of options(): compute capability times 10, CUDA version of the driver.
+int kozero_gpu_emulator_capability();
+int kozero_gpu_emulator_driver();
+
+}  // extern "C"

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// streams.hpp: queues of operations that one thread executes, in any order that streams, events and the legacy default
+// stream allow. With `late`, nothing runs until the host waits or has been idle for a while, so that what the host
+// overwrites, frees or reads too early is wrong.
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "report.hpp"
+
+namespace kozero::gpu_emulator {
+
+struct Event {
+  std::uint64_t recorded = 0, completed = 0;
+  std::chrono::steady_clock::time_point at;
+};
+
+struct Operation {
+  std::function<void()> work;     ///< may be empty
+  std::function<bool()> may_run;  ///< asked again and again; empty: always
+  std::uint64_t order = 0;        ///< among all operations
+  bool of_host = false;           ///< a function of the host, on the thread for those
+};
+
+struct Stream {
+  bool waits_for_legacy = true;  ///< not made with cudaStreamNonBlocking
+  bool runs = false, destroyed = false;
+  int priority = 0;
+  std::deque<Operation> queue;
+};
+
+class Engine {
+ public:
+  static Engine& instance();
+
+  Stream* create(bool waits_for_legacy, int priority);
+  void destroy(Stream* stream);
+  [[nodiscard]] Stream* legacy() { return streams_.front().get(); }
+
+  void enqueue(Stream* stream, std::function<void()> work, bool of_host = false);
+  void enqueue_when(Stream* stream, std::function<bool()> may_run);
+
+  void record(Stream* stream, const std::shared_ptr<Event>& event);
+  void wait_event(Stream* stream, const std::shared_ptr<Event>& event);
+  bool reached(const std::shared_ptr<Event>& event);
+
+  void synchronize(Stream* stream);
+  void synchronize(const std::shared_ptr<Event>& event);
+  void synchronize_all();
+  bool idle(Stream* stream);
+
+ private:
+  Engine();
+  void push(Stream* stream, Operation operation);
+  void run();
+  void run_host_functions();
+  void finish(Stream* stream);
+  Stream* choose();
+  [[nodiscard]] bool may_begin(const Stream& stream) const;
+  void wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& done);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::deque<std::pair<Stream*, std::function<void()>>> host_functions_;
+  std::uint64_t last_order_ = 0;
+  int waiting_ = 0;  ///< threads of the host
+  Random random_;
+  std::thread::id executor_;
+};
+
+}  // namespace kozero::gpu_emulator

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// Kokkos Tools, https://kokkos.org/kokkos-core-wiki/ProgrammingGuide/Kokkos-Tools.html
+#include "tools.hpp"
+
+#include <cxxabi.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include "memory.hpp"
+
+namespace {
+
+constexpr std::size_t kLongestName = 90;
+thread_local std::string current;
+
+void begin(const char* name) { current = name == nullptr ? "" : name; }
+
+}  // namespace
+
+namespace kozero::gpu_emulator {
+
+std::string kernel_label(const std::string& name) {
+  if (!current.empty()) return current;
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> readable(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
+                                                        std::free);
+  const std::string text = readable ? readable.get() : name;
+  return text.size() > kLongestName ? text.substr(0, kLongestName) + "..." : text;
+}
+
+}  // namespace kozero::gpu_emulator
+
+extern "C" {
+
+struct Kokkos_Tools_ToolSettings {
+  bool requires_global_fencing;
+  bool padding[255];
+};
+/// Without this Kokkos waits for the device before each call.
+void kokkosp_request_tool_settings(std::uint32_t, Kokkos_Tools_ToolSettings* settings) {
+  settings->requires_global_fencing = false;
+}
+
+void kokkosp_begin_parallel_for(const char* name, std::uint32_t, std::uint64_t*) { begin(name); }
+void kokkosp_begin_parallel_reduce(const char* name, std::uint32_t, std::uint64_t*) { begin(name); }
+void kokkosp_begin_parallel_scan(const char* name, std::uint32_t, std::uint64_t*) { begin(name); }
+void kokkosp_end_parallel_for(std::uint64_t) { current.clear(); }
+void kokkosp_end_parallel_reduce(std::uint64_t) { current.clear(); }
+void kokkosp_end_parallel_scan(std::uint64_t) { current.clear(); }
+
+struct SpaceHandle {
+  char name[64];
+};
+void kokkosp_allocate_data(SpaceHandle, const char* label, const void* at, std::uint64_t) {
+  kozero::gpu_emulator::set_label(reinterpret_cast<std::uint64_t>(at), label);
+}
+
+}  // extern "C"
