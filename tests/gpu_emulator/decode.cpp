@@ -3,6 +3,7 @@
 // decode.cpp: PTX to Code. A kernel's code is followed by that of the functions it calls; each has registers and a
 // frame in local memory of its own, so functions cannot call themselves.
 #include <algorithm>
+#include <cstdio>
 #include <deque>
 
 #include "code.hpp"
@@ -10,6 +11,7 @@
 #include "operands.hpp"
 #include "report.hpp"
 #include "text.hpp"
+#include "warp.hpp"
 
 namespace kozero::gpu_emulator {
 namespace {
@@ -151,7 +153,34 @@ class Decoder : Operands {
 
   // ---- instructions ----------------------------------------------------------------------------------------------
 
+  /// Plants a fault into KoZeRO's own kernels, by options().drop and shift, and says so when it is first executed.
+  void mutate(Op& op) {
+    static std::int64_t barriers = 0, accesses = 0;
+    if (code_->name.find("kozero") == std::string::npos) return;
+    const bool in_memory = text_.find(".global.") != std::string::npos || text_.find(".shared.") != std::string::npos;
+    const bool plain = text_.find("ld.") != std::string::npos || text_.find("st.") != std::string::npos;
+    if (op.control == Control::barrier && op.immediate == 0 && ++barriers == options().drop) {
+      op.control = Control::none;
+      op.run = [](Warp&, const Op&, Mask) {};
+    } else if (in_memory && plain && ++accesses == options().shift) {
+      const std::string_view opcode = std::string_view(text_).substr(0, text_.find(' ', text_.find('.')));
+      op.immediate += op.count * bytes_of_type(opcode);
+    } else {
+      return;
+    }
+    static Handler mutated = nullptr;
+    static std::string name;
+    mutated = op.run;
+    name = text_ + " of " + code_->name;
+    op.run = [](Warp& warp, const Op& mutant, Mask mask) {
+      if (!name.empty()) std::fprintf(stderr, "gpu_emulator: mutant: %s\n", name.c_str());
+      name.clear();
+      mutated(warp, mutant, mask);
+    };
+  }
+
   void push(Op& op) {
+    if (options().drop + options().shift > 0) mutate(op);
     op.text = static_cast<std::uint32_t>(code_->texts.size());
     code_->texts.push_back(text_);
     code_->lines.push_back(line_);

@@ -22,7 +22,8 @@ constexpr int kMostLines = 40;
 
 Options read_options() {
   Options read;
-  const std::map<std::string, std::int64_t*> numbers = {{"memory_mib", &read.memory_mib}, {"idle_us", &read.idle_us}};
+  const std::map<std::string, std::int64_t*> numbers = {
+      {"memory_mib", &read.memory_mib}, {"idle_us", &read.idle_us}, {"drop", &read.drop}, {"shift", &read.shift}};
   const std::map<std::string, bool*> switches = {{"exact", &read.exact}, {"late", &read.late},
                                                  {"races", &read.races}, {"uninitialized", &read.uninitialized},
                                                  {"leaks", &read.leaks}, {"counts", &read.counts}};
@@ -45,7 +46,7 @@ Options read_options() {
     else
       stop("KOZERO_GPU_EMULATOR: " + setting +
            " is no setting; accepted are seed, exact, late, races, uninitialized, leaks, "
-           "counts, memory_mib, idle_us, capability, driver");
+           "counts, memory_mib, idle_us, capability, driver, drop, shift");
   }
   return read;
 }

@@ -19,6 +19,8 @@ struct Options {
   bool counts = false;              ///< launches and instructions are printed at the end
   std::int64_t memory_mib = 40960;  ///< of the device
   std::int64_t idle_us = 2000;      ///< after so long without a wait of the host, an operation runs by itself
+  std::int64_t drop = 0;            ///< the barrier of KoZeRO's kernels that is left out, from 1
+  std::int64_t shift = 0;           ///< the load or store whose address is an element too high
   int capability = 80;              ///< compute capability of the device, times 10
   int driver = 13000;               ///< CUDA version that the driver has
 };

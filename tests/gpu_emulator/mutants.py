@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The KoZeRO authors
+# SPDX-License-Identifier: Apache-2.0
+"""Mutants of KoZeRO's device code: in the PTX, a barrier is left out, or a load or store goes an element too high.
+
+  mutants.py BUILD [--each 6]     for each kernel test, N barriers and N accesses of its kernels that are executed
+
+A mutant is caught if the test fails or the emulator reports something. Prints each mutant and how it ended."""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+# Test program, its cases that run, and how far apart the accesses lie that are mutated.
+TESTS = (
+    ("test_attention", "attention agrees with plain loops*", 97),
+    ("test_row_kernels", "layernorm*,rmsnorm*,bias*,embedding*,rope*,swiglu*,qk_norm*", 31),
+    ("test_cross_entropy", "cross-entropy*", 23),
+    ("test_element_kernels", "*", 13),
+)
+
+
+def run(build, test, cases, mutant):
+    program = build / "tests" / "kernels" / test
+    environment = {**os.environ, "KOZERO_GPU_EMULATOR": f"seed=7,{mutant}", "OMP_NUM_THREADS": "1"}
+    try:
+        done = subprocess.run([str(HERE / "emulated.sh"), str(build / "gpu_emulator"), str(program), cases],
+                              capture_output=True, text=True, env=environment, timeout=120)
+    except subprocess.TimeoutExpired:
+        return "?", "caught: does not end"
+    text = done.stdout + done.stderr
+    planted = re.search(r"^gpu_emulator: mutant: (.*?) of (\S+)$", text, re.M)
+    if not planted:  # its kernel, or that path of it, does not run in these cases
+        return None, ""
+    finding = re.search(r"^gpu_emulator: (?!mutant)(\w+):", text, re.M)
+    how = f"caught: {finding.group(1)}" if finding else "caught: wrong values" if done.returncode else "SURVIVED"
+    kernel = re.search(r"\d\d?((?:attention|layernorm|rmsnorm|bias|embedding|rope|swiglu|qk_norm|cross|gelu|adamw|sgd)_?\w*?)(?:I|$)",
+                       planted.group(2))
+    return f"{planted.group(1)} of {kernel.group(1) if kernel else planted.group(2)[:60]}", how
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--each", type=int, default=6)
+    given = parser.parse_args()
+    build, all_mutants, survived = given.build.resolve(), 0, 0
+    for test, cases, stride in TESTS:
+        mutants = [f"drop={k}" for k in range(1, 3 * given.each)]
+        mutants += [f"shift={1 + k * stride}" for k in range(3 * given.each)]
+        executed = {"drop": 0, "shift": 0}
+        for mutant in mutants:
+            kind = mutant.split("=")[0]
+            planted, how = run(build, test, cases, mutant) if executed[kind] < given.each else (None, "")
+            if planted is None:
+                continue
+            executed[kind] += 1
+            all_mutants += 1
+            survived += how == "SURVIVED"
+            print(f"{test:22} {mutant:10} {how:22} {planted}", flush=True)
+    print(f"{all_mutants} mutants, {survived} survived")
+    sys.exit(1 if all_mutants == 0 else 0)
+
+
+if __name__ == "__main__":
+    main()
