@@ -60,7 +60,7 @@ configuration_failed() {
   die "configuring failed; the whole output is in build/$1/configure.log"
 }
 
-# Where nothing but Catch2 cannot be had, everything but the tests still works.
+# If only Catch2 cannot be had, everything but the tests still works.
 configure_without_tests() {
   local missing=$kRoot/build/$1/missing.txt
   [[ $(grep -c . "$missing") == 1 ]] && grep -q '^Catch2' "$missing" || return 1
@@ -122,7 +122,7 @@ share_compiler_cache() {
   export CCACHE_NAMESPACE
 }
 
-# build_target PRESET TARGET: says nothing where nothing is to be done.
+# build_target PRESET TARGET: prints nothing if nothing is to be done.
 build_target() {
   local build=$kRoot/build/$1
   share_compiler_cache
@@ -131,7 +131,7 @@ build_target() {
   ninja -C "$build" ${KOZERO_BUILD_JOBS:+-j "$KOZERO_BUILD_JOBS"} "$2" >&2 || die "the build failed (preset $1)"
 }
 
-# What `plot` draws with. Where it cannot be had, the command says so itself.
+# What `plot` draws with. If it cannot be had, the command says so itself.
 ensure_gnuplot() { command -v gnuplot >/dev/null || "$kRoot/cmake/install_packages.sh" gnuplot || true; }
 
 # ---- run --------------------------------------------------------------------------------------------------------------

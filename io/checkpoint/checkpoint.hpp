@@ -36,7 +36,7 @@ std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointConte
 
 /// Returns the bytes of the state. Collective; makes no MPI call but control messages. Throws Error(write), seen by all
 /// ranks, with path, reason, the bytes it takes and those free, and leaves nothing behind: where the disk is too full
-/// for it, before a byte is written; where a call fails; where the folder exists already. Rank 0 calls `may_publish`
+/// for it, before a byte is written; if a call fails or the folder exists already. Rank 0 calls `may_publish`
 /// before it makes the folder and before the folder gets its name; it throws to end the save.
 std::int64_t write_checkpoint(
     dist::Communicator& comm, const std::string& folder, const ParameterTable& table,

@@ -169,7 +169,7 @@ void check_offload(Deck& deck) {
 /// A run's folder is named in log lines, in the lines with which runs go on, and in scripts.
 void check_run_dir(const Deck& deck) {
   if (escaped(deck.run.dir) == deck.run.dir) return;
-  refuse_value(deck, "run.dir", "it holds a control character; accepted is a path without line breaks and the like");
+  refuse_value(deck, "run.dir", "it holds a control character; accepted: a path without control characters");
 }
 
 void need(const Deck& deck, const std::string& key) {

@@ -172,11 +172,11 @@ std::vector<DeckRow> train_rows() {
   using K = TrainKeys;
   return {
       first({"train.global_batch", kTrain<&K::global_batch>, from_to(1, kWide), "sequences per step, over all ranks",
-             "micro_batch * ranks * accumulate"}),
+             "none: give it, or accumulate"}),
       first({"train.micro_batch", kTrain<&K::micro_batch>, from_to(1, kWide),
              "sequences per forward pass of a rank; gradients are added in units of this many sequences"}),
       {"train.accumulate", kTrain<&K::accumulate>, from_to(1, kWide),
-       "micro-steps per step (gradient accumulation); instead of global_batch", "derived from global_batch"},
+       "micro-steps per step (gradient accumulation); instead of global_batch", "global_batch / (micro_batch * ranks)"},
       {"train.base_ranks", kTrain<&K::base_ranks>, from_to(1, kWide), "number of ranks that batch_scaling starts from"},
       {"train.batch_scaling", kTrain<&K::batch_scaling>, words({"none", "linear", "sqrt"}),
        "how global batch and learning rate grow with ranks / base_ranks"},

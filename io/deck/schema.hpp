@@ -56,7 +56,7 @@ struct Accepted {
 };
 
 /// What another value does to a run that resumes: nothing, or nothing that CheckpointRecord does not tell (model, data,
-/// exactness); other bits; other bits where the learning rate depends on the run's length.
+/// exactness); other bits; other bits if the learning rate depends on the run's length.
 enum class Effect { none, bits, length };
 
 struct DeckRow {
@@ -98,7 +98,7 @@ std::string accepted_values(const DeckRow& row);
 enum class Unit { none, mib, seconds, minutes };
 Unit unit_of(const DeckRow& row);
 
-/// The number that a text with a unit means for the row; nothing where it has no unit or is no such text.
+/// The number that a text with a unit means for the row; nothing if it has no unit or is no such text.
 std::optional<double> number_with_unit(const DeckRow& row, const std::string& text);
 
 /// "the preset's", "1e-4": what a missing key means.

@@ -67,7 +67,7 @@ std::optional<Repetition> repetition_at(const std::string& text, std::size_t wan
   return std::nullopt;
 }
 
-/// The length of the TOML string at the front of `text`, its quotes included; to the end where it is not closed.
+/// The length of the TOML string at the front of `text`, its quotes included; to the end if it is not closed.
 std::size_t string_length(std::string_view text) {
   const bool is_literal = text[0] == '\'';
   const std::string quotes(text.starts_with(is_literal ? "\'\'\'" : "\"\"\"") ? 3 : 1, text[0]);
@@ -86,7 +86,7 @@ std::size_t string_length(std::string_view text) {
 toml::table parsed(const std::string& text, const std::string& source) {
   if (const auto line = line_too_deep(text)) {
     refuse(source + ":" + std::to_string(*line), "",
-           "it nests more than " + std::to_string(kDeepest) + " deep; accepted are keys below a [section]");
+           "it nests more than " + std::to_string(kDeepest) + " deep; accepted: keys below a [section]");
   }
   try {
     return toml::parse(text);
@@ -359,7 +359,7 @@ void apply_given(const Given& given, Deck& deck) {
   if (given.name.empty() && is_section(given.section)) return;
   const DeckRow& row = row_of(given);
   const std::string what = row.key + " = " + shown(*given.value);
-  if (has_nul(*given.value)) refuse(given.origin, what, "it holds a NUL character; accepted is text without one");
+  if (has_nul(*given.value)) refuse(given.origin, what, "it holds a NUL character; accepted: text without one");
   const auto value = in_units_of(row, given.value);
   const bool stored = std::visit(Store{*value, row.accepted.takes_numbers()}, row.value_in(deck));
   if (!stored || !accepts(row, row.value_in(deck))) {

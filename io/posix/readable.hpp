@@ -49,11 +49,11 @@ std::string readable_seconds(double seconds);
 
 // The other way round: a number with a unit behind it, with a blank between them or none.
 
-/// Bytes of "512MiB", "1.5 GiB", "48GB"; nothing where the text is no such size. A unit is needed: B, KiB, MiB, GiB,
+/// Bytes of "512MiB", "1.5 GiB", "48GB"; nothing if the text is no such size. A unit is needed: B, KiB, MiB, GiB,
 /// TiB (powers of 1024) or KB, MB, GB, TB (powers of 1000).
 std::optional<double> bytes_of_text(std::string_view text);
 
-/// Seconds of "90s", "10min", "2h", "1.5 d"; nothing where the text is no such time. A unit is needed.
+/// Seconds of "90s", "10min", "2h", "1.5 d"; nothing if the text is no such time. A unit is needed.
 std::optional<double> seconds_of_text(std::string_view text);
 
 /// The text with blanks for line ends and other control characters.

@@ -28,7 +28,7 @@ class Log {
   /// Speaks to `terminal`. `interactive`: statuses are shown there.
   Log(std::ostream& terminal, bool interactive) : terminal_(&terminal), interactive_(interactive) {}
   /// Rank 0's on standard output, interactive where that is a terminal, or KOZERO_TERMINAL says how wide one is that a
-  /// launcher stands before; but not where NO_COLOR is set or TERM is "dumb".
+  /// launcher stands before; but not if NO_COLOR is set or TERM is "dumb".
   static Log on_standard_output();
   ~Log();
   Log(const Log&) = delete;

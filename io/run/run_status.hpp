@@ -80,7 +80,7 @@ class RunRecord {
   std::string before_;  // status.json of the run before, "" without one
 };
 
-/// How the newest run in the folder stands; its state is "" where status.json is absent or broken.
+/// The state of the newest run in the folder; "" if status.json is absent or broken.
 RunStatus status_of_run(const std::string& folder);
 
 /// A run has been at work in the folder: it has a log or a status.

@@ -72,7 +72,7 @@ struct Objection {
 };
 
 Objection not_text(const std::string& format, const std::string& remedy) {
-  return {format, format + ", not text; accepted are UTF-8 text files; " + remedy};
+  return {format, format + ", not text; accepted: UTF-8 text files; " + remedy};
 }
 
 /// Of bytes that are not UTF-8 from `at` on, in a file or its beginning.
@@ -90,6 +90,27 @@ bool is_json_lines(std::string_view head, const fs::path& path) {
   if (end == std::string_view::npos) return has_name;
   const std::string_view next = head.substr(std::min(head.find_first_not_of("\r\n", end), head.size()));
   return nlohmann::json::accept(head.substr(0, end)) && (has_name || next.starts_with('{'));
+}
+
+/// Whether a file begins like a JSON array of objects, as data sets of instructions do: `[`, then `{` and a key.
+bool is_json_array(std::string_view head) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  for (const std::string_view next : {"["sv, "{"sv, "\""sv}) {
+    head.remove_prefix(std::min(head.find_first_not_of(kSpace), head.size()));
+    if (!head.starts_with(next)) return false;
+    head.remove_prefix(1);
+  }
+  return true;
+}
+
+/// The keys of the first object in `line`, "messages, source"; "" if it is not whole.
+std::string keys_of(std::string_view line) {
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  std::vector<std::string> keys;
+  if (json.is_object()) {
+    for (const auto& [key, value] : json.items()) keys.push_back(key);
+  }
+  return keys.empty() ? "" : fmt::format("; its keys: {}", fmt::join(keys, ", "));
 }
 
 /// The format that a file's first bytes show, or nullptr.
@@ -110,12 +131,16 @@ Objection objection(const std::string& path) {
   const bool may_be_cut = extent == kBinaryProbe && extent - good < 4;
   const bool is_utf8 = bytes.find('\0') == std::string_view::npos && (good == extent || may_be_cut);
   if (is_utf8 && is_json_lines(bytes, path)) {
-    return not_text("JSON objects, one per line", "write their texts to one, for example: jq -r .text FILE >NEW");
+    return not_text("JSON objects, one per line", "write their texts to one, for example: jq -r .text FILE >NEW" +
+                                                      keys_of(bytes.substr(0, bytes.find('\n'))));
+  }
+  if (is_utf8 && is_json_array(bytes)) {
+    return not_text("a JSON array of objects", "write their texts to one, for example: jq -r '.[].text' FILE >NEW");
   }
   const Format* format = format_of(bytes);
   if (format != nullptr && (!is_utf8 || bytes.starts_with("%PDF-"))) return not_text(format->name, format->remedy);
   if (bytes.find('\0') != std::string_view::npos)
-    return {"binary", "not text: it holds a NUL byte; accepted are UTF-8 text files"};
+    return {"binary", "not text: it holds a NUL byte; accepted: UTF-8 text files"};
   return is_utf8 ? Objection() : not_utf8(bytes, good, 0);
 }
 

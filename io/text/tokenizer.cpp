@@ -27,7 +27,7 @@ constexpr std::int64_t kMaxFileBytes = std::int64_t{128} << 20;
   const std::array<std::string, 2> names = {"bytes", "bpe:4096"};
   const std::string near = nearest_name(spec, names.data(), names.data() + names.size());
   throw Error(Failure::deck,
-              "data.tokenizer = \"" + spec + "\": accepted are \"bytes\", \"bpe:N\" with N from " +
+              "data.tokenizer = \"" + spec + "\": accepted: \"bytes\", \"bpe:N\" with N from " +
                   std::to_string(kMinVocab) + " to " + std::to_string(kMaxVocab) +
                   ", or the path of a tokenizer.json or a SentencePiece model, which is beside the weights of a "
                   "published model: hf download openai-community/gpt2 tokenizer.json" +

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_kernels.cpp: the time of every kernel of a training step at a deck's shapes, beside what the machine can give.
 // Each round calls every kernel once, after two probes, of memory and of products in the first-level caches; medians
-// over the rounds are printed. A product's share is of its probe's rate; where there is no probe, of the fastest
+// over the rounds are printed. A product's share is of its probe's rate; without a probe, of the fastest
 // product's. The share of a kernel that moves bytes is of plain loops over equally many bytes, of which equally many
 // are read, overwritten and updated in place, timed after it in each round. The probe of memory would be a wrong
 // measure: a processor reads what it overwrites, which is not counted, and of small arrays writes stay in a cache. "of

@@ -160,7 +160,7 @@ class StagesBench {
 /// Whether seconds in a collective's calls are exposed: NCCL's calls return before the bytes have moved.
 bool tells_exposed(const std::string& backend) { return backend != "nccl"; }
 
-/// The row's median of such seconds, nothing where they are not known.
+/// The row's median of such seconds, nothing if they are not known.
 std::optional<double> known(const std::vector<double>& seconds, bool is_known) {
   return is_known ? std::optional(median(seconds)) : std::nullopt;
 }
@@ -219,7 +219,7 @@ nlohmann::ordered_json json_of(const std::array<Row, 4>& rows, const std::string
   return list;
 }
 
-/// Throws Error, seen by all ranks, where no stage could be measured or bits differ.
+/// Throws Error, seen by all ranks, if no stage could be measured or bits differ.
 void require_equal_bits(const std::array<Row, 4>& rows) {
   if (std::ranges::none_of(rows, [](const Row& row) { return row.skipped.empty(); })) {
     throw Error(Failure::deck, "bench stages: no stage can run: " + rows.back().skipped, Error::Seen::by_all_ranks);
@@ -252,9 +252,12 @@ void bench_stages(const dist::Environment& environment, const Arguments& argumen
   const train::DataSet data = open_data_of(session.deck(), session.control());
   const std::string backend = session.backend();
   StagesBench bench(session, data, steps);
-  for (int round = 0; round < rounds; ++round) bench.add_round();
+  for (int round = 0; round < rounds; ++round) {
+    if (session.is_first_rank()) std::cerr << fmt::format("turn {} of {}\n", round + 1, rounds);
+    bench.add_round();
+  }
   if (session.is_first_rank()) {
-    std::cout << fmt::format("{}: {} rank{} of {}, {}; {} turn{} of {} step{}, medians\n", session.deck().source,
+    std::cout << fmt::format("{}: {} rank{} (rank 0: {}), {}; {} turn{} of {} step{}, medians\n", session.deck().source,
                              environment.size(), environment.size() == 1 ? "" : "s", session.runtime().placement(),
                              backend, rounds, rounds == 1 ? "" : "s", steps, steps == 1 ? "" : "s");
     print(bench.rows(), backend);

@@ -38,7 +38,7 @@ plan::DeviceAndHost least_room(Session& session) {
 std::string largest_part(const plan::MemoryPlan& plan) {
   const auto largest = std::max_element(plan.bytes.begin(), plan.bytes.begin() + static_cast<int>(Memory::disk));
   const auto name = kMemoryNames[static_cast<std::size_t>(largest - plan.bytes.begin())];
-  return fmt::format("{:.0f} of {}", mib(*largest), name);
+  return fmt::format("{} of {}", io::readable_bytes(*largest), name);
 }
 
 std::string advice_for_training(Session& session, int num_ranks, std::int64_t data_vocab,
@@ -74,9 +74,8 @@ bool lacks_gpu_memory(const plan::DeviceAndHost& need, const plan::DeviceAndHost
 std::string needed_and_available(const plan::DeviceAndHost& need, const plan::DeviceAndHost& room,
                                  const std::string& part) {
   const bool of_gpu = lacks_gpu_memory(need, room);
-  return fmt::format("needs {:.0f} MiB{} per rank{} and {:.0f} MiB are available",
-                     mib(of_gpu ? need.device : need.host), of_gpu ? " of GPU memory" : "", part,
-                     mib(of_gpu ? room.device : room.host));
+  return fmt::format("needs {}{} per rank{} and {} are available", io::readable_bytes(of_gpu ? need.device : need.host),
+                     of_gpu ? " of GPU memory" : "", part, io::readable_bytes(of_gpu ? room.device : room.host));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ bool is_compiled_at_start(const GpuDriver& driver, const CudaBuild& build) {
   return driver.capability > 0 && build.architecture > 0 && driver.capability / 10 > build.architecture / 10;
 }
 
-/// The driver's version that the program needs: any of the toolkit's major version, or, where the driver compiles PTX,
+/// The driver's version that the program needs: any of the toolkit's major version, or, if the driver compiles PTX,
 /// the toolkit's own.
 int needed_version(const GpuDriver& driver, const CudaBuild& build) {
   return is_compiled_at_start(driver, build) ? build.toolkit : build.toolkit / 1000 * 1000;
@@ -94,7 +94,7 @@ std::string unsuitable_reason(const GpuDriver& driver, const CudaBuild& build) {
   const std::string found = fmt::format("the GPU has compute capability {}, and the program was built for {} or newer",
                                         capability_text(driver.capability), capability_text(build.architecture));
   if (driver.capability < kArchitectures.front()) {
-    return found + "; accepted are GPUs of " + capability_text(kArchitectures.front()) + " (A100) or newer";
+    return found + "; accepted: GPUs of " + capability_text(kArchitectures.front()) + " (A100) or newer";
   }
   return found + ": " + build_command(driver.capability);
 }

@@ -24,7 +24,7 @@ std::string in_lower_case(std::string text) {
 }
 
 /// The rows that a word finds: those of a section; else those whose name has the word, and ours for another program's
-/// word; else those whose text has it.
+/// word or value; else those whose text has it.
 std::vector<io::DeckRow> found_by(const std::string& word) {
   const auto rows_where = [](const auto& fits) {
     std::vector<io::DeckRow> rows;
@@ -35,8 +35,10 @@ std::vector<io::DeckRow> found_by(const std::string& word) {
   const std::string wanted = in_lower_case(word);
   auto rows = rows_where([&](const io::DeckRow& row) { return io::section_of(row.key) == word; });
   if (rows.empty()) {
-    rows = rows_where(
-        [&](const io::DeckRow& row) { return row.key == ours || row.key.find(wanted) != std::string::npos; });
+    rows = rows_where([&](const io::DeckRow& row) {
+      return row.key == ours || row.key.find(wanted) != std::string::npos ||
+             !io::value_of_peer(row.key, wanted).empty();
+    });
   }
   if (!rows.empty()) return rows;
   return rows_where([&](const io::DeckRow& row) {
@@ -87,7 +89,7 @@ void keys(const dist::Environment& environment, const Arguments& arguments) {
   if (rows.empty()) {
     const auto names = io::deck_sections();
     throw Error(Failure::deck,
-                "keys: no key's name or text has \"" + word + "\"; accepted is a section (" + io::joined(names) +
+                "keys: no key's name or text has \"" + word + "\"; accepted: a section (" + io::joined(names) +
                     ") or a word; --all lists all keys",
                 Error::Seen::by_all_ranks);
   }

@@ -48,31 +48,57 @@ Option& Option::excludes(const Option& other) {
   return *this;
 }
 
+namespace {
+
+/// The number that is all of `text`; nullopt for another text.
+std::optional<double> number_of(const std::string& text) {
+  double value = 0.0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return problem == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace
+
 Option& Option::positive() {
-  option_->check(CLI::PositiveNumber);
-  return *this;
+  return check([](const std::string& text) {
+    return number_of(text).value_or(0.0) > 0.0 ? "" : fmt::format("\"{}\"; accepted: number > 0", text);
+  });
 }
 
 Option& Option::between(std::int64_t least, std::int64_t most) {
-  option_->check(CLI::Range(least, most));
-  return *this;
+  return check([=](const std::string& text) {
+    std::int64_t value = 0;
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool is_integer = problem == std::errc() && end == text.data() + text.size();
+    return is_integer && value >= least && value <= most
+               ? ""
+               : fmt::format("\"{}\"; accepted: integer {} to {}", text, least, most);
+  });
 }
 
 Option& Option::between(double least, double most) {
-  option_->check(CLI::Range(least, most));
-  return *this;
+  return check([=](const std::string& text) {
+    const std::optional<double> value = number_of(text);
+    return value && *value >= least && *value <= most
+               ? ""
+               : fmt::format("\"{}\"; accepted: number from {} to {}", text, least, most);
+  });
 }
 
 Option& Option::one_of(const std::vector<std::string>& words) {
-  option_->check(CLI::IsMember(words));
-  return *this;
+  return check([words](const std::string& text) -> std::string {
+    if (std::find(words.begin(), words.end(), text) != words.end()) return "";
+    const std::string nearest = nearest_name(text, words.data(), words.data() + words.size());
+    return fmt::format("\"{}\"; accepted: {}{}", text, fmt::join(words, " | "),
+                       nearest.empty() ? "" : "; did you mean " + nearest + "?");
+  });
 }
 
 Option& Option::size(std::int64_t least, std::int64_t most) {
   return type_name("SIZE").rewrite([=](std::string& text) -> std::string {
     const double bytes = text == "0" ? 0.0 : io::bytes_of_text(text).value_or(-1.0);
     if (!(bytes >= static_cast<double>(least) && bytes <= static_cast<double>(most))) {
-      return fmt::format("\"{}\"; accepted: a size from {} to {}, as 48GB or 512MiB", text, io::readable_bytes(least),
+      return fmt::format("\"{}\"; accepted: a size from {} to {}, such as 48GB or 512MiB", text, io::readable_bytes(least),
                          io::readable_bytes(most));
     }
     text = std::to_string(static_cast<std::int64_t>(bytes));
@@ -265,7 +291,7 @@ std::string near_option(const std::string& argument, CLI::App& app) {
   return nearest.empty() ? "" : name + " is no option; did you mean " + nearest + "?";
 }
 
-/// What to write in place of `argument`, which is no option of the command; "" if nobody knows.
+/// What to write in place of `argument`, which is no option of the command; "" if there is no suggestion.
 std::string remedy_for(const std::string& argument, const Arguments& all, CLI::App& app) {
   const auto given = std::find(all.begin(), all.end(), argument);
   const std::string value = argument.find('=') != std::string::npos        ? argument.substr(argument.find('=') + 1)

@@ -70,12 +70,19 @@ struct Question {
         .size(0, kMostBytes);
     std::vector<std::string> devices = plan::published_gpus();
     devices.insert(devices.begin(), "host");
-    parser.add("--device", device, "plan for such GPUs, or for this machine").type_name("NAME").one_of(devices);
+    parser.add("--device", device, "plan for such GPUs, or for this machine")
+        .type_name("NAME")
+        .one_of(devices)
+        .rewrite([](std::string& text) {
+          std::erase_if(text, [](char letter) { return letter == ' ' || letter == '-' || letter == '_'; });
+          std::ranges::transform(text, text.begin(), [](unsigned char letter) { return std::tolower(letter); });
+          return std::string();  // "RTX 4090" is rtx4090
+        });
     parser.add("--rates", rates, "sustained TFLOP/s, GB/s of memory, GB/s sent per rank, with commas: 180,700,25")
         .type_name("T,M,L")
         .default_text("measured here, or by --device")
         .check([](const std::string& text) {
-          return rates_in(text) ? "" : fmt::format("\"{}\"; accepted: three numbers > 0 with commas", text);
+          return rates_in(text) ? "" : fmt::format("\"{}\"; accepted: three numbers > 0, separated by commas", text);
         });
     json.add_to(parser);
     parser.parse(arguments);

@@ -31,7 +31,11 @@ void ranks(const dist::Environment& environment, const Arguments& command) {
     if (environment.rank() == 0) std::cout << count << std::endl;
     return;
   }
-  Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read_for_any_device(comm); });
+  Session session(environment, [&](dist::Communicator& comm) {
+    io::Deck deck = deck_arguments.read_for_any_device(comm);
+    deck.notes.clear();  // the command itself prints them
+    return deck;
+  });
   if (!session.is_first_rank()) return;
   std::cout << (options.ranks.empty() ? session.deck().run.ranks : *std::ranges::max_element(options.ranks))
             << std::endl;

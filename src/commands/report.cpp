@@ -158,9 +158,9 @@ std::vector<std::string> lines_of(const Banner& banner) {
                   banner.runtime.placement(), banner.comm.description()),
       memory_line(banner)};
   if (const std::string line = defaults_line(banner); !line.empty()) lines.push_back(line);
-  if (deck.run.ranks != banner.comm.size()) {
-    lines.push_back(fmt::format("note         run.ranks = {}, started with {}: ./kozero.sh -n {} starts that many",
-                                deck.run.ranks, banner.comm.size(), deck.run.ranks));
+  if (banner.comm.size() == 1 && deck.run.ranks > 1) {
+    lines.push_back(fmt::format("note         run.ranks = {}, started with 1: kozero.sh without -n, or mpiexec -n {}, starts that many",
+                                deck.run.ranks, deck.run.ranks));
   }
   std::int64_t blocks = 0;
   for (const Unit& unit : banner.parameters.units()) blocks = std::max(blocks, unit.extent / kAlignment);

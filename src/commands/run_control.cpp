@@ -163,8 +163,10 @@ void RunControl::end_outputs() {
 
 void RunControl::record_failed_start(const std::string& folder) {
   const auto record = std::make_shared<const io::RunRecord>(folder, processes_);
-  set_failure_reporter([record](int status, const std::string& line) {
+  const bool is_finished = io::status_of_run(folder).state == "finished";
+  set_failure_reporter([record, is_finished](int status, const std::string& line) {
     record->log(line);
+    if (is_finished) return;  // a resume that was refused changes nothing of the run
     record->end({status == kPreempted ? "preempted" : "failed", text_of(line), 0, status});
   });
 }

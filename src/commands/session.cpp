@@ -225,10 +225,12 @@ std::vector<std::string> notes_on_sums(const train::Settings& settings, const io
       }
     }
     notes.push_back(fmt::format(
-        "note         {} of {} ranks have no work in a step's last micro-step: {} sequences are {} granules of "
+        "note         {} of {} ranks {} no work in the last micro-step of each step: {} sequences make {} granules of "
         "train.micro_batch = {}; {}",
-        ranks - rest, ranks, sizes.global_batch, granules(sizes.micro_batch), sizes.micro_batch,
-        even > 0 ? fmt::format("{} gives all of them work", even) : "the batch has too few sequences for them"));
+        ranks - rest, ranks, ranks - rest == 1 ? "has" : "have", sizes.global_batch, granules(sizes.micro_batch),
+        sizes.micro_batch,
+        even > 0 ? fmt::format("train.micro_batch={} gives all ranks work", even)
+                 : "the batch has too few sequences for all ranks"));
   }
   const std::string& group = deck.zero.shard_group;
   if (group == "node" && ranks > 1 && settings.ranks_a_group == 1) {

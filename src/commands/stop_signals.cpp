@@ -43,7 +43,7 @@ constexpr std::chrono::milliseconds kFirstRankPatience{500};
 struct Signals {
   int arrivals = -1;                     // signalfd of the stop signals
   int wake = -1;                         // eventfd: the phase changed
-  std::atomic<int> came{0};              // the first stop signal's number
+  std::atomic<int> first_signal{0};      // the first stop signal's number
   std::atomic<bool> interrupted{false};  // SIGINT after it
   std::atomic<bool> answered{false};
   std::atomic<bool> noted{false};  // the phase
@@ -111,8 +111,8 @@ bool wait_for_signals(int milliseconds) {
   signalfd_siginfo arrived{};
   while (::read(mine.arrivals, &arrived, sizeof(arrived)) == sizeof(arrived)) {
     const auto signal = static_cast<int>(arrived.ssi_signo);
-    if (mine.came == 0) {
-      mine.came = signal;
+    if (mine.first_signal == 0) {
+      mine.first_signal = signal;
     } else if (signal == SIGINT) {
       mine.interrupted = true;
     }
@@ -140,10 +140,10 @@ void take_signals() {
   Signals& mine = signals();
   bool told = false;
   while (true) {
-    const bool waits_for_answer = mine.came != 0 && !mine.answered && !told;
+    const bool waits_for_answer = mine.first_signal != 0 && !mine.answered && !told;
     const bool woken = wait_for_signals(waits_for_answer ? kAnswerPatience : -1);
     unblock_others();
-    const int signal = mine.came;
+    const int signal = mine.first_signal;
     if (signal == 0) continue;
     const bool noted = mine.noted;
     if (mine.interrupted && noted) {
@@ -242,7 +242,7 @@ void note_stop_signals() {
   signals().noted = true;
 }
 
-int stop_signal() { return signals().came; }
+int stop_signal() { return signals().first_signal; }
 
 void answer_stop_signal() { signals().answered = true; }
 

@@ -109,14 +109,14 @@ std::string TrainingRun::note_on_other_run() const {
   const std::string auto_resume = "checkpoint.resume=auto" + (other == named ? "" : " run.dir=" + other);
   std::string advice;
   if (!train::newest_checkpoint(other).empty()) {
-    advice = auto_resume + (is_finished ? " with more run.steps goes on; " : " goes on; ");
+    advice = auto_resume + (is_finished ? " with more run.steps continues it; " : " continues it; ");
   } else if (io::is_there(other + "/" + train::kWeightsFile)) {
     advice = fmt::format("it has no checkpoints, model.init={} begins with its weights; ", other);
   }
   const bool repeats = deck_.checkpoint.resume == "auto";  // the same command, in a loop of a batch system
-  return fmt::format("{} is {} (step {}); {}this run writes {}{}", other,
-                     status.state == "running" ? "at work, or was killed" : status.state, status.step, advice, folder_,
-                     repeats ? "; run.dir=" + folder_ + " goes on with it" : "");
+  const std::string state = status.state == "running" ? "is at work, or was killed," : "was " + status.state;
+  return fmt::format("{} {} at step {}; {}this run writes {}{}", other, state, status.step, advice, folder_,
+                     repeats ? "; run.dir=" + folder_ + " continues that one" : "");
 }
 
 std::string TrainingRun::set_aside_run_before() const {
@@ -311,6 +311,10 @@ void TrainingRun::train_all_steps() {
   engine().train_on(sampler, *data_.train, settings_.step);
   std::optional<io::MetricsFile> metrics = open_metrics();
   const std::int64_t first = resume_.record.step + 1;
+  if (first > settings_.steps) {
+    log_.say(fmt::format("note         nothing to train: step {} of {} is done; give more run.steps", first - 1,
+                         settings_.steps));
+  }
   io::Progress progress(log_, settings_.steps, deck_.log.every);
   for (std::int64_t step = first; step <= settings_.steps && run_.reason() == stop_reason::kNone; ++step) {
     data_check_->look();

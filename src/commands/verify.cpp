@@ -218,7 +218,7 @@ void print_end(const VerifyOptions& options, const std::vector<std::int64_t>& co
                            fmt::join(counts, ", "), counts == std::vector<std::int64_t>{1} ? "" : "s",
                            threads_text(threads));
   if (reference_threads > 0) {
-    std::cout << fmt::format(", and with {} ({})", escaped(options.reference), threads_text(reference_threads));
+    std::cout << ", and with those of " << threads_text(reference_threads);
   }
   std::cout << "\n" << std::flush;
 }

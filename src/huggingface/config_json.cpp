@@ -367,7 +367,7 @@ model::Config read_config(const std::string& path) {
   if (format == nullptr) {
     const bool is_llama = keys.word("model_type", "") == "mistral" && !keys.has("sliding_window");
     keys.refuse("model_type",
-                "accepted are " + accepted_types() +
+                "accepted: " + accepted_types() +
                     (is_llama ? "; a Mistral without sliding_window is a Llama: write \"llama\" here" : ""));
   }
   check_stored_type(keys);

@@ -226,12 +226,12 @@ std::string schedule_note(const io::Deck& deck, std::int64_t steps) {
   std::string clamped;
   const auto compare = [&](const char* key, std::int64_t given, std::int64_t used) {
     if (given <= used) return;
-    clamped += std::string(clamped.empty() ? "" : ", ") + "optim." + key + " = " + std::to_string(given) + " to " +
-               std::to_string(used);
+    clamped += (clamped.empty() ? "optim." : ", optim.") + std::string(key) + " = " + std::to_string(given) + " (" +
+               std::to_string(used) + " used)";
   };
   compare("warmup_steps", deck.optim.warmup_steps, clamped_warmup(deck, steps));
   compare("decay_steps", deck.optim.decay_steps, clamped_decay(deck, steps));
-  return clamped.empty() ? "" : "clamped to the run's " + std::to_string(steps) + " steps: " + clamped;
+  return clamped.empty() ? "" : clamped + ": more than the run's " + std::to_string(steps) + " steps allow";
 }
 
 Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_vocab, std::int64_t num_samples) {

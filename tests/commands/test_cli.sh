@@ -125,7 +125,7 @@ refusals() {
   expect 2 'ranks 0 and 1 disagree on run.seed: 1 and 2' $mpiexec -n 1 "$kozero" train "$inputs/quickstart.toml" : \
     -n 1 "$kozero" train "$inputs/quickstart.toml" run.seed=2
   expect 3 'missing' on 2 train "$inputs/quickstart.toml" 'data.text=["missing"]'
-  expect 2 'MiB per rank .[0-9]+ of [a-z]+. and [0-9]+ MiB are available; nothing fits: use more ranks' "$kozero" train "$inputs/gpt2_124m.toml" model.preset=llama-13b
+  expect 2 '[GM]iB per rank .[0-9.]+ [GM]iB of [a-z]+. and [0-9.]+ [GM]iB are available; nothing fits: use more ranks' "$kozero" train "$inputs/gpt2_124m.toml" model.preset=llama-13b
   expect 2 'no trained weights' "$kozero" eval text
   expect 3 'weights.h5' sh -c "mkdir bad && cp '$inputs/quickstart.toml' bad/deck.toml && echo junk >bad/weights.h5 && '$kozero' eval bad"
   expect 4 'run' "$kozero" train "$inputs/linear_demo.toml" run.dir=/proc/run

@@ -90,10 +90,10 @@ refusals() {
   expect 2 'generate: --samples: "0": accepted: integer >= 1; usage' "$kozero" generate run --samples 0
   expect 2 'generate: --top-p: "2": accepted: number from 0 to 1; usage' "$kozero" generate run --top-p 2
   expect 2 'generate: --temperature: "x": accepted: finite number >= 0; usage' "$kozero" generate run --temperature x
-  expect 2 'the cache for 2000000000 x 16 tokens needs [0-9]+ MiB per rank and [0-9]+ MiB are available; lower --batch or --tokens$' \
+  expect 2 'the cache for 2000000000 x 16 tokens needs [0-9.]+ [GT]iB per rank and [0-9.]+ [GM]iB are available; lower --batch or --tokens$' \
     "$kozero" generate run --prompt a --samples 2000000000 --batch 2000000000
   cp -r run large && sed -i 's/^global_batch = .*/global_batch = 16777216/' large/deck.toml
-  expect 2 'evaluation needs [0-9]+ MiB per rank .[0-9]+ of activations. and [0-9]+ MiB are available; it fits with train.micro_batch=1$' \
+  expect 2 'evaluation needs [0-9.]+ [GM]iB per rank .[0-9.]+ [GM]iB of activations. and [0-9.]+ [GM]iB are available; it fits with train.micro_batch=1$' \
     "$kozero" eval large train.micro_batch=16777216
   expect 2 '--prompts? excludes --prompt' \
     "$kozero" generate run --prompt a --prompts b

@@ -43,7 +43,7 @@ stages() {
   make_text
   # shellcheck disable=SC2086
   set -- "$inputs/quickstart.toml" $tiny checkpoint.async=false comm.backend=shm run.threads=1
-  expect 0 ': 2 ranks of 1 thread.*, shm; 2 turns of 3 steps, medians$' on 2 bench stages "$@" --steps 3 --runs 2 --json
+  expect 0 ': 2 ranks .rank 0: 1 thread.*, shm; 2 turns of 3 steps, medians$' on 2 bench stages "$@" --steps 3 --runs 2 --json
   also '^stage +step ms +tokens/s +memory MiB +sent MiB +exposed ms +waiting ms +moving ms  bits$'
   lines 4 '^ +[0-3]( +[0-9.]+){7}  equal$'
   grep '^{' out.txt >stages.json
@@ -71,10 +71,11 @@ print("as training counts")'
   expect 0 '^  waiting for other ranks +- +-$' on 2 bench step "$@" comm.backend=mpi zero.stage=2 --runs 1
   expect 0 '^  waiting for other ranks +[0-9.]+ +[0-9.]+ %$' on 2 bench step "$@" zero.stage=2 --runs 1
   lines 2 '^  moving and adding +[0-9.]+ +[0-9.]+ %$'
-  expect 2 'bench stages: no stage can run: the run needs [0-9]+ MiB per rank' "$kozero" bench stages "$inputs/gpt2_124m.toml" \
+  expect 2 'bench stages: no stage can run: the run needs [0-9.]+ [GM]iB per rank' "$kozero" bench stages "$inputs/gpt2_124m.toml" \
     model.preset=llama-70b --runs 1
   lines 4 '^ +[0-3]  skipped: the run needs '
   expect 2 'bench stages measures all four: leave zero.stage out' "$kozero" bench stages "$@" zero.stage=1
+  expect 2 'bench stages: --steps: "0"; accepted: number > 0; usage' "$kozero" bench stages "$@" --steps 0
   expect 2 'bench stages: .*--rusn is no option; did you mean --runs\?' "$kozero" bench stages "$@" --rusn 2
 }
 
@@ -209,7 +210,7 @@ plots() {
   make_text
   # shellcheck disable=SC2086
   expect 0 'output in' "$kozero" train "$inputs/quickstart.toml" $tiny
-  expect 3 '^\[rank 0\] error: text/metrics.jsonl: no such file; accepted is the folder of a run' "$kozero" plot text
+  expect 3 '^\[rank 0\] error: text/metrics.jsonl: no such file; accepted: the folder of a run' "$kozero" plot text
   expect 2 'accepted are names that end in .svg' "$kozero" plot run --out x.png
   expect 2 '^\[rank 0\] error: gnuplot is not installed \(not on the PATH\); on Debian: apt-get install gnuplot-nox; ' \
     env PATH=/nowhere "$kozero" plot run
@@ -275,11 +276,15 @@ notes_on_data() {
     on 2 train "$inputs/quickstart.toml" $tiny run.steps=3
   also '^note: command line: run.steps is given twice; 3 counts, not 12$'
   lines 1 '^note: '
-  printf '{"text": "a"}\n{"text": "b"}\n' >chat.jsonl
+  printf '{"text": "a", "messages": []}\n{"text": "b"}\n' >chat.jsonl
   # shellcheck disable=SC2086
-  expect 3 '^\[rank 0\] error: data.text: chat.jsonl: JSON objects, one per line, not text; accepted are UTF-8 text files; write their texts to one, for example: jq -r .text FILE >NEW$' \
+  expect 3 '^\[rank 0\] error: data.text: chat.jsonl: JSON objects, one per line, not text; accepted: UTF-8 text files; write their texts to one, for example: jq -r .text FILE >NEW; its keys: messages, text$' \
     on 2 train "$inputs/quickstart.toml" $small 'data.text=["chat.jsonl"]'
-  expect 2 'data.tokenizer = "gpt2": accepted are .*hf download openai-community/gpt2 tokenizer.json' "$kozero" train \
+  printf '[\n  {\n  "instruction": "a"},\n  {"instruction": "b"}]\n' >alpaca.json
+  # shellcheck disable=SC2086
+  expect 3 '^\[rank 0\] error: data.text: alpaca.json: a JSON array of objects, not text; accepted: UTF-8 text files; .* jq -r ' \
+    on 2 train "$inputs/quickstart.toml" $small 'data.text=["alpaca.json"]'
+  expect 2 'data.tokenizer = "gpt2": accepted: .*hf download openai-community/gpt2 tokenizer.json' "$kozero" train \
     "$inputs/quickstart.toml" 'data.text=["text"]' data.tokenizer=gpt2
   # shellcheck disable=SC2086
   expect 3 '^\[rank 0\] error: data.text: text/latin.txt: not UTF-8: byte 3 is 0xE9; convert it' \

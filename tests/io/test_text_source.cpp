@@ -81,7 +81,7 @@ TEST_CASE("a missing, binary or empty corpus is refused by name") {
   CHECK_THAT(error_of(folder / "none").text,
              ContainsSubstring("data.text: ") && ContainsSubstring("/none: no such file or folder"));
   CHECK_THAT(error_of(binary).text,
-             ContainsSubstring("x.bin: not text: it holds a NUL byte; accepted are UTF-8 text files"));
+             ContainsSubstring("x.bin: not text: it holds a NUL byte; accepted: UTF-8 text files"));
   CHECK_THAT(error_of(folder / "void").text, ContainsSubstring("no text in the files and folders given"));
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("other formats are known by their first bytes, refused by name with wh
   for (const auto& [name, bytes, reason, remedy] : cases) {
     const std::string path = folder.put("data/" + name, bytes);
     CHECK(thrown_by([&] { find_text({path}); }).text ==
-          "data.text: " + path + ": " + reason + ", not text; accepted are UTF-8 text files; " + remedy);
+          "data.text: " + path + ": " + reason + ", not text; accepted: UTF-8 text files; " + remedy);
     all.push_back(path + " (" + reason + ")");
   }
   CHECK(thrown_by([&] { find_text({folder / "data"}); }).text ==

@@ -236,7 +236,7 @@ TEST_CASE("a tokenizer's spec and files are refused with the accepted set") {
   for (const char* spec : {"byte", "bpe:", "bpe:12", "bpe:4096x", "bpe:-5", "bpe:99999999999", "no/such/file.json"}) {
     const auto error = thrown_by([&] { make_tokenizer(spec); });
     CHECK(error.status == 2);
-    CHECK_THAT(error.text, ContainsSubstring(std::string("data.tokenizer = \"") + spec + "\": accepted are \"bytes\""));
+    CHECK_THAT(error.text, ContainsSubstring(std::string("data.tokenizer = \"") + spec + "\": accepted: \"bytes\""));
   }
   CHECK_THAT(thrown_by([] { make_tokenizer("byte"); }).text, ContainsSubstring("did you mean \"bytes\"?"));
   CHECK_THAT(thrown_by([] { make_tokenizer("bpe:4096"); }).text,

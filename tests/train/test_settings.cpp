@@ -114,12 +114,12 @@ TEST_CASE("a warm-up or decay beyond the last step is clamped, and a note says s
   CHECK(train::schedule_note(deck, 3).empty());
   deck.optim.decay_steps = 2;
   CHECK(schedule().decay_steps == 1);
-  CHECK(train::schedule_note(deck, 3) == "clamped to the run's 3 steps: optim.decay_steps = 2 to 1");
+  CHECK(train::schedule_note(deck, 3) == "optim.decay_steps = 2 (1 used): more than the run's 3 steps allow");
   deck.optim.warmup_steps = 100;
   CHECK(schedule().warmup_steps == 3);
   CHECK(schedule().decay_steps == 0);
   CHECK(train::schedule_note(deck, 3) ==
-        "clamped to the run's 3 steps: optim.warmup_steps = 100 to 3, optim.decay_steps = 2 to 0");
+        "optim.warmup_steps = 100 (3 used), optim.decay_steps = 2 (0 used): more than the run's 3 steps allow");
   deck.optim.warmup_steps = io::kNotGiven;
   deck.optim.decay_steps = 0;
   CHECK(schedule().warmup_steps == 0);

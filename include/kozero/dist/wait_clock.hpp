@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // wait_clock.hpp: how long a wait has lasted, and how a waiting rank spins, yields and sleeps.
-//   waited = sum over looks of min(interval since the look before, 1 s, timeout / 8)
-// Time during which the process was suspended does not count.
 #pragma once
 #include <algorithm>
 #include <chrono>

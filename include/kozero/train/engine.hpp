@@ -127,9 +127,8 @@ class Engine {
   /// One training step. `request` is called when the losses are gathered, and its number is gathered with them, so that
   /// the ranks agree on a stop without a further collective. In a step of several seconds, the ranks also agree between
   /// micro-steps, every 2 s; a request other than 0 then interrupts the step, and the state stays that of the step
-  /// before. Throws Error(non_finite, seen by all ranks) naming the
-  /// first bad tensor where on_nonfinite is stop, or the step would exceed max_skips in a row; Error(internal, seen by
-  /// all ranks) where a check finds changed bits.
+  /// before. Throws Error(non_finite, seen by all ranks) with the first bad tensor if on_nonfinite is stop or the step
+  /// would exceed max_skips in a row; Error(internal, seen by all ranks) if a check finds changed bits.
   virtual StepResult step(std::int64_t step, const std::function<int()>& request = {}) = 0;
   /// The scale of the next step.
   [[nodiscard]] virtual const LossScaler& loss_scaler() const = 0;

@@ -91,8 +91,8 @@ auto find_beside_trainer(const std::string& path, const Find& find) {
   }
 }
 
-/// Throws `problem`, which a read of the checkpoint `read` met, unless `path` names a run whose trainer has removed
-/// that checkpoint meanwhile; the last of kMostReads attempts fails. Collective.
+/// Rethrows `problem`, met while the checkpoint `read` was read, unless `path` is a run whose trainer has removed that
+/// checkpoint since; always after the last of kMostReads attempts. Collective.
 void require_removed(dist::Communicator& comm, const std::string& path, const std::string& read, int attempt,
                      const Error& problem);
 

@@ -19,7 +19,7 @@ namespace kozero::train {
 
 // The number of threads of a rank, and the CPUs to which each thread is bound.
 //   cores that k ranks may use alike are cut into k equal, contiguous shares; where each rank was given its own, k = 1
-//   threads = what was asked for, else one a core of the share
+//   threads = what was asked for, else one per core of the share
 // A rank's threads are bound to its share, and not each to a core: if another program uses a core, its thread can move
 // to one that is free. No thread is bound if there are more threads than cores, if OMP_PROC_BIND=false, or if OpenMP has
 // already bound the threads inside a launcher's share.
