@@ -9,14 +9,13 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
+#include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
 #include "src/commands/engine_on_ranks.hpp"
 #include "src/commands/report.hpp"
 
 namespace kozero::commands {
 namespace {
-
-double mib(std::int64_t bytes) { return static_cast<double>(bytes) / kMiB; }
 
 /// What this rank may take.
 plan::DeviceAndHost room_of(Session& session) {

@@ -106,7 +106,7 @@ import_export() {
   expect 3 'data.text: give-data.text: no such file' "$kozero" eval again
   expect 2 'hf: there is an exported model already; name another folder, or replace it' "$kozero" export run hf
   expect 2 'export runs on one rank' on 2 export run hf2
-  expect 3 'hf/config.json: model_type = "mamba": accepted are' sh -c "sed -i s/gpt2/mamba/ hf/config.json; '$kozero' import hf x"
+  expect 3 'hf/config.json: model_type = "mamba": accepted:' sh -c "sed -i s/gpt2/mamba/ hf/config.json; '$kozero' import hf x"
   head -c 3000 shards/model-00002-of-* >cut && cp cut shards/model-00002-of-*
   expect 3 '^\[rank 0\] error: shards/model-00002-of-.*: tensor .*: it is truncated$' "$kozero" import shards x
   rm again/tokenizer.json
@@ -120,7 +120,7 @@ refusals() {
   expect 0 '^1$' sh -c 'wc -l <refusal.txt'
   expect 2 'unknown command "trian": did you mean train' "$kozero" trian
   expect 2 'usage: kozero train DECK' "$kozero" train
-  expect 2 'accepted are "bytes", "bpe:N"' on 2 train "$inputs/quickstart.toml" data.tokenizer=bpe:many
+  expect 2 'accepted: "bytes", "bpe:N"' on 2 train "$inputs/quickstart.toml" data.tokenizer=bpe:many
   expect 2 'nowhere.toml' on 2 train nowhere.toml
   expect 2 'ranks 0 and 1 disagree on run.seed: 1 and 2' $mpiexec -n 1 "$kozero" train "$inputs/quickstart.toml" : \
     -n 1 "$kozero" train "$inputs/quickstart.toml" run.seed=2
@@ -203,7 +203,7 @@ plan_fits() {
   also '^assumed: comm.backend = auto takes nccl'
   expect 0 '"fits":.*"ranks":8,"fits":true,"overrides":' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 1,8 \
     --memory 2GiB --json
-  expect 2 '"2"; accepted: a size from 1 B to .*, as 48GB or 512MiB' "$kozero" plan "$inputs/gpt2_124m.toml" --memory 2
+  expect 2 '"2"; accepted: a size from 1 B to .*, such as 48GB or 512MiB' "$kozero" plan "$inputs/gpt2_124m.toml" --memory 2
   expect 0 'parameters on 2 ranks' on 2 plan "$inputs/gpt2_124m.toml" --ranks 2
   lines 0 '^assumed'
   expect 0 '^2$' "$kozero" ranks train "$inputs/quickstart.toml"

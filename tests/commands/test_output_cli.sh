@@ -71,7 +71,7 @@ print("as training counts")'
   expect 0 '^  waiting for other ranks +- +-$' on 2 bench step "$@" comm.backend=mpi zero.stage=2 --runs 1
   expect 0 '^  waiting for other ranks +[0-9.]+ +[0-9.]+ %$' on 2 bench step "$@" zero.stage=2 --runs 1
   lines 2 '^  moving and adding +[0-9.]+ +[0-9.]+ %$'
-  expect 2 'bench stages: no stage can run: the run needs [0-9.]+ [GM]iB per rank' "$kozero" bench stages "$inputs/gpt2_124m.toml" \
+  expect 2 'bench stages: no stage can run: the run needs [0-9.]+ [GMT]iB per rank' "$kozero" bench stages "$inputs/gpt2_124m.toml" \
     model.preset=llama-70b --runs 1
   lines 4 '^ +[0-3]  skipped: the run needs '
   expect 2 'bench stages measures all four: leave zero.stage out' "$kozero" bench stages "$@" zero.stage=1
@@ -84,7 +84,7 @@ readable_arguments() {
   make_text
   # shellcheck disable=SC2086
   expect 0 'output in' on 2 train "$inputs/quickstart.toml" $tiny
-  expect 2 'export: --max-shard-size: "5"; accepted: a size from 1 B to .*, as 48GB or 512MiB; usage: ' "$kozero" export run hf \
+  expect 2 'export: --max-shard-size: "5"; accepted: a size from 1 B to .*, such as 48GB or 512MiB; usage: ' "$kozero" export run hf \
     --max-shard-size 5
   expect 2 '--max-shard-mib is no option; did you mean --max-shard-size' "$kozero" export run hf --max-shard-mib 5
   expect 0 'in 1 file, gpt2' "$kozero" export run hf --max-shard-size 1.5GB
@@ -236,7 +236,7 @@ print("well-formed")'
   mkdir begun && : >begun/metrics.jsonl
   expect 0 '^note: left out, no run with a step: begun, text$' "$kozero" plot begun run text --out both.svg
   also '^both.svg: 1 run$'
-  expect 3 'nowhere: no such file; accepted is' "$kozero" plot run nowhere
+  expect 3 'nowhere: no such file; accepted:' "$kozero" plot run nowhere
   expect 3 '^\[rank 0\] error: begun/metrics.jsonl: it has no step yet$' "$kozero" plot begun text
   # A long run: the picture does not grow with it, and keeps a spike of one step.
   awk 'BEGIN { for (i = 1; i <= 50000; ++i) printf "{\"step\":%d,\"loss\":%s,\"lr\":0.5}\n", i, i == 31234 ? 99.5 : 1 }' >long.jsonl

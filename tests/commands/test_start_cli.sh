@@ -268,7 +268,7 @@ many_layers() {
     expect 3 '^\[rank 0\] error: hf/config.json: 10000 layers have 90000 tensors and more, the folder has 16$' \
       sh -c "ulimit -v $most; "'exec "$@"' sh "$kozero" $command
   done
-  expect 2 '^\[rank 0\] error: the run needs [0-9]+ MiB per rank' sh -c 'ulimit -t 60; exec "$@"' sh "$kozero" train \
+  expect 2 '^\[rank 0\] error: the run needs [0-9.]+ [GMT]iB per rank' sh -c 'ulimit -t 60; exec "$@"' sh "$kozero" train \
     "$inputs/quickstart.toml" 'data.text=["text"]' run.dir=x model.preset=none model.layers=10000 model.dim=4096 \
     model.heads=32
 }
@@ -373,7 +373,7 @@ keys_of_decks() {
   lines 0 '^  run'
   expect 0 '^  optim.lr ' "$kozero" keys learning_rate
   expect 0 '^  zero.offload_mib ' "$kozero" keys offload
-  expect 2 "keys: no key's name or text has \"zzz\"; accepted is a section .run, model, .*; --all lists all keys" "$kozero" keys zzz
+  expect 2 "keys: no key's name or text has \"zzz\"; accepted: a section .run, model, .*; --all lists all keys" "$kozero" keys zzz
   expect 0 '^{"keys":\[{"key":"run.dir","text":".*","accepted":"path of a folder","default":".*","first":true}' "$kozero" keys --json
 }
 

@@ -106,8 +106,8 @@ TEST_CASE("other formats are known by their first bytes, refused by name with wh
       {"j.bin", shard_bytes(folder, 256), "token shard", "give it as data.tokens, with data.tokenizer"},
       {"j2.bin", shard_bytes(folder, 100000), "token shard", "give it as data.tokens, with data.tokenizer"},
       {"k.txt", "\xFF\xFEh\0i\0"s, "UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 FILE >NEW"},
-      {"l.txt", chat + chat, lines, "write their texts to one, for example: jq -r .text FILE >NEW"},
-      {"m.jsonl", chat, lines, "write their texts to one, for example: jq -r .text FILE >NEW"},
+      {"l.txt", chat + chat, lines, "write their texts to one, for example: jq -r .text FILE >NEW; its keys: role"},
+      {"m.jsonl", chat, lines, "write their texts to one, for example: jq -r .text FILE >NEW; its keys: role"},
       {"n.jsonl", "{\"text\": \"" + std::string(9000, 'x') + "\"}\n", lines,
        "write their texts to one, for example: jq -r .text FILE >NEW"}};
   std::vector<std::string> all;
