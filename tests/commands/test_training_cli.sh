@@ -349,9 +349,9 @@ resume_with_other_keys() {
   # shellcheck disable=SC2086
   set -- "$inputs/quickstart.toml" $tiny checkpoint.every=4 optim.lr=2e-3 optim.schedule=cosine
   expect 0 '^folder       run$' "$kozero" train "$@"
-  expect 0 '^note         run is finished \(step 12\); checkpoint.resume=auto with more run.steps goes on; this run writes run-2$' \
+  expect 0 '^note         run was finished at step 12; checkpoint.resume=auto with more run.steps continues it; this run writes run-2$' \
     "$kozero" train "$@" run.steps=1
-  expect 0 '^note         run-2 is finished \(step 1\); checkpoint.resume=auto run.dir=run-2 with more run.steps goes on; this run writes run-3$' \
+  expect 0 '^note         run-2 was finished at step 1; checkpoint.resume=auto run.dir=run-2 with more run.steps continues it; this run writes run-3$' \
     "$kozero" train "$@" run.steps=1
   expect 75 '^note         optim.lr is 5e-4 and was 0.002 at step 12$' "$kozero" train "$@" run.steps=20 optim.lr=5e-4 \
     'optim.betas=[0.8, 0.9]' optim.weight_decay=0.3 train.grad_clip=0.5 run.max_minutes=1e-9 checkpoint.resume=auto
