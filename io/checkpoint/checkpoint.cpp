@@ -34,9 +34,9 @@ void on_first_rank(dist::Communicator& comm, const Work& work) {
 /// The error that ends a save, with what the disk had at that time where it is about the checkpoint's files.
 Error with_space(const Error& problem, const std::string& folder, std::int64_t needed) {
   const std::string name = fs::path(folder).filename().string();  // other ranks may know the folder by another path
-  if (problem.failure() != Failure::write || std::string_view(problem.what()).find(name) == std::string::npos) {
-    return problem;
-  }
+  const std::string_view text = problem.what();
+  const bool is_of_memory = text.starts_with("too little memory");  // tensor_groups.cpp
+  if (problem.failure() != Failure::write || is_of_memory || text.find(name) == std::string_view::npos) return problem;
   std::string space;
   try {
     space = "; the checkpoint " + space_text(needed, free_disk_bytes(folder));

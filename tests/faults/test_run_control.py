@@ -32,7 +32,7 @@ def lock(case):
     case.wait_for(lambda: "from run/step_" in job.said() or "from the beginning" in job.said(), job, "a restart after a crash")
     # A holder that lives is told, and writes nothing more.
     thief = case.start(*auto, "--steal-lock", "run.steps=200000")
-    case.expect_end(job, 4, r"^\[rank 0\] error: run: its lock was taken by process \d+ on host", "whose lock was taken")
+    case.expect_end(job, 4, r"^\[rank 0\] error: (the checkpoint of step \d+: )?run: its lock was taken by process \d+ on host", "whose lock was taken")
     case.wait_for(lambda: "\nresume " in thief.said(), thief, "whoever took the lock")
     case.expect_said(r"^warning      run: its lock was taken from process \d+ on host .* \(--steal-lock\)", thief.said(),
                      "--steal-lock")
