@@ -27,7 +27,8 @@ TINY = """model.preset=none model.layers=2 model.dim=64 model.heads=4 model.voca
 train.micro_batch=2 run.steps=3""".split()
 LLAMA = "model.arch=llama model.kv_heads=2 model.ffn=128".split()
 QWEN = "model.arch=qwen3 model.kv_heads=2 model.head_dim=32 model.ffn=128".split()
-BOUNDS = {"f32": 1e-7, "bf16": 1e-4, "fp16": 1e-5}
+# Ten times and more what was seen beside AVX-512 products; other processors add products in another order.
+BOUNDS = {"f32": 1e-6, "bf16": 5e-4, "fp16": 1e-4}
 # Keys of each run, and what the host's run has instead.
 RUNS = {
     "gpt2": [],
