@@ -20,9 +20,9 @@ using Team = Kokkos::TeamPolicy<Device>;
 struct Mixed {
   bool flag;
   Vector<const float> vector;
-  std::int8_t byte;
+  std::uint8_t byte;
   Matrix<const float> matrix;
-  std::int16_t half;
+  std::uint16_t half;
   StoredPack<float, 4> pack;
   Owner owner;
   float single;
