@@ -169,7 +169,7 @@ TEST_CASE("What of Qwen would change the logits is refused by its key") {
 
 TEST_CASE("Every other network is refused by its key") {
   const ConfigFile gpt2(kGpt2);
-  const std::string accepted = ": accepted are \"gpt2\", \"llama\", \"qwen2\", \"qwen3\"";
+  const std::string accepted = ": accepted: \"gpt2\", \"llama\", \"qwen2\", \"qwen3\"";
   CHECK(gpt2.refusal({{"model_type", "qwen2_moe"}}) == "model_type = \"qwen2_moe\"" + accepted);
   CHECK(gpt2.refusal({{"model_type", "bert\n"}}) == "model_type = \"bert\\n\"" + accepted);
   const std::string is_llama = "; a Mistral without sliding_window is a Llama: write \"llama\" here";
