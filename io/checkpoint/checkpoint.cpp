@@ -35,7 +35,7 @@ void on_first_rank(dist::Communicator& comm, const Work& work) {
 Error with_space(const Error& problem, const std::string& folder, std::int64_t needed) {
   const std::string name = fs::path(folder).filename().string();  // other ranks may know the folder by another path
   const std::string_view text = problem.what();
-  const bool is_of_memory = text.starts_with("too little memory");  // tensor_groups.cpp
+  const bool is_of_memory = text.starts_with(kTooLittleMemory);
   if (problem.failure() != Failure::write || is_of_memory || text.find(name) == std::string_view::npos) return problem;
   std::string space;
   try {
@@ -285,9 +285,8 @@ std::vector<std::string> checkpoints_in(const std::string& run_folder) {
 
 std::optional<FoundCheckpoint> newest_complete(dist::Communicator& comm, const std::string& run_folder,
                                                std::vector<std::string>& skipped) {
-  constexpr int kMostLooks = 20;
   bool removed = true;  // by a trainer that is at work there, while this looked
-  for (int look = 0; removed && look < kMostLooks; ++look) {
+  for (int look = 0; removed && look < kMostReads; ++look) {
     removed = false;
     skipped.clear();
     std::istringstream folders(dist::from_first_rank(comm, [&] {

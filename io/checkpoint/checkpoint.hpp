@@ -34,6 +34,9 @@ struct CheckpointContents {
 /// What a checkpoint takes on its file system, a margin for metadata included.
 std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointContents& contents);
 
+/// Attempts to read the newest checkpoint, each of which a trainer may remove meanwhile.
+inline constexpr int kMostReads = 20;
+
 /// Returns the bytes of the state. Collective; makes no MPI call but control messages. Throws Error(write), seen by all
 /// ranks, with path, reason, the bytes it takes and those free, and leaves nothing behind: where the disk is too full
 /// for it, before a byte is written; if a call fails or the folder exists already. Rank 0 calls `may_publish`

@@ -83,7 +83,7 @@ std::vector<std::vector<TensorRef>> lay_out_file(const std::string& path, const 
     layout = write_draft(*draft, table, groups, description, user_block);
   } catch (const Error& problem) {
     if (problem.failure() != Failure::write) throw;
-    throw Error(Failure::write, "too little memory for the metadata of " + path +
+    throw Error(Failure::write, std::string(kTooLittleMemory) + " for the metadata of " + path +
                                     ", not too little disk: " + problem.what() + "; " +
                                     readable_bytes(available_memory()) + " of memory are available");
   }

@@ -25,6 +25,9 @@ namespace kozero::io {
 
 static_assert(std::endian::native == std::endian::little, "floats go into the file as they lie in memory");
 
+/// How an error begins that is of memory, though it has Failure::write: HDF5's metadata are laid out in memory first.
+inline constexpr const char* kTooLittleMemory = "too little memory";
+
 struct TensorRef {
   std::string name;  ///< with its group: "optimizer/exp_avg/wte.weight"
   std::vector<std::int64_t> shape;

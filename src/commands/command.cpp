@@ -39,7 +39,7 @@ const std::vector<Command>& all_commands() {
       {"generate", kTrained + " [data.tokenizer=FILE]", "continue a text with trained weights",
        "generate runs/quickstart --prompt '#include' --tokens 200", generate, true},
       {"plot", "RUN...", "draw loss, validation, learning rate and gradient norm of runs",
-       "plot runs/quickstart runs/quickstart-2 --out loss.svg", plot},
+       "plot runs/quickstart runs/quickstart-2 --out loss.svg", plot, false, "", true},
       {"inspect", "CHECKPOINT | RUN | WEIGHTS", "contents, statistics, verification and differences of checkpoints",
        "inspect runs/quickstart --tensors '*wte*' --stats", inspect},
       {"prepare", "TEXT... OUT", "turn text into token shards", "prepare docs src tokens --tokenizer bpe:4096",
@@ -50,10 +50,12 @@ const std::vector<Command>& all_commands() {
        import_weights},
       {"bench", "NAME ...", "measure kernels, steps, stages, checkpoints or collectives",
        "bench step inputs/quickstart.toml", bench, true, "checkpoint kernels step stages tune collectives"},
-      {"keys", "[SECTION | WORD]", "keys of a deck: meaning, accepted values, default", "keys zero", keys},
-      {"completion", "bash | zsh", "print a completion script for a shell", "completion bash", completion},
+      {"keys", "[SECTION | WORD]", "keys of a deck: meaning, accepted values, default", "keys zero", keys, false, "",
+       true},
+      {"completion", "bash | zsh", "print a completion script for a shell", "completion bash", completion, false, "",
+       true},
       {"ranks", "train | verify ARGUMENT...", "", "ranks train inputs/quickstart.toml", ranks},
-      {"help", "", "this text", "help", help},
+      {"help", "", "this text", "help", help, false, "", true},
   };
   return kCommands;
 }
@@ -94,14 +96,10 @@ const Command& command_named(const std::string& name) {
 }
 
 bool needs_mpi(const Arguments& arguments) {
-  if (arguments.empty() || asks_for_help(arguments[0])) return false;
-  for (const std::string alone : {"completion", "help", "keys", "plot"}) {
-    if (arguments[0] == alone) return false;
-  }
-  const bool asks_for_options = arguments.size() == 2 && asks_for_help(arguments[1]);
+  if (arguments.empty() || (arguments.size() == 2 && asks_for_help(arguments[1]))) return false;
   const auto& all = all_commands();
-  return !asks_for_options &&
-         std::any_of(all.begin(), all.end(), [&](const Command& command) { return command.name == arguments[0]; });
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Command& command) { return command.name == arguments[0] && !command.alone; });
 }
 
 void run_command(const dist::Environment& environment, const Arguments& arguments) {

@@ -31,7 +31,7 @@ ExportArguments parsed(const Arguments& arguments) {
   parser.add("out", given.order.out).required();
   const Option dtype = parser.add("--dtype", given.order.dtype, "f32, bf16 or f16").type_name("TYPE");
   const Option shards =
-      parser.add("--max-shard-size", given.order.max_shard_bytes, "largest file of weights, as 5GB or 512MiB")
+      parser.add("--max-shard-size", given.order.max_shard_bytes, "largest file of weights, such as 5GB or 512MiB")
           .default_text("one file")
           .size(1, kMostBytes);
   parser.add_flag("--weights-only", given.weights_only, "write one plain HDF5 file OUT instead of a folder");

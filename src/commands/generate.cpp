@@ -204,11 +204,8 @@ using Refusal = std::function<std::string(const std::string& text)>;
 /// Accepts integers of at least `least`, with one short line where it is none.
 Refusal integer_from(std::int64_t least) {
   return [=](const std::string& text) -> std::string {
-    std::int64_t value = 0;
-    const char* const end = text.data() + text.size();
-    const auto read = std::from_chars(text.data(), end, value);
-    const bool fits = read.ec == std::errc() && read.ptr == end && value >= least;
-    return fits ? "" : '"' + text + "\": accepted: integer >= " + std::to_string(least);
+    const std::optional<std::int64_t> value = integer_in(text);
+    return value && *value >= least ? "" : '"' + text + "\": accepted: integer >= " + std::to_string(least);
   };
 }
 

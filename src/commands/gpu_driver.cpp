@@ -86,8 +86,7 @@ std::string unsuitable_reason(const GpuDriver& driver, const CudaBuild& build) {
   if (is_older(driver, build)) {
     return fmt::format(
         "the NVIDIA driver supports CUDA {} and the program was built with CUDA {}: install a driver for CUDA {} or "
-        "newer, "
-        "or build with an older toolkit (PATH=TOOLKIT/bin:$PATH ./kozero.sh --preset cuda build)",
+        "newer, or build with an older toolkit (PATH=TOOLKIT/bin:$PATH ./kozero.sh --preset cuda build)",
         version_text(driver.cuda_version), version_text(build.toolkit), version_text(needed_version(driver, build)));
   }
   if (driver.capability == 0 || driver.capability >= build.architecture) return "";

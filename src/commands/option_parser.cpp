@@ -51,26 +51,38 @@ Option& Option::excludes(const Option& other) {
 namespace {
 
 /// The number that is all of `text`; nullopt for another text.
-std::optional<double> number_of(const std::string& text) {
-  double value = 0.0;
+template <class Number>
+std::optional<Number> number_in(const std::string& text) {
+  Number value = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   return problem == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
+/// "1000" for "1e3", which decks accept as an integer too. Other texts stay as they are.
+std::string with_digits(std::string& text) {
+  constexpr double kMost = 0x1p53;
+  const double value = number_in<double>(text).value_or(0.5);
+  const bool is_whole = value == std::trunc(value) && std::abs(value) <= kMost;
+  if (is_whole && text.find_first_of("eE") != std::string::npos) {
+    text = std::to_string(static_cast<std::int64_t>(value));
+  }
+  return "";
+}
+
 }  // namespace
+
+std::optional<std::int64_t> integer_in(const std::string& text) { return number_in<std::int64_t>(text); }
 
 Option& Option::positive() {
   return check([](const std::string& text) {
-    return number_of(text).value_or(0.0) > 0.0 ? "" : fmt::format("\"{}\"; accepted: number > 0", text);
+    return number_in<double>(text).value_or(0.0) > 0.0 ? "" : fmt::format("\"{}\"; accepted: number > 0", text);
   });
 }
 
 Option& Option::between(std::int64_t least, std::int64_t most) {
   return check([=](const std::string& text) {
-    std::int64_t value = 0;
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool is_integer = problem == std::errc() && end == text.data() + text.size();
-    return is_integer && value >= least && value <= most
+    const std::optional<std::int64_t> value = integer_in(text);
+    return value && *value >= least && *value <= most
                ? ""
                : fmt::format("\"{}\"; accepted: integer {} to {}", text, least, most);
   });
@@ -78,7 +90,7 @@ Option& Option::between(std::int64_t least, std::int64_t most) {
 
 Option& Option::between(double least, double most) {
   return check([=](const std::string& text) {
-    const std::optional<double> value = number_of(text);
+    const std::optional<double> value = number_in<double>(text);
     return value && *value >= least && *value <= most
                ? ""
                : fmt::format("\"{}\"; accepted: number from {} to {}", text, least, most);
@@ -98,8 +110,8 @@ Option& Option::size(std::int64_t least, std::int64_t most) {
   return type_name("SIZE").rewrite([=](std::string& text) -> std::string {
     const double bytes = text == "0" ? 0.0 : io::bytes_of_text(text).value_or(-1.0);
     if (!(bytes >= static_cast<double>(least) && bytes <= static_cast<double>(most))) {
-      return fmt::format("\"{}\"; accepted: a size from {} to {}, such as 48GB or 512MiB", text, io::readable_bytes(least),
-                         io::readable_bytes(most));
+      return fmt::format("\"{}\"; accepted: a size from {} to {}, such as 48GB or 512MiB", text,
+                         io::readable_bytes(least), io::readable_bytes(most));
     }
     text = std::to_string(static_cast<std::int64_t>(bytes));
     return "";
@@ -127,18 +139,6 @@ template <class T>
 inline constexpr bool is_integer = std::is_integral_v<T>;
 template <class T>
 inline constexpr bool is_integer<std::vector<T>> = std::is_integral_v<T>;
-
-/// "1000" for "1e3", which decks accept as an integer too. Other texts stay as they are.
-std::string with_digits(std::string& text) {
-  constexpr double kMost = 0x1p53;
-  double value = 0.0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_whole = problem == std::errc() && end == text.data() + text.size() && value == std::trunc(value);
-  if (is_whole && std::abs(value) <= kMost && text.find_first_of("eE") != std::string::npos) {
-    text = std::to_string(static_cast<std::int64_t>(value));
-  }
-  return "";
-}
 
 }  // namespace
 

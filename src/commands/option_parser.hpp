@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,9 @@ class Option;
 }  // namespace CLI
 
 namespace kozero::commands {
+
+/// The integer that is all of `text`; nullopt for another text.
+std::optional<std::int64_t> integer_in(const std::string& text);
 
 /// One option of a parser, which must outlive it. Every member function but is_given() returns the option itself.
 class Option {
@@ -40,7 +44,7 @@ class Option {
   Option& between(std::int64_t least, std::int64_t most);
   Option& between(double least, double most);
   Option& one_of(const std::vector<std::string>& words);
-  /// A size with a unit, as "48GB" or "512MiB"; the variable becomes its bytes, in [least, most].
+  /// A size with a unit, such as "48GB" or "512MiB"; the variable becomes its bytes, in [least, most].
   Option& size(std::int64_t least, std::int64_t most);
   Option& check(std::function<std::string(const std::string& text)> refusal);  ///< which is "" for an accepted text
   /// As check(), before all checks; `refusal` may change the text.

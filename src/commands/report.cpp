@@ -159,8 +159,9 @@ std::vector<std::string> lines_of(const Banner& banner) {
       memory_line(banner)};
   if (const std::string line = defaults_line(banner); !line.empty()) lines.push_back(line);
   if (banner.comm.size() == 1 && deck.run.ranks > 1) {
-    lines.push_back(fmt::format("note         run.ranks = {}, started with 1: kozero.sh without -n, or mpiexec -n {}, starts that many",
-                                deck.run.ranks, deck.run.ranks));
+    lines.push_back(fmt::format(
+        "note         run.ranks = {0}, started with 1: kozero.sh without -n, or mpiexec -n {0}, starts that many",
+        deck.run.ranks));
   }
   std::int64_t blocks = 0;
   for (const Unit& unit : banner.parameters.units()) blocks = std::max(blocks, unit.extent / kAlignment);

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 
 #include <kozero/core/device.hpp>
@@ -48,24 +49,17 @@ train::DataSet open_data_of(const io::Deck& deck, dist::Communicator& comm) {
 std::vector<HashedTensor> state_hashes(train::Engine& engine) {
   const auto& tensors = engine.parameters().tensors();
   std::vector<HashedTensor> state;
+  std::vector<std::uint64_t> mine;
   for (const auto& group : train::owned_state(engine)) {
-    const std::size_t first = state.size();
     for (const auto& tensor : tensors) state.push_back({group.name + "/" + tensor.name, 0});
+    mine.resize(state.size());
+    const std::span<std::uint64_t> of_group = std::span(mine).last(tensors.size());
     for (const auto& shard : group.shards) {
-      for (const auto& row : engine.parameters().rows_of(shard.unit)) {
-        const TensorPart part = row.part_in(shard.begin, static_cast<std::int64_t>(shard.values.extent(0)));
-        if (part.extent == 0) continue;
-        const Vector<const float> values = slice(shard.values, part.begin, part.extent);
-        state[first + static_cast<std::size_t>(row.tensor)].hash += kernels::bit_hash(Device(), values, part.first);
-      }
-      release_pages(shard.values);
+      zero::add_tensor_hashes(engine.parameters(), shard.unit, shard.begin, shard.values, of_group);
     }
   }
-  std::vector<std::uint64_t> mine;
-  for (const auto& tensor : state) mine.push_back(tensor.hash);
   const auto all = dist::from_all_ranks(engine.comm(), mine);
-  for (std::size_t i = mine.size(); i < all.size(); ++i) mine[i % mine.size()] += all[i];
-  for (std::size_t i = 0; i < mine.size(); ++i) state[i].hash = mine[i];
+  for (std::size_t i = 0; i < all.size(); ++i) state[i % mine.size()].hash += all[i];
   return state;
 }
 

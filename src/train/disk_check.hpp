@@ -3,7 +3,7 @@
 // disk_check.hpp: notices that state on disk (zero.offload_*) is not what the last update wrote: the disk damaged it,
 // or somebody wrote to its file.
 //   for each part of an update:  compare(part); update it; record(part)
-// compare and record read a part while it is in memory: two more passes over it, at some 13 GB/s per core.
+// compare and record read a part while it is in memory: two more passes over it.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -62,8 +62,7 @@ class DiskCheck {
       if (now[i] == part.hashes[i]) continue;
       return name_on_disk(part.arrays[i].data()) +
              ": its file on disk (zero.offload_*) was changed or damaged after the last update wrote it; resume from "
-             "the "
-             "newest checkpoint, with another zero.offload_dir if the disk fails";
+             "the newest checkpoint, with another zero.offload_dir if the disk fails";
     }
     return "";
   }

@@ -169,7 +169,7 @@ void require_removed(dist::Communicator& comm, const std::string& path, const st
   std::error_code unknown;
   const bool gone = comm.rank() == 0 && !fs::exists(read, unknown) && !unknown;
   if (!dist::broadcast_value(comm, gone && !path.starts_with(read))) throw problem;
-  if (attempt < kMostReads) return;
+  if (attempt < io::kMostReads) return;
   throw Error(Failure::input,
               fmt::format("{}: {} checkpoints in turn were removed while they were read; its trainer saves and removes "
                           "them faster than that: raise its checkpoint.keep, or read a copy",

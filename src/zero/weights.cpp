@@ -20,15 +20,21 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 }  // namespace
 
+void add_tensor_hashes(const ParameterTable& table, int unit, std::int64_t begin, const Vector<const float>& values,
+                       std::span<std::uint64_t> hashes) {
+  for (const auto& row : table.rows_of(unit)) {
+    const TensorPart part = row.part_in(begin, static_cast<std::int64_t>(values.extent(0)));
+    if (part.extent == 0) continue;
+    const auto of_tensor = slice(values, part.begin, part.extent);
+    hashes[at(row.tensor)] += kernels::bit_hash(Device(), of_tensor, part.first);
+    release_pages(of_tensor);
+  }
+}
+
 std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist::DistributedArray<float>& master) {
   std::vector<std::uint64_t> mine(table.tensors().size());
-  for (const auto& row : table.rows()) {
-    const UnitRange& shard = master.layout().shard(row.unit);
-    const TensorPart part = row.part_in(shard.begin, shard.extent);
-    if (part.extent == 0) continue;
-    const auto values = slice(master.shard(row.unit), part.begin, part.extent);
-    mine[at(row.tensor)] += kernels::bit_hash(Device(), values, part.first);
-    release_pages(values);
+  for (const UnitRange& shard : master.layout().shards()) {
+    add_tensor_hashes(table, shard.unit, shard.begin, master.shard(shard.unit), mine);
   }
   const std::vector<std::uint64_t> all = dist::from_all_ranks(master.mesh().all(), mine);
   const std::size_t of_group = mine.size() * at(master.comm().size());

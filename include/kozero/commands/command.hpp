@@ -20,6 +20,7 @@ struct Command {
   void (*run)(const dist::Environment& environment, const Arguments& arguments);
   bool computes = false;   ///< on run.device
   std::string words = {};  ///< what a shell completes, of bench and benchmarks; "KEYS": overrides. Others are asked
+  bool alone = false;      ///< asks no other rank, so MPI is not started for it
 };
 
 /// All commands, in the order of the help text.
@@ -57,7 +58,7 @@ bool say_version(const Arguments& arguments);
 /// status; an error becomes one line and its status. `--version` needs no MPI.
 int run_program(int argc, char** argv, void (*run)(const dist::Environment& environment, const Arguments& arguments));
 
-/// Whether the arguments' command works with other ranks. Help, an unknown command and those of one process do not.
+/// Whether MPI is started for these arguments: not for help, an unknown command, or one that is `alone`.
 bool needs_mpi(const Arguments& arguments);
 
 /// Finds and runs the command that arguments[0] names. Throws Error(deck) with the nearest name for an unknown one.

@@ -19,7 +19,6 @@ namespace kozero::train {
 
 using io::kDeckFile;
 inline constexpr const char* kWeightsFile = "weights.h5";
-inline constexpr int kMostReads = 20;  ///< of checkpoints that are removed while they are read
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
 inline constexpr const char* kTokenizerModelFile =
     "tokenizer.model";  ///< replaces tokenizer.json for a SentencePiece model
@@ -86,13 +85,13 @@ auto find_beside_trainer(const std::string& path, const Find& find) {
     try {
       return find();
     } catch (const Error&) {
-      if (attempt == kMostReads || checkpoints_of(path) == before) throw;
+      if (attempt == io::kMostReads || checkpoints_of(path) == before) throw;
     }
   }
 }
 
 /// Rethrows `problem`, met while the checkpoint `read` was read, unless `path` is a run whose trainer has removed that
-/// checkpoint since; always after the last of kMostReads attempts. Collective.
+/// checkpoint since; always after the last of io::kMostReads attempts. Collective.
 void require_removed(dist::Communicator& comm, const std::string& path, const std::string& read, int attempt,
                      const Error& problem);
 

@@ -3,6 +3,7 @@
 // weights.hpp: a model's weights under a placement: the float master, and the array that the model reads.
 #pragma once
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,11 @@ struct RestingArray {
   Vector<std::uint32_t> words;  ///< the part's bits
   bool replicated = false;      ///< all ranks hold the same bits
 };
+
+/// Adds to each tensor's hash that of its bits in `values`, the unit's elements from `begin` on. Hashes of all elements
+/// added in any order are the tensor's.
+void add_tensor_hashes(const ParameterTable& table, int unit, std::int64_t begin, const Vector<const float>& values,
+                       std::span<std::uint64_t> hashes);
 
 /// A hash of each tensor's bits, in the table's order: the same under every placement and on any number of ranks.
 /// Collective.
