@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_gpu_driver.cpp: which CUDA programs a driver and its GPUs can run, and the driver mock's answers.
+// test_gpu_driver.cpp: which CUDA programs a driver and its GPUs can run, and what is read from the driver mock.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>

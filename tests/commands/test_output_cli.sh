@@ -66,7 +66,7 @@ print("as training counts")'
   expect 0 '^ +2 +skipped: zero.accumulation = "local" keeps whole gradients' on 2 bench stages "$inputs/stage0.toml" $tiny \
     zero.accumulation=local --steps 1 --runs 1
   lines 2 '  equal$'
-  # MPI alone knows what a late message waits for.
+  # Only MPI could tell waiting from moving.
   expect 0 '^ +3( +[0-9.]+){5} +- +-  equal$' on 2 bench stages "$@" comm.backend=mpi --steps 1 --runs 1
   expect 0 '^  waiting for other ranks +- +-$' on 2 bench step "$@" comm.backend=mpi zero.stage=2 --runs 1
   expect 0 '^  waiting for other ranks +[0-9.]+ +[0-9.]+ %$' on 2 bench step "$@" zero.stage=2 --runs 1

@@ -366,7 +366,7 @@ void BlockRun::arrive(Warp& warp, Fragment& fragment, const Op& op) {
   if (barrier.arrived >= (barrier.expected == 0 ? alive() : barrier.expected)) release(id);
 }
 
-/// All who wait at a barrier go on, with its vote.
+/// Releases all threads that wait at a barrier, with its vote.
 void BlockRun::release(std::uint32_t id) {
   Barrier& barrier = barriers_[id];
   const bool whole_block = barrier.arrived >= alive();

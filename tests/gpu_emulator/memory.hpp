@@ -5,7 +5,7 @@
 //            kAlias higher.
 //   pinned   [kPinnedBase, + kArenaBytes): pinned and managed host memory, for host and device at one address.
 // Both have a shadow with the state of each byte. Addresses are not used again, so that an access after a free is
-// found. Allocations begin at odd multiples of 256 bytes, and at least 256 bytes lie between two.
+// found. Allocations begin at odd multiples of 256 bytes, and at least 256 bytes are between two.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ inline constexpr Address kShadowBase =
 inline constexpr Address kCellBase = 0x200000000000;  ///< of the device's race cells, kCellRatio bytes a byte
 inline constexpr std::uint64_t kCellRatio = 8;
 
-/// Windows of generic addresses, which only kernels use. Inside lies a 32-bit address of the block or of the thread.
+/// Windows of generic addresses, which only kernels use. Each contains 32-bit addresses of the block or the thread.
 inline constexpr Address kSharedWindow = 0x0F0000000000;
 inline constexpr Address kLocalWindow = 0x0F1000000000;
 inline constexpr Address kParamWindow = 0x0F2000000000;
@@ -42,7 +42,7 @@ inline std::uint8_t* shadow_of(Address at) { return reinterpret_cast<std::uint8_
 /// Where the emulator reads and writes an address of either arena, or of plain host memory.
 inline std::byte* bytes_at(Address at) { return reinterpret_cast<std::byte*>(in_device(at) ? at + kAlias : at); }
 
-/// 0 if the device has not so many bytes.
+/// 0 if the device has too little memory left.
 Address allocate(std::uint64_t bytes, Kind kind);
 
 /// False if no allocation of this kind begins there.
@@ -65,7 +65,7 @@ std::string describe(Address at, std::uint64_t bytes);
 /// Checks an operation of the host on [at, at + bytes), which may be plain host memory, and marks what it writes.
 void check_range(Address at, std::uint64_t bytes, bool writes, const char* operation);
 
-/// From now on an access of the host to device memory stops the program, whatever else it does about such signals.
+/// From now on an access of the host to device memory stops the program, even if it handles such signals itself.
 void watch_host();
 
 std::uint64_t bytes_in_use();

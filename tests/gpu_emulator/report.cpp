@@ -45,7 +45,7 @@ Options read_options() {
       *switches.at(key) = value != 0;
     else
       stop("KOZERO_GPU_EMULATOR: " + setting +
-           " is no setting; accepted are seed, exact, late, races, uninitialized, leaks, "
+           " is no setting; accepted: seed, exact, late, races, uninitialized, leaks, "
            "counts, memory_mib, idle_us, capability, driver, drop, shift");
   }
   return read;

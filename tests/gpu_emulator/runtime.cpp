@@ -39,7 +39,7 @@ const std::shared_ptr<Event>& event_of(cudaEvent_t handle) { return reinterpret_
 Address address(const void* pointer) { return reinterpret_cast<Address>(pointer); }
 bool pageable(const void* pointer) { return !in_device(address(pointer)) && !in_pinned(address(pointer)); }
 
-/// Bytes that nothing wrote stay so.
+/// Between device arrays, uninitialized bytes stay uninitialized.
 void copy_now(Address to, Address from, std::size_t bytes) {
   check_range(from, bytes, false, "a copy from");
   check_range(to, bytes, true, "a copy to");
@@ -47,7 +47,7 @@ void copy_now(Address to, Address from, std::size_t bytes) {
   if (in_device(to) && in_device(from)) std::memmove(shadow_of(to), shadow_of(from), bytes);
 }
 
-/// A copy from pageable memory is read here, and one to pageable memory has come when this returns.
+/// Reads pageable memory before it returns; if `to` is pageable, returns when the bytes have arrived.
 cudaError_t copy(void* to, const void* from, std::size_t bytes, Stream* stream, bool waits) {
   if (bytes == 0) return cudaSuccess;
   Engine& engine = Engine::instance();
@@ -99,7 +99,7 @@ constexpr std::uint32_t kMostThreads = 1024, kMostDepth = 64, kMostOfYZ = 65535;
 constexpr std::uint32_t kSharedWithoutAsking = 48 << 10, kSharedOfBlock = 163 << 10,
                         kSharedOfMultiprocessor = 164 << 10;
 
-/// What of a launch is over a limit; empty if nothing.
+/// The limit that a launch exceeds; empty if none.
 std::string over_a_limit(const Registered& kernel, const Code& code, dim3 grid, dim3 block, std::size_t shared) {
   const auto threads = static_cast<std::uint64_t>(block.x) * block.y * block.z;
   const auto is = [](const char* what, std::uint64_t is, std::uint64_t most) {

@@ -31,7 +31,7 @@ Stream* Engine::create(bool waits_for_legacy, int priority) {
   return streams_.back().get();
 }
 
-/// What is on the stream still runs.
+/// Operations that are on the stream already still run.
 void Engine::destroy(Stream* stream) {
   const std::lock_guard lock(mutex_);
   stream->destroyed = true;

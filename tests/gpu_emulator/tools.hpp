@@ -7,7 +7,7 @@
 
 namespace kozero::gpu_emulator {
 
-/// "kozero::layernorm_forward" of the kernel that this thread is about to launch; without Kokkos' word the name in C++.
+/// "kozero::layernorm_forward" of the kernel that this thread is about to launch; `name` if Kokkos gave none.
 std::string kernel_label(const std::string& name);
 
 }  // namespace kozero::gpu_emulator
