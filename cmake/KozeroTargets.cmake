@@ -77,7 +77,7 @@ function(kozero_test name)
   set_property(GLOBAL APPEND PROPERTY KOZERO_TEST_PROGRAMS ${name})
   kozero_compile_as_cuda(${arg_SOURCES})
   # The libraries above the kernels hand their compiler options on; two kinds of test have others.
-  if(arg_LINK MATCHES "kozero::(kernels|model|huggingface|train|plan|commands)")
+  if(arg_LINK MATCHES "kozero::(kernels|model|huggingface|train|plan|run|commands)")
     set(with_kernels _kernels)
   endif()
   if(NOT arg_LINK MATCHES "device_on_host|cudnn_frontend")

@@ -1,14 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // main.cpp: the program for these arguments, then MPI up, one command, MPI down (src/commands/program.cpp). A training
-// run reports its own errors (commands/training_run.cpp), before its members are destroyed.
+// run reports its own errors (src/run/training_run.cpp), before its members are destroyed.
 #include <kozero/commands/command.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/environment.hpp>
+#include <kozero/run/stop_signals.hpp>
 
 namespace {
 
-void before_libraries(int /*argc*/, char** argv, char** /*environment*/) { kozero::commands::prepare_signals(argv); }
+void before_libraries(int /*argc*/, char** argv, char** /*environment*/) { kozero::run::prepare_signals(argv); }
 
 // The loader calls what this section lists before it initializes any library.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)(int, char**, char**) = before_libraries;

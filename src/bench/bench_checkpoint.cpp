@@ -16,6 +16,8 @@
 #include <kozero/core/random.hpp>
 #include <kozero/core/timing.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/run/engine_on_ranks.hpp>
+#include <kozero/run/session.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/settings.hpp>
@@ -23,12 +25,10 @@
 #include "io/posix/readable.hpp"
 #include "io/run/run_folder.hpp"
 #include "src/bench/bench.hpp"
-#include "src/commands/engine_on_ranks.hpp"
-#include "src/commands/session.hpp"
 
 namespace kozero::bench {
 
-using commands::Session;
+using run::Session;
 
 namespace {
 
@@ -203,7 +203,7 @@ void bench_checkpoint(const dist::Environment& environment, const Arguments& arg
   auto settings = dist::agreed(
       session.control(), [&] { return train::settings_of(deck, session.control().size(), train::vocab_of(deck), 0); });
   settings.staged = true;
-  const commands::EngineOnRanks on_ranks(session, settings, train::vocab_of(deck));
+  const run::EngineOnRanks on_ranks(session, settings, train::vocab_of(deck));
   on_ranks.engine().initialise(settings.seed);
   const std::string folder = io::without_trailing_slash(deck.run.dir) + "-bench";
   dist::agreed(session.control(), [&] {

@@ -18,6 +18,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/run/session.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/deck/schema.hpp"
@@ -25,11 +26,10 @@
 #include "kernels/matmul/product_tuning.hpp"
 #include "src/bench/bench.hpp"
 #include "src/bench/kernel_case.hpp"
-#include "src/commands/session.hpp"
 
 namespace kozero::bench {
 
-using commands::Session;
+using run::Session;
 
 namespace {
 

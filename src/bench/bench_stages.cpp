@@ -19,18 +19,18 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
+#include <kozero/run/run_log.hpp>
+#include <kozero/run/trace.hpp>
+#include <kozero/run/unsaved_run.hpp>
 #include "src/bench/bench.hpp"
-#include "src/commands/report.hpp"
-#include "src/commands/trace.hpp"
-#include "src/commands/unsaved_run.hpp"
 
 namespace kozero::bench {
 namespace {
 
-using commands::open_data_of;
-using commands::Session;
-using commands::Trace;
-using commands::UnsavedRun;
+using run::open_data_of;
+using run::Session;
+using run::Trace;
+using run::UnsavedRun;
 
 /// Of the measured steps of a turn, on one rank.
 struct Cost {
@@ -110,7 +110,7 @@ Turn turn_of(Session& session, const io::Deck& deck, const train::DataSet& data,
     turn.trace.hashes.emplace_back();
   }
   turn.costs = dist::from_all_ranks(session.control(), cost_of(run));
-  for (const auto& tensor : commands::state_hashes(run.engine())) {
+  for (const auto& tensor : run::state_hashes(run.engine())) {
     turn.trace.tensors.push_back(tensor.name);
     turn.trace.hashes.back().push_back(tensor.hash);
   }
@@ -141,7 +141,7 @@ class StagesBench {
       const Turn turn = turn_of(session_, deck, data_, steps_);
       row.add(turn, steps_);
       if (!first_) first_ = turn.trace;
-      const auto found = commands::difference(*first_, turn.trace);
+      const auto found = run::difference(*first_, turn.trace);
       if (found && row.differs.empty()) row.differs = found->text;
     } catch (const Error& error) {
       const bool refused = error.failure() == Failure::deck && error.seen_by_all_ranks();
@@ -187,8 +187,8 @@ void print(const std::array<Row, 4>& rows, const std::string& backend) {
     const Communication spent(row, backend);
     std::cout << fmt::format(
         "{:>5}{:>10.2f}{:>11.0f}{:>12.1f}{:>10.2f}{:>12}{:>12}{:>11}  {}\n", row.stage, 1e3 * median(row.step_s),
-        row.tokens_per_s(), static_cast<double>(row.memory) / commands::kMiB,
-        static_cast<double>(row.bytes_sent) / commands::kMiB, ms(spent.exposed_s), ms(spent.waited_s),
+        row.tokens_per_s(), static_cast<double>(row.memory) / run::kMiB,
+        static_cast<double>(row.bytes_sent) / run::kMiB, ms(spent.exposed_s), ms(spent.waited_s),
         ms(spent.moved_s), row.differs.empty() ? "equal" : "differ: " + row.differs);
   }
 }

@@ -15,15 +15,15 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/run/unsaved_run.hpp>
 #include "src/bench/bench.hpp"
-#include "src/commands/unsaved_run.hpp"
 
 namespace kozero::bench {
 namespace {
 
-using commands::open_data_of;
-using commands::Session;
-using commands::UnsavedRun;
+using run::open_data_of;
+using run::Session;
+using run::UnsavedRun;
 
 /// Which kernels run, how long, and how long none runs. Kokkos calls back around each kernel, copy, region and wait.
 /// The profile sets time stamps on the kernels' stream and adds no wait, so it measures the step as it normally runs.

@@ -11,18 +11,18 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/run/unsaved_run.hpp>
 #include <kozero/train/runtime.hpp>
 #include "io/posix/file.hpp"
 #include "kernels/matmul/product_tuning.hpp"
 #include "src/bench/bench.hpp"
 #include "src/commands/arguments.hpp"
-#include "src/commands/unsaved_run.hpp"
 
 namespace kozero::bench {
 
-using commands::open_data_of;
-using commands::Session;
-using commands::UnsavedRun;
+using run::open_data_of;
+using run::Session;
+using run::UnsavedRun;
 
 namespace {
 

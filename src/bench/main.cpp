@@ -4,10 +4,11 @@
 #include <kozero/commands/command.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/environment.hpp>
+#include <kozero/run/stop_signals.hpp>
 #include "src/bench/bench.hpp"
 
 int main(int argc, char** argv) {
-  kozero::commands::prepare_signals(argv);
+  kozero::run::prepare_signals(argv);
   kozero::report_terminate(kozero::dist::known_rank(), nullptr);
   return kozero::commands::run_program(argc, argv, kozero::bench::run);
 }

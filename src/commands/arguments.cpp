@@ -13,12 +13,13 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/run/device_choice.hpp>
+#include <kozero/run/session.hpp>
+#include <kozero/run/start_checks.hpp>
+#include <kozero/run/weights_source.hpp>
 #include "io/deck/schema.hpp"
 #include "io/posix/readable.hpp"
 #include "src/commands/arguments.hpp"
-#include "src/commands/program.hpp"
-#include "src/commands/session.hpp"
-#include "src/commands/weights_source.hpp"
 
 namespace kozero::commands {
 
@@ -121,11 +122,11 @@ void DeckArguments::require_applied(const std::string& command, const std::vecto
 
 io::Deck DeckArguments::read(dist::Communicator& comm) const {
   io::Deck deck = dist::agreed(comm, [&] { return io::read_deck(path, overrides); });
-  require_same_deck(deck, comm);
-  return with_initial_model(std::move(deck), comm);
+  run::require_same_deck(deck, comm);
+  return run::with_initial_model(std::move(deck), comm);
 }
 
-io::Deck DeckArguments::read_for_any_device(dist::Communicator& comm) const { return without_device(read(comm)); }
+io::Deck DeckArguments::read_for_any_device(dist::Communicator& comm) const { return run::without_device(read(comm)); }
 
 double timeout_asked(char** argv) {
   const std::string key = "comm.timeout_s=";

@@ -8,15 +8,19 @@
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/run/run_log.hpp>
+#include <kozero/run/weights_source.hpp>
 #include <kozero/train/data_check.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
 #include "io/text/token_cache.hpp"
 #include "src/commands/arguments.hpp"
-#include "src/commands/report.hpp"
-#include "src/commands/weights_source.hpp"
 
 namespace kozero::commands {
+
+using run::TrainedModel;
+using run::WeightsSource;
+
 namespace {
 
 /// What eval reads of a deck, besides the model's shape; it computes in f32, whatever precision trained the weights.
@@ -83,7 +87,7 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
   train::DataCheck({own_data ? data.validation_shards : data.train_shards}, control).finish(control);
   const train::Evaluation result = train::evaluate(trained.engine(), *source, 0);
   if (environment.rank() != 0) return;
-  std::cout << evaluation_line(result.loss, bytes_per_token, own_data ? "validation" : "given data") << ", "
+  std::cout << run::evaluation_line(result.loss, bytes_per_token, own_data ? "validation" : "given data") << ", "
             << result.tokens << " tokens\n"
             << remark_on(data, deck) << std::flush;
   nlohmann::ordered_json object = {{"data", own_data ? "validation" : "given"},
@@ -91,7 +95,7 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
                                    {"perplexity", std::exp(result.loss)},
                                    {"bits_per_byte", nullptr},
                                    {"tokens", result.tokens}};
-  if (bytes_per_token) object["bits_per_byte"] = bits_per_byte(result.loss, *bytes_per_token);
+  if (bytes_per_token) object["bits_per_byte"] = run::bits_per_byte(result.loss, *bytes_per_token);
   json.print(object);
 }
 

@@ -5,14 +5,19 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/huggingface/export.hpp>
+#include <kozero/run/run_log.hpp>
+#include <kozero/run/session.hpp>
+#include <kozero/run/weights_source.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "src/commands/arguments.hpp"
-#include "src/commands/report.hpp"
-#include "src/commands/session.hpp"
-#include "src/commands/weights_source.hpp"
 
 namespace kozero::commands {
+
+using run::kMiB;
+using run::Session;
+using run::WeightsSource;
+
 namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;  // of a file
@@ -64,7 +69,7 @@ void export_weights(const dist::Environment& environment, const Arguments& argum
   }
   WeightsSource source;
   const auto find = [&](dist::Communicator& comm) {
-    return find_weights(given.path, comm, given.best ? train::Which::best : train::Which::latest);
+    return run::find_weights(given.path, comm, given.best ? train::Which::best : train::Which::latest);
   };
   Session session(environment, [&](dist::Communicator& comm) {
     source = find(comm);

@@ -16,15 +16,19 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/run/session.hpp>
+#include <kozero/run/start_checks.hpp>
+#include <kozero/run/weights_source.hpp>
 #include <kozero/train/generator.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/text/tokenizer.hpp"
 #include "src/commands/arguments.hpp"
-#include "src/commands/session.hpp"
-#include "src/commands/weights_source.hpp"
 
 namespace kozero::commands {
+
+using run::TrainedModel;
+
 namespace {
 
 /// Where the prompts come from: at most one of these is given.
@@ -268,7 +272,7 @@ std::unique_ptr<io::Tokenizer> open_tokenizer(TrainedModel& trained, const DeckA
     }
     return io::make_tokenizer(names_one ? trained.deck().data.tokenizer : trained.source().tokenizer);
   });
-  require_same_tokenizer(*tokenizer, control);
+  run::require_same_tokenizer(*tokenizer, control);
   trained.accept_vocabulary(tokenizer->vocab_size());
   return tokenizer;
 }
@@ -341,7 +345,7 @@ void generate(const dist::Environment& environment, const Arguments& arguments) 
 
   const std::int64_t sequences = std::min(given.batch, order.num_sequences());
   const std::int64_t positions = std::min(order.longest(), trained.settings().model.seq);
-  require_room_for(train::CachedGenerator::bytes(trained.engine(), sequences, positions),
+  run::require_room_for(train::CachedGenerator::bytes(trained.engine(), sequences, positions),
                    fmt::format("the cache for {} x {} tokens", sequences, positions), "lower --batch or --tokens",
                    trained.session());
   train::CachedGenerator generator(trained.engine(), tokenizer->vocab_size(), sequences, positions, trained.ledger());

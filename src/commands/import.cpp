@@ -6,12 +6,14 @@
 #include <kozero/core/error.hpp>
 #include <kozero/huggingface/import.hpp>
 #include <kozero/model/model.hpp>
+#include <kozero/run/run_log.hpp>
+#include <kozero/run/weights_source.hpp>
 #include <kozero/train/runtime.hpp>
 #include "src/commands/arguments.hpp"
-#include "src/commands/report.hpp"
-#include "src/commands/weights_source.hpp"
 
 namespace kozero::commands {
+
+using run::kMiB;
 
 void import_weights(const dist::Environment& environment, const Arguments& arguments) {
   OptionParser parser("import");

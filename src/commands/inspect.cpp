@@ -18,6 +18,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/dist/make_communicator.hpp>
+#include <kozero/run/session.hpp>
 #include <kozero/train/run_files.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"
@@ -27,9 +28,11 @@
 #include "io/posix/readable.hpp"
 #include "io/run/run_folder.hpp"
 #include "src/commands/arguments.hpp"
-#include "src/commands/session.hpp"
 
 namespace kozero::commands {
+
+using run::Session;
+
 namespace {
 
 // What inspect looks at: a checkpoint or a weights file.

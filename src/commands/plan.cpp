@@ -16,15 +16,18 @@
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/plan/step_time.hpp>
+#include <kozero/run/device_choice.hpp>
+#include <kozero/run/session.hpp>
 #include <kozero/train/data_set.hpp>
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
 #include "src/commands/arguments.hpp"
 #include "src/commands/plan_report.hpp"
-#include "src/commands/program.hpp"
-#include "src/commands/session.hpp"
 
 namespace kozero::commands {
+
+using run::Session;
+
 namespace {
 
 constexpr std::int64_t kMostRanks = 1 << 20;
@@ -210,7 +213,7 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
     const char* const refused = train::runs_on_gpus(given) ? "disk" : "host";
     if (given.zero.offload_optimizer == refused) dropped.emplace_back("zero.offload_optimizer");
     if (given.zero.offload_parameters == refused) dropped.emplace_back("zero.offload_parameters");
-    return without_device(given);
+    return run::without_device(given);
   });
   PlanReport report{.deck = session.deck(), .all = {}, .dropped = dropped};
   const auto counts = question.counts.empty() ? std::vector<std::int64_t>{0} : question.counts;

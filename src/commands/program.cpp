@@ -1,36 +1,25 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// program.cpp: a program's main, the switch to kozero-cuda and kozero-bench, facts of the build and of the run, and
-// quoting for a shell.
-#include <fmt/format.h>
+// program.cpp: a program's main, and the switch to kozero-cuda and kozero-bench.
 #include <poll.h>
 #include <unistd.h>
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
-#include <iterator>
 #include <new>
-#include <nlohmann/json.hpp>
 
 #include <kozero/commands/command.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/dist/environment.hpp>
-#include "build_facts.hpp"
-#include "io/deck/check.hpp"
+#include <kozero/run/device_choice.hpp>
+#include <kozero/run/provenance.hpp>
+#include <kozero/run/stop_signals.hpp>
 #include "io/deck/deck.hpp"
-#include "io/deck/schema.hpp"
-#include "io/hdf5/handle.hpp"
-#include "io/posix/readable.hpp"
-#include "kernels/matmul/product_tuning.hpp"
-#include "src/commands/gpu_driver.hpp"
-#include "src/commands/program.hpp"
-#include "src/commands/stop_signals.hpp"
 
 namespace kozero::commands {
 namespace {
@@ -38,40 +27,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr bool kOnHost = std::is_same_v<Device, Host>;
-constexpr const char* kProgram = "kozero-cuda";
 constexpr const char* kBenchProgram = kOnHost ? "kozero-bench" : "kozero-bench-cuda";
 
 // Of libgomp's GOMP_SPINCOUNT: some microseconds.
 constexpr const char* kSpinsBeforeSleep = "1000";
-
-fs::path this_program() {
-  std::error_code problem;
-  return fs::read_symlink("/proc/self/exe", problem);
-}
-
-fs::path folder_of_this_program() { return this_program().parent_path(); }
-
-/// kozero-cuda beside this program, or where its preset builds it; empty where it is not.
-fs::path cuda_program() {
-  const fs::path here = folder_of_this_program();
-  for (const auto& path : {here / kProgram, here.parent_path() / "cuda" / kProgram}) {
-    if (access(path.c_str(), X_OK) == 0) return path;
-  }
-  return {};
-}
-
-CudaBuild this_build() {
-  if (kOnHost) return {};
-  int major = 0, minor = 0;
-  std::sscanf(build_facts::kCuda, "%d.%d", &major, &minor);
-  return {std::atoi(build_facts::kArchitecture), 1000 * major + 10 * minor};
-}
-
-std::string gpu_unavailable_reason() { return gpu_driver().unavailable_reason; }
-
-std::string missing_program() {
-  return std::string(kProgram) + " is not beside this program: `./kozero.sh --preset cuda build` makes it";
-}
 
 /// run.device as the arguments of a command say it. What cannot be read here is refused later, by the host's program.
 std::string device_asked(const Arguments& arguments) {
@@ -110,25 +69,23 @@ bool bounds_spinning() {
 
 }  // namespace
 
-const char* device_of_this_program() { return kOnHost ? "host" : "cuda"; }
-
 void hand_over(char** argv) {
-  restore_ignored_signals();
+  run::restore_ignored_signals();
   Arguments arguments;
   for (char** each = argv + 1; *each != nullptr; ++each) arguments.emplace_back(*each);
   const bool is_bench = !arguments.empty() && arguments[0] == "bench";
   const bool restarts = (computes(arguments) || is_bench) && bounds_spinning();
   if (kOnHost && computes(arguments)) {
     const std::string device = device_asked(arguments);
-    const fs::path program = device == "auto" || device == "cuda" ? cuda_program() : fs::path();
-    if (!program.empty() && gpu_unavailable_reason().empty()) execv(program.c_str(), argv);
+    const fs::path program = device == "auto" || device == "cuda" ? run::usable_cuda_program() : fs::path();
+    if (!program.empty()) execv(program.c_str(), argv);
   }
-  if (is_bench) execv((folder_of_this_program() / kBenchProgram).c_str(), argv);
-  if (restarts) execv(this_program().c_str(), argv);
+  if (is_bench) execv((run::this_program().parent_path() / kBenchProgram).c_str(), argv);
+  if (restarts) execv(run::this_program().c_str(), argv);
 }
 
 void bench(const dist::Environment& /*environment*/, const Arguments& /*arguments*/) {
-  const fs::path path = folder_of_this_program() / kBenchProgram;
+  const fs::path path = run::this_program().parent_path() / kBenchProgram;
   throw Error(Failure::deck,
               path.string() + ": " + std::strerror(access(path.c_str(), X_OK) == 0 ? ENOEXEC : errno) +
                   "; it has the benchmarks: build it by `./kozero.sh " + (kOnHost ? "" : "--preset cuda ") +
@@ -136,95 +93,12 @@ void bench(const dist::Environment& /*environment*/, const Arguments& /*argument
               Error::Seen::by_all_ranks);
 }
 
-void require_gpu() {
-  const std::string reason = kOnHost ? "" : unsuitable_reason(gpu_driver(), this_build());
-  if (reason.empty()) return;
-  throw Error(Failure::deck, std::string(kProgram) + " needs a GPU: " + reason + "; kozero computes on the host");
-}
-
-void require_device(const io::Deck& deck) {
-  if (!kOnHost && deck.run.device == "host") {
-    io::refuse_value(deck, "run.device", std::string("this is ") + kProgram + "; run kozero instead");
-  }
-  if (kOnHost && deck.run.products == "tf32") {
-    io::refuse_value(deck, "run.products", "TF32 is of GPUs; accepted on the host are \"fastest\", \"library\"");
-  }
-  if (!kOnHost || deck.run.device != "cuda") return;
-  const std::string reason = cuda_program().empty() ? missing_program() : gpu_unavailable_reason();
-  io::refuse_value(
-      deck, "run.device",
-      (reason.empty() ? std::string(kProgram) + " does not start" : reason) + "; accepted here are \"auto\", \"host\"");
-}
-
-io::Deck without_device(io::Deck deck) {
-  deck.run.device = "auto";
-  if (deck.run.products == "tf32") deck.run.products = "fastest";
-  deck.run.tuning = "none";
-  const char* const of_other = kOnHost && !deck.plans_for_gpus ? "host" : "disk";
-  for (std::string* where : {&deck.zero.offload_optimizer, &deck.zero.offload_parameters}) {
-    if (*where == of_other) *where = "none";
-  }
-  return deck;
-}
-
-std::string note_on_device(const io::Deck& deck) {
-  if (!kOnHost) return note_on_architecture(gpu_driver(), this_build());
-  if (deck.run.device != "auto" || !cuda_program().empty() || !gpu_unavailable_reason().empty()) return "";
-  return "a GPU is here and run.device = \"auto\", but " + missing_program();
-}
-
-namespace {
-
-/// Each host once, in the order of the ranks.
-std::string hosts_of(const std::vector<io::RankProcess>& ranks) {
-  std::vector<std::string> hosts;
-  std::string text;
-  for (const auto& rank : ranks) {
-    if (std::find(hosts.begin(), hosts.end(), rank.host) != hosts.end()) continue;
-    text += (hosts.empty() ? "" : ", ") + rank.host;
-    hosts.push_back(rank.host);
-  }
-  return text;
-}
-
-}  // namespace
-
-Facts program_facts() {
-  Facts facts = {{"version", build_facts::kVersion},      {"commit", build_facts::kCommit},
-                 {"compiler", build_facts::kCompiler},    {"kokkos", build_facts::kKokkos},
-                 {"mpi", dist::Environment::library()},   {"hdf5", io::hdf5_version()},
-                 {"products", kernels::product_library()}};
-  if (*build_facts::kCuda != '\0') facts.emplace_back("cuda", build_facts::kCuda);
-  return facts;
-}
-
-Facts run_facts(const std::string& command, const std::vector<io::RankProcess>& ranks) {
-  Facts facts = {{"command", io::on_one_line(command)},
-                 {"started", io::time_now()},
-                 {"ranks", std::to_string(ranks.size())},
-                 {"hosts", hosts_of(ranks)}};
-  for (auto& fact : program_facts()) facts.push_back(std::move(fact));
-  return facts;
-}
-
-std::vector<std::string> lines_of(const Facts& facts) {
-  std::vector<std::string> lines;
-  for (const auto& [name, value] : facts) lines.push_back(fmt::format("{:<12} {}", name, value));
-  return lines;
-}
-
-std::string json_of(const Facts& facts) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const auto& [name, value] : facts) json[name] = value;
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
 bool say_version(const Arguments& arguments) {
   if (arguments.empty() || arguments[0] != "--version") return false;
   if (dist::known_rank() != 0) return true;
-  const Facts facts = program_facts();
+  const run::Facts facts = run::program_facts();
   std::cout << "kozero " << facts.front().second << "\n";
-  for (const auto& line : lines_of({facts.begin() + 1, facts.end()})) std::cout << line << "\n";
+  for (const auto& line : run::lines_of({facts.begin() + 1, facts.end()})) std::cout << line << "\n";
   std::cout << std::flush;
   return true;
 }
@@ -289,11 +163,11 @@ int status_of_program(int argc, char** argv, void (*run)(const Environment&, con
       return 0;
     }
     if (!needs_mpi(arguments)) return status_of(run, Environment(Environment::WithoutMpi()), arguments);
-    await_stop_signals(arguments);
+    run::await_stop_signals(arguments);
     const Environment environment(&argc, &argv, timeout_asked(argv));
     void (*const end)(int status) = environment.size() > 1 ? Environment::abort : nullptr;
     report_terminate(environment.rank(), end);
-    set_stop_actions({.rank = environment.rank(), .command = "", .end = end, .unanswered = {}});
+    run::set_stop_actions({.rank = environment.rank(), .command = "", .end = end, .unanswered = {}});
     return status_of(run, environment, arguments);
   } catch (const Error& error) {  // MPI or the environment did not come up
     return reported_alone(error.exit_status(), error.what());
@@ -311,60 +185,6 @@ int run_program(int argc, char** argv, void (*run)(const Environment&, const Arg
   const int status = status_of_program(argc, argv, run);
   if (status == 0 && dist::known_rank() == 0) tell_exit_status(status);
   return status;
-}
-
-std::string text_override(const std::string& key, const std::string& value) {
-  // A number, a date, a list and the like are TOML; a path or a word is not, and is taken as it is.
-  const bool is_path = value.find('/') != std::string::npos;
-  const bool is_word = !value.empty() && std::isalpha(static_cast<unsigned char>(value[0])) != 0 && value != "true" &&
-                       value != "false" && value != "inf" && value != "nan";
-  return key + "=" + (is_path || is_word ? value : io::toml_string(value));
-}
-
-std::string quoted_for_shell(const std::string& word) {
-  const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:,=@%+-";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  if (escaped(word) != word) {  // bash and zsh read $'a\nb'
-    std::string text = "$'";
-    for (const char letter : word) text += (letter == '\'' || letter == '\\' ? "\\" : "") + std::string(1, letter);
-    return escaped(text) + "'";
-  }
-  std::string quoted = "'";
-  for (const char letter : word) {
-    if (letter == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += letter;
-    }
-  }
-  return quoted + "'";
-}
-
-void drop_repeated_keys(std::vector<std::string>& arguments) {
-  const auto key_of = [](const std::string& argument) { return argument.substr(0, argument.find('=') + 1); };
-  for (auto each = arguments.begin(); each != arguments.end();) {
-    const std::string key = key_of(*each);
-    const bool again = !key.empty() && std::any_of(std::next(each), arguments.end(),
-                                                   [&](const std::string& later) { return key_of(later) == key; });
-    each = again ? arguments.erase(each) : std::next(each);
-  }
-}
-
-std::string command_line(const std::string& command, const std::vector<std::string>& arguments, int ranks) {
-  const char* script = std::getenv("KOZERO_STARTED_BY");
-  const std::string number = std::to_string(ranks);
-  std::string line;
-  if (script != nullptr) {
-    line = std::string(script) + " -n " + number;
-  } else if (std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("HYDI_CONTROL_FD") == nullptr && ranks > 1) {
-    line = "srun -n " + number + " " + quoted_for_shell(program_invocation_name);
-  } else {
-    if (ranks > 1) line.append("mpiexec -n ").append(number).append(" ");
-    line += quoted_for_shell(program_invocation_name);
-  }
-  line += " " + command;
-  for (const auto& argument : arguments) line.append(" ").append(quoted_for_shell(argument));
-  return line;
 }
 
 }  // namespace kozero::commands

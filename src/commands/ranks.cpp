@@ -4,11 +4,13 @@
 #include <iostream>
 
 #include <kozero/core/error.hpp>
+#include <kozero/run/session.hpp>
+#include <kozero/run/unsaved_run.hpp>
 #include "src/commands/arguments.hpp"
-#include "src/commands/session.hpp"
-#include "src/commands/unsaved_run.hpp"
 
 namespace kozero::commands {
+
+using run::Session;
 
 /// Prints how many ranks kozero.sh starts for the command `train ...` or `verify ...`: the deck's run.ranks; for verify
 /// the most of --ranks, or with RUN --replay the count of that run. Refusals are those of the command.
@@ -27,7 +29,7 @@ void ranks(const dist::Environment& environment, const Arguments& command) {
   options.add_to(parser);
   parser.parse(arguments);
   if (options.replayed > 0) {
-    const std::int64_t count = std::max<std::int64_t>(ranks_of_run(deck_arguments.path), 1);
+    const std::int64_t count = std::max<std::int64_t>(run::ranks_of_run(deck_arguments.path), 1);
     if (environment.rank() == 0) std::cout << count << std::endl;
     return;
   }

@@ -2,11 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include <kozero/run/session.hpp>
+#include <kozero/run/train.hpp>
 #include "src/commands/arguments.hpp"
-#include "src/commands/session.hpp"
-#include "src/commands/training_run.hpp"
 
 namespace kozero::commands {
+
+using run::RunSummary;
+using run::Session;
+using run::StartedAs;
+
 namespace {
 
 nlohmann::ordered_json json_of(const RunSummary& summary) {
@@ -38,7 +43,7 @@ void train(const dist::Environment& environment, const Arguments& arguments) {
   parser.parse(arguments);
 
   Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read(comm); });
-  const RunSummary summary = TrainingRun(session, started).execute();
+  const RunSummary summary = run::train(session, started);
   if (environment.rank() == 0) json.print(json_of(summary));
 }
 

@@ -10,14 +10,20 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/make_communicator.hpp>
+#include <kozero/run/provenance.hpp>
+#include <kozero/run/trace.hpp>
+#include <kozero/run/unsaved_run.hpp>
 #include "io/posix/file.hpp"
 #include "kernels/matmul/product_tuning.hpp"
 #include "src/commands/arguments.hpp"
-#include "src/commands/program.hpp"
-#include "src/commands/trace.hpp"
-#include "src/commands/unsaved_run.hpp"
 
 namespace kozero::commands {
+
+using run::Difference;
+using run::Session;
+using run::Trace;
+using run::UnsavedRun;
+
 namespace {
 
 /// How the steps were computed.
@@ -88,7 +94,7 @@ void Verification::keep_weights(Trace& trace, train::Engine& engine) const {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 28;
   if (engine.parameters().extent() > kMostElements) return;
   for (int tensor = 0; tensor < std::ssize(engine.parameters().tensors()); ++tensor) {
-    std::vector<float> values = whole_tensor(engine.parameters(), tensor, engine.master());
+    std::vector<float> values = run::whole_tensor(engine.parameters(), tensor, engine.master());
     if (engine.comm().rank() == 0) trace.weights.push_back(std::move(values));
   }
 }
@@ -101,10 +107,10 @@ std::string Verification::difference_from_first(const Trace& trace, train::Engin
   const int tensor = dist::broadcast_value(comm, has_element ? *found->tensor : -1);
   if (tensor >= 0) {
     const std::string& name = engine.parameters().tensors()[static_cast<std::size_t>(tensor)].name;
-    const std::vector<float> values = whole_tensor(engine.parameters(), tensor, engine.master());
+    const std::vector<float> values = run::whole_tensor(engine.parameters(), tensor, engine.master());
     if (comm.rank() == 0) {
       const std::string element =
-          element_difference(name, first_->weights[static_cast<std::size_t>(tensor)], values, trace.losses.size());
+          run::element_difference(name, first_->weights[static_cast<std::size_t>(tensor)], values, trace.losses.size());
       if (!element.empty()) found->text += "; " + element;
     }
   }
@@ -146,7 +152,7 @@ std::vector<std::int64_t> rank_counts(const VerifyOptions& options, const io::De
   if (counts.back() > environment.size()) {
     throw Error(Failure::deck,
                 fmt::format("--ranks: {} ranks are needed and {} started: {}", counts.back(), environment.size(),
-                            command_line("verify", arguments, static_cast<int>(counts.back()))),
+                            run::command_line("verify", arguments, static_cast<int>(counts.back()))),
                 Error::Seen::by_all_ranks);
   }
   if (counts.size() > 1 && !options.all && session.backend() == "nccl" && !deck.comm.exact) {
@@ -190,7 +196,7 @@ std::optional<Trace> reference_of(const VerifyOptions& options, const io::Deck& 
                                   dist::Communicator& comm) {
   return dist::agreed(comm, [&]() -> std::optional<Trace> {
     if (options.reference.empty() || comm.rank() != 0 || !io::is_there(options.reference)) return std::nullopt;
-    Trace trace = read_trace(options.reference);
+    Trace trace = run::read_trace(options.reference);
     MemoryLedger ledger(MemoryLedger::Mode::plan);
     const auto self = dist::make_planned_communicator("self", 0, 1, ledger);
     const auto engine =
@@ -233,7 +239,7 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   options.add_to(parser);
   parser.parse(arguments);
   if (options.replayed > 0) {
-    return replay(environment, deck_arguments.path, deck_arguments.overrides, options.replayed);
+    return run::replay(environment, deck_arguments.path, deck_arguments.overrides, options.replayed);
   }
 
   Session session(environment, [&](dist::Communicator& early) { return deck_arguments.read(early); });
@@ -241,7 +247,7 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   io::Deck deck = session.deck();
   deck.zero.accumulation = "ordered";
   const auto counts = rank_counts(options, deck, environment, session, arguments);
-  const train::DataSet data = open_data_of(deck, comm);
+  const train::DataSet data = run::open_data_of(deck, comm);
   std::optional<Trace> reference = reference_of(options, deck, data, comm);
   const bool has_reference = reference.has_value();
   const auto settings = dist::agreed(comm, [&] {
@@ -281,7 +287,7 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
   }
   dist::agreed(comm, [&] {
     if (comm.rank() != 0) return;
-    if (!options.reference.empty() && !has_reference) write_trace(options.reference, verification.first());
+    if (!options.reference.empty() && !has_reference) run::write_trace(options.reference, verification.first());
     print_end(options, counts, threads, reference_threads);
   });
 }

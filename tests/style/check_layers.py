@@ -19,8 +19,9 @@ BELOW = {
     "huggingface": "core kernels dist model io",
     "train": "core kernels dist model optim zero io",
     "plan": "core kernels dist model optim zero io train",
-    "commands": "core kernels dist model optim zero io huggingface train plan",
-    "bench": "core kernels dist model optim zero io huggingface train plan commands",
+    "run": "core kernels dist model optim zero io huggingface train plan",
+    "commands": "core kernels dist model optim zero io huggingface train plan run",
+    "bench": "core kernels dist model optim zero io huggingface train plan run commands",
 }
 # Private headers that another folder sees all the same: the benchmarks are commands in a program of their own.
 ALSO = {("bench", "commands")}

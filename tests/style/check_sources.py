@@ -41,8 +41,8 @@ def mpi_only_in_dist(source):
 
 def stage_only_where_named(source):
     # train/settings.cpp reads the deck's key and hands it to zero.
-    allowed = ("src/zero/", "include/kozero/zero/", "src/plan/", "include/kozero/plan/", "src/commands/",
-               "include/kozero/commands/", "src/bench/", "io/deck/", "src/train/settings.cpp", "tests/")
+    allowed = ("src/zero/", "include/kozero/zero/", "src/plan/", "include/kozero/plan/", "src/run/", "include/kozero/run/",
+               "src/commands/", "include/kozero/commands/", "src/bench/", "io/deck/", "src/train/settings.cpp", "tests/")
     yield from lines_matching(source, r"(?i:(?<![a-z])stages?(?![a-z]))|Stage(?![a-z])", allowed)
 
 

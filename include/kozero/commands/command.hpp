@@ -32,7 +32,7 @@ const std::vector<Command>& benchmarks();
 /// Of all_commands() or benchmarks(). Throws Error(deck) with the nearest name for an unknown one.
 const Command& command_named(const std::string& name);
 
-/// Replaces this process by the program for these arguments, with the same arguments (src/commands/program.hpp):
+/// Replaces this process by the program for these arguments, with the same arguments:
 /// kozero-cuda if the command computes and its deck and the machine want it, kozero-bench for `bench`, or this program
 /// again, with a bound on how long OpenMP's threads spin. Returns if this program is the one to run and the bound is set,
 /// or if the other one does not start. `argv` ends in a null.
@@ -40,15 +40,6 @@ void hand_over(char** argv);
 
 /// comm.timeout_s as the arguments or the deck that they name say it, before MPI is up; the default where they do not.
 double timeout_asked(char** argv);
-/// Before libraries are initialized: they may start threads, and UCX gives SIGHUP a handler, which hides that nohup
-/// ignores it. Files that grow beyond `ulimit -f` are failed writes from now on. For `train`, also blocks the stop
-/// signals (src/commands/stop_signals.hpp) and ignores SIGPIPE. `argv` ends in a null. Allocates nothing.
-void prepare_signals(char** argv);
-/// Undoes what libraries did to signals that were ignored at the start. A program that replaces this one would otherwise
-/// find UCX's handler of SIGHUP reset to the default action.
-void restore_ignored_signals();
-/// From now on stop signals end a `train` of these arguments in good order.
-void await_stop_signals(const Arguments& arguments);
 
 /// Where the arguments are `--version`: prints the program's version, commit and libraries, needing no MPI, and returns
 /// true.

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// train.hpp: a whole training run, from a checked deck to its folder's last line.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <kozero/run/session.hpp>
+
+namespace kozero::run {
+
+/// `kozero train ARGUMENTS`
+struct StartedAs {
+  std::vector<std::string> arguments;
+  bool verify_data = false;  ///< the token shards are read and checked whole before anything else, as data.strict does
+  bool steal_lock = false;
+};
+
+/// What a run leaves in numbers, for `--json`.
+struct RunSummary {
+  std::string folder;
+  std::int64_t steps = 0;
+  double first_loss = 0.0;
+  double last_loss = 0.0;
+  std::optional<double> val_loss;
+  double median_tokens_per_s = 0.0;  ///< of at most ThinnedSeries::kCapacity steps, evenly spaced over the run
+  std::int64_t peak_memory = 0;      ///< bytes, the largest of any rank
+  std::int64_t skipped_steps = 0;    ///< updates left out since this program began
+};
+
+/// Throws Error, seen by all ranks. One of a run that has its folder was reported already. Collective.
+RunSummary train(Session& session, const StartedAs& started);
+
+}  // namespace kozero::run

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// unsaved_run.hpp: a deck's training steps without evaluation, checkpoints or files, and the replay of one step of a
+// run. `verify` and the benchmarks run the steps. A replay computes a step again from the checkpoint before it and
+// compares losses, norms and tensors bit for bit.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <kozero/dist/communicator_decorators.hpp>
+#include <kozero/dist/environment.hpp>
+#include <kozero/run/engine_on_ranks.hpp>
+#include <kozero/run/session.hpp>
+#include <kozero/train/data_set.hpp>
+#include <kozero/train/settings.hpp>
+#include "io/checkpoint/checkpoint.hpp"
+
+namespace kozero::run {
+
+// A deck's training steps and nothing else: no evaluation, no checkpoint, no file of a run. For
+// verifying and measuring.
+
+/// The deck's data, its samples checked against the deck's model. Collective.
+train::DataSet open_data_of(const io::Deck& deck, dist::Communicator& comm);
+
+/// A tensor of the state: "parameters/wte.weight", "optimizer/exp_avg/wte.weight".
+struct HashedTensor {
+  std::string name;
+  std::uint64_t hash = 0;
+};
+
+/// Of the bits of all weights and moments, equal under every placement and number of ranks. Collective.
+std::vector<HashedTensor> state_hashes(train::Engine& engine);
+
+class UnsavedRun {
+ public:
+  /// `deck` is the session's but for values that the caller changed. `data` outlives it. With `start` it goes on from
+  /// that checkpoint, which was verified. Throws as require_room() does. Collective.
+  UnsavedRun(Session& session, io::Deck deck, const train::DataSet& data,
+             const std::optional<io::FoundCheckpoint>& start = std::nullopt);
+
+  train::StepResult step(std::int64_t step) { return engine().step(step); }
+  [[nodiscard]] train::Engine& engine() { return on_ranks_.engine(); }
+  [[nodiscard]] dist::MeshCommunicators& mesh() { return on_ranks_.mesh(); }
+  [[nodiscard]] const MemoryLedger& ledger() const { return on_ranks_.ledger(); }
+  [[nodiscard]] const train::Settings& settings() const { return settings_; }
+
+ private:
+  train::Settings settings_;
+  EngineOnRanks on_ranks_;
+  std::optional<train::Sampler> sampler_;
+};
+
+// Computes a step of a run again, from its newest complete checkpoint before that step (or its beginning),
+// and compares bits: losses and gradient norms with metrics.jsonl, tensors with the checkpoint after the step, if any.
+// A difference says that hardware computed or stored wrongly, or that data or program are others.
+
+/// `overrides` change the run's deck. Writes nothing but token shards of data.text. Collective. Throws Error(internal,
+/// seen by all ranks) naming the first difference, Error(input) where the run or the step is not there, Error(deck)
+/// where the run had another rank count and its bits depend on that: local accumulation, sums by NCCL, a batch that
+/// grows with the ranks.
+void replay(const dist::Environment& environment, const std::string& run, const std::vector<std::string>& overrides,
+            std::int64_t step);
+
+/// The rank count of the run's last start; 0 where neither its ranks.json nor its deck says. Throws Error(deck or
+/// input).
+std::int64_t ranks_of_run(const std::string& run);
+
+}  // namespace kozero::run

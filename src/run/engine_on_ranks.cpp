@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <limits.h>
+#include <unistd.h>
+#include <algorithm>
+#include <vector>
+
+#include <kozero/core/device.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/run/engine_on_ranks.hpp>
+#include <kozero/run/run_log.hpp>
+#include "io/posix/readable.hpp"
+#include "io/posix/system_resources.hpp"
+
+namespace kozero::run {
+namespace {
+
+/// What this rank may take.
+plan::DeviceAndHost room_of(Session& session) {
+  const std::int64_t on_host =
+      io::available_memory() / std::clamp(session.environment().local_ranks(), 1, session.control().size());
+  return {kHostIsDevice ? on_host : device_memory().free / ranks_a_gpu(session), on_host};
+}
+
+/// The least that any rank has.
+plan::DeviceAndHost least_room(Session& session) {
+  plan::DeviceAndHost least = room_of(session);
+  for (const plan::DeviceAndHost& room : dist::from_all_ranks(session.control(), least)) {
+    least.device = std::min(least.device, room.device);
+    least.host = std::min(least.host, room.host);
+  }
+  return least;
+}
+
+std::string largest_part(const plan::MemoryPlan& plan) {
+  const auto largest = std::max_element(plan.bytes.begin(), plan.bytes.begin() + static_cast<int>(Memory::disk));
+  const auto name = kMemoryNames[static_cast<std::size_t>(largest - plan.bytes.begin())];
+  return fmt::format("{} of {}", io::readable_bytes(*largest), name);
+}
+
+std::string advice_for_training(Session& session, int num_ranks, std::int64_t data_vocab,
+                                const plan::DeviceAndHost& room) {
+  const auto plans = plan::plans_of_all_stages(session.deck(), session.backend(), num_ranks, data_vocab);
+  const auto lowest =
+      std::find_if(plans.begin(), plans.end(), [&](const plan::MemoryPlan& each) { return each.needed().fit(room); });
+  if (lowest != plans.end()) return fmt::format("the lowest stage that fits is {}", lowest->stage);
+  const auto fit = plan::first_fit(session.deck(), session.backend(), num_ranks, data_vocab, room);
+  return fit ? "it fits with " + plan::text_of(fit->changes) : "nothing fits: use more ranks or a smaller model";
+}
+
+/// Weights in shards, micro-batches of one sequence, then both.
+std::string advice_for_weights(Session& session, const train::Settings& settings, const plan::DeviceAndHost& room) {
+  struct Change {
+    bool shards, one_sequence;
+  };
+  for (const Change change : {Change{true, false}, Change{false, true}, Change{true, true}}) {
+    train::Settings changed = settings;
+    if (change.shards) changed.zero.stage = 3;
+    if (change.one_sequence) changed.batch.micro_batch = 1;
+    if (!session.plan_of(changed).needed().fit(room)) continue;
+    return fmt::format("it fits with{}{}", change.shards ? " zero.stage=3" : "",
+                       change.one_sequence ? " train.micro_batch=1" : "");
+  }
+  return "use more ranks with zero.stage=3";
+}
+
+bool lacks_gpu_memory(const plan::DeviceAndHost& need, const plan::DeviceAndHost& room) {
+  return !kHostIsDevice && room.device > 0 && need.device > room.device;
+}
+
+std::string needed_and_available(const plan::DeviceAndHost& need, const plan::DeviceAndHost& room,
+                                 const std::string& part) {
+  const bool of_gpu = lacks_gpu_memory(need, room);
+  return fmt::format("needs {}{} per rank{} and {} are available", io::readable_bytes(of_gpu ? need.device : need.host),
+                     of_gpu ? " of GPU memory" : "", part, io::readable_bytes(of_gpu ? room.device : room.host));
+}
+
+}  // namespace
+
+plan::MemoryPlan require_room(Session& session, const train::Settings& settings, std::int64_t data_vocab) {
+  const plan::MemoryPlan plan = session.plan_of(settings);
+  const plan::DeviceAndHost room = least_room(session);
+  const plan::DeviceAndHost need = plan.needed();
+  if (need.fit(room)) return plan;
+  const std::string needed = needed_and_available(need, room, fmt::format(" ({})", largest_part(plan)));
+  const std::string text =
+      settings.use == train::Use::training
+          ? fmt::format("the run {}; {} (`kozero plan` shows each part)", needed,
+                        advice_for_training(session, plan.num_ranks, data_vocab, room))
+          : fmt::format("{} {}; {}", settings.use == train::Use::evaluation ? "evaluation" : "generation", needed,
+                        advice_for_weights(session, settings, room));
+  throw Error(Failure::deck, text, Error::Seen::by_all_ranks);
+}
+
+void require_room_for(std::int64_t bytes, const std::string& what, const std::string& remedy, Session& session) {
+  const plan::DeviceAndHost need{bytes, kHostIsDevice ? bytes : 0};
+  const plan::DeviceAndHost room = least_room(session);
+  if (need.fit(room)) return;
+  throw Error(Failure::deck, fmt::format("{} {}; {}", what, needed_and_available(need, room, ""), remedy),
+              Error::Seen::by_all_ranks);
+}
+
+EngineOnRanks::EngineOnRanks(Session& session, const train::Settings& settings, std::int64_t data_vocab,
+                             const std::function<void()>& connected)
+    : plan_(require_room(session, settings, data_vocab)), mesh_(session.connect(settings, ledger_)) {
+  if (connected) connected();
+  engine_ = train::make_engine(settings, mesh_.mesh(), ledger_);
+}
+
+MemoryUse::MemoryUse()
+    : free_at_start_(device_memory().free),
+      before_(kHostIsDevice ? io::resident_memory().current - io::shares_of_others() : 0) {}
+
+std::int64_t MemoryUse::taken(Session& session) const {
+  if (kHostIsDevice) return io::resident_memory().peak - io::shares_of_others();
+  return (free_at_start_ - device_memory().free) / ranks_a_gpu(session);
+}
+
+int ranks_a_gpu(Session& session) {
+  std::string node(HOST_NAME_MAX + 1, '\0');
+  static_cast<void>(gethostname(node.data(), node.size()));
+  const std::string mine = std::string(node.c_str()) + " " + device_name();
+  const auto all = dist::gather_text(session.control(), mine);
+  return static_cast<int>(std::count(all.begin(), all.end(), mine));
+}
+
+}  // namespace kozero::run

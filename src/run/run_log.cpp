@@ -1,0 +1,326 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// run_log.cpp: the banner, and what a TrainingRun prints and records: metrics of a step, evaluations, memory, closing
+// lines.
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <numbers>
+#include <sstream>
+
+#include <kozero/core/architecture.hpp>
+#include <kozero/core/device.hpp>
+#include <kozero/core/precision.hpp>
+#include <kozero/core/timing.hpp>
+#include <kozero/model/self_attention.hpp>
+#include <kozero/run/device_choice.hpp>
+#include <kozero/run/run_log.hpp>
+#include <kozero/train/generator.hpp>
+#include "io/deck/schema.hpp"
+#include "io/posix/readable.hpp"
+#include "io/posix/system_resources.hpp"
+#include "kernels/attention/attention.hpp"
+#include "kernels/matmul/matmul.hpp"
+#include "kernels/matmul/product_tuning.hpp"
+#include "src/run/training_run.hpp"
+
+namespace kozero::run {
+namespace {
+
+const char* name_of(dist::Placement placement) {
+  switch (placement) {
+    case dist::Placement::replicated:
+      return "replicated";
+    case dist::Placement::sharded:
+    case dist::Placement::in_last_group:
+      return "sharded";
+    case dist::Placement::partial:
+      return "partial";
+  }
+  return "";
+}
+
+std::string stage_line(const Banner& banner) {
+  const auto row = zero::placement_row(banner.settings.zero.stage);
+  const int group = banner.settings.ranks_a_group;
+  const std::string groups =
+      group == banner.comm.size() ? "" : fmt::format(" in {} groups of {}", banner.comm.size() / group, group);
+  return fmt::format("ZeRO         stage {} on {} {}{}: parameters {}, gradients {}, optimizer state {}",
+                     banner.settings.zero.stage, banner.comm.size(), banner.comm.size() == 1 ? "rank" : "ranks", groups,
+                     name_of(row.parameters), name_of(row.gradients), name_of(row.optimizer));
+}
+
+std::string batch_line(const Banner& banner) {
+  const auto& batch = banner.settings.batch;
+  const bool local = banner.settings.zero.accumulation == zero::Accumulation::local;
+  return fmt::format(
+      "batch        {} sequences of {} tokens per step = {} per rank at once x {} {} x {} {}, gradients added {}",
+      batch.global_batch, banner.settings.model.seq, batch.micro_batch, banner.comm.size(),
+      banner.comm.size() == 1 ? "rank" : "ranks", batch.micro_steps,
+      batch.micro_steps == 1 ? "micro-step" : "micro-steps",
+      !banner.comm.adds_in_order() ? "in the back end's order"
+      : local                      ? "on each rank, then over the ranks"
+                                   : "in one order on any number of ranks");
+}
+
+std::string model_line(const Banner& banner) {
+  const auto& model = banner.settings.model;
+  if (!architecture(model.arch).decoder) {
+    return fmt::format("model        {}, {} inputs, {} outputs: {} parameters", model.arch, model.dim, model.ffn,
+                       banner.parameters.num_parameters());
+  }
+  return fmt::format(
+      "model        {}, {} layers, {} channels, {} heads, vocabulary {}{}: {:.2f} M parameters in {} units", model.arch,
+      model.layers, model.dim, model.heads, model.vocab,
+      model.vocab_block == 0 ? "" : fmt::format(" in blocks of {}", model.vocab_block),
+      static_cast<double>(banner.parameters.num_parameters()) / 1e6, banner.parameters.num_units());
+}
+
+std::string multiplier_text(const Banner& banner) {
+  const std::string name = with_stored_type(banner.settings.precision, [](auto type) {
+    const std::string note = kernels::multiplier_note<decltype(type)>();
+    return kernels::multiplier<decltype(type)>() + (note.empty() ? "" : fmt::format(" ({})", note));
+  });
+  if (banner.deck.run.tuning == "none") return name;
+  return fmt::format("{} tuned by {} ({} kinds)", name, banner.deck.run.tuning, kernels::product_algorithms().size());
+}
+
+/// "AMX"; "none" where the network has none.
+std::string attention_text(const Banner& banner) {
+  const auto& model = banner.settings.model;
+  if (!architecture(model.arch).decoder) return "none";
+  auto shape = model::attention_shape(model, banner.settings.batch.micro_batch, model.seq);
+  shape.dropout = model.dropout;
+  return with_stored_type(banner.settings.precision,
+                          [&](auto type) { return kernels::attention_by<decltype(type)>(shape); });
+}
+
+std::string precision_line(const Banner& banner) {
+  const Precision precision = banner.settings.precision;
+  const std::string products = multiplier_text(banner);
+  const std::string attention = attention_text(banner);
+  return precision == Precision::f32
+             ? fmt::format("precision    f32, products by {}, attention by {}", products, attention)
+             : fmt::format(
+                   "precision    {} weights and activations, products by {}, attention by {}; f32 master weights, "
+                   "moments, gradients "
+                   "and sums",
+                   name_of(precision), products, attention);
+}
+
+/// The defaults that decide how well a model trains and what a stopped run leaves; "" if the deck gives them all.
+std::string defaults_line(const Banner& banner) {
+  const auto& deck = banner.deck;
+  std::string text;
+  for (const std::string key : {"optim.lr", "optim.schedule", "optim.warmup_steps", "optim.betas", "optim.weight_decay",
+                                "checkpoint.every", "checkpoint.keep"}) {
+    const bool is_read = (key != "optim.betas" || deck.optim.kind == "adamw") &&
+                         (key != "checkpoint.keep" || deck.checkpoint.every > 0);
+    if (deck.is_set(key) || !is_read) continue;
+    const std::string value = key == "optim.warmup_steps" ? std::to_string(banner.settings.step.schedule.warmup_steps)
+                                                          : io::text_in(deck, *io::find_row(key));
+    text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", key, value);
+  }
+  return text.empty() ? "" : "defaults     " + text;
+}
+
+std::string memory_line(const Banner& banner) {
+  std::string line =
+      fmt::format("memory plan  {:.1f} MiB of arrays per rank:", static_cast<double>(banner.plan.total()) / kMiB);
+  for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
+    if (banner.plan.bytes[i] == 0 || static_cast<Memory>(i) == Memory::disk) continue;
+    line += fmt::format(" {} {:.1f},", kMemoryNames[i], static_cast<double>(banner.plan.bytes[i]) / kMiB);
+  }
+  line.pop_back();
+  if (const std::int64_t disk = banner.plan.of(Memory::disk); disk > 0) {
+    line += fmt::format("; on disk {:.1f}", static_cast<double>(disk) / kMiB);
+  }
+  return line;
+}
+
+}  // namespace
+
+std::vector<std::string> lines_of(const Banner& banner) {
+  const auto& deck = banner.deck;
+  std::vector<std::string> lines = {
+      fmt::format("deck         {}", deck.source),
+      fmt::format("folder       {}", banner.folder),
+      model_line(banner),
+      fmt::format("data         {}", banner.data),
+      stage_line(banner),
+      batch_line(banner),
+      precision_line(banner),
+      fmt::format("optimizer    {}, lr {} {}, {} steps", deck.optim.kind, banner.settings.step.schedule.lr,
+                  deck.optim.schedule, banner.settings.steps),
+      fmt::format("placement    {}{}, communicator {}", banner.comm.size() > 1 ? "rank 0: " : "",
+                  banner.runtime.placement(), banner.comm.description()),
+      memory_line(banner)};
+  if (const std::string line = defaults_line(banner); !line.empty()) lines.push_back(line);
+  if (banner.comm.size() == 1 && deck.run.ranks > 1) {
+    lines.push_back(fmt::format(
+        "note         run.ranks = {0}, started with 1: kozero.sh without -n, or mpiexec -n {0}, starts that many",
+        deck.run.ranks));
+  }
+  std::int64_t blocks = 0;
+  for (const Unit& unit : banner.parameters.units()) blocks = std::max(blocks, unit.extent / kAlignment);
+  if (blocks < banner.comm.size()) {
+    lines.push_back(
+        fmt::format("note         the model's largest unit has {} blocks of {} parameters for {} ranks: "
+                    "{} own none",
+                    blocks, kAlignment, banner.comm.size(), banner.comm.size() - blocks));
+  }
+  return lines;
+}
+
+double bits_per_byte(double loss, double bytes_per_token) { return loss / std::numbers::ln2 / bytes_per_token; }
+
+std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token, const std::string& what) {
+  std::string line = fmt::format("{:<12} loss {:.4f}, perplexity {:.2f}", what, loss, std::exp(loss));
+  if (bytes_per_token) line += fmt::format(", {:.4f} bits per byte", bits_per_byte(loss, *bytes_per_token));
+  return line;
+}
+
+// What a TrainingRun prints and records: banner, a step's metrics, evaluations, memory, closing
+// lines.
+
+namespace {
+
+double seconds_since_1970() {
+  using Milliseconds = std::chrono::milliseconds;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(std::chrono::duration_cast<Milliseconds>(now).count()) / 1e3;
+}
+
+}  // namespace
+
+void TrainingRun::say_banner() {
+  const Banner banner{deck_,
+                      settings_,
+                      on_ranks_->plan(),
+                      *on_ranks_->mesh().all,
+                      session_.runtime(),
+                      engine().parameters(),
+                      data_.description,
+                      folder_};
+  for (const auto& line : lines_of(banner)) log_.say(line);
+  if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
+    log_.say(settings_.offload.uses(MemorySource::Kind::disk)
+                 ? "note         saving is synchronous: state on a disk has no copy in memory"
+                 : "note         saving is synchronous: this MPI may be called by one thread alone");
+  }
+  if (const std::string note = note_on_device(deck_); !note.empty()) log_.say("note         " + note);
+  for (const auto& line : start_notes_) log_.say(line);
+  if (const auto note = train::schedule_note(deck_, settings_.steps); !note.empty()) log_.say("note         " + note);
+  if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
+}
+
+void TrainingRun::say_skipped(const train::StepResult& result, double next_scale) {
+  const std::string what = result.bad_tensor.empty() ? "the loss" : "the gradient of " + result.bad_tensor;
+  const std::string scale =
+      next_scale == result.loss_scale
+          ? ""
+          : fmt::format(" (an overflow at loss scale {:.0f}, which is now {:.0f})", result.loss_scale, next_scale);
+  log_.say(fmt::format("step {}: {} is not finite; the update was left out{}", result.step, what, scale));
+}
+
+std::optional<double> TrainingRun::utilisation(double tokens_per_s) const {
+  if (!(peak_flops_ > 0.0)) return std::nullopt;
+  return tokens_per_s * engine().flops_per_token() / peak_flops_;
+}
+
+io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double seconds, double epoch) {
+  io::StepMetrics row;
+  row.step = result.step;
+  row.tokens = tokens_;
+  row.loss = result.loss;
+  row.grad_norm = result.grad_norm;
+  row.lr = result.lr;
+  if (settings_.precision == Precision::fp16) row.loss_scale = result.loss_scale;
+  row.skipped = result.skipped;
+  row.skips_in_a_row = result.skips_in_a_row;
+  row.step_s = seconds;
+  row.tokens_per_s = static_cast<double>(result.tokens) / seconds;
+  row.mfu = utilisation(row.tokens_per_s);
+  row.seconds = engine().timeline().seconds();
+  if (deck_.checkpoint.every > 0) row.seconds["checkpoint"] = saving_->take_stall();
+  for (const auto& count : on_ranks_->mesh().counts()) {
+    row.bytes_sent[std::string(count.collective)] = count.bytes;
+    row.bytes_across_groups += count.bytes_across;
+    row.seconds[std::string(count.collective)] = count.seconds;
+    if (count.waited) row.seconds[std::string(count.collective) + "_waiting"] = *count.waited;
+  }
+  for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
+    row.memory[std::string(kMemoryNames[i])] = on_ranks_->ledger().bytes(static_cast<Memory>(i));
+  }
+  const auto resident = io::resident_memory();
+  row.memory["resident"] = resident.current;
+  row.memory["peak"] = resident.peak;
+  row.time = seconds_since_1970();
+  row.epoch = epoch;
+  return row;
+}
+
+std::optional<double> TrainingRun::evaluate_after(std::int64_t step) {
+  last_evaluation_ = validation_->measure([&] { return run_.signal_on_any_rank(*on_ranks_->mesh().all); });
+  if (!last_evaluation_) return std::nullopt;
+  log_.say(fmt::format("step {}: validation {:.4f} {}", step, last_evaluation_->loss,
+                       validation_->coverage(*last_evaluation_)));
+  return last_evaluation_->loss;
+}
+
+void TrainingRun::say_memory() {
+  const auto peaks = dist::from_all_ranks(control_, memory_use_.taken(session_));
+  summary_.peak_memory = *std::max_element(peaks.begin(), peaks.end());
+  const std::int64_t allocated =
+      on_ranks_->ledger().total() - (kHostIsDevice ? 0 : on_ranks_->ledger().bytes(Memory::staging));
+  log_.say(
+      fmt::format("memory       per rank: arrays planned {:.1f} MiB, allocated {:.1f} MiB; peak {} {:.1f} MiB ({})",
+                  static_cast<double>(on_ranks_->plan().needed().device) / kMiB, static_cast<double>(allocated) / kMiB,
+                  kHostIsDevice ? "process memory" : "GPU memory", static_cast<double>(summary_.peak_memory) / kMiB,
+                  kHostIsDevice ? fmt::format("{:.1f} MiB before the arrays; a page that n processes share counts "
+                                              "as 1/n, in `resident` above as 1",
+                                              static_cast<double>(memory_use_.before()) / kMiB)
+                                : "in use, without the driver's context"));
+}
+
+void TrainingRun::say_evaluation() {
+  const std::int64_t first = resume_.record.step + 1;
+  if (summary_.steps >= first) {
+    const auto mfu = utilisation(summary_.median_tokens_per_s);
+    log_.say(
+        fmt::format("loss         of single steps: {:.4f} at step {}, {:.4f} at step {}; {:.0f} tokens/s (median){}",
+                    summary_.first_loss, first, summary_.last_loss, summary_.steps, summary_.median_tokens_per_s,
+                    mfu ? fmt::format(", MFU {:.1f} % by 6 N + 6 L C T", 100.0 * *mfu) : ""));
+  }
+  if (summary_.skipped_steps > 0) {
+    log_.say(fmt::format("skipped      {} of {} steps: a number was not finite", summary_.skipped_steps,
+                         summary_.steps - first + 1));
+  }
+  const std::string closing = engine().closing_line();
+  if (!closing.empty()) log_.say(closing);
+  if (!validation_->possible()) return;
+  if (!last_evaluation_) last_evaluation_ = validation_->measure({});
+  summary_.val_loss = last_evaluation_->loss;
+  log_.say(evaluation_line(last_evaluation_->loss, data_.validation_bytes_per_token) + ", " +
+           validation_->coverage(*last_evaluation_));
+}
+
+void TrainingRun::say_sample() {
+  const Phase phase("sampling");
+  if (data_.tokenizer == nullptr) return;
+  if (settings_.offload.parameters == MemorySource::Kind::disk) {  // each token would read all weights from there
+    log_.say(fmt::format(
+        "no sample of what it writes: its weights lie on a disk; kozero generate {} has them in memory", folder_));
+    return;
+  }
+  train::Generator generator(engine(), data_.tokenizer->vocab_size(), on_ranks_->ledger());
+  const std::vector<Token> prompt = data_.tokenizer->encode("\n");
+  const auto tokens = generator.continued(prompt, 240, {.temperature = 0.8, .top_k = 40, .seed = settings_.seed});
+  log_.say("a sample of what it writes:");
+  std::istringstream lines(data_.tokenizer->decode(tokens));
+  for (std::string line; std::getline(lines, line);) log_.say("    " + line);
+}
+
+}  // namespace kozero::run

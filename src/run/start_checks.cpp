@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// start_checks.cpp: checks of the ranks, of run.dir, of memory and disk space, and notes on the settings.
+#include <fmt/format.h>
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+
+#include <kozero/core/device.hpp>
+#include <kozero/core/disk_memory.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/dist/make_communicator.hpp>
+#include <kozero/plan/memory_plan.hpp>
+#include <kozero/run/device_choice.hpp>
+#include <kozero/run/engine_on_ranks.hpp>
+#include <kozero/run/start_checks.hpp>
+#include <kozero/train/engine.hpp>
+#include <kozero/train/settings.hpp>
+#include "io/checkpoint/checkpoint.hpp"
+#include "io/posix/file.hpp"
+#include "io/posix/system_resources.hpp"
+#include "io/run/run_folder.hpp"
+#include "kernels/matmul/product_tuning.hpp"
+#include "src/run/saving.hpp"
+
+namespace kozero::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* environment_variable(const char* name) { return std::getenv(name); }
+
+/// Throws `refusal`(rank 0's text) where this rank's text is another.
+void require_rank_0s(dist::Communicator& comm, const std::string& mine,
+                     const std::function<std::string(const std::string& first)>& refusal) {
+  const std::string first = comm.broadcast_control(mine);
+  dist::agreed(comm, [&] {
+    if (first != mine) throw Error(Failure::deck, refusal(first));
+  });
+}
+
+std::string ranks_0_and_mine(const dist::Communicator& comm) { return "ranks 0 and " + std::to_string(comm.rank()); }
+
+/// Where the run's folder is, or will be made.
+void require_writable_paths(const io::Deck& deck) {
+  const std::string dir = io::without_trailing_slash(deck.run.dir);
+  io::require_no_dangling_link(dir);
+  try {
+    if (deck.checkpoint.resume == "none" || !io::is_folder(dir)) {
+      io::require_writable(fs::absolute(dir).parent_path().string());
+    } else {
+      io::require_writable(dir);
+    }
+  } catch (const Error& problem) {
+    throw Error(Failure::write, fmt::format("run.dir = \"{}\": {}; give a folder that this user can make or write",
+                                            deck.run.dir, problem.what()));
+  }
+}
+
+/// What the run's first save takes: a checkpoint, or the weights file at its end.
+std::int64_t bytes_of_save(const io::Deck& deck, std::int64_t vocab) {
+  MemoryLedger ledger(MemoryLedger::Mode::plan);
+  const auto comm = dist::make_planned_communicator("self", 0, 1, ledger);
+  train::Settings settings = train::settings_of(deck, 1, vocab, 0);
+  settings.staged = false;
+  const auto engine = train::make_engine(settings, *comm, ledger);
+  io::CheckpointContents contents;
+  contents.groups.resize(deck.checkpoint.every > 0 ? 1 + engine->optimizer_states().size() : 1);
+  return io::checkpoint_bytes(engine->parameters(), contents);
+}
+
+/// Returns a warning where checkpoint.on_error = "continue". On this process alone.
+std::string require_disk(const io::Deck& deck, std::int64_t vocab) {
+  const std::int64_t needed = bytes_of_save(deck, vocab);
+  const std::int64_t free = io::free_disk_bytes(deck.run.dir);
+  if (free >= needed) return "";
+  const bool saves = deck.checkpoint.every > 0;
+  const std::string text =
+      fmt::format("run.dir = \"{}\": {} {}; make room, or give a folder on a larger file system", deck.run.dir,
+                  saves ? "a checkpoint" : "weights.h5, written at the end,", io::space_text(needed, free));
+  if (saves && deck.checkpoint.on_error == "continue") return text;
+  throw Error(Failure::write, text);
+}
+
+}  // namespace
+
+void require_one_world(const dist::Environment& environment) {
+  const std::string others = environment.size() > 1 ? "" : dist::launcher_world_size(environment_variable);
+  if (others.empty()) return;
+  const std::string name = others.substr(0, others.find(' '));
+  throw Error(Failure::deck,
+              fmt::format("{}, but MPI sees this process alone: it was built for another MPI than the launcher's; use "
+                          "that MPI's mpiexec, or srun --mpi=TYPE (srun --mpi=list); for a job of one process unset {}",
+                          others, name),
+              Error::Seen::by_all_ranks);
+}
+
+void require_same_program(dist::Communicator& comm) {
+  if (comm.size() == 1) return;
+  constexpr std::int64_t kMost = std::int64_t{8} << 30;
+  const std::string mine =
+      dist::agreed(comm, [&] { return io::xxh3_128(io::read_whole_file("/proc/self/exe", kMost)); });
+  require_rank_0s(comm, mine, [&](const std::string& first) {
+    return fmt::format("{} run different programs (XXH3-128 {}... and {}...): start the same build on all nodes",
+                       ranks_0_and_mine(comm), first.substr(0, 8), mine.substr(0, 8));
+  });
+}
+
+void require_same_deck(const io::Deck& deck, dist::Communicator& comm) {
+  io::Deck here = deck;
+  here.run.device = device_of_this_program();  // auto may have come out differently on another node
+  const std::string mine = io::fingerprint(here);
+  require_rank_0s(comm, mine, [&](const std::string& first) {
+    return fmt::format("{} disagree on {}: give every rank the same deck and overrides", ranks_0_and_mine(comm),
+                       io::first_difference(first, mine));
+  });
+}
+
+void require_same_tokenizer(const io::Tokenizer& tokenizer, dist::Communicator& comm) {
+  const std::string mine = comm.size() == 1 ? "" : train::identity_of(&tokenizer);
+  require_rank_0s(comm, mine, [&](const std::string& first) {
+    return fmt::format("{} read different tokenizers, {} and {}: give every rank the same file", ranks_0_and_mine(comm),
+                       first, mine);
+  });
+}
+
+namespace {
+
+/// What a run's cut into granules and its order of additions cost, or give up: lines for the log.
+std::vector<std::string> notes_on_sums(const train::Settings& settings, const io::Deck& deck, int ranks,
+                                       bool on_one_node) {
+  std::vector<std::string> notes;
+  if (kernels::products_depend_on_threads()) {
+    notes.push_back(fmt::format(
+        "note         run.products = \"library\": products by {}, whose bits depend on the number of threads "
+        "({} per rank)",
+        kernels::product_library(), Device().concurrency()));
+  }
+  const train::BatchSizes& sizes = settings.batch;
+  const auto granules = [&](std::int64_t micro_batch) {
+    return train::Granules({0, sizes.global_batch}, micro_batch).count();
+  };
+  if (const std::int64_t rest = granules(sizes.micro_batch) % ranks; rest > 0) {
+    std::int64_t even = 0;  // the nearest that gives all ranks work
+    for (std::int64_t off = 1; even == 0 && off < sizes.global_batch; ++off) {
+      for (const std::int64_t other : {sizes.micro_batch - off, sizes.micro_batch + off}) {
+        if (even == 0 && other > 0 && other <= sizes.global_batch && granules(other) % ranks == 0) even = other;
+      }
+    }
+    notes.push_back(fmt::format(
+        "note         {} of {} ranks {} no work in the last micro-step of each step: {} sequences make {} granules of "
+        "train.micro_batch = {}; {}",
+        ranks - rest, ranks, ranks - rest == 1 ? "has" : "have", sizes.global_batch, granules(sizes.micro_batch),
+        sizes.micro_batch,
+        even > 0 ? fmt::format("train.micro_batch={} gives all ranks work", even)
+                 : "the batch has too few sequences for all ranks"));
+  }
+  const std::string& group = deck.zero.shard_group;
+  if (group == "node" && ranks > 1 && settings.ranks_a_group == 1) {
+    notes.emplace_back("note         zero.shard_group = \"node\": a node has one rank, which holds all of the state");
+  } else if (group != "all" && group != "node" && std::stoi(group) > ranks) {
+    notes.push_back(fmt::format("note         zero.shard_group = {}: these are {} rank{}, one group", group, ranks,
+                                ranks == 1 ? "" : "s"));
+  }
+  if (deck.zero.accumulation == "local" && ranks > 1) {
+    notes.emplace_back(
+        "note         zero.accumulation = \"local\": the bits are those of this number of ranks alone; "
+        "ordered gives the same on any");
+  } else if (sizes.micro_steps > 1 && !on_one_node && deck.zero.stage <= 1) {
+    notes.push_back(fmt::format(
+        "note         {} micro-steps per step, added over the nodes each: {} times the parameters' bytes travel; with "
+        "zero.accumulation = \"local\" it would be 2, and the bits those of this number of ranks alone",
+        sizes.micro_steps, sizes.micro_steps + 1));
+  }
+  return notes;
+}
+
+}  // namespace
+
+std::vector<std::string> check_before_data(Session& session, std::int64_t vocab) {
+  dist::Communicator& comm = session.control();
+  const io::Deck& deck = session.deck();
+  dist::agreed(comm, [&] {
+    if (comm.rank() == 0) require_writable_paths(deck);
+  });
+  auto settings = dist::agreed(comm, [&] { return train::settings_of(deck, comm.size(), vocab, 0); });
+  settings.staged = settings.staged && can_save_beside(session.environment());
+  const plan::MemoryPlan plan = require_room(session, settings, vocab);
+  if (const std::int64_t files = plan.of(Memory::disk); files > 0) {
+    const std::string& folder = settings.offload.folder;
+    dist::agreed(comm, [&] {
+      const bool saves_there = io::nearest_folder(deck.run.dir) == io::nearest_folder(folder);
+      const int ranks_here = std::clamp(session.environment().local_ranks(), 1, comm.size());
+      DiskMemory::require(folder, files * ranks_here + (saves_there ? bytes_of_save(deck, vocab) : 0));
+    });
+  }
+  std::vector<std::string> notes =
+      notes_on_sums(settings, deck, comm.size(), session.environment().local_ranks() == comm.size());
+  const std::string full =
+      dist::agreed(comm, [&] { return comm.rank() == 0 ? require_disk(deck, vocab) : std::string(); });
+  if (!full.empty()) notes.push_back("warning      " + full);
+  const int tasks = comm.size() == 1 ? dist::unused_slurm_tasks(environment_variable) : 0;
+  if (tasks > 0) {
+    notes.push_back(
+        fmt::format("note         SLURM_NTASKS = {0}, but this process runs alone; start it with srun or "
+                    "mpiexec -n {0} to use them",
+                    tasks));
+  }
+  const auto crowded = dist::gather_text(comm, session.runtime().crowding());
+  const auto first =
+      std::find_if(crowded.begin(), crowded.end(), [](const std::string& text) { return !text.empty(); });
+  if (first != crowded.end()) notes.push_back(fmt::format("note         rank {}: {}", first - crowded.begin(), *first));
+  return notes;
+}
+
+}  // namespace kozero::run

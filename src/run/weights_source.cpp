@@ -1,0 +1,268 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// weights_source.cpp: resolves a path to weights, reads them into the ranks' shards, and builds the model.
+#include <fmt/format.h>
+#include <algorithm>
+#include <filesystem>
+#include <variant>
+
+#include <kozero/core/disk_memory.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/huggingface/import.hpp>
+#include <kozero/run/device_choice.hpp>
+#include <kozero/run/weights_source.hpp>
+#include <kozero/train/checkpoint.hpp>
+#include <kozero/train/settings.hpp>
+#include "io/checkpoint/checkpoint.hpp"
+#include "io/deck/check.hpp"
+#include "io/deck/schema.hpp"
+#include "io/posix/file.hpp"
+#include "io/run/run_folder.hpp"
+#include "io/text/tokenizer.hpp"
+
+namespace kozero::run {
+namespace {
+
+namespace fs = std::filesystem;
+using Kind = WeightsSource::Kind;
+
+constexpr std::int64_t kMaxDeckBytes = std::int64_t{16} << 20;
+
+/// What this process finds.
+WeightsSource found(const std::string& path, train::Which which) {
+  const train::NamedPath named = train::named_path(path);
+  if (which == train::Which::latest && named.kind == train::NamedPath::Kind::hugging_face) {
+    const std::string& folder = named.path;
+    const auto config = huggingface::read_folder_config(folder);
+    const auto tokenizer = huggingface::tokenizer_of(folder, config.vocab);
+    return {Kind::hugging_face, folder, train::model_json(config), "", "", tokenizer.path, tokenizer.reason};
+  }
+  const train::RunFiles files = train::find_run(path, which);
+  const bool in_checkpoint = fs::path(files.weights).filename() == io::kStateFile;
+  WeightsSource source{.kind = in_checkpoint ? Kind::checkpoint : Kind::weights_file,
+                       .path = in_checkpoint ? files.folder : files.weights,
+                       .model = "",
+                       .deck = files.deck,
+                       .deck_text = files.deck.empty() ? "" : io::read_whole_file(files.deck, kMaxDeckBytes),
+                       .tokenizer = files.tokenizer,
+                       .no_tokenizer = files.tokenizer.empty() ? files.weights + " has no tokenizer beside it" : ""};
+  source.model = io::read_saved_state(source.path).manifest.record.model;
+  return source;
+}
+
+}  // namespace
+
+io::Deck on_any_ranks(io::Deck deck, const std::vector<std::string>& overrides) {
+  const auto names_group = [](const std::string& override) { return override.starts_with("zero.shard_group="); };
+  if (std::ranges::none_of(overrides, names_group)) deck.zero.shard_group = io::Deck().zero.shard_group;
+  return deck;
+}
+
+namespace {
+
+bool names_device(const std::string& override) {
+  return override.starts_with("run.device=") || override.starts_with("run.products=") ||
+         override.starts_with("run.tuning=");
+}
+
+/// The folder's own name, of "models/x/" too.
+std::string name_of_folder(const std::string& path) { return fs::weakly_canonical(fs::path(path)).filename().string(); }
+
+/// A folder that was replaced between two ranks' looks, or differs between their nodes, would be mixed unnoticed.
+void require_same_bytes(const huggingface::FolderWeights& folder, const WeightsSource& source,
+                        dist::Communicator& comm) {
+  const std::string mine = dist::agreed(comm, [&] { return folder.fingerprint(); });
+  const bool same = comm.broadcast_control(mine) == mine;
+  dist::agreed(comm, [&] {
+    if (!same) io::refuse_other_bytes(comm, source.path);
+  });
+}
+
+void load_folder(const WeightsSource& source, train::Engine& engine, dist::Communicator& comm) {
+  const auto folder = dist::agreed(comm, [&] {
+    return std::make_unique<huggingface::FolderWeights>(source.path, engine.config(), engine.parameters());
+  });
+  require_same_bytes(*folder, source, comm);
+  dist::agreed(comm, [&] {
+    for (const auto& shard : train::shards_of(engine.master())) {
+      train::HostRanges one({shard});
+      folder->read(one.named<float>().front());
+      one.store();
+      release_pages(shard.values);
+    }
+    folder->require_unchanged();
+  });
+  engine.publish();
+}
+
+}  // namespace
+
+WeightsSource find_weights(const std::string& path, dist::Communicator& comm, train::Which which) {
+  const std::string first = comm.broadcast_control(path);
+  WeightsSource source = dist::agreed(comm, [&] {
+    if (path != first) {
+      throw Error(Failure::deck, "ranks 0 and " + std::to_string(comm.rank()) + " were given other weights: " + first +
+                                     " and " + path);
+    }
+    if (comm.rank() != 0) return WeightsSource();
+    return train::find_beside_trainer(path, [&] { return found(path, which); });
+  });
+  source.kind = dist::broadcast_value(comm, source.kind);
+  for (std::string* text :
+       {&source.path, &source.model, &source.deck, &source.deck_text, &source.tokenizer, &source.no_tokenizer}) {
+    *text = comm.broadcast_control(*text);
+  }
+  return source;
+}
+
+model::Config shape_of(const WeightsSource& source) { return train::config_of(source.model, source.path); }
+
+void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
+                     dist::Communicator& comm) {
+  if (source.kind != Kind::hugging_face) return;
+  dist::agreed(comm, [&] { huggingface::FolderWeights(source.path, config, table); });
+}
+
+io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides) {
+  if (!source.deck.empty()) {
+    const io::Deck deck = on_any_ranks(io::parse_deck(source.deck_text, source.deck, overrides), overrides);
+    const bool named = std::any_of(overrides.begin(), overrides.end(), names_device);
+    return named ? deck : without_device(deck);
+  }
+  const std::string run_dir = "runs/" + name_of_folder(source.path);
+  const io::Deck plain = huggingface::imported_deck(shape_of(source), run_dir, source.tokenizer);
+  return io::parse_deck(io::resolved_text(plain), source.path, overrides);
+}
+
+const char* name_of(WeightsSource::Kind kind) {
+  if (kind == Kind::hugging_face) return "Hugging Face folder";
+  return kind == Kind::checkpoint ? "checkpoint" : "weights file";
+}
+
+void load(const std::string& path, WeightsSource& source, train::Engine& engine, dist::Communicator& comm) {
+  if (source.kind == Kind::hugging_face) return load_folder(source, engine, comm);
+  train::read_newest(
+      comm, path, [&] { return source.path; },
+      [&] { train::load_weights(io::verify(comm, source.path).state_file(), engine, comm); },
+      [&] { source = find_weights(path, comm); });
+}
+
+TrainedModel::TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
+                           const dist::Environment& environment, train::Use use)
+    : session_(environment,
+               [&](dist::Communicator& comm) {
+                 source_ = find_weights(path, comm);
+                 return dist::agreed(comm, [&] { return deck_of(source_, overrides); });
+               }),
+      settings_(dist::agreed(session_.control(),
+                             [&] {
+                               train::Settings settings = train::settings_of(session_.deck(), environment.size(), 0, 0);
+                               settings.use = use;
+                               settings.precision = Precision::f32;
+                               return settings;
+                             })),
+      on_ranks_(session_, settings_, 0, [&] {
+        require_tensors(source_, settings_.model, model::make_model<float>(settings_.model)->parameters(),
+                        session_.control());
+      }) {
+  load(path, source_, engine(), session_.control());
+}
+
+void TrainedModel::accept_vocabulary(std::int64_t ids) const {
+  if (ids <= settings_.model.vocab) return;
+  throw Error(Failure::deck,
+              "the tokenizer has " + std::to_string(ids) + " ids, more than the " +
+                  std::to_string(settings_.model.vocab) + " of " + source_.path,
+              Error::Seen::by_all_ranks);
+}
+
+namespace {
+
+std::string named(const io::Deck& deck) { return "model.init = \"" + deck.model.init + "\""; }
+
+/// Copies the keys of the model that `from` gives and `deck` leaves out. A preset speaks for all of them.
+void fill_missing_keys(io::Deck& deck, io::Deck from, const std::string& origin) {
+  if (deck.model.preset != "none") return;
+  for (const auto& row : io::deck_schema()) {
+    if (io::section_of(row.key) != "model" || deck.is_set(row.key) || !from.is_set(row.key)) continue;
+    const io::DeckValue value = row.value_in(from);
+    std::visit(
+        [&](auto* into) {
+          using Pointer = decltype(into);
+          *into = *std::get<Pointer>(value);
+        },
+        row.value_in(deck));
+    deck.origins[row.key] = origin;
+  }
+}
+
+void refuse_disagreement(const io::Deck& deck, model::Config theirs) {
+  const model::Config mine = train::model_config(deck, 0);
+  if (mine.rotary) theirs.seq = mine.seq;
+  io::CheckpointRecord saved;
+  saved.model = train::model_json(theirs);
+  io::CheckpointRecord now;
+  now.model = train::model_json(mine);
+  std::string differences;
+  for (const auto& difference : train::disagreements(saved, now)) {
+    differences += (differences.empty() ? "" : "; ") + difference;
+  }
+  if (differences.empty()) return;
+  throw Error(Failure::deck, named(deck) + ": the deck disagrees with it: " + differences +
+                                 "; keys that are left out are taken from there");
+}
+
+/// The ids of data.tokenizer, 0 where only the text tells.
+std::int64_t ids_of(const std::string& tokenizer) {
+  if (tokenizer == "bpe") return 0;
+  if (const auto size = io::bpe_size(tokenizer)) return *size;
+  return io::make_tokenizer(tokenizer)->vocab_size();
+}
+
+void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
+  const bool reads_text = !deck.data.text.empty();
+  if (!reads_text && deck.data.tokens.empty()) return;
+  if (!deck.is_set("data.tokenizer")) {
+    if (source.tokenizer.empty() && reads_text) {
+      throw Error(Failure::deck, named(deck) + ": no tokenizer comes with it: " + source.no_tokenizer +
+                                     ": give data.tokenizer, or data.tokens instead of data.text");
+    }
+    if (source.tokenizer.empty()) return;
+    deck.data.tokenizer = source.tokenizer;
+    deck.origins["data.tokenizer"] = "model.init";
+  }
+  const std::int64_t ids = ids_of(deck.data.tokenizer);
+  if (deck.model.vocab == 0 || ids <= deck.model.vocab) return;
+  throw Error(Failure::deck,
+              fmt::format("data.tokenizer = \"{}\": its {} ids are more than the {} of {}; left out, the model's own "
+                          "tokenizer is taken",
+                          deck.data.tokenizer, ids, deck.model.vocab, named(deck)));
+}
+
+}  // namespace
+
+io::Deck with_initial_model(io::Deck deck, dist::Communicator& comm) {
+  if (deck.model.init == train::kRandom) return deck;
+  const WeightsSource source = find_weights(deck.model.init, comm);
+  dist::agreed(comm, [&] {
+    const model::Config shape = shape_of(source);
+    fill_missing_keys(deck, huggingface::imported_deck(shape, "", ""), "model.init");
+    io::check_deck(deck);
+    refuse_disagreement(deck, shape);
+    choose_tokenizer(deck, source);
+  });
+  return deck;
+}
+
+std::string begin_weights(const io::Deck& deck, train::Engine& engine, dist::Communicator& control) {
+  if (deck.model.init == train::kRandom) {
+    engine.initialise(static_cast<std::uint64_t>(deck.run.seed));
+    return "";
+  }
+  WeightsSource source = find_weights(deck.model.init, control);
+  load(deck.model.init, source, engine, control);
+  return fmt::format("init         weights of {} ({}), a fresh optimizer", source.path, name_of(source.kind));
+}
+
+}  // namespace kozero::run
