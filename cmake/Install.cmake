@@ -21,11 +21,12 @@ if(KOZERO_CUDA)
 endif()
 
 get_property(folders GLOBAL PROPERTY KOZERO_FOLDERS)
-list(REMOVE_ITEM folders run commands bench)
+list(REMOVE_ITEM folders run program commands bench)
 foreach(folder ${folders})
   install(TARGETS kozero_${folder} EXPORT KoZeROTargets)
 endforeach()
-install(DIRECTORY include/kozero DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN run EXCLUDE PATTERN commands EXCLUDE)
+install(DIRECTORY include/kozero DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} 
+        PATTERN run EXCLUDE PATTERN program EXCLUDE PATTERN commands EXCLUDE)
 install(DIRECTORY io kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kozero-internal FILES_MATCHING PATTERN "*.hpp")
 
 set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/KoZeRO)

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// main.cpp: the program for these arguments, then MPI up, one command, MPI down (src/commands/program.cpp). A training
+// main.cpp: the program for these arguments, then MPI up, one command, MPI down (src/program/program.cpp). A training
 // run reports its own errors (src/run/training_run.cpp), before its members are destroyed.
-#include <kozero/commands/command.hpp>
+#include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/environment.hpp>
+#include <kozero/program/program.hpp>
 #include <kozero/run/stop_signals.hpp>
 
 namespace {
@@ -18,6 +19,6 @@ void before_libraries(int /*argc*/, char** argv, char** /*environment*/) { kozer
 
 int main(int argc, char** argv) {
   kozero::report_terminate(kozero::dist::known_rank(), nullptr);
-  kozero::commands::hand_over(argv);
-  return kozero::commands::run_program(argc, argv, kozero::commands::run_command);
+  kozero::program::hand_over(argv);
+  return kozero::program::run_program(argc, argv, kozero::commands::run_command);
 }

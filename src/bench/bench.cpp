@@ -1,35 +1,34 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// bench.cpp: the function of each benchmark's name. Their descriptions are rows of src/commands/command.cpp.
+// bench.cpp: the function of each benchmark's name. Their descriptions are rows of src/program/command.cpp.
 #include <iostream>
 #include <map>
 
 #include <kozero/core/error.hpp>
+#include <kozero/program/program.hpp>
 #include "io/deck/schema.hpp"
 #include "src/bench/bench.hpp"
 
 namespace kozero::bench {
 namespace {
 
-using Run = void (*)(const dist::Environment& environment, const Arguments& arguments);
-
-const std::map<std::string, Run> kRuns = {
+const std::map<std::string, program::Run> kRuns = {
     {"checkpoint", bench_checkpoint}, {"kernels", bench_kernels}, {"step", bench_step},
     {"stages", bench_stages},         {"tune", bench_tune},       {"collectives", bench_collectives}};
 
 /// "checkpoint", "kernels", ... in the order of the help text.
 std::vector<std::string> names() {
   std::vector<std::string> names;
-  for (const auto& one : commands::benchmarks()) names.push_back(one.name.substr(one.name.find(' ') + 1));
+  for (const auto& one : program::benchmarks()) names.push_back(one.name.substr(one.name.find(' ') + 1));
   return names;
 }
 
 void print_help() {
   std::cout << "usage: kozero bench NAME ARGUMENT...   (its options: kozero bench NAME --help)\n\n";
-  for (const auto& one : commands::benchmarks()) {
+  for (const auto& one : program::benchmarks()) {
     std::cout << "  " << one.name.substr(one.name.find(' ') + 1) << ": " << one.summary << "\n";
   }
-  std::cout << "\n" << commands::exit_statuses();
+  std::cout << "\n" << program::exit_statuses();
 }
 
 }  // namespace
@@ -41,12 +40,12 @@ void run(const dist::Environment& environment, const Arguments& arguments) {
   if (const auto found = kRuns.find(name); found != kRuns.end()) {
     try {
       return found->second(environment, Arguments(rest, arguments.end()));
-    } catch (const commands::HelpAsked& help) {
+    } catch (const program::HelpAsked& help) {
       if (environment.rank() == 0) std::cout << help.text << std::flush;
       return;
     }
   }
-  if (commands::asks_for_help(name)) {
+  if (program::asks_for_help(name)) {
     if (environment.rank() == 0) print_help();
     return;
   }

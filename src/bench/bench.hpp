@@ -8,15 +8,16 @@
 #include <cstdint>
 #include <string>
 
-#include <kozero/commands/command.hpp>
-#include "src/commands/arguments.hpp"
+#include <kozero/dist/environment.hpp>
+#include <kozero/program/arguments.hpp>
+#include <kozero/program/command.hpp>
 
 namespace kozero::bench {
 
-using commands::Arguments;
-using commands::DeckArguments;
-using commands::JsonOutput;
-using commands::OptionParser;
+using program::Arguments;
+using program::DeckArguments;
+using program::JsonOutput;
+using program::OptionParser;
 
 inline constexpr std::int64_t kFirstSteps = 2;  ///< of a run: not measured, what is made once is made in them
 

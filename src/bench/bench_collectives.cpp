@@ -18,9 +18,9 @@
 #include <kozero/core/timing.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/dist/make_communicator.hpp>
+#include <kozero/program/arguments.hpp>
 #include <kozero/train/runtime.hpp>
 #include "src/bench/bench.hpp"
-#include "src/commands/arguments.hpp"
 
 namespace kozero::bench {
 namespace {

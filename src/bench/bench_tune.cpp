@@ -11,12 +11,12 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/program/arguments.hpp>
 #include <kozero/run/unsaved_run.hpp>
 #include <kozero/train/runtime.hpp>
 #include "io/posix/file.hpp"
 #include "kernels/matmul/product_tuning.hpp"
 #include "src/bench/bench.hpp"
-#include "src/commands/arguments.hpp"
 
 namespace kozero::bench {
 

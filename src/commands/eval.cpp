@@ -5,19 +5,23 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include <kozero/commands/commands.hpp>
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/program/arguments.hpp>
 #include <kozero/run/run_log.hpp>
 #include <kozero/run/weights_source.hpp>
 #include <kozero/train/data_check.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
 #include "io/text/token_cache.hpp"
-#include "src/commands/arguments.hpp"
 
 namespace kozero::commands {
 
+using program::DeckArguments;
+using program::JsonOutput;
+using program::OptionParser;
 using run::TrainedModel;
 using run::WeightsSource;
 

@@ -3,17 +3,20 @@
 #include <fmt/format.h>
 #include <iostream>
 
+#include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/huggingface/export.hpp>
+#include <kozero/program/arguments.hpp>
 #include <kozero/run/run_log.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/weights_source.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"
-#include "src/commands/arguments.hpp"
 
 namespace kozero::commands {
 
+using program::Option;
+using program::OptionParser;
 using run::kMiB;
 using run::Session;
 using run::WeightsSource;

@@ -14,8 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/program/arguments.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/start_checks.hpp>
 #include <kozero/run/weights_source.hpp>
@@ -23,10 +25,13 @@
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/text/tokenizer.hpp"
-#include "src/commands/arguments.hpp"
 
 namespace kozero::commands {
 
+using program::DeckArguments;
+using program::JsonOutput;
+using program::Option;
+using program::OptionParser;
 using run::TrainedModel;
 
 namespace {
@@ -208,7 +213,7 @@ using Refusal = std::function<std::string(const std::string& text)>;
 /// Accepts integers of at least `least`, with one short line where it is none.
 Refusal integer_from(std::int64_t least) {
   return [=](const std::string& text) -> std::string {
-    const std::optional<std::int64_t> value = integer_in(text);
+    const std::optional<std::int64_t> value = program::integer_in(text);
     return value && *value >= least ? "" : '"' + text + "\": accepted: integer >= " + std::to_string(least);
   };
 }

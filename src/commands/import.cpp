@@ -3,16 +3,18 @@
 #include <fmt/format.h>
 #include <iostream>
 
+#include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/huggingface/import.hpp>
 #include <kozero/model/model.hpp>
+#include <kozero/program/arguments.hpp>
 #include <kozero/run/run_log.hpp>
 #include <kozero/run/weights_source.hpp>
 #include <kozero/train/runtime.hpp>
-#include "src/commands/arguments.hpp"
 
 namespace kozero::commands {
 
+using program::OptionParser;
 using run::kMiB;
 
 void import_weights(const dist::Environment& environment, const Arguments& arguments) {

@@ -15,9 +15,11 @@
 #include <string>
 #include <vector>
 
+#include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/dist/make_communicator.hpp>
+#include <kozero/program/arguments.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/train/run_files.hpp>
 #include <kozero/train/settings.hpp>
@@ -27,10 +29,12 @@
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/run/run_folder.hpp"
-#include "src/commands/arguments.hpp"
 
 namespace kozero::commands {
 
+using program::JsonOutput;
+using program::Option;
+using program::OptionParser;
 using run::Session;
 
 namespace {

@@ -9,12 +9,19 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/program/arguments.hpp>
+#include <kozero/program/option_parser.hpp>
 #include "io/deck/schema.hpp"
-#include "src/commands/arguments.hpp"
-#include "src/commands/option_parser.hpp"
 
 namespace kozero::commands {
+
+using program::Command;
+using program::HelpAsked;
+using program::JsonOutput;
+using program::kTextColumn;
+using program::OptionParser;
 
 namespace {
 
@@ -54,9 +61,9 @@ std::string lines_of(const std::vector<io::DeckRow>& rows) {
       text += (section.empty() ? "[" : "\n[") + io::section_of(row.key) + "]\n";
       section = io::section_of(row.key);
     }
-    text += option_lines(row.key, row.help);
+    text += program::option_lines(row.key, row.help);
     const std::string values = io::accepted_values(row) + " (default: " + io::default_of(row) + ")";
-    text += std::string(kTextColumn, ' ') + folded(values, kTextColumn, kTextColumn) + "\n";
+    text += std::string(kTextColumn, ' ') + program::folded(values, kTextColumn, kTextColumn) + "\n";
   }
   return text;
 }
@@ -103,7 +110,7 @@ void keys(const dist::Environment& environment, const Arguments& arguments) {
         "keys WORD` those whose name or text has the word. Sizes and times may have a unit, and integers may be "
         "written as 1e3.",
         rows.size(), total);
-    std::cout << "\n" << folded(text, 0, 0) << "\n";
+    std::cout << "\n" << program::folded(text, 0, 0) << "\n";
   }
 }
 
@@ -177,7 +184,7 @@ std::string words_behind(const Command& command, const dist::Environment& enviro
     return command.words.substr(0, keys) + (keys == std::string::npos ? "" : "$_kozero_keys");
   }
   try {
-    command.run(environment, {"--help"});
+    function_of(command.name)(environment, {"--help"});
   } catch (const HelpAsked& help) {
     return joined_by_blanks(help.options) + (help.takes_overrides ? " $_kozero_keys" : "");
   }
@@ -187,10 +194,10 @@ std::string words_behind(const Command& command, const dist::Environment& enviro
 std::string words_of_commands(const dist::Environment& environment) {
   std::vector<std::string> names;
   std::string cases;
-  for (const auto* list : {&all_commands(), &benchmarks()}) {
+  for (const auto* list : {&program::all_commands(), &program::benchmarks()}) {
     for (const auto& command : *list) {
       if (command.summary.empty() || command.name == "help") continue;
-      if (list == &all_commands()) names.push_back(command.name);
+      if (list == &program::all_commands()) names.push_back(command.name);
       const std::string own = command.name == "completion" ? "bash zsh" : words_behind(command, environment);
       cases += fmt::format("    '{}') echo \"{} --help\" ;;\n", command.name, own);
     }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 
+#include <kozero/commands/commands.hpp>
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
@@ -16,16 +17,19 @@
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/plan/step_time.hpp>
+#include <kozero/program/arguments.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/train/data_set.hpp>
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
-#include "src/commands/arguments.hpp"
 #include "src/commands/plan_report.hpp"
 
 namespace kozero::commands {
 
+using program::DeckArguments;
+using program::JsonOutput;
+using program::OptionParser;
 using run::Session;
 
 namespace {

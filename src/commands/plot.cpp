@@ -16,16 +16,20 @@
 #include <iostream>
 #include <vector>
 
+#include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/program/arguments.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/piped_program.hpp"
 #include "io/posix/readable.hpp"
 #include "io/run/metrics_row.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_output.hpp"
-#include "src/commands/arguments.hpp"
 
 namespace kozero::commands {
+
+using program::OptionParser;
+
 namespace {
 
 struct Quantity {

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <iostream>
 
+#include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/program/arguments.hpp>
 #include "io/text/prepare.hpp"
-#include "src/commands/arguments.hpp"
 
 namespace kozero::commands {
+
+using program::OptionParser;
 
 void prepare(const dist::Environment& environment, const Arguments& arguments) {
   OptionParser parser("prepare");

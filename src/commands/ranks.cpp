@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <iostream>
 
+#include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/program/arguments.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/unsaved_run.hpp>
-#include "src/commands/arguments.hpp"
+#include "src/commands/verify.hpp"
 
 namespace kozero::commands {
 
+using program::DeckArguments;
+using program::OptionParser;
 using run::Session;
 
 /// Prints how many ranks kozero.sh starts for the command `train ...` or `verify ...`: the deck's run.ranks; for verify

@@ -2,12 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include <kozero/commands/commands.hpp>
+#include <kozero/program/arguments.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/train.hpp>
-#include "src/commands/arguments.hpp"
 
 namespace kozero::commands {
 
+using program::DeckArguments;
+using program::JsonOutput;
+using program::OptionParser;
 using run::RunSummary;
 using run::Session;
 using run::StartedAs;

@@ -8,6 +8,8 @@
 #include <iostream>
 #include <optional>
 
+#include <kozero/commands/commands.hpp>
+#include <kozero/program/arguments.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/dist/make_communicator.hpp>
 #include <kozero/run/provenance.hpp>
@@ -15,10 +17,13 @@
 #include <kozero/run/unsaved_run.hpp>
 #include "io/posix/file.hpp"
 #include "kernels/matmul/product_tuning.hpp"
-#include "src/commands/arguments.hpp"
+#include "src/commands/verify.hpp"
 
 namespace kozero::commands {
 
+using program::DeckArguments;
+using program::Option;
+using program::OptionParser;
 using run::Difference;
 using run::Session;
 using run::Trace;
@@ -229,7 +234,38 @@ void print_end(const VerifyOptions& options, const std::vector<std::int64_t>& co
   std::cout << "\n" << std::flush;
 }
 
+/// "" if the text is an integer >= 1, else the refusal.
+std::string refuse_non_positive(const std::string& text) {
+  return program::integer_in(text).value_or(0) >= 1 ? "" : "\"" + text + "\"; accepted: integer >= 1";
+}
+
 }  // namespace
+
+void VerifyOptions::add_to(OptionParser& parser) {
+  const Option first =
+      parser.add("--steps", steps, "steps to compute under each ZeRO stage").type_name("N").check(refuse_non_positive);
+  const Option counts = parser.add("--ranks", ranks, "on each of these numbers of ranks, as 1,2,4")
+                            .type_name("N,...")
+                            .default_text("those that were started")
+                            .delimiter(',')
+                            .between(std::int64_t{1}, std::int64_t{1} << 20);
+  const Option everything = parser.add_flag("--all", all, "by self, mpi and shm, and in groups of ranks");
+  const Option file =
+      parser.add("--reference", reference, "compare with the steps in FILE, of any number of threads; write it if there is none")
+          .type_name("FILE")
+          .default_text("none");
+  parser
+      .add("--replay", replayed,
+           "of a RUN: compute this step again from its nearest checkpoint and compare bits; status 0 where they are "
+           "equal, 1 where they are not")
+      .type_name("N")
+      .default_text("none")
+      .check(refuse_non_positive)
+      .excludes(first)
+      .excludes(counts)
+      .excludes(everything)
+      .excludes(file);
+}
 
 void verify(const dist::Environment& environment, const Arguments& arguments) {
   OptionParser parser("verify");

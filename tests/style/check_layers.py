@@ -20,11 +20,10 @@ BELOW = {
     "train": "core kernels dist model optim zero io",
     "plan": "core kernels dist model optim zero io train",
     "run": "core kernels dist model optim zero io huggingface train plan",
-    "commands": "core kernels dist model optim zero io huggingface train plan run",
-    "bench": "core kernels dist model optim zero io huggingface train plan run commands",
+    "program": "core kernels dist model optim zero io huggingface train plan run",
+    "commands": "core kernels dist model optim zero io huggingface train plan run program",
+    "bench": "core kernels dist model optim zero io huggingface train plan run program",
 }
-# Private headers that another folder sees all the same: the benchmarks are commands in a program of their own.
-ALSO = {("bench", "commands")}
 
 
 def folder_of(path):
@@ -52,7 +51,7 @@ def wrong_includes(source, file):
             yield f"{file}:{number}: {target} is not there; paths are from the root"
             continue
         other, private = folder_of(target)
-        if other == folder or (folder, other) in ALSO:
+        if other == folder:
             continue
         if other not in BELOW[folder].split():
             yield f"{file}:{number}: {folder} may not include {other}; it may include: {BELOW[folder] or 'nothing'}"

@@ -42,7 +42,7 @@ def mpi_only_in_dist(source):
 def stage_only_where_named(source):
     # train/settings.cpp reads the deck's key and hands it to zero.
     allowed = ("src/zero/", "include/kozero/zero/", "src/plan/", "include/kozero/plan/", "src/run/", "include/kozero/run/",
-               "src/commands/", "include/kozero/commands/", "src/bench/", "io/deck/", "src/train/settings.cpp", "tests/")
+               "src/program/", "include/kozero/program/", "src/commands/", "include/kozero/commands/", "src/bench/", "io/deck/", "src/train/settings.cpp", "tests/")
     yield from lines_matching(source, r"(?i:(?<![a-z])stages?(?![a-z]))|Stage(?![a-z])", allowed)
 
 

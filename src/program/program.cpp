@@ -12,16 +12,17 @@
 #include <iostream>
 #include <new>
 
-#include <kozero/commands/command.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/dist/environment.hpp>
+#include <kozero/program/program.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/provenance.hpp>
 #include <kozero/run/stop_signals.hpp>
 #include "io/deck/deck.hpp"
+#include "io/deck/schema.hpp"
 
-namespace kozero::commands {
+namespace kozero::program {
 namespace {
 
 namespace fs = std::filesystem;
@@ -69,6 +70,8 @@ bool bounds_spinning() {
 
 }  // namespace
 
+fs::path bench_program() { return run::this_program().parent_path() / kBenchProgram; }
+
 void hand_over(char** argv) {
   run::restore_ignored_signals();
   Arguments arguments;
@@ -80,19 +83,16 @@ void hand_over(char** argv) {
     const fs::path program = device == "auto" || device == "cuda" ? run::usable_cuda_program() : fs::path();
     if (!program.empty()) execv(program.c_str(), argv);
   }
-  if (is_bench) execv((run::this_program().parent_path() / kBenchProgram).c_str(), argv);
+  if (is_bench) execv(bench_program().c_str(), argv);
   if (restarts) execv(run::this_program().c_str(), argv);
 }
 
-void bench(const dist::Environment& /*environment*/, const Arguments& /*arguments*/) {
-  const fs::path path = run::this_program().parent_path() / kBenchProgram;
-  throw Error(Failure::deck,
-              path.string() + ": " + std::strerror(access(path.c_str(), X_OK) == 0 ? ENOEXEC : errno) +
-                  "; it has the benchmarks: build it by `./kozero.sh " + (kOnHost ? "" : "--preset cuda ") +
-                  "bench ...` or `cmake --build " + path.parent_path().string() + " --target kozero-bench`",
-              Error::Seen::by_all_ranks);
-}
+namespace {
 
+using dist::Environment;
+
+/// If the arguments are `--version`: prints the program's version, commit and libraries, needing no MPI, and returns
+/// true.
 bool say_version(const Arguments& arguments) {
   if (arguments.empty() || arguments[0] != "--version") return false;
   if (dist::known_rank() != 0) return true;
@@ -103,9 +103,24 @@ bool say_version(const Arguments& arguments) {
   return true;
 }
 
-namespace {
-
-using dist::Environment;
+/// comm.timeout_s as the arguments or the deck that they name say it, before MPI is up; the default if they do not.
+double timeout_asked(char** argv) {
+  const std::string key = "comm.timeout_s=";
+  std::string deck;
+  std::vector<std::string> given;
+  for (char** each = argv + 1; *each != nullptr; ++each) {
+    if (std::string(*each).starts_with(key)) given.emplace_back(*each);
+    if (deck.empty() && std::string(*each).ends_with(".toml")) deck = *each;
+  }
+  try {
+    if (!deck.empty()) return io::read_deck(deck, given).comm.timeout_s;
+    if (given.empty()) return io::Deck().comm.timeout_s;
+    const std::string text = given.back().substr(key.size());
+    return std::max(io::number_with_unit(*io::find_row("comm.timeout_s"), text).value_or(std::stod(text)), 1e-3);
+  } catch (const std::exception&) {  // refused with its reason when the command reads it
+  }
+  return io::Deck().comm.timeout_s;
+}
 
 /// The exit status of an error. One that only this rank met ends the whole job here.
 int reported(const Environment& environment, const Error& error) {
@@ -140,8 +155,7 @@ void require_written_output() {
                                   (errno == 0 ? "" : std::string(": ") + std::strerror(errno)));
 }
 
-int status_of(void (*run)(const Environment&, const Arguments&), const Environment& environment,
-              const Arguments& arguments) {
+int status_of(Run run, const Environment& environment, const Arguments& arguments) {
   try {
     run(environment, arguments);
     require_written_output();
@@ -155,7 +169,7 @@ int status_of(void (*run)(const Environment&, const Arguments&), const Environme
   }
 }
 
-int status_of_program(int argc, char** argv, void (*run)(const Environment&, const Arguments&)) {
+int status_of_program(int argc, char** argv, Run run) {
   try {
     const Arguments arguments(argv + 1, argv + argc);
     if (say_version(arguments)) {
@@ -181,10 +195,10 @@ int status_of_program(int argc, char** argv, void (*run)(const Environment&, con
 
 }  // namespace
 
-int run_program(int argc, char** argv, void (*run)(const Environment&, const Arguments&)) {
+int run_program(int argc, char** argv, Run run) {
   const int status = status_of_program(argc, argv, run);
   if (status == 0 && dist::known_rank() == 0) tell_exit_status(status);
   return status;
 }
 
-}  // namespace kozero::commands
+}  // namespace kozero::program

@@ -1,19 +1,18 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// arguments.hpp: what several commands take: --json, "DECK [section.key=value ...]", and the options of verify.
+// arguments.hpp: what several commands take: --json, "DECK [section.key=value ...]".
 //   OptionParser parser("plan");   deck_arguments.add_to(parser);   json.add_to(parser);   parser.parse(arguments);
 #pragma once
-#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
-#include <kozero/commands/command.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/program/command.hpp>
+#include <kozero/program/option_parser.hpp>
 #include "io/deck/deck.hpp"
-#include "src/commands/option_parser.hpp"
 
-namespace kozero::commands {
+namespace kozero::program {
 
 /// `--json`: standard output holds one line of JSON and nothing else. Once the flag is parsed, all that this process
 /// writes to standard output, libraries included, goes to standard error.
@@ -48,14 +47,4 @@ struct DeckArguments {
   [[nodiscard]] io::Deck read_for_any_device(dist::Communicator& comm) const;
 };
 
-/// `[--steps N] [--ranks 1,2,4] [--all] [--reference FILE] | [--replay STEP]` of verify; `kozero ranks` reads them too.
-struct VerifyOptions {
-  std::int64_t steps = 3;
-  std::int64_t replayed = 0;             ///< 0: none
-  std::vector<std::int64_t> ranks = {};  ///< none: those that were started
-  bool all = false;                      ///< back ends too
-  std::string reference = {};            ///< the file of a trace; "": none
-  void add_to(OptionParser& parser);
-};
-
-}  // namespace kozero::commands
+}  // namespace kozero::program

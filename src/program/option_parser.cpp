@@ -12,11 +12,11 @@
 #include <utility>
 
 #include <kozero/core/error.hpp>
+#include <kozero/program/option_parser.hpp>
 #include "io/deck/schema.hpp"
 #include "io/posix/readable.hpp"
-#include "src/commands/option_parser.hpp"
 
-namespace kozero::commands {
+namespace kozero::program {
 
 Option& Option::type_name(const std::string& name) {
   option_->type_name(name);
@@ -345,4 +345,4 @@ void OptionParser::parse(const Arguments& arguments) {
   refuse_misplaced(arguments, app);  // those that allow_extras() lets pass
 }
 
-}  // namespace kozero::commands
+}  // namespace kozero::program

@@ -4,7 +4,6 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,15 +12,14 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
+#include <kozero/program/arguments.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/start_checks.hpp>
 #include <kozero/run/weights_source.hpp>
 #include "io/deck/schema.hpp"
-#include "io/posix/readable.hpp"
-#include "src/commands/arguments.hpp"
 
-namespace kozero::commands {
+namespace kozero::program {
 
 void JsonOutput::add_to(OptionParser& parser) {
   parser.add_flag(
@@ -53,14 +51,6 @@ void JsonOutput::print(const nlohmann::ordered_json& json) const {
 
 namespace {
 
-/// "" where the text is one, else how the option is used.
-std::string refuse_non_positive(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool good = problem == std::errc() && end == text.data() + text.size() && value >= 1;
-  return good ? "" : "\"" + text + "\"; accepted: integer >= 1";
-}
-
 /// "data.text, comm.*": sections end in a point.
 std::string listed(const std::vector<std::string>& keys) {
   std::string list;
@@ -73,32 +63,6 @@ std::string listed(const std::vector<std::string>& keys) {
 void DeckArguments::add_to(OptionParser& parser, const std::vector<std::string>& applied) {
   parser.add("deck", path).required();
   parser.add("overrides", overrides, applied.empty() ? "" : "changes one of " + listed(applied));
-}
-
-void VerifyOptions::add_to(OptionParser& parser) {
-  const Option first =
-      parser.add("--steps", steps, "steps to compute under each ZeRO stage").type_name("N").check(refuse_non_positive);
-  const Option counts = parser.add("--ranks", ranks, "on each of these numbers of ranks, as 1,2,4")
-                            .type_name("N,...")
-                            .default_text("those that were started")
-                            .delimiter(',')
-                            .between(std::int64_t{1}, std::int64_t{1} << 20);
-  const Option everything = parser.add_flag("--all", all, "by self, mpi and shm, and in groups of ranks");
-  const Option file =
-      parser.add("--reference", reference, "compare with the steps in FILE, of any number of threads; write it if there is none")
-          .type_name("FILE")
-          .default_text("none");
-  parser
-      .add("--replay", replayed,
-           "of a RUN: compute this step again from its nearest checkpoint and compare bits; status 0 where they are "
-           "equal, 1 where they are not")
-      .type_name("N")
-      .default_text("none")
-      .check(refuse_non_positive)
-      .excludes(first)
-      .excludes(counts)
-      .excludes(everything)
-      .excludes(file);
 }
 
 bool DeckArguments::gives(const std::string& key) const {
@@ -128,22 +92,4 @@ io::Deck DeckArguments::read(dist::Communicator& comm) const {
 
 io::Deck DeckArguments::read_for_any_device(dist::Communicator& comm) const { return run::without_device(read(comm)); }
 
-double timeout_asked(char** argv) {
-  const std::string key = "comm.timeout_s=";
-  std::string deck;
-  std::vector<std::string> given;
-  for (char** each = argv + 1; *each != nullptr; ++each) {
-    if (std::string(*each).starts_with(key)) given.emplace_back(*each);
-    if (deck.empty() && std::string(*each).ends_with(".toml")) deck = *each;
-  }
-  try {
-    if (!deck.empty()) return io::read_deck(deck, given).comm.timeout_s;
-    if (given.empty()) return io::Deck().comm.timeout_s;
-    const std::string text = given.back().substr(key.size());
-    return std::max(io::number_with_unit(*io::find_row("comm.timeout_s"), text).value_or(std::stod(text)), 1e-3);
-  } catch (const std::exception&) {  // refused with its reason when the command reads it
-  }
-  return io::Deck().comm.timeout_s;
-}
-
-}  // namespace kozero::commands
+}  // namespace kozero::program

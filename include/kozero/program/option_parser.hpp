@@ -15,14 +15,14 @@
 #include <utility>
 #include <vector>
 
-#include <kozero/commands/command.hpp>
+#include <kozero/program/command.hpp>
 
 namespace CLI {
 class App;
 class Option;
 }  // namespace CLI
 
-namespace kozero::commands {
+namespace kozero::program {
 
 /// The integer that is all of `text`; nullopt for another text.
 std::optional<std::int64_t> integer_in(const std::string& text);
@@ -108,4 +108,4 @@ std::string option_lines(const std::string& head, const std::string& text);
 /// What every command's exit status means; for --help.
 std::string exit_statuses();
 
-}  // namespace kozero::commands
+}  // namespace kozero::program

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+#include <cerrno>
+#include <cstring>
+#include <type_traits>
+
+#include <kozero/commands/commands.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
+
+namespace kozero::commands {
+namespace {
+
+constexpr bool kOnHost = std::is_same_v<Device, Host>;
+
+}  // namespace
+
+/// kozero-bench, which has the benchmarks, did not start (hand_over). Throws Error(deck).
+void bench(const dist::Environment& /*environment*/, const Arguments& /*arguments*/) {
+  const std::filesystem::path path = program::bench_program();
+  throw Error(Failure::deck,
+              path.string() + ": " + std::strerror(access(path.c_str(), X_OK) == 0 ? ENOEXEC : errno) +
+                  "; it has the benchmarks: build it by `./kozero.sh " + (kOnHost ? "" : "--preset cuda ") +
+                  "bench ...` or `cmake --build " + path.parent_path().string() + " --target kozero-bench`",
+              Error::Seen::by_all_ranks);
+}
+
+}  // namespace kozero::commands
