@@ -19,7 +19,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
-#include <kozero/run/run_log.hpp>
+#include <kozero/run/evaluation_text.hpp>
 #include <kozero/run/trace.hpp>
 #include <kozero/run/unsaved_run.hpp>
 #include "src/bench/bench.hpp"

@@ -23,10 +23,21 @@ void help(const dist::Environment& environment, const Arguments& /*arguments*/) 
             << program::exit_statuses();
 }
 
-const std::map<std::string, program::Run> kRuns = {
-    {"train", train}, {"verify", verify}, {"plan", plan}, {"eval", eval}, {"generate", generate}, {"plot", plot},
-    {"inspect", inspect}, {"prepare", prepare}, {"export", export_weights}, {"import", import_weights},
-    {"bench", bench}, {"keys", keys}, {"completion", completion}, {"ranks", ranks}, {"help", help}};
+const std::map<std::string, program::Run> kRuns = {{"train", train},
+                                                   {"verify", verify},
+                                                   {"plan", plan},
+                                                   {"eval", eval},
+                                                   {"generate", generate},
+                                                   {"plot", plot},
+                                                   {"inspect", inspect},
+                                                   {"prepare", prepare},
+                                                   {"export", export_weights},
+                                                   {"import", import_weights},
+                                                   {"bench", bench},
+                                                   {"keys", keys},
+                                                   {"completion", completion},
+                                                   {"ranks", ranks},
+                                                   {"help", help}};
 
 }  // namespace
 

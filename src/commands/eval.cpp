@@ -10,7 +10,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/program/arguments.hpp>
-#include <kozero/run/run_log.hpp>
+#include <kozero/run/evaluation_text.hpp>
 #include <kozero/run/weights_source.hpp>
 #include <kozero/train/data_check.hpp>
 #include <kozero/train/data_set.hpp>

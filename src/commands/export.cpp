@@ -7,7 +7,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/huggingface/export.hpp>
 #include <kozero/program/arguments.hpp>
-#include <kozero/run/run_log.hpp>
+#include <kozero/run/evaluation_text.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/weights_source.hpp>
 #include <kozero/train/settings.hpp>

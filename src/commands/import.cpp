@@ -8,7 +8,7 @@
 #include <kozero/huggingface/import.hpp>
 #include <kozero/model/model.hpp>
 #include <kozero/program/arguments.hpp>
-#include <kozero/run/run_log.hpp>
+#include <kozero/run/evaluation_text.hpp>
 #include <kozero/run/weights_source.hpp>
 #include <kozero/train/runtime.hpp>
 

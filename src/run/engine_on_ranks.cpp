@@ -10,7 +10,6 @@
 #include <kozero/core/error.hpp>
 #include <kozero/dist/communicator.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
-#include <kozero/run/run_log.hpp>
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
 

@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// run_log.cpp: the banner, and what a TrainingRun prints and records: metrics of a step, evaluations, memory, closing
-// lines.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
@@ -16,7 +14,7 @@
 #include <kozero/core/timing.hpp>
 #include <kozero/model/self_attention.hpp>
 #include <kozero/run/device_choice.hpp>
-#include <kozero/run/run_log.hpp>
+#include <kozero/run/evaluation_text.hpp>
 #include <kozero/train/generator.hpp>
 #include "io/deck/schema.hpp"
 #include "io/posix/readable.hpp"
@@ -24,10 +22,21 @@
 #include "kernels/attention/attention.hpp"
 #include "kernels/matmul/matmul.hpp"
 #include "kernels/matmul/product_tuning.hpp"
-#include "src/run/training_run.hpp"
+#include "src/run/run_log.hpp"
 
 namespace kozero::run {
 namespace {
+
+struct Banner {
+  const io::Deck& deck;
+  const train::Settings& settings;
+  const plan::MemoryPlan& plan;
+  const dist::Communicator& comm;
+  const train::Runtime& runtime;
+  const ParameterTable& parameters;
+  const std::string& data;
+  const std::string& folder;
+};
 
 const char* name_of(dist::Placement placement) {
   switch (placement) {
@@ -116,8 +125,8 @@ std::string defaults_line(const Banner& banner) {
   std::string text;
   for (const std::string key : {"optim.lr", "optim.schedule", "optim.warmup_steps", "optim.betas", "optim.weight_decay",
                                 "checkpoint.every", "checkpoint.keep"}) {
-    const bool is_read = (key != "optim.betas" || deck.optim.kind == "adamw") &&
-                         (key != "checkpoint.keep" || deck.checkpoint.every > 0);
+    const bool is_read =
+        (key != "optim.betas" || deck.optim.kind == "adamw") && (key != "checkpoint.keep" || deck.checkpoint.every > 0);
     if (deck.is_set(key) || !is_read) continue;
     const std::string value = key == "optim.warmup_steps" ? std::to_string(banner.settings.step.schedule.warmup_steps)
                                                           : io::text_in(deck, *io::find_row(key));
@@ -139,8 +148,6 @@ std::string memory_line(const Banner& banner) {
   }
   return line;
 }
-
-}  // namespace
 
 std::vector<std::string> lines_of(const Banner& banner) {
   const auto& deck = banner.deck;
@@ -174,19 +181,6 @@ std::vector<std::string> lines_of(const Banner& banner) {
   return lines;
 }
 
-double bits_per_byte(double loss, double bytes_per_token) { return loss / std::numbers::ln2 / bytes_per_token; }
-
-std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token, const std::string& what) {
-  std::string line = fmt::format("{:<12} loss {:.4f}, perplexity {:.2f}", what, loss, std::exp(loss));
-  if (bytes_per_token) line += fmt::format(", {:.4f} bits per byte", bits_per_byte(loss, *bytes_per_token));
-  return line;
-}
-
-// What a TrainingRun prints and records: banner, a step's metrics, evaluations, memory, closing
-// lines.
-
-namespace {
-
 double seconds_since_1970() {
   using Milliseconds = std::chrono::milliseconds;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -195,15 +189,29 @@ double seconds_since_1970() {
 
 }  // namespace
 
-void TrainingRun::say_banner() {
+double bits_per_byte(double loss, double bytes_per_token) { return loss / std::numbers::ln2 / bytes_per_token; }
+
+std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token, const std::string& what) {
+  std::string line = fmt::format("{:<12} loss {:.4f}, perplexity {:.2f}", what, loss, std::exp(loss));
+  if (bytes_per_token) line += fmt::format(", {:.4f} bits per byte", bits_per_byte(loss, *bytes_per_token));
+  return line;
+}
+
+RunLog::RunLog(RunStart& start) : start_(start) {
+  summary_.folder = start.folder();
+  const double gpus = static_cast<double>(start.control_comm().size()) / ranks_a_gpu(start.session());
+  peak_flops_ = gpus * published_peak(device_name(), settings_.precision != Precision::f32);
+}
+
+void RunLog::say_banner() {
   const Banner banner{deck_,
                       settings_,
-                      on_ranks_->plan(),
-                      *on_ranks_->mesh().all,
-                      session_.runtime(),
-                      engine().parameters(),
+                      on_ranks_.plan(),
+                      *on_ranks_.mesh().all,
+                      start_.session().runtime(),
+                      engine_.parameters(),
                       data_.description,
-                      folder_};
+                      start_.folder()};
   for (const auto& line : lines_of(banner)) log_.say(line);
   if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
     log_.say(settings_.offload.uses(MemorySource::Kind::disk)
@@ -211,12 +219,12 @@ void TrainingRun::say_banner() {
                  : "note         saving is synchronous: this MPI may be called by one thread alone");
   }
   if (const std::string note = note_on_device(deck_); !note.empty()) log_.say("note         " + note);
-  for (const auto& line : start_notes_) log_.say(line);
+  for (const auto& line : start_.notes()) log_.say(line);
   if (const auto note = train::schedule_note(deck_, settings_.steps); !note.empty()) log_.say("note         " + note);
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }
 
-void TrainingRun::say_skipped(const train::StepResult& result, double next_scale) {
+void RunLog::say_skipped(const train::StepResult& result, double next_scale) {
   const std::string what = result.bad_tensor.empty() ? "the loss" : "the gradient of " + result.bad_tensor;
   const std::string scale =
       next_scale == result.loss_scale
@@ -225,12 +233,27 @@ void TrainingRun::say_skipped(const train::StepResult& result, double next_scale
   log_.say(fmt::format("step {}: {} is not finite; the update was left out{}", result.step, what, scale));
 }
 
-std::optional<double> TrainingRun::utilisation(double tokens_per_s) const {
+std::optional<double> RunLog::utilisation(double tokens_per_s) const {
   if (!(peak_flops_ > 0.0)) return std::nullopt;
-  return tokens_per_s * engine().flops_per_token() / peak_flops_;
+  return tokens_per_s * engine_.flops_per_token() / peak_flops_;
 }
 
-io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double seconds, double epoch) {
+void RunLog::begin_steps() {
+  summary_.steps = start_.step();
+  tokens_ = start_.tokens();
+}
+
+io::StepMetrics RunLog::count(const train::StepResult& result, double seconds, double epoch, double stall_s) {
+  const std::int64_t first = start_.step() + 1;
+  tokens_ += result.tokens;
+  if (result.step == first) summary_.first_loss = result.loss;
+  if (result.step > first || settings_.steps == first) {
+    tokens_per_s_.add(static_cast<double>(result.tokens) / seconds);
+  }
+  summary_.last_loss = result.loss;
+  summary_.steps = result.step;
+  summary_.skipped_steps += result.skipped ? 1 : 0;
+  last_evaluation_.reset();
   io::StepMetrics row;
   row.step = result.step;
   row.tokens = tokens_;
@@ -243,16 +266,16 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
   row.step_s = seconds;
   row.tokens_per_s = static_cast<double>(result.tokens) / seconds;
   row.mfu = utilisation(row.tokens_per_s);
-  row.seconds = engine().timeline().seconds();
-  if (deck_.checkpoint.every > 0) row.seconds["checkpoint"] = saving_->take_stall();
-  for (const auto& count : on_ranks_->mesh().counts()) {
+  row.seconds = engine_.timeline().seconds();
+  if (deck_.checkpoint.every > 0) row.seconds["checkpoint"] = stall_s;
+  for (const auto& count : on_ranks_.mesh().counts()) {
     row.bytes_sent[std::string(count.collective)] = count.bytes;
     row.bytes_across_groups += count.bytes_across;
     row.seconds[std::string(count.collective)] = count.seconds;
     if (count.waited) row.seconds[std::string(count.collective) + "_waiting"] = *count.waited;
   }
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
-    row.memory[std::string(kMemoryNames[i])] = on_ranks_->ledger().bytes(static_cast<Memory>(i));
+    row.memory[std::string(kMemoryNames[i])] = on_ranks_.ledger().bytes(static_cast<Memory>(i));
   }
   const auto resident = io::resident_memory();
   row.memory["resident"] = resident.current;
@@ -262,31 +285,33 @@ io::StepMetrics TrainingRun::metrics_of(const train::StepResult& result, double 
   return row;
 }
 
-std::optional<double> TrainingRun::evaluate_after(std::int64_t step) {
-  last_evaluation_ = validation_->measure([&] { return run_.signal_on_any_rank(*on_ranks_->mesh().all); });
+std::optional<double> RunLog::evaluate_after(std::int64_t step) {
+  last_evaluation_ = validation_.measure([&] { return start_.control().signal_on_any_rank(*on_ranks_.mesh().all); });
   if (!last_evaluation_) return std::nullopt;
   log_.say(fmt::format("step {}: validation {:.4f} {}", step, last_evaluation_->loss,
-                       validation_->coverage(*last_evaluation_)));
+                       validation_.coverage(*last_evaluation_)));
   return last_evaluation_->loss;
 }
 
-void TrainingRun::say_memory() {
-  const auto peaks = dist::from_all_ranks(control_, memory_use_.taken(session_));
+void RunLog::end_steps() { summary_.median_tokens_per_s = median(tokens_per_s_.values()); }
+
+void RunLog::say_memory() {
+  const auto peaks = dist::from_all_ranks(start_.control_comm(), start_.memory_use().taken(start_.session()));
   summary_.peak_memory = *std::max_element(peaks.begin(), peaks.end());
   const std::int64_t allocated =
-      on_ranks_->ledger().total() - (kHostIsDevice ? 0 : on_ranks_->ledger().bytes(Memory::staging));
+      on_ranks_.ledger().total() - (kHostIsDevice ? 0 : on_ranks_.ledger().bytes(Memory::staging));
   log_.say(
       fmt::format("memory       per rank: arrays planned {:.1f} MiB, allocated {:.1f} MiB; peak {} {:.1f} MiB ({})",
-                  static_cast<double>(on_ranks_->plan().needed().device) / kMiB, static_cast<double>(allocated) / kMiB,
+                  static_cast<double>(on_ranks_.plan().needed().device) / kMiB, static_cast<double>(allocated) / kMiB,
                   kHostIsDevice ? "process memory" : "GPU memory", static_cast<double>(summary_.peak_memory) / kMiB,
                   kHostIsDevice ? fmt::format("{:.1f} MiB before the arrays; a page that n processes share counts "
                                               "as 1/n, in `resident` above as 1",
-                                              static_cast<double>(memory_use_.before()) / kMiB)
+                                              static_cast<double>(start_.memory_use().before()) / kMiB)
                                 : "in use, without the driver's context"));
 }
 
-void TrainingRun::say_evaluation() {
-  const std::int64_t first = resume_.record.step + 1;
+void RunLog::say_evaluation() {
+  const std::int64_t first = start_.step() + 1;
   if (summary_.steps >= first) {
     const auto mfu = utilisation(summary_.median_tokens_per_s);
     log_.say(
@@ -298,24 +323,25 @@ void TrainingRun::say_evaluation() {
     log_.say(fmt::format("skipped      {} of {} steps: a number was not finite", summary_.skipped_steps,
                          summary_.steps - first + 1));
   }
-  const std::string closing = engine().closing_line();
+  const std::string closing = engine_.closing_line();
   if (!closing.empty()) log_.say(closing);
-  if (!validation_->possible()) return;
-  if (!last_evaluation_) last_evaluation_ = validation_->measure({});
+  if (!validation_.possible()) return;
+  if (!last_evaluation_) last_evaluation_ = validation_.measure({});
   summary_.val_loss = last_evaluation_->loss;
   log_.say(evaluation_line(last_evaluation_->loss, data_.validation_bytes_per_token) + ", " +
-           validation_->coverage(*last_evaluation_));
+           validation_.coverage(*last_evaluation_));
 }
 
-void TrainingRun::say_sample() {
+void RunLog::say_sample() {
   const Phase phase("sampling");
   if (data_.tokenizer == nullptr) return;
   if (settings_.offload.parameters == MemorySource::Kind::disk) {  // each token would read all weights from there
-    log_.say(fmt::format(
-        "no sample of what it writes: its weights lie on a disk; kozero generate {} has them in memory", folder_));
+    log_.say(
+        fmt::format("no sample of what it writes: its weights lie on a disk; kozero generate {} has them in memory",
+                    start_.folder()));
     return;
   }
-  train::Generator generator(engine(), data_.tokenizer->vocab_size(), on_ranks_->ledger());
+  train::Generator generator(engine_, data_.tokenizer->vocab_size(), on_ranks_.ledger());
   const std::vector<Token> prompt = data_.tokenizer->encode("\n");
   const auto tokens = generator.continued(prompt, 240, {.temperature = 0.8, .top_k = 40, .seed = settings_.seed});
   log_.say("a sample of what it writes:");

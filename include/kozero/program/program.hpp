@@ -13,10 +13,10 @@ namespace kozero::program {
 /// What a command does on every rank of the environment, with the arguments behind its name. Throws Error.
 using Run = void (*)(const dist::Environment& environment, const Arguments& arguments);
 
-/// Replaces this process by the program for these arguments, with the same arguments:
-/// kozero-cuda if the command computes and its deck and the machine want it, kozero-bench for `bench`, or this program
-/// again, with a bound on how long OpenMP's threads spin. Returns if this program is the one to run and the bound is set,
-/// or if the other one does not start. `argv` ends in a null.
+/// Replaces this process by the program for these arguments, with the same arguments: kozero-cuda if the command
+/// computes and its deck and the machine want it, kozero-bench for `bench`, or this program again, with a bound on how
+/// long OpenMP's threads spin. Returns if this program is the one to run and the bound is set, or if the other one does
+/// not start. `argv` ends in a null.
 void hand_over(char** argv);
 
 /// The program beside this one that has the benchmarks: kozero-bench or kozero-bench-cuda.

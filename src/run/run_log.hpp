@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// run_log.hpp: what a training run counts, prints and records: banner, a row of metrics.jsonl per step, evaluations,
+// memory, and the closing lines.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include <kozero/core/timing.hpp>
+#include <kozero/run/train.hpp>
+#include <kozero/train/evaluation.hpp>
+#include "io/run/run_output.hpp"
+#include "src/run/run_start.hpp"
+
+namespace kozero::run {
+
+class RunLog {
+ public:
+  /// `start` outlives it. Collective.
+  explicit RunLog(RunStart& start);
+
+  [[nodiscard]] const RunSummary& summary() const { return summary_; }
+  /// The last step that is complete.
+  [[nodiscard]] std::int64_t step() const { return summary_.steps; }
+  /// Predicted up to step().
+  [[nodiscard]] std::int64_t tokens() const { return tokens_; }
+
+  void say_banner();
+  /// Steps begin, after those of the resume point.
+  void begin_steps();
+  /// Counts the step's loss, tokens and time, and returns its row. `stall_s`: seconds that saving stalled training.
+  io::StepMetrics count(const train::StepResult& result, double seconds, double epoch, double stall_s);
+  void say_skipped(const train::StepResult& result, double next_scale);
+
+  /// Whether the loss is measured after this step; `is_saved`: the step's state will be saved.
+  [[nodiscard]] bool evaluation_due(std::int64_t step, bool is_saved) const { return validation_.due(step, is_saved); }
+  /// The validation loss of the step's state; nullopt if a signal came meanwhile. Collective.
+  std::optional<double> evaluate_after(std::int64_t step);
+
+  /// After the last step: the median of tokens per second.
+  void end_steps();
+  /// Collective.
+  void say_memory();
+  /// Collective.
+  void say_evaluation();
+  /// Collective.
+  void say_sample();
+
+ private:
+  /// Operations of the model over those that the GPUs could have done.
+  [[nodiscard]] std::optional<double> utilisation(double tokens_per_s) const;
+
+  RunStart& start_;
+  const io::Deck& deck_ = start_.deck();
+  const train::Settings& settings_ = start_.settings();
+  const train::DataSet& data_ = start_.data();
+  EngineOnRanks& on_ranks_ = start_.on_ranks();
+  train::Engine& engine_ = start_.engine();
+  io::Log& log_ = start_.log();
+  train::Validation validation_{deck_, settings_, engine_, data_};
+  std::optional<train::Evaluation> last_evaluation_;  ///< of the newest step's state; none if it was not measured
+  std::int64_t tokens_ = 0;
+  ThinnedSeries tokens_per_s_;  ///< of all steps of this process but its first
+  double peak_flops_ = 0.0;     ///< published, per second, of all the run's GPUs; 0 if it is not known
+  RunSummary summary_;
+};
+
+}  // namespace kozero::run

@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <filesystem>
+#include <utility>
+
+#include <kozero/core/error.hpp>
+#include <kozero/dist/communicator.hpp>
+#include <kozero/run/start_checks.hpp>
+#include <kozero/run/weights_source.hpp>
+#include <kozero/train/checkpoint.hpp>
+#include <kozero/train/evaluation.hpp>
+#include "io/checkpoint/checkpoint.hpp"
+#include "io/posix/file.hpp"
+#include "io/run/run_folder.hpp"
+#include "src/run/run_start.hpp"
+#include "src/run/saving.hpp"
+
+namespace kozero::run {
+namespace {
+
+constexpr const char* kTuningFile = "tuning.toml";  // what run.tuning named, beside the deck
+constexpr const char* kMetricsFile = "metrics.jsonl";
+
+}  // namespace
+
+RunStart::RunStart(Session& session, const StartedAs& started)
+    : session_(session),
+      deck_(session.deck()),
+      control_(session.control()),
+      log_(session.is_first_rank() ? io::Log::on_standard_output() : io::Log()),
+      run_(session, log_, started),
+      provenance_(run_.provenance()) {
+  const auto vocab = dist::agreed(control_, [&] { return train::vocab_of(deck_); });
+  const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, vocab).seq; });
+  notes_ = check_before_data(session, vocab);
+  data_ = train::open_data(deck_, seq, control_);
+  settings_ = dist::agreed(control_, [&] {
+    train::require_whole_sample(data_, deck_, seq);
+    train::require_validation_data(deck_, data_);
+    return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples());
+  });
+  data_check_.emplace(std::vector{data_.train_shards, data_.validation_shards}, control_);
+  if (started.verify_data || deck_.data.strict) data_check_->finish(control_);
+  data_identity_ = data_check_->identity(control_);
+  settings_.staged = settings_.staged && can_save_beside(session.environment());
+  resume_ = find_resume_point();
+  if (const std::string other = other_data(); deck_.data.strict && !other.empty()) {
+    throw Error(Failure::deck, other + "; refused by data.strict = true", Error::Seen::by_all_ranks);
+  }
+  if (!data_check_->done()) data_check_->start();
+  on_ranks_.emplace(session, settings_, data_.vocab, [&] {  // a refusal leaves no folder
+    create_folder();
+    if (deck_.zero.offload_dir.empty()) settings_.offload.folder = folder_;
+  });
+  small_files_ = dist::agreed(control_, [&] { return texts_of_small_files(); });
+  held_ = std::make_shared<io::HeldFolder>(folder_, run_.lock());
+}
+
+void RunStart::create_folder() {
+  folder_ =
+      dist::agreed(control_, [&] { return control_.rank() == 0 ? run_.make_folder(resume_.folder) : resume_.folder; });
+  folder_ = control_.broadcast_control(folder_);
+  dist::agreed(control_, [&] {
+    if (control_.rank() != 0) return;
+    run_.lock()->require();
+    if (!resume_.folder.empty() && resume_.source.empty()) kept_ = set_aside_run_before();
+    log_.record_in(path_of(io::kLogFile));
+    if (!resume_.folder.empty()) continue_folder();
+    for (const auto& line : lines_of(provenance_)) log_.note(line);
+    if (const std::string note = note_on_other_run(); !note.empty()) log_.say("note         " + note);
+    io::write_resolved(train::resolved_deck(deck_, settings_, folder_), path_of(train::kDeckFile),
+                       lines_of(provenance_));
+    std::filesystem::remove(path_of(kTuningFile));
+    if (!session_.tuning().empty()) io::write_whole_file(path_of(kTuningFile), session_.tuning());
+    if (data_.tokenizer != nullptr) data_.tokenizer->save(path_of(data_.tokenizer->file_name()));
+  });
+  resume_.state_file = control_.broadcast_control(resume_.state_file);
+  run_.enter(folder_, resume_.source.empty() ? 0 : resume_.record.step);
+}
+
+std::string RunStart::note_on_other_run() const {
+  const std::string named = io::without_trailing_slash(deck_.run.dir);
+  if (folder_ == named || !folder_.starts_with(named + "-")) return "";
+  const std::int64_t number = std::stoll(folder_.substr(named.size() + 1));
+  const std::string other = number == 2 ? named : fmt::format("{}-{}", named, number - 1);
+  const io::RunStatus status = io::status_of_run(other);
+  if (status.state.empty()) return fmt::format("{} is not empty; this run writes {}", other, folder_);
+  const bool is_finished = status.state == "finished";
+  const std::string auto_resume = "checkpoint.resume=auto" + (other == named ? "" : " run.dir=" + other);
+  std::string advice;
+  if (!train::newest_checkpoint(other).empty()) {
+    advice = auto_resume + (is_finished ? " with more run.steps continues it; " : " continues it; ");
+  } else if (io::is_there(other + "/" + train::kWeightsFile)) {
+    advice = fmt::format("it has no checkpoints, model.init={} begins with its weights; ", other);
+  }
+  const bool repeats = deck_.checkpoint.resume == "auto";  // the same command, in a loop of a batch system
+  const std::string state = status.state == "running" ? "is at work, or was killed," : "was " + status.state;
+  return fmt::format("{} {} at step {}; {}this run writes {}{}", other, state, status.step, advice, folder_,
+                     repeats ? "; run.dir=" + folder_ + " continues that one" : "");
+}
+
+std::string RunStart::set_aside_run_before() const {
+  std::string kept;
+  for (const char* file : {io::kLogFile, kMetricsFile, train::kDeckFile}) {
+    std::error_code absent;
+    if (std::filesystem::file_size(path_of(file), absent) == 0 || absent) continue;
+    const std::filesystem::path aside = io::set_aside(path_of(file));
+    kept += (kept.empty() ? "" : ", ") + aside.filename().string();
+  }
+  return kept;
+}
+
+std::string RunStart::other_data() const {
+  const std::string differs = resume_.source.empty() ? "" : train::difference(resume_.record.data, data_identity_);
+  return differs.empty() ? ""
+                         : fmt::format("the training data are others than those of {}: {}", resume_.source, differs);
+}
+
+void RunStart::identify_data() {
+  const bool was_said = !other_data().empty();
+  data_identity_ = data_check_->identity(control_);
+  if (const std::string other = other_data(); !was_said && !other.empty()) log_.say("note         " + other);
+}
+
+void RunStart::continue_folder() {
+  if (!resume_.source.empty()) log_.note("");
+  io::prune_checkpoints(folder_, 0);
+  for (const auto& name : io::set_aside_after(folder_, resume_.record.step, resume_.source)) {
+    log_.say("set aside    " + name);
+  }
+  const std::string named = io::name_by_step(folder_, resume_.source, resume_.record.step);
+  if (named == resume_.source) return;
+  log_.say(fmt::format("note         {}: its manifest says step {}; it is called {} now", resume_.source,
+                       resume_.record.step, named));
+  resume_.source = named;
+  resume_.state_file = named + "/" + io::kStateFile;
+}
+
+io::CheckpointRecord RunStart::record_after(std::int64_t step, std::int64_t tokens,
+                                            const train::LossScaler& loss_scaler,
+                                            std::optional<double> validation_loss) const {
+  io::CheckpointRecord record = train::record_of(deck_, settings_, data_, folder_);
+  if (on_ranks_) record.exactness = train::exactness_of(settings_, *on_ranks_->mesh().all);
+  record.step = step;
+  record.tokens = tokens;
+  record.data = data_identity_;
+  record.loss_scale = loss_scaler.state();
+  record.tuning = session_.tuning().empty() ? "" : io::xxh3_128(session_.tuning());
+  record.validation_loss = validation_loss;
+  record.provenance = json_of(provenance_);
+  return record;
+}
+
+train::ResumePoint RunStart::find_resume_point() const {
+  return train::find_resume_point(deck_, record_after(0, 0, settings_.step.loss_scaler), control_);
+}
+
+std::vector<std::string> RunStart::load_resume_point() {
+  std::vector<std::string> absent;
+  train::read_newest(
+      control_, deck_.checkpoint.resume, [&] { return resume_.source; },
+      [&] { absent = train::load_state(resume_.state_file, engine(), control_); },
+      [&] { resume_ = find_resume_point(); });
+  return absent;
+}
+
+void RunStart::fill_state() {
+  for (const auto& reason : resume_.skipped) log_.say("skipped      " + reason);
+  if (resume_.source.empty()) {
+    if (!resume_.folder.empty()) {
+      log_.say("resume       no complete checkpoint in " + folder_ + ": from the beginning" +
+               (kept_.empty() ? "" : "; the run before is kept as " + kept_));
+    }
+    const std::string line = begin_weights(deck_, engine(), control_);
+    if (!line.empty()) log_.say(line);
+    return;
+  }
+  if (deck_.model.init != train::kRandom) log_.say("note         model.init is not read: checkpoint.resume wins");
+  const auto absent = load_resume_point();
+  const io::CheckpointRecord& saved = resume_.record;
+  settings_.step.loss_scaler.restore(saved.loss_scale);
+  settings_.step.optimizer_start = absent.empty() ? saved.optimizer_start : saved.step;
+  log_.say(fmt::format("resume       after step {}, {} tokens, from {}", saved.step, saved.tokens, resume_.source));
+  if (!absent.empty())
+    log_.say("warning      weights only: no " + absent.front() + " there, the optimizer's state begins anew");
+  const auto changes = train::changes_since(saved, record_after(0, saved.tokens, settings_.step.loss_scaler));
+  for (const auto& change : changes) log_.say("note         " + change);
+  const std::string other = other_data();
+  if (!other.empty()) log_.say("note         " + other);
+  if (!changes.empty() || !other.empty())
+    log_.say("note         from here on the bits are not those of the run before");
+}
+
+std::optional<io::MetricsFile> RunStart::open_metrics() {
+  return dist::agreed(control_, [&]() -> std::optional<io::MetricsFile> {
+    if (control_.rank() != 0) return std::nullopt;
+    run_.lock()->require();
+    if (resume_.folder.empty()) return io::MetricsFile(path_of(kMetricsFile));
+    io::MetricsFile metrics(path_of(kMetricsFile), resume_.record.step);
+    if (!metrics.note().empty()) log_.say("warning      " + metrics.note());
+    return metrics;
+  });
+}
+
+std::map<std::string, std::string> RunStart::texts_of_small_files() const {
+  std::map<std::string, std::string> texts;
+  if (control_.rank() != 0) return texts;
+  texts[train::kDeckFile] = io::resolved_text(train::resolved_deck(deck_, settings_, folder_));
+  if (!session_.tuning().empty()) texts[kTuningFile] = session_.tuning();
+  if (data_.tokenizer == nullptr) return texts;
+  const std::string file = data_.tokenizer->file_name();
+  texts[file] = io::read_whole_file(path_of(file), std::int64_t{1} << 30);
+  return texts;
+}
+
+}  // namespace kozero::run

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// run_start.hpp: the start of a training run, fresh or resumed, and what stays the same until its end.
+//   RunStart start(session, started);   the run's folder is locked and made, its data are open, its memory is taken
+//   start.fill_state();                 initial weights, or the state of the resume point
+// The constructor is collective, as are the member functions that say so. Throws Error, seen by all ranks.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <kozero/run/engine_on_ranks.hpp>
+#include <kozero/run/provenance.hpp>
+#include <kozero/run/session.hpp>
+#include <kozero/run/train.hpp>
+#include <kozero/train/data_check.hpp>
+#include <kozero/train/data_set.hpp>
+#include <kozero/train/run_files.hpp>
+#include <kozero/train/settings.hpp>
+#include "io/run/run_output.hpp"
+#include "src/run/run_control.hpp"
+
+namespace kozero::run {
+
+class RunStart {
+ public:
+  /// Locks the run's folder if it may be continued, opens the data, plans and takes the memory, creates the folder.
+  /// Throws Error before any large memory is taken if the plan does not fit.
+  RunStart(Session& session, const StartedAs& started);
+  RunStart(const RunStart&) = delete;
+  RunStart& operator=(const RunStart&) = delete;
+
+  [[nodiscard]] Session& session() const { return session_; }
+  [[nodiscard]] const io::Deck& deck() const { return deck_; }
+  [[nodiscard]] dist::Communicator& control_comm() const { return control_; }
+  [[nodiscard]] io::Log& log() { return log_; }
+  [[nodiscard]] RunControl& control() { return run_; }
+  [[nodiscard]] const train::DataSet& data() const { return data_; }
+  [[nodiscard]] train::DataCheck& data_check() { return *data_check_; }
+  [[nodiscard]] const train::Settings& settings() const { return settings_; }
+  [[nodiscard]] EngineOnRanks& on_ranks() { return *on_ranks_; }
+  [[nodiscard]] train::Engine& engine() const { return on_ranks_->engine(); }
+  [[nodiscard]] const MemoryUse& memory_use() const { return memory_use_; }
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+  /// The run's folder, for saves.
+  [[nodiscard]] const std::shared_ptr<const io::HeldFolder>& held_folder() const { return held_; }
+  /// The texts of the small files of every checkpoint; rank 0's.
+  [[nodiscard]] const std::map<std::string, std::string>& small_files() const { return small_files_; }
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] std::string path_of(const std::string& file) const { return folder_ + "/" + file; }
+
+  /// Initial weights, or the weights and the optimizer's state of the resume point. Collective.
+  void fill_state();
+  /// The step that the run goes on from, 0 for a fresh one, and the tokens up to it.
+  [[nodiscard]] std::int64_t step() const { return resume_.record.step; }
+  [[nodiscard]] std::int64_t tokens() const { return resume_.source.empty() ? 0 : resume_.record.tokens; }
+  /// Rank 0: metrics.jsonl, up to step(). Collective.
+  std::optional<io::MetricsFile> open_metrics();
+
+  /// The run's state besides tensors after `step`, when `tokens` were predicted; a checkpoint must agree with it.
+  [[nodiscard]] io::CheckpointRecord record_after(std::int64_t step, std::int64_t tokens,
+                                                  const train::LossScaler& loss_scaler,
+                                                  std::optional<double> validation_loss = {}) const;
+  /// Brings the data's identity up to date, for a checkpoint. Collective.
+  void identify_data();
+
+ private:
+  void create_folder();
+  void continue_folder();
+  /// If run.dir was taken: how the newest run there stands, what goes on with it, and this run's folder; else "".
+  [[nodiscard]] std::string note_on_other_run() const;
+  /// Gives log, metrics and deck of a run that saved no checkpoint other names; returns these, for a line.
+  [[nodiscard]] std::string set_aside_run_before() const;
+  [[nodiscard]] std::map<std::string, std::string> texts_of_small_files() const;
+  /// A text that says so if the training data are others than the resume point's, else "".
+  [[nodiscard]] std::string other_data() const;
+  [[nodiscard]] train::ResumePoint find_resume_point() const;
+  /// The state of the checkpoint that the run resumes from, or of a newer one if another run's trainer removes it
+  /// meanwhile. Returns the optimizer states that it lacks.
+  std::vector<std::string> load_resume_point();
+
+  MemoryUse memory_use_;  // first: before anything is taken
+  Session& session_;
+  const io::Deck& deck_;
+  dist::Communicator& control_;
+  std::vector<std::string> notes_;
+  std::string folder_;
+  io::Log log_;
+  RunControl run_;
+  Facts provenance_;
+  std::string kept_;  ///< set_aside_run_before()
+  train::DataSet data_;
+  std::optional<train::DataCheck> data_check_;
+  io::DataIdentity data_identity_;
+  std::map<std::string, std::string> small_files_;
+  train::Settings settings_;
+  train::ResumePoint resume_;
+  std::shared_ptr<const io::HeldFolder> held_;
+  std::optional<EngineOnRanks> on_ranks_;
+};
+
+}  // namespace kozero::run
