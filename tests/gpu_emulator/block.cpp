@@ -10,14 +10,14 @@ namespace kozero::gpu_emulator {
 namespace {
 
 constexpr std::uint32_t kNoLimit = ~0U;
-constexpr std::uint32_t kMostInARow =
-    20'000;  ///< instructions of a fragment while others could run: one may wait for another
+/// Instructions of a fragment while others could run: one may wait for another.
+constexpr std::uint32_t kMostInARow = 20'000;
 
 std::uint32_t rounded_up(std::uint32_t n, std::uint32_t to) { return (n + to - 1) / to * to; }
 
-/// Kokkos 4.7, Kokkos_Cuda_ReduceScan.hpp, CudaReductionsFunctor<F, false, false>: scalar_intra_warp_reduction with a width
-/// below 32. Lanes of warp 0 outside the first group load the first group's sum, which lane 0 may be storing, into an
-/// element that nothing reads (docs/gpu_emulator.md).
+/// Kokkos 4.7, Kokkos_Cuda_ReduceScan.hpp, CudaReductionsFunctor<F, false, false>: scalar_intra_warp_reduction with a
+/// width below 32. Lanes of warp 0 outside the first group load the first group's sum, which lane 0 may be storing, into
+/// an element that nothing reads (docs/gpu_emulator.md).
 bool explained(const std::string& kind, const Code& code, const Op& op, std::uint32_t thread) {
   const std::string& text = code.texts[op.text];
   return kind == "race" && code.name.find("ParallelReduce") != std::string::npos &&

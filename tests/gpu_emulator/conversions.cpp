@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// conversions.cpp: cvt. Registers may be wider than the types of whole numbers.
+// conversions.cpp: cvt.
 #include <bit>
 #include <cmath>
 #include <cstdint>

@@ -27,6 +27,7 @@ TINY = """model.preset=none model.layers=2 model.dim=64 model.heads=4 model.voca
 train.micro_batch=2 run.steps=3""".split()
 LLAMA = "model.arch=llama model.kv_heads=2 model.ffn=128".split()
 QWEN = "model.arch=qwen3 model.kv_heads=2 model.head_dim=32 model.ffn=128".split()
+OFFLOAD = "zero.offload_optimizer=host zero.offload_mib=1 model.layers=4".split()  # more parts than buffers
 # Ten times and more what was seen beside AVX-512 products; other processors add products in another order.
 BOUNDS = {"f32": 1e-6, "bf16": 5e-4, "fp16": 1e-4}
 # Keys of each run, and what the host's run has instead.
@@ -42,11 +43,11 @@ RUNS = {
     "vocabulary in blocks": ["model.vocab_block=64"],
     "untied, in blocks": LLAMA + ["model.vocab_block=64", "model.tie_embeddings=false"],
     "buckets": ["zero.bucket_mib=1", "model.layers=4"],
-    "offload": ["zero.offload_optimizer=host"],
-    "offload bf16": ["zero.offload_optimizer=host", "train.precision=bf16"],
+    "offload": OFFLOAD,
+    "offload bf16": OFFLOAD + ["train.precision=bf16"],
     "sgd": ["optim.kind=sgd"],
 }
-HOST_HAS_NOT = ("zero.offload_optimizer",)
+HOST_HAS_NOT = ("zero.offload_",)
 SAMPLE = ("gpt2", "llama bf16", "dropout, recompute", "offload")
 
 
@@ -55,9 +56,10 @@ class Failed(Exception):
 
 
 class Emulation:
-    def __init__(self, build, host):
+    def __init__(self, build, host, settings=""):
         self.folder = build / "gpu_emulator"
         self.program, self.host, self.build = build / "kozero-cuda", host, build
+        self.settings = settings and "," + settings
         cache = (build / "CMakeCache.txt").read_text()
         self.launcher = re.search(r"^KOZERO_MPIEXEC:INTERNAL=(.*)$", cache, re.M).group(1).split(";")
         self.mock = build / "tests" / "dist" / "libkozero_nccl_mock.so"
@@ -66,12 +68,14 @@ class Emulation:
         """Output of kozero-cuda, and its thread instructions in millions."""
         launch = [*self.launcher, "-n", str(ranks)] if ranks > 1 else []
         command = [HERE / "emulated.sh", self.folder, *launch, self.program, *arguments]
-        more = {"KOZERO_GPU_EMULATOR": f"counts,seed={seed}{settings}", "OMP_NUM_THREADS": "1",
+        more = {"KOZERO_GPU_EMULATOR": f"counts,seed={seed}{settings}{self.settings}", "OMP_NUM_THREADS": "1",
                 "CUDA_DEVICE_MAX_CONNECTIONS": "32", **environment}
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env={**os.environ, **more},
                               timeout=3000)
         text = done.stdout + done.stderr
-        findings = re.findall(r"^gpu_emulator: (?!\d+ launches).*$", text, re.M)
+        for mutant in sorted(set(re.findall(r"^gpu_emulator: mutant: .*$", text, re.M))):
+            print(mutant, flush=True)
+        findings = re.findall(r"^gpu_emulator: (?!\d+ launches|mutant).*$", text, re.M)
         if done.returncode != 0 or findings:
             raise Failed("\n".join(findings) or text[-3000:])
         return text, sum(float(n) for n in re.findall(r"([\d.]+) M thread instructions", text))
@@ -149,8 +153,8 @@ def ladder_case(emulation, seed, ranks, keys, nccl):
     """`verify` compares the stages among each other in bits."""
     environment = {"KOZERO_NCCL_LIBRARY": str(emulation.mock)} if nccl else {}
     backend = f"comm.backend={'nccl' if nccl else 'auto'}"
-    _, instructions = emulation.run(seed, "verify", DECK, *TINY, *keys, backend, "--steps", "2", ranks=ranks, **environment)
-    return instructions, "bits"
+    verify = ["verify", DECK, *TINY, *keys, backend, "--steps", "2"]
+    return emulation.run(seed, *verify, ranks=ranks, **environment)[1], "bits"
 
 
 def cases(which, emulation):
@@ -178,8 +182,9 @@ def main():
     parser.add_argument("which", choices=("sample", "whole"))
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--seeds", default="", help="such as 0,7")
+    parser.add_argument("--settings", default="", help="more of KOZERO_GPU_EMULATOR, such as skip=3")
     given = parser.parse_args()
-    emulation = Emulation(given.build.resolve(), given.host.resolve())
+    emulation = Emulation(given.build.resolve(), given.host.resolve(), given.settings)
     seeds = [int(s) for s in given.seeds.split(",")] if given.seeds else [7] if given.which == "sample" else [0, 7]
     failures = 0
     print(f"{'case':42} seed      s  M instr.  loss differs")

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
-"""Mutants of KoZeRO's device code: in the PTX, a barrier is left out, or a load or store goes an element too high.
+"""Mutants of KoZeRO's device code and of its streams.
 
-  mutants.py BUILD [--each 6]     for each kernel test, N barriers and N accesses of its kernels that are executed
+  mutants.py BUILD HOST [--each 6]   HOST is the host's kozero
 
-A mutant is caught if the test fails or the emulator reports something. Prints each mutant and how it ended."""
+In the PTX a barrier is left out, or a load or store goes an element too high: for each kernel test, as many barriers
+and accesses of its kernels as --each says, among those that are executed. In the host code the waits, or the records of
+an event, of one place are left out: every place that a run of emulate.py reaches. A mutant is caught if the test fails
+or the emulator reports something. Prints each mutant and how it ended."""
 
 import argparse
 import os
@@ -24,6 +27,30 @@ TESTS = (
 )
 
 
+# Cases of emulate.py whose waits are left out.
+RUNS = ("offload bf16", "stages on 2 ranks, exact true, NCCL", "stages on 2 ranks, exact false, NCCL", "checkpoint and")
+
+
+def run_without_wait(build, host, case, place):
+    """What is left out in the case; how it ended. None if the case reaches fewer places."""
+    command = [str(HERE / "emulate.py"), str(build), str(host), "whole", "--only", case, "--seeds", "7"]
+    done = subprocess.run([*command, "--settings", f"skip={place}"], capture_output=True, text=True)
+    planted = re.findall(r"^gpu_emulator: mutant: no (.*)$", done.stdout, re.M)
+    if not planted:
+        return None, ""
+    name = planted[0]
+    if at := re.fullmatch(r"(\w+) at (0x[0-9a-f]+)", name):
+        command = ["addr2line", "-Cfe", str(build / "kozero-cuda"), at.group(2)]
+        lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+        name = f"{at.group(1)} of {lines[0].split('(')[0] if lines else at.group(2)}"
+    return name, f"caught: {failure(done.stdout)}" if done.returncode else "SURVIVED"
+
+
+def failure(text):
+    finding = re.search(r"^.*FAILED: gpu_emulator: (\w+):", text, re.M)
+    return finding.group(1) if finding else "wrong values"
+
+
 def run(build, test, cases, mutant):
     program = build / "tests" / "kernels" / test
     environment = {**os.environ, "KOZERO_GPU_EMULATOR": f"seed=7,{mutant}", "OMP_NUM_THREADS": "1"}
@@ -38,14 +65,15 @@ def run(build, test, cases, mutant):
         return None, ""
     finding = re.search(r"^gpu_emulator: (?!mutant)(\w+):", text, re.M)
     how = f"caught: {finding.group(1)}" if finding else "caught: wrong values" if done.returncode else "SURVIVED"
-    kernel = re.search(r"\d\d?((?:attention|layernorm|rmsnorm|bias|embedding|rope|swiglu|qk_norm|cross|gelu|adamw|sgd)_?\w*?)(?:I|$)",
-                       planted.group(2))
+    families = "attention|layernorm|rmsnorm|bias|embedding|rope|swiglu|qk_norm|cross|gelu|adamw|sgd"
+    kernel = re.search(rf"\d\d?((?:{families})_?\w*?)(?:I|$)", planted.group(2))
     return f"{planted.group(1)} of {kernel.group(1) if kernel else planted.group(2)[:60]}", how
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("host", type=pathlib.Path)
     parser.add_argument("--each", type=int, default=6)
     given = parser.parse_args()
     build, all_mutants, survived = given.build.resolve(), 0, 0
@@ -62,6 +90,13 @@ def main():
             all_mutants += 1
             survived += how == "SURVIVED"
             print(f"{test:22} {mutant:10} {how:22} {planted}", flush=True)
+    for case in RUNS:
+        place = 1
+        while (mutant := run_without_wait(build, given.host.resolve(), case, place))[0] is not None:
+            all_mutants += 1
+            survived += mutant[1] == "SURVIVED"
+            print(f"{case[:22]:22} {f'skip={place}':10} {mutant[1]:22} {mutant[0]}", flush=True)
+            place += 1
     print(f"{all_mutants} mutants, {survived} survived")
     sys.exit(1 if all_mutants == 0 else 0)
 

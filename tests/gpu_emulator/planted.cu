@@ -174,7 +174,7 @@ void two_streams(Arrays& a) {
   cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking);
   cudaStreamCreateWithFlags(&two, cudaStreamNonBlocking);
   cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 500; ++i) {
     add_one<<<1, 1, 0, one>>>(a.x, 1);
     cudaEventRecord(event, one);
     if (!kFault) cudaStreamWaitEvent(two, event, 0);

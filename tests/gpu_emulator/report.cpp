@@ -23,7 +23,8 @@ constexpr int kMostLines = 40;
 Options read_options() {
   Options read;
   const std::map<std::string, std::int64_t*> numbers = {
-      {"memory_mib", &read.memory_mib}, {"idle_us", &read.idle_us}, {"drop", &read.drop}, {"shift", &read.shift}};
+      {"memory_mib", &read.memory_mib}, {"idle_us", &read.idle_us}, {"drop", &read.drop}, {"shift", &read.shift},
+      {"skip", &read.skip}};
   const std::map<std::string, bool*> switches = {{"exact", &read.exact}, {"late", &read.late},
                                                  {"races", &read.races}, {"uninitialized", &read.uninitialized},
                                                  {"leaks", &read.leaks}, {"counts", &read.counts}};
@@ -46,7 +47,7 @@ Options read_options() {
     else
       stop("KOZERO_GPU_EMULATOR: " + setting +
            " is no setting; accepted: seed, exact, late, races, uninitialized, leaks, "
-           "counts, memory_mib, idle_us, capability, driver, drop, shift");
+           "counts, memory_mib, idle_us, capability, driver, drop, shift, skip");
   }
   return read;
 }

@@ -21,6 +21,7 @@ struct Options {
   std::int64_t idle_us = 2000;      ///< after so long without a wait of the host, an operation runs by itself
   std::int64_t drop = 0;            ///< the barrier of KoZeRO's kernels that is left out, from 1
   std::int64_t shift = 0;           ///< the load or store whose address is an element too high
+  std::int64_t skip = 0;            ///< the place of KoZeRO's host code whose waits are left out
   int capability = 80;              ///< compute capability of the device, times 10
   int driver = 13000;               ///< CUDA version that the driver has
 };

@@ -82,10 +82,10 @@ bool Engine::reached(const std::shared_ptr<Event>& event) {
 
 void Engine::wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& done) {
   if (std::this_thread::get_id() == executor_) stop("a host function of a stream calls CUDA, which is not allowed");
-  ++waiting_;
+  waits_.push_back(&done);
   changed_.notify_all();
   changed_.wait(lock, done);
-  --waiting_;
+  std::erase(waits_, &done);
 }
 
 void Engine::synchronize(Stream* stream) {
@@ -138,15 +138,26 @@ bool Engine::may_begin(const Stream& stream) const {
   return !next.may_run || next.may_run();
 }
 
-/// In order without `late`; else any, a stream of higher priority no more often than others.
+/// In order without `late`; else any, whatever its priority. A stream may starve while others run 1, 16 or 256
+/// operations, then a new order is drawn.
 Stream* Engine::choose() {
   std::vector<Stream*> ready;
   for (const auto& stream : streams_) {
     if (may_begin(*stream)) ready.push_back(stream.get());
   }
   if (ready.empty()) return nullptr;
-  if (options().late && options().seed != 0) return ready[random_.below(static_cast<std::uint32_t>(ready.size()))];
-  return *std::ranges::min_element(ready, {}, [](const Stream* s) { return s->queue.front().order; });
+  if (!options().late || options().seed == 0)
+    return *std::ranges::min_element(ready, {}, [](const Stream* s) { return s->queue.front().order; });
+  if (until_next_draw_-- == 0) {
+    until_next_draw_ = 1 << 4 * random_.below(3);
+    for (const auto& stream : streams_) stream->turn = random_.below(1 << 16);
+  }
+  return *std::ranges::min_element(ready, {}, [](const Stream* s) { return s->turn; });
+}
+
+/// A wait that is over no longer counts, even if its thread has not woken up yet: nothing more runs for it.
+bool Engine::host_waits() const {
+  return std::ranges::any_of(waits_, [](const auto* done) { return !(*done)(); });
 }
 
 void Engine::run() {
@@ -158,8 +169,8 @@ void Engine::run() {
       changed_.wait(lock);
       continue;
     }
-    if (options().late && waiting_ == 0)
-      changed_.wait_for(lock, std::chrono::microseconds(options().idle_us), [&] { return waiting_ > 0; });
+    if (options().late)
+      changed_.wait_for(lock, std::chrono::microseconds(options().idle_us), [&] { return host_waits(); });
     Stream* const stream = choose();
     if (stream == nullptr) {
       changed_.wait_for(lock, kPoll);

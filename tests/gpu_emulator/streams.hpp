@@ -34,6 +34,7 @@ struct Stream {
   bool waits_for_legacy = true;  ///< not made with cudaStreamNonBlocking
   bool runs = false, destroyed = false;
   int priority = 0;
+  std::uint32_t turn = 0;  ///< of those that may run the lowest runs
   std::deque<Operation> queue;
 };
 
@@ -65,6 +66,7 @@ class Engine {
   void finish(Stream* stream);
   Stream* choose();
   [[nodiscard]] bool may_begin(const Stream& stream) const;
+  [[nodiscard]] bool host_waits() const;
   void wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& done);
 
   std::mutex mutex_;
@@ -72,8 +74,9 @@ class Engine {
   std::vector<std::unique_ptr<Stream>> streams_;
   std::deque<std::pair<Stream*, std::function<void()>>> host_functions_;
   std::uint64_t last_order_ = 0;
-  int waiting_ = 0;  ///< threads of the host
+  std::vector<const std::function<bool()>*> waits_;  ///< of the host's threads: whether each is over
   Random random_;
+  int until_next_draw_ = 0;  ///< operations
   std::thread::id executor_;
 };
 

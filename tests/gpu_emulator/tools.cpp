@@ -5,6 +5,7 @@
 
 #include <cxxabi.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -15,6 +16,8 @@ namespace {
 
 constexpr std::size_t kLongestName = 90;
 thread_local std::string current;
+thread_local std::string fence;
+std::atomic<bool> has_started = false;
 
 void begin(const char* name) { current = name == nullptr ? "" : name; }
 
@@ -31,6 +34,10 @@ std::string kernel_label(const std::string& name) {
   return text.size() > kLongestName ? text.substr(0, kLongestName) + "..." : text;
 }
 
+const std::string& fence_label() { return fence; }
+
+bool kokkos_has_started() { return has_started; }
+
 }  // namespace kozero::gpu_emulator
 
 extern "C" {
@@ -44,12 +51,16 @@ void kokkosp_request_tool_settings(std::uint32_t, Kokkos_Tools_ToolSettings* set
   settings->requires_global_fencing = false;
 }
 
+void kokkosp_init_library(int, std::uint64_t, std::uint32_t, void*) { has_started = true; }
+
 void kokkosp_begin_parallel_for(const char* name, std::uint32_t, std::uint64_t*) { begin(name); }
 void kokkosp_begin_parallel_reduce(const char* name, std::uint32_t, std::uint64_t*) { begin(name); }
 void kokkosp_begin_parallel_scan(const char* name, std::uint32_t, std::uint64_t*) { begin(name); }
 void kokkosp_end_parallel_for(std::uint64_t) { current.clear(); }
 void kokkosp_end_parallel_reduce(std::uint64_t) { current.clear(); }
 void kokkosp_end_parallel_scan(std::uint64_t) { current.clear(); }
+void kokkosp_begin_fence(const char* name, std::uint32_t, std::uint64_t*) { fence = name == nullptr ? "" : name; }
+void kokkosp_end_fence(std::uint64_t) { fence.clear(); }
 
 struct SpaceHandle {
   char name[64];

@@ -10,4 +10,10 @@ namespace kozero::gpu_emulator {
 /// "kozero::layernorm_forward" of the kernel that this thread is about to launch; `name` if Kokkos gave none.
 std::string kernel_label(const std::string& name);
 
+/// "kozero::capture" of Kokkos' fence in which this thread is; "" outside.
+const std::string& fence_label();
+
+/// Whether Kokkos::initialize has started the device; its waits before are its own.
+bool kokkos_has_started();
+
 }  // namespace kozero::gpu_emulator
