@@ -165,6 +165,10 @@ std::vector<std::string> lines_of(const Banner& banner) {
                   banner.runtime.placement(), banner.comm.description()),
       memory_line(banner)};
   if (const std::string line = defaults_line(banner); !line.empty()) lines.push_back(line);
+  if (!kHostIsDevice) {
+    lines.push_back(
+        "note         the GPU code has been run by emulation, never on a GPU: tests/gpu.sh A checks it first");
+  }
   if (banner.comm.size() == 1 && deck.run.ranks > 1) {
     lines.push_back(fmt::format(
         "note         run.ranks = {0}, started with 1: kozero.sh without -n, or mpiexec -n {0}, starts that many",

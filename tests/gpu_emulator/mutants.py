@@ -65,7 +65,7 @@ def run(build, test, cases, mutant):
         return None, ""
     finding = re.search(r"^gpu_emulator: (?!mutant)(\w+):", text, re.M)
     how = f"caught: {finding.group(1)}" if finding else "caught: wrong values" if done.returncode else "SURVIVED"
-    families = "attention|layernorm|rmsnorm|bias|embedding|rope|swiglu|qk_norm|cross|gelu|adamw|sgd"
+    families = "attention|layernorm|rmsnorm|bias|embedding|rope|swiglu|qk_norm|cross|add_to_softmax|gelu|adamw|sgd"
     kernel = re.search(rf"\d\d?((?:{families})_?\w*?)(?:I|$)", planted.group(2))
     return f"{planted.group(1)} of {kernel.group(1) if kernel else planted.group(2)[:60]}", how
 
