@@ -7,7 +7,13 @@
 
 set(_probe ${CMAKE_CURRENT_LIST_DIR}/kernel_arguments.cu)
 file(SHA256 ${_probe} _key)
-string(APPEND _key " ${Kokkos_DIR} ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION}")
+file(GLOB _configuration ${Kokkos_DIR}/*.cmake)  # written anew by each installation
+foreach(file IN LISTS _configuration)
+  file(TIMESTAMP ${file} _time)
+  string(APPEND _key " ${_time}")
+endforeach()
+string(APPEND _key " ${Kokkos_DIR} ${Kokkos_VERSION} ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION}"
+               " ${CMAKE_CUDA_HOST_COMPILER}")
 if(NOT KOZERO_KERNEL_ARGUMENTS STREQUAL _key)
   set(_folder ${PROJECT_BINARY_DIR}/kernel_arguments)
   file(REMOVE_RECURSE ${_folder})

@@ -100,10 +100,12 @@ std::string unsuitable_reason(const GpuDriver& driver, const CudaBuild& build) {
 
 std::string note_on_architecture(const GpuDriver& driver, const CudaBuild& build) {
   if (!is_compiled_at_start(driver, build) || !unsuitable_reason(driver, build).empty()) return "";
-  return fmt::format(
+  const std::string note = fmt::format(
       "the GPU has compute capability {}, and the kernels were built for {}: the driver compiles them at "
-      "the first start; `{}` makes kernels for it",
-      capability_text(driver.capability), capability_text(build.architecture), build_command(driver.capability));
+      "the first start",
+      capability_text(driver.capability), capability_text(build.architecture));
+  const bool can_be_built = driver.capability / 10 <= kArchitectures.back() / 10;
+  return can_be_built ? fmt::format("{}; `{}` makes kernels for it", note, build_command(driver.capability)) : note;
 }
 
 }  // namespace kozero::run

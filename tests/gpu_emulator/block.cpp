@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// block.cpp: the threads of a block in an order by seed, its barriers and shuffles, and the blocks of a launch.
 #include "block.hpp"
 
 #include <algorithm>
@@ -16,8 +17,8 @@ constexpr std::uint32_t kMostInARow = 20'000;
 std::uint32_t rounded_up(std::uint32_t n, std::uint32_t to) { return (n + to - 1) / to * to; }
 
 /// Kokkos 4.7, Kokkos_Cuda_ReduceScan.hpp, CudaReductionsFunctor<F, false, false>: scalar_intra_warp_reduction with a
-/// width below 32. Lanes of warp 0 outside the first group load the first group's sum, which lane 0 may be storing, into
-/// an element that nothing reads (docs/gpu_emulator.md).
+/// width below 32. Lanes of warp 0 outside the first group load the first group's sum, which lane 0 may be storing,
+/// into an element that nothing reads (docs/gpu_emulator.md).
 bool explained(const std::string& kind, const Code& code, const Op& op, std::uint32_t thread) {
   const std::string& text = code.texts[op.text];
   return kind == "race" && code.name.find("ParallelReduce") != std::string::npos &&

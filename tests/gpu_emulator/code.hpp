@@ -20,7 +20,7 @@ struct Warp;
 struct Op;
 
 inline constexpr int kLanes = 32;
-using Mask = std::uint32_t;  ///< a bit a lane
+using Mask = std::uint32_t;  ///< one bit per lane
 inline constexpr Mask kAllLanes = ~Mask{0};
 
 /// Executes an instruction for the lanes of a mask.

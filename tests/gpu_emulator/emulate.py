@@ -38,7 +38,9 @@ RUNS = {
     "gpt2 bf16": ["train.precision=bf16"],
     "gpt2 fp16": ["train.precision=fp16"],
     "llama bf16": LLAMA + ["train.precision=bf16"],
+    "llama fp16": LLAMA + ["train.precision=fp16"],
     "qwen3 bf16": QWEN + ["train.precision=bf16"],
+    "qwen3 fp16": QWEN + ["train.precision=fp16"],
     "dropout, recompute": ["model.dropout=0.1", "train.recompute=full"],
     "vocabulary in blocks": ["model.vocab_block=64"],
     "untied, in blocks": LLAMA + ["model.vocab_block=64", "model.tie_embeddings=false"],
@@ -71,7 +73,7 @@ class Emulation:
         more = {"KOZERO_GPU_EMULATOR": f"counts,seed={seed}{settings}{self.settings}", "OMP_NUM_THREADS": "1",
                 "CUDA_DEVICE_MAX_CONNECTIONS": "32", **environment}
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env={**os.environ, **more},
-                              timeout=3000)
+                              timeout=600)
         text = done.stdout + done.stderr
         for mutant in sorted(set(re.findall(r"^gpu_emulator: mutant: .*$", text, re.M))):
             print(mutant, flush=True)
@@ -208,8 +210,10 @@ def main():
                 finally:
                     os.chdir(before)
     if given.which == "whole" and not given.only:
-        tests = subprocess.run(["ctest", "--test-dir", given.build, "-L", "gpu_emulator", "--output-on-failure"],
-                               check=False)
+        if not emulation.mock.exists():
+            print("not run: stages with the NCCL mock, which needs KOZERO_TESTS=ON")
+        tests = subprocess.run(["ctest", "--test-dir", given.build, "-L", "gpu_emulator", "--output-on-failure",
+                                "--no-tests=error"], check=False)
         failures += tests.returncode != 0
     sys.exit(1 if failures else 0)
 

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// memory.cpp: allocations of the device's address range, their labels, and what happens if the host touches them.
 #include "memory.hpp"
 
 #include <sys/mman.h>

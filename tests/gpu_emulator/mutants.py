@@ -18,7 +18,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Test program, its cases that run, and how far apart the accesses lie that are mutated.
+# Test program, its cases that run, and the stride between mutated accesses.
 TESTS = (
     ("test_attention", "attention agrees with plain loops*", 97),
     ("test_row_kernels", "layernorm*,rmsnorm*,bias*,embedding*,rope*,swiglu*,qk_norm*", 31),
@@ -35,6 +35,8 @@ def run_without_wait(build, host, case, place):
     """What is left out in the case; how it ended. None if the case reaches fewer places."""
     command = [str(HERE / "emulate.py"), str(build), str(host), "whole", "--only", case, "--seeds", "7"]
     done = subprocess.run([*command, "--settings", f"skip={place}"], capture_output=True, text=True)
+    if "timed out" in done.stdout:
+        return f"place {place}", "caught: does not end"
     planted = re.findall(r"^gpu_emulator: mutant: no (.*)$", done.stdout, re.M)
     if not planted:
         return None, ""
@@ -91,6 +93,10 @@ def main():
             survived += how == "SURVIVED"
             print(f"{test:22} {mutant:10} {how:22} {planted}", flush=True)
     for case in RUNS:
+        name, _ = run_without_wait(build, given.host.resolve(), case, 1)
+        sound = subprocess.run([str(HERE / "emulate.py"), str(build), str(given.host), "whole", "--only", case])
+        if name is None or sound.returncode:
+            sys.exit(f"{case}: without a mutant it fails, or is not there (KOZERO_TESTS=ON?)")
         place = 1
         while (mutant := run_without_wait(build, given.host.resolve(), case, place))[0] is not None:
             all_mutants += 1

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// planted.cu: one fault a run, chosen by name, for test_planted.sh. Each has a sound twin where that differs in one
-// word: "sound" runs them all, and the emulator must be silent.
+// planted.cu: one fault per run, selected by name, for test_planted.sh. Most have a correct variant; "sound" runs all
+// of them, and the emulator must report nothing.
 #include <cuda_runtime.h>
 
 #include <cstdio>

@@ -13,9 +13,9 @@ struct Options {
   std::uint64_t seed = 0;           ///< 0: everything in order and functions rounded to nearest; else all by this seed
   bool exact = false;               ///< approximate functions are rounded to nearest with any seed
   bool late = true;                 ///< streams run late and in any allowed order; otherwise each operation at once
-  bool races = true;                ///< accesses of threads that nothing orders are looked for
-  bool uninitialized = true;        ///< so are loads of bytes that nothing wrote
-  bool leaks = false;               ///< and device memory that is not freed at the end
+  bool races = true;                ///< report races
+  bool uninitialized = true;        ///< report loads of bytes that nothing wrote
+  bool leaks = false;               ///< report memory, also pinned, that is not freed at the end
   bool counts = false;              ///< launches and instructions are printed at the end
   std::int64_t memory_mib = 40960;  ///< of the device
   std::int64_t idle_us = 2000;      ///< after so long without a wait of the host, an operation runs by itself

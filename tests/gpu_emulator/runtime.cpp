@@ -4,16 +4,9 @@
 // CUDA Runtime API 13.0, https://docs.nvidia.com/cuda/cuda-runtime-api/.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
-#include <sys/auxv.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <iterator>
-#include <map>
-#include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -45,26 +38,6 @@ const std::shared_ptr<Event>& event_of(cudaEvent_t handle) { return reinterpret_
 
 Address address(const void* pointer) { return reinterpret_cast<Address>(pointer); }
 bool pageable(const void* pointer) { return !in_device(address(pointer)) && !in_pinned(address(pointer)); }
-
-/// Plants a fault: the waits, or records of an event, at one place of KoZeRO's host code are left out, the
-/// options().skip-th that was reached. A place is the label of a fence, or the address of a call in the program; those
-/// of Kokkos itself and of libraries do not count.
-bool is_left_out(const char* call, const void* caller) {
-  const std::string& fence = fence_label();
-  if (options().skip == 0 || !kokkos_has_started() || (!fence.empty() && !fence.starts_with("kozero"))) return false;
-  static std::mutex mutex;
-  static std::map<std::string, std::int64_t> places;
-  const std::lock_guard lock(mutex);
-  Dl_info module{}, program{};
-  dladdr(caller, &module);
-  dladdr(reinterpret_cast<const void*>(getauxval(AT_ENTRY)), &program);
-  if (fence.empty() && module.dli_fbase != program.dli_fbase) return false;
-  const std::string place = fence.empty() ? call + (" at " + hex(address(caller) - address(module.dli_fbase))) : fence;
-  const auto [at, is_new] = places.emplace(place, std::ssize(places) + 1);
-  if (at->second != options().skip) return false;
-  if (is_new) std::fprintf(stderr, "gpu_emulator: mutant: no %s\n", place.c_str());
-  return true;
-}
 
 /// Between device arrays, uninitialized bytes stay uninitialized.
 void copy_now(Address to, Address from, std::size_t bytes) {
@@ -231,7 +204,7 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
   Registered* const kernel = registered(function);
   if (kernel == nullptr) return failed(cudaErrorInvalidDeviceFunction);
   if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-    if (value < 0 || static_cast<std::uint32_t>(value) > kSharedOfBlock) return failed(cudaErrorInvalidValue);
+    if (value < 0 || value + code_of(*kernel).shared_bytes > kSharedOfBlock) return failed(cudaErrorInvalidValue);
     kernel->most_dynamic_shared = value;
   }
   return cudaSuccess;

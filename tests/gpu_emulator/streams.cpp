@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// streams.cpp: which operation runs next, and what the host waits for.
 #include "streams.hpp"
 
 #include <algorithm>
@@ -81,7 +82,8 @@ bool Engine::reached(const std::shared_ptr<Event>& event) {
 }
 
 void Engine::wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& done) {
-  if (std::this_thread::get_id() == executor_) stop("a host function of a stream calls CUDA, which is not allowed");
+  if (std::this_thread::get_id() == host_functions_thread_)
+    stop("a host function of a stream calls CUDA, which is not allowed");
   waits_.push_back(&done);
   changed_.notify_all();
   changed_.wait(lock, done);
@@ -91,7 +93,7 @@ void Engine::wait(std::unique_lock<std::mutex>& lock, const std::function<bool()
 void Engine::synchronize(Stream* stream) {
   std::unique_lock lock(mutex_);
   if (stream->destroyed) stop("the host waits for a stream that was destroyed");
-  const std::uint64_t last = stream->queue.empty() ? last_order_ : stream->queue.back().order;
+  const std::uint64_t last = last_order_;
   // The legacy stream's work is behind that of all streams that wait for it.
   wait(lock, [&] {
     return std::ranges::all_of(streams_, [&](const auto& other) {
@@ -162,7 +164,6 @@ bool Engine::host_waits() const {
 
 void Engine::run() {
   std::unique_lock lock(mutex_);
-  executor_ = std::this_thread::get_id();
   for (;;) {
     const bool any = std::ranges::any_of(streams_, [](const auto& s) { return !s->queue.empty(); });
     if (!any) {
@@ -200,6 +201,7 @@ void Engine::finish(Stream* stream) {
 
 void Engine::run_host_functions() {
   std::unique_lock lock(mutex_);
+  host_functions_thread_ = std::this_thread::get_id();
   for (;;) {
     changed_.wait(lock, [&] { return !host_functions_.empty(); });
     auto [stream, function] = std::move(host_functions_.front());

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// streams.hpp: queues of operations that one thread executes, in any order that streams, events and the legacy default
-// stream allow. With `late`, nothing runs until the host waits or has been idle for a while, so that what the host
-// overwrites, frees or reads too early is wrong.
+// streams.hpp: queues of operations, executed by one thread in any order that streams, events and the legacy stream
+// allow. With `late`, an operation starts when the host waits or after idle_us, so that a missing wait in the host's
+// code gives wrong values.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -77,7 +77,7 @@ class Engine {
   std::vector<const std::function<bool()>*> waits_;  ///< of the host's threads: whether each is over
   Random random_;
   int until_next_draw_ = 0;  ///< operations
-  std::thread::id executor_;
+  std::thread::id host_functions_thread_;
 };
 
 }  // namespace kozero::gpu_emulator

@@ -4,13 +4,20 @@
 #include "tools.hpp"
 
 #include <cxxabi.h>
+#include <dlfcn.h>
+#include <sys/auxv.h>
 
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include "memory.hpp"
+#include "report.hpp"
 
 namespace {
 
@@ -34,9 +41,22 @@ std::string kernel_label(const std::string& name) {
   return text.size() > kLongestName ? text.substr(0, kLongestName) + "..." : text;
 }
 
-const std::string& fence_label() { return fence; }
-
-bool kokkos_has_started() { return has_started; }
+bool is_left_out(const char* call, const void* caller) {
+  if (options().skip == 0 || !has_started || (!fence.empty() && !fence.starts_with("kozero"))) return false;
+  static std::mutex mutex;
+  static std::map<std::string, std::int64_t> places;
+  const std::lock_guard lock(mutex);
+  Dl_info module{}, program{};
+  dladdr(caller, &module);
+  dladdr(reinterpret_cast<const void*>(getauxval(AT_ENTRY)), &program);
+  if (fence.empty() && module.dli_fbase != program.dli_fbase) return false;
+  const auto offset = static_cast<const char*>(caller) - static_cast<const char*>(module.dli_fbase);
+  const std::string place = fence.empty() ? call + (" at " + hex(static_cast<std::uint64_t>(offset))) : fence;
+  const auto [at, is_new] = places.emplace(place, std::ssize(places) + 1);
+  if (at->second != options().skip) return false;
+  if (is_new) std::fprintf(stderr, "gpu_emulator: mutant: no %s\n", place.c_str());
+  return true;
+}
 
 }  // namespace kozero::gpu_emulator
 

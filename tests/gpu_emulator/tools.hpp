@@ -10,10 +10,9 @@ namespace kozero::gpu_emulator {
 /// "kozero::layernorm_forward" of the kernel that this thread is about to launch; `name` if Kokkos gave none.
 std::string kernel_label(const std::string& name);
 
-/// "kozero::capture" of Kokkos' fence in which this thread is; "" outside.
-const std::string& fence_label();
-
-/// Whether Kokkos::initialize has started the device; its waits before are its own.
-bool kokkos_has_started();
+/// Plants a fault: the waits, or records of an event, at one place of KoZeRO's host code are left out, the
+/// options().skip-th that was reached. A place is the label of a fence, or the address of a call in the program; those
+/// of Kokkos itself and of libraries do not count.
+bool is_left_out(const char* call, const void* caller);
 
 }  // namespace kozero::gpu_emulator
