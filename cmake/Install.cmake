@@ -25,7 +25,7 @@ list(REMOVE_ITEM folders run program commands bench)
 foreach(folder ${folders})
   install(TARGETS kozero_${folder} EXPORT KoZeROTargets)
 endforeach()
-install(DIRECTORY include/kozero DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} 
+install(DIRECTORY include/kozero DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         PATTERN run EXCLUDE PATTERN program EXCLUDE PATTERN commands EXCLUDE)
 install(DIRECTORY io kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kozero-internal FILES_MATCHING PATTERN "*.hpp")
 

@@ -167,7 +167,7 @@ std::vector<std::string> lines_of(const Banner& banner) {
   if (const std::string line = defaults_line(banner); !line.empty()) lines.push_back(line);
   if (!kHostIsDevice) {
     lines.push_back(
-        "note         the GPU code has been run by emulation, never on a GPU: tests/gpu.sh A checks it first");
+        "note         the GPU code has been run by emulation, never on a GPU; run tests/gpu.sh A first");
   }
   if (banner.comm.size() == 1 && deck.run.ranks > 1) {
     lines.push_back(fmt::format(

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// run_start.cpp: data, settings, memory, the run's folder, and the weights and optimizer state that a run begins with.
 #include <fmt/format.h>
 #include <filesystem>
 #include <utility>

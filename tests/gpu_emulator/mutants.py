@@ -25,16 +25,25 @@ TESTS = (
     ("test_cross_entropy", "cross-entropy*", 23),
     ("test_element_kernels", "*", 13),
 )
-
-
 # Cases of emulate.py whose waits are left out.
 RUNS = ("offload bf16", "stages on 2 ranks, exact true, NCCL", "stages on 2 ranks, exact false, NCCL", "checkpoint and")
 
 
+def emulate(build, host, case, settings=""):
+    command = [HERE / "emulate.py", build, host, "whole", "--only", case, "--seeds", "7", "--settings", settings]
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True)
+
+
+def require_case(build, host, case):
+    """Without a mutant it passes, and there is such a case: a row below the table's header."""
+    done = emulate(build, host, case)
+    if done.returncode or len(done.stdout.splitlines()) < 2:
+        sys.exit(f"{case}: without a mutant it fails, or is not there (KOZERO_TESTS=ON?): {done.stdout[-500:]}")
+
+
 def run_without_wait(build, host, case, place):
     """What is left out in the case; how it ended. None if the case reaches fewer places."""
-    command = [str(HERE / "emulate.py"), str(build), str(host), "whole", "--only", case, "--seeds", "7"]
-    done = subprocess.run([*command, "--settings", f"skip={place}"], capture_output=True, text=True)
+    done = emulate(build, host, case, f"skip={place}")
     if "timed out" in done.stdout:
         return f"place {place}", "caught: does not end"
     planted = re.findall(r"^gpu_emulator: mutant: no (.*)$", done.stdout, re.M)
@@ -45,20 +54,20 @@ def run_without_wait(build, host, case, place):
         command = ["addr2line", "-Cfe", str(build / "kozero-cuda"), at.group(2)]
         lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
         name = f"{at.group(1)} of {lines[0].split('(')[0] if lines else at.group(2)}"
-    return name, f"caught: {failure(done.stdout)}" if done.returncode else "SURVIVED"
+    finding = re.search(r"^.*FAILED: gpu_emulator: (\w+):", done.stdout, re.M)
+    how = f"caught: {finding.group(1) if finding else 'wrong values'}" if done.returncode else "SURVIVED"
+    return name, how
 
 
-def failure(text):
-    finding = re.search(r"^.*FAILED: gpu_emulator: (\w+):", text, re.M)
-    return finding.group(1) if finding else "wrong values"
+def run_test(build, test, cases, settings):
+    environment = {**os.environ, "KOZERO_GPU_EMULATOR": settings, "OMP_NUM_THREADS": "1"}
+    command = [HERE / "emulated.sh", build / "gpu_emulator", build / "tests" / "kernels" / test, cases]
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, env=environment, timeout=120)
 
 
 def run(build, test, cases, mutant):
-    program = build / "tests" / "kernels" / test
-    environment = {**os.environ, "KOZERO_GPU_EMULATOR": f"seed=7,{mutant}", "OMP_NUM_THREADS": "1"}
     try:
-        done = subprocess.run([str(HERE / "emulated.sh"), str(build / "gpu_emulator"), str(program), cases],
-                              capture_output=True, text=True, env=environment, timeout=120)
+        done = run_test(build, test, cases, f"seed=7,{mutant}")
     except subprocess.TimeoutExpired:
         return "?", "caught: does not end"
     text = done.stdout + done.stderr
@@ -78,8 +87,10 @@ def main():
     parser.add_argument("host", type=pathlib.Path)
     parser.add_argument("--each", type=int, default=6)
     given = parser.parse_args()
-    build, all_mutants, survived = given.build.resolve(), 0, 0
+    build, host, all_mutants, survived = given.build.resolve(), given.host.resolve(), 0, 0
     for test, cases, stride in TESTS:
+        if run_test(build, test, cases, "seed=7").returncode:
+            sys.exit(f"{test}: without a mutant it fails, or is not built (KOZERO_TESTS=ON?)")
         mutants = [f"drop={k}" for k in range(1, 3 * given.each)]
         mutants += [f"shift={1 + k * stride}" for k in range(3 * given.each)]
         executed = {"drop": 0, "shift": 0}
@@ -93,12 +104,9 @@ def main():
             survived += how == "SURVIVED"
             print(f"{test:22} {mutant:10} {how:22} {planted}", flush=True)
     for case in RUNS:
-        name, _ = run_without_wait(build, given.host.resolve(), case, 1)
-        sound = subprocess.run([str(HERE / "emulate.py"), str(build), str(given.host), "whole", "--only", case])
-        if name is None or sound.returncode:
-            sys.exit(f"{case}: without a mutant it fails, or is not there (KOZERO_TESTS=ON?)")
+        require_case(build, host, case)
         place = 1
-        while (mutant := run_without_wait(build, given.host.resolve(), case, place))[0] is not None:
+        while (mutant := run_without_wait(build, host, case, place))[0] is not None:
             all_mutants += 1
             survived += mutant[1] == "SURVIVED"
             print(f"{case[:22]:22} {f'skip={place}':10} {mutant[1]:22} {mutant[0]}", flush=True)

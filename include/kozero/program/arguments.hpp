@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// arguments.hpp: what several commands take: --json, "DECK [section.key=value ...]".
+// arguments.hpp: options that several commands share: --json and "DECK [section.key=value ...]".
 //   OptionParser parser("plan");   deck_arguments.add_to(parser);   json.add_to(parser);   parser.parse(arguments);
 #pragma once
 #include <nlohmann/json_fwd.hpp>

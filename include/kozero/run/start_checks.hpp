@@ -3,7 +3,7 @@
 // start_checks.hpp: what must hold before a command spends time; each refusal is one line with cause and remedy.
 //   at once                       the launcher's processes are one MPI world; all ranks run the same program
 //   when the deck is read         all ranks read the same
-//   before the data are read      the run's folder can be written; memory is there; so is disk space for a checkpoint
+//   before the data are read      the run's folder can be written; memory and disk space for a checkpoint suffice
 // Each check is collective and throws Error, seen by all ranks, unless it says otherwise.
 #pragma once
 #include <cstdint>

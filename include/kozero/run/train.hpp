@@ -30,7 +30,7 @@ struct RunSummary {
   std::int64_t skipped_steps = 0;    ///< updates left out since this program began
 };
 
-/// Throws Error, seen by all ranks. One of a run that has its folder was reported already. Collective.
+/// Throws Error, seen by all ranks; once the run has its folder, the error has been reported already. Collective.
 RunSummary train(Session& session, const StartedAs& started);
 
 }  // namespace kozero::run
