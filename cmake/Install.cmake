@@ -3,7 +3,7 @@
 #
 # Install.cmake: what `cmake --install BUILD --prefix PREFIX` writes. The tree may be moved afterwards.
 #   bin/                 kozero and kozero-bench; of a CUDA build kozero-cuda and kozero-bench-cuda, and nothing else
-#   lib/, include/       the layers up to train, for find_package(KoZeRO): kozero::train, kozero::zero, kozero::dist ...
+#   lib/, include/       the layers up to train, for find_package(KoZeRO): kozero::train, kozero::zero, kozero::distributed ...
 #   include/kozero-internal/   headers of io/ and kernels/ that the public ones include
 #   share/kozero/        inputs, and a program that trains by the libraries (example)      share/doc/kozero/ documents
 include(GNUInstallDirs)

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
 # NcclLibrary.cmake: external::nccl, the header of NCCL, the collectives between NVIDIA GPUs: our declarations of its calls are
-# checked against it. The library itself is opened at run time (src/dist/nccl_connection.cpp) and not linked.
+# checked against it. The library itself is opened at run time (src/distributed/nccl/nccl_connection.cpp) and not linked.
 
 find_path(KOZERO_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 if(KOZERO_NCCL_INCLUDE)

@@ -4,7 +4,7 @@
 // run reports its own errors (src/run/training_run.cpp), before its members are destroyed.
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/environment.hpp>
+#include <kozero/distributed/environment.hpp>
 #include <kozero/program/program.hpp>
 #include <kozero/run/stop_signals.hpp>
 
@@ -18,7 +18,7 @@ void before_libraries(int /*argc*/, char** argv, char** /*environment*/) { kozer
 }  // namespace
 
 int main(int argc, char** argv) {
-  kozero::report_terminate(kozero::dist::known_rank(), nullptr);
+  kozero::report_terminate(kozero::distributedributed::known_rank(), nullptr);
   kozero::program::hand_over(argv);
   return kozero::program::run_program(argc, argv, kozero::commands::run_command);
 }

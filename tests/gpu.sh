@@ -161,7 +161,7 @@ call_A() {
     check "kernels.$test" 120 ours "$(program "test_$test")"
   done
   check model.gradients 120 ours "$(program test_model_gradients)"
-  check dist.streams 60 ours "$(program test_device_stream)"
+  check distributed.streams 60 ours "$(program test_device_stream)"
   check banner 90 ours "$kozero" train "${step_keys[@]}" run.steps=2 $(batch 8) run.dir=banner
   quote banner '^(precision|placement|memory plan|step 2)'
 }

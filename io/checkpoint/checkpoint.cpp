@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
 #include "io/posix/file.hpp"
@@ -25,8 +25,8 @@ constexpr std::int64_t kMaxManifestBytes = std::int64_t{256} << 20;
 
 /// Work for rank 0 that all ranks wait for.
 template <class Work>
-void on_first_rank(dist::Communicator& comm, const Work& work) {
-  dist::agreed(comm, [&] {
+void on_first_rank(distributed::Communicator& comm, const Work& work) {
+  distributed::agreed(comm, [&] {
     if (comm.rank() == 0) work();
   });
 }
@@ -65,7 +65,7 @@ void require_space(const std::string& folder, std::int64_t needed) {
 }
 
 /// The state file's hashes and its datasets', read in one pass over the ranks.
-void hash_state(dist::Communicator& comm, const std::string& path, const std::vector<TensorRef>& tensors,
+void hash_state(distributed::Communicator& comm, const std::string& path, const std::vector<TensorRef>& tensors,
                 Manifest& manifest) {
   manifest.files[kStateFile] = hash_blocks(comm, path);
   std::vector<Span> spans;
@@ -82,7 +82,7 @@ void hash_state(dist::Communicator& comm, const std::string& path, const std::ve
   }
 }
 
-Manifest write_contents(dist::Communicator& comm, const std::string& partial, const ParameterTable& table,
+Manifest write_contents(distributed::Communicator& comm, const std::string& partial, const ParameterTable& table,
                         const CheckpointContents& contents) {
   const auto path_of = [&](const std::string& name) { return partial + "/" + name; };
   const CheckpointRecord& record = contents.record;
@@ -118,7 +118,7 @@ std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointConte
   return bytes + static_cast<std::int64_t>(contents.groups.size()) * group;
 }
 
-std::int64_t write_checkpoint(dist::Communicator& comm, const std::string& folder, const ParameterTable& table,
+std::int64_t write_checkpoint(distributed::Communicator& comm, const std::string& folder, const ParameterTable& table,
                               const CheckpointContents& contents, const std::function<void()>& may_publish) {
   const std::int64_t needed = checkpoint_bytes(table, contents);
   on_first_rank(comm, [&] {
@@ -146,16 +146,16 @@ Manifest read_manifest(const std::string& folder) {
   return manifest_from(read_whole_file(path, kMaxManifestBytes), path);
 }
 
-Manifest read_manifest(dist::Communicator& comm, const std::string& folder) {
+Manifest read_manifest(distributed::Communicator& comm, const std::string& folder) {
   const std::string path = manifest_in(folder);
-  const std::string text = dist::from_first_rank(comm, [&] { return read_whole_file(path, kMaxManifestBytes); });
-  return dist::agreed(comm, [&] { return manifest_from(text, path); });
+  const std::string text = distributed::from_first_rank(comm, [&] { return read_whole_file(path, kMaxManifestBytes); });
+  return distributed::agreed(comm, [&] { return manifest_from(text, path); });
 }
 
-Manifest verify_checkpoint(dist::Communicator& comm, const std::string& folder) {
+Manifest verify_checkpoint(distributed::Communicator& comm, const std::string& folder) {
   const std::string path = manifest_in(folder);
-  const std::string text = dist::from_first_rank(comm, [&] { return read_whole_file(path, kMaxManifestBytes); });
-  Manifest manifest = dist::agreed(comm, [&] {
+  const std::string text = distributed::from_first_rank(comm, [&] { return read_whole_file(path, kMaxManifestBytes); });
+  Manifest manifest = distributed::agreed(comm, [&] {
     if (comm.rank() > 0 && read_whole_file(path, kMaxManifestBytes) != text) refuse_other_bytes(comm, path);
     return manifest_from(text, path);
   });
@@ -176,8 +176,8 @@ SavedState saved_state(const std::string& path, const WeightsDescription& descri
 }
 
 /// As rank 0 sees it.
-bool is_folder_for_all(dist::Communicator& comm, const std::string& path) {
-  return dist::broadcast_value(comm, static_cast<int>(comm.rank() == 0 && is_folder(path))) != 0;
+bool is_folder_for_all(distributed::Communicator& comm, const std::string& path) {
+  return distributed::broadcast_value(comm, static_cast<int>(comm.rank() == 0 && is_folder(path))) != 0;
 }
 
 }  // namespace
@@ -187,12 +187,12 @@ SavedState read_saved_state(const std::string& path) {
   return saved_state(path, read_weights_header(path));
 }
 
-SavedState read_saved_state(dist::Communicator& comm, const std::string& path) {
+SavedState read_saved_state(distributed::Communicator& comm, const std::string& path) {
   if (is_folder_for_all(comm, path)) return {path, true, read_manifest(comm, path)};
   return saved_state(path, read_weights_header(comm, path));
 }
 
-SavedState verify(dist::Communicator& comm, const std::string& path) {
+SavedState verify(distributed::Communicator& comm, const std::string& path) {
   if (is_folder_for_all(comm, path)) return {path, true, verify_checkpoint(comm, path)};
   return saved_state(path, verify_weights_header(comm, path));
 }
@@ -283,13 +283,13 @@ std::vector<std::string> checkpoints_in(const std::string& run_folder) {
   return names;
 }
 
-std::optional<FoundCheckpoint> newest_complete(dist::Communicator& comm, const std::string& run_folder,
+std::optional<FoundCheckpoint> newest_complete(distributed::Communicator& comm, const std::string& run_folder,
                                                std::vector<std::string>& skipped) {
   bool removed = true;  // by a trainer that is at work there, while this looked
   for (int look = 0; removed && look < kMostReads; ++look) {
     removed = false;
     skipped.clear();
-    std::istringstream folders(dist::from_first_rank(comm, [&] {
+    std::istringstream folders(distributed::from_first_rank(comm, [&] {
       std::string lines;
       for (const auto& folder : newest_first(run_folder)) lines += folder + '\n';
       return lines;
@@ -300,7 +300,7 @@ std::optional<FoundCheckpoint> newest_complete(dist::Communicator& comm, const s
       } catch (const Error& problem) {
         if (problem.failure() != Failure::input) throw;
         std::error_code unknown;
-        if (dist::broadcast_value(comm, comm.rank() == 0 && !fs::exists(folder, unknown) && !unknown)) {
+        if (distributed::broadcast_value(comm, comm.rank() == 0 && !fs::exists(folder, unknown) && !unknown)) {
           removed = true;
         } else {
           skipped.emplace_back(problem.what());

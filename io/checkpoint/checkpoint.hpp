@@ -42,18 +42,18 @@ inline constexpr int kMostReads = 20;
 /// for it, before a byte is written; if a call fails or the folder exists already. Rank 0 calls `may_publish`
 /// before it makes the folder and before the folder gets its name; it throws to end the save.
 std::int64_t write_checkpoint(
-    dist::Communicator& comm, const std::string& folder, const ParameterTable& table,
+    distributed::Communicator& comm, const std::string& folder, const ParameterTable& table,
     const CheckpointContents& contents, const std::function<void()>& may_publish = [] {});
 
 /// The manifest on its own, read on this process. Throws Error(input).
 Manifest read_manifest(const std::string& folder);
 
 /// Rank 0's, on every rank. Collective. Throws Error(input), seen by all ranks.
-Manifest read_manifest(dist::Communicator& comm, const std::string& folder);
+Manifest read_manifest(distributed::Communicator& comm, const std::string& folder);
 
 /// Reads the manifest and compares every byte of every file with it; all ranks must find rank 0's manifest. Collective.
 /// Throws Error(input), seen by all ranks.
-Manifest verify_checkpoint(dist::Communicator& comm, const std::string& folder);
+Manifest verify_checkpoint(distributed::Communicator& comm, const std::string& folder);
 
 // What was saved under a path, be it a checkpoint's folder or a weights file.
 // libhdf5 opens the state's file after verify() alone.
@@ -70,11 +70,11 @@ struct SavedState {
 SavedState read_saved_state(const std::string& path);
 
 /// Rank 0's, on every rank. Collective. Throws Error(input), seen by all ranks.
-SavedState read_saved_state(dist::Communicator& comm, const std::string& path);
+SavedState read_saved_state(distributed::Communicator& comm, const std::string& path);
 
 /// Compares every byte with the hashes in the manifest or header; all ranks must find rank 0's. Collective. Throws
 /// Error(input), seen by all ranks.
-SavedState verify(dist::Communicator& comm, const std::string& path);
+SavedState verify(distributed::Communicator& comm, const std::string& path);
 
 // The checkpoints of a run's folder: step_000000100, step_000000200, ...
 // A checkpoint's step is what its manifest says; a folder that was copied or renamed may have another name.
@@ -95,7 +95,7 @@ struct FoundCheckpoint {
 /// The newest one, by the steps of the manifests, whose every byte is as it was written; each broken one before it adds
 /// its reason to `skipped`. If a trainer removed one meanwhile, rank 0 looks again. Rank 0 looks, all ranks verify.
 /// Collective. Throws Error, seen by all ranks.
-std::optional<FoundCheckpoint> newest_complete(dist::Communicator& comm, const std::string& run_folder,
+std::optional<FoundCheckpoint> newest_complete(distributed::Communicator& comm, const std::string& run_folder,
                                                std::vector<std::string>& skipped);
 
 /// The checkpoint whose manifest has the lowest validation loss, of equal ones the earliest; none where no manifest has

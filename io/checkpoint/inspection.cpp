@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // inspection.cpp: lists tensors by name, and computes their statistics and differences.
+#include <fnmatch.h>
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <fnmatch.h>
 
 #include "io/checkpoint/inspection.hpp"
 #include "io/safetensors/float_formats.hpp"
@@ -83,9 +83,9 @@ TensorStatistics statistics_of(const Hdf5Dataset& dataset, std::int64_t extent) 
   return all;
 }
 
-std::vector<TensorStatistics> statistics_of(dist::Communicator& comm, const Hdf5File& file,
+std::vector<TensorStatistics> statistics_of(distributed::Communicator& comm, const Hdf5File& file,
                                             const std::vector<ListedTensor>& tensors) {
-  return dist::map_over_ranks(comm, tensors.size(), [&](std::size_t item) {
+  return distributed::map_over_ranks(comm, tensors.size(), [&](std::size_t item) {
     return statistics_of(file.open_dataset(tensors[item].name), tensors[item].extent());
   });
 }
@@ -125,9 +125,9 @@ TensorDifference difference_of(const Hdf5Dataset& a, const Hdf5Dataset& b, std::
   return all;
 }
 
-std::vector<TensorDifference> differences_of(dist::Communicator& comm, const Hdf5File& a, const Hdf5File& b,
+std::vector<TensorDifference> differences_of(distributed::Communicator& comm, const Hdf5File& a, const Hdf5File& b,
                                              const std::vector<ListedTensor>& tensors) {
-  return dist::map_over_ranks(comm, tensors.size(), [&](std::size_t item) {
+  return distributed::map_over_ranks(comm, tensors.size(), [&](std::size_t item) {
     const std::string& name = tensors[item].name;
     return difference_of(a.open_dataset(name), b.open_dataset(name), tensors[item].extent());
   });

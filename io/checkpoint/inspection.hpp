@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include "io/hdf5/file.hpp"
 
 namespace kozero::io {
@@ -49,7 +49,7 @@ TensorStatistics statistics_of(const Hdf5Dataset& dataset, std::int64_t extent);
 
 /// Of all `tensors` of a file, in their order. Each rank has opened the file by itself and reads its share. Collective.
 /// Throws Error(input), seen by all ranks.
-std::vector<TensorStatistics> statistics_of(dist::Communicator& comm, const Hdf5File& file,
+std::vector<TensorStatistics> statistics_of(distributed::Communicator& comm, const Hdf5File& file,
                                             const std::vector<ListedTensor>& tensors);
 
 // Where two stored tensors of one shape differ in bits, read in chunks.
@@ -61,7 +61,7 @@ struct TensorDifference {
   std::int64_t first = -1;  ///< the first of them, counted row by row
   float a = 0.0F;           ///< its two values
   float b = 0.0F;
-  double largest = 0.0;     ///< max |x_i - y_i|, NaN where a difference is
+  double largest = 0.0;  ///< max |x_i - y_i|, NaN where a difference is
 };
 
 /// Of a dataset of each file; `extent` elements in both. Memory: 32 MiB. Throws Error(input).
@@ -69,7 +69,7 @@ TensorDifference difference_of(const Hdf5Dataset& a, const Hdf5Dataset& b, std::
 
 /// Of `tensors`, which both files hold. Each rank has opened the files by itself and reads its share. Collective.
 /// Throws Error(input), seen by all ranks.
-std::vector<TensorDifference> differences_of(dist::Communicator& comm, const Hdf5File& a, const Hdf5File& b,
+std::vector<TensorDifference> differences_of(distributed::Communicator& comm, const Hdf5File& a, const Hdf5File& b,
                                              const std::vector<ListedTensor>& tensors);
 
 /// The index of an element in its tensor: 5 in (2, 3) -> {1, 2}.

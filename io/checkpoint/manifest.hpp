@@ -40,8 +40,8 @@ struct CheckpointRecord {
   std::int64_t tokens = 0;           ///< tokens seen
   std::int64_t optimizer_start = 0;  ///< updates made before the optimizer's state began (weights-only resumes)
   std::uint64_t seed = 1;
-  std::int64_t global_batch = 0;             ///< sequences a step
-  std::int64_t num_samples = 0;              ///< of the training data
+  std::int64_t global_batch = 0;  ///< sequences a step
+  std::int64_t num_samples = 0;   ///< of the training data
   DataIdentity data = {};
   std::string model = {};                    ///< its shape, JSON
   std::string tokenizer = {};                ///< its name and the hash of its vocabulary; "none"
@@ -49,7 +49,7 @@ struct CheckpointRecord {
   std::optional<LossScale> loss_scale = {};  ///< for the next step; none where it is fixed
   /// What else the bits of a step depend on, by name (train/checkpoint.hpp); none where unknown.
   std::map<std::string, std::string> exactness = {};
-  std::string tuning = {};                   ///< XXH3-128 of the products' tuning file; "" without one
+  std::string tuning = {};                     ///< XXH3-128 of the products' tuning file; "" without one
   std::optional<double> validation_loss = {};  ///< nats per token of the state that is saved; none where not measured
   std::string provenance = {};                 ///< program, libraries, command, hosts: a JSON object; "" where unknown
 };

@@ -10,7 +10,7 @@
 
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/tensor_groups.hpp"
 #include "io/hdf5/handle.hpp"
 #include "io/posix/readable.hpp"
@@ -27,8 +27,7 @@ std::vector<TensorRef> tensors_of(const std::string& group, const ParameterTable
   return tensors;
 }
 
-void create_tensors(Hdf5File& file, const std::string& group, std::vector<TensorRef>& tensors,
-                    const Ties& ties) {
+void create_tensors(Hdf5File& file, const std::string& group, std::vector<TensorRef>& tensors, const Ties& ties) {
   file.create_group("/" + group);
   for (auto& tensor : tensors) {
     auto dataset = file.create_dataset("/" + tensor.name, tensor.shape);
@@ -39,7 +38,7 @@ void create_tensors(Hdf5File& file, const std::string& group, std::vector<Tensor
   }
 }
 
-void share_offsets(dist::Communicator& comm, std::vector<TensorRef>& tensors) {
+void share_offsets(distributed::Communicator& comm, std::vector<TensorRef>& tensors) {
   std::ostringstream mine;
   for (const auto& tensor : tensors) mine << tensor.offset << '\n';
   std::istringstream all(comm.broadcast_control(mine.str()));
@@ -58,8 +57,8 @@ void write_attributes(Hdf5File& file, const WeightsDescription& description) {
 
 /// All of the file but its tensors' values, in memory; returns where those lie.
 std::vector<std::vector<TensorRef>> write_draft(const MemoryFile& draft, const ParameterTable& table,
-                                                  const std::vector<std::string>& groups,
-                                                  const WeightsDescription& description, std::int64_t user_block) {
+                                                const std::vector<std::string>& groups,
+                                                const WeightsDescription& description, std::int64_t user_block) {
   Hdf5File file(draft.path(), Hdf5Access::create, user_block);
   write_attributes(file, description);
   std::vector<std::vector<TensorRef>> layout;
@@ -74,8 +73,8 @@ std::vector<std::vector<TensorRef>> write_draft(const MemoryFile& draft, const P
 }  // namespace
 
 std::vector<std::vector<TensorRef>> lay_out_file(const std::string& path, const ParameterTable& table,
-                                                   const std::vector<std::string>& groups,
-                                                   const WeightsDescription& description, std::int64_t user_block) {
+                                                 const std::vector<std::string>& groups,
+                                                 const WeightsDescription& description, std::int64_t user_block) {
   std::optional<MemoryFile> draft;
   std::vector<std::vector<TensorRef>> layout;
   try {
@@ -159,13 +158,14 @@ Hdf5Dataset open_tensor(const Hdf5File& file, const Tensor& tensor, const std::s
 
 }  // namespace
 
-void require_complete(dist::Communicator& comm, const ParameterTable& table, const TensorGroup<const float>& group) {
+void require_complete(distributed::Communicator& comm, const ParameterTable& table,
+                      const TensorGroup<const float>& group) {
   std::int64_t mine = 0;
   for (const auto& row : table.rows()) {
     for_each_part(row, group.ranges,
                   [&](std::int64_t first, std::int64_t last, const float*) { mine += last - first; });
   }
-  const auto counts = dist::from_all_ranks(comm, mine);
+  const auto counts = distributed::from_all_ranks(comm, mine);
   require(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == table.num_parameters(),
           "group " + group.name + ": the ranks' shards do not hold every element exactly once");
 }
@@ -182,14 +182,14 @@ void write_group(const FileDescriptor& file, const ParameterTable& table, const 
   }
 }
 
-void read_group(dist::Communicator& comm, const std::string& path, const Hdf5File* opened, const ParameterTable& table,
-                const TensorGroup<float>& group) {
+void read_group(distributed::Communicator& comm, const std::string& path, const Hdf5File* opened,
+                const ParameterTable& table, const TensorGroup<float>& group) {
   for (const auto& shard : group.ranges) {
     std::fill_n(shard.values.data(), shard.values.extent(0), 0.0F);
     release_pages(shard.values);
   }
   auto tensors = tensors_of(group.name, table);
-  dist::agreed(comm, [&] {
+  distributed::agreed(comm, [&] {
     if (opened == nullptr) return;
     compare_names(*opened, group.name, table);
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -197,7 +197,7 @@ void read_group(dist::Communicator& comm, const std::string& path, const Hdf5Fil
     }
   });
   share_offsets(comm, tensors);
-  dist::agreed(comm, [&] {
+  distributed::agreed(comm, [&] {
     const FileDescriptor file(path, FileDescriptor::Use::read);
     for (const auto& row : table.rows()) {
       const std::int64_t offset = tensors[static_cast<std::size_t>(row.tensor)].offset;

@@ -12,7 +12,7 @@
 
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/core/views.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include "io/hdf5/file.hpp"
 #include "io/posix/file.hpp"
 
@@ -51,7 +51,7 @@ std::vector<TensorRef> tensors_of(const std::string& group, const ParameterTable
 void create_tensors(Hdf5File& file, const std::string& group, std::vector<TensorRef>& tensors, const Ties& ties = {});
 
 /// Rank 0's offsets on every rank.
-void share_offsets(dist::Communicator& comm, std::vector<TensorRef>& tensors);
+void share_offsets(distributed::Communicator& comm, std::vector<TensorRef>& tensors);
 
 // What a file of a model's tensors says of itself.
 
@@ -72,8 +72,8 @@ inline constexpr std::int64_t kWeightsFormat = 1;  ///< the root attribute forma
 /// 512. Returns the groups' tensors with their offsets, in the table's order. On this process alone.
 /// Throws Error(write).
 std::vector<std::vector<TensorRef>> lay_out_file(const std::string& path, const ParameterTable& table,
-                                                   const std::vector<std::string>& groups,
-                                                   const WeightsDescription& description, std::int64_t user_block);
+                                                 const std::vector<std::string>& groups,
+                                                 const WeightsDescription& description, std::int64_t user_block);
 
 // One f32 value for every element of every parameter, as a group of an HDF5 file.
 //   /<group>/<name>   each tensor under its published name, shape and orientation; contiguous, no pads
@@ -98,7 +98,8 @@ struct TensorGroup {
 
 /// Throws Error(internal) unless the ranges of all ranks hold every element of every tensor exactly once: datasets are
 /// not filled at creation, so an element that no rank writes would be garbage in the file. Collective.
-void require_complete(dist::Communicator& comm, const ParameterTable& table, const TensorGroup<const float>& group);
+void require_complete(distributed::Communicator& comm, const ParameterTable& table,
+                      const TensorGroup<const float>& group);
 
 /// Writes this rank's ranges to the group's tensors, `tensors`, in the table's order. Throws Error(write).
 void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
@@ -107,7 +108,7 @@ void write_group(const FileDescriptor& file, const ParameterTable& table, const 
 /// Fills the ranges from the file at `path`, pads with zeros. `opened`: that file on rank 0, nullptr on the others.
 /// Collective, with agreement. Throws Error(input) naming file, tensor and reason where the group's tensors are not the
 /// table's.
-void read_group(dist::Communicator& comm, const std::string& path, const Hdf5File* opened, const ParameterTable& table,
-                const TensorGroup<float>& group);
+void read_group(distributed::Communicator& comm, const std::string& path, const Hdf5File* opened,
+                const ParameterTable& table, const TensorGroup<float>& group);
 
 }  // namespace kozero::io

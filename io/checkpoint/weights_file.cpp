@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/tensor_groups.hpp"
 #include "io/checkpoint/weights_file.hpp"
 #include "io/posix/block_hashes.hpp"
@@ -69,22 +69,23 @@ std::string block_in(const FileDescriptor& file) {
 }
 
 /// Rank 0's, on every rank.
-std::string block_of_first_rank(dist::Communicator& comm, const std::string& path) {
-  return dist::from_first_rank(comm, [&] { return block_in(FileDescriptor(path, FileDescriptor::Use::read)); });
+std::string block_of_first_rank(distributed::Communicator& comm, const std::string& path) {
+  return distributed::from_first_rank(comm, [&] { return block_in(FileDescriptor(path, FileDescriptor::Use::read)); });
 }
 
 /// The hash of all bytes behind the header. Collective.
-std::string hash_behind(dist::Communicator& comm, const std::string& path, std::int64_t bytes) {
+std::string hash_behind(distributed::Communicator& comm, const std::string& path, std::int64_t bytes) {
   return hash_of_hashes(hash_spans(comm, path, blocks_of(kWeightsHeaderBytes, bytes - kWeightsHeaderBytes)));
 }
 
 }  // namespace
 
-void write_weights_header(dist::Communicator& comm, const std::string& path, const WeightsDescription& description) {
-  const auto bytes = dist::agreed(comm, [&] { return FileDescriptor(path, FileDescriptor::Use::read).size(); });
+void write_weights_header(distributed::Communicator& comm, const std::string& path,
+                          const WeightsDescription& description) {
+  const auto bytes = distributed::agreed(comm, [&] { return FileDescriptor(path, FileDescriptor::Use::read).size(); });
   WeightsHeader header{.bytes = bytes, .hash = {}, .description = description};
   header.hash = hash_behind(comm, path, header.bytes);
-  dist::agreed(comm, [&] {
+  distributed::agreed(comm, [&] {
     if (comm.rank() != 0) return;
     FileDescriptor file(path, FileDescriptor::Use::update);
     file.write_at(block_of(header), 0);
@@ -97,14 +98,14 @@ WeightsDescription read_weights_header(const std::string& path) {
   return parsed(block_in(FileDescriptor(path, FileDescriptor::Use::read)), path).description;
 }
 
-WeightsDescription read_weights_header(dist::Communicator& comm, const std::string& path) {
+WeightsDescription read_weights_header(distributed::Communicator& comm, const std::string& path) {
   const std::string block = block_of_first_rank(comm, path);
-  return dist::agreed(comm, [&] { return parsed(block, path).description; });
+  return distributed::agreed(comm, [&] { return parsed(block, path).description; });
 }
 
-WeightsDescription verify_weights_header(dist::Communicator& comm, const std::string& path) {
+WeightsDescription verify_weights_header(distributed::Communicator& comm, const std::string& path) {
   const std::string block = block_of_first_rank(comm, path);
-  const WeightsHeader header = dist::agreed(comm, [&] {
+  const WeightsHeader header = distributed::agreed(comm, [&] {
     const FileDescriptor file(path, FileDescriptor::Use::read);
     if (block_in(file) != block) refuse_other_bytes(comm, path);
     WeightsHeader found = parsed(block, path);
@@ -140,20 +141,20 @@ struct OpenedFile {
   [[nodiscard]] const Hdf5File* get() const { return on_first_rank ? &*on_first_rank : nullptr; }
 };
 
-OpenedFile open_on_first_rank(dist::Communicator& comm, const std::string& path) {
+OpenedFile open_on_first_rank(distributed::Communicator& comm, const std::string& path) {
   OpenedFile opened;
   WeightsDescription& description = opened.description;
-  description.model = dist::from_first_rank(comm, [&] {
+  description.model = distributed::from_first_rank(comm, [&] {
     description = describe(opened.on_first_rank.emplace(path, Hdf5Access::read));
     return description.model;
   });
-  description.step = dist::broadcast_value(comm, description.step);
-  description.tokens = dist::broadcast_value(comm, description.tokens);
+  description.step = distributed::broadcast_value(comm, description.step);
+  description.tokens = distributed::broadcast_value(comm, description.tokens);
   return opened;
 }
 
 /// Lays the file out, writes all shards to their offsets and returns those.
-std::vector<TensorRef> write_file(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
+std::vector<TensorRef> write_file(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
                                   const std::vector<TensorGroup<const float>>& groups,
                                   const WeightsDescription& description, std::int64_t user_block) {
   std::vector<std::string> names;
@@ -163,11 +164,11 @@ std::vector<TensorRef> write_file(dist::Communicator& comm, const std::string& p
   }
   std::vector<std::vector<TensorRef>> layout;
   for (const auto& name : names) layout.push_back(tensors_of(name, table));
-  dist::agreed(comm, [&] {
+  distributed::agreed(comm, [&] {
     if (comm.rank() == 0) layout = lay_out_file(path, table, names, description, user_block);
   });
   for (auto& tensors : layout) share_offsets(comm, tensors);
-  dist::agreed(comm, [&] {
+  distributed::agreed(comm, [&] {
     FileDescriptor file(path, FileDescriptor::Use::update);
     for (std::size_t i = 0; i < groups.size(); ++i) write_group(file, table, groups[i], layout[i]);
     file.sync();
@@ -182,33 +183,35 @@ std::vector<TensorRef> write_file(dist::Communicator& comm, const std::string& p
 
 std::string weights_dataset(const std::string& name) { return std::string("/") + kParameterGroup + "/" + name; }
 
-std::vector<TensorRef> write_tensor_file(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
+std::vector<TensorRef> write_tensor_file(distributed::Communicator& comm, const std::string& path,
+                                         const ParameterTable& table,
                                          const std::vector<TensorGroup<const float>>& groups,
                                          const WeightsDescription& description) {
   return write_file(comm, path, table, groups, description, 0);
 }
 
-std::vector<std::string> read_tensor_file(dist::Communicator& comm, const std::string& path,
+std::vector<std::string> read_tensor_file(distributed::Communicator& comm, const std::string& path,
                                           const ParameterTable& table, const std::vector<TensorGroup<float>>& groups) {
   const OpenedFile file = open_on_first_rank(comm, path);
   std::vector<std::string> absent;
   for (std::size_t i = 1; i < groups.size(); ++i) {
-    const bool has = dist::agreed(comm, [&] { return file.get() == nullptr || file.get()->has_group(groups[i].name); });
-    if (!dist::broadcast_value(comm, has)) absent.push_back(groups[i].name);
+    const bool has =
+        distributed::agreed(comm, [&] { return file.get() == nullptr || file.get()->has_group(groups[i].name); });
+    if (!distributed::broadcast_value(comm, has)) absent.push_back(groups[i].name);
   }
   const std::size_t num_read = absent.empty() ? groups.size() : 1;
   for (std::size_t i = 0; i < num_read; ++i) read_group(comm, path, file.get(), table, groups[i]);
   return absent;
 }
 
-void write_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
+void write_weights(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
                    const std::vector<RangeValues<const float>>& shards, const WeightsDescription& description,
                    const std::function<void()>& may_publish) {
   const std::string partial = partial_name(path);
   try {
     write_file(comm, partial, table, {{kParameterGroup, shards}}, description, kWeightsHeaderBytes);
     write_weights_header(comm, partial, description);
-    dist::agreed(comm, [&] {
+    distributed::agreed(comm, [&] {
       if (comm.rank() != 0) return;
       may_publish();
       publish(path);
@@ -220,7 +223,7 @@ void write_weights(dist::Communicator& comm, const std::string& path, const Para
   }
 }
 
-WeightsDescription read_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
+WeightsDescription read_weights(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
                                 const std::vector<RangeValues<float>>& shards) {
   const OpenedFile file = open_on_first_rank(comm, path);
   read_group(comm, path, file.get(), table, {kParameterGroup, shards});
@@ -242,7 +245,7 @@ void WeightsStream::write(std::size_t index, std::int64_t first, std::span<const
 void WeightsStream::close() {
   file_.sync();
   file_.close();
-  write_weights_header(*dist::make_self_communicator(), partial_name(path_), description_);
+  write_weights_header(*distributed::make_self_communicator(), partial_name(path_), description_);
   publish(path_);
 }
 

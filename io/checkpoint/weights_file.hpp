@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/tensor_groups.hpp"
 #include "io/posix/file.hpp"
 
@@ -32,17 +32,18 @@ inline constexpr std::int64_t kWeightsHeaderBytes = 4096;
 
 /// Hashes the file and fills its first kWeightsHeaderBytes; the file is on the disk afterwards. Collective. Throws
 /// Error(write or input), and Error(internal) where the description is too long.
-void write_weights_header(dist::Communicator& comm, const std::string& path, const WeightsDescription& description);
+void write_weights_header(distributed::Communicator& comm, const std::string& path,
+                          const WeightsDescription& description);
 
 /// On this process alone, without a look at the file's other bytes. Throws Error(input) naming file and reason.
 WeightsDescription read_weights_header(const std::string& path);
 
 /// Rank 0's, on every rank. Collective. Throws Error(input), seen by all ranks.
-WeightsDescription read_weights_header(dist::Communicator& comm, const std::string& path);
+WeightsDescription read_weights_header(distributed::Communicator& comm, const std::string& path);
 
 /// Compares every byte of the file with its header; all ranks must find rank 0's header. Collective. Throws
 /// Error(input), seen by all ranks.
-WeightsDescription verify_weights_header(dist::Communicator& comm, const std::string& path);
+WeightsDescription verify_weights_header(distributed::Communicator& comm, const std::string& path);
 
 // A file of a model's tensors, plain or with training state.
 //   /parameters/<name>   always        /optimizer/<state>/<name>   in a checkpoint
@@ -53,25 +54,26 @@ WeightsDescription verify_weights_header(dist::Communicator& comm, const std::st
 
 /// A whole file under its own name, replacing an older one, and on the disk; returns where its tensors lie. Over all
 /// ranks a group's shards must hold every element of every tensor exactly once (internal error). Throws Error(write).
-std::vector<TensorRef> write_tensor_file(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
+std::vector<TensorRef> write_tensor_file(distributed::Communicator& comm, const std::string& path,
+                                         const ParameterTable& table,
                                          const std::vector<TensorGroup<const float>>& groups,
                                          const WeightsDescription& description);
 
 /// Fills the shards of the groups; returns the names of those that the file lacks. The first group must be there; where
 /// any other is not, the first alone is read.
 /// Throws Error(input) naming file, tensor and reason where a group's tensors are not the table's.
-std::vector<std::string> read_tensor_file(dist::Communicator& comm, const std::string& path,
+std::vector<std::string> read_tensor_file(distributed::Communicator& comm, const std::string& path,
                                           const ParameterTable& table, const std::vector<TensorGroup<float>>& groups);
 
 /// The plain weights file: the parameters alone, complete or absent. Rank 0 calls `may_publish` before the file gets
 /// its name; it throws to keep the older one. Throws Error(write).
 void write_weights(
-    dist::Communicator& comm, const std::string& path, const ParameterTable& table,
+    distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
     const std::vector<RangeValues<const float>>& shards, const WeightsDescription& description,
     const std::function<void()>& may_publish = [] {});
 
 /// Fills any shards of the parameters, pads with zeros. Throws Error(input).
-WeightsDescription read_weights(dist::Communicator& comm, const std::string& path, const ParameterTable& table,
+WeightsDescription read_weights(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
                                 const std::vector<RangeValues<float>>& shards);
 
 /// Where a tensor lies: "/parameters/NAME".

@@ -248,9 +248,9 @@ void check_schedule(const Deck& deck) {
 
 void check_ranks(const Deck& deck) {
   if (deck.comm.backend == "self" && deck.run.ranks > 1) {
-    refuse_value(deck, "comm.backend",
-                 "it is for one rank; accepted with " + beside(deck, "run.ranks") +
-                     " are \"auto\", \"mpi\", \"shm\", \"nccl\"");
+    refuse_value(
+        deck, "comm.backend",
+        "it is for one rank; accepted with " + beside(deck, "run.ranks") + " are \"auto\", \"mpi\", \"shm\", \"nccl\"");
   }
   if (deck.zero.accumulation == "local" && deck.zero.stage >= 2) {
     refuse_value(deck, "zero.accumulation",

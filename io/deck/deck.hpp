@@ -101,7 +101,7 @@ struct OptimKeys {
   double momentum = 0;
   std::string schedule = "cosine";
   std::int64_t warmup_steps = kNotGiven;  ///< derived from the run's steps
-  std::int64_t decay_steps = 0;  ///< 0: not given, to the last step
+  std::int64_t decay_steps = 0;           ///< 0: not given, to the last step
   double min_lr = 0;
 };
 

@@ -20,9 +20,8 @@ namespace kozero::io {
 struct RopeScalingKeys;
 
 /// Points at the member of a Deck that holds a key's value.
-using DeckValue =
-    std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*, std::array<double, 2>*,
-                 RopeScalingKeys*>;
+using DeckValue = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*,
+                               std::array<double, 2>*, RopeScalingKeys*>;
 
 /// The value as TOML that reads back to the same bits: 12, 1e-4, "gpt2", ["a", "b"].
 std::string toml_text(DeckValue value);

@@ -4,11 +4,11 @@
 // Throws Error(deck) with file and line, key and value.
 // This header needs toml++ and is therefore included by sources of this folder only.
 #pragma once
+#include <toml++/toml.h>
 #include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
-#include <toml++/toml.h>
 #include <vector>
 
 #include "io/deck/deck.hpp"

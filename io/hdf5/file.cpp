@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // file.cpp: groups, datasets and attributes of an HDF5 file.
-#include <algorithm>
 #include <hdf5.h>
+#include <algorithm>
 
 #include <kozero/core/error.hpp>
 #include "io/hdf5/file.hpp"
@@ -62,7 +62,7 @@ void Hdf5File::create_group(const std::string& name) {
 
 bool Hdf5File::has_group(const std::string& name) const {
   const Hdf5Lock lock;
-  for (std::size_t end = name.find('/'); ; end = name.find('/', end + 1)) {
+  for (std::size_t end = name.find('/');; end = name.find('/', end + 1)) {
     const htri_t exists = H5Lexists(handle_.id(), name.substr(0, end).c_str(), H5P_DEFAULT);
     if (exists < 0) fail_hdf5(Failure::input, path_, "look for " + name);
     if (exists == 0) return false;

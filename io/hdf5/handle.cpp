@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // handle.cpp: the calls to libhdf5 and memfd_create(2) behind handle.hpp.
+#include <hdf5.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
-#include <hdf5.h>
 #include <string_view>
-#include <sys/mman.h>
 #include <type_traits>
-#include <unistd.h>
 #include <vector>
 
 #include <kozero/core/error.hpp>

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include "io/posix/block_hashes.hpp"
 #include "io/posix/file.hpp"
 
@@ -20,15 +20,15 @@ namespace {
 std::string digits_of(const XXH128_hash_t& hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
 
 /// Rank 0's look at the file counts for all, so that the ranks share out the same blocks.
-std::int64_t size_of(dist::Communicator& comm, const std::string& path) {
-  const auto mine = dist::agreed(comm, [&]() -> std::int64_t {
+std::int64_t size_of(distributed::Communicator& comm, const std::string& path) {
+  const auto mine = distributed::agreed(comm, [&]() -> std::int64_t {
     if (comm.rank() != 0) return 0;
     std::error_code problem;
     const auto size = std::filesystem::file_size(path, problem);
     if (problem) throw Error(Failure::input, path + ": cannot read: " + problem.message());
     return static_cast<std::int64_t>(size);
   });
-  return dist::broadcast_value(comm, mine);
+  return distributed::broadcast_value(comm, mine);
 }
 
 /// A span's hash, read in chunks that stay in a core's cache.
@@ -93,11 +93,12 @@ std::vector<Span> blocks_of(std::int64_t offset, std::int64_t extent) {
   return spans;
 }
 
-std::vector<std::string> hash_spans(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans) {
+std::vector<std::string> hash_spans(distributed::Communicator& comm, const std::string& path,
+                                    const std::vector<Span>& spans) {
   constexpr std::size_t kChunk = std::size_t{256} << 10;
-  const auto file = dist::agreed(comm, [&] { return FileDescriptor(path, FileDescriptor::Use::read); });
+  const auto file = distributed::agreed(comm, [&] { return FileDescriptor(path, FileDescriptor::Use::read); });
   std::vector<char> chunk(kChunk);
-  const auto all = dist::map_over_ranks(comm, spans.size(), [&](std::size_t i) {
+  const auto all = distributed::map_over_ranks(comm, spans.size(), [&](std::size_t i) {
     std::array<char, kHashDigits> digits{};
     digits_of(file, spans[i], chunk).copy(digits.data(), digits.size());
     return digits;
@@ -107,19 +108,19 @@ std::vector<std::string> hash_spans(dist::Communicator& comm, const std::string&
   return hashes;
 }
 
-void refuse_other_bytes(const dist::Communicator& comm, const std::string& path) {
+void refuse_other_bytes(const distributed::Communicator& comm, const std::string& path) {
   throw Error(Failure::input,
               fmt::format("{}: ranks 0 and {} find different files there: it was replaced meanwhile, or "
                           "their nodes do not share the folder; try again, or copy one to all nodes",
                           path, comm.rank()));
 }
 
-FileHashes hash_blocks(dist::Communicator& comm, const std::string& path) {
+FileHashes hash_blocks(distributed::Communicator& comm, const std::string& path) {
   const std::int64_t size = size_of(comm, path);
   return {size, hash_spans(comm, path, blocks_of(0, size))};
 }
 
-void verify_blocks(dist::Communicator& comm, const std::string& path, const FileHashes& wanted) {
+void verify_blocks(distributed::Communicator& comm, const std::string& path, const FileHashes& wanted) {
   const std::int64_t size = size_of(comm, path);
   if (size != wanted.size) {
     throw Error(Failure::input, fmt::format("{}: {} bytes, the manifest says {}", path, size, wanted.size),
@@ -146,7 +147,7 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 20;  // a shard has at mos
 std::string hashes_file_of(const std::string& shard) { return shard + ".xxh3"; }
 
 void write_shard_hashes(const std::string& file, const std::string& shard) {
-  const FileHashes hashes = hash_blocks(*dist::make_self_communicator(), file);
+  const FileHashes hashes = hash_blocks(*distributed::make_self_communicator(), file);
   write_whole_file(hashes_file_of(shard), json_of(hashes).dump(1) + "\n");
 }
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 
 struct XXH3_state_s;
 
@@ -65,19 +65,20 @@ struct Span {
 std::vector<Span> blocks_of(std::int64_t offset, std::int64_t extent);
 
 /// The hash of each span, distributed over the ranks. Collective. Throws Error(input), seen by all ranks.
-std::vector<std::string> hash_spans(dist::Communicator& comm, const std::string& path, const std::vector<Span>& spans);
+std::vector<std::string> hash_spans(distributed::Communicator& comm, const std::string& path,
+                                    const std::vector<Span>& spans);
 
 /// Throws Error(input): this rank finds other bytes at `path` than rank 0 does.
-[[noreturn]] void refuse_other_bytes(const dist::Communicator& comm, const std::string& path);
+[[noreturn]] void refuse_other_bytes(const distributed::Communicator& comm, const std::string& path);
 
 /// Of bytes that are about to be written as a file.
 FileHashes hashes_of_bytes(std::string_view bytes);
 
 /// Collective. Throws Error(input), seen by all ranks, where the file cannot be read.
-FileHashes hash_blocks(dist::Communicator& comm, const std::string& path);
+FileHashes hash_blocks(distributed::Communicator& comm, const std::string& path);
 
 /// Collective. Throws Error(input), seen by all ranks, naming the file and its size or first block that is another.
-void verify_blocks(dist::Communicator& comm, const std::string& path, const FileHashes& wanted);
+void verify_blocks(distributed::Communicator& comm, const std::string& path, const FileHashes& wanted);
 
 // The hashes of a token shard, in a file beside it.
 //   train_000000.bin  ->  train_000000.bin.xxh3 = {"size": bytes, "xxh3_128": [XXH3-128 of every 16 MiB block]}

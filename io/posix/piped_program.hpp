@@ -4,9 +4,9 @@
 //   PipedProgram gnuplot("gnuplot", {"-d", "-"}, output);    gnuplot.write("plot ...\n");    gnuplot.finish();
 // Arguments are passed as they are: no shell reads them. The program has this process's standard error.
 #pragma once
+#include <sys/types.h>
 #include <string>
 #include <string_view>
-#include <sys/types.h>
 #include <vector>
 
 namespace kozero::io {

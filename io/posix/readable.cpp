@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // readable.cpp: UTF-8 decoding and the formats of numbers and excerpts.
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -182,9 +182,9 @@ std::optional<double> amount(std::string_view text, const std::array<Unit, N>& u
 }  // namespace
 
 std::optional<double> bytes_of_text(std::string_view text) {
-  static constexpr std::array kUnits = {
-      Unit{"B", 1},     Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20}, Unit{"GiB", 0x1p30}, Unit{"TiB", 0x1p40},
-      Unit{"KB", 1e3}, Unit{"MB", 1e6},     Unit{"GB", 1e9},     Unit{"TB", 1e12}};
+  static constexpr std::array kUnits = {Unit{"B", 1},        Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20},
+                                        Unit{"GiB", 0x1p30}, Unit{"TiB", 0x1p40}, Unit{"KB", 1e3},
+                                        Unit{"MB", 1e6},     Unit{"GB", 1e9},     Unit{"TB", 1e12}};
   return amount(text, kUnits);
 }
 
@@ -194,7 +194,8 @@ std::optional<double> seconds_of_text(std::string_view text) {
 }
 
 std::string on_one_line(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }, ' ');
   return text;
 }
 

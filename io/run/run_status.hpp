@@ -8,10 +8,10 @@
 //                        "why"}
 // A run that was killed leaves "running", with a step that may be some seconds old.
 #pragma once
+#include <sys/types.h>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <sys/types.h>
 #include <utility>
 #include <vector>
 

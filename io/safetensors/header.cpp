@@ -177,7 +177,8 @@ class EntryReader {
         fail("data_offsets is " + what + ", not a list");
       case State::offsets:
         fail("data_offsets holds " + what);
-      default: throw Error(Failure::input, path_ + ": __metadata__ holds " + what + ", not texts");
+      default:
+        throw Error(Failure::input, path_ + ": __metadata__ holds " + what + ", not texts");
     }
   }
 
@@ -238,12 +239,14 @@ void check_extent(const std::string& path, const TensorEntry& entry, std::int64_
   }
   if (entry.begin > entry.end) refuse(path, entry, bytes_text(entry) + " end before they begin");
   if (entry.end > data_bytes) {
-    refuse(path, entry, bytes_text(entry) + " lie beyond the file's " + std::to_string(data_bytes) +
-                            " bytes of data: it is truncated");
+    refuse(
+        path, entry,
+        bytes_text(entry) + " lie beyond the file's " + std::to_string(data_bytes) + " bytes of data: it is truncated");
   }
   if (entry.end - entry.begin != bytes) {
-    refuse(path, entry, bytes_text(entry) + " are " + std::to_string(entry.end - entry.begin) + ", but " + entry.dtype +
-                            " " + shape_text(entry.shape) + " takes " + std::to_string(bytes));
+    refuse(path, entry,
+           bytes_text(entry) + " are " + std::to_string(entry.end - entry.begin) + ", but " + entry.dtype + " " +
+               shape_text(entry.shape) + " takes " + std::to_string(bytes));
   }
 }
 

@@ -146,8 +146,8 @@ void SafetensorsFile::read(const TensorEntry& entry, std::int64_t first, std::in
   require(first >= 0 && count >= 0 && first <= entry.extent() - count, "SafetensorsFile::read: not in the tensor");
   const bool wide = entry.dtype == "F32";
   if (!wide && entry.dtype != "F16" && entry.dtype != "BF16") {
-    throw Error(Failure::input, path_ + ": tensor " + shown(entry.name) + ": dtype " + entry.dtype +
-                                    "; accepted are F32, F16, BF16");
+    throw Error(Failure::input,
+                path_ + ": tensor " + shown(entry.name) + ": dtype " + entry.dtype + "; accepted are F32, F16, BF16");
   }
   const std::int64_t width = wide ? 4 : 2;
   char* const into = reinterpret_cast<char*>(to) + (wide ? 0 : count * 2);

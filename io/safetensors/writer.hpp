@@ -39,8 +39,8 @@ class SafetensorsWriter {
   std::string path_;
   FileDescriptor file_;
   std::vector<PlannedTensor> tensors_;
-  std::size_t next_ = 0;          ///< the tensor that is being written
-  std::int64_t written_ = 0;      ///< its values so far
+  std::size_t next_ = 0;      ///< the tensor that is being written
+  std::int64_t written_ = 0;  ///< its values so far
   std::vector<std::uint16_t> narrow_;
 };
 

@@ -77,7 +77,7 @@ class BpeTokenizer : public Tokenizer {
   AddedTokens added_, added_normalized_;
   SplitPattern pattern_;
   MergeRules rules_;
-  std::vector<std::string> bytes_of_;                     ///< what each id decodes to
+  std::vector<std::string> bytes_of_;                  ///< what each id decodes to
   std::unordered_map<std::string_view, Token> whole_;  ///< pretokens that are tokens whatever the merges make of them
   bool nfc_, add_prefix_space_;
   Token end_of_text_;

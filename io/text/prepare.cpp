@@ -285,8 +285,8 @@ std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedToken
 
 PreparedTokens prepare(const PrepareOrder& order) {
   if (!(order.val_fraction >= 0.0 && order.val_fraction <= 0.5)) {
-    throw Error(Failure::deck, "data.val_fraction = " + std::to_string(order.val_fraction) +
-                                   ": accepted: number 0 to 0.5");
+    throw Error(Failure::deck,
+                "data.val_fraction = " + std::to_string(order.val_fraction) + ": accepted: number 0 to 0.5");
   }
   SkippedFiles skipped;
   const auto files = find_text(order.text, skipped);

@@ -43,8 +43,8 @@ struct PreparedTokens {
   std::string folder;
   std::int64_t byte_order_marks = 0;  ///< files of the text that begin with one
   std::int64_t crlf_line_ends = 0;    ///< of the text
-  bool reused = false;  ///< prepare found it already made
-  SkippedFiles skipped;  ///< of the folders given; of prepare() alone
+  bool reused = false;                ///< prepare found it already made
+  SkippedFiles skipped;               ///< of the folders given; of prepare() alone
 };
 
 /// What may surprise about the tokens that prepare() made, one text each: files that were skipped, fewer ids than

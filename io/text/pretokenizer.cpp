@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // pretokenizer.cpp: NFC by utf8proc, split patterns by PCRE2, and GPT-2's byte alphabet.
+#include <utf8proc.h>
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <memory>
-#include <utf8proc.h>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -153,8 +153,8 @@ SplitPattern::SplitPattern(const std::string& expression) : compiled_(std::make_
   int problem = 0;
   PCRE2_SIZE offset = 0;
   const std::string unicode = with_unicode_space(expression);
-  compiled_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(unicode.data()), unicode.size(),
-                                  PCRE2_UTF | PCRE2_UCP, &problem, &offset, nullptr);
+  compiled_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(unicode.data()), unicode.size(), PCRE2_UTF | PCRE2_UCP,
+                                  &problem, &offset, nullptr);
   if (compiled_->code == nullptr) {
     throw Error(Failure::input, "split pattern: " + pcre2_text(problem) + " at offset " + std::to_string(offset));
   }

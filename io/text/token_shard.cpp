@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // token_shard.cpp: reading, checking and writing of token shards.
+#include <sys/resource.h>
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 #include <filesystem>
-#include <sys/resource.h>
 #include <vector>
 
 #include <kozero/core/error.hpp>

@@ -164,9 +164,7 @@ std::string ByteTokenizer::decode(std::span<const Token> tokens) const {
   return text;
 }
 
-void ByteTokenizer::save(const std::string& path) const {
-  write_whole_file(path, file_text());
-}
+void ByteTokenizer::save(const std::string& path) const { write_whole_file(path, file_text()); }
 
 std::size_t PretokenCache::slot_of(std::string_view pretoken) {
   return std::hash<std::string_view>{}(pretoken) % kNumSlots;

@@ -93,7 +93,7 @@ class StreamedText {
   ReadableText readable_;
   /// tokens whose text depends on each other: a blank between words, the bytes of a character
   std::vector<Token> window_;
-  std::size_t shown_ = 0;      // bytes of the window's text
+  std::size_t shown_ = 0;  // bytes of the window's text
 };
 
 // A token is a byte, the vocabulary is 256.

@@ -44,7 +44,7 @@ struct TokenizerJson {
   std::vector<MergeRule> merges;
   std::vector<std::pair<std::string, Token>> added;             ///< found in the text as it is given
   std::vector<std::pair<std::string, Token>> added_normalized;  ///< found after the normaliser
-  std::string split;  ///< the regular expression
+  std::string split;                                            ///< the regular expression
   bool nfc = false;
   bool add_prefix_space = false;  ///< a text that does not begin with a blank gets one
   std::vector<Token> whole;  ///< with ignore_merges: pretokens that are one of these are it, whatever the merges make

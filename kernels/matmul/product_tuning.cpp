@@ -50,8 +50,8 @@ double seconds_of(const std::function<void()>& multiply, int repeats) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / repeats;
 }
 
-/// How often an algorithm is repeated between two fences; 0 where the back end has it, but refuses to run it. The rule's
-/// own, the first, must run.
+/// How often an algorithm is repeated between two fences; 0 where the back end has it, but refuses to run it. The
+/// rule's own, the first, must run.
 int repeats_of(std::size_t algorithm, const std::function<void(std::size_t)>& multiply) {
   try {
     multiply(algorithm);  // the first call creates plans and buffers
@@ -129,7 +129,7 @@ std::size_t kept_of(const std::vector<double>& seconds) {
 }
 
 std::size_t fastest_algorithm(const std::string& kind, const std::vector<std::string>& algorithms,
-                        const std::function<void(std::size_t)>& multiply) {
+                              const std::function<void(std::size_t)>& multiply) {
   auto& met = tuning().met;
   const auto known = std::find_if(met.begin(), met.end(), [&](const TunedProduct& one) { return one.kind == kind; });
   if (known != met.end()) {

@@ -112,7 +112,8 @@ static void add_to_softmax(const Space& space, const SoftmaxOfRows& softmax, Mat
         const float sum_before = begins ? 0.0F : softmax.sum(n);
         const float of_block = row_max(team, block.count, x);
         const float largest = begins || of_block > before ? of_block : before;
-        const float sum = row_sum(team, block.count, [=](float logit) { return exp_below(logit, largest); }, x);
+        const float sum = row_sum(
+            team, block.count, [=](float logit) { return exp_below(logit, largest); }, x);
         const std::int64_t target = block.column_of(targets(n));
         meet(team);
         once_a_row(team, [&]() {
@@ -145,7 +146,8 @@ static void softmax_gradient(const Space& space, Matrix<T> logits, const Softmax
         const std::int64_t target = block.column_of(targets(n));
         const float largest = softmax.largest(n);
         const float factor = scale / softmax.sum(n);
-        assign_row(team, x, block.count, [=](float logit) { return factor * exp_below(logit, largest); }, x);
+        assign_row(
+            team, x, block.count, [=](float logit) { return factor * exp_below(logit, largest); }, x);
         assign_row(team, x + block.count, columns - block.count, []() { return 0.0F; });
         meet(team);
         once_a_row(team, [&]() {

@@ -54,8 +54,7 @@ static void add_positions(const Space& space, const std::string& label, Matrix<T
                           const Positions& position_of) {
   const auto columns = static_cast<std::int64_t>(x.extent(1));
   for_each_row(
-      space, label, static_cast<std::int64_t>(x.extent(0)),
-      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+      space, label, static_cast<std::int64_t>(x.extent(0)), KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
         T* const to = row_of(x, n);
         const auto sum = [](float token, float position) { return token + position; };
         assign_row(team, to, columns, sum, to, row_of(wpe, position_of(n)));

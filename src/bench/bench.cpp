@@ -33,7 +33,7 @@ void print_help() {
 
 }  // namespace
 
-void run(const dist::Environment& environment, const Arguments& arguments) {
+void run(const distributed::Environment& environment, const Arguments& arguments) {
   auto rest = arguments.begin();
   if (rest != arguments.end() && *rest == "bench") ++rest;
   const std::string name = rest == arguments.end() ? "" : *rest++;

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include <kozero/dist/environment.hpp>
+#include <kozero/distributed/environment.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/program/command.hpp>
 
@@ -22,26 +22,26 @@ using program::OptionParser;
 inline constexpr std::int64_t kFirstSteps = 2;  ///< of a run: not measured, what is made once is made in them
 
 /// Runs "NAME ARGUMENT..." or "bench NAME ARGUMENT...". Throws Error(deck) with the nearest name for an unknown one.
-void run(const dist::Environment& environment, const Arguments& arguments);
+void run(const distributed::Environment& environment, const Arguments& arguments);
 
 /// Saving a checkpoint beside plain writing of as many bytes, its stall beside a plain copy of them.
-void bench_checkpoint(const dist::Environment& environment, const Arguments& arguments);
+void bench_checkpoint(const distributed::Environment& environment, const Arguments& arguments);
 
 /// Every kernel of a step at a deck's shapes: time, operations or bytes a second,
 /// share of the best product or of a stream.
-void bench_kernels(const dist::Environment& environment, const Arguments& arguments);
+void bench_kernels(const distributed::Environment& environment, const Arguments& arguments);
 
 /// Training steps of a deck: time by kernel as they run, and the share of it in which none does.
-void bench_step(const dist::Environment& environment, const Arguments& arguments);
+void bench_step(const distributed::Environment& environment, const Arguments& arguments);
 
 /// Training steps of a deck under each ZeRO stage: time, memory, bytes, communication, and whether all bits are equal.
-void bench_stages(const dist::Environment& environment, const Arguments& arguments);
+void bench_stages(const distributed::Environment& environment, const Arguments& arguments);
 
 /// Every algorithm for each kind of matrix product of a step; the fastest go to a file for run.tuning.
-void bench_tune(const dist::Environment& environment, const Arguments& arguments);
+void bench_tune(const distributed::Environment& environment, const Arguments& arguments);
 
 /// Reduce-scatter and all-gather of each back end beside MPI's own collectives.
-void bench_collectives(const dist::Environment& environment, const Arguments& arguments);
+void bench_collectives(const distributed::Environment& environment, const Arguments& arguments);
 
 // "DECK [section.key=value ...] [--runs N] [--json]": what a bench of a deck is told.
 

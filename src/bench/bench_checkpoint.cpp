@@ -15,7 +15,7 @@
 
 #include <kozero/core/random.hpp>
 #include <kozero/core/timing.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/train/checkpoint.hpp>
@@ -36,12 +36,12 @@ namespace fs = std::filesystem;
 
 /// Seconds of `work` on the slowest rank, all of them having begun together.
 template <class Work>
-double slowest(dist::Communicator& comm, const Work& work) {
+double slowest(distributed::Communicator& comm, const Work& work) {
   comm.barrier();
   const auto start = std::chrono::steady_clock::now();
-  dist::agreed(comm, work);
+  distributed::agreed(comm, work);
   const double mine = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const auto all = dist::from_all_ranks(comm, mine);
+  const auto all = distributed::from_all_ranks(comm, mine);
   return *std::max_element(all.begin(), all.end());
 }
 
@@ -129,20 +129,20 @@ class CheckpointBench {
 
   /// A save on the slowest rank; its folder is removed.
   train::SaveReport saved(train::Staging* staging) {
-    train::CheckpointSaver saver(
-        engine_, staging,
-        dist::make_control_communicator(session_.environment().world(), 3600.0, {.role = dist::Role::saver}));
+    train::CheckpointSaver saver(engine_, staging,
+                                 distributed::make_control_communicator(session_.environment().world(), 3600.0,
+                                                                        {.role = distributed::Role::saver}));
     comm_.barrier();
     saver.begin(
         {std::make_shared<io::HeldFolder>(folder_, nullptr), {.step = 1, .model = "{}", .tokenizer = "none"}, {}, 0});
     auto report = saver.wait();
-    dist::agreed(comm_, [&] {
+    distributed::agreed(comm_, [&] {
       if (report->problem) throw Error(*report->problem);
     });
-    for (const double seconds : dist::from_all_ranks(comm_, report->seconds)) {
+    for (const double seconds : distributed::from_all_ranks(comm_, report->seconds)) {
       report->seconds = std::max(report->seconds, seconds);
     }
-    for (const double stall_s : dist::from_all_ranks(comm_, report->stall_s)) {
+    for (const double stall_s : distributed::from_all_ranks(comm_, report->stall_s)) {
       report->stall_s = std::max(report->stall_s, stall_s);
     }
     remove(report->folder);
@@ -150,14 +150,14 @@ class CheckpointBench {
   }
 
   void remove(const std::string& path) {
-    dist::agreed(comm_, [&] {
+    distributed::agreed(comm_, [&] {
       if (comm_.rank() == 0) fs::remove_all(path);
     });
   }
 
   Session& session_;
   train::Engine& engine_;
-  dist::Communicator& comm_;
+  distributed::Communicator& comm_;
   std::string folder_;
   std::int64_t bytes_ = 0;
   Buffer from_, to_;
@@ -195,18 +195,18 @@ void print(const std::vector<Run>& runs, std::int64_t bytes, const JsonOutput& j
 
 }  // namespace
 
-void bench_checkpoint(const dist::Environment& environment, const Arguments& arguments) {
+void bench_checkpoint(const distributed::Environment& environment, const Arguments& arguments) {
   const BenchArguments given("checkpoint", 5, arguments);
 
-  Session session(environment, [&](dist::Communicator& comm) { return given.deck.read(comm); });
+  Session session(environment, [&](distributed::Communicator& comm) { return given.deck.read(comm); });
   const io::Deck& deck = session.deck();
-  auto settings = dist::agreed(
+  auto settings = distributed::agreed(
       session.control(), [&] { return train::settings_of(deck, session.control().size(), train::vocab_of(deck), 0); });
   settings.staged = true;
   const run::EngineOnRanks on_ranks(session, settings, train::vocab_of(deck));
   on_ranks.engine().initialise(settings.seed);
   const std::string folder = io::without_trailing_slash(deck.run.dir) + "-bench";
-  dist::agreed(session.control(), [&] {
+  distributed::agreed(session.control(), [&] {
     if (session.is_first_rank()) fs::create_directories(folder);
   });
   CheckpointBench bench(session, on_ranks.engine(), folder);

@@ -16,8 +16,8 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/timing.hpp>
-#include <kozero/dist/communicator.hpp>
-#include <kozero/dist/make_communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/train/runtime.hpp>
 #include "src/bench/bench.hpp"
@@ -27,7 +27,7 @@ namespace {
 
 struct Contender {
   std::string algorithm;
-  std::unique_ptr<dist::Communicator> comm;
+  std::unique_ptr<distributed::Communicator> comm;
   bool shares = false;
   Vector<float> full = {}, shard = {};
 };
@@ -61,17 +61,17 @@ std::vector<BackEnd> back_ends() {
 }
 
 /// MPI's own collectives first, then every back end that has no unavailable_reason here.
-std::vector<Contender> contenders_of(const dist::Environment& environment, MemoryLedger& ledger) {
+std::vector<Contender> contenders_of(const distributed::Environment& environment, MemoryLedger& ledger) {
   std::vector<Contender> contenders;
-  contenders.push_back(
-      {"reduce_scatter_block, allgather", dist::for_device(dist::make_mpi_collectives(environment.world()), ledger)});
-  const bool over_nodes = dist::ranks_a_node(environment.world(), {}) > 0;
+  contenders.push_back({"reduce_scatter_block, allgather",
+                        distributed::for_device(distributed::make_mpi_collectives(environment.world()), ledger)});
+  const bool over_nodes = distributed::ranks_a_node(environment.world(), {}) > 0;
   for (const auto& row : back_ends()) {
     try {
-      dist::CommunicatorOptions options;
+      distributed::CommunicatorOptions options;
       options.deterministic = row.deterministic;
       options.exact = row.exact;
-      auto comm = dist::make_communicator(row.name, environment.world(), ledger, options);
+      auto comm = distributed::make_communicator(row.name, environment.world(), ledger, options);
       if (row.name == "mpi" && row.shares != over_nodes) continue;
       contenders.push_back({row.algorithm, std::move(comm), row.shares});
     } catch (const Error& error) {
@@ -83,8 +83,8 @@ std::vector<Contender> contenders_of(const dist::Environment& environment, Memor
 
 class CollectivesBench {
  public:
-  CollectivesBench(const dist::Environment& environment, double largest_mib)
-      : control_(dist::make_control_communicator(environment.world(), 3600.0)),
+  CollectivesBench(const distributed::Environment& environment, double largest_mib)
+      : control_(distributed::make_control_communicator(environment.world(), 3600.0)),
         contenders_(contenders_of(environment, ledger_)) {
     const Partition partition = partition_of(largest_mib);
     for (auto& one : contenders_) {
@@ -130,20 +130,18 @@ class CollectivesBench {
     work();
     Device().fence("kozero::bench_collectives");
     const double mine = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const auto all = dist::from_all_ranks(*control_, mine);
+    const auto all = distributed::from_all_ranks(*control_, mine);
     return *std::max_element(all.begin(), all.end());
   }
 
   MemoryLedger ledger_;
-  std::unique_ptr<dist::Communicator> control_;
+  std::unique_ptr<distributed::Communicator> control_;
   std::vector<Contender> contenders_;
 };
 
 double mib_of(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-double bus_bandwidth(double mib, double seconds, int ranks) {
-  return mib * (1 << 20) / seconds * (ranks - 1) / ranks;
-}
+double bus_bandwidth(double mib, double seconds, int ranks) { return mib * (1 << 20) / seconds * (ranks - 1) / ranks; }
 
 /// The rows of one size; the first is MPI's own, which the last column compares with.
 void print(const std::vector<Row>& rows, int ranks) {
@@ -171,7 +169,7 @@ nlohmann::ordered_json json_of(const std::vector<Row>& rows, int ranks) {
 
 }  // namespace
 
-void bench_collectives(const dist::Environment& environment, const Arguments& arguments) {
+void bench_collectives(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("bench collectives");
   std::vector<std::int64_t> sizes = {1 << 18, 1 << 20, 1 << 24, 1 << 26};
   int rounds = 9;

@@ -8,16 +8,16 @@
 // measure: a processor reads what it overwrites, which is not counted, and of small arrays writes stay in a cache. "of
 // library" is a product's rate over that of kernels/matmul/host/matmul_host.hpp, which computes it too in each round.
 // kernel_case.hpp says which operations and bytes count; operands come from memory, not from a cache (kernel_case.hpp).
+#include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
-#include <fmt/format.h>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/settings.hpp>
@@ -163,12 +163,12 @@ nlohmann::ordered_json json_of(const std::vector<TimedKernel>& kernels, const Be
 
 }  // namespace
 
-void bench_kernels(const dist::Environment& environment, const Arguments& arguments) {
+void bench_kernels(const distributed::Environment& environment, const Arguments& arguments) {
   const BenchArguments given("kernels", 7, arguments);
 
-  Session session(environment, [&](dist::Communicator& comm) { return given.deck.read(comm); });
+  Session session(environment, [&](distributed::Communicator& comm) { return given.deck.read(comm); });
   const auto settings =
-      dist::agreed(session.control(), [&] { return settings_of(session.deck(), session.control().size()); });
+      distributed::agreed(session.control(), [&] { return settings_of(session.deck(), session.control().size()); });
   const KernelShapes shapes = shapes_of(settings);
   const auto kernels = with_stored_type(settings.precision,
                                         [&](auto type) { return timed_kernels<decltype(type)>(shapes, given.runs); });

@@ -109,7 +109,7 @@ Turn turn_of(Session& session, const io::Deck& deck, const train::DataSet& data,
     turn.trace.norms.push_back(result.grad_norm);
     turn.trace.hashes.emplace_back();
   }
-  turn.costs = dist::from_all_ranks(session.control(), cost_of(run));
+  turn.costs = distributed::from_all_ranks(session.control(), cost_of(run));
   for (const auto& tensor : run::state_hashes(run.engine())) {
     turn.trace.tensors.push_back(tensor.name);
     turn.trace.hashes.back().push_back(tensor.hash);
@@ -185,11 +185,10 @@ void print(const std::array<Row, 4>& rows, const std::string& backend) {
       continue;
     }
     const Communication spent(row, backend);
-    std::cout << fmt::format(
-        "{:>5}{:>10.2f}{:>11.0f}{:>12.1f}{:>10.2f}{:>12}{:>12}{:>11}  {}\n", row.stage, 1e3 * median(row.step_s),
-        row.tokens_per_s(), static_cast<double>(row.memory) / run::kMiB,
-        static_cast<double>(row.bytes_sent) / run::kMiB, ms(spent.exposed_s), ms(spent.waited_s),
-        ms(spent.moved_s), row.differs.empty() ? "equal" : "differ: " + row.differs);
+    std::cout << fmt::format("{:>5}{:>10.2f}{:>11.0f}{:>12.1f}{:>10.2f}{:>12}{:>12}{:>11}  {}\n", row.stage,
+                             1e3 * median(row.step_s), row.tokens_per_s(), static_cast<double>(row.memory) / run::kMiB,
+                             static_cast<double>(row.bytes_sent) / run::kMiB, ms(spent.exposed_s), ms(spent.waited_s),
+                             ms(spent.moved_s), row.differs.empty() ? "equal" : "differ: " + row.differs);
   }
 }
 
@@ -232,7 +231,7 @@ void require_equal_bits(const std::array<Row, 4>& rows) {
 
 }  // namespace
 
-void bench_stages(const dist::Environment& environment, const Arguments& arguments) {
+void bench_stages(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("bench stages");
   DeckArguments given;
   std::int64_t steps = 5;
@@ -248,7 +247,7 @@ void bench_stages(const dist::Environment& environment, const Arguments& argumen
                 Error::Seen::by_all_ranks);
   }
 
-  Session session(environment, [&](dist::Communicator& comm) { return given.read(comm); });
+  Session session(environment, [&](distributed::Communicator& comm) { return given.read(comm); });
   const train::DataSet data = open_data_of(session.deck(), session.control());
   const std::string backend = session.backend();
   StagesBench bench(session, data, steps);

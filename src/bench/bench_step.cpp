@@ -194,7 +194,7 @@ std::size_t KernelProfile::index_of(const std::string& name) {
 
 struct Measured {
   KernelProfile::Result profile;
-  std::array<dist::CollectiveCount, 2> collectives;
+  std::array<distributed::CollectiveCount, 2> collectives;
   std::int64_t tokens = 0;  ///< of a step
   double steps = 0.0;
 
@@ -216,7 +216,7 @@ Measured measure(UnsavedRun& run, KernelProfile& profile, std::int64_t steps) {
 }
 
 /// Seconds in its calls without those that the rank waited.
-std::optional<double> moving(const dist::CollectiveCount& count) {
+std::optional<double> moving(const distributed::CollectiveCount& count) {
   return count.waited ? std::optional(count.seconds - *count.waited) : std::nullopt;
 }
 
@@ -280,11 +280,11 @@ nlohmann::ordered_json json_of(const Measured& measured) {
 
 }  // namespace
 
-void bench_step(const dist::Environment& environment, const Arguments& arguments) {
+void bench_step(const distributed::Environment& environment, const Arguments& arguments) {
   const BenchArguments given("step", 5, arguments);
 
   KernelProfile profile;
-  Session session(environment, [&](dist::Communicator& comm) { return given.deck.read(comm); });
+  Session session(environment, [&](distributed::Communicator& comm) { return given.deck.read(comm); });
   const train::DataSet data = open_data_of(session.deck(), session.control());
   UnsavedRun run(session, session.deck(), data);
   const Measured measured = measure(run, profile, given.runs);

@@ -10,7 +10,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/unsaved_run.hpp>
 #include <kozero/train/runtime.hpp>
@@ -26,7 +26,7 @@ using run::UnsavedRun;
 
 namespace {
 
-io::Deck read_untuned(const DeckArguments& arguments, dist::Communicator& comm) {
+io::Deck read_untuned(const DeckArguments& arguments, distributed::Communicator& comm) {
   io::Deck deck = arguments.read(comm);
   deck.run.tuning = "none";
   return deck;
@@ -44,7 +44,7 @@ std::vector<kernels::TunedProduct> tuned_in(UnsavedRun& run, int rounds) {
 }
 
 /// Rank 0's, as a tuning file's text.
-std::string agreed_file(const std::vector<kernels::TunedProduct>& products, dist::Communicator& comm) {
+std::string agreed_file(const std::vector<kernels::TunedProduct>& products, distributed::Communicator& comm) {
   io::TuningFile tuning = train::tuning_of_this_device();
   for (const auto& product : products) tuning.products[product.kind] = product.algorithms[product.kept];
   return comm.broadcast_control(io::tuning_text(tuning));
@@ -95,7 +95,7 @@ void print_table(const std::vector<kernels::TunedProduct>& products, const StepS
 
 }  // namespace
 
-void bench_tune(const dist::Environment& environment, const Arguments& arguments) {
+void bench_tune(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("bench tune");
   DeckArguments deck_arguments;
   deck_arguments.add_to(parser);
@@ -105,14 +105,14 @@ void bench_tune(const dist::Environment& environment, const Arguments& arguments
   parser.add("--runs", rounds, "repetitions; medians are compared").type_name("N").positive();
   parser.parse(arguments);
 
-  Session session(environment, [&](dist::Communicator& comm) { return read_untuned(deck_arguments, comm); });
+  Session session(environment, [&](distributed::Communicator& comm) { return read_untuned(deck_arguments, comm); });
   const train::DataSet data = open_data_of(session.deck(), session.control());
   UnsavedRun run(session, session.deck(), data);
   const auto products = tuned_in(run, rounds);
   const std::string text = agreed_file(products, session.control());
   const kernels::ProductAlgorithms algorithms = io::parse_tuning(text, out).products;
   const StepSeconds seconds = seconds_of_steps(run, algorithms, rounds);
-  dist::agreed(session.control(), [&] {
+  distributed::agreed(session.control(), [&] {
     if (session.is_first_rank()) io::write_whole_file(out, text);
   });
   if (!session.is_first_rank()) return;

@@ -63,8 +63,8 @@ struct OperandRings {
 struct KernelCase {
   enum class Measure { operations, bytes };
 
-  std::string name;   ///< "qkv forward"
-  std::string shape;  ///< "1024 x 2304 x 768"
+  std::string name;        ///< "qkv forward"
+  std::string shape;       ///< "1024 x 2304 x 768"
   std::int64_t calls = 1;  ///< in a step
   Measure measure = Measure::bytes;
   double work = 0.0;           ///< operations or bytes of a call
@@ -77,7 +77,7 @@ struct KernelCase {
 /// What the cases are made of.
 struct KernelShapes {
   model::Config model;
-  std::int64_t batch = 1;        ///< sequences of a micro-step on this rank
+  std::int64_t batch = 1;  ///< sequences of a micro-step on this rank
   std::int64_t micro_steps = 1;
 
   [[nodiscard]] std::int64_t rows() const { return batch * model.seq; }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // kernel_products.cpp: the kernels whose time is that of multiplying: products at every shape of the network, and
 // attention.
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 #include <kozero/core/precision.hpp>
 #include <kozero/model/head.hpp>

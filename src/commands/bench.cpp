@@ -17,7 +17,7 @@ constexpr bool kOnHost = std::is_same_v<Device, Host>;
 }  // namespace
 
 /// kozero-bench, which has the benchmarks, did not start (hand_over). Throws Error(deck).
-void bench(const dist::Environment& /*environment*/, const Arguments& /*arguments*/) {
+void bench(const distributed::Environment& /*environment*/, const Arguments& /*arguments*/) {
   const std::filesystem::path path = program::bench_program();
   throw Error(Failure::deck,
               path.string() + ": " + std::strerror(access(path.c_str(), X_OK) == 0 ? ENOEXEC : errno) +

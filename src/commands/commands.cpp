@@ -11,7 +11,7 @@
 namespace kozero::commands {
 namespace {
 
-void help(const dist::Environment& environment, const Arguments& /*arguments*/) {
+void help(const distributed::Environment& environment, const Arguments& /*arguments*/) {
   if (environment.rank() != 0) return;
   std::cout << "KoZeRO trains GPT-2, Llama and Qwen language models with ZeRO stages 0-3.\n\n"
                "usage: kozero COMMAND ARGUMENT...   (its options: kozero COMMAND --help)\n\n";
@@ -43,7 +43,7 @@ const std::map<std::string, program::Run> kRuns = {{"train", train},
 
 program::Run function_of(const std::string& name) { return kRuns.at(program::command_named(name).name); }
 
-void run_command(const dist::Environment& environment, const Arguments& arguments) {
+void run_command(const distributed::Environment& environment, const Arguments& arguments) {
   const std::string name = arguments.empty() || program::asks_for_help(arguments[0]) ? "help" : arguments[0];
   const Arguments rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
   try {

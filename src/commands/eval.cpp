@@ -8,7 +8,7 @@
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/evaluation_text.hpp>
 #include <kozero/run/weights_source.hpp>
@@ -65,7 +65,7 @@ std::string remark_on(const train::DataSet& data, const io::Deck& deck) {
 
 }  // namespace
 
-void eval(const dist::Environment& environment, const Arguments& arguments) {
+void eval(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("eval");
   DeckArguments named;
   named.add_to(parser, kApplied);
@@ -77,9 +77,9 @@ void eval(const dist::Environment& environment, const Arguments& arguments) {
   TrainedModel trained(named.path, named.overrides, environment, train::Use::evaluation);
   const bool own_data = !gives_data(named);
   io::Deck deck = evaluated_deck(trained, named);
-  dist::Communicator& control = trained.session().control();
+  distributed::Communicator& control = trained.session().control();
   // Not beside the weights, whose folder may be read-only.
-  if (!named.gives("data.cache")) deck.data.cache = dist::from_first_rank(control, io::user_token_cache);
+  if (!named.gives("data.cache")) deck.data.cache = distributed::from_first_rank(control, io::user_token_cache);
   const train::DataSet data = train::open_data(deck, trained.settings().model.seq, control);
   if (architecture(deck.model.arch).decoder) trained.accept_vocabulary(data.vocab);
   const train::SampleSource* source = own_data ? data.validation.get() : data.train.get();

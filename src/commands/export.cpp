@@ -65,16 +65,16 @@ void say(const ExportArguments& given, const WeightsSource& source, const huggin
 
 }  // namespace
 
-void export_weights(const dist::Environment& environment, const Arguments& arguments) {
+void export_weights(const distributed::Environment& environment, const Arguments& arguments) {
   ExportArguments given = parsed(arguments);
   if (environment.size() > 1) {
     throw Error(Failure::deck, "export runs on one rank: start it without -n", Error::Seen::by_all_ranks);
   }
   WeightsSource source;
-  const auto find = [&](dist::Communicator& comm) {
+  const auto find = [&](distributed::Communicator& comm) {
     return run::find_weights(given.path, comm, given.best ? train::Which::best : train::Which::latest);
   };
-  Session session(environment, [&](dist::Communicator& comm) {
+  Session session(environment, [&](distributed::Communicator& comm) {
     source = find(comm);
     return deck_of(source, {});
   });

@@ -16,7 +16,7 @@
 
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/start_checks.hpp>
@@ -44,7 +44,7 @@ struct PromptSource {
 
   /// Without the newline at the end; of lines_file the lines that are not empty. Collective: rank 0 reads. Throws
   /// Error(input), seen by all ranks.
-  [[nodiscard]] std::vector<std::string> read(dist::Communicator& comm) const;
+  [[nodiscard]] std::vector<std::string> read(distributed::Communicator& comm) const;
 };
 
 /// Texts appear in the order of the prompts: the first unfinished one is shown as it grows, later ones wait.
@@ -109,8 +109,8 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-std::vector<std::string> PromptSource::read(dist::Communicator& comm) const {
-  const std::string bytes = dist::from_first_rank(comm, [&] {
+std::vector<std::string> PromptSource::read(distributed::Communicator& comm) const {
+  const std::string bytes = distributed::from_first_rank(comm, [&] {
     if (lines_file || file) return io::read_whole_file(lines_file ? *lines_file : *file, kMostPromptBytes);
     return text && *text == "-" ? standard_input() : text.value_or("");
   });
@@ -268,8 +268,8 @@ GenerateArguments read_arguments(const Arguments& arguments) {
 }
 
 std::unique_ptr<io::Tokenizer> open_tokenizer(TrainedModel& trained, const DeckArguments& named) {
-  dist::Communicator& control = trained.session().control();
-  auto tokenizer = dist::agreed(control, [&] {
+  distributed::Communicator& control = trained.session().control();
+  auto tokenizer = distributed::agreed(control, [&] {
     const bool names_one = named.gives("data.tokenizer");
     if (trained.source().tokenizer.empty() && !names_one) {
       throw Error(Failure::deck,
@@ -341,7 +341,7 @@ nlohmann::ordered_json json_of(const GeneratedTexts& texts, const train::Generat
 
 }  // namespace
 
-void generate(const dist::Environment& environment, const Arguments& arguments) {
+void generate(const distributed::Environment& environment, const Arguments& arguments) {
   const GenerateArguments given = read_arguments(arguments);
   TrainedModel trained(given.named.path, given.named.overrides, environment, train::Use::generation);
   const auto tokenizer = open_tokenizer(trained, given.named);
@@ -351,8 +351,8 @@ void generate(const dist::Environment& environment, const Arguments& arguments) 
   const std::int64_t sequences = std::min(given.batch, order.num_sequences());
   const std::int64_t positions = std::min(order.longest(), trained.settings().model.seq);
   run::require_room_for(train::CachedGenerator::bytes(trained.engine(), sequences, positions),
-                   fmt::format("the cache for {} x {} tokens", sequences, positions), "lower --batch or --tokens",
-                   trained.session());
+                        fmt::format("the cache for {} x {} tokens", sequences, positions), "lower --batch or --tokens",
+                        trained.session());
   train::CachedGenerator generator(trained.engine(), tokenizer->vocab_size(), sequences, positions, trained.ledger());
   const bool is_first = environment.rank() == 0;
   if (is_first) {

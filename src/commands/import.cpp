@@ -17,7 +17,7 @@ namespace kozero::commands {
 using program::OptionParser;
 using run::kMiB;
 
-void import_weights(const dist::Environment& environment, const Arguments& arguments) {
+void import_weights(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("import");
   huggingface::ImportOrder order;
   parser.add("folder", order.folder).required();

@@ -17,8 +17,8 @@
 
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
-#include <kozero/dist/make_communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/train/run_files.hpp>
@@ -71,7 +71,7 @@ std::string subject_of(const std::string& given) {
 /// Rows and optimizer states by the same parts that train, without memory for them.
 std::vector<io::ListedTensor> by_deck(const io::Deck& deck) {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
-  const auto comm = dist::make_planned_communicator("self", 0, 1, ledger);
+  const auto comm = distributed::make_planned_communicator("self", 0, 1, ledger);
   train::Settings settings = train::settings_of(deck, 1, 0, 0);
   settings.staged = false;
   const auto engine = train::make_engine(settings, *comm, ledger);
@@ -89,12 +89,12 @@ std::vector<io::ListedTensor> by_deck(const io::Deck& deck) {
   return tensors;
 }
 
-io::SavedState find_inspected(const std::string& path, dist::Communicator& comm) {
+io::SavedState find_inspected(const std::string& path, distributed::Communicator& comm) {
   io::SavedState found;
   std::string subject;
   const auto find = [&] {
-    subject =
-        dist::from_first_rank(comm, [&] { return train::find_beside_trainer(path, [&] { return subject_of(path); }); });
+    subject = distributed::from_first_rank(
+        comm, [&] { return train::find_beside_trainer(path, [&] { return subject_of(path); }); });
   };
   find();
   train::read_newest(
@@ -106,7 +106,7 @@ std::vector<io::ListedTensor> tensors_of(const io::SavedState& inspected) {
   return by_deck(io::parse_deck(inspected.manifest.record.deck, inspected.path + "/" + io::kManifestFile));
 }
 
-std::string verified(const io::SavedState& inspected, dist::Communicator& comm) {
+std::string verified(const io::SavedState& inspected, distributed::Communicator& comm) {
   const io::Manifest manifest = io::verify(comm, inspected.path).manifest;
   if (!inspected.is_checkpoint) return fmt::format("verified     {}: every byte is as it was written", inspected.path);
   std::int64_t bytes = 0;
@@ -115,9 +115,9 @@ std::string verified(const io::SavedState& inspected, dist::Communicator& comm) 
                      manifest.files.size(), io::readable_bytes(bytes));
 }
 
-io::Hdf5File opened(const io::SavedState& inspected, dist::Communicator& comm) {
+io::Hdf5File opened(const io::SavedState& inspected, distributed::Communicator& comm) {
   const std::string file = io::verify(comm, inspected.path).state_file();
-  return dist::agreed(comm, [&] { return io::Hdf5File(file, io::Hdf5Access::read); });
+  return distributed::agreed(comm, [&] { return io::Hdf5File(file, io::Hdf5Access::read); });
 }
 
 /// What a record says, one line a field.
@@ -191,14 +191,16 @@ void add_values(const io::ListedTensor& tensor, const io::TensorDifference& foun
 }
 
 Comparison compared(const io::SavedState& a, const io::SavedState& b, const std::string& pattern,
-                    dist::Communicator& comm) {
+                    distributed::Communicator& comm) {
   Comparison all;
-  dist::agreed(comm, [&] { compare_records(a, b, all); });
+  distributed::agreed(comm, [&] { compare_records(a, b, all); });
   all.json["tensors"] = nlohmann::ordered_json::array();
   const io::Hdf5File file_a = opened(a, comm);
   const io::Hdf5File file_b = opened(b, comm);
-  const auto tensors_a = dist::agreed(comm, [&] { return io::chosen_tensors(io::list_tensors(file_a), pattern); });
-  const auto tensors_b = dist::agreed(comm, [&] { return io::chosen_tensors(io::list_tensors(file_b), pattern); });
+  const auto tensors_a =
+      distributed::agreed(comm, [&] { return io::chosen_tensors(io::list_tensors(file_a), pattern); });
+  const auto tensors_b =
+      distributed::agreed(comm, [&] { return io::chosen_tensors(io::list_tensors(file_b), pattern); });
   std::map<std::string, io::ListedTensor> others;
   for (const auto& tensor : tensors_b) others[tensor.name] = tensor;
   std::vector<io::ListedTensor> in_both;
@@ -339,10 +341,10 @@ void say_contents(const InspectArguments& given, const io::SavedState& subject, 
   std::vector<io::TensorStatistics> stats;
   if (given.stats || !subject.is_checkpoint) {
     const io::Hdf5File file = opened(subject, session.control());
-    tensors = dist::agreed(session.control(), [&] { return chosen(io::list_tensors(file), given); });
+    tensors = distributed::agreed(session.control(), [&] { return chosen(io::list_tensors(file), given); });
     if (given.stats) stats = io::statistics_of(session.control(), file, tensors);
   } else {
-    tensors = dist::agreed(session.control(), [&] { return chosen(tensors_of(subject), given); });
+    tensors = distributed::agreed(session.control(), [&] { return chosen(tensors_of(subject), given); });
   }
   if (!session.is_first_rank()) return;
   std::cout << record_lines(subject) << "\n";
@@ -367,11 +369,11 @@ void say_verified(const InspectArguments& given, const io::SavedState& subject, 
 
 }  // namespace
 
-void inspect(const dist::Environment& environment, const Arguments& arguments) {
+void inspect(const distributed::Environment& environment, const Arguments& arguments) {
   const InspectArguments given = parsed(arguments);
   io::SavedState subject;
   io::SavedState other;
-  Session session(environment, [&](dist::Communicator& comm) {
+  Session session(environment, [&](distributed::Communicator& comm) {
     subject = find_inspected(given.path, comm);
     if (!given.other.empty()) other = find_inspected(given.other, comm);
     return io::Deck();

@@ -82,7 +82,7 @@ nlohmann::ordered_json json_of(const std::vector<io::DeckRow>& rows) {
 
 }  // namespace
 
-void keys(const dist::Environment& environment, const Arguments& arguments) {
+void keys(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("keys");
   std::string word;
   bool all = false;
@@ -178,7 +178,7 @@ std::string keys_of_decks() {
 }
 
 /// The words that a command accepts: of a benchmark as its row says, of others taken from --help.
-std::string words_behind(const Command& command, const dist::Environment& environment) {
+std::string words_behind(const Command& command, const distributed::Environment& environment) {
   if (!command.words.empty()) {
     const std::size_t keys = command.words.find("KEYS");
     return command.words.substr(0, keys) + (keys == std::string::npos ? "" : "$_kozero_keys");
@@ -191,7 +191,7 @@ std::string words_behind(const Command& command, const dist::Environment& enviro
   return "";
 }
 
-std::string words_of_commands(const dist::Environment& environment) {
+std::string words_of_commands(const distributed::Environment& environment) {
   std::vector<std::string> names;
   std::string cases;
   for (const auto* list : {&program::all_commands(), &program::benchmarks()}) {
@@ -207,7 +207,7 @@ std::string words_of_commands(const dist::Environment& environment) {
 
 }  // namespace
 
-void completion(const dist::Environment& environment, const Arguments& arguments) {
+void completion(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("completion");
   std::string shell;
   parser.add("shell", shell).required().one_of({"bash", "zsh"});

@@ -13,8 +13,8 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
-#include <kozero/dist/communicator.hpp>
-#include <kozero/dist/make_communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/plan/step_time.hpp>
 #include <kozero/program/arguments.hpp>
@@ -108,8 +108,9 @@ PlannedRanks ranks_of(Session& session, int asked, bool on_gpus) {
   } else if (deck.comm.backend == "auto") {
     const bool on_nodes = deck.zero.shard_group == "node" && ranks.count > train::assumed_ranks_a_node(deck);
     ranks.assumed = ranks.count > 1;
-    ranks.backend =
-        on_nodes && !on_gpus && kHostIsDevice ? "mpi" : dist::assumed_backend(ranks.count, on_gpus || !kHostIsDevice);
+    ranks.backend = on_nodes && !on_gpus && kHostIsDevice
+                        ? "mpi"
+                        : distributed::assumed_backend(ranks.count, on_gpus || !kHostIsDevice);
   }
   return ranks;
 }
@@ -208,10 +209,10 @@ std::string remarks_on_deck(const PlanReport& report, const Question& question) 
 
 }  // namespace
 
-void plan(const dist::Environment& environment, const Arguments& arguments) {
+void plan(const distributed::Environment& environment, const Arguments& arguments) {
   const Question question(arguments);
   std::vector<std::string> dropped;
-  Session session(environment, [&](dist::Communicator& comm) {
+  Session session(environment, [&](distributed::Communicator& comm) {
     io::Deck given = question.deck.read(comm);
     given.plans_for_gpus = question.is_about_gpus();
     const char* const refused = train::runs_on_gpus(given) ? "disk" : "host";
@@ -225,7 +226,7 @@ void plan(const dist::Environment& environment, const Arguments& arguments) {
     report.all.push_back(ranks_of(session, static_cast<int>(count), question.is_about_gpus()));
   }
   const std::int64_t vocab = train::vocab_of(report.deck);
-  dist::agreed(session.control(), [&] {
+  distributed::agreed(session.control(), [&] {
     for (PlannedRanks& ranks : report.all) {
       ranks.plans = plan::plans_of_all_stages(report.deck, ranks.backend, ranks.count, vocab);
       set_room(ranks, question);

@@ -222,7 +222,7 @@ void draw_into(const std::string& path, const std::vector<DrawnRun>& runs) {
 
 }  // namespace
 
-void plot(const dist::Environment& environment, const Arguments& arguments) {
+void plot(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("plot");
   std::vector<std::string> paths;
   std::string out;

@@ -12,7 +12,7 @@ namespace kozero::commands {
 
 using program::OptionParser;
 
-void prepare(const dist::Environment& environment, const Arguments& arguments) {
+void prepare(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("prepare");
   std::vector<std::string> paths;
   io::PrepareOrder order;

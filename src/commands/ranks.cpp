@@ -18,7 +18,7 @@ using run::Session;
 
 /// Prints how many ranks kozero.sh starts for the command `train ...` or `verify ...`: the deck's run.ranks; for verify
 /// the most of --ranks, or with RUN --replay the count of that run. Refusals are those of the command.
-void ranks(const dist::Environment& environment, const Arguments& command) {
+void ranks(const distributed::Environment& environment, const Arguments& command) {
   if (command.empty() || (command[0] != "train" && command[0] != "verify")) {
     throw Error(Failure::deck,
                 "ranks: \"" + (command.empty() ? "" : command[0]) + "\": accepted: train | verify, and its arguments",
@@ -37,7 +37,7 @@ void ranks(const dist::Environment& environment, const Arguments& command) {
     if (environment.rank() == 0) std::cout << count << std::endl;
     return;
   }
-  Session session(environment, [&](dist::Communicator& comm) {
+  Session session(environment, [&](distributed::Communicator& comm) {
     io::Deck deck = deck_arguments.read_for_any_device(comm);
     deck.notes.clear();  // the command itself prints them
     return deck;

@@ -33,7 +33,7 @@ nlohmann::ordered_json json_of(const RunSummary& summary) {
 
 }  // namespace
 
-void train(const dist::Environment& environment, const Arguments& arguments) {
+void train(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("train");
   DeckArguments deck_arguments;
   deck_arguments.add_to(parser);
@@ -46,7 +46,7 @@ void train(const dist::Environment& environment, const Arguments& arguments) {
   json.add_to(parser);
   parser.parse(arguments);
 
-  Session session(environment, [&](dist::Communicator& comm) { return deck_arguments.read(comm); });
+  Session session(environment, [&](distributed::Communicator& comm) { return deck_arguments.read(comm); });
   const RunSummary summary = run::train(session, started);
   if (environment.rank() == 0) json.print(json_of(summary));
 }

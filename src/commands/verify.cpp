@@ -9,9 +9,9 @@
 #include <optional>
 
 #include <kozero/commands/commands.hpp>
-#include <kozero/program/arguments.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/make_communicator.hpp>
+#include <kozero/distributed/make_communicator.hpp>
+#include <kozero/program/arguments.hpp>
 #include <kozero/run/provenance.hpp>
 #include <kozero/run/trace.hpp>
 #include <kozero/run/unsaved_run.hpp>
@@ -71,7 +71,7 @@ class Verification {
  private:
   Trace trace_of(UnsavedRun& run) const;
   void keep_weights(Trace& trace, train::Engine& engine) const;
-  std::string difference_from_first(const Trace& trace, train::Engine& engine, dist::Communicator& comm) const;
+  std::string difference_from_first(const Trace& trace, train::Engine& engine, distributed::Communicator& comm) const;
 
   const train::DataSet& data_;
   std::int64_t steps_;
@@ -105,11 +105,11 @@ void Verification::keep_weights(Trace& trace, train::Engine& engine) const {
 }
 
 std::string Verification::difference_from_first(const Trace& trace, train::Engine& engine,
-                                                dist::Communicator& comm) const {
+                                                distributed::Communicator& comm) const {
   std::optional<Difference> found;
   if (comm.rank() == 0) found = difference(*first_, trace);
   const bool has_element = found && found->tensor && !first_->weights.empty();
-  const int tensor = dist::broadcast_value(comm, has_element ? *found->tensor : -1);
+  const int tensor = distributed::broadcast_value(comm, has_element ? *found->tensor : -1);
   if (tensor >= 0) {
     const std::string& name = engine.parameters().tensors()[static_cast<std::size_t>(tensor)].name;
     const std::vector<float> values = run::whole_tensor(engine.parameters(), tensor, engine.master());
@@ -123,7 +123,7 @@ std::string Verification::difference_from_first(const Trace& trace, train::Engin
 }
 
 void Verification::add(Session& group, const io::Deck& deck, int threads) {
-  dist::Communicator& comm = group.control();
+  distributed::Communicator& comm = group.control();
   UnsavedRun run(group, deck, data_);
   const Layout layout{.ranks = comm.size(),
                       .ranks_a_group = run.settings().ranks_a_group,
@@ -131,7 +131,7 @@ void Verification::add(Session& group, const io::Deck& deck, int threads) {
                       .backend = group.backend(),
                       .threads = threads};
   Trace trace = trace_of(run);
-  if (dist::broadcast_value(comm, first_.has_value())) {
+  if (distributed::broadcast_value(comm, first_.has_value())) {
     const std::string differs = difference_from_first(trace, run.engine(), comm);
     if (comm.rank() == 0) std::cout << row_of(layout, trace, differs) << std::flush;
     if (differs.empty() || !difference_.empty()) return;
@@ -148,7 +148,7 @@ void Verification::add(Session& group, const io::Deck& deck, int threads) {
 
 /// Those that were asked for, ascending, or all that were started. Throws Error(deck), seen by all ranks.
 std::vector<std::int64_t> rank_counts(const VerifyOptions& options, const io::Deck& deck,
-                                      const dist::Environment& environment, Session& session,
+                                      const distributed::Environment& environment, Session& session,
                                       const Arguments& arguments) {
   std::vector<std::int64_t> counts = options.ranks;
   if (counts.empty()) return {environment.size()};
@@ -178,7 +178,8 @@ std::vector<std::int64_t> rank_counts(const VerifyOptions& options, const io::De
 }
 
 /// Those that add in rank order and serve so many ranks; without --all the deck's alone.
-std::vector<std::string> back_ends(const VerifyOptions& options, int ranks, const dist::Environment& environment) {
+std::vector<std::string> back_ends(const VerifyOptions& options, int ranks,
+                                   const distributed::Environment& environment) {
   if (!options.all) return {""};
   std::vector<std::string> names = {"mpi"};
   if (ranks == 1) names.insert(names.begin(), "self");
@@ -198,12 +199,12 @@ std::vector<std::string> groups_of(const VerifyOptions& options, int ranks, cons
 
 /// Rank 0's; nothing on the others, and where no file is there yet. Throws Error(input), seen by all ranks.
 std::optional<Trace> reference_of(const VerifyOptions& options, const io::Deck& deck, const train::DataSet& data,
-                                  dist::Communicator& comm) {
-  return dist::agreed(comm, [&]() -> std::optional<Trace> {
+                                  distributed::Communicator& comm) {
+  return distributed::agreed(comm, [&]() -> std::optional<Trace> {
     if (options.reference.empty() || comm.rank() != 0 || !io::is_there(options.reference)) return std::nullopt;
     Trace trace = run::read_trace(options.reference);
     MemoryLedger ledger(MemoryLedger::Mode::plan);
-    const auto self = dist::make_planned_communicator("self", 0, 1, ledger);
+    const auto self = distributed::make_planned_communicator("self", 0, 1, ledger);
     const auto engine =
         train::make_engine(train::settings_of(deck, 1, data.vocab, data.train->num_samples()), *self, ledger);
     const auto has_name = [](const Tensor& tensor, const std::string& name) { return tensor.name == name; };
@@ -250,10 +251,11 @@ void VerifyOptions::add_to(OptionParser& parser) {
                             .delimiter(',')
                             .between(std::int64_t{1}, std::int64_t{1} << 20);
   const Option everything = parser.add_flag("--all", all, "by self, mpi and shm, and in groups of ranks");
-  const Option file =
-      parser.add("--reference", reference, "compare with the steps in FILE, of any number of threads; write it if there is none")
-          .type_name("FILE")
-          .default_text("none");
+  const Option file = parser
+                          .add("--reference", reference,
+                               "compare with the steps in FILE, of any number of threads; write it if there is none")
+                          .type_name("FILE")
+                          .default_text("none");
   parser
       .add("--replay", replayed,
            "of a RUN: compute this step again from its nearest checkpoint and compare bits; status 0 where they are "
@@ -267,7 +269,7 @@ void VerifyOptions::add_to(OptionParser& parser) {
       .excludes(file);
 }
 
-void verify(const dist::Environment& environment, const Arguments& arguments) {
+void verify(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("verify");
   DeckArguments deck_arguments;
   deck_arguments.add_to(parser);
@@ -278,15 +280,15 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
     return run::replay(environment, deck_arguments.path, deck_arguments.overrides, options.replayed);
   }
 
-  Session session(environment, [&](dist::Communicator& early) { return deck_arguments.read(early); });
-  dist::Communicator& comm = session.control();
+  Session session(environment, [&](distributed::Communicator& early) { return deck_arguments.read(early); });
+  distributed::Communicator& comm = session.control();
   io::Deck deck = session.deck();
   deck.zero.accumulation = "ordered";
   const auto counts = rank_counts(options, deck, environment, session, arguments);
   const train::DataSet data = run::open_data_of(deck, comm);
   std::optional<Trace> reference = reference_of(options, deck, data, comm);
   const bool has_reference = reference.has_value();
-  const auto settings = dist::agreed(comm, [&] {
+  const auto settings = distributed::agreed(comm, [&] {
     for (const std::int64_t count : counts) train::ranks_a_group(deck, static_cast<int>(count));
     return train::settings_of(deck, static_cast<int>(counts.back()), data.vocab, data.train->num_samples());
   });
@@ -296,9 +298,9 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
 
   if (environment.rank() == 0) print_header(deck.source, options.steps);
   for (const std::int64_t count : counts) {
-    const dist::FirstRanks ranks(environment.world(), static_cast<int>(count));
+    const distributed::FirstRanks ranks(environment.world(), static_cast<int>(count));
     // What all ranks of the group throw, the others learn here: they would wait in vain.
-    dist::agreed(comm, [&] {
+    distributed::agreed(comm, [&] {
       if (!ranks.contain_me()) return;
       for (const std::string& name : back_ends(options, static_cast<int>(count), environment)) {
         Session group(session, ranks, name);
@@ -321,7 +323,7 @@ void verify(const dist::Environment& environment, const Arguments& arguments) {
             : "";
     throw Error(Failure::internal, "the bits differ: " + differs + reason, Error::Seen::by_all_ranks);
   }
-  dist::agreed(comm, [&] {
+  distributed::agreed(comm, [&] {
     if (comm.rank() != 0) return;
     if (!options.reference.empty() && !has_reference) run::write_trace(options.reference, verification.first());
     print_end(options, counts, threads, reference_threads);

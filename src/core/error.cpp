@@ -2,22 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // error.cpp: escapes for one-line texts, the nearest accepted name for "did you mean", and the failure report on stderr
 // and in the run's log.
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
-#include <fcntl.h>
 #include <future>
 #include <mutex>
 #include <new>
 #include <numeric>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <system_error>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -35,7 +35,8 @@ std::string escape_of(unsigned code, const char* prefix, int digits) {
   return text;
 }
 
-/// Whether the text begins as a line of details does (dist::details): "[rank 1]   ". The line break before it stays.
+/// Whether the text begins as a line of details does (distributed::details): "[rank 1]   ". The line break before it
+/// stays.
 bool begins_details(std::string_view text) {
   constexpr std::string_view kBegin = "[rank ";
   if (!text.starts_with(kBegin)) return false;

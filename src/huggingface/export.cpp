@@ -9,7 +9,7 @@
 
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/huggingface/export.hpp>
 #include "io/checkpoint/weights_file.hpp"
 #include "io/hdf5/file.hpp"
@@ -148,7 +148,7 @@ Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
   const StoredType& type = stored_type(order.dtype);
   config_text(order.config, -1);
   // With no shards, this reads nothing but compares every name and shape.
-  io::read_weights(*dist::make_self_communicator(), order.weights, table, {});
+  io::read_weights(*distributed::make_self_communicator(), order.weights, table, {});
   const io::Hdf5File weights(order.weights, io::Hdf5Access::read);
 
   FolderGuard folder(order.out, order.force);
@@ -195,7 +195,7 @@ void require_free(const std::string& out, bool force) {
 Exported export_weights(const ExportOrder& order, const ParameterTable& table) {
   require_free(order.out, order.force);
   // With no shards, this reads nothing but compares every name and shape.
-  auto description = io::read_weights(*dist::make_self_communicator(), order.weights, table, {});
+  auto description = io::read_weights(*distributed::make_self_communicator(), order.weights, table, {});
   const io::Hdf5File source(order.weights, io::Hdf5Access::read);
   if (order.config.tie_embeddings) description.ties = io::tied_head(table);
   io::WeightsStream stream(order.out, table, description);

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // architectures.cpp: the table of networks, and the model that a shape names.
+#include "src/model/architectures.hpp"
 #include <kozero/core/error.hpp>
 #include <kozero/core/precision.hpp>
-#include "src/model/architectures.hpp"
 #include "src/model/linear_demo.hpp"
 
 namespace kozero::model {

@@ -118,10 +118,10 @@ class Decoder : public Model<Scalar> {
 
   DecoderParts<Scalar> parts_;
   std::int64_t micro_batch_ = 0;
-  std::vector<Matrix<Scalar>> states_;  // 2L + 1 residual states (N, C); groups share the memory of inner states
-  std::size_t group_ = 1;               // blocks whose activations are in memory at once: all L, or Recompute's N
+  std::vector<Matrix<Scalar>> states_;      // 2L + 1 residual states (N, C); groups share the memory of inner states
+  std::size_t group_ = 1;                   // blocks whose activations are in memory at once: all L, or Recompute's N
   std::vector<Vector<const Scalar>> held_;  // weights per unit of blocks; null if not held
-  Matrix<Scalar> dstate_;               // (N, C), gradient of the current residual state
+  Matrix<Scalar> dstate_;                   // (N, C), gradient of the current residual state
   Vector<std::byte> scratch_;
   std::int64_t cached_rows_ = 0;
   std::int64_t cached_sequences_ = 0;

@@ -52,8 +52,8 @@ class LinearDemo : public Model<Scalar> {
   MatrixRef weight_;
   VectorRef bias_;
   Projection<Scalar> projection_;
-  Staging<Scalar> teacher_;           // W*, b* at their offsets in the unit
-  Vector<Scalar> negated_teacher_;    // the same negated, on the device
+  Staging<Scalar> teacher_;            // W*, b* at their offsets in the unit
+  Vector<Scalar> negated_teacher_;     // the same negated, on the device
   Staging<std::uint64_t> sample_ids_;  // (B)
   Staging<Scalar> drawn_;              // (B, dim)
   Matrix<Scalar> x_;                   // (B, dim)

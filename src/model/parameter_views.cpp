@@ -29,7 +29,7 @@ Parameter undecayed_vector(const std::string& name, std::int64_t extent, Initial
 }  // namespace
 
 MatrixRef add_matrix(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
-                       float deviation) {
+                     float deviation) {
   const int row = table.add(matrix_row(name, rows, columns, deviation));
   return MatrixRef{table.row(row).offset, rows, columns};
 }
@@ -54,14 +54,14 @@ std::vector<VocabularyBlock> add_vocabulary(ParameterTable& table, const std::st
 }
 
 MatrixRef add_lookup_table(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
-                             float deviation) {
+                           float deviation) {
   Parameter parameter = matrix_row(name, rows, columns, deviation);
   parameter.overwritten = false;
   return MatrixRef{table.row(table.add(std::move(parameter))).offset, rows, columns};
 }
 
-MatrixRef add_matrix_below(ParameterTable& table, const MatrixRef& above, const std::string& name,
-                             std::int64_t rows, float deviation) {
+MatrixRef add_matrix_below(ParameterTable& table, const MatrixRef& above, const std::string& name, std::int64_t rows,
+                           float deviation) {
   table.add_joined(matrix_row(name, rows, above.columns, deviation));
   return MatrixRef{above.offset, above.rows + rows, above.columns};
 }
@@ -71,7 +71,7 @@ VectorRef add_vector(ParameterTable& table, const std::string& name, std::int64_
 }
 
 VectorRef add_vector_behind(ParameterTable& table, const VectorRef& before, const std::string& name,
-                              std::int64_t extent, Initial initial) {
+                            std::int64_t extent, Initial initial) {
   table.add_joined(undecayed_vector(name, extent, initial));
   return VectorRef{before.offset, before.extent + extent};
 }

@@ -58,19 +58,19 @@ void Projection<Scalar>::forward_gelu(const Device& space, Matrix<Scalar> y, Mat
 
 template <class Scalar>
 void Projection<Scalar>::backward_input(const Device& space, Matrix<Scalar> dx, Matrix<const Scalar> dy,
-                                  Vector<const Scalar> weights) const {
+                                        Vector<const Scalar> weights) const {
   kernels::matmul(space, dx, Op::none, dy, backwards(), weight_.in(weights), false);
 }
 
 template <class Scalar>
 void Projection<Scalar>::backward_input_of_gelu(const Device& space, Matrix<Scalar> dhidden, Matrix<const Scalar> dy,
-                                          Matrix<const Scalar> hidden, Vector<const Scalar> weights) const {
+                                                Matrix<const Scalar> hidden, Vector<const Scalar> weights) const {
   kernels::matmul_gelu_gradient<Device, Scalar>(space, dhidden, dy, backwards(), weight_.in(weights), hidden);
 }
 
 template <class Scalar>
 void Projection<Scalar>::backward_weights(const Device& space, const UnitGradient& gradient, Matrix<const Scalar> dy,
-                                    Matrix<const Scalar> x, Vector<float> workspace) const {
+                                          Matrix<const Scalar> x, Vector<float> workspace) const {
   const auto dweight = weight_.in(gradient.values);
   const bool outputs_first = orientation_ == Orientation::output_input;
   const Matrix<const Scalar> a = outputs_first ? dy : x;

@@ -8,7 +8,7 @@
 
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/device.hpp>
-#include <kozero/dist/make_communicator.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/settings.hpp>
 #include <kozero/zero/gathered_units.hpp>
@@ -103,7 +103,7 @@ BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& tabl
 
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks) {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
-  const auto mesh = dist::make_planned_mesh(backend, num_ranks, settings.ranks_a_group, ledger, settings.comm);
+  const auto mesh = distributed::make_planned_mesh(backend, num_ranks, settings.ranks_a_group, ledger, settings.comm);
   const auto engine = train::make_engine(settings, mesh.mesh(), ledger);
   MemoryPlan plan;
   plan.on_gpus = settings.on_gpus;
@@ -124,7 +124,9 @@ double model_state_bytes(Precision precision, int stage, std::int64_t num_parame
   const auto all = static_cast<double>(num_parameters);
   const double share = all / ranks;
   const zero::PlacementRow row = zero::placement_row(stage);
-  const auto held = [&](dist::Placement placement) { return placement == dist::Placement::sharded ? share : all; };
+  const auto held = [&](distributed::Placement placement) {
+    return placement == distributed::Placement::sharded ? share : all;
+  };
   const ParameterBytes bytes = parameter_bytes(precision);
   return static_cast<double>(bytes.stored) * held(row.parameters) + 4.0 * held(row.gradients) +
          static_cast<double>(8 + bytes.master) * held(row.optimizer);

@@ -206,7 +206,7 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   time.streams = tokens * 4.0 * (values + logits) / rates.memory;
 
   const auto parameters = static_cast<double>(plan.num_parameters);
-  const bool sharded = zero::placement_row(settings.zero.stage).optimizer == dist::Placement::sharded;
+  const bool sharded = zero::placement_row(settings.zero.stage).optimizer == distributed::Placement::sharded;
   const double updated = sharded ? parameters / plan.ranks_a_group : parameters;
   const double update_bytes =
       4.0 * 8.0 + (settings.precision == Precision::f32 ? 0.0 : stored);   // including the read for the norm

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/session.hpp>
@@ -84,12 +84,14 @@ void DeckArguments::require_applied(const std::string& command, const std::vecto
   }
 }
 
-io::Deck DeckArguments::read(dist::Communicator& comm) const {
-  io::Deck deck = dist::agreed(comm, [&] { return io::read_deck(path, overrides); });
+io::Deck DeckArguments::read(distributed::Communicator& comm) const {
+  io::Deck deck = distributed::agreed(comm, [&] { return io::read_deck(path, overrides); });
   run::require_same_deck(deck, comm);
   return run::with_initial_model(std::move(deck), comm);
 }
 
-io::Deck DeckArguments::read_for_any_device(dist::Communicator& comm) const { return run::without_device(read(comm)); }
+io::Deck DeckArguments::read_for_any_device(distributed::Communicator& comm) const {
+  return run::without_device(read(comm));
+}
 
 }  // namespace kozero::program

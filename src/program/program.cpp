@@ -14,7 +14,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
-#include <kozero/dist/environment.hpp>
+#include <kozero/distributed/environment.hpp>
 #include <kozero/program/program.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/provenance.hpp>
@@ -89,13 +89,13 @@ void hand_over(char** argv) {
 
 namespace {
 
-using dist::Environment;
+using distributed::Environment;
 
 /// If the arguments are `--version`: prints the program's version, commit and libraries, needing no MPI, and returns
 /// true.
 bool say_version(const Arguments& arguments) {
   if (arguments.empty() || arguments[0] != "--version") return false;
-  if (dist::known_rank() != 0) return true;
+  if (distributed::known_rank() != 0) return true;
   const run::Facts facts = run::program_facts();
   std::cout << "kozero " << facts.front().second << "\n";
   for (const auto& line : run::lines_of({facts.begin() + 1, facts.end()})) std::cout << line << "\n";
@@ -134,7 +134,7 @@ int reported(const Environment& environment, const Error& error) {
 
 /// The exit status of what went wrong before the environment was up.
 int reported_alone(int status, const std::string& what) {
-  report_failure(status, failure_line(dist::known_rank(), status, what));
+  report_failure(status, failure_line(distributed::known_rank(), status, what));
   if (Environment::has_peers()) Environment::abort(status);
   return status;
 }
@@ -197,7 +197,7 @@ int status_of_program(int argc, char** argv, Run run) {
 
 int run_program(int argc, char** argv, Run run) {
   const int status = status_of_program(argc, argv, run);
-  if (status == 0 && dist::known_rank() == 0) tell_exit_status(status);
+  if (status == 0 && distributed::known_rank() == 0) tell_exit_status(status);
   return status;
 }
 

@@ -8,7 +8,7 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
@@ -26,7 +26,7 @@ plan::DeviceAndHost room_of(Session& session) {
 /// The least that any rank has.
 plan::DeviceAndHost least_room(Session& session) {
   plan::DeviceAndHost least = room_of(session);
-  for (const plan::DeviceAndHost& room : dist::from_all_ranks(session.control(), least)) {
+  for (const plan::DeviceAndHost& room : distributed::from_all_ranks(session.control(), least)) {
     least.device = std::min(least.device, room.device);
     least.host = std::min(least.host, room.host);
   }
@@ -121,7 +121,7 @@ int ranks_a_gpu(Session& session) {
   std::string node(HOST_NAME_MAX + 1, '\0');
   static_cast<void>(gethostname(node.data(), node.size()));
   const std::string mine = std::string(node.c_str()) + " " + device_name();
-  const auto all = dist::gather_text(session.control(), mine);
+  const auto all = distributed::gather_text(session.control(), mine);
   return static_cast<int>(std::count(all.begin(), all.end(), mine));
 }
 

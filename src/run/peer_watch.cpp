@@ -65,18 +65,18 @@ struct LifeBoard::Memory {
   std::array<pthread_mutex_t, 1> of_rank;  // as many as the job has ranks
 };
 
-LifeBoard::LifeBoard(dist::Communicator& comm) : rank_(comm.rank()), next_(rank_) {
+LifeBoard::LifeBoard(distributed::Communicator& comm) : rank_(comm.rank()), next_(rank_) {
   const auto ranks = static_cast<std::size_t>(comm.size());
   bytes_ = sizeof(Memory) + ranks * sizeof(pthread_mutex_t);
-  const auto spaces = dist::gather_text(comm, process_space());
+  const auto spaces = distributed::gather_text(comm, process_space());
   const std::string& mine = spaces[static_cast<std::size_t>(rank_)];
   std::size_t first = 0;
   while (spaces[first] != mine) ++first;
   const bool makes_file = static_cast<int>(first) == rank_;
-  const auto files = dist::gather_text(comm, makes_file ? new_file(bytes_) : "");
+  const auto files = distributed::gather_text(comm, makes_file ? new_file(bytes_) : "");
   memory_ = static_cast<Memory*>(mapped(files[first], bytes_));
   if (memory_ != nullptr) hold(memory_->of_rank.data()[rank_]);
-  const auto held = dist::from_all_ranks(comm, static_cast<char>(memory_ != nullptr));
+  const auto held = distributed::from_all_ranks(comm, static_cast<char>(memory_ != nullptr));
   if (makes_file && !files[first].empty()) ::unlink(files[first].c_str());
   if (memory_ == nullptr) return;
   do {

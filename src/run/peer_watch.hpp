@@ -9,7 +9,7 @@
 #include <functional>
 #include <thread>
 
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 
 namespace kozero::run {
 
@@ -22,7 +22,7 @@ class LifeBoard {
  public:
   /// Collective. This thread holds the mutex of this rank from here on. If /dev/shm has no room for a page, the board
   /// is empty and no death is seen.
-  explicit LifeBoard(dist::Communicator& comm);
+  explicit LifeBoard(distributed::Communicator& comm);
   /// This rank leaves the board. In the thread that made it.
   ~LifeBoard();
   LifeBoard(const LifeBoard&) = delete;

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/environment.hpp>
+#include <kozero/distributed/environment.hpp>
 #include <kozero/run/provenance.hpp>
 #include "build_facts.hpp"
 #include "io/deck/check.hpp"
@@ -37,9 +37,9 @@ std::string hosts_of(const std::vector<io::RankProcess>& ranks) {
 }  // namespace
 
 Facts program_facts() {
-  Facts facts = {{"version", build_facts::kVersion},      {"commit", build_facts::kCommit},
-                 {"compiler", build_facts::kCompiler},    {"kokkos", build_facts::kKokkos},
-                 {"mpi", dist::Environment::library()},   {"hdf5", io::hdf5_version()},
+  Facts facts = {{"version", build_facts::kVersion},           {"commit", build_facts::kCommit},
+                 {"compiler", build_facts::kCompiler},         {"kokkos", build_facts::kKokkos},
+                 {"mpi", distributed::Environment::library()}, {"hdf5", io::hdf5_version()},
                  {"products", kernels::product_library()}};
   if (*build_facts::kCuda != '\0') facts.emplace_back("cuda", build_facts::kCuda);
   return facts;

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/run/provenance.hpp>
 #include <kozero/run/stop_signals.hpp>
 #include <kozero/train/run_files.hpp>
@@ -38,10 +38,10 @@ std::string folder_to_continue(const io::Deck& deck) {
   return "";
 }
 
-std::vector<io::RankProcess> processes_of_all_ranks(dist::Communicator& comm) {
+std::vector<io::RankProcess> processes_of_all_ranks(distributed::Communicator& comm) {
   const io::RankProcess mine = io::this_process();
   std::vector<io::RankProcess> processes;
-  for (const auto& text : dist::gather_text(comm, std::to_string(mine.pid) + " " + mine.host)) {
+  for (const auto& text : distributed::gather_text(comm, std::to_string(mine.pid) + " " + mine.host)) {
     std::istringstream words(text);
     words >> processes.emplace_back().pid >> processes.back().host;
   }
@@ -49,8 +49,8 @@ std::vector<io::RankProcess> processes_of_all_ranks(dist::Communicator& comm) {
 }
 
 /// The largest number of a stop signal that any rank noted, 0 without one. Collective.
-int largest_signal(dist::Communicator& comm) {
-  const auto signals = dist::from_all_ranks(comm, stop_signal());
+int largest_signal(distributed::Communicator& comm) {
+  const auto signals = distributed::from_all_ranks(comm, stop_signal());
   return *std::max_element(signals.begin(), signals.end());
 }
 
@@ -82,12 +82,12 @@ RunControl::RunControl(Session& session, io::Log& log, StartedAs started)
   const bool alone = control_.size() == 1;
   set_stop_actions({.rank = control_.rank(),
                     .command = command(""),
-                    .end = alone ? nullptr : static_cast<void (*)(int)>(dist::Environment::abort),
+                    .end = alone ? nullptr : static_cast<void (*)(int)>(distributed::Environment::abort),
                     .unanswered = {}});
   end_at_stop_signal("before the first step");
   processes_ = processes_of_all_ranks(control_);
   std::string folder;
-  dist::agreed(control_, [&] {
+  distributed::agreed(control_, [&] {
     folder = folder_to_continue(deck_);
     if (started_.steal_lock && folder.empty()) {
       throw Error(Failure::deck, "--steal-lock: no folder is continued; it goes with checkpoint.resume");
@@ -126,8 +126,8 @@ void RunControl::enter(const std::string& folder, std::int64_t step) {
     // A rank that a signal ends records that, and must not do so before rank 0 writes that the run is at work. So rank
     // 0 writes while all ranks hold their signals.
     const auto held = hold_stop_signals();
-    dist::agreed(control_, [] {});
-    dist::agreed(control_, [&] {
+    distributed::agreed(control_, [] {});
+    distributed::agreed(control_, [&] {
       if (control_.rank() != 0) return;
       if (!lock_->note().empty()) log_.say("warning      " + lock_->note());
       for (const auto& line : notes_on_run_before_) log_.say("note         " + line);
@@ -151,7 +151,7 @@ void RunControl::watch_peer() {
     shared->lone = false;                                              // the word on the peer is all there is to say
     constexpr int kLost = static_cast<int>(Failure::communication);
     report_failure(kLost, failure_line(rank, kLost, record->name_of(peer) + ": " + why));
-    dist::Environment::abort(kLost);
+    distributed::Environment::abort(kLost);
   });
 }
 
@@ -183,7 +183,7 @@ void RunControl::record_failures() {
   const bool goes_by_path = deck_.checkpoint.resume != "none" && deck_.checkpoint.resume != "auto";
   set_stop_actions({.rank = rank,
                     .command = command(goes_by_path ? "" : "auto"),
-                    .end = control_.size() == 1 ? nullptr : static_cast<void (*)(int)>(dist::Environment::abort),
+                    .end = control_.size() == 1 ? nullptr : static_cast<void (*)(int)>(distributed::Environment::abort),
                     .unanswered = [record = record_, shared = shared_, rank](int signal) {
                       record->write_failure_note(
                           rank, shared->step,
@@ -241,7 +241,7 @@ void RunControl::count_interruption(const std::string& done, int reason) {
   if (stopped_by_signal()) answer_stop_signal();
 }
 
-bool RunControl::signal_on_any_rank(dist::Communicator& comm) {
+bool RunControl::signal_on_any_rank(distributed::Communicator& comm) {
   const int largest = largest_signal(comm);
   reason_ = std::max(reason_, largest);
   if (largest != 0) answer_stop_signal();
@@ -267,11 +267,11 @@ void RunControl::write(io::MetricsFile& metrics, const io::StepMetrics& row) {
 }
 
 bool RunControl::lost_metrics() {
-  return dist::from_first_rank(control_, [&] { return std::string(metrics_lost_ ? "lost" : ""); }) == "lost";
+  return distributed::from_first_rank(control_, [&] { return std::string(metrics_lost_ ? "lost" : ""); }) == "lost";
 }
 
 void RunControl::require_outputs(const std::string& saved) {
-  dist::agreed(control_, [&] {
+  distributed::agreed(control_, [&] {
     if (control_.rank() != 0) return;
     looked_ = {};
     look_at_folder();
@@ -321,7 +321,7 @@ void RunControl::fail(const Error& error) {
   shared_->lone = lone && control_.size() > 1;
   log_.status("");
   report_failure(status, failure_line(control_.rank(), status, error.what()));
-  if (lone && control_.size() > 1) dist::Environment::abort(status);
+  if (lone && control_.size() > 1) distributed::Environment::abort(status);
 }
 
 }  // namespace kozero::run

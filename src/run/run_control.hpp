@@ -69,7 +69,7 @@ class RunControl {
   [[nodiscard]] int reason() const { return reason_; }
   [[nodiscard]] bool stopped_by_signal() const { return reason_ > 0 && reason_ <= stop_reason::kLastSignal; }
   /// A signal was noted on any rank. Collective over `comm`: between the batches of an evaluation.
-  bool signal_on_any_rank(dist::Communicator& comm);
+  bool signal_on_any_rank(distributed::Communicator& comm);
 
   /// Rank 0: writes the row. A failure is a warning, once an outage, and under checkpoint.on_error = "stop" a reason to
   /// stop.
@@ -102,7 +102,7 @@ class RunControl {
 
   Session& session_;
   const io::Deck& deck_;
-  dist::Communicator& control_;
+  distributed::Communicator& control_;
   io::Log& log_;
   StartedAs started_;
   std::unique_ptr<io::RunLock> lock_;             // rank 0's

@@ -31,21 +31,21 @@ struct Banner {
   const io::Deck& deck;
   const train::Settings& settings;
   const plan::MemoryPlan& plan;
-  const dist::Communicator& comm;
+  const distributed::Communicator& comm;
   const train::Runtime& runtime;
   const ParameterTable& parameters;
   const std::string& data;
   const std::string& folder;
 };
 
-const char* name_of(dist::Placement placement) {
+const char* name_of(distributed::Placement placement) {
   switch (placement) {
-    case dist::Placement::replicated:
+    case distributed::Placement::replicated:
       return "replicated";
-    case dist::Placement::sharded:
-    case dist::Placement::in_last_group:
+    case distributed::Placement::sharded:
+    case distributed::Placement::in_last_group:
       return "sharded";
-    case dist::Placement::partial:
+    case distributed::Placement::partial:
       return "partial";
   }
   return "";
@@ -166,8 +166,7 @@ std::vector<std::string> lines_of(const Banner& banner) {
       memory_line(banner)};
   if (const std::string line = defaults_line(banner); !line.empty()) lines.push_back(line);
   if (!kHostIsDevice) {
-    lines.push_back(
-        "note         the GPU code has been run by emulation, never on a GPU; run tests/gpu.sh A first");
+    lines.push_back("note         the GPU code has been run by emulation, never on a GPU; run tests/gpu.sh A first");
   }
   if (banner.comm.size() == 1 && deck.run.ranks > 1) {
     lines.push_back(fmt::format(
@@ -300,7 +299,7 @@ std::optional<double> RunLog::evaluate_after(std::int64_t step) {
 void RunLog::end_steps() { summary_.median_tokens_per_s = median(tokens_per_s_.values()); }
 
 void RunLog::say_memory() {
-  const auto peaks = dist::from_all_ranks(start_.control_comm(), start_.memory_use().taken(start_.session()));
+  const auto peaks = distributed::from_all_ranks(start_.control_comm(), start_.memory_use().taken(start_.session()));
   summary_.peak_memory = *std::max_element(peaks.begin(), peaks.end());
   const std::int64_t allocated =
       on_ranks_.ledger().total() - (kHostIsDevice ? 0 : on_ranks_.ledger().bytes(Memory::staging));

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/run/start_checks.hpp>
 #include <kozero/run/weights_source.hpp>
 #include <kozero/train/checkpoint.hpp>
@@ -32,11 +32,11 @@ RunStart::RunStart(Session& session, const StartedAs& started)
       log_(session.is_first_rank() ? io::Log::on_standard_output() : io::Log()),
       run_(session, log_, started),
       provenance_(run_.provenance()) {
-  const auto vocab = dist::agreed(control_, [&] { return train::vocab_of(deck_); });
-  const auto seq = dist::agreed(control_, [&] { return train::model_config(deck_, vocab).seq; });
+  const auto vocab = distributed::agreed(control_, [&] { return train::vocab_of(deck_); });
+  const auto seq = distributed::agreed(control_, [&] { return train::model_config(deck_, vocab).seq; });
   notes_ = check_before_data(session, vocab);
   data_ = train::open_data(deck_, seq, control_);
-  settings_ = dist::agreed(control_, [&] {
+  settings_ = distributed::agreed(control_, [&] {
     train::require_whole_sample(data_, deck_, seq);
     train::require_validation_data(deck_, data_);
     return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples());
@@ -54,15 +54,15 @@ RunStart::RunStart(Session& session, const StartedAs& started)
     create_folder();
     if (deck_.zero.offload_dir.empty()) settings_.offload.folder = folder_;
   });
-  small_files_ = dist::agreed(control_, [&] { return texts_of_small_files(); });
+  small_files_ = distributed::agreed(control_, [&] { return texts_of_small_files(); });
   held_ = std::make_shared<io::HeldFolder>(folder_, run_.lock());
 }
 
 void RunStart::create_folder() {
-  folder_ =
-      dist::agreed(control_, [&] { return control_.rank() == 0 ? run_.make_folder(resume_.folder) : resume_.folder; });
+  folder_ = distributed::agreed(
+      control_, [&] { return control_.rank() == 0 ? run_.make_folder(resume_.folder) : resume_.folder; });
   folder_ = control_.broadcast_control(folder_);
-  dist::agreed(control_, [&] {
+  distributed::agreed(control_, [&] {
     if (control_.rank() != 0) return;
     run_.lock()->require();
     if (!resume_.folder.empty() && resume_.source.empty()) kept_ = set_aside_run_before();
@@ -194,7 +194,7 @@ void RunStart::fill_state() {
 }
 
 std::optional<io::MetricsFile> RunStart::open_metrics() {
-  return dist::agreed(control_, [&]() -> std::optional<io::MetricsFile> {
+  return distributed::agreed(control_, [&]() -> std::optional<io::MetricsFile> {
     if (control_.rank() != 0) return std::nullopt;
     run_.lock()->require();
     if (resume_.folder.empty()) return io::MetricsFile(path_of(kMetricsFile));

@@ -35,7 +35,7 @@ class RunStart {
 
   [[nodiscard]] Session& session() const { return session_; }
   [[nodiscard]] const io::Deck& deck() const { return deck_; }
-  [[nodiscard]] dist::Communicator& control_comm() const { return control_; }
+  [[nodiscard]] distributed::Communicator& control_comm() const { return control_; }
   [[nodiscard]] io::Log& log() { return log_; }
   [[nodiscard]] RunControl& control() { return run_; }
   [[nodiscard]] const train::DataSet& data() const { return data_; }
@@ -85,7 +85,7 @@ class RunStart {
   MemoryUse memory_use_;  // first: before anything is taken
   Session& session_;
   const io::Deck& deck_;
-  dist::Communicator& control_;
+  distributed::Communicator& control_;
   std::vector<std::string> notes_;
   std::string folder_;
   io::Log log_;

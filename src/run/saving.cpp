@@ -6,7 +6,7 @@
 #include <thread>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "src/run/saving.hpp"
@@ -20,19 +20,19 @@ std::string failure_text(const train::SaveReport& report) {
 
 /// Where one thread alone may call MPI no heartbeat tells a slow disk from a lost rank: the longer time holds for both.
 /// A save beside the training has no limit of its own: the training waits for it. A synchronous one has.
-std::unique_ptr<dist::Communicator> saver_communicator(Session& session, bool asynchronous) {
+std::unique_ptr<distributed::Communicator> saver_communicator(Session& session, bool asynchronous) {
   const io::Deck& deck = session.deck();
   const double timeout_s = can_save_beside(session.environment())
                                ? deck.comm.timeout_s
                                : std::max(deck.comm.timeout_s, deck.checkpoint.io_timeout_s);
-  return dist::make_control_communicator(
+  return distributed::make_control_communicator(
       session.environment().world(), timeout_s,
-      {.role = dist::Role::saver, .io_timeout_s = asynchronous ? 0.0 : deck.checkpoint.io_timeout_s});
+      {.role = distributed::Role::saver, .io_timeout_s = asynchronous ? 0.0 : deck.checkpoint.io_timeout_s});
 }
 
 }  // namespace
 
-bool can_save_beside(const dist::Environment& environment) {
+bool can_save_beside(const distributed::Environment& environment) {
   return environment.size() == 1 || environment.thread_multiple();
 }
 
@@ -57,7 +57,7 @@ void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std:
     left_out_ = std::move(order);
     return;
   }
-  dist::agreed(control_, [&] { folder_->require(); });
+  distributed::agreed(control_, [&] { folder_->require(); });
   saver_.begin(order);
   stall_s_ += std::chrono::duration<double>(Clock::now() - start).count();
   // Its report is here already; a rank that hangs would not come to an agreement on it.
@@ -105,7 +105,7 @@ void Saving::refuse_hanging(bool stops) const {
   } else {
     std::this_thread::sleep_for(kAbortReachesAll);
   }
-  dist::Environment::abort(kStatus);
+  distributed::Environment::abort(kStatus);
 }
 
 void Saving::conclude(const train::SaveReport& report) {

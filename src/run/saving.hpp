@@ -50,7 +50,7 @@ class Saving {
   void conclude(const train::SaveReport& report);
 
   const io::CheckpointKeys& keys_;
-  dist::Communicator& control_;
+  distributed::Communicator& control_;
   io::Log& log_;
   std::shared_ptr<const io::HeldFolder> folder_;
   train::CheckpointSaver saver_;
@@ -64,6 +64,6 @@ class Saving {
 };
 
 /// Whether a save may run beside the training: any thread may call MPI, or no other rank is there to be called.
-bool can_save_beside(const dist::Environment& environment);
+bool can_save_beside(const distributed::Environment& environment);
 
 }  // namespace kozero::run

@@ -22,47 +22,47 @@ kernels::Products products_of(const io::Deck& deck) {
 
 }  // namespace
 
-Session::Session(const dist::Environment& environment, const Read& read)
+Session::Session(const distributed::Environment& environment, const Read& read)
     : environment_(environment), ranks_(environment.world()) {
   require_one_world(environment);
   {
-    const auto comm = dist::make_control_communicator(environment.world(), io::Deck().comm.timeout_s);
-    dist::agreed(*comm, require_gpu);  // Kokkos would abort
+    const auto comm = distributed::make_control_communicator(environment.world(), io::Deck().comm.timeout_s);
+    distributed::agreed(*comm, require_gpu);  // Kokkos would abort
     require_same_program(*comm);
     deck_ = read(*comm);
     for (const auto& note : deck_.notes) {
       if (is_first_rank()) std::cerr << "note: " << escaped(note) << "\n";
     }
-    dist::agreed(*comm, [&] { require_device(deck_); });
+    distributed::agreed(*comm, [&] { require_device(deck_); });
     require_same_deck(deck_, *comm);
   }
   if (environment.size() > 1) deck_.ranks_a_node = ranks_a_node();
-  dist::Environment::obey_timeout(deck_.comm.timeout_s);
+  distributed::Environment::obey_timeout(deck_.comm.timeout_s);
   runtime_.emplace(deck_.run.threads, environment);
-  control_ = dist::make_control_communicator(environment.world(), deck_.comm.timeout_s);
+  control_ = distributed::make_control_communicator(environment.world(), deck_.comm.timeout_s);
   kernels::choose_products(products_of(deck_));
   kernels::choose_attention(deck_.run.deterministic ? kernels::Attention::repeating : kernels::Attention::fastest);
   tuning_ = train::apply_tuning(deck_, *control_);
 }
 
-Session::Session(const Session& all, const dist::FirstRanks& ranks, std::string backend)
+Session::Session(const Session& all, const distributed::FirstRanks& ranks, std::string backend)
     : environment_(all.environment_),
       ranks_(ranks.handle()),
       deck_(all.deck_),
-      control_(dist::make_control_communicator(ranks_, deck_.comm.timeout_s)),
+      control_(distributed::make_control_communicator(ranks_, deck_.comm.timeout_s)),
       tuning_(all.tuning_),
       backend_(std::move(backend)) {}
 
 const std::string& Session::backend() {
-  if (backend_.empty()) backend_ = dist::backend_of(deck_.comm.backend, ranks_, options());
+  if (backend_.empty()) backend_ = distributed::backend_of(deck_.comm.backend, ranks_, options());
   return backend_;
 }
 
 int Session::ranks_a_node() const {
-  const int ranks = dist::ranks_a_node(ranks_, options());
+  const int ranks = distributed::ranks_a_node(ranks_, options());
   if (ranks > 0) return ranks;
-  const auto comm = dist::make_control_communicator(ranks_, deck_.comm.timeout_s);
-  if (dist::broadcast_value(*comm, environment_.local_ranks()) == comm->size()) return comm->size();
+  const auto comm = distributed::make_control_communicator(ranks_, deck_.comm.timeout_s);
+  if (distributed::broadcast_value(*comm, environment_.local_ranks()) == comm->size()) return comm->size();
   if (deck_.zero.shard_group != "node") return 0;
   throw Error(Failure::deck,
               "zero.shard_group = \"node\": the nodes have different numbers of ranks, or these are not numbered node "
@@ -70,16 +70,16 @@ int Session::ranks_a_node() const {
               Error::Seen::by_all_ranks);
 }
 
-dist::CommunicatorOptions Session::options() const { return train::communicator_options(deck_); }
+distributed::CommunicatorOptions Session::options() const { return train::communicator_options(deck_); }
 
 plan::MemoryPlan Session::plan_of(train::Settings settings) {
   settings.comm.ranks_per_node = deck_.ranks_a_node;
   const std::string& name = backend();
-  return dist::agreed(*control_, [&] { return plan::memory_plan(settings, name, control_->size()); });
+  return distributed::agreed(*control_, [&] { return plan::memory_plan(settings, name, control_->size()); });
 }
 
-dist::MeshCommunicators Session::connect(const train::Settings& settings, MemoryLedger& ledger) {
-  return dist::make_mesh(backend(), ranks_, settings.ranks_a_group, ledger, options());
+distributed::MeshCommunicators Session::connect(const train::Settings& settings, MemoryLedger& ledger) {
+  return distributed::make_mesh(backend(), ranks_, settings.ranks_a_group, ledger, options());
 }
 
 }  // namespace kozero::run

@@ -10,7 +10,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/make_communicator.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
@@ -32,15 +32,17 @@ namespace fs = std::filesystem;
 const char* environment_variable(const char* name) { return std::getenv(name); }
 
 /// Throws `refusal`(rank 0's text) where this rank's text is another.
-void require_rank_0s(dist::Communicator& comm, const std::string& mine,
+void require_rank_0s(distributed::Communicator& comm, const std::string& mine,
                      const std::function<std::string(const std::string& first)>& refusal) {
   const std::string first = comm.broadcast_control(mine);
-  dist::agreed(comm, [&] {
+  distributed::agreed(comm, [&] {
     if (first != mine) throw Error(Failure::deck, refusal(first));
   });
 }
 
-std::string ranks_0_and_mine(const dist::Communicator& comm) { return "ranks 0 and " + std::to_string(comm.rank()); }
+std::string ranks_0_and_mine(const distributed::Communicator& comm) {
+  return "ranks 0 and " + std::to_string(comm.rank());
+}
 
 /// Where the run's folder is, or will be made.
 void require_writable_paths(const io::Deck& deck) {
@@ -61,7 +63,7 @@ void require_writable_paths(const io::Deck& deck) {
 /// What the run's first save takes: a checkpoint, or the weights file at its end.
 std::int64_t bytes_of_save(const io::Deck& deck, std::int64_t vocab) {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
-  const auto comm = dist::make_planned_communicator("self", 0, 1, ledger);
+  const auto comm = distributed::make_planned_communicator("self", 0, 1, ledger);
   train::Settings settings = train::settings_of(deck, 1, vocab, 0);
   settings.staged = false;
   const auto engine = train::make_engine(settings, *comm, ledger);
@@ -85,8 +87,8 @@ std::string require_disk(const io::Deck& deck, std::int64_t vocab) {
 
 }  // namespace
 
-void require_one_world(const dist::Environment& environment) {
-  const std::string others = environment.size() > 1 ? "" : dist::launcher_world_size(environment_variable);
+void require_one_world(const distributed::Environment& environment) {
+  const std::string others = environment.size() > 1 ? "" : distributed::launcher_world_size(environment_variable);
   if (others.empty()) return;
   const std::string name = others.substr(0, others.find(' '));
   throw Error(Failure::deck,
@@ -96,18 +98,18 @@ void require_one_world(const dist::Environment& environment) {
               Error::Seen::by_all_ranks);
 }
 
-void require_same_program(dist::Communicator& comm) {
+void require_same_program(distributed::Communicator& comm) {
   if (comm.size() == 1) return;
   constexpr std::int64_t kMost = std::int64_t{8} << 30;
   const std::string mine =
-      dist::agreed(comm, [&] { return io::xxh3_128(io::read_whole_file("/proc/self/exe", kMost)); });
+      distributed::agreed(comm, [&] { return io::xxh3_128(io::read_whole_file("/proc/self/exe", kMost)); });
   require_rank_0s(comm, mine, [&](const std::string& first) {
     return fmt::format("{} run different programs (XXH3-128 {}... and {}...): start the same build on all nodes",
                        ranks_0_and_mine(comm), first.substr(0, 8), mine.substr(0, 8));
   });
 }
 
-void require_same_deck(const io::Deck& deck, dist::Communicator& comm) {
+void require_same_deck(const io::Deck& deck, distributed::Communicator& comm) {
   io::Deck here = deck;
   here.run.device = device_of_this_program();  // auto may have come out differently on another node
   const std::string mine = io::fingerprint(here);
@@ -117,7 +119,7 @@ void require_same_deck(const io::Deck& deck, dist::Communicator& comm) {
   });
 }
 
-void require_same_tokenizer(const io::Tokenizer& tokenizer, dist::Communicator& comm) {
+void require_same_tokenizer(const io::Tokenizer& tokenizer, distributed::Communicator& comm) {
   const std::string mine = comm.size() == 1 ? "" : train::identity_of(&tokenizer);
   require_rank_0s(comm, mine, [&](const std::string& first) {
     return fmt::format("{} read different tokenizers, {} and {}: give every rank the same file", ranks_0_and_mine(comm),
@@ -179,17 +181,17 @@ std::vector<std::string> notes_on_sums(const train::Settings& settings, const io
 }  // namespace
 
 std::vector<std::string> check_before_data(Session& session, std::int64_t vocab) {
-  dist::Communicator& comm = session.control();
+  distributed::Communicator& comm = session.control();
   const io::Deck& deck = session.deck();
-  dist::agreed(comm, [&] {
+  distributed::agreed(comm, [&] {
     if (comm.rank() == 0) require_writable_paths(deck);
   });
-  auto settings = dist::agreed(comm, [&] { return train::settings_of(deck, comm.size(), vocab, 0); });
+  auto settings = distributed::agreed(comm, [&] { return train::settings_of(deck, comm.size(), vocab, 0); });
   settings.staged = settings.staged && can_save_beside(session.environment());
   const plan::MemoryPlan plan = require_room(session, settings, vocab);
   if (const std::int64_t files = plan.of(Memory::disk); files > 0) {
     const std::string& folder = settings.offload.folder;
-    dist::agreed(comm, [&] {
+    distributed::agreed(comm, [&] {
       const bool saves_there = io::nearest_folder(deck.run.dir) == io::nearest_folder(folder);
       const int ranks_here = std::clamp(session.environment().local_ranks(), 1, comm.size());
       DiskMemory::require(folder, files * ranks_here + (saves_there ? bytes_of_save(deck, vocab) : 0));
@@ -198,16 +200,16 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
   std::vector<std::string> notes =
       notes_on_sums(settings, deck, comm.size(), session.environment().local_ranks() == comm.size());
   const std::string full =
-      dist::agreed(comm, [&] { return comm.rank() == 0 ? require_disk(deck, vocab) : std::string(); });
+      distributed::agreed(comm, [&] { return comm.rank() == 0 ? require_disk(deck, vocab) : std::string(); });
   if (!full.empty()) notes.push_back("warning      " + full);
-  const int tasks = comm.size() == 1 ? dist::unused_slurm_tasks(environment_variable) : 0;
+  const int tasks = comm.size() == 1 ? distributed::unused_slurm_tasks(environment_variable) : 0;
   if (tasks > 0) {
     notes.push_back(
         fmt::format("note         SLURM_NTASKS = {0}, but this process runs alone; start it with srun or "
                     "mpiexec -n {0} to use them",
                     tasks));
   }
-  const auto crowded = dist::gather_text(comm, session.runtime().crowding());
+  const auto crowded = distributed::gather_text(comm, session.runtime().crowding());
   const auto first =
       std::find_if(crowded.begin(), crowded.end(), [](const std::string& text) { return !text.empty(); });
   if (first != crowded.end()) notes.push_back(fmt::format("note         rank {}: {}", first - crowded.begin(), *first));

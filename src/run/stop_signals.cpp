@@ -19,7 +19,7 @@
 #include <utility>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/environment.hpp>
+#include <kozero/distributed/environment.hpp>
 #include <kozero/run/stop_signals.hpp>
 #include "io/deck/deck.hpp"
 
@@ -188,7 +188,7 @@ void restore_ignored_signals() {
 void await_stop_signals(const std::vector<std::string>& arguments) {
   if (arguments.empty() || !trains(arguments[0].c_str())) return;
   Signals& mine = signals();
-  mine.actions.rank = dist::known_rank();
+  mine.actions.rank = distributed::known_rank();
   sigemptyset(&mine.killing);
   const sigset_t default_signals = set_of(io::RunKeys().stop_signals);
   mine.arrivals = ::signalfd(-1, &default_signals, SFD_CLOEXEC | SFD_NONBLOCK);

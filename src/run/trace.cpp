@@ -9,7 +9,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/run/trace.hpp>
 #include "io/posix/file.hpp"
 
@@ -56,7 +56,8 @@ std::string element_difference(const std::string& tensor, const std::vector<floa
   return "";
 }
 
-std::vector<float> whole_tensor(const ParameterTable& table, int tensor, const dist::DistributedArray<float>& master) {
+std::vector<float> whole_tensor(const ParameterTable& table, int tensor,
+                                const distributed::DistributedArray<float>& master) {
   std::vector<float> all;
   for (const Parameter& row : table.rows_of_tensor(tensor)) {
     const UnitRange& shard = master.layout().shard(row.unit);
@@ -67,7 +68,7 @@ std::vector<float> whole_tensor(const ParameterTable& table, int tensor, const d
                                                               slice(master.shard(row.unit), part.begin, part.extent));
       mine.assign(reinterpret_cast<const char*>(values.data()), values.extent(0) * sizeof(float));
     }
-    for (const std::string& bytes : dist::gather_text(master.comm(), mine)) {
+    for (const std::string& bytes : distributed::gather_text(master.comm(), mine)) {
       if (master.comm().rank() != 0 || bytes.empty()) continue;
       all.resize(all.size() + bytes.size() / sizeof(float));
       std::memcpy(all.data() + all.size() - bytes.size() / sizeof(float), bytes.data(), bytes.size());

@@ -10,7 +10,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/run/train.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/run_files.hpp>
@@ -161,7 +161,7 @@ void TrainingRun::save_before_interruption(const train::StepResult& interrupted)
   if (deck_.checkpoint.every == 0 || run_log_.step() == 0 || run_.reason() == stop_reason::kFolderLost) return;
   saving_.finish();  // of this step, perhaps
   const std::string checkpoint = io::checkpoint_folder(start_.folder(), run_log_.step());
-  const std::string there = dist::from_first_rank(
+  const std::string there = distributed::from_first_rank(
       start_.control_comm(), [&] { return std::string(io::is_folder(checkpoint) ? "there" : ""); });
   is_saved_already_ = there == "there";
   if (is_saved_already_) return;
@@ -204,8 +204,8 @@ void TrainingRun::save_weights() {
   const Phase phase("saving weights");
   const io::WeightsDescription description{train::model_json(settings_.model), run_log_.step(), run_log_.tokens(),
                                            train::ties_of(engine_)};
-  const auto comm = dist::make_control_communicator(start_.session().environment().world(), deck_.comm.timeout_s,
-                                                    {.io_timeout_s = deck_.checkpoint.io_timeout_s});
+  const auto comm = distributed::make_control_communicator(start_.session().environment().world(), deck_.comm.timeout_s,
+                                                           {.io_timeout_s = deck_.checkpoint.io_timeout_s});
   train::save_weights(*start_.held_folder(), engine_, *comm, description);
 }
 

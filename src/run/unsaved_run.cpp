@@ -14,7 +14,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/unsaved_run.hpp>
 #include <kozero/run/weights_source.hpp>
@@ -39,10 +39,10 @@ io::Deck without_saving(io::Deck deck) {
 
 }  // namespace
 
-train::DataSet open_data_of(const io::Deck& deck, dist::Communicator& comm) {
-  const auto seq = dist::agreed(comm, [&] { return train::model_config(deck, train::vocab_of(deck)).seq; });
+train::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm) {
+  const auto seq = distributed::agreed(comm, [&] { return train::model_config(deck, train::vocab_of(deck)).seq; });
   train::DataSet data = train::open_data(deck, seq, comm);
-  dist::agreed(comm, [&] { train::require_whole_sample(data, deck, seq); });
+  distributed::agreed(comm, [&] { train::require_whole_sample(data, deck, seq); });
   return data;
 }
 
@@ -58,18 +58,18 @@ std::vector<HashedTensor> state_hashes(train::Engine& engine) {
       zero::add_tensor_hashes(engine.parameters(), shard.unit, shard.begin, shard.values, of_group);
     }
   }
-  const auto all = dist::from_all_ranks(engine.comm(), mine);
+  const auto all = distributed::from_all_ranks(engine.comm(), mine);
   for (std::size_t i = 0; i < all.size(); ++i) state[i % mine.size()].hash += all[i];
   return state;
 }
 
 UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& data,
                        const std::optional<io::FoundCheckpoint>& start)
-    : settings_(dist::agreed(session.control(),
-                             [&] {
-                               return train::settings_of(without_saving(deck), session.control().size(), data.vocab,
-                                                         data.train->num_samples());
-                             })),
+    : settings_(distributed::agreed(session.control(),
+                                    [&] {
+                                      return train::settings_of(without_saving(deck), session.control().size(),
+                                                                data.vocab, data.train->num_samples());
+                                    })),
       on_ranks_(session, settings_, data.vocab) {
   if (start) {
     train::load_state(start->folder + "/" + io::kStateFile, engine(), session.control());
@@ -106,12 +106,13 @@ nlohmann::json rows_of(const std::string& path) {
 }
 
 /// As rank 0 reads them. Collective.
-std::map<std::int64_t, Logged> logged_steps(const std::string& path, dist::Communicator& comm) {
+std::map<std::int64_t, Logged> logged_steps(const std::string& path, distributed::Communicator& comm) {
   const auto number = [](const nlohmann::json& value) {
     return value.is_null() ? std::nullopt : std::optional(value.get<double>());
   };
   std::map<std::int64_t, Logged> steps;
-  for (const auto& row : nlohmann::json::parse(dist::from_first_rank(comm, [&] { return rows_of(path).dump(); }))) {
+  for (const auto& row :
+       nlohmann::json::parse(distributed::from_first_rank(comm, [&] { return rows_of(path).dump(); }))) {
     steps[row[0].get<std::int64_t>()] = {number(row[1]), number(row[2])};
   }
   return steps;
@@ -143,8 +144,9 @@ std::int64_t step_of(const std::string& folder) {
 }
 
 /// Newest first, with their steps, as rank 0 sees them.
-std::vector<std::pair<std::int64_t, std::string>> checkpoints_of(const std::string& run, dist::Communicator& comm) {
-  const auto mine = dist::agreed(comm, [&] {
+std::vector<std::pair<std::int64_t, std::string>> checkpoints_of(const std::string& run,
+                                                                 distributed::Communicator& comm) {
+  const auto mine = distributed::agreed(comm, [&] {
     nlohmann::json all = nlohmann::json::array();
     if (comm.rank() != 0) return all.dump();
     for (const auto& folder : io::checkpoints_in(run)) all.push_back({step_of(folder), folder});
@@ -183,11 +185,12 @@ std::string bound_to_rank_count(const std::string& run, const io::Deck& deck) {
 }
 
 /// Collective. Throws Error(deck), seen by all ranks.
-void require_rank_count(const std::string& run, const io::Deck& deck, std::int64_t step, dist::Communicator& comm) {
-  const auto ranks = dist::broadcast_value(
-      comm, dist::agreed(comm, [&] { return comm.rank() == 0 ? ranks_of(run, deck) : std::int64_t{0}; }));
+void require_rank_count(const std::string& run, const io::Deck& deck, std::int64_t step,
+                        distributed::Communicator& comm) {
+  const auto ranks = distributed::broadcast_value(
+      comm, distributed::agreed(comm, [&] { return comm.rank() == 0 ? ranks_of(run, deck) : std::int64_t{0}; }));
   if (ranks == 0 || ranks == comm.size()) return;
-  const std::string reason = dist::from_first_rank(comm, [&] { return bound_to_rank_count(run, deck); });
+  const std::string reason = distributed::from_first_rank(comm, [&] { return bound_to_rank_count(run, deck); });
   if (reason.empty()) return;
   throw Error(Failure::deck,
               fmt::format("{}: it ran on {} {}, not on {}, and {}: ./kozero.sh -n {} verify {} --replay {}", run, ranks,
@@ -197,7 +200,8 @@ void require_rank_count(const std::string& run, const io::Deck& deck, std::int64
 
 /// The newest complete checkpoint of a step that `fits`.
 template <class Fits>
-std::optional<io::FoundCheckpoint> find_checkpoint(const std::string& run, dist::Communicator& comm, const Fits& fits) {
+std::optional<io::FoundCheckpoint> find_checkpoint(const std::string& run, distributed::Communicator& comm,
+                                                   const Fits& fits) {
   for (const auto& [step, folder] : checkpoints_of(run, comm)) {
     if (step < 0 || !fits(step)) continue;
     try {
@@ -239,7 +243,7 @@ class Replay {
   std::string compare_state(UnsavedRun& run);
 
   Session& session_;
-  dist::Communicator& comm_;
+  distributed::Communicator& comm_;
   std::string run_;
   std::int64_t step_;
   std::map<std::int64_t, Logged> logged_;
@@ -309,10 +313,10 @@ std::string Replay::execute() {
 
 std::int64_t ranks_of_run(const std::string& run) { return ranks_of(run, io::read_deck(run + "/" + train::kDeckFile)); }
 
-void replay(const dist::Environment& environment, const std::string& run, const std::vector<std::string>& overrides,
-            std::int64_t step) {
-  Session session(environment, [&](dist::Communicator& comm) {
-    io::Deck deck = dist::agreed(comm, [&] {
+void replay(const distributed::Environment& environment, const std::string& run,
+            const std::vector<std::string>& overrides, std::int64_t step) {
+  Session session(environment, [&](distributed::Communicator& comm) {
+    io::Deck deck = distributed::agreed(comm, [&] {
       const io::Deck given = io::read_deck(run + "/" + train::kDeckFile, overrides);
       return ranks_of(run, given) == comm.size() ? given : on_any_ranks(given, overrides);
     });

@@ -8,7 +8,7 @@
 
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/huggingface/import.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/weights_source.hpp>
@@ -71,20 +71,20 @@ std::string name_of_folder(const std::string& path) { return fs::weakly_canonica
 
 /// A folder that was replaced between two ranks' looks, or differs between their nodes, would be mixed unnoticed.
 void require_same_bytes(const huggingface::FolderWeights& folder, const WeightsSource& source,
-                        dist::Communicator& comm) {
-  const std::string mine = dist::agreed(comm, [&] { return folder.fingerprint(); });
+                        distributed::Communicator& comm) {
+  const std::string mine = distributed::agreed(comm, [&] { return folder.fingerprint(); });
   const bool same = comm.broadcast_control(mine) == mine;
-  dist::agreed(comm, [&] {
+  distributed::agreed(comm, [&] {
     if (!same) io::refuse_other_bytes(comm, source.path);
   });
 }
 
-void load_folder(const WeightsSource& source, train::Engine& engine, dist::Communicator& comm) {
-  const auto folder = dist::agreed(comm, [&] {
+void load_folder(const WeightsSource& source, train::Engine& engine, distributed::Communicator& comm) {
+  const auto folder = distributed::agreed(comm, [&] {
     return std::make_unique<huggingface::FolderWeights>(source.path, engine.config(), engine.parameters());
   });
   require_same_bytes(*folder, source, comm);
-  dist::agreed(comm, [&] {
+  distributed::agreed(comm, [&] {
     for (const auto& shard : train::shards_of(engine.master())) {
       train::HostRanges one({shard});
       folder->read(one.named<float>().front());
@@ -98,9 +98,9 @@ void load_folder(const WeightsSource& source, train::Engine& engine, dist::Commu
 
 }  // namespace
 
-WeightsSource find_weights(const std::string& path, dist::Communicator& comm, train::Which which) {
+WeightsSource find_weights(const std::string& path, distributed::Communicator& comm, train::Which which) {
   const std::string first = comm.broadcast_control(path);
-  WeightsSource source = dist::agreed(comm, [&] {
+  WeightsSource source = distributed::agreed(comm, [&] {
     if (path != first) {
       throw Error(Failure::deck, "ranks 0 and " + std::to_string(comm.rank()) + " were given other weights: " + first +
                                      " and " + path);
@@ -108,7 +108,7 @@ WeightsSource find_weights(const std::string& path, dist::Communicator& comm, tr
     if (comm.rank() != 0) return WeightsSource();
     return train::find_beside_trainer(path, [&] { return found(path, which); });
   });
-  source.kind = dist::broadcast_value(comm, source.kind);
+  source.kind = distributed::broadcast_value(comm, source.kind);
   for (std::string* text :
        {&source.path, &source.model, &source.deck, &source.deck_text, &source.tokenizer, &source.no_tokenizer}) {
     *text = comm.broadcast_control(*text);
@@ -119,9 +119,9 @@ WeightsSource find_weights(const std::string& path, dist::Communicator& comm, tr
 model::Config shape_of(const WeightsSource& source) { return train::config_of(source.model, source.path); }
 
 void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
-                     dist::Communicator& comm) {
+                     distributed::Communicator& comm) {
   if (source.kind != Kind::hugging_face) return;
-  dist::agreed(comm, [&] { huggingface::FolderWeights(source.path, config, table); });
+  distributed::agreed(comm, [&] { huggingface::FolderWeights(source.path, config, table); });
 }
 
 io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides) {
@@ -140,7 +140,7 @@ const char* name_of(WeightsSource::Kind kind) {
   return kind == Kind::checkpoint ? "checkpoint" : "weights file";
 }
 
-void load(const std::string& path, WeightsSource& source, train::Engine& engine, dist::Communicator& comm) {
+void load(const std::string& path, WeightsSource& source, train::Engine& engine, distributed::Communicator& comm) {
   if (source.kind == Kind::hugging_face) return load_folder(source, engine, comm);
   train::read_newest(
       comm, path, [&] { return source.path; },
@@ -149,19 +149,20 @@ void load(const std::string& path, WeightsSource& source, train::Engine& engine,
 }
 
 TrainedModel::TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
-                           const dist::Environment& environment, train::Use use)
+                           const distributed::Environment& environment, train::Use use)
     : session_(environment,
-               [&](dist::Communicator& comm) {
+               [&](distributed::Communicator& comm) {
                  source_ = find_weights(path, comm);
-                 return dist::agreed(comm, [&] { return deck_of(source_, overrides); });
+                 return distributed::agreed(comm, [&] { return deck_of(source_, overrides); });
                }),
-      settings_(dist::agreed(session_.control(),
-                             [&] {
-                               train::Settings settings = train::settings_of(session_.deck(), environment.size(), 0, 0);
-                               settings.use = use;
-                               settings.precision = Precision::f32;
-                               return settings;
-                             })),
+      settings_(distributed::agreed(session_.control(),
+                                    [&] {
+                                      train::Settings settings =
+                                          train::settings_of(session_.deck(), environment.size(), 0, 0);
+                                      settings.use = use;
+                                      settings.precision = Precision::f32;
+                                      return settings;
+                                    })),
       on_ranks_(session_, settings_, 0, [&] {
         require_tensors(source_, settings_.model, model::make_model<float>(settings_.model)->parameters(),
                         session_.control());
@@ -242,10 +243,10 @@ void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
 
 }  // namespace
 
-io::Deck with_initial_model(io::Deck deck, dist::Communicator& comm) {
+io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm) {
   if (deck.model.init == train::kRandom) return deck;
   const WeightsSource source = find_weights(deck.model.init, comm);
-  dist::agreed(comm, [&] {
+  distributed::agreed(comm, [&] {
     const model::Config shape = shape_of(source);
     fill_missing_keys(deck, huggingface::imported_deck(shape, "", ""), "model.init");
     io::check_deck(deck);
@@ -255,7 +256,7 @@ io::Deck with_initial_model(io::Deck deck, dist::Communicator& comm) {
   return deck;
 }
 
-std::string begin_weights(const io::Deck& deck, train::Engine& engine, dist::Communicator& control) {
+std::string begin_weights(const io::Deck& deck, train::Engine& engine, distributed::Communicator& control) {
   if (deck.model.init == train::kRandom) {
     engine.initialise(static_cast<std::uint64_t>(deck.run.seed));
     return "";

@@ -10,8 +10,8 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
 #include <kozero/core/parameter_table.hpp>
-#include <kozero/dist/communicator.hpp>
-#include <kozero/dist/wait_clock.hpp>
+#include <kozero/distributed/communicator.hpp>
+#include <kozero/distributed/wait_clock.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/run_files.hpp>
 #include <kozero/train/runtime.hpp>
@@ -190,7 +190,7 @@ std::int64_t save_checkpoint(const std::string& folder, Engine& engine, const io
   return io::write_checkpoint(engine.comm(), folder, engine.parameters(), contents);
 }
 
-std::vector<std::string> load_state(const std::string& file, Engine& engine, dist::Communicator& control) {
+std::vector<std::string> load_state(const std::string& file, Engine& engine, distributed::Communicator& control) {
   std::vector<HostRanges> ranges = {HostRanges(shards_of(engine.master()))};
   std::vector<io::TensorGroup<float>> groups = {{io::kParameterGroup, ranges[0].named<float>()}};
   for (const auto& state : engine.optimizer_states()) {
@@ -222,7 +222,7 @@ std::string library_of_products() {
 
 }  // namespace
 
-std::map<std::string, std::string> exactness_of(const Settings& settings, const dist::Communicator& comm) {
+std::map<std::string, std::string> exactness_of(const Settings& settings, const distributed::Communicator& comm) {
   const bool local = settings.zero.accumulation == zero::Accumulation::local;
   std::map<std::string, std::string> all = {{"train.micro_batch", std::to_string(settings.batch.micro_batch)},
                                             {"train.precision", name_of(settings.precision)},
@@ -365,7 +365,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
-CheckpointSaver::CheckpointSaver(Engine& engine, Staging* staging, std::unique_ptr<dist::Communicator> comm)
+CheckpointSaver::CheckpointSaver(Engine& engine, Staging* staging, std::unique_ptr<distributed::Communicator> comm)
     : engine_(engine), staging_(staging), comm_(std::move(comm)) {}
 
 void CheckpointSaver::begin(const SaveOrder& order) {
@@ -399,7 +399,7 @@ SaveReport CheckpointSaver::write(const SaveOrder& order, const io::CheckpointCo
   SaveReport report{.step = order.record.step, .folder = io::checkpoint_folder(run.folder(), order.record.step)};
   try {
     report.bytes = io::write_checkpoint(*comm_, folder, engine_.parameters(), contents, [&] { run.require(); });
-    dist::agreed(*comm_, [&] {
+    distributed::agreed(*comm_, [&] {
       if (comm_->rank() != 0) return;
       run.require();
       const auto best = order.keep_best ? io::best_checkpoint(run.path()) : std::nullopt;
@@ -414,15 +414,15 @@ SaveReport CheckpointSaver::write(const SaveOrder& order, const io::CheckpointCo
   return report;
 }
 
-std::optional<SaveReport> CheckpointSaver::ended(dist::Communicator& comm) {
+std::optional<SaveReport> CheckpointSaver::ended(distributed::Communicator& comm) {
   if (!under_way()) return std::nullopt;
   const bool busy = report_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
-  const bool writes = busy && !dist::is_waiting(dist::Role::saver);
+  const bool writes = busy && !distributed::is_waiting(distributed::Role::saver);
   struct Report {
     bool busy;
     bool writes;
   };
-  const std::vector<Report> all = dist::from_all_ranks(comm, Report{busy, writes});
+  const std::vector<Report> all = distributed::from_all_ranks(comm, Report{busy, writes});
   bool any_busy = false;
   slow_ranks_.clear();
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -433,11 +433,11 @@ std::optional<SaveReport> CheckpointSaver::ended(dist::Communicator& comm) {
   return report_.get();
 }
 
-std::optional<SaveReport> CheckpointSaver::wait(dist::Communicator& comm, double longest_s) {
+std::optional<SaveReport> CheckpointSaver::wait(distributed::Communicator& comm, double longest_s) {
   if (!under_way()) return std::nullopt;
-  dist::WaitClock clock;
+  distributed::WaitClock clock;
   while (report_.wait_for(kLook) != std::future_status::ready && clock.look(longest_s) < longest_s) {
-    dist::require_live_ranks("a save", clock.look(longest_s));
+    distributed::require_live_ranks("a save", clock.look(longest_s));
   }
   return ended(comm);
 }

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/train/data_check.hpp>
 #include <kozero/train/runtime.hpp>
 #include "io/posix/block_hashes.hpp"
@@ -48,7 +48,7 @@ void step_back() {
 
 }  // namespace
 
-DataCheck::DataCheck(const std::vector<Shards>& groups, dist::Communicator& comm)
+DataCheck::DataCheck(const std::vector<Shards>& groups, distributed::Communicator& comm)
     : groups_(groups), rank_(comm.rank()), num_ranks_(comm.size()) {
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     if (groups_[i] != nullptr && std::find(groups_.begin(), groups_.begin() + static_cast<std::ptrdiff_t>(i),
@@ -56,21 +56,21 @@ DataCheck::DataCheck(const std::vector<Shards>& groups, dist::Communicator& comm
       list_blocks(groups_[i], i == 0);
     }
   }
-  dist::agreed(comm, [&] {
+  distributed::agreed(comm, [&] {
     if (!groups_.empty() && groups_[0] != nullptr) identity_.sampled = sampled_hash_of(groups_[0]);
   });
   const bool differs = comm.broadcast_control(identity_.sampled) != identity_.sampled;
-  dist::agree(comm, differs ? static_cast<int>(Failure::input) : 0,
-              fmt::format("ranks 0 and {} read different training data: give all ranks the same files", rank_));
+  distributed::agree(comm, differs ? static_cast<int>(Failure::input) : 0,
+                     fmt::format("ranks 0 and {} read different training data: give all ranks the same files", rank_));
   if (!identity_.sampled.empty()) identify_by_recorded_hashes(comm);
 }
 
-void DataCheck::identify_by_recorded_hashes(dist::Communicator& comm) {
+void DataCheck::identify_by_recorded_hashes(distributed::Communicator& comm) {
   const std::string mine = recorded_by(groups_[0]);
-  const auto sizes = dist::from_all_ranks(comm, mine.size());
+  const auto sizes = distributed::from_all_ranks(comm, mine.size());
   if (std::find(sizes.begin(), sizes.end(), std::size_t{0}) != sizes.end()) return;
   const std::string first = comm.broadcast_control(mine);
-  dist::agreed(comm, [&] {
+  distributed::agreed(comm, [&] {
     if (first == mine) return;
     const auto at = std::mismatch(first.begin(), first.end(), mine.begin(), mine.end()).first - first.begin();
     const auto& shard = groups_[0]->shards()[static_cast<std::size_t>(at) / kDigits];
@@ -117,15 +117,15 @@ void DataCheck::look(std::chrono::milliseconds at_most) {
   if (reading_.valid() && reading_.wait_for(at_most) == std::future_status::ready) sum_ = reading_.get();
 }
 
-void DataCheck::finish(dist::Communicator& comm) {
-  dist::agreed(comm, [&] {
+void DataCheck::finish(distributed::Communicator& comm) {
+  distributed::agreed(comm, [&] {
     if (!started_) sum_ = read_blocks();
     started_ = true;
     if (reading_.valid()) sum_ = reading_.get();
   });
 }
 
-io::DataIdentity DataCheck::identity(dist::Communicator& comm) {
+io::DataIdentity DataCheck::identity(distributed::Communicator& comm) {
   if (identity_.sampled.empty() || !identity_.whole.empty()) return identity_;
   struct Report {
     std::uint64_t done;
@@ -133,7 +133,7 @@ io::DataIdentity DataCheck::identity(dist::Communicator& comm) {
   };
   std::uint64_t sum = 0;
   bool all_done = true;
-  for (const Report& report : dist::from_all_ranks(comm, Report{done() ? 1U : 0U, sum_})) {
+  for (const Report& report : distributed::from_all_ranks(comm, Report{done() ? 1U : 0U, sum_})) {
     all_done = all_done && report.done == 1;
     sum += report.sum;
   }

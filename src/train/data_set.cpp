@@ -12,7 +12,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/random.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/train/data_set.hpp>
 #include "io/run/run_folder.hpp"
@@ -243,12 +243,12 @@ DataSet token_data(const io::Deck& deck, std::int64_t seq) {
 }
 
 /// Rank 0 makes the tokens, or finds them in the cache; all ranks read them there.
-DataSet text_data(const io::Deck& deck, std::int64_t seq, dist::Communicator& comm) {
+DataSet text_data(const io::Deck& deck, std::int64_t seq, distributed::Communicator& comm) {
   const io::PrepareOrder order{deck.data.text, tokenizer_spec(deck), deck.data.val_fraction, token_cache_of(deck),
                                learned_split(deck)};
   io::PreparedTokens found;  // rank 0's
-  const std::string folder = dist::from_first_rank(comm, [&] {
-    found = io::prepare_in_cache(order, [](const std::string& line) { dist::print_notice(escaped(line)); });
+  const std::string folder = distributed::from_first_rank(comm, [&] {
+    found = io::prepare_in_cache(order, [](const std::string& line) { distributed::print_notice(escaped(line)); });
     return std::filesystem::absolute(found.folder).lexically_normal().string();
   });
   const io::PreparedTokens prepared = io::read_prepared(folder);
@@ -298,8 +298,8 @@ std::string token_cache_of(const io::Deck& deck) {
   return (std::filesystem::path(io::without_trailing_slash(deck.run.dir)).parent_path() / ".tokens").string();
 }
 
-DataSet open_data(const io::Deck& deck, std::int64_t seq, dist::Communicator& comm) {
-  return dist::agreed(comm, [&] {
+DataSet open_data(const io::Deck& deck, std::int64_t seq, distributed::Communicator& comm) {
+  return distributed::agreed(comm, [&] {
     if (!architecture(deck.model.arch).decoder) return linear_data();
     if (deck.data.synthetic) return synthetic_data(deck);
     if (!deck.data.tokens.empty()) return token_data(deck, seq);

@@ -24,7 +24,7 @@ Evaluation evaluate(Engine& engine, const SampleSource& source, std::int64_t max
 
 std::optional<Evaluation> evaluate(Engine& engine, const SampleSource& source, std::int64_t max_samples,
                                    const std::function<bool()>& stops) {
-  dist::Communicator& comm = engine.comm();
+  distributed::Communicator& comm = engine.comm();
   const std::int64_t all = source.num_samples();
   const std::int64_t total = max_samples > 0 ? std::min(max_samples, all) : all;
   const Granules granules(Share{0, total}, engine.loader().micro_batch());
@@ -39,13 +39,13 @@ std::optional<Evaluation> evaluate(Engine& engine, const SampleSource& source, s
     }
     losses.push_back(engine.evaluate(engine.loader().load(source, names)));
   }
-  double loss = sum_over_granules(dist::from_all_ranks(comm, losses), comm.size(), granules.count());
+  double loss = sum_over_granules(distributed::from_all_ranks(comm, losses), comm.size(), granules.count());
   const std::int64_t tail = total == all ? source.tail() : 0;
   if (tail > 0) {
     const bool is_mine = comm.rank() == 0;
     const double of_tail =
         engine.evaluate(is_mine ? engine.loader().load_tail(source) : engine.loader().load(source, {}));
-    loss += dist::broadcast_value(comm, of_tail);
+    loss += distributed::broadcast_value(comm, of_tail);
   }
   const std::int64_t tokens = total * engine.config().seq + tail;
   return Evaluation{loss / static_cast<double>(tokens), tokens};

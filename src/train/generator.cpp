@@ -102,7 +102,7 @@ std::vector<Token> Generator::continued(const std::vector<Token>& prompt, std::i
     const auto logits = logits_after(tokens);
     const double uniform = uniform_of(philox(key, counter_of(static_cast<std::uint64_t>(i))).x[0]);
     const Token mine = pick_token(logits.first(static_cast<std::size_t>(vocab_)), sampling, uniform);
-    tokens.push_back(dist::broadcast_value(engine_.comm(), mine));
+    tokens.push_back(distributed::broadcast_value(engine_.comm(), mine));
   }
   return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
 }
@@ -123,7 +123,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::vector<Token> from_first_rank(dist::Communicator& comm, const std::vector<Token>& tokens) {
+std::vector<Token> from_first_rank(distributed::Communicator& comm, const std::vector<Token>& tokens) {
   std::string bytes(tokens.size() * sizeof(Token), '\0');
   std::memcpy(bytes.data(), tokens.data(), bytes.size());
   bytes = comm.broadcast_control(bytes);

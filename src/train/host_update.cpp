@@ -40,8 +40,8 @@ HostUpdate<Scalar>::HostUpdate(const std::vector<zero::UpdateRange<Scalar>>& ran
     : ranges_(ranges),
       moves_master_(!has_master<Scalar> && offload.parameters != MemorySource::Kind::host),
       moves_stored_(has_master<Scalar> && offload.parameters != MemorySource::Kind::host) {
-  const std::int64_t bytes_an_element = std::int64_t{sizeof(float)} + (moves_master_ ? sizeof(float) : 0) +
-                                        (moves_stored_ ? sizeof(Scalar) : 0);
+  const std::int64_t bytes_an_element =
+      std::int64_t{sizeof(float)} + (moves_master_ ? sizeof(float) : 0) + (moves_stored_ ? sizeof(Scalar) : 0);
   std::vector<UnitRange> flat;
   for (const auto& owned : ranges_) flat.push_back(owned.range);
   parts_ = parts_of(flat, largest_part(offload.bytes, bytes_an_element));

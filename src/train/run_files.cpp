@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/run_files.hpp>
 #include "io/checkpoint/checkpoint.hpp"
@@ -68,7 +68,7 @@ std::string first_of(const fs::path& folder, std::initializer_list<const char*> 
 
 }  // namespace
 
-std::vector<DeviceRange> shards_of(const dist::DistributedArray<float>& master) {
+std::vector<DeviceRange> shards_of(const distributed::DistributedArray<float>& master) {
   std::vector<DeviceRange> shards;
   for (const auto& range : master.layout().shards()) {
     shards.push_back({range.unit, range.begin, master.shard(range.unit)});
@@ -76,11 +76,11 @@ std::vector<DeviceRange> shards_of(const dist::DistributedArray<float>& master) 
   return shards;
 }
 
-std::vector<DeviceRange> owned_shards(const dist::DistributedArray<float>& master) {
+std::vector<DeviceRange> owned_shards(const distributed::DistributedArray<float>& master) {
   return master.mesh().is_first_group() ? shards_of(master) : std::vector<DeviceRange>();
 }
 
-void save_weights(const io::HeldFolder& folder, const Engine& engine, dist::Communicator& comm,
+void save_weights(const io::HeldFolder& folder, const Engine& engine, distributed::Communicator& comm,
                   const io::WeightsDescription& description) {
   HostRanges shards(owned_shards(engine.master()));
   shards.fetch();
@@ -92,7 +92,7 @@ void save_weights(const io::HeldFolder& folder, const Engine& engine, dist::Comm
   }
 }
 
-io::WeightsDescription load_weights(const std::string& path, Engine& engine, dist::Communicator& comm) {
+io::WeightsDescription load_weights(const std::string& path, Engine& engine, distributed::Communicator& comm) {
   HostRanges shards(shards_of(engine.master()));
   const auto description = io::read_weights(comm, path, engine.parameters(), shards.named<float>());
   shards.store();
@@ -163,12 +163,12 @@ std::string checkpoints_of(const std::string& path) noexcept {
   }
 }
 
-void require_removed(dist::Communicator& comm, const std::string& path, const std::string& read, int attempt,
+void require_removed(distributed::Communicator& comm, const std::string& path, const std::string& read, int attempt,
                      const Error& problem) {
   if (!problem.seen_by_all_ranks() && comm.size() > 1) throw problem;
   std::error_code unknown;
   const bool gone = comm.rank() == 0 && !fs::exists(read, unknown) && !unknown;
-  if (!dist::broadcast_value(comm, gone && !path.starts_with(read))) throw problem;
+  if (!distributed::broadcast_value(comm, gone && !path.starts_with(read))) throw problem;
   if (attempt < io::kMostReads) return;
   throw Error(Failure::input,
               fmt::format("{}: {} checkpoints in turn were removed while they were read; its trainer saves and removes "
@@ -182,8 +182,8 @@ namespace {
 using Kind = NamedPath::Kind;
 
 /// Resolved by rank 0 and broadcast.
-NamedPath named_for_resume(const std::string& given, dist::Communicator& comm) {
-  NamedPath named = dist::agreed(comm, [&] {
+NamedPath named_for_resume(const std::string& given, distributed::Communicator& comm) {
+  NamedPath named = distributed::agreed(comm, [&] {
     if (comm.rank() != 0) return NamedPath();
     NamedPath mine = named_path(given);
     if (mine.kind == Kind::nothing || mine.kind == Kind::hugging_face) {
@@ -196,7 +196,7 @@ NamedPath named_for_resume(const std::string& given, dist::Communicator& comm) {
     }
     return mine;
   });
-  return {dist::broadcast_value(comm, named.kind), comm.broadcast_control(named.path)};
+  return {distributed::broadcast_value(comm, named.kind), comm.broadcast_control(named.path)};
 }
 
 /// A weights file has only step, tokens and model; all other fields keep this run's values.
@@ -216,12 +216,13 @@ void use(ResumePoint& point, const io::SavedState& saved) {
   point.record.model = record.model;
 }
 
-void use_newest(ResumePoint& point, const std::string& run_folder, dist::Communicator& comm) {
+void use_newest(ResumePoint& point, const std::string& run_folder, distributed::Communicator& comm) {
   const auto found = io::newest_complete(comm, run_folder, point.skipped);
   if (found) use(point, {found->folder, true, found->manifest});
 }
 
-void use_path(ResumePoint& point, const std::string& given, const std::string& run_dir, dist::Communicator& comm) {
+void use_path(ResumePoint& point, const std::string& given, const std::string& run_dir,
+              distributed::Communicator& comm) {
   const auto [kind, path] = named_for_resume(given, comm);
   if (kind == Kind::weights_file || kind == Kind::checkpoint) use(point, io::verify(comm, path));
   if (kind == Kind::run) use_newest(point, path, comm);
@@ -285,7 +286,7 @@ bool same_folder(const std::string& a, const std::string& b) {
   return fs::equivalent(a, b, ignored);
 }
 
-ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& mine, dist::Communicator& comm) {
+ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& mine, distributed::Communicator& comm) {
   ResumePoint point;
   point.record = mine;
   const std::string& resume = deck.checkpoint.resume;
@@ -294,7 +295,7 @@ ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& 
   if (resume == "auto") {
     use_newest(point, run_dir, comm);
     if (point.source.empty() && !point.skipped.empty()) refuse_all_broken(run_dir, point.skipped);
-    point.folder = dist::from_first_rank(
+    point.folder = distributed::from_first_rank(
         comm, [&] { return !point.source.empty() || may_begin_anew(run_dir) ? run_dir : std::string(); });
   } else {
     use_path(point, resume, run_dir, comm);

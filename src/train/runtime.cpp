@@ -16,7 +16,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
 #include <kozero/core/views.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/train/runtime.hpp>
 #include "io/posix/file.hpp"
 #include "kernels/matmul/product_tuning.hpp"
@@ -90,7 +90,7 @@ ThreadPlacement thread_placement(const Surroundings& given) {
 
 namespace {
 
-Surroundings surroundings_of(std::int64_t threads, const dist::Environment& environment) {
+Surroundings surroundings_of(std::int64_t threads, const distributed::Environment& environment) {
   const char* num_threads = std::getenv("OMP_NUM_THREADS");
   const char* proc_bind = std::getenv("OMP_PROC_BIND");
   const int wanted = num_threads == nullptr ? 0 : std::atoi(num_threads);
@@ -122,7 +122,7 @@ void flush_denormals() {
 
 }  // namespace
 
-Runtime::Runtime(std::int64_t threads, const dist::Environment& environment)
+Runtime::Runtime(std::int64_t threads, const distributed::Environment& environment)
     : placement_(thread_placement(surroundings_of(threads, environment))) {
   auto settings = Kokkos::InitializationSettings().set_num_threads(placement_.threads).set_disable_warnings(true);
   const int gpus = Kokkos::num_devices();  // -1 on a host build
@@ -172,14 +172,14 @@ io::TuningFile tuning_of_this_device() {
           {}};
 }
 
-std::string apply_tuning(const io::Deck& deck, dist::Communicator& comm) {
+std::string apply_tuning(const io::Deck& deck, distributed::Communicator& comm) {
   const std::string& path = deck.run.tuning;
   const bool given = path != "none";
   const bool reads = given && comm.rank() == 0;
   const std::string mine =
-      dist::agreed(comm, [&] { return reads ? io::read_whole_file(path, kLargestFile) : std::string(); });
+      distributed::agreed(comm, [&] { return reads ? io::read_whole_file(path, kLargestFile) : std::string(); });
   const std::string text = given ? comm.broadcast_control(mine) : "";
-  dist::agreed(comm, [&] {
+  distributed::agreed(comm, [&] {
     kernels::use_product_algorithms(given ? algorithms_in(text, path) : kernels::ProductAlgorithms(), path);
   });
   return text;

@@ -78,7 +78,7 @@ optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std:
           .total_steps = steps};
 }
 
-dist::CommunicatorOptions communicator_options(const io::Deck& deck) {
+distributed::CommunicatorOptions communicator_options(const io::Deck& deck) {
   const int held = std::max(recompute_of(deck.train.recompute).blocks, 1);
   const bool has_groups = deck.zero.stage > 0 && deck.zero.shard_group != "all";
   return {.timeout_s = deck.comm.timeout_s,

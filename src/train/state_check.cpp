@@ -78,7 +78,7 @@ void StateCheck<Scalar>::record() {
     if (arrays_[i].name == zero::kWeightsName && !arrays_[i].replicated) shards.push_back(recorded_hashes_[i]);
   }
   if (!shards.empty()) {
-    const auto all = dist::from_all_ranks(mesh_.group(), shards);
+    const auto all = distributed::from_all_ranks(mesh_.group(), shards);
     const auto ranks = static_cast<std::size_t>(mesh_.group().size());
     std::vector<std::uint64_t> owners(shards.size() * ranks);
     for (std::size_t i = 0; i < owners.size(); ++i) {
@@ -121,7 +121,7 @@ void StateCheck<Scalar>::compare(std::int64_t step) {
                        name_of(arrays_[static_cast<std::size_t>(changed)]), comm_.rank(), step - 1);
   }
   for (const auto& found : {mine, copy}) {
-    for (const auto& text : dist::gather_text(comm_, found)) {
+    for (const auto& text : distributed::gather_text(comm_, found)) {
       if (!text.empty()) refuse(step, text);
     }
   }
@@ -141,7 +141,7 @@ void StateCheck<Scalar>::compare_replicas(std::int64_t step, const std::vector<s
     arrays.push_back(gradient);
     mine.push_back(hash_of(gradient));
   }
-  const auto all = dist::from_all_ranks(comm_, mine);
+  const auto all = distributed::from_all_ranks(comm_, mine);
   for (std::size_t i = 0; i < mine.size(); ++i) {
     // Of a replicated array, all ranks hold the same; of a sharded array, the ranks with equal index in their groups.
     const int stride = arrays[i].replicated ? 1 : mesh_.group().size();

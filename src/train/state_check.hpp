@@ -38,8 +38,8 @@ class StateCheck {
 
   const ParameterTable& table_;
   zero::ShardedState<Scalar>& state_;
-  const dist::Mesh& mesh_;
-  dist::Communicator& comm_;  // of all ranks
+  const distributed::Mesh& mesh_;
+  distributed::Communicator& comm_;  // of all ranks
   std::vector<zero::RestingArray> arrays_;
   std::vector<zero::RestingArray> whole_gradients_;  // replicated on all ranks
   std::vector<std::uint64_t> recorded_hashes_;       // one per array

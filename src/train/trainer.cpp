@@ -80,7 +80,7 @@ void LossScaler::restore(const std::optional<io::LossScale>& saved) {
 }
 
 template <class Scalar>
-Trainer<Scalar>::Trainer(const Settings& settings, const dist::Mesh& mesh, MemoryLedger& ledger)
+Trainer<Scalar>::Trainer(const Settings& settings, const distributed::Mesh& mesh, MemoryLedger& ledger)
     : comm_(mesh.all()),
       model_(model::make_model<Scalar>(settings.model)),
       offloaded_(memory_of(settings.offload, comm_.rank())),
@@ -232,7 +232,7 @@ int Trainer<Scalar>::request_of_any_rank(const std::function<int()>& request, Cl
   const std::chrono::duration<double> passed = Clock::now() - start;
   int largest = 0;
   micro_step_s_ = 0.0;
-  for (const Report& report : dist::from_all_ranks(comm_, Report{asked, passed.count() / done})) {
+  for (const Report& report : distributed::from_all_ranks(comm_, Report{asked, passed.count() / done})) {
     largest = std::max(largest, static_cast<int>(report.request));
     micro_step_s_ = std::max(micro_step_s_, report.micro_step_s);
   }
@@ -255,7 +255,7 @@ void Trainer<Scalar>::gather_loss(const std::function<int()>& request, std::int6
   }
   std::vector<double> losses;
   micro_step_s_ = 0.0;
-  for (const Report& report : dist::from_all_ranks(comm_, mine)) {
+  for (const Report& report : distributed::from_all_ranks(comm_, mine)) {
     losses.push_back(report.loss);
     micro_step_s_ = std::max(micro_step_s_, report.micro_step_s);
     result.request = std::max(result.request, static_cast<int>(report.request));
@@ -305,7 +305,7 @@ std::vector<std::vector<DiskCheck::Array>> Trainer<Scalar>::arrays_of_update() c
 template <class Scalar>
 void Trainer<Scalar>::require_unchanged_disk() const {
   if (disk_check_ == nullptr) return;
-  for (const auto& text : dist::gather_text(comm_, disk_check_->first_changed())) {
+  for (const auto& text : distributed::gather_text(comm_, disk_check_->first_changed())) {
     if (!text.empty()) throw Error(Failure::input, text, Error::Seen::by_all_ranks);
   }
 }
@@ -359,7 +359,7 @@ void Trainer<Scalar>::refuse_non_finite(const StepResult& result) const {
               Error::Seen::by_all_ranks);
 }
 
-std::unique_ptr<Engine> make_engine(const Settings& settings, const dist::Mesh& mesh, MemoryLedger& ledger) {
+std::unique_ptr<Engine> make_engine(const Settings& settings, const distributed::Mesh& mesh, MemoryLedger& ledger) {
   return with_stored_type(settings.precision, [&](auto type) -> std::unique_ptr<Engine> {
     return std::make_unique<Trainer<decltype(type)>>(settings, mesh, ledger);
   });

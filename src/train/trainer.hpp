@@ -25,7 +25,7 @@ namespace kozero::train {
 template <class Scalar>
 class Trainer final : public Engine {
  public:
-  Trainer(const Settings& settings, const dist::Mesh& mesh, MemoryLedger& ledger);
+  Trainer(const Settings& settings, const distributed::Mesh& mesh, MemoryLedger& ledger);
 
   [[nodiscard]] const model::Config& config() const override { return model_->config(); }
   [[nodiscard]] const ParameterTable& parameters() const override { return model_->parameters(); }
@@ -41,7 +41,9 @@ class Trainer final : public Engine {
   void decode(const model::TokenRows& rows, Matrix<float> logits) override { model_->decode(state_, rows, logits); }
 
   void initialise(std::uint64_t seed) override { state_.initialise(seed); }
-  [[nodiscard]] const dist::DistributedArray<float>& master() const override { return state_.weights().master(); }
+  [[nodiscard]] const distributed::DistributedArray<float>& master() const override {
+    return state_.weights().master();
+  }
   void publish() override { state_.weights().publish(); }
   [[nodiscard]] std::vector<optim::NamedState> optimizer_states() const override;
   [[nodiscard]] const std::vector<UnitRange>& update_ranges() const override { return update_ranges_; }
@@ -50,7 +52,7 @@ class Trainer final : public Engine {
   StepResult step(std::int64_t step, const std::function<int()>& request = {}) override;
   [[nodiscard]] const LossScaler& loss_scaler() const override { return config_.loss_scaler; }
 
-  [[nodiscard]] dist::Communicator& comm() override { return comm_; }
+  [[nodiscard]] distributed::Communicator& comm() override { return comm_; }
   [[nodiscard]] Timeline& timeline() override { return timeline_; }
   [[nodiscard]] BatchLoader& loader() override;
   [[nodiscard]] Staging* staging() override { return staging_.get(); }
@@ -77,7 +79,7 @@ class Trainer final : public Engine {
   [[nodiscard]] bool checks(std::int64_t step) const;
   void record_state(std::int64_t step);
 
-  dist::Communicator& comm_;
+  distributed::Communicator& comm_;
   Timeline timeline_;
   std::unique_ptr<model::Model<Scalar>> model_;
   std::unique_ptr<MemorySource> offloaded_;  // set if Settings::offload uses host or disk

@@ -10,7 +10,7 @@
 
 namespace kozero::zero {
 
-using dist::Placement;
+using distributed::Placement;
 
 UnitOrder::UnitOrder(const ParameterTable& table, int held) {
   std::vector<int> blocks;
@@ -54,7 +54,7 @@ bool UnitOrder::comes_before(int unit, int steps) const {
 }
 
 template <class Scalar>
-GatheredUnits<Scalar>::GatheredUnits(const ParameterTable& table, const dist::DistributedArray<Scalar>& shards,
+GatheredUnits<Scalar>::GatheredUnits(const ParameterTable& table, const distributed::DistributedArray<Scalar>& shards,
                                      GatherOrder order, MemoryLedger& ledger)
     : table_(table),
       shards_(shards),

@@ -12,16 +12,16 @@
 
 namespace kozero::zero {
 
-using dist::DistributedArray;
-using dist::Placement;
-using dist::Storage;
+using distributed::DistributedArray;
+using distributed::Placement;
+using distributed::Storage;
 
 namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Addends of sharded gradients share buffers: two per slot if reductions overlap the next unit's backward, else one.
-Storage storage_of_addends(Placement placement, const dist::Mesh& mesh, bool overlap) {
+Storage storage_of_addends(Placement placement, const distributed::Mesh& mesh, bool overlap) {
   if (placement != Placement::sharded) return {Memory::gradients, "gradients", &mesh.all()};
   return {Memory::gathered, "unreduced gradients", &mesh.all(), overlap ? 1 : 0};
 }
@@ -49,7 +49,7 @@ std::vector<int> numbers_of_lookups(const ParameterTable& table) {
 
 }  // namespace
 
-Gradients::Gradients(const ParameterTable& table, const dist::Mesh& mesh, Placement placement,
+Gradients::Gradients(const ParameterTable& table, const distributed::Mesh& mesh, Placement placement,
                      Accumulation accumulation, int micro_steps, MemoryLedger& ledger, bool overlap)
     : table_(table),
       lookups_of_(numbers_of_lookups(table)),
@@ -134,7 +134,7 @@ void Gradients::start_reduction(int unit) {
   const bool ordered = accumulation_ == Accumulation::ordered;
   const bool first = micro_step_.index == 0;
   // Under `local`, a rank without work in the last micro-step may have had work before, so all ranks are added.
-  const dist::Fold fold{.ranks = ordered || first ? micro_step_.ranks : 0, .onto = ordered && !first};
+  const distributed::Fold fold{.ranks = ordered || first ? micro_step_.ranks : 0, .onto = ordered && !first};
   if (fold.onto) check_rested(unit, shard(unit));
   reductions_[at(unit)] = redistribute(addends_, reduced_, unit, fold);
   under_way_ = unit;
@@ -212,8 +212,8 @@ Vector<float> Gradients::full(int unit) const {
 double Gradients::norm() {
   squares_->clear();
   for (int unit = 0; unit < table_.num_units(); ++unit) squares_->add(shard(unit));
-  const dist::Mesh& mesh = addends_.mesh();
-  const auto of_ranks = dist::from_all_ranks(mesh.all(), squares_->sum());
+  const distributed::Mesh& mesh = addends_.mesh();
+  const auto of_ranks = distributed::from_all_ranks(mesh.all(), squares_->sum());
   const auto ranks_a_group = at(mesh.group().size());
   std::vector<double> of_groups;
   for (std::size_t first = 0; first < of_ranks.size(); first += ranks_a_group) {
@@ -237,7 +237,8 @@ std::string Gradients::first_non_finite() const {
     const std::int64_t index = kernels::first_non_finite(Device(), Vector<const float>(shard(unit)));
     if (index >= 0) found = table_.unit(unit).offset + addends_.layout().shard(unit).begin + index;
   }
-  for (const std::int64_t other : dist::from_all_ranks(addends_.mesh().all(), found)) found = std::min(found, other);
+  for (const std::int64_t other : distributed::from_all_ranks(addends_.mesh().all(), found))
+    found = std::min(found, other);
   for (const auto& row : table_.rows()) {
     const std::int64_t first = table_.unit(row.unit).offset + row.offset;
     if (found >= first && found < first + row.extent()) return row.name;

@@ -8,7 +8,7 @@
 
 namespace kozero::zero {
 
-using dist::Placement;
+using distributed::Placement;
 
 namespace {
 
@@ -18,7 +18,7 @@ WeightPlacements placements_of(const PlacementRow& row) { return {row.parameters
 }  // namespace
 
 template <class Scalar>
-ShardedState<Scalar>::ShardedState(const ParameterTable& table, const dist::Mesh& mesh, const Config& config,
+ShardedState<Scalar>::ShardedState(const ParameterTable& table, const distributed::Mesh& mesh, const Config& config,
                                    MemoryLedger& ledger, StateMemory memory)
     : table_(table),
       row_(placement_row(config.stage)),

@@ -11,8 +11,8 @@
 
 namespace kozero::zero {
 
-using dist::Placement;
-using dist::Storage;
+using distributed::Placement;
+using distributed::Storage;
 
 namespace {
 
@@ -31,12 +31,13 @@ void add_tensor_hashes(const ParameterTable& table, int unit, std::int64_t begin
   }
 }
 
-std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist::DistributedArray<float>& master) {
+std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table,
+                                         const distributed::DistributedArray<float>& master) {
   std::vector<std::uint64_t> mine(table.tensors().size());
   for (const UnitRange& shard : master.layout().shards()) {
     add_tensor_hashes(table, shard.unit, shard.begin, master.shard(shard.unit), mine);
   }
-  const std::vector<std::uint64_t> all = dist::from_all_ranks(master.mesh().all(), mine);
+  const std::vector<std::uint64_t> all = distributed::from_all_ranks(master.mesh().all(), mine);
   const std::size_t of_group = mine.size() * at(master.comm().size());
   std::vector<std::uint64_t> hashes(mine.size() * at(master.mesh().num_groups()));  // of all groups
   for (std::size_t i = 0; i < all.size(); ++i) hashes[i / of_group * mine.size() + i % mine.size()] += all[i];
@@ -49,7 +50,7 @@ std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist
 }
 
 template <class Scalar>
-Weights<Scalar>::Weights(const ParameterTable& table, const dist::Mesh& mesh, WeightPlacements placements,
+Weights<Scalar>::Weights(const ParameterTable& table, const distributed::Mesh& mesh, WeightPlacements placements,
                          MemoryLedger& ledger, GatherOrder order, StateMemory memory)
     : table_(table),
       stored_(table, mesh, placements.stored,
@@ -87,7 +88,7 @@ void Weights<Scalar>::release(int unit) {
 }
 
 template <class Scalar>
-const dist::DistributedArray<float>& Weights<Scalar>::master() const {
+const distributed::DistributedArray<float>& Weights<Scalar>::master() const {
   if constexpr (has_master<Scalar>) {
     return *master_;
   } else {

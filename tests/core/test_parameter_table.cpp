@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch_test_macros.hpp>
 #include <array>
+#include <catch2/catch_test_macros.hpp>
 #include <vector>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/random.hpp>
 #include <kozero/core/parameter_table.hpp>
+#include <kozero/core/random.hpp>
 
 using namespace kozero;
 

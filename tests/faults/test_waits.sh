@@ -142,7 +142,7 @@ a_rank_stops_at_the_end() {
   also 'saving weights'
 }
 
-# MPICH on UCX over TCP ends only if the ranks enter MPI_Finalize in the right order (src/dist/environment.cpp).
+# MPICH on UCX over TCP ends only if the ranks enter MPI_Finalize in the right order (src/distributed/environment.cpp).
 ranks_end_over_tcp() {
   for _ in 1 2 3 4 5 6; do
     rm -rf run

@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kozero/dist/communicator.hpp>
-#include "src/huggingface/config_json.hpp"
+#include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/checkpoint.hpp"
-#include "io/deck/deck.hpp"
-#include "io/safetensors/reader.hpp"
 #include "io/checkpoint/weights_file.hpp"
-#include "io/text/token_shard.hpp"
-#include "io/text/tokenizer.hpp"
+#include "io/deck/deck.hpp"
 #include "io/deck/tuning_file.hpp"
 #include "io/posix/file.hpp"
+#include "io/safetensors/reader.hpp"
+#include "io/text/token_shard.hpp"
+#include "io/text/tokenizer.hpp"
 #include "kernels/matmul/product_tuning.hpp"
+#include "src/huggingface/config_json.hpp"
 
 #include "safetensors_bytes.hpp"
 #include "subjects.hpp"
@@ -51,14 +51,14 @@ std::string save_checkpoint(const io::ScratchFolder& folder) {
                                     .tokenizer = "bytes 0",
                                     .deck = "[run]\nsteps = 9\n"};
   const std::string path = io::checkpoint_folder(folder.path(), 5);
-  io::write_checkpoint(*dist::make_self_communicator(), path, table,
+  io::write_checkpoint(*distributed::make_self_communicator(), path, table,
                        {record, {{io::kParameterGroup, mine.readable()}}, {}});
   return path;
 }
 
 /// As the program reads it: libhdf5 only after the manifest has vouched for the bytes.
 void read_checkpoint(const std::string& path) {
-  const auto comm = dist::make_self_communicator();
+  const auto comm = distributed::make_self_communicator();
   io::verify_checkpoint(*comm, path);
   const ParameterTable table = io::small_table();
   io::RankSlices mine(table, 0, 1);
@@ -67,7 +67,7 @@ void read_checkpoint(const std::string& path) {
 
 /// As the program reads it: libhdf5 only after the header has vouched for the bytes.
 void read_weights_file(const std::string& path) {
-  const auto comm = dist::make_self_communicator();
+  const auto comm = distributed::make_self_communicator();
   io::read_weights_header(path);
   io::verify_weights_header(*comm, path);
   const ParameterTable table = io::small_table();
@@ -80,7 +80,7 @@ void add_weights(std::vector<Subject>& all, const io::ScratchFolder& folder) {
   io::RankSlices mine(table, 0, 1);
   mine.set_values();
   const std::string path = folder / "weights.h5";
-  io::write_weights(*dist::make_self_communicator(), path, table, mine.readable(),
+  io::write_weights(*distributed::make_self_communicator(), path, table, mine.readable(),
                     {.model = R"({"dim":16})", .step = 5});
   all.push_back(subject("weights.h5", path, [path] { read_weights_file(path); }));
 }

@@ -64,7 +64,7 @@ class Emulation:
         self.settings = settings and "," + settings
         cache = (build / "CMakeCache.txt").read_text()
         self.launcher = re.search(r"^KOZERO_MPIEXEC:INTERNAL=(.*)$", cache, re.M).group(1).split(";")
-        self.mock = build / "tests" / "dist" / "libkozero_nccl_mock.so"
+        self.mock = build / "tests" / "distributed" / "libkozero_nccl_mock.so"
 
     def run(self, seed, *arguments, ranks=1, settings="", **environment):
         """Output of kozero-cuda, and its thread instructions in millions."""

@@ -23,9 +23,11 @@ constexpr int kMostLines = 40;
 
 Options read_options() {
   Options read;
-  const std::map<std::string, std::int64_t*> numbers = {
-      {"memory_mib", &read.memory_mib}, {"idle_us", &read.idle_us}, {"drop", &read.drop}, {"shift", &read.shift},
-      {"skip", &read.skip}};
+  const std::map<std::string, std::int64_t*> numbers = {{"memory_mib", &read.memory_mib},
+                                                        {"idle_us", &read.idle_us},
+                                                        {"drop", &read.drop},
+                                                        {"shift", &read.shift},
+                                                        {"skip", &read.skip}};
   const std::map<std::string, bool*> switches = {{"exact", &read.exact}, {"late", &read.late},
                                                  {"races", &read.races}, {"uninitialized", &read.uninitialized},
                                                  {"leaks", &read.leaks}, {"counts", &read.counts}};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tools.hpp: the labels of kernels, arrays and fences, from Kokkos, and the waits that a mutant leaves out. Kokkos calls
-// the library that KOKKOS_TOOLS_LIBS names at each kernel, allocation and fence; the emulator is such a library.
+// tools.hpp: the labels of kernels, arrays and fences, from Kokkos, and the waits that a mutant leaves out. Kokkos
+// calls the library that KOKKOS_TOOLS_LIBS names at each kernel, allocation and fence; the emulator is such a library.
 #pragma once
 #include <string>
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include <kozero/dist/communicator.hpp>
-#include "src/huggingface/config_json.hpp"
-#include "io/checkpoint/weights_file.hpp"
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/model/model.hpp>
 #include <support/resident_access.hpp>
+#include "io/checkpoint/weights_file.hpp"
+#include "src/huggingface/config_json.hpp"
 
 namespace kozero::tests {
 
@@ -27,7 +27,7 @@ class ImportedModel {
       memory.emplace_back(static_cast<std::size_t>(table.unit(unit).extent));
       shards.push_back({unit, 0, HostVector<float>(memory.back().data(), memory.back().size())});
     }
-    io::read_weights(*dist::make_self_communicator(), weights, table, shards);
+    io::read_weights(*distributed::make_self_communicator(), weights, table, shards);
     for (std::size_t row = 0; row < table.rows().size(); ++row) {
       const Parameter& parameter = table.rows()[row];
       const auto begin = memory[static_cast<std::size_t>(parameter.unit)].begin() + parameter.offset;

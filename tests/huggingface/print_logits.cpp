@@ -6,12 +6,12 @@
 #include <string>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/environment.hpp>
+#include <kozero/distributed/environment.hpp>
 
 #include "imported_model.hpp"
 
 int main(int argc, char** argv) {
-  const kozero::dist::Environment environment(&argc, &argv);
+  const kozero::distributedributed::Environment environment(&argc, &argv);
   const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_num_threads(1).set_disable_warnings(true));
   try {
     kozero::require(argc > 3, "usage: print_logits HF_FOLDER RUN TOKEN...");

@@ -7,14 +7,14 @@
 #include <fstream>
 
 #include <kozero/core/parameter_table.hpp>
-#include "src/huggingface/config_json.hpp"
 #include <kozero/huggingface/export.hpp>
 #include <kozero/huggingface/import.hpp>
-#include "io/safetensors/float_formats.hpp"
-#include "io/hdf5/file.hpp"
-#include "io/checkpoint/weights_file.hpp"
-#include "io/text/tokenizer.hpp"
 #include <kozero/model/model.hpp>
+#include "io/checkpoint/weights_file.hpp"
+#include "io/hdf5/file.hpp"
+#include "io/safetensors/float_formats.hpp"
+#include "io/text/tokenizer.hpp"
+#include "src/huggingface/config_json.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"

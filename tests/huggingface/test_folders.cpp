@@ -12,10 +12,10 @@
 #include <kozero/core/random.hpp>
 #include <kozero/huggingface/export.hpp>
 #include <kozero/huggingface/import.hpp>
+#include "io/checkpoint/weights_file.hpp"
 #include "io/hdf5/file.hpp"
 #include "io/safetensors/reader.hpp"
 #include "io/safetensors/writer.hpp"
-#include "io/checkpoint/weights_file.hpp"
 
 #include "imported_model.hpp"
 #include "scratch_folder.hpp"
@@ -97,8 +97,17 @@ std::vector<model::Config> configs() {
   model::Config untied = gpt2;
   untied.tie_embeddings = false;
   untied.ffn = 20;
-  model::Config llama{.arch = "llama", .layers = 3, .dim = 12, .heads = 4, .kv_heads = 2, .head_dim = 6, .ffn = 20,
-                      .vocab = 31, .seq = 7, .tie_embeddings = false, .rope_theta = 500.0F};
+  model::Config llama{.arch = "llama",
+                      .layers = 3,
+                      .dim = 12,
+                      .heads = 4,
+                      .kv_heads = 2,
+                      .head_dim = 6,
+                      .ffn = 20,
+                      .vocab = 31,
+                      .seq = 7,
+                      .tie_embeddings = false,
+                      .rope_theta = 500.0F};
   model::Config tied = llama;
   tied.tie_embeddings = true;
   model::Config qwen2 = llama, qwen3 = tied;
@@ -117,8 +126,11 @@ TEST_CASE("import(export(x)) = x in bits: whole, and in shards") {
       const io::ScratchFolder folder("round_trip");
       const auto table = table_of(config);
       const auto bits = write_run(folder / "weights.h5", table);
-      const auto made = export_folder({.weights = folder / "weights.h5", .tokenizer = "", .out = folder / "hf",
-                                       .config = config, .max_shard_bytes = most},
+      const auto made = export_folder({.weights = folder / "weights.h5",
+                                       .tokenizer = "",
+                                       .out = folder / "hf",
+                                       .config = config,
+                                       .max_shard_bytes = most},
                                       table);
       CHECK(made.files == (most == 0 ? 1 : most == 1 ? made.tensors : made.files));
       CHECK((made.files > 1) == fs::exists(folder / "hf/model.safetensors.index.json"));

@@ -23,9 +23,7 @@ inline std::string safetensors_bytes(const std::string& header, std::size_t data
 }
 
 /// `{ENTRIES}`.
-inline std::string header_of(const std::string& entries) {
-  return std::string(1, '{').append(entries).append(1, '}');
-}
+inline std::string header_of(const std::string& entries) { return std::string(1, '{').append(entries).append(1, '}'); }
 
 /// `"NAME":{"dtype":...}` of a header.
 inline std::string entry_text(const std::string& name, const std::string& dtype, const std::string& shape,

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <limits>
 
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
 #include "io/hdf5/handle.hpp"
@@ -45,8 +45,8 @@ class Checkpoints {
   }
   std::string verify(const std::string& path);
   ScratchFolder folder;
-  std::unique_ptr<dist::Communicator> self = dist::make_self_communicator();
-  dist::Communicator& comm = *self;
+  std::unique_ptr<distributed::Communicator> self = distributed::make_self_communicator();
+  distributed::Communicator& comm = *self;
 };
 
 std::string Checkpoints::verify(const std::string& path) {

@@ -11,8 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "io/text/tokenizer.hpp"
 #include "io/posix/readable.hpp"
+#include "io/text/tokenizer.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"

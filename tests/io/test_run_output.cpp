@@ -111,7 +111,7 @@ TEST_CASE("a log on a full disk goes on on the terminal, which says so once") {
   log.record_in(folder / "log.txt");
   struct rlimit before {};
   REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
-  const struct rlimit none {0, before.rlim_max};
+  const struct rlimit none { 0, before.rlim_max };
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   REQUIRE(setrlimit(RLIMIT_FSIZE, &none) == 0);
   log.say("one");

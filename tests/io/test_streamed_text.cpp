@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "io/text/tokenizer.hpp"
 #include "io/posix/readable.hpp"
+#include "io/text/tokenizer.hpp"
 
 namespace kozero::io {
 
@@ -46,11 +46,13 @@ TEST_CASE("whole characters are shown as they are, once their last byte is there
 
 TEST_CASE("each maximal part of no character is one U+FFFD") {
   const std::string mark = "\xEF\xBF\xBD";
-  CHECK(shown_one_by_one("\xFF" "a") == mark + "a");
-  CHECK(shown_one_by_one("\xE2\x82" "a") == mark + "a");
+  CHECK(shown_one_by_one("\xFF"
+                         "a") == mark + "a");
+  CHECK(shown_one_by_one("\xE2\x82"
+                         "a") == mark + "a");
   CHECK(shown_one_by_one("\xE2\x82\xE2\x82\xAC") == mark + "\xE2\x82\xAC");
   CHECK(shown_one_by_one("\xED\xA0\x80") == mark + mark + mark);  // a surrogate
-  CHECK(shown_one_by_one("x\xF0\x9F") == "x" + mark);              // cut off at the end
+  CHECK(shown_one_by_one("x\xF0\x9F") == "x" + mark);             // cut off at the end
   CHECK(shown_one_by_one("\x80\xBF") == mark + mark);
 }
 
@@ -63,7 +65,9 @@ TEST_CASE("control characters are escaped, line ends and tabs are not") {
 
 TEST_CASE("tokens that come one by one give the text that they give together") {
   const std::string folder = KOZERO_TOKENIZERS;
-  const std::string text = " caf\xC3\xA9 \xE2\x82\xAC" "5  and \xF0\x9F\x98\x80 or \xE6\xBC\xA2\xE5\xAD\x97 more words";
+  const std::string text =
+      " caf\xC3\xA9 \xE2\x82\xAC"
+      "5  and \xF0\x9F\x98\x80 or \xE6\xBC\xA2\xE5\xAD\x97 more words";
   for (const std::string file : {"gpt2.json", "qwen.json", "llama3.json"}) {
     const auto tokenizer = make_tokenizer(folder + "/" + file);
     INFO(file);

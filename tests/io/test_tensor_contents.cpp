@@ -8,12 +8,12 @@
 #include <cmath>
 #include <limits>
 
-#include <dist/rank_groups.hpp>
-#include <kozero/dist/make_communicator.hpp>
-#include "io/checkpoint/inspection.hpp"
-#include "io/posix/file.hpp"
+#include <distributed/rank_groups.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 #include <train/groups.hpp>
 #include <train/shared_folder.hpp>
+#include "io/checkpoint/inspection.hpp"
+#include "io/posix/file.hpp"
 
 #include "thrown.hpp"
 
@@ -62,9 +62,9 @@ const float kDenormal = std::bit_cast<float>(0x00000003U);
 }  // namespace
 
 TEST_CASE("items are distributed, results come back in order, and a failure is every rank's") {
-  tests::on_each_group("mpi", [&](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [&](distributed::Communicator& comm) {
     for (const std::size_t items : {0, 1, 2, 5, 9}) {
-      const auto all = dist::map_over_ranks(comm, items, [&](std::size_t item) {
+      const auto all = distributed::map_over_ranks(comm, items, [&](std::size_t item) {
         CHECK(static_cast<int>(item) % comm.size() == comm.rank());
         return std::array{item, 10 * item};
       });
@@ -74,7 +74,7 @@ TEST_CASE("items are distributed, results come back in order, and a failure is e
       }
     }
     const auto failed = thrown_by([&] {
-      dist::map_over_ranks(comm, 5, [](std::size_t item) {
+      distributed::map_over_ranks(comm, 5, [](std::size_t item) {
         if (item == 3) throw Error(Failure::input, "item 3");
         return item;
       });
@@ -95,11 +95,11 @@ TEST_CASE("norm, extremes and non-finite values, the same bits on 1 to 4 ranks")
   long double squares = 0.0L;
   for (const float value : values) squares += static_cast<long double>(value) * static_cast<long double>(value);
   std::vector<TensorStatistics> of_one_rank;
-  tests::on_first_ranks(1, "mpi", [&](dist::Communicator& comm) {
+  tests::on_first_ranks(1, "mpi", [&](distributed::Communicator& comm) {
     const Hdf5File file = open(folder / "a.h5");
     of_one_rank = statistics_of(comm, file, list_tensors(file));
   });
-  tests::on_each_group("mpi", [&](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [&](distributed::Communicator& comm) {
     const Hdf5File file = open(folder / "a.h5");
     const auto tensors = list_tensors(file);
     const auto found = statistics_of(comm, file, tensors);
@@ -130,7 +130,7 @@ TEST_CASE("the first difference, both values, how many and how far; NaN by its b
   values.back() -= 0.25F;
   const std::vector<float> other = {-0.0F, kNan, 1.0F, 4.5F, 0.0F, 5.0F};
   write_file(folder / "b.h5", {{"/parameters/many", {extent}, values}, {"/parameters/odd", {2, 3}, other}});
-  tests::on_each_group("mpi", [&](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [&](distributed::Communicator& comm) {
     const Hdf5File a = open(folder / "a.h5");
     const Hdf5File b = open(folder / "b.h5");
     const auto tensors = list_tensors(a);
@@ -160,7 +160,7 @@ TEST_CASE("a denormal's difference is no zero, and a difference with NaN is NaN"
   const SharedFolder folder;
   write_file(folder / "a.h5", {{"/parameters/d", {2}, {kDenormal, 1.0F}}, {"/parameters/n", {3}, {9.0F, kNan, 1.0F}}});
   write_file(folder / "b.h5", {{"/parameters/d", {2}, {0.0F, 1.0F}}, {"/parameters/n", {3}, {1.0F, 0.0F, 3.0F}}});
-  tests::on_first_ranks(2, "mpi", [&](dist::Communicator& comm) {
+  tests::on_first_ranks(2, "mpi", [&](distributed::Communicator& comm) {
     const Hdf5File a = open(folder / "a.h5");
     const auto found = differences_of(comm, a, open(folder / "b.h5"), list_tensors(a));
     CHECK(found[0].largest == 3.0 * 0x1p-149);

@@ -11,9 +11,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "io/text/bpe_merges.hpp"
 #include "io/text/bpe_tokenizer.hpp"
 #include "io/text/tokenizer.hpp"
-#include "io/text/bpe_merges.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"
@@ -242,12 +242,11 @@ TEST_CASE("a tokenizer's spec and files are refused with the accepted set") {
   CHECK_THAT(thrown_by([] { make_tokenizer("bpe:4096"); }).text,
              ContainsSubstring("is trained on text: give data.text"));
 
-  const std::vector<std::pair<std::string, std::string>> files = {
-      {"", "not JSON: wrong or cut off at byte 1"},
-      {"[1, 2", "not JSON: wrong or cut off at byte 6"},
-      {"[1, 2]", "no model"},
-      {R"({"model": 3})", "no model"},
-      {R"({"model": {"merges": [7]}})", "no model.vocab"}};
+  const std::vector<std::pair<std::string, std::string>> files = {{"", "not JSON: wrong or cut off at byte 1"},
+                                                                  {"[1, 2", "not JSON: wrong or cut off at byte 6"},
+                                                                  {"[1, 2]", "no model"},
+                                                                  {R"({"model": 3})", "no model"},
+                                                                  {R"({"model": {"merges": [7]}})", "no model.vocab"}};
   for (const auto& [bytes, reason] : files) {
     const auto path = folder.put("bad.json", bytes);
     const auto error = thrown_by([&] { make_tokenizer(path); });

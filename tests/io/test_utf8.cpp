@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "io/text/pretokenizer.hpp"
 #include "io/posix/readable.hpp"
+#include "io/text/pretokenizer.hpp"
 
 #include "thrown.hpp"
 

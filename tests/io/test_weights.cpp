@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <filesystem>
 
-#include <kozero/dist/communicator.hpp>
-#include "io/hdf5/file.hpp"
+#include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/weights_file.hpp"
+#include "io/hdf5/file.hpp"
 
 #include "scratch_folder.hpp"
 #include "thrown.hpp"
@@ -27,13 +27,13 @@ std::string write_small(const ScratchFolder& folder) {
   const ParameterTable table = small_table();
   RankSlices all(table, 0, 1);
   all.set_values();
-  const auto comm = dist::make_self_communicator();
+  const auto comm = distributed::make_self_communicator();
   write_weights(*comm, folder / "weights.h5", table, all.readable(), {kModel, 7, 99});
   return folder / "weights.h5";
 }
 
 Thrown read_error(const std::string& path, const ParameterTable& table) {
-  const auto comm = dist::make_self_communicator();
+  const auto comm = distributed::make_self_communicator();
   RankSlices all(table, 0, 1);
   return thrown_by([&] { read_weights(*comm, path, table, all.shards); });
 }
@@ -88,7 +88,7 @@ TEST_CASE("large tensors of a state are aligned to 1 MiB") {
   table.add({.name = "bigger", .shape = {70001}});
   RankSlices all(table, 0, 1);
   all.set_values();
-  const auto comm = dist::make_self_communicator();
+  const auto comm = distributed::make_self_communicator();
   write_tensor_file(*comm, folder / "w.h5", table, {{kParameterGroup, all.readable()}}, {});
   const std::string bytes = bytes_of(folder / "w.h5");
   const auto begins_at = [&](const Parameter& row) {

@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/weights_file.hpp"
 
 #include "scratch_folder.hpp"
@@ -30,7 +30,7 @@ std::string write_one(const ScratchFolder& folder) {
 }
 
 Thrown verifying(const std::string& path) {
-  return thrown_by([&] { verify_weights_header(*dist::make_self_communicator(), path); });
+  return thrown_by([&] { verify_weights_header(*distributed::make_self_communicator(), path); });
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ TEST_CASE("a header says what was written, and vouches for every byte") {
   CHECK(description.model == R"({"arch": "none", "a b": [1]})");
   CHECK(description.step == 7);
   CHECK(description.tokens == 99);
-  verify_weights_header(*dist::make_self_communicator(), path);
+  verify_weights_header(*distributed::make_self_communicator(), path);
 
   const std::string bytes = bytes_of(path);
   const auto flipped = [&](std::size_t at) {

@@ -9,7 +9,7 @@
 
 #include <filesystem>
 
-#include <kozero/dist/make_communicator.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 
 #include "thrown.hpp"
 #include "weights_case.hpp"
@@ -40,7 +40,7 @@ void on_first_ranks(int size, const Work& work) {
   MPI_Comm_split(MPI_COMM_WORLD, world_rank() < size ? 0 : MPI_UNDEFINED, 0, &group);
   if (group != MPI_COMM_NULL) {
     MemoryLedger ledger;
-    const auto comm = dist::make_communicator(size == 1 ? "self" : "mpi", &group, ledger);
+    const auto comm = distributed::make_communicator(size == 1 ? "self" : "mpi", &group, ledger);
     work(*comm);
     MPI_Comm_free(&group);
   }
@@ -76,13 +76,13 @@ TEST_CASE("weights written on n ranks are read on m, bit for bit") {
   const ParameterTable table = small_table();
   for (int writers = 1; writers <= world_size(); ++writers) {
     const std::string path = folder / ("weights_" + std::to_string(writers) + ".h5");
-    on_first_ranks(writers, [&](dist::Communicator& comm) {
+    on_first_ranks(writers, [&](distributed::Communicator& comm) {
       RankSlices mine(table, comm.rank(), comm.size());
       mine.set_values();
       write_weights(comm, path, table, mine.readable(), {R"({"arch": "small"})", 12, 3456});
     });
     for (int readers = 1; readers <= world_size(); ++readers) {
-      on_first_ranks(readers, [&](dist::Communicator& comm) {
+      on_first_ranks(readers, [&](distributed::Communicator& comm) {
         RankSlices mine(table, comm.rank(), comm.size());
         const auto description = read_weights(comm, path, table, mine.shards);
         CHECK(wrong_elements(table, mine) == 0);
@@ -99,7 +99,7 @@ TEST_CASE("any shards are filled, whole units on every rank too") {
   const SharedFolder folder;
   const ParameterTable table = small_table();
   const std::string path = folder / "weights.h5";
-  on_first_ranks(world_size(), [&](dist::Communicator& comm) {
+  on_first_ranks(world_size(), [&](distributed::Communicator& comm) {
     RankSlices mine(table, comm.rank(), comm.size());
     mine.set_values();
     write_weights(comm, path, table, mine.readable(), {});
@@ -112,7 +112,7 @@ TEST_CASE("any shards are filled, whole units on every rank too") {
 TEST_CASE("a failure on any rank is every rank's, with one text") {
   const SharedFolder folder;
   const ParameterTable table = small_table();
-  on_first_ranks(world_size(), [&](dist::Communicator& comm) {
+  on_first_ranks(world_size(), [&](distributed::Communicator& comm) {
     RankSlices mine(table, comm.rank(), comm.size());
     const auto nowhere = thrown_by([&] { write_weights(comm, folder / "no/where.h5", table, mine.readable(), {}); });
     CHECK(nowhere.status == 4);

@@ -9,12 +9,12 @@
 
 #include <catch2/generators/catch_generators.hpp>
 
-#include "kernels/attention/attention_teams_backward.hpp"
+#include "kernels/attention/cuda/attention_teams_backward.hpp"
 
 #include "reference.hpp"
 
 #if !defined(KOKKOS_ENABLE_CUDA)
-#include "kernels/attention/attention_host.hpp"
+#include "kernels/attention/host/attention_host.hpp"
 #endif
 #if defined(KOKKOS_ENABLE_OPENMP)
 #include <omp.h>

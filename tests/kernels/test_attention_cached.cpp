@@ -16,9 +16,7 @@ using reference::Filled;
 struct CachedCase {
   std::int64_t sequences, positions, heads, kv_heads, head_dim;
 
-  [[nodiscard]] CacheShape cache() const {
-    return {sequences, CacheShape::whole_tiles(positions), kv_heads, head_dim};
-  }
+  [[nodiscard]] CacheShape cache() const { return {sequences, CacheShape::whole_tiles(positions), kv_heads, head_dim}; }
   [[nodiscard]] AttentionShape shape(std::int64_t rows) const {
     AttentionShape shape;
     shape.batch = rows;

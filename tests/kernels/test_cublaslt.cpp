@@ -6,7 +6,7 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "kernels/matmul/cublaslt_product.hpp"
+#include "kernels/matmul/cuda/cublaslt_product.hpp"
 #include "kernels/matmul/product_tuning.hpp"
 
 #include "device_on_host/cublaslt_mock.hpp"

@@ -17,9 +17,9 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "kernels/attention/attention_cudnn_graph.hpp"
 #include <kozero/core/presets.hpp>
 #include <kozero/model/config.hpp>
+#include "kernels/attention/cuda/attention_cudnn_graph.hpp"
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);

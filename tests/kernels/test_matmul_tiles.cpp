@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // test_matmul_tiles.cpp: the tiled product where its blocking shows: several chunks, groups, passes and spans, either
 // side streaming, on every unit; and that the bits of an element depend on its row and column alone.
-#include "kernels/ops/gelu.hpp"
 #include "kernels/matmul/host/matmul_host.hpp"
+#include "kernels/ops/gelu.hpp"
 
 #include "reference.hpp"
 

@@ -90,8 +90,7 @@ TEST_CASE("logits with a cache are those of the full forward, however the tokens
     check_logits(decoded(tiny, rows_of(0, 30, 33), 1), full_logits(tiny, first, 33));
     check_logits(decoded(tiny, rows_of(1, 0, 5), 1), full_logits(tiny, second, 5));
     for (std::int32_t step = 0; step < 12; ++step) {
-      const auto both = decoded(
-          tiny, {{token(1, 5 + step), 1, 5 + step}, {token(0, 33 + step), 0, 33 + step}}, 2);
+      const auto both = decoded(tiny, {{token(1, 5 + step), 1, 5 + step}, {token(0, 33 + step), 0, 33 + step}}, 2);
       check_logits({both.begin(), both.begin() + kVocab}, full_logits(tiny, second, 6 + step));
       check_logits({both.begin() + kVocab, both.end()}, full_logits(tiny, first, 34 + step));
     }

@@ -36,23 +36,22 @@ void check_close(const std::vector<std::vector<float>>& a, const std::vector<std
   }
 }
 
-const std::vector<std::string> kTiedCalls = {
-    "acquire embedding", "release embedding",                                      //
-    "acquire block.0",   "release block.0",                                        //
-    "acquire block.1",   "release block.1",                                        //
-    "acquire head",      "acquire embedding", "release embedding", "release head", "ready head",
-    "acquire block.1",   "release block.1",   "ready block.1",                     //
-    "acquire block.0",   "release block.0",   "ready block.0",                     //
-    "ready embedding"};
+const std::vector<std::string> kTiedCalls = {"acquire embedding", "release embedding",  //
+                                             "acquire block.0",   "release block.0",    //
+                                             "acquire block.1",   "release block.1",    //
+                                             "acquire head",      "acquire embedding", "release embedding",
+                                             "release head",      "ready head",        "acquire block.1",
+                                             "release block.1",   "ready block.1",                       //
+                                             "acquire block.0",   "release block.0",   "ready block.0",  //
+                                             "ready embedding"};
 
-const std::vector<std::string> kUntiedCalls = {
-    "acquire embedding", "release embedding",                   //
-    "acquire block.0",   "release block.0",                     //
-    "acquire block.1",   "release block.1",                     //
-    "acquire head",      "release head",      "ready head",     //
-    "acquire block.1",   "release block.1",   "ready block.1",  //
-    "acquire block.0",   "release block.0",   "ready block.0",  //
-    "ready embedding"};
+const std::vector<std::string> kUntiedCalls = {"acquire embedding", "release embedding",                   //
+                                               "acquire block.0",   "release block.0",                     //
+                                               "acquire block.1",   "release block.1",                     //
+                                               "acquire head",      "release head",      "ready head",     //
+                                               "acquire block.1",   "release block.1",   "ready block.1",  //
+                                               "acquire block.0",   "release block.0",   "ready block.0",  //
+                                               "ready embedding"};
 
 TEST_CASE("units are acquired, released and handed on in the agreed order") {
   for (const bool tied : {true, false}) {
@@ -293,15 +292,23 @@ TEST_CASE("several blocks in a unit change no bit, and the unit is acquired once
     std::vector<std::string> backward;  // the calls from the second acquisition of the last block's unit on
   };
   const std::vector<Case> cases = {
-      {2, {}, {"acquire block.4", "release block.4", "ready block.4", "acquire block.2-3", "release block.2-3",
-               "ready block.2-3", "acquire block.0-1", "release block.0-1", "ready block.0-1"}},
+      {2,
+       {},
+       {"acquire block.4", "release block.4", "ready block.4", "acquire block.2-3", "release block.2-3",
+        "ready block.2-3", "acquire block.0-1", "release block.0-1", "ready block.0-1"}},
       {7, {}, {"acquire block.0-4", "release block.0-4", "ready block.0-4"}},
-      {3, {1}, {"acquire block.3-4", "release block.3-4", "ready block.3-4", "acquire block.0-2", "release block.0-2",
-                "ready block.0-2"}},
-      {2, {4}, {"acquire block.4", "release block.4", "ready block.4", "acquire block.0-1", "acquire block.2-3",
-                "release block.2-3", "ready block.2-3", "release block.0-1", "ready block.0-1"}},
-      {4, {2, true}, {"acquire block.4", "release block.4", "ready block.4", "acquire block.0-3", "release block.0-3",
-                      "ready block.0-3"}}};
+      {3,
+       {1},
+       {"acquire block.3-4", "release block.3-4", "ready block.3-4", "acquire block.0-2", "release block.0-2",
+        "ready block.0-2"}},
+      {2,
+       {4},
+       {"acquire block.4", "release block.4", "ready block.4", "acquire block.0-1", "acquire block.2-3",
+        "release block.2-3", "ready block.2-3", "release block.0-1", "ready block.0-1"}},
+      {4,
+       {2, true},
+       {"acquire block.4", "release block.4", "ready block.4", "acquire block.0-3", "release block.0-3",
+        "ready block.0-3"}}};
   for (const auto& config : {tiny_gpt2(true, 0.1F), tiny_llama(false)}) {
     const auto batch = TokenBatch::noise(2, 7, 19, 3);
     TinyModel alone(shaped(config, 1), 2);

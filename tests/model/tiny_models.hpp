@@ -12,13 +12,30 @@
 namespace kozero::tests {
 
 inline model::Config tiny_gpt2(bool tied, float dropout = 0.0F) {
-  return {.arch = "gpt2", .layers = 2, .dim = 15, .heads = 3, .ffn = 22, .vocab = 19, .seq = 7,
-          .tie_embeddings = tied, .dropout = dropout, .seed = 5};
+  return {.arch = "gpt2",
+          .layers = 2,
+          .dim = 15,
+          .heads = 3,
+          .ffn = 22,
+          .vocab = 19,
+          .seq = 7,
+          .tie_embeddings = tied,
+          .dropout = dropout,
+          .seed = 5};
 }
 
 inline model::Config tiny_llama(bool tied) {
-  return {.arch = "llama", .layers = 2, .dim = 13, .heads = 4, .kv_heads = 2, .head_dim = 6, .ffn = 11, .vocab = 19,
-          .seq = 7, .tie_embeddings = tied, .seed = 5};
+  return {.arch = "llama",
+          .layers = 2,
+          .dim = 13,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_dim = 6,
+          .ffn = 11,
+          .vocab = 19,
+          .seq = 7,
+          .tie_embeddings = tied,
+          .seed = 5};
 }
 
 inline model::Config tiny_qwen2(bool tied) {

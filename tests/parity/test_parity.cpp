@@ -13,11 +13,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kernels/ops/adamw.hpp"
-#include "kernels/launch/reduce.hpp"
 #include <support/models.hpp>
 #include <support/resident_access.hpp>
 #include <support/token_batch.hpp>
+#include "kernels/launch/reduce.hpp"
+#include "kernels/ops/adamw.hpp"
 
 namespace kozero::tests {
 namespace {

@@ -51,7 +51,8 @@ class KnownWeights {
 template <class Scalar>
 class ModelStep {
  public:
-  ModelStep(const ParameterTable& table, dist::Communicator& comm, zero::ShardedState<Scalar>& state, Shape shape)
+  ModelStep(const ParameterTable& table, distributed::Communicator& comm, zero::ShardedState<Scalar>& state,
+            Shape shape)
       : table_(table),
         comm_(comm),
         state_(state),
@@ -95,7 +96,7 @@ class ModelStep {
   void update(int step);
 
   const ParameterTable& table_;
-  dist::Communicator& comm_;
+  distributed::Communicator& comm_;
   zero::ShardedState<Scalar>& state_;
   Shape shape_;
   int head_;         // its unit

@@ -18,8 +18,8 @@ import sys
 import tempfile
 import time
 
-SHM, MPI = "src/dist/shm_communicator.cpp", "src/dist/mpi_communicator.cpp"
-COUNTER = "src/dist/shared_arrays.hpp"
+SHM, MPI = "src/distributed/host/shm_communicator.cpp", "src/distributed/host/mpi_communicator.cpp"
+COUNTER = "src/distributed/host/shared_arrays.hpp"
 # Not among them: the wait in Gradients::add_lookups. Without it nothing changes here, since the back ends of this test read
 # peers' addends and never their sums.
 # name, file, text, replacement, sources to compile (a .cpp file: itself)
@@ -38,8 +38,8 @@ MUTANTS = [
     ("one window buffer in place of two", SHM, "static_cast<std::int64_t>(phase_ % 2) * buffer_bytes_", "static_cast<std::int64_t>(phase_ % 1) * buffer_bytes_", []),
     ("windows are read before they are filled", SHM, "await(board(r).published, phase_ + 1, collective, r);", "", []),
     ("a gather of messages is not waited for", MPI, "wait_for(gathers_[pending.ticket % gathers_.size()], \"all_gather\");", "", []),
-    ("a gather that was given up frees what is written later", "src/dist/group_communicator.hpp",
-     "if (!is_done_) keep_for_ever(value_);", "", ["src/dist/group_communicator.cpp"]),
+    ("a gather that was given up frees what is written later", "src/distributed/group_communicator.hpp",
+     "if (!is_done_) keep_for_ever(value_);", "", ["src/distributed/group_communicator.cpp"]),
     ("both chunks are received into one buffer", MPI, "return received_[k % 2].data()", "return received_[0].data()", []),
     ("a gathered unit is used before it is there", "src/zero/gathered_units.cpp", "  buffer(unit).gather.wait();\n  if (arrives)", "  if (arrives)", []),
     ("weights change while peers read them", "src/zero/gathered_units.cpp", "for (auto& buffer : buffers_) buffer.gather.wait_until_reusable();", "", []),
@@ -48,7 +48,7 @@ MUTANTS = [
     ("an addend is overwritten while peers read it", "src/zero/gradients.cpp", "reductions_[at(unit)].wait_until_reusable();", "", []),
     ("idle ranks' addends are added", "src/zero/gradients.cpp", ".ranks = ordered || first ? micro_step_.ranks : 0", ".ranks = 0", []),
     ("the first micro-step is added to what the shard held", "src/zero/gradients.cpp", ".onto = ordered && !first", ".onto = ordered && micro_step_.count > 1", []),
-    ("shared weights are not taken back", "src/dist/distributed_array.cpp", "for (auto& transfer : started) transfer.wait_until_reusable();", "", []),
+    ("shared weights are not taken back", "src/distributed/distributed_array.cpp", "for (auto& transfer : started) transfer.wait_until_reusable();", "", []),
 ]
 
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// one_process.cpp: what src/dist has once a process, for ranks that share one: no report of where a rank is, no
+// one_process.cpp: what src/distributed has once a process, for ranks that share one: no report of where a rank is, no
 // heartbeat and no watchdog, whose locks would order the ranks; and one mapping of a shared file for all of them, since
 // ThreadSanitizer takes two mappings of one page for different memory. (The linker sends mmap and munmap here.)
 #include <sys/mman.h>
@@ -10,13 +10,12 @@
 #include <mutex>
 #include <utility>
 
-#include <dist/heartbeat.hpp>
-#include <dist/watchdog.hpp>
-#include <dist/watchdog.hpp>
+#include <distributed/liveness/heartbeat.hpp>
+#include <distributed/liveness/watchdog.hpp>
 
 #include "thread_mpi.hpp"
 
-namespace kozero::dist {
+namespace kozero::distributed {
 
 void Whereabouts::started(Traced /*collective*/) {}
 std::string Whereabouts::newest(std::size_t /*count*/) const { return ""; }
@@ -42,7 +41,7 @@ std::vector<std::string> Heartbeat::positions_of_ranks(std::size_t /*most*/) con
 BlockingCall::BlockingCall(const char* /*name*/) {}
 BlockingCall::~BlockingCall() = default;
 
-}  // namespace kozero::dist
+}  // namespace kozero::distributed
 
 namespace {
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_protocol.cpp: the sources of dist and zero under ThreadSanitizer, with ranks that are threads of one process.
+// test_protocol.cpp: the sources of distributed and zero under ThreadSanitizer, with ranks that are threads of one
+// process.
 //   protocol_threads [--every K] [--first I] [--seed N] [--verbose]      every K-th case of all, from the I-th on
 // The build makes it of the sources themselves, compiled once more (CMakeLists.txt). A case: stage x accumulation x
 // micro-steps x overlap x prefetch x embedding (untied, tied, in blocks) x back end x ranks x idle ranks x precision.
@@ -18,8 +19,8 @@
 #include <vector>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator_decorators.hpp>
-#include "src/dist/back_ends.hpp"
+#include <kozero/distributed/communicator_decorators.hpp>
+#include "src/distributed/back_ends.hpp"
 
 #include "model_step.hpp"
 #include "thread_mpi.hpp"
@@ -60,29 +61,30 @@ struct Case {
 };
 
 /// Sleeps around each part of each collective.
-class SleepyCommunicator final : public dist::CommunicatorDecorator {
+class SleepyCommunicator final : public distributed::CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;
 
-  dist::Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition,
-                                     dist::Fold fold) override {
+  distributed::Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition,
+                                            distributed::Fold fold) override {
     test::sleep_at_random();
     return CommunicatorDecorator::start_reduce_scatter(full, shard, partition, fold);
   }
-  dist::Pending start_all_gather(const void* shard, void* full, const Partition& partition,
-                                 std::size_t element_size) override {
+  distributed::Pending start_all_gather(const void* shard, void* full, const Partition& partition,
+                                        std::size_t element_size) override {
     test::sleep_at_random();
     return CommunicatorDecorator::start_all_gather(shard, full, partition, element_size);
   }
-  void wait(dist::Pending pending) override {
+  void wait(distributed::Pending pending) override {
     test::sleep_at_random();
     CommunicatorDecorator::wait(pending);
     test::sleep_at_random();
   }
 };
 
-std::unique_ptr<dist::Communicator> connect(const Case& one, MPI_Comm world, MemoryLedger& ledger, double timeout_s) {
-  dist::CommunicatorOptions options;
+std::unique_ptr<distributed::Communicator> connect(const Case& one, MPI_Comm world, MemoryLedger& ledger,
+                                                   double timeout_s) {
+  distributed::CommunicatorOptions options;
   options.timeout_s = timeout_s;
   options.chunk_bytes = 1024;    // several phases of windows a collective
   options.message_bytes = 1024;  // several messages a gather
@@ -95,7 +97,7 @@ std::unique_ptr<dist::Communicator> connect(const Case& one, MPI_Comm world, Mem
 
 /// As many gathers as may be under way at once, again and again, each from memory of its own, so that none is taken
 /// back; what was wrong, or "".
-std::string gather_many_at_once(dist::Communicator& comm, MemoryLedger& ledger) {
+std::string gather_many_at_once(distributed::Communicator& comm, MemoryLedger& ledger) {
   constexpr std::int64_t kRounds = 3, kAtOnce = 16, kExtent = 64;
   const Partition cut(kExtent * comm.size(), comm.size());
   const auto shards = ledger.take<float>(Memory::parameters, "shards", kRounds * kAtOnce * kExtent, comm);
@@ -103,7 +105,7 @@ std::string gather_many_at_once(dist::Communicator& comm, MemoryLedger& ledger) 
   const auto value = [](std::int64_t gather, int rank) { return static_cast<float>(gather * 10 + rank); };
   for (std::int64_t i = 0; i < kRounds * kAtOnce * kExtent; ++i) shards(i) = value(i / kExtent, comm.rank());
   for (std::int64_t round = 0; round < kRounds; ++round) {
-    std::vector<dist::Pending> started;
+    std::vector<distributed::Pending> started;
     for (std::int64_t i = 0; i < kAtOnce; ++i) {
       started.push_back(comm.start_all_gather(shards.data() + (round * kAtOnce + i) * kExtent,
                                               all.data() + i * kExtent * comm.size(), cut, sizeof(float)));
@@ -147,7 +149,7 @@ std::string lose_last_rank(const Case& one, MPI_Comm world, bool before_norm) {
   struct Rank {
     ParameterTable table;
     MemoryLedger ledger;
-    std::unique_ptr<dist::Communicator> comm;
+    std::unique_ptr<distributed::Communicator> comm;
     std::unique_ptr<zero::ShardedState<float>> state;
     std::unique_ptr<test::ModelStep<float>> model;
   };
@@ -178,7 +180,8 @@ bool loss_is_noticed(const Case& one, std::uint64_t seed, bool before_norm) {
   });
   const auto lost = std::count(ends.begin(), ends.end(), "lost");
   const bool noticed = lost >= one.ranks - 1;
-  if (!noticed) std::cout << "FAILED: " << one.name() << ", a rank comes too late: " << lost << " ranks say so" << std::endl;
+  if (!noticed)
+    std::cout << "FAILED: " << one.name() << ", a rank comes too late: " << lost << " ranks say so" << std::endl;
   return noticed;
 }
 

@@ -51,7 +51,7 @@ struct Group {
   int size = 0;
   std::map<std::pair<int, int>, std::deque<Message*>> channels;  // (from, to): not yet posted by both
   std::deque<std::unique_ptr<Meeting>> meetings;
-  std::vector<Group*> duplicates;  // by how many a rank made before
+  std::vector<Group*> duplicates;   // by how many a rank made before
   std::vector<Process*> processes;  // by rank
 };
 
@@ -311,7 +311,8 @@ bool complete(MPI_Request* request) {
 
 void wait(MPI_Request request) {
   make_progress(request->member->process);
-  for (Process* process = request->member->process; !complete(&request); make_progress(process)) std::this_thread::yield();
+  for (Process* process = request->member->process; !complete(&request); make_progress(process))
+    std::this_thread::yield();
 }
 
 }  // namespace
@@ -383,7 +384,8 @@ int MPI_Error_string(int /*code*/, char* text, int* length) {
   return MPI_SUCCESS;
 }
 
-int MPI_Isend(const void* from, int count, MPI_Datatype type, int to, int /*tag*/, MPI_Comm comm, MPI_Request* request) {
+int MPI_Isend(const void* from, int count, MPI_Datatype type, int to, int /*tag*/, MPI_Comm comm,
+              MPI_Request* request) {
   *request = post(comm, true, from, nullptr, static_cast<std::size_t>(count) * type, to);
   return MPI_SUCCESS;
 }

@@ -44,8 +44,7 @@ TEST_CASE("kernels run on GPUs of their compute capability and newer") {
       unsuitable_reason(driver(13000, 80), kH100),
       ContainsSubstring("compute capability 8.0, and the program was built for 9.0 or newer: KOZERO_CUDA_ARCH=80 "
                         "./kozero.sh --preset cuda build"));
-  CHECK_THAT(unsuitable_reason(driver(13000, 75), kA100),
-             ContainsSubstring("accepted: GPUs of 8.0 (A100) or newer"));
+  CHECK_THAT(unsuitable_reason(driver(13000, 75), kA100), ContainsSubstring("accepted: GPUs of 8.0 (A100) or newer"));
 }
 
 TEST_CASE("a note names the build whose kernels need no compilation at the start") {

@@ -10,10 +10,10 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
-#include <kozero/dist/make_communicator.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/run/trace.hpp>
 
-#include <dist/rank_groups.hpp>
+#include <distributed/rank_groups.hpp>
 
 using namespace kozero;
 using Catch::Matchers::ContainsSubstring;
@@ -76,7 +76,7 @@ TEST_CASE("the first element that differs in bits is named with both values") {
 TEST_CASE("a tensor is gathered whole from the shards of 1 to 3 ranks") {
   test::for_each_group_size([](const test::RankGroup& group) {
     MemoryLedger ledger;
-    const auto comm = dist::make_communicator(group.size() == 1 ? "self" : "mpi", group.handle(), ledger);
+    const auto comm = distributed::make_communicator(group.size() == 1 ? "self" : "mpi", group.handle(), ledger);
     ParameterTable table;
     for (int unit = 0; unit < 2; ++unit) {
       table.add_unit("unit " + std::to_string(unit), 0);
@@ -91,8 +91,8 @@ TEST_CASE("a tensor is gathered whole from the shards of 1 to 3 ranks") {
     Parameter more = table.rows().back();
     more.shape = {70};
     table.continue_tensor(more);
-    const dist::DistributedArray<float> master(table, *comm, dist::Placement::sharded,
-                                               dist::Storage{Memory::parameters, "master"}, ledger);
+    const distributed::DistributedArray<float> master(table, *comm, distributed::Placement::sharded,
+                                                      distributed::Storage{Memory::parameters, "master"}, ledger);
     for (const auto& range : master.layout().shards()) {
       for (std::int64_t i = 0; i < range.extent; ++i) {
         master.shard(range.unit)(i) = static_cast<float>(1000 * range.unit + range.begin + i);

@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
 # check_layers.py SOURCE: each #include of the project's own files names a file that is there, of the same folder or of one
-# below it; src/<folder>/ is for its own folder alone. The build runs it, so a wrong-way include does not build.
+# below it; src/<folder>/, kernels/*/host, kernels/*/cuda and the headers in PRIVATE_IO are for their own folder alone. The
+# build runs it, so a wrong-way include does not build.
 
 import pathlib
 import re
@@ -11,26 +12,30 @@ import sys
 BELOW = {
     "core": "",
     "kernels": "core",
-    "dist": "core",
+    "distributed": "core",
     "model": "core kernels",
     "optim": "core kernels",
-    "zero": "core kernels dist",
-    "io": "core dist",
-    "huggingface": "core kernels dist model io",
-    "train": "core kernels dist model optim zero io",
-    "plan": "core kernels dist model optim zero io train",
-    "run": "core kernels dist model optim zero io huggingface train plan",
-    "program": "core kernels dist model optim zero io huggingface train plan run",
-    "commands": "core kernels dist model optim zero io huggingface train plan run program",
-    "bench": "core kernels dist model optim zero io huggingface train plan run program",
+    "zero": "core kernels distributed",
+    "io": "core distributed",
+    "huggingface": "core kernels distributed model io",
+    "train": "core kernels distributed model optim zero io",
+    "plan": "core kernels distributed model optim zero io train",
+    "run": "core kernels distributed model optim zero io huggingface train plan",
+    "program": "core kernels distributed model optim zero io huggingface train plan run",
+    "commands": "core kernels distributed model optim zero io huggingface train plan run program",
+    "bench": "core kernels distributed model optim zero io huggingface train plan run program",
 }
+PRIVATE_IO = {"io/deck/toml_keys.hpp", "io/safetensors/float_formats.hpp", "io/text/bpe_merges.hpp",
+              "io/text/bpe_tokenizer.hpp", "io/text/sentencepiece_tokenizer.hpp"}
 
 
 def folder_of(path):
     """The folder that a path from the root belongs to, and whether the path is private to it; None for what is no layer."""
     parts = pathlib.PurePath(path).parts
-    if parts[0] in ("kernels", "io"):
-        return parts[0], False
+    if parts[0] == "kernels":
+        return "kernels", len(parts) > 3
+    if parts[0] == "io":
+        return "io", str(path) in PRIVATE_IO
     if parts[:2] == ("include", "kozero"):
         return parts[2], False
     return (parts[1], True) if parts[0] == "src" and len(parts) > 2 else (None, False)

@@ -35,7 +35,7 @@ def lines_matching(source, pattern, allowed):
 
 
 def mpi_only_in_dist(source):
-    allowed = ("src/dist/", "include/kozero/dist/", "tests/")
+    allowed = ("src/distributed/", "include/kozero/distributed/", "tests/")
     yield from lines_matching(source, r"MPI_|nccl[A-Z]|<mpi\.h>|<nccl\.h>", allowed)
 
 

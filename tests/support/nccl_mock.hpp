@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// nccl_mock.hpp: comm.backend = nccl means the tests' NCCL mock (tests/dist/nccl_mock), for a program linked
+// nccl_mock.hpp: comm.backend = nccl means the tests' NCCL mock (tests/distributed/nccl_mock), for a program linked
 // with kozero_uses_nccl_mock.
 #pragma once
 #include <dlfcn.h>

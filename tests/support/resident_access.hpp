@@ -9,9 +9,9 @@
 #include <vector>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/random.hpp>
 #include <kozero/core/parameter_access.hpp>
 #include <kozero/core/parameter_table.hpp>
+#include <kozero/core/random.hpp>
 
 namespace kozero::tests {
 

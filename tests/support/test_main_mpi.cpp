@@ -10,8 +10,8 @@
 #include <catch2/reporters/catch_reporter_event_listener.hpp>
 #include <catch2/reporters/catch_reporter_registrars.hpp>
 
-#include <Kokkos_Core.hpp>
 #include <mpi.h>
+#include <Kokkos_Core.hpp>
 
 #include <chrono>
 #include <cstdlib>
@@ -69,7 +69,8 @@ class RankListener : public Catch::EventListenerBase {
       MPI_Wait(&request, MPI_STATUS_IGNORE);
     } else if (!done_within(request, kPatience)) {
       std::cerr << "[rank " << rank_of(meeting) << "] failed '" << stats.testInfo->name
-                << "', and other ranks still wait inside it: the job ends here\n" << std::flush;
+                << "', and other ranks still wait inside it: the job ends here\n"
+                << std::flush;
       MPI_Abort(MPI_COMM_WORLD, 1);
     }
   }

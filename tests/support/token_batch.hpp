@@ -45,9 +45,7 @@ class TokenBatch {
     return TokenBatch(inputs, targets, positions, first_sample);
   }
 
-  [[nodiscard]] model::Batch view() const {
-    return part(0, num_sequences_);
-  }
+  [[nodiscard]] model::Batch view() const { return part(0, num_sequences_); }
   /// Sequences [first, first + count).
   [[nodiscard]] model::Batch part(std::int64_t first, std::int64_t count) const {
     const auto rows = static_cast<std::size_t>(count);

@@ -6,8 +6,8 @@
 #include <type_traits>
 #include <vector>
 
-#include <dist/rank_groups.hpp>
-#include <kozero/dist/make_communicator.hpp>
+#include <distributed/rank_groups.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 
 namespace kozero::tests {
 
@@ -24,12 +24,13 @@ inline std::vector<int> group_sizes() {
 /// world ("self" where that is one); the others wait.
 template <class Body>
 void on_first_ranks(int num_ranks, const std::string& backend, const Body& body,
-                    const dist::CommunicatorOptions& options = {}) {
+                    const distributed::CommunicatorOptions& options = {}) {
   const test::RankGroup group(test::world_rank() < num_ranks ? 0 : 1);
   if (test::world_rank() < num_ranks) {
     MemoryLedger ledger;
-    const auto comm = dist::make_communicator(num_ranks == 1 ? "self" : backend, group.handle(), ledger, options);
-    if constexpr (std::is_invocable_v<const Body&, dist::Communicator&>) {
+    const auto comm =
+        distributed::make_communicator(num_ranks == 1 ? "self" : backend, group.handle(), ledger, options);
+    if constexpr (std::is_invocable_v<const Body&, distributed::Communicator&>) {
       body(*comm);
     } else {
       body(*comm, group.handle());
@@ -42,13 +43,13 @@ void on_first_ranks(int num_ranks, const std::string& backend, const Body& body,
 /// of `ranks_a_group` (0: one group); the others wait.
 template <class Body>
 void on_first_mesh(int num_ranks, int ranks_a_group, const std::string& backend, const Body& body,
-                   const dist::CommunicatorOptions& options = {}) {
+                   const distributed::CommunicatorOptions& options = {}) {
   const test::RankGroup group(test::world_rank() < num_ranks ? 0 : 1);
   if (test::world_rank() < num_ranks) {
     MemoryLedger ledger;
-    dist::MeshCommunicators mesh =
-        dist::make_mesh(num_ranks == 1 ? "self" : backend, group.handle(), ranks_a_group, ledger, options);
-    if constexpr (std::is_invocable_v<const Body&, dist::MeshCommunicators&>) {
+    distributed::MeshCommunicators mesh =
+        distributed::make_mesh(num_ranks == 1 ? "self" : backend, group.handle(), ranks_a_group, ledger, options);
+    if constexpr (std::is_invocable_v<const Body&, distributed::MeshCommunicators&>) {
       body(mesh);
     } else {
       body(mesh, group.handle());

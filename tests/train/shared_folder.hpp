@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string>
 
-#include <dist/rank_groups.hpp>
+#include <distributed/rank_groups.hpp>
 
 namespace kozero::tests {
 

@@ -10,7 +10,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
 
-#include <kozero/dist/communicator_decorators.hpp>
+#include <kozero/distributed/communicator_decorators.hpp>
 #include <kozero/plan/memory_plan.hpp>
 
 #include "groups.hpp"
@@ -22,10 +22,10 @@ using tests::TinyRun;
 namespace {
 
 struct Accounts {
-  std::int64_t bytes_sent = 0;  ///< one step, over all ranks
+  std::int64_t bytes_sent = 0;    ///< one step, over all ranks
   std::int64_t bytes_across = 0;  ///< of them, between groups
-  std::int64_t held = 0;        ///< parameters + gradients + optimizer state over all ranks
-  std::int64_t largest = 0;     ///< of these, the fullest rank's
+  std::int64_t held = 0;          ///< parameters + gradients + optimizer state over all ranks
+  std::int64_t largest = 0;       ///< of these, the fullest rank's
   ParameterTable table;
   train::Settings settings;
   int num_ranks = 1;
@@ -38,9 +38,9 @@ struct Accounts {
 /// `ranks_a_group` 0: all.
 Accounts accounts_of(const TinyRun& run, int num_ranks, int ranks_a_group = 0) {
   Accounts accounts;
-  tests::on_first_mesh(num_ranks, ranks_a_group, "mpi", [&](dist::MeshCommunicators& mesh) {
+  tests::on_first_mesh(num_ranks, ranks_a_group, "mpi", [&](distributed::MeshCommunicators& mesh) {
     MemoryLedger ledger;
-    dist::Communicator& comm = *mesh.all;
+    distributed::Communicator& comm = *mesh.all;
     tests::TinyTraining training(run, mesh.mesh(), ledger);
     mesh.reset();
     training.engine().step(1);
@@ -52,9 +52,9 @@ Accounts accounts_of(const TinyRun& run, int num_ranks, int ranks_a_group = 0) {
     }
     const std::int64_t held =
         ledger.bytes(Memory::parameters) + ledger.bytes(Memory::gradients) + ledger.bytes(Memory::optimizer);
-    for (const std::int64_t one : dist::from_all_ranks(comm, sent)) accounts.bytes_sent += one;
-    for (const std::int64_t one : dist::from_all_ranks(comm, across)) accounts.bytes_across += one;
-    for (const std::int64_t one : dist::from_all_ranks(comm, held)) {
+    for (const std::int64_t one : distributed::from_all_ranks(comm, sent)) accounts.bytes_sent += one;
+    for (const std::int64_t one : distributed::from_all_ranks(comm, across)) accounts.bytes_across += one;
+    for (const std::int64_t one : distributed::from_all_ranks(comm, held)) {
       accounts.held += one;
       accounts.largest = std::max(accounts.largest, one);
     }
@@ -74,12 +74,12 @@ std::int64_t blocks_gathered(std::int64_t layers, int prefetch_units, int micro_
 
 void check_plan(const TinyRun& run) {
   const int num_ranks = tests::group_sizes().back();
-  tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& /*group*/, const void* handle) {
+  tests::on_first_ranks(num_ranks, "mpi", [&](distributed::Communicator& /*group*/, const void* handle) {
     MemoryLedger real;
-    const auto comm = dist::make_communicator("mpi", handle, real);
+    const auto comm = distributed::make_communicator("mpi", handle, real);
     tests::TinyTraining training(run, *comm, real);
     MemoryLedger plan(MemoryLedger::Mode::plan);
-    const auto planned = dist::make_planned_communicator("mpi", comm->rank(), comm->size(), plan);
+    const auto planned = distributed::make_planned_communicator("mpi", comm->rank(), comm->size(), plan);
     tests::TinyTraining nothing(run, *planned, plan);
     for (int i = 0; i < static_cast<int>(kMemoryNames.size()); ++i) {
       CHECK(plan.bytes(static_cast<Memory>(i)) == real.bytes(static_cast<Memory>(i)));
@@ -160,21 +160,22 @@ TEST_CASE("groups: states and gathers are a group's, sums go to the last group, 
 
 TEST_CASE("a plan has the buffers of all communicators of a mesh") {
   for (const char* backend : {"mpi", "shm"}) {
-    tests::on_first_ranks(std::min(4, test::world_size()), "mpi", [&](dist::Communicator& comm, const void* handle) {
-      for (int of_group = 1; of_group < comm.size(); ++of_group) {
-        if (comm.size() % of_group != 0) continue;
-        for (const int ranks_per_node : {0, 1, 2}) {
-          if (ranks_per_node > 0 && std::string(backend) == "shm") continue;
-          const dist::CommunicatorOptions options{.ranks_per_node = ranks_per_node};
-          MemoryLedger real;
-          const auto mesh = dist::make_mesh(backend, handle, of_group, real, options);
-          MemoryLedger plan(MemoryLedger::Mode::plan);
-          const auto planned = dist::make_planned_mesh(backend, comm.size(), of_group, plan, options);
-          CAPTURE(backend, of_group, ranks_per_node);
-          CHECK(plan.bytes(Memory::communication) == real.bytes(Memory::communication));
-        }
-      }
-    });
+    tests::on_first_ranks(
+        std::min(4, test::world_size()), "mpi", [&](distributed::Communicator& comm, const void* handle) {
+          for (int of_group = 1; of_group < comm.size(); ++of_group) {
+            if (comm.size() % of_group != 0) continue;
+            for (const int ranks_per_node : {0, 1, 2}) {
+              if (ranks_per_node > 0 && std::string(backend) == "shm") continue;
+              const distributed::CommunicatorOptions options{.ranks_per_node = ranks_per_node};
+              MemoryLedger real;
+              const auto mesh = distributed::make_mesh(backend, handle, of_group, real, options);
+              MemoryLedger plan(MemoryLedger::Mode::plan);
+              const auto planned = distributed::make_planned_mesh(backend, comm.size(), of_group, plan, options);
+              CAPTURE(backend, of_group, ranks_per_node);
+              CHECK(plan.bytes(Memory::communication) == real.bytes(Memory::communication));
+            }
+          }
+        });
   }
 }
 
@@ -287,7 +288,7 @@ TEST_CASE("a vocabulary in blocks: bytes sent are planned exactly, and each bloc
 TEST_CASE("blocks of a vocabulary take the place of the whole in stage 3's buffers") {
   const auto gathered = [](const model::Config& config, int stage) {
     MemoryLedger plan(MemoryLedger::Mode::plan);
-    const auto comm = dist::make_planned_communicator("mpi", 0, 2, plan);
+    const auto comm = distributed::make_planned_communicator("mpi", 0, 2, plan);
     const tests::TinyTraining nothing({.model = config, .stage = stage}, *comm, plan);
     return plan.bytes(Memory::gathered);
   };
@@ -337,7 +338,7 @@ TEST_CASE("in bf16 weights travel and are held in two bytes, gradients, moments 
 TEST_CASE("a unit that is gathered ahead takes a buffer, and so does one whose reduction overlaps") {
   const auto gathered = [](int stage, int prefetch_units, bool overlap) {
     MemoryLedger plan(MemoryLedger::Mode::plan);
-    const auto comm = dist::make_planned_communicator("mpi", 0, 2, plan);
+    const auto comm = distributed::make_planned_communicator("mpi", 0, 2, plan);
     TinyRun run{.model = tests::tiny_gpt2(), .stage = stage, .overlap = overlap, .prefetch_units = prefetch_units};
     run.model.layers = 4;
     const tests::TinyTraining nothing(run, *comm, plan);

@@ -5,7 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include "kernels/launch/reduce.hpp"
 
@@ -28,7 +28,7 @@ bool holds_equal_copies(TinyTraining& training) {
   training.with_state([&](auto& state) {
     for (const auto& array : state.weights().at_rest()) {
       const auto hash = kernels::bit_hash(Device(), array.words);
-      const auto all = dist::from_all_ranks(training.engine().comm(), hash);
+      const auto all = distributed::from_all_ranks(training.engine().comm(), hash);
       equal = equal && (!array.replicated || all == std::vector(all.size(), hash));
     }
   });
@@ -85,7 +85,7 @@ TEST_CASE("saved under any stage and rank count, loaded under all 16: equal in b
   int numbered = 0;
   for (int saved = 0; saved < 16; ++saved) {
     const std::string path = folder / ("step_" + std::to_string(saved));
-    tests::on_first_ranks(1 + saved / 4, "mpi", [&](dist::Communicator& comm) {
+    tests::on_first_ranks(1 + saved / 4, "mpi", [&](distributed::Communicator& comm) {
       MemoryLedger ledger;
       tests::TinyRun run{.model = model_of(saved), .stage = saved % 4};
       if (saved % 3 == 0) run.offload = tests::offloaded_to(tests::Kind::disk, run.stage == 3);
@@ -93,7 +93,7 @@ TEST_CASE("saved under any stage and rank count, loaded under all 16: equal in b
       number_elements(training, true, numbered);
       train::save_checkpoint(path, training.engine(), record_of(saved));
     });
-    tests::on_each_group("mpi", [&](dist::Communicator& comm) {
+    tests::on_each_group("mpi", [&](distributed::Communicator& comm) {
       for (int stage = 0; stage <= 3; ++stage) {
         MemoryLedger ledger;
         tests::TinyRun run{.model = model_of(saved), .stage = stage};
@@ -120,15 +120,15 @@ TEST_CASE("saved with the vocabulary whole or in blocks, loaded with other ones:
     model.tie_embeddings = saved < 16;
     std::vector<std::uint64_t> hashes(std::size_t{15} + (model.tie_embeddings ? 1 : 2));
     const std::string path = folder / std::to_string(saved);
-    tests::on_first_ranks(std::min(2, test::world_size()), "mpi", [&](dist::Communicator& comm) {
+    tests::on_first_ranks(std::min(2, test::world_size()), "mpi", [&](distributed::Communicator& comm) {
       MemoryLedger ledger;
       TinyTraining training({.model = tests::in_blocks(model, saved), .stage = 3}, comm, ledger);
       training.result();
       train::save_checkpoint(path, training.engine(), record_of(saved));
       hashes = zero::tensor_hashes(training.engine().parameters(), training.engine().master());
     });
-    tests::on_first_ranks(test::world_size(), "mpi", [&](dist::Communicator& comm) {
-      for (auto& hash : hashes) hash = dist::broadcast_value(comm, hash);
+    tests::on_first_ranks(test::world_size(), "mpi", [&](distributed::Communicator& comm) {
+      for (auto& hash : hashes) hash = distributed::broadcast_value(comm, hash);
       for (const int loaded : {0, 8, 24}) {
         MemoryLedger ledger;
         TinyTraining training({.model = tests::in_blocks(model, loaded), .stage = loaded / 8}, comm, ledger);
@@ -148,7 +148,7 @@ TEST_CASE("saved by groups of ranks, loaded by others and by one: equal in bytes
     if (all % of_group != 0) continue;
     for (int stage = 1; stage <= 3; ++stage) {
       const std::string path = folder / std::to_string(10 * of_group + stage);
-      tests::on_first_mesh(all, of_group, "mpi", [&](dist::MeshCommunicators& mesh) {
+      tests::on_first_mesh(all, of_group, "mpi", [&](distributed::MeshCommunicators& mesh) {
         MemoryLedger ledger;
         TinyTraining training({.model = smallest_gpt2(), .stage = stage}, mesh.mesh(), ledger);
         number_elements(training, true, numbered);
@@ -156,7 +156,7 @@ TEST_CASE("saved by groups of ranks, loaded by others and by one: equal in bytes
       });
       for (const int loaded_of : {1, 2, all}) {
         if (all % loaded_of != 0) continue;
-        tests::on_first_mesh(all, loaded_of, "mpi", [&](dist::MeshCommunicators& mesh) {
+        tests::on_first_mesh(all, loaded_of, "mpi", [&](distributed::MeshCommunicators& mesh) {
           MemoryLedger ledger;
           TinyTraining training({.model = smallest_gpt2(), .stage = 4 - stage}, mesh.mesh(), ledger);
           CHECK(train::load_state(path + "/state.h5", training.engine(), *mesh.all).empty());
@@ -177,13 +177,13 @@ TEST_CASE("a file knows no precision: saved in one, loaded in the other, master 
   for (const auto saved : {Precision::f32, Precision::bf16, Precision::fp16}) {
     for (int stage = 0; stage <= 3; ++stage) {
       const std::string path = folder / (std::string(name_of(saved)) + std::to_string(stage));
-      tests::on_first_ranks(1 + stage, "mpi", [&](dist::Communicator& comm) {
+      tests::on_first_ranks(1 + stage, "mpi", [&](distributed::Communicator& comm) {
         MemoryLedger ledger;
         TinyTraining training({.model = smallest_gpt2(), .precision = saved, .stage = stage}, comm, ledger);
         number_elements(training, true, numbered);
         train::save_checkpoint(path, training.engine(), record_of(stage));
       });
-      tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm) {
+      tests::on_first_ranks(3, "mpi", [&](distributed::Communicator& comm) {
         for (int other = 0; other < 8; ++other) {
           MemoryLedger ledger;
           const auto loaded = other < 4 ? Precision::f32 : Precision::bf16;
@@ -203,12 +203,12 @@ TEST_CASE("a file knows no precision: saved in one, loaded in the other, master 
 namespace {
 
 /// A run that saves after step 2 and goes on, and one that begins there, have the same bits to the end.
-void check_restart(const TinyRun& run, const std::string& path, dist::Communicator& comm, const void* handle) {
+void check_restart(const TinyRun& run, const std::string& path, distributed::Communicator& comm, const void* handle) {
   MemoryLedger ledger;
   TinyTraining continuous(run, comm, ledger);
   continuous.result_of_steps(1, 2);
   train::CheckpointSaver saver(continuous.engine(), continuous.engine().staging(),
-                               dist::make_control_communicator(handle, 60.0));
+                               distributed::make_control_communicator(handle, 60.0));
   CHECK(saver.asynchronous() == run.staged);
   io::CheckpointRecord record = record_of(2);
   record.loss_scale = continuous.engine().loss_scaler().state();
@@ -276,7 +276,7 @@ TEST_CASE(
               .stage = 2,
               .steps = 5,
               .loss_scaler = train::LossScaler::dynamic(3, 0x1p17)};
-  tests::on_first_ranks(3, "mpi", [&](dist::Communicator& comm, const void* handle) {
+  tests::on_first_ranks(3, "mpi", [&](distributed::Communicator& comm, const void* handle) {
     check_restart(run, folder / "fp16", comm, handle);
     MemoryLedger ledger;
     TinyTraining other(run, comm, ledger);
@@ -292,12 +292,12 @@ TEST_CASE("what is saved is the state at begin(), whatever training does to it w
   const SharedFolder folder;
   const auto hashes = [&](const std::string& name, bool staged) {
     std::map<std::string, std::string> datasets;
-    tests::on_first_ranks(2, "mpi", [&](dist::Communicator& comm, const void* handle) {
+    tests::on_first_ranks(2, "mpi", [&](distributed::Communicator& comm, const void* handle) {
       MemoryLedger ledger;
       TinyTraining training({.model = smallest_gpt2(), .stage = 1, .staged = staged}, comm, ledger);
       training.result_of_steps(1, 1);
       train::CheckpointSaver saver(training.engine(), training.engine().staging(),
-                                   dist::make_control_communicator(handle, 60.0));
+                                   distributed::make_control_communicator(handle, 60.0));
       saver.begin({std::make_shared<io::HeldFolder>(folder / name, nullptr), record_of(1), {}, 0});
       int wrong = 0;
       number_elements(training, true, wrong);
@@ -310,11 +310,11 @@ TEST_CASE("what is saved is the state at begin(), whatever training does to it w
 
 TEST_CASE("a save that fails beside the training is reported to every rank when all have ended") {
   const SharedFolder folder;
-  tests::on_first_ranks(test::world_size(), "mpi", [&](dist::Communicator& comm, const void* handle) {
+  tests::on_first_ranks(test::world_size(), "mpi", [&](distributed::Communicator& comm, const void* handle) {
     MemoryLedger ledger;
     TinyTraining training({.model = smallest_gpt2(), .stage = 3, .staged = true}, comm, ledger);
     train::CheckpointSaver saver(training.engine(), training.engine().staging(),
-                                 dist::make_control_communicator(handle, 60.0));
+                                 distributed::make_control_communicator(handle, 60.0));
     CHECK(!saver.ended(comm));
     const auto run_folder = std::make_shared<io::HeldFolder>(folder.path(), nullptr);
     for (const bool exists : {false, true}) {
@@ -330,7 +330,7 @@ TEST_CASE("a save that fails beside the training is reported to every rank when 
 }
 
 TEST_CASE("staging that is too small for the state is refused with what it needs") {
-  tests::on_first_ranks(1, "mpi", [&](dist::Communicator& comm) {
+  tests::on_first_ranks(1, "mpi", [&](distributed::Communicator& comm) {
     MemoryLedger ledger(MemoryLedger::Mode::plan);
     tests::TinyRun run{.model = tests::tiny_gpt2()};
     run.model.layers = 1;
@@ -351,7 +351,7 @@ TEST_CASE("staging that is too small for the state is refused with what it needs
 
 TEST_CASE("a checkpoint without this optimizer's states loads weights only, and names the absent") {
   const SharedFolder folder;
-  tests::on_first_ranks(2, "mpi", [&](dist::Communicator& comm) {
+  tests::on_first_ranks(2, "mpi", [&](distributed::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining adamw({.model = tests::tiny_llama(), .stage = 2}, comm, ledger);
     adamw.result();
@@ -365,7 +365,7 @@ TEST_CASE("a checkpoint without this optimizer's states loads weights only, and 
 
 TEST_CASE("a failing save is every rank's, and leaves nothing behind") {
   const SharedFolder folder;
-  tests::on_first_ranks(test::world_size(), "mpi", [&](dist::Communicator& comm) {
+  tests::on_first_ranks(test::world_size(), "mpi", [&](distributed::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining training({.model = tests::tiny_gpt2(), .stage = 3}, comm, ledger);
     train::save_checkpoint(folder / "step_1", training.engine(), record_of(1));
@@ -420,7 +420,7 @@ TEST_CASE("a run that goes on with other ranks, stages and back ends, twice, has
     if (precision == Precision::fp16) run.loss_scaler = train::LossScaler::fixed(0x1p10);
     TinyResult whole;
     std::string weights;
-    tests::on_first_ranks(1, "mpi", [&](dist::Communicator& comm) {
+    tests::on_first_ranks(1, "mpi", [&](distributed::Communicator& comm) {
       MemoryLedger ledger;
       TinyTraining training(run, comm, ledger);
       whole = training.result();
@@ -431,7 +431,7 @@ TEST_CASE("a run that goes on with other ranks, stages and back ends, twice, has
       run.stage = leg.stage;
       const std::string from = folder / (std::string(name_of(precision)) + std::to_string(step));
       const std::string to = folder / (std::string(name_of(precision)) + std::to_string(step + 2));
-      tests::on_first_ranks(leg.ranks, leg.backend, [&](dist::Communicator& comm) {
+      tests::on_first_ranks(leg.ranks, leg.backend, [&](distributed::Communicator& comm) {
         MemoryLedger ledger;
         TinyTraining training(run, comm, ledger);
         if (step > 0) CHECK(train::load_state(from + "/state.h5", training.engine(), comm).empty());

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include <io/thrown.hpp>
-#include "io/text/token_shard.hpp"
 #include <kozero/train/data_check.hpp>
+#include "io/text/token_shard.hpp"
 
 #include "groups.hpp"
 #include "shared_folder.hpp"
@@ -52,7 +52,7 @@ TEST_CASE("an id far into a shard ends in one error for all ranks, with file, po
   const tests::SharedFolder folder;
   for (const std::int64_t position : {io::kBlockBytes / 2 + 77, kTokens - 1}) {
     const auto path = shard(folder, std::to_string(position) + ".bin", position, 700);
-    tests::on_each_group("mpi", [&](dist::Communicator& comm) {
+    tests::on_each_group("mpi", [&](distributed::Communicator& comm) {
       DataCheck check({opened({path}, 256)}, comm);
       const auto error = thrown_by([&] { check.finish(comm); });
       CHECK(error.status == 3);
@@ -73,7 +73,7 @@ TEST_CASE("a flipped bit is found in the background, by the rank whose block it 
     file.put('\x13');
   }
   MPI_Barrier(MPI_COMM_WORLD);
-  tests::on_each_group("mpi", [&](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [&](distributed::Communicator& comm) {
     DataCheck check({opened({good}), opened({bad})}, comm);
     check.start();
     std::string text;
@@ -94,7 +94,7 @@ TEST_CASE("the data's identity depends on the bytes alone: not on ranks, paths o
   if (test::world_rank() == 0) std::filesystem::remove(c + ".xxh3");
   MPI_Barrier(MPI_COMM_WORLD);
   std::vector<io::DataIdentity> all;
-  tests::on_each_group("mpi", [&](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [&](distributed::Communicator& comm) {
     const auto identity = DataCheck({opened({a, b})}, comm).identity(comm);
     CHECK(identity.whole.size() == 16);
     CHECK(identity.sampled.size() == 32);
@@ -116,7 +116,7 @@ TEST_CASE("the data's identity depends on the bytes alone: not on ranks, paths o
 TEST_CASE("ranks that see different files are told so") {
   const tests::SharedFolder folder;
   const auto a = shard(folder, "a.bin"), b = shard(folder, "b.bin", 0, 2);
-  tests::on_first_ranks(std::min(2, test::world_size()), "mpi", [&](dist::Communicator& comm) {
+  tests::on_first_ranks(std::min(2, test::world_size()), "mpi", [&](distributed::Communicator& comm) {
     if (comm.size() == 1) return;
     const auto error = thrown_by([&] { DataCheck({opened({comm.rank() == 0 ? a : b})}, comm); });
     CHECK(error.status == 3);
@@ -133,7 +133,7 @@ TEST_CASE("where only some ranks have recorded hashes, all read the blocks; othe
     std::filesystem::copy_file(different + ".xxh3", other + ".xxh3", std::filesystem::copy_options::overwrite_existing);
   }
   MPI_Barrier(MPI_COMM_WORLD);
-  tests::on_first_ranks(std::min(2, test::world_size()), "mpi", [&](dist::Communicator& comm) {
+  tests::on_first_ranks(std::min(2, test::world_size()), "mpi", [&](distributed::Communicator& comm) {
     if (comm.size() == 1) return;
     const auto identity = DataCheck({opened({a})}, comm).identity(comm);
     DataCheck check({opened({comm.rank() == 0 ? a : bare})}, comm);

@@ -7,10 +7,10 @@
 
 #include <io/scratch_folder.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator.hpp>
-#include "io/text/token_shard.hpp"
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/settings.hpp>
+#include "io/text/token_shard.hpp"
 
 using namespace kozero;
 using Catch::Matchers::ContainsSubstring;
@@ -42,7 +42,9 @@ std::vector<Token> sample_of(const train::SampleSource& source, std::int64_t ind
   return window;
 }
 
-train::DataSet opened(const io::Deck& deck) { return train::open_data(deck, kSeq, *dist::make_self_communicator()); }
+train::DataSet opened(const io::Deck& deck) {
+  return train::open_data(deck, kSeq, *distributed::make_self_communicator());
+}
 
 }  // namespace
 

@@ -17,7 +17,7 @@ using tests::TinyTraining;
 
 namespace {
 
-train::Evaluation evaluation_of(TinyTraining& training, dist::Communicator& comm, std::int64_t max_samples) {
+train::Evaluation evaluation_of(TinyTraining& training, distributed::Communicator& comm, std::int64_t max_samples) {
   return train::evaluate(training.engine(), training.source(), max_samples);
 }
 
@@ -26,7 +26,7 @@ train::Evaluation evaluation_of(TinyTraining& training, dist::Communicator& comm
 TEST_CASE("the same mean on any rank count and under every stage, with uneven and empty shares") {
   for (const std::int64_t max_samples : {0, 1, 5}) {
     std::vector<double> losses;
-    tests::on_each_group("mpi", [&](dist::Communicator& comm) {
+    tests::on_each_group("mpi", [&](distributed::Communicator& comm) {
       for (const int stage : {0, 3}) {
         MemoryLedger ledger;
         TinyTraining training({.model = tests::tiny_gpt2(), .stage = stage}, comm, ledger);
@@ -69,7 +69,7 @@ TEST_CASE("an evaluation of a part reads samples from the whole set, on any rank
     }
     mutable std::set<std::int64_t> read_;
   };
-  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [](distributed::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining training({.model = tests::tiny_gpt2()}, comm, ledger);
     const Noted source;
@@ -78,13 +78,13 @@ TEST_CASE("an evaluation of a part reads samples from the whole set, on any rank
     for (const auto index : source.read_) CHECK(all.contains(index));
     const double mine = static_cast<double>(source.read_.size());
     double sum = 0.0;
-    for (const double count : dist::from_all_ranks(comm, mine)) sum += count;
+    for (const double count : distributed::from_all_ranks(comm, mine)) sum += count;
     CHECK(sum == 5.0);
   });
 }
 
 TEST_CASE("the tail counts where all samples do: its targets, once, whatever the rank count") {
-  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [](distributed::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining training({.model = tests::tiny_gpt2(), .stage = 3}, comm, ledger);
     const tests::NoiseSamples whole(4, 37), tailed(4, 37, 3), only_tail(0, 37, 3);
@@ -102,7 +102,7 @@ TEST_CASE("the tail counts where all samples do: its targets, once, whatever the
 }
 
 TEST_CASE("evaluation knows no dropout, and the next training step is as without it") {
-  tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](dist::Communicator& comm) {
+  tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](distributed::Communicator& comm) {
     const TinyRun run{.model = tests::tiny_gpt2(), .stage = 3, .micro_steps = 2};
     TinyRun without_dropout = run;
     without_dropout.model.dropout = 0.0F;

@@ -3,10 +3,10 @@
 // test_floor.cpp: training on the synthetic source comes within 2 % of its entropy.
 #include <catch2/catch_test_macros.hpp>
 
-#include <kozero/dist/make_communicator.hpp>
-#include <kozero/train/settings.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
+#include <kozero/train/settings.hpp>
 
 #include "groups.hpp"
 
@@ -18,7 +18,7 @@ TEST_CASE("a tiny model reaches the Markov source's entropy within 2 %") {
       "data.synthetic = true\ntrain.global_batch = 32\ntrain.micro_batch = 32\noptim.lr = 1e-2\n"
       "optim.schedule = \"cosine\"\noptim.warmup_steps = 10\noptim.weight_decay = 0.0\noptim.betas = [0.9, 0.99]\n",
       "floor.toml");
-  tests::on_first_ranks(1, "self", [&](dist::Communicator& comm) {
+  tests::on_first_ranks(1, "self", [&](distributed::Communicator& comm) {
     MemoryLedger ledger;
     const train::DataSet data = train::open_data(deck, 32, comm);
     const auto settings = train::settings_of(deck, 1, data.vocab, data.train->num_samples());

@@ -47,7 +47,7 @@ constexpr std::int64_t kVocab = 37;
 
 /// A network of `run` with weights that were trained a little, so that its texts differ.
 struct Trained {
-  Trained(tests::TinyRun run, dist::Communicator& comm) : training(run, comm, ledger), comm(comm) {
+  Trained(tests::TinyRun run, distributed::Communicator& comm) : training(run, comm, ledger), comm(comm) {
     training.result_of_steps(1, 2);
   }
   Heard cached(const train::GenerationOrder& order, std::int64_t sequences, std::int64_t longest) {
@@ -62,7 +62,7 @@ struct Trained {
 
   MemoryLedger ledger;
   tests::TinyTraining training;
-  dist::Communicator& comm;
+  distributed::Communicator& comm;
   train::GenerationTimes times;
 };
 
@@ -77,7 +77,7 @@ model::Config with_window(model::Config config, std::int64_t seq) {
 
 TEST_CASE("greedy text with a cache is that of the full forward, for each model, stage and rank count") {
   for (const auto& config : {tests::tiny_gpt2(), tests::tiny_llama(), tests::tiny_qwen2(), tests::tiny_qwen3()}) {
-    tests::on_each_group("mpi", [&](dist::Communicator& comm) {
+    tests::on_each_group("mpi", [&](distributed::Communicator& comm) {
       for (const int stage : {0, 1, 2, 3}) {
         Trained trained({.model = with_window(config, 40), .stage = stage}, comm);
         const train::GenerationOrder order{.prompts = kPrompts, .count = 20, .sampling = {.temperature = 0.0}};
@@ -100,17 +100,17 @@ TEST_CASE("a prompt in many calls, through more units than collectives may be un
   for (Token t = 0; t < 600; ++t) prompt.push_back(t * 7 % kVocab);
   for (const auto& config : {many_blocks, many_layers}) {
     for (const int num_ranks : {1, 2}) {
-      tests::on_first_ranks(num_ranks, num_ranks == 1 ? "self" : "shm",
-                            [&](dist::Communicator& comm) {
-                              Trained trained({.model = config, .stage = 3}, comm);
-                              const train::GenerationOrder order{
-                                  .prompts = {prompt, {3}}, .count = 2, .sampling = {.temperature = 0.0}};
-                              const Heard heard = trained.cached(order, 2, 610);
-                              for (std::size_t p = 0; p < 2; ++p) {
-                                CHECK(heard.tokens[p] == trained.plain(order.prompts[p], 2, order.sampling));
-                              }
-                            },
-                            {.under_way = zero::collectives_under_way(1)});
+      tests::on_first_ranks(
+          num_ranks, num_ranks == 1 ? "self" : "shm",
+          [&](distributed::Communicator& comm) {
+            Trained trained({.model = config, .stage = 3}, comm);
+            const train::GenerationOrder order{.prompts = {prompt, {3}}, .count = 2, .sampling = {.temperature = 0.0}};
+            const Heard heard = trained.cached(order, 2, 610);
+            for (std::size_t p = 0; p < 2; ++p) {
+              CHECK(heard.tokens[p] == trained.plain(order.prompts[p], 2, order.sampling));
+            }
+          },
+          {.under_way = zero::collectives_under_way(1)});
     }
   }
 }
@@ -120,7 +120,7 @@ TEST_CASE("logits of 16-bit weights with a cache are those of the full forward, 
   const auto count = static_cast<std::int64_t>(text.size());
   for (const Precision precision : {Precision::bf16, Precision::fp16}) {
     for (const auto& config : {tests::tiny_gpt2(), tests::tiny_llama(), tests::tiny_qwen3()}) {
-      tests::on_first_ranks(1, "mpi", [&](dist::Communicator& comm) {
+      tests::on_first_ranks(1, "mpi", [&](distributed::Communicator& comm) {
         Trained trained({.model = with_window(config, 12), .precision = precision}, comm);
         train::Engine& engine = trained.training.engine();
         engine.reserve_cache(trained.ledger, {.sequences = 1, .positions = count, .rows = count});
@@ -156,7 +156,7 @@ TEST_CASE("logits of 16-bit weights with a cache are those of the full forward, 
 }
 
 TEST_CASE("beyond the window the model sees the last T tokens, as without a cache") {
-  tests::on_first_ranks(1, "mpi", [&](dist::Communicator& comm) {
+  tests::on_first_ranks(1, "mpi", [&](distributed::Communicator& comm) {
     for (const auto& config : {tests::tiny_gpt2(), tests::tiny_llama()}) {
       Trained trained({.model = config}, comm);  // T = 7
       const train::GenerationOrder order{.prompts = kPrompts, .count = 12, .sampling = {.seed = 4}};
@@ -169,7 +169,7 @@ TEST_CASE("beyond the window the model sees the last T tokens, as without a cach
 }
 
 TEST_CASE("a text depends on its prompt, sample and seed, not on the batch; samples differ") {
-  tests::on_first_ranks(1, "mpi", [&](dist::Communicator& comm) {
+  tests::on_first_ranks(1, "mpi", [&](distributed::Communicator& comm) {
     Trained trained({.model = with_window(tests::tiny_llama(), 40)}, comm);
     const train::GenerationOrder order{
         .prompts = kPrompts, .samples = 3, .count = 15, .sampling = {.top_k = 30, .seed = 9}};
@@ -185,7 +185,7 @@ TEST_CASE("a text depends on its prompt, sample and seed, not on the batch; samp
 }
 
 TEST_CASE("a token that ends a text is not part of it, and its slot goes to the next prompt") {
-  tests::on_first_ranks(1, "mpi", [&](dist::Communicator& comm) {
+  tests::on_first_ranks(1, "mpi", [&](distributed::Communicator& comm) {
     Trained trained({.model = with_window(tests::tiny_gpt2(), 40)}, comm);
     train::GenerationOrder order{.prompts = kPrompts, .count = 20, .sampling = {.seed = 3}};
     const Heard whole = trained.cached(order, 4, 29);
@@ -223,7 +223,7 @@ TEST_CASE("a low temperature sharpens, a high one flattens") {
 TEST_CASE("top-k keeps the k likeliest, top-p the smallest set that reaches p") {
   CHECK(shares({.top_k = 2}).size() == 2);
   CHECK(shares({.top_k = 3}).count(2) == 1);
-  CHECK(shares({.top_p = 0.5}).size() == 2);   // 0.406 each for tokens 1 and 4
+  CHECK(shares({.top_p = 0.5}).size() == 2);  // 0.406 each for tokens 1 and 4
   CHECK(shares({.top_p = 0.85}).size() == 3);
   CHECK(shares({.top_p = 1e-9}).size() == 1);
 }

@@ -3,8 +3,8 @@
 // test_ladder.cpp: ZeRO stages 0, 1, 2 and 3, on any number of ranks, give the same bits of loss, gradient norm and
 // weights.
 // Seven ranks split into groups of 1, 2, 3, 4 and 7, so that one MPI program covers every rank count.
-#include <catch2/catch_test_macros.hpp>
 #include <array>
+#include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <optional>
 #include <span>
@@ -19,7 +19,7 @@ using tests::TinyRun;
 
 namespace {
 
-TinyResult result_of(const TinyRun& run, const dist::Mesh& mesh) {
+TinyResult result_of(const TinyRun& run, const distributed::Mesh& mesh) {
   MemoryLedger ledger;
   return tests::TinyTraining(run, mesh, ledger).result();
 }
@@ -31,7 +31,7 @@ bool finite_and_moving(const TinyResult& result) {
   return result.norms.front() > 0.0 && result.losses[0] != result.losses[1];
 }
 
-void climb(TinyRun run, dist::Communicator& comm) {
+void climb(TinyRun run, distributed::Communicator& comm) {
   const TinyResult first = result_of(run, comm);
   CHECK(finite_and_moving(first));
   for (run.stage = 1; run.stage <= 3; ++run.stage) {
@@ -43,7 +43,7 @@ void climb(TinyRun run, dist::Communicator& comm) {
 }  // namespace
 
 TEST_CASE("all stages give the same bits") {
-  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [](distributed::Communicator& comm) {
     for (const auto& model : {tests::tiny_gpt2(), tests::tiny_llama()}) {
       for (const int micro_steps : {1, 3}) climb({.model = model, .micro_steps = micro_steps}, comm);
     }
@@ -51,7 +51,7 @@ TEST_CASE("all stages give the same bits") {
 }
 
 TEST_CASE("all stages give the same bits in bf16") {
-  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [](distributed::Communicator& comm) {
     for (const auto& model : {tests::tiny_gpt2(), tests::tiny_qwen3()}) {
       climb({.model = model, .precision = Precision::bf16, .micro_steps = 2}, comm);
     }
@@ -60,7 +60,7 @@ TEST_CASE("all stages give the same bits in bf16") {
 
 TEST_CASE("all stages give the same bits in fp16") {
   for (const int num_ranks : {2, 4}) {
-    tests::on_first_ranks(num_ranks, "mpi", [](dist::Communicator& comm) {
+    tests::on_first_ranks(num_ranks, "mpi", [](distributed::Communicator& comm) {
       climb({.model = tests::tiny_gpt2(),
              .precision = Precision::fp16,
              .micro_steps = 2,
@@ -71,7 +71,7 @@ TEST_CASE("all stages give the same bits in fp16") {
 }
 
 TEST_CASE("tied Llama and Qwen3, Qwen2, untied GPT-2, and SGD with momentum climb too") {
-  tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](dist::Communicator& comm) {
+  tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](distributed::Communicator& comm) {
     auto llama = tests::tiny_llama();
     llama.tie_embeddings = true;
     auto gpt2 = tests::tiny_gpt2();
@@ -88,7 +88,7 @@ TEST_CASE("tied Llama and Qwen3, Qwen2, untied GPT-2, and SGD with momentum clim
 
 TEST_CASE("state on a disk, or updated on a GPU's host, gives the bits of state in memory, in every stage") {
   for (const int num_ranks : {1, 2, tests::group_sizes().back()}) {
-    tests::on_first_ranks(num_ranks, num_ranks == 2 ? "shm" : "mpi", [](dist::Communicator& comm) {
+    tests::on_first_ranks(num_ranks, num_ranks == 2 ? "shm" : "mpi", [](distributed::Communicator& comm) {
       for (const auto precision : {Precision::f32, Precision::bf16}) {
         TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .micro_steps = 2};
         const TinyResult first = result_of(run, comm);
@@ -114,15 +114,15 @@ TEST_CASE("mpi and shm give the same bits") {
     const TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .stage = 3, .micro_steps = 2};
     for (const int num_ranks : tests::group_sizes()) {
       TinyResult by_mpi, by_shm;
-      tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& comm) { by_mpi = result_of(run, comm); });
-      tests::on_first_ranks(num_ranks, "shm", [&](dist::Communicator& comm) { by_shm = result_of(run, comm); });
+      tests::on_first_ranks(num_ranks, "mpi", [&](distributed::Communicator& comm) { by_mpi = result_of(run, comm); });
+      tests::on_first_ranks(num_ranks, "shm", [&](distributed::Communicator& comm) { by_shm = result_of(run, comm); });
       CHECK(by_mpi == by_shm);
     }
   }
 }
 
 TEST_CASE("bf16 and fp16 follow f32 from step to step, in every network") {
-  tests::on_first_ranks(2, "mpi", [](dist::Communicator& comm) {
+  tests::on_first_ranks(2, "mpi", [](distributed::Communicator& comm) {
     for (const auto& model : {tests::tiny_gpt2(), tests::tiny_llama(), tests::tiny_qwen2(), tests::tiny_qwen3()}) {
       TinyRun run{.model = model, .stage = 3, .steps = 5};
       const TinyResult wide = result_of(run, comm);
@@ -143,7 +143,7 @@ TEST_CASE("bf16 and fp16 follow f32 from step to step, in every network") {
 }
 
 TEST_CASE("local and ordered accumulation: the same bits with one micro-step, nearly the same with three") {
-  tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](dist::Communicator& comm) {
+  tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](distributed::Communicator& comm) {
     TinyRun local{.model = tests::tiny_gpt2(), .stage = 1, .accumulation = zero::Accumulation::local};
     TinyRun ordered = local;
     ordered.accumulation = zero::Accumulation::ordered;
@@ -159,7 +159,7 @@ TEST_CASE("local and ordered accumulation: the same bits with one micro-step, ne
 }
 
 TEST_CASE("a run repeats bit for bit") {
-  tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](dist::Communicator& comm) {
+  tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](distributed::Communicator& comm) {
     const TinyRun run{.model = tests::tiny_llama(), .stage = 2, .micro_steps = 2};
     CHECK(result_of(run, comm) == result_of(run, comm));
   });
@@ -176,7 +176,7 @@ struct Outcome {
   }
 };
 
-Outcome outcome_of(const TinyRun& run, const dist::Mesh& mesh) {
+Outcome outcome_of(const TinyRun& run, const distributed::Mesh& mesh) {
   MemoryLedger ledger;
   tests::TinyTraining training(run, mesh, ledger);
   Outcome outcome{training.result(), {}};
@@ -205,16 +205,16 @@ TEST_CASE("one outcome a model, precision and batch: on 1 to 7 ranks, in every s
             // shm, one node, and nodes of 1 or 2 ranks, so that each stage meets each of them on some number of ranks.
             const int layout = (num_ranks + 3 * run.stage + static_cast<int>(granules)) % 4;
             const int ranks_per_node = layout < 2 ? 0 : layout == 3 && num_ranks == 4 ? 2 : 1;
-            tests::on_first_ranks(
-                num_ranks, layout == 0 ? "shm" : "mpi",
-                [&](dist::Communicator& comm) {
-                  const Outcome outcome = outcome_of(run, comm);
-                  if (!first) first = outcome;
-                  INFO(model.arch << ", " << name_of(precision) << ", " << granules << " granules, stage " << run.stage
-                                  << ", " << num_ranks << " ranks, " << comm.description());
-                  CHECK(outcome == *first);
-                },
-                {.ranks_per_node = ranks_per_node});
+            tests::on_first_ranks(num_ranks, layout == 0 ? "shm" : "mpi",
+                                  [&](distributed::Communicator& comm) {
+                                    const Outcome outcome = outcome_of(run, comm);
+                                    if (!first) first = outcome;
+                                    INFO(model.arch << ", " << name_of(precision) << ", " << granules
+                                                    << " granules, stage " << run.stage << ", " << num_ranks
+                                                    << " ranks, " << comm.description());
+                                    CHECK(outcome == *first);
+                                  },
+                                  {.ranks_per_node = ranks_per_node});
           }
         }
       }
@@ -248,14 +248,15 @@ TEST_CASE("a vocabulary in blocks: one outcome on 1 to 7 ranks, in every stage, 
         if (run.stage == 3 && num_ranks == 2) run.offload = tests::offloaded_to(tests::Kind::disk, true);
         for (const int of_group : {num_ranks, num_ranks / 2}) {
           if (of_group == 0 || num_ranks % of_group != 0 || (of_group < num_ranks && run.stage == 0)) continue;
-          tests::on_first_mesh(num_ranks, of_group, run.stage == 2 ? "shm" : "mpi", [&](dist::MeshCommunicators& mesh) {
-            const Outcome outcome = outcome_of(run, mesh.mesh());
-            if (!first) first = outcome;
-            INFO(model.arch << ", " << name_of(precision) << ", stage " << run.stage << ", " << num_ranks
-                            << " ranks in groups of " << of_group);
-            CHECK(finite_and_moving(outcome.steps));
-            CHECK(outcome == *first);
-          });
+          tests::on_first_mesh(num_ranks, of_group, run.stage == 2 ? "shm" : "mpi",
+                               [&](distributed::MeshCommunicators& mesh) {
+                                 const Outcome outcome = outcome_of(run, mesh.mesh());
+                                 if (!first) first = outcome;
+                                 INFO(model.arch << ", " << name_of(precision) << ", stage " << run.stage << ", "
+                                                 << num_ranks << " ranks in groups of " << of_group);
+                                 CHECK(finite_and_moving(outcome.steps));
+                                 CHECK(outcome == *first);
+                               });
         }
       }
     }
@@ -267,7 +268,7 @@ TEST_CASE("several blocks in a unit: the outcome of blocks alone, on 1 to 7 rank
     TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .micro_batch = 2, .global_batch = 9};
     run.model.layers = 5;
     std::optional<Outcome> first;
-    tests::on_first_ranks(1, "self", [&](dist::Communicator& comm) { first = outcome_of(run, comm); });
+    tests::on_first_ranks(1, "self", [&](distributed::Communicator& comm) { first = outcome_of(run, comm); });
     int turn = 0;
     for (const int num_ranks : tests::group_sizes()) {
       if (test::world_size() == 7 && num_ranks > 1 && num_ranks < 7) continue;  // the program on 4 ranks does these
@@ -281,13 +282,14 @@ TEST_CASE("several blocks in a unit: the outcome of blocks alone, on 1 to 7 rank
           run.recompute = {again};
           run.prefetch_units = turn % 3;
           run.check_every = run.stage == 2 ? 1 : 0;
-          tests::on_first_mesh(num_ranks, of_group, turn % 2 == 0 ? "shm" : "mpi", [&](dist::MeshCommunicators& mesh) {
-            const Outcome outcome = outcome_of(run, mesh.mesh());
-            INFO(name_of(precision) << ", units of " << in_unit << " blocks, " << again << " computed again, stage "
-                                    << run.stage << ", " << num_ranks << " ranks in groups of " << of_group);
-            CHECK(finite_and_moving(outcome.steps));
-            CHECK((!first || outcome == *first));
-          });
+          tests::on_first_mesh(
+              num_ranks, of_group, turn % 2 == 0 ? "shm" : "mpi", [&](distributed::MeshCommunicators& mesh) {
+                const Outcome outcome = outcome_of(run, mesh.mesh());
+                INFO(name_of(precision) << ", units of " << in_unit << " blocks, " << again << " computed again, stage "
+                                        << run.stage << ", " << num_ranks << " ranks in groups of " << of_group);
+                CHECK(finite_and_moving(outcome.steps));
+                CHECK((!first || outcome == *first));
+              });
         }
       }
     }
@@ -303,11 +305,11 @@ TEST_CASE("more units than collectives may be under way: shm and mpi give the bi
   for (const auto& model : {many_blocks, many_layers}) {
     TinyRun run{.model = model, .stage = 3, .micro_batch = 1, .global_batch = 9, .steps = 2};
     std::optional<Outcome> first;
-    tests::on_first_ranks(1, "self", [&](dist::Communicator& comm) { first = outcome_of(run, comm); });
+    tests::on_first_ranks(1, "self", [&](distributed::Communicator& comm) { first = outcome_of(run, comm); });
     for (const int num_ranks : {2, 3}) {
       for (const char* backend : {"shm", "mpi"}) {
         for (run.prefetch_units = 0; run.prefetch_units < 3; ++run.prefetch_units) {
-          const auto check = [&](dist::Communicator& comm) {
+          const auto check = [&](distributed::Communicator& comm) {
             const Outcome outcome = outcome_of(run, comm);
             INFO(backend << ", " << num_ranks << " ranks, " << run.prefetch_units << " units ahead");
             CHECK((!first || outcome == *first));
@@ -321,7 +323,7 @@ TEST_CASE("more units than collectives may be under way: shm and mpi give the bi
 }
 
 TEST_CASE("a vocabulary in blocks stays near the whole, from step to step") {
-  tests::on_first_ranks(2, "mpi", [](dist::Communicator& comm) {
+  tests::on_first_ranks(2, "mpi", [](distributed::Communicator& comm) {
     for (const auto& model : {tests::tiny_gpt2(), tests::tiny_llama()}) {
       const TinyResult whole = result_of({.model = model, .stage = 2}, comm);
       const TinyResult blocks = result_of({.model = tests::in_blocks(model, 8), .stage = 3}, comm);
@@ -340,7 +342,7 @@ TEST_CASE("sharding in groups of ranks gives the bits of one group, by every alg
     for (const int micro_steps : {1, 3}) {
       TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .micro_steps = micro_steps, .global_batch = 11};
       std::optional<Outcome> first;
-      tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& comm) { first = outcome_of(run, comm); });
+      tests::on_first_ranks(num_ranks, "mpi", [&](distributed::Communicator& comm) { first = outcome_of(run, comm); });
       for (run.stage = 1; run.stage <= 3; ++run.stage) {
         for (const int of_group : {1, 2, 3}) {
           if (num_ranks % of_group != 0) continue;
@@ -353,7 +355,7 @@ TEST_CASE("sharding in groups of ranks gives the bits of one group, by every alg
             if (ranks_per_node == -1) run.offload = tests::offloaded_to(tests::Kind::disk, run.stage == 3);
             run.recompute = ranks_per_node == of_group ? model::Recompute{1} : model::Recompute();
             tests::on_first_mesh(num_ranks, of_group, ranks_per_node < 0 ? "shm" : "mpi",
-                                 [&](dist::MeshCommunicators& mesh) {
+                                 [&](distributed::MeshCommunicators& mesh) {
                                    const Outcome outcome = outcome_of(run, mesh.mesh());
                                    INFO("stage " << run.stage << ", " << num_ranks << " ranks in groups of " << of_group
                                                  << ", " << mesh.all->description());
@@ -388,7 +390,7 @@ TEST_CASE("groups of blocks that are computed again under stage 3 give the bits 
         for (const int ahead : {0, 1, 3}) {
           run.recompute = {blocks};
           run.prefetch_units = ahead;
-          const auto check = [&](dist::Communicator& comm) {
+          const auto check = [&](distributed::Communicator& comm) {
             const TinyResult result = result_of(run, comm);
             if (!kept) kept = result;
             INFO(blocks << " blocks again, " << ahead << " units ahead, " << comm.description());

@@ -18,7 +18,7 @@ using tests::TinyRun;
 TEST_CASE("nccl gives the bits of mpi in every stage, whichever stream is late") {
   const tests::NcclMock nccl;
   const tests::Variable delays("KOZERO_STREAM_DELAY_US", "300");
-  const auto result_of = [](const TinyRun& run, dist::Communicator& comm) {
+  const auto result_of = [](const TinyRun& run, distributed::Communicator& comm) {
     MemoryLedger ledger;
     return tests::TinyTraining(run, comm, ledger).result();
   };
@@ -26,8 +26,8 @@ TEST_CASE("nccl gives the bits of mpi in every stage, whichever stream is late")
     for (const auto precision : {Precision::f32, Precision::bf16}) {
       TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .micro_steps = 2};
       TinyResult by_mpi;
-      tests::on_first_ranks(num_ranks, "mpi", [&](dist::Communicator& comm) { by_mpi = result_of(run, comm); });
-      tests::on_first_ranks(num_ranks, "nccl", [&](dist::Communicator& comm) {
+      tests::on_first_ranks(num_ranks, "mpi", [&](distributed::Communicator& comm) { by_mpi = result_of(run, comm); });
+      tests::on_first_ranks(num_ranks, "nccl", [&](distributed::Communicator& comm) {
         for (run.stage = 0; run.stage <= 3; ++run.stage) {
           INFO("stage " << run.stage << ", " << comm.size() << " ranks");
           CHECK(result_of(run, comm) == by_mpi);
@@ -44,26 +44,28 @@ TEST_CASE("with comm.exact nccl gives the bits of mpi with more units than colle
   run.model.vocab = 257;
   run.model.layers = 3;
   run.model.blocks_in_unit = 2;
-  const dist::CommunicatorOptions options{
+  const distributed::CommunicatorOptions options{
       .under_way = zero::collectives_under_way(run.prefetch_units), .exact = true, .exact_bytes = 4096};
   TinyResult by_mpi;
-  const auto result_of = [&](dist::Communicator& comm) {
+  const auto result_of = [&](distributed::Communicator& comm) {
     MemoryLedger ledger;
     return tests::TinyTraining(run, comm, ledger).result();
   };
-  tests::on_first_ranks(2, "mpi", [&](dist::Communicator& comm) { by_mpi = result_of(comm); }, options);
-  tests::on_first_ranks(2, "nccl", [&](dist::Communicator& comm) { CHECK(result_of(comm) == by_mpi); }, options);
+  tests::on_first_ranks(
+      2, "mpi", [&](distributed::Communicator& comm) { by_mpi = result_of(comm); }, options);
+  tests::on_first_ranks(
+      2, "nccl", [&](distributed::Communicator& comm) { CHECK(result_of(comm) == by_mpi); }, options);
 }
 
 TEST_CASE("with comm.exact nccl gives the bits of one rank on any number of ranks, with idle ranks too") {
   const tests::NcclMock nccl;
   const tests::Variable delays("KOZERO_STREAM_DELAY_US", "100");
-  dist::CommunicatorOptions exact{.exact = true, .exact_bytes = 4096};
+  distributed::CommunicatorOptions exact{.exact = true, .exact_bytes = 4096};
   for (const auto precision : {Precision::f32, Precision::bf16}) {
     TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .micro_batch = 2, .global_batch = 10};
     std::optional<TinyResult> first;
     for (const int num_ranks : {1, 2, 3, 4}) {
-      const auto check = [&](dist::Communicator& comm) {
+      const auto check = [&](distributed::Communicator& comm) {
         CHECK(comm.adds_in_order());
         for (run.stage = 0; run.stage <= 3; ++run.stage) {
           MemoryLedger ledger;
@@ -83,7 +85,7 @@ TEST_CASE("groups of ranks by nccl: with comm.exact the bits of one rank, else i
   const tests::NcclMock nccl;
   const tests::Variable delays("KOZERO_STREAM_DELAY_US", "100");
   for (const bool is_exact : {true, false}) {
-    dist::CommunicatorOptions options{.exact = is_exact, .exact_bytes = 4096, .communicators = 3};
+    distributed::CommunicatorOptions options{.exact = is_exact, .exact_bytes = 4096, .communicators = 3};
     for (const int micro_steps : {1, 3}) {
       TinyRun run{.model = tests::tiny_gpt2(), .micro_steps = micro_steps, .global_batch = 4 * micro_steps};
       std::optional<TinyResult> first;
@@ -92,7 +94,7 @@ TEST_CASE("groups of ranks by nccl: with comm.exact the bits of one rank, else i
           run.check_every = run.stage - 1;
           tests::on_first_mesh(
               4, of_group, "nccl",
-              [&](dist::MeshCommunicators& mesh) {
+              [&](distributed::MeshCommunicators& mesh) {
                 MemoryLedger ledger;
                 const TinyResult result = tests::TinyTraining(run, mesh.mesh(), ledger).result();
                 if (!first) first = result;

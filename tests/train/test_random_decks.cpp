@@ -129,8 +129,7 @@ std::string described(const RandomDeck& deck) {
             ", stage " + std::to_string(leg.stage) +
             (leg.ranks_per_node > 0 ? ", nodes of " + std::to_string(leg.ranks_per_node) : "") + ", recompute " +
             std::to_string(leg.recompute.blocks) + ", units of " + std::to_string(leg.blocks_in_unit) + " blocks" +
-            (leg.staged ? ", staged" : "") +
-            (leg.offload.uses(tests::Kind::disk) ? ", on disk" : "") +
+            (leg.staged ? ", staged" : "") + (leg.offload.uses(tests::Kind::disk) ? ", on disk" : "") +
             (leg.offload.uses(tests::Kind::host) ? ", on the host" : "") + " to step " + std::to_string(leg.last);
   }
   return text;
@@ -157,7 +156,7 @@ float addend_at(std::int64_t granule, int tensor, std::int64_t index) {
 
 /// A step's reduced gradient and its norm, of addends as above. Idle ranks' addends are none of the sum. Collective.
 std::string sums_of_addends(TinyTraining& training, const TinyRun& run) {
-  dist::Communicator& comm = training.engine().comm();
+  distributed::Communicator& comm = training.engine().comm();
   const ParameterTable& table = training.engine().parameters();
   const train::Granules granules({0, run.global_batch}, run.micro_batch);
   const int micro_steps = granules.micro_steps(comm.size());
@@ -184,7 +183,7 @@ std::string sums_of_addends(TinyTraining& training, const TinyRun& run) {
       const auto extent = static_cast<std::size_t>(training.engine().master().layout().shard(unit).extent);
       const std::string text(reinterpret_cast<const char*>(mine.data()), extent * sizeof(float));
       std::string all;
-      for (const auto& part : dist::gather_text(training.engine().master().comm(), text)) all += part;
+      for (const auto& part : distributed::gather_text(training.engine().master().comm(), text)) all += part;
       bytes += tests::without_pads(table, unit, all);
     }
   });
@@ -216,7 +215,7 @@ struct Reference {
 
 Reference reference_of(const TinyRun& run) {
   Reference reference;
-  tests::on_first_ranks(1, "self", [&](dist::Communicator& comm) {
+  tests::on_first_ranks(1, "self", [&](distributed::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining training(run, comm, ledger);
     add_bits(reference.steps, training.result());
@@ -228,8 +227,8 @@ Reference reference_of(const TinyRun& run) {
 /// Goes on from the folder `from` ("": from the beginning) to the leg's last step, and saves in `run_folder`.
 /// Rank 0, which the reference ran on, compares.
 void take_leg(TinyRun run, const Leg& leg, std::int64_t first, const std::string& from, const std::string& run_folder,
-              const Reference& reference, const dist::Mesh& mesh, const void* handle) {
-  dist::Communicator& comm = mesh.all();
+              const Reference& reference, const distributed::Mesh& mesh, const void* handle) {
+  distributed::Communicator& comm = mesh.all();
   run.stage = leg.stage;
   run.overlap = leg.overlap;
   run.prefetch_units = leg.prefetch_units;
@@ -253,7 +252,7 @@ void take_leg(TinyRun run, const Leg& leg, std::int64_t first, const std::string
     }
   } else {
     train::CheckpointSaver saver(training.engine(), training.engine().staging(),
-                                 dist::make_control_communicator(handle, 60.0));
+                                 distributed::make_control_communicator(handle, 60.0));
     const io::CheckpointRecord record{.step = leg.last,
                                       .tokens = 1,
                                       .model = "{}",
@@ -278,7 +277,7 @@ void check_deck(std::uint64_t number, const std::string& folder) {
   std::string from;
   std::int64_t first = 1;
   for (const Leg& leg : deck.legs) {
-    const auto take = [&](dist::MeshCommunicators& mesh, const void* handle) {
+    const auto take = [&](distributed::MeshCommunicators& mesh, const void* handle) {
       take_leg(deck.run, leg, first, from, run_folder, reference, mesh.mesh(), handle);
     };
     tests::on_first_mesh(leg.ranks, leg.ranks_a_group, leg.ranks_per_node > 0 ? "mpi" : leg.backend, take,

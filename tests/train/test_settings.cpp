@@ -75,8 +75,8 @@ TEST_CASE("a vocabulary smaller than the data's is refused") {
 TEST_CASE("zero.bucket_mib: as many blocks in a unit as fit, of equal numbers, in step with what is computed again") {
   // A block has 12 * 512^2 + 13 * 512 elements: 12.03 MiB.
   const auto blocks = [](const std::string& mib, const std::string& recompute, const std::string& layers = "12") {
-    const auto deck = deck_with({"model.dim=512", "model.layers=" + layers, "zero.bucket_mib=" + mib,
-                                 "train.recompute=" + recompute});
+    const auto deck = deck_with(
+        {"model.dim=512", "model.layers=" + layers, "zero.bucket_mib=" + mib, "train.recompute=" + recompute});
     return train::model_config(deck, 16).blocks_in_unit;
   };
   CHECK(blocks("0", "none") == 1);

@@ -13,7 +13,7 @@
 #include <random>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator_decorators.hpp>
+#include <kozero/distributed/communicator_decorators.hpp>
 #include "src/train/state_check.hpp"
 
 #include "groups.hpp"
@@ -46,25 +46,26 @@ void flip_in(const Vector<T>& values, std::mt19937_64& random) {
 }
 
 /// Calls back from within a step.
-class Meddling final : public dist::CommunicatorDecorator {
+class Meddling final : public distributed::CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;
   std::function<void()> at_control;
   std::function<void(void*, std::int64_t)> at_gathered, at_reduction;
 
-  dist::Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition,
-                                     dist::Fold fold) override {
+  distributed::Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition,
+                                            distributed::Fold fold) override {
     if (at_reduction) at_reduction(const_cast<float*>(full), 4 * partition.extent());
     return CommunicatorDecorator::start_reduce_scatter(full, shard, partition, fold);
   }
-  dist::Pending start_all_gather(const void* shard, void* full, const Partition& partition, std::size_t size) override {
+  distributed::Pending start_all_gather(const void* shard, void* full, const Partition& partition,
+                                        std::size_t size) override {
     const auto pending = CommunicatorDecorator::start_all_gather(shard, full, partition, size);
     under_way_.push_back({pending.ticket, full, static_cast<std::int64_t>(size) * partition.extent()});
     return pending;
   }
-  void wait(dist::Pending pending) override {
+  void wait(distributed::Pending pending) override {
     CommunicatorDecorator::wait(pending);
-    if (pending.collective != dist::Collective::all_gather) return;
+    if (pending.collective != distributed::Collective::all_gather) return;
     for (auto gather = under_way_.begin(); gather != under_way_.end(); ++gather) {
       if (gather->ticket != pending.ticket) continue;
       if (at_gathered) at_gathered(gather->full, gather->bytes);
@@ -116,7 +117,7 @@ class Run {
   Run(const Trial& trial, const void* handle)
       : trial_(trial),
         random_(trial.seed),
-        comm_(dist::make_communicator("mpi", handle, ledger_)),
+        comm_(distributed::make_communicator("mpi", handle, ledger_)),
         run_{.model = trial.stage == 1 ? tests::tiny_gpt2() : tests::tiny_llama(),
              .precision = trial.precision,
              .stage = trial.stage,
@@ -259,21 +260,22 @@ TEST_CASE("every flip in weights, moments, resting gradients and gathered copies
   const int flips = asked == nullptr ? 40 : std::atoi(asked);
   std::mt19937_64 random(2024);
   std::map<std::pair<Where, int>, std::pair<int, int>> table;  // found, of
-  tests::on_first_ranks(std::min(3, test::world_size()), "mpi", [&](dist::Communicator& comm, const void* handle) {
-    if (comm.size() == 1) return;
-    for (int flip = 0; flip < flips; ++flip) {
-      Trial trial = random_trial(random);
-      trial.rank = static_cast<int>(random() % static_cast<std::uint64_t>(comm.size()));
-      INFO(kNames.at(trial.where) << ", stage " << trial.stage << ", " << name_of(trial.precision) << ", rank "
-                                  << trial.rank << ", seed " << trial.seed);
-      const std::string text = Run(trial, handle).found();
-      CHECK(text.find("step 2: ") == 0);
-      CHECK(names(text, trial.rank, comm.size()));
-      auto& [found, of] = table[{trial.where, trial.stage}];
-      found += text.empty() ? 0 : 1;
-      ++of;
-    }
-  });
+  tests::on_first_ranks(std::min(3, test::world_size()), "mpi",
+                        [&](distributed::Communicator& comm, const void* handle) {
+                          if (comm.size() == 1) return;
+                          for (int flip = 0; flip < flips; ++flip) {
+                            Trial trial = random_trial(random);
+                            trial.rank = static_cast<int>(random() % static_cast<std::uint64_t>(comm.size()));
+                            INFO(kNames.at(trial.where) << ", stage " << trial.stage << ", " << name_of(trial.precision)
+                                                        << ", rank " << trial.rank << ", seed " << trial.seed);
+                            const std::string text = Run(trial, handle).found();
+                            CHECK(text.find("step 2: ") == 0);
+                            CHECK(names(text, trial.rank, comm.size()));
+                            auto& [found, of] = table[{trial.where, trial.stage}];
+                            found += text.empty() ? 0 : 1;
+                            ++of;
+                          }
+                        });
   if (asked == nullptr || test::world_rank() != 0) return;
   for (const auto& [key, counts] : table) {
     std::cout << kNames.at(key.first) << ", stage " << key.second << ": " << counts.first << " of " << counts.second
@@ -282,29 +284,31 @@ TEST_CASE("every flip in weights, moments, resting gradients and gathered copies
 }
 
 TEST_CASE("a flip in a rank's copy of a whole gradient is found, in another rank's share of it too") {
-  tests::on_first_ranks(std::min(3, test::world_size()), "mpi", [&](dist::Communicator& comm, const void* handle) {
-    if (comm.size() == 1) return;
-    int by_comparison = 0;
-    for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
-      const auto text = Run({.where = Where::reduced_gradient, .seed = seed}, handle).found();
-      CHECK(names(text, 1, comm.size()));
-      by_comparison += text.find("is not that of the other ranks") != std::string::npos ? 1 : 0;
-    }
-    CHECK(by_comparison > 0);
-  });
+  tests::on_first_ranks(std::min(3, test::world_size()), "mpi",
+                        [&](distributed::Communicator& comm, const void* handle) {
+                          if (comm.size() == 1) return;
+                          int by_comparison = 0;
+                          for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+                            const auto text = Run({.where = Where::reduced_gradient, .seed = seed}, handle).found();
+                            CHECK(names(text, 1, comm.size()));
+                            by_comparison += text.find("is not that of the other ranks") != std::string::npos ? 1 : 0;
+                          }
+                          CHECK(by_comparison > 0);
+                        });
 }
 
 TEST_CASE("a flip in an addend before its reduction has no second copy: it is not found") {
-  tests::on_first_ranks(std::min(2, test::world_size()), "mpi", [&](dist::Communicator& comm, const void* handle) {
-    if (comm.size() == 1) return;
-    for (int stage = 0; stage <= 3; ++stage) {
-      CHECK(Run({.where = Where::addend, .stage = stage, .seed = 5}, handle).found().empty());
-    }
-  });
+  tests::on_first_ranks(std::min(2, test::world_size()), "mpi",
+                        [&](distributed::Communicator& comm, const void* handle) {
+                          if (comm.size() == 1) return;
+                          for (int stage = 0; stage <= 3; ++stage) {
+                            CHECK(Run({.where = Where::addend, .stage = stage, .seed = 5}, handle).found().empty());
+                          }
+                        });
 }
 
 TEST_CASE("checks change no bit and find nothing in a sound run") {
-  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [](distributed::Communicator& comm) {
     for (const auto precision : {Precision::f32, Precision::bf16}) {
       for (int stage = 0; stage <= 3; ++stage) {
         for (const auto accumulation : {zero::Accumulation::local, zero::Accumulation::ordered}) {
@@ -330,30 +334,31 @@ TEST_CASE("checks change no bit and find nothing in a sound run") {
 TEST_CASE("in groups of ranks the shards have replicas, and a flip in one is found later than its check too") {
   if (test::world_size() < 2) return;
   for (int stage = 1; stage <= 3; ++stage) {
-    tests::on_first_mesh(test::world_size() / 2 * 2, test::world_size() / 2, "mpi", [&](dist::MeshCommunicators& mesh) {
-      MemoryLedger ledger;
-      TinyTraining training({.model = tests::tiny_llama(), .stage = stage, .steps = 6, .check_every = 4}, mesh.mesh(),
-                            ledger);
-      training.engine().step(1);
-      const auto moment = training.engine().optimizer_states().front().values;
-      if (mesh.all->rank() == 1)
-        moment(3) = std::bit_cast<float>(std::bit_cast<std::uint32_t>(moment(3)) ^ (1U << 22U));
-      training.engine().step(2);
-      training.engine().step(3);
-      std::string text;
-      try {
-        training.engine().step(4);
-      } catch (const Error& error) {
-        text = error.what();
-      }
-      INFO(text);
-      CHECK((text.find("rank 1") != std::string::npos && text.find("differs between") != std::string::npos));
-    });
+    tests::on_first_mesh(
+        test::world_size() / 2 * 2, test::world_size() / 2, "mpi", [&](distributed::MeshCommunicators& mesh) {
+          MemoryLedger ledger;
+          TinyTraining training({.model = tests::tiny_llama(), .stage = stage, .steps = 6, .check_every = 4},
+                                mesh.mesh(), ledger);
+          training.engine().step(1);
+          const auto moment = training.engine().optimizer_states().front().values;
+          if (mesh.all->rank() == 1)
+            moment(3) = std::bit_cast<float>(std::bit_cast<std::uint32_t>(moment(3)) ^ (1U << 22U));
+          training.engine().step(2);
+          training.engine().step(3);
+          std::string text;
+          try {
+            training.engine().step(4);
+          } catch (const Error& error) {
+            text = error.what();
+          }
+          INFO(text);
+          CHECK((text.find("rank 1") != std::string::npos && text.find("differs between") != std::string::npos));
+        });
   }
 }
 
 TEST_CASE("between checks, what all ranks hold alike is found later, and what is sharded or overwritten is not") {
-  tests::on_first_ranks(std::min(2, test::world_size()), "mpi", [&](dist::Communicator& comm) {
+  tests::on_first_ranks(std::min(2, test::world_size()), "mpi", [&](distributed::Communicator& comm) {
     if (comm.size() == 1) return;
     for (int stage = 0; stage <= 3; ++stage) {
       MemoryLedger ledger;

@@ -5,9 +5,9 @@
 
 #include <io/scratch_folder.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/train/run_files.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
-#include <kozero/train/run_files.hpp>
 
 using namespace kozero;
 namespace fs = std::filesystem;

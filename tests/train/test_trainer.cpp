@@ -29,7 +29,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 /// Sets one weight of rank 0's first shard, on every rank's copy.
-void set_first_weight(TinyTraining& training, const dist::Communicator& comm, float value) {
+void set_first_weight(TinyTraining& training, const distributed::Communicator& comm, float value) {
   const auto mine = training.engine().master().shard(0);
   if (comm.rank() == 0) Kokkos::deep_copy(Kokkos::subview(mine, 0), value);  // also on a GPU
   training.engine().publish();
@@ -40,7 +40,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 }  // namespace
 
 TEST_CASE("a step moves the weights by the schedule's rate times the clipped norm") {
-  tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
+  tests::on_first_ranks(1, "self", [](distributed::Communicator& comm) {
     for (const double grad_clip : {0.0, 0.01, 1e6}) {
       MemoryLedger ledger;
       TinyTraining training({.model = tests::tiny_llama(),
@@ -66,7 +66,7 @@ TEST_CASE("a step moves the weights by the schedule's rate times the clipped nor
 
 TEST_CASE("a step that is interrupted between micro-steps leaves no bit behind, in every stage") {
   using zero::Accumulation;
-  const auto interrupt = [](const TinyRun& run, dist::Communicator& comm) {
+  const auto interrupt = [](const TinyRun& run, distributed::Communicator& comm) {
     MemoryLedger of_whole;
     const auto whole = TinyTraining(run, comm, of_whole).result();
     MemoryLedger ledger;
@@ -84,7 +84,7 @@ TEST_CASE("a step that is interrupted between micro-steps leaves no bit behind, 
     CHECK(training.result() == whole);
   };
   for (const int num_ranks : {1, 2, 4}) {
-    tests::on_first_ranks(num_ranks, num_ranks == 2 ? "mpi" : "shm", [&](dist::Communicator& comm) {
+    tests::on_first_ranks(num_ranks, num_ranks == 2 ? "mpi" : "shm", [&](distributed::Communicator& comm) {
       TinyRun run{.model = tests::tiny_gpt2(), .micro_batch = 1, .global_batch = 24, .num_samples = 30};
       for (run.accumulation = Accumulation::local; run.stage <= 1; ++run.stage) interrupt(run, comm);
       run.accumulation = Accumulation::ordered;
@@ -97,7 +97,7 @@ TEST_CASE("a step that is interrupted between micro-steps leaves no bit behind, 
 }
 
 TEST_CASE("steps shorter than 2 s ask for a reason to stop at their end alone; the first also after a micro-step") {
-  tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
+  tests::on_first_ranks(1, "self", [](distributed::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining training({.model = tests::tiny_llama(), .micro_batch = 1}, comm, ledger);
     std::vector<int> calls;
@@ -110,7 +110,7 @@ TEST_CASE("steps shorter than 2 s ask for a reason to stop at their end alone; t
 }
 
 TEST_CASE("an incomplete step is the step of a smaller batch: it divides by its own tokens") {
-  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [](distributed::Communicator& comm) {
     MemoryLedger ledger, small_ledger;
     TinyTraining training({.model = tests::tiny_gpt2(), .global_batch = 5}, comm, ledger);
     TinyTraining small({.model = tests::tiny_gpt2(), .global_batch = 2}, comm, small_ledger);
@@ -123,7 +123,7 @@ TEST_CASE("an incomplete step is the step of a smaller batch: it divides by its 
 }
 
 TEST_CASE("AdamW's number is the step's: how far a first update goes says which") {
-  tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
+  tests::on_first_ranks(1, "self", [](distributed::Communicator& comm) {
     for (const std::int64_t step : {1, 3}) {
       MemoryLedger ledger;
       TinyTraining training({.model = tests::tiny_llama(), .weight_decay = 0.0}, comm, ledger);
@@ -144,7 +144,7 @@ TEST_CASE("AdamW's number is the step's: how far a first update goes says which"
 }
 
 TEST_CASE("a step with a bad number changes no bit; skip goes on, stop says where") {
-  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [](distributed::Communicator& comm) {
     for (const int stage : {0, 1, 2, 3}) {
       MemoryLedger ledger;
       TinyTraining training({.model = tests::tiny_gpt2(), .stage = stage, .on_nonfinite = train::OnNonFinite::skip},
@@ -164,7 +164,7 @@ TEST_CASE("a step with a bad number changes no bit; skip goes on, stop says wher
 }
 
 TEST_CASE("max_skips steps in a row are skipped, the next is refused, and a good step begins the count anew") {
-  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [](distributed::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining training(
         {.model = tests::tiny_gpt2(), .stage = 2, .on_nonfinite = train::OnNonFinite::skip, .max_skips = 3}, comm,
@@ -190,7 +190,7 @@ TEST_CASE("max_skips steps in a row are skipped, the next is refused, and a good
 }
 
 TEST_CASE("a loss scale that backs off is none of max_skips") {
-  tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
+  tests::on_first_ranks(1, "self", [](distributed::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining training({.model = tests::tiny_gpt2(),
                            .precision = Precision::fp16,
@@ -209,7 +209,7 @@ TEST_CASE("a loss scale that backs off is none of max_skips") {
 }
 
 TEST_CASE("stop ends in status 6 on every rank, naming step and tensor") {
-  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [](distributed::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining training({.model = tests::tiny_gpt2(), .stage = 2}, comm, ledger);
     set_first_weight(training, comm, kNan);
@@ -227,7 +227,7 @@ TEST_CASE("stop ends in status 6 on every rank, naming step and tensor") {
 }
 
 TEST_CASE("a gradient that overflows under a finite loss is caught by the norm") {
-  tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
+  tests::on_first_ranks(1, "self", [](distributed::Communicator& comm) {
     int only_the_gradient = 0;
     for (const float weight : {1e37F, 3e37F, 1e38F, 2e38F, 3e38F}) {
       MemoryLedger ledger;
@@ -250,7 +250,7 @@ TEST_CASE("a gradient that overflows under a finite loss is caught by the norm")
 namespace {
 
 /// The gradient of step 1, by what plain SGD does with it.
-std::vector<float> gradient_in(Precision precision, const train::LossScaler& scaler, dist::Communicator& comm) {
+std::vector<float> gradient_in(Precision precision, const train::LossScaler& scaler, distributed::Communicator& comm) {
   MemoryLedger ledger;
   TinyTraining training({.model = tests::tiny_llama(),
                          .precision = precision,
@@ -271,7 +271,7 @@ std::vector<float> gradient_in(Precision precision, const train::LossScaler& sca
 }  // namespace
 
 TEST_CASE("gradients in fp16 are f32's within some of its roundings where the scale keeps them in its range") {
-  tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
+  tests::on_first_ranks(1, "self", [](distributed::Communicator& comm) {
     const auto wide = gradient_in(Precision::f32, {}, comm);
     const double norm = distance(wide, std::vector<float>(wide.size()));
     const auto error = [&](const train::LossScaler& scaler) {
@@ -284,7 +284,7 @@ TEST_CASE("gradients in fp16 are f32's within some of its roundings where the sc
 }
 
 TEST_CASE("in f32 a scale of the loss changes no bit, of the clipped update neither") {
-  tests::on_first_ranks(2 <= test::world_size() ? 2 : 1, "mpi", [](dist::Communicator& comm) {
+  tests::on_first_ranks(2 <= test::world_size() ? 2 : 1, "mpi", [](distributed::Communicator& comm) {
     MemoryLedger ledger;
     TinyRun run{.model = tests::tiny_llama(), .stage = 2, .steps = 4, .grad_clip = 0.01};
     const auto plain = TinyTraining(run, comm, ledger).result();
@@ -294,7 +294,7 @@ TEST_CASE("in f32 a scale of the loss changes no bit, of the clipped update neit
 }
 
 TEST_CASE("a scale that overflows is halved, the step left out, until the run trains") {
-  tests::on_each_group("mpi", [](dist::Communicator& comm) {
+  tests::on_each_group("mpi", [](distributed::Communicator& comm) {
     MemoryLedger ledger;
     TinyTraining training({.model = tests::tiny_gpt2(),
                            .precision = Precision::fp16,
@@ -320,7 +320,7 @@ TEST_CASE("a scale that overflows is halved, the step left out, until the run tr
 }
 
 TEST_CASE("what the scale cannot answer is on_nonfinite's: a fixed one's overflow, and a loss that is not finite") {
-  tests::on_first_ranks(1, "self", [](dist::Communicator& comm) {
+  tests::on_first_ranks(1, "self", [](distributed::Communicator& comm) {
     const auto text_of_first_step = [&](const train::LossScaler& scaler, bool bad_weight) {
       MemoryLedger ledger;
       TinyTraining training({.model = tests::tiny_gpt2(), .precision = Precision::fp16, .loss_scaler = scaler}, comm,

@@ -120,7 +120,7 @@ inline std::string without_pads(const ParameterTable& table, int unit, const std
 /// A run put together as the program does it.
 class TinyTraining {
  public:
-  TinyTraining(const TinyRun& run, const dist::Mesh& mesh, MemoryLedger& ledger)
+  TinyTraining(const TinyRun& run, const distributed::Mesh& mesh, MemoryLedger& ledger)
       : run_(run),
         engine_(train::make_engine(settings(run, mesh.all().size(), mesh.group().size()), mesh, ledger)),
         source_(run.num_samples, run.model.vocab),
@@ -190,7 +190,7 @@ class TinyTraining {
       const auto mine = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), master.shard(unit));
       const std::string text(reinterpret_cast<const char*>(mine.data()), mine.extent(0) * sizeof(float));
       std::string all;
-      for (const auto& part : dist::gather_text(master.comm(), text)) all += part;
+      for (const auto& part : distributed::gather_text(master.comm(), text)) all += part;
       bytes += without_pads(engine_->parameters(), unit, all);
     }
     return bytes;

@@ -12,7 +12,7 @@
 #include "tiny_table.hpp"
 
 using namespace kozero;
-using dist::Placement;
+using distributed::Placement;
 using zero::Accumulation;
 using zero::Gradients;
 
@@ -63,7 +63,7 @@ void take_step(Gradients& gradients, const ParameterTable& table, int step, int 
 }
 
 bool shards_are_sums(const Gradients& gradients, const ParameterTable& table, int step,
-                     const dist::Communicator& comm) {
+                     const distributed::Communicator& comm) {
   bool all = true;
   for (const auto& row : table.rows()) {
     const Partition cut(table.unit(row.unit).extent, comm.size());

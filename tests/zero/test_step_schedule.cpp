@@ -11,7 +11,7 @@
 #include "vector_row.hpp"
 
 using namespace kozero;
-using dist::Pending;
+using distributed::Pending;
 
 namespace {
 
@@ -26,7 +26,7 @@ ParameterTable five_units() {
 }
 
 /// Rank 0 of 2.
-class WritingCommunicator final : public dist::Communicator {
+class WritingCommunicator final : public distributed::Communicator {
  public:
   std::string events;
 
@@ -36,12 +36,12 @@ class WritingCommunicator final : public dist::Communicator {
   [[nodiscard]] int size() const override { return 2; }
   [[nodiscard]] std::string name() const override { return "writing"; }
   Pending start_reduce_scatter(const float* /*full*/, float* /*shard*/, const Partition& partition,
-                               dist::Fold /*fold*/) override {
-    return started(dist::Collective::reduce_scatter, "r", partition);
+                               distributed::Fold /*fold*/) override {
+    return started(distributed::Collective::reduce_scatter, "r", partition);
   }
   Pending start_all_gather(const void* /*shard*/, void* /*full*/, const Partition& partition,
                            std::size_t /*element_size*/) override {
-    return started(dist::Collective::all_gather, "g", partition);
+    return started(distributed::Collective::all_gather, "g", partition);
   }
   void wait(Pending pending) override { write((gathers(pending) ? "w" : "d") + unit_of(pending)); }
   void wait_until_reusable(Pending pending) override { write((gathers(pending) ? "q" : "c") + unit_of(pending)); }
@@ -50,9 +50,9 @@ class WritingCommunicator final : public dist::Communicator {
   std::string broadcast_control(const std::string& bytes) override { return bytes; }
 
  private:
-  static bool gathers(Pending pending) { return pending.collective == dist::Collective::all_gather; }
+  static bool gathers(Pending pending) { return pending.collective == distributed::Collective::all_gather; }
   static std::string unit_of(Pending pending) { return std::to_string(pending.ticket); }
-  Pending started(dist::Collective collective, const std::string& letter, const Partition& partition) {
+  Pending started(distributed::Collective collective, const std::string& letter, const Partition& partition) {
     const auto unit = static_cast<std::uint64_t>(partition.extent() / 64 - 1);
     write(letter + std::to_string(unit));
     return {collective, unit};
@@ -158,7 +158,8 @@ TEST_CASE("a vocabulary in blocks: down without the one that is there, up likewi
   }
   state.finish_gradients();
   const std::string expected =
-      "g0 w0 [forward 0] g1 w1 [forward 1] g2 w2 [forward 2] g3 w3 [down 1] g0 w0 [down 0] [up 0] r0 g1 w1 [up 1] r1 d0 "
+      "g0 w0 [forward 0] g1 w1 [forward 1] g2 w2 [forward 2] g3 w3 [down 1] g0 w0 [down 0] [up 0] r0 g1 w1 [up 1] r1 "
+      "d0 "
       "r3 d1 [backward 2] r2 d3 c0 r0 d2 c1 r1 d0 d1 c0 c1 q1 q2 q3";
   CHECK(comm.events == expected);
 }

@@ -6,14 +6,14 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/communicator_decorators.hpp>
-#include "kernels/launch/reduce.hpp"
+#include <kozero/distributed/communicator_decorators.hpp>
 #include <kozero/zero/weights.hpp>
+#include "kernels/launch/reduce.hpp"
 
 #include "tiny_table.hpp"
 
 using namespace kozero;
-using dist::Placement;
+using distributed::Placement;
 using Weights = zero::Weights<float>;
 
 namespace {
@@ -37,7 +37,7 @@ bool shows(Weights& weights, const ParameterTable& table, int unit, int round) {
   return equal;
 }
 
-std::int64_t gathers(const dist::CountedCommunicator& comm) { return comm.counts()[1].calls; }
+std::int64_t gathers(const distributed::CountedCommunicator& comm) { return comm.counts()[1].calls; }
 
 }  // namespace
 
@@ -116,7 +116,7 @@ TEMPLATE_TEST_CASE("rounded shards that were written beside the master are share
 TEST_CASE("a sharded unit is gathered once while its slot is its own") {
   const auto table = tests::tiny_table();
   MemoryLedger ledger;
-  dist::CountedCommunicator comm(tests::all_ranks(ledger));
+  distributed::CountedCommunicator comm(tests::all_ranks(ledger));
   Weights weights(table, comm, {Placement::sharded, Placement::sharded}, ledger);
   fill_slices(weights, 1);
   weights.publish();

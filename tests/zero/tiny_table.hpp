@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tiny_table.hpp: a table of three units in two slots, whose shards are uneven and, from 3 ranks on, partly empty.
 #pragma once
-#include <dist/rank_groups.hpp>
-#include <kozero/dist/make_communicator.hpp>
+#include <distributed/rank_groups.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 
 #include "vector_row.hpp"
 
@@ -24,9 +24,9 @@ inline ParameterTable tiny_table() {
 }
 
 /// All ranks of the test program.
-inline std::unique_ptr<dist::Communicator> all_ranks(MemoryLedger& ledger) {
+inline std::unique_ptr<distributed::Communicator> all_ranks(MemoryLedger& ledger) {
   const test::RankGroup group(0);
-  return dist::make_communicator(group.size() == 1 ? "self" : "mpi", group.handle(), ledger);
+  return distributed::make_communicator(group.size() == 1 ? "self" : "mpi", group.handle(), ledger);
 }
 
 }  // namespace kozero::tests

@@ -4,7 +4,7 @@
 #pragma once
 #include <string>
 
-#include <kozero/dist/environment.hpp>
+#include <kozero/distributed/environment.hpp>
 #include <kozero/program/program.hpp>
 
 namespace kozero::commands {
@@ -15,21 +15,21 @@ using program::Arguments;
 program::Run function_of(const std::string& name);
 
 /// Runs the command that arguments[0] names. Throws Error(deck) with the nearest name for an unknown one.
-void run_command(const dist::Environment& environment, const Arguments& arguments);
+void run_command(const distributed::Environment& environment, const Arguments& arguments);
 
-void train(const dist::Environment& environment, const Arguments& arguments);
-void verify(const dist::Environment& environment, const Arguments& arguments);
-void plan(const dist::Environment& environment, const Arguments& arguments);
-void eval(const dist::Environment& environment, const Arguments& arguments);
-void generate(const dist::Environment& environment, const Arguments& arguments);
-void inspect(const dist::Environment& environment, const Arguments& arguments);
-void prepare(const dist::Environment& environment, const Arguments& arguments);
-void export_weights(const dist::Environment& environment, const Arguments& arguments);
-void import_weights(const dist::Environment& environment, const Arguments& arguments);
-void bench(const dist::Environment& environment, const Arguments& arguments);
-void plot(const dist::Environment& environment, const Arguments& arguments);
-void completion(const dist::Environment& environment, const Arguments& arguments);
-void keys(const dist::Environment& environment, const Arguments& arguments);
-void ranks(const dist::Environment& environment, const Arguments& arguments);
+void train(const distributed::Environment& environment, const Arguments& arguments);
+void verify(const distributed::Environment& environment, const Arguments& arguments);
+void plan(const distributed::Environment& environment, const Arguments& arguments);
+void eval(const distributed::Environment& environment, const Arguments& arguments);
+void generate(const distributed::Environment& environment, const Arguments& arguments);
+void inspect(const distributed::Environment& environment, const Arguments& arguments);
+void prepare(const distributed::Environment& environment, const Arguments& arguments);
+void export_weights(const distributed::Environment& environment, const Arguments& arguments);
+void import_weights(const distributed::Environment& environment, const Arguments& arguments);
+void bench(const distributed::Environment& environment, const Arguments& arguments);
+void plot(const distributed::Environment& environment, const Arguments& arguments);
+void completion(const distributed::Environment& environment, const Arguments& arguments);
+void keys(const distributed::Environment& environment, const Arguments& arguments);
+void ranks(const distributed::Environment& environment, const Arguments& arguments);
 
 }  // namespace kozero::commands

@@ -15,9 +15,9 @@ namespace kozero {
 /// CPU numbers, ascending.
 using CpuSet = std::vector<int>;
 
-/// The CPUs that the launcher and the control group allow to this process. If its threads have since been bound, the CPUs
-/// of all of them; if by OpenMP (OMP_PROC_BIND=true binds the first thread of every rank to the first place), of all
-/// places.
+/// The CPUs that the launcher and the control group allow to this process. If its threads have since been bound, the
+/// CPUs of all of them; if by OpenMP (OMP_PROC_BIND=true binds the first thread of every rank to the first place), of
+/// all places.
 CpuSet allowed_cpus();
 
 /// The same CPUs grouped by core, in the order of each core's first CPU.

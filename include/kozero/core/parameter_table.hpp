@@ -60,9 +60,9 @@ struct Parameter {
   int tensor = 0;                   ///< index into ParameterTable::tensors()
   std::int64_t first = 0;           ///< the first of these elements, counted from the tensor's first
   int unit = 0;
-  std::int64_t offset = 0;  ///< elements from the unit's begin
-  std::int64_t pad = 0;     ///< zeros directly behind the elements, which a kernel reads as more rows of the matrix
-  bool decay = true;        ///< weight decay applies
+  std::int64_t offset = 0;   ///< elements from the unit's begin
+  std::int64_t pad = 0;      ///< zeros directly behind the elements, which a kernel reads as more rows of the matrix
+  bool decay = true;         ///< weight decay applies
   bool overwritten = false;  ///< a micro-step's first contribution overwrites the gradient, which need not be zeroed
   Initial initial = Initial::normal;
   float deviation = 0.02F;  ///< standard deviation of Initial::normal

@@ -20,11 +20,11 @@ namespace kozero::huggingface {
 // bits; bf16 and f16 are the nearest, ties to even. A tied head is left out, as transformers does.
 
 struct ExportOrder {
-  std::string weights;    ///< weights.h5, or state.h5
-  std::string tokenizer;  ///< its file, or ""
-  std::string out;        ///< not there, or empty, or with `force` an older export
-  bool force = false;     ///< an older export is replaced, once the new one is complete
-  model::Config config;   ///< resolved
+  std::string weights;               ///< weights.h5, or state.h5
+  std::string tokenizer;             ///< its file, or ""
+  std::string out;                   ///< not there, or empty, or with `force` an older export
+  bool force = false;                ///< an older export is replaced, once the new one is complete
+  model::Config config;              ///< resolved
   std::int64_t max_shard_bytes = 0;  ///< 0: one file; a tensor is never cut
   std::string dtype = "f32";         ///< f32, bf16, f16
 };
@@ -32,7 +32,7 @@ struct ExportOrder {
 struct Exported {
   std::int64_t tensors = 0;
   std::int64_t bytes = 0;
-  std::int64_t files = 0;  ///< of weights
+  std::int64_t files = 0;          ///< of weights
   std::vector<std::string> notes;  ///< about the tokenizer
 };
 

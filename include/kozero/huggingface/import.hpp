@@ -70,9 +70,9 @@ io::Deck imported_deck(const model::Config& config, const std::string& run_dir, 
 
 struct ImportOrder {
   std::string folder;
-  std::string out;             ///< not there, or empty
-  model::Config config;        ///< read_config's
-  std::string description;     ///< of the model, for the weights file
+  std::string out;          ///< not there, or empty
+  model::Config config;     ///< read_config's
+  std::string description;  ///< of the model, for the weights file
 };
 
 struct Imported {

@@ -17,26 +17,26 @@ struct RopeScaling {
 };
 
 struct Config {
-  std::string arch = "gpt2";     ///< a name in core/architecture.hpp
-  std::int64_t layers = 2;       ///< L
-  std::int64_t dim = 64;         ///< C; linear: inputs
-  std::int64_t heads = 2;        ///< H
-  std::int64_t kv_heads = 0;     ///< 0: as many as heads
-  std::int64_t head_dim = 0;     ///< D; 0: dim / heads
-  std::int64_t ffn = 0;          ///< hidden channels; 0: gpt2 4C, else 8C/3 rounded up to 64; linear: outputs
-  std::int64_t vocab = 256;      ///< V
-  std::int64_t seq = 64;         ///< T
-  std::int64_t vocab_block = 0;  ///< rows of the vocabulary per unit; 0: all rows in one unit
+  std::string arch = "gpt2";        ///< a name in core/architecture.hpp
+  std::int64_t layers = 2;          ///< L
+  std::int64_t dim = 64;            ///< C; linear: inputs
+  std::int64_t heads = 2;           ///< H
+  std::int64_t kv_heads = 0;        ///< 0: as many as heads
+  std::int64_t head_dim = 0;        ///< D; 0: dim / heads
+  std::int64_t ffn = 0;             ///< hidden channels; 0: gpt2 4C, else 8C/3 rounded up to 64; linear: outputs
+  std::int64_t vocab = 256;         ///< V
+  std::int64_t seq = 64;            ///< T
+  std::int64_t vocab_block = 0;     ///< rows of the vocabulary per unit; 0: all rows in one unit
   std::int64_t blocks_in_unit = 1;  ///< transformer blocks per unit; the last unit may have fewer
   bool tie_embeddings = true;
   float dropout = 0.0F;
   float rope_theta = 10000.0F;
   RopeScaling rope_scaling = {};
   float norm_eps = 1e-5F;
-  bool qkv_bias = false;         ///< biases on q, k and v; resolved to true where arch always has them
-  bool qk_norm = false;          ///< RMSNorm of each q and k head; resolved likewise
-  bool rotary = false;           ///< RoPE; resolved from arch
-  std::uint64_t seed = 1;        ///< names the dropout streams and the linear demo's teacher
+  bool qkv_bias = false;   ///< biases on q, k and v; resolved to true where arch always has them
+  bool qk_norm = false;    ///< RMSNorm of each q and k head; resolved likewise
+  bool rotary = false;     ///< RoPE; resolved from arch
+  std::uint64_t seed = 1;  ///< names the dropout streams and the linear demo's teacher
 };
 
 /// A field of a Config that files store.

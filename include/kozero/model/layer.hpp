@@ -19,8 +19,8 @@ namespace kozero::model {
 
 struct Pass {
   Device space;
-  std::int64_t batch = 0;      ///< B
-  std::int64_t positions = 0;  ///< T
+  std::int64_t batch = 0;                  ///< B
+  std::int64_t positions = 0;              ///< T
   Vector<const std::uint64_t> sample_ids;  ///< (B)
   float dropout = 0.0F;                    ///< 0 outside training
   Vector<std::byte> scratch_memory;
@@ -36,7 +36,7 @@ struct Pass {
 template <class T, class Memory>
 Matrix<T, Memory> rows(const Matrix<T, Memory>& a, std::int64_t first, std::int64_t count) {
   return Matrix<T, Memory>(a.data() + first * static_cast<std::int64_t>(a.extent(1)), static_cast<std::size_t>(count),
-                   a.extent(1));
+                           a.extent(1));
 }
 
 template <class T, class Memory>

@@ -40,7 +40,7 @@ struct CacheExtents {
 
 /// New tokens of cached sequences, in device memory.
 struct TokenRows {
-  Vector<const Token> tokens;  ///< (N)
+  Vector<const Token> tokens;           ///< (N)
   kernels::RowPositions row_positions;  ///< (N) each: a row's cached sequence and its position there
   [[nodiscard]] std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.extent(0)); }
 };

@@ -43,7 +43,7 @@ struct VectorRef {
 /// Appends a tensor (rows, columns) with weight decay and normal initial values of standard deviation `deviation` to
 /// the table's open unit. The tensor is a matrix of products; the first contribution overwrites its gradient.
 MatrixRef add_matrix(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
-                       float deviation = 0.02F);
+                     float deviation = 0.02F);
 
 /// Rows of a head's vocabulary including the rows of zeros behind it: a multiple of 8, so that every row of logits is
 /// aligned to 16 bytes, as kernels for tensor cores require.
@@ -65,17 +65,17 @@ std::vector<VocabularyBlock> add_vocabulary(ParameterTable& table, const std::st
 
 /// As add_matrix, for a table whose rows are looked up: all contributions add to its gradient.
 MatrixRef add_lookup_table(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
-                             float deviation = 0.02F);
+                           float deviation = 0.02F);
 
 /// Appends a new tensor of `rows` rows directly below `above`; returns both as one matrix.
-MatrixRef add_matrix_below(ParameterTable& table, const MatrixRef& above, const std::string& name,
-                             std::int64_t rows, float deviation = 0.02F);
+MatrixRef add_matrix_below(ParameterTable& table, const MatrixRef& above, const std::string& name, std::int64_t rows,
+                           float deviation = 0.02F);
 
 /// Appends a vector without weight decay (a bias or a norm's gain).
 VectorRef add_vector(ParameterTable& table, const std::string& name, std::int64_t extent, Initial initial);
 
 /// Appends a new vector of `extent` elements directly behind `before`; returns both as one vector.
 VectorRef add_vector_behind(ParameterTable& table, const VectorRef& before, const std::string& name,
-                              std::int64_t extent, Initial initial);
+                            std::int64_t extent, Initial initial);
 
 }  // namespace kozero::model

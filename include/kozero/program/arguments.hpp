@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/program/command.hpp>
 #include <kozero/program/option_parser.hpp>
 #include "io/deck/deck.hpp"
@@ -42,9 +42,9 @@ struct DeckArguments {
   void require_applied(const std::string& command, const std::vector<std::string>& applied) const;
   /// Completed by what model.init names. Collective. Throws Error(deck), or Error(input) where that cannot be read,
   /// seen by all ranks; and where the ranks' decks differ.
-  [[nodiscard]] io::Deck read(dist::Communicator& comm) const;
+  [[nodiscard]] io::Deck read(distributed::Communicator& comm) const;
   /// The same for a command that needs no device, whatever run.device says.
-  [[nodiscard]] io::Deck read_for_any_device(dist::Communicator& comm) const;
+  [[nodiscard]] io::Deck read_for_any_device(distributed::Communicator& comm) const;
 };
 
 }  // namespace kozero::program

@@ -5,13 +5,13 @@
 #pragma once
 #include <filesystem>
 
-#include <kozero/dist/environment.hpp>
+#include <kozero/distributed/environment.hpp>
 #include <kozero/program/command.hpp>
 
 namespace kozero::program {
 
 /// What a command does on every rank of the environment, with the arguments behind its name. Throws Error.
-using Run = void (*)(const dist::Environment& environment, const Arguments& arguments);
+using Run = void (*)(const distributed::Environment& environment, const Arguments& arguments);
 
 /// Replaces this process by the program for these arguments, with the same arguments: kozero-cuda if the command
 /// computes and its deck and the machine want it, kozero-bench for `bench`, or this program again, with a bound on how

@@ -8,7 +8,7 @@
 #include <string>
 
 #include <kozero/core/ledger.hpp>
-#include <kozero/dist/make_communicator.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/train/engine.hpp>
@@ -34,14 +34,14 @@ class EngineOnRanks {
   [[nodiscard]] const plan::MemoryPlan& plan() const { return plan_; }
   [[nodiscard]] MemoryLedger& ledger() { return ledger_; }
   [[nodiscard]] const MemoryLedger& ledger() const { return ledger_; }
-  [[nodiscard]] dist::MeshCommunicators& mesh() { return mesh_; }
-  [[nodiscard]] const dist::MeshCommunicators& mesh() const { return mesh_; }
+  [[nodiscard]] distributed::MeshCommunicators& mesh() { return mesh_; }
+  [[nodiscard]] const distributed::MeshCommunicators& mesh() const { return mesh_; }
   [[nodiscard]] train::Engine& engine() const { return *engine_; }
 
  private:
   plan::MemoryPlan plan_;
   MemoryLedger ledger_;
-  dist::MeshCommunicators mesh_;
+  distributed::MeshCommunicators mesh_;
   std::unique_ptr<train::Engine> engine_;
 };
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include <kozero/core/ledger.hpp>
-#include <kozero/dist/communicator.hpp>
-#include <kozero/dist/environment.hpp>
-#include <kozero/dist/make_communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
+#include <kozero/distributed/environment.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/runtime.hpp>
 #include "io/deck/deck.hpp"
@@ -23,42 +23,42 @@ namespace kozero::run {
 class Session {
  public:
   /// What a command's deck is, on all ranks: collective, throws Error seen by all ranks. Kokkos is not up yet.
-  using Read = std::function<io::Deck(dist::Communicator& comm)>;
+  using Read = std::function<io::Deck(distributed::Communicator& comm)>;
 
   /// Throws what `read` does, and Error, seen by all ranks, where the ranks cannot work together.
-  Session(const dist::Environment& environment, const Read& read);
+  Session(const distributed::Environment& environment, const Read& read);
   /// That of the session's first ranks alone, for its data and agreements, by comm.backend or `backend`. Collective
   /// over them.
-  Session(const Session& all, const dist::FirstRanks& ranks, std::string backend = "");
+  Session(const Session& all, const distributed::FirstRanks& ranks, std::string backend = "");
 
-  [[nodiscard]] const dist::Environment& environment() const { return environment_; }
+  [[nodiscard]] const distributed::Environment& environment() const { return environment_; }
   [[nodiscard]] const io::Deck& deck() const { return deck_; }
   [[nodiscard]] const train::Runtime& runtime() const { return *runtime_; }
   /// The file that run.tuning names, "" without one: products go by it.
   [[nodiscard]] const std::string& tuning() const { return tuning_; }
   /// Carries agreements, which wait for work of any length (communicator.hpp); a run's data move through a
   /// communicator of its own.
-  [[nodiscard]] dist::Communicator& control() { return *control_; }
+  [[nodiscard]] distributed::Communicator& control() { return *control_; }
   /// comm.backend, or which one `auto` is for these ranks: they are asked once. Collective, as connect() is.
   [[nodiscard]] const std::string& backend();
   /// What rank 0 needs for a run of these settings, by backend() and where the ranks are. Collective.
   [[nodiscard]] plan::MemoryPlan plan_of(train::Settings settings);
   /// Those for the data of a run of these settings, as backend() and comm.timeout_s say. Their buffers are booked in
   /// `ledger`. Collective.
-  [[nodiscard]] dist::MeshCommunicators connect(const train::Settings& settings, MemoryLedger& ledger);
+  [[nodiscard]] distributed::MeshCommunicators connect(const train::Settings& settings, MemoryLedger& ledger);
   [[nodiscard]] bool is_first_rank() const { return environment_.rank() == 0; }
 
  private:
-  [[nodiscard]] dist::CommunicatorOptions options() const;
+  [[nodiscard]] distributed::CommunicatorOptions options() const;
   /// Of each node; 0 where they have different numbers. Collective. Throws Error(deck, seen by all ranks) where
   /// zero.shard_group = "node" needs equal ones.
   [[nodiscard]] int ranks_a_node() const;
 
-  const dist::Environment& environment_;
+  const distributed::Environment& environment_;
   const void* ranks_;  // as Environment::world() names them
   io::Deck deck_;
   std::optional<train::Runtime> runtime_;
-  std::unique_ptr<dist::Communicator> control_;
+  std::unique_ptr<distributed::Communicator> control_;
   std::string tuning_;
   std::string backend_;  // "" until it was asked for
 };

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include <kozero/dist/communicator.hpp>
-#include <kozero/dist/environment.hpp>
+#include <kozero/distributed/communicator.hpp>
+#include <kozero/distributed/environment.hpp>
 #include <kozero/run/session.hpp>
 #include "io/deck/deck.hpp"
 #include "io/text/tokenizer.hpp"
@@ -19,16 +19,16 @@
 namespace kozero::run {
 
 /// Throws Error(deck), on this rank, where the launcher started several processes and MPI's world has one.
-void require_one_world(const dist::Environment& environment);
+void require_one_world(const distributed::Environment& environment);
 
 /// By a hash of the executable.
-void require_same_program(dist::Communicator& comm);
+void require_same_program(distributed::Communicator& comm);
 
 /// Names the first key that ranks disagree on.
-void require_same_deck(const io::Deck& deck, dist::Communicator& comm);
+void require_same_deck(const io::Deck& deck, distributed::Communicator& comm);
 
 /// By all its tokens.
-void require_same_tokenizer(const io::Tokenizer& tokenizer, dist::Communicator& comm);
+void require_same_tokenizer(const io::Tokenizer& tokenizer, distributed::Communicator& comm);
 
 /// Of a training run, before its data are read: run.dir, memory and disk space, for a model of `vocab` tokens. Returns
 /// lines for the log: more threads than cores; Slurm tasks that nobody started; with

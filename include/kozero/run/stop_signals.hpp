@@ -21,8 +21,8 @@ namespace kozero::run {
 /// ignores it. Files that grow beyond `ulimit -f` are failed writes from now on. For `train`, also blocks the stop
 /// signals and ignores SIGPIPE. `argv` ends in a null. Allocates nothing.
 void prepare_signals(char** argv);
-/// Undoes what libraries did to signals that were ignored at the start. A program that replaces this one would otherwise
-/// find UCX's handler of SIGHUP reset to the default action.
+/// Undoes what libraries did to signals that were ignored at the start. A program that replaces this one would
+/// otherwise find UCX's handler of SIGHUP reset to the default action.
 void restore_ignored_signals();
 /// From now on stop signals end a `train` of these arguments in good order.
 void await_stop_signals(const std::vector<std::string>& arguments);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <kozero/core/parameter_table.hpp>
-#include <kozero/dist/distributed_array.hpp>
+#include <kozero/distributed/distributed_array.hpp>
 
 namespace kozero::run {
 
@@ -44,7 +44,8 @@ std::string element_difference(const std::string& tensor, const std::vector<floa
                                const std::vector<float>& other, std::size_t step);
 
 /// All elements of the table's tensor, on rank 0; nothing elsewhere. Collective.
-std::vector<float> whole_tensor(const ParameterTable& table, int tensor, const dist::DistributedArray<float>& master);
+std::vector<float> whole_tensor(const ParameterTable& table, int tensor,
+                                const distributed::DistributedArray<float>& master);
 
 /// Throws Error(write).
 void write_trace(const std::string& path, const Trace& trace);

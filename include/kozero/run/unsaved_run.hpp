@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include <kozero/dist/communicator_decorators.hpp>
-#include <kozero/dist/environment.hpp>
+#include <kozero/distributed/communicator_decorators.hpp>
+#include <kozero/distributed/environment.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/train/data_set.hpp>
@@ -23,7 +23,7 @@ namespace kozero::run {
 // verifying and measuring.
 
 /// The deck's data, its samples checked against the deck's model. Collective.
-train::DataSet open_data_of(const io::Deck& deck, dist::Communicator& comm);
+train::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm);
 
 /// A tensor of the state: "parameters/wte.weight", "optimizer/exp_avg/wte.weight".
 struct HashedTensor {
@@ -43,7 +43,7 @@ class UnsavedRun {
 
   train::StepResult step(std::int64_t step) { return engine().step(step); }
   [[nodiscard]] train::Engine& engine() { return on_ranks_.engine(); }
-  [[nodiscard]] dist::MeshCommunicators& mesh() { return on_ranks_.mesh(); }
+  [[nodiscard]] distributed::MeshCommunicators& mesh() { return on_ranks_.mesh(); }
   [[nodiscard]] const MemoryLedger& ledger() const { return on_ranks_.ledger(); }
   [[nodiscard]] const train::Settings& settings() const { return settings_; }
 
@@ -61,8 +61,8 @@ class UnsavedRun {
 /// seen by all ranks) naming the first difference, Error(input) where the run or the step is not there, Error(deck)
 /// where the run had another rank count and its bits depend on that: local accumulation, sums by NCCL, a batch that
 /// grows with the ranks.
-void replay(const dist::Environment& environment, const std::string& run, const std::vector<std::string>& overrides,
-            std::int64_t step);
+void replay(const distributed::Environment& environment, const std::string& run,
+            const std::vector<std::string>& overrides, std::int64_t step);
 
 /// The rank count of the run's last start; 0 where neither its ranks.json nor its deck says. Throws Error(deck or
 /// input).

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <kozero/core/parameter_table.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
 #include <kozero/run/session.hpp>
@@ -39,7 +39,7 @@ struct WeightsSource {
 /// Rank 0 looks, and reads the deck and what describes the network: config.json, the manifest, or the weights file's
 /// header. A trainer may write or remove checkpoints meanwhile: no other rank looks for itself. Collective. Throws
 /// Error(deck or input), seen by all ranks.
-WeightsSource find_weights(const std::string& path, dist::Communicator& comm,
+WeightsSource find_weights(const std::string& path, distributed::Communicator& comm,
                            train::Which which = train::Which::latest);
 
 /// The network of the weights. Throws Error(input).
@@ -54,12 +54,12 @@ const char* name_of(WeightsSource::Kind kind);
 /// Throws Error(input), seen by all ranks, where the tensors of a Hugging Face folder are not those of `table`: before
 /// memory is taken for them. Collective.
 void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
-                     dist::Communicator& comm);
+                     distributed::Communicator& comm);
 
 /// Verifies, then fills every rank's shards and publishes them. If `source` is the newest checkpoint of the run that
 /// `path` names, and its trainer removes it meanwhile, `source` becomes the next newest. Host memory, where the
 /// device's is another, is one unit's shard. Collective. Throws Error(input), seen by all ranks.
-void load(const std::string& path, WeightsSource& source, train::Engine& engine, dist::Communicator& comm);
+void load(const std::string& path, WeightsSource& source, train::Engine& engine, distributed::Communicator& comm);
 
 /// The deck of a run for a command that gives the same on any number of ranks: the run's groups of ranks, which may not
 /// divide that number, are left out unless an override names them.
@@ -71,8 +71,8 @@ class TrainedModel {
  public:
   /// Reads the weights that `path` names (weights_source.hpp), with their deck changed by `overrides`. Collective.
   /// Throws Error, seen by all ranks, and as require_room() does.
-  TrainedModel(const std::string& path, const std::vector<std::string>& overrides, const dist::Environment& environment,
-               train::Use use);
+  TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
+               const distributed::Environment& environment, train::Use use);
 
   [[nodiscard]] Session& session() { return session_; }
   [[nodiscard]] const io::Deck& deck() const { return session_.deck(); }
@@ -99,9 +99,9 @@ class TrainedModel {
 
 /// The deck with what PATH says filled in. Throws Error(deck) naming each key that disagrees, and where the tokenizer
 /// has more ids than the model; Error(input) where PATH cannot be read; seen by all ranks. Collective.
-io::Deck with_initial_model(io::Deck deck, dist::Communicator& comm);
+io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm);
 
 /// Fills and publishes the weights of step 0; returns a line for the log, "" where they are random. Collective.
-std::string begin_weights(const io::Deck& deck, train::Engine& engine, dist::Communicator& control);
+std::string begin_weights(const io::Deck& deck, train::Engine& engine, distributed::Communicator& control);
 
 }  // namespace kozero::run

@@ -109,7 +109,7 @@ std::int64_t save_checkpoint(const std::string& folder, Engine& engine, const io
 /// Fills weights and optimizer state from a checkpoint's state file or a weights file and publishes the weights.
 /// Returns the optimizer states that the file lacks; if any is missing, no optimizer state is read or changed.
 /// Collective; `control` carries the agreements, since reading may take long. Throws Error(input), seen by all ranks.
-std::vector<std::string> load_state(const std::string& file, Engine& engine, dist::Communicator& control);
+std::vector<std::string> load_state(const std::string& file, Engine& engine, distributed::Communicator& control);
 
 /// "bpe:300 <hash of the tokens' bytes>", equal for tokenizers with the same tokens in the same order; "none".
 std::string identity_of(const io::Tokenizer* tokenizer);
@@ -119,7 +119,7 @@ io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, c
                                const std::string& folder);
 
 /// CheckpointRecord::exactness of a run over `comm`.
-std::map<std::string, std::string> exactness_of(const Settings& settings, const dist::Communicator& comm);
+std::map<std::string, std::string> exactness_of(const Settings& settings, const distributed::Communicator& comm);
 
 // Names in CheckpointRecord::exactness that a load reads.
 inline constexpr const char* kAccumulation = "zero.accumulation";
@@ -141,10 +141,10 @@ std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const 
 //   saver.begin(order)      copies the state to staging; a saver thread writes it, on the saver's own communicator
 //   saver.ended(comm)       after each step: the report, once every rank has written
 //   saver.wait(comm, s)     the same, after waiting at most s seconds
-// The saver thread's own waits last while the ranks live (dist/communicator.hpp), so that a slow disk does not count as
-// a lost rank. The training thread decides when a save takes too long.
-// Without staging, begin() writes and returns when the save is complete. Older checkpoints are pruned after the commit.
-// The saver thread calls neither Kokkos nor the training's communicator, and changes no bit of the training.
+// The saver thread's own waits last while the ranks live (distributed/communicator.hpp), so that a slow disk does not
+// count as a lost rank. The training thread decides when a save takes too long. Without staging, begin() writes and
+// returns when the save is complete. Older checkpoints are pruned after the commit. The saver thread calls neither
+// Kokkos nor the training's communicator, and changes no bit of the training.
 
 struct SaveOrder {
   std::shared_ptr<const io::HeldFolder> run_folder;
@@ -168,7 +168,7 @@ struct SaveReport {
 class CheckpointSaver {
  public:
   /// `staging`: nullptr for synchronous saves. `comm`: the saver's own, for control messages alone.
-  CheckpointSaver(Engine& engine, Staging* staging, std::unique_ptr<dist::Communicator> comm);
+  CheckpointSaver(Engine& engine, Staging* staging, std::unique_ptr<distributed::Communicator> comm);
   /// Waits for a save that is under way.
   ~CheckpointSaver() = default;
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -179,9 +179,9 @@ class CheckpointSaver {
   [[nodiscard]] bool under_way() const { return report_.valid(); }
   [[nodiscard]] bool asynchronous() const { return staging_ != nullptr; }
   /// The report of the save under way, once every rank's part has ended, else nullopt. Collective over `comm`.
-  std::optional<SaveReport> ended(dist::Communicator& comm);
+  std::optional<SaveReport> ended(distributed::Communicator& comm);
   /// The same after waiting at most `longest_s`; if that does not suffice, under_way() stays true. Collective.
-  std::optional<SaveReport> wait(dist::Communicator& comm, double longest_s);
+  std::optional<SaveReport> wait(distributed::Communicator& comm, double longest_s);
   /// The ranks that were still writing at the last call of ended() or wait(comm, s): "rank 1, rank 3". Equal on all
   /// ranks.
   [[nodiscard]] const std::string& slow_ranks() const { return slow_ranks_; }
@@ -194,7 +194,7 @@ class CheckpointSaver {
 
   Engine& engine_;
   Staging* staging_;
-  std::unique_ptr<dist::Communicator> comm_;
+  std::unique_ptr<distributed::Communicator> comm_;
   std::int64_t step_ = 0;  // of the newest save
   std::string slow_ranks_;
   std::future<SaveReport> report_;  // declared after the members that its thread uses

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/manifest.hpp"
 #include "io/text/token_shard.hpp"
 
@@ -26,7 +26,7 @@ class DataCheck {
 
   /// The data's identity is the first group's; null groups are ignored. Collective. Throws Error(input), seen by
   /// all ranks, where the ranks see different shards or different recorded hashes.
-  DataCheck(const std::vector<Shards>& groups, dist::Communicator& comm);
+  DataCheck(const std::vector<Shards>& groups, distributed::Communicator& comm);
   /// Stops the thread within a chunk of 256 KiB.
   ~DataCheck();
   DataCheck(const DataCheck&) = delete;
@@ -37,12 +37,12 @@ class DataCheck {
   /// Throws the error that this rank's thread found: Error(input), seen by this rank alone. Waits at most `at_most`.
   void look(std::chrono::milliseconds at_most = {});
   /// Waits until all ranks have read all blocks. Collective. Throws Error(input), seen by all ranks.
-  void finish(dist::Communicator& comm);
+  void finish(distributed::Communicator& comm);
   /// Whether this rank has read all its blocks.
   [[nodiscard]] bool done() const { return !reading_.valid() && started_; }
 
   /// The data's identity as far as it is known. Collective.
-  io::DataIdentity identity(dist::Communicator& comm);
+  io::DataIdentity identity(distributed::Communicator& comm);
 
  private:
   struct Block {
@@ -53,7 +53,7 @@ class DataCheck {
   };
 
   /// Uses the recorded hashes only if every rank has them all. Collective.
-  void identify_by_recorded_hashes(dist::Communicator& comm);
+  void identify_by_recorded_hashes(distributed::Communicator& comm);
   void list_blocks(const Shards& group, bool identifies);
   [[nodiscard]] std::uint64_t read_blocks() const;
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <kozero/core/ledger.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/model/model.hpp>
 #include "io/deck/deck.hpp"
 #include "io/text/token_shard.hpp"
@@ -150,8 +150,8 @@ struct DataSet {
   std::shared_ptr<const io::TokenShards> train_shards;       ///< null for data without files
   std::shared_ptr<const io::TokenShards> validation_shards;  ///< null if there are none; may be train_shards
   std::unique_ptr<SampleSource> train;
-  std::unique_ptr<SampleSource> validation;         ///< null if the deck keeps no validation data
-  std::optional<double> train_bytes_per_token;      ///< bytes of text per token, if known
+  std::unique_ptr<SampleSource> validation;     ///< null if the deck keeps no validation data
+  std::optional<double> train_bytes_per_token;  ///< bytes of text per token, if known
   std::optional<double> validation_bytes_per_token;
   std::unique_ptr<io::Tokenizer> tokenizer;  ///< null for synthetic data
   std::int64_t vocab = 0;                    ///< tokens the data can hold; 0 for the linear demo
@@ -168,7 +168,7 @@ std::string token_cache_of(const io::Deck& deck);
 
 /// Opens the deck's data for sequences of `seq` tokens. Collective. Throws Error(deck | input | write), seen by all
 /// ranks.
-DataSet open_data(const io::Deck& deck, std::int64_t seq, dist::Communicator& comm);
+DataSet open_data(const io::Deck& deck, std::int64_t seq, distributed::Communicator& comm);
 
 /// Throws Error(deck) naming the key and its tokens if the training data hold less than one whole sample.
 void require_whole_sample(const DataSet& data, const io::Deck& deck, std::int64_t seq);

@@ -13,7 +13,7 @@
 
 #include <kozero/core/timing.hpp>
 #include <kozero/core/views.hpp>
-#include <kozero/dist/distributed_array.hpp>
+#include <kozero/distributed/distributed_array.hpp>
 #include <kozero/model/model.hpp>
 #include <kozero/optim/optimizer.hpp>
 #include <kozero/train/data_set.hpp>
@@ -115,7 +115,7 @@ class Engine {
   // The state, for files. Call publish() after filling the master's shards.
   /// Fills every rank's shards with the parameters' initial values and publishes them.
   virtual void initialise(std::uint64_t seed) = 0;
-  [[nodiscard]] virtual const dist::DistributedArray<float>& master() const = 0;
+  [[nodiscard]] virtual const distributed::DistributedArray<float>& master() const = 0;
   virtual void publish() = 0;
   [[nodiscard]] virtual std::vector<optim::NamedState> optimizer_states() const = 0;
   /// The elements that this rank updates and has optimizer state for, in the order of the state's elements.
@@ -134,7 +134,7 @@ class Engine {
   [[nodiscard]] virtual const LossScaler& loss_scaler() const = 0;
 
   /// The communicator of all ranks.
-  [[nodiscard]] virtual dist::Communicator& comm() = 0;
+  [[nodiscard]] virtual distributed::Communicator& comm() = 0;
   [[nodiscard]] virtual Timeline& timeline() = 0;
   /// Throws Error(internal) for an engine for generation.
   [[nodiscard]] virtual BatchLoader& loader() = 0;
@@ -144,7 +144,7 @@ class Engine {
 
 /// Takes all memory for settings.use from `ledger`; weights are zero. With a planning ledger and a planned communicator
 /// nothing is allocated or sent, and the ledger is the plan. `mesh` has groups of settings.ranks_a_group ranks
-/// (dist::make_mesh). The mesh's communicators and `ledger` outlive the engine.
-std::unique_ptr<Engine> make_engine(const Settings& settings, const dist::Mesh& mesh, MemoryLedger& ledger);
+/// (distributed::make_mesh). The mesh's communicators and `ledger` outlive the engine.
+std::unique_ptr<Engine> make_engine(const Settings& settings, const distributed::Mesh& mesh, MemoryLedger& ledger);
 
 }  // namespace kozero::train

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/model/model.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/settings.hpp>

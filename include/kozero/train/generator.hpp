@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <kozero/core/device.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/train/engine.hpp>
 
 namespace kozero::train {

@@ -24,18 +24,18 @@ inline constexpr const char* kTokenizerModelFile =
     "tokenizer.model";  ///< replaces tokenizer.json for a SentencePiece model
 
 /// This rank's shards of all units.
-std::vector<DeviceRange> shards_of(const dist::DistributedArray<float>& master);
+std::vector<DeviceRange> shards_of(const distributed::DistributedArray<float>& master);
 
 /// The shards that this rank writes to files: all in the first group, none in other groups, so that every element has
 /// one writer.
-std::vector<DeviceRange> owned_shards(const dist::DistributedArray<float>& master);
+std::vector<DeviceRange> owned_shards(const distributed::DistributedArray<float>& master);
 
 /// Writes every rank's shards to kWeightsFile in the folder. Collective. Throws Error(write).
-void save_weights(const io::HeldFolder& folder, const Engine& engine, dist::Communicator& comm,
+void save_weights(const io::HeldFolder& folder, const Engine& engine, distributed::Communicator& comm,
                   const io::WeightsDescription& description);
 
 /// Fills every rank's shards and publishes them. Collective. Throws Error(input).
-io::WeightsDescription load_weights(const std::string& path, Engine& engine, dist::Communicator& comm);
+io::WeightsDescription load_weights(const std::string& path, Engine& engine, distributed::Communicator& comm);
 
 // The meaning of a path, for every command that takes one.
 //   a folder  with manifest.json a checkpoint, with config.json and no deck.toml a Hugging Face model, else a run
@@ -92,12 +92,12 @@ auto find_beside_trainer(const std::string& path, const Find& find) {
 
 /// Rethrows `problem`, met while the checkpoint `read` was read, unless `path` is a run whose trainer has removed that
 /// checkpoint since; always after the last of io::kMostReads attempts. Collective.
-void require_removed(dist::Communicator& comm, const std::string& path, const std::string& read, int attempt,
+void require_removed(distributed::Communicator& comm, const std::string& path, const std::string& read, int attempt,
                      const Error& problem);
 
 /// Calls read(), then, while the checkpoint found() is removed meanwhile, find_next() and read() again. Collective.
 template <class Found, class Read, class FindNext>
-void read_newest(dist::Communicator& comm, const std::string& path, const Found& found, const Read& read,
+void read_newest(distributed::Communicator& comm, const std::string& path, const Found& found, const Read& read,
                  const FindNext& find_next) {
   for (int attempt = 1;; ++attempt) {
     try {
@@ -117,17 +117,17 @@ void read_newest(dist::Communicator& comm, const std::string& path, const Found&
 //          run.dir, else starts a new folder
 
 struct ResumePoint {
-  std::string folder;               ///< the run's folder to continue; "": a new one
-  std::string source;               ///< the checkpoint or weights file; "": from the beginning
-  std::string state_file;           ///< state file in `source`
-  io::CheckpointRecord record;      ///< the source's; for a weights file, what it lacks is this run's
-  std::vector<std::string> skipped; ///< broken checkpoints, by name with the reason
+  std::string folder;                ///< the run's folder to continue; "": a new one
+  std::string source;                ///< the checkpoint or weights file; "": from the beginning
+  std::string state_file;            ///< state file in `source`
+  io::CheckpointRecord record;       ///< the source's; for a weights file, what it lacks is this run's
+  std::vector<std::string> skipped;  ///< broken checkpoints, by name with the reason
 };
 
 /// `mine` is this run's record, before its first step. Collective; rank 0 looks at the files. Throws Error, seen by all
 /// ranks, if a named checkpoint or every checkpoint is broken, or if the deck disagrees with the checkpoint, naming
 /// each difference.
-ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& mine, dist::Communicator& comm);
+ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& mine, distributed::Communicator& comm);
 
 /// Whether both paths exist and name the same folder, after following links.
 bool same_folder(const std::string& a, const std::string& b);

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <kozero/core/host.hpp>
-#include <kozero/dist/communicator.hpp>
-#include <kozero/dist/environment.hpp>
+#include <kozero/distributed/communicator.hpp>
+#include <kozero/distributed/environment.hpp>
 #include "io/deck/deck.hpp"
 #include "io/deck/tuning_file.hpp"
 
@@ -21,8 +21,8 @@ namespace kozero::train {
 //   cores that k ranks may use alike are cut into k equal, contiguous shares; where each rank was given its own, k = 1
 //   threads = what was asked for, else one per core of the share
 // A rank's threads are bound to its share, and not each to a core: if another program uses a core, its thread can move
-// to one that is free. No thread is bound if there are more threads than cores, if OMP_PROC_BIND=false, or if OpenMP has
-// already bound the threads inside a launcher's share.
+// to one that is free. No thread is bound if there are more threads than cores, if OMP_PROC_BIND=false, or if OpenMP
+// has already bound the threads inside a launcher's share.
 
 /// The inputs to the placement, known before threads are created.
 struct Surroundings {
@@ -51,7 +51,7 @@ class Runtime {
  public:
   /// `threads` of this rank; 0: OMP_NUM_THREADS, or else one per core of the rank's share.
   /// Threads are bound as ThreadPlacement says.
-  Runtime(std::int64_t threads, const dist::Environment& environment);
+  Runtime(std::int64_t threads, const distributed::Environment& environment);
 
   [[nodiscard]] int threads() const { return placement_.threads; }
   /// "2 threads bound to CPUs 0-1", and the GPU.
@@ -74,6 +74,6 @@ io::TuningFile tuning_of_this_device();
 /// Rank 0 reads the file named by run.tuning, and the products of all ranks use it. Without a file, products use the
 /// default algorithms. Returns the file's text. Collective. Throws Error(input), seen by all ranks, if the file cannot
 /// be read, is damaged, was made for another device or library, or names an algorithm that is not available.
-std::string apply_tuning(const io::Deck& deck, dist::Communicator& comm);
+std::string apply_tuning(const io::Deck& deck, distributed::Communicator& comm);
 
 }  // namespace kozero::train

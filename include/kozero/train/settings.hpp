@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <kozero/core/precision.hpp>
-#include <kozero/dist/communicator.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/optim/optimizer.hpp>
 #include <kozero/train/engine.hpp>
@@ -22,7 +22,7 @@ struct BatchSizes {
   std::int64_t global_batch = 0;  ///< sequences per step over all ranks
   std::int64_t micro_batch = 0;   ///< sequences of a granule; a step's last granule may have fewer
   int micro_steps = 1;
-  double rate_factor = 1.0;       ///< factor on optim.lr and optim.min_lr, from train.batch_scaling
+  double rate_factor = 1.0;  ///< factor on optim.lr and optim.min_lr, from train.batch_scaling
 };
 
 /// Steps of the whole run, from its beginning.
@@ -34,7 +34,7 @@ optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std:
 BatchSizes batch_sizes(const io::Deck& deck, int num_ranks);
 
 /// The communicator options for training with this deck.
-dist::CommunicatorOptions communicator_options(const io::Deck& deck);
+distributed::CommunicatorOptions communicator_options(const io::Deck& deck);
 
 /// Whether the run uses GPUs: this is a GPU build, or the plan is for GPUs.
 bool runs_on_gpus(const io::Deck& deck);
@@ -64,7 +64,7 @@ struct Offload {
 struct Settings {
   Use use = Use::training;
   bool on_gpus = false;
-  dist::CommunicatorOptions comm;
+  distributed::CommunicatorOptions comm;
   Precision precision = Precision::f32;
   model::Config model;
   model::Recompute recompute;

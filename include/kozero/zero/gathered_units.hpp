@@ -9,7 +9,7 @@
 
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/parameter_table.hpp>
-#include <kozero/dist/distributed_array.hpp>
+#include <kozero/distributed/distributed_array.hpp>
 
 namespace kozero::zero {
 
@@ -67,7 +67,7 @@ template <class Scalar>
 class GatheredUnits {
  public:
   /// `shards` outlive this object.
-  GatheredUnits(const ParameterTable& table, const dist::DistributedArray<Scalar>& shards, GatherOrder order,
+  GatheredUnits(const ParameterTable& table, const distributed::DistributedArray<Scalar>& shards, GatherOrder order,
                 MemoryLedger& ledger);
 
   /// All elements of the unit. Throws Error(internal) where another unit holds its buffer.
@@ -82,7 +82,7 @@ class GatheredUnits {
   struct Buffer {
     int occupant = -1;  // the unit gathered, or being gathered, into the buffer
     bool held = false;
-    dist::Transfer<Scalar> gather = {};
+    distributed::Transfer<Scalar> gather = {};
   };
 
   [[nodiscard]] Buffer& buffer(int unit) { return buffers_[whole_.buffer(unit)]; }
@@ -93,8 +93,8 @@ class GatheredUnits {
   void start_ahead();
 
   const ParameterTable& table_;
-  const dist::DistributedArray<Scalar>& shards_;
-  dist::DistributedArray<Scalar> whole_;  // in a few buffers
+  const distributed::DistributedArray<Scalar>& shards_;
+  distributed::DistributedArray<Scalar> whole_;  // in a few buffers
   int ahead_;
   bool has_groups_;
   UnitOrder order_;

@@ -20,7 +20,7 @@
 #include <kozero/core/parameter_access.hpp>
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/core/views.hpp>
-#include <kozero/dist/distributed_array.hpp>
+#include <kozero/distributed/distributed_array.hpp>
 #include <kozero/zero/placement_row.hpp>
 
 namespace kozero::kernels {
@@ -44,8 +44,8 @@ class Gradients {
 
   /// A step has at most `micro_steps`; a single micro-step needs no array of sums beside whole addends. Without
   /// `overlap` ready(u) waits for the reduction of u.
-  Gradients(const ParameterTable& table, const dist::Mesh& mesh, dist::Placement placement, Accumulation accumulation,
-            int micro_steps, MemoryLedger& ledger, bool overlap = false);
+  Gradients(const ParameterTable& table, const distributed::Mesh& mesh, distributed::Placement placement,
+            Accumulation accumulation, int micro_steps, MemoryLedger& ledger, bool overlap = false);
 
   void begin_micro_step(const MicroStep& micro_step);
   /// The unit's addend on this rank, which backward adds to as ParameterAccess says. Valid until ready(unit).
@@ -100,17 +100,17 @@ class Gradients {
   const ParameterTable& table_;
   std::vector<int> lookups_of_;  // by unit: the lookups' number in sums_table_, -1: none
   ParameterTable sums_table_;    // the units, and behind them the lookups with separate sums
-  dist::Placement placement_;
+  distributed::Placement placement_;
   Accumulation accumulation_;
   int micro_steps_;
   bool overlap_;
-  dist::DistributedArray<float> addends_;
-  std::optional<dist::DistributedArray<float>> sums_;  // of the micro-steps' reduced shards
-  dist::DistributedArray<float> reduced_;              // sums_, or the shards inside the addends
-  std::vector<dist::Transfer<float>> reductions_;      // by unit
-  int under_way_ = -1;                                 // the unit whose reduction was started and not waited for
-  int acquired_since_ = 0;                             // units acquired since that start
-  std::vector<int> occupants_;                         // by buffer of the addends
+  distributed::DistributedArray<float> addends_;
+  std::optional<distributed::DistributedArray<float>> sums_;  // of the micro-steps' reduced shards
+  distributed::DistributedArray<float> reduced_;              // sums_, or the shards inside the addends
+  std::vector<distributed::Transfer<float>> reductions_;      // by unit
+  int under_way_ = -1;                                        // the unit whose reduction was started and not waited for
+  int acquired_since_ = 0;                                    // units acquired since that start
+  std::vector<int> occupants_;                                // by buffer of the addends
   MicroStep micro_step_;
   std::vector<bool> open_;  // by unit: its addend was handed out in this micro-step
   bool watches_ = false;

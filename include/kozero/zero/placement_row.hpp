@@ -12,19 +12,19 @@
 #include <string>
 
 #include <kozero/core/error.hpp>
-#include <kozero/dist/distributed_array.hpp>
+#include <kozero/distributed/distributed_array.hpp>
 
 namespace kozero::zero {
 
 struct PlacementRow {
-  dist::Placement parameters;
-  dist::Placement gradients;
-  dist::Placement optimizer;
+  distributed::Placement parameters;
+  distributed::Placement gradients;
+  distributed::Placement optimizer;
 };
 
 /// Throws Error(deck) for a stage that is not 0, 1, 2 or 3.
 inline PlacementRow placement_row(int stage) {
-  using dist::Placement;
+  using distributed::Placement;
   constexpr std::array<PlacementRow, 4> kRows = {{
       {Placement::replicated, Placement::replicated, Placement::replicated},
       {Placement::replicated, Placement::partial, Placement::sharded},
@@ -48,7 +48,7 @@ enum class Accumulation { ordered, local };
 inline Accumulation accumulation_of(const std::string& name, int stage) {
   if (name == "ordered") return Accumulation::ordered;
   if (name != "local") throw Error(Failure::deck, "zero.accumulation = \"" + name + "\": accepted are ordered, local");
-  if (placement_row(stage).gradients == dist::Placement::sharded) {
+  if (placement_row(stage).gradients == distributed::Placement::sharded) {
     throw Error(Failure::deck, "zero.accumulation = \"local\" keeps whole gradients, which zero.stage = " +
                                    std::to_string(stage) + " does not: accepted there is ordered");
   }

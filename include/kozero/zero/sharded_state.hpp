@@ -30,7 +30,7 @@ struct Config {
 /// The elements of a unit that this rank updates: its shard, or the whole unit where the optimizer state is replicated.
 template <class Scalar>
 struct UpdateRange {
-  UnitRange range;        ///< range.first: begin of the range's state in the rank's flat optimizer state
+  UnitRange range;  ///< range.first: begin of the range's state in the rank's flat optimizer state
   Vector<float> master;
   Vector<Scalar> stored;  ///< the same elements as the model reads them; updated together with the master
   Vector<const float> gradient;
@@ -39,7 +39,7 @@ struct UpdateRange {
 template <class Scalar>
 class ShardedState final : public ParameterAccess<Scalar> {
  public:
-  ShardedState(const ParameterTable& table, const dist::Mesh& mesh, const Config& config, MemoryLedger& ledger,
+  ShardedState(const ParameterTable& table, const distributed::Mesh& mesh, const Config& config, MemoryLedger& ledger,
                StateMemory memory = {});
   ShardedState(const ShardedState&) = delete;
   ShardedState& operator=(const ShardedState&) = delete;
@@ -63,7 +63,7 @@ class ShardedState final : public ParameterAccess<Scalar> {
   /// Makes updated shards visible to every rank. Moves nothing where every rank updated all units.
   void publish_update();
   /// Whether every rank updates all elements of every unit.
-  [[nodiscard]] bool updates_whole_units() const { return row_.optimizer == dist::Placement::replicated; }
+  [[nodiscard]] bool updates_whole_units() const { return row_.optimizer == distributed::Placement::replicated; }
 
   [[nodiscard]] Weights<Scalar>& weights() { return weights_; }
   [[nodiscard]] const Weights<Scalar>& weights() const { return weights_; }

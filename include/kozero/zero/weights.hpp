@@ -12,7 +12,7 @@
 #include <kozero/core/parameter_access.hpp>
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/core/precision.hpp>
-#include <kozero/dist/distributed_array.hpp>
+#include <kozero/distributed/distributed_array.hpp>
 #include <kozero/zero/gathered_units.hpp>
 #include <kozero/zero/placement_row.hpp>
 
@@ -26,8 +26,8 @@ namespace kozero::zero {
 
 /// The placements of the array that the model reads and of the master.
 struct WeightPlacements {
-  dist::Placement stored;
-  dist::Placement master;  ///< used only for 16-bit weights, which have a separate master
+  distributed::Placement stored;
+  distributed::Placement master;  ///< used only for 16-bit weights, which have a separate master
 };
 
 /// Memory outside the device for parts of the state; nullptr: the device's memory.
@@ -53,7 +53,8 @@ void add_tensor_hashes(const ParameterTable& table, int unit, std::int64_t begin
 
 /// A hash of each tensor's bits, in the table's order: the same under every placement and on any number of ranks.
 /// Collective.
-std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table, const dist::DistributedArray<float>& master);
+std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table,
+                                         const distributed::DistributedArray<float>& master);
 
 /// The weights of a model that reads weights as Scalar.
 template <class Scalar>
@@ -61,7 +62,7 @@ class Weights {
  public:
   /// Takes memory from `ledger`, or from `memory`, which outlives the weights. `order` is used for sharded weights
   /// only.
-  Weights(const ParameterTable& table, const dist::Mesh& mesh, WeightPlacements placements, MemoryLedger& ledger,
+  Weights(const ParameterTable& table, const distributed::Mesh& mesh, WeightPlacements placements, MemoryLedger& ledger,
           GatherOrder order = {}, StateMemory memory = {});
   Weights(const Weights&) = delete;  // gathered_ refers to stored_
   Weights& operator=(const Weights&) = delete;
@@ -72,10 +73,10 @@ class Weights {
 
   /// For initialization, the optimizer and checkpoints: shard(unit) and, where the master is replicated, full(unit) may
   /// be filled or updated in place. publish() then makes the change visible.
-  [[nodiscard]] const dist::DistributedArray<float>& master() const;
+  [[nodiscard]] const distributed::DistributedArray<float>& master() const;
   /// The array that the model reads. Code that changes the master either writes the same elements here (shard(unit), or
   /// full(unit) where the master is replicated), or calls publish().
-  [[nodiscard]] const dist::DistributedArray<Scalar>& stored() const { return stored_; }
+  [[nodiscard]] const distributed::DistributedArray<Scalar>& stored() const { return stored_; }
 
   /// Returns when no peer reads this rank's shards any more, so that they may change.
   void wait_until_reusable();
@@ -101,12 +102,12 @@ class Weights {
   void check_copy(int unit);
 
   const ParameterTable& table_;
-  dist::DistributedArray<Scalar> stored_;
-  dist::DistributedArray<Scalar> stored_shards_;         // a view of stored_
-  std::optional<dist::DistributedArray<float>> master_;  // empty in f32
-  std::optional<GatheredUnits<Scalar>> gathered_;        // sharded only
-  std::vector<bool> held_;                               // by unit
-  std::vector<std::uint64_t> owners_;                    // hashes of shards, while copies are watched
+  distributed::DistributedArray<Scalar> stored_;
+  distributed::DistributedArray<Scalar> stored_shards_;         // a view of stored_
+  std::optional<distributed::DistributedArray<float>> master_;  // empty in f32
+  std::optional<GatheredUnits<Scalar>> gathered_;               // sharded only
+  std::vector<bool> held_;                                      // by unit
+  std::vector<std::uint64_t> owners_;                           // hashes of shards, while copies are watched
   std::string wrong_copy_;
 };
 

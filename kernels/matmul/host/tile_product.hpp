@@ -7,8 +7,8 @@
 // (tile_packing.hpp makes both orders):
 //   left   [step][32 rows][16 words]        right   [step][16 words][32 rows]
 // AMX takes both as its tiles; AVX-512 broadcasts a word of left and multiplies 32 rows of right with it. Terms are
-// added in the order of k, so bits depend on the unit alone. Products of bf16 take denormal numbers for zero. The header
-// includes no Kokkos, since sources compiled for AVX-512 include it.
+// added in the order of k, so bits depend on the unit alone. Products of bf16 take denormal numbers for zero. The
+// header includes no Kokkos, since sources compiled for AVX-512 include it.
 #pragma once
 #include <cstdint>
 #include <type_traits>

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_product_amx.cpp: the tiles of AMX, as assembly: the compilers' intrinsics load a configuration of 64 bytes and
 // tell the optimizer of 8, and none of them says that it reads or writes memory.
-#include <cerrno>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <cerrno>
 
 #include "kernels/matmul/host/tile_product_amx.hpp"
 

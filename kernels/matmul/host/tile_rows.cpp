@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_rows.cpp: a row at a time, in two lines of 16 numbers.
 // Compiled for AVX-512 (F, BW, BF16): nothing here may be called before the processor was asked.
-#include <algorithm>
 #include <immintrin.h>
+#include <algorithm>
 
 #include "kernels/matmul/host/tile_lines.hpp"
 #include "kernels/matmul/host/tile_rows.hpp"

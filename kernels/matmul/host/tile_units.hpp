@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tile_units.hpp: whether the processor's AMX can be used, and why not. bf16 products use AMX if the kernel permits it,
-// else AVX-512 BF16 if the processor has it. This header is separate because tile_product.hpp is also included by
-// sources compiled for AVX-512.
+// tile_units.hpp: the tile units that this processor has, and whether its AMX can be used. bf16 products use AMX if the
+// system's kernel permits it, else AVX-512 BF16 if the processor has it.
 #pragma once
 #include <string>
+
+#include "kernels/matmul/host/tile_product.hpp"
 
 namespace kozero::kernels {
 
@@ -14,6 +15,12 @@ struct AmxFacts {
   int refused = 0;     ///< the kernel's error number for AMX's tiles, 0: it grants them
   bool wrong = false;  ///< its products of small whole numbers were not exact
 };
+
+const AmxFacts& amx_facts();
+
+/// The units that multiply elements of type T, the fastest first.
+template <class T>
+TileUnits find_units();
 
 /// multiplier_note() of matmul.hpp for bf16: why AMX is named and not used, else "".
 std::string note_on_amx(const AmxFacts& facts);

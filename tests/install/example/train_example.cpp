@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <exception>
 
-#include <kozero/dist/environment.hpp>
-#include <kozero/dist/make_communicator.hpp>
+#include <kozero/distributed/environment.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
@@ -15,14 +15,14 @@
 
 namespace {
 
-void train(const kozero::dist::Environment& environment, const kozero::io::Deck& deck) {
+void train(const kozero::distributedributed::Environment& environment, const kozero::io::Deck& deck) {
   using namespace kozero;
   const bool is_first = environment.rank() == 0;
   // Kokkos, with this rank's threads; then the memory of the run and the ranks that share it.
   const train::Runtime runtime(deck.run.threads, environment);
   MemoryLedger ledger;
   const auto comm =
-      dist::make_communicator(deck.comm.backend, environment.world(), ledger, train::communicator_options(deck));
+      distributed::make_communicator(deck.comm.backend, environment.world(), ledger, train::communicator_options(deck));
 
   // What the deck means on these ranks, and its data.
   const auto seq = train::model_config(deck, train::vocab_of(deck)).seq;
@@ -55,14 +55,15 @@ void train(const kozero::dist::Environment& environment, const kozero::io::Deck&
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: train_example DECK [section.key=value ...], such as train_example inputs/quickstart.toml\n");
+    std::fprintf(stderr,
+                 "usage: train_example DECK [section.key=value ...], such as train_example inputs/quickstart.toml\n");
     return 2;
   }
-  const kozero::dist::Environment environment(&argc, &argv);
+  const kozero::distributedributed::Environment environment(&argc, &argv);
   try {
     train(environment, kozero::io::read_deck(argv[1], {argv + 2, argv + argc}));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rank %d: %s\n", environment.rank(), error.what());
-    kozero::dist::Environment::abort(1);
+    kozero::distributedributed::Environment::abort(1);
   }
 }

@@ -9,10 +9,10 @@
 // cublasLtEpilogue_t).
 #include "cublaslt_mock.hpp"
 
+#include <cuda_runtime_api.h>
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <cuda_runtime_api.h>
 #include <string>
 #include <vector>
 

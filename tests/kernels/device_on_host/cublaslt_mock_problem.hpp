@@ -89,19 +89,20 @@ struct Problem {
   /// The manual's table of types for sums in float.
   void check_types() const {
     const bool of_float = a.type == CUDA_R_32F;
-    demand_support(a.type == b.type && c.type == d.type && (of_float ? d.type == CUDA_R_32F
-                                                                     : d.type == a.type || d.type == CUDA_R_32F),
+    demand_support(a.type == b.type && c.type == d.type &&
+                       (of_float ? d.type == CUDA_R_32F : d.type == a.type || d.type == CUDA_R_32F),
                    "this combination of types");
-    demand_support(operation.compute == CUBLAS_COMPUTE_32F ||
-                       (operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && of_float),
-                   "this compute type");
+    demand_support(
+        operation.compute == CUBLAS_COMPUTE_32F || (operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && of_float),
+        "this compute type");
   }
 
   void check_epilogue() const {
     const std::uint32_t epilogue = operation.epilogue;
-    constexpr std::uint32_t kKnown[] = {
-        CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS,   CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
-        CUBLASLT_EPILOGUE_DGELU,   CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB};
+    constexpr std::uint32_t kKnown[] = {CUBLASLT_EPILOGUE_DEFAULT,  CUBLASLT_EPILOGUE_BIAS,
+                                        CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+                                        CUBLASLT_EPILOGUE_DGELU,    CUBLASLT_EPILOGUE_BGRADA,
+                                        CUBLASLT_EPILOGUE_BGRADB};
     demand_support(std::ranges::find(kKnown, epilogue) != std::end(kKnown), "an epilogue that the mock does not have");
     if (has_bias(epilogue) || has_sums(epilogue)) {
       demand(operation.bias != nullptr, "an epilogue with a bias needs its pointer");

@@ -53,12 +53,14 @@ class Computation {
     at_.d = f(at_.d, bytes_of(problem_.d), true);
     const std::int64_t element = width(problem_.d.type);
     const std::int64_t vector = operation_.epilogue == CUBLASLT_EPILOGUE_BGRADB ? problem_.columns() : problem_.rows();
-    if (operation_.bias != nullptr) operation_.bias = f(operation_.bias, vector * element, has_sums(operation_.epilogue));
+    if (operation_.bias != nullptr)
+      operation_.bias = f(operation_.bias, vector * element, has_sums(operation_.epilogue));
     if (operation_.auxiliary != nullptr) {
       const std::int64_t last = operation_.auxiliary_stride * (problem_.columns() - 1) + problem_.rows();
       operation_.auxiliary = f(operation_.auxiliary, last * element, has_gelu(operation_.epilogue));
     }
-    if (algorithm_.workspace > 0) workspace_ = static_cast<float*>(f(workspace_, static_cast<std::int64_t>(algorithm_.workspace), true));
+    if (algorithm_.workspace > 0)
+      workspace_ = static_cast<float*>(f(workspace_, static_cast<std::int64_t>(algorithm_.workspace), true));
   }
 
   void run() const {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // cuda_mock.cpp: what the matrix product and its mock need of the CUDA runtime, on host memory and without streams.
-#include <cstdlib>
 #include <cuda_runtime_api.h>
+#include <cstdlib>
 
 #include "cublaslt_mock_product.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// mpi.h: the part of MPI that src/dist uses, for ranks that are threads of one process (../thread_mpi.cpp).
+// mpi.h: the part of MPI that src/distributed uses, for ranks that are threads of one process (../thread_mpi.cpp).
 // A rank's handles are its own: a communicator handle knows the rank that holds it.
 #pragma once
 namespace kozero::test {

@@ -1,0 +1,291 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// communicator.hpp: the collectives that sharding needs, their options, agreement among ranks, and the two simplest
+// communicators: for one rank, and for control traffic only. The header includes no Kokkos.
+//   reduce_scatter  shard_r[i] = ((x_0 + x_1) + x_2) + ...  in rank order
+//   all_gather      full = shard_0 | shard_1 | ...
+//   deck = agreed(comm, [&] { return io::read_deck(path, overrides); });        one outcome on all ranks
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/memory_source.hpp>
+#include <kozero/core/parameter_table.hpp>
+
+namespace kozero::distributed {
+
+// Which thread of a rank communicates: the main thread, or the thread that saves checkpoints. A thread waits for
+// the threads of the same role on the other ranks.
+
+enum class Role : std::size_t { training, saver };
+inline constexpr std::size_t kRoles = 2;
+
+// Sizes and limits of the back ends, equal on all ranks.
+
+/// Free bytes of this node's shared memory (/dev/shm); 0 where the node has none.
+std::int64_t free_shared_memory();
+
+/// Free bytes of the GPU's memory; 0 on a host build.
+std::int64_t free_device_memory();
+
+/// The environment variable KOZERO_RANKS_PER_NODE, 0 where it is not set. Tests and experiments use it to treat groups
+/// of consecutive ranks on one machine as nodes.
+int simulated_ranks_per_node();
+
+/// Prints one line on stderr.
+void print_notice(const std::string& line);
+
+/// Default of CommunicatorOptions::checks_calls: whether the ranks compare the collectives that they call
+/// (communicator_decorators.hpp).
+#if defined(NDEBUG)
+inline constexpr bool kChecksCalls = false;
+#else
+inline constexpr bool kChecksCalls = true;
+#endif
+
+struct CommunicatorOptions {
+  double timeout_s = 600.0;      ///< comm.timeout_s: how long a rank waits for another rank
+  std::uint64_t under_way = 16;  ///< most collectives from the oldest unfinished one to the newest
+  bool checks_calls = kChecksCalls;
+  bool deterministic = true;                           ///< run.deterministic: exclude what may change result bits
+  bool exact = false;                                  ///< comm.exact: nccl, too, adds in rank order
+  std::int64_t exact_bytes = std::int64_t{64} << 20;   ///< with `exact`: most GPU memory for received addends
+  std::int64_t chunk_bytes = std::int64_t{4} << 20;    ///< size of each of the two transfer buffers
+  std::int64_t message_bytes = std::int64_t{1} << 30;  ///< largest message; MPI counts in int
+  /// 0: ranks that share memory are on one node; when planning, all ranks are assumed to share one node.
+  int ranks_per_node = simulated_ranks_per_node();
+  int communicators = 1;                ///< of this job: shm checks the room for all, nccl orders their use
+  std::string shm_folder = "/dev/shm";  ///< folder of the shared arrays
+  std::function<std::int64_t()> shm_free_bytes = free_shared_memory;
+  std::function<std::int64_t()> free_device_bytes = free_device_memory;
+  std::function<void(const std::string&)> notice = print_notice;  ///< called on rank 0
+};
+
+// The collectives that sharding needs, as a small contract with several back ends.
+//   reduce_scatter  shard_r[i] = ((x_0 + x_1) + x_2) + ...  over the ranks' full arrays, in rank order, i of shard r;
+//                   or onto what the shard holds: shard_r[i] = ((shard_r[i] + x_0) + x_1) + ...
+//   all_gather      full = shard_0 | shard_1 | ...
+// Pointers are device memory of this build (host memory on CPUs); extents come from a core Partition of elements.
+// `shard` is either the rank's own part of `full` (in place) or disjoint from `full`. All ranks pass equal partitions.
+// A collective is split into three calls, so that a rank need not wait at once for the slowest rank:
+//   start                 starts the collective, which owns the full array and the shard until wait
+//   wait                  returns when the result is complete
+//   wait_until_reusable   returns when no peer reads the shard or the full array: both may be written again
+// All ranks make these calls in the same order. On a device the calls order work on streams, and the host does not
+// wait. share(label, bytes), collective, returns memory that peers read directly, or nullptr. Arguments in shared
+// memory (on all ranks, in the same array) save the copies through buffers; arguments in any other memory work too.
+// Throws Error(communication) naming rank, peer and collective. Back ends: self, mpi, shm, nccl; the decorator
+// `counted` wraps any of them.
+
+enum class Collective : int { reduce_scatter, all_gather };
+
+/// The addends of a reduce_scatter, in order: with `onto`, the shard's values; then the full arrays of the first
+/// `ranks` ranks. Every rank receives the sum of its own shard. All ranks pass equal folds.
+struct Fold {
+  int ranks = 0;      ///< 0: all
+  bool onto = false;  ///< the shard must be disjoint from every full array
+
+  [[nodiscard]] int num_ranks(int size) const { return ranks == 0 ? size : ranks; }
+};
+
+/// A collective that was started.
+struct Pending {
+  Collective collective;
+  std::uint64_t ticket = 0;  ///< the back end's number for the collective
+};
+
+class Communicator : public MemorySource {
+ public:
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  /// The back end's name for the banner: "self", "mpi", "shm", "nccl".
+  [[nodiscard]] virtual std::string name() const = 0;
+
+  /// How data are transferred, for the banner.
+  [[nodiscard]] virtual std::string description() const { return name(); }
+  /// Whether reduce_scatter adds in rank order. Otherwise the back end chooses the order, adds all ranks' arrays, and
+  /// accepts only the default Fold.
+  [[nodiscard]] virtual bool adds_in_order() const { return true; }
+  /// Seconds that this rank has waited in collectives for other ranks: until they have given their arrays, or have read
+  /// this rank's. nullopt if the back end cannot tell them from the seconds in which bytes move.
+  [[nodiscard]] virtual std::optional<double> waited_s() const { return std::nullopt; }
+
+  // A back end without asynchronous transfers completes the collective in start.
+  virtual Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) = 0;
+  /// Elements are opaque, `element_size` bytes each.
+  virtual Pending start_all_gather(const void* shard, void* full, const Partition& partition,
+                                   std::size_t element_size) = 0;
+  virtual void wait(Pending /*pending*/) {}
+  /// After wait. A second call does nothing.
+  virtual void wait_until_reusable(Pending /*pending*/) {}
+  void* share(const std::string& /*label*/, std::int64_t /*bytes*/) override { return nullptr; }
+  /// Whether all-gathers are faster when their full arrays come from share().
+  [[nodiscard]] virtual bool shares_gathered() const { return false; }
+
+  void reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold = {}) {
+    complete(start_reduce_scatter(full, shard, partition, fold));
+  }
+  void all_gather(const void* shard, void* full, const Partition& partition, std::size_t element_size) {
+    complete(start_all_gather(shard, full, partition, element_size));
+  }
+
+  // Control traffic: small messages in host memory, not counted with the bytes of training.
+  virtual void barrier() = 0;
+  /// Every rank's bytes, in rank order: size() * mine.size() bytes. All ranks pass the same number of bytes.
+  virtual std::vector<std::byte> gather_control(std::span<const std::byte> mine) = 0;
+  /// Rank 0's bytes on every rank; the others' argument is ignored.
+  virtual std::string broadcast_control(const std::string& bytes) = 0;
+
+ private:
+  void complete(Pending pending) {
+    wait(pending);
+    wait_until_reusable(pending);
+  }
+};
+
+/// Every rank's values, in rank order. All ranks pass the same number of values. T: a number, or a struct of numbers.
+template <class T>
+requires std::is_trivially_copyable_v<T> std::vector<T> from_all_ranks(Communicator& comm, const std::vector<T>& mine) {
+  const std::vector<std::byte> bytes = comm.gather_control(std::as_bytes(std::span(mine)));
+  std::vector<T> all(bytes.size() / sizeof(T));
+  if (!bytes.empty()) std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
+}
+/// The same for one value per rank.
+template <class T>
+requires std::is_trivially_copyable_v<T> std::vector<T> from_all_ranks(Communicator& comm, const T& mine) {
+  return from_all_ranks(comm, std::vector<T>{mine});
+}
+
+/// Rank 0's value on every rank; the others' argument is ignored.
+template <class T>
+requires std::is_trivially_copyable_v<T> T broadcast_value(Communicator& comm, const T& value) {
+  const std::string bytes = comm.broadcast_control(std::string(reinterpret_cast<const char*>(&value), sizeof(T)));
+  require(bytes.size() == sizeof(T), "broadcast_value: rank 0 sent a value of another size");
+  T first = value;
+  std::memcpy(&first, bytes.data(), sizeof(T));
+  return first;
+}
+
+/// Every rank's text, in rank order.
+std::vector<std::string> gather_text(Communicator& comm, const std::string& text);
+
+/// If any rank's status is not 0, throws on every rank the status and message of the lowest such rank.
+void agree(Communicator& comm, int status, const std::string& message);
+
+// Work that every rank does and that may fail, with one outcome for all ranks.
+//   deck = agreed(comm, [&] { return io::read_deck(path, overrides); });
+// If any rank throws, every rank throws the error of the lowest such rank, seen by all ranks, so no rank is left
+// waiting.
+
+/// The outcome of this rank's work: a result, or the exit status and text of the exception.
+template <class Result>
+struct Attempt {
+  std::optional<std::conditional_t<std::is_void_v<Result>, bool, Result>> result;
+  int status = 0;
+  std::string message;
+};
+
+template <class Work>
+auto attempted(const Work& work) {
+  using Result = std::invoke_result_t<Work>;
+  Attempt<Result> attempt;
+  try {
+    if constexpr (std::is_void_v<Result>) {
+      work();
+    } else {
+      attempt.result.emplace(work());
+    }
+  } catch (const Error& error) {
+    attempt.status = error.exit_status();
+    attempt.message = error.what();
+  } catch (const std::exception& error) {
+    attempt.status = static_cast<int>(Failure::internal);
+    attempt.message = error.what();
+  } catch (...) {
+    attempt.status = static_cast<int>(Failure::internal);
+    attempt.message = "an exception of unknown type";
+  }
+  return attempt;
+}
+
+/// The ranks agree on attempts that they made before they had a communicator.
+template <class Result>
+Result agreed(Communicator& comm, Attempt<Result> attempt) {
+  agree(comm, attempt.status, attempt.message);
+  if constexpr (!std::is_void_v<Result>) return std::move(*attempt.result);
+}
+
+template <class Work>
+requires std::is_invocable_v<Work>
+auto agreed(Communicator& comm, const Work& work) { return agreed(comm, attempted(work)); }
+
+/// work(i) -> a number or a struct of numbers, for i in [0, items). Rank i mod n does item i, and every rank gets all
+/// results in order, independent of the number of ranks. Throws what any rank's work throws, seen by all ranks.
+template <class Work>
+auto map_over_ranks(Communicator& comm, std::size_t items, const Work& work) {
+  using Result = std::invoke_result_t<Work, std::size_t>;
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const std::size_t rounds = (items + ranks - 1) / ranks;
+  const auto mine = agreed(comm, [&] {
+    std::vector<Result> results(rounds);
+    for (std::size_t i = static_cast<std::size_t>(comm.rank()); i < items; i += ranks) results[i / ranks] = work(i);
+    return results;
+  });
+  const std::vector<Result> all = from_all_ranks(comm, mine);
+  std::vector<Result> in_order;
+  for (std::size_t i = 0; i < items; ++i) in_order.push_back(all[i % ranks * rounds + i / ranks]);
+  return in_order;
+}
+
+/// The text that rank 0's work returns, on every rank; if the work throws, every rank throws the same error. Used for
+/// facts on which ranks must not differ (which file is the newest, what its header says): only rank 0 looks them up.
+template <class Work>
+std::string from_first_rank(Communicator& comm, const Work& work) {
+  const std::string mine = agreed(comm, [&] { return comm.rank() == 0 ? std::string(work()) : std::string(); });
+  return comm.broadcast_control(mine);
+}
+
+// The communicator of a single rank. A collective is a copy, or in place no work; with Fold::onto, an addition.
+// Reads and writes device memory, and makes no MPI call.
+
+std::unique_ptr<Communicator> make_self_communicator();
+
+// A communicator for control traffic alone, for agreements about work of any length.
+// It duplicates the ranks' MPI communicator, so that its messages never match the trainer's, and has no buffers. A
+// waiting saver thread sleeps between polls and leaves the core to the trainer. Data collectives throw Error(internal).
+// If the communicator spans the job and Environment::thread_multiple() holds, a wait lasts as long as all ranks live.
+// It ends in Error(communication) once a rank gave no sign of life for comm.timeout_s, or all ranks have waited for one
+// another that long. Any other wait ends after the longer of `timeout_s` and io_timeout_s.
+
+struct ControlUse {
+  Role role = Role::training;  ///< which thread waits
+  /// > 0: a wait for live ranks, which are writing, ends in Error(write) after this many seconds.
+  double io_timeout_s = 0.0;
+  bool checks_calls = kChecksCalls;
+};
+
+/// Collective over `mpi_comm` (an `MPI_Comm*`). The communicator of a single rank makes no further MPI call. With
+/// several ranks, use by a thread other than the trainer's needs Environment::thread_multiple().
+std::unique_ptr<Communicator> make_control_communicator(const void* mpi_comm, double timeout_s, ControlUse use = {});
+
+/// Whether this process's thread of `role` is waiting for other ranks now.
+bool is_waiting(Role role);
+
+/// For waits outside collectives: throws Error(communication) naming a rank that gave no sign of life for
+/// comm.timeout_s, or saying that all ranks have waited for one another that long. `what` names the awaited event,
+/// `waited_s` the seconds so far. Does nothing without a heartbeat.
+void require_live_ranks(const char* what, double waited_s);
+
+}  // namespace kozero::distributed

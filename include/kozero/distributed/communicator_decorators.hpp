@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// communicator_decorators.hpp: communicators that wrap another communicator: checked, counted, staged.
+//   checked   ranks compare collective, fold, count and element size before each collective
+//   counted   counts calls, bytes and seconds of each collective
+//   staged    moves device memory through a pinned host buffer, for communicators that read only host memory
+#pragma once
+#include <array>
+#include <cstdint>
+#include <Kokkos_Core.hpp>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <kozero/core/ledger.hpp>
+#include <kozero/distributed/communicator.hpp>
+
+namespace kozero::distributed {
+
+// A communicator that forwards every call to the communicator that it owns; decorators override some calls.
+
+class CommunicatorDecorator : public Communicator {
+ public:
+  explicit CommunicatorDecorator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
+
+  [[nodiscard]] int rank() const override { return inner_->rank(); }
+  [[nodiscard]] int size() const override { return inner_->size(); }
+  [[nodiscard]] std::string name() const override { return inner_->name(); }
+
+  [[nodiscard]] std::string description() const override { return inner_->description(); }
+
+  [[nodiscard]] bool adds_in_order() const override { return inner_->adds_in_order(); }
+  [[nodiscard]] std::optional<double> waited_s() const override { return inner_->waited_s(); }
+
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
+    return inner_->start_reduce_scatter(full, shard, partition, fold);
+  }
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
+                           std::size_t element_size) override {
+    return inner_->start_all_gather(shard, full, partition, element_size);
+  }
+  void wait(Pending pending) override { inner_->wait(pending); }
+  void wait_until_reusable(Pending pending) override { inner_->wait_until_reusable(pending); }
+  void* share(const std::string& label, std::int64_t bytes) override { return inner_->share(label, bytes); }
+  [[nodiscard]] bool shares_gathered() const override { return inner_->shares_gathered(); }
+
+  void barrier() override { inner_->barrier(); }
+  std::vector<std::byte> gather_control(std::span<const std::byte> mine) override {
+    return inner_->gather_control(mine);
+  }
+  std::string broadcast_control(const std::string& bytes) override { return inner_->broadcast_control(bytes); }
+
+ protected:
+  [[nodiscard]] Communicator& inner() const { return *inner_; }
+
+ private:
+  std::unique_ptr<Communicator> inner_;
+};
+
+// Before each collective the ranks compare their calls: collective, fold, count, element size.
+// If two ranks differ, every rank throws Error(internal, seen by all ranks) naming both ranks and their calls. Without
+// the check a rank would wait in vain or receive another collective's bytes. By default, debug builds wrap every
+// communicator of several ranks in it.
+
+class CheckedCommunicator final : public CommunicatorDecorator {
+ public:
+  /// `checks`: a communicator for control traffic between the same ranks, used by the checks alone.
+  CheckedCommunicator(std::unique_ptr<Communicator> inner, std::unique_ptr<Communicator> checks)
+      : CommunicatorDecorator(std::move(inner)), checks_(std::move(checks)) {}
+
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override;
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
+                           std::size_t element_size) override;
+  void* share(const std::string& label, std::int64_t bytes) override;
+  void barrier() override;
+  std::vector<std::byte> gather_control(std::span<const std::byte> mine) override;
+  std::string broadcast_control(const std::string& bytes) override;
+
+ private:
+  enum class Call {
+    reduce_scatter,
+    reduce_scatter_onto,
+    all_gather,
+    share,
+    barrier,
+    gather_control,
+    broadcast_control
+  };
+
+  /// `ranks`: the number of ranks in the Fold.
+  void check(Call call, std::int64_t count, std::size_t element_size, int ranks = 0);
+
+  std::unique_ptr<Communicator> checks_;
+};
+
+// Counts, for each collective, its calls, the bytes that this rank sends, and the seconds spent in start and the waits.
+//   reduce_scatter   (S - own shard) bytes        all_gather   (n - 1) * own shard        S: the full array, n ranks
+// Summed over the ranks each call is (n - 1) * S for any partition; a rank that a Fold leaves out sends nothing.
+// `bytes_across` is the part of `bytes` that goes to other groups. Control traffic is not counted.
+
+struct CollectiveCount {
+  std::string_view collective;
+  std::int64_t calls = 0;
+  std::int64_t bytes = 0;
+  std::int64_t bytes_across = 0;  ///< part of `bytes` sent to other groups
+  double seconds = 0.0;
+  std::optional<double> waited = {};  ///< part of `seconds` as Communicator::waited_s() has it
+};
+
+class CountedCommunicator final : public CommunicatorDecorator {
+ public:
+  /// Groups are `ranks_a_group` consecutive ranks; 0: all ranks are one group.
+  explicit CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_a_group = 0);
+
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override;
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
+                           std::size_t element_size) override;
+  void wait(Pending pending) override;
+  void wait_until_reusable(Pending pending) override;
+
+  /// One row per collective, since the start or the last reset.
+  [[nodiscard]] const std::array<CollectiveCount, 2>& counts() const { return counts_; }
+  void reset();
+
+ private:
+  CollectiveCount& row(Collective collective) { return counts_[static_cast<std::size_t>(collective)]; }
+
+  std::array<CollectiveCount, 2> counts_{{{"reduce_scatter"}, {"all_gather"}}};
+  int ranks_a_group_;
+  int first_of_group_;
+};
+
+// Collectives on device memory through a communicator that reads only host memory.
+//   device -> one pinned host buffer -> the inner collective, in place -> device, chunk by chunk of all shards
+// The inner communicator computes the sums, so the bits are the same. There is one buffer, so start completes the whole
+// collective. The buffer is booked under Memory::staging.
+
+class StagedCommunicator final : public CommunicatorDecorator {
+ public:
+  /// `staging_bytes`: the buffer's size, raised to at least size() + 1 chunks of 64 elements of 8 bytes.
+  StagedCommunicator(std::unique_ptr<Communicator> inner, MemoryLedger& ledger, std::int64_t staging_bytes);
+
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override;
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
+                           std::size_t element_size) override;
+  void wait(Pending /*pending*/) override {}
+  void wait_until_reusable(Pending /*pending*/) override {}
+  /// nullptr: host memory cannot hold a device's arrays.
+  void* share(const std::string& /*label*/, std::int64_t /*bytes*/) override { return nullptr; }
+  [[nodiscard]] bool shares_gathered() const override { return false; }
+
+  /// Bytes that one of `size` ranks books.
+  static std::int64_t buffer_bytes(int size, std::int64_t staging_bytes);
+
+ private:
+  [[nodiscard]] std::int64_t chunk_extent(std::size_t element_size) const;
+
+  Kokkos::View<char*, Kokkos::SharedHostPinnedSpace> buffer_;
+};
+
+}  // namespace kozero::distributed

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// environment.hpp: the lifetime of MPI in this process, and the process's rank, node and launcher.
+//   Environment environment(&argc, &argv);   ...   the destructor finalizes MPI
+// Errors of MPI become Error(communication). Without a launcher the job is this one process.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace kozero::distributed {
+
+// Job information from the environment variables of this process.
+
+/// This process's rank: MPI's rank, or before MPI is initialized the rank in the launcher's variables, else 0. For
+/// messages printed before MPI is initialized, or by a thread that must not call MPI.
+int known_rank();
+/// Sets MPI's rank, which known_rank() returns from now on.
+void set_rank(int rank);
+
+/// The value of an environment variable, or nullptr, as std::getenv.
+using Variables = std::function<const char*(const char* name)>;
+
+/// The variable that shows that this process is one of several, as "PMI_SIZE = 4"; "" where none does. For Slurm only
+/// the task count of this process's own job step counts: SLURM_NTASKS alone, as in an salloc shell, does not describe
+/// this process. An MPI launcher's variables take precedence over Slurm's, since the launcher may run inside a Slurm
+/// step.
+std::string launcher_world_size(const Variables& variables);
+
+/// SLURM_NTASKS if no launcher started this process; 0 if a launcher did, or if there is only one task.
+int unused_slurm_tasks(const Variables& variables);
+
+// MPI's lifetime in this process, and this process's place in the job.
+//   Environment environment(&argc, &argv);   ...   the destructor finalizes
+// Requests MPI_THREAD_MULTIPLE and records what was provided. MPI's errors are returned, not fatal: they become
+// Error(communication). Without a launcher the job is this one process. If MPI was initialized already, the destructor
+// does not finalize it. With several ranks and MPI_THREAD_MULTIPLE on all of them, a thread sends signs of life to the
+// other ranks (src/distributed/liveness/heartbeat.hpp). A watchdog thread ends the process if an MPI call does not
+// return (src/distributed/liveness/watchdog.hpp).
+
+class Environment {
+ public:
+  /// `timeout_s`: comm.timeout_s as far as it is known before the deck is agreed on.
+  Environment(int* argc, char*** argv, double timeout_s = 600.0);
+  /// A process alone, without MPI; its rank is known_rank(), so that of several one prints.
+  struct WithoutMpi {};
+  explicit Environment(WithoutMpi);
+  /// Waits for the other ranks to end too. If a rank does not, reports it and ends the process.
+  ~Environment();
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+  /// How many ranks share this node's memory, and this rank's number among them.
+  [[nodiscard]] int local_ranks() const { return local_ranks_; }
+  [[nodiscard]] int local_rank() const { return local_rank_; }
+  /// How many ranks of this node may run on exactly this rank's CPUs, this rank included: 1 where a launcher binds each
+  /// rank to its own CPUs.
+  [[nodiscard]] int cpu_sharers() const { return cpu_sharers_; }
+  /// This rank's number among the ranks with the same CPUs, from 0.
+  [[nodiscard]] int cpu_sharer() const { return cpu_sharer_; }
+  /// Whether any thread may call MPI at any time (the I/O thread of asynchronous checkpoints does). Equal on all ranks.
+  [[nodiscard]] bool thread_multiple() const { return thread_multiple_; }
+  /// Sets how long this rank waits for other ranks, for waits without a time limit of their own.
+  static void obey_timeout(double timeout_s);
+  /// All ranks of the job, as an `MPI_Comm*`: for make_communicator.
+  [[nodiscard]] const void* world() const;
+
+  /// Name and version of the MPI library, on one line: "MPICH Version: 4.0.2". May be called at any time.
+  [[nodiscard]] static std::string library();
+
+  /// Whether MPI is initialized and the job has other ranks, which may wait for this rank.
+  [[nodiscard]] static bool has_peers();
+  /// Ends every rank of the job at once, after an error that only this rank has seen.
+  [[noreturn]] static void abort(int status);
+
+ private:
+  struct Threads;
+
+  void count_ranks_of_node();
+
+  std::unique_ptr<Threads> threads_;
+  bool owned_ = false;
+  bool thread_multiple_ = false;
+  int rank_ = 0;
+  int size_ = 1;
+  int local_rank_ = 0;
+  int local_ranks_ = 1;
+  int cpu_sharers_ = 1;
+  int cpu_sharer_ = 0;
+};
+
+/// A new communicator of the ranks of `mpi_comm` (an `MPI_Comm*`) that pass the same color, in their order. Collective.
+class RanksOfColor {
+ public:
+  /// color < 0: this rank joins no new communicator.
+  RanksOfColor(const void* mpi_comm, int color);
+  ~RanksOfColor();
+  RanksOfColor(const RanksOfColor&) = delete;
+  RanksOfColor& operator=(const RanksOfColor&) = delete;
+
+  /// Whether this rank is in the new communicator.
+  [[nodiscard]] bool contain_me() const { return comm_ != nullptr; }
+  /// The new communicator as an `MPI_Comm*`; nullptr if this rank is not in it.
+  [[nodiscard]] const void* handle() const { return comm_.get(); }
+
+ private:
+  std::shared_ptr<void> comm_;
+};
+
+/// A new communicator of the first `ranks` ranks of `mpi_comm`.
+class FirstRanks final : public RanksOfColor {
+ public:
+  FirstRanks(const void* mpi_comm, int ranks);
+};
+
+}  // namespace kozero::distributed

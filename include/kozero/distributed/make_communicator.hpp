@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// make_communicator.hpp: the back ends of comm.backend and their communicators; a communicator for planning; MPI's own
+// collectives for benchmarks.
+//   auto: self for one rank, nccl where each rank has a GPU of its own, shm where all ranks share a node, else mpi
+// In a build whose device memory the host cannot read, mpi and shm are wrapped in a staged communicator.
+#pragma once
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kozero/core/device.hpp>
+#include <kozero/core/error.hpp>
+#include <kozero/core/ledger.hpp>
+#include <kozero/distributed/communicator.hpp>
+#include <kozero/distributed/communicator_decorators.hpp>
+#include <kozero/distributed/distributed_array.hpp>
+
+namespace kozero::distributed {
+
+// Rank r of n without peers, for `kozero plan`. Every collective throws Error(internal).
+
+class PlannedCommunicator final : public Communicator {
+ public:
+  PlannedCommunicator(int rank, int size) : rank_(rank), size_(size) {}
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+  [[nodiscard]] std::string name() const override { return "planned"; }
+
+  Pending start_reduce_scatter(const float*, float*, const Partition&, Fold) override { refuse("reduce_scatter"); }
+  Pending start_all_gather(const void*, void*, const Partition&, std::size_t) override { refuse("all_gather"); }
+  void barrier() override { refuse("barrier"); }
+  std::vector<std::byte> gather_control(std::span<const std::byte>) override { refuse("gather_control"); }
+  std::string broadcast_control(const std::string&) override { refuse("broadcast_control"); }
+
+ private:
+  [[noreturn]] static void refuse(const char* collective) {
+    throw Error(Failure::internal, std::string(collective) + " was called while planning, where no rank has peers");
+  }
+
+  int rank_;
+  int size_;
+};
+
+// MPI's own reduce-scatter and all-gather, as a reference for benchmarks.
+//   reduce_scatter: MPI_Reduce_scatter_block      all_gather: MPI_Allgather
+// Not a back end for training: MPI does not add in rank order. Shards must be equal, and no larger than MPI can count
+// in int; otherwise the collective throws Error(internal). Pointers are host memory.
+
+/// Collective over `mpi_comm`, an `MPI_Comm*`.
+std::unique_ptr<Communicator> make_mpi_collectives(const void* mpi_comm);
+
+// The names of comm.backend, and the communicator of each.
+//   auto: self for one rank, nccl where each rank has a GPU of its own, shm where all ranks share a node, else mpi
+// In a build whose device memory the host cannot read, mpi and shm are wrapped in a `staged` decorator.
+
+/// auto, self, mpi, shm, nccl.
+const std::vector<std::string>& backend_names();
+
+/// Throws Error(deck, seen by all ranks) for an unknown name. Makes no MPI call.
+void check_backend_name(const std::string& backend);
+
+/// `backend`, with auto replaced by the back end that these ranks can use. Rank 0 prints one line that says why auto
+/// passed over a faster back end. Collective over `mpi_comm`, an `MPI_Comm*`.
+std::string backend_of(const std::string& backend, const void* mpi_comm, const CommunicatorOptions& options = {});
+
+/// Ranks per node, where these ranks are on several nodes with equally many ranks, numbered node by node; otherwise 0.
+/// Only on such nodes can `mpi` pass sums from node to node. Collective over `mpi_comm`, an `MPI_Comm*`.
+int ranks_a_node(const void* mpi_comm, const CommunicatorOptions& options);
+
+/// The back end that planning assumes for `auto`: each rank has its own GPU, or all ranks share a node.
+std::string assumed_backend(int size, bool on_gpus = !kHostIsDevice);
+
+/// A communicator over `mpi_comm` (an `MPI_Comm*`, such as Environment::world()). Collective. Buffers are booked under
+/// Memory::communication. Throws Error(deck, seen by all ranks) where the back end cannot serve these ranks; `auto`
+/// prints one line instead and takes another back end.
+std::unique_ptr<Communicator> make_communicator(const std::string& backend, const void* mpi_comm, MemoryLedger& ledger,
+                                                const CommunicatorOptions& options = {});
+
+/// `comm` itself, or on a device build `comm` in a `staged` decorator, whose buffer is booked.
+std::unique_ptr<Communicator> for_device(std::unique_ptr<Communicator> comm, MemoryLedger& ledger,
+                                         const CommunicatorOptions& options = {});
+
+/// Rank `rank` of `size` without peers. Books what make_communicator books (for auto, that of the assumed back end);
+/// every collective throws.
+std::unique_ptr<Communicator> make_planned_communicator(const std::string& backend, int rank, int size,
+                                                        MemoryLedger& ledger, const CommunicatorOptions& options = {});
+
+/// The communicators of a mesh: of all ranks and, where there are several groups, of this rank's group and replicas.
+struct MeshCommunicators {
+  std::unique_ptr<CountedCommunicator> all;
+  std::unique_ptr<CountedCommunicator> group;     ///< nullptr where all ranks are one group
+  std::unique_ptr<CountedCommunicator> replicas;  ///< likewise
+
+  [[nodiscard]] Mesh mesh() const { return group == nullptr ? Mesh(*all) : Mesh(*all, *group, *replicas); }
+  /// The sums over all communicators of the mesh, by collective.
+  [[nodiscard]] std::array<CollectiveCount, 2> counts() const;
+  void reset();
+};
+
+/// A mesh of groups of `ranks_a_group` ranks; 0: all ranks are one group. Otherwise as make_communicator.
+MeshCommunicators make_mesh(const std::string& backend, const void* mpi_comm, int ranks_a_group, MemoryLedger& ledger,
+                            const CommunicatorOptions& options = {});
+
+/// The mesh of rank 0 without peers, as make_planned_communicator.
+MeshCommunicators make_planned_mesh(const std::string& backend, int size, int ranks_a_group, MemoryLedger& ledger,
+                                    const CommunicatorOptions& options = {});
+
+}  // namespace kozero::distributed

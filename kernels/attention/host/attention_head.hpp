@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_head.hpp: a head's matrices (T, D) in blocks of 32 positions, as operands of tile products and as results.
+// Along: rows are positions and k is D. Across: rows are D, in blocks of 32, and k is positions.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+
+#include "kernels/attention/attention.hpp"
+#include "kernels/attention/host/attention_blocks.hpp"
+#include "kernels/launch/for_each.hpp"
+#include "kernels/matmul/host/tile_packing.hpp"
+#include "kernels/matmul/host/tile_product.hpp"
+
+namespace kozero::kernels {
+
+inline constexpr float kLog2E = 1.44269504088896341F;
+inline constexpr float kLn2 = 0.693147180559945309F;
+
+/// A head's extents in blocks of 32 and in steps of a product.
+template <class T>
+struct HeadExtents {
+  std::int64_t positions, dim;
+  std::int64_t blocks;                                                     ///< of positions
+  std::int64_t dim_blocks;                                                 ///< of D
+  std::int64_t dim_steps;                                                  ///< of D
+  static constexpr std::int64_t kBlockSteps = kTileRows / kStepExtent<T>;  ///< of a block of positions
+
+  explicit HeadExtents(const AttentionShape& shape)
+      : positions(shape.positions),
+        dim(shape.head_dim),
+        blocks((positions + kTileRows - 1) / kTileRows),
+        dim_blocks((dim + kTileRows - 1) / kTileRows),
+        dim_steps(steps_of<T>(dim)) {}
+
+  /// Elements of a block of positions whose k is D.
+  [[nodiscard]] std::int64_t along() const { return dim_steps * kStepElements<T>; }
+  /// Positions of block b that exist.
+  [[nodiscard]] std::int64_t rows_of(std::int64_t b) const {
+    return positions - b * kTileRows < kTileRows ? positions - b * kTileRows : kTileRows;
+  }
+  /// Columns of a head's block c of D that exist.
+  [[nodiscard]] std::int64_t columns_of(std::int64_t c) const {
+    return dim - c * kTileRows < kTileRows ? dim - c * kTileRows : kTileRows;
+  }
+};
+
+/// A head's (T, D) matrix inside a larger one.
+template <class T>
+struct HeadRows {
+  const T* data;
+  std::int64_t stride;
+
+  /// Packs the positions of block b as rows, with k = D.
+  void pack_along(Packed<T>* to, TileSide side, const HeadExtents<T>& extents, std::int64_t b) const {
+    pack_block<T>(to, side, {data, extents.positions, extents.dim, stride}, b * kTileRows, 0, extents.dim_steps);
+  }
+  /// Packs D as rows, with the positions of block b as k; each further block of D goes `next` elements on.
+  void pack_across(Packed<T>* to, TileSide side, const HeadExtents<T>& extents, std::int64_t b,
+                   std::int64_t next) const {
+    for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
+      pack_block<T>(to + c * next, side, {data, extents.dim, extents.positions, stride, true}, c * kTileRows,
+                    b * kTileRows, HeadExtents<T>::kBlockSteps);
+    }
+  }
+};
+
+/// Brings blocks of positions to the cache while products run, a part of each with each call of some(): a head's rows
+/// lie too far apart for a processor to foresee them, and it has no room for all at once.
+template <class T>
+class Lookahead {
+ public:
+  Lookahead(const HeadExtents<T>& extents, std::int64_t calls) : extents_(extents), calls_(calls) {}
+
+  /// Block b of these heads, where it exists.
+  void add(std::int64_t b, std::initializer_list<HeadRows<T>> heads) {
+    if (b >= extents_.blocks) return;
+    for (const HeadRows<T>& head : heads) {
+      of_[count_++] = {head.data + b * kTileRows * head.stride, extents_.rows_of(b), extents_.dim, head.stride};
+    }
+  }
+  void some() {
+    for (int h = 0; h < count_; ++h) prefetch_rows(of_[h], 0, kTileRows, 0, extents_.dim_steps, call_, calls_);
+    ++call_;
+  }
+
+ private:
+  HeadExtents<T> extents_;
+  TileSource<T> of_[8];
+  int count_ = 0;
+  std::int64_t calls_;
+  std::int64_t call_ = 0;
+};
+
+/// The part of a head's (T, D) matrix in block b of positions and c of D, to be written.
+template <class T>
+MatrixPart<StorageOf<T>> part_of_head(T* head, std::int64_t stride, const HeadExtents<T>& extents, std::int64_t b,
+                                      std::int64_t c) {
+  T* const first = head + b * kTileRows * stride + c * kTileRows;
+  return {reinterpret_cast<StorageOf<T>*>(first), stride, extents.rows_of(b), extents.columns_of(c)};
+}
+
+/// m of the block of keys `j` and queries `i` of a head, or nullptr where nothing is dropped. Out of line: the random
+/// numbers need all registers of the loop for themselves.
+[[gnu::noinline]] inline const float* kept_block(float* block, const AttentionShape& shape, std::int64_t batch,
+                                                 std::int64_t head, std::int64_t j, std::int64_t i) {
+  if (!(shape.dropout > 0.0F)) return nullptr;
+  for (std::int64_t key = 0; key < kTileRows; ++key) {
+    simd_loop(kTileRows, [=](std::int64_t query) {
+      block[key * kTileRows + query] = shape.kept(batch, head, i * kTileRows + query, j * kTileRows + key);
+    });
+  }
+  return block;
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,225 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_tiles_backward.cpp: attention_host.hpp's backward, a block of 32 keys at a time over the queries that see
+// it. A task has one key head with all the query heads that read it, one after the other, so that dK and dV are sums of
+// one thread. Of a query head, Q and dY are packed in both directions and dQ^T is summed over the blocks of keys; P^T
+// and dS^T live for a chunk of queries.
+#include <algorithm>
+
+#include <kozero/core/precision.hpp>
+#include "kernels/attention/host/attention_head.hpp"
+#include "kernels/attention/host/attention_host.hpp"
+
+namespace kozero::kernels {
+namespace {
+
+constexpr std::int64_t kChunk = 4;  // blocks of queries whose P^T and dS^T stay in the first-level cache
+
+template <class T>
+struct BackwardScratch {
+  Packed<T>*query, *dy;                // along, (T, D): right operands
+  Packed<T>*query_across, *dy_across;  // across, (D, T): right operands
+  QueryValues *shift, *delta;          // of each block
+  Packed<T>*key, *value, *key_across;  // of one block of keys: left operands
+  float *scores, *dp, *kept;           // S^T, dP^T, m of a block
+  StorageOf<Packed<T>>*p, *ds;         // (keys, queries) of a chunk: left operands
+  StorageOf<Packed<T>>* ds_right;      // of a block
+  float* dquery;                       // dQ^T, (T, D) in blocks
+  float *dkey, *dvalue;                // (T, D) in blocks
+  std::int64_t extent;
+
+  BackwardScratch(const AttentionShape& shape, float* memory) {
+    const HeadExtents<T> extents(shape);
+    const std::int64_t across = extents.dim_blocks * kTileElements;
+    Scratch scratch = Scratch::of_thread(memory);
+    for (Packed<T>** along : {&query, &dy}) *along = scratch.take<Packed<T>>(extents.blocks * extents.along());
+    for (Packed<T>** all : {&query_across, &dy_across}) *all = scratch.take<Packed<T>>(extents.blocks * across);
+    for (QueryValues** all : {&shift, &delta}) *all = scratch.take<QueryValues>(extents.blocks);
+    for (Packed<T>** along : {&key, &value}) *along = scratch.take<Packed<T>>(extents.along());
+    key_across = scratch.take<Packed<T>>(across);
+    for (float** block : {&scores, &dp, &kept}) *block = scratch.take<float>(kTileElements);
+    for (StorageOf<Packed<T>>** chunk : {&p, &ds}) *chunk = scratch.take<StorageOf<Packed<T>>>(kChunk * kTileElements);
+    ds_right = scratch.take<StorageOf<Packed<T>>>(kTileElements);
+    for (float** all : {&dquery, &dkey, &dvalue}) *all = scratch.take<float>(extents.blocks * across);
+    extent = scratch.bytes() / static_cast<std::int64_t>(sizeof(float));
+  }
+};
+
+/// A query head and the key head it reads.
+struct HeadPair {
+  std::int64_t batch, head, kv;
+  bool first, last;  ///< of the query heads that add into the key head's sums
+};
+
+template <class T>
+struct Backward {
+  AttentionShape shape;
+  const TileUnit* unit;
+  T* dqkv;
+  const T* dy;
+  const T* y;
+  const float* logsumexp;
+  const T* qkv;
+
+  [[nodiscard]] HeadRows<T> rows(std::int64_t first) const { return {qkv + first, shape.qkv_columns()}; }
+
+  /// What backward needs of query block i: its operands, and of each query the shift of its scores and delta.
+  void pack_queries(const HeadPair& at, std::int64_t i, const BackwardScratch<T>& scratch) const {
+    const HeadExtents<T> extents(shape);
+    const std::int64_t output = shape.output(at.batch, at.head);
+    const HeadRows<T> q = rows(shape.query(at.batch, at.head));
+    const HeadRows<T> gradient{dy + output, shape.y_columns()};
+    const std::int64_t next = extents.blocks * kTileElements;
+    q.pack_along(scratch.query + i * extents.along(), TileSide::right, extents, i);
+    gradient.pack_along(scratch.dy + i * extents.along(), TileSide::right, extents, i);
+    q.pack_across(scratch.query_across + i * kTileElements, TileSide::right, extents, i, next);
+    gradient.pack_across(scratch.dy_across + i * kTileElements, TileSide::right, extents, i, next);
+    query_values(at, i, scratch.shift[i], scratch.delta[i]);
+  }
+
+  /// Of query block i: log2(e) l, and delta = rowsum(dY * Y). Both are 0 past the last position.
+  void query_values(const HeadPair& at, std::int64_t i, QueryValues& shift, QueryValues& delta) const {
+    using Storage = StorageOf<T>;
+    const std::int64_t exist = HeadExtents<T>(shape).rows_of(i);
+    const float* const lse = logsumexp + (at.batch * shape.heads + at.head) * shape.positions + i * kTileRows;
+    for (std::int64_t r = 0; r < kTileRows; ++r) shift.of[r] = r < exist ? kLog2E * lse[r] : 0.0F;
+    const std::int64_t row = shape.output(at.batch, at.head) + i * kTileRows * shape.y_columns();
+    row_products<Storage>(delta, {reinterpret_cast<const Storage*>(y + row), shape.y_columns(), exist, shape.head_dim},
+                          reinterpret_cast<const Storage*>(dy + row));
+  }
+
+  /// What comes after key block j and query block i: the next queries are packed with the first keys, the next keys
+  /// with their first queries, after which three blocks of the gradient are complete.
+  [[nodiscard]] Lookahead<T> ahead_of(const HeadPair& at, std::int64_t j, std::int64_t i) const {
+    const HeadExtents<T> extents(shape);
+    const std::int64_t query = shape.query(at.batch, at.head);
+    const std::int64_t key = shape.key_of(at.batch, at.kv);
+    const std::int64_t value = shape.value_of(at.batch, at.kv);
+    const std::int64_t output = shape.output(at.batch, at.head);
+    const std::int64_t row = shape.qkv_columns();
+    Lookahead<T> ahead(extents, 3 + extents.dim_blocks);
+    if (j == 0) ahead.add(i + 1, {rows(query), {dy + output, shape.y_columns()}, {y + output, shape.y_columns()}});
+    if (i == j) {
+      ahead.add(j + 1, {rows(key), rows(value)});
+      ahead.add(j, {{dqkv + query, row}, {dqkv + key, row}, {dqkv + value, row}});
+    }
+    return ahead;
+  }
+
+  /// P^T and dS^T of key block j and query block i, the latter into block `slot` of the chunk; dQ^T += K^T dS^T.
+  void add_to_queries(const HeadPair& at, std::int64_t j, std::int64_t i, std::int64_t slot,
+                      const BackwardScratch<T>& scratch, const TileUnitInUse& tiles) const {
+    const HeadExtents<T> extents(shape);
+    if (j == 0) pack_queries(at, i, scratch);
+    Lookahead<T> ahead = ahead_of(at, j, i);
+    ahead.some();
+    tiles.product(scratch.scores, scratch.key, scratch.query + i * extents.along(), extents.dim_steps, false);
+    ahead.some();
+    tiles.product(scratch.dp, scratch.value, scratch.dy + i * extents.along(), extents.dim_steps, false);
+    ahead.some();
+    const float* const kept = kept_block(scratch.kept, shape, at.batch, at.head, j, i);
+    pack_gradients<StorageOf<Packed<T>>>(
+        {scratch.p + slot * kTileElements, scratch.ds + slot * kTileElements, scratch.ds_right},
+        {scratch.scores, kept, i == j}, scratch.dp, kLog2E * shape.scale(), scratch.shift[i], scratch.delta[i]);
+    const auto* const ds = reinterpret_cast<const Packed<T>*>(scratch.ds_right);
+    for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
+      float* const sum = scratch.dquery + (i * extents.dim_blocks + c) * kTileElements;
+      ahead.some();
+      tiles.product(sum, scratch.key_across + c * kTileElements, ds, HeadExtents<T>::kBlockSteps, j > 0);
+    }
+  }
+
+  /// dV += P^T dY and dK += dS^T Q, of key block j and query blocks [first, end).
+  void add_to_keys(std::int64_t j, std::int64_t first, std::int64_t end, bool overwrite,
+                   const BackwardScratch<T>& scratch, const TileUnitInUse& tiles) const {
+    const HeadExtents<T> extents(shape);
+    const std::int64_t steps = (end - first) * HeadExtents<T>::kBlockSteps;
+    const auto* const p = reinterpret_cast<const Packed<T>*>(scratch.p);
+    const auto* const ds = reinterpret_cast<const Packed<T>*>(scratch.ds);
+    for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
+      const std::int64_t sum = (j * extents.dim_blocks + c) * kTileElements;
+      const std::int64_t operand = (c * extents.blocks + first) * kTileElements;
+      tiles.product(scratch.dvalue + sum, p, scratch.dy_across + operand, steps, !overwrite);
+      tiles.product(scratch.dkey + sum, ds, scratch.query_across + operand, steps, !overwrite);
+    }
+  }
+
+  /// All that the queries of one head give to dQ, dK and dV.
+  void query_head(const HeadPair& at, const BackwardScratch<T>& scratch, const TileUnitInUse& tiles) const {
+    const HeadExtents<T> extents(shape);
+    const HeadRows<T> key = rows(shape.key_of(at.batch, at.kv));
+    const HeadRows<T> value = rows(shape.value_of(at.batch, at.kv));
+    for (std::int64_t j = 0; j < extents.blocks; ++j) {
+      key.pack_along(scratch.key, TileSide::left, extents, j);
+      value.pack_along(scratch.value, TileSide::left, extents, j);
+      key.pack_across(scratch.key_across, TileSide::left, extents, j, kTileElements);
+      for (std::int64_t first = j; first < extents.blocks; first += kChunk) {
+        const std::int64_t end = std::min(first + kChunk, extents.blocks);
+        for (std::int64_t i = first; i < end; ++i) add_to_queries(at, j, i, i - first, scratch, tiles);
+        add_to_keys(j, first, end, at.first && first == j, scratch, tiles);
+      }
+      store_queries(at, j, scratch);  // they have seen their last key
+      if (at.last) store_keys(at, j, scratch);
+    }
+  }
+
+  void store_queries(const HeadPair& at, std::int64_t i, const BackwardScratch<T>& scratch) const {
+    const HeadExtents<T> extents(shape);
+    QueryValues scale;
+    std::fill(scale.of, scale.of + kTileRows, shape.scale());
+    for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
+      T* const head = dqkv + shape.query(at.batch, at.head);
+      store_transposed(part_of_head(head, shape.qkv_columns(), extents, i, c),
+                       scratch.dquery + (i * extents.dim_blocks + c) * kTileElements, scale);
+    }
+  }
+
+  void store_keys(const HeadPair& at, std::int64_t j, const BackwardScratch<T>& scratch) const {
+    const HeadExtents<T> extents(shape);
+    const std::int64_t row = shape.qkv_columns();
+    T* const key = dqkv + shape.key_of(at.batch, at.kv);
+    T* const value = dqkv + shape.value_of(at.batch, at.kv);
+    for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
+      const std::int64_t sum = (j * extents.dim_blocks + c) * kTileElements;
+      store_block(part_of_head(key, row, extents, j, c), scratch.dkey + sum, shape.scale());
+      store_block(part_of_head(value, row, extents, j, c), scratch.dvalue + sum, 1.0F);
+    }
+  }
+
+  void operator()(std::int64_t batch, std::int64_t kv, float* memory) const {
+    const BackwardScratch<T> scratch(shape, memory);
+    const TileUnitInUse tiles(*unit);
+    for (std::int64_t member = 0; member < shape.group(); ++member) {
+      query_head({batch, kv * shape.group() + member, kv, member == 0, member + 1 == shape.group()}, scratch, tiles);
+    }
+  }
+};
+
+}  // namespace
+
+template <class T>
+std::int64_t attention_tiles_backward_scratch(const AttentionShape& shape) {
+  return BackwardScratch<T>(shape, nullptr).extent;
+}
+
+template <class Space, class T>
+void attention_tiles_backward(const Space& space, const TileUnit& unit, Matrix<T> dqkv, MatrixIn<T> dy, MatrixIn<T> y,
+                              Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
+                              Vector<float> workspace) {
+  require_attention(shape, y, logsumexp, qkv);
+  require_attention(shape, dy, logsumexp, dqkv);
+  const Backward<T> backward{shape, &unit, dqkv.data(), dy.data(), y.data(), logsumexp.data(), qkv.data()};
+  for_each_task(space, "kozero::attention_backward", shape.batch * shape.kv_heads,
+                attention_tiles_backward_scratch<T>(shape), workspace, [=](std::int64_t index, float* scratch) {
+                  backward(index / shape.kv_heads, index % shape.kv_heads, scratch);
+                });
+}
+
+#define KOZERO_INSTANTIATE(T)                                                                                   \
+  template std::int64_t attention_tiles_backward_scratch<T>(const AttentionShape&);                             \
+  template void attention_tiles_backward<Device, T>(const Device&, const TileUnit&, Matrix<T>, Matrix<const T>, \
+                                                    Matrix<const T>, Matrix<const float>, Matrix<const T>,      \
+                                                    const AttentionShape&, Vector<float>);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
+
+}  // namespace kozero::kernels

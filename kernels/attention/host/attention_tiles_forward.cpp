@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_tiles_forward.cpp: attention_host.hpp's forward, a strip of 32 queries at a time over chunks of keys.
+// A task has the query heads of one key head, whose keys and values it packs once, or a part of their strips where
+// there are few key heads for the threads. A strip's sums follow its largest score from chunk to chunk.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <kozero/core/precision.hpp>
+#include "kernels/attention/host/attention_head.hpp"
+#include "kernels/attention/host/attention_host.hpp"
+
+namespace kozero::kernels {
+namespace {
+
+constexpr std::int64_t kChunk = 4;  // blocks of keys whose scores stay in the first-level cache
+
+template <class T>
+struct ForwardScratch {
+  Packed<T>* key;           // along, (T, D)
+  Packed<T>* value;         // across, (D, T)
+  Packed<T>* query;         // along, a block
+  StorageOf<Packed<T>>* p;  // across, a chunk
+  float* scores;            // S^T of a chunk
+  float* kept;              // m of a block
+  float* output;            // Y^T of a strip
+  RunningSoftmax* softmax;
+  std::int64_t extent;
+
+  ForwardScratch(const AttentionShape& shape, float* memory) {
+    const HeadExtents<T> extents(shape);
+    Scratch scratch = Scratch::of_thread(memory);
+    key = scratch.take<Packed<T>>(extents.blocks * extents.along());
+    value = scratch.take<Packed<T>>(extents.blocks * extents.dim_blocks * kTileElements);
+    query = scratch.take<Packed<T>>(extents.along());
+    p = scratch.take<StorageOf<Packed<T>>>(kChunk * kTileElements);
+    scores = scratch.take<float>(kChunk * kTileElements);
+    kept = scratch.take<float>(kTileElements);
+    output = scratch.take<float>(extents.dim_blocks * kTileElements);
+    softmax = scratch.take<RunningSoftmax>(1);
+    extent = scratch.bytes() / static_cast<std::int64_t>(sizeof(float));
+  }
+};
+
+/// Query block `block` of a query head.
+struct QueryStrip {
+  std::int64_t batch, head, block;
+};
+
+template <class T>
+struct Forward {
+  AttentionShape shape;
+  const TileUnit* unit;
+  T* y;
+  float* logsumexp;
+  const T* qkv;
+
+  [[nodiscard]] HeadRows<T> rows(std::int64_t first) const { return {qkv + first, shape.qkv_columns()}; }
+  /// log2(e) / sqrt(D).
+  [[nodiscard]] float exponent() const { return kLog2E * shape.scale(); }
+
+  /// P^T of key blocks [first, end), as an operand; the softmax moves on to them.
+  void probabilities(const QueryStrip& strip, std::int64_t first, std::int64_t end, const ForwardScratch<T>& scratch,
+                     const TileUnitInUse& tiles, Lookahead<T>& ahead) const {
+    const HeadExtents<T> extents(shape);
+    RunningSoftmax& softmax = *scratch.softmax;
+    const auto scores_of = [&](std::int64_t j) { return scratch.scores + (j - first) * kTileElements; };
+    for (std::int64_t j = first; j < end; ++j) {
+      tiles.product(scores_of(j), scratch.key + j * extents.along(), scratch.query, extents.dim_steps, false);
+      ahead.some();
+      raise_largest(softmax.largest, {scores_of(j), nullptr, j == strip.block});
+    }
+    advance(softmax, exponent());
+    for (std::int64_t j = first; j < end; ++j) {
+      ahead.some();
+      const float* const kept = kept_block(scratch.kept, shape, strip.batch, strip.head, j, strip.block);
+      pack_probabilities(scratch.p + (j - first) * kTileElements, softmax, {scores_of(j), kept, j == strip.block},
+                         exponent());
+    }
+  }
+
+  /// Y^T += V^T P^T of key blocks [first, end).
+  void add_values(std::int64_t first, std::int64_t end, const ForwardScratch<T>& scratch, const TileUnitInUse& tiles,
+                  Lookahead<T>& ahead) const {
+    const HeadExtents<T> extents(shape);
+    for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
+      float* const output = scratch.output + c * kTileElements;
+      if (first > 0) scale_columns(output, scratch.softmax->correction);
+      const Packed<T>* const values = scratch.value + (c * extents.blocks + first) * kTileElements;
+      const auto* const p = reinterpret_cast<const Packed<T>*>(scratch.p);
+      ahead.some();
+      tiles.product(output, values, p, (end - first) * HeadExtents<T>::kBlockSteps, first > 0);
+    }
+  }
+
+  /// Writes y and the logsumexp of a strip.
+  void finish(const QueryStrip& strip, const ForwardScratch<T>& scratch) const {
+    const HeadExtents<T> extents(shape);
+    const RunningSoftmax& softmax = *scratch.softmax;
+    float* const lse = logsumexp + (strip.batch * shape.heads + strip.head) * shape.positions + strip.block * kTileRows;
+    QueryValues inverse;
+    for (std::int64_t i = 0; i < kTileRows; ++i) inverse.of[i] = 1.0F / softmax.sum.of[i];
+    for (std::int64_t i = 0; i < extents.rows_of(strip.block); ++i) {
+      lse[i] = shape.scale() * softmax.largest.of[i] + std::log(softmax.sum.of[i]);
+    }
+    T* const head = y + shape.output(strip.batch, strip.head);
+    for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
+      store_transposed(part_of_head(head, shape.y_columns(), extents, strip.block, c),
+                       scratch.output + c * kTileElements, inverse);
+    }
+  }
+
+  void strip(const QueryStrip& strip, const ForwardScratch<T>& scratch, const TileUnitInUse& tiles) const {
+    constexpr float kNone = -std::numeric_limits<float>::infinity();
+    const HeadExtents<T> extents(shape);
+    RunningSoftmax& softmax = *scratch.softmax;
+    for (std::int64_t i = 0; i < kTileRows; ++i) {
+      softmax.largest.of[i] = kNone;
+      softmax.shift.of[i] = kNone;
+      softmax.sum.of[i] = 0.0F;
+    }
+    const HeadRows<T> query = rows(shape.query(strip.batch, strip.head));
+    query.pack_along(scratch.query, TileSide::right, extents, strip.block);
+    const std::int64_t kv = strip.head / shape.group();
+    const std::int64_t calls = (2 + extents.dim_blocks) * (strip.block / kChunk + 1) + 2 * strip.block;
+    Lookahead<T> ahead(extents, calls);
+    ahead.add(strip.block + 1, {query,
+                                rows(shape.key_of(strip.batch, kv)),
+                                rows(shape.value_of(strip.batch, kv)),
+                                {y + shape.output(strip.batch, strip.head), shape.y_columns()}});
+    for (std::int64_t first = 0; first <= strip.block; first += kChunk) {
+      const std::int64_t end = std::min(first + kChunk, strip.block + 1);
+      probabilities(strip, first, end, scratch, tiles, ahead);
+      add_values(first, end, scratch, tiles, ahead);
+    }
+    finish(strip, scratch);
+  }
+
+  /// Packs block j of a key head.
+  void pack_keys(std::int64_t batch, std::int64_t kv, std::int64_t j, const ForwardScratch<T>& scratch) const {
+    const HeadExtents<T> extents(shape);
+    const HeadRows<T> key = rows(shape.key_of(batch, kv));
+    const HeadRows<T> value = rows(shape.value_of(batch, kv));
+    key.pack_along(scratch.key + j * extents.along(), TileSide::left, extents, j);
+    value.pack_across(scratch.value + j * kTileElements, TileSide::left, extents, j, extents.blocks * kTileElements);
+  }
+
+  /// Every `parts`-th strip of a key head's query heads, from the `part`-th on. Short ones come first, so that keys and
+  /// values are packed, and what comes next is brought to the cache, between products.
+  void operator()(std::int64_t batch, std::int64_t kv, std::int64_t part, std::int64_t parts, float* memory) const {
+    const ForwardScratch<T> scratch(shape, memory);
+    const HeadExtents<T> extents(shape);
+    const TileUnitInUse tiles(*unit);
+    const std::int64_t group = shape.group();
+    const std::int64_t strips = extents.blocks * group;
+    std::int64_t packed = 0;
+    for (std::int64_t s = part; s < strips; s += parts) {
+      for (; packed <= s / group; ++packed) pack_keys(batch, kv, packed, scratch);
+      strip({batch, kv * group + s % group, s / group}, scratch, tiles);
+    }
+  }
+};
+
+/// Into how many parts a key head's strips are cut: four tasks a thread balance it.
+std::int64_t parts_of_head(const AttentionShape& shape, std::int64_t threads) {
+  const std::int64_t key_heads = shape.batch * shape.kv_heads;
+  const std::int64_t strips = HeadExtents<float>(shape).blocks * shape.group();
+  return std::clamp<std::int64_t>(4 * threads / std::max<std::int64_t>(key_heads, 1), 1,
+                                  std::max<std::int64_t>(strips, 1));
+}
+
+}  // namespace
+
+template <class T>
+std::int64_t attention_tiles_forward_scratch(const AttentionShape& shape) {
+  return ForwardScratch<T>(shape, nullptr).extent;
+}
+
+template <class Space, class T>
+void attention_tiles_forward(const Space& space, const TileUnit& unit, Matrix<T> y, Matrix<float> logsumexp,
+                             MatrixIn<T> qkv, const AttentionShape& shape, Vector<float> workspace) {
+  require_attention(shape, y, logsumexp, qkv);
+  if (shape.positions == 0) return;
+  const Forward<T> forward{shape, &unit, y.data(), logsumexp.data(), qkv.data()};
+  const std::int64_t parts = parts_of_head(shape, space.concurrency());
+  for_each_task(space, "kozero::attention_forward", shape.batch * shape.kv_heads * parts,
+                attention_tiles_forward_scratch<T>(shape), workspace, [=](std::int64_t index, float* scratch) {
+                  const std::int64_t head = index / parts;
+                  forward(head / shape.kv_heads, head % shape.kv_heads, index % parts, parts, scratch);
+                });
+}
+
+#define KOZERO_INSTANTIATE(T)                                                                                \
+  template std::int64_t attention_tiles_forward_scratch<T>(const AttentionShape&);                           \
+  template void attention_tiles_forward<Device, T>(const Device&, const TileUnit&, Matrix<T>, Matrix<float>, \
+                                                   Matrix<const T>, const AttentionShape&, Vector<float>);
+KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
+
+}  // namespace kozero::kernels

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// tile_units_x86.cpp: the tile units of this x86-64 processor: AMX and AVX-512 BF16 for bf16, AVX-512 for f32 and fp16.
+#include <cpuid.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include <kozero/core/precision.hpp>
+#include "kernels/matmul/host/tile_product.hpp"
+#include "kernels/matmul/host/tile_product_amx.hpp"
+#include "kernels/matmul/host/tile_units.hpp"
+
+namespace kozero::kernels {
+namespace {
+
+bool grants_amx(const AmxFacts& facts) { return facts.named && facts.refused == 0 && !facts.wrong; }
+
+/// CPUID leaf 7, subleaf 0: EDX bit 22 says amx-bf16, bit 24 amx-tile.
+bool names_amx() {
+  constexpr unsigned kBfloat16 = 1U << 22;
+  constexpr unsigned kTiles = 1U << 24;
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  return (d & kBfloat16) != 0 && (d & kTiles) != 0;
+}
+
+/// AMX reads one block from the first-level cache, where 32 KiB stay, and the other from the second-level one, without
+/// displacing the first. AVX-512 is slower than the second-level cache, and gains where sums are loaded and stored less
+/// often.
+constexpr std::int64_t kAmxSteps = 16;
+constexpr std::int64_t kAvx512Steps = 32;
+
+void nothing() {}
+
+/// Whether the unit multiplies small whole numbers, whose sums are exact, as plain loops do. Else it is not used.
+bool multiplies_rightly(const TileUnit& unit) {
+  constexpr std::size_t kPairs = kTileRows * kStepWords;
+  alignas(64) std::uint16_t left[2 * kPairs];
+  alignas(64) std::uint16_t right[2 * kPairs];
+  alignas(64) float c[kTileElements];
+  const auto number = [](std::size_t row, std::size_t k) { return static_cast<float>((3 * row + 5 * k) % 7); };
+  for (std::size_t row = 0; row < kTileRows; ++row) {
+    for (std::size_t k = 0; k < 2 * kStepWords; ++k) {
+      const std::uint16_t bits = Bfloat16(number(row, k)).bits();
+      left[row * 2 * kStepWords + k] = bits;
+      right[(k / 2 * kTileRows + row) * 2 + k % 2] = bits;
+    }
+  }
+  const TileUnitInUse in_use(unit);
+  in_use.product(c, left, right, 1, false);
+  in_use.product(c, left, right, 1, true);
+  for (std::size_t i = 0; i < kTileElements; ++i) {
+    float sum = 0.0F;
+    for (std::size_t k = 0; k < 2 * kStepWords; ++k) sum += 2.0F * number(i / kTileRows, k) * number(i % kTileRows, k);
+    if (c[i] != sum) return false;
+  }
+  return true;
+}
+
+void add_if_right(TileUnits& found, const TileUnit& unit) {
+  if (multiplies_rightly(unit)) found.unit[found.extent++] = unit;
+}
+
+constexpr TileUnit kAmx = {"AMX", amx::product_of_bfloat16, kAmxSteps, 24, 192, true, amx::begin, amx::end};
+constexpr TileUnit kAvx512Pairs = {"AVX-512 BF16", avx512::product_of_bfloat16, kAvx512Steps, 32, 128, false, nothing,
+                                   nothing};
+constexpr TileUnit kAvx512Floats = {"AVX-512", avx512::product_of_floats, kAvx512Steps, 32, 128, false, nothing,
+                                    nothing};
+
+/// KOZERO_TILE_UNITS=none hides the units: what a processor without them computes can be tested and timed on one with
+/// them.
+bool hides_units() {
+  const char* const units = std::getenv("KOZERO_TILE_UNITS");
+  return units != nullptr && std::string_view(units) == "none";
+}
+
+bool has_avx512() {
+  return !hides_units() && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
+}
+
+// Every processor with AMX has the rounding of AVX-512 BF16 too, which blocks between two products need.
+bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0; }
+
+AmxFacts find_facts() {
+  AmxFacts facts{.named = has_avx512_bf16() && names_amx()};
+  if (facts.named) facts.refused = amx::refusal();
+  if (facts.named && facts.refused == 0) facts.wrong = !multiplies_rightly(kAmx);
+  return facts;
+}
+
+}  // namespace
+
+const AmxFacts& amx_facts() {
+  static const AmxFacts facts = find_facts();
+  return facts;
+}
+
+template <>
+TileUnits find_units<float>() {
+  TileUnits found{};
+  if (has_avx512()) found.unit[found.extent++] = kAvx512Floats;
+  return found;
+}
+
+template <>
+TileUnits find_units<Bfloat16>() {
+  TileUnits found{};
+  if (grants_amx(amx_facts())) found.unit[found.extent++] = kAmx;
+  if (has_avx512_bf16()) add_if_right(found, kAvx512Pairs);
+  return found;
+}
+
+template <>
+TileUnits find_units<Float16>() {
+  return find_units<float>();
+}
+
+}  // namespace kozero::kernels

@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// environment.cpp: the launcher's environment variables; start and end of MPI; the ranks of this node.
+#include <mpi.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
+#include <kozero/distributed/environment.hpp>
+#include "src/distributed/group_communicator.hpp"
+#include "src/distributed/liveness/heartbeat.hpp"
+#include "src/distributed/liveness/launched_ranks.hpp"
+#include "src/distributed/liveness/watchdog.hpp"
+
+namespace kozero::distributed {
+namespace {
+
+std::atomic<int> rank_of_mpi{-1};  // -1: MPI is not up
+
+/// 0 where it is not set.
+int number_in(const Variables& variables, const char* name) {
+  const char* text = variables(name);
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+std::string shown(const char* name, int value) { return std::string(name) + " = " + std::to_string(value); }
+
+}  // namespace
+
+int known_rank() {
+  if (rank_of_mpi >= 0) return rank_of_mpi;
+  for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+    if (const char* value = std::getenv(name)) return std::atoi(value);
+  }
+  return 0;
+}
+
+void set_rank(int rank) { rank_of_mpi = rank; }
+
+std::string launcher_world_size(const Variables& variables) {
+  constexpr std::array<const char*, 2> kOfMpi = {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE"};
+  bool has_own = false;
+  for (const char* name : kOfMpi) {
+    const int size = number_in(variables, name);
+    if (size > 1) return shown(name, size);
+    has_own = has_own || size > 0;
+  }
+  if (has_own) return "";
+  if (const int rank = number_in(variables, "PMIX_RANK"); rank > 0) return shown("PMIX_RANK", rank);
+  const bool in_step = variables("SLURM_STEP_ID") != nullptr && variables("SLURM_PROCID") != nullptr;
+  const int tasks = in_step ? number_in(variables, "SLURM_STEP_NUM_TASKS") : 0;
+  return tasks > 1 ? shown("SLURM_STEP_NUM_TASKS", tasks) : "";
+}
+
+int unused_slurm_tasks(const Variables& variables) {
+  for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "SLURM_STEP_ID"}) {
+    if (variables(name) != nullptr) return 0;
+  }
+  const int tasks = number_in(variables, "SLURM_NTASKS");
+  return tasks > 1 ? tasks : 0;
+}
+
+// MPI started and ended once, watched by two threads; the ranks of this node counted.
+
+namespace {
+
+const MPI_Comm kWorld = MPI_COMM_WORLD;
+constexpr std::chrono::seconds kLongestAbort{10};       // then the process ends without MPI
+constexpr std::int64_t kSharedMemoryOfUcx = 8 << 20;    // bytes per rank, with a reserve
+constexpr std::chrono::milliseconds kLastProgress{25};  // rank 0 gets rid of the heartbeat's last messages
+constexpr std::chrono::milliseconds kOthersEnter{50};   // then all ranks but 0 enter MPI_Finalize
+
+/// The CPUs that each of the node's ranks may run on, in the same form.
+std::vector<std::string> cpus_of_all(MPI_Comm node, int local_ranks) {
+  constexpr int kLength = 4096;  // of more ranges than any machine's
+  std::string mine = as_ranges(allowed_cpus());
+  mine.resize(kLength, '\0');
+  std::string all(static_cast<std::size_t>(local_ranks) * kLength, '\0');
+  check_mpi(MPI_Allgather(mine.data(), kLength, MPI_CHAR, all.data(), kLength, MPI_CHAR, node), "MPI_Allgather");
+  std::vector<std::string> each;
+  for (int r = 0; r < local_ranks; ++r) each.push_back(all.substr(static_cast<std::size_t>(r) * kLength, kLength));
+  return each;
+}
+
+/// In a small /dev/shm, UCX's transport "posix" fails, and with it MPI_Init: it takes 4.1 MiB per rank. So it is left
+/// out, unless the user names the transports.
+void spare_small_shared_memory() {
+  struct statvfs shared {};
+  if (statvfs("/dev/shm", &shared) != 0) return;
+  const int local_ranks = std::max(1, number_in(std::getenv, "MPI_LOCALNRANKS"));
+  const std::int64_t bytes = static_cast<std::int64_t>(shared.f_blocks) * static_cast<std::int64_t>(shared.f_frsize);
+  if (bytes < local_ranks * kSharedMemoryOfUcx) setenv("UCX_TLS", "^posix", 0);
+}
+
+int start_mpi(int* argc, char*** argv) {
+  int provided = 0;
+  show_arrival();
+  const BlockingCall call("MPI_Init_thread");
+  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  return provided;
+}
+
+/// What every rank was given: one that may not be called by two threads makes that so for all.
+bool all_thread_multiple(int provided) {
+  int lowest = provided == MPI_THREAD_MULTIPLE ? 1 : 0;
+  const BlockingCall call("MPI_Allreduce");
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &lowest, 1, MPI_INT, MPI_MIN, kWorld), "MPI_Allreduce");
+  return lowest == 1;
+}
+
+/// Rank 0 enters MPI_Finalize last, and no rank makes progress in MPI before it enters. MPICH on UCX over TCP requires
+/// this: MPI_Finalize closes a connection once the peer has acknowledged that, then blocks without progress. A rank
+/// that acknowledges before it closes its own end waits for an acknowledgment that never comes.
+void end_mpi(int rank, int size) {
+  if (size > 1) std::this_thread::sleep_for(rank == 0 ? kLastProgress + kOthersEnter : kLastProgress);
+  const BlockingCall call("MPI_Finalize");
+  MPI_Finalize();
+}
+
+}  // namespace
+
+struct Environment::Threads {
+  Watchdog watchdog;
+  std::optional<Heartbeat> heartbeat;
+};
+
+Environment::Environment(int* argc, char*** argv, double timeout_s) {
+  set_comm_timeout(timeout_s);
+  spare_small_shared_memory();
+  threads_ = std::make_unique<Threads>();
+  int running = 0;
+  int provided = 0;
+  check_mpi(MPI_Initialized(&running), "MPI_Initialized");
+  if (running != 0) {
+    check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
+  } else {
+    provided = start_mpi(argc, argv);
+    owned_ = true;
+  }
+  check_mpi(MPI_Comm_set_errhandler(kWorld, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_rank(kWorld, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(kWorld, &size_), "MPI_Comm_size");
+  set_rank(rank_);
+  thread_multiple_ = all_thread_multiple(provided);
+  if (size_ > 1 && thread_multiple_) threads_->heartbeat.emplace(kWorld);
+  count_ranks_of_node();
+}
+
+Environment::Environment(WithoutMpi /*tag*/) : rank_(known_rank()) {}
+
+void Environment::count_ranks_of_node() {
+  const BlockingCall call("MPI_Comm_split_type");
+  MPI_Comm node = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(kWorld, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
+  check_mpi(MPI_Comm_rank(node, &local_rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(node, &local_ranks_), "MPI_Comm_size");
+  const auto cpus = cpus_of_all(node, local_ranks_);
+  const auto mine = cpus.begin() + local_rank_;
+  cpu_sharers_ = static_cast<int>(std::count(cpus.begin(), cpus.end(), *mine));
+  cpu_sharer_ = static_cast<int>(std::count(cpus.begin(), mine, *mine));
+  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
+}
+
+Environment::~Environment() {
+  if (threads_ == nullptr) return;
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (threads_->heartbeat && finalized == 0 && std::uncaught_exceptions() == 0) {
+    const std::string whom = threads_->heartbeat->end();
+    if (!whom.empty()) {
+      constexpr auto kStatus = static_cast<int>(Failure::communication);
+      report_failure(kStatus,
+                     failure_line(rank_, kStatus,
+                                  "rank " + std::to_string(rank_) + " waited at its end for " + whom + details(rank_)));
+      std::fflush(nullptr);
+      _exit(kStatus);
+    }
+  }
+  threads_->heartbeat.reset();
+  if (owned_ && finalized == 0) end_mpi(rank_, size_);
+}
+
+void Environment::obey_timeout(double timeout_s) { set_comm_timeout(timeout_s); }
+
+const void* Environment::world() const { return &kWorld; }
+
+bool Environment::has_peers() {
+  int started = 0;
+  int finalized = 0;
+  int size = 1;
+  MPI_Initialized(&started);
+  MPI_Finalized(&finalized);
+  if (started != 0 && finalized == 0) MPI_Comm_size(kWorld, &size);
+  return size > 1;
+}
+
+std::string Environment::library() {
+  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown";
+  text.resize(static_cast<std::size_t>(length));
+  // MPICH: a line each for version, date, device ...; Open MPI: "Open MPI v4.1.4, package: ..."
+  text = text.substr(0, text.find_first_of(",\n"));
+  std::replace(text.begin(), text.end(), '\t', ' ');
+  return text;
+}
+
+void Environment::abort(int status) {
+  std::thread([status] {
+    std::this_thread::sleep_for(kLongestAbort);
+    _exit(status);
+  }).detach();
+  MPI_Abort(MPI_COMM_WORLD, status);
+  std::abort();
+}
+
+namespace {
+
+int rank_in(const void* mpi_comm) {
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(*static_cast<const MPI_Comm*>(mpi_comm), &rank), "MPI_Comm_rank");
+  return rank;
+}
+
+}  // namespace
+
+RanksOfColor::RanksOfColor(const void* mpi_comm, int color) {
+  MPI_Comm comm = MPI_COMM_NULL;
+  const BlockingCall call("MPI_Comm_split");
+  check_mpi(MPI_Comm_split(*static_cast<const MPI_Comm*>(mpi_comm), color < 0 ? MPI_UNDEFINED : color, 0, &comm),
+            "MPI_Comm_split");
+  if (comm == MPI_COMM_NULL) return;
+  comm_ = std::shared_ptr<void>(new MPI_Comm(comm), [](void* memory) {
+    auto* const mine = static_cast<MPI_Comm*>(memory);
+    const BlockingCall call("MPI_Comm_free");
+    MPI_Comm_free(mine);
+    delete mine;
+  });
+}
+
+RanksOfColor::~RanksOfColor() = default;
+
+FirstRanks::FirstRanks(const void* mpi_comm, int ranks) : RanksOfColor(mpi_comm, rank_in(mpi_comm) < ranks ? 0 : -1) {}
+
+}  // namespace kozero::distributed

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// watchdog.hpp: a record of this process's position, and a thread that ends the process if an MPI call does not return.
+//   whereabouts().started({...})         records a collective in a ring of the newest ones
+//   { const BlockingCall call("MPI_Finalize"); MPI_Finalize(); }
+// The watchdog reports one line and ends the process after comm.timeout_s, without an MPI call.
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include <kozero/distributed/communicator.hpp>
+#include <kozero/distributed/environment.hpp>
+#include <kozero/distributed/wait_clock.hpp>
+
+namespace kozero::distributed {
+
+// The position of this process, for the ranks that wait for it and for the report of a wait that timed out.
+//   whereabouts().started({...})         records a collective in a ring of the newest kTraced
+//   const Whereabouts::Wait wait(role)   marks that this thread waits for other ranks
+//   whereabouts().beat()                 returns both, and phase, step and unit of core's position(), as one message
+// Nothing is allocated. Threads of different roles may call concurrently.
+
+/// A collective that a rank started, or a blocking MPI call. Names are string literals.
+struct Traced {
+  Role role = Role::training;
+  const char* collective = "";    ///< "all_gather", "MPI_Comm_dup"
+  const char* communicator = "";  ///< "shm"
+  std::uint64_t sequence = 0;     ///< of the communicator's collectives, from 1, equal on all ranks; 0 for an MPI call
+  std::int64_t bytes = 0;         ///< of the whole array, or of one rank's values
+  const char* phase = "";
+  std::int64_t step = 0;
+  int unit = -1;
+};
+
+/// A rank's message to the others, sent a few times a second as bytes.
+struct Beat {
+  std::uint64_t number = 0;                            ///< of this rank's beats
+  std::array<std::uint64_t, kRoles> waits_begun = {};  ///< begun and ended waits, both counted
+  std::array<std::uint8_t, kRoles> waits = {};
+  std::array<std::uint8_t, kRoles> stalled = {};  ///< set by rank 0: all ranks wait for each other
+  std::uint8_t ends = 0;                          ///< the rank has only to end MPI
+  std::array<char, 19> phase = {};
+  std::array<char, 24> collective = {};  ///< newest collective of Role::training
+  std::array<char, 16> communicator = {};
+  std::uint64_t sequence = 0;
+  std::int64_t bytes = 0;
+  std::int64_t step = 0;
+  std::int64_t unit = -1;
+  double unheard_s = 0.0;  ///< time since rank 0 received a beat of the rank
+};
+
+/// "step 12, forward_backward, unit 3, waiting in all_gather 812 of shm (1048576 bytes)"
+std::string position_text(const Beat& beat);
+
+class Whereabouts {
+ public:
+  static constexpr std::size_t kTraced = 64;
+
+  /// Records the collective; sets phase, step and unit.
+  void started(Traced collective);
+  [[nodiscard]] Beat beat() const;
+  /// The newest `count` collectives, oldest first, each "812 all_gather of shm (...)", separated by commas.
+  [[nodiscard]] std::string newest(std::size_t count) const;
+  [[nodiscard]] bool is_waiting(Role role) const { return waits_[static_cast<std::size_t>(role)] != 0; }
+
+  class Wait {
+   public:
+    explicit Wait(Role role);
+    ~Wait();
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+
+   private:
+    std::size_t role_;
+  };
+
+ private:
+  mutable std::mutex mutex_;
+  std::array<Traced, kTraced> ring_;
+  std::uint64_t num_started_ = 0;
+  Traced newest_of_training_;
+  std::array<std::atomic<std::uint8_t>, kRoles> waits_ = {};
+  std::array<std::atomic<std::uint64_t>, kRoles> waits_begun_ = {};
+};
+
+/// This process's record.
+Whereabouts& whereabouts();
+
+// A thread that ends the process if an MPI call does not return, since such a call cannot be interrupted.
+//   { const BlockingCall call("MPI_Finalize"); MPI_Finalize(); }
+// A call times out after comm.timeout_s (wait_clock.hpp). With a heartbeat whose thread gets into MPI, the heartbeat
+// decides instead. On a timeout the watchdog reports one line by report_failure and ends the process with the status of
+// a lost rank, without an MPI call; the launcher, or the other ranks' watchdogs, end the other processes. Before MPI is
+// up, the rank is read from the launcher's variables.
+
+/// comm.timeout_s: the timeout of all waits of this process without their own timeout. 600 until set.
+double comm_timeout();
+void set_comm_timeout(double seconds);
+
+/// Runs the thread from construction to destruction. At most one per process; without one, BlockingCall has no timeout.
+class Watchdog {
+ public:
+  Watchdog();
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+};
+
+/// The name of the thread, as /proc shows it; at most 15 letters. No effect if it does not run.
+void name_watchdog(const char* name);
+
+/// Guards an MPI call that returns once other ranks call it too. For the main thread only.
+class BlockingCall {
+ public:
+  /// `name`: a string literal.
+  explicit BlockingCall(const char* name);
+  ~BlockingCall();
+  BlockingCall(const BlockingCall&) = delete;
+  BlockingCall& operator=(const BlockingCall&) = delete;
+
+ private:
+  Whereabouts::Wait wait_{Role::training};
+};
+
+}  // namespace kozero::distributed

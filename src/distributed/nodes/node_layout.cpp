@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+#include <mpi.h>
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <kozero/core/parameter_table.hpp>
+#include "src/distributed/group_communicator.hpp"
+#include "src/distributed/liveness/watchdog.hpp"
+#include "src/distributed/nodes/node_layout.hpp"
+
+namespace kozero::distributed {
+
+namespace {
+
+/// The first rank on this rank's node.
+int first_rank_on_node(MPI_Comm comm, int simulated) {
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  if (simulated > 0) return rank / simulated * simulated;
+  const BlockingCall call("MPI_Comm_split_type");
+  MPI_Comm node = MPI_COMM_NULL;
+  int first = rank;
+  check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
+  check_mpi(MPI_Bcast(&first, 1, MPI_INT, 0, node), "MPI_Bcast");
+  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
+  return first;
+}
+
+}  // namespace
+
+NodeLayout node_layout(const void* mpi_comm, int simulated) {
+  const MPI_Comm comm = *static_cast<const MPI_Comm*>(mpi_comm);
+  int size = 0;
+  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  const int mine = first_rank_on_node(comm, simulated);
+  std::vector<int> first(static_cast<std::size_t>(size));
+  const BlockingCall call("MPI_Allgather");
+  check_mpi(MPI_Allgather(&mine, 1, MPI_INT, first.data(), 1, MPI_INT, comm), "MPI_Allgather");
+  const auto ranks_per_node = static_cast<int>(std::ranges::count(first, first[0]));
+  for (int rank = 0; rank < size; ++rank) {
+    const bool regular = first[static_cast<std::size_t>(rank)] == rank / ranks_per_node * ranks_per_node;
+    if (!regular || size % ranks_per_node != 0) return {.num_nodes = 0, .ranks_per_node = 0};
+  }
+  return {size / ranks_per_node, ranks_per_node};
+}
+
+std::int64_t chain_chunk_bytes(std::int64_t array_bytes, const NodeLayout& layout, std::int64_t most) {
+  constexpr auto kStep = kAlignment * static_cast<std::int64_t>(sizeof(float));
+  const double of_node = std::sqrt(static_cast<double>(array_bytes) * kMessageSeconds * kLinkBytesPerSecond /
+                                   static_cast<double>(layout.num_nodes));
+  const std::int64_t bytes = std::min(static_cast<std::int64_t>(of_node) / layout.ranks_per_node, most);
+  return std::max(bytes / kStep, std::int64_t{1}) * kStep;
+}
+
+double pairwise_seconds(std::int64_t array_bytes, const NodeLayout& layout, std::int64_t chunk_bytes) {
+  const int size = layout.num_nodes * layout.ranks_per_node;
+  const std::int64_t chunk = std::max(chunk_bytes / std::max(size - 1, 1), std::int64_t{1});
+  const std::int64_t chunks = (array_bytes / size + chunk - 1) / chunk;
+  const double messages = static_cast<double>(size - 1) * static_cast<double>(chunks);
+  const double sent = static_cast<double>(layout.ranks_per_node) * static_cast<double>(array_bytes) *
+                      (layout.num_nodes - 1) / layout.num_nodes;
+  return sent / kLinkBytesPerSecond + messages * kMessageSeconds;
+}
+
+double chain_seconds(std::int64_t array_bytes, const NodeLayout& layout, std::int64_t most) {
+  const auto bytes = static_cast<double>(array_bytes);
+  const auto chunk = static_cast<double>(chain_chunk_bytes(array_bytes, layout, most) * layout.ranks_per_node);
+  return (std::ceil(bytes / chunk) + layout.num_nodes) * (kMessageSeconds + chunk / kLinkBytesPerSecond) +
+         2.0 * bytes / layout.num_nodes / kLinkBytesPerSecond;
+}
+
+}  // namespace kozero::distributed

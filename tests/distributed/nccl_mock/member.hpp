@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// member.hpp: one rank's communicator, of NCCL's non-blocking kind: its start and every call is in progress until it
+// was looked at kLooks times. Only then is the call's work put on the stream, and until then no other call is taken.
+#pragma once
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/distributed/nccl/nccl_connection.hpp"
+
+#include "collective.hpp"
+
+/// Bytes of a GPU that NCCL would hold: of a start, and of the first call of each name.
+/// What was aborted keeps its bytes.
+extern "C" std::atomic<std::int64_t> kozero_nccl_mock_memory;
+
+namespace kozero::test {
+
+/// `text` is what last_error() says from now on.
+distributed::nccl::Result error(distributed::nccl::Result result, const std::string& text);
+std::string last_error();
+
+class Member;
+
+struct Call {
+  Member* member;
+  distributed::nccl::Stream stream;
+  std::vector<Part> parts;
+  std::string words;
+};
+
+class Member {
+ public:
+  /// Comes to the meeting of that name; `fails`: finds an error there once all have come.
+  Member(const std::string& meeting, RankOf rank_of, bool fails);
+  /// Waits for the work under way.
+  ~Member();
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  [[nodiscard]] bool ok() const { return meeting_.ok(); }
+  [[nodiscard]] RankOf rank_of() const { return rank_of_; }
+  /// A call named so will be asked for.
+  void connect(const std::string& name);
+  /// Goes on at the next looks.
+  distributed::nccl::Result ask(std::optional<Call> call);
+  [[nodiscard]] bool in_progress() const { return looks_left_ > 0; }
+  distributed::nccl::Result look();
+  /// The work under way ends without the others.
+  void give_up();
+
+ private:
+  static constexpr int kLooks = 3;
+
+  static void run(void* call);
+  void take(std::int64_t bytes);
+
+  RankOf rank_of_;
+  Meeting meeting_;
+  bool fails_;
+  std::atomic<bool> given_up_ = false;
+  std::atomic<int> under_way_ = 0;
+  std::atomic<distributed::nccl::Result> error_ = distributed::nccl::kSuccess;
+  int looks_left_ = kLooks;
+  std::optional<Call> asked_;
+  std::set<std::string> names_;  // of calls there were
+  std::int64_t memory_ = 0;
+};
+
+}  // namespace kozero::test
