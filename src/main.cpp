@@ -18,7 +18,7 @@ void before_libraries(int /*argc*/, char** argv, char** /*environment*/) { kozer
 }  // namespace
 
 int main(int argc, char** argv) {
-  kozero::report_terminate(kozero::distributedributed::known_rank(), nullptr);
+  kozero::report_terminate(kozero::distributed::known_rank(), nullptr);
   kozero::program::hand_over(argv);
   return kozero::program::run_program(argc, argv, kozero::commands::run_command);
 }

@@ -9,6 +9,6 @@
 
 int main(int argc, char** argv) {
   kozero::run::prepare_signals(argv);
-  kozero::report_terminate(kozero::distributedributed::known_rank(), nullptr);
+  kozero::report_terminate(kozero::distributed::known_rank(), nullptr);
   return kozero::program::run_program(argc, argv, kozero::bench::run);
 }

@@ -64,7 +64,7 @@ void sum_block(const float* const* sources, std::int64_t num_sources, std::int64
 }  // namespace
 
 void sum_in_order(const float* const* sources, std::int64_t num_sources, std::int64_t extent, float* out) {
-  for_each_block("kozero::distributedributed::sum_in_order", extent, kSumBlock,
+  for_each_block("kozero::distributed::sum_in_order", extent, kSumBlock,
                  [=](std::int64_t first, std::int64_t count) {
                    const std::int64_t end = first + count;
                    switch (num_sources) {
@@ -86,7 +86,7 @@ void sum_in_order(const float* const* sources, std::int64_t num_sources, std::in
 
 void copy_bytes(void* to, const void* from, std::int64_t bytes) {
   if (to == from) return;
-  for_each_block("kozero::distributedributed::copy_bytes", bytes, kCopyBlock,
+  for_each_block("kozero::distributed::copy_bytes", bytes, kCopyBlock,
                  [=](std::int64_t first, std::int64_t count) {
                    stream_copy(static_cast<char*>(to) + first, static_cast<const char*>(from) + first, count);
                  });

@@ -69,7 +69,7 @@ namespace {
 /// to += from. No member: nvcc takes no lambda of a private one.
 void add(const float* from, float* to, std::int64_t extent) {
   Kokkos::parallel_for(
-      "kozero::distributedributed::self::add", Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, extent),
+      "kozero::distributed::self::add", Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, extent),
       KOKKOS_LAMBDA(std::int64_t i) { to[i] += from[i]; });
 }
 

@@ -194,7 +194,7 @@ StagedCommunicator::StagedCommunicator(std::unique_ptr<Communicator> inner, Memo
     : CommunicatorDecorator(std::move(inner)) {
   const std::int64_t bytes = buffer_bytes(size(), staging_bytes);
   ledger.book(Memory::staging, "communication staging", bytes);
-  buffer_ = decltype(buffer_)("kozero::distributedributed::staged", static_cast<std::size_t>(bytes));
+  buffer_ = decltype(buffer_)("kozero::distributed::staged", static_cast<std::size_t>(bytes));
 }
 
 std::int64_t StagedCommunicator::chunk_extent(std::size_t element_size) const {

@@ -11,7 +11,7 @@
 
 using namespace kozero;
 using namespace kozero::distributed;
-using namespace kozero::distributedributed::nccl;
+using namespace kozero::distributed::nccl;
 
 namespace {
 

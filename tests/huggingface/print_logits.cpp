@@ -11,7 +11,7 @@
 #include "imported_model.hpp"
 
 int main(int argc, char** argv) {
-  const kozero::distributedributed::Environment environment(&argc, &argv);
+  const kozero::distributed::Environment environment(&argc, &argv);
   const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_num_threads(1).set_disable_warnings(true));
   try {
     kozero::require(argc > 3, "usage: print_logits HF_FOLDER RUN TOKEN...");

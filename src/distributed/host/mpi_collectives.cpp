@@ -21,7 +21,7 @@ class MpiCollectives final : public GroupCommunicator {
 
   Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
     require(fold.num_ranks(size()) == size() && !fold.onto, "MPI's own reduce_scatter adds all ranks' arrays alone");
-    Device().fence("kozero::distributedributed::mpi_collectives::reduce_scatter");
+    Device().fence("kozero::distributed::mpi_collectives::reduce_scatter");
     const int count = equal_slices(partition, 1);
     require(shard != full + partition.begin(rank()), "MPI's own reduce_scatter does not work in place");
     const BlockingCall call("MPI_Reduce_scatter_block");
@@ -31,7 +31,7 @@ class MpiCollectives final : public GroupCommunicator {
 
   Pending start_all_gather(const void* shard, void* full, const Partition& partition,
                            std::size_t element_size) override {
-    Device().fence("kozero::distributedributed::mpi_collectives::all_gather");
+    Device().fence("kozero::distributed::mpi_collectives::all_gather");
     const int count = equal_slices(partition, static_cast<std::int64_t>(element_size));
     const void* const own =
         static_cast<char*>(full) + partition.begin(rank()) * static_cast<std::int64_t>(element_size);

@@ -30,7 +30,7 @@ class MpiCommunicator final : public GroupCommunicator {
         pending_{PendingMessages(2 * size()), PendingMessages(2 * size())},
         gathers_(options.under_way, PendingMessages(2 * size())) {
     const auto extent = static_cast<std::size_t>(buffer_extent(size(), options));
-    for (auto& buffer : received_) buffer = Buffer("kozero::distributedributed::mpi", extent);
+    for (auto& buffer : received_) buffer = Buffer("kozero::distributed::mpi", extent);
   }
 
   ~MpiCommunicator() override {
@@ -44,7 +44,7 @@ class MpiCommunicator final : public GroupCommunicator {
   Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
     require(partition.num_ranks() == size(), "mpi reduce_scatter: a partition for another number of ranks");
     begin("reduce_scatter", partition.extent() * static_cast<std::int64_t>(sizeof(float)));
-    Device().fence("kozero::distributedributed::mpi::reduce_scatter");
+    Device().fence("kozero::distributed::mpi::reduce_scatter");
     const Chunks chunks(partition, chunk_);
     const int addends = fold.num_ranks(size());
     if (chunks.count() > 0) exchange(full, chunks, 0, addends);
@@ -66,7 +66,7 @@ class MpiCommunicator final : public GroupCommunicator {
     require(partition.num_ranks() == size(), "mpi all_gather: a partition for another number of ranks");
     const auto element = static_cast<std::int64_t>(element_size);
     begin("all_gather", partition.extent() * element);
-    Device().fence("kozero::distributedributed::mpi::all_gather");
+    Device().fence("kozero::distributed::mpi::all_gather");
     auto* all = static_cast<char*>(full);
     copy_bytes(all + partition.begin(rank()) * element, shard, partition.size(rank()) * element);
     const std::uint64_t ticket = next_gather_++;

@@ -27,7 +27,7 @@ bool take_pages(int file, std::int64_t room) {
   const std::int64_t pages = room / kPage;
   int refused = 0;
   Kokkos::parallel_reduce(
-      "kozero::distributedributed::take_pages", Kokkos::RangePolicy<Host, Kokkos::Schedule<Kokkos::Static>>(0, threads),
+      "kozero::distributed::take_pages", Kokkos::RangePolicy<Host, Kokkos::Schedule<Kokkos::Static>>(0, threads),
       [=](const int thread, int& sum) {
         const std::int64_t first = pages * thread / threads;
         const std::int64_t end = pages * (thread + 1) / threads;

@@ -148,7 +148,7 @@ class ShmCommunicator final : public GroupCommunicator {
  private:
   Pending start(const Operation& operation) {
     begin(operation.name(), operation.partition.extent() * operation.element);
-    Device().fence("kozero::distributedributed::shm::start");
+    Device().fence("kozero::distributed::shm::start");
     const std::uint64_t ticket = next_++;
     Operation& mine = operations_[ticket % operations_.size()];
     require(!mine.open,

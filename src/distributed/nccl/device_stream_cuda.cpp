@@ -85,7 +85,7 @@ void DeviceStream::wait_for(const StreamEvent& event) {
 void DeviceStream::add(const OrderedSum& sum) {
   using Policy = Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>;
   if (!queue_->kernels) queue_->kernels.emplace(queue_->stream);
-  Kokkos::parallel_for("kozero::distributedributed::add_in_rank_order", Policy(*queue_->kernels, 0, sum.extent), sum);
+  Kokkos::parallel_for("kozero::distributed::add_in_rank_order", Policy(*queue_->kernels, 0, sum.extent), sum);
 }
 
 void ComputeStream::record(StreamEvent& event) {

@@ -99,7 +99,7 @@ void DeviceStream::add(const OrderedSum& sum) {
 
 void ComputeStream::record(StreamEvent& event) {
   delays_.sleep();
-  Device().fence("kozero::distributedributed::ComputeStream::record");
+  Device().fence("kozero::distributed::ComputeStream::record");
   event.state_->reach(++event.state_->recorded);
 }
 

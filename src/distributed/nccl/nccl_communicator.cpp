@@ -332,16 +332,16 @@ class NcclCommunicator final : public GroupCommunicator {
 /// memory, for the first of a kind.
 void make_first_calls(Communicator& comm) {
   const std::int64_t equal = kAlignment * comm.size();
-  const Kokkos::View<float*, DeviceMemory> full("kozero::distributedributed::nccl::full",
+  const Kokkos::View<float*, DeviceMemory> full("kozero::distributed::nccl::full",
                                                 static_cast<std::size_t>(equal));
-  const Kokkos::View<float*, DeviceMemory> shard("kozero::distributedributed::nccl::shard",
+  const Kokkos::View<float*, DeviceMemory> shard("kozero::distributed::nccl::shard",
                                                  static_cast<std::size_t>(kAlignment));
   for (const std::int64_t extent : {equal, equal - 1}) {
     const Partition partition(extent, comm.size());
     comm.reduce_scatter(full.data(), shard.data(), partition);
     comm.all_gather(shard.data(), full.data(), partition, sizeof(float));
   }
-  Device().fence("kozero::distributedributed::nccl::first_calls");
+  Device().fence("kozero::distributed::nccl::first_calls");
   comm.barrier();  // which throws where one of them failed
 }
 

@@ -9,7 +9,7 @@
 #include "src/distributed/group_communicator.hpp"
 #include "src/distributed/nccl/nccl_connection.hpp"
 
-namespace kozero::distributedributed::nccl {
+namespace kozero::distributed::nccl {
 
 // A library opened and searched.
 
@@ -97,7 +97,7 @@ Library open_library() {
   return library;
 }
 
-}  // namespace kozero::distributedributed::nccl
+}  // namespace kozero::distributed::nccl
 
 namespace kozero::distributed {
 namespace {

@@ -15,7 +15,7 @@
 #include <kozero/distributed/wait_clock.hpp>
 #include "src/distributed/nccl/device_stream.hpp"
 
-namespace kozero::distributedributed::nccl {
+namespace kozero::distributed::nccl {
 
 // The declarations are our own, so that no build needs NCCL's header and one program runs with and without the library.
 // src/distributed/nccl/nccl_declarations.cpp checks them in a CUDA build that has the header.
@@ -82,7 +82,7 @@ struct Library {
 /// Opens the file that KOZERO_NCCL_LIBRARY names, else libnccl.so.2, for the life of the process.
 Library open_library();
 
-}  // namespace kozero::distributedributed::nccl
+}  // namespace kozero::distributed::nccl
 
 namespace kozero::distributed {
 

@@ -7,7 +7,7 @@
 
 #include "src/distributed/nccl/nccl_connection.hpp"
 
-namespace kozero::distributedributed::nccl {
+namespace kozero::distributed::nccl {
 namespace {
 
 /// Passed alike: pointers, or numbers (enumerators too) of one size, or structs of one size.
@@ -72,4 +72,4 @@ static_assert(equal(kInvalidUsage, ncclInvalidUsage) && equal(kInProgress, ncclI
 static_assert(equal(kUint8, ncclUint8) && equal(kFloat32, ncclFloat32) && equal(kSum, ncclSum));
 
 }  // namespace
-}  // namespace kozero::distributedributed::nccl
+}  // namespace kozero::distributed::nccl

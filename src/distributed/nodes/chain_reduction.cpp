@@ -28,8 +28,8 @@ ChainReductions::ChainReductions(MPI_Comm comm, int rank, const NodeLayout& layo
       board_(board),
       most_bytes_(chunk_bytes),
       chunk_(chunk_extent(chunk_bytes, 1, kFloat)),
-      received_("kozero::distributedributed::chain::received", static_cast<std::size_t>(kWindow * chunk_)),
-      sums_("kozero::distributedributed::chain::sums", static_cast<std::size_t>(kWindow * chunk_)),
+      received_("kozero::distributed::chain::received", static_cast<std::size_t>(kWindow * chunk_)),
+      sums_("kozero::distributed::chain::sums", static_cast<std::size_t>(kWindow * chunk_)),
       reductions_(under_way) {}
 
 ChainReductions::~ChainReductions() {

@@ -89,7 +89,7 @@ class NodesCommunicator final : public GroupCommunicator {
       return {Collective::reduce_scatter, kDone};
     }
     begin("reduce_scatter", bytes);
-    Device().fence("kozero::distributedributed::nodes::reduce_scatter");
+    Device().fence("kozero::distributed::nodes::reduce_scatter");
     const std::uint64_t ticket = chains_.next();
     if (ticket >= options_.under_way) wait_until_read(Collective::reduce_scatter, ticket - options_.under_way);
     chains_.start(full, shard, partition, fold, location);
@@ -106,7 +106,7 @@ class NodesCommunicator final : public GroupCommunicator {
       return {Collective::all_gather, kDone};
     }
     begin("all_gather", partition.extent() * element);
-    Device().fence("kozero::distributedributed::nodes::all_gather");
+    Device().fence("kozero::distributed::nodes::all_gather");
     auto* all = static_cast<char*>(full);
     Gather& gather = gathers_[next_gather_ % gathers_.size()];
     require(!gather.is_open,

@@ -22,7 +22,7 @@
 #include "device_memory.hpp"
 #include "member.hpp"
 
-using namespace kozero::distributedributed::nccl;
+using namespace kozero::distributed::nccl;
 using kozero::test::Call;
 using kozero::test::error;
 using kozero::test::Meeting;

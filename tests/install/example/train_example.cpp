@@ -15,7 +15,7 @@
 
 namespace {
 
-void train(const kozero::distributedributed::Environment& environment, const kozero::io::Deck& deck) {
+void train(const kozero::distributed::Environment& environment, const kozero::io::Deck& deck) {
   using namespace kozero;
   const bool is_first = environment.rank() == 0;
   // Kokkos, with this rank's threads; then the memory of the run and the ranks that share it.
@@ -59,11 +59,11 @@ int main(int argc, char** argv) {
                  "usage: train_example DECK [section.key=value ...], such as train_example inputs/quickstart.toml\n");
     return 2;
   }
-  const kozero::distributedributed::Environment environment(&argc, &argv);
+  const kozero::distributed::Environment environment(&argc, &argv);
   try {
     train(environment, kozero::io::read_deck(argv[1], {argv + 2, argv + argc}));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rank %d: %s\n", environment.rank(), error.what());
-    kozero::distributedributed::Environment::abort(1);
+    kozero::distributed::Environment::abort(1);
   }
 }
