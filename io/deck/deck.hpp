@@ -150,7 +150,7 @@ struct Deck {
   CheckpointKeys checkpoint;
   LogKeys log;
   bool plans_for_gpus = false;                 ///< of a plan: its run is on GPUs, whatever this build computes on
-  int ranks_a_node = 0;                        ///< where the ranks are that read it; 0: not known, or unlike
+  int ranks_per_node = 0;                      ///< where the ranks are that read it; 0: not known, or unlike
   std::string source;                          ///< the file it was read from
   std::map<std::string, std::string> origins;  ///< "zero.stage" -> "a.toml:12" or "command line"; absent: the default
   std::vector<std::string> notes;              ///< what was accepted and looks like a slip, one line each

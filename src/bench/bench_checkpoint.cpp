@@ -15,6 +15,7 @@
 
 #include <kozero/core/random.hpp>
 #include <kozero/core/timing.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
 #include <kozero/run/session.hpp>

@@ -16,6 +16,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/timing.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/distributed/make_communicator.hpp>
 #include <kozero/program/arguments.hpp>
@@ -63,15 +64,17 @@ std::vector<BackEnd> back_ends() {
 /// MPI's own collectives first, then every back end that has no unavailable_reason here.
 std::vector<Contender> contenders_of(const distributed::Environment& environment, MemoryLedger& ledger) {
   std::vector<Contender> contenders;
-  contenders.push_back({"reduce_scatter_block, allgather",
-                        distributed::for_device(distributed::make_mpi_collectives(environment.world()), ledger)});
-  const bool over_nodes = distributed::ranks_a_node(environment.world(), {}) > 0;
+  const distributed::Ranks ranks = environment.world();
+  contenders.push_back(
+      {"reduce_scatter_block, allgather",
+       distributed::decorated(distributed::make_mpi_collectives(ranks), kHostIsDevice, ranks, ledger)});
+  const bool over_nodes = distributed::ranks_per_node(ranks, {}) > 0;
   for (const auto& row : back_ends()) {
     try {
       distributed::CommunicatorOptions options;
       options.deterministic = row.deterministic;
       options.exact = row.exact;
-      auto comm = distributed::make_communicator(row.name, environment.world(), ledger, options);
+      auto comm = distributed::make_communicator(row.name, ranks, ledger, options);
       if (row.name == "mpi" && row.shares != over_nodes) continue;
       contenders.push_back({row.algorithm, std::move(comm), row.shares});
     } catch (const Error& error) {

@@ -17,6 +17,7 @@
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/train/data_set.hpp>

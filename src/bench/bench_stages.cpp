@@ -19,6 +19,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/run/evaluation_text.hpp>
 #include <kozero/run/trace.hpp>
 #include <kozero/run/unsaved_run.hpp>
@@ -82,7 +83,7 @@ void Row::add(const Turn& turn, std::int64_t steps) {
 
 Cost cost_of(UnsavedRun& run) {
   Cost cost;
-  for (const auto& one : run.mesh().counts()) {
+  for (const auto& one : run.mesh().counts->rows()) {
     cost.exposed_s += one.seconds;
     cost.waited_s += one.waited.value_or(0.0);
     cost.tells_waiting = cost.tells_waiting && one.waited.has_value();
@@ -99,7 +100,7 @@ Turn turn_of(Session& session, const io::Deck& deck, const train::DataSet& data,
   UnsavedRun run(session, deck, data);
   Turn turn;
   for (std::int64_t step = 1; step <= kFirstSteps + steps; ++step) {
-    if (step == kFirstSteps + 1) run.mesh().reset();
+    if (step == kFirstSteps + 1) run.mesh().counts->reset();
     const auto start = Clock::now();
     const auto result = run.step(step);
     Device().fence("kozero::bench_stages");

@@ -203,14 +203,14 @@ struct Measured {
 
 Measured measure(UnsavedRun& run, KernelProfile& profile, std::int64_t steps) {
   for (std::int64_t step = 1; step <= kFirstSteps; ++step) static_cast<void>(run.step(step));
-  run.mesh().reset();
+  run.mesh().counts->reset();
   Measured measured;
   profile.start();
   for (std::int64_t step = kFirstSteps + 1; step <= kFirstSteps + steps; ++step) {
     measured.tokens = run.step(step).tokens;
   }
   measured.profile = profile.stop();
-  measured.collectives = run.mesh().counts();
+  measured.collectives = run.mesh().counts->rows();
   measured.steps = static_cast<double>(steps);
   return measured;
 }

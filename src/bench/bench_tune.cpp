@@ -10,6 +10,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/unsaved_run.hpp>

@@ -8,6 +8,7 @@
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/evaluation_text.hpp>

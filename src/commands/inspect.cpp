@@ -17,6 +17,7 @@
 
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/distributed/make_communicator.hpp>
 #include <kozero/program/arguments.hpp>

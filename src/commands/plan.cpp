@@ -13,6 +13,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/distributed/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
@@ -106,7 +107,7 @@ PlannedRanks ranks_of(Session& session, int asked, bool on_gpus) {
   if (ranks.count == session.control().size() && !on_gpus) {
     ranks.backend = session.backend();
   } else if (deck.comm.backend == "auto") {
-    const bool on_nodes = deck.zero.shard_group == "node" && ranks.count > train::assumed_ranks_a_node(deck);
+    const bool on_nodes = deck.zero.shard_group == "node" && ranks.count > train::assumed_ranks_per_node(deck);
     ranks.assumed = ranks.count > 1;
     ranks.backend = on_nodes && !on_gpus && kHostIsDevice
                         ? "mpi"
@@ -169,8 +170,8 @@ std::string remarks_on_ranks(const PlannedRanks& ranks, const io::Deck& deck) {
         train::runs_on_gpus(deck) ? " for the CUDA context, NCCL and libraries, an estimate, never measured" : "";
     text += fmt::format("reserve: {} per rank{} (--reserve SIZE)\n", io::readable_bytes(ranks.reserve), what);
   }
-  if (deck.zero.shard_group == "node" && deck.ranks_a_node == 0) {
-    text += fmt::format("assumed: nodes of {} ranks\n", train::assumed_ranks_a_node(deck));
+  if (deck.zero.shard_group == "node" && deck.ranks_per_node == 0) {
+    text += fmt::format("assumed: nodes of {} ranks\n", train::assumed_ranks_per_node(deck));
   }
   return text;
 }

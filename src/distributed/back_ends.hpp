@@ -4,7 +4,7 @@
 //   mpi   point-to-point messages, between any nodes        shm   shared memory, on one node
 //   nccl  GPUs, one per rank, on a separate stream
 // mpi and shm add in rank order and give the same bits. <name>_communicator.cpp defines each. A new back end needs a
-// declaration here, a source file, and a row in make_communicator.cpp.
+// declaration here, a source file, and a row in make_communicator.cpp, which adds the decorators.
 #pragma once
 #include <memory>
 #include <string>
@@ -22,8 +22,8 @@ namespace kozero::distributed {
 // MPI's own reductions are not used, since they do not add in rank order. Chunks are received into two alternating
 // buffers of chunk_bytes: one is filled while the other is added. Pointers are host memory.
 
-/// Collective over `mpi_comm`, an `MPI_Comm*`.
-std::unique_ptr<Communicator> make_mpi_communicator(const void* mpi_comm, MemoryLedger& ledger,
+/// Collective over `ranks`.
+std::unique_ptr<Communicator> make_mpi_communicator(const Ranks& ranks, MemoryLedger& ledger,
                                                     const CommunicatorOptions& options);
 
 /// Books the buffers of one of `size` ranks.
@@ -41,8 +41,8 @@ void book_mpi_buffers(int size, MemoryLedger& ledger, const CommunicatorOptions&
 /// Books a rank's buffers in addition to those of book_mpi_buffers.
 void book_node_buffers(MemoryLedger& ledger, const CommunicatorOptions& options);
 
-/// Returns `pairwise` itself on one node. Collective over `mpi_comm`, an `MPI_Comm*`.
-std::unique_ptr<Communicator> over_nodes(std::unique_ptr<Communicator> pairwise, const void* mpi_comm,
+/// Returns `pairwise` itself on one node. Collective over `ranks`.
+std::unique_ptr<Communicator> over_nodes(std::unique_ptr<Communicator> pairwise, const Ranks& ranks,
                                          MemoryLedger& ledger, const CommunicatorOptions& options);
 
 // Collectives through shared memory, for ranks of one node.
@@ -58,11 +58,11 @@ std::unique_ptr<Communicator> over_nodes(std::unique_ptr<Communicator> pairwise,
 // Pointers are host memory.
 
 /// Why these ranks cannot use shared memory (several nodes, too little space); "" if they can. The same text on all
-/// ranks. Collective over `mpi_comm`, an `MPI_Comm*`.
-std::string shm_unavailable_reason(const void* mpi_comm, const CommunicatorOptions& options);
+/// ranks. Collective over `ranks`.
+std::string shm_unavailable_reason(const Ranks& ranks, const CommunicatorOptions& options);
 
-/// Collective over `mpi_comm`, an `MPI_Comm*`, whose ranks have no unavailable_reason.
-std::unique_ptr<Communicator> make_shm_communicator(const void* mpi_comm, MemoryLedger& ledger,
+/// Collective over `ranks`, which have no unavailable_reason.
+std::unique_ptr<Communicator> make_shm_communicator(const Ranks& ranks, MemoryLedger& ledger,
                                                     const CommunicatorOptions& options);
 
 /// Books the window of one of `size` ranks.
@@ -85,16 +85,15 @@ void book_shm_window(int size, MemoryLedger& ledger, const CommunicatorOptions& 
 // stream adds them in rank order. This gives the bits of mpi and shm and still sends S(n-1)/n bytes, but takes one more
 // pass over memory. `exact_bytes` bounds the memory for addends received and not yet added.
 
-/// Why these ranks cannot use NCCL; "" if they can. The same text on all ranks. `mpi_comm` is an `MPI_Comm*`.
-/// Collective.
-std::string nccl_unavailable_reason(const void* mpi_comm);
+/// Why these ranks cannot use NCCL; "" if they can. The same text on all ranks. Collective.
+std::string nccl_unavailable_reason(const Ranks& ranks);
 
 /// Receive buffer for the addends of comm.exact; extent 0 without comm.exact.
 Vector<float> received_addends(int size, MemoryLedger& ledger, const CommunicatorOptions& options);
 
-/// Collective over `mpi_comm`, an `MPI_Comm*`, whose ranks have no unavailable_reason.
+/// Collective over `ranks`, which have no unavailable_reason.
 /// Books the GPU memory that NCCL takes during the call.
-std::unique_ptr<Communicator> make_nccl_communicator(const void* mpi_comm, MemoryLedger& ledger,
+std::unique_ptr<Communicator> make_nccl_communicator(const Ranks& ranks, MemoryLedger& ledger,
                                                      const CommunicatorOptions& options);
 
 /// The node and GPU of a rank; `gpu` is core's device_name().

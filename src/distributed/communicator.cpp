@@ -12,6 +12,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/distributed/communicator_decorators.hpp>
 #include <kozero/distributed/environment.hpp>
@@ -133,16 +134,13 @@ class ControlCommunicator final : public GroupCommunicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> checked(std::unique_ptr<Communicator> comm, MPI_Comm parent, GroupTraits traits) {
+std::unique_ptr<Communicator> checked(std::unique_ptr<Communicator> comm, const Ranks& ranks, GroupTraits traits) {
   traits.label = "checks";
-  return std::make_unique<CheckedCommunicator>(std::move(comm), std::make_unique<ControlCommunicator>(parent, traits));
+  return std::make_unique<CheckedCommunicator>(std::move(comm), std::make_unique<ControlCommunicator>(ranks, traits));
 }
 
-std::unique_ptr<Communicator> make_control_communicator(const void* mpi_comm, double timeout_s, ControlUse use) {
-  const auto parent = *static_cast<const MPI_Comm*>(mpi_comm);
-  int size = 1;
-  check_mpi(MPI_Comm_size(parent, &size), "MPI_Comm_size");
-  if (size == 1) return make_self_communicator();
+std::unique_ptr<Communicator> make_control_communicator(const Ranks& ranks, double timeout_s, ControlUse use) {
+  if (ranks.size() == 1) return make_self_communicator();
   const bool beside = use.role == Role::saver;
   const GroupTraits traits{.label = beside ? "saver" : "control",
                            .timeout_s = timeout_s,
@@ -150,8 +148,8 @@ std::unique_ptr<Communicator> make_control_communicator(const void* mpi_comm, do
                            .role = use.role,
                            .is_patient = true,
                            .io_timeout_s = use.io_timeout_s};
-  std::unique_ptr<Communicator> comm = std::make_unique<ControlCommunicator>(parent, traits);
-  return use.checks_calls ? checked(std::move(comm), parent, traits) : std::move(comm);
+  std::unique_ptr<Communicator> comm = std::make_unique<ControlCommunicator>(ranks, traits);
+  return use.checks_calls ? checked(std::move(comm), ranks, traits) : std::move(comm);
 }
 
 bool is_waiting(Role role) { return whereabouts().is_waiting(role); }

@@ -8,6 +8,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator_decorators.hpp>
 #include "src/distributed/chunks.hpp"
 
@@ -117,11 +118,25 @@ void count(CollectiveCount& row, std::int64_t elements, std::int64_t across, std
 
 }  // namespace
 
-CountedCommunicator::CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_a_group)
+void CollectiveCounts::reset() {
+  for (CollectiveCount& row : rows_) {
+    row = CollectiveCount{row.collective};
+    if (has_waits_) row.waited = 0.0;
+  }
+}
+
+void CollectiveCounts::forgo_waits() {
+  has_waits_ = false;
+  for (CollectiveCount& row : rows_) row.waited = std::nullopt;
+}
+
+CountedCommunicator::CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_a_group,
+                                         std::shared_ptr<CollectiveCounts> counts)
     : CommunicatorDecorator(std::move(inner)),
+      counts_(std::move(counts)),
       ranks_a_group_(ranks_a_group > 0 ? ranks_a_group : size()),
       first_of_group_(rank() / ranks_a_group_ * ranks_a_group_) {
-  reset();
+  if (!this->inner().waited_s()) counts_->forgo_waits();
 }
 
 Pending CountedCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition,
@@ -156,13 +171,6 @@ void CountedCommunicator::wait(Pending pending) {
 void CountedCommunicator::wait_until_reusable(Pending pending) {
   const Stopwatch watch(row(pending.collective), inner());
   inner().wait_until_reusable(pending);
-}
-
-void CountedCommunicator::reset() {
-  for (auto& row : counts_) {
-    row = CollectiveCount{row.collective};
-    if (inner().waited_s()) row.waited = 0.0;
-  }
 }
 
 // Chunks of every shard, side by side in the staging buffer, as a small array of their own.

@@ -195,7 +195,7 @@ Environment::~Environment() {
 
 void Environment::obey_timeout(double timeout_s) { set_comm_timeout(timeout_s); }
 
-const void* Environment::world() const { return &kWorld; }
+Ranks Environment::world() const { return ranks_of(kWorld, rank_, size_); }
 
 bool Environment::has_peers() {
   int started = 0;
@@ -227,32 +227,20 @@ void Environment::abort(int status) {
   std::abort();
 }
 
-namespace {
-
-int rank_in(const void* mpi_comm) {
-  int rank = 0;
-  check_mpi(MPI_Comm_rank(*static_cast<const MPI_Comm*>(mpi_comm), &rank), "MPI_Comm_rank");
-  return rank;
-}
-
-}  // namespace
-
-RanksOfColor::RanksOfColor(const void* mpi_comm, int color) {
+RanksOfColor::RanksOfColor(const Ranks& parent, int color) {
   MPI_Comm comm = MPI_COMM_NULL;
   const BlockingCall call("MPI_Comm_split");
-  check_mpi(MPI_Comm_split(*static_cast<const MPI_Comm*>(mpi_comm), color < 0 ? MPI_UNDEFINED : color, 0, &comm),
-            "MPI_Comm_split");
-  if (comm == MPI_COMM_NULL) return;
-  comm_ = std::shared_ptr<void>(new MPI_Comm(comm), [](void* memory) {
-    auto* const mine = static_cast<MPI_Comm*>(memory);
-    const BlockingCall call("MPI_Comm_free");
-    MPI_Comm_free(mine);
-    delete mine;
-  });
+  check_mpi(MPI_Comm_split(mpi_comm(parent), color < 0 ? MPI_UNDEFINED : color, 0, &comm), "MPI_Comm_split");
+  if (comm != MPI_COMM_NULL) ranks_ = ranks_of(comm);
 }
 
-RanksOfColor::~RanksOfColor() = default;
+RanksOfColor::~RanksOfColor() {
+  if (!contain_me()) return;
+  MPI_Comm comm = mpi_comm(ranks_);
+  const BlockingCall call("MPI_Comm_free");
+  MPI_Comm_free(&comm);
+}
 
-FirstRanks::FirstRanks(const void* mpi_comm, int ranks) : RanksOfColor(mpi_comm, rank_in(mpi_comm) < ranks ? 0 : -1) {}
+FirstRanks::FirstRanks(const Ranks& parent, int count) : RanksOfColor(parent, parent.rank() < count ? 0 : -1) {}
 
 }  // namespace kozero::distributed

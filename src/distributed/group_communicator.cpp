@@ -5,6 +5,7 @@
 #include <mpi.h>
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <exception>
 #include <limits>
 #include <mutex>
@@ -31,6 +32,28 @@ void check_mpi(int code, const char* call) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   throw Error(Failure::communication, "rank " + std::to_string(rank) + ": " + call +
                                           " failed: " + std::string(text.data(), static_cast<std::size_t>(length)));
+}
+
+MPI_Comm mpi_comm(const Ranks& ranks) {
+  const std::uintptr_t handle = ranks.handle();
+  MPI_Comm comm = MPI_COMM_NULL;
+  static_assert(sizeof(comm) <= sizeof(handle));
+  std::memcpy(&comm, &handle, sizeof(comm));
+  return comm;
+}
+
+Ranks ranks_of(MPI_Comm comm, int rank, int size) {
+  std::uintptr_t handle = 0;
+  std::memcpy(&handle, &comm, sizeof(comm));
+  return {handle, rank, size};
+}
+
+Ranks ranks_of(MPI_Comm comm) {
+  int rank = 0;
+  int size = 0;
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  return ranks_of(comm, rank, size);
 }
 
 namespace {
@@ -97,14 +120,13 @@ void keep_for_ever(std::shared_ptr<void> memory) {
   kKept->push_back(std::move(memory));
 }
 
-GroupCommunicator::GroupCommunicator(MPI_Comm parent, GroupTraits traits) : traits_(traits) {
+GroupCommunicator::GroupCommunicator(const Ranks& parent, GroupTraits traits)
+    : rank_(parent.rank()), size_(parent.size()), traits_(traits) {
   {
     const BlockingCall call("MPI_Comm_dup");
-    check_mpi(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_dup(mpi_comm(parent), &comm_), "MPI_Comm_dup");
   }
   check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
   int alike = MPI_UNEQUAL;
   check_mpi(MPI_Comm_compare(comm_, MPI_COMM_WORLD, &alike), "MPI_Comm_compare");
   spans_job_ = alike == MPI_CONGRUENT;

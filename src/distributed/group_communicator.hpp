@@ -10,12 +10,18 @@
 #include <vector>
 
 #include <kozero/distributed/communicator.hpp>
+#include <kozero/distributed/environment.hpp>
 #include <kozero/distributed/wait_clock.hpp>
 
 namespace kozero::distributed {
 
 /// Throws Error(communication) with this rank, the call and MPI's text unless `code` is MPI_SUCCESS.
 void check_mpi(int code, const char* call);
+
+/// The communicator that `ranks` denotes, and the ranks of a communicator.
+MPI_Comm mpi_comm(const Ranks& ranks);
+Ranks ranks_of(MPI_Comm comm, int rank, int size);
+Ranks ranks_of(MPI_Comm comm);
 
 // Error texts of a wait that timed out, shared by all back ends.
 //   rank 1 waited 4.0 s in gather_control for rank 0 on a (process 12), which gave no sign of life for 4.1 s: it is ...
@@ -104,7 +110,7 @@ struct GroupTraits {
 
 class GroupCommunicator : public Communicator {
  public:
-  GroupCommunicator(MPI_Comm parent, GroupTraits traits);
+  GroupCommunicator(const Ranks& parent, GroupTraits traits);
   ~GroupCommunicator() override;
   GroupCommunicator(const GroupCommunicator&) = delete;
   GroupCommunicator& operator=(const GroupCommunicator&) = delete;
@@ -163,6 +169,6 @@ class GroupCommunicator : public Communicator {
 };
 
 /// Wraps `comm` in a CheckedCommunicator, whose checks wait according to `traits`. Collective.
-std::unique_ptr<Communicator> checked(std::unique_ptr<Communicator> comm, MPI_Comm parent, GroupTraits traits);
+std::unique_ptr<Communicator> checked(std::unique_ptr<Communicator> comm, const Ranks& ranks, GroupTraits traits);
 
 }  // namespace kozero::distributed

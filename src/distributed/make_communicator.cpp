@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // make_communicator.cpp: the table of back ends. A new one is a row here and a file of its own.
-#include <mpi.h>
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -10,6 +9,7 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/distributed/communicator_decorators.hpp>
 #include <kozero/distributed/environment.hpp>
@@ -20,29 +20,15 @@
 namespace kozero::distributed {
 namespace {
 
-struct Group {
-  const void* mpi_comm;
-  int rank;
-  int size;
-};
-
-Group group_of(const void* mpi_comm) {
-  Group group{mpi_comm, 0, 1};
-  const auto comm = *static_cast<const MPI_Comm*>(mpi_comm);
-  check_mpi(MPI_Comm_rank(comm, &group.rank), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(comm, &group.size), "MPI_Comm_size");
-  return group;
-}
-
 // What `auto` means for these ranks; one line where it is not what they would expect.
-std::string choose(const Group& group, const CommunicatorOptions& options) {
-  if (group.size == 1) return "self";
-  const std::string for_nccl = kHostIsDevice ? "" : nccl_unavailable_reason(group.mpi_comm);
+std::string choose(const Ranks& ranks, const CommunicatorOptions& options) {
+  if (ranks.size() == 1) return "self";
+  const std::string for_nccl = kHostIsDevice ? "" : nccl_unavailable_reason(ranks);
   if (!kHostIsDevice && for_nccl.empty()) return "nccl";
-  const std::string for_shm = shm_unavailable_reason(group.mpi_comm, options);
+  const std::string for_shm = shm_unavailable_reason(ranks, options);
   const std::string taken = for_shm.empty() ? "shm" : "mpi";
   const std::string why = for_nccl + (for_nccl.empty() || for_shm.empty() ? "" : "; ") + for_shm;
-  if (group.rank == 0 && !why.empty()) options.notice("comm.backend = auto takes " + taken + ": " + why);
+  if (ranks.rank() == 0 && !why.empty()) options.notice("comm.backend = auto takes " + taken + ": " + why);
   return taken;
 }
 
@@ -58,9 +44,10 @@ void book_staging(int size, MemoryLedger& ledger, const CommunicatorOptions& opt
 struct BackEnd {
   const char* name;
   int most_ranks;
+  bool reads_device_memory;
   /// Why it cannot serve these ranks and what to take, "" where it can. Collective.
-  std::string (*refusal)(const Group&, const CommunicatorOptions&);
-  std::unique_ptr<Communicator> (*make)(const Group&, MemoryLedger&, const CommunicatorOptions&);
+  std::string (*refusal)(const Ranks&, const CommunicatorOptions&);
+  std::unique_ptr<Communicator> (*make)(const Ranks&, MemoryLedger&, const CommunicatorOptions&);
   /// What make takes on one of `size` ranks, for a plan.
   void (*book)(int size, MemoryLedger&, const CommunicatorOptions&);
 };
@@ -77,36 +64,35 @@ bool spans_nodes(int size, int ranks_per_node) {
 constexpr int kAny = std::numeric_limits<int>::max();
 
 constexpr std::array kBackEnds = {
-    BackEnd{"self", 1, [](const Group&, const CommunicatorOptions&) { return std::string(); },
-            [](const Group&, MemoryLedger&, const CommunicatorOptions&) { return make_self_communicator(); },
+    BackEnd{"self", 1, true, [](const Ranks&, const CommunicatorOptions&) { return std::string(); },
+            [](const Ranks&, MemoryLedger&, const CommunicatorOptions&) { return make_self_communicator(); },
             [](int, MemoryLedger&, const CommunicatorOptions&) {}},
-    BackEnd{"mpi", kAny, [](const Group&, const CommunicatorOptions&) { return std::string(); },
-            [](const Group& group, MemoryLedger& ledger, const CommunicatorOptions& options) {
-              auto pairwise = make_mpi_communicator(group.mpi_comm, ledger, options);
-              return for_device(over_nodes(std::move(pairwise), group.mpi_comm, ledger, options), ledger, options);
+    BackEnd{"mpi", kAny, kHostIsDevice, [](const Ranks&, const CommunicatorOptions&) { return std::string(); },
+            [](const Ranks& ranks, MemoryLedger& ledger, const CommunicatorOptions& options) {
+              return over_nodes(make_mpi_communicator(ranks, ledger, options), ranks, ledger, options);
             },
             [](int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
               book_mpi_buffers(size, ledger, options);
               if (spans_nodes(size, options.ranks_per_node)) book_node_buffers(ledger, options);
               book_staging(size, ledger, options);
             }},
-    BackEnd{"shm", kAny,
-            [](const Group& group, const CommunicatorOptions& options) {
-              return with_advice(shm_unavailable_reason(group.mpi_comm, options), "take mpi, or auto");
+    BackEnd{"shm", kAny, kHostIsDevice,
+            [](const Ranks& ranks, const CommunicatorOptions& options) {
+              return with_advice(shm_unavailable_reason(ranks, options), "take mpi, or auto");
             },
-            [](const Group& group, MemoryLedger& ledger, const CommunicatorOptions& options) {
-              return for_device(make_shm_communicator(group.mpi_comm, ledger, options), ledger, options);
+            [](const Ranks& ranks, MemoryLedger& ledger, const CommunicatorOptions& options) {
+              return make_shm_communicator(ranks, ledger, options);
             },
             [](int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
               book_shm_window(size, ledger, options);
               book_staging(size, ledger, options);
             }},
-    BackEnd{"nccl", kAny,
-            [](const Group& group, const CommunicatorOptions&) {
-              return with_advice(nccl_unavailable_reason(group.mpi_comm), "or take shm or mpi");
+    BackEnd{"nccl", kAny, true,
+            [](const Ranks& ranks, const CommunicatorOptions&) {
+              return with_advice(nccl_unavailable_reason(ranks), "or take shm or mpi");
             },
-            [](const Group& group, MemoryLedger& ledger, const CommunicatorOptions& options) {
-              return make_nccl_communicator(group.mpi_comm, ledger, options);
+            [](const Ranks& ranks, MemoryLedger& ledger, const CommunicatorOptions& options) {
+              return make_nccl_communicator(ranks, ledger, options);
             },
             [](int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
               received_addends(size, ledger, options);
@@ -143,9 +129,9 @@ void check_backend_name(const std::string& backend) {
   refuse(backend, nearest.empty() ? text : text + "; nearest is " + nearest);
 }
 
-std::string backend_of(const std::string& backend, const void* mpi_comm, const CommunicatorOptions& options) {
+std::string backend_of(const std::string& backend, const Ranks& ranks, const CommunicatorOptions& options) {
   check_backend_name(backend);
-  return backend == "auto" ? choose(group_of(mpi_comm), options) : backend;
+  return backend == "auto" ? choose(ranks, options) : backend;
 }
 
 std::string assumed_backend(int size, bool on_gpus) {
@@ -153,20 +139,24 @@ std::string assumed_backend(int size, bool on_gpus) {
   return on_gpus ? "nccl" : "shm";
 }
 
-std::unique_ptr<Communicator> for_device(std::unique_ptr<Communicator> comm, MemoryLedger& ledger,
-                                         const CommunicatorOptions& options) {
-  if (kHostIsDevice) return comm;
-  return std::make_unique<StagedCommunicator>(std::move(comm), ledger, options.chunk_bytes);
+std::unique_ptr<Communicator> decorated(std::unique_ptr<Communicator> comm, bool reads_device_memory,
+                                        const Ranks& ranks, MemoryLedger& ledger, const CommunicatorOptions& options) {
+  if (options.checks_calls && ranks.size() > 1) {
+    comm = checked(std::move(comm), ranks, {.timeout_s = options.timeout_s});
+  }
+  if (!reads_device_memory) {
+    comm = std::make_unique<StagedCommunicator>(std::move(comm), ledger, options.chunk_bytes);
+  }
+  return comm;
 }
 
-std::unique_ptr<Communicator> make_communicator(const std::string& backend, const void* mpi_comm, MemoryLedger& ledger,
+std::unique_ptr<Communicator> make_communicator(const std::string& backend, const Ranks& ranks, MemoryLedger& ledger,
                                                 const CommunicatorOptions& options) {
-  const BackEnd& row = back_end(backend_of(backend, mpi_comm, options));
-  const Group group = group_of(mpi_comm);
-  if (group.size > row.most_ranks) refuse(row.name, too_many(row, group.size));
-  const std::string refusal = backend == "auto" ? "" : row.refusal(group, options);
+  const BackEnd& row = back_end(backend_of(backend, ranks, options));
+  if (ranks.size() > row.most_ranks) refuse(row.name, too_many(row, ranks.size()));
+  const std::string refusal = backend == "auto" ? "" : row.refusal(ranks, options);
   if (!refusal.empty()) refuse(row.name, refusal);
-  return row.make(group, ledger, options);
+  return decorated(row.make(ranks, ledger, options), row.reads_device_memory, ranks, ledger, options);
 }
 
 std::unique_ptr<Communicator> make_planned_communicator(const std::string& backend, int rank, int size,
@@ -201,27 +191,27 @@ CommunicatorOptions options_of_replicas(const CommunicatorOptions& options, cons
 
 }  // namespace
 
-MeshCommunicators make_mesh(const std::string& backend, const void* mpi_comm, int ranks_a_group, MemoryLedger& ledger,
+MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int ranks_a_group, MemoryLedger& ledger,
                             const CommunicatorOptions& options) {
-  const Group all = group_of(mpi_comm);
-  const bool has_groups = ranks_a_group > 0 && ranks_a_group < all.size;
+  const bool has_groups = ranks_a_group > 0 && ranks_a_group < ranks.size();
   MeshCommunicators mesh;
-  mesh.all = std::make_unique<CountedCommunicator>(make_communicator(backend, mpi_comm, ledger, options),
-                                                   has_groups ? ranks_a_group : 0);
+  const auto counted = [&](std::unique_ptr<Communicator> comm, int of_group) {
+    return std::make_unique<CountedCommunicator>(std::move(comm), of_group, mesh.counts);
+  };
+  mesh.all = counted(make_communicator(backend, ranks, ledger, options), has_groups ? ranks_a_group : 0);
   if (!has_groups) return mesh;
-  require(all.size % ranks_a_group == 0, "make_mesh: the ranks are no whole number of groups");
+  require(ranks.size() % ranks_a_group == 0, "make_mesh: the ranks are no whole number of groups");
   const std::string name = mesh.all->name();
   // One axis may fail on some ranks alone: all learn it.
-  const RanksOfColor group(mpi_comm, all.rank / ranks_a_group);
+  const RanksOfColor group(ranks, ranks.rank() / ranks_a_group);
   agreed(*mesh.all, [&] {
     const std::string of_group = backend_on(ranks_a_group, name);
-    mesh.group = std::make_unique<CountedCommunicator>(
-        make_communicator(of_group, group.handle(), ledger, options_of_group(options, of_group)));
+    mesh.group = counted(make_communicator(of_group, group.ranks(), ledger, options_of_group(options, of_group)), 0);
   });
-  const RanksOfColor replicas(mpi_comm, all.rank % ranks_a_group);
+  const RanksOfColor replicas(ranks, ranks.rank() % ranks_a_group);
   agreed(*mesh.all, [&] {
-    mesh.replicas = std::make_unique<CountedCommunicator>(
-        make_communicator(name, replicas.handle(), ledger, options_of_replicas(options, name, ranks_a_group)), 1);
+    const CommunicatorOptions of_axis = options_of_replicas(options, name, ranks_a_group);
+    mesh.replicas = counted(make_communicator(name, replicas.ranks(), ledger, of_axis), 1);
   });
   return mesh;
 }
@@ -229,37 +219,15 @@ MeshCommunicators make_mesh(const std::string& backend, const void* mpi_comm, in
 MeshCommunicators make_planned_mesh(const std::string& backend, int size, int ranks_a_group, MemoryLedger& ledger,
                                     const CommunicatorOptions& options) {
   const bool has_groups = ranks_a_group > 0 && ranks_a_group < size;
-  const auto planned = [&](int ranks, const CommunicatorOptions& of_axis, int of_group) {
-    return std::make_unique<CountedCommunicator>(
-        make_planned_communicator(backend_on(ranks, backend), 0, ranks, ledger, of_axis), of_group);
+  const auto planned = [&](int ranks, const CommunicatorOptions& of_axis) {
+    return make_planned_communicator(backend_on(ranks, backend), 0, ranks, ledger, of_axis);
   };
-  MeshCommunicators mesh{.all = planned(size, options, has_groups ? ranks_a_group : 0), .group = {}, .replicas = {}};
+  MeshCommunicators mesh{.all = planned(size, options), .group = {}, .replicas = {}};
   if (!has_groups) return mesh;
   const std::string name = backend == "auto" ? assumed_backend(size) : backend;
-  mesh.group = planned(ranks_a_group, options_of_group(options, name), 0);
-  mesh.replicas = planned(size / ranks_a_group, options_of_replicas(options, name, ranks_a_group), 1);
+  mesh.group = planned(ranks_a_group, options_of_group(options, name));
+  mesh.replicas = planned(size / ranks_a_group, options_of_replicas(options, name, ranks_a_group));
   return mesh;
-}
-
-std::array<CollectiveCount, 2> MeshCommunicators::counts() const {
-  auto sum = all->counts();
-  for (const auto* axis : {group.get(), replicas.get()}) {
-    for (std::size_t i = 0; axis != nullptr && i < sum.size(); ++i) {
-      sum[i].calls += axis->counts()[i].calls;
-      sum[i].bytes += axis->counts()[i].bytes;
-      sum[i].bytes_across += axis->counts()[i].bytes_across;
-      sum[i].seconds += axis->counts()[i].seconds;
-      const auto& waited = axis->counts()[i].waited;
-      sum[i].waited = sum[i].waited && waited ? std::optional(*sum[i].waited + *waited) : std::nullopt;
-    }
-  }
-  return sum;
-}
-
-void MeshCommunicators::reset() {
-  for (auto* axis : {all.get(), group.get(), replicas.get()}) {
-    if (axis != nullptr) axis->reset();
-  }
 }
 
 }  // namespace kozero::distributed

@@ -138,8 +138,8 @@ MemoryPlan plan_in_stage(io::Deck deck, int stage, const std::string& backend, i
   deck.zero.stage = stage;
   if (stage >= 2 && deck.zero.accumulation == "local") deck.zero.accumulation = "ordered";
   train::Settings settings = train::settings_of(deck, num_ranks, data_vocab, 0);
-  const bool by_node = deck.zero.shard_group == "node" || deck.ranks_a_node > 0;
-  if (by_node && settings.comm.ranks_per_node == 0) settings.comm.ranks_per_node = train::assumed_ranks_a_node(deck);
+  const bool by_node = deck.zero.shard_group == "node" || deck.ranks_per_node > 0;
+  if (by_node && settings.comm.ranks_per_node == 0) settings.comm.ranks_per_node = train::assumed_ranks_per_node(deck);
   return memory_plan(settings, backend, num_ranks);
 }
 
@@ -199,9 +199,9 @@ std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend
 std::optional<MemoryPlan> smallest_groups(const Fit& fit, const std::string& backend, std::int64_t data_vocab,
                                           const DeviceAndHost& room) {
   io::Deck changed = fit.deck;
-  const bool has_nodes = backend == "nccl" || changed.ranks_a_node > 0;
+  const bool has_nodes = backend == "nccl" || changed.ranks_per_node > 0;
   if (!has_nodes || fit.plan.stage == 0 || fit.plan.ranks_a_group < fit.plan.num_ranks) return std::nullopt;
-  const int node = train::assumed_ranks_a_node(changed);
+  const int node = train::assumed_ranks_per_node(changed);
   for (int ranks = node; ranks < fit.plan.num_ranks; ranks += node) {
     if (fit.plan.num_ranks % ranks != 0) continue;
     changed.zero.shard_group = std::to_string(ranks);
@@ -363,7 +363,7 @@ std::vector<Alternative> alternatives(const io::Deck& deck, const std::string& b
   if (deck.zero.offload_parameters == "none" && deck.zero.stage == 3) {
     add([&](io::Deck& changed) { changed.zero.offload_parameters = elsewhere; });
   }
-  const int node = train::assumed_ranks_a_node(deck);
+  const int node = train::assumed_ranks_per_node(deck);
   if (deck.zero.shard_group == "all" && deck.zero.stage > 0 && num_ranks > node && num_ranks % node == 0) {
     add([&](io::Deck& changed) { changed.zero.shard_group = std::to_string(node); });
   }

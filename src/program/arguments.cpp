@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/device_choice.hpp>

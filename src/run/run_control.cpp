@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/provenance.hpp>
 #include <kozero/run/stop_signals.hpp>

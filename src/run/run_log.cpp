@@ -12,6 +12,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/precision.hpp>
 #include <kozero/core/timing.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/model/self_attention.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/evaluation_text.hpp>
@@ -271,7 +272,7 @@ io::StepMetrics RunLog::count(const train::StepResult& result, double seconds, d
   row.mfu = utilisation(row.tokens_per_s);
   row.seconds = engine_.timeline().seconds();
   if (deck_.checkpoint.every > 0) row.seconds["checkpoint"] = stall_s;
-  for (const auto& count : on_ranks_.mesh().counts()) {
+  for (const auto& count : on_ranks_.mesh().counts->rows()) {
     row.bytes_sent[std::string(count.collective)] = count.bytes;
     row.bytes_across_groups += count.bytes_across;
     row.seconds[std::string(count.collective)] = count.seconds;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/start_checks.hpp>
 #include <kozero/run/weights_source.hpp>

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/start_checks.hpp>
@@ -36,7 +37,7 @@ Session::Session(const distributed::Environment& environment, const Read& read)
     distributed::agreed(*comm, [&] { require_device(deck_); });
     require_same_deck(deck_, *comm);
   }
-  if (environment.size() > 1) deck_.ranks_a_node = ranks_a_node();
+  if (environment.size() > 1) deck_.ranks_per_node = ranks_per_node();
   distributed::Environment::obey_timeout(deck_.comm.timeout_s);
   runtime_.emplace(deck_.run.threads, environment);
   control_ = distributed::make_control_communicator(environment.world(), deck_.comm.timeout_s);
@@ -47,7 +48,7 @@ Session::Session(const distributed::Environment& environment, const Read& read)
 
 Session::Session(const Session& all, const distributed::FirstRanks& ranks, std::string backend)
     : environment_(all.environment_),
-      ranks_(ranks.handle()),
+      ranks_(ranks.ranks()),
       deck_(all.deck_),
       control_(distributed::make_control_communicator(ranks_, deck_.comm.timeout_s)),
       tuning_(all.tuning_),
@@ -58,8 +59,8 @@ const std::string& Session::backend() {
   return backend_;
 }
 
-int Session::ranks_a_node() const {
-  const int ranks = distributed::ranks_a_node(ranks_, options());
+int Session::ranks_per_node() const {
+  const int ranks = distributed::ranks_per_node(ranks_, options());
   if (ranks > 0) return ranks;
   const auto comm = distributed::make_control_communicator(ranks_, deck_.comm.timeout_s);
   if (distributed::broadcast_value(*comm, environment_.local_ranks()) == comm->size()) return comm->size();
@@ -73,7 +74,7 @@ int Session::ranks_a_node() const {
 distributed::CommunicatorOptions Session::options() const { return train::communicator_options(deck_); }
 
 plan::MemoryPlan Session::plan_of(train::Settings settings) {
-  settings.comm.ranks_per_node = deck_.ranks_a_node;
+  settings.comm.ranks_per_node = deck_.ranks_per_node;
   const std::string& name = backend();
   return distributed::agreed(*control_, [&] { return plan::memory_plan(settings, name, control_->size()); });
 }

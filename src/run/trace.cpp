@@ -9,6 +9,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/trace.hpp>
 #include "io/posix/file.hpp"

@@ -10,6 +10,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/train.hpp>
 #include <kozero/train/checkpoint.hpp>
@@ -83,7 +84,7 @@ void TrainingRun::run_to_the_end() {
   run_log_.say_banner();
   start_.fill_state();
   run_log_.begin_steps();
-  start_.on_ranks().mesh().reset();
+  start_.on_ranks().mesh().counts->reset();
   run_.begin_steps();
   train_all_steps();
   if (run_.stopped_by_signal() || run_.interrupted()) stop_at_once();
@@ -114,7 +115,7 @@ void TrainingRun::train_all_steps() {
   io::Progress progress(log_, settings_.steps, deck_.log.every);
   for (std::int64_t step = first; step <= settings_.steps && run_.reason() == stop_reason::kNone; ++step) {
     start_.data_check().look();
-    start_.on_ranks().mesh().reset();
+    start_.on_ranks().mesh().counts->reset();
     engine_.timeline().clear();
     const auto step_start = Clock::now();
     const train::StepResult result = engine_.step(step, run_.request());

@@ -8,6 +8,7 @@
 
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/huggingface/import.hpp>
 #include <kozero/run/device_choice.hpp>

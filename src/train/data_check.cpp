@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/train/data_check.hpp>
 #include <kozero/train/runtime.hpp>

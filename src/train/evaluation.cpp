@@ -5,6 +5,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
 #include "io/posix/readable.hpp"

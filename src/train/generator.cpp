@@ -10,6 +10,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/random.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/train/generator.hpp>
 
 namespace kozero::train {

@@ -16,6 +16,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/train/runtime.hpp>
 #include "io/posix/file.hpp"

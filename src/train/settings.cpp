@@ -90,16 +90,16 @@ distributed::CommunicatorOptions communicator_options(const io::Deck& deck) {
 
 bool runs_on_gpus(const io::Deck& deck) { return deck.plans_for_gpus || !kHostIsDevice; }
 
-int assumed_ranks_a_node(const io::Deck& deck) {
+int assumed_ranks_per_node(const io::Deck& deck) {
   constexpr int kUsual = 8;  // GPUs per server
-  return deck.ranks_a_node > 0 ? deck.ranks_a_node : kUsual;
+  return deck.ranks_per_node > 0 ? deck.ranks_per_node : kUsual;
 }
 
 int ranks_a_group(const io::Deck& deck, int num_ranks) {
   const std::string& text = deck.zero.shard_group;
   if (text == "all") return num_ranks;
   const bool by_node = text == "node";
-  const int ranks = std::min(by_node ? assumed_ranks_a_node(deck) : std::stoi(text), num_ranks);
+  const int ranks = std::min(by_node ? assumed_ranks_per_node(deck) : std::stoi(text), num_ranks);
   if (num_ranks % ranks == 0) return ranks;
   const std::string value = by_node ? "\"node\", " + std::to_string(ranks) + " ranks" : text;
   throw Error(Failure::deck, "zero.shard_group = " + value + ": " + std::to_string(num_ranks) +

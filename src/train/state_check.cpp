@@ -7,6 +7,7 @@
 
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include "kernels/launch/reduce.hpp"
 #include "src/train/state_check.hpp"
 

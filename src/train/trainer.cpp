@@ -9,6 +9,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include "kernels/matmul/matmul.hpp"
 #include "src/train/trainer.hpp"
 

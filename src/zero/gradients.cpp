@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/zero/gradients.hpp>
 #include "kernels/launch/exact_sum.hpp"
 #include "kernels/launch/fill.hpp"

@@ -5,6 +5,7 @@
 
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/zero/weights.hpp>
 #include "kernels/launch/fill.hpp"
 #include "kernels/launch/reduce.hpp"

@@ -1,17 +1,19 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // rank_groups.hpp: groups of 1, 2, ... ranks inside one MPI test program.
-//   for_each_group_size([](const RankGroup& group) { ... make_communicator("mpi", group.handle(), ledger) ... });
+//   for_each_group_size([](const RankGroup& group) { ... make_communicator("mpi", group.ranks(), ledger) ... });
 #pragma once
 #include <mpi.h>
 
+#include "src/distributed/group_communicator.hpp"
+
 namespace kozero::test {
 
-/// The ranks of the world that pass the same colour, in the world's order.
+/// The ranks of the world that pass the same color, in the world's order.
 class RankGroup {
  public:
-  explicit RankGroup(int colour) {
-    MPI_Comm_split(MPI_COMM_WORLD, colour, 0, &comm_);
+  explicit RankGroup(int color) {
+    MPI_Comm_split(MPI_COMM_WORLD, color, 0, &comm_);
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
   }
@@ -19,7 +21,7 @@ class RankGroup {
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
-  [[nodiscard]] const void* handle() const { return &comm_; }
+  [[nodiscard]] distributed::Ranks ranks() const { return distributed::ranks_of(comm_); }
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator_decorators.hpp>
 #include <kozero/distributed/make_communicator.hpp>
 
@@ -47,7 +48,7 @@ std::vector<Case> all_back_ends(const RankGroup& group, MemoryLedger& ledger) {
     cases.push_back({what, std::make_unique<CountedCommunicator>(std::move(comm))});
   };
   const auto make = [&](const char* name, const CommunicatorOptions& options = small_buffers()) {
-    return make_communicator(name, group.handle(), ledger, options);
+    return make_communicator(name, group.ranks(), ledger, options);
   };
   add("mpi", make("mpi"));
   add("shm", make("shm"));
@@ -253,13 +254,13 @@ void check_counts(CountedCommunicator& comm, const Partition& partition) {
   const std::int64_t own = partition.size(comm.rank());
   std::vector<float> full(static_cast<std::size_t>(extent), 1.0F);
   float* shard = full.data() + partition.begin(comm.rank());
-  comm.reset();
+  comm.counts().reset();
   comm.reduce_scatter(full.data(), shard, partition);
   comm.all_gather(shard, full.data(), partition, sizeof(float));
   comm.all_gather(shard, full.data(), partition, 2);
   comm.barrier();
 
-  const auto counts = comm.counts();
+  const auto counts = comm.counts().rows();
   CHECK(counts[0].collective == "reduce_scatter");
   CHECK(counts[0].calls == 1);
   CHECK(counts[0].bytes == 4 * (extent - own));
@@ -274,9 +275,9 @@ void check_counts(CountedCommunicator& comm, const Partition& partition) {
   CHECK(of_all_ranks(counts[0].bytes) == 4 * (comm.size() - 1) * extent);
   CHECK(of_all_ranks(counts[1].bytes) == 6 * (comm.size() - 1) * extent);
 
-  comm.reset();
-  CHECK(comm.counts()[0].bytes == 0);
-  CHECK(comm.counts()[0].collective == "reduce_scatter");
+  comm.counts().reset();
+  CHECK(comm.counts().rows()[0].bytes == 0);
+  CHECK(comm.counts().rows()[0].collective == "reduce_scatter");
 }
 
 void check_refusal(Communicator& comm) {
@@ -332,16 +333,16 @@ TEST_CASE("seconds of waiting for a late rank are told apart where a rank reads 
   MemoryLedger ledger;
   const Partition partition(1000, group.size());
   for (const std::string name : {"shm", "mpi"}) {
-    CountedCommunicator comm(make_communicator(name, group.handle(), ledger, small_buffers()));
+    CountedCommunicator comm(make_communicator(name, group.ranks(), ledger, small_buffers()));
     const auto shared = ledger.take<float>(Memory::workspace, "shared", partition.extent(), comm);
     std::vector<float> own(static_cast<std::size_t>(partition.extent()), 1.0F);
     for (float* full : {shared.data(), own.data()}) {
       CAPTURE(name, group.size(), full == own.data());
       comm.barrier();
-      comm.reset();
+      comm.counts().reset();
       if (comm.rank() == comm.size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
       comm.reduce_scatter(full, full + partition.begin(comm.rank()), partition);
-      const auto& count = comm.counts()[0];
+      const auto& count = comm.counts().rows()[0];
       CHECK(count.waited.has_value() == (name == "shm"));
       CHECK(count.waited.value_or(0.0) <= count.seconds);
       if (comm.rank() == 0 && name == "shm")
@@ -357,7 +358,7 @@ TEST_CASE("as many collectives are under way as shared memory has room to post, 
   for (const int most : {16, 144}) {
     CommunicatorOptions options = small_buffers();
     options.under_way = static_cast<std::uint64_t>(most);
-    const auto comm = make_communicator("shm", group.handle(), ledger, options);
+    const auto comm = make_communicator("shm", group.ranks(), ledger, options);
     const Partition partition(100, comm->size());
     const std::vector<float> full(100);
     std::vector<float> shard(100);
@@ -376,7 +377,7 @@ TEST_CASE("groups inside a job work side by side", "[collectives]") {
   MemoryLedger ledger;
   for (const char* name : {"mpi", "shm"}) {
     CAPTURE(name, group.size());
-    const auto comm = make_communicator(name, group.handle(), ledger, small_buffers());
+    const auto comm = make_communicator(name, group.ranks(), ledger, small_buffers());
     check_reduce_scatter(*comm, Partition(4097, group.size()));
     check_all_gather(*comm, Partition(4097, group.size()), 4);
   }

@@ -5,6 +5,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/distributed/communicator_decorators.hpp>
 #include <kozero/distributed/environment.hpp>
@@ -82,7 +83,7 @@ TEST_CASE("ranks exchange control values and agree on errors", "[control]") {
   const tests::NcclMock nccl;
   for (const char* name : {"mpi", "shm", "nccl", "auto"}) {
     CAPTURE(name, group.size());
-    const auto comm = make_communicator(name, group.handle(), ledger, small_buffers());
+    const auto comm = make_communicator(name, group.ranks(), ledger, small_buffers());
     check_gather(*comm);
     check_broadcast(*comm);
     check_agree(*comm);
@@ -92,8 +93,8 @@ TEST_CASE("ranks exchange control values and agree on errors", "[control]") {
 TEST_CASE("a thread beside the training exchanges control values of its own, and nothing else", "[control]") {
   const RankGroup group(0);
   MemoryLedger ledger;
-  const auto training = make_communicator("auto", group.handle(), ledger, small_buffers());
-  const auto control = make_control_communicator(group.handle(), 60.0);
+  const auto training = make_communicator("auto", group.ranks(), ledger, small_buffers());
+  const auto control = make_control_communicator(group.ranks(), 60.0);
   check_agree(*control);
   std::vector<std::string> heard;
   std::thread beside([&] {
@@ -118,7 +119,7 @@ TEST_CASE("a rank that does not come is named", "[control]") {
     MemoryLedger ledger;
     CommunicatorOptions options = small_buffers();
     options.timeout_s = 0.2;
-    const auto comm = make_communicator(name, group.handle(), ledger, options);
+    const auto comm = make_communicator(name, group.ranks(), ledger, options);
     const int missing = group.size() - 1;
     const Partition partition(64 * group.size(), group.size());
     const auto full = shares ? ledger.take<float>(Memory::workspace, "full", partition.extent(), *comm)
@@ -147,7 +148,7 @@ TEST_CASE("what a late rank sends lands in no memory of something else", "[contr
   MemoryLedger ledger;
   CommunicatorOptions options = small_buffers();
   options.timeout_s = 0.2;
-  const auto comm = make_communicator("mpi", group.handle(), ledger, options);
+  const auto comm = make_communicator("mpi", group.ranks(), ledger, options);
   constexpr std::size_t kCount = 3000;
   const bool late = group.rank() == group.size() - 1;
   std::vector<std::vector<double>> later;
@@ -195,8 +196,8 @@ TEST_CASE("ranks that call different collectives are told so before one of them 
   if (group.size() == 1) return;
   MemoryLedger ledger;
   for (const char* name : {"mpi", "shm"}) {
-    CheckedCommunicator comm(make_communicator(name, group.handle(), ledger, small_buffers()),
-                             make_control_communicator(group.handle(), 60.0));
+    CheckedCommunicator comm(make_communicator(name, group.ranks(), ledger, small_buffers()),
+                             make_control_communicator(group.ranks(), 60.0));
     check_gather(comm);
     check_broadcast(comm);
     const bool last = group.rank() == group.size() - 1;

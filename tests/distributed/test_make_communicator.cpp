@@ -20,7 +20,7 @@ using kozero::test::RankGroup;
 TEST_CASE("auto takes self for one rank and shm on one node", "[make]") {
   for_each_group_size([](const RankGroup& group) {
     MemoryLedger ledger;
-    CHECK(make_communicator("auto", group.handle(), ledger)->name() == (group.size() == 1 ? "self" : "shm"));
+    CHECK(make_communicator("auto", group.ranks(), ledger)->name() == (group.size() == 1 ? "self" : "shm"));
   });
 }
 
@@ -36,13 +36,13 @@ TEST_CASE("without space in shared memory auto says so once and takes mpi, shm i
 
   const std::string needed = std::to_string(16 * group.size() + 1) + " MiB";
   const std::string unavailable_reason = "shared memory needs " + needed + " and /dev/shm has 5 MiB left";
-  CHECK(make_communicator("auto", group.handle(), ledger, options)->name() == "mpi");
+  CHECK(make_communicator("auto", group.ranks(), ledger, options)->name() == "mpi");
   if (group.rank() == 0) {
     CHECK(notices == std::vector<std::string>{"comm.backend = auto takes mpi: " + unavailable_reason});
   } else {
     CHECK(notices.empty());
   }
-  CHECK_THROWS_MATCHES(make_communicator("shm", group.handle(), ledger, options), Error,
+  CHECK_THROWS_MATCHES(make_communicator("shm", group.ranks(), ledger, options), Error,
                        Message("comm.backend = shm: " + unavailable_reason + "; take mpi, or auto"));
   CHECK(notices.size() <= 1);
 }
@@ -54,9 +54,9 @@ TEST_CASE("the space is enough where it is just enough", "[make]") {
   options.chunk_bytes = 8192;
   std::int64_t free_bytes = group.size() * (4096 + 2 * 8192);
   options.shm_free_bytes = [&] { return free_bytes; };
-  CHECK(make_communicator("shm", group.handle(), ledger, options)->name() == "shm");
+  CHECK(make_communicator("shm", group.ranks(), ledger, options)->name() == "shm");
   --free_bytes;
-  CHECK_THROWS_AS(make_communicator("shm", group.handle(), ledger, options), Error);
+  CHECK_THROWS_AS(make_communicator("shm", group.ranks(), ledger, options), Error);
 }
 
 TEST_CASE("arrays that find no room in shared memory are copied through windows, and rank 0 says so once", "[make]") {
@@ -68,7 +68,7 @@ TEST_CASE("arrays that find no room in shared memory are copied through windows,
   options.shm_free_bytes = [&] { return free_bytes; };
   std::vector<std::string> notices;
   options.notice = [&](const std::string& line) { notices.push_back(line); };
-  const auto comm = make_communicator("shm", group.handle(), ledger, options);
+  const auto comm = make_communicator("shm", group.ranks(), ledger, options);
   CHECK(comm->description() == "shm (arrays copied through windows)");
   free_bytes = group.size() * 12288;
   CHECK(comm->share("weights", 12288) != nullptr);
@@ -88,10 +88,10 @@ TEST_CASE("self is refused to several ranks", "[make]") {
   const RankGroup group(0);
   MemoryLedger ledger;
   if (group.size() == 1) {
-    CHECK(make_communicator("self", group.handle(), ledger)->name() == "self");
+    CHECK(make_communicator("self", group.ranks(), ledger)->name() == "self");
   } else {
     CHECK_THROWS_MATCHES(
-        make_communicator("self", group.handle(), ledger), Error,
+        make_communicator("self", group.ranks(), ledger), Error,
         Message("comm.backend = self: it serves one rank, not " + std::to_string(group.size()) + "; take auto"));
   }
 }
@@ -109,8 +109,8 @@ TEST_CASE("a plan books what the run books", "[make]") {
       options.shm_free_bytes = [=] { return shm_free_bytes; };
       options.free_device_bytes = [] { return std::int64_t{0}; };  // what NCCL takes of a GPU is known once it has
       options.notice = [](const std::string&) {};
-      const std::string backend = backend_of(name, group.handle(), options);
-      const auto comm = make_communicator(name, group.handle(), real, options);
+      const std::string backend = backend_of(name, group.ranks(), options);
+      const auto comm = make_communicator(name, group.ranks(), real, options);
       const auto planned = make_planned_communicator(backend, group.rank(), group.size(), plan);
       CHECK(comm->name() == backend);
       CHECK(plan.total() == real.total());

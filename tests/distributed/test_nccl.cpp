@@ -7,6 +7,7 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/make_communicator.hpp>
 #include "src/distributed/back_ends.hpp"
 
@@ -39,13 +40,13 @@ std::unique_ptr<Communicator> by_double(const RankGroup& group, double timeout_s
   CommunicatorOptions options;
   options.timeout_s = timeout_s;
   options.checks_calls = false;
-  return make_communicator("nccl", group.handle(), ledger, options);
+  return make_communicator("nccl", group.ranks(), ledger, options);
 }
 
 /// What `nccl` is refused with.
 std::string refusal(const RankGroup& group) {
   MemoryLedger ledger;
-  const auto error = error_of([&] { make_communicator("nccl", group.handle(), ledger); });
+  const auto error = error_of([&] { make_communicator("nccl", group.ranks(), ledger); });
   if (!error) return "";
   CHECK(error->failure() == Failure::deck);
   CHECK(error->seen_by_all_ranks());
@@ -171,7 +172,7 @@ TEST_CASE("what NCCL takes of the GPU for each kind of call is taken at the star
   CommunicatorOptions options;
   options.free_device_bytes = [] { return (std::int64_t{1} << 30) - NcclMock::memory(); };
   {
-    const auto comm = make_communicator("nccl", group.handle(), ledger, options);
+    const auto comm = make_communicator("nccl", group.ranks(), ledger, options);
     const std::int64_t calls = group.size() == 1 ? 2 : 4;  // one rank has no uneven shards
     REQUIRE(ledger.lines().size() == 1);
     CHECK(ledger.lines()[0].category == Memory::communication);
@@ -218,7 +219,7 @@ TEST_CASE("algorithm and protocol are pinned while NCCL reads them, unless the u
   MemoryLedger ledger;
   CommunicatorOptions options;
   options.deterministic = false;
-  const auto comm = make_communicator("nccl", group.handle(), ledger, options);
+  const auto comm = make_communicator("nccl", group.ranks(), ledger, options);
   CHECK(comm->description() == "nccl (the tests' mock)");
   CHECK(comm->share("registered", 100) != nullptr);
   CHECK(by_double(group)->share("weights", 100) == nullptr);

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/make_communicator.hpp>
 #include "src/distributed/nodes/node_layout.hpp"
 
@@ -148,19 +149,19 @@ std::int64_t wrong_gathers(Communicator& comm, const Vector<float>& full, std::i
 TEST_CASE("ranks numbered node by node have a layout, others have none", "[nodes]") {
   const RankGroup group(0);
   const int n = group.size();
-  CHECK(node_layout(group.handle(), 0).ranks_per_node == n);  // this machine
+  CHECK(node_layout(group.ranks(), 0).ranks_per_node == n);  // this machine
   for (const int p : node_sizes(n)) {
-    const NodeLayout layout = node_layout(group.handle(), p);
+    const NodeLayout layout = node_layout(group.ranks(), p);
     CHECK(layout.num_nodes == n / p);
     CHECK(layout.rank(layout.node(group.rank()), layout.local(group.rank())) == group.rank());
   }
   if (n == 1) return;
-  CHECK(node_layout(group.handle(), n - 1).num_nodes == (n == 2 ? 2 : 0));
+  CHECK(node_layout(group.ranks(), n - 1).num_nodes == (n == 2 ? 2 : 0));
   MemoryLedger ledger;
   std::vector<std::string> notices;
   CommunicatorOptions options = nodes_of(n - 1, 4096);
   options.notice = [&](const std::string& line) { notices.push_back(line); };
-  const auto comm = make_communicator("mpi", group.handle(), ledger, options);
+  const auto comm = make_communicator("mpi", group.ranks(), ledger, options);
   CHECK(notices.size() == (group.rank() == 0 && n > 2 ? 1 : 0));
   CHECK(comm->description() == (n > 2 ? "mpi" : "mpi (2 nodes of 1 rank)"));
 }
@@ -169,7 +170,7 @@ TEST_CASE("a chain over nodes adds in rank order, with several reductions under 
   const RankGroup group(0);
   for (const int p : node_sizes(group.size())) {
     MemoryLedger ledger;
-    const auto comm = make_communicator("mpi", group.handle(), ledger, nodes_of(p, 4096));
+    const auto comm = make_communicator("mpi", group.ranks(), ledger, nodes_of(p, 4096));
     constexpr std::int64_t kLargest = 5000;
     const auto shared = ledger.take<float>(Memory::workspace, "addends", 3 * kLargest, *comm);
     std::int64_t wrong = 0;
@@ -204,7 +205,7 @@ TEST_CASE("gathers in shared memory are whole, and a later one does not overtake
     MemoryLedger ledger;
     CommunicatorOptions options = nodes_of(p, 4096);
     options.message_bytes = 100'000;
-    const auto comm = make_communicator("mpi", group.handle(), ledger, options);
+    const auto comm = make_communicator("mpi", group.ranks(), ledger, options);
     CHECK(comm->shares_gathered() == (p > 1));
     constexpr std::int64_t kLargest = (1 << 20) + 17;  // copies of it last long enough to be overtaken
     const auto shared = ledger.take<float>(Memory::workspace, "whole", kLargest, *comm);
@@ -226,7 +227,7 @@ TEST_CASE("the partial sum goes from each node to the next once, and a shard goe
     const std::int64_t bytes = 4 * extent;
     sent.ranks_per_node = p;
     MemoryLedger ledger;
-    const auto comm = make_communicator("mpi", group.handle(), ledger, nodes_of(p, 16384));
+    const auto comm = make_communicator("mpi", group.ranks(), ledger, nodes_of(p, 16384));
     const auto shared = ledger.take<float>(Memory::workspace, "addends", extent, *comm);
     const Partition partition(extent, n);
     std::vector<float> shard(static_cast<std::size_t>(partition.size(group.rank())), 1.0F);
@@ -282,7 +283,7 @@ TEST_CASE("arrays for which a node has no room are exchanged pairwise by all ran
   CommunicatorOptions options = nodes_of(n / 2, 4096);
   options.shm_free_bytes = [&] { return std::int64_t{group.rank() < n / 2 ? 1 << 30 : 0}; };
   options.notice = [&](const std::string& line) { notices.push_back(line); };
-  const auto comm = make_communicator("mpi", group.handle(), ledger, options);
+  const auto comm = make_communicator("mpi", group.ranks(), ledger, options);
   CHECK(comm->share("weights", 1000) == nullptr);
   CHECK(comm->share("gradients", 1000) == nullptr);
   CHECK(notices.size() == (group.rank() == 0 ? 1 : 0));

@@ -45,7 +45,7 @@ class Board {
   using Array = DistributedArray<float>;
 
   Board(const RankGroup& group, const char* backend)
-      : table_(two_units()), comm_(make_communicator(backend, group.handle(), ledger_)) {}
+      : table_(two_units()), comm_(make_communicator(backend, group.ranks(), ledger_)) {}
 
   Array array(Placement placement, const Row& row, std::optional<int> ahead = {}) {
     const Array array(table_, *comm_, placement, {.category = Memory::workspace, .label = "array", .ahead = ahead},
@@ -245,7 +245,7 @@ TEST_CASE("in groups a sum ends in the last one, goes to the replicas, and is ga
       CAPTURE(backend, all.size(), of_group);
       MemoryLedger ledger;
       const ParameterTable table = two_units();
-      const MeshCommunicators owner = make_mesh(backend, all.handle(), of_group, ledger);
+      const MeshCommunicators owner = make_mesh(backend, all.ranks(), of_group, ledger);
       const Mesh mesh = owner.mesh();
       CHECK(mesh.num_groups() == all.size() / of_group);
       CHECK(mesh.is_first_group() == (all.rank() < of_group));

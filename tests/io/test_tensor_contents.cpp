@@ -9,6 +9,7 @@
 #include <limits>
 
 #include <distributed/rank_groups.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/make_communicator.hpp>
 #include <train/groups.hpp>
 #include <train/shared_folder.hpp>

@@ -90,7 +90,7 @@ TEST_CASE("the smallest groups of whole nodes that fit are named, and what they 
     io::Deck deck =
         deck_with({"model.preset=gpt2-124m", "train.global_batch=64", "train.micro_batch=4", "zero.stage=3"});
     deck.zero.shard_group = group;
-    deck.ranks_a_node = 2;
+    deck.ranks_per_node = 2;
     return deck;
   };
   const auto plan_in = [&](const std::string& group, int ranks = 16) {

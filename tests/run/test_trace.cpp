@@ -76,7 +76,7 @@ TEST_CASE("the first element that differs in bits is named with both values") {
 TEST_CASE("a tensor is gathered whole from the shards of 1 to 3 ranks") {
   test::for_each_group_size([](const test::RankGroup& group) {
     MemoryLedger ledger;
-    const auto comm = distributed::make_communicator(group.size() == 1 ? "self" : "mpi", group.handle(), ledger);
+    const auto comm = distributed::make_communicator(group.size() == 1 ? "self" : "mpi", group.ranks(), ledger);
     ParameterTable table;
     for (int unit = 0; unit < 2; ++unit) {
       table.add_unit("unit " + std::to_string(unit), 0);

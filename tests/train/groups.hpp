@@ -20,7 +20,7 @@ inline std::vector<int> group_sizes() {
   return sizes;
 }
 
-/// Runs `body(comm)`, or `body(comm, handle)` with the group's `MPI_Comm*` too, on the first `num_ranks` ranks of the
+/// Runs `body(comm)`, or `body(comm, ranks)` with the group's ranks too, on the first `num_ranks` ranks of the
 /// world ("self" where that is one); the others wait.
 template <class Body>
 void on_first_ranks(int num_ranks, const std::string& backend, const Body& body,
@@ -28,18 +28,17 @@ void on_first_ranks(int num_ranks, const std::string& backend, const Body& body,
   const test::RankGroup group(test::world_rank() < num_ranks ? 0 : 1);
   if (test::world_rank() < num_ranks) {
     MemoryLedger ledger;
-    const auto comm =
-        distributed::make_communicator(num_ranks == 1 ? "self" : backend, group.handle(), ledger, options);
+    const auto comm = distributed::make_communicator(num_ranks == 1 ? "self" : backend, group.ranks(), ledger, options);
     if constexpr (std::is_invocable_v<const Body&, distributed::Communicator&>) {
       body(*comm);
     } else {
-      body(*comm, group.handle());
+      body(*comm, group.ranks());
     }
   }
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/// Runs `body(communicators)`, or `body(communicators, handle)`, on the mesh of the first `num_ranks` ranks in groups
+/// Runs `body(communicators)`, or `body(communicators, ranks)`, on the mesh of the first `num_ranks` ranks in groups
 /// of `ranks_a_group` (0: one group); the others wait.
 template <class Body>
 void on_first_mesh(int num_ranks, int ranks_a_group, const std::string& backend, const Body& body,
@@ -48,11 +47,11 @@ void on_first_mesh(int num_ranks, int ranks_a_group, const std::string& backend,
   if (test::world_rank() < num_ranks) {
     MemoryLedger ledger;
     distributed::MeshCommunicators mesh =
-        distributed::make_mesh(num_ranks == 1 ? "self" : backend, group.handle(), ranks_a_group, ledger, options);
+        distributed::make_mesh(num_ranks == 1 ? "self" : backend, group.ranks(), ranks_a_group, ledger, options);
     if constexpr (std::is_invocable_v<const Body&, distributed::MeshCommunicators&>) {
       body(mesh);
     } else {
-      body(mesh, group.handle());
+      body(mesh, group.ranks());
     }
   }
   MPI_Barrier(MPI_COMM_WORLD);

@@ -10,6 +10,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
 
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator_decorators.hpp>
 #include <kozero/plan/memory_plan.hpp>
 
@@ -42,11 +43,11 @@ Accounts accounts_of(const TinyRun& run, int num_ranks, int ranks_a_group = 0) {
     MemoryLedger ledger;
     distributed::Communicator& comm = *mesh.all;
     tests::TinyTraining training(run, mesh.mesh(), ledger);
-    mesh.reset();
+    mesh.counts->reset();
     training.engine().step(1);
     std::int64_t sent = 0;
     std::int64_t across = 0;
-    for (const auto& count : mesh.counts()) {
+    for (const auto& count : mesh.counts->rows()) {
       sent += count.bytes;
       across += count.bytes_across;
     }
@@ -74,9 +75,9 @@ std::int64_t blocks_gathered(std::int64_t layers, int prefetch_units, int micro_
 
 void check_plan(const TinyRun& run) {
   const int num_ranks = tests::group_sizes().back();
-  tests::on_first_ranks(num_ranks, "mpi", [&](distributed::Communicator& /*group*/, const void* handle) {
+  tests::on_first_ranks(num_ranks, "mpi", [&](distributed::Communicator& /*group*/, const distributed::Ranks& ranks) {
     MemoryLedger real;
-    const auto comm = distributed::make_communicator("mpi", handle, real);
+    const auto comm = distributed::make_communicator("mpi", ranks, real);
     tests::TinyTraining training(run, *comm, real);
     MemoryLedger plan(MemoryLedger::Mode::plan);
     const auto planned = distributed::make_planned_communicator("mpi", comm->rank(), comm->size(), plan);
@@ -161,14 +162,14 @@ TEST_CASE("groups: states and gathers are a group's, sums go to the last group, 
 TEST_CASE("a plan has the buffers of all communicators of a mesh") {
   for (const char* backend : {"mpi", "shm"}) {
     tests::on_first_ranks(
-        std::min(4, test::world_size()), "mpi", [&](distributed::Communicator& comm, const void* handle) {
+        std::min(4, test::world_size()), "mpi", [&](distributed::Communicator& comm, const distributed::Ranks& ranks) {
           for (int of_group = 1; of_group < comm.size(); ++of_group) {
             if (comm.size() % of_group != 0) continue;
             for (const int ranks_per_node : {0, 1, 2}) {
               if (ranks_per_node > 0 && std::string(backend) == "shm") continue;
               const distributed::CommunicatorOptions options{.ranks_per_node = ranks_per_node};
               MemoryLedger real;
-              const auto mesh = distributed::make_mesh(backend, handle, of_group, real, options);
+              const auto mesh = distributed::make_mesh(backend, ranks, of_group, real, options);
               MemoryLedger plan(MemoryLedger::Mode::plan);
               const auto planned = distributed::make_planned_mesh(backend, comm.size(), of_group, plan, options);
               CAPTURE(backend, of_group, ranks_per_node);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/train/evaluation.hpp>
 
 #include "groups.hpp"

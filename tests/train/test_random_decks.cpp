@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/evaluation.hpp>
 
@@ -227,7 +228,7 @@ Reference reference_of(const TinyRun& run) {
 /// Goes on from the folder `from` ("": from the beginning) to the leg's last step, and saves in `run_folder`.
 /// Rank 0, which the reference ran on, compares.
 void take_leg(TinyRun run, const Leg& leg, std::int64_t first, const std::string& from, const std::string& run_folder,
-              const Reference& reference, const distributed::Mesh& mesh, const void* handle) {
+              const Reference& reference, const distributed::Mesh& mesh, const distributed::Ranks& ranks) {
   distributed::Communicator& comm = mesh.all();
   run.stage = leg.stage;
   run.overlap = leg.overlap;
@@ -252,7 +253,7 @@ void take_leg(TinyRun run, const Leg& leg, std::int64_t first, const std::string
     }
   } else {
     train::CheckpointSaver saver(training.engine(), training.engine().staging(),
-                                 distributed::make_control_communicator(handle, 60.0));
+                                 distributed::make_control_communicator(ranks, 60.0));
     const io::CheckpointRecord record{.step = leg.last,
                                       .tokens = 1,
                                       .model = "{}",
@@ -277,8 +278,8 @@ void check_deck(std::uint64_t number, const std::string& folder) {
   std::string from;
   std::int64_t first = 1;
   for (const Leg& leg : deck.legs) {
-    const auto take = [&](distributed::MeshCommunicators& mesh, const void* handle) {
-      take_leg(deck.run, leg, first, from, run_folder, reference, mesh.mesh(), handle);
+    const auto take = [&](distributed::MeshCommunicators& mesh, const distributed::Ranks& ranks) {
+      take_leg(deck.run, leg, first, from, run_folder, reference, mesh.mesh(), ranks);
     };
     tests::on_first_mesh(leg.ranks, leg.ranks_a_group, leg.ranks_per_node > 0 ? "mpi" : leg.backend, take,
                          {.ranks_per_node = leg.ranks_per_node});

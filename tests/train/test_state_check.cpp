@@ -114,10 +114,10 @@ struct Trial {
 /// One run of three steps, one of whose ranks has one bit flipped in or before the second.
 class Run {
  public:
-  Run(const Trial& trial, const void* handle)
+  Run(const Trial& trial, const distributed::Ranks& ranks)
       : trial_(trial),
         random_(trial.seed),
-        comm_(distributed::make_communicator("mpi", handle, ledger_)),
+        comm_(distributed::make_communicator("mpi", ranks, ledger_)),
         run_{.model = trial.stage == 1 ? tests::tiny_gpt2() : tests::tiny_llama(),
              .precision = trial.precision,
              .stage = trial.stage,
@@ -261,14 +261,14 @@ TEST_CASE("every flip in weights, moments, resting gradients and gathered copies
   std::mt19937_64 random(2024);
   std::map<std::pair<Where, int>, std::pair<int, int>> table;  // found, of
   tests::on_first_ranks(std::min(3, test::world_size()), "mpi",
-                        [&](distributed::Communicator& comm, const void* handle) {
+                        [&](distributed::Communicator& comm, const distributed::Ranks& ranks) {
                           if (comm.size() == 1) return;
                           for (int flip = 0; flip < flips; ++flip) {
                             Trial trial = random_trial(random);
                             trial.rank = static_cast<int>(random() % static_cast<std::uint64_t>(comm.size()));
                             INFO(kNames.at(trial.where) << ", stage " << trial.stage << ", " << name_of(trial.precision)
                                                         << ", rank " << trial.rank << ", seed " << trial.seed);
-                            const std::string text = Run(trial, handle).found();
+                            const std::string text = Run(trial, ranks).found();
                             CHECK(text.find("step 2: ") == 0);
                             CHECK(names(text, trial.rank, comm.size()));
                             auto& [found, of] = table[{trial.where, trial.stage}];
@@ -285,11 +285,11 @@ TEST_CASE("every flip in weights, moments, resting gradients and gathered copies
 
 TEST_CASE("a flip in a rank's copy of a whole gradient is found, in another rank's share of it too") {
   tests::on_first_ranks(std::min(3, test::world_size()), "mpi",
-                        [&](distributed::Communicator& comm, const void* handle) {
+                        [&](distributed::Communicator& comm, const distributed::Ranks& ranks) {
                           if (comm.size() == 1) return;
                           int by_comparison = 0;
                           for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
-                            const auto text = Run({.where = Where::reduced_gradient, .seed = seed}, handle).found();
+                            const auto text = Run({.where = Where::reduced_gradient, .seed = seed}, ranks).found();
                             CHECK(names(text, 1, comm.size()));
                             by_comparison += text.find("is not that of the other ranks") != std::string::npos ? 1 : 0;
                           }
@@ -299,10 +299,10 @@ TEST_CASE("a flip in a rank's copy of a whole gradient is found, in another rank
 
 TEST_CASE("a flip in an addend before its reduction has no second copy: it is not found") {
   tests::on_first_ranks(std::min(2, test::world_size()), "mpi",
-                        [&](distributed::Communicator& comm, const void* handle) {
+                        [&](distributed::Communicator& comm, const distributed::Ranks& ranks) {
                           if (comm.size() == 1) return;
                           for (int stage = 0; stage <= 3; ++stage) {
-                            CHECK(Run({.where = Where::addend, .stage = stage, .seed = 5}, handle).found().empty());
+                            CHECK(Run({.where = Where::addend, .stage = stage, .seed = 5}, ranks).found().empty());
                           }
                         });
 }

@@ -9,6 +9,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/random.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/train/settings.hpp>
 #include <support/models.hpp>
 #include "src/train/trainer.hpp"

@@ -37,7 +37,7 @@ bool shows(Weights& weights, const ParameterTable& table, int unit, int round) {
   return equal;
 }
 
-std::int64_t gathers(const distributed::CountedCommunicator& comm) { return comm.counts()[1].calls; }
+std::int64_t gathers(const distributed::CountedCommunicator& comm) { return comm.counts().rows()[1].calls; }
 
 }  // namespace
 

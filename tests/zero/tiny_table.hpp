@@ -26,7 +26,7 @@ inline ParameterTable tiny_table() {
 /// All ranks of the test program.
 inline std::unique_ptr<distributed::Communicator> all_ranks(MemoryLedger& ledger) {
   const test::RankGroup group(0);
-  return distributed::make_communicator(group.size() == 1 ? "self" : "mpi", group.handle(), ledger);
+  return distributed::make_communicator(group.size() == 1 ? "self" : "mpi", group.ranks(), ledger);
 }
 
 }  // namespace kozero::tests

@@ -108,10 +108,28 @@ struct CollectiveCount {
   std::optional<double> waited = {};  ///< part of `seconds` as Communicator::waited_s() has it
 };
 
+/// What one or more counted communicators have counted since the start or the last reset.
+class CollectiveCounts {
+ public:
+  CollectiveCounts() { reset(); }
+
+  /// One row per collective.
+  [[nodiscard]] const std::array<CollectiveCount, 2>& rows() const { return rows_; }
+  CollectiveCount& row(Collective collective) { return rows_[static_cast<std::size_t>(collective)]; }
+  void reset();
+  /// From now on `waited` is nullopt: a communicator cannot tell its waits.
+  void forgo_waits();
+
+ private:
+  std::array<CollectiveCount, 2> rows_{{{"reduce_scatter"}, {"all_gather"}}};
+  bool has_waits_ = true;
+};
+
 class CountedCommunicator final : public CommunicatorDecorator {
  public:
-  /// Groups are `ranks_a_group` consecutive ranks; 0: all ranks are one group.
-  explicit CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_a_group = 0);
+  /// Groups are `ranks_a_group` consecutive ranks; 0: all ranks are one group. Adds to `counts`.
+  explicit CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_a_group = 0,
+                               std::shared_ptr<CollectiveCounts> counts = std::make_shared<CollectiveCounts>());
 
   Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override;
   Pending start_all_gather(const void* shard, void* full, const Partition& partition,
@@ -119,14 +137,12 @@ class CountedCommunicator final : public CommunicatorDecorator {
   void wait(Pending pending) override;
   void wait_until_reusable(Pending pending) override;
 
-  /// One row per collective, since the start or the last reset.
-  [[nodiscard]] const std::array<CollectiveCount, 2>& counts() const { return counts_; }
-  void reset();
+  [[nodiscard]] CollectiveCounts& counts() const { return *counts_; }
 
  private:
-  CollectiveCount& row(Collective collective) { return counts_[static_cast<std::size_t>(collective)]; }
+  CollectiveCount& row(Collective collective) { return counts_->row(collective); }
 
-  std::array<CollectiveCount, 2> counts_{{{"reduce_scatter"}, {"all_gather"}}};
+  std::shared_ptr<CollectiveCounts> counts_;
   int ranks_a_group_;
   int first_of_group_;
 };

@@ -4,11 +4,31 @@
 //   Environment environment(&argc, &argv);   ...   the destructor finalizes MPI
 // Errors of MPI become Error(communication). Without a launcher the job is this one process.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
 namespace kozero::distributed {
+
+/// The ranks of an MPI communicator, for headers without mpi.h. A copy denotes the same communicator, which its owner
+/// must keep: Environment or RanksOfColor. ranks_of() and mpi_comm() of src/distributed/group_communicator.hpp convert.
+class Ranks {
+ public:
+  Ranks() = default;
+  Ranks(std::uintptr_t handle, int rank, int size) : handle_(handle), rank_(rank), size_(size) {}
+
+  /// This process's rank in the communicator.
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+  /// The bytes of the `MPI_Comm`.
+  [[nodiscard]] std::uintptr_t handle() const { return handle_; }
+
+ private:
+  std::uintptr_t handle_ = 0;
+  int rank_ = 0;
+  int size_ = 0;
+};
 
 // Job information from the environment variables of this process.
 
@@ -64,8 +84,8 @@ class Environment {
   [[nodiscard]] bool thread_multiple() const { return thread_multiple_; }
   /// Sets how long this rank waits for other ranks, for waits without a time limit of their own.
   static void obey_timeout(double timeout_s);
-  /// All ranks of the job, as an `MPI_Comm*`: for make_communicator.
-  [[nodiscard]] const void* world() const;
+  /// All ranks of the job.
+  [[nodiscard]] Ranks world() const;
 
   /// Name and version of the MPI library, on one line: "MPICH Version: 4.0.2". May be called at any time.
   [[nodiscard]] static std::string library();
@@ -91,28 +111,29 @@ class Environment {
   int cpu_sharer_ = 0;
 };
 
-/// A new communicator of the ranks of `mpi_comm` (an `MPI_Comm*`) that pass the same color, in their order. Collective.
+/// A new communicator of the ranks of `parent` that pass the same color, in their order. Collective.
 class RanksOfColor {
  public:
   /// color < 0: this rank joins no new communicator.
-  RanksOfColor(const void* mpi_comm, int color);
+  RanksOfColor(const Ranks& parent, int color);
+  /// Frees the communicator.
   ~RanksOfColor();
   RanksOfColor(const RanksOfColor&) = delete;
   RanksOfColor& operator=(const RanksOfColor&) = delete;
 
   /// Whether this rank is in the new communicator.
-  [[nodiscard]] bool contain_me() const { return comm_ != nullptr; }
-  /// The new communicator as an `MPI_Comm*`; nullptr if this rank is not in it.
-  [[nodiscard]] const void* handle() const { return comm_.get(); }
+  [[nodiscard]] bool contain_me() const { return ranks_.size() > 0; }
+  /// Of size 0 if this rank is not in the new communicator.
+  [[nodiscard]] const Ranks& ranks() const { return ranks_; }
 
  private:
-  std::shared_ptr<void> comm_;
+  Ranks ranks_;
 };
 
-/// A new communicator of the first `ranks` ranks of `mpi_comm`.
+/// A new communicator of the first `count` ranks of `parent`.
 class FirstRanks final : public RanksOfColor {
  public:
-  FirstRanks(const void* mpi_comm, int ranks);
+  FirstRanks(const Ranks& parent, int count);
 };
 
 }  // namespace kozero::distributed

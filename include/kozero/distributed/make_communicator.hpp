@@ -5,7 +5,6 @@
 //   auto: self for one rank, nccl where each rank has a GPU of its own, shm where all ranks share a node, else mpi
 // In a build whose device memory the host cannot read, mpi and shm are wrapped in a staged communicator.
 #pragma once
-#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/distributed/communicator_decorators.hpp>
 #include <kozero/distributed/distributed_array.hpp>
+#include <kozero/distributed/environment.hpp>
 
 namespace kozero::distributed {
 
@@ -49,8 +49,8 @@ class PlannedCommunicator final : public Communicator {
 // Not a back end for training: MPI does not add in rank order. Shards must be equal, and no larger than MPI can count
 // in int; otherwise the collective throws Error(internal). Pointers are host memory.
 
-/// Collective over `mpi_comm`, an `MPI_Comm*`.
-std::unique_ptr<Communicator> make_mpi_collectives(const void* mpi_comm);
+/// Collective over `ranks`.
+std::unique_ptr<Communicator> make_mpi_collectives(const Ranks& ranks);
 
 // The names of comm.backend, and the communicator of each.
 //   auto: self for one rank, nccl where each rank has a GPU of its own, shm where all ranks share a node, else mpi
@@ -63,25 +63,27 @@ const std::vector<std::string>& backend_names();
 void check_backend_name(const std::string& backend);
 
 /// `backend`, with auto replaced by the back end that these ranks can use. Rank 0 prints one line that says why auto
-/// passed over a faster back end. Collective over `mpi_comm`, an `MPI_Comm*`.
-std::string backend_of(const std::string& backend, const void* mpi_comm, const CommunicatorOptions& options = {});
+/// passed over a faster back end. Collective over `ranks`.
+std::string backend_of(const std::string& backend, const Ranks& ranks, const CommunicatorOptions& options = {});
 
 /// Ranks per node, where these ranks are on several nodes with equally many ranks, numbered node by node; otherwise 0.
-/// Only on such nodes can `mpi` pass sums from node to node. Collective over `mpi_comm`, an `MPI_Comm*`.
-int ranks_a_node(const void* mpi_comm, const CommunicatorOptions& options);
+/// Only on such nodes can `mpi` pass sums from node to node. Collective over `ranks`.
+int ranks_per_node(const Ranks& ranks, const CommunicatorOptions& options);
 
 /// The back end that planning assumes for `auto`: each rank has its own GPU, or all ranks share a node.
 std::string assumed_backend(int size, bool on_gpus = !kHostIsDevice);
 
-/// A communicator over `mpi_comm` (an `MPI_Comm*`, such as Environment::world()). Collective. Buffers are booked under
+/// A communicator over `ranks`, such as Environment::world(). Collective. Buffers are booked under
 /// Memory::communication. Throws Error(deck, seen by all ranks) where the back end cannot serve these ranks; `auto`
 /// prints one line instead and takes another back end.
-std::unique_ptr<Communicator> make_communicator(const std::string& backend, const void* mpi_comm, MemoryLedger& ledger,
+std::unique_ptr<Communicator> make_communicator(const std::string& backend, const Ranks& ranks, MemoryLedger& ledger,
                                                 const CommunicatorOptions& options = {});
 
-/// `comm` itself, or on a device build `comm` in a `staged` decorator, whose buffer is booked.
-std::unique_ptr<Communicator> for_device(std::unique_ptr<Communicator> comm, MemoryLedger& ledger,
-                                         const CommunicatorOptions& options = {});
+/// `comm` with the decorators that every communicator of `ranks` has: `checked` if the options say so, and `staged`,
+/// whose buffer is booked, if `comm` does not read device memory.
+std::unique_ptr<Communicator> decorated(std::unique_ptr<Communicator> comm, bool reads_device_memory,
+                                        const Ranks& ranks, MemoryLedger& ledger,
+                                        const CommunicatorOptions& options = {});
 
 /// Rank `rank` of `size` without peers. Books what make_communicator books (for auto, that of the assumed back end);
 /// every collective throws.
@@ -90,18 +92,17 @@ std::unique_ptr<Communicator> make_planned_communicator(const std::string& backe
 
 /// The communicators of a mesh: of all ranks and, where there are several groups, of this rank's group and replicas.
 struct MeshCommunicators {
-  std::unique_ptr<CountedCommunicator> all;
-  std::unique_ptr<CountedCommunicator> group;     ///< nullptr where all ranks are one group
-  std::unique_ptr<CountedCommunicator> replicas;  ///< likewise
+  std::unique_ptr<Communicator> all;
+  std::unique_ptr<Communicator> group;     ///< nullptr where all ranks are one group
+  std::unique_ptr<Communicator> replicas;  ///< likewise
+  /// What the three count, in one sum.
+  std::shared_ptr<CollectiveCounts> counts = std::make_shared<CollectiveCounts>();
 
   [[nodiscard]] Mesh mesh() const { return group == nullptr ? Mesh(*all) : Mesh(*all, *group, *replicas); }
-  /// The sums over all communicators of the mesh, by collective.
-  [[nodiscard]] std::array<CollectiveCount, 2> counts() const;
-  void reset();
 };
 
 /// A mesh of groups of `ranks_a_group` ranks; 0: all ranks are one group. Otherwise as make_communicator.
-MeshCommunicators make_mesh(const std::string& backend, const void* mpi_comm, int ranks_a_group, MemoryLedger& ledger,
+MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int ranks_a_group, MemoryLedger& ledger,
                             const CommunicatorOptions& options = {});
 
 /// The mesh of rank 0 without peers, as make_planned_communicator.

@@ -52,10 +52,10 @@ class Session {
   [[nodiscard]] distributed::CommunicatorOptions options() const;
   /// Of each node; 0 where they have different numbers. Collective. Throws Error(deck, seen by all ranks) where
   /// zero.shard_group = "node" needs equal ones.
-  [[nodiscard]] int ranks_a_node() const;
+  [[nodiscard]] int ranks_per_node() const;
 
   const distributed::Environment& environment_;
-  const void* ranks_;  // as Environment::world() names them
+  distributed::Ranks ranks_;
   io::Deck deck_;
   std::optional<train::Runtime> runtime_;
   std::unique_ptr<distributed::Communicator> control_;

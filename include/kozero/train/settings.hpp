@@ -39,8 +39,8 @@ distributed::CommunicatorOptions communicator_options(const io::Deck& deck);
 /// Whether the run uses GPUs: this is a GPU build, or the plan is for GPUs.
 bool runs_on_gpus(const io::Deck& deck);
 
-/// Ranks per node: Deck::ranks_a_node, or 8 where that is unknown.
-int assumed_ranks_a_node(const io::Deck& deck);
+/// Ranks per node: Deck::ranks_per_node, or 8 where that is unknown.
+int assumed_ranks_per_node(const io::Deck& deck);
 
 /// Ranks per group by zero.shard_group, at most `num_ranks`. Throws Error(deck) unless `num_ranks` is a multiple of the
 /// result.

@@ -13,7 +13,7 @@ namespace {
 
 class MpiCollectives final : public GroupCommunicator {
  public:
-  explicit MpiCollectives(MPI_Comm parent) : GroupCommunicator(parent, {.label = "MPI's own"}) {}
+  explicit MpiCollectives(const Ranks& ranks) : GroupCommunicator(ranks, {.label = "MPI's own"}) {}
 
   [[nodiscard]] std::string name() const override { return "MPI's own"; }
 
@@ -53,8 +53,8 @@ class MpiCollectives final : public GroupCommunicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_collectives(const void* mpi_comm) {
-  return std::make_unique<MpiCollectives>(*static_cast<const MPI_Comm*>(mpi_comm));
+std::unique_ptr<Communicator> make_mpi_collectives(const Ranks& ranks) {
+  return std::make_unique<MpiCollectives>(ranks);
 }
 
 }  // namespace kozero::distributed

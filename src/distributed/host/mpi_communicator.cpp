@@ -23,8 +23,8 @@ std::int64_t buffer_extent(int size, const CommunicatorOptions& options) {
 
 class MpiCommunicator final : public GroupCommunicator {
  public:
-  MpiCommunicator(MPI_Comm parent, const CommunicatorOptions& options)
-      : GroupCommunicator(parent, {.label = "mpi", .timeout_s = options.timeout_s}),
+  MpiCommunicator(const Ranks& ranks, const CommunicatorOptions& options)
+      : GroupCommunicator(ranks, {.label = "mpi", .timeout_s = options.timeout_s}),
         chunk_(chunk_of(size(), options)),
         message_bytes_(options.message_bytes),
         pending_{PendingMessages(2 * size()), PendingMessages(2 * size())},
@@ -119,12 +119,11 @@ void book_mpi_buffers(int size, MemoryLedger& ledger, const CommunicatorOptions&
   ledger.book(Memory::communication, "mpi receive buffers", 2 * bytes);
 }
 
-std::unique_ptr<Communicator> make_mpi_communicator(const void* mpi_comm, MemoryLedger& ledger,
+std::unique_ptr<Communicator> make_mpi_communicator(const Ranks& ranks, MemoryLedger& ledger,
                                                     const CommunicatorOptions& options) {
-  auto comm = std::make_unique<MpiCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), options);
+  auto comm = std::make_unique<MpiCommunicator>(ranks, options);
   book_mpi_buffers(comm->size(), ledger, options);
-  if (!options.checks_calls) return comm;
-  return checked(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm), {.timeout_s = options.timeout_s});
+  return comm;
 }
 
 }  // namespace kozero::distributed

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <kozero/core/views.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include "src/distributed/host/shared_arrays.hpp"
 
 namespace kozero::distributed {

@@ -9,6 +9,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include "src/distributed/back_ends.hpp"
 #include "src/distributed/chunks.hpp"
 #include "src/distributed/group_communicator.hpp"
@@ -69,8 +70,8 @@ struct Operation {
 
 class ShmCommunicator final : public GroupCommunicator {
  public:
-  ShmCommunicator(MPI_Comm parent, const CommunicatorOptions& options)
-      : GroupCommunicator(parent, {.label = "shm", .timeout_s = options.timeout_s}),
+  ShmCommunicator(const Ranks& ranks, const CommunicatorOptions& options)
+      : GroupCommunicator(ranks, {.label = "shm", .timeout_s = options.timeout_s}),
         options_(options),
         buffer_bytes_(buffer_bytes(size(), options)),
         chunk_(chunk_of(size(), options)),
@@ -280,16 +281,14 @@ class ShmCommunicator final : public GroupCommunicator {
 
 }  // namespace
 
-std::string shm_unavailable_reason(const void* mpi_comm, const CommunicatorOptions& options) {
-  const MPI_Comm comm = *static_cast<const MPI_Comm*>(mpi_comm);
-  int size = 0;
-  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
-  if (node_layout(mpi_comm, options.ranks_per_node).ranks_per_node != size) {
+std::string shm_unavailable_reason(const Ranks& ranks, const CommunicatorOptions& options) {
+  const int size = ranks.size();
+  if (node_layout(ranks, options.ranks_per_node).ranks_per_node != size) {
     return "the " + std::to_string(size) + " ranks do not share one node";
   }
   const BlockingCall call("MPI_Bcast");
   std::int64_t free_bytes = options.shm_free_bytes();
-  check_mpi(MPI_Bcast(&free_bytes, 1, MPI_INT64_T, 0, comm), "MPI_Bcast");
+  check_mpi(MPI_Bcast(&free_bytes, 1, MPI_INT64_T, 0, mpi_comm(ranks)), "MPI_Bcast");
   const std::int64_t needed = options.communicators * size * window_bytes(size, options);
   if (free_bytes >= needed) return {};
   return "shared memory needs " + in_mib(needed) + " and /dev/shm has " + in_mib(free_bytes) + " left";
@@ -299,12 +298,11 @@ void book_shm_window(int size, MemoryLedger& ledger, const CommunicatorOptions& 
   ledger.book(Memory::communication, "shm window", window_bytes(size, options));
 }
 
-std::unique_ptr<Communicator> make_shm_communicator(const void* mpi_comm, MemoryLedger& ledger,
+std::unique_ptr<Communicator> make_shm_communicator(const Ranks& ranks, MemoryLedger& ledger,
                                                     const CommunicatorOptions& options) {
-  auto comm = std::make_unique<ShmCommunicator>(*static_cast<const MPI_Comm*>(mpi_comm), options);
+  auto comm = std::make_unique<ShmCommunicator>(ranks, options);
   book_shm_window(comm->size(), ledger, options);
-  if (!options.checks_calls) return comm;
-  return checked(std::move(comm), *static_cast<const MPI_Comm*>(mpi_comm), {.timeout_s = options.timeout_s});
+  return comm;
 }
 
 }  // namespace kozero::distributed

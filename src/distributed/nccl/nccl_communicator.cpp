@@ -11,6 +11,7 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include "src/distributed/back_ends.hpp"
 #include "src/distributed/chunks.hpp"
@@ -55,9 +56,9 @@ std::string shared_gpu(const std::vector<RankDevice>& devices) {
   return "";
 }
 
-std::string nccl_unavailable_reason(const void* mpi_comm) {
+std::string nccl_unavailable_reason(const Ranks& ranks) {
   constexpr double kPatience = 600.0;
-  const auto control = make_control_communicator(mpi_comm, kPatience);
+  const auto control = make_control_communicator(ranks, kPatience);
   nccl::Library library;
   const auto unavailable_reasons = gather_text(*control, unavailable_reason_here(library));
   for (std::size_t rank = 0; rank < unavailable_reasons.size(); ++rank) {
@@ -122,9 +123,9 @@ class PinnedAlgorithm {
 class NcclCommunicator final : public GroupCommunicator {
  public:
   /// `received`: where comm.exact receives addends; of extent 0 without.
-  NcclCommunicator(MPI_Comm parent, const nccl::Library& library, const CommunicatorOptions& options,
+  NcclCommunicator(const Ranks& ranks, const nccl::Library& library, const CommunicatorOptions& options,
                    const Vector<float>& received)
-      : GroupCommunicator(parent, {.label = "nccl", .timeout_s = options.timeout_s}),
+      : GroupCommunicator(ranks, {.label = "nccl", .timeout_s = options.timeout_s}),
         nccl_(library.calls),
         deterministic_(options.deterministic),
         received_(received),
@@ -332,8 +333,7 @@ class NcclCommunicator final : public GroupCommunicator {
 /// memory, for the first of a kind.
 void make_first_calls(Communicator& comm) {
   const std::int64_t equal = kAlignment * comm.size();
-  const Kokkos::View<float*, DeviceMemory> full("kozero::distributed::nccl::full",
-                                                static_cast<std::size_t>(equal));
+  const Kokkos::View<float*, DeviceMemory> full("kozero::distributed::nccl::full", static_cast<std::size_t>(equal));
   const Kokkos::View<float*, DeviceMemory> shard("kozero::distributed::nccl::shard",
                                                  static_cast<std::size_t>(kAlignment));
   for (const std::int64_t extent : {equal, equal - 1}) {
@@ -353,19 +353,15 @@ Vector<float> received_addends(int size, MemoryLedger& ledger, const Communicato
   return ledger.take<float>(Memory::communication, "addends received by comm.exact", std::max(size - 1, 1) * chunk);
 }
 
-std::unique_ptr<Communicator> make_nccl_communicator(const void* mpi_comm, MemoryLedger& ledger,
+std::unique_ptr<Communicator> make_nccl_communicator(const Ranks& ranks, MemoryLedger& ledger,
                                                      const CommunicatorOptions& options) {
-  const auto& parent = *static_cast<const MPI_Comm*>(mpi_comm);
-  int size = 0;
-  check_mpi(MPI_Comm_size(parent, &size), "MPI_Comm_size");
-  const Vector<float> received = received_addends(size, ledger, options);
+  const Vector<float> received = received_addends(ranks.size(), ledger, options);
   const std::int64_t before = options.free_device_bytes();
-  auto comm = std::make_unique<NcclCommunicator>(parent, nccl::open_library(), options, received);
+  auto comm = std::make_unique<NcclCommunicator>(ranks, nccl::open_library(), options, received);
   make_first_calls(*comm);
   const std::int64_t taken = before - options.free_device_bytes();
   ledger.book(Memory::communication, "NCCL's channels, measured", std::max(taken, std::int64_t{0}));
-  if (!options.checks_calls) return comm;
-  return checked(std::move(comm), parent, {.timeout_s = options.timeout_s});
+  return comm;
 }
 
 }  // namespace kozero::distributed

@@ -30,10 +30,9 @@ int first_rank_on_node(MPI_Comm comm, int simulated) {
 
 }  // namespace
 
-NodeLayout node_layout(const void* mpi_comm, int simulated) {
-  const MPI_Comm comm = *static_cast<const MPI_Comm*>(mpi_comm);
-  int size = 0;
-  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+NodeLayout node_layout(const Ranks& ranks, int simulated) {
+  const MPI_Comm comm = mpi_comm(ranks);
+  const int size = ranks.size();
   const int mine = first_rank_on_node(comm, simulated);
   std::vector<int> first(static_cast<std::size_t>(size));
   const BlockingCall call("MPI_Allgather");

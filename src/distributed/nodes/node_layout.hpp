@@ -25,9 +25,9 @@ struct NodeLayout {
   [[nodiscard]] int rank(int node, int local) const { return node * ranks_per_node + local; }
 };
 
-/// The layout of `mpi_comm` (an `MPI_Comm*`), equal on all ranks. Collective. If `simulated` is not 0, each node is
-/// that many consecutive ranks.
-NodeLayout node_layout(const void* mpi_comm, int simulated);
+/// The layout of `ranks`, equal on all ranks. Collective. If `simulated` is not 0, each node is that many consecutive
+/// ranks.
+NodeLayout node_layout(const Ranks& ranks, int simulated);
 
 inline constexpr double kMessageSeconds = 2e-6;
 inline constexpr double kLinkBytesPerSecond = 12.5e9;

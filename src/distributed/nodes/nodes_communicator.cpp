@@ -6,6 +6,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/environment.hpp>
 #include <kozero/distributed/make_communicator.hpp>
 #include "src/distributed/back_ends.hpp"
@@ -20,9 +21,9 @@ namespace {
 
 constexpr std::uint64_t kDone = ~std::uint64_t{0};  // ticket of a collective that completed in its start
 
-std::unique_ptr<Communicator> control_of_node(MPI_Comm parent, const NodeLayout& layout, int rank, double timeout_s) {
-  const RanksOfColor ranks(&parent, layout.node(rank));
-  return make_control_communicator(ranks.handle(), timeout_s, {.checks_calls = false});
+std::unique_ptr<Communicator> control_of_node(const Ranks& all, const NodeLayout& layout, double timeout_s) {
+  const RanksOfColor node(all, layout.node(all.rank()));
+  return make_control_communicator(node.ranks(), timeout_s, {.checks_calls = false});
 }
 
 std::int64_t chain_chunk(const CommunicatorOptions& options) { return options.chunk_bytes / ChainReductions::kWindow; }
@@ -42,9 +43,9 @@ struct Gather {
 
 class NodesCommunicator final : public GroupCommunicator {
  public:
-  NodesCommunicator(MPI_Comm parent, const NodeLayout& layout, std::unique_ptr<Communicator> pairwise,
+  NodesCommunicator(const Ranks& ranks, const NodeLayout& layout, std::unique_ptr<Communicator> pairwise,
                     std::unique_ptr<NodeBoard> board, const CommunicatorOptions& options)
-      : GroupCommunicator(parent, {.label = "mpi", .timeout_s = options.timeout_s}),
+      : GroupCommunicator(ranks, {.label = "mpi", .timeout_s = options.timeout_s}),
         options_(options),
         layout_(layout),
         pairwise_(std::move(pairwise)),
@@ -222,8 +223,8 @@ class NodesCommunicator final : public GroupCommunicator {
 
 }  // namespace
 
-int ranks_a_node(const void* mpi_comm, const CommunicatorOptions& options) {
-  const NodeLayout layout = node_layout(mpi_comm, options.ranks_per_node);
+int ranks_per_node(const Ranks& ranks, const CommunicatorOptions& options) {
+  const NodeLayout layout = node_layout(ranks, options.ranks_per_node);
   return layout.num_nodes > 1 ? layout.ranks_per_node : 0;
 }
 
@@ -232,19 +233,18 @@ void book_node_buffers(MemoryLedger& ledger, const CommunicatorOptions& options)
               ChainReductions::buffer_bytes(chain_chunk(options)) + NodeBoard::bytes(options.under_way));
 }
 
-std::unique_ptr<Communicator> over_nodes(std::unique_ptr<Communicator> pairwise, const void* mpi_comm,
+std::unique_ptr<Communicator> over_nodes(std::unique_ptr<Communicator> pairwise, const Ranks& ranks,
                                          MemoryLedger& ledger, const CommunicatorOptions& options) {
-  const NodeLayout layout = node_layout(mpi_comm, options.ranks_per_node);
+  const NodeLayout layout = node_layout(ranks, options.ranks_per_node);
   if (layout.num_nodes == 0 && pairwise->rank() == 0) {
     options.notice(
         "comm.backend = mpi exchanges pairwise between all ranks, which is slower on several nodes: start equally many "
         "ranks on each node, numbered node by node");
   }
   if (layout.num_nodes <= 1) return pairwise;
-  const auto& parent = *static_cast<const MPI_Comm*>(mpi_comm);
-  const auto control = make_control_communicator(mpi_comm, options.timeout_s, {.checks_calls = false});
-  auto board = std::make_unique<NodeBoard>(control_of_node(parent, layout, pairwise->rank(), options.timeout_s),
-                                           options.shm_folder, options.under_way);
+  const auto control = make_control_communicator(ranks, options.timeout_s, {.checks_calls = false});
+  auto board = std::make_unique<NodeBoard>(control_of_node(ranks, layout, options.timeout_s), options.shm_folder,
+                                           options.under_way);
   const auto have_room = from_all_ranks(*control, char{board->has_room()});
   if (std::ranges::find(have_room, char{0}) != have_room.end()) {
     if (pairwise->rank() == 0) {
@@ -254,10 +254,9 @@ std::unique_ptr<Communicator> over_nodes(std::unique_ptr<Communicator> pairwise,
     }
     return pairwise;
   }
-  auto comm = std::make_unique<NodesCommunicator>(parent, layout, std::move(pairwise), std::move(board), options);
+  auto comm = std::make_unique<NodesCommunicator>(ranks, layout, std::move(pairwise), std::move(board), options);
   book_node_buffers(ledger, options);
-  if (!options.checks_calls) return comm;
-  return checked(std::move(comm), parent, {.timeout_s = options.timeout_s});
+  return comm;
 }
 
 }  // namespace kozero::distributed
