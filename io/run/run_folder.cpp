@@ -16,6 +16,7 @@
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
+#include "io/run/metrics.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_status.hpp"
 
@@ -229,7 +230,7 @@ void require_no_dangling_link(const std::string& folder) {
 }
 
 void require_regular_files(const std::string& folder) {
-  for (const char* name : {kLogFile, kDeckFile, kLockFile, kStatusFile, kRanksFile, "metrics.jsonl", "weights.h5",
+  for (const char* name : {kLogFile, kDeckFile, kLockFile, kStatusFile, kRanksFile, kMetricsFile, "weights.h5",
                            "tokenizer.json", "tokenizer.model", "tuning.toml"}) {
     const std::string path = folder + "/" + name;
     struct stat status {};

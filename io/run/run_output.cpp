@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// run_output.cpp: log lines, progress lines and the lines of metrics.jsonl.
+// run_output.cpp: log lines and progress lines.
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -8,9 +8,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
@@ -152,97 +149,6 @@ void Progress::update(const ProgressStep& now) {
     shown_ = clock;
   }
   if (wanted) sums_ = {};
-}
-
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-/// nlohmann-json prints the shortest digits that round-trip, and null for what is not finite.
-Json number_or_null(const std::optional<double>& number) { return number ? Json(*number) : Json(nullptr); }
-
-template <class Map>
-Json object_of(const Map& map) {
-  Json object = Json::object();
-  for (const auto& [key, value] : map) object[key] = value;
-  return object;
-}
-
-/// What a metrics file holds when a run goes on with it.
-struct OldMetrics {
-  std::string kept;  ///< the lines up to a step
-  std::int64_t lines = 0;
-  std::int64_t foreign = 0;  ///< lines that no run wrote; a last one that was cut off is not among them
-};
-
-/// Whether a run that was killed may have left the text as the last line.
-bool is_cut_off(std::string_view line) {
-  constexpr std::string_view kBegin = R"({"step":)";
-  return line.starts_with(kBegin.substr(0, line.size()));
-}
-
-OldMetrics metrics_in(const std::string& path, std::int64_t step) {
-  OldMetrics old;
-  std::istringstream file(read_whole_file(path, std::numeric_limits<std::int64_t>::max()));
-  for (std::string line; std::getline(file, line);) {
-    ++old.lines;
-    const Json json = Json::parse(line, nullptr, false);
-    const auto found = json.is_object() ? json.find("step") : json.end();
-    if (found != json.end() && found->is_number_integer()) {
-      if (found->get<std::int64_t>() <= step) old.kept += line + '\n';
-    } else if (!file.eof() || !is_cut_off(line)) {
-      ++old.foreign;
-    }
-  }
-  return old;
-}
-
-}  // namespace
-
-std::string to_json_line(const StepMetrics& metrics) {
-  Json line = Json::object();
-  line["step"] = metrics.step;
-  line["tokens"] = metrics.tokens;
-  line["loss"] = metrics.loss;
-  line["val_loss"] = number_or_null(metrics.val_loss);
-  line["grad_norm"] = metrics.grad_norm;
-  line["lr"] = metrics.lr;
-  line["step_s"] = metrics.step_s;
-  line["tokens_per_s"] = metrics.tokens_per_s;
-  line["mfu"] = number_or_null(metrics.mfu);
-  line["seconds"] = object_of(metrics.seconds);
-  line["bytes_sent"] = object_of(metrics.bytes_sent);
-  line["memory"] = object_of(metrics.memory);
-  line["loss_scale"] = number_or_null(metrics.loss_scale);
-  line["skipped"] = metrics.skipped;
-  line["skips_in_a_row"] = metrics.skips_in_a_row;
-  line["time"] = metrics.time;
-  line["epoch"] = metrics.epoch;
-  line["bytes_across_groups"] = metrics.bytes_across_groups;
-  return line.dump();
-}
-
-MetricsFile::MetricsFile(const std::string& path) : file_(path, LineFile::Open::create) {}
-
-MetricsFile::MetricsFile(const std::string& path, std::int64_t step) {
-  const bool was_there = is_there(path);
-  const OldMetrics old = was_there ? metrics_in(path, step) : OldMetrics();
-  if (old.foreign > 0) {
-    note_ = fmt::format("{}: {} of its {} lines are not metrics: it is kept as {}, and the other lines go on here",
-                        path, old.foreign, old.lines, set_aside(path));
-  } else if (was_there && old.lines == 0 && step > 0) {
-    note_ = fmt::format("{} was empty: the metrics of steps 1 to {} are missing", path, step);
-  }
-  write_whole_file(path, old.kept);
-  file_ = LineFile(path, LineFile::Open::append);
-}
-
-void MetricsFile::write(const StepMetrics& metrics) {
-  try {
-    file_.append(to_json_line(metrics));
-  } catch (const Error& problem) {
-    throw Error(problem.failure(), std::string(problem.what()) + " (step " + std::to_string(metrics.step) + ")");
-  }
 }
 
 }  // namespace kozero::io

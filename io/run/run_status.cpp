@@ -12,10 +12,10 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
+#include "io/run/metrics.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_status.hpp"
 
@@ -29,7 +29,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kMostBytes = 64 << 20;  // of ranks.json on very many ranks
 constexpr const char* kNotePrefix = "failure_rank_";
-constexpr const char* kMetricsFile = "metrics.jsonl";
 
 /// "" where the file is absent or cannot be read.
 std::string text_in(const std::string& path) {
@@ -87,25 +86,6 @@ void remove_unfinished(const std::string& folder) {
     if (is_ours && process + 1 < name.size() && name[process] == '.') left.push_back(entry->path());
   }
   for (const auto& path : left) fs::remove(path, problem);
-}
-
-/// The step of the last whole line of metrics.jsonl, which says more than a status that was written at the start.
-std::int64_t last_step_in(const std::string& folder, std::int64_t otherwise) {
-  constexpr std::int64_t kTail = 64 << 10;
-  std::string tail(static_cast<std::size_t>(kTail), '\0');
-  try {
-    const FileDescriptor file(folder + "/" + kMetricsFile, FileDescriptor::Use::read);  // no FIFO, which may hang
-    const auto size = file.read_up_to(tail, std::max<std::int64_t>(0, file.size() - kTail));
-    tail.resize(static_cast<std::size_t>(size));
-  } catch (const Error&) {
-    return otherwise;
-  }
-  std::int64_t step = otherwise;
-  std::istringstream lines(tail);
-  for (std::string line; std::getline(lines, line);) {
-    step = value_in(Json::parse(line, nullptr, false), "step", step);
-  }
-  return step;
 }
 
 /// Between the main thread and one that reports a signal meanwhile.
@@ -274,7 +254,7 @@ RunStatus status_of_run(const std::string& folder) {
   const Json status = read_json(folder + "/" + kStatusFile);
   return {value_in(status, "state", std::string()),
           why_in(status),
-          last_step_in(folder, value_in(status, "step", std::int64_t{0})),
+          newest_metrics_step(folder + "/" + kMetricsFile).value_or(value_in(status, "step", std::int64_t{0})),
           {}};
 }
 
@@ -286,7 +266,8 @@ std::vector<std::string> notes_on_run_before(const std::string& folder) {
   const Json status = read_json(folder + "/" + kStatusFile);
   const auto state = value_in(status, "state", std::string());
   if (state != "running" && state != "failed") return {};
-  const std::int64_t step = last_step_in(folder, value_in(status, "step", std::int64_t{0}));
+  const std::int64_t step =
+      newest_metrics_step(folder + "/" + kMetricsFile).value_or(value_in(status, "step", std::int64_t{0}));
   const std::string begin = "the run before ended at step " + std::to_string(step) + ": ";
   std::vector<std::string> lines;
   for (const auto& path : failure_notes_in(folder)) {

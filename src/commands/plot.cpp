@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <vector>
 
@@ -22,7 +21,7 @@
 #include "io/posix/file.hpp"
 #include "io/posix/piped_program.hpp"
 #include "io/posix/readable.hpp"
-#include "io/run/metrics_row.hpp"
+#include "io/run/metrics.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_output.hpp"
 
@@ -110,20 +109,14 @@ std::string quoted(const std::string& text) {
 
 /// The curves of a metrics.jsonl; "" in `problem`, or why there are none.
 DrawnRun read_run(const std::string& name, const std::string& metrics, std::string& problem) {
-  std::ifstream file(metrics);
-  if (!file) throw Error(Failure::input, metrics + ": cannot be read");
   std::array<Curve, kKeys.size()> curves;
-  std::array<double, kKeys.size()> values{};
   std::int64_t steps = 0;
-  for (std::string line; std::getline(file, line);) {
-    const auto step = io::read_metrics_row(line, kKeys, values);
-    if (!step) continue;
+  io::read_metrics(metrics, kKeys, [&](std::int64_t step, std::span<const double> values) {
     ++steps;
     for (std::size_t i = 0; i < kKeys.size(); ++i) {
-      if (std::isfinite(values[i])) curves[i].add({*step, values[i]});
+      if (std::isfinite(values[i])) curves[i].add({step, values[i]});
     }
-  }
-  if (file.bad()) throw Error(Failure::input, metrics + ": cannot be read to its end");
+  });
   if (steps == 0) problem = metrics + ": it has no step yet";
   DrawnRun run{name, {}};
   for (std::size_t i = 0; i < kKeys.size(); ++i) run.curves[i] = curves[i].points();
@@ -139,7 +132,7 @@ std::vector<DrawnRun> read_runs(const std::vector<std::string>& paths) {
   for (const auto& given : paths) {
     const std::string path = io::without_trailing_slash(given);
     const io::PathKind kind = io::path_kind(path);
-    const std::string metrics = kind == io::PathKind::folder ? path + "/metrics.jsonl" : path;
+    const std::string metrics = kind == io::PathKind::folder ? path + "/" + io::kMetricsFile : path;
     std::string problem;
     if (io::path_kind(metrics) == io::PathKind::file) {
       DrawnRun run = read_run(path, metrics, problem);

@@ -20,6 +20,7 @@
 #include <kozero/run/provenance.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/train.hpp>
+#include "io/run/metrics.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_output.hpp"
 #include "io/run/run_status.hpp"

@@ -9,6 +9,7 @@
 #include <kozero/core/timing.hpp>
 #include <kozero/run/train.hpp>
 #include <kozero/train/evaluation.hpp>
+#include "io/run/metrics.hpp"
 #include "io/run/run_output.hpp"
 #include "src/run/run_start.hpp"
 

@@ -14,6 +14,7 @@
 #include <kozero/train/evaluation.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/posix/file.hpp"
+#include "io/run/metrics.hpp"
 #include "io/run/run_folder.hpp"
 #include "src/run/run_start.hpp"
 #include "src/run/saving.hpp"
@@ -22,7 +23,6 @@ namespace kozero::run {
 namespace {
 
 constexpr const char* kTuningFile = "tuning.toml";  // what run.tuning named, beside the deck
-constexpr const char* kMetricsFile = "metrics.jsonl";
 
 }  // namespace
 
@@ -104,7 +104,7 @@ std::string RunStart::note_on_other_run() const {
 
 std::string RunStart::set_aside_run_before() const {
   std::string kept;
-  for (const char* file : {io::kLogFile, kMetricsFile, train::kDeckFile}) {
+  for (const char* file : {io::kLogFile, io::kMetricsFile, train::kDeckFile}) {
     std::error_code absent;
     if (std::filesystem::file_size(path_of(file), absent) == 0 || absent) continue;
     const std::filesystem::path aside = io::set_aside(path_of(file));
@@ -198,8 +198,8 @@ std::optional<io::MetricsFile> RunStart::open_metrics() {
   return distributed::agreed(control_, [&]() -> std::optional<io::MetricsFile> {
     if (control_.rank() != 0) return std::nullopt;
     run_.lock()->require();
-    if (resume_.folder.empty()) return io::MetricsFile(path_of(kMetricsFile));
-    io::MetricsFile metrics(path_of(kMetricsFile), resume_.record.step);
+    if (resume_.folder.empty()) return io::MetricsFile(path_of(io::kMetricsFile));
+    io::MetricsFile metrics(path_of(io::kMetricsFile), resume_.record.step);
     if (!metrics.note().empty()) log_.say("warning      " + metrics.note());
     return metrics;
   });

@@ -20,6 +20,7 @@
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/run_files.hpp>
 #include <kozero/train/settings.hpp>
+#include "io/run/metrics.hpp"
 #include "io/run/run_output.hpp"
 #include "src/run/run_control.hpp"
 

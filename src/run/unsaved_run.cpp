@@ -9,7 +9,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
-#include <sstream>
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/disk_memory.hpp>
@@ -24,7 +23,7 @@
 #include <kozero/train/run_files.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/posix/file.hpp"
-#include "io/run/metrics_row.hpp"
+#include "io/run/metrics.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_status.hpp"
 #include "kernels/launch/reduce.hpp"
@@ -91,18 +90,13 @@ struct Logged {
   std::optional<double> grad_norm;
 };
 
-constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
-
 /// [[step, loss, gradient norm], ...], null where a number was not finite; broken lines are left out.
 nlohmann::json rows_of(const std::string& path) {
   constexpr std::array<std::string_view, 2> kKeys = {"loss", "grad_norm"};
-  std::array<double, kKeys.size()> values{};
   nlohmann::json rows = nlohmann::json::array();
-  std::istringstream lines(io::read_whole_file(path, kMostBytes));
-  for (std::string line; std::getline(lines, line);) {
-    // nlohmann-json writes NaN as null.
-    if (const auto step = io::read_metrics_row(line, kKeys, values)) rows.push_back({*step, values[0], values[1]});
-  }
+  io::read_metrics(path, kKeys, [&](std::int64_t step, std::span<const double> values) {
+    rows.push_back({step, values[0], values[1]});  // nlohmann-json writes NaN as null
+  });
   return rows;
 }
 
@@ -222,7 +216,7 @@ class Replay {
         comm_(session.control()),
         run_(std::move(run)),
         step_(step),
-        logged_(logged_steps(run_ + "/metrics.jsonl", comm_)),
+        logged_(logged_steps(run_ + "/" + io::kMetricsFile, comm_)),
         data_(open_data_of(session.deck(), comm_)) {
     if (logged_.contains(step_)) return;
     const std::string range =

@@ -19,7 +19,7 @@
 #include "io/posix/piped_program.hpp"
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
-#include "io/run/metrics_row.hpp"
+#include "io/run/metrics.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_output.hpp"
 #include "io/run/run_status.hpp"
