@@ -64,32 +64,30 @@ void sum_block(const float* const* sources, std::int64_t num_sources, std::int64
 }  // namespace
 
 void sum_in_order(const float* const* sources, std::int64_t num_sources, std::int64_t extent, float* out) {
-  for_each_block("kozero::distributed::sum_in_order", extent, kSumBlock,
-                 [=](std::int64_t first, std::int64_t count) {
-                   const std::int64_t end = first + count;
-                   switch (num_sources) {
-                     case 1:
-                       return sources[0] == out ? void() : stream_copy(out + first, sources[0] + first, count * 4);
-                     case 2:
-                       return sum_block(sources, first, end, out, std::make_integer_sequence<int, 1>());
-                     case 3:
-                       return sum_block(sources, first, end, out, std::make_integer_sequence<int, 2>());
-                     case 4:
-                       return sum_block(sources, first, end, out, std::make_integer_sequence<int, 3>());
-                     case 5:
-                       return sum_block(sources, first, end, out, std::make_integer_sequence<int, 4>());
-                     default:
-                       return sum_block(sources, num_sources, first, end, out);
-                   }
-                 });
+  for_each_block("kozero::distributed::sum_in_order", extent, kSumBlock, [=](std::int64_t first, std::int64_t count) {
+    const std::int64_t end = first + count;
+    switch (num_sources) {
+      case 1:
+        return sources[0] == out ? void() : stream_copy(out + first, sources[0] + first, count * 4);
+      case 2:
+        return sum_block(sources, first, end, out, std::make_integer_sequence<int, 1>());
+      case 3:
+        return sum_block(sources, first, end, out, std::make_integer_sequence<int, 2>());
+      case 4:
+        return sum_block(sources, first, end, out, std::make_integer_sequence<int, 3>());
+      case 5:
+        return sum_block(sources, first, end, out, std::make_integer_sequence<int, 4>());
+      default:
+        return sum_block(sources, num_sources, first, end, out);
+    }
+  });
 }
 
 void copy_bytes(void* to, const void* from, std::int64_t bytes) {
   if (to == from) return;
-  for_each_block("kozero::distributed::copy_bytes", bytes, kCopyBlock,
-                 [=](std::int64_t first, std::int64_t count) {
-                   stream_copy(static_cast<char*>(to) + first, static_cast<const char*>(from) + first, count);
-                 });
+  for_each_block("kozero::distributed::copy_bytes", bytes, kCopyBlock, [=](std::int64_t first, std::int64_t count) {
+    stream_copy(static_cast<char*>(to) + first, static_cast<const char*>(from) + first, count);
+  });
 }
 
 }  // namespace kozero::distributed

@@ -3,10 +3,10 @@
 // communicator_decorators.cpp: comparison of calls, counts of bytes from the partition, and staging chunk by chunk.
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <utility>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/events.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator_decorators.hpp>
@@ -89,24 +89,26 @@ std::string CheckedCommunicator::broadcast_control(const std::string& bytes) {
 
 namespace {
 
-/// Adds the seconds of its life, and those that `comm` waited in it, to a row.
+/// An event that adds its seconds, and those that `comm` waited in it, to a row.
 class Stopwatch {
  public:
   Stopwatch(CollectiveCount& row, const Communicator& comm)
-      : row_(row), comm_(comm), waited_before_(comm.waited_s().value_or(0.0)) {}
+      : row_(row),
+        comm_(comm),
+        waited_before_(comm.waited_s().value_or(0.0)),
+        event_({.kind = Event::Kind::call, .name = row.collective}) {}
   ~Stopwatch() {
-    row_.seconds += std::chrono::duration<double>(Clock::now() - start_).count();
+    row_.seconds += event_.seconds();
     if (row_.waited) *row_.waited += comm_.waited_s().value_or(0.0) - waited_before_;
   }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
  private:
-  using Clock = std::chrono::steady_clock;
   CollectiveCount& row_;
   const Communicator& comm_;
   double waited_before_;
-  Clock::time_point start_ = Clock::now();
+  EventScope event_;
 };
 
 /// `across` of the elements go to other groups.

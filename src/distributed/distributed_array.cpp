@@ -5,8 +5,8 @@
 #include <utility>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/events.hpp>
 #include <kozero/core/precision.hpp>
-#include <kozero/core/timing.hpp>
 #include <kozero/distributed/distributed_array.hpp>
 
 namespace kozero::distributed {

@@ -144,9 +144,9 @@ bool GroupCommunicator::abandoned() const { return !loss_.empty() || std::uncaug
 void GroupCommunicator::begin(const char* collective, std::int64_t bytes) {
   if (!loss_.empty()) throw Error(Failure::communication, loss_);
   look();
-  whereabouts().started({.role = traits_.role,
-                         .collective = collective,
-                         .communicator = traits_.label,
+  whereabouts().started({.of_saver = traits_.role == Role::saver,
+                         .name = collective,
+                         .owner = traits_.label,
                          .sequence = ++sequence_,
                          .bytes = bytes});
 }

@@ -11,6 +11,7 @@
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/device.hpp>
 #include <kozero/core/precision.hpp>
+#include <kozero/core/events.hpp>
 #include <kozero/core/timing.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/model/self_attention.hpp>
@@ -270,12 +271,12 @@ io::StepMetrics RunLog::count(const train::StepResult& result, double seconds, d
   row.step_s = seconds;
   row.tokens_per_s = static_cast<double>(result.tokens) / seconds;
   row.mfu = utilisation(row.tokens_per_s);
-  row.seconds = engine_.timeline().seconds();
+  row.seconds = engine_.phase_seconds().seconds();
   if (deck_.checkpoint.every > 0) row.seconds["checkpoint"] = stall_s;
   for (const auto& count : on_ranks_.mesh().counts->rows()) {
-    row.bytes_sent[std::string(count.collective)] = count.bytes;
+    row.bytes_sent[count.collective] = count.bytes;
     row.bytes_across_groups += count.bytes_across;
-    row.seconds[std::string(count.collective)] = count.seconds;
+    row.seconds[count.collective] = count.seconds;
     if (count.waited) row.seconds[std::string(count.collective) + "_waiting"] = *count.waited;
   }
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {

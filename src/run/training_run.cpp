@@ -9,7 +9,7 @@
 #include <string>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/timing.hpp>
+#include <kozero/core/events.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/train.hpp>
@@ -116,7 +116,7 @@ void TrainingRun::train_all_steps() {
   for (std::int64_t step = first; step <= settings_.steps && run_.reason() == stop_reason::kNone; ++step) {
     start_.data_check().look();
     start_.on_ranks().mesh().counts->reset();
-    engine_.timeline().clear();
+    engine_.phase_seconds().clear();
     const auto step_start = Clock::now();
     const train::StepResult result = engine_.step(step, run_.request());
     if (result.interrupted_after > 0) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/timing.hpp>
+#include <kozero/core/events.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>

@@ -8,7 +8,7 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/core/timing.hpp>
+#include <kozero/core/events.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include "kernels/matmul/matmul.hpp"
 #include "src/train/trainer.hpp"
@@ -157,7 +157,7 @@ bool Trainer<Scalar>::checks(std::int64_t step) const {
 template <class Scalar>
 void Trainer<Scalar>::record_state(std::int64_t step) {
   if (check_ == nullptr) return;
-  auto timer = timeline_.phase("check");
+  auto timer = phase_seconds_.phase("check");
   if (checks(step)) {
     check_->record();
   } else {
@@ -181,7 +181,7 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
     state_.gradients().begin_micro_step({micro_step, micro_steps, granules.busy_ranks(micro_step, comm_.size())});
     const model::Batch micro_batch =
         batch(step, granules.granule(std::int64_t{micro_step} * comm_.size() + comm_.rank()));
-    auto timer = timeline_.phase("forward_backward");
+    auto timer = phase_seconds_.phase("forward_backward");
     model_->forward_backward(state_, micro_batch, factor, &losses_(static_cast<std::size_t>(micro_step)));
     const int done = micro_step + 1;
     if (!request || done != next_request || done == micro_steps) continue;
@@ -193,13 +193,13 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
     return result;
   }
   {
-    auto timer = timeline_.phase("reduce");
+    auto timer = phase_seconds_.phase("reduce");
     state_.finish_gradients();
     result.grad_norm = state_.gradients().norm() / result.loss_scale;  // waits: losses_ can be read from here on
     gather_loss(request, granules.count(), start, result);
   }
   if (checks(step)) {
-    auto timer = timeline_.phase("check");
+    auto timer = phase_seconds_.phase("check");
     check_->compare(step);
   }
   result.lr = optim::learning_rate(config_.schedule, step);
@@ -266,7 +266,7 @@ void Trainer<Scalar>::gather_loss(const std::function<int()>& request, std::int6
 
 template <class Scalar>
 model::Batch Trainer<Scalar>::batch(std::int64_t step, const Share& now) {
-  auto timer = timeline_.phase("data");
+  auto timer = phase_seconds_.phase("data");
   const std::int64_t epoch = sampler_->epoch(step);
   std::vector<SampleName> names;
   for (std::int64_t position = now.first; position < now.first + now.count; ++position) {
@@ -317,7 +317,7 @@ void Trainer<Scalar>::update(const StepResult& result) {
   const optim::Step step{result.step - config_.optimizer_start, result.lr,
                          (clips ? config_.grad_clip / result.grad_norm : 1.0) / result.loss_scale};
   {
-    auto timer = timeline_.phase("update");
+    auto timer = phase_seconds_.phase("update");
     if (host_update_ != nullptr) host_update_->run(*optimizer_, step);  // update_parts_ is then empty
     for (std::size_t number = 0; number < update_parts_.size(); ++number) {
       const UpdatePart& part = update_parts_[number];
@@ -335,7 +335,7 @@ void Trainer<Scalar>::update(const StepResult& result) {
       }
     }
   }
-  auto timer = timeline_.phase("publish");
+  auto timer = phase_seconds_.phase("publish");
   state_.publish_update();
 }
 

@@ -53,7 +53,7 @@ class Trainer final : public Engine {
   [[nodiscard]] const LossScaler& loss_scaler() const override { return config_.loss_scaler; }
 
   [[nodiscard]] distributed::Communicator& comm() override { return comm_; }
-  [[nodiscard]] Timeline& timeline() override { return timeline_; }
+  [[nodiscard]] PhaseSeconds& phase_seconds() override { return phase_seconds_; }
   [[nodiscard]] BatchLoader& loader() override;
   [[nodiscard]] Staging* staging() override { return staging_.get(); }
   [[nodiscard]] zero::ShardedState<Scalar>& state() { return state_; }
@@ -80,7 +80,7 @@ class Trainer final : public Engine {
   void record_state(std::int64_t step);
 
   distributed::Communicator& comm_;
-  Timeline timeline_;
+  PhaseSeconds phase_seconds_;
   std::unique_ptr<model::Model<Scalar>> model_;
   std::unique_ptr<MemorySource> offloaded_;  // set if Settings::offload uses host or disk
   zero::ShardedState<Scalar> state_;

@@ -17,7 +17,7 @@
 
 namespace kozero::distributed {
 
-void Whereabouts::started(Traced /*collective*/) {}
+void Whereabouts::started(Event /*event*/) {}
 std::string Whereabouts::newest(std::size_t /*count*/) const { return ""; }
 Whereabouts::Wait::Wait(Role role) : role_(static_cast<std::size_t>(role)) {}
 Whereabouts::Wait::~Wait() = default;

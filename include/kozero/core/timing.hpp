@@ -1,77 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// timing.hpp: the position of the main thread, seconds by phase of a step, and medians of repeated measurements. The
-// main thread writes the position; any thread reads it. Phases are timed without a fence. The header includes no
-// Kokkos.
+// timing.hpp: medians of repeated measurements, and a sample of bounded size of a long series of them.
 #pragma once
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cstdint>
-#include <map>
-#include <string>
 #include <vector>
 
 namespace kozero {
-
-// The position of this process's main thread, for reports of ranks that wait in vain.
-//   { const Phase phase("evaluation"); ... }      position().step = 12;      position().unit = 3;
-// Written by the main thread, read by any thread. Names are string literals.
-
-struct Position {
-  std::atomic<const char*> phase{"start-up"};
-  std::atomic<std::int64_t> step{0};  ///< 0: before the first
-  std::atomic<int> unit{-1};          ///< unit of the newest collective (lookups: behind the table's units); -1: none
-};
-
-inline Position& position() {
-  static Position here;
-  return here;
-}
-
-/// Sets the phase's name from construction to destruction.
-class Phase {
- public:
-  explicit Phase(const char* name) : before_(position().phase.exchange(name)) {}
-  ~Phase() { position().phase = before_; }
-  Phase(const Phase&) = delete;
-  Phase& operator=(const Phase&) = delete;
-
- private:
-  const char* before_;
-};
-
-// Seconds by phase of a step.
-//   { auto timer = timeline.phase("forward_backward"); ... }     from construction to destruction, without a fence
-// The trainer reads and clears the sums once a step. A phase also sets the position's phase.
-
-class Timeline {
- public:
-  class Scope {
-   public:
-    Scope(Timeline& timeline, const char* name)
-        : timeline_(timeline), name_(name), phase_(name), start_(Clock::now()) {}
-    ~Scope() { timeline_.seconds_[name_] += std::chrono::duration<double>(Clock::now() - start_).count(); }
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    using Clock = std::chrono::steady_clock;
-    Timeline& timeline_;
-    const char* name_;
-    Phase phase_;
-    Clock::time_point start_;
-  };
-
-  [[nodiscard]] Scope phase(const char* name) { return Scope(*this, name); }
-  [[nodiscard]] const std::map<std::string, double>& seconds() const { return seconds_; }
-  void clear() { seconds_.clear(); }
-
- private:
-  std::map<std::string, double> seconds_;
-};
-
-// The median of repeated measurements, and a sample of bounded size of a long series of them.
 
 /// The upper of the two middle values if their number is even; 0 if there are none.
 inline double median(std::vector<double> values) {

@@ -10,7 +10,6 @@
 #include <Kokkos_Core.hpp>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include <kozero/core/ledger.hpp>
@@ -100,7 +99,7 @@ class CheckedCommunicator final : public CommunicatorDecorator {
 // `bytes_across` is the part of `bytes` that goes to other groups. Control traffic is not counted.
 
 struct CollectiveCount {
-  std::string_view collective;
+  const char* collective;
   std::int64_t calls = 0;
   std::int64_t bytes = 0;
   std::int64_t bytes_across = 0;  ///< part of `bytes` sent to other groups

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include <kozero/core/timing.hpp>
+#include <kozero/core/events.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/distributed/distributed_array.hpp>
 #include <kozero/model/model.hpp>
@@ -135,7 +135,7 @@ class Engine {
 
   /// The communicator of all ranks.
   [[nodiscard]] virtual distributed::Communicator& comm() = 0;
-  [[nodiscard]] virtual Timeline& timeline() = 0;
+  [[nodiscard]] virtual PhaseSeconds& phase_seconds() = 0;
   /// Throws Error(internal) for an engine for generation.
   [[nodiscard]] virtual BatchLoader& loader() = 0;
   /// nullptr for synchronous saves.

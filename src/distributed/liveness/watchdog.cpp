@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// watchdog.cpp: the ring of collectives and its text, and the thread that watches the blocking call.
+// watchdog.cpp: positions and collectives as text, and the thread that watches the blocking call.
 #include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 #include <thread>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/timing.hpp>
+#include <kozero/core/events.hpp>
 #include "src/distributed/group_communicator.hpp"
 #include "src/distributed/liveness/heartbeat.hpp"
 #include "src/distributed/liveness/launched_ranks.hpp"
@@ -25,7 +25,7 @@
 
 namespace kozero::distributed {
 
-// The ring of collectives, and its text.
+// The newest collectives as text.
 
 namespace {
 
@@ -36,12 +36,12 @@ void put(std::array<char, kSize>& to, const char* text) {
 
 std::string bytes_of(std::int64_t bytes) { return " (" + std::to_string(bytes) + " bytes)"; }
 
-std::string words(const Traced& traced) {
-  const std::string step = " in step " + std::to_string(traced.step) + ", " + traced.phase;
-  if (traced.sequence == 0) return traced.collective + step;
-  std::string text = std::to_string(traced.sequence) + " " + traced.collective + " of " + traced.communicator;
-  if (traced.unit >= 0 && traced.role == Role::training) text += " for unit " + std::to_string(traced.unit);
-  return text + bytes_of(traced.bytes) + step;
+std::string words(const Event& event) {
+  const std::string step = " in step " + std::to_string(event.step) + ", " + event.phase;
+  if (event.sequence == 0) return event.name + step;
+  std::string text = std::to_string(event.sequence) + " " + event.name + " of " + event.owner;
+  if (event.unit >= 0 && !event.of_saver) text += " for unit " + std::to_string(event.unit);
+  return text + bytes_of(event.bytes) + step;
 }
 
 }  // namespace
@@ -58,14 +58,9 @@ std::string position_text(const Beat& beat) {
          bytes_of(beat.bytes);
 }
 
-void Whereabouts::started(Traced collective) {
-  const Position& here = position();
-  collective.phase = collective.role == Role::saver ? "saving" : here.phase.load(std::memory_order_relaxed);
-  collective.step = here.step.load(std::memory_order_relaxed);
-  collective.unit = here.unit.load(std::memory_order_relaxed);
-  const std::lock_guard lock(mutex_);
-  ring_[num_started_++ % kTraced] = collective;
-  if (collective.role == Role::training) newest_of_training_ = collective;
+void Whereabouts::started(Event event) {
+  event.kind = Event::Kind::start;
+  events().begin(event);
 }
 
 Beat Whereabouts::beat() const {
@@ -78,20 +73,21 @@ Beat Whereabouts::beat() const {
   put(beat.phase, here.phase.load());
   beat.step = here.step;
   beat.unit = here.unit;
-  const std::lock_guard lock(mutex_);
-  put(beat.collective, newest_of_training_.collective);
-  put(beat.communicator, newest_of_training_.communicator);
-  beat.sequence = newest_of_training_.sequence;
-  beat.bytes = newest_of_training_.bytes;
+  const auto newest =
+      events().newest(1, [](const Event& event) { return event.kind == Event::Kind::start && !event.of_saver; });
+  for (const Event& event : newest) {
+    put(beat.collective, event.name);
+    put(beat.communicator, event.owner);
+    beat.sequence = event.sequence;
+    beat.bytes = event.bytes;
+  }
   return beat;
 }
 
 std::string Whereabouts::newest(std::size_t count) const {
-  const std::lock_guard lock(mutex_);
-  count = std::min({count, kTraced, static_cast<std::size_t>(num_started_)});
   std::string text;
-  for (std::uint64_t i = num_started_ - count; i < num_started_; ++i) {
-    text += (text.empty() ? "" : "; ") + words(ring_[i % kTraced]);
+  for (const Event& event : events().newest(count, [](const Event& each) { return each.kind == Event::Kind::start; })) {
+    text += (text.empty() ? "" : "; ") + words(event);
   }
   return text;
 }
@@ -256,7 +252,7 @@ void name_watchdog(const char* name) {
 }
 
 BlockingCall::BlockingCall(const char* name) {
-  whereabouts().started({.collective = name});
+  whereabouts().started({.name = name});
   const std::lock_guard lock(watch().mutex);
   watch().call.emplace();
   watch().call->name = name;

@@ -1,16 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// watchdog.hpp: a record of this process's position, and a thread that ends the process if an MPI call does not return.
-//   whereabouts().started({...})         records a collective in a ring of the newest ones
+// watchdog.hpp: this process's position for other ranks, and a thread that ends the process if an MPI call does not
+// return.
+//   whereabouts().started({...})         records that a collective was started
 //   { const BlockingCall call("MPI_Finalize"); MPI_Finalize(); }
 // The watchdog reports one line and ends the process after comm.timeout_s, without an MPI call.
 #pragma once
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <string>
 
+#include <kozero/core/events.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/distributed/environment.hpp>
 #include <kozero/distributed/wait_clock.hpp>
@@ -18,22 +19,10 @@
 namespace kozero::distributed {
 
 // The position of this process, for the ranks that wait for it and for the report of a wait that timed out.
-//   whereabouts().started({...})         records a collective in a ring of the newest kTraced
+//   whereabouts().started({...})         records in core's events() that a collective was started
 //   const Whereabouts::Wait wait(role)   marks that this thread waits for other ranks
-//   whereabouts().beat()                 returns both, and phase, step and unit of core's position(), as one message
+//   whereabouts().beat()                 returns the wait, the newest collective and core's position() as one message
 // Nothing is allocated. Threads of different roles may call concurrently.
-
-/// A collective that a rank started, or a blocking MPI call. Names are string literals.
-struct Traced {
-  Role role = Role::training;
-  const char* collective = "";    ///< "all_gather", "MPI_Comm_dup"
-  const char* communicator = "";  ///< "shm"
-  std::uint64_t sequence = 0;     ///< of the communicator's collectives, from 1, equal on all ranks; 0 for an MPI call
-  std::int64_t bytes = 0;         ///< of the whole array, or of one rank's values
-  const char* phase = "";
-  std::int64_t step = 0;
-  int unit = -1;
-};
 
 /// A rank's message to the others, sent a few times a second as bytes.
 struct Beat {
@@ -57,10 +46,8 @@ std::string position_text(const Beat& beat);
 
 class Whereabouts {
  public:
-  static constexpr std::size_t kTraced = 64;
-
-  /// Records the collective; sets phase, step and unit.
-  void started(Traced collective);
+  /// Records the start of a collective, or of an MPI call that blocks.
+  void started(Event event);
   [[nodiscard]] Beat beat() const;
   /// The newest `count` collectives, oldest first, each "812 all_gather of shm (...)", separated by commas.
   [[nodiscard]] std::string newest(std::size_t count) const;
@@ -78,10 +65,6 @@ class Whereabouts {
   };
 
  private:
-  mutable std::mutex mutex_;
-  std::array<Traced, kTraced> ring_;
-  std::uint64_t num_started_ = 0;
-  Traced newest_of_training_;
   std::array<std::atomic<std::uint8_t>, kRoles> waits_ = {};
   std::array<std::atomic<std::uint64_t>, kRoles> waits_begun_ = {};
 };
