@@ -43,7 +43,7 @@ configuration_key() {
   { cat kozero.sh CMakePresets.json cmake/*.* cmake/patches/*
     ls CMakeLists.txt ./*/CMakeLists.txt src/*/CMakeLists.txt src/main.cpp tests/*/CMakeLists.txt 2>/dev/null || true
     printf '%s\n' "$kRoot" "$1" "${CXX:-}" "${CUDACXX:-}" "${CMAKE_PREFIX_PATH:-}" "${SPACK_ENV:-}" \
-      "${KOZERO_CUDA_ARCH:-}" "${KOZERO_MARCH:-}"
+      "${KOZERO_CUDA_ARCH:-}" "${KOZERO_MARCH:-}" "$(command -v clang-format-14)" "$(command -v clang-tidy-14)"
   } | sha256sum | cut -d ' ' -f 1
 }
 
@@ -306,6 +306,7 @@ main() {
       build_target "$preset" all
       say "built: build/$preset" ;;
     test)
+      "$kRoot/cmake/install_packages.sh" style
       ensure_configured "$preset" test
       build_target "$preset" all
       run_tests "$preset" "${@:2}" ;;

@@ -141,6 +141,17 @@ install_tools() {
   apt_install "${tools[@]}"
 }
 
+# The style tests are left out where these cannot be installed.
+install_style_checkers() {
+  local packages=()
+  have clang-format-14 || packages+=(clang-format-14)
+  have clang-tidy-14 || packages+=(clang-tidy-14)
+  ((${#packages[@]} > 0)) && [[ -z ${KOZERO_NO_INSTALL:-} ]] && may_install && have apt-get || return 0
+  apt-cache show "${packages[@]}" >/dev/null 2>&1 || update_lists
+  apt-cache show "${packages[@]}" >/dev/null 2>&1 || return 0
+  apt_install "${packages[@]}"
+}
+
 install_missing() {
   local list=$1 device=host packages kokkos=no
   [[ $2 != cuda ]] || device=cuda
@@ -158,6 +169,7 @@ install_missing() {
 case ${1:-} in
   tools) install_tools ;;
   gnuplot) apt_install gnuplot-nox ;;
+  style) install_style_checkers ;;
   missing) install_missing "$2" "$3" ;;
-  *) die "install_packages.sh: '${1:-}' is not one of: tools, gnuplot, missing" ;;
+  *) die "install_packages.sh: '${1:-}' is not one of: tools, gnuplot, style, missing" ;;
 esac

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include <kozero/distributed/agreement.hpp>
 #include "io/checkpoint/inspection.hpp"
 #include "io/safetensors/float_formats.hpp"
 

@@ -10,6 +10,7 @@
 
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/tensor_groups.hpp"
 #include "io/hdf5/handle.hpp"

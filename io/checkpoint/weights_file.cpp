@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/tensor_groups.hpp"
 #include "io/checkpoint/weights_file.hpp"

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include "io/posix/block_hashes.hpp"
 #include "io/posix/file.hpp"

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <kozero/distributed/agreement.hpp>
 #include "io/run/run_status.hpp"
 #include "src/run/peer_watch.hpp"
 

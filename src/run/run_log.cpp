@@ -10,8 +10,8 @@
 
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/device.hpp>
-#include <kozero/core/precision.hpp>
 #include <kozero/core/events.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/core/timing.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/model/self_attention.hpp>
