@@ -18,9 +18,9 @@
 
 namespace kozero::io {
 
-namespace {
-
 namespace fs = std::filesystem;
+
+namespace {
 
 constexpr std::int64_t kMaxManifestBytes = std::int64_t{256} << 20;
 
@@ -109,65 +109,6 @@ Manifest manifest_from(const std::string& text, const std::string& path) {
   return manifest;
 }
 
-}  // namespace
-
-std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointContents& contents) {
-  constexpr std::int64_t kMargin = std::int64_t{1} << 20;
-  std::int64_t bytes = kMargin;
-  for (const auto& [name, text] : contents.texts) bytes += static_cast<std::int64_t>(text.size());
-  const auto group = table.num_parameters() * static_cast<std::int64_t>(sizeof(float));
-  return bytes + static_cast<std::int64_t>(contents.groups.size()) * group;
-}
-
-std::int64_t write_checkpoint(distributed::Communicator& comm, const std::string& folder, const ParameterTable& table,
-                              const CheckpointContents& contents, const std::function<void()>& may_publish) {
-  const std::int64_t needed = checkpoint_bytes(table, contents);
-  on_first_rank(comm, [&] {
-    may_publish();
-    require_space(folder, needed);
-    create_folder(folder, needed);
-  });
-  try {
-    const Manifest manifest = write_contents(comm, partial_name(folder), table, contents);
-    on_first_rank(comm, [&] {
-      may_publish();
-      publish(folder);
-    });
-    return manifest.files.at(kStateFile).size;
-  } catch (const Error& problem) {
-    const Error whole = with_space(problem, folder, needed);
-    std::error_code ignored;
-    if (comm.rank() == 0) fs::remove_all(partial_name(folder), ignored);
-    throw Error(whole);
-  }
-}
-
-Manifest read_manifest(const std::string& folder) {
-  const std::string path = manifest_in(folder);
-  return manifest_from(read_whole_file(path, kMaxManifestBytes), path);
-}
-
-Manifest read_manifest(distributed::Communicator& comm, const std::string& folder) {
-  const std::string path = manifest_in(folder);
-  const std::string text = distributed::from_first_rank(comm, [&] { return read_whole_file(path, kMaxManifestBytes); });
-  return distributed::agreed(comm, [&] { return manifest_from(text, path); });
-}
-
-Manifest verify_checkpoint(distributed::Communicator& comm, const std::string& folder) {
-  const std::string path = manifest_in(folder);
-  const std::string text = distributed::from_first_rank(comm, [&] { return read_whole_file(path, kMaxManifestBytes); });
-  Manifest manifest = distributed::agreed(comm, [&] {
-    if (comm.rank() > 0 && read_whole_file(path, kMaxManifestBytes) != text) refuse_other_bytes(comm, path);
-    return manifest_from(text, path);
-  });
-  for (const auto& [name, hashes] : manifest.files) verify_blocks(comm, folder + "/" + name, hashes);
-  return manifest;
-}
-
-std::string SavedState::state_file() const { return is_checkpoint ? path + "/" + kStateFile : path; }
-
-namespace {
-
 SavedState saved_state(const std::string& path, const WeightsDescription& description) {
   Manifest manifest;
   manifest.record.step = description.step;
@@ -180,27 +121,6 @@ SavedState saved_state(const std::string& path, const WeightsDescription& descri
 bool is_folder_for_all(distributed::Communicator& comm, const std::string& path) {
   return distributed::broadcast_value(comm, static_cast<int>(comm.rank() == 0 && is_folder(path))) != 0;
 }
-
-}  // namespace
-
-SavedState read_saved_state(const std::string& path) {
-  if (is_folder(path)) return {path, true, read_manifest(path)};
-  return saved_state(path, read_weights_header(path));
-}
-
-SavedState read_saved_state(distributed::Communicator& comm, const std::string& path) {
-  if (is_folder_for_all(comm, path)) return {path, true, read_manifest(comm, path)};
-  return saved_state(path, read_weights_header(comm, path));
-}
-
-SavedState verify(distributed::Communicator& comm, const std::string& path) {
-  if (is_folder_for_all(comm, path)) return {path, true, verify_checkpoint(comm, path)};
-  return saved_state(path, verify_weights_header(comm, path));
-}
-
-namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step_";
 
@@ -269,6 +189,76 @@ void remove_folder(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointContents& contents) {
+  constexpr std::int64_t kMargin = std::int64_t{1} << 20;
+  std::int64_t bytes = kMargin;
+  for (const auto& [name, text] : contents.texts) bytes += static_cast<std::int64_t>(text.size());
+  const auto group = table.num_parameters() * static_cast<std::int64_t>(sizeof(float));
+  return bytes + static_cast<std::int64_t>(contents.groups.size()) * group;
+}
+
+std::int64_t write_checkpoint(distributed::Communicator& comm, const std::string& folder, const ParameterTable& table,
+                              const CheckpointContents& contents, const std::function<void()>& may_publish) {
+  const std::int64_t needed = checkpoint_bytes(table, contents);
+  on_first_rank(comm, [&] {
+    may_publish();
+    require_space(folder, needed);
+    create_folder(folder, needed);
+  });
+  try {
+    const Manifest manifest = write_contents(comm, partial_name(folder), table, contents);
+    on_first_rank(comm, [&] {
+      may_publish();
+      publish(folder);
+    });
+    return manifest.files.at(kStateFile).size;
+  } catch (const Error& problem) {
+    const Error whole = with_space(problem, folder, needed);
+    std::error_code ignored;
+    if (comm.rank() == 0) fs::remove_all(partial_name(folder), ignored);
+    throw Error(whole);
+  }
+}
+
+Manifest read_manifest(const std::string& folder) {
+  const std::string path = manifest_in(folder);
+  return manifest_from(read_whole_file(path, kMaxManifestBytes), path);
+}
+
+Manifest read_manifest(distributed::Communicator& comm, const std::string& folder) {
+  const std::string path = manifest_in(folder);
+  const std::string text = distributed::from_first_rank(comm, [&] { return read_whole_file(path, kMaxManifestBytes); });
+  return distributed::agreed(comm, [&] { return manifest_from(text, path); });
+}
+
+Manifest verify_checkpoint(distributed::Communicator& comm, const std::string& folder) {
+  const std::string path = manifest_in(folder);
+  const std::string text = distributed::from_first_rank(comm, [&] { return read_whole_file(path, kMaxManifestBytes); });
+  Manifest manifest = distributed::agreed(comm, [&] {
+    if (comm.rank() > 0 && read_whole_file(path, kMaxManifestBytes) != text) refuse_other_bytes(comm, path);
+    return manifest_from(text, path);
+  });
+  for (const auto& [name, hashes] : manifest.files) verify_blocks(comm, folder + "/" + name, hashes);
+  return manifest;
+}
+
+std::string SavedState::state_file() const { return is_checkpoint ? path + "/" + kStateFile : path; }
+
+SavedState read_saved_state(const std::string& path) {
+  if (is_folder(path)) return {path, true, read_manifest(path)};
+  return saved_state(path, read_weights_header(path));
+}
+
+SavedState read_saved_state(distributed::Communicator& comm, const std::string& path) {
+  if (is_folder_for_all(comm, path)) return {path, true, read_manifest(comm, path)};
+  return saved_state(path, read_weights_header(comm, path));
+}
+
+SavedState verify(distributed::Communicator& comm, const std::string& path) {
+  if (is_folder_for_all(comm, path)) return {path, true, verify_checkpoint(comm, path)};
+  return saved_state(path, verify_weights_header(comm, path));
+}
 
 std::string checkpoint_folder(const std::string& run_folder, std::int64_t step) {
   return fmt::format("{}/{}{:09}", run_folder, kPrefix, step);

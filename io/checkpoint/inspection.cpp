@@ -21,6 +21,41 @@ void add_group(std::vector<ListedTensor>& tensors, const Hdf5File& file, const s
   }
 }
 
+constexpr std::int64_t kChunk = 4 << 20;  ///< elements read at once: a multiple of kBlock
+constexpr std::int64_t kBlock = 4096;     ///< elements of a partial sum
+
+/// Adds the block's values; returns the sum of their squares.
+double add_block(const float* values, std::int64_t count, TensorStatistics& all) {
+  double squares = 0.0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (!is_finite(values[i])) {
+      ++all.non_finite;
+      continue;
+    }
+    const double value = exact_double(values[i]);
+    squares += value * value;
+    all.min = std::min(all.min, value);
+    all.max = std::max(all.max, value);
+  }
+  return squares;
+}
+
+/// Adds what differs between two chunks that begin at element `begin`.
+void add_chunk(const std::vector<float>& a, const std::vector<float>& b, std::int64_t begin, TensorDifference& all) {
+  if (std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0) return;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i])) continue;
+    if (all.count == 0) {
+      all.first = begin + static_cast<std::int64_t>(i);
+      all.a = a[i];
+      all.b = b[i];
+    }
+    ++all.count;
+    const double distance = std::abs(exact_double(a[i]) - exact_double(b[i]));
+    if (!std::isnan(all.largest) && !(distance <= all.largest)) all.largest = distance;
+  }
+}
+
 }  // namespace
 
 std::int64_t ListedTensor::extent() const {
@@ -46,29 +81,6 @@ std::vector<ListedTensor> chosen_tensors(const std::vector<ListedTensor>& tensor
   return chosen;
 }
 
-namespace {
-
-constexpr std::int64_t kChunk = 4 << 20;  ///< elements read at once: a multiple of kBlock
-constexpr std::int64_t kBlock = 4096;     ///< elements of a partial sum
-
-/// Adds the block's values; returns the sum of their squares.
-double add_block(const float* values, std::int64_t count, TensorStatistics& all) {
-  double squares = 0.0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (!is_finite(values[i])) {
-      ++all.non_finite;
-      continue;
-    }
-    const double value = exact_double(values[i]);
-    squares += value * value;
-    all.min = std::min(all.min, value);
-    all.max = std::max(all.max, value);
-  }
-  return squares;
-}
-
-}  // namespace
-
 TensorStatistics statistics_of(const Hdf5Dataset& dataset, std::int64_t extent) {
   TensorStatistics all;
   double squares = 0.0;
@@ -90,26 +102,6 @@ std::vector<TensorStatistics> statistics_of(distributed::Communicator& comm, con
     return statistics_of(file.open_dataset(tensors[item].name), tensors[item].extent());
   });
 }
-
-namespace {
-
-/// Adds what differs between two chunks that begin at element `begin`.
-void add_chunk(const std::vector<float>& a, const std::vector<float>& b, std::int64_t begin, TensorDifference& all) {
-  if (std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0) return;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i])) continue;
-    if (all.count == 0) {
-      all.first = begin + static_cast<std::int64_t>(i);
-      all.a = a[i];
-      all.b = b[i];
-    }
-    ++all.count;
-    const double distance = std::abs(exact_double(a[i]) - exact_double(b[i]));
-    if (!std::isnan(all.largest) && !(distance <= all.largest)) all.largest = distance;
-  }
-}
-
-}  // namespace
 
 TensorDifference difference_of(const Hdf5Dataset& a, const Hdf5Dataset& b, std::int64_t extent) {
   TensorDifference all;

@@ -71,32 +71,6 @@ std::vector<std::vector<TensorRef>> write_draft(const MemoryFile& draft, const P
   return layout;
 }
 
-}  // namespace
-
-std::vector<std::vector<TensorRef>> lay_out_file(const std::string& path, const ParameterTable& table,
-                                                 const std::vector<std::string>& groups,
-                                                 const WeightsDescription& description, std::int64_t user_block) {
-  std::optional<MemoryFile> draft;
-  std::vector<std::vector<TensorRef>> layout;
-  try {
-    draft.emplace();
-    layout = write_draft(*draft, table, groups, description, user_block);
-  } catch (const Error& problem) {
-    if (problem.failure() != Failure::write) throw;
-    throw Error(Failure::write, std::string(kTooLittleMemory) + " for the metadata of " + path +
-                                    ", not too little disk: " + problem.what() + "; " +
-                                    readable_bytes(available_memory()) + " of memory are available");
-  }
-  std::error_code ignored;
-  std::filesystem::remove(path, ignored);
-  FileDescriptor copy(path, FileDescriptor::Use::create);
-  draft->copy_to(copy);
-  copy.close();
-  return layout;
-}
-
-namespace {
-
 /// The tensor's name in messages: bare for a parameter, with its group for what belongs to one.
 std::string label_of(const std::string& group, const std::string& name) {
   return group == kParameterGroup ? name : group + "/" + name;
@@ -158,6 +132,28 @@ Hdf5Dataset open_tensor(const Hdf5File& file, const Tensor& tensor, const std::s
 }
 
 }  // namespace
+
+std::vector<std::vector<TensorRef>> lay_out_file(const std::string& path, const ParameterTable& table,
+                                                 const std::vector<std::string>& groups,
+                                                 const WeightsDescription& description, std::int64_t user_block) {
+  std::optional<MemoryFile> draft;
+  std::vector<std::vector<TensorRef>> layout;
+  try {
+    draft.emplace();
+    layout = write_draft(*draft, table, groups, description, user_block);
+  } catch (const Error& problem) {
+    if (problem.failure() != Failure::write) throw;
+    throw Error(Failure::write, std::string(kTooLittleMemory) + " for the metadata of " + path +
+                                    ", not too little disk: " + problem.what() + "; " +
+                                    readable_bytes(available_memory()) + " of memory are available");
+  }
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+  FileDescriptor copy(path, FileDescriptor::Use::create);
+  draft->copy_to(copy);
+  copy.close();
+  return layout;
+}
 
 void require_complete(distributed::Communicator& comm, const ParameterTable& table,
                       const TensorGroup<const float>& group) {

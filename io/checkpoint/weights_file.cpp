@@ -79,49 +79,6 @@ std::string hash_behind(distributed::Communicator& comm, const std::string& path
   return hash_of_hashes(hash_spans(comm, path, blocks_of(kWeightsHeaderBytes, bytes - kWeightsHeaderBytes)));
 }
 
-}  // namespace
-
-void write_weights_header(distributed::Communicator& comm, const std::string& path,
-                          const WeightsDescription& description) {
-  const auto bytes = distributed::agreed(comm, [&] { return FileDescriptor(path, FileDescriptor::Use::read).size(); });
-  WeightsHeader header{.bytes = bytes, .hash = {}, .description = description};
-  header.hash = hash_behind(comm, path, header.bytes);
-  distributed::agreed(comm, [&] {
-    if (comm.rank() != 0) return;
-    FileDescriptor file(path, FileDescriptor::Use::update);
-    file.write_at(block_of(header), 0);
-    file.sync();
-    file.close();
-  });
-}
-
-WeightsDescription read_weights_header(const std::string& path) {
-  return parsed(block_in(FileDescriptor(path, FileDescriptor::Use::read)), path).description;
-}
-
-WeightsDescription read_weights_header(distributed::Communicator& comm, const std::string& path) {
-  const std::string block = block_of_first_rank(comm, path);
-  return distributed::agreed(comm, [&] { return parsed(block, path).description; });
-}
-
-WeightsDescription verify_weights_header(distributed::Communicator& comm, const std::string& path) {
-  const std::string block = block_of_first_rank(comm, path);
-  const WeightsHeader header = distributed::agreed(comm, [&] {
-    const FileDescriptor file(path, FileDescriptor::Use::read);
-    if (block_in(file) != block) refuse_other_bytes(comm, path);
-    WeightsHeader found = parsed(block, path);
-    if (file.size() == found.bytes) return found;
-    throw Error(Failure::input,
-                path + ": " + std::to_string(file.size()) + " bytes, its header says " + std::to_string(found.bytes));
-  });
-  if (hash_behind(comm, path, header.bytes) == header.hash) return header.description;
-  throw Error(Failure::input,
-              path + ": bytes 4096 to " + std::to_string(header.bytes - 1) + " are not what its header says",
-              Error::Seen::by_all_ranks);
-}
-
-namespace {
-
 WeightsDescription describe(const Hdf5File& file) {
   const std::int64_t version = file.read_number_attribute("format_version");
   if (version != kWeightsFormat) {
@@ -181,6 +138,45 @@ std::vector<TensorRef> write_file(distributed::Communicator& comm, const std::st
 }
 
 }  // namespace
+
+void write_weights_header(distributed::Communicator& comm, const std::string& path,
+                          const WeightsDescription& description) {
+  const auto bytes = distributed::agreed(comm, [&] { return FileDescriptor(path, FileDescriptor::Use::read).size(); });
+  WeightsHeader header{.bytes = bytes, .hash = {}, .description = description};
+  header.hash = hash_behind(comm, path, header.bytes);
+  distributed::agreed(comm, [&] {
+    if (comm.rank() != 0) return;
+    FileDescriptor file(path, FileDescriptor::Use::update);
+    file.write_at(block_of(header), 0);
+    file.sync();
+    file.close();
+  });
+}
+
+WeightsDescription read_weights_header(const std::string& path) {
+  return parsed(block_in(FileDescriptor(path, FileDescriptor::Use::read)), path).description;
+}
+
+WeightsDescription read_weights_header(distributed::Communicator& comm, const std::string& path) {
+  const std::string block = block_of_first_rank(comm, path);
+  return distributed::agreed(comm, [&] { return parsed(block, path).description; });
+}
+
+WeightsDescription verify_weights_header(distributed::Communicator& comm, const std::string& path) {
+  const std::string block = block_of_first_rank(comm, path);
+  const WeightsHeader header = distributed::agreed(comm, [&] {
+    const FileDescriptor file(path, FileDescriptor::Use::read);
+    if (block_in(file) != block) refuse_other_bytes(comm, path);
+    WeightsHeader found = parsed(block, path);
+    if (file.size() == found.bytes) return found;
+    throw Error(Failure::input,
+                path + ": " + std::to_string(file.size()) + " bytes, its header says " + std::to_string(found.bytes));
+  });
+  if (hash_behind(comm, path, header.bytes) == header.hash) return header.description;
+  throw Error(Failure::input,
+              path + ": bytes 4096 to " + std::to_string(header.bytes - 1) + " are not what its header says",
+              Error::Seen::by_all_ranks);
+}
 
 std::string weights_dataset(const std::string& name) { return std::string("/") + kParameterGroup + "/" + name; }
 

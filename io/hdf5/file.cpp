@@ -43,6 +43,36 @@ bool read_shape(const Hdf5Handle& dataset, std::vector<std::int64_t>& shape) {
   return true;
 }
 
+constexpr std::size_t kMaxTextBytes = std::size_t{64} << 20;
+
+/// Creates the attribute of a file's root or a dataset and writes its one value.
+bool write_value(hid_t owner, const std::string& name, hid_t file_type, hid_t memory_type, const void* value) {
+  const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+  if (!space.valid()) return false;
+  const Hdf5Handle attribute(H5Acreate2(owner, name.c_str(), file_type, space.id(), H5P_DEFAULT, H5P_DEFAULT),
+                             H5Aclose);
+  return attribute.valid() && H5Awrite(attribute.id(), memory_type, value) >= 0;
+}
+
+/// A fixed-length UTF-8 type: unlike a variable length it needs no heap, whose writes ranks would have to order.
+Hdf5Handle text_type(std::size_t bytes) {
+  Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+  const bool set = type.valid() && H5Tset_size(type.id(), bytes) >= 0 && H5Tset_cset(type.id(), H5T_CSET_UTF8) >= 0 &&
+                   H5Tset_strpad(type.id(), H5T_STR_NULLTERM) >= 0;
+  return set ? std::move(type) : Hdf5Handle();
+}
+
+bool write_text(hid_t owner, const std::string& name, const std::string& text) {
+  const Hdf5Handle type = text_type(text.size() + 1);
+  return type.valid() && write_value(owner, name, type.id(), type.id(), text.c_str());
+}
+
+/// Whether the attribute is one value and not an array.
+bool is_single(const Hdf5Handle& attribute) {
+  const Hdf5Handle space(H5Aget_space(attribute.id()), H5Sclose);
+  return space.valid() && H5Sget_simple_extent_npoints(space.id()) == 1;
+}
+
 }  // namespace
 
 Hdf5File::Hdf5File(const std::string& path, Hdf5Access access, std::int64_t user_block)
@@ -132,40 +162,6 @@ void Hdf5Dataset::close() {
   const Hdf5Lock lock;
   if (!handle_.release()) fail_hdf5(Failure::write, label_, "close");
 }
-
-namespace {
-
-constexpr std::size_t kMaxTextBytes = std::size_t{64} << 20;
-
-/// Creates the attribute of a file's root or a dataset and writes its one value.
-bool write_value(hid_t owner, const std::string& name, hid_t file_type, hid_t memory_type, const void* value) {
-  const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose);
-  if (!space.valid()) return false;
-  const Hdf5Handle attribute(H5Acreate2(owner, name.c_str(), file_type, space.id(), H5P_DEFAULT, H5P_DEFAULT),
-                             H5Aclose);
-  return attribute.valid() && H5Awrite(attribute.id(), memory_type, value) >= 0;
-}
-
-/// A fixed-length UTF-8 type: unlike a variable length it needs no heap, whose writes ranks would have to order.
-Hdf5Handle text_type(std::size_t bytes) {
-  Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
-  const bool set = type.valid() && H5Tset_size(type.id(), bytes) >= 0 && H5Tset_cset(type.id(), H5T_CSET_UTF8) >= 0 &&
-                   H5Tset_strpad(type.id(), H5T_STR_NULLTERM) >= 0;
-  return set ? std::move(type) : Hdf5Handle();
-}
-
-bool write_text(hid_t owner, const std::string& name, const std::string& text) {
-  const Hdf5Handle type = text_type(text.size() + 1);
-  return type.valid() && write_value(owner, name, type.id(), type.id(), text.c_str());
-}
-
-/// Whether the attribute is one value and not an array.
-bool is_single(const Hdf5Handle& attribute) {
-  const Hdf5Handle space(H5Aget_space(attribute.id()), H5Sclose);
-  return space.valid() && H5Sget_simple_extent_npoints(space.id()) == 1;
-}
-
-}  // namespace
 
 void Hdf5File::write_attribute(const std::string& name, const std::string& text) {
   const Hdf5Lock lock;

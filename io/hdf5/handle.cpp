@@ -43,6 +43,13 @@ std::string reason_in(const std::string& text) {
   return on_one_line(text);
 }
 
+constexpr hsize_t kAlignedFrom = 256 << 10;
+constexpr std::int64_t kFileAlignment = 1 << 20;
+
+[[noreturn]] void fail(const char* what) {
+  throw Error(Failure::write, std::string("a file in memory: cannot ") + what + ": " + errno_text());
+}
+
 }  // namespace
 
 Hdf5Lock::Hdf5Lock() : lock_(mutex()) { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
@@ -58,13 +65,6 @@ bool Hdf5Handle::release() noexcept {
   const Hdf5Lock lock;
   return close_(std::exchange(id_, -1)) >= 0;
 }
-
-namespace {
-
-constexpr hsize_t kAlignedFrom = 256 << 10;
-constexpr std::int64_t kFileAlignment = 1 << 20;
-
-}  // namespace
 
 std::string hdf5_version() {
   const Hdf5Lock lock;
@@ -98,14 +98,6 @@ Hdf5Handle open_hdf5(const std::string& path, Hdf5Access access, std::int64_t us
   if (!file.valid()) fail_hdf5(failure, path, creates ? "create" : "open");
   return file;
 }
-
-namespace {
-
-[[noreturn]] void fail(const char* what) {
-  throw Error(Failure::write, std::string("a file in memory: cannot ") + what + ": " + errno_text());
-}
-
-}  // namespace
 
 MemoryFile::MemoryFile()
     : number_(::memfd_create("kozero-hdf5", MFD_CLOEXEC)), path_("/proc/self/fd/" + std::to_string(number_)) {

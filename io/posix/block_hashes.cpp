@@ -44,6 +44,8 @@ std::string digits_of(const FileDescriptor& file, const Span& span, std::vector<
   return hash.digits();
 }
 
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 20;  // a shard has at most 2^31 ids, 512 blocks
+
 }  // namespace
 
 std::string xxh3_128(std::string_view bytes) { return digits_of(XXH3_128bits(bytes.data(), bytes.size())); }
@@ -138,12 +140,6 @@ void verify_blocks(distributed::Communicator& comm, const std::string& path, con
                   std::min(size, (block + 1) * kBlockBytes) - 1, block + 1, blocks_of(0, size).size()),
       Error::Seen::by_all_ranks);
 }
-
-namespace {
-
-constexpr std::int64_t kMaxBytes = std::int64_t{1} << 20;  // a shard has at most 2^31 ids, 512 blocks
-
-}  // namespace
 
 std::string hashes_file_of(const std::string& shard) { return shard + ".xxh3"; }
 

@@ -57,6 +57,23 @@ std::size_t ill_formed_length(std::string_view text) {
   return length;
 }
 
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+
+/// A finite number >= 0 and one of the units; nothing for any other text.
+template <std::size_t N>
+std::optional<double> amount(std::string_view text, const std::array<Unit, N>& units) {
+  double number = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem != std::errc() || !std::isfinite(number) || number < 0) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  if (text.starts_with(' ')) text.remove_prefix(1);
+  const auto unit = std::find_if(units.begin(), units.end(), [&](const Unit& each) { return each.name == text; });
+  return unit == units.end() ? std::nullopt : std::optional(number * unit->factor);
+}
+
 }  // namespace
 
 std::size_t utf8_character(std::string_view text) {
@@ -159,27 +176,6 @@ std::string readable_seconds(double seconds) {
   if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
   return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
 }
-
-namespace {
-
-struct Unit {
-  std::string_view name;
-  double factor;
-};
-
-/// A finite number >= 0 and one of the units; nothing for any other text.
-template <std::size_t N>
-std::optional<double> amount(std::string_view text, const std::array<Unit, N>& units) {
-  double number = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (problem != std::errc() || !std::isfinite(number) || number < 0) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  if (text.starts_with(' ')) text.remove_prefix(1);
-  const auto unit = std::find_if(units.begin(), units.end(), [&](const Unit& each) { return each.name == text; });
-  return unit == units.end() ? std::nullopt : std::optional(number * unit->factor);
-}
-
-}  // namespace
 
 std::optional<double> bytes_of_text(std::string_view text) {
   static constexpr std::array kUnits = {Unit{"B", 1},        Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20},

@@ -20,6 +20,8 @@
 #include "io/posix/system_resources.hpp"
 
 namespace kozero::io {
+
+namespace fs = std::filesystem;
 namespace {
 
 /// The first number of a file that holds one, -1 otherwise ("max", or no such file).
@@ -42,6 +44,23 @@ std::map<std::string, std::int64_t> bytes_in(const std::string& path) {
   return bytes;
 }
 
+std::string with_bytes(std::int64_t bytes) { return readable_bytes(bytes) + " (" + std::to_string(bytes) + " bytes)"; }
+
+fs::path nearest_existing(const std::string& folder) {
+  fs::path existing = fs::absolute(folder);
+  std::error_code ignored;
+  while (!fs::exists(existing, ignored) && existing.has_relative_path()) existing = existing.parent_path();
+  return existing;
+}
+
+/// The largest size of a file that this process may write (`ulimit -f`).
+std::int64_t file_size_limit() {
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return kMost;
+  return static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_cur, kMost));
+}
+
 }  // namespace
 
 std::int64_t available_memory() {
@@ -61,34 +80,7 @@ std::int64_t shares_of_others() {
   return std::max<std::int64_t>(0, bytes["Rss:"] - bytes["Pss:"]);
 }
 
-namespace fs = std::filesystem;
-
-namespace {
-
-std::string with_bytes(std::int64_t bytes) { return readable_bytes(bytes) + " (" + std::to_string(bytes) + " bytes)"; }
-
-fs::path nearest_existing(const std::string& folder) {
-  fs::path existing = fs::absolute(folder);
-  std::error_code ignored;
-  while (!fs::exists(existing, ignored) && existing.has_relative_path()) existing = existing.parent_path();
-  return existing;
-}
-
-}  // namespace
-
 std::string nearest_folder(const std::string& folder) { return nearest_existing(folder).lexically_normal().string(); }
-
-namespace {
-
-/// The largest size of a file that this process may write (`ulimit -f`).
-std::int64_t file_size_limit() {
-  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
-  struct rlimit limit {};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return kMost;
-  return static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_cur, kMost));
-}
-
-}  // namespace
 
 std::int64_t free_disk_bytes(const std::string& folder) {
   const fs::path existing = nearest_existing(folder);

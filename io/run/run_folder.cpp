@@ -64,6 +64,30 @@ bool means_no_locks(int error) {
   return error == ENOLCK || error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP || error == EINVAL;
 }
 
+/// Creates the empty log; false where it is there already. Only one of several processes gets true.
+bool mark(const fs::path& folder) {
+  const std::string path = (folder / kLogFile).string();
+  std::FILE* file = std::fopen(path.c_str(), "wx");
+  if (file == nullptr && errno != EEXIST) throw Error(Failure::write, path + ": cannot create: " + errno_text());
+  if (file != nullptr) std::fclose(file);
+  return file != nullptr;
+}
+
+/// `locked`: the lock's file may be there.
+bool is_free(const fs::path& folder, bool locked) {
+  if (!fs::is_directory(folder)) return false;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!locked || entry.path().filename() != kLockFile) return false;
+  }
+  return true;
+}
+
+bool take(const fs::path& folder, bool locked) {
+  if (fs::exists(folder) && !is_free(folder, locked)) return false;
+  fs::create_directories(folder);
+  return mark(folder);
+}
+
 }  // namespace
 
 RunLock::RunLock(const std::string& folder, Steal steal_it) : folder_(folder) {
@@ -238,34 +262,6 @@ void require_regular_files(const std::string& folder) {
     throw Error(Failure::write, path + ": not a regular file, and a run writes here; move it away");
   }
 }
-
-namespace {
-
-/// Creates the empty log; false where it is there already. Only one of several processes gets true.
-bool mark(const fs::path& folder) {
-  const std::string path = (folder / kLogFile).string();
-  std::FILE* file = std::fopen(path.c_str(), "wx");
-  if (file == nullptr && errno != EEXIST) throw Error(Failure::write, path + ": cannot create: " + errno_text());
-  if (file != nullptr) std::fclose(file);
-  return file != nullptr;
-}
-
-/// `locked`: the lock's file may be there.
-bool is_free(const fs::path& folder, bool locked) {
-  if (!fs::is_directory(folder)) return false;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (!locked || entry.path().filename() != kLockFile) return false;
-  }
-  return true;
-}
-
-bool take(const fs::path& folder, bool locked) {
-  if (fs::exists(folder) && !is_free(folder, locked)) return false;
-  fs::create_directories(folder);
-  return mark(folder);
-}
-
-}  // namespace
 
 std::string without_trailing_slash(const std::string& folder) { return (fs::path(folder) / "").parent_path().string(); }
 

@@ -35,6 +35,10 @@ bool wants_plain_text() {
   return (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view(terminal) == "dumb");
 }
 
+constexpr double kMemoryOfMean = 0.9;
+constexpr std::int64_t kBarWidth = 16;
+constexpr auto kRefresh = std::chrono::milliseconds(100);
+
 }  // namespace
 
 int terminal_width() {
@@ -93,12 +97,6 @@ void Log::status(std::string_view line) {
   *terminal_ << kClearLine << line.substr(0, static_cast<std::size_t>(terminal_width() - 1)) << std::flush;
   status_shown_ = !line.empty();
 }
-
-namespace {
-constexpr double kMemoryOfMean = 0.9;
-constexpr std::int64_t kBarWidth = 16;
-constexpr auto kRefresh = std::chrono::milliseconds(100);
-}  // namespace
 
 void Progress::add(const ProgressStep& now) {
   sums_.tokens += now.tokens_per_s * now.step_s;

@@ -190,20 +190,6 @@ class EntryReader {
   bool metadata_seen_ = false;
 };
 
-}  // namespace
-
-std::vector<TensorEntry> read_header_entries(const std::string& path, std::string_view header) {
-  const std::size_t null_byte = header.find('\0');
-  if (null_byte != header.npos) {
-    throw Error(Failure::input, path + ": the header is not JSON, at its byte " + std::to_string(null_byte + 1));
-  }
-  EntryReader reader(path);
-  nlohmann::json::sax_parse(header, &reader);
-  return reader.take();
-}
-
-namespace {
-
 constexpr std::array<std::pair<std::string_view, std::int64_t>, 15> kDtypes = {{{"F64", 8},
                                                                                 {"F32", 4},
                                                                                 {"F16", 2},
@@ -276,6 +262,16 @@ void check_names(const std::string& path, const std::vector<TensorEntry>& entrie
 }
 
 }  // namespace
+
+std::vector<TensorEntry> read_header_entries(const std::string& path, std::string_view header) {
+  const std::size_t null_byte = header.find('\0');
+  if (null_byte != header.npos) {
+    throw Error(Failure::input, path + ": the header is not JSON, at its byte " + std::to_string(null_byte + 1));
+  }
+  EntryReader reader(path);
+  nlohmann::json::sax_parse(header, &reader);
+  return reader.take();
+}
 
 std::int64_t TensorEntry::extent() const { return (end - begin) / bytes_of_dtype(dtype); }
 

@@ -50,6 +50,42 @@ class IndexGuard {
   std::set<std::string> names_;
 };
 
+static_assert(std::endian::native == std::endian::little, "safetensors holds little-endian numbers");
+
+constexpr std::int64_t kLengthBytes = 8;
+
+/// The header's text, once its length is known to be possible.
+std::string read_header(const std::string& path, const FileDescriptor& file) {
+  const std::int64_t size = file.size();
+  if (size < kLengthBytes) {
+    throw Error(Failure::input, path + ": " + std::to_string(size) + " bytes are too few for a safetensors file");
+  }
+  std::uint64_t length = 0;
+  file.read_at({reinterpret_cast<char*>(&length), kLengthBytes}, 0);
+  if (length > static_cast<std::uint64_t>(kMaxHeaderBytes)) {
+    throw Error(Failure::input, path + ": a header of " + std::to_string(length) + " bytes; accepted are at most " +
+                                    std::to_string(kMaxHeaderBytes));
+  }
+  if (static_cast<std::int64_t>(length) > size - kLengthBytes) {
+    throw Error(Failure::input, path + ": a header of " + std::to_string(length) + " bytes in a file of " +
+                                    std::to_string(size) + ": it is truncated");
+  }
+  std::string header(length, '\0');
+  file.read_at(header, kLengthBytes);
+  return header;
+}
+
+/// 16-bit values in the upper half of `to`'s memory become floats in place, first to last.
+template <class Convert>
+void widen(float* to, std::int64_t count, const Convert& convert) {
+  const char* from = reinterpret_cast<const char*>(to) + count * 2;
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, from + 2 * i, sizeof(bits));
+    to[i] = convert(bits);
+  }
+}
+
 }  // namespace
 
 WeightMap read_safetensors_index(const std::string& path) {
@@ -94,46 +130,6 @@ std::string safetensors_index_text(const WeightMap& map, std::int64_t total_byte
   const nlohmann::ordered_json json = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", map}};
   return json.dump(2) + "\n";
 }
-
-namespace {
-
-static_assert(std::endian::native == std::endian::little, "safetensors holds little-endian numbers");
-
-constexpr std::int64_t kLengthBytes = 8;
-
-/// The header's text, once its length is known to be possible.
-std::string read_header(const std::string& path, const FileDescriptor& file) {
-  const std::int64_t size = file.size();
-  if (size < kLengthBytes) {
-    throw Error(Failure::input, path + ": " + std::to_string(size) + " bytes are too few for a safetensors file");
-  }
-  std::uint64_t length = 0;
-  file.read_at({reinterpret_cast<char*>(&length), kLengthBytes}, 0);
-  if (length > static_cast<std::uint64_t>(kMaxHeaderBytes)) {
-    throw Error(Failure::input, path + ": a header of " + std::to_string(length) + " bytes; accepted are at most " +
-                                    std::to_string(kMaxHeaderBytes));
-  }
-  if (static_cast<std::int64_t>(length) > size - kLengthBytes) {
-    throw Error(Failure::input, path + ": a header of " + std::to_string(length) + " bytes in a file of " +
-                                    std::to_string(size) + ": it is truncated");
-  }
-  std::string header(length, '\0');
-  file.read_at(header, kLengthBytes);
-  return header;
-}
-
-/// 16-bit values in the upper half of `to`'s memory become floats in place, first to last.
-template <class Convert>
-void widen(float* to, std::int64_t count, const Convert& convert) {
-  const char* from = reinterpret_cast<const char*>(to) + count * 2;
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, from + 2 * i, sizeof(bits));
-    to[i] = convert(bits);
-  }
-}
-
-}  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path)
     : path_(path), file_(path, FileDescriptor::Use::read), opened_(file_.stamp()) {

@@ -80,46 +80,6 @@ nlohmann::ordered_json json_of(const std::vector<io::DeckRow>& rows) {
   return {{"keys", list}};
 }
 
-}  // namespace
-
-void keys(const distributed::Environment& environment, const Arguments& arguments) {
-  OptionParser parser("keys");
-  std::string word;
-  bool all = false;
-  JsonOutput json;
-  parser.add("word", word);
-  parser.add_flag("--all", all, "all keys, not only those that a first reader needs");
-  json.add_to(parser);
-  parser.parse(arguments);
-  if (environment.rank() != 0) return;
-  std::vector<io::DeckRow> rows = word.empty() ? io::deck_schema() : found_by(word);
-  if (rows.empty()) {
-    const auto names = io::deck_sections();
-    throw Error(Failure::deck,
-                "keys: no key's name or text has \"" + word + "\"; accepted: a section (" + io::joined(names) +
-                    ") or a word; --all lists all keys",
-                Error::Seen::by_all_ranks);
-  }
-  if (json.is_asked()) return json.print(json_of(rows));
-  const std::size_t total = io::deck_schema().size();
-  if (word.empty() && !all) std::erase_if(rows, [](const io::DeckRow& row) { return !row.is_first; });
-  std::cout << lines_of(rows);
-  if (rows.size() < total && word.empty()) {
-    const std::string text = fmt::format(
-        "These are {} of {} keys. `kozero keys --all` has all of them, `kozero keys zero` those of a section, `kozero "
-        "keys WORD` those whose name or text has the word. Sizes and times may have a unit, and integers may be "
-        "written as 1e3.",
-        rows.size(), total);
-    std::cout << "\n" << program::folded(text, 0, 0) << "\n";
-  }
-}
-
-// Scripts that complete commands, their options and a deck's keys in bash and zsh, made from the
-// commands' own lists of options and the deck's table of keys.
-//   bash: source <(kozero completion bash)         zsh: source <(kozero completion zsh)
-
-namespace {
-
 /// Both shells count words differently and offer matches differently; which words there are is the same text.
 constexpr const char* kWords = R"sh(# Completion of kozero and kozero.sh in {0}; made by `kozero completion {0}`.
 _kozero_keys="{1}"
@@ -206,6 +166,42 @@ std::string words_of_commands(const distributed::Environment& environment) {
 }
 
 }  // namespace
+
+void keys(const distributed::Environment& environment, const Arguments& arguments) {
+  OptionParser parser("keys");
+  std::string word;
+  bool all = false;
+  JsonOutput json;
+  parser.add("word", word);
+  parser.add_flag("--all", all, "all keys, not only those that a first reader needs");
+  json.add_to(parser);
+  parser.parse(arguments);
+  if (environment.rank() != 0) return;
+  std::vector<io::DeckRow> rows = word.empty() ? io::deck_schema() : found_by(word);
+  if (rows.empty()) {
+    const auto names = io::deck_sections();
+    throw Error(Failure::deck,
+                "keys: no key's name or text has \"" + word + "\"; accepted: a section (" + io::joined(names) +
+                    ") or a word; --all lists all keys",
+                Error::Seen::by_all_ranks);
+  }
+  if (json.is_asked()) return json.print(json_of(rows));
+  const std::size_t total = io::deck_schema().size();
+  if (word.empty() && !all) std::erase_if(rows, [](const io::DeckRow& row) { return !row.is_first; });
+  std::cout << lines_of(rows);
+  if (rows.size() < total && word.empty()) {
+    const std::string text = fmt::format(
+        "These are {} of {} keys. `kozero keys --all` has all of them, `kozero keys zero` those of a section, `kozero "
+        "keys WORD` those whose name or text has the word. Sizes and times may have a unit, and integers may be "
+        "written as 1e3.",
+        rows.size(), total);
+    std::cout << "\n" << program::folded(text, 0, 0) << "\n";
+  }
+}
+
+// Scripts that complete commands, their options and a deck's keys in bash and zsh, made from the
+// commands' own lists of options and the deck's table of keys.
+//   bash: source <(kozero completion bash)         zsh: source <(kozero completion zsh)
 
 void completion(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("completion");

@@ -188,6 +188,26 @@ int make_file(const std::string& folder, const std::string& what, std::int64_t b
                                   " are free); give a folder on a larger disk, or use more ranks");
 }
 
+/// The kernel cuts a longer request to its read-ahead window, and drops the rest.
+void ask_for(const Pages& pages) {
+  constexpr std::int64_t kRequest = std::int64_t{128} << 10;
+  for (std::int64_t at = 0; at < pages.bytes; at += kRequest) {
+    static_cast<void>(
+        posix_fadvise(pages.file, pages.offset + at, std::min(kRequest, pages.bytes - at), POSIX_FADV_WILLNEED));
+  }
+}
+
+/// Returns when the pages are in memory, for MADV_POPULATE_READ or _WRITE.
+void populate(const PageRange& range, int how) {
+  const Pages pages = pages_of(range, Ends::outward);
+  if (pages.bytes == 0) return;
+  ask_for(pages);
+  if (madvise(pages.first, static_cast<std::size_t>(pages.bytes), how) == 0) return;
+  if (errno == EINVAL) return;  // a kernel before 5.14: pages come when they are touched
+  throw Error(Failure::input,
+              name_on_disk(pages.first) + ": " + (errno == EFAULT ? text_of(EIO) : text_of(errno)) + kAdvice);
+}
+
 }  // namespace
 
 void DiskMemory::require(const std::string& folder, std::int64_t bytes) {
@@ -260,30 +280,6 @@ std::string name_on_disk(const void* address) {
   const Mapping& mapping = std::prev(after)->second;
   return byte - mapping.first < mapping.bytes ? mapping.name : "";
 }
-
-namespace {
-
-/// The kernel cuts a longer request to its read-ahead window, and drops the rest.
-void ask_for(const Pages& pages) {
-  constexpr std::int64_t kRequest = std::int64_t{128} << 10;
-  for (std::int64_t at = 0; at < pages.bytes; at += kRequest) {
-    static_cast<void>(
-        posix_fadvise(pages.file, pages.offset + at, std::min(kRequest, pages.bytes - at), POSIX_FADV_WILLNEED));
-  }
-}
-
-/// Returns when the pages are in memory, for MADV_POPULATE_READ or _WRITE.
-void populate(const PageRange& range, int how) {
-  const Pages pages = pages_of(range, Ends::outward);
-  if (pages.bytes == 0) return;
-  ask_for(pages);
-  if (madvise(pages.first, static_cast<std::size_t>(pages.bytes), how) == 0) return;
-  if (errno == EINVAL) return;  // a kernel before 5.14: pages come when they are touched
-  throw Error(Failure::input,
-              name_on_disk(pages.first) + ": " + (errno == EFAULT ? text_of(EIO) : text_of(errno)) + kAdvice);
-}
-
-}  // namespace
 
 void read_ahead(const PageRange& range) { ask_for(pages_of(range, Ends::outward)); }
 

@@ -44,36 +44,6 @@ bool begins_details(std::string_view text) {
   return end != std::string_view::npos && end > kBegin.size() && text.substr(end).starts_with("]   ");
 }
 
-}  // namespace
-
-std::string escaped(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
-    if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {
-      result += escape_of(next, "\\u", 4);
-      ++i;
-    } else if (byte == '\n') {
-      result += begins_details(text.substr(i + 1)) ? "\n" : "\\n";
-    } else if (byte == '\t') {
-      result += "\\t";
-    } else if (byte < 0x20 || byte == 0x7F) {
-      result += escape_of(byte, "\\x", 2);
-    } else {
-      result += text[i];
-    }
-  }
-  return result;
-}
-
-// The nearest accepted name, for "did you mean".
-//   d(i, j) = min(d(i-1, j) + 1, d(i, j-1) + 1, d(i-1, j-1) + [a_i != b_j])       Levenshtein 1966
-// A name is near when at most a third of the given letters, rounded up, would change.
-
-namespace {
-
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -88,25 +58,6 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
   }
   return row[b.size()];
 }
-
-}  // namespace
-
-std::string nearest_name(const std::string& given, const std::string* first, const std::string* last) {
-  std::size_t best = (given.size() + 2) / 3 + 1;
-  std::string nearest;
-  for (; first != last; ++first) {
-    const std::size_t distance = edit_distance(given, *first);
-    if (distance < best) {
-      best = distance;
-      nearest = *first;
-    }
-  }
-  return nearest;
-}
-
-// Stderr, then the reporter on a thread that is waited for in vain at most once.
-
-namespace {
 
 using namespace std::chrono_literals;
 
@@ -185,6 +136,47 @@ std::string uncaught_text() {
 }
 
 }  // namespace
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
+    if (byte == 0xC2 && next >= 0x80 && next < 0xA0) {
+      result += escape_of(next, "\\u", 4);
+      ++i;
+    } else if (byte == '\n') {
+      result += begins_details(text.substr(i + 1)) ? "\n" : "\\n";
+    } else if (byte == '\t') {
+      result += "\\t";
+    } else if (byte < 0x20 || byte == 0x7F) {
+      result += escape_of(byte, "\\x", 2);
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+// The nearest accepted name, for "did you mean".
+//   d(i, j) = min(d(i-1, j) + 1, d(i, j-1) + 1, d(i-1, j-1) + [a_i != b_j])       Levenshtein 1966
+// A name is near when at most a third of the given letters, rounded up, would change.
+
+std::string nearest_name(const std::string& given, const std::string* first, const std::string* last) {
+  std::size_t best = (given.size() + 2) / 3 + 1;
+  std::string nearest;
+  for (; first != last; ++first) {
+    const std::size_t distance = edit_distance(given, *first);
+    if (distance < best) {
+      best = distance;
+      nearest = *first;
+    }
+  }
+  return nearest;
+}
+
+// Stderr, then the reporter on a thread that is waited for in vain at most once.
 
 void tell_exit_status(int status) {
   const char* path = std::getenv("KOZERO_STATUS_FILE");

@@ -53,6 +53,29 @@ int first_sibling(int cpu) {
   return siblings >> first ? first : cpu;
 }
 
+/// The thread's stack for signal handlers, until the thread ends.
+class SignalStack {
+ public:
+  SignalStack() {
+    stack_t now{};
+    if (sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;
+    // The system's minimum holds the registers, of which AVX-512 and AMX have several KiB.
+    memory_.resize(static_cast<std::size_t>(MINSIGSTKSZ) + getauxval(AT_MINSIGSTKSZ) + kForHandlers);
+    const stack_t mine{memory_.data(), 0, memory_.size()};
+    sigaltstack(&mine, nullptr);
+  }
+  ~SignalStack() {
+    const stack_t none{nullptr, SS_DISABLE, 0};
+    if (!memory_.empty()) sigaltstack(&none, nullptr);
+  }
+  SignalStack(const SignalStack&) = delete;
+  SignalStack& operator=(const SignalStack&) = delete;
+
+ private:
+  static constexpr std::size_t kForHandlers = 32 << 10;
+  std::vector<std::byte> memory_;
+};
+
 }  // namespace
 
 CpuSet allowed_cpus() {
@@ -102,33 +125,6 @@ bool bind_this_thread(const CpuSet& cpus) {
   for (const int cpu : cpus) CPU_SET(cpu, &set);
   return sched_setaffinity(0, sizeof(set), &set) == 0;
 }
-
-namespace {
-
-/// The thread's stack for signal handlers, until the thread ends.
-class SignalStack {
- public:
-  SignalStack() {
-    stack_t now{};
-    if (sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;
-    // The system's minimum holds the registers, of which AVX-512 and AMX have several KiB.
-    memory_.resize(static_cast<std::size_t>(MINSIGSTKSZ) + getauxval(AT_MINSIGSTKSZ) + kForHandlers);
-    const stack_t mine{memory_.data(), 0, memory_.size()};
-    sigaltstack(&mine, nullptr);
-  }
-  ~SignalStack() {
-    const stack_t none{nullptr, SS_DISABLE, 0};
-    if (!memory_.empty()) sigaltstack(&none, nullptr);
-  }
-  SignalStack(const SignalStack&) = delete;
-  SignalStack& operator=(const SignalStack&) = delete;
-
- private:
-  static constexpr std::size_t kForHandlers = 32 << 10;
-  std::vector<std::byte> memory_;
-};
-
-}  // namespace
 
 void use_signal_stack() { thread_local const SignalStack kStack; }
 

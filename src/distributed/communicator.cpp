@@ -106,14 +106,6 @@ class SelfCommunicator final : public Communicator {
   }
 };
 
-}  // namespace
-
-std::unique_ptr<Communicator> make_self_communicator() { return std::make_unique<SelfCommunicator>(); }
-
-// A group communicator that moves no data, and the checks that use one.
-
-namespace {
-
 class ControlCommunicator final : public GroupCommunicator {
  public:
   using GroupCommunicator::GroupCommunicator;
@@ -133,6 +125,10 @@ class ControlCommunicator final : public GroupCommunicator {
 };
 
 }  // namespace
+
+std::unique_ptr<Communicator> make_self_communicator() { return std::make_unique<SelfCommunicator>(); }
+
+// A group communicator that moves no data, and the checks that use one.
 
 std::unique_ptr<Communicator> checked(std::unique_ptr<Communicator> comm, const Ranks& ranks, GroupTraits traits) {
   traits.label = "checks";

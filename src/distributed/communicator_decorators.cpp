@@ -38,6 +38,49 @@ std::string words(const Called& called) {
   return name + " of " + std::to_string(called.count) + elements + " bytes";
 }
 
+/// An event that adds its seconds, and those that `comm` waited in it, to a row.
+class Stopwatch {
+ public:
+  Stopwatch(CollectiveCount& row, const Communicator& comm)
+      : row_(row),
+        comm_(comm),
+        waited_before_(comm.waited_s().value_or(0.0)),
+        event_({.kind = Event::Kind::call, .name = row.collective}) {}
+  ~Stopwatch() {
+    row_.seconds += event_.seconds();
+    if (row_.waited) *row_.waited += comm_.waited_s().value_or(0.0) - waited_before_;
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  CollectiveCount& row_;
+  const Communicator& comm_;
+  double waited_before_;
+  EventScope event_;
+};
+
+/// `across` of the elements go to other groups.
+void count(CollectiveCount& row, std::int64_t elements, std::int64_t across, std::size_t element_size) {
+  row.bytes += elements * static_cast<std::int64_t>(element_size);
+  row.bytes_across += across * static_cast<std::int64_t>(element_size);
+  ++row.calls;
+}
+
+constexpr std::int64_t kLargestElement = sizeof(double);
+
+void to_host(char* host, const void* device, std::int64_t bytes) {
+  if (bytes == 0) return;
+  const auto extent = static_cast<std::size_t>(bytes);
+  Kokkos::deep_copy(HostVector<char>(host, extent), Vector<const char>(static_cast<const char*>(device), extent));
+}
+
+void to_device(void* device, const char* host, std::int64_t bytes) {
+  if (bytes == 0) return;
+  const auto extent = static_cast<std::size_t>(bytes);
+  Kokkos::deep_copy(Vector<char>(static_cast<char*>(device), extent), HostVector<const char>(host, extent));
+}
+
 }  // namespace
 
 void CheckedCommunicator::check(Call call, std::int64_t count, std::size_t element_size, int ranks) {
@@ -86,39 +129,6 @@ std::string CheckedCommunicator::broadcast_control(const std::string& bytes) {
 }
 
 // The bytes of each collective follow from the partition.
-
-namespace {
-
-/// An event that adds its seconds, and those that `comm` waited in it, to a row.
-class Stopwatch {
- public:
-  Stopwatch(CollectiveCount& row, const Communicator& comm)
-      : row_(row),
-        comm_(comm),
-        waited_before_(comm.waited_s().value_or(0.0)),
-        event_({.kind = Event::Kind::call, .name = row.collective}) {}
-  ~Stopwatch() {
-    row_.seconds += event_.seconds();
-    if (row_.waited) *row_.waited += comm_.waited_s().value_or(0.0) - waited_before_;
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  CollectiveCount& row_;
-  const Communicator& comm_;
-  double waited_before_;
-  EventScope event_;
-};
-
-/// `across` of the elements go to other groups.
-void count(CollectiveCount& row, std::int64_t elements, std::int64_t across, std::size_t element_size) {
-  row.bytes += elements * static_cast<std::int64_t>(element_size);
-  row.bytes_across += across * static_cast<std::int64_t>(element_size);
-  ++row.calls;
-}
-
-}  // namespace
 
 void CollectiveCounts::reset() {
   for (CollectiveCount& row : rows_) {
@@ -176,24 +186,6 @@ void CountedCommunicator::wait_until_reusable(Pending pending) {
 }
 
 // Chunks of every shard, side by side in the staging buffer, as a small array of their own.
-
-namespace {
-
-constexpr std::int64_t kLargestElement = sizeof(double);
-
-void to_host(char* host, const void* device, std::int64_t bytes) {
-  if (bytes == 0) return;
-  const auto extent = static_cast<std::size_t>(bytes);
-  Kokkos::deep_copy(HostVector<char>(host, extent), Vector<const char>(static_cast<const char*>(device), extent));
-}
-
-void to_device(void* device, const char* host, std::int64_t bytes) {
-  if (bytes == 0) return;
-  const auto extent = static_cast<std::size_t>(bytes);
-  Kokkos::deep_copy(Vector<char>(static_cast<char*>(device), extent), HostVector<const char>(host, extent));
-}
-
-}  // namespace
 
 std::int64_t StagedCommunicator::buffer_bytes(int size, std::int64_t staging_bytes) {
   return std::max(staging_bytes, (size + 1) * kAlignment * kLargestElement);

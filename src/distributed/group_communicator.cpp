@@ -61,6 +61,24 @@ namespace {
 constexpr std::size_t kCollectives = 4;  // named in a report
 constexpr std::size_t kRanks = 8;
 
+/// The numbers that the ranks of `comm` have in the job.
+std::vector<int> ranks_in_job(MPI_Comm comm, int size) {
+  std::vector<int> own(static_cast<std::size_t>(size));
+  std::iota(own.begin(), own.end(), 0);
+  std::vector<int> in_job(own.size());
+  MPI_Group group{};
+  MPI_Group job{};
+  check_mpi(MPI_Comm_group(comm, &group), "MPI_Comm_group");
+  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &job), "MPI_Comm_group");
+  check_mpi(MPI_Group_translate_ranks(group, size, own.data(), job, in_job.data()), "MPI_Group_translate_ranks");
+  check_mpi(MPI_Group_free(&group), "MPI_Group_free");
+  check_mpi(MPI_Group_free(&job), "MPI_Group_free");
+  return in_job;
+}
+
+constexpr std::int64_t kControlMessage = std::int64_t{1} << 30;
+constexpr int kTag = 0;  // of messages; others are a back end's own
+
 }  // namespace
 
 std::string in_seconds(double seconds) {
@@ -90,28 +108,6 @@ std::string details(int rank) {
 }
 
 // Control traffic by MPI's nonblocking collectives, so that a wait can yield and end.
-
-namespace {
-
-/// The numbers that the ranks of `comm` have in the job.
-std::vector<int> ranks_in_job(MPI_Comm comm, int size) {
-  std::vector<int> own(static_cast<std::size_t>(size));
-  std::iota(own.begin(), own.end(), 0);
-  std::vector<int> in_job(own.size());
-  MPI_Group group{};
-  MPI_Group job{};
-  check_mpi(MPI_Comm_group(comm, &group), "MPI_Comm_group");
-  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &job), "MPI_Comm_group");
-  check_mpi(MPI_Group_translate_ranks(group, size, own.data(), job, in_job.data()), "MPI_Group_translate_ranks");
-  check_mpi(MPI_Group_free(&group), "MPI_Group_free");
-  check_mpi(MPI_Group_free(&job), "MPI_Group_free");
-  return in_job;
-}
-
-constexpr std::int64_t kControlMessage = std::int64_t{1} << 30;
-constexpr int kTag = 0;  // of messages; others are a back end's own
-
-}  // namespace
 
 void keep_for_ever(std::shared_ptr<void> memory) {
   static std::mutex mutex;

@@ -109,6 +109,25 @@ const BackEnd& back_end(const std::string& name) {
   return *std::ranges::find_if(kBackEnds, [&](const BackEnd& row) { return name == row.name; });
 }
 
+std::string backend_on(int size, const std::string& backend) { return size == 1 ? "self" : backend; }
+
+/// Of a group's communicator, which gathers alone: it adds nothing, and needs no buffers for addends.
+CommunicatorOptions options_of_group(CommunicatorOptions options, const std::string& backend) {
+  constexpr std::int64_t kLeastBuffer = std::int64_t{64} << 10;
+  if (backend == "mpi" && kHostIsDevice) options.chunk_bytes = std::min(options.chunk_bytes, kLeastBuffer);
+  options.exact = false;
+  options.notice = [](const std::string&) {};  // that of all ranks has said it
+  return options;
+}
+
+/// Replicas gather alone too, and are `ranks_a_group` ranks apart.
+CommunicatorOptions options_of_replicas(const CommunicatorOptions& options, const std::string& backend,
+                                        int ranks_a_group) {
+  CommunicatorOptions of_axis = options_of_group(options, backend);
+  if (of_axis.ranks_per_node > 0) of_axis.ranks_per_node = std::max(of_axis.ranks_per_node / ranks_a_group, 1);
+  return of_axis;
+}
+
 }  // namespace
 
 const std::vector<std::string>& backend_names() {
@@ -167,29 +186,6 @@ std::unique_ptr<Communicator> make_planned_communicator(const std::string& backe
   row.book(size, ledger, options);
   return std::make_unique<PlannedCommunicator>(rank, size);
 }
-
-namespace {
-
-std::string backend_on(int size, const std::string& backend) { return size == 1 ? "self" : backend; }
-
-/// Of a group's communicator, which gathers alone: it adds nothing, and needs no buffers for addends.
-CommunicatorOptions options_of_group(CommunicatorOptions options, const std::string& backend) {
-  constexpr std::int64_t kLeastBuffer = std::int64_t{64} << 10;
-  if (backend == "mpi" && kHostIsDevice) options.chunk_bytes = std::min(options.chunk_bytes, kLeastBuffer);
-  options.exact = false;
-  options.notice = [](const std::string&) {};  // that of all ranks has said it
-  return options;
-}
-
-/// Replicas gather alone too, and are `ranks_a_group` ranks apart.
-CommunicatorOptions options_of_replicas(const CommunicatorOptions& options, const std::string& backend,
-                                        int ranks_a_group) {
-  CommunicatorOptions of_axis = options_of_group(options, backend);
-  if (of_axis.ranks_per_node > 0) of_axis.ranks_per_node = std::max(of_axis.ranks_per_node / ranks_a_group, 1);
-  return of_axis;
-}
-
-}  // namespace
 
 MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int ranks_a_group, MemoryLedger& ledger,
                             const CommunicatorOptions& options) {

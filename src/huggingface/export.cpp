@@ -142,6 +142,20 @@ int write_tokenizer(const ExportOrder& order, const FolderGuard& folder, std::ve
   return tokenizer->end_of_text();
 }
 
+/// Throws Error(deck) where `out` is taken, or with `force` by something other than a weights file.
+void require_free(const std::string& out, bool force) {
+  const io::PathKind kind = io::path_kind(out);
+  if (kind == io::PathKind::nothing) return;
+  if (!force) {
+    throw Error(Failure::deck, out + ": there is something already; name a file that is not there");
+  }
+  if (kind == io::PathKind::file) {
+    static_cast<void>(io::read_weights_header(out));
+    return;
+  }
+  throw Error(Failure::deck, out + ": --force replaces a weights file, and this is none; name another file");
+}
+
 }  // namespace
 
 Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
@@ -173,24 +187,6 @@ Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
   result.files = static_cast<std::int64_t>(shards.size());
   return result;
 }
-
-namespace {
-
-/// Throws Error(deck) where `out` is taken, or with `force` by something other than a weights file.
-void require_free(const std::string& out, bool force) {
-  const io::PathKind kind = io::path_kind(out);
-  if (kind == io::PathKind::nothing) return;
-  if (!force) {
-    throw Error(Failure::deck, out + ": there is something already; name a file that is not there");
-  }
-  if (kind == io::PathKind::file) {
-    static_cast<void>(io::read_weights_header(out));
-    return;
-  }
-  throw Error(Failure::deck, out + ": --force replaces a weights file, and this is none; name another file");
-}
-
-}  // namespace
 
 Exported export_weights(const ExportOrder& order, const ParameterTable& table) {
   require_free(order.out, order.force);

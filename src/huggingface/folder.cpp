@@ -14,6 +14,8 @@
 #include "src/huggingface/folder.hpp"
 
 namespace kozero::huggingface {
+
+namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kHead = "lm_head.weight";
@@ -79,6 +81,20 @@ void check_tied_copy(const io::StoredTensor& head, const io::StoredTensor& embed
   });
 }
 
+/// Throws Error(deck) where there is something at `out` that may not be replaced.
+void require_free(const std::string& out, bool force) {
+  std::error_code problem;
+  if (!fs::exists(out, problem) || (fs::is_directory(out, problem) && fs::is_empty(out, problem))) return;
+  const bool is_export = io::is_hugging_face_folder(out);
+  if (force && is_export) return;
+  throw Error(
+      Failure::deck,
+      out + (force ? ": --force replaces an exported model, and this is none; name another folder"
+             : is_export
+                 ? ": there is an exported model already; name another folder, or replace it by `export --force`"
+                 : ": there is something already; name a folder that is not there or is empty"));
+}
+
 }  // namespace
 
 std::string exported_name(const model::Config& config, const std::string& name) {
@@ -107,26 +123,6 @@ std::vector<io::StoredTensor> tensors_of(const model::Config& config, const Para
   }
   return tensors;
 }
-
-namespace fs = std::filesystem;
-
-namespace {
-
-/// Throws Error(deck) where there is something at `out` that may not be replaced.
-void require_free(const std::string& out, bool force) {
-  std::error_code problem;
-  if (!fs::exists(out, problem) || (fs::is_directory(out, problem) && fs::is_empty(out, problem))) return;
-  const bool is_export = io::is_hugging_face_folder(out);
-  if (force && is_export) return;
-  throw Error(
-      Failure::deck,
-      out + (force ? ": --force replaces an exported model, and this is none; name another folder"
-             : is_export
-                 ? ": there is an exported model already; name another folder, or replace it by `export --force`"
-                 : ": there is something already; name a folder that is not there or is empty"));
-}
-
-}  // namespace
 
 FolderGuard::FolderGuard(const std::string& out, bool force) : out_((fs::path(out) / "").parent_path().string()) {
   if (out_.empty()) throw Error(Failure::deck, "OUT = \"" + out + "\": accepted is the path of a folder");

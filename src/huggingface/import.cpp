@@ -57,24 +57,6 @@ std::string objection(const std::string& path, std::int64_t vocab) {
   }
 }
 
-}  // namespace
-
-FolderTokenizer tokenizer_of(const std::string& folder, std::int64_t vocab) {
-  FolderTokenizer found;
-  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
-    const std::string path = (std::filesystem::path(folder) / name).string();
-    if (!io::is_there(path)) continue;
-    found.is_there = true;
-    const std::string reason = objection(path, vocab);
-    if (reason.empty()) return {path, "", true};
-    if (found.reason.empty()) found.reason = reason;
-  }
-  if (!found.is_there) found.reason = folder + " has no tokenizer.json and no tokenizer.model";
-  return found;
-}
-
-namespace {
-
 io::RopeScalingKeys as_key(const model::RopeScaling& scaling) {
   return {shortest(scaling.factor), shortest(scaling.low_freq_factor), shortest(scaling.high_freq_factor),
           scaling.original_seq};
@@ -91,31 +73,6 @@ void set(io::Deck& deck, const std::string& key, const T& value, const char* ori
   *std::get<T*>(io::find_row(key)->value_in(deck)) = value;
   deck.origins[key] = origin;
 }
-
-}  // namespace
-
-io::Deck imported_deck(const model::Config& config, const std::string& run_dir, const std::string& tokenizer) {
-  using Texts = std::vector<std::string>;
-  io::Deck deck;
-  model::for_each_field(config, [&](const model::Field& field, const auto& value) {
-    if (field.rotary && !config.rotary) return;
-    set(deck, std::string("model.") + field.name, as_key(value), "config.json");
-  });
-  set(deck, "run.dir", run_dir, "import");
-  set(deck, "run.steps", std::int64_t{1}, "import");
-  set(deck, "train.global_batch", std::int64_t{8}, "import");
-  set(deck, "train.micro_batch", std::int64_t{1}, "import");
-  set(deck, "data.val_fraction", 0.0, "import");
-  if (!tokenizer.empty()) {
-    set(deck, "data.text", Texts{"give-data.text"}, "import: names no data");
-    set(deck, "data.tokenizer", tokenizer, "import");
-  } else {
-    set(deck, "data.tokens", Texts{"give-data.tokens"}, "import: names no data");
-  }
-  return deck;
-}
-
-namespace {
 
 namespace fs = std::filesystem;
 
@@ -146,10 +103,6 @@ std::string take_tokenizer(const ImportOrder& order, const FolderGuard& out, std
   return name;
 }
 
-}  // namespace
-
-namespace {
-
 /// The tensors' types, each once, as KoZeRO writes them.
 std::string dtypes_of(const std::vector<io::StoredTensor>& tensors) {
   std::set<std::string> types;
@@ -161,6 +114,41 @@ std::string dtypes_of(const std::vector<io::StoredTensor>& tensors) {
 }
 
 }  // namespace
+
+FolderTokenizer tokenizer_of(const std::string& folder, std::int64_t vocab) {
+  FolderTokenizer found;
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    const std::string path = (std::filesystem::path(folder) / name).string();
+    if (!io::is_there(path)) continue;
+    found.is_there = true;
+    const std::string reason = objection(path, vocab);
+    if (reason.empty()) return {path, "", true};
+    if (found.reason.empty()) found.reason = reason;
+  }
+  if (!found.is_there) found.reason = folder + " has no tokenizer.json and no tokenizer.model";
+  return found;
+}
+
+io::Deck imported_deck(const model::Config& config, const std::string& run_dir, const std::string& tokenizer) {
+  using Texts = std::vector<std::string>;
+  io::Deck deck;
+  model::for_each_field(config, [&](const model::Field& field, const auto& value) {
+    if (field.rotary && !config.rotary) return;
+    set(deck, std::string("model.") + field.name, as_key(value), "config.json");
+  });
+  set(deck, "run.dir", run_dir, "import");
+  set(deck, "run.steps", std::int64_t{1}, "import");
+  set(deck, "train.global_batch", std::int64_t{8}, "import");
+  set(deck, "train.micro_batch", std::int64_t{1}, "import");
+  set(deck, "data.val_fraction", 0.0, "import");
+  if (!tokenizer.empty()) {
+    set(deck, "data.text", Texts{"give-data.text"}, "import: names no data");
+    set(deck, "data.tokenizer", tokenizer, "import");
+  } else {
+    set(deck, "data.tokens", Texts{"give-data.tokens"}, "import: names no data");
+  }
+  return deck;
+}
 
 Imported import_folder(const ImportOrder& order, const ParameterTable& table) {
   const io::SafetensorsFolder source(order.folder);

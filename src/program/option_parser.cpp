@@ -69,6 +69,121 @@ std::string with_digits(std::string& text) {
   return "";
 }
 
+template <class T>
+inline constexpr bool is_integer = std::is_integral_v<T>;
+template <class T>
+inline constexpr bool is_integer<std::vector<T>> = std::is_integral_v<T>;
+
+std::string usage_of(const Command& command) {
+  return "usage: kozero " + command.name + (command.arguments.empty() ? "" : " " + command.arguments);
+}
+
+/// "--steps N", "--json".
+std::string head_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const bool is_flag = option.get_expected_max() == 0;
+  return option.get_name(false, true) + (is_flag || type.empty() ? "" : " " + type.substr(0, type.find(':')));
+}
+
+/// The description with the default behind it, where there is one.
+std::string text_of(CLI::Option& option) {
+  if (option.get_default_str().empty() && option.get_expected_max() > 0) option.capture_default_str();
+  std::string value = option.get_default_str();
+  if (value == "\n") value = "a line break";
+  const std::string shown = value.empty() || value == "[]" ? "" : "(default: " + io::printable(value) + ")";
+  const std::string text = option.get_description();
+  return text + (text.empty() || shown.empty() ? "" : " ") + shown;
+}
+
+/// Each key with the first clause of its text in the schema, and its default.
+std::string key_lines(const std::vector<std::string>& keys) {
+  std::string lines = keys.empty() ? "" : "\nkeys given most often:\n";
+  for (const auto& key : keys) {
+    const io::DeckRow& row = *io::find_row(key);
+    lines += option_lines(key, row.help.substr(0, row.help.find(';')) + " (default: " + io::default_of(row) + ")");
+  }
+  return lines;
+}
+
+HelpAsked help_of(CLI::App& app, const std::vector<std::string>& keys) {
+  const Command& command = command_named(app.get_name());
+  HelpAsked help;
+  std::string options;
+  std::string overrides;
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_name(true, false) == "overrides") {
+      help.takes_overrides = true;
+      overrides = option->get_description();
+    }
+    if (!option->nonpositional()) continue;
+    help.options.push_back(option->get_name(false, false));
+    options += option_lines(head_of(*option), text_of(*option));
+  }
+  help.text = folded(usage_of(command) + (options.empty() ? "" : " [OPTION...]"), 0, 4) + "\n\n" +
+              folded(command.summary, 0, 0) + "\n";
+  if (help.takes_overrides || !options.empty()) help.text += "\n";
+  if (help.takes_overrides) {
+    if (overrides.empty()) overrides = "changes a key of the deck";
+    help.text += option_lines("section.key=value", overrides + "; read as TOML; `kozero keys` lists all keys");
+  }
+  help.text += options + key_lines(keys) + "\nexample: kozero " + command.example + "\n\n" + exit_statuses();
+  return help;
+}
+
+/// "zero.stage" for "--stage=2" and "--stage": the key that someone takes for an option; "" if there is none.
+std::string key_meant_by(const std::string& argument) {
+  const std::string name = argument.substr(2, argument.find('=') - 2);
+  if (io::find_row(name) != nullptr) return name;
+  const auto& rows = io::deck_schema();
+  const auto row =
+      std::find_if(rows.begin(), rows.end(), [&](const auto& each) { return io::name_of(each.key) == name; });
+  return row != rows.end() ? row->key : io::key_of_peer(name);
+}
+
+/// The option of the command that `argument` is nearest to; "" if none is near.
+std::string near_option(const std::string& argument, CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->nonpositional()) names.push_back(option->get_name(false, false));
+  }
+  const std::string name = argument.substr(0, argument.find('='));
+  const std::string nearest = nearest_name(name, names.data(), names.data() + names.size());
+  return nearest.empty() ? "" : name + " is no option; did you mean " + nearest + "?";
+}
+
+/// What to write in place of `argument`, which is no option of the command; "" if there is no suggestion.
+std::string remedy_for(const std::string& argument, const Arguments& all, CLI::App& app) {
+  const auto given = std::find(all.begin(), all.end(), argument);
+  const std::string value = argument.find('=') != std::string::npos        ? argument.substr(argument.find('=') + 1)
+                            : given == all.end() || given + 1 == all.end() ? "VALUE"
+                                                                           : *(given + 1);
+  if (argument == "-n" || argument == "-np") {
+    return argument + " goes before the command: ./kozero.sh -n " + value + " " + app.get_name() +
+           " ..., or mpiexec -n " + value + " kozero " + app.get_name() + " ...";
+  }
+  if (!argument.starts_with("--")) return "";
+  const bool takes_keys = app.get_option_no_throw("overrides") != nullptr;
+  const std::string key = takes_keys ? key_meant_by(argument) : "";
+  if (!key.empty()) return argument + " is no option; did you mean " + key + "=" + value + "?";
+  return app.get_allow_extras() ? "" : near_option(argument, app);
+}
+
+[[noreturn]] void refuse(const CLI::App& app, const std::string& why) {
+  const Command& command = command_named(app.get_name());
+  throw Error(Failure::deck,
+              app.get_name() + ": " + why + (why.ends_with('?') ? " " : "; ") + usage_of(command) +
+                  "; --help lists the options",
+              Error::Seen::by_all_ranks);
+}
+
+/// Refuses the first argument that no option takes and that has a remedy.
+void refuse_misplaced(const Arguments& all, CLI::App& app) {
+  for (const auto& argument : app.remaining()) {
+    const std::string remedy = remedy_for(argument, all, app);
+    if (!remedy.empty()) refuse(app, remedy);
+  }
+}
+
 }  // namespace
 
 std::optional<std::int64_t> integer_in(const std::string& text) { return number_in<std::int64_t>(text); }
@@ -133,15 +248,6 @@ bool Option::is_given() const { return option_->count() > 0; }
 OptionParser::OptionParser(const std::string& command) : app_(std::make_unique<CLI::App>("", command)) {}
 OptionParser::~OptionParser() = default;
 
-namespace {
-
-template <class T>
-inline constexpr bool is_integer = std::is_integral_v<T>;
-template <class T>
-inline constexpr bool is_integer<std::vector<T>> = std::is_integral_v<T>;
-
-}  // namespace
-
 template <class T>
 Option OptionParser::add(const std::string& name, T& value, const std::string& description) {
   Option option(app_->add_option(name, value, description));
@@ -167,31 +273,6 @@ void OptionParser::add_flag(const std::string& name, std::function<void()> given
 }
 
 void OptionParser::allow_extras() { app_->allow_extras(); }
-
-namespace {
-
-std::string usage_of(const Command& command) {
-  return "usage: kozero " + command.name + (command.arguments.empty() ? "" : " " + command.arguments);
-}
-
-/// "--steps N", "--json".
-std::string head_of(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  const bool is_flag = option.get_expected_max() == 0;
-  return option.get_name(false, true) + (is_flag || type.empty() ? "" : " " + type.substr(0, type.find(':')));
-}
-
-/// The description with the default behind it, where there is one.
-std::string text_of(CLI::Option& option) {
-  if (option.get_default_str().empty() && option.get_expected_max() > 0) option.capture_default_str();
-  std::string value = option.get_default_str();
-  if (value == "\n") value = "a line break";
-  const std::string shown = value.empty() || value == "[]" ? "" : "(default: " + io::printable(value) + ")";
-  const std::string text = option.get_description();
-  return text + (text.empty() || shown.empty() ? "" : " ") + shown;
-}
-
-}  // namespace
 
 std::string folded(const std::string& text, std::size_t column, std::size_t indent) {
   std::string lines;
@@ -221,45 +302,6 @@ std::string option_lines(const std::string& head, const std::string& text) {
   return start + gap + folded(text, kTextColumn, kTextColumn) + "\n";
 }
 
-namespace {
-
-/// Each key with the first clause of its text in the schema, and its default.
-std::string key_lines(const std::vector<std::string>& keys) {
-  std::string lines = keys.empty() ? "" : "\nkeys given most often:\n";
-  for (const auto& key : keys) {
-    const io::DeckRow& row = *io::find_row(key);
-    lines += option_lines(key, row.help.substr(0, row.help.find(';')) + " (default: " + io::default_of(row) + ")");
-  }
-  return lines;
-}
-
-HelpAsked help_of(CLI::App& app, const std::vector<std::string>& keys) {
-  const Command& command = command_named(app.get_name());
-  HelpAsked help;
-  std::string options;
-  std::string overrides;
-  for (CLI::Option* option : app.get_options()) {
-    if (option->get_name(true, false) == "overrides") {
-      help.takes_overrides = true;
-      overrides = option->get_description();
-    }
-    if (!option->nonpositional()) continue;
-    help.options.push_back(option->get_name(false, false));
-    options += option_lines(head_of(*option), text_of(*option));
-  }
-  help.text = folded(usage_of(command) + (options.empty() ? "" : " [OPTION...]"), 0, 4) + "\n\n" +
-              folded(command.summary, 0, 0) + "\n";
-  if (help.takes_overrides || !options.empty()) help.text += "\n";
-  if (help.takes_overrides) {
-    if (overrides.empty()) overrides = "changes a key of the deck";
-    help.text += option_lines("section.key=value", overrides + "; read as TOML; `kozero keys` lists all keys");
-  }
-  help.text += options + key_lines(keys) + "\nexample: kozero " + command.example + "\n\n" + exit_statuses();
-  return help;
-}
-
-}  // namespace
-
 bool asks_for_help(const std::string& argument) { return argument == "--help" || argument == "-h"; }
 
 std::string exit_statuses() {
@@ -267,64 +309,6 @@ std::string exit_statuses() {
          "usage, 3 bad input file, 4 write failed, 5 rank or communication lost,\n"
          "6 non-finite, 75 stopped on request (prints how to resume), 130 second SIGINT.\n";
 }
-
-namespace {
-
-/// "zero.stage" for "--stage=2" and "--stage": the key that someone takes for an option; "" if there is none.
-std::string key_meant_by(const std::string& argument) {
-  const std::string name = argument.substr(2, argument.find('=') - 2);
-  if (io::find_row(name) != nullptr) return name;
-  const auto& rows = io::deck_schema();
-  const auto row =
-      std::find_if(rows.begin(), rows.end(), [&](const auto& each) { return io::name_of(each.key) == name; });
-  return row != rows.end() ? row->key : io::key_of_peer(name);
-}
-
-/// The option of the command that `argument` is nearest to; "" if none is near.
-std::string near_option(const std::string& argument, CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->nonpositional()) names.push_back(option->get_name(false, false));
-  }
-  const std::string name = argument.substr(0, argument.find('='));
-  const std::string nearest = nearest_name(name, names.data(), names.data() + names.size());
-  return nearest.empty() ? "" : name + " is no option; did you mean " + nearest + "?";
-}
-
-/// What to write in place of `argument`, which is no option of the command; "" if there is no suggestion.
-std::string remedy_for(const std::string& argument, const Arguments& all, CLI::App& app) {
-  const auto given = std::find(all.begin(), all.end(), argument);
-  const std::string value = argument.find('=') != std::string::npos        ? argument.substr(argument.find('=') + 1)
-                            : given == all.end() || given + 1 == all.end() ? "VALUE"
-                                                                           : *(given + 1);
-  if (argument == "-n" || argument == "-np") {
-    return argument + " goes before the command: ./kozero.sh -n " + value + " " + app.get_name() +
-           " ..., or mpiexec -n " + value + " kozero " + app.get_name() + " ...";
-  }
-  if (!argument.starts_with("--")) return "";
-  const bool takes_keys = app.get_option_no_throw("overrides") != nullptr;
-  const std::string key = takes_keys ? key_meant_by(argument) : "";
-  if (!key.empty()) return argument + " is no option; did you mean " + key + "=" + value + "?";
-  return app.get_allow_extras() ? "" : near_option(argument, app);
-}
-
-[[noreturn]] void refuse(const CLI::App& app, const std::string& why) {
-  const Command& command = command_named(app.get_name());
-  throw Error(Failure::deck,
-              app.get_name() + ": " + why + (why.ends_with('?') ? " " : "; ") + usage_of(command) +
-                  "; --help lists the options",
-              Error::Seen::by_all_ranks);
-}
-
-/// Refuses the first argument that no option takes and that has a remedy.
-void refuse_misplaced(const Arguments& all, CLI::App& app) {
-  for (const auto& argument : app.remaining()) {
-    const std::string remedy = remedy_for(argument, all, app);
-    if (!remedy.empty()) refuse(app, remedy);
-  }
-}
-
-}  // namespace
 
 void OptionParser::parse(const Arguments& arguments) {
   CLI::App& app = *app_;

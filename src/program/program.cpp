@@ -68,27 +68,6 @@ bool bounds_spinning() {
   return setenv(kSpins, kSpinsBeforeSleep, 1) == 0;
 }
 
-}  // namespace
-
-fs::path bench_program() { return run::this_program().parent_path() / kBenchProgram; }
-
-void hand_over(char** argv) {
-  run::restore_ignored_signals();
-  Arguments arguments;
-  for (char** each = argv + 1; *each != nullptr; ++each) arguments.emplace_back(*each);
-  const bool is_bench = !arguments.empty() && arguments[0] == "bench";
-  const bool restarts = (computes(arguments) || is_bench) && bounds_spinning();
-  if (kOnHost && computes(arguments)) {
-    const std::string device = device_asked(arguments);
-    const fs::path program = device == "auto" || device == "cuda" ? run::usable_cuda_program() : fs::path();
-    if (!program.empty()) execv(program.c_str(), argv);
-  }
-  if (is_bench) execv(bench_program().c_str(), argv);
-  if (restarts) execv(run::this_program().c_str(), argv);
-}
-
-namespace {
-
 using distributed::Environment;
 
 /// If the arguments are `--version`: prints the program's version, commit and libraries, needing no MPI, and returns
@@ -194,6 +173,23 @@ int status_of_program(int argc, char** argv, Run run) {
 }
 
 }  // namespace
+
+fs::path bench_program() { return run::this_program().parent_path() / kBenchProgram; }
+
+void hand_over(char** argv) {
+  run::restore_ignored_signals();
+  Arguments arguments;
+  for (char** each = argv + 1; *each != nullptr; ++each) arguments.emplace_back(*each);
+  const bool is_bench = !arguments.empty() && arguments[0] == "bench";
+  const bool restarts = (computes(arguments) || is_bench) && bounds_spinning();
+  if (kOnHost && computes(arguments)) {
+    const std::string device = device_asked(arguments);
+    const fs::path program = device == "auto" || device == "cuda" ? run::usable_cuda_program() : fs::path();
+    if (!program.empty()) execv(program.c_str(), argv);
+  }
+  if (is_bench) execv(bench_program().c_str(), argv);
+  if (restarts) execv(run::this_program().c_str(), argv);
+}
 
 int run_program(int argc, char** argv, Run run) {
   const int status = status_of_program(argc, argv, run);

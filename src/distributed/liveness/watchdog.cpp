@@ -44,78 +44,7 @@ std::string words(const Event& event) {
   return text + bytes_of(event.bytes) + step;
 }
 
-}  // namespace
-
-std::string position_text(const Beat& beat) {
-  std::string text = beat.step > 0 ? "step " + std::to_string(beat.step) + ", " : "";
-  text += beat.phase.data();
-  if (beat.step > 0 && beat.unit >= 0) text += ", unit " + std::to_string(beat.unit);
-  if (beat.ends != 0) return text + ", at its end";
-  if (beat.collective[0] == '\0') return text + ", before its first collective";
-  text += beat.waits[static_cast<std::size_t>(Role::training)] != 0 ? ", waiting in " : ", working after ";
-  if (beat.sequence == 0) return text + beat.collective.data();
-  return text + beat.collective.data() + " " + std::to_string(beat.sequence) + " of " + beat.communicator.data() +
-         bytes_of(beat.bytes);
-}
-
-void Whereabouts::started(Event event) {
-  event.kind = Event::Kind::start;
-  events().begin(event);
-}
-
-Beat Whereabouts::beat() const {
-  Beat beat;
-  for (std::size_t role = 0; role < kRoles; ++role) {
-    beat.waits[role] = waits_[role];
-    beat.waits_begun[role] = waits_begun_[role];
-  }
-  const Position& here = position();
-  put(beat.phase, here.phase.load());
-  beat.step = here.step;
-  beat.unit = here.unit;
-  const auto newest =
-      events().newest(1, [](const Event& event) { return event.kind == Event::Kind::start && !event.of_saver; });
-  for (const Event& event : newest) {
-    put(beat.collective, event.name);
-    put(beat.communicator, event.owner);
-    beat.sequence = event.sequence;
-    beat.bytes = event.bytes;
-  }
-  return beat;
-}
-
-std::string Whereabouts::newest(std::size_t count) const {
-  std::string text;
-  for (const Event& event : events().newest(count, [](const Event& each) { return each.kind == Event::Kind::start; })) {
-    text += (text.empty() ? "" : "; ") + words(event);
-  }
-  return text;
-}
-
-namespace {
 thread_local int waits_of_this_thread = 0;
-}
-
-Whereabouts::Wait::Wait(Role role) : role_(static_cast<std::size_t>(role)) {
-  ++waits_of_this_thread;
-  whereabouts().waits_begun_[role_].fetch_add(1, std::memory_order_relaxed);
-  whereabouts().waits_[role_].store(1, std::memory_order_relaxed);
-}
-
-Whereabouts::Wait::~Wait() {
-  --waits_of_this_thread;
-  whereabouts().waits_[role_].store(0, std::memory_order_relaxed);
-  whereabouts().waits_begun_[role_].fetch_add(1, std::memory_order_relaxed);
-}
-
-Whereabouts& whereabouts() {
-  static Whereabouts here;
-  return here;
-}
-
-// The thread that checks the call under way a few times a second.
-
-namespace {
 
 constexpr double kBetweenLooks = 0.1;  // seconds
 constexpr int kLongestReport = 10;     // seconds that an abort waits for
@@ -217,6 +146,71 @@ void run() {
 }
 
 }  // namespace
+
+std::string position_text(const Beat& beat) {
+  std::string text = beat.step > 0 ? "step " + std::to_string(beat.step) + ", " : "";
+  text += beat.phase.data();
+  if (beat.step > 0 && beat.unit >= 0) text += ", unit " + std::to_string(beat.unit);
+  if (beat.ends != 0) return text + ", at its end";
+  if (beat.collective[0] == '\0') return text + ", before its first collective";
+  text += beat.waits[static_cast<std::size_t>(Role::training)] != 0 ? ", waiting in " : ", working after ";
+  if (beat.sequence == 0) return text + beat.collective.data();
+  return text + beat.collective.data() + " " + std::to_string(beat.sequence) + " of " + beat.communicator.data() +
+         bytes_of(beat.bytes);
+}
+
+void Whereabouts::started(Event event) {
+  event.kind = Event::Kind::start;
+  events().begin(event);
+}
+
+Beat Whereabouts::beat() const {
+  Beat beat;
+  for (std::size_t role = 0; role < kRoles; ++role) {
+    beat.waits[role] = waits_[role];
+    beat.waits_begun[role] = waits_begun_[role];
+  }
+  const Position& here = position();
+  put(beat.phase, here.phase.load());
+  beat.step = here.step;
+  beat.unit = here.unit;
+  const auto newest =
+      events().newest(1, [](const Event& event) { return event.kind == Event::Kind::start && !event.of_saver; });
+  for (const Event& event : newest) {
+    put(beat.collective, event.name);
+    put(beat.communicator, event.owner);
+    beat.sequence = event.sequence;
+    beat.bytes = event.bytes;
+  }
+  return beat;
+}
+
+std::string Whereabouts::newest(std::size_t count) const {
+  std::string text;
+  for (const Event& event : events().newest(count, [](const Event& each) { return each.kind == Event::Kind::start; })) {
+    text += (text.empty() ? "" : "; ") + words(event);
+  }
+  return text;
+}
+
+Whereabouts::Wait::Wait(Role role) : role_(static_cast<std::size_t>(role)) {
+  ++waits_of_this_thread;
+  whereabouts().waits_begun_[role_].fetch_add(1, std::memory_order_relaxed);
+  whereabouts().waits_[role_].store(1, std::memory_order_relaxed);
+}
+
+Whereabouts::Wait::~Wait() {
+  --waits_of_this_thread;
+  whereabouts().waits_[role_].store(0, std::memory_order_relaxed);
+  whereabouts().waits_begun_[role_].fetch_add(1, std::memory_order_relaxed);
+}
+
+Whereabouts& whereabouts() {
+  static Whereabouts here;
+  return here;
+}
+
+// The thread that checks the call under way a few times a second.
 
 double comm_timeout() { return timeout_in_force; }
 void set_comm_timeout(double seconds) { timeout_in_force = seconds; }

@@ -42,41 +42,6 @@ std::string node_name() {
   return std::string(name.data(), static_cast<std::size_t>(length));
 }
 
-}  // namespace
-
-std::string shared_gpu(const std::vector<RankDevice>& devices) {
-  std::map<std::pair<std::string, std::string>, std::size_t> owners;
-  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    const auto& [node, gpu] = devices[rank];
-    const auto [owner, is_first] = owners.emplace(std::pair{node, gpu}, rank);
-    if (is_first) continue;
-    return "ranks " + std::to_string(owner->second) + " and " + std::to_string(rank) + " are on the same GPU (" + gpu +
-           " of node " + node + "), which NCCL refuses: start one rank per GPU";
-  }
-  return "";
-}
-
-std::string nccl_unavailable_reason(const Ranks& ranks) {
-  constexpr double kPatience = 600.0;
-  const auto control = make_control_communicator(ranks, kPatience);
-  nccl::Library library;
-  const auto unavailable_reasons = gather_text(*control, unavailable_reason_here(library));
-  for (std::size_t rank = 0; rank < unavailable_reasons.size(); ++rank) {
-    if (!unavailable_reasons[rank].empty())
-      return (rank == 0 ? "" : "on rank " + std::to_string(rank) + " ") + unavailable_reasons[rank];
-  }
-  if (library.is_mock) return "";
-  const auto nodes = gather_text(*control, node_name());
-  const auto gpus = gather_text(*control, device_name());
-  std::vector<RankDevice> devices;
-  for (std::size_t rank = 0; rank < nodes.size(); ++rank) devices.push_back({nodes[rank], gpus[rank]});
-  return shared_gpu(devices);
-}
-
-// NCCL's collectives put on a stream between two events.
-
-namespace {
-
 constexpr const char* kWhereToLook =
     "; NCCL_DEBUG=INFO shows how far NCCL came, NCCL_SOCKET_IFNAME chooses its network";
 
@@ -346,6 +311,37 @@ void make_first_calls(Communicator& comm) {
 }
 
 }  // namespace
+
+std::string shared_gpu(const std::vector<RankDevice>& devices) {
+  std::map<std::pair<std::string, std::string>, std::size_t> owners;
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const auto& [node, gpu] = devices[rank];
+    const auto [owner, is_first] = owners.emplace(std::pair{node, gpu}, rank);
+    if (is_first) continue;
+    return "ranks " + std::to_string(owner->second) + " and " + std::to_string(rank) + " are on the same GPU (" + gpu +
+           " of node " + node + "), which NCCL refuses: start one rank per GPU";
+  }
+  return "";
+}
+
+std::string nccl_unavailable_reason(const Ranks& ranks) {
+  constexpr double kPatience = 600.0;
+  const auto control = make_control_communicator(ranks, kPatience);
+  nccl::Library library;
+  const auto unavailable_reasons = gather_text(*control, unavailable_reason_here(library));
+  for (std::size_t rank = 0; rank < unavailable_reasons.size(); ++rank) {
+    if (!unavailable_reasons[rank].empty())
+      return (rank == 0 ? "" : "on rank " + std::to_string(rank) + " ") + unavailable_reasons[rank];
+  }
+  if (library.is_mock) return "";
+  const auto nodes = gather_text(*control, node_name());
+  const auto gpus = gather_text(*control, device_name());
+  std::vector<RankDevice> devices;
+  for (std::size_t rank = 0; rank < nodes.size(); ++rank) devices.push_back({nodes[rank], gpus[rank]});
+  return shared_gpu(devices);
+}
+
+// NCCL's collectives put on a stream between two events.
 
 Vector<float> received_addends(int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
   if (!options.exact) return {};
