@@ -11,7 +11,6 @@
 #include <kozero/core/host.hpp>
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/distributed/agreement.hpp>
-#include <kozero/distributed/communicator.hpp>
 #include <kozero/distributed/wait_clock.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/run_files.hpp>

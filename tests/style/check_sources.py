@@ -35,7 +35,7 @@ def lines_matching(source, pattern, allowed):
                 yield f"{path}:{number}: {line.strip()}"
 
 
-def mpi_only_in_dist(source):
+def mpi_only_in_distributed(source):
     allowed = ("src/distributed/", "include/kozero/distributed/", "tests/")
     yield from lines_matching(source, r"MPI_|nccl[A-Z]|<mpi\.h>|<nccl\.h>", allowed)
 
@@ -121,8 +121,8 @@ def formatted(source):
         yield run.stderr.strip()
 
 
-RULES = (mpi_only_in_dist, stage_only_where_named, spdx_lines, file_length, ascii_only, include_paths, file_names, parse,
-         formatted)
+RULES = (mpi_only_in_distributed, stage_only_where_named, spdx_lines, file_length, ascii_only, include_paths, file_names,
+         parse, formatted)
 
 
 def main():
