@@ -59,11 +59,18 @@ std::vector<TensorRef> write_tensor_file(distributed::Communicator& comm, const 
                                          const std::vector<TensorGroup<const float>>& groups,
                                          const WeightsDescription& description);
 
-/// Fills the shards of the groups; returns the names of those that the file lacks. The first group must be there; where
-/// any other is not, the first alone is read.
+/// What a file lacks of the state that was to be read.
+struct AbsentState {
+  std::vector<std::string> groups;   ///< no state at all: "optimizer/exp_avg"
+  std::vector<std::string> tensors;  ///< whose state began at zero, since they were frozen: "wte.weight"
+  [[nodiscard]] bool empty() const { return groups.empty() && tensors.empty(); }
+};
+
+/// Fills the shards of the groups; returns what the file lacks. The first group must be there; where any other is not,
+/// or has no tensor that trains, the first alone is read.
 /// Throws Error(input) naming file, tensor and reason where a group's tensors are not the table's.
-std::vector<std::string> read_tensor_file(distributed::Communicator& comm, const std::string& path,
-                                          const ParameterTable& table, const std::vector<TensorGroup<float>>& groups);
+AbsentState read_tensor_file(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
+                             const std::vector<TensorGroup<float>>& groups);
 
 /// The plain weights file: the parameters alone, complete or absent. Rank 0 calls `may_publish` before the file gets
 /// its name; it throws to keep the older one. Throws Error(write).

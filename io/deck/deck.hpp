@@ -103,6 +103,7 @@ struct OptimKeys {
   std::int64_t warmup_steps = kNotGiven;  ///< derived from the run's steps
   std::int64_t decay_steps = 0;           ///< 0: not given, to the last step
   double min_lr = 0;
+  std::vector<std::string> freeze;
 };
 
 struct ZeroKeys {

@@ -37,6 +37,8 @@ constexpr auto kLog = &in<&Deck::log, Value>;
 Accepted truth() { return {}; }
 /// Any text but "", described as `what`.
 Accepted text(std::string what) { return {.what = std::move(what)}; }
+/// Any texts but "", or an empty list.
+Accepted list_or_none(std::string what) { return {.what = std::move(what), .or_none = true}; }
 Accepted from(double low) { return {.low = low}; }
 Accepted from_to(double low, double high) { return {.low = low, .high = high}; }
 Accepted above(double low) { return {.low = low, .low_open = true}; }
@@ -222,6 +224,9 @@ std::vector<DeckRow> optim_rows() {
       bits({"optim.decay_steps", kOptim<&K::decay_steps>, from_to(1, kMany), "steps of the decay from lr to min_lr",
             "from the end of warm-up to the last step"}),
       bits({"optim.min_lr", kOptim<&K::min_lr>, from(0), "learning rate at the end of the decay"}),
+      bits({"optim.freeze", kOptim<&K::freeze>, list_or_none("name of a tensor, in which * stands for any characters"),
+            "tensors that are not trained, by Hugging Face's names: they have no gradient and no optimizer state",
+            "none"}),
   };
 }
 

@@ -50,6 +50,7 @@ struct Accepted {
   bool high_open = false;
   std::vector<std::string> words = {};
   std::string what = {};
+  bool or_none = false;  ///< of lists: an empty list too
 
   [[nodiscard]] bool takes_numbers() const { return !words.empty() && high != kNoLimit; }
 };

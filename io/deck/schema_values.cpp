@@ -121,7 +121,7 @@ struct Fits {
   bool operator()(const std::string* value) const { return one_of(accepted, *value); }
   bool operator()(const std::vector<std::string>* values) const {
     const auto fits = [this](const std::string& value) { return one_of(accepted, value); };
-    return !values->empty() && std::all_of(values->begin(), values->end(), fits);
+    return (accepted.or_none || !values->empty()) && std::all_of(values->begin(), values->end(), fits);
   }
   bool operator()(const std::array<double, 2>* values) const {
     return in_range(accepted, (*values)[0]) && in_range(accepted, (*values)[1]);

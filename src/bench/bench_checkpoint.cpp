@@ -103,7 +103,9 @@ class CheckpointBench {
     for (const auto& group : groups) {
       for (const auto& shard : group.shards) fill_with_noise(shard.values);
     }
-    bytes_ = std::ssize(groups) * engine.parameters().num_parameters() * static_cast<std::int64_t>(sizeof(float));
+    const ParameterTable& table = engine.parameters();
+    bytes_ = (table.num_parameters() + (std::ssize(groups) - 1) * table.num_trainable()) *
+             static_cast<std::int64_t>(sizeof(float));
   }
 
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }

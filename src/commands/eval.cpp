@@ -90,7 +90,7 @@ void eval(const distributed::Environment& environment, const Arguments& argument
                 Error::Seen::by_all_ranks);
   }
   train::DataCheck({own_data ? data.validation_shards : data.train_shards}, control).finish(control);
-  const train::Evaluation result = train::evaluate(trained.engine(), *source, 0);
+  const train::Evaluation result = train::evaluate(trained.evaluator(), *source, 0);
   if (environment.rank() != 0) return;
   std::cout << run::evaluation_line(result.loss, bytes_per_token, own_data ? "validation" : "given data") << ", "
             << result.tokens << " tokens\n"

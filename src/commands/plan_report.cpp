@@ -222,17 +222,17 @@ nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans, con
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (std::size_t s = 0; s < plans.size(); ++s) {
     const plan::MemoryPlan& plan = plans[s];
-    nlohmann::ordered_json stage = {
-        {"stage", plan.stage},
-        {"ranks", plan.num_ranks},
-        {"total", plan.total()},
-        {"device", plan.needed().device},
-        {"host", plan.needed().host},
-        {"sent", plan.sent.all},
-        {"sent_across_groups", plan.sent.across},
-        {"ranks_a_group", plan.ranks_a_group},
-        {"seconds", json_of(times[s])},
-        {"formula", plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.ranks_a_group)}};
+    nlohmann::ordered_json stage = {{"stage", plan.stage},
+                                    {"ranks", plan.num_ranks},
+                                    {"total", plan.total()},
+                                    {"device", plan.needed().device},
+                                    {"host", plan.needed().host},
+                                    {"sent", plan.sent.all},
+                                    {"sent_across_groups", plan.sent.across},
+                                    {"ranks_a_group", plan.ranks_a_group},
+                                    {"seconds", json_of(times[s])},
+                                    {"formula", plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters,
+                                                                        plan.num_trainable, plan.ranks_a_group)}};
     for (std::size_t i = 0; i < kMemoryNames.size(); ++i) stage[std::string(kMemoryNames[i])] = plan.bytes[i];
     stages.push_back(stage);
   }
@@ -274,6 +274,20 @@ nlohmann::ordered_json fit_json(const PlannedRanks& ranks, const io::Deck& deck,
   return one;
 }
 
+/// What optim.freeze saves; "" if every tensor is trained.
+std::string frozen_text(const io::Deck& deck, const PlannedRanks& ranks) {
+  const plan::MemoryPlan& plan = ranks.plans.at(static_cast<std::size_t>(deck.zero.stage));
+  if (plan.num_trainable == plan.num_parameters) return "";
+  io::Deck unfrozen = deck;
+  unfrozen.optim.freeze.clear();
+  const auto without = plan::plans_of_all_stages(unfrozen, ranks.backend, ranks.count, train::vocab_of(deck));
+  const std::int64_t total = without.at(static_cast<std::size_t>(deck.zero.stage)).total();
+  const plan::SizeUnit unit = plan::unit_of(ranks.plans);
+  return fmt::format("optim.freeze leaves {} parameters to train and saves {:.{}f} {} in stage {}\n\n",
+                     plan.num_trainable, static_cast<double>(total - plan.total()) / unit.bytes, unit.digits, unit.name,
+                     deck.zero.stage);
+}
+
 }  // namespace
 
 std::string PlanReport::tables() const {
@@ -281,7 +295,8 @@ std::string PlanReport::tables() const {
   const PlannedRanks& ranks = all[0];
   return fmt::format("{}: {} parameters on {} rank{}; the deck asks for stage {}\n\n", escaped(deck.source),
                      ranks.plans.front().num_parameters, ranks.count, ranks.count == 1 ? "" : "s", deck.zero.stage) +
-         plan::table_of(ranks.plans, ranks.room) + plan::table_of(plans_recomputed(deck, ranks), ranks.plans) + "\n" +
+         frozen_text(deck, ranks) + plan::table_of(ranks.plans, ranks.room) +
+         plan::table_of(plans_recomputed(deck, ranks), ranks.plans) + "\n" +
          table_of(times_of(deck, ranks.plans, ranks.rates), ranks.rates) + alternatives_of(deck, ranks);
 }
 
@@ -293,6 +308,7 @@ std::string PlanReport::advice() const {
 
 nlohmann::ordered_json PlanReport::json() const {
   nlohmann::ordered_json json = {{"parameters", all[0].plans.front().num_parameters},
+                                 {"trained", all[0].plans.front().num_trainable},
                                  {"precision", name_of(all[0].plans.front().precision)},
                                  {"backend", all[0].backend},
                                  {"stages", nlohmann::ordered_json::array()},

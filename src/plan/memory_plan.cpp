@@ -79,22 +79,25 @@ BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& tabl
   const std::int64_t micro_steps = settings.batch.micro_steps;
   const auto stored = static_cast<std::int64_t>(parameter_bytes(settings.precision).stored);
   const bool is_local = settings.zero.accumulation == zero::Accumulation::local;
-  std::int64_t addends = table.extent();
-  std::int64_t reductions = table.num_units();
+  Gathers updated;  // weights, or gradients in stage 0
+  std::int64_t addends = 0;
+  std::int64_t reductions = 0;
   for (const Unit& unit : table.units()) {
-    if (unit.vocabulary != VocabularyUse::both) continue;
-    addends += unit.extent;
-    ++reductions;
+    if (!unit.trainable) continue;
+    updated.elements += unit.extent;
+    ++updated.calls;
+    const int sums = unit.vocabulary == VocabularyUse::both ? 2 : 1;
+    addends += sums * unit.extent;
+    reductions += sums;
   }
   const std::int64_t times = is_local ? 1 : micro_steps;
   const std::int64_t reduced = times * addends * 4;
-  const Gathers gathers =
-      settings.zero.stage == 3 ? gathers_in_stage_3(settings, table) : Gathers{table.extent(), table.num_units()};
+  const Gathers gathers = settings.zero.stage == 3 ? gathers_in_stage_3(settings, table) : updated;
   const std::int64_t gathered_bytes =
       gathers.elements * (settings.zero.stage == 0 ? 4 : stored);  // stage 0 gathers gradients
   const std::int64_t group = settings.ranks_a_group;
   const std::int64_t groups = num_ranks / group;
-  const std::int64_t to_replicas = (groups - 1) * table.extent() * 4 / num_ranks;
+  const std::int64_t to_replicas = (groups - 1) * updated.elements * 4 / num_ranks;
   const std::int64_t reduced_across = reduced * (groups - 1) / groups;
   return {.all = reduced / num_ranks * (num_ranks - 1) + gathered_bytes / group * (group - 1) + to_replicas,
           .across = reduced_across + to_replicas,
@@ -104,7 +107,7 @@ BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& tabl
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks) {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
   const auto mesh = distributed::make_planned_mesh(backend, num_ranks, settings.ranks_a_group, ledger, settings.comm);
-  const auto engine = train::make_engine(settings, mesh.mesh(), ledger);
+  const auto engine = train::make_evaluator(settings, mesh.mesh(), ledger);
   MemoryPlan plan;
   plan.on_gpus = settings.on_gpus;
   plan.stage = settings.zero.stage;
@@ -112,6 +115,7 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   plan.precision = settings.precision;
   plan.micro_batch = settings.batch.micro_batch;
   plan.num_parameters = engine->parameters().num_parameters();
+  plan.num_trainable = engine->parameters().num_trainable();
   for (std::size_t i = 0; i < plan.bytes.size(); ++i) plan.bytes[i] = ledger.bytes(static_cast<Memory>(i));
   plan.lines = ledger.lines();
   plan.flops_per_token = engine->flops_per_token();
@@ -120,16 +124,17 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   return plan;
 }
 
-double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, int ranks) {
+double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, std::int64_t num_trainable,
+                         int ranks) {
   const auto all = static_cast<double>(num_parameters);
-  const double share = all / ranks;
+  const auto trained = static_cast<double>(num_trainable);
   const zero::PlacementRow row = zero::placement_row(stage);
-  const auto held = [&](distributed::Placement placement) {
-    return placement == distributed::Placement::sharded ? share : all;
+  const auto held = [&](double elements, distributed::Placement placement) {
+    return placement == distributed::Placement::sharded ? elements / ranks : elements;
   };
   const ParameterBytes bytes = parameter_bytes(precision);
-  return static_cast<double>(bytes.stored) * held(row.parameters) + 4.0 * held(row.gradients) +
-         static_cast<double>(8 + bytes.master) * held(row.optimizer);
+  return static_cast<double>(bytes.stored) * held(all, row.parameters) + 4.0 * held(trained, row.gradients) +
+         8.0 * held(trained, row.optimizer) + static_cast<double>(bytes.master) * held(all, row.optimizer);
 }
 
 namespace {
@@ -420,7 +425,8 @@ std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& 
   table += row_of(fmt::format("states by formula, {}", name_of(plans.front().precision)),
                   each(plans,
                        [](const MemoryPlan& plan) {
-                         return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.ranks_a_group);
+                         return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_trainable,
+                                                  plan.ranks_a_group);
                        }),
                   unit);
   if (room.device <= 0) return table;

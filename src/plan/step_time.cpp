@@ -207,7 +207,8 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
 
   const auto parameters = static_cast<double>(plan.num_parameters);
   const bool sharded = zero::placement_row(settings.zero.stage).optimizer == distributed::Placement::sharded;
-  const double updated = sharded ? parameters / plan.ranks_a_group : parameters;
+  const auto trained = static_cast<double>(plan.num_trainable);
+  const double updated = sharded ? trained / plan.ranks_a_group : trained;
   const double update_bytes =
       4.0 * 8.0 + (settings.precision == Precision::f32 ? 0.0 : stored);   // including the read for the norm
   const double added = 12.0 * updated * (settings.batch.micro_steps - 1);  // micro-steps' gradients

@@ -24,6 +24,14 @@ namespace {
 
 constexpr const char* kTuningFile = "tuning.toml";  // what run.tuning named, beside the deck
 
+/// "wte.weight, wpe.weight, h.0.ln_1.weight and 9 more tensors"
+std::string first_of(const std::vector<std::string>& tensors) {
+  constexpr std::size_t kMost = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kMost, tensors.size()); ++i) text += (i == 0 ? "" : ", ") + tensors[i];
+  return tensors.size() <= kMost ? text : fmt::format("{} and {} more tensors", text, tensors.size() - kMost);
+}
+
 }  // namespace
 
 RunStart::RunStart(Session& session, const StartedAs& started)
@@ -158,8 +166,8 @@ train::ResumePoint RunStart::find_resume_point() const {
   return train::find_resume_point(deck_, record_after(0, 0, settings_.step.loss_scaler), control_);
 }
 
-std::vector<std::string> RunStart::load_resume_point() {
-  std::vector<std::string> absent;
+io::AbsentState RunStart::load_resume_point() {
+  io::AbsentState absent;
   train::read_newest(
       control_, deck_.checkpoint.resume, [&] { return resume_.source; },
       [&] { absent = train::load_state(resume_.state_file, engine(), control_); },
@@ -182,10 +190,13 @@ void RunStart::fill_state() {
   const auto absent = load_resume_point();
   const io::CheckpointRecord& saved = resume_.record;
   settings_.step.loss_scaler.restore(saved.loss_scale);
-  settings_.step.optimizer_start = absent.empty() ? saved.optimizer_start : saved.step;
+  settings_.step.optimizer_start = absent.groups.empty() ? saved.optimizer_start : saved.step;
   log_.say(fmt::format("resume       after step {}, {} tokens, from {}", saved.step, saved.tokens, resume_.source));
-  if (!absent.empty())
-    log_.say("warning      weights only: no " + absent.front() + " there, the optimizer's state begins anew");
+  if (!absent.groups.empty()) {
+    log_.say("warning      weights only: no " + absent.groups.front() + " there, the optimizer's state begins anew");
+  } else if (!absent.tensors.empty()) {
+    log_.say("note         frozen until now, the optimizer's state begins at zero: " + first_of(absent.tensors));
+  }
   const auto changes = train::changes_since(saved, record_after(0, saved.tokens, settings_.step.loss_scaler));
   for (const auto& change : changes) log_.say("note         " + change);
   const std::string other = other_data();

@@ -81,7 +81,7 @@ class RunStart {
   [[nodiscard]] train::ResumePoint find_resume_point() const;
   /// The state of the checkpoint that the run resumes from, or of a newer one if another run's trainer removes it
   /// meanwhile. Returns the optimizer states that it lacks.
-  std::vector<std::string> load_resume_point();
+  io::AbsentState load_resume_point();
 
   MemoryUse memory_use_;  // first: before anything is taken
   Session& session_;

@@ -80,13 +80,13 @@ void require_same_bytes(const huggingface::FolderWeights& folder, const WeightsS
   });
 }
 
-void load_folder(const WeightsSource& source, train::Engine& engine, distributed::Communicator& comm) {
+void load_folder(const WeightsSource& source, train::Evaluator& evaluator, distributed::Communicator& comm) {
   const auto folder = distributed::agreed(comm, [&] {
-    return std::make_unique<huggingface::FolderWeights>(source.path, engine.config(), engine.parameters());
+    return std::make_unique<huggingface::FolderWeights>(source.path, evaluator.config(), evaluator.parameters());
   });
   require_same_bytes(*folder, source, comm);
   distributed::agreed(comm, [&] {
-    for (const auto& shard : train::shards_of(engine.master())) {
+    for (const auto& shard : train::shards_of(evaluator.master())) {
       train::HostRanges one({shard});
       folder->read(one.named<float>().front());
       one.store();
@@ -94,7 +94,7 @@ void load_folder(const WeightsSource& source, train::Engine& engine, distributed
     }
     folder->require_unchanged();
   });
-  engine.publish();
+  evaluator.publish();
 }
 
 }  // namespace
@@ -141,11 +141,12 @@ const char* name_of(WeightsSource::Kind kind) {
   return kind == Kind::checkpoint ? "checkpoint" : "weights file";
 }
 
-void load(const std::string& path, WeightsSource& source, train::Engine& engine, distributed::Communicator& comm) {
-  if (source.kind == Kind::hugging_face) return load_folder(source, engine, comm);
+void load(const std::string& path, WeightsSource& source, train::Evaluator& evaluator,
+          distributed::Communicator& comm) {
+  if (source.kind == Kind::hugging_face) return load_folder(source, evaluator, comm);
   train::read_newest(
       comm, path, [&] { return source.path; },
-      [&] { train::load_weights(io::verify(comm, source.path).state_file(), engine, comm); },
+      [&] { train::load_weights(io::verify(comm, source.path).state_file(), evaluator, comm); },
       [&] { source = find_weights(path, comm); });
 }
 
@@ -168,7 +169,7 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
         require_tensors(source_, settings_.model, model::make_model<float>(settings_.model)->parameters(),
                         session_.control());
       }) {
-  load(path, source_, engine(), session_.control());
+  load(path, source_, evaluator(), session_.control());
 }
 
 void TrainedModel::accept_vocabulary(std::int64_t ids) const {
@@ -257,13 +258,13 @@ io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm) {
   return deck;
 }
 
-std::string begin_weights(const io::Deck& deck, train::Engine& engine, distributed::Communicator& control) {
+std::string begin_weights(const io::Deck& deck, train::Evaluator& evaluator, distributed::Communicator& control) {
   if (deck.model.init == train::kRandom) {
-    engine.initialise(static_cast<std::uint64_t>(deck.run.seed));
+    evaluator.initialise(static_cast<std::uint64_t>(deck.run.seed));
     return "";
   }
   WeightsSource source = find_weights(deck.model.init, control);
-  load(deck.model.init, source, engine, control);
+  load(deck.model.init, source, evaluator, control);
   return fmt::format("init         weights of {} ({}), a fresh optimizer", source.path, name_of(source.kind));
 }
 

@@ -169,8 +169,8 @@ std::vector<StateGroup> owned_state(const Engine& engine) {
   return groups;
 }
 
-io::Ties ties_of(const Engine& engine) {
-  return engine.config().tie_embeddings ? io::tied_head(engine.parameters()) : io::Ties();
+io::Ties ties_of(const Evaluator& evaluator) {
+  return evaluator.config().tie_embeddings ? io::tied_head(evaluator.parameters()) : io::Ties();
 }
 
 io::CheckpointContents contents_of(const Engine& engine, const io::CheckpointRecord& record,
@@ -190,7 +190,7 @@ std::int64_t save_checkpoint(const std::string& folder, Engine& engine, const io
   return io::write_checkpoint(engine.comm(), folder, engine.parameters(), contents);
 }
 
-std::vector<std::string> load_state(const std::string& file, Engine& engine, distributed::Communicator& control) {
+io::AbsentState load_state(const std::string& file, Engine& engine, distributed::Communicator& control) {
   std::vector<HostRanges> ranges = {HostRanges(shards_of(engine.master()))};
   std::vector<io::TensorGroup<float>> groups = {{io::kParameterGroup, ranges[0].named<float>()}};
   for (const auto& state : engine.optimizer_states()) {
@@ -198,7 +198,7 @@ std::vector<std::string> load_state(const std::string& file, Engine& engine, dis
     groups.push_back({group_of(state), ranges.back().named<float>()});
   }
   const auto absent = io::read_tensor_file(control, file, engine.parameters(), groups);
-  for (std::size_t i = 0; i < (absent.empty() ? ranges.size() : 1); ++i) ranges[i].store();
+  for (std::size_t i = 0; i < (absent.groups.empty() ? ranges.size() : 1); ++i) ranges[i].store();
   engine.publish();
   return absent;
 }

@@ -81,23 +81,23 @@ std::vector<DeviceRange> owned_shards(const distributed::DistributedArray<float>
   return master.mesh().is_first_group() ? shards_of(master) : std::vector<DeviceRange>();
 }
 
-void save_weights(const io::HeldFolder& folder, const Engine& engine, distributed::Communicator& comm,
+void save_weights(const io::HeldFolder& folder, const Evaluator& evaluator, distributed::Communicator& comm,
                   const io::WeightsDescription& description) {
-  HostRanges shards(owned_shards(engine.master()));
+  HostRanges shards(owned_shards(evaluator.master()));
   shards.fetch();
   try {
-    io::write_weights(comm, folder.path() + "/" + kWeightsFile, engine.parameters(), shards.named<const float>(),
+    io::write_weights(comm, folder.path() + "/" + kWeightsFile, evaluator.parameters(), shards.named<const float>(),
                       description, [&] { folder.require(); });
   } catch (const Error& problem) {
     throw folder.in_words(problem);
   }
 }
 
-io::WeightsDescription load_weights(const std::string& path, Engine& engine, distributed::Communicator& comm) {
-  HostRanges shards(shards_of(engine.master()));
-  const auto description = io::read_weights(comm, path, engine.parameters(), shards.named<float>());
+io::WeightsDescription load_weights(const std::string& path, Evaluator& evaluator, distributed::Communicator& comm) {
+  HostRanges shards(shards_of(evaluator.master()));
+  const auto description = io::read_weights(comm, path, evaluator.parameters(), shards.named<float>());
   shards.store();
-  engine.publish();
+  evaluator.publish();
   return description;
 }
 

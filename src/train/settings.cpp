@@ -174,6 +174,7 @@ std::int64_t blocks_in_unit(model::Config config, double bucket_mib, std::int64_
   const std::int64_t layers = config.layers;
   config.layers = 1;
   config.vocab_block = 0;
+  config.freeze.clear();
   const auto extent = model::make_model<float>(config)->parameters().slot_extent(kBlockSlot);
   const double mib = static_cast<double>(extent) * sizeof(float) / (1 << 20);
   const auto most = static_cast<std::int64_t>(std::clamp(bucket_mib / mib, 1.0, static_cast<double>(layers)));
@@ -186,6 +187,21 @@ std::int64_t blocks_in_unit(model::Config config, double bucket_mib, std::int64_
   const std::int64_t groups = (layers + group - 1) / group;
   const std::int64_t units = (groups + most / group - 1) / (most / group);
   return (groups + units - 1) / units * group;
+}
+
+}  // namespace
+
+namespace {
+
+/// Refuses patterns that match no tensor or all of them, with the key's place in the deck.
+void require_trainable(const io::Deck& deck, const model::Config& config) {
+  if (config.freeze.empty()) return;
+  try {
+    static_cast<void>(model::make_model<float>(config));
+  } catch (const Error& problem) {
+    const std::string text = problem.what();
+    io::refuse_value(deck, "optim.freeze", text.substr(text.find(": ") + 2));
+  }
 }
 
 }  // namespace
@@ -212,6 +228,8 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
   config.dropout = static_cast<float>(keys.dropout);
   config.seed = static_cast<std::uint64_t>(deck.run.seed);
   config = resolved_for(deck, config);
+  config.freeze = deck.optim.freeze;
+  require_trainable(deck, config);
   config.blocks_in_unit = blocks_in_unit(config, deck.zero.bucket_mib, recompute_of(deck.train.recompute).blocks);
   return config;
 }

@@ -189,6 +189,42 @@ TEST_CASE("more runs of flags than one kernel takes, over several of its blocks,
   }
 }
 
+TEST_CASE("an update leaves weights and states of frozen segments as they are, wherever a part begins") {
+  std::vector<Segment> segments;
+  for (std::int64_t k = 0, first = 0; k < 60; ++k) {
+    segments.push_back({first, 20 + 3 * k, k % 2 == 0, k % 3 != 1});
+    first += segments.back().extent;
+  }
+  std::vector<Segment> all = segments;
+  for (Segment& segment : all) segment.trains = true;
+  const std::int64_t extent = segments.back().first + segments.back().extent;
+  for (const char* kind : {"adamw", "sgd"}) {
+    MemoryLedger ledger;
+    const Config config{.kind = kind, .weight_decay = 0.2, .momentum = 0.9};
+    const auto some = make_optimizer<float>(config, segments, ledger);
+    const auto whole = make_optimizer<float>(config, all, ledger);
+    const auto a = ledger.take<float>(Memory::parameters, "a", extent);
+    const auto b = ledger.take<float>(Memory::parameters, "b", extent);
+    const auto gradient = ledger.take<float>(Memory::gradients, "gradient", extent);
+    for (const auto& values : {a, b, gradient}) Kokkos::deep_copy(values, 0.5F);
+    for (std::int64_t first = 0; first < extent; first += 777) {
+      const std::int64_t part = std::min<std::int64_t>(777, extent - first);
+      some->update(first, Target<float>{a}.part(first, part), slice(gradient, first, part), {1, 0.01, 1.0});
+    }
+    whole->update(0, {b}, gradient, {1, 0.01, 1.0});
+    Device().fence();
+    const auto got = Training::read(a), expected = Training::read(b);
+    const auto state = Training::read(some->states().front().values);
+    for (const Segment& segment : segments) {
+      for (std::int64_t i = segment.first; i < segment.first + segment.extent; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        REQUIRE(got[at] == (segment.trains ? expected[at] : 0.5F));
+        REQUIRE((state[at] == 0.0F) == !segment.trains);
+      }
+    }
+  }
+}
+
 TEST_CASE("states have PyTorch's names and are booked") {
   Training adamw({.kind = "adamw"});
   Training sgd({.kind = "sgd"});

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include <kozero/core/error.hpp>
-#include <kozero/optim/optimizer.hpp>
+#include <kozero/optim/schedule.hpp>
 
 namespace kozero::optim {
 namespace {

@@ -358,7 +358,7 @@ TEST_CASE("a checkpoint without this optimizer's states loads weights only, and 
     train::save_checkpoint(folder / "adamw", adamw.engine(), record_of(3));
     TinyTraining sgd({.model = tests::tiny_llama(), .stage = 0, .optimizer = "sgd"}, comm, ledger);
     const auto absent = train::load_state(folder / "adamw/state.h5", sgd.engine(), comm);
-    CHECK(absent == std::vector<std::string>{"optimizer/momentum_buffer"});
+    CHECK(absent.groups == std::vector<std::string>{"optimizer/momentum_buffer"});
     CHECK(sgd.my_weights() == adamw.my_weights());
   });
 }

@@ -80,6 +80,19 @@ model::Config random_model(Draws& draw) {
   return config;
 }
 
+/// Tensors that are not trained, in every other deck.
+std::vector<std::string> random_freeze(Draws draw, const std::string& arch) {
+  if (draw.coin()) return {};
+  const std::vector<std::string> patterns = {
+      arch == "gpt2" ? "wte.*" : "embed_tokens.*", arch == "gpt2" ? "h.0.*" : "layers.0.*",
+      arch == "gpt2" ? "*.c_attn.*" : "*.k_proj.*", arch == "gpt2" ? "wpe.weight" : "*norm.weight"};
+  std::vector<std::string> chosen;
+  for (const std::string& pattern : patterns) {
+    if (draw.coin()) chosen.push_back(pattern);
+  }
+  return chosen;
+}
+
 RandomDeck random_deck(std::uint64_t number) {
   Draws draw(number);
   RandomDeck deck{.run = {.model = random_model(draw)}, .legs = {}};
@@ -114,6 +127,7 @@ RandomDeck random_deck(std::uint64_t number) {
     leg.last = i + 1 == num_legs ? run.steps : run.steps * (i + 1) / num_legs;
     deck.legs.push_back(leg);
   }
+  run.model.freeze = random_freeze(Draws(number + (std::uint64_t{1} << 32U)), run.model.arch);
   return deck;
 }
 
@@ -124,6 +138,7 @@ std::string described(const RandomDeck& deck) {
                      std::to_string(model.vocab) + " in blocks of " + std::to_string(model.vocab_block) + ", T " +
                      std::to_string(model.seq) + ", " + std::to_string(deck.run.global_batch) +
                      " sequences in granules of " + std::to_string(deck.run.micro_batch);
+  for (const std::string& pattern : model.freeze) text += ", frozen " + pattern;
   for (const Leg& leg : deck.legs) {
     text += "; " + std::to_string(leg.ranks) + " ranks, " +
             (leg.ranks_a_group > 0 ? "in groups of " + std::to_string(leg.ranks_a_group) + ", " : "") + leg.backend +
@@ -166,6 +181,7 @@ std::string sums_of_addends(TinyTraining& training, const TinyRun& run) {
     for (int step = 0; step < micro_steps; ++step) {
       state.gradients().begin_micro_step({step, micro_steps, granules.busy_ranks(step, comm.size())});
       for (int unit = table.num_units() - 1; unit >= 0; --unit) {
+        if (!table.unit(unit).trainable) continue;
         const auto addend = state.gradients().addend(unit);
         for (const auto& row : table.rows_of(unit)) {
           for (std::int64_t i = row.offset; i < row.offset + row.extent(); ++i) {
@@ -180,6 +196,7 @@ std::string sums_of_addends(TinyTraining& training, const TinyRun& run) {
     const double norm = state.gradients().norm();
     bytes.append(reinterpret_cast<const char*>(&norm), sizeof(norm));
     for (int unit = 0; unit < table.num_units(); ++unit) {
+      if (!table.unit(unit).trainable) continue;
       const auto mine = state.gradients().shard(unit);
       const auto extent = static_cast<std::size_t>(training.engine().master().layout().shard(unit).extent);
       const std::string text(reinterpret_cast<const char*>(mine.data()), extent * sizeof(float));

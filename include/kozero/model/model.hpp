@@ -88,7 +88,7 @@ class Model {
   virtual std::string closing_line(ParameterAccess<Scalar>& /*access*/) { return ""; }
 
   /// Floating point operations of training on one token, forward and backward: 6 N + 6 L C T (llm.c's formula; N
-  /// parameters that multiply, causal attention counted half).
+  /// parameters that multiply, causal attention counted half), less the products of backward that frozen tensors save.
   [[nodiscard]] virtual double flops_per_token() const = 0;
 };
 

@@ -59,7 +59,7 @@ void require_tensors(const WeightsSource& source, const model::Config& config, c
 /// Verifies, then fills every rank's shards and publishes them. If `source` is the newest checkpoint of the run that
 /// `path` names, and its trainer removes it meanwhile, `source` becomes the next newest. Host memory, where the
 /// device's is another, is one unit's shard. Collective. Throws Error(input), seen by all ranks.
-void load(const std::string& path, WeightsSource& source, train::Engine& engine, distributed::Communicator& comm);
+void load(const std::string& path, WeightsSource& source, train::Evaluator& evaluator, distributed::Communicator& comm);
 
 /// The deck of a run for a command that gives the same on any number of ranks: the run's groups of ranks, which may not
 /// divide that number, are left out unless an override names them.
@@ -78,7 +78,7 @@ class TrainedModel {
   [[nodiscard]] const io::Deck& deck() const { return session_.deck(); }
   [[nodiscard]] const WeightsSource& source() const { return source_; }
   [[nodiscard]] const train::Settings& settings() const { return settings_; }
-  [[nodiscard]] train::Engine& engine() { return on_ranks_.engine(); }
+  [[nodiscard]] train::Evaluator& evaluator() { return on_ranks_.evaluator(); }
   [[nodiscard]] MemoryLedger& ledger() { return on_ranks_.ledger(); }
 
   /// Throws Error(deck) where a tokenizer has more ids than the model.
@@ -102,6 +102,6 @@ class TrainedModel {
 io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm);
 
 /// Fills and publishes the weights of step 0; returns a line for the log, "" where they are random. Collective.
-std::string begin_weights(const io::Deck& deck, train::Engine& engine, distributed::Communicator& control);
+std::string begin_weights(const io::Deck& deck, train::Evaluator& evaluator, distributed::Communicator& control);
 
 }  // namespace kozero::run
