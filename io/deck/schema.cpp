@@ -3,7 +3,9 @@
 // schema.cpp: the rows of the deck: key, member, accepted values, meaning, default.
 #include "io/deck/schema.hpp"
 #include <kozero/core/architecture.hpp>
+#include <kozero/core/choices.hpp>
 #include <kozero/core/presets.hpp>
+#include <kozero/distributed/communicator.hpp>
 
 namespace kozero::io {
 namespace {
@@ -180,7 +182,7 @@ std::vector<DeckRow> train_rows() {
       {"train.accumulate", kTrain<&K::accumulate>, from_to(1, kWide),
        "micro-steps per step (gradient accumulation); instead of global_batch", "global_batch / (micro_batch * ranks)"},
       {"train.base_ranks", kTrain<&K::base_ranks>, from_to(1, kWide), "number of ranks that batch_scaling starts from"},
-      {"train.batch_scaling", kTrain<&K::batch_scaling>, words({"none", "linear", "sqrt"}),
+      {"train.batch_scaling", kTrain<&K::batch_scaling>, words(all_of(kBatchScalings)),
        "how global batch and learning rate grow with ranks / base_ranks"},
       first({"train.precision", kTrain<&K::precision>, words({"f32", "bf16", "fp16"}),
              "type of weights and activations; with bf16 and fp16, master weights, optimizer state, gradients and sums "
@@ -210,13 +212,13 @@ std::vector<DeckRow> train_rows() {
 std::vector<DeckRow> optim_rows() {
   using K = OptimKeys;
   return {
-      bits({"optim.kind", kOptim<&K::kind>, words({"adamw", "sgd"}), "optimizer"}),
+      bits({"optim.kind", kOptim<&K::kind>, words(all_of(kOptimizers)), "optimizer"}),
       bits(first({"optim.lr", kOptim<&K::lr>, from(0), "learning rate at its peak"})),
       bits({"optim.betas", kOptim<&K::betas>, fraction(), "adamw: decay of the first and the second moment"}),
       bits({"optim.eps", kOptim<&K::eps>, above(0), "adamw: added to the root of the second moment"}),
       bits({"optim.weight_decay", kOptim<&K::weight_decay>, from(0), "decoupled weight decay, on matrices only"}),
       bits({"optim.momentum", kOptim<&K::momentum>, fraction(), "sgd: decay of the velocity"}),
-      bits(first({"optim.schedule", kOptim<&K::schedule>, words({"constant", "linear", "cosine", "wsd"}),
+      bits(first({"optim.schedule", kOptim<&K::schedule>, words(all_of(kSchedules)),
                   "learning rate after warm-up; wsd: constant, then a decay over the last decay_steps"})),
       bits(first({"optim.warmup_steps", kOptim<&K::warmup_steps>, from_to(0, kMany),
                   "steps of linear warm-up from 0 to lr; at most the run's steps",
@@ -266,7 +268,7 @@ std::vector<DeckRow> zero_rows() {
 std::vector<DeckRow> comm_rows() {
   using K = CommKeys;
   return {
-      {"comm.backend", kComm<&K::backend>, words({"auto", "self", "mpi", "shm", "nccl"}),
+      {"comm.backend", kComm<&K::backend>, words(distributed::backend_names()),
        "collectives; auto: self on 1 rank, nccl with one GPU per rank, shm on one node, else mpi"},
       {"comm.exact", kComm<&K::exact>, truth(),
        "nccl: add in rank order, as mpi and shm always do, so results do not depend on the number of ranks"},

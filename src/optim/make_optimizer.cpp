@@ -1,8 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// make_optimizer.cpp: the table of optimizers. A further one is a file beside adamw.cpp and a row here.
+// make_optimizer.cpp: the table of optimizers. A further one is a file beside adamw.cpp, its name in core/choices.hpp
+// and a row here.
+#include <algorithm>
 #include <array>
 
+#include <kozero/core/choices.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/optim/optimizer.hpp>
 
@@ -18,26 +21,21 @@ std::unique_ptr<Optimizer<Scalar>> make_sgd(const Config&, std::vector<Segment>,
 
 namespace {
 
+/// In the order of kOptimizers.
 template <class Scalar>
-struct Row {
-  const char* name;
-  Maker<Scalar>* make;
-};
-
-template <class Scalar>
-constexpr std::array kRows = {Row<Scalar>{"adamw", make_adamw<Scalar>}, Row<Scalar>{"sgd", make_sgd<Scalar>}};
+constexpr std::array<Maker<Scalar>*, kOptimizers.size()> kMakers = {make_adamw<Scalar>, make_sgd<Scalar>};
 
 }  // namespace
 
 template <class Scalar>
 std::unique_ptr<Optimizer<Scalar>> make_optimizer(const Config& config, std::vector<Segment> segments,
                                                   MemoryLedger& ledger, MemorySource* memory) {
-  std::string names;
-  for (const auto& row : kRows<Scalar>) {
-    if (config.kind == row.name) return row.make(config, std::move(segments), ledger, memory);
-    names += (names.empty() ? "" : ", ") + std::string(row.name);
+  const auto found = std::ranges::find(kOptimizers, config.kind);
+  if (found == kOptimizers.end()) {
+    throw Error(Failure::deck, "optim.kind = \"" + config.kind + "\": accepted are " + list_of(kOptimizers));
   }
-  throw Error(Failure::deck, "optim.kind = \"" + config.kind + "\": accepted are " + names);
+  return kMakers<Scalar>[static_cast<std::size_t>(found - kOptimizers.begin())](config, std::move(segments), ledger,
+                                                                                memory);
 }
 
 #define KOZERO_INSTANTIATE(T)                                                                                  \

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include <kozero/core/choices.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/optim/schedule.hpp>
 
@@ -17,7 +18,7 @@ double rest_of_fall(const std::string& kind, double p) {
   if (kind == "constant") return 1.0;
   if (kind == "linear" || kind == "wsd") return 1.0 - p;
   if (kind == "cosine") return 0.5 * (1.0 + std::cos(std::numbers::pi * p));
-  throw Error(Failure::deck, "optim.schedule = \"" + kind + "\": accepted are constant, linear, cosine, wsd");
+  throw Error(Failure::deck, "optim.schedule = \"" + kind + "\": accepted are " + list_of(kSchedules));
 }
 
 }  // namespace
@@ -40,7 +41,8 @@ double scaled_rate(const std::string& batch_scaling, double rate, std::int64_t n
   if (batch_scaling == "none") return rate;
   if (batch_scaling == "linear") return rate * growth;
   if (batch_scaling == "sqrt") return rate * std::sqrt(growth);
-  throw Error(Failure::deck, "train.batch_scaling = \"" + batch_scaling + "\": accepted are none, linear, sqrt");
+  throw Error(Failure::deck,
+              "train.batch_scaling = \"" + batch_scaling + "\": accepted are " + list_of(kBatchScalings));
 }
 
 }  // namespace kozero::optim

@@ -27,6 +27,9 @@ class Ranks;  // environment.hpp
 enum class Role : std::size_t { training, saver };
 inline constexpr std::size_t kRoles = 2;
 
+/// The names of comm.backend: auto, self, mpi, shm, nccl (make_communicator.cpp).
+const std::vector<std::string>& backend_names();
+
 // Sizes and limits of the back ends, equal on all ranks.
 
 /// Free bytes of this node's shared memory (/dev/shm); 0 where the node has none.

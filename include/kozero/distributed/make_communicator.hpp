@@ -56,9 +56,6 @@ std::unique_ptr<Communicator> make_mpi_collectives(const Ranks& ranks);
 //   auto: self for one rank, nccl where each rank has a GPU of its own, shm where all ranks share a node, else mpi
 // In a build whose device memory the host cannot read, mpi and shm are wrapped in a `staged` decorator.
 
-/// auto, self, mpi, shm, nccl.
-const std::vector<std::string>& backend_names();
-
 /// Throws Error(deck, seen by all ranks) for an unknown name. Makes no MPI call.
 void check_backend_name(const std::string& backend);
 
